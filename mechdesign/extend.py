@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from mechdesign.choose.candidates import register
 from mechdesign.evidence.accuracy import Accuracy
+from mechdesign.evidence.classes import INDEPENDENT_NOISE, MechanismClass, every, family, menu
 from mechdesign.evidence.exact import exp_lower, exp_upper, round_down, round_up
 from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import CLAIMED, PROVED, RECOMPUTED, Certificate, Claim, Proof
@@ -33,6 +34,7 @@ __all__ = [
     "AUDIT_COLUMNS",
     "CLAIMED",
     "DOWN",
+    "INDEPENDENT_NOISE",
     "PROVED",
     "RECOMPUTED",
     "UP",
@@ -46,20 +48,24 @@ __all__ = [
     "Design",
     "IntegerWeights",
     "Law",
+    "MechanismClass",
     "ModelledDesign",
     "Proof",
     "Protection",
     "Result",
     "SolveReport",
     "answers",
+    "every",
     "exp_lower",
     "exp_upper",
     "exponential_coins",
+    "family",
     "field",
     "figure",
     "geometric",
     "instance",
     "integer",
+    "menu",
     "non_negative",
     "one_of",
     "positive",

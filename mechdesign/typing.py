@@ -26,14 +26,16 @@ Randomness: TypeAlias = np.random.Generator | int | None
 class Status(enum.StrEnum):
     """How a solve ended, in this package's own words.
 
-    ``OPTIMAL``: value and lower bound are proved and as close as asked. ``FEASIBLE``: a mechanism that keeps its
-    requirement, from a search that proves nothing about the best. ``GAP``: optimal to the gap stated, which is wider
-    than the one asked for. ``LIMIT``: a limit was reached; the best so far, with the gap proved by then.
+    ``OPTIMAL``: value and lower bound are as close as asked, and the bound is one for every mechanism that answers the
+    question. ``BEST``: as close as asked, in a smaller class: independent noise of one law, one family, one menu; others may
+    do better. ``GAP``: a bound for the design's class is known, farther from the value than asked. ``FEASIBLE``: a mechanism
+    that keeps its requirement, from a search that bounds no more than a larger class, or nothing. ``LIMIT``: a limit was reached; the best so far, with the gap proved by then.
     ``UNCERTIFIED``: computed, but no exact law was asked for or found. ``INACCURATE``: a backend's answer within a looser tolerance than its own. The
     others come from backends and never from a result: there is no mechanism.
     """
 
     OPTIMAL = "optimal"
+    BEST = "best of its class"
     FEASIBLE = "feasible"
     GAP = "gap not reached"
     LIMIT = "limit"

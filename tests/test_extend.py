@@ -65,9 +65,13 @@ class Counting(extend.Design):
     def protection(self) -> Protection:
         return Protection(1, md.Sensitivity(linf=self.sensitivity), integer=True)
 
-    def best_of(self, question: object) -> str:
+    @property
+    def among(self) -> extend.MechanismClass:
+        return extend.every("integer noise")
+
+    def asked_by(self, question: object) -> bool:
         own = getattr(question, "scalar", None) == self.sensitivity
-        return "integer noise" if own and getattr(question, "loss", None) == "squared" else ""
+        return own and getattr(question, "loss", None) == "squared"
 
 
 QUERY = md.NumericQuery(integer=True)
@@ -77,7 +81,7 @@ def test_a_claim_of_two_proofs_is_one_claim() -> None:
     """Was: six claims, each of three twice."""
     result = Counting(md.PureDP(1.0)).solve()
     assert len(result.proofs) == 2
-    assert len(result.checks()) == 3 and result.checks()["holds"].all()
+    assert len(result.certificate.checks()) == 3 and result.checks()["holds"].all()
 
 
 def test_a_claim_that_fails_once_is_shown_beside_the_one_that_holds() -> None:

@@ -44,6 +44,7 @@ from mechdesign.channels.program import (
 )
 from mechdesign.errors import DesignError
 from mechdesign.evidence.accuracy import Accuracy, quantile
+from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.page import Account
@@ -333,11 +334,16 @@ class MetricChannel(ModelledDesign):
         squared, absolute = float((weights * distances**2).sum()), float((weights * distances).sum())
         return Accuracy(math.sqrt(squared), absolute, quantile(distances, weights))
 
-    def best_of(self, question: object) -> str:
+    @property
+    def among(self) -> MechanismClass:
+        """Every channel between the points, unbiased where that is asked for."""
+        free = self.unbiased is None and self.decoder is None
+        return every("channel between the points" if free else "unbiased channel between the points")
+
+    def asked_by(self, question: object) -> bool:
         asked = question.design(self.alpha) if hasattr(question, "design") else None
         free = self.unbiased is None and self.decoder is None
-        same = asked is not None and free and np.array_equal(asked.losses, self.losses)
-        return "channel between the points" if same else ""
+        return asked is not None and free and np.array_equal(asked.losses, self.losses)
 
     def account(self, result: Result) -> Account:
         space, unit, channel = self.space, self.space.unit, result.mechanism
@@ -496,7 +502,8 @@ class ChannelDual(Checked, Proof):
         if stated.lower_bound is None:
             return
         margin = self.bound(design) - Fraction(stated.lower_bound)
-        yield Claim(f"no private channel below {stated.lower_bound!r}", PROVED, float(margin), margin >= 0)
+        claim = f"no {design.among.noun} costs less than {stated.lower_bound!r}"
+        yield Claim(claim, PROVED, float(margin), margin >= 0)
 
 
 def _fitting(stated: Certificate) -> tuple[MetricChannel, Weights]:

@@ -336,11 +336,13 @@ def least_error(
     if isinstance(question, LocalReport):
         return _least_report(question, privacy, results, time_limit, gap)
     proved = [
-        (result.lower_bound, f"no {what} does better")
+        (result.lower_bound, f"no {among.noun} does better")
         for result in results.values()
         if result.lower_bound is not None
         and result.bound_how != CLAIMED
-        and (what := result.design.best_of(question))
+        and (among := result.among) is not None
+        and among.every
+        and result.design.asked_by(question)
     ]
     return max(proved, default=(None, ""))
 

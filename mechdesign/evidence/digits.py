@@ -72,6 +72,19 @@ def meaningful(gap: float | None, most: int = 9) -> int:
     return most if gap <= 0 else min(most, max(4, 2 - math.floor(math.log10(gap))))
 
 
+def gap_words(gap: float) -> str:
+    """A relative gap; above 10% the factor between value and lower bound.
+
+    Examples
+    --------
+    >>> gap_words(0.0), gap_words(0.01), gap_words(0.887), gap_words(1.0)
+    ('0', '0.01', '8.85 ×', '∞')
+    """
+    if gap <= 0.1:
+        return at_most(gap, 2)
+    return f"{at_most(1 / (1 - gap), 3)} ×" if gap < 1 else "∞"
+
+
 _COMMANDS = """α alpha β beta γ gamma δ delta ε varepsilon ζ zeta η eta θ theta κ kappa λ lambda μ mu ν nu ξ xi π pi
 ρ rho σ sigma τ tau φ varphi χ chi ψ psi ω omega ϑ vartheta ϱ varrho Γ Gamma Δ Delta Λ Lambda Σ Sigma Φ Phi Ω Omega
 ℓ ell ≤ le ≥ ge ± pm × times · cdot ∞ infty → to ∝ propto ‖ | √ surd ∫ int ⌊ lfloor ⌋ rfloor"""

@@ -24,6 +24,7 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError, MechdesignError, MissingExtra, ResultFormatError, instance
+from mechdesign.evidence.classes import MechanismClass
 from mechdesign.evidence.serialize import dumps, serializable
 
 PROVED = "proved"
@@ -143,6 +144,11 @@ class Proof(ABC):
         """How `check` checks the lower bound of this certificate, where that depends on its question."""
         return self.bound_how
 
+    def among(self, stated: Certificate) -> MechanismClass:
+        """Of which mechanisms the lower bound speaks: those of which the design seeks the best, where the theorem says no more."""
+        found: MechanismClass = stated.question.among
+        return found
+
     @abstractmethod
     def check(self, stated: Certificate) -> Iterator[Claim]:
         """Recompute every claim of the theorem about `stated`."""
@@ -162,7 +168,7 @@ class Certificate:
     value : float
         An upper bound of the law's cost.
     lower_bound : float, optional
-        A lower bound of the cost of every mechanism in the bound's class.
+        A lower bound of the cost of every mechanism of the class `among`.
     proofs : tuple of Proof
     """
 
@@ -180,9 +186,13 @@ class Certificate:
 
     @property
     def statement(self) -> dict[str, object]:
-        """What is claimed: the fields of the question, the value and the lower bound."""
+        """What is claimed: the fields of the question, the value, and the lower bound with its class."""
         asked = {f.name: getattr(self.question, f.name) for f in dataclasses.fields(self.question) if f.init}
-        return {**asked, "value": self.value, "lower_bound": self.lower_bound}
+        bound = {
+            "lower_bound": self.lower_bound,
+            "bound_class": None if self.among is None else str(self.among),
+        }
+        return {**asked, "value": self.value, **bound}
 
     @property
     def subjects(self) -> set[str]:
@@ -194,6 +204,15 @@ class Certificate:
         """How the lower bound is checked."""
         ways = [proof.way(self) for proof in self.proofs if "lower bound" in proof.speaks_of]
         return ways[0] if ways else CLAIMED
+
+    @property
+    def among(self) -> MechanismClass | None:
+        """Of which mechanisms the lower bound speaks; None where there is none."""
+        if self.lower_bound is None:
+            return None
+        speaking = [proof for proof in self.proofs if "lower bound" in proof.speaks_of]
+        found: MechanismClass = speaking[0].among(self) if speaking else self.question.among
+        return found
 
     def claims(self) -> Iterator[Claim]:
         """Every claim, recomputed one proof after the other.
@@ -220,7 +239,8 @@ class Certificate:
             # of a loss that is a function, which files do not hold, a bound may be claimed; else a proof speaks of it
             function = getattr(getattr(self.question, "loss", None), "function", None)
             below = function is not None and self.lower_bound <= self.value
-            yield Claim(f"nothing costs less than {self.lower_bound:.9g}", CLAIMED, math.nan, below)
+            words = f"no {self.question.among.noun} costs less than {self.lower_bound:.9g}"
+            yield Claim(words, CLAIMED, math.nan, below)
 
     def privacy_claim(self) -> Claim:
         """The claim of privacy, recomputed without the other proofs; the one that fails where one of its proof does."""

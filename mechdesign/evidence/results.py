@@ -15,7 +15,8 @@ import pandas as pd
 
 from mechdesign.errors import DesignError, MechdesignError, MissingExtra, instance
 from mechdesign.evidence.accuracy import Accuracy
-from mechdesign.evidence.digits import as_latex, at_least, at_most, meaningful
+from mechdesign.evidence.classes import MechanismClass, Scope
+from mechdesign.evidence.digits import as_latex, at_least, at_most, gap_words, meaningful
 from mechdesign.evidence.page import Account, Fact, Page, Section, page, versions
 from mechdesign.evidence.proofs import (
     ABOUT_FILE,
@@ -24,7 +25,9 @@ from mechdesign.evidence.proofs import (
     PROVED,
     RECOMPUTED,
     Certificate,
+    Claim,
     Proof,
+    agreement,
     fitting,
     tightest,
     unfit,
@@ -89,7 +92,7 @@ class SolveReport:
         if self.variables is not None:
             out.append(f"model: {self.variables} variables, {self.constraints} constraints")
         effort = "" if self.iterations is None else f", {self.iterations} iterations"
-        out.append(f"solver: {self.solver}, {self.status}{effort}, {self.seconds:.3g} s")
+        out.append(f"solver: {self.solver}{effort}, {self.seconds:.3g} s")
         if self.fallbacks:
             out.append(f"fallback: after {'; '.join(self.fallbacks)}")
         return out
@@ -217,7 +220,7 @@ class Result(Handed):
     value : float
         An upper bound of the mechanism's cost, computed from the mechanism.
     lower_bound : float, optional
-        Proved: no mechanism of the bound's class costs less.
+        No mechanism of the class `among` costs less.
     solver_report : SolveReport
         How the result was computed.
     notes : tuple of str
@@ -228,6 +231,11 @@ class Result(Handed):
         Multipliers of the model's constraints: family, index, dual.
     table : DataFrame, optional
         What a search tried, best first.
+    asked_gap : float, optional
+        The relative gap that was asked for: what the status goes by.
+    bound_class : Scope, optional
+        How wide the class is that the lower bound speaks of, as files state it; `among` follows from design and proofs, and
+        a result whose two differ is refused.
     """
 
     design: Any
@@ -239,9 +247,14 @@ class Result(Handed):
     proofs: tuple[Proof, ...] = ()
     duals: pd.DataFrame | None = None
     table: pd.DataFrame | None = None
+    asked_gap: float | None = None
+    bound_class: Scope | None = None
 
     def __post_init__(self) -> None:
         instance("solver_report", self.solver_report, SolveReport)
+        instance("asked_gap", self.asked_gap, float, int, NoneType)
+        if self.bound_class is not None:
+            object.__setattr__(self, "bound_class", _scope(self.bound_class))
         for name in ("duals", "table"):
             instance(name, getattr(self, name), pd.DataFrame, NoneType)
         if not hasattr(self.design, "solve"):
@@ -271,9 +284,34 @@ class Result(Handed):
         return self._stated.bound_how
 
     @property
+    def among(self) -> MechanismClass | None:
+        """Of which mechanisms the lower bound speaks, by design and proofs; None where there is none."""
+        return self._stated.among
+
+    @property
     def status(self) -> Status:
         """How the solve ended."""
         return self.solver_report.status
+
+    @property
+    def closed(self) -> Status | None:
+        """What the numbers allow where value and lower bound are as close as was asked: `OPTIMAL` where the design seeks the best of
+        every mechanism, `BEST` where it does so in a smaller class. None where they are farther apart.
+        """
+        gap, asked = self.gap, self.asked_gap
+        if gap is None or asked is None or not gap <= asked <= 1:
+            return None
+        return Status.OPTIMAL if self.design.among.every else Status.BEST
+
+    @property
+    def status_words(self) -> str:
+        """How the solve ended; in which class the result is best, and to which gap, where it is."""
+        asked = "" if self.asked_gap is None else f"to a gap of {self.asked_gap:.3g}"
+        if self.status is Status.OPTIMAL:
+            return f"optimal among {self.design.among}, {asked}"
+        if self.status is Status.BEST:
+            return f"best of {self.design.among}, {asked}"
+        return str(self.status.value)
 
     # -- what the design and the mechanism say ---------------------------------------------------------
 
@@ -302,17 +340,23 @@ class Result(Handed):
         try:
             with fitting():
                 table = self._stated.checks()
-                if self.status is Status.OPTIMAL:
-                    bound = math.nan if self.lower_bound is None else self.lower_bound
-                    finite = math.isfinite(bound) and math.isfinite(self.value)
-                    claim = "optimal: with a finite value and lower bound"
-                    holds = finite and self.design.proves_optimality
-                    table.loc[len(table)] = [claim, self.bound_how, math.nan, holds, ABOUT_FILE]
+                for claim in self._agreements():
+                    table.loc[len(table)] = list(claim)
                 return table
         except MissingExtra:
             raise
         except MechdesignError as error:
             return pd.DataFrame([unfit(error)], columns=CLAIM_COLUMNS)
+
+    def _agreements(self) -> Iterator[Claim]:
+        """Whether the class stated is that of design and proofs, and the status one that value, bound, class and gap allow."""
+        found = None if self.among is None else self.among.scope
+        if found is not None or self.bound_class is not None:
+            claim = f"the lower bound is of {self.bound_class or 'no class that is stated'}"
+            yield agreement(claim, PROVED, self.bound_class == found)
+        if self.status in (Status.OPTIMAL, Status.BEST):
+            claim = f"status {self.status.value!r}: value and lower bound are as close as was asked"
+            yield agreement(claim, self.bound_how, self.closed is self.status and bool(self.proofs))
 
     def to_frame(self) -> pd.DataFrame:
         """The main table, tidy."""
@@ -366,15 +410,16 @@ class Result(Handed):
     def summary(self) -> str:
         """A short, proof-like account."""
         with fitting():
-            # a search's bound is of a larger class: it says nothing of the digits of the value
-            digits = meaningful(self.gap if getattr(self.design, "proves_optimality", True) else None)
-            lines = [f"value: {at_most(self.value, digits)}"]
+            # a bound of a larger class than the design's says nothing of the digits of the value
+            digits = meaningful(self.gap if self.among == self.design.among else None)
+            lines = [*self.solver_report.lines(), f"status: {self.status_words}"]
+            lines.append(f"value: {at_most(self.value, digits)}")
             if self.lower_bound is not None:
                 bound = at_least(self.lower_bound, digits)
-                lines.append(f"lower bound: {bound} ({self.bound_how}), gap {at_most(self.gap or 0.0, 2)}")
+                away = gap_words(self.gap or 0.0)
+                lines.append(f"lower bound: {bound} ({self.bound_how}) of {self.among}, gap {away}")
             lines += self.design.lines(self)
             lines += [f"note: {note}" for note in (*self.notes, *self.remarks())]
-            lines = [*self.solver_report.lines(), *lines]
             return "\n".join([type(self.design).__name__, *("  " + line for line in lines)])
 
     def __str__(self) -> str:
@@ -396,6 +441,14 @@ class Result(Handed):
             }
 
 
+def _scope(text: object) -> Scope:
+    try:
+        return Scope(str(text))
+    except ValueError:
+        known = [scope.value for scope in Scope]
+        raise DesignError.of("bound_class", text, f"must be one of {known}") from None
+
+
 LARGEST_FILE = 200_000  # characters that a page carries; a longer file is named only
 _HOW = {
     PROVED: "recomputed from the statement, the law and the multipliers in exact or outward-rounded arithmetic",
@@ -406,11 +459,14 @@ _HOW = {
 
 def _headline(result: Result, account: Account, table: pd.DataFrame) -> list[Fact]:
     """The key numbers: value, proved lower bound, gap, privacy, and whether all claims hold."""
-    gap, bound, digits = result.gap, result.lower_bound, meaningful(result.gap, 7)
+    bound, digits = result.lower_bound, meaningful(result.gap, 7)
     facts = [("Error", at_most(result.value, digits), account.value)]
-    if bound is not None and math.isfinite(bound):
-        facts.append(("Lower bound", at_least(bound, digits), f"{result.bound_how}: nothing does better"))
-        facts.append(("Gap", "0" if not gap else at_most(gap, 2), "at most this far from optimal, relative"))
+    if bound is not None and result.among is not None and math.isfinite(bound):
+        least = f"{result.bound_how}: no {result.among.noun} does better"
+        facts.append(("Lower bound", at_least(bound, digits), least))
+        away = gap_words(result.gap or 0.0)
+        what = "the error over" if away[-1] in "×∞" else "relative, of the error to"
+        facts.append(("Gap", away, f"{what} the lower bound of {result.among}"))
     else:
         facts.append(("Lower bound", "none", "it is not known how much better others are"))
     facts.append(("Privacy", *account.privacy))

@@ -43,6 +43,7 @@ from scipy import integrate, special, stats
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.accuracy import Accuracy
+from mechdesign.evidence.classes import MechanismClass, menu
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
@@ -430,6 +431,11 @@ class KNorm(Design):
         super().__post_init__()
         Sensitivity.of(self.sensitivity).check(self.dimension)
 
+    @property
+    def among(self) -> MechanismClass:
+        """K-norm noise of the norms allowed: other noise may cost less."""
+        return menu(f"K-norm noise of norm {' or '.join(f'{order:g}' for order in self.norms)}")
+
     def protection(self) -> Protection:
         return Protection(self.dimension, Sensitivity.of(self.sensitivity), self.rounds)
 
@@ -509,6 +515,6 @@ class KNormProof(Proof):
         if stated.lower_bound is None:
             return
         least = min(design.cost(design.noise(order)) for order in design.norms)
-        claim = f"lower bound {stated.lower_bound:.9g} of K-norm noise with norm 1, 2 or inf"
+        claim = f"no {design.among.noun} costs less than {stated.lower_bound:.9g}"
         room = least * (1 + 1e-12) - stated.lower_bound
         yield Claim(claim, RECOMPUTED, room, room >= 0)

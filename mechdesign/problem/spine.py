@@ -23,6 +23,7 @@ import pandas as pd
 
 from mechdesign.errors import DesignError, MechdesignError, SolverError
 from mechdesign.evidence.accuracy import Accuracy
+from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
@@ -67,7 +68,7 @@ class Law:
 
 @dataclass(frozen=True, eq=False)
 class Bound:
-    """A lower bound of the cost of every mechanism of a class.
+    """A lower bound of the cost of every mechanism of a class: `Proof.among`, or without a proof that of the design.
 
     Parameters
     ----------
@@ -136,8 +137,15 @@ class Design(Checked):
     """The gap asked for where none is given."""
     asks: ClassVar[str] = ""
     """What its mechanisms answer in a comparison: "numbers", "report" or "places"; "" for none of these."""
-    proves_optimality: ClassVar[bool] = True
-    """False for a search over one family: its result is "feasible", however close its bound is."""
+
+    @property
+    def among(self) -> MechanismClass:
+        """Of which mechanisms it seeks the best, and its lower bounds speak unless their proofs say more.
+
+        A design that seeks the best of every mechanism which answers its question says so here: only its results can be
+        "optimal". All others find the best of their class.
+        """
+        return family(f"{type(self).__name__} mechanism")
 
     @abstractmethod
     def improve(self, clock: Clock) -> Iterator[Law | Bound]:
@@ -247,7 +255,9 @@ class Design(Checked):
             proofs=proofs,
             duals=law.duals,
             table=law.table,
+            asked_gap=clock.gap,
         )
+        found = replace(found, bound_class=None if found.among is None else found.among.scope)
         status = self._status(found, clock)
         return replace(found, solver_report=replace(law.report, status=status, seconds=clock.elapsed))
 
@@ -272,22 +282,19 @@ class Design(Checked):
     def _status(self, found: Result, clock: Clock) -> Status:
         if not found.proofs:
             return Status.UNCERTIFIED
-        if found.gap is not None and found.gap <= clock.gap and self.proves_optimality:
-            return Status.OPTIMAL
+        if found.closed is not None:
+            return found.closed
         if clock.passed:
             return Status.LIMIT
-        return Status.GAP if found.gap is not None and self.proves_optimality else Status.FEASIBLE
+        return Status.GAP if found.among == self.among else Status.FEASIBLE
 
     def protection(self) -> Protection:
         """What the noise protects; of designs that answer "numbers"."""
         raise DesignError.of("mechanism", type(self).__name__, "must be noise, for numbers")
 
-    def best_of(self, question: object) -> str:
-        """Of which mechanisms its lower bound speaks, in a comparison for this question ("additive noise").
-
-        These are all that `compare` tries; "" where the bound is of one family, or the design of another question.
-        """
-        return ""
+    def asked_by(self, question: object) -> bool:
+        """Whether a comparison's question is the design's own, so that its lower bound of every mechanism holds there."""
+        return False
 
     # -- what a result asks of its design: prints, pages, tables -----------------------------------------
 

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.errors import InfeasibleError
+from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
@@ -68,8 +69,6 @@ class BiasedSelection(QuantizerDesign):
     input_range: Any = None
     grid: Grid | None = None
 
-    proves_optimality = False
-
     def __post_init__(self) -> None:
         betas = np.concatenate([[0.0], np.geomspace(0.02, 5, 16)])
         settle_family(self, Grid(delta=np.linspace(0.0, 3.0, 13), q=np.linspace(0.1, 0.9, 9), beta=betas))
@@ -103,8 +102,8 @@ class BiasedSelection(QuantizerDesign):
         return searched_among(self, outputs, self._outputs(float(self.grid.axes["delta"][0])))
 
     @property
-    def among(self) -> str:
-        return "the biased selection mechanisms of the grid"
+    def among(self) -> MechanismClass:
+        return family("biased selection mechanism of the grid")
 
     def improve(self, clock: Clock) -> Iterator[Law | Bound]:
         """Search the grid.

@@ -107,8 +107,6 @@ class MVU(QuantizerDesign, ModelledDesign):
     bins: Any = None
     max_abs: float | None = None
 
-    proves_optimality = False
-
     def __post_init__(self) -> None:
         super().__post_init__()
         lower, upper = check_range(self.input_range)

@@ -93,8 +93,6 @@ class ParameterSearch(QuantizerDesign):
     input_range: Any = None
     grid: Grid | None = None
 
-    proves_optimality = False
-
     _selector: ClassVar[str]
     """The parameter that decides how bins are selected; the others decide where they are."""
 

@@ -61,7 +61,7 @@ def allocation(result: Json, account: Account) -> None:
         account.proved(
             "groups share a scale", all(len({scales[i] for i in g}) == 1 for g in design["groups"])
         )
-        account.claimed(f"no scales do better than {bound:.12g}")
+        account.claimed(f"no scales of this noise cost less than {bound:.12g}")
         return
     # min over each scale s of c s^p + y (λ/s)^power, less y times the budget: every y ≥ 0 gives a bound.
     y, total = abs(proof["multiplier"]) * moment, 0.0
@@ -72,5 +72,9 @@ def allocation(result: Json, account: Account) -> None:
         total - y * float(budget) - 1e-15 * (2 + p) * (total + y * float(budget))
     )  # what doubles may have lost
     account.rows.append(
-        (f"no scales do better than {bound:.12g}", "recomputed", bound <= found + NEAR * abs(found))
+        (
+            f"no scales of this noise cost less than {bound:.12g}",
+            "recomputed",
+            bound <= found + NEAR * abs(found),
+        )
     )

@@ -75,4 +75,5 @@ def channel(result: Json, account: Account) -> None:
         free = [list(map(Fraction, r)) for r in dual["free"]]
         offset = sum(sum(map(mul, f, g)) for f, g in zip(free, goal, strict=True))
         costs = [[c - sum(map(mul, f, h)) for h, c in zip(query, r)] for f, r in zip(free, costs)]
-    account.proved(f"no private channel below {bound!r}", Fraction(bound) <= offset + sum(map(min, costs)))
+    claim = f"no channel between the points costs less than {bound!r}"
+    account.proved(claim, Fraction(bound) <= offset + sum(map(min, costs)))

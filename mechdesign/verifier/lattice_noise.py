@@ -76,7 +76,7 @@ def lattice_noise(result: Json, account: Account) -> None:
     account.proved(f"the value is at most {result['value']!r}", spent <= Fraction(result["value"]) * total)
     proof = staircase_bound if stated[""] == "staircase-dual" else lattice_bound
     bound = max(proof(stated, loss, delta, high, sensitivity), Fraction(0))
-    claim = f"the lower bound {result['lower_bound']!r} follows from the multipliers"
+    claim = f"no additive noise costs less than {result['lower_bound']!r}"
     account.proved(claim, Fraction(result["lower_bound"]) <= bound)
 
 

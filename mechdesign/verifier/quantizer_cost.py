@@ -120,7 +120,8 @@ def costs(result: Json, account: Account, law: Segments, ratio: Fraction) -> Non
     of_value, of_bound = proofs.get("quantizer-value-proof", {}), proofs.get("quantizer-dual-bound", {})
     duals = of_bound.get("duals")
     stated = stated_moments(of_value.get("moments"), of_bound.get("moments"))
-    least = f"no mechanism{among(duals)} does better than {bound!r}"
+    biased = "within the bias allowed" if design.get("max_bias") else "unbiased"
+    least = f"no mechanism with {outputs_of(duals)}, {biased}, costs less than {bound!r}"
     unknown = loss["function"] is not None  # what a function says is not in the file
     if unknown:
         account.claimed(f"the value is {value:.12g}", math.isfinite(value))
@@ -165,9 +166,9 @@ def costs(result: Json, account: Account, law: Segments, ratio: Fraction) -> Non
         account.bounds(least + given * (not worst), bound, found, Fraction(loose))
 
 
-def among(duals: Json) -> str:
-    """The outputs that a lower bound speaks of, where they are not the law's own."""
+def outputs_of(duals: Json) -> str:
+    """The outputs that a lower bound speaks of."""
     if not duals or not (own := duals["outputs"]):
-        return ""
-    kind = "any" if duals["between"] else "the searched"
-    return f" with {kind} outputs from {own[0]:.6g} to {own[-1]:.6g}"
+        return "these outputs"
+    kind = "any outputs" if duals["between"] else f"outputs among {len(own)}"
+    return f"{kind} from {own[0]:.6g} to {own[-1]:.6g}"

@@ -11,11 +11,11 @@ of files: docs/format.md.
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable
 
 from mechdesign.verifier.allocation import allocation
+from mechdesign.verifier.bound_class import standing
 from mechdesign.verifier.calibration import calibration
 from mechdesign.verifier.channel import channel
 from mechdesign.verifier.lattice_noise import lattice_noise
@@ -26,8 +26,7 @@ CHECKS: dict[str, Callable[[Json, Account], None]] = {
     "metric-quantizer": quantizer,
     "optimal-quantizer": quantizer,
 }
-SEARCHES = "optm", "optm-search", "rqm", "erm", "mvu"  # of one family: what they find is never optimal
-CHECKS |= dict.fromkeys(SEARCHES, quantizer)
+CHECKS |= dict.fromkeys(("optm", "optm-search", "rqm", "erm", "mvu"), quantizer)
 CHECKS |= {
     "metric-channel": channel,
     "optimal-noise": lattice_noise,
@@ -48,14 +47,7 @@ def verify(text: str) -> Account:
         account.agrees("a proof is there", bool(result["proofs"]))
         if result["proofs"]:
             CHECKS[kind](result, account)
-        value, bound, wanted = result["value"], result["lower_bound"], result["design"].get("bins")
-        found, words = math.isfinite(value), "no optimum is claimed"
-        found = found and (bound is None or -math.inf < bound <= value)
-        if (status := result["solver_report"]["status"]) == "optimal":  # never of outputs that a search found
-            found = found and bound is not None and not (isinstance(wanted, dict) and "starts" in wanted)
-            found = found and kind not in SEARCHES
-            words = "with a lower bound"
-        account.agrees(f"status {status!r}: {words}", found)
+        standing(result, account)
     except (NotCovered, Refused):
         raise
     except Exception as error:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import mechdesign.evidence
+from mechdesign.evidence.classes import Scope
 from mechdesign.typing import Status
 
 PATH = Path(mechdesign.evidence.__file__).with_name("result.schema.json")
@@ -71,7 +72,7 @@ KINDS: dict[str, str] = {
     "knorm": "dimension:count, privacy:@pure-dp, sensitivity:pos|@sensitivity, norm:num?, loss:'squared'|'absolute', rounds:count",
     "knorm-noise": "dimension:count, scale:pos, norm:num, largest:num?",
     "knorm-proof": "",
-    "result": "design:any, mechanism:any, value:num, lower_bound:num?, solver_report:@solve-report, notes:texts, proofs:any, duals:table?, table:table|null",
+    "result": "design:any, mechanism:any, value:num, lower_bound:num?, solver_report:@solve-report, notes:texts, proofs:any, duals:table?, table:table|null, asked_gap:nn?, bound_class:scope?",
     "l1-staircase": "epsilon:pos, sensitivity:pos|@sensitivity, dimension:count, gamma:num?",
     "laplace-histogram": "space:@metric-space, epsilon:pos, users:count, project:flag",
     "linear-query": "space:@metric-space, values:arr, name:text",
@@ -177,13 +178,14 @@ def pairs(first: Any, second: Any, *more: Any) -> dict[str, Any]:
 
 TEXT, NUMBER = {"type": "string"}, ref("number")
 DTYPE = {"type": "string", "pattern": "^(u?int(8|16|32|64)|float(32|64)|bool|object|str|<U[0-9]{1,4})$"}
+ENUMERATED: dict[str, Any] = {"status": Status, "scope": Scope}
 WORDS: dict[str, Any] = {
     "num": NUMBER, "count": {"type": "integer", "minimum": 0}, "text": TEXT, "flag": {"type": "boolean"},
     "frac": ref("fraction"), "any": VALUE, "arr": ref("array"), "table": ref("table"), "law": ref("law"),
     "fun": ref("callable"), "items": ref("items"), "null": {"type": "null"}, "pos": {"type": "number", "exclusiveMinimum": 0},
     "nn": {"type": "number", "minimum": 0}, "nums": ref("numbers"), "fracs": ref("fractions"), "texts": ref("texts"),
     "ints": ref("integers"), "pair": ref("pair"), "rows": ref("rational-rows"), "irows": ref("integer-rows"),
-    "status": {"enum": [str(s.value) for s in Status]},
+    **{word: {"enum": [str(named.value) for named in kind]} for word, kind in ENUMERATED.items()},
 }  # fmt: skip
 SHARED: dict[str, Any] = {
     "number": {"anyOf": [{"type": "number"}, ref("float")]},
@@ -297,8 +299,8 @@ def spelled(line: str) -> str:
     found = []
     for word in words:
         found += [f"@{kind}" for kind in GROUPS.get(word[1:], [word[1:]])] if word[0] == "@" else []
-        found += [f"'{status.value}'" for status in Status] if word == "status" else []
-        found += [word] if word[0] != "@" and word != "status" else []
+        found += [f"'{named.value}'" for named in ENUMERATED.get(word, ())]
+        found += [word] if word[0] != "@" and word not in ENUMERATED else []
     return "|".join(found)
 
 

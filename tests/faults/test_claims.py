@@ -45,7 +45,6 @@ def test_the_files_are_accepted_before_they_are_altered(name: str) -> None:
 # 8: a bound names its class --------------------------------------------------------------------------------------------
 
 
-@fault(8, "the page of a calibrated family says that nothing does better")
 @pytest.mark.parametrize("noise", ["gaussian", stats.hypsecant()], ids=["gaussian", "hypsecant"])
 def test_the_page_of_a_family_does_not_say_that_nothing_does_better(noise: Any, tmp_path: Path) -> None:
     """Least is the Gaussian of variance 17.848 only among Gaussians: Laplace noise has 2.0."""
@@ -53,12 +52,10 @@ def test_the_page_of_a_family_does_not_say_that_nothing_does_better(noise: Any, 
     assert "nothing does better" not in (tmp_path / "page.html").read_text()
 
 
-@fault(8, "a bound on the scales of a family does not say so")
 def test_the_lower_bound_of_a_family_names_it() -> None:
     assert "this family" in bound_line(md.calibrate("gaussian", privacy=APPROXIMATE, sensitivity=1.0))
 
 
-@fault(8, "a gap above 10% is not shown as a factor")
 def test_a_large_gap_is_shown_as_a_factor() -> None:
     result = md.calibrate("staircase", privacy=APPROXIMATE, sensitivity=1.0)
     assert result.gap is not None and result.gap > 0.1
@@ -96,7 +93,7 @@ def test_a_bound_among_grouped_scales_does_not_answer_a_design_without_groups() 
 def optimal(name: str) -> dict[str, Any]:
     payload = altered.payload(name)
     report = payload["fields"]["solver_report"]["fields"]
-    assert report["status"] == "feasible", "the file must not be optimal before"
+    assert report["status"] in ("feasible", "best of its class"), "the file must not be optimal before"
     report["status"] = "optimal"
     return payload
 
@@ -116,7 +113,6 @@ def test_what_a_search_found_is_not_optimal(name: str, verifier: str) -> None:
     assert not altered.ACCEPT[verifier](optimal(name))
 
 
-@fault(11, "optimal is accepted beside a lower bound of -1e300")
 @pytest.mark.parametrize("verifier", ["alone", "package"])
 def test_no_result_is_optimal_beside_an_empty_lower_bound(verifier: str) -> None:
     payload = altered.payload("quantizer")
@@ -125,7 +121,6 @@ def test_no_result_is_optimal_beside_an_empty_lower_bound(verifier: str) -> None
     assert not altered.ACCEPT[verifier](payload)
 
 
-@fault(11, "the gap asked for is in no file")
 def test_the_gap_that_was_asked_for_is_saved() -> None:
     assert "0.0123" in dumps(md.OptimalQuantizer(BINS, P, cheap.UNIFORM).solve(gap=0.0123))
 

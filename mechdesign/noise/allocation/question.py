@@ -13,6 +13,7 @@ import numpy as np
 
 from mechdesign.accounting.gaussian import gaussian_profile, gaussian_room, gaussian_square
 from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.serialize import serializable
@@ -42,6 +43,18 @@ class AllocationQuestion(ModelledDesign):
     upper: Any = None
     groups: Any = None
     bounds: Sensitivity | None = None
+
+    @property
+    def among(self) -> MechanismClass:
+        """Independent noise of the type asked for, a scale for each coordinate or group, that keeps this budget."""
+        name = {"gaussian": "Gaussian", "laplace": "Laplace", "mixed": "Laplace and Gaussian"}[self.noise]
+        within = " whose scales meet Corollary 6" if self._sufficient else ""
+        return family(f"independent {name} noise{within}")
+
+    @property
+    def _sufficient(self) -> bool:
+        """Whether the budget of Laplace noise is sufficient only: smaller scales may be private too."""
+        return self.noise == "laplace" and self._for_delta > 0 and not self.one_dimensional
 
     @cached_property
     def changes(self) -> Changes | None:
@@ -300,7 +313,8 @@ class AllocationProof(Proof):
         # half of the error is more than the doubles have lost: of a huge multiplier nothing else may be left
         bound = asked._loss_of_groups(dual - error / 2)
         room = bound + ROUNDING * abs(bound) - stated.lower_bound
-        yield Claim(f"no scales do better than {stated.lower_bound:.9g}", RECOMPUTED, room, room >= 0)
+        claim = f"no {asked.among.noun} costs less than {stated.lower_bound:.9g}"
+        yield Claim(claim, RECOMPUTED, room, room >= 0)
 
     def _is_mix(self, asked: Changes, mix: Array) -> bool:
         """Whether some mix of changes is at least this one in each coordinate."""

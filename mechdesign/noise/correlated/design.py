@@ -27,6 +27,7 @@ import pandas as pd
 
 from mechdesign import solvers
 from mechdesign.errors import DesignError, SolverError
+from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
@@ -76,6 +77,11 @@ class CovarianceDesign(Design):
         r""":math:`\mu^2`, rounded down."""
         return gaussian_budget(self.privacy)
 
+    @property
+    def among(self) -> MechanismClass:
+        """Gaussian noise of every covariance: other noise may cost less."""
+        return family("Gaussian noise of any covariance")
+
     def protection(self) -> Protection:
         return Protection(self.vectors.shape[1], self.vectors)
 
@@ -114,7 +120,7 @@ class CovarianceDesign(Design):
             what,
             privacy_words(self.privacy, NEIGHBOURS),
             unit_words("listed the vectors", "The guarantee is for the whole vector, released once."),
-            f"Wanted is the covariance of least {value}; the lower bound is over all covariances.",
+            f"Wanted is the covariance of least {value}; the lower bound is of {self.among}.",
         ]
         used = at_most(float(self.spent(result.mechanism).max()))
         return Account(
@@ -133,7 +139,7 @@ class CovarianceDesign(Design):
         trace = self.vectors.shape[1] if self.weights is None else float(np.trace(self.weights))
         rows = [("this covariance", result.value), ("one scale for all", longest * trace)]
         if result.lower_bound is not None:
-            rows.append(("proved least of all covariances", result.lower_bound))
+            rows.append((f"lower bound of {result.among}", result.lower_bound))
         return relative_table(rows)
 
 
@@ -418,7 +424,8 @@ def cost_claims(stated: Certificate, cost: float, proved: Callable[[], float]) -
     if (bound := stated.lower_bound) is not None:
         least = proved()
         holds = least * (1 + _ROUNDING) >= bound
-        yield Claim(f"no covariance does better than {bound:.9g}", RECOMPUTED, least - bound, holds)
+        claim = f"no {stated.question.among.noun} costs less than {bound:.9g}"
+        yield Claim(claim, RECOMPUTED, least - bound, holds)
 
 
 def shown_covariance(law: CorrelatedGaussianNoise) -> Claim:

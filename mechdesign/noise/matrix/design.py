@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError, SolverError
+from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
@@ -110,6 +111,11 @@ class MatrixMechanism(ModelledDesign):
         if self.largest:
             checked_largest(self.workload)
         _ = self.budget
+
+    @property
+    def among(self) -> MechanismClass:
+        """Gaussian noise on every strategy: other noise may cost less."""
+        return family("Gaussian noise of any covariance")
 
     @cached_property
     def budget(self) -> float:
@@ -225,7 +231,7 @@ class MatrixMechanism(ModelledDesign):
         if self.l0 == 1 and not self.largest:
             rows.append(("lower bound of the singular values", svd_bound(self.workload, self.changes) * unit))
         if result.lower_bound is not None:
-            rows.append(("proved least of all covariances", result.lower_bound))
+            rows.append((f"lower bound of {result.among}", result.lower_bound))
         return relative_table(rows)
 
     def lines(self, result: Result) -> list[str]:
@@ -246,7 +252,7 @@ class MatrixMechanism(ModelledDesign):
             "from these.",
             privacy_words(self.privacy, NEIGHBOURS),
             unit_words("stated how many counts change", "The guarantee is for all answers together."),
-            f"Wanted is the strategy of least {value}; the lower bound is over all of them.",
+            f"Wanted is the strategy of least {value}; the lower bound is of {self.among}.",
         ]
         return Account(
             f"Matrix mechanism at {guarantee(self.privacy)}",
@@ -311,7 +317,7 @@ class MatrixProof(Proof):
 def _multipliers(found: Multipliers) -> pd.DataFrame:
     rows = []
     for k, factor in enumerate(found):
-        for family, values in zip(("privacy", "errors"), factor):
-            name = f"{family} {k}" if len(found) > 1 else family
+        for part, values in zip(("privacy", "errors"), factor):
+            name = f"{part} {k}" if len(found) > 1 else part
             rows += [(name, i, w) for i, w in enumerate([] if values is None else values.tolist())]
     return pd.DataFrame(rows, columns=["family", "index", "dual"])

@@ -220,13 +220,12 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
         if law is not None:
             what = f"a density that is constant on {len(law.weights)} cells"
             exact = f"exact δ at most {at_most(self._spent(law), 4)}" if self.delta else "pure, exactly"
-        bound = "every additive noise" if self.moved == 1 else "every independent noise of one law"
         question = [
             f"A query returns {numbers} about a data set. Between neighbouring data sets each changes by at "
             f"most {shown(self.sensitivity)}{together}. Independent noise of one law is added to each.",
             privacy_words(self.privacy, NEIGHBOURS),
             unit_words("computed the sensitivity", "The guarantee is for one release."),
-            f"Wanted is the law of least {value}. The law found is {what}. The lower bound holds for {bound}.",
+            f"Wanted is the law of least {value}. The law found is {what}. The lower bound is of {self.among}.",
         ]
         return Account(
             f"Optimal noise for {numbers} at {guarantee(self.privacy)}",
@@ -247,8 +246,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
         elif self.given_loss.polynomial:
             rows += [(f"{n} noise", named_cost(law, self.given_loss)) for n, law in self._usual().items()]
         if result.lower_bound:
-            what = "of all laws" if self.moved == 1 else "of independent laws"
-            rows.append((f"proved least {what}", result.lower_bound))
+            rows.append((f"lower bound of {result.among}", result.lower_bound))
         return relative_table(rows if len(rows) > 1 else [])
 
     def lines(self, result: Result) -> list[str]:

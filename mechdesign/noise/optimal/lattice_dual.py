@@ -44,7 +44,7 @@ class OneNumberDual(Proof):
         if question.dimension != 1 or stated.lower_bound is None:
             raise DesignError.of("dimension", question.dimension, "must be 1, with a lower bound")
         room = self.proved(question) - Fraction(stated.lower_bound)
-        claim = f"no additive noise costs less than {stated.lower_bound:.9g}"
+        claim = f"no {question.among.noun} costs less than {stated.lower_bound:.9g}"
         yield Claim(claim, self.bound_how, float(room), room >= 0)
 
 

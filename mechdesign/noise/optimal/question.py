@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from mechdesign.errors import DesignError
+from mechdesign.evidence.classes import INDEPENDENT_NOISE, MechanismClass, every
 from mechdesign.problem.checks import UP, integer, positive, settle
 from mechdesign.problem.fields import field
 from mechdesign.problem.losses import Loss
@@ -57,10 +58,15 @@ class NoiseQuestion(Design):
     def protection(self) -> Protection:
         return Protection(self.dimension, Sensitivity(linf=self.sensitivity, l0=self.l0))
 
-    def best_of(self, question: object) -> str:
+    @property
+    def among(self) -> MechanismClass:
+        """Every additive noise for one number; for several, independent noise of one law."""
+        return every("additive noise") if self.dimension == 1 else INDEPENDENT_NOISE
+
+    def asked_by(self, question: object) -> bool:
         asked = [getattr(question, name, None) for name in ("scalar", "loss", "integer")]
         # whole numbers need not be protected from changes in between
-        return "additive noise" if asked == [self.sensitivity, self.loss, False] else ""
+        return self.dimension == 1 and asked == [self.sensitivity, self.loss, False]
 
     @cached_property
     def given_loss(self) -> Loss:

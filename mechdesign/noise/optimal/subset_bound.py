@@ -24,6 +24,7 @@ from flint import arb, ctx
 from scipy import special
 
 from mechdesign.errors import DesignError, MechdesignError
+from mechdesign.evidence.classes import INDEPENDENT_NOISE, MechanismClass
 from mechdesign.evidence.exact import exp_lower, round_down
 from mechdesign.evidence.proofs import RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.results import Result
@@ -186,6 +187,9 @@ class SubsetBound(Proof):
         instance("privacy", self.privacy, PureDP, ApproximateDP)
         instance("dual", self.dual, OneNumberDual)
 
+    def among(self, stated: Certificate) -> MechanismClass:
+        return INDEPENDENT_NOISE
+
     def implied(self, question: NoiseQuestion) -> bool:
         """Whether the mean of so many coordinates keeps this privacy where all of them keep the question's."""
         moved, given = question.moved, self.privacy
@@ -204,7 +208,7 @@ class SubsetBound(Proof):
         if isinstance(self.dual, SampledLatticeDual) != (self.bound_how == RECOMPUTED):
             raise DesignError.of("dual", type(self.dual).__name__, "is of another kind than this proof")
         room = self.dual.proved(one_number(question, self.privacy, self.mean)) - Fraction(stated.lower_bound)
-        claim = f"no independent noise of one law costs less than {stated.lower_bound:.9g} a coordinate"
+        claim = f"no {INDEPENDENT_NOISE.noun} costs less than {stated.lower_bound:.9g} a coordinate"
         yield Claim(claim, self.bound_how, float(room), room >= 0 and self.implied(question))
 
 
@@ -227,6 +231,9 @@ class SymmetricBound(Proof):
     speaks_of = ("lower bound",)
     bound_how = RECOMPUTED
 
+    def among(self, stated: Certificate) -> MechanismClass:
+        return INDEPENDENT_NOISE
+
     def proved(self, question: NoiseQuestion) -> float:
         """The lower bound that follows for this question; 0 for a callable."""
         loss, size = question.given_loss, question.sensitivity
@@ -244,7 +251,7 @@ class SymmetricBound(Proof):
         if stated.lower_bound is None:
             raise DesignError.of("lower_bound", None, "must be a number where a proof speaks of it")
         room = self.proved(question) * (1 + 1e-12) - stated.lower_bound
-        claim = f"no independent noise of one law costs less than {stated.lower_bound:.9g} a coordinate"
+        claim = f"no {INDEPENDENT_NOISE.noun} costs less than {stated.lower_bound:.9g} a coordinate"
         yield Claim(claim, RECOMPUTED, room, room >= 0)
 
 

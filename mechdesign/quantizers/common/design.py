@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.evidence.accuracy import Accuracy
+from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import exp_lower, round_down
 from mechdesign.evidence.page import Account
@@ -21,7 +22,7 @@ from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import MetricDP, PureDP
 from mechdesign.problem.spine import Design
 from mechdesign.problem.words import LOCAL, guarantee, loss_words, never_sent, prior_words, privacy_words
-from mechdesign.quantizers.common.dual_pieces import OutputSpace, bound_words
+from mechdesign.quantizers.common.dual_pieces import OutputSpace
 from mechdesign.quantizers.mechanism.quantizer import Quantizer, duchi
 
 if TYPE_CHECKING:
@@ -46,8 +47,6 @@ class QuantizerDesign(Design):
     objective : {"mean", "worst"}
     max_bias : float
     max_mse : float or None
-    among : str
-        The mechanisms of which the design finds the best, in words that follow "the mechanism of least loss among".
     """
 
     asks: ClassVar[str] = "report"
@@ -61,8 +60,22 @@ class QuantizerDesign(Design):
     max_mse: float | None = None
 
     @property
-    def among(self) -> str:
-        return f"the {type(self).__name__} mechanisms that the design allows"
+    def among(self) -> MechanismClass:
+        """The family of the design, if it is not one that seeks the best of every mechanism."""
+        return family(f"{type(self).__name__} mechanism")
+
+    def with_outputs(self, which: str) -> str:
+        """One of all mechanisms with such outputs that meet the design's requirements, in words."""
+        cap = "" if self.max_mse is None else " within the cap on the squared error"
+        if not self.max_bias:
+            return f"unbiased mechanism with {which}{cap}"
+        bias = f" biased by at most {shown(self.max_bias)}" if math.isfinite(self.max_bias) else ""
+        return f"mechanism with {which}{bias}{cap}"
+
+    @property
+    def searches_outputs(self) -> bool:
+        """Whether the outputs are those that a search found, and the lower bound without outputs of its own speaks of these only."""
+        return False
 
     @property
     def output_space(self) -> OutputSpace | None:
@@ -110,8 +123,8 @@ class QuantizerDesign(Design):
             ("non-negativity", each, rows, 0 * rows, rows, None),
         ]
         parts = []
-        for family, index, lhs, rhs, slack, active in families:
-            part = pd.DataFrame({"family": family, "index": index, "dual": math.nan})
+        for name, index, lhs, rhs, slack, active in families:
+            part = pd.DataFrame({"family": name, "index": index, "dual": math.nan})
             part["lhs"], part["rhs"] = lhs.ravel().astype(float), rhs.ravel().astype(float)
             part["slack"] = [round_down(v) for v in slack.ravel()] if exact else slack.ravel()
             part["active"] = part["slack"] <= _ACTIVE if active is None else active
@@ -152,7 +165,7 @@ class QuantizerDesign(Design):
             f"{'The error is the largest over all inputs.' if worst else f'Inputs follow {prior_words(self.prior)}.'} "
             f"What is minimised is the {value}"
             + (f", with a mean squared error of at most {shown(self.max_mse)}" if self.max_mse else "")
-            + f", among {self.among}. Privacy holds for every input, whatever law inputs follow.",
+            + f", over {self.among}. Privacy holds for every input, whatever law inputs follow.",
         ]
         distance = " per unit of distance" if isinstance(self.privacy, MetricDP) else ""
         return Account(
@@ -184,10 +197,7 @@ class QuantizerDesign(Design):
             scale = (high - low if pure else 1.0) / self.privacy.epsilon
             rows.append(("Laplace noise", loss.absolute * scale + 2 * loss.squared * scale**2))
         if result.lower_bound is not None:
-            words = bound_words(next((p.duals for p in result.proofs if hasattr(p, "duals")), None))
-            if result.certificate is None and self.output_space is not None:
-                words = "with any outputs that were searched"
-            rows.append((f"{result.bound_how} least {words}", result.lower_bound))
+            rows.append((f"{result.bound_how} lower bound of {result.among}", result.lower_bound))
         table = pd.DataFrame(rows if len(rows) > 1 else [], columns=["mechanism", "error"])
         return table.assign(relative=table["error"] / (result.value or math.nan))
 

@@ -383,12 +383,12 @@ class OutputSpace:
 
 
 def bound_words(duals: object) -> str:
-    """Which mechanisms a lower bound speaks of."""
+    """Of which outputs a lower bound speaks."""
     if not isinstance(duals, DualPieces) or duals.outputs is None:
-        return "with these outputs"
+        return "these outputs"
     low, high = (shown(b) for b in (duals.outputs[0], duals.outputs[-1]))
     return (
-        f"with any outputs from {low} to {high}"
+        f"any outputs from {low} to {high}"
         if duals.between
-        else f"with outputs among {len(duals.outputs)} from {low} to {high}"
+        else f"outputs among {len(duals.outputs)} from {low} to {high}"
     )

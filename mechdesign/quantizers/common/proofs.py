@@ -30,6 +30,7 @@ import numpy as np
 from flint import fmpq
 
 from mechdesign.errors import DesignError
+from mechdesign.evidence.classes import MechanismClass, every, menu
 from mechdesign.evidence.exact import exp_lower, round_down, round_up
 from mechdesign.evidence.proofs import ABOUT_FILE, CLAIMED, PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.serialize import UnavailableCallable, serializable
@@ -278,6 +279,14 @@ class DualBound(Proof):
         design = instance("question", stated.question, QuantizerDesign)
         return PROVED if design.objective == "worst" or Moments(design.prior).proved else RECOMPUTED
 
+    def among(self, stated: Certificate) -> MechanismClass:
+        """Every mechanism with the law's outputs, or with any between two; those of some outputs where a search chose among them."""
+        design, duals = instance("question", stated.question, QuantizerDesign), self.duals
+        if duals.outputs is None and design.searches_outputs:
+            return design.among
+        noun = design.with_outputs(bound_words(duals))
+        return every(noun) if duals.outputs is None or duals.between else menu(noun)
+
     def proved(self, design: QuantizerDesign, outputs: tuple[Fraction, ...]) -> Fraction:
         """The bound that the multipliers prove, in exact arithmetic; `outputs` are the law's."""
         low, high = map(Fraction, design.input_range)
@@ -311,8 +320,7 @@ class DualBound(Proof):
             yield Claim(
                 "the lower bound speaks of all outputs that are searched", PROVED, math.nan, held, ABOUT_FILE
             )
-        among = "" if self.duals.outputs is None else f" {bound_words(self.duals)}"
-        claim, how = f"every mechanism{among} loses at least {stated.lower_bound!r}", self.way(stated)
+        claim, how = f"no {self.among(stated).noun} costs less than {stated.lower_bound!r}", self.way(stated)
         worst = design.objective == "worst"
         if not self.duals.sound(outputs, worst=worst) or (
             worst and not self.duals.within(design.input_range)

@@ -35,6 +35,7 @@ import pandas as pd
 
 from mechdesign import solvers
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
+from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.exact import round_down
 from mechdesign.evidence.proofs import ABOUT_FILE, CLAIMED, PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
@@ -332,8 +333,8 @@ class MetricQuantizer(QuantizerDesign, ModelledDesign):
     # -- what a result says ---------------------------------------------------------------------------
 
     @property
-    def among(self) -> str:
-        return "all mechanisms with these outputs that are right on average"
+    def among(self) -> MechanismClass:
+        return every(self.with_outputs("these outputs"))
 
     def audit(self, result: Result) -> pd.DataFrame:
         m, notion = result.mechanism, self.notion
@@ -493,7 +494,7 @@ class MetricBound(Proof):
         )
         if bound is None:
             raise DesignError("proofs: one speaks of a lower bound, and none is stated")
-        claim = f"every mechanism loses at least {bound!r}"
+        claim = f"no {design.among.noun} costs less than {bound!r}"
         if self.multipliers is None:
             yield Claim(claim, PROVED, -bound, bound <= 0 and design.loss.polynomial)
             return

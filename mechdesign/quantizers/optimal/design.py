@@ -23,6 +23,7 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
+from mechdesign.evidence.classes import MechanismClass, every, menu
 from mechdesign.evidence.proofs import Certificate
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
@@ -113,7 +114,6 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
     input_range: Any = None
 
     default_gap = 1e-6
-    among = "all mechanisms there are with these outputs, continuous inputs included"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -146,9 +146,15 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
         return np.array(self.bins)
 
     @property
-    def proves_optimality(self) -> bool:  # type: ignore[override]
-        """A search of outputs is never called optimal."""
-        return not isinstance(self.bins, BinSearch)
+    def searches_outputs(self) -> bool:
+        return isinstance(self.bins, BinSearch)
+
+    @property
+    def among(self) -> MechanismClass:
+        """Every mechanism with the outputs given; those with the outputs found, where a search finds them."""
+        if self.searches_outputs:
+            return menu(self.with_outputs("the outputs found"))
+        return every(self.with_outputs("these outputs"))
 
     def takes(self, outputs: object) -> bool:
         if isinstance(self.bins, tuple):

@@ -107,7 +107,6 @@ class OPTM(QuantizerDesign, ModelledDesign):
     bounds: Any = None
 
     default_gap = 1e-4
-    proves_optimality = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -167,8 +166,8 @@ class OPTM(QuantizerDesign, ModelledDesign):
     ) -> Iterator[Law | Bound]:
         """Search the bounds, or descend from the optimum over all mechanisms, which is also the lower bound.
 
-        The status is "feasible": neither search proves that no member of the family is better. The bound is that of every
-        unbiased mechanism with these bins, of the family or not.
+        Neither search proves that no member of the family is better. The bound is that of every unbiased mechanism with these
+        bins, of the family or not.
 
         Parameters
         ----------

@@ -18,6 +18,7 @@ import pandas as pd
 
 from mechdesign import solvers
 from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import dumps, serializable
 from mechdesign.problem.checks import one_of, settle
@@ -85,8 +86,6 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
     families: str = field(check=one_of, allowed=("auto", "separate"), default="auto")
     judge: str = field(check=one_of, allowed=("loss", "objective"), default="loss")
 
-    proves_optimality = False
-
     def __post_init__(self) -> None:
         super().__post_init__()
         bins = authors_bins() if self.bins is None else self.bins
@@ -140,8 +139,8 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
         )
 
     @property
-    def among(self) -> str:
-        return "the OPTM mechanisms of the grids"
+    def among(self) -> MechanismClass:
+        return family("OPTM mechanism of the grids")
 
     def takes(self, outputs: object) -> bool:
         return any(self.at(bins).takes(outputs) for bins in self.alphabets())

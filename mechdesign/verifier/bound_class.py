@@ -1,0 +1,69 @@
+"""Of which mechanisms the lower bound speaks, and the status that value, bound and gap allow.
+
+A design seeks the best of every mechanism that answers its question, of independent noise of one law, of one family or of one
+menu. Its lower bound speaks of the same class, unless the theorem of its proof says more. Both follow from the kinds of design
+and proof; what the file states is compared with that. "Optimal" is a result whose design seeks the best of every mechanism and whose value
+is as close to the bound as was asked; in a smaller class it is "best of its class".
+"""
+
+from __future__ import annotations
+
+import math
+
+from mechdesign.verifier.reading import Account, Json
+
+EVERY, FAMILY, MENU = "every mechanism", "this family", "this menu"
+INDEPENDENT, LOG_CONCAVE = "independent noise of one law", "symmetric log-concave noise"
+SEARCHED_SHAPES = "flipped_huber", "osgt", "gennorm", "truncated_laplace", "staircase"
+DISCRETE = "discrete_laplace", "discrete_gaussian"
+
+
+def sought(design: Json) -> str:
+    """The class of which a design seeks the best."""
+    kind, bins = design[""], design.get("bins")
+    if kind == "optimal-quantizer":
+        return MENU if isinstance(bins, dict) and bins.get("") == "bin-search" else EVERY
+    if kind == "optimal-noise":
+        return EVERY if design["dimension"] == 1 else INDEPENDENT
+    if kind in ("metric-quantizer", "metric-channel"):
+        return EVERY
+    return MENU if kind in ("knorm", "vector-design") else FAMILY
+
+
+def spoken_of(result: Json) -> str:
+    """The class of which the lower bound speaks."""
+    design = result["design"]
+    for proof in result["proofs"]:
+        if proof[""] == "quantizer-dual-bound":
+            duals = proof["duals"]
+            if duals["outputs"] is None:
+                return MENU if sought(design) == MENU else EVERY
+            return EVERY if duals["between"] else MENU
+        if proof[""] == "calibration-bound":
+            if proof["share"] and design["noise"] not in (*SEARCHED_SHAPES, *DISCRETE):
+                return FAMILY
+            return INDEPENDENT if result["mechanism"]["law"]["name"] == "staircase" else LOG_CONCAVE
+        if proof[""] in ("subset-bound", "sampled-subset-bound", "symmetric-bound"):
+            return INDEPENDENT
+        if proof[""] == "vector-proof":
+            return EVERY
+    return sought(design)
+
+
+def standing(result: Json, account: Account) -> None:
+    """Check the class stated, and the status."""
+    value, bound, stated = (result[name] for name in ("value", "lower_bound", "bound_class"))
+    if bound is not None or stated is not None:
+        holds = bound is not None and stated == spoken_of(result)
+        account.agrees(f"the lower bound is of {stated or 'no class that is stated'}", holds)
+    status, asked = result["solver_report"]["status"], result["asked_gap"]
+    holds, words = (
+        math.isfinite(value) and (bound is None or -math.inf < bound <= value),
+        "no optimum is claimed",
+    )
+    if status in ("optimal", "best of its class"):
+        words = "value and lower bound are as close as was asked"
+        close = bound is not None and type(asked) in (int, float)
+        close = close and max(0.0, value - bound) / max(abs(value), 1e-300) <= asked <= 1
+        holds = holds and close and (status == "optimal") == (sought(result["design"]) == EVERY)
+    account.agrees(f"status {status!r}: {words}", holds)

@@ -102,7 +102,7 @@ def check(result: Json, account: Account) -> None:
         asked = Asked(law["name"], shapes, rounds, rate, epsilon, delta)
         account.proved(claim, any(found <= delta for shifts in scaled for found in asked.consumed(shifts)))
     if result["lower_bound"] is not None:
-        account.claimed(f"no noise of the bound's class costs less than {result['lower_bound']!r}")
+        account.claimed(f"no private noise of the bound's class costs less than {result['lower_bound']!r}")
 
 
 def changes(sensitivity: Json, dimension: int, name: str) -> list[Changes]:

@@ -86,7 +86,12 @@ def test_prefix_sums_and_the_published_factorizations():
     assert table["binary tree"] * result.design.budget == pytest.approx(7 * ones)
     assert binary_tree(64).shape == (127, 64)
     assert table["binary tree, least squares"] < table["binary tree"]
-    order = ["lower bound of this family (any Gaussian noise of any covariance)", "this mechanism", "square root factorization", "binary tree"]
+    order = [
+        "lower bound of this family (any Gaussian noise of any covariance)",
+        "this mechanism",
+        "square root factorization",
+        "binary tree",
+    ]
     assert list(table[order]) == sorted(table[order])
     assert table["lower bound of the singular values"] < result.lower_bound
 

@@ -243,7 +243,8 @@ def test_every_search_has_a_proved_gap(name: str, tmp_path: Path) -> None:
     assert 0 < result.lower_bound < result.value and 0 < result.gap < 0.75
     assert result.bound_how == "proved" and result.checks()["holds"].all()
     assert (
-        "(proved)" in result.summary() and "proved lower bound of " in result.alternatives()["mechanism"].iloc[-1]
+        "(proved)" in result.summary()
+        and "proved lower bound of " in result.alternatives()["mechanism"].iloc[-1]
     )
     result.save(tmp_path / "r.json")
     again = md.load(tmp_path / "r.json")

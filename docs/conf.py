@@ -41,6 +41,7 @@ numpydoc_show_class_members = False
 numpydoc_validation_checks = set()
 myst_enable_extensions = ["dollarmath", "deflist"]
 myst_heading_anchors = 3
+smartquotes_action = "qe"  # quotes and ellipses; the two hyphens of an option stay two
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 

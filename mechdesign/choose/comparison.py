@@ -231,7 +231,7 @@ class Comparison(Handed):
         if self.refused:
             reasons = pd.DataFrame(self.refused.items(), columns=["mechanism", "reason"])
             sections.append(Section("Mechanisms that do not apply", table=reasons))
-        sections += [replace(part, title=f"{name}: {part.title}") for part in best.sections()]
+        sections += [replace(part, title=part.title and f"{name}: {part.title}") for part in best.sections()]
         return {
             "title": f"{_sentence(name)} is best of {len(self.results)}"
             + ("" if name == self.names[0] else " that can be deployed"),

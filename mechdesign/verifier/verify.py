@@ -15,12 +15,14 @@ import sys
 from collections.abc import Callable
 
 from mechdesign.verifier.allocation import allocation
+from mechdesign.verifier.biased_selection import biased_selection
 from mechdesign.verifier.bound_class import standing
 from mechdesign.verifier.calibration import calibration
 from mechdesign.verifier.channel import channel
 from mechdesign.verifier.lattice_noise import lattice_noise
 from mechdesign.verifier.quantizer import quantizer
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, TooLarge, read
+from mechdesign.verifier.vectors import vectors
 
 CHECKS: dict[str, Callable[[Json, Account], None]] = {
     "metric-quantizer": quantizer,
@@ -32,6 +34,8 @@ CHECKS |= {
     "optimal-noise": lattice_noise,
     "noise-allocation": allocation,
     "calibration": calibration,
+    "vector-design": vectors,
+    "biased-selection": biased_selection,
 }
 
 

@@ -28,7 +28,6 @@ from mechdesign.verifier import archive, members, reading, verify
 from mechdesign.verifier.members import MEMBERS
 
 NOT_COVERED = {
-    "biased-selection",
     "correlated-gaussian",
     "counts-gaussian",
     "few-allocation",
@@ -42,11 +41,6 @@ NOT_COVERED = {
     "mixed-gaussian",
     "optimal-noise-many",
     "several-allocation",
-    "vectors",
-    "vectors-box",
-    "vectors-sampled",
-    "vectors-signs",
-    "vectors-sphere",
 }
 COVERED = [name for name in [*cheap.DESIGNS, *MORE] if name not in NOT_COVERED]
 QUICK = [

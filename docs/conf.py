@@ -5,6 +5,7 @@ Nothing is fetched while building, and the pages fetch nothing when they are rea
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -12,6 +13,7 @@ sys.path.insert(0, str(HERE / "_ext"))
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 import mechdesign  # noqa: E402
+from mechdesign.verifier import archive  # noqa: E402
 
 project = "mechdesign"
 author = "the mechdesign authors"
@@ -49,6 +51,8 @@ html_math_renderer = "mathml"
 html_theme = "pydata_sphinx_theme"
 html_title = "mechdesign"
 html_static_path = ["_static"]
+html_extra_path = [tempfile.mkdtemp()]  # the stand-alone verifier, for who does not install the package
+archive.build(Path(html_extra_path[0], "verify.pyz"))
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_theme_options = {

@@ -1,10 +1,18 @@
-"""All of the verifier in one file that Python runs: for a reviewer who does not want to install anything."""
+"""All of the verifier in one file that Python runs: for a reviewer who does not want to install anything.
+
+    python -m mechdesign.verifier.archive verify.pyz
+
+The file is the same to the last byte wherever it is made of the same sources, so that a reviewer can compare its checksum.
+"""
 
 from __future__ import annotations
 
-import tempfile
-import zipapp
+import sys
+import zipfile
 from pathlib import Path
+
+SHEBANG = b"#!/usr/bin/env python3\n"
+LONG_AGO = (1980, 1, 1, 0, 0, 0)
 
 
 def build(path: str | Path) -> None:
@@ -17,17 +25,25 @@ def build(path: str | Path) -> None:
 
     Examples
     --------
-    >>> import subprocess, sys
+    >>> import subprocess, tempfile
     >>> file = Path(tempfile.mkdtemp(), "verify.pyz")
     >>> build(file)
     >>> subprocess.run([sys.executable, "-I", "-S", file], capture_output=True).returncode  # no file is named
     1
     """
-    with tempfile.TemporaryDirectory() as folder:
-        package = Path(folder, "mechdesign", "verifier")
-        package.mkdir(parents=True)
-        (package.parent / "__init__.py").write_text("")
-        for source in Path(__file__).parent.glob("*.py"):
-            (package / source.name).write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
-        Path(folder, "__main__.py").write_text((package / "__main__.py").read_text())
-        zipapp.create_archive(folder, path, compressed=True)
+    own = Path(__file__).parent
+    members = {"mechdesign/__init__.py": "", "__main__.py": (own / "__main__.py").read_text(encoding="utf-8")}
+    for source in sorted(own.glob("*.py")):
+        members[f"mechdesign/verifier/{source.name}"] = source.read_text(encoding="utf-8")
+    with open(path, "wb") as file:
+        file.write(SHEBANG)
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, text in members.items():
+                archive.writestr(zipfile.ZipInfo(name, LONG_AGO), text, zipfile.ZIP_DEFLATED)
+    Path(path).chmod(0o755)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m mechdesign.verifier.archive verify.pyz")
+    build(sys.argv[1])

@@ -66,6 +66,8 @@ def test_it_needs_python_alone(tmp_path: Path) -> None:
             outside = {name.partition(".")[0] for name in names if not name.startswith("mechdesign.verifier")}
             assert outside <= sys.stdlib_module_names, source
     archive.build(tmp_path / "verify.pyz")
+    archive.build(tmp_path / "again.pyz")
+    assert (tmp_path / "verify.pyz").read_bytes() == (tmp_path / "again.pyz").read_bytes()
     cheap.solved("optm").save(tmp_path / "good.json")
     cheap.solved("knorm").save(tmp_path / "other.json")
     (tmp_path / "bad.json").write_text((tmp_path / "good.json").read_text().replace("0.5", "0.6", 1))

@@ -1,48 +1,57 @@
-"""Allocations of independent Laplace or Gaussian noise: budget, limits, value, and the bound by weak duality in doubles."""
+"""Allocations of independent Laplace and Gaussian noise: what they consume, limits, loss, and the bound by weak duality.
+
+Moved by v, coordinates of scales s lose what coordinates of scale 1 lose that are moved by v/s. Larger ratios are never more private, so the
+worst change moves every coordinate by all it may; under several bounds what counts is the largest Σ (|v_i|/s_i)^m
+(`mechdesign.verifier.changes`): μ² of Gaussian noise, m = 2, and of Laplace noise, m = 1, the largest loss E. Then
+
+- ρ = μ²/2, and δ(ε) is that of one normal coordinate moved by μ;
+- δ(ε) ≤ 1 − e^(ε − E) of Laplace noise (Muthukrishnan and Kalyani, Corollary 6), and 1 − e^((ε − E)/2) where one coordinate changes.
+  Where E is too large for that, the losses of all coordinates are composed (`mechdesign.verifier.independent`).
+"""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
+from mechdesign.verifier.allocation_bound import lower_bound, moment
+from mechdesign.verifier.changes import changes_of, keep_budget, total_at_most
+from mechdesign.verifier.composition import PLACES
+from mechdesign.verifier.independent import ROUND, composed_delta, normal_delta
+from mechdesign.verifier.noise_laws import PI, ZERO
 from mechdesign.verifier.reading import NEAR, Account, Json, NotCovered, Refused, flat
 
 
-def gaussian_delta(epsilon: float, mu: float) -> float:
-    tail = [math.erfc(-z / math.sqrt(2)) / 2 for z in (mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu)]
-    return tail[0] - math.exp(epsilon) * tail[1]
-
-
 def allocation(result: Json, account: Account) -> None:
-    design, law, value, bound = (result[key] for key in ("design", "mechanism", "value", "lower_bound"))
-    noise, lam, privacy, p = (design[key] for key in ("noise", "sensitivities", "privacy", "loss"))
-    if noise == "mixed" and bound is not None:
-        raise Refused("a lower bound without a proof of it")
-    if type(p) not in (int, float) or noise not in ("laplace", "gaussian") or design.get("bounds"):
-        raise NotCovered("allocations of other noise or losses, or under several bounds")
-    (proof,) = result["proofs"]
-    if proof[""] != "allocation-proof":
-        raise Refused("evidence other than the proof of an allocation")
-    scales, power = law["scales"], 1 if noise == "laplace" else 2
-    account.agrees("the noise is the design's", (noise, len(lam)) == (law["noise"], len(scales)))
-    own = law["sensitivities"] == lam and law["bounds"] is None
+    with localcontext() as context:
+        context.prec = PLACES
+        check(result, account)
+
+
+def check(result: Json, account: Account) -> None:
+    design, law, value = result["design"], result["mechanism"], result["value"]
+    noise, lam, scales, order = design["noise"], design["sensitivities"], law["scales"], design["loss"]
+    proofs = {proof[""]: proof for proof in result["proofs"]}
+    if len(proofs) != len(result["proofs"]) or not {*proofs} <= {"allocation-proof", "mixed-proof"}:
+        raise Refused("evidence other than one proof of an allocation")
+    if type(order) not in (int, float) or not 0 < order <= 100:
+        raise NotCovered("losses that are no power from 0 to 100")
+    mixed = law[""] == "mixed-noise"
+    peaked = law["laplace"] if mixed else [law["noise"] == "laplace"] * len(scales)
+    alike = mixed == (noise == "mixed") and (
+        mixed or (law["noise"] == noise and noise in ("laplace", "gaussian"))
+    )
+    account.agrees("the noise is the design's", alike and len(lam) == len(scales) == len(peaked))
     account.agrees("sensitivities are not negative", min(lam) >= 0)
+    own = law["sensitivities"] == lam and repr(law.get("bounds")) == repr(design["bounds"])
     account.agrees("the noise is made for the changes that the design states", own)
-    account.proved("every sensitive coordinate has noise", not any(s <= 0 < l for s, l in zip(scales, lam)))
-    spent = sum((Fraction(l) / Fraction(s)) ** power for l, s in zip(lam, scales) if l and s)
-    if (privacy[""], noise) in (("pure-dp", "laplace"), ("zcdp", "gaussian")):
-        budget: Json = Fraction(privacy["epsilon"]) if power == 1 else 2 * Fraction(privacy["rho"])
-        account.proved(f"within {privacy['']} {float(budget) / power!r}", spent <= budget)
-    elif (privacy[""], noise) == ("approximate-dp", "gaussian"):
-        delta = privacy["delta"]
-        low, high = 0.0, 1e4  # limits may leave some of delta: the budget is what consumes all of it
-        while low < (mu := (low + high) / 2) < high:
-            low, high = (mu, high) if gaussian_delta(privacy["epsilon"], mu) <= delta else (low, mu)
-        budget = low * low
-        found = gaussian_delta(privacy["epsilon"], math.sqrt(spent))
-        account.rows.append((f"within delta = {delta!r}", "recomputed", found <= delta * (1 + NEAR)))
-    else:
-        raise NotCovered(f"{noise} noise under {privacy['']}")
+    sure = all(s > 0 or not l for s, l in zip(scales, lam)) and min(scales) >= 0
+    account.proved("every sensitive coordinate has noise", sure)
+    if not sure:
+        return
+    private(design, proofs.get("allocation-proof"), scales, peaked, account)
     limits = design["lower"] or 0.0, math.inf if design["upper"] is None else design["upper"]
     lower, upper = (v if isinstance(v, list) else [v] * len(scales) for v in limits)
     weights = design["weights"] or 1.0
@@ -50,31 +59,82 @@ def allocation(result: Json, account: Account) -> None:
     whole = all(len(v) == len(lam) for v in (lower, upper, weights)) and min(weights) >= 0
     account.agrees("limits and weights are of the coordinates", whole)
     account.proved("limits are kept", all(a <= s <= b for a, s, b in zip(lower, scales, upper)))
-    moment = math.gamma(p + 1) if power == 1 else 2 ** (p / 2) * math.gamma((p + 1) / 2) / math.sqrt(math.pi)
-    costs = [w * moment for w in weights]
-    cost = math.fsum(c * s**p for c, s in zip(costs, scales))
-    account.rows.append(
-        (f"the value is at most {value:.12g}", "recomputed", cost * (1 - NEAR / 1000) <= value)
-    )
-    if design["groups"] is not None:
-        account.agrees("groups part the coordinates", sorted(flat(design["groups"])) == list(range(len(lam))))
-        account.proved(
-            "groups share a scale", all(len({scales[i] for i in g}) == 1 for g in design["groups"])
-        )
-        account.claimed(f"no scales of this noise cost less than {bound:.12g}")
+    loss(value, scales, weights, peaked, order, account)
+    groups = design["groups"] or [[i] for i in range(len(lam))]
+    account.agrees("groups part the coordinates", sorted(flat(groups)) == list(range(len(lam))))
+    account.proved("groups share a scale", all(len({scales[i] for i in group}) == 1 for group in groups))
+    if result["lower_bound"] is not None:
+        limited = (lam, weights, lower, upper, groups)
+        lower_bound(result, proofs.get("allocation-proof"), limited, account)
+
+
+def private(design: Json, proof: Json, scales: list[Json], peaked: list[bool], account: Account) -> None:
+    """That the worst change keeps the budget."""
+    privacy, lam = design["privacy"], design["sensitivities"]
+    ratios = [(Fraction(l) / Fraction(s), kind) for l, s, kind in zip(lam, scales, peaked) if l]
+    m, several = 1 if all(peaked) else 2, design["bounds"]
+    changes = None if several is None else changes_of(several, len(lam))
+    if changes is not None:
+        account.agrees("sensitivities are those of the bounds", [Fraction(l) for l in lam] == changes.sizes)
+        if proof is None or design["noise"] == "mixed":
+            raise Refused("several bounds without a proof of what they consume")
+
+    def within(budget: Fraction) -> bool:
+        if changes is None:
+            return total_at_most([ratio**m for ratio, _ in ratios], budget)
+        return keep_budget(changes, [Fraction(s) for s in scales], m, proof, budget)
+
+    if privacy[""] == "pure-dp" and m == 1:
+        epsilon = privacy["epsilon"]
+        account.proved(f"privacy loss at most {epsilon!r}", within(Fraction(epsilon)))
+    elif privacy[""] == "zcdp" and not any(peaked):
+        account.proved(f"rho at most {privacy['rho']!r}", within(2 * Fraction(privacy["rho"])))
+    elif privacy[""] == "approximate-dp":
+        epsilon, delta = Decimal(privacy["epsilon"]), Decimal(privacy["delta"])
+        claim = f"delta at most {privacy['delta']!r} at epsilon = {privacy['epsilon']!r}"
+        if m == 1:
+            one = len(ratios) == 1 or (changes is not None and changes.l0 == 1)
+            most = epsilon - (2 if one else 1) * (1 - delta).ln() / ROUND
+            if within(Fraction(most)):
+                account.proved(claim, True)
+                return
+        elif not any(peaked):
+            account.proved(claim, within(Fraction(largest_square(epsilon, delta))))
+            return
+        found = Decimal(1)
+        if changes is None:
+            sizes = Counter(Decimal(r.numerator) / r.denominator * ROUND for r, kind in ratios if kind)
+            square = sum((Decimal(r.numerator) / r.denominator) ** 2 for r, kind in ratios if not kind)
+            found = composed_delta(epsilon, delta, sizes, square * ROUND)
+        account.proved(claim, found <= delta)
+    else:
+        raise Refused(f"{design['noise']} noise under {privacy['']}")
+
+
+def largest_square(epsilon: Decimal, delta: Decimal) -> Decimal:
+    """μ² of a normal coordinate with this δ at ε, from below."""
+    low, high = ZERO, Decimal(1)
+    while normal_delta(epsilon, high) <= delta:
+        high *= 2
+    for _ in range(180):
+        middle = (low + high) / 2
+        low, high = (middle, high) if normal_delta(epsilon, middle) <= delta else (low, middle)
+    return low * low / ROUND
+
+
+def loss(
+    value: float, scales: list[Json], weights: list[Json], peaked: list[bool], order: float, account: Account
+) -> None:
+    """That Σ w s^p E|T|^p is at most the value: for whole p in decimals, Γ being a product."""
+    claim, room = f"the value is at most {value:.12g}", NEAR / 1000
+    if order == int(order):
+        p = int(order)
+        odd = math.prod(range(p - 1, 0, -2))
+        normal = Decimal(odd) * ((2 / PI).sqrt() * ROUND if p % 2 else 1)
+        moments = {True: Decimal(math.factorial(p)), False: normal}
+        terms = (Decimal(w) * Decimal(s) ** p * moments[kind] for w, s, kind in zip(weights, scales, peaked))
+        account.bounds(claim, Fraction(sum(terms, ZERO) / ROUND), value, Fraction(value) * Fraction(room))
         return
-    # min over each scale s of c s^p + y (λ/s)^power, less y times the budget: every y ≥ 0 gives a bound.
-    y, total = abs(proof["multiplier"]) * moment, 0.0
-    for c, l, a, b in zip(costs, lam, lower, upper):
-        s = min(max((power * y * l**power / (p * c)) ** (1 / (p + power)), a), b) if l and c else a
-        total += c * s**p + (y * (l / s) ** power if l else 0.0)
-    found = (
-        total - y * float(budget) - 1e-15 * (2 + p) * (total + y * float(budget))
-    )  # what doubles may have lost
-    account.rows.append(
-        (
-            f"no scales of this noise cost less than {bound:.12g}",
-            "recomputed",
-            bound <= found + NEAR * abs(found),
-        )
-    )
+    moments_of = {kind: moment(order, kind) for kind in (True, False)}
+    cost = math.fsum(w * s**order * moments_of[kind] for w, s, kind in zip(weights, scales, peaked))
+    account.rows.append((claim, "recomputed", cost * (1 - room) <= value))

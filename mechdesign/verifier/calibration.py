@@ -119,7 +119,10 @@ def changes(sensitivity: Json, dimension: int, name: str) -> list[Changes]:
     each = sensitivity["each"] or [min(most)] * dimension
     if len(each) != dimension or dimension > 10**5 or not all(b >= 0 for b in (*each, *most)):
         raise Refused("bounds of other coordinates than the answer's")
-    bounds = sorted((Decimal(min([b, *most])) for b in each), reverse=True)[: sensitivity["l0"] or dimension]
+    moved = [Decimal(least) for b in each if (least := min([b, *most])) > 0]
+    bounds = sorted(moved, reverse=True)[: sensitivity["l0"] or dimension]
+    if not bounds:
+        raise Refused("bounds that allow no change")
     total = Decimal(sensitivity["l1"] or sum(bounds))
     norm = Decimal(sensitivity["l2"] or Decimal(dimension).sqrt() * bounds[0]) * ROUND
     if name == "norm":

@@ -44,6 +44,11 @@ class Losses(NamedTuple):
     infinite: int
 
 
+def short(unit: Decimal) -> Decimal:
+    """The unit in 25 digits: halved and doubled thirty times it is still exact."""
+    return Decimal(f"{unit:.24e}")
+
+
 class Grid:
     """Compositions in which `tail` may be cut off each time.
 
@@ -66,7 +71,7 @@ class Grid:
 
     def losses(self, cells: list[Cell], unit: Decimal, infinite: Decimal) -> Losses:
         """The loss of these outcomes, and of the mass of infinite loss, on a step that is the unit over a power of 2."""
-        step, top = unit, max(cell.high for cell in cells if cell.p > self.tail)
+        step, top = short(unit), max(cell.high for cell in cells if cell.p > self.tail)
         while step > 2 * top / self.points:
             step /= 2
         at: dict[int, int] = {}
@@ -118,6 +123,8 @@ class Grid:
             one = self.coarser(one)
         while other.step < one.step:
             other = self.coarser(other)
+        if one.step != other.step:
+            raise ArithmeticError("losses on steps that are no powers of 2 apart")
         slot = 2 * self.digits + len(str(self.points)) + 4  # masses of slightly more than 1 in all
         factors = [Decimal("".join(f"{mass:0{slot}d}" for mass in v.masses)) for v in (one, other)]
         count = len(one.masses) + len(other.masses) - 1

@@ -30,17 +30,11 @@ from mechdesign.verifier.members import MEMBERS
 NOT_COVERED = {
     "correlated-gaussian",
     "counts-gaussian",
-    "few-allocation",
-    "filled-allocation",
     "knorm",
     "knorm-several",
-    "listed-allocation",
     "matrix-largest",
     "matrix-mechanism",
-    "mixed-allocation",
-    "mixed-gaussian",
     "optimal-noise-many",
-    "several-allocation",
 }
 COVERED = [name for name in [*cheap.DESIGNS, *MORE] if name not in NOT_COVERED]
 QUICK = [

@@ -1,0 +1,238 @@
+"""The stand-alone check of allocated noise: sound and doctored files, and its δ and its worst change against other computations."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections import Counter
+from dataclasses import replace
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mechdesign as md
+from mechdesign.accounting import NoiseTerm, delta_interval
+from mechdesign.evidence.results import Result
+from mechdesign.evidence.serialize import dumps
+from mechdesign.verifier.changes import Changes, filled
+from mechdesign.verifier.composition import PLACES, Grid
+from mechdesign.verifier.independent import composed_delta, laplace_losses
+from mechdesign.verifier.reading import NotCovered, Refused
+from mechdesign.verifier.verify import verify
+
+A = md.ApproximateDP(1.0, 1e-6)
+PROFILE = [1.0, 2.0, 0.0, 3.5]
+
+
+def refused(result: Result) -> list[str]:
+    """Claims that do not hold, or why the file cannot be one."""
+    try:
+        return [claim for claim, _, holds in verify(dumps(result)).rows if not holds]
+    except Refused as error:
+        return [str(error)]
+
+
+def solved(noise: str, privacy: Any, **asked: Any) -> Result:
+    return md.NoiseAllocation(noise, asked.pop("sensitivities", PROFILE), privacy, **asked).solve()
+
+
+def bounded(**bounds: Any) -> md.Sensitivity:
+    return md.Sensitivity(each=[1.0, 2.0, 1.5, 3.5], **bounds)
+
+
+SOUND: dict[str, tuple[str, Any, dict[str, Any]]] = {
+    "pure": ("laplace", md.PureDP(0.7), {}),
+    "corollary 6": ("laplace", A, {"loss": 1}),
+    "one coordinate": ("laplace", md.ApproximateDP(1.0, 0.1), {"sensitivities": [0.0, 3.0]}),
+    "gaussian": ("gaussian", A, {"weights": [1, 2, 3, 4]}),
+    "zcdp": ("gaussian", md.ZeroConcentratedDP(0.3), {"loss": 3}),
+    "mixed": ("mixed", A, {}),
+    "groups": ("gaussian", A, {"groups": [[0, 2], [1, 3]]}),
+    "limits": ("laplace", md.PureDP(1.0), {"lower": [8.0, 0, 0, 0]}),
+    "few": ("laplace", A, {"sensitivities": bounded(l0=2)}),
+    "l1": ("gaussian", A, {"sensitivities": bounded(l1=5)}),
+    "l2 and few": ("gaussian", md.ZeroConcentratedDP(0.3), {"sensitivities": bounded(l0=3, l2=3.6)}),
+    "all bounds": ("laplace", md.PureDP(0.7), {"sensitivities": bounded(l0=3, l1=5, l2=3.6)}),
+}
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_sound_allocations_pass_and_doctored_ones_do_not(name: str) -> None:
+    noise, privacy, asked = SOUND[name]
+    result = solved(noise, privacy, **asked)
+    assert not refused(result)
+    law, design = result.mechanism, result.design
+    # Corollary 6 leaves some of δ, and so does the search for a mix
+    loose = name in ("corollary 6", "few", "mixed")
+    narrower = law.scales * (0.7 if loose else 1 - 1e-9)
+    assert refused(replace(result, mechanism=replace(law, scales=narrower)))
+    one = np.where(np.arange(len(law.scales)) == 1, law.scales * (0.5 if loose else 0.99), law.scales)
+    assert refused(replace(result, mechanism=replace(law, scales=one)))
+    assert refused(replace(result, value=result.value * (1 - 1e-9)))
+    for tighter in (
+        replace(privacy, **{field: value * (0.05 if loose else 0.999)})
+        for field, value in vars(privacy).items()
+        if value
+    ):
+        assert refused(replace(result, design=replace(design, privacy=tighter)))
+    if result.lower_bound is not None:
+        assert refused(replace(result, lower_bound=result.lower_bound * (1 + 1e-6)))
+    wider = design.sensitivities * 1.001
+    assert refused(replace(result, design=replace(design, sensitivities=wider, bounds=None)))
+    if noise != "mixed":
+        other = "laplace" if noise == "gaussian" else "gaussian"
+        assert refused(replace(result, mechanism=replace(law, noise=other)))
+
+
+def test_a_mixture_of_two_sound_allocations_is_refused() -> None:
+    one, other = solved("gaussian", A), solved("gaussian", md.ApproximateDP(2.0, 1e-6))
+    assert refused(replace(one, mechanism=other.mechanism))
+    assert refused(replace(one, mechanism=other.mechanism, value=other.value))
+    few, all_of_them = (solved("laplace", md.PureDP(1.0), sensitivities=bounded(l0=c)) for c in (2, 4))
+    assert refused(replace(all_of_them, mechanism=few.mechanism, value=few.value))
+
+
+def test_laplace_noise_under_exact_composition_is_covered() -> None:
+    """Twenty alike coordinates, at the scale that the exact composition allows, which Corollary 6 does not."""
+    design = md.NoiseAllocation("laplace", np.ones(20), A)
+    result = design.solve()
+
+    def at(scale: float) -> list[str]:
+        law = replace(result.mechanism, scales=np.full(20, scale))
+        changed = replace(result, mechanism=law, value=40 * scale**2 * (1 + 1e-15))
+        return [claim for claim in refused(changed) if "delta" in claim]
+
+    assert not at(17.37910)
+    assert at(17.37890)
+
+
+def test_delta_of_two_laplace_coordinates_by_quadrature() -> None:
+    import mpmath
+
+    one, other, epsilon = 0.9, 0.4, 0.3
+
+    def mass(ratio: float) -> list[tuple[float, float]]:
+        return [(ratio, 0.5), (-ratio, 0.5 * math.exp(-ratio))]
+
+    def curve(level: mpmath.mpf, ratio: float) -> mpmath.mpf:
+        if level >= ratio:
+            return mpmath.mpf(0)
+        return 1 - mpmath.exp(level) if level <= -ratio else 1 - mpmath.exp((level - ratio) / 2)
+
+    # δ(ε) = E over the first loss of δ₂(ε − l)
+    exact = mpmath.fsum(m * curve(epsilon - loss, other) for loss, m in mass(one))
+    density = lambda loss: mpmath.exp((loss - one) / 2) / 4  # noqa: E731
+    kinks = sorted({-one, one, *(k for k in (epsilon - other, epsilon + other) if abs(k) < one)})
+    exact += mpmath.quad(lambda loss: density(loss) * curve(epsilon - loss, other), kinks)
+    with localcontext() as context:
+        context.prec = PLACES
+        found = composed_delta(
+            Decimal(epsilon), Decimal("0.1"), Counter([Decimal(one), Decimal(other)]), Decimal(0)
+        )
+    assert exact <= mpmath.mpf(str(found)) <= exact * (1 + 1e-5)
+
+
+def test_steps_that_no_power_of_two_relates_are_not_composed() -> None:
+    """A budget of many digits: its halves were rounded, and losses of one law taken for half of what they are."""
+    ratios = [Decimal(r) for r in (0.072, 0.0716, 0.0137, 0.0643, 0.0203, 0.0495)]
+    with localcontext() as context:
+        context.prec = PLACES
+        epsilon = Decimal.from_float(0.17)
+        found = float(composed_delta(epsilon, Decimal("1e-3"), Counter(ratios), Decimal(0)))
+        grid = Grid(Decimal("1e-15"), 2**12)
+        one, other = (
+            laplace_losses(grid, ratio, unit)
+            for ratio, unit in ((ratios[0], epsilon), (ratios[1], epsilon / 3))
+        )
+        with pytest.raises(ArithmeticError):
+            grid.product(one, other)
+    from scipy import stats
+
+    terms = tuple(NoiseTerm(stats.laplace(), float(ratio), 1) for ratio in ratios)
+    interval = delta_interval(terms, 0.17, width=1e-3)
+    assert interval.lower <= found <= interval.upper
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 2**31))
+def test_a_norm_filled_covers_every_change_of_whole_coordinates_but_one(seed: int) -> None:
+    """All subsets, and each of them with one more coordinate in part, in fractions."""
+    rnd = random.Random(seed)
+    count, m = rnd.randint(1, 6), rnd.choice([1, 2])
+    power = 1 if m == 1 else rnd.choice([1, 2])
+    sizes = [Fraction(rnd.randint(1, 40), 8) for _ in range(count)]
+    scales = [Fraction(rnd.randint(4, 60), 8) for _ in range(count)]
+    norm = sum(sizes) * Fraction(rnd.randint(10, 90), 100)
+    l0 = rnd.choice([None, rnd.randint(1, count)])
+    asked = Changes(sizes, l0, norm if power == 1 else None, norm if power == 2 else None)
+    prices = [Fraction(rnd.choice([0, 0, 1]), 10) if l0 else Fraction(0), Fraction(0), Fraction(0)]
+
+    def gain(i: int, square: Fraction) -> Fraction:
+        """Of a coordinate whose n(v) is `square`."""
+        part = square**m if power == 1 else square
+        return max(part / scales[i] ** m - prices[0], Fraction(0))
+
+    limit, best = norm**power, Fraction(0)
+    for kinds in itertools.product((0, 1), repeat=count):
+        whole = [i for i in range(count) if kinds[i]]
+        left = limit - sum((sizes[i] ** power for i in whole), Fraction(0))
+        numbered = l0 is not None and not prices[0]
+        if left < 0 or (numbered and len(whole) > (l0 or 0)):
+            continue
+        total = sum((gain(i, sizes[i] ** power) for i in whole), Fraction(0))
+        parts = [gain(i, min(left, sizes[i] ** power)) for i in range(count) if not kinds[i]]
+        room = not numbered or len(whole) < (l0 or 0)
+        best = max(best, total + (max(parts, default=Fraction(0)) if room else 0))
+    found = filled(asked, list(zip(sizes, scales)), m, prices, "l1" if power == 1 else "l2")
+    assert best <= found <= best * Fraction(11, 10) + Fraction(1, 100)
+
+
+def random_design(rnd: random.Random) -> md.NoiseAllocation:
+    """Any noise, privacy, loss and bounds."""
+    count = rnd.choice([1, 2, 3, 5, 8, 12, 20])
+    profile = [rnd.choice([1, 1, 2, rnd.uniform(0.1, 5)]) for _ in range(count)]
+    noise = rnd.choice(["laplace", "laplace", "gaussian", "gaussian", "mixed"])
+    epsilon = math.exp(rnd.uniform(math.log(0.1), math.log(5)))
+    approximate = md.ApproximateDP(epsilon, 10 ** rnd.uniform(-9, -3))
+    other = {"laplace": md.PureDP(epsilon), "gaussian": md.ZeroConcentratedDP(epsilon**2 / 8)}
+    privacy = rnd.choice([approximate, other.get(noise, approximate)])
+    asked: dict[str, Any] = {"loss": rnd.choice([1, 2, 2, 4, 1.5])}
+    if rnd.random() < 0.4:
+        asked["weights"] = [rnd.uniform(0.1, 3) for _ in range(count)]
+    kind = rnd.random()
+    if noise != "mixed" and count > 1 and kind < 0.5:
+        bounds: dict[str, Any] = {
+            "l0": rnd.randint(1, count),
+            "l1": sum(profile) * rnd.uniform(0.2, 1),
+            "l2": math.hypot(*profile) * rnd.uniform(0.4, 1),
+        }
+        kept = {name: bound for name, bound in bounds.items() if rnd.random() < 0.5}
+        return md.NoiseAllocation(noise, md.Sensitivity(each=profile, **kept), privacy, **asked)
+    if noise != "mixed" and count > 1 and kind < 0.7:
+        asked["groups"] = [list(range(0, count, 2)), list(range(1, count, 2))]
+    elif noise != "mixed" and kind < 0.8:
+        asked["lower"] = [rnd.uniform(0.1, 3) * size for size in profile]
+    return md.NoiseAllocation(noise, profile, privacy, **asked)
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**31))
+def test_agrees_with_the_package(seed: int) -> None:
+    rnd = random.Random(seed)
+    result = random_design(rnd).solve(time_limit=20)
+    assert result.checks()["holds"].all()
+    try:
+        assert not refused(result)
+    except NotCovered as error:
+        pytest.fail(str(error))
+    shrunk = replace(result.mechanism, scales=result.mechanism.scales * (1 - 10 ** rnd.uniform(-6, -2)))
+    doctored = replace(result, mechanism=shrunk)
+    if not doctored.checks()["holds"].all() and result.design.noise != "mixed":
+        assert refused(doctored)

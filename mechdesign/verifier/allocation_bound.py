@@ -27,7 +27,11 @@ Vector = list[Any]
 def lower_bound(result: Json, proof: Json, limited: tuple[Json, ...], account: Account) -> None:
     design, bound = result["design"], result["lower_bound"]
     lam, weights, lower, upper, groups = limited
-    claim, laplace, p = f"no scales of this noise cost less than {bound:.12g}", design["noise"] == "laplace", design["loss"]
+    claim, laplace, p = (
+        f"no scales of this noise cost less than {bound:.12g}",
+        design["noise"] == "laplace",
+        design["loss"],
+    )
     budget = largest_budget(design, len(lam))
     if proof is None or budget is None:
         account.claimed(claim, math.isfinite(bound))

@@ -79,7 +79,9 @@ def composed_delta(
     if alone.total() == 1 and not normal_square:
         return max(1 - ((epsilon - largest) / 2).exp(), ZERO) + SLACK
     if len(alone) > MOST_RATIOS or alone.total() > 10**9:
-        raise TooLarge(f"too large to check: a composition of more than {MOST_RATIOS} different Laplace ratios")
+        raise TooLarge(
+            f"too large to check: a composition of more than {MOST_RATIOS} different Laplace ratios"
+        )
     top = sum((r * count for r, count in alone.items()), ZERO)  # the largest Laplace loss
     if not normal_square and top <= epsilon:
         return ZERO

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pandas as pd
+from flint import fmpq
 
 from mechdesign.channels.channel import Channel, check_prior, loss_matrix
 from mechdesign.channels.channel_loss import Weights, common_integers
@@ -51,6 +52,7 @@ from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import PROVED, Certificate, Claim, Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
+from mechdesign.evidence.vipr import LinearBound, rational
 from mechdesign.plotting import figure, sized
 from mechdesign.problem.checks import DOWN, array, indices, instance, number, one_of, positive, settle
 from mechdesign.problem.fields import Checked, field
@@ -497,6 +499,28 @@ class ChannelDual(Checked, Proof):
             reduced += -(nus @ values.T) * unit // (own * here)
         return Fraction(offset + reduced.min(axis=1).sum(), unit)
 
+    def linear_bound(self, stated: Certificate) -> LinearBound:
+        design, _ = _fitting(stated)
+        n, k = design.losses.shape
+        program, rates = LinearBound(_LEMMA, n * (k + 1) + len(self.triples) + (0 if self.free is None else self.free.size)), Growth(design.alpha)
+        prior, losses, apart = design.weights.tolist(), design.losses.tolist(), design.space.distances.tolist()
+        total = sum(map(rational, prior))
+        entry = [
+            [program.variable(f"C_{x}_{y}", rational(prior[x]) * rational(losses[x][y]) / total) for y in range(k)]
+            for x in range(n)
+        ]
+        for (x, other, y), multiplier in zip(self.triples.tolist(), self.multipliers.tolist()):
+            ratio = fmpq(rates.upper(apart[x][other]), 1 << rates.shift)
+            program.row("privacy", [(entry[x][y], 1), (entry[other][y], -ratio)], "L", 0, -rational(multiplier))
+        if self.free is not None and design.equalities is not None:
+            goals, values = (part.tolist() for part in design.equalities)
+            for x, j in np.ndindex(self.free.shape):
+                terms = [(entry[x][y], rational(values[y][j])) for y in range(k)]
+                program.row("equality", terms, "E", goals[x][j], float(self.free[x, j]))
+        for row in entry:
+            program.sums_to(1, row)
+        return program
+
     def check(self, stated: Certificate) -> Iterator[Claim]:
         design, _ = _fitting(stated)
         if stated.lower_bound is None:
@@ -504,6 +528,15 @@ class ChannelDual(Checked, Proof):
         margin = self.bound(design) - Fraction(stated.lower_bound)
         claim = f"no {design.among.noun} costs less than {stated.lower_bound!r}"
         yield Claim(claim, PROVED, float(margin), margin >= 0)
+
+
+_LEMMA = (
+    "C_x_y is the probability that a channel reports y for item x. Variables are not negative, rows sum to 1, and the objective is the "
+    "expected loss under the prior. A channel that is private at alpha times the distance d(x, x') satisfies C_x_y <= "
+    "e^(alpha d(x, x')) C_x'_y, hence the rows 'privacy', where a rational number above the exponential stands for it; 'equality' "
+    "rows are those that the design asks for. So every channel that the design allows is a point of this program at its own loss, and "
+    "no such channel has a smaller expected loss than the bound derived below."
+)
 
 
 def _fitting(stated: Certificate) -> tuple[MetricChannel, Weights]:

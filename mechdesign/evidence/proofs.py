@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +27,8 @@ import pandas as pd
 from mechdesign.errors import DesignError, MechdesignError, MissingExtra, ResultFormatError, instance
 from mechdesign.evidence.classes import MechanismClass
 from mechdesign.evidence.serialize import dumps, serializable
+from mechdesign.evidence.vipr import LinearBound, NoProgramError
+from mechdesign.evidence.whole_files import check_writable, write_whole
 
 PROVED = "proved"
 RECOMPUTED = "recomputed"
@@ -134,6 +137,8 @@ class Proof(ABC):
     speaks_of: ClassVar[tuple[str, ...]]
     bound_how: ClassVar[str] = PROVED
     """How `check` checks the lower bound, where the proof speaks of one."""
+    not_linear: ClassVar[str] = "a closed form or a convex program"
+    """What the lower bound comes from, where that is no finite linear program."""
 
     @property
     def privacy_how(self) -> str:
@@ -152,6 +157,12 @@ class Proof(ABC):
     @abstractmethod
     def check(self, stated: Certificate) -> Iterator[Claim]:
         """Recompute every claim of the theorem about `stated`."""
+
+    def linear_bound(self, stated: Certificate) -> LinearBound:
+        """The finite linear program that the lower bound follows from; NoProgramError where there is none."""
+        raise NoProgramError(
+            f"the lower bound comes from {self.not_linear}, not from a finite linear program: there is no certificate in VIPR of it"
+        )
 
 
 @serializable("certificate")
@@ -249,6 +260,42 @@ class Certificate:
         failed = [claim for claim in made if not claim.holds]
         of_privacy = [claim for claim in made if "priva" in claim.claim]
         return next(iter([*failed, *of_privacy, *made]), Claim("privacy", CLAIMED, math.nan, False))
+
+    def to_vipr(self, path: str | os.PathLike[str]) -> None:
+        """Write the lower bound as a certificate in the format VIPR 1.0, for checkers such as viprchk and cake_vipr.
+
+        Parameters
+        ----------
+        path : path
+
+        Raises
+        ------
+        NoProgramError
+            No lower bound is known, it is no finite linear program's, or the program is too large to be written.
+        ResultFormatError
+            The bound's proof does not hold.
+
+        Examples
+        --------
+        >>> import mechdesign as md, tempfile, pathlib
+        >>> cross = md.MetricChannel(md.MetricSpace.line([0.0, 1.0, 2.0]), alpha=1.0).solve()
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = pathlib.Path(folder) / "bound.vipr"
+        ...     cross.certificate.to_vipr(file)
+        ...     "RTP range" in file.read_text()
+        True
+        """
+        target, proofs = check_writable(path), [p for p in self.proofs if "lower bound" in p.speaks_of]
+        if self.lower_bound is None:
+            raise NoProgramError("no lower bound is known of this result: there is no certificate in VIPR of it")
+        if not proofs:
+            raise NoProgramError("the lower bound is only claimed: there is no certificate in VIPR of it")
+        with fitting():
+            program = proofs[0].linear_bound(self)
+            failed = next((claim.claim for claim in proofs[0].check(self) if not claim.holds), None)
+        if failed is not None:
+            raise ResultFormatError(f"does not hold: {failed}")
+        write_whole(target, program.text(self.lower_bound, f"Lower bound of a result of {type(self.question).__name__}."))
 
     def checks(self) -> pd.DataFrame:
         """One row a claim: claim, how, margin, holds, about. Parts that do not fit together are one check that fails."""

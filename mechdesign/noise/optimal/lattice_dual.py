@@ -18,11 +18,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from flint import fmpq
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_upper
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.serialize import serializable
+from mechdesign.evidence.vipr import FUNCTION, LinearBound, NoProgramError, rational
 from mechdesign.noise.optimal.costs import lower_costs
 from mechdesign.noise.optimal.question import NoiseQuestion
 from mechdesign.problem.checks import array, instance, integer
@@ -94,16 +96,13 @@ class LatticeDual(OneNumberDual):
         pad, length = n + 1, self.psi.shape[1]
         reach = (length - 1) // 2 + pad
         costs = lower_costs(loss, -reach, reach, Fraction(question.sensitivity) / n)
-        # sums stay below 2⁶³: where costs are huge, the unit is more than 1
-        largest = max(np.maximum(self.psi, 0.0).sum(axis=1).max(initial=1.0), self.totals.max(initial=1.0))
-        scale = 2.0 ** (55 - math.ceil(math.log2(largest) + math.log2(max(1, len(self.shifts)))))
+        shares, scale = self._rounded()
         plus, minus = np.zeros((2, len(costs.numerators)), dtype=np.int64)
         budget = 0
-        for s, row, total in zip(self.shifts.tolist(), self.psi, self.totals.tolist()):
-            psi = np.maximum(np.floor(row * scale), 0.0).astype(np.int64)
+        for s, psi, cap in shares:
             plus[pad : pad + length] += psi
             minus[pad + s : pad + s + length] += psi
-            budget += max(math.ceil(total * scale), int(psi.max(initial=0)))
+            budget += cap
         if self.mirrored:  # the average of a dual point and its mirror image
             plus, minus, scale, budget = plus + plus[::-1], minus + minus[::-1], 2 * scale, 2 * budget
         growth, unit = exp_upper(question.epsilon), 1 / Fraction(scale)
@@ -117,6 +116,59 @@ class LatticeDual(OneNumberDual):
         # no multipliers at all prove the least cost; lattice costs of t² may be negative, the loss is not
         found = max(found, Fraction(min(costs.numerators), costs.denominator))
         return found if loss.function else max(found, Fraction(0))
+
+
+    def _rounded(self) -> tuple[list[tuple[int, Indices, int]], float]:
+        """Each shift with its ψ and its cap, in units of 1/scale, a power of two; sums stay below 2⁶³, the unit is more than 1 where costs are huge."""
+        largest = max(np.maximum(self.psi, 0.0).sum(axis=1).max(initial=1.0), self.totals.max(initial=1.0))
+        scale = 2.0 ** (55 - math.ceil(math.log2(largest) + math.log2(max(1, len(self.shifts)))))
+        rounded = []
+        for s, row, total in zip(self.shifts.tolist(), self.psi, self.totals.tolist()):
+            psi = np.maximum(np.floor(row * scale), 0.0).astype(np.int64)
+            rounded.append((s, psi, max(math.ceil(total * scale), int(psi.max(initial=0)))))
+        return rounded, scale
+
+    def linear_bound(self, stated: Certificate) -> LinearBound:
+        question = instance("question", stated.question, NoiseQuestion)
+        loss, n, half = question.given_loss, self.cells, (self.psi.shape[1] - 1) // 2
+        if not loss.polynomial:
+            raise NoProgramError(FUNCTION)
+        reach, sides = half + n + 1, (1, -1) if self.mirrored else (1,)
+        costs = lower_costs(loss, -reach, reach, Fraction(question.sensitivity) / n)
+        shares, scale = self._rounded()
+        unit = 1 / (rational(scale) * len(sides))
+        rows = len(sides) * sum(int((psi > 0).sum()) for _, psi, _ in shares)
+        program = LinearBound(_LEMMA, 2 * rows + len(sides) * len(shares) + 2 * reach + 1)
+        mass = [
+            program.variable(f"p_{j}", fmpq(c, costs.denominator))
+            for j, c in enumerate(costs.numerators, start=-reach)
+        ]
+        growth, delta = rational(exp_upper(question.epsilon)), rational(question.delta)
+        for s, psi, cap in shares:
+            for side in sides:
+                over = []
+                for i in np.flatnonzero(psi).tolist():
+                    j, price = side * (i - half), int(psi[i]) * unit
+                    terms = [(mass[reach + j], 1), (mass[reach + j + side * s], -growth)]
+                    if delta:
+                        over.append(program.variable(f"over_{side * s}_{j}_{len(over)}"))
+                        terms.append((over[-1], -1))
+                    program.row("private", terms, "L", 0, -price)
+                if delta:
+                    program.row("delta", [(t, 1) for t in over], "L", delta, -cap * unit)
+        program.sums_to(1, mass)
+        return program
+
+
+_LEMMA = (
+    "Let T be additive noise, rounded at random, and without bias, to one of its two neighbours among the multiples of h (the sensitivity "
+    "divided by a whole number n). That is post-processing, so the result keeps (epsilon, delta)-privacy at shifts by up to n steps: for every such s "
+    "the sum of all positive parts of p_j - e^epsilon p_(j+s) is at most delta, p_j being the mass at jh ('over' variables are not less than "
+    "these parts, of some j; a rational number above e^epsilon stands for it). The expected absolute value is not smaller than that of T, and the "
+    "expected square not more than h^2/4 larger: so the cost of p_j is a|j|h + b(j^2 h^2 - h^2/4), for the loss a|t| + bt^2, and the expected cost is at "
+    "most the expected loss of T. The first and the last p_j stand for all mass from there outward, which costs no less. So every additive noise that is private gives a point of "
+    "this program which costs no more than its own expected loss, and none has a smaller one than the bound derived below."
+)
 
 
 @serializable("sampled-lattice-dual")

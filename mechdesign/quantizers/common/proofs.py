@@ -34,10 +34,12 @@ from mechdesign.evidence.classes import MechanismClass, every, menu
 from mechdesign.evidence.exact import exp_lower, round_down, round_up
 from mechdesign.evidence.proofs import ABOUT_FILE, CLAIMED, PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.serialize import UnavailableCallable, serializable
+from mechdesign.evidence.vipr import FUNCTION, LinearBound, NoProgramError
 from mechdesign.problem.checks import instance
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Law
+from mechdesign.quantizers.common.bound_program import BoundProblem
 from mechdesign.quantizers.common.design import EXACT, QuantizerDesign
 from mechdesign.quantizers.common.dual_pieces import DualPieces, bound_words
 from mechdesign.quantizers.common.enclosures import (
@@ -287,20 +289,45 @@ class DualBound(Proof):
         noun = design.with_outputs(bound_words(duals))
         return every(noun) if duals.outputs is None or duals.between else menu(noun)
 
+    @staticmethod
+    def _bias(design: QuantizerDesign, places: tuple[Fraction, ...]) -> float:
+        """The bias allowed, or the largest that any mechanism with these outputs has."""
+        low, high = map(Fraction, design.input_range)
+        return min(design.max_bias, float(max(high - places[0], places[-1] - low)))
+
+    def _integrals(self, design: QuantizerDesign) -> Moments | StatedMoments | None:
+        return None if design.objective == "worst" else _integrals(design, self.moments)
+
     def proved(self, design: QuantizerDesign, outputs: tuple[Fraction, ...]) -> Fraction:
         """The bound that the multipliers prove, in exact arithmetic; `outputs` are the law's."""
         low, high = map(Fraction, design.input_range)
-        places = self.duals.places(outputs)
-        largest = float(max(high - places[0], places[-1] - low))  # bias of any mechanism with these outputs
         return self.duals.lower_bound(
             outputs,
             (low, high),
             design.privacy.epsilon,
             design.loss,
-            max_bias=min(design.max_bias, largest),
-            moments=None if design.objective == "worst" else _integrals(design, self.moments),
+            max_bias=self._bias(design, self.duals.places(outputs)),
+            moments=self._integrals(design),
             max_mse=design.max_mse,
         )
+
+    def linear_bound(self, stated: Certificate) -> LinearBound:
+        design, outputs = _outputs(stated)
+        if not design.loss.polynomial:
+            raise NoProgramError(FUNCTION)
+        places = self.duals.places(outputs)
+        whom = f"{bound_words(self.duals)} that is epsilon-locally private and within the bias allowed"
+        low, high = map(Fraction, design.input_range)
+        return BoundProblem(
+            places,
+            (low, high),
+            design.privacy.epsilon,
+            self._bias(design, places),
+            (design.loss.absolute, design.loss.squared),
+            self._integrals(design),
+            design.max_mse,
+            whom,
+        ).program(self.duals)
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
         design, outputs = _outputs(stated)

@@ -1,0 +1,158 @@
+r"""Lower bounds as certificates that other people's programs check: linear programs in rationals, in the format VIPR 1.0.
+
+A bound that rests on a *finite* linear program :math:`\min c x` over :math:`x \ge 0` is one linear combination of the
+program's rows: multipliers y, of the sign that the senses allow, with reduced costs :math:`c - y A \ge 0` prove
+:math:`c x \ge y b`. That is all a file holds: the rows that have a multiplier, and their combination. What is left out makes the
+program's set larger, and the bound stays true.
+
+Which mechanisms the program speaks of is said in the comment at the file's head, and that sentence is what a reader has to believe: a
+checker of the format knows nothing of privacy.
+
+Source: Cheung, Gleixner, Steffy, "Verifying integer programming results", IPCO 2017; the format's specification is
+``cert_spec_v1_0`` of https://github.com/scipopt/vipr.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from flint import fmpq
+
+from mechdesign.errors import DesignError, ResultFormatError
+
+MOST_ROWS = 400_000
+"""Rows of a file, of about 200 bytes each."""
+LOST = 1e-9
+"""How far, relative, what a file proves may be below the result's lower bound."""
+FUNCTION = "the loss is a function: its lower bound is in doubles, and there is no certificate in VIPR of it"
+_WIDTH = 120
+
+
+class NoProgramError(DesignError):
+    """A lower bound that no finite linear program is behind, or one that is too large to be written."""
+
+
+class Row(NamedTuple):
+    """One constraint, ``sum(a * x) sense right``, and its multiplier."""
+
+    name: str
+    sense: str
+    right: fmpq
+    terms: tuple[tuple[int, Any], ...]
+    multiplier: fmpq
+
+
+def rational(value: Any) -> fmpq:
+    """The exact value of an integer, a double or a fraction."""
+    return value if isinstance(value, fmpq) else fmpq(*value.as_integer_ratio())
+
+
+class LinearBound:
+    """A linear minimisation over non-negative variables, and multipliers that prove a lower bound of it.
+
+    Parameters
+    ----------
+    lemma : str
+        Why every mechanism that the bound speaks of gives a point of the program that costs no more than the mechanism: the
+        file's comment.
+    size : int
+        At most so many rows follow; too many are refused here, before they are made.
+
+    Examples
+    --------
+    >>> program = LinearBound("An example.", size=2)
+    >>> x, y = program.variable("x", 1), program.variable("y", 2)
+    >>> program.sums_to(1, [x, y])
+    >>> str(program.bound)
+    '1'
+    >>> print(program.text(1.0).partition("CON")[2])
+     2 1
+    y.least G 0 1 1 1
+    sum0 E 1 2 0 1 1 1
+    RTP range 1 inf
+    SOL 0
+    DER 1
+    bound G 1 OBJ { lin 2 0 1 1 1 } -1
+    <BLANKLINE>
+    """
+
+    def __init__(self, lemma: str, size: int) -> None:
+        if size > MOST_ROWS:
+            raise NoProgramError(
+                f"the linear program of this bound has up to {size:,} rows: too large, files of at most {MOST_ROWS:,} are written"
+            )
+        self.lemma, self._names = lemma, list[str]()
+        self._costs, self._rows, self._reduced = list[fmpq](), list[Row](), list[fmpq]()
+
+    def variable(self, name: str, cost: Any = 0) -> int:
+        """Add a variable that is not negative, and return its index."""
+        self._names.append(name)
+        self._costs.append(rational(cost))
+        self._reduced.append(self._costs[-1])
+        return len(self._names) - 1
+
+    def row(
+        self, family: str, terms: Iterable[tuple[int, Any]], sense: str, right: Any, multiplier: Any
+    ) -> None:
+        """Add a constraint ("E", "L" or "G") with its multiplier: not negative for "G", not positive for "L". Without one it is left out."""
+        multiplier = rational(multiplier)
+        if multiplier == 0:
+            return
+        if sense == ("L" if multiplier > 0 else "G"):
+            raise ResultFormatError(f"a multiplier of {family} has the wrong sign")
+        held = tuple((index, factor) for index, factor in terms if factor != 0)
+        for index, factor in held:
+            self._reduced[index] -= multiplier * factor
+        self._rows.append(Row(f"{family}{len(self._rows)}", sense, rational(right), held, multiplier))
+
+    def reduced(self, index: int) -> fmpq:
+        """The cost of a variable less what the rows so far pay for it."""
+        return self._reduced[index]
+
+    def sums_to(self, right: Any, group: list[int]) -> None:
+        """Add the equality that these variables sum to `right`, with its best multiplier: their least reduced cost."""
+        self.row("sum", [(index, 1) for index in group], "E", right, min(map(self.reduced, group)))
+
+    @property
+    def bound(self) -> fmpq:
+        """What the multipliers prove."""
+        return sum((row.multiplier * row.right for row in self._rows), fmpq(0))
+
+    def text(self, stated: float, subject: str = "") -> str:
+        """The file, which proves `stated`; ResultFormatError where the multipliers prove less by more than rounding."""
+        lower, derived = rational(stated), self.bound
+        if float(lower - derived) > LOST * float(abs(lower)) or min(self._reduced, default=0) < 0:
+            raise ResultFormatError(f"the lower bound {stated!r} does not follow from its multipliers")
+        lost = max(0.0, float((lower - derived) / abs(lower))) if lower else 0.0
+        head = f"{subject} Lower bound stated: {stated!r}. Lost to rounding here: {lost:.1e} of it.".strip()
+        comment = [line for part in (head, self.lemma) for line in textwrap.wrap(part, _WIDTH - 2)]
+        return "\n".join([*(f"% {line}" for line in comment), *self._sections(min(lower, derived)), ""])
+
+    def _sections(self, proved: fmpq) -> Iterator[str]:
+        least = [(k, left) for k, left in enumerate(self._reduced) if left > 0]
+        bounds = [Row(f"{self._names[k]}.least", "G", fmpq(0), ((k, 1),), left) for k, left in least]
+        rows = [*bounds, *self._rows]
+        objective = [(k, cost) for k, cost in enumerate(self._costs) if cost != 0]
+        yield "VER 1.0"
+        yield f"VAR {len(self._names)}"
+        yield from self._names
+        yield "INT 0"
+        yield "OBJ min"
+        yield _listed(objective)
+        yield f"CON {len(rows)} {len(bounds)}"
+        for row in rows:
+            yield f"{row.name} {row.sense} {row.right} {_listed(row.terms)}"
+        yield f"RTP range {proved} inf"
+        yield "SOL 0"
+        yield "DER 1"
+        combined = _listed([(k, row.multiplier) for k, row in enumerate(rows)])
+        yield f"bound G {self.bound} OBJ {{ lin {combined} }} -1"
+
+
+def _listed(terms: Iterable[tuple[int, Any]]) -> str:
+    """How many, and each index with its number."""
+    held = list(terms)
+    return " ".join([str(len(held)), *(f"{index} {number}" for index, number in held)])
+

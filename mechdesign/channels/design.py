@@ -502,16 +502,30 @@ class ChannelDual(Checked, Proof):
     def linear_bound(self, stated: Certificate) -> LinearBound:
         design, _ = _fitting(stated)
         n, k = design.losses.shape
-        program, rates = LinearBound(_LEMMA, n * (k + 1) + len(self.triples) + (0 if self.free is None else self.free.size)), Growth(design.alpha)
-        prior, losses, apart = design.weights.tolist(), design.losses.tolist(), design.space.distances.tolist()
+        program, rates = (
+            LinearBound(
+                _LEMMA, n * (k + 1) + len(self.triples) + (0 if self.free is None else self.free.size)
+            ),
+            Growth(design.alpha),
+        )
+        prior, losses, apart = (
+            design.weights.tolist(),
+            design.losses.tolist(),
+            design.space.distances.tolist(),
+        )
         total = sum(map(rational, prior))
         entry = [
-            [program.variable(f"C_{x}_{y}", rational(prior[x]) * rational(losses[x][y]) / total) for y in range(k)]
+            [
+                program.variable(f"C_{x}_{y}", rational(prior[x]) * rational(losses[x][y]) / total)
+                for y in range(k)
+            ]
             for x in range(n)
         ]
         for (x, other, y), multiplier in zip(self.triples.tolist(), self.multipliers.tolist()):
             ratio = fmpq(rates.upper(apart[x][other]), 1 << rates.shift)
-            program.row("privacy", [(entry[x][y], 1), (entry[other][y], -ratio)], "L", 0, -rational(multiplier))
+            program.row(
+                "privacy", [(entry[x][y], 1), (entry[other][y], -ratio)], "L", 0, -rational(multiplier)
+            )
         if self.free is not None and design.equalities is not None:
             goals, values = (part.tolist() for part in design.equalities)
             for x, j in np.ndindex(self.free.shape):

@@ -287,15 +287,20 @@ class Certificate:
         """
         target, proofs = check_writable(path), [p for p in self.proofs if "lower bound" in p.speaks_of]
         if self.lower_bound is None:
-            raise NoProgramError("no lower bound is known of this result: there is no certificate in VIPR of it")
+            raise NoProgramError(
+                "no lower bound is known of this result: there is no certificate in VIPR of it"
+            )
         if not proofs:
             raise NoProgramError("the lower bound is only claimed: there is no certificate in VIPR of it")
         with fitting():
             program = proofs[0].linear_bound(self)
             failed = next((claim.claim for claim in proofs[0].check(self) if not claim.holds), None)
-        if failed is not None:
-            raise ResultFormatError(f"does not hold: {failed}")
-        write_whole(target, program.text(self.lower_bound, f"Lower bound of a result of {type(self.question).__name__}."))
+            if failed is not None:
+                raise ResultFormatError(f"does not hold: {failed}")
+            text = program.text(
+                self.lower_bound, f"Lower bound of a result of {type(self.question).__name__}."
+            )
+        write_whole(target, text)
 
     def checks(self) -> pd.DataFrame:
         """One row a claim: claim, how, margin, holds, about. Parts that do not fit together are one check that fails."""

@@ -267,6 +267,10 @@ class Result(Handed):
         """The evidence, to be checked alone: question, law, value, lower bound and proofs; None without proofs."""
         return self._stated if self.proofs else None
 
+    def to_vipr(self, path: str | os.PathLike[str]) -> None:
+        """Write the lower bound for checkers that others wrote (`Certificate.to_vipr`), where it is a finite linear program's."""
+        self._stated.to_vipr(path)
+
     @property
     def _stated(self) -> Certificate:
         return Certificate(self.design, self.mechanism, self.value, self.lower_bound, self.proofs)

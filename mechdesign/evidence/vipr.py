@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from flint import fmpq
 
-from mechdesign.errors import DesignError, ResultFormatError
+from mechdesign.errors import MechdesignError, ResultFormatError
 
 MOST_ROWS = 400_000
 """Rows of a file, of about 200 bytes each."""
@@ -30,7 +30,7 @@ FUNCTION = "the loss is a function: its lower bound is in doubles, and there is 
 _WIDTH = 120
 
 
-class NoProgramError(DesignError):
+class NoProgramError(MechdesignError, ValueError):
     """A lower bound that no finite linear program is behind, or one that is too large to be written."""
 
 
@@ -155,4 +155,3 @@ def _listed(terms: Iterable[tuple[int, Any]]) -> str:
     """How many, and each index with its number."""
     held = list(terms)
     return " ".join([str(len(held)), *(f"{index} {number}" for index, number in held)])
-

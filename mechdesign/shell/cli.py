@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from mechdesign.errors import MechdesignError
-from mechdesign.shell.commands import audit, calibrate, compare, report, solve, verify
+from mechdesign.shell.commands import audit, calibrate, certificate, compare, report, solve, verify
 from mechdesign.shell.runner import all_studies, check_study, get_study, run_study
 from mechdesign.shell.studykit import Study
 
@@ -160,6 +160,7 @@ app.command(
 )(compare)
 app.command(epilog=examples("report result.json", "report result.json -o report.html"))(report)
 app.command(epilog=examples("verify result.json"))(verify)
+app.command(epilog=examples("certificate result.json --vipr bound.vipr"))(certificate)
 app.command(epilog=examples("audit result.json --rows 5 --csv audit.csv"))(audit)
 
 

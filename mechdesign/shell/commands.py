@@ -397,6 +397,33 @@ def verify(result: File, modules: Modules = None) -> None:
     )
 
 
+def certificate(
+    result: File,
+    vipr: Annotated[Path, typer.Option("--vipr", help="File to write, in the format VIPR 1.0.")],
+    modules: Modules = None,
+) -> None:
+    """Write a result's lower bound for checkers that others wrote, as a linear program in rationals with its multipliers.
+
+    viprchk and the formally verified cake_vipr read it. Exit 2 where no finite linear program is behind the bound (closed
+    forms, bounds within one family, a continuum of multipliers), and 1 where its proof does not hold.
+    """
+    from mechdesign.evidence.results import Result
+    from mechdesign.evidence.vipr import NoProgramError
+    from mechdesign.files import load
+
+    _check_target(vipr, result, "vipr")
+    _import(modules or [])
+    loaded = load(result)
+    try:
+        if not isinstance(loaded, Result):
+            raise NoProgramError(f"holds a {type(loaded).__name__}, not one result with a lower bound")
+        loaded.to_vipr(vipr)
+    except NoProgramError as error:
+        typer.echo(f"error: {result}: {error}", err=True)
+        raise typer.Exit(2) from None
+    typer.echo(f"written to {vipr}: nothing costs less than {loaded.lower_bound!r}")
+
+
 def _stand_alone(text: str) -> tuple[list[tuple[str, str, bool]], str]:
     """The claims that the stand-alone verifier checked, and its summary."""
     from mechdesign.verifier.reading import NotCovered, Refused

@@ -25,6 +25,7 @@ COMMANDS = [
     ["compare"],
     ["report"],
     ["verify"],
+    ["certificate"],
     ["audit"],
     ["solvers"],
     ["study"],

@@ -423,6 +423,7 @@ class CalibrationBound(Proof):
 
     share: float = 0.0
     speaks_of = ("lower bound",)
+    not_linear = "a closed form, or from the scales of one family"
     bound_how = RECOMPUTED
 
     def __post_init__(self) -> None:

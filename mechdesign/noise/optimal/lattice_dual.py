@@ -117,7 +117,6 @@ class LatticeDual(OneNumberDual):
         found = max(found, Fraction(min(costs.numerators), costs.denominator))
         return found if loss.function else max(found, Fraction(0))
 
-
     def _rounded(self) -> tuple[list[tuple[int, Indices, int]], float]:
         """Each shift with its ψ and its cap, in units of 1/scale, a power of two; sums stay below 2⁶³, the unit is more than 1 where costs are huge."""
         largest = max(np.maximum(self.psi, 0.0).sum(axis=1).max(initial=1.0), self.totals.max(initial=1.0))

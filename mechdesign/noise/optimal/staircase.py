@@ -241,6 +241,8 @@ class StaircaseDual(OneNumberDual):
     Switched off on the deployed grid, the gap of ε = 2, δ = 1e-5 is 27 times larger, and 18 of 48 designs take up to 93 times as long.
     """
 
+    not_linear = "multipliers of a staircase, a continuum of shifts and levels"
+
     level: Fraction
     periods: int
 

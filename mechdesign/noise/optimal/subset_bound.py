@@ -177,6 +177,7 @@ class SubsetBound(Proof):
     """
 
     speaks_of = ("lower bound",)
+    not_linear = "the bound of one number and a binomial law of how many change"
 
     mean: int
     privacy: PureDP | ApproximateDP

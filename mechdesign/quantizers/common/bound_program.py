@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from flint import fmpq
 
@@ -29,8 +29,8 @@ _RHO_BITS = 64
 
 LEMMA = (
     "Variables: a_k is the least probability of output k of a mechanism, over all inputs; high_k and low_k are its probabilities at the two ends "
-    "of the range of inputs; the pieces are stretches [u, v] of inputs with a share of the prior each (of no part more than all), and r0_k and r1_k are the "
-    "integrals over piece r, under its share of the prior, of (1 - t) p(x, k) and t p(x, k), t = (x - u)/(v - u) (r0_k alone for a point mass). "
+    "of the range of inputs; the pieces are stretches [u, v] of inputs with a share of the prior each (of no part more than all), and rN_0_k and rN_1_k are the "
+    "integrals over piece N, under its share of the prior, of (1 - t) p(x, k) and t p(x, k), t = (x - u)/(v - u) (rN_0_k alone for a point mass). "
     "All inputs and outputs are measured from {origin}. Rows: p is at most e^epsilon a (a rational number above stands for it), not less than a, sums to "
     "1, and is right on average to within the bias allowed; integrated, with masses and moments of the prior {moments}. "
     "Objective: on a piece |b - x| is at least sign (b - x), with one sign for each output, so that the loss is at least a function that is affine in "
@@ -40,7 +40,7 @@ LEMMA = (
 )
 WORST = (
     "Variables: a_k is the least probability of output k of a mechanism, over all inputs; high_k and low_k are its probabilities at the two ends "
-    "of the range of inputs, r0_k those at the input number r; 'worst' is its largest expected loss. All inputs and outputs are measured from {origin}. Rows: p is "
+    "of the range of inputs, rN_0_k those at the input number N; 'worst' is its largest expected loss. All inputs and outputs are measured from {origin}. Rows: p is "
     "at most e^epsilon a (a rational number above stands for it), not less than a, sums to 1, and is right on average to within the bias allowed; "
     "'worst' is not less than the expected loss at any of the inputs.{more} "
     "So every mechanism {whom} gives a point of this program that costs no more than its own worst expected loss, and none has a "
@@ -124,7 +124,9 @@ class _Rows:
         peak = self.program.variable("worst", 1) if worst else -1
         for number, (ends, signs, share, square) in enumerate(self._pieces()):
             constant += square
-            parts = [self._end(f"{number}{side}", end, signs, share, worst) for side, end in enumerate(ends)]
+            parts = [
+                self._end(f"r{number}_{side}", end, signs, share, worst) for side, end in enumerate(ends)
+            ]
             if worst:
                 loss = [(k, -cost) for k, cost in parts[0]]
                 self.program.row("worst", [(peak, 1), *loss], "G", 0, share)
@@ -150,7 +152,9 @@ class _Rows:
                 masses = cells[u, v]
             elif moments is None:
                 masses = ((1 << BITS, 1 << BITS),)
-            elif atoms:  # u is a rounded distance from the origin: the point mass it stands for is the next one
+            elif (
+                atoms
+            ):  # u is a rounded distance from the origin: the point mass it stands for is the next one
                 x, mass = min(atoms, key=lambda atom: abs(atom[0] - u))
                 u, v, masses = x, x, (mass,)
             else:
@@ -179,13 +183,17 @@ class _Rows:
     def _signs(self, u: fmpq, v: fmpq) -> list[int]:
         """1 for an output on the right of the piece, −1 on its left; one inside counts as on the nearer side, which is less."""
         turn = bisect_left(self.bins, (u + v) / 2)
-        if self.duals.between:  # before the output next to the piece on its left, or after the one on its right
+        if (
+            self.duals.between
+        ):  # before the output next to the piece on its left, or after the one on its right
             left, right = bisect_right(self.bins, u) - 1, bisect_left(self.bins, v)
             near = right == len(self.bins) or (left >= 0 and u + v < self.bins[left] + self.bins[right])
             turn = max(left, 0) if near else right + 1
         return [-1 if k < turn else 1 for k in range(len(self.bins))]
 
-    def _end(self, name: str, end: _End, signs: list[int], share: fmpq, worst: bool) -> list[tuple[int, fmpq]]:
+    def _end(
+        self, name: str, end: _End, signs: list[int], share: fmpq, worst: bool
+    ) -> list[tuple[int, fmpq]]:
         """Rows of the probabilities at one end of a piece; returned are they and what they cost."""
         y, program, scale = end.y, self.program, share if worst else fmpq(1)
         steep = end.tilt - 2 * (self.second + self.price) * y  # of the line at this end
@@ -202,7 +210,9 @@ class _Rows:
             if reduced > 0:
                 program.row("floor", [(var, 1), (self.floors[k], -end.weight[0])], "G", 0, reduced)
             else:
-                program.row("ceiling", [(var, 1), (self.floors[k], -self.rho * end.weight[1])], "L", 0, reduced)
+                program.row(
+                    "ceiling", [(var, 1), (self.floors[k], -self.rho * end.weight[1])], "L", 0, reduced
+                )
         everything = [(var, 1) for var, _ in out]
         low, high = end.weight
         program.row("total", everything, *(("G", low) if level > 0 else ("L", high)), scale * level)
@@ -216,7 +226,10 @@ class _Rows:
         program, (low, high) = self.program, (rational(x) - self.origin for x in self.problem.ends)
         prices = [list(map(rational, row)) for row in self.duals.multipliers.tolist()]
         tilts = [sum(prices[0], fmpq(0)), -sum(prices[1], fmpq(0))]
-        levels = [-side * sum((p * b for p, b in zip(row, self.bins)), fmpq(0)) for side, row in zip((1, -1), prices)]
+        levels = [
+            -side * sum((p * b for p, b in zip(row, self.bins)), fmpq(0))
+            for side, row in zip((1, -1), prices)
+        ]
 
         def bought(level: fmpq, tilt: fmpq) -> list[tuple[fmpq, fmpq]]:
             """Multipliers of floor and ceiling of each probability, whose reduced cost is 0."""
@@ -234,7 +247,10 @@ class _Rows:
                 program.row("floor", [(own[k], 1), (self.floors[k], -1)], "G", 0, floor)
                 program.row("ceiling", [(own[k], 1), (self.floors[k], -self.rho)], "L", 0, -ceiling)
             program.row("total", [(var, 1) for var in own], "E", 1, level)
-            means, side = list(zip(own, self.bins)), ("G", end - self.bias) if tilt > 0 else ("L", end + self.bias)
+            means, side = (
+                list(zip(own, self.bins)),
+                ("G", end - self.bias) if tilt > 0 else ("L", end + self.bias),
+            )
             program.row("mean", means, *side, tilt)
 
 

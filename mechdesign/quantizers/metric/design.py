@@ -40,6 +40,7 @@ from mechdesign.evidence.exact import round_down
 from mechdesign.evidence.proofs import ABOUT_FILE, CLAIMED, PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import UnavailableCallable, serializable
+from mechdesign.evidence.vipr import FUNCTION, LinearBound, NoProgramError
 from mechdesign.problem.checks import increasing, instance, integer, interval, one_of, positive, settle
 from mechdesign.problem.fields import field
 from mechdesign.problem.losses import Loss
@@ -51,6 +52,7 @@ from mechdesign.quantizers.common.proofs import certified_value, law_claims
 from mechdesign.quantizers.mechanism.exact_law import RationalTable, rational_table, tightened
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import check_bins, check_range, mirrored_bins
+from mechdesign.quantizers.metric.exact_program import grid_program
 from mechdesign.quantizers.metric.notion import Pairs, PairwisePrivacy, outermost_law, outermost_private
 from mechdesign.quantizers.metric.program import bounding_program, row_model, set_budget
 from mechdesign.solvers import Model, Solution, proved_bound
@@ -441,6 +443,25 @@ class MetricBound(Proof):
     knots: int | None = None
 
     speaks_of = ("lower bound",)
+    not_linear = "cells of the prior in doubles, as the inputs are a continuum"
+
+    def linear_bound(self, stated: Certificate) -> LinearBound:
+        design = instance("question", stated.question, MetricQuantizer)
+        if design.continuum:
+            return super().linear_bound(stated)
+        if not design.loss.polynomial or self.way(stated) == CLAIMED:
+            raise NoProgramError(FUNCTION)
+        if self.multipliers is None:
+            raise NoProgramError(
+                "the lower bound is 0, as losses are not negative: there is no certificate in VIPR of it"
+            )
+        knots, notion = design.knots(), design.notion
+        if not isinstance(design.privacy, MetricDP) and notion.steep(knots):
+            notion = None  # as in `bounding_program`
+        every = design.notion.first_pairs if isinstance(design.privacy, PureDP) else design.notion.pairs
+        pairs = self._pairs(design, len(knots)) or every(len(knots))
+        places, duals = self._places(design).tolist(), np.array(self.multipliers, dtype=float)
+        return grid_program(list(design.bins), knots.tolist(), notion, design.question, pairs, places, duals)
 
     def way(self, stated: Certificate) -> str:
         if self.multipliers is None:

@@ -148,11 +148,15 @@ class PairwisePrivacy:
             )
 
         def slack(k: int, l: int) -> Fraction:
-            power = Fraction(self.privacy.epsilon) * self._exact_distance(knots[k], knots[l])
+            power = self.power(knots[k], knots[l])
             ratio = 1 + power if self.continuum else exp(power)
             return min(ratio * q - p for p, q in zip(rows[k], rows[l]))
 
         return min(slack(k, l) for k, l in zip(*(v.tolist() for v in self.pairs(len(knots)))))
+
+    def power(self, x: Fraction | float, y: Fraction | float) -> Fraction:
+        """εd of two inputs, exactly."""
+        return Fraction(self.privacy.epsilon) * self._exact_distance(Fraction(x), Fraction(y))
 
     def _exact_distance(self, x: Fraction, y: Fraction) -> Fraction:
         if not isinstance(self.privacy, MetricDP):

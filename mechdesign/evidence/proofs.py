@@ -12,6 +12,7 @@ it, claim by claim, and what no proof covers.
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import os
 from abc import ABC, abstractmethod
@@ -26,7 +27,7 @@ import pandas as pd
 
 from mechdesign.errors import DesignError, MechdesignError, MissingExtra, ResultFormatError, instance
 from mechdesign.evidence.classes import MechanismClass
-from mechdesign.evidence.serialize import dumps, serializable
+from mechdesign.evidence.serialize import dumps, encode, serializable
 from mechdesign.evidence.vipr import LinearBound, NoProgramError
 from mechdesign.evidence.whole_files import check_writable, write_whole
 
@@ -286,7 +287,7 @@ class Certificate:
         True
         """
         target, proofs = check_writable(path), [p for p in self.proofs if "lower bound" in p.speaks_of]
-        if self.lower_bound is None:
+        if self.lower_bound is None or self.among is None:
             raise NoProgramError(
                 "no lower bound is known of this result: there is no certificate in VIPR of it"
             )
@@ -297,9 +298,11 @@ class Certificate:
             failed = next((claim.claim for claim in proofs[0].check(self) if not claim.holds), None)
             if failed is not None:
                 raise ResultFormatError(f"does not hold: {failed}")
-            text = program.text(
-                self.lower_bound, f"Lower bound of a result of {type(self.question).__name__}."
+            asked = json.dumps(encode(self.question))
+            subject = (
+                f"No {self.among.noun} costs less than the bound. Question, as in result files: {asked}."
             )
+            text = program.text(self.lower_bound, subject)
         write_whole(target, text)
 
     def checks(self) -> pd.DataFrame:

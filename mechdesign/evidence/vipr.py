@@ -28,6 +28,7 @@ LOST = 1e-9
 """How far, relative, what a file proves may be below the result's lower bound."""
 FUNCTION = "the loss is a function: its lower bound is in doubles, and there is no certificate in VIPR of it"
 _WIDTH = 120
+_SUBJECT = 2000  # characters of the question that are shown
 
 
 class NoProgramError(MechdesignError, ValueError):
@@ -125,10 +126,14 @@ class LinearBound:
         lower, derived = rational(stated), self.bound
         if float(lower - derived) > LOST * float(abs(lower)) or min(self._reduced, default=0) < 0:
             raise ResultFormatError(f"the lower bound {stated!r} does not follow from its multipliers")
-        lost = max(0.0, float((lower - derived) / abs(lower))) if lower else 0.0
-        head = f"{subject} Lower bound stated: {stated!r}. Lost to rounding here: {lost:.1e} of it.".strip()
-        comment = [line for part in (head, self.lemma) for line in textwrap.wrap(part, _WIDTH - 2)]
-        return "\n".join([*(f"% {line}" for line in comment), *self._sections(min(lower, derived)), ""])
+        share = max(0.0, float((lower - derived) / abs(lower))) if lower else 0.0
+        lost = f"Lower bound stated: {stated!r}. Lost to rounding here: {share:.1e} of it."
+        parts = [textwrap.shorten(subject, _SUBJECT), lost, self.lemma]
+        plain = (part.encode("ascii", "backslashreplace").decode() for part in parts)
+        comment = [
+            f"% {line}" for part in plain for line in textwrap.wrap(part, _WIDTH - 2, break_on_hyphens=False)
+        ]
+        return "\n".join([*comment, *self._sections(min(lower, derived)), ""])
 
     def _sections(self, proved: fmpq) -> Iterator[str]:
         least = [(k, left) for k, left in enumerate(self._reduced) if left > 0]

@@ -28,22 +28,22 @@ from mechdesign.quantizers.common.enclosures import BITS, Enclosure, Moments, St
 _RHO_BITS = 64
 
 LEMMA = (
-    "Variables: a_k is the least probability of output k of a mechanism, over all inputs; high_k and low_k are its probabilities at the two ends "
+    "Variables: a_k is the least probability of output k of a mechanism that is epsilon-locally private, over all inputs; high_k and low_k are its probabilities at the two ends "
     "of the range of inputs; the pieces are stretches [u, v] of inputs with a share of the prior each (of no part more than all), and rN_0_k and rN_1_k are the "
     "integrals over piece N, under its share of the prior, of (1 - t) p(x, k) and t p(x, k), t = (x - u)/(v - u) (rN_0_k alone for a point mass). "
     "All inputs and outputs are measured from {origin}. Rows: p is at most e^epsilon a (a rational number above stands for it), not less than a, sums to "
     "1, and is right on average to within the bias allowed; integrated, with masses and moments of the prior {moments}. "
     "Objective: on a piece |b - x| is at least sign (b - x), with one sign for each output, so that the loss is at least a function that is affine in "
     "x but for the square of x, which is the same for all outputs (variable 'one'); what the prior has outside of the pieces costs no less than 0.{more} "
-    "So every mechanism {whom} gives a point of this program that costs no more than its own expected loss, and none has a "
+    "So every such mechanism gives a point of this program that costs no more than its own expected loss, and none has a "
     "smaller one than the bound derived below."
 )
 WORST = (
-    "Variables: a_k is the least probability of output k of a mechanism, over all inputs; high_k and low_k are its probabilities at the two ends "
+    "Variables: a_k is the least probability of output k of a mechanism that is epsilon-locally private, over all inputs; high_k and low_k are its probabilities at the two ends "
     "of the range of inputs, rN_0_k those at the input number N; 'worst' is its largest expected loss. All inputs and outputs are measured from {origin}. Rows: p is "
     "at most e^epsilon a (a rational number above stands for it), not less than a, sums to 1, and is right on average to within the bias allowed; "
     "'worst' is not less than the expected loss at any of the inputs.{more} "
-    "So every mechanism {whom} gives a point of this program that costs no more than its own worst expected loss, and none has a "
+    "So every such mechanism gives a point of this program that costs no more than its own worst expected loss, and none has a "
     "smaller one than the bound derived below."
 )
 _BETWEEN = (
@@ -78,8 +78,6 @@ class BoundProblem:
     moments : Moments or StatedMoments, optional
         None for the worst case.
     max_mse : float, optional
-    whom : str
-        Of which mechanisms the bound speaks.
     """
 
     outputs: tuple[Fraction, ...]
@@ -89,7 +87,6 @@ class BoundProblem:
     losses: tuple[float, float]
     moments: Moments | StatedMoments | None
     max_mse: float | None
-    whom: str
 
     def program(self, duals: DualPieces) -> LinearBound:
         """The rows that the multipliers belong to."""
@@ -99,7 +96,6 @@ class BoundProblem:
             origin=repr(duals.origin),
             moments=f"{stated}, between bounds",
             more=_BETWEEN * duals.between + _CAP * bool(duals.cap_price),
-            whom=self.whom,
         )
         return _Rows(self, duals, LinearBound(lemma, size + 4 * len(duals.pieces))).written()
 

@@ -316,7 +316,6 @@ class DualBound(Proof):
         if not design.loss.polynomial:
             raise NoProgramError(FUNCTION)
         places = self.duals.places(outputs)
-        whom = f"{bound_words(self.duals)} that is epsilon-locally private and within the bias allowed"
         low, high = map(Fraction, design.input_range)
         return BoundProblem(
             places,
@@ -326,7 +325,6 @@ class DualBound(Proof):
             (design.loss.absolute, design.loss.squared),
             self._integrals(design),
             design.max_mse,
-            whom,
         ).program(self.duals)
 
     def check(self, stated: Certificate) -> Iterator[Claim]:

@@ -421,7 +421,7 @@ def certificate(
     except NoProgramError as error:
         typer.echo(f"error: {result}: {error}", err=True)
         raise typer.Exit(2) from None
-    typer.echo(f"written to {vipr}: no {loaded.among.noun} costs less than {loaded.lower_bound!r}")
+    typer.echo(f"written to {vipr}: {loaded.lower_bound!r} is a lower bound of {loaded.among}")
 
 
 def _stand_alone(text: str) -> tuple[list[tuple[str, str, bool]], str]:

@@ -149,6 +149,7 @@ def test_the_examples_run(tmp_path: Path, folder: Path, capsys, monkeypatch) -> 
         'question = "MetricReport"\nalpha = 0.7\nspace = {rows = 2, columns = 3}\n'
     )
     Path("result.json").write_text((folder / "allocation.json").read_text())
+    Path("channel.json").write_text((folder / "channel.json").read_text())
     for command in typer.main.get_command(app).commands.values():
         for line in re.findall(r"mechdesign (.+)", command.epilog or ""):
             if not line.startswith("study run") and "--sampling-rate" not in line:

@@ -145,7 +145,7 @@ class LatticeDual(OneNumberDual):
         growth, delta = rational(exp_upper(question.epsilon)), rational(question.delta)
         for s, psi, cap in shares:
             for side in sides:
-                over = []
+                over: list[int] = []
                 for i in np.flatnonzero(psi).tolist():
                     j, price = side * (i - half), int(psi[i]) * unit
                     terms = [(mass[reach + j], 1), (mass[reach + j + side * s], -growth)]

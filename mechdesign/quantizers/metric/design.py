@@ -456,12 +456,19 @@ class MetricBound(Proof):
                 "the lower bound is 0, as losses are not negative: there is no certificate in VIPR of it"
             )
         knots, notion = design.knots(), design.notion
-        if not isinstance(design.privacy, MetricDP) and notion.steep(knots):
-            notion = None  # as in `bounding_program`
+        unheld = not isinstance(design.privacy, MetricDP) and notion.steep(knots)  # as in `bounding_program`
         every = design.notion.first_pairs if isinstance(design.privacy, PureDP) else design.notion.pairs
         pairs = self._pairs(design, len(knots)) or every(len(knots))
         places, duals = self._places(design).tolist(), np.array(self.multipliers, dtype=float)
-        return grid_program(list(design.bins), knots.tolist(), notion, design.question, pairs, places, duals)
+        return grid_program(
+            list(design.bins),
+            knots.tolist(),
+            None if unheld else notion,
+            design.question,
+            pairs,
+            places,
+            duals,
+        )
 
     def way(self, stated: Certificate) -> str:
         if self.multipliers is None:

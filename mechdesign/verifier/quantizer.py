@@ -18,6 +18,9 @@ from mechdesign.verifier.quantizer_laws import Segments, segments_of
 from mechdesign.verifier.quantizer_privacy import quantizer_privacy
 from mechdesign.verifier.reading import NEAR, Account, Json, Refused, exp_bounds, flat
 
+LAST_DIGITS = 1e-15
+"""Of a number up to 1, as far as two correct roundings are apart."""
+
 
 def quantizer(result: Json, account: Account) -> None:
     """Check the law of a quantizer, then its cost and lower bound."""
@@ -78,12 +81,12 @@ def largest_bias(law: Segments, bins: list[Fraction]) -> Fraction:
 
 
 def table_fits(law: Segments, bins: list[Fraction], mechanism: Json) -> bool:
-    """Whether what is shown in doubles is the law: outputs exactly, knots and probabilities to a billionth."""
+    """Whether what is shown in doubles is the law: outputs exactly, knots and probabilities to their last digits."""
     farthest = max(map(abs, bins))
     table = [[n / law.common for n in row] for row in law.rows]
     found = flat([table[::2], table[1::2], [float(x / farthest) for x in law.knots]])
     shown = flat([mechanism["starts"], mechanism["ends"], [k / farthest for k in mechanism["knots"]]])
-    near = all(abs(p - q) <= NEAR for p, q in zip(found, shown, strict=True))
+    near = all(abs(p - q) <= LAST_DIGITS for p, q in zip(found, shown, strict=True))
     return near and bool(list(map(float, bins)) == mechanism["bins"])
 
 
@@ -98,6 +101,6 @@ def selection_fits(mechanism: Json) -> bool:
         for row, weights in zip(shown[side], law[side], strict=True):
             total = sum(weights)
             exact = [*(w / total for w in weights), *[0.0] * (len(row) - len(weights))]
-            if not all(abs(p - q) <= NEAR for p, q in zip(row, exact, strict=True)):
+            if not all(abs(p - q) <= LAST_DIGITS for p, q in zip(row, exact, strict=True)):
                 return False
     return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
@@ -21,6 +22,11 @@ OPERATIONS = 2_000_000
 
 PARTS = {"$kind": {"fields"}, "$array": {"dtype", "shape"}, "$law": {"args", "kwds"}}
 TAGS = {"$kind", "$array", "$law", "$table", "$tuple", "$items", "$fraction", "$float", "$callable"}
+WORDED = {
+    "$fraction": re.compile(r"-?[0-9]{1,4300}/[0-9]{1,4300}", re.ASCII),
+    "$float": re.compile("nan|inf|-inf"),
+}
+DTYPE = re.compile(r"(u?int(8|16|32|64)|float(32|64)|bool|object|str|<U[0-9]{1,4})")
 NUMBERS: dict[str, set[type]] = {"f": {int, float}, "i": {int}, "u": {int}, "b": {bool}}
 
 
@@ -106,7 +112,7 @@ def plain(node: Json) -> Json:
         return [child if type(child) is float else plain(child) for child in node]
     if not isinstance(node, dict):
         return node
-    tag = next((key for key in node if key in TAGS), "")
+    tag = next((key for key in TAGS if key in node), "")
     if not tag or set(node) != {tag, *PARTS.get(tag, ())}:
         raise Refused(f"an object that means nothing, with the members {sorted(node)!s:.80}")
     value = node[tag]
@@ -127,7 +133,11 @@ def plain(node: Json) -> Json:
         return {**dict(plain(node["kwds"])), "": "law", "name": value, "args": plain(node["args"])}
     if tag == "$items" and len({json.dumps(key) for key, _ in value}) < len(value):
         raise Refused("a key that stands twice")
-    return {"$fraction": Fraction, "$float": float}.get(tag, plain)(value)
+    if tag in WORDED:
+        if not isinstance(value, str) or not WORDED[tag].fullmatch(value):
+            raise Refused(f"a number written as {value!s:.40}")
+        return Fraction(value) if tag == "$fraction" else float(value)
+    return value if tag == "$callable" else plain(value)
 
 
 def is_what(word: str, node: Json) -> bool:
@@ -175,6 +185,9 @@ VALUES: dict[str, Callable[[Json], bool]] = {
 
 def shaped(values: Json, dtype: str, shape: list[int]) -> Json:
     """The values of an array, refused unless they are of its shape and of its type of numbers."""
+    sized = isinstance(shape, list) and bool(shape) and all(type(n) is int and n >= 0 for n in shape)
+    if not isinstance(dtype, str) or not DTYPE.fullmatch(dtype) or not sized:
+        raise Refused(f"an array of type {dtype!s:.40} and shape {shape!s:.40}")
     layer = [values]
     for length in shape:
         if not all(isinstance(part, list) and len(part) == length for part in layer):

@@ -13,7 +13,7 @@ from typing import Any
 
 import cheap
 import pytest
-from campaign import mutations
+from campaign import trees
 
 import mechdesign as md
 from evidence.test_doctored import MORE, nodes, solved
@@ -89,4 +89,4 @@ def test_absurd_evidence_proves_nothing(name: str) -> None:
         assert not believed(forged)
         for path in numbers(forged["fields"]["proofs"], ("fields", "proofs")):
             for absurd in ABSURD:
-                assert not believed(mutations.put(forged, path, absurd)), (path, absurd)
+                assert not believed(trees.put(forged, path, absurd)), (path, absurd)

@@ -13,7 +13,7 @@ from typing import Any
 import cheap
 import numpy as np
 import pytest
-from campaign import bounds_oracles, later_draws, mutations, noise_oracles
+from campaign import bounds_oracles, later_draws, mutations, noise_oracles, trees
 from scipy import stats
 
 import mechdesign as md
@@ -421,8 +421,8 @@ def test_every_number_that_is_forged_is_seen(name: str) -> None:
     payload, original = json.loads(text)["payload"], mutations.said(loads(text, kinds=KINDS))
     seen: Counter[tuple[Any, ...]] = Counter()
     accepted, tried = [], 0
-    for path in mutations.places(payload):
-        number = mutations.at(payload, path)
+    for path in trees.places(payload):
+        number = trees.at(payload, path)
         kind = tuple("*" if type(step) is int else step for step in path)
         if type(number) not in (int, float) or seen[kind]:
             continue
@@ -431,7 +431,7 @@ def test_every_number_that_is_forged_is_seen(name: str) -> None:
             if forged == number:
                 continue
             tried += 1
-            text = cheap.sealed(mutations.put(payload, path, forged))
+            text = cheap.sealed(trees.put(payload, path, forged))
             found = mutations.outcome(text, original)
             if found not in ("refused", "failed", "same") and not weaker(text, solved(name)):
                 accepted.append((path, forged, found))

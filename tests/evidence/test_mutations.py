@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+import itertools
+import json
+import random
+
 import pytest
 from campaign import mutations
+from campaign.doctorings import DOCTORINGS, doctored
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_mutated_files(seed: int) -> None:
     shown: list[str] = []
-    counts = mutations.campaign(200, seed, shown.append).sum()
-    assert counts["FAULT"] == 0, "\n".join(shown)
-    assert counts["refused"] > 80 and counts["failed"] + counts["same"] > 20
+    counts = mutations.campaign(100, seed, shown.append)
+    assert counts["FAULT"].sum() == 0, "\n".join(shown)
+    for checker in ("package", "alone"):
+        found = counts.xs(checker, level="checker").sum()
+        assert found["refused"] > 20 and found["failed"] + found["same"] > 20
+
+
+def test_there_are_twenty_kinds_of_doctoring_and_each_changes_some_file() -> None:
+    documents, seen = mutations.honest(), set()
+    for number in range(400):
+        rng = random.Random(f"kinds/{number}")
+        name, other = rng.choice(list(documents)), rng.choice(list(documents))
+        own, foreign = (json.loads(documents[n])["payload"] for n in (name, other))
+        seen |= {kind for kind, _ in itertools.islice(doctored(rng, own, foreign), 1)}
+        if len(seen) == len(DOCTORINGS):
+            break
+    assert len(DOCTORINGS) >= 20 and seen == set(DOCTORINGS)

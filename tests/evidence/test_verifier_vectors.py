@@ -8,7 +8,7 @@ from typing import Any
 
 import cheap
 import pytest
-from campaign import mutations
+from campaign import trees
 
 from evidence.test_doctored import solved
 from mechdesign.evidence.serialize import dumps
@@ -69,6 +69,6 @@ ALTERED = [
 @pytest.mark.parametrize(("name", "path", "value"), ALTERED)
 def test_what_is_altered_is_refused(name: str, path: tuple[str, ...], value: Any) -> None:
     payload = json.loads(dumps(solved(name)))["payload"]
-    text = cheap.sealed(mutations.put(payload, ("fields", *path), value))
+    text = cheap.sealed(trees.put(payload, ("fields", *path), value))
     with contextlib.suppress(verify.Refused):
         assert not all(holds for *_, holds in verify.verify(text).rows)

@@ -1,0 +1,226 @@
+"""Kinds of doctoring: what one who edits a result file and seals it anew may do to it.
+
+Each takes a source of randomness, the payload and that of another honest file, and gives the payload that is sealed; the payload
+itself where there was nothing to do. Some damage one leaf, some know the format, some mix two honest files.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from campaign.trees import ATOMS, at, changed_number, forged_part, places, put
+
+Payload = Any
+Doctoring = Callable[[random.Random, Payload, Payload], Payload]
+
+
+def chosen(rng: random.Random, payload: Payload, kind: type | tuple[type, ...]) -> tuple[Any, ...] | None:
+    """The path of some node of a type; none where there is none. True is no number."""
+    found = [
+        path
+        for path in places(payload)
+        if path and type(at(payload, path)) in ((kind,) if isinstance(kind, type) else kind)
+    ]
+    return rng.choice(found) if found else None
+
+
+def on(kind: type | tuple[type, ...], change: Callable[[random.Random, Any], Any]) -> Doctoring:
+    """Change one node of a type."""
+
+    def doctoring(rng: random.Random, payload: Payload, other: Payload) -> Payload:
+        path = chosen(rng, payload, kind)
+        return payload if path is None else put(payload, path, change(rng, copy.deepcopy(at(payload, path))))
+
+    return doctoring
+
+
+def listed(change: Callable[[random.Random, list[Any]], list[Any]]) -> Doctoring:
+    """Change one list, and the shape of the array that it is the values of."""
+
+    def doctoring(rng: random.Random, payload: Payload, other: Payload) -> Payload:
+        path = chosen(rng, payload, list)
+        if path is None or not at(payload, path):
+            return payload
+        values = change(rng, copy.deepcopy(at(payload, path)))
+        made = put(payload, path, values)
+        if path[-1] == "$array":
+            owner = at(made, path[:-1])
+            owner["shape"] = [len(values), *owner["shape"][1:]]
+        return made
+
+    return doctoring
+
+
+def swapped(rng: random.Random, values: list[Any]) -> list[Any]:
+    j, k = rng.randrange(len(values)), rng.randrange(len(values))
+    values[j], values[k] = values[k], values[j]
+    return values
+
+
+def member_gone(rng: random.Random, members: dict[str, Any]) -> dict[str, Any]:
+    del members[rng.choice(list(members))]
+    return members
+
+
+def member_added(rng: random.Random, members: dict[str, Any]) -> dict[str, Any]:
+    return {**members, f"{rng.choice(list(members))}s": 1}
+
+
+def moved_within(rng: random.Random, payload: Payload, other: Payload) -> Payload:
+    paths = list(places(payload))
+    return put(payload, rng.choice(paths), copy.deepcopy(at(payload, rng.choice(paths))))
+
+
+def moved_from_another(rng: random.Random, payload: Payload, other: Payload) -> Payload:
+    return put(
+        payload, rng.choice(list(places(payload))), copy.deepcopy(at(other, rng.choice(list(places(other)))))
+    )
+
+
+def same_place_of_another(rng: random.Random, payload: Payload, other: Payload) -> Payload:
+    """A node of the other honest file at the place where it stands there."""
+
+    def shared(path: tuple[Any, ...]) -> bool:
+        try:
+            return bool(at(other, path) != at(payload, path))
+        except (KeyError, IndexError, TypeError):
+            return False
+
+    paths = [path for path in places(payload) if path and shared(path)]
+    if not paths:
+        return payload
+    path = rng.choice(paths)
+    return put(payload, path, copy.deepcopy(at(other, path)))
+
+
+def mixed(*parts: str) -> Doctoring:
+    """Parts of a result from the other honest file."""
+
+    def doctoring(rng: random.Random, payload: Payload, other: Payload) -> Payload:
+        fields = {**payload["fields"], **{part: copy.deepcopy(other["fields"][part]) for part in parts}}
+        return {**payload, "fields": fields}
+
+    return doctoring
+
+
+def one_proof_of_another(rng: random.Random, payload: Payload, other: Payload) -> Payload:
+    made = copy.deepcopy(payload)
+    own, foreign = (p["fields"]["proofs"]["$tuple"] for p in (made, other))
+    if own and foreign:
+        proof = rng.choice(foreign)
+        same = [k for k, each in enumerate(own) if each["$kind"] == proof["$kind"]]
+        own[rng.choice(same or range(len(own)))] = copy.deepcopy(proof)
+    return made
+
+
+def better(rng: random.Random, payload: Payload, other: Payload) -> Payload:
+    """Value and lower bound improved together."""
+    fields, by = dict(payload["fields"]), rng.choice([1e-9, 1e-6, 1e-3, 0.1, 0.5])
+    fields["value"] = fields["value"] * (1 - by)
+    if fields["lower_bound"] is not None:
+        fields["lower_bound"] = fields["lower_bound"] * (1 - by)
+    return {**payload, "fields": fields}
+
+
+def bound_raised(rng: random.Random, payload: Payload, other: Payload) -> Payload:
+    fields = dict(payload["fields"])
+    bound = fields["lower_bound"]
+    fields["lower_bound"] = (
+        fields["value"] if bound is None else bound + rng.choice([1e-6, 0.01, 1.0]) * abs(bound)
+    )
+    return {**payload, "fields": fields}
+
+
+def called_optimal(rng: random.Random, payload: Payload, other: Payload) -> Payload:
+    made = copy.deepcopy(payload)
+    made["fields"]["solver_report"]["fields"]["status"] = rng.choice(["optimal", "best of its class"])
+    made["fields"]["asked_gap"] = rng.choice([1e-9, 0.5, 1.0])
+    if rng.random() < 0.5:
+        made["fields"]["bound_class"] = rng.choice(["every mechanism", "this family", "this menu"])
+    return made
+
+
+def stricter_budget(rng: random.Random, payload: Payload, other: Payload) -> Payload:
+    """The budget of the question, and of every part that repeats it, made smaller."""
+    made = copy.deepcopy(payload)
+    by = rng.choice([1 - 1e-9, 0.99, 0.5])
+    for owner in [at(made, path) for path in places(made)]:
+        for name in ("epsilon", "delta", "rho", "alpha") if isinstance(owner, dict) else ():
+            if type(owner.get(name)) is float and (rng.random() < 0.8):
+                owner[name] *= by
+    return made
+
+
+def of_fewer(rng: random.Random, payload: Payload, other: Payload) -> Payload:
+    """Whole numbers of the question made larger or smaller: rounds, dimensions, how many change."""
+    design = payload["fields"]["design"]
+    paths = [path for path in places(design) if path and type(at(design, path)) is int]
+    if not paths:
+        return payload
+    path = rng.choice(paths)
+    changed = put(design, path, max(at(design, path) + rng.choice([-1, 1, 7]), 0))
+    return {**payload, "fields": {**payload["fields"], "design": changed}}
+
+
+def fractions_moved(rng: random.Random, payload: Payload, other: Payload) -> Payload:
+    paths = [path for path in places(payload) if path and path[-1] == "$fraction"]
+    if not paths:
+        return payload
+    path = rng.choice(paths)
+    above, _, below = at(payload, path).partition("/")
+    scale = rng.choice([10, 10**6, 10**20])
+    return put(
+        payload,
+        path,
+        f"{int(above) * scale + rng.choice([-1, 1]) * max(abs(int(above)), 1)}/{int(below) * scale}",
+    )
+
+
+DOCTORINGS: dict[str, Doctoring] = {
+    "number changed": on((int, float), changed_number),
+    "number nudged": on(float, lambda rng, v: math.nextafter(v, rng.choice([-math.inf, math.inf]))),
+    "whole number off by one": on(int, lambda rng, v: v + rng.choice([-1, 1])),
+    "fraction moved": fractions_moved,
+    "text replaced": on(str, lambda rng, v: rng.choice(["", "x", v[:-1], v + "s", "nan", "optimal", "inf"])),
+    "null": on((int, float, str, bool, list, dict), lambda rng, v: None),
+    "truth value": on((int, float, bool), lambda rng, v: (not v) if isinstance(v, bool) else bool(v)),
+    "hostile value": lambda rng, payload, other: put(
+        payload, rng.choice(list(places(payload))), copy.deepcopy(rng.choice(ATOMS))
+    ),
+    "list shortened": listed(lambda rng, v: v[: rng.randrange(len(v))]),
+    "list longer": listed(lambda rng, v: [*v, copy.deepcopy(rng.choice(v))]),
+    "list in another order": listed(swapped),
+    "member left out": on(dict, member_gone),
+    "member added": on(dict, member_added),
+    "part moved within": moved_within,
+    "part of another file": moved_from_another,
+    "same part of another file": same_place_of_another,
+    "forged as one who knows the format": lambda rng, payload, other: forged_part(rng, payload),
+    "question of another file": mixed("design"),
+    "mechanism of another file": mixed("mechanism"),
+    "mechanism and value of another file": mixed("mechanism", "value"),
+    "proofs of another file": mixed("proofs"),
+    "one proof of another file": one_proof_of_another,
+    "bound and proofs of another file": mixed("lower_bound", "proofs", "bound_class"),
+    "question and bound of another file": mixed("design", "lower_bound", "bound_class", "asked_gap"),
+    "value and bound better": better,
+    "bound raised": bound_raised,
+    "called optimal": called_optimal,
+    "budget smaller throughout": stricter_budget,
+    "other counts in the question": of_fewer,
+}
+
+
+def doctored(rng: random.Random, payload: Payload, other: Payload) -> Iterator[tuple[str, Payload]]:
+    """Doctorings in a random order, each with its name, that change the payload."""
+    for name in rng.sample(list(DOCTORINGS), len(DOCTORINGS)):
+        try:
+            made = DOCTORINGS[name](rng, payload, other)
+        except (OverflowError, ZeroDivisionError, IndexError):  # nothing to do there
+            continue
+        if made != payload or repr(made) != repr(payload):
+            yield name, made

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pandas as pd
-from flint import fmpq
+from flint import arb, ctx, fmpq
 
 from mechdesign.channels.channel import Channel, check_prior, loss_matrix
 from mechdesign.channels.channel_loss import Weights, common_integers
@@ -301,14 +301,20 @@ class MetricChannel(ModelledDesign):
         with np.errstate(divide="ignore", invalid="ignore"):
             lhs = np.log(np.nan_to_num(matrix[x] / matrix[other], nan=0.0, posinf=np.inf).max(axis=1))
         rhs = self.alpha * self.space.distances[x, other]
+        slack = rhs - lhs
+        if result.mechanism.weights is not None:
+            for n in np.flatnonzero(slack <= 1e-9 * (1 + rhs)).tolist():
+                slack[n] = self._exact_slack(result.mechanism, int(x[n]), int(other[n]))
         duals = np.zeros((len(matrix), len(matrix)))
         for proof in result.proofs:
             if isinstance(proof, ChannelDual):
                 used = (matrix.max(axis=0) > 0)[proof.triples[:, 2]]
                 np.add.at(duals, tuple(proof.triples[used, :2].T), proof.multipliers[used])
         pairs = [f"{a}, {b}" for a, b in zip(x.tolist(), other.tolist())]
-        parts = [_family("privacy", pairs, lhs, rhs, rhs - lhs, duals[x, other])]
-        equal = {"normalisation": (matrix.sum(axis=1), np.ones(len(matrix)))}
+        parts = [_family("privacy", pairs, lhs, rhs, slack, duals[x, other])]
+        # integers over their own total sum to 1
+        sums = matrix.sum(axis=1) if result.mechanism.weights is None else np.ones(len(matrix))
+        equal = {"normalisation": (sums, np.ones(len(matrix)))}
         if self.equalities is not None:
             query, values = self.equalities
             equal["unbiased"] = (matrix @ values).ravel(), query.ravel()
@@ -316,6 +322,23 @@ class MetricChannel(ModelledDesign):
             index = list(map(str, range(len(got))))
             parts.append(_family(family, index, got, wanted, -np.abs(got - wanted), math.nan))
         return pd.concat(parts, ignore_index=True)[AUDIT_COLUMNS]
+
+    def _exact_slack(self, channel: Channel, x: int, other: int) -> float:
+        """αd less the largest log-ratio of two rows of integers, in balls and rounded down."""
+        weights = channel.weights or ()
+        totals = [sum(weights[k]) for k in (x, other)]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = np.nan_to_num(channel.matrix[x] / channel.matrix[other], nan=0.0, posinf=np.inf)
+        largest = np.flatnonzero(ratios >= ratios.max() * (1 - 1e-9)).tolist()
+        if not all(weights[other][y] for y in largest):
+            return -math.inf
+        most = max(Fraction(weights[x][y] * totals[1], weights[other][y] * totals[0]) for y in largest)
+        allowed = Fraction(self.alpha) * Fraction(float(self.space.distances[x, other]))
+        with ctx.workprec(256):
+            left = arb(fmpq(allowed.numerator, allowed.denominator))
+            left -= arb(fmpq(most.numerator, most.denominator)).log()
+            found = math.nextafter(float(left.lower()), -math.inf)
+            return max(found, 0.0) if left.lower() >= 0 else found
 
     def lines(self, result: Result) -> list[str]:
         """The largest bias, where reports are to be unbiased."""

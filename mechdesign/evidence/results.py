@@ -312,7 +312,7 @@ class Result(Handed):
         """How the solve ended; in which class the result is best, and to which gap, where it is."""
         asked = "" if self.asked_gap is None else f"to a gap of {self.asked_gap:.3g}"
         if self.status is Status.OPTIMAL:
-            return f"optimal among {self.design.among}, {asked}"
+            return f"optimal: no {self.design.among.noun} does better, {asked}"
         if self.status is Status.BEST:
             return f"best of {self.design.among}, {asked}"
         return str(self.status.value)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import cache
+from operator import mul
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -23,7 +25,10 @@ from mechdesign.problem.privacy import MetricDP, PureDP
 from mechdesign.problem.spine import Design
 from mechdesign.problem.words import LOCAL, guarantee, loss_words, never_sent, prior_words, privacy_words
 from mechdesign.quantizers.common.dual_pieces import OutputSpace
+from mechdesign.quantizers.mechanism.exact_law import ExactLaw
 from mechdesign.quantizers.mechanism.quantizer import Quantizer, duchi
+from mechdesign.quantizers.mechanism.table import LARGEST
+from mechdesign.typing import Array
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,8 +36,38 @@ if TYPE_CHECKING:
 # Units in the last place by which outputs may differ from those asked for: what an exact law needs at the edge.
 _ULPS = 16
 EXACT = 4096
-"""Entries of a law that are audited and valued in fractions, and verified before they are certified: of more, floats with a margin."""
+"""Entries of a law that are valued in fractions, and verified before they are certified: of more, floats with a margin."""
 _ACTIVE = 1e-9
+
+
+class _ExactRows:
+    """The rows of an exact law at both ends of every segment, and how far each is from its limits in fractions."""
+
+    def __init__(self, law: ExactLaw, ratio: Fraction, max_bias: float) -> None:
+        segments = range(len(law.knots) - 1)
+        self.law, self.rows = law, [law.weights(k, end) for k in segments for end in (0, 1)]
+        self.tops = [ratio * low for low in law.extremes()[0]]
+        self.allowed = Fraction(min(max_bias, LARGEST))
+        self.unit = math.lcm(*(b.denominator for b in law.bins))
+        self.places = [int(b * self.unit) for b in law.bins]
+
+    def near(self, family: str, slack: Array) -> Array:
+        """The slacks of a family, those of at most 1e-9 computed anew and rounded down."""
+        per_row, found = len(slack) // len(self.rows), slack.copy()
+        below = cache(lambda output, weight, total: round_down(self.tops[output] - Fraction(weight, total)))
+        for n in np.flatnonzero(slack <= _ACTIVE).tolist():
+            row, output = divmod(n, per_row)
+            weights, total = self.rows[row]
+            if family == "normalisation":
+                found[n] = round_down(-abs(Fraction(sum(weights), total) - 1))
+            elif family == "unbiased":
+                mean = Fraction(sum(map(mul, weights, self.places)), total * self.unit)
+                found[n] = round_down(self.allowed - abs(mean - self.law.knots[(row + 1) // 2]))
+            elif family == "privacy":
+                found[n] = below(output, weights[output], total)
+            else:
+                found[n] = round_down(Fraction(weights[output], total))
+        return found
 
 
 class QuantizerDesign(Design):
@@ -99,22 +134,15 @@ class QuantizerDesign(Design):
         r"""Every constraint of the definition at both ends of every segment, recomputed from the mechanism alone.
 
         :math:`p(x, i) \le e^{\varepsilon} \min_{x'} p(x', i)`, :math:`\sum_i p(x, i) = 1`, :math:`\sum_i B_i p(x, i) = x` and
-        :math:`p(x, i) \ge 0`; in fractions, slacks rounded down, where an exact law is small enough.
+        :math:`p(x, i) \ge 0`. Of an exact law a slack of at most 1e-9 is computed in fractions, and rounded down.
         """
         mechanism, epsilon = result.mechanism, min(self.privacy.epsilon, 700.0)
         law, rows = mechanism.law, mechanism.rows
-        places = np.arange(1, len(rows) + 1) // 2  # the knot at which each row is a limit
-        x, bins = mechanism.knots[places], mechanism.bins
-        rho: float | Fraction = math.exp(epsilon)
-        allowed: float | Fraction = self.max_bias
+        x, bins = mechanism.knots[np.arange(1, len(rows) + 1) // 2], mechanism.bins
         labels = [f"x={v:g}{'+-'[n % 2]}" for n, v in enumerate(x)]
-        exact = law is not None and mechanism.starts.size <= EXACT
-        if exact:
-            rows = np.array([law.row(*divmod(n, 2)) for n in range(len(rows))])
-            x, bins = np.array(law.knots)[places], np.array(law.bins)
-            rho, allowed = exp_lower(epsilon), Fraction(self.max_bias)
-        total, mean, top = rows.sum(axis=1), rows @ bins, rho * rows.min(axis=0) + 0 * rows
-        bias = allowed - abs(mean - x)
+        total, mean, top = rows.sum(axis=1), rows @ bins, math.exp(epsilon) * rows.min(axis=0) + 0 * rows
+        bias = self.max_bias - abs(mean - x)
+        exact = None if law is None else _ExactRows(law, exp_lower(epsilon), self.max_bias)
         each = [f"{label} i={i}" for label in labels for i in range(1, len(bins) + 1)]
         families = [
             ("normalisation", labels, total, 1 + 0 * total, -abs(total - 1), True),
@@ -126,7 +154,7 @@ class QuantizerDesign(Design):
         for name, index, lhs, rhs, slack, active in families:
             part = pd.DataFrame({"family": name, "index": index, "dual": math.nan})
             part["lhs"], part["rhs"] = lhs.ravel().astype(float), rhs.ravel().astype(float)
-            part["slack"] = [round_down(v) for v in slack.ravel()] if exact else slack.ravel()
+            part["slack"] = slack.ravel() if exact is None else exact.near(name, slack.ravel())
             part["active"] = part["slack"] <= _ACTIVE if active is None else active
             parts.append(part[AUDIT_COLUMNS])
         return pd.concat(parts, ignore_index=True)

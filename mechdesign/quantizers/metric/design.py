@@ -339,17 +339,26 @@ class MetricQuantizer(QuantizerDesign, ModelledDesign):
         return every(self.with_outputs("these outputs"))
 
     def audit(self, result: Result) -> pd.DataFrame:
+        """Privacy of every pair, sums and means; of an exact law in fractions where the slack is at most 1e-9."""
         m, notion = result.mechanism, self.notion
         x, rows = m.knots, np.vstack([m.starts, m.ends[-1:]])
         k, l = notion.pairs(len(x))
+        slack, places, exact, bins = notion.slack(x, rows), x.tolist(), rows.tolist(), m.bins.tolist()
+        if m.law is not None:
+            places, exact = _exact_rows(m.law)
+            bins = list(m.law.bins)
+            for n in np.flatnonzero(slack <= 1e-9).tolist():
+                a, b = int(k[n]), int(l[n])
+                slack[n] = round_down(notion.exact_pair(places[a], places[b], exact[a], exact[b]))
         out = [
             ("privacy", f"x={x[a]:g}, x'={x[b]:g}", 0.0, s, s, math.nan, abs(s) < 1e-9)
-            for a, b, s in zip(k, l, notion.slack(x, rows))
+            for a, b, s in zip(k, l, slack)
         ]
-        totals, means = rows.sum(axis=1).tolist(), (rows @ m.bins).tolist()
-        for v, total, mean in zip(x.tolist(), totals, means):
-            out.append(("normalisation", f"x={v:g}", total, 1.0, -abs(total - 1), math.nan, True))
-            out.append(("unbiased", f"x={v:g}", mean, v, -abs(mean - v), math.nan, True))
+        for v, place, row in zip(x.tolist(), places, exact):
+            total, mean = sum(row), sum(p * b for p, b in zip(row, bins))
+            off, away = float(-abs(total - 1)), float(-abs(mean - place))
+            out.append(("normalisation", f"x={v:g}", float(total), 1.0, off, math.nan, True))
+            out.append(("unbiased", f"x={v:g}", float(mean), v, away, math.nan, True))
         return pd.DataFrame(out, columns=AUDIT_COLUMNS)
 
     def epsilon_of(self, mechanism: Quantizer) -> float:

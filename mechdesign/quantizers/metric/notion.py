@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import lru_cache
 from itertools import product
 
 import numpy as np
@@ -134,10 +134,9 @@ class PairwisePrivacy:
 
     def exact_slack(self, knots: list[Fraction], rows: list[list[Fraction]]) -> Fraction:
         """The least slack of all pairs in exact arithmetic, exponentials rounded down."""
-        exp = cache(lambda power: exp_lower(min(power, 700)))  # a lower bound beyond, too
         if not isinstance(self.privacy, MetricDP):
             # one ratio for all pairs: the extremes decide whether any excess is positive
-            ratio, delta = exp(Fraction(self.privacy.epsilon)), Fraction(self.delta)
+            ratio, delta = _growth(Fraction(self.privacy.epsilon)), Fraction(self.delta)
             worst: Fraction = min(ratio * min(column) - max(column) for column in zip(*rows))
             if not delta or worst >= 0:
                 return delta or worst
@@ -147,12 +146,18 @@ class PairwisePrivacy:
                 for row, other in product(rows, raised)
             )
 
-        def slack(k: int, l: int) -> Fraction:
-            power = self.power(knots[k], knots[l])
-            ratio = 1 + power if self.continuum else exp(power)
-            return min(ratio * q - p for p, q in zip(rows[k], rows[l]))
+        pairs = zip(*(v.tolist() for v in self.pairs(len(knots))))
+        return min(self.exact_pair(knots[k], knots[l], rows[k], rows[l]) for k, l in pairs)
 
-        return min(slack(k, l) for k, l in zip(*(v.tolist() for v in self.pairs(len(knots)))))
+    def exact_pair(self, x: Fraction, y: Fraction, p: list[Fraction], q: list[Fraction]) -> Fraction:
+        """The slack of the rows of two knots in exact arithmetic, the exponential rounded down."""
+        power = self.power(x, y)
+        ratio = 1 + power if self.continuum else _growth(power)
+        if not self.delta:
+            return min(ratio * b - a for a, b in zip(p, q))
+        return Fraction(self.delta) - sum(
+            (max(a - ratio * b, Fraction(0)) for a, b in zip(p, q)), Fraction(0)
+        )
 
     def power(self, x: Fraction | float, y: Fraction | float) -> Fraction:
         """εd of two inputs, exactly."""
@@ -207,6 +212,12 @@ class PairwisePrivacy:
         if self.continuum:
             return max(1 / (last - upper), 1 / (lower - first))
         return self.needed(knots, np.stack([last - knots, knots - first], axis=1) / (last - first))
+
+
+@lru_cache(maxsize=4096)
+def _growth(power: Fraction) -> Fraction:
+    """A rational below e^power; beyond 700 one that is far below."""
+    return exp_lower(power if power < 700 else Fraction(700))
 
 
 def outermost_law(bins: Iterable[float], knots: Iterable[float]) -> RationalTable:

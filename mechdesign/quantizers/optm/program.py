@@ -271,10 +271,14 @@ def theorem6_rows(view: View) -> sparse.csr_array:
 def audited(
     families: Iterable[tuple[str, Sequence[str] | npt.NDArray[np.str_], Array, Array, Array | float]],
 ) -> pd.DataFrame:
-    """Rows of a program as an audit lists them, from each family's name, labels, both sides, and multipliers."""
+    """Rows of a program as an audit lists them, from each family's name, labels, both sides, and multipliers.
+
+    Both sides are sums of doubles: what lies within their rounding is no slack, on either side.
+    """
     parts = []
     for family, labels, lhs, rhs, dual in families:
         slack = rhs - lhs
+        slack = np.where(np.abs(slack) <= 8 * np.finfo(float).eps * (np.abs(lhs) + np.abs(rhs)), 0.0, slack)
         columns = {"family": f"model: {family}", "index": labels, "lhs": lhs, "rhs": rhs}
         parts.append(pd.DataFrame({**columns, "slack": slack, "dual": dual, "active": slack <= 1e-9}))
     return pd.concat(parts, ignore_index=True)[AUDIT_COLUMNS]

@@ -404,7 +404,7 @@ class MetricChannel(ModelledDesign):
                 rows.append((name, channel.expected_loss(self.losses, self.weights)))
                 channel = channel.remapped(self.losses, self.weights)
         if result.lower_bound is not None:
-            rows.append(("proved least", result.lower_bound))
+            rows.append((f"lower bound of {result.among}", result.lower_bound))
         return relative_table(rows if len(rows) > 1 else [])
 
     def plot(self, result: Result, **options: float) -> Figure:

@@ -167,8 +167,8 @@ class VectorQuantizer(Design):
     def alternatives(self, result: Result) -> pd.DataFrame:
         rows = [("this mechanism", result.value)]
         if result.lower_bound is not None:
-            best = "a lower bound" if self.inputs == "box" else "the cap, simulation only"
-            rows.append((f"{best}, any number of bits", result.lower_bound))
+            cap = "" if self.inputs == "box" else " (the cap, simulation only)"
+            rows.append((f"lower bound of {result.among}{cap}", result.lower_bound))
         return relative_table(rows)
 
     def audit(self, result: Result) -> pd.DataFrame:
@@ -212,7 +212,7 @@ class VectorQuantizer(Design):
                 guarantee(self.privacy),
                 f"{at_most(result.mechanism.privacy_loss())} consumed by the whole vector",
             ),
-            "The worst expected squared error of what was tried, and the least that is possible with any number of bits.",
+            "The worst expected squared error of what was tried, and the lower bound of every unbiased mechanism with any number of bits.",
         )
 
     def plot(self, result: Result, **options: float) -> Figure:
@@ -222,7 +222,9 @@ class VectorQuantizer(Design):
             part = part.sort_values("bits")
             axis.plot(part["bits"], part["error"], "o-", color=colour, label=name)
         if result.lower_bound:
-            axis.axhline(result.lower_bound, color="black", linestyle=":", label="least possible")
+            axis.axhline(
+                result.lower_bound, color="black", linestyle=":", label="lower bound, any number of bits"
+            )
         axis.set(xlabel="bits a vector", ylabel="worst expected squared error", yscale="log")
         axis.legend()
         return fig

@@ -53,7 +53,14 @@ ALARM = 1e-6  # a false alarm in a million draws of 20,000
 COMPOSED = ("OptimalNoise.dimension", "OptimalNoise.changed")
 STARTS_PYTHON = ("verified(", "command(")
 # "best of its class" was "optimal", or "feasible" where the class is one family
-RANK = {"uncertified": 0, "limit": 1, "feasible": 2, "gap not reached": 2, "best of its class": 3, "optimal": 3}
+RANK = {
+    "uncertified": 0,
+    "limit": 1,
+    "feasible": 2,
+    "gap not reached": 2,
+    "best of its class": 3,
+    "optimal": 3,
+}
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 

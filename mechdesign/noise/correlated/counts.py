@@ -8,7 +8,7 @@ hull, which no permutation changes, so neither does the best covariance: :math:`
 
 two variables, convex in 1/x and 1/z. Weights :math:`y_k \ge 0` prove that no covariance of any shape costs less than
 :math:`a^2 (\sqrt{(n-1)\sum y_k A_k} + \sqrt{\sum y_k B_k})^2 / (\mu^2 \sum y_k)`. With changes of either sign the set has
-the symmetry of a cube too, and independent noise is the optimum.
+the symmetry of a cube too, and no Gaussian covariance does better than independent noise.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class CountsGaussian(CovarianceDesign):
         noise = self._noise(x, z)
         value, bound = _cost(noise) * (1 + 1e-13), _bound(self, multipliers) * (1 - 1e-13)
         independent = self.signed and value - bound <= 1e-9 * value
-        notes = ("independent noise is the optimum",) if independent else ()
+        notes = ("no Gaussian covariance does better than independent noise",) if independent else ()
         duals = pd.DataFrame({"family": "privacy", "index": np.arange(c), "dual": multipliers})
         yield Bound(bound)
         yield Law(noise, value, (CountsProof(multipliers),), SolveReport("symmetry"), notes, duals)

@@ -1,4 +1,4 @@
-r"""Staircase noise: the optimal ε-DP noise, in one dimension and with ℓ₁ shells in several.
+r"""Staircase noise: the least of every ε-DP additive noise for one number; with ℓ₁ shells in several dimensions.
 
 The density is constant on shells and falls by :math:`e^{-\varepsilon}` from one to the next:
 
@@ -180,7 +180,7 @@ register_law("staircase", staircase)
 
 
 def staircase_law(epsilon: float, sensitivity: float = 1.0, *, loss: str = "absolute") -> FrozenLaw:
-    r"""Return the ε-DP staircase law that is optimal for the loss.
+    r"""Return the ε-DP staircase law of least loss; for one number no additive noise costs less.
 
     Raises
     ------

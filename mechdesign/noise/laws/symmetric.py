@@ -86,7 +86,7 @@ class TruncatedLaplace(SymmetricLaw):
     r"""Generator of the truncated Laplace law: density :math:`\propto e^{-|t|/\beta}` on :math:`[-A, A]`.
 
     Standardised: shape :math:`c = A/\beta`, scale β. For one query of sensitivity Δ the choice β = Δ/ε,
-    :math:`A = (\Delta/\varepsilon)\log(1 + (e^\varepsilon - 1)/2\delta)` is (ε, δ)-DP and optimal in the high-privacy regime.
+    :math:`A = (\Delta/\varepsilon)\log(1 + (e^\varepsilon - 1)/2\delta)` is (ε, δ)-DP; in the high-privacy limit no additive noise costs less.
 
     Source: Geng, Ding, Guo and Kumar, *Tight analysis of privacy and utility tradeoff in approximate differential
     privacy*, AISTATS 2020, Theorem 1.

@@ -1,4 +1,4 @@
-r"""The optimal matrix mechanism for Gaussian noise: many linear queries on counts, from one set of correlated noises.
+r"""The matrix mechanism of least Gaussian noise: many linear queries on counts, from one set of correlated noises.
 
 One person changes at most c of n counts, each by at most a. Released is :math:`z = R x + \mathcal N(0, I)`; a change d consumes
 :math:`\lVert R d \rVert^2 \le \mu^2`, and the answers :math:`A x` are made from z with covariance :math:`A (R^\top R)^{-1} A^\top`:
@@ -6,7 +6,7 @@ One person changes at most c of n counts, each by at most a. Released is :math:`
 .. math:: \min_R \operatorname{tr}\bigl(A (R^\top R)^{-1} A^\top\bigr) \ \text{ or }\ \max_j \bigl(A (R^\top R)^{-1} A^\top\bigr)_{jj}
    \quad\text{s.t.}\quad \max_d \lVert R d \rVert^2 \le \mu^2 .
 
-For prefix sums and one changed count these are the optimal factorizations that private continual counting and DP-FTRL want.
+For prefix sums and one changed count these are the best factorizations for private continual counting and DP-FTRL.
 """
 
 from __future__ import annotations

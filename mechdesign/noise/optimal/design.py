@@ -206,7 +206,8 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
             heights = np.array([float(w / law.total) for w in law.weights]) / np.diff(edges)
             return pd.DataFrame({"left": edges[:-1], "right": edges[1:], "density": heights})
         row = {"law": _kind(result), "dimension": self.dimension, "value": result.value}
-        return pd.DataFrame([row | {"variance": float(law.variance), "lower_bound": result.lower_bound}])
+        bound = {"lower_bound": result.lower_bound, "bound_class": str(result.among)}
+        return pd.DataFrame([row | {"variance": float(law.variance)} | bound])
 
     def account(self, result: Result) -> Account:
         """The question in words, and what the value is."""
@@ -228,7 +229,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
             f"Wanted is the law of least {value}. The law found is {what}. The lower bound is of {self.among}.",
         ]
         return Account(
-            f"Optimal noise for {numbers} at {guarantee(self.privacy)}",
+            f"{'Optimal' if self.dimension == 1 else 'Independent'} noise for {numbers} at {guarantee(self.privacy)}",
             f"For {numbers}, sensitivity {shown(self.sensitivity)}: least {value}.",
             "\n\n".join(question),
             value,

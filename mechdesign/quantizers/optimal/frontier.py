@@ -1,7 +1,7 @@
 r"""Frontiers: how the least possible loss moves with ε, with the number of bits, or with any number of a design.
 
 Each point is a result of its own, with its lower bound and its certificate, so the curve drawn is squeezed between what
-a deployable mechanism achieves and what none can beat. A design is solved with one of its numbers, or its privacy's,
+a deployable mechanism achieves and the lower bound of every mechanism of the design's class. A design is solved with one of its numbers, or its privacy's,
 varied; optimal quantizers also with their number of bits, and their tables have more columns.
 """
 
@@ -148,6 +148,16 @@ class Frontier(Handed):
         return AXES.get(self.over, self.over)
 
     @property
+    def _among(self) -> str:
+        """Of which mechanisms the lower bounds speak; where points differ, of all of these classes."""
+        found = dict.fromkeys(str(one.among) for one in self.members.values() if one.among is not None)
+        return "; ".join(found) or str(self.design.among)
+
+    @property
+    def _headings(self) -> dict[str, str]:
+        return {"lower_bound": f"lower bound of {self._among}"}
+
+    @property
     def _measure(self) -> str:
         if not self._quantizers:
             return f"value of {type(self.design).__name__}"
@@ -158,7 +168,7 @@ class Frontier(Handed):
         solved = self._solved()
         question = (
             f"How the {self._measure} moves with the {self._axis}. Every point is a result of its own: the curve runs between "
-            "what a mechanism that can be deployed reaches and, where a lower bound is proved, what none can beat."
+            f"what a mechanism that can be deployed reaches and, where it is proved, the lower bound of {self._among}."
         )
         if self._quantizers:
             question += (
@@ -186,7 +196,7 @@ class Frontier(Handed):
                 Section(
                     "The frontier",
                     figure=self.plot,
-                    caption="Certified mechanisms, and the bound that none can beat.",
+                    caption=f"Certified mechanisms, and the lower bound of {self._among}.",
                 ),
                 Section("Point by point", table=self.table[columns], caption="Every point of the curve"),
                 Section("Versions", table=versions(), caption="What computed this"),
@@ -194,7 +204,7 @@ class Frontier(Handed):
         }
 
     def __str__(self) -> str:
-        return f"frontier over {self.over}\n{self.table.to_string(index=False)}"
+        return f"frontier over {self.over}; lower bounds are of {self._among}\n{self.table.to_string(index=False)}"
 
     def _repr_html_(self) -> str:
         return str(self.table.to_html(index=False, float_format=lambda v: f"{v:.6g}"))

@@ -1,4 +1,4 @@
-r"""OPTM: the optimal randomized quantization mechanism of the selection family.
+r"""OPTM: the randomized quantization mechanism that linear programs find in the selection family.
 
 Source: *Privacy-Aware Randomized Quantization via Linear Programming*, Theorems 3–6 and Algorithm 2. Up to four bins the
 paper's linear program (`program`) is solved for a grid of boxes of bounds that linearise it: one pair (o, u) of a grid at a

@@ -39,7 +39,7 @@ def test_best_four_outputs(epsilon, R, value):
     assert result.value == pytest.approx(value, abs=1e-4)
     assert np.abs(result.mechanism.bins).max() == pytest.approx(R)
     assert result.gap <= 1e-6 and result.certificate.verify()
-    assert result.status == "feasible"
+    assert result.status in ("best of its class", "gap not reached")
     assert result.design.any_outputs_bound(result) < result.value
     assert any("grid over all mirrored outputs" in note for note in result.notes)
 

@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata, resources
+from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 from xml.etree import ElementTree
 
@@ -35,6 +36,8 @@ Fact = tuple[str, str, str]
 """A key number of the headline strip: label, value, remark ("" for none)."""
 
 PICTURES = 300_000  # characters that all drawings of a page may take as drawings
+CHECKER = Path(__file__).with_name("checker")
+"""The checks of a result file that run in the page: modules of JavaScript, which Node runs as they are."""
 _MARKED = {"proved", "recomputed", "claimed"}
 
 

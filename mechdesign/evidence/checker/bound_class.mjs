@@ -1,0 +1,63 @@
+// Of which mechanisms the lower bound speaks, and the status that value, bound and gap allow.
+//
+// A design seeks the best of every mechanism that answers its question, of independent noise of one law, of one family or of one
+// menu. Its lower bound speaks of the same class, unless the theorem of its proof says more. "Optimal" is a result whose design
+// seeks the best of every mechanism and whose value is as close to the bound as was asked; in a smaller class it is "best of its
+// class".
+
+import { double } from "./rational.mjs";
+import { optional } from "./reading.mjs";
+
+const [EVERY, FAMILY, MENU] = ["every mechanism", "this family", "this menu"];
+const [INDEPENDENT, LOG_CONCAVE] = ["independent noise of one law", "symmetric log-concave noise"];
+const SEARCHED_SHAPES = ["flipped_huber", "osgt", "gennorm", "truncated_laplace", "staircase"];
+const DISCRETE = ["discrete_laplace", "discrete_gaussian"];
+
+// The class of which a design seeks the best.
+function sought(design) {
+  const kind = design[""];
+  const bins = optional(design, "bins", null);
+  const searched = bins !== null && typeof bins === "object" && optional(bins, "", "") === "bin-search";
+  if (kind === "optimal-quantizer") return searched ? MENU : EVERY;
+  if (kind === "optimal-noise") return design.dimension === 1n ? EVERY : INDEPENDENT;
+  if (kind === "metric-quantizer" || kind === "metric-channel") return EVERY;
+  return kind === "knorm" || kind === "vector-design" ? MENU : FAMILY;
+}
+
+// The class of which the lower bound speaks.
+function spokenOf({ design, mechanism, proofs }) {
+  for (const proof of proofs) {
+    const kind = proof[""];
+    if (kind === "quantizer-dual-bound") {
+      if (proof.duals.outputs === null) return sought(design) === MENU ? MENU : EVERY;
+      return proof.duals.between ? EVERY : MENU;
+    }
+    if (kind === "calibration-bound") {
+      if (proof.share && ![...SEARCHED_SHAPES, ...DISCRETE].includes(design.noise)) return FAMILY;
+      return mechanism.law.name === "staircase" ? INDEPENDENT : LOG_CONCAVE;
+    }
+    if (["subset-bound", "sampled-subset-bound", "symmetric-bound"].includes(kind)) return INDEPENDENT;
+    if (kind === "vector-proof") return EVERY;
+  }
+  return sought(design);
+}
+
+// Check the class stated, and the status.
+export function standing(result, account) {
+  const { value, lower_bound: bound, bound_class: stated, asked_gap: asked, design } = result;
+  if (bound !== null || stated !== null) {
+    const holds = bound !== null && stated === spokenOf(result);
+    account.agrees(`the lower bound is of ${stated || "no class that is stated"}`, holds);
+  }
+  const status = result.solver_report.status;
+  const finite = (x) => (typeof x === "bigint" ? true : Number.isFinite(x));
+  let holds = finite(value) && (bound === null || (-Infinity < bound && bound <= value));
+  let words = "no optimum is claimed";
+  if (status === "optimal" || status === "best of its class") {
+    words = "value and lower bound are as close as was asked";
+    const measured = bound !== null && (typeof asked === "number" || typeof asked === "bigint");
+    const gap = () => Math.max(0, double(value) - double(bound)) / Math.max(Math.abs(double(value)), 1e-300);
+    holds = holds && measured && gap() <= asked && asked <= 1 && (status === "optimal") === (sought(design) === EVERY);
+  }
+  account.agrees(`status '${status}': ${words}`, holds);
+}

@@ -1,0 +1,32 @@
+// Check a result file: every claim is proved (exact or outward-rounded arithmetic), recomputed (within what doubles lose) or
+// claimed (not checked here). The same checks as those of mechdesign.verifier, which are written in Python.
+
+import { standing } from "./bound_class.mjs";
+import { NotCovered, Refused } from "./errors.mjs";
+import { quantizer } from "./quantizer.mjs";
+import { Account, isObject, read } from "./reading.mjs";
+
+const CHECKS = {};
+for (const name of ["metric-quantizer", "optimal-quantizer", "optm", "optm-search", "rqm", "erm", "mvu"]) CHECKS[name] = quantizer;
+
+// The claims of a file; throws NotCovered, or Refused for what cannot be a result.
+export function verify(text, listen) {
+  try {
+    return checked(read(text), new Account(text.length, listen)).rows;
+  } catch (error) {
+    if (error instanceof NotCovered || error instanceof Refused) throw error;
+    throw new Refused(`malformed: ${error.name}: ${error.message}`.slice(0, 300));
+  }
+}
+
+function checked(result, account) {
+  const of = result[""] === "result";
+  if (of && ![result.design, ...result.proofs].every(isObject)) throw new Refused("a design or a proof that is none");
+  const kind = of ? result.design[""] : result[""];
+  if (!Object.hasOwn(CHECKS, kind)) throw new NotCovered(`results of kind ${kind}`);
+  if (!of) throw new Refused(`a design (${kind}) without a result: nothing is claimed that could be checked`);
+  account.agrees("a proof is there", result.proofs.length > 0);
+  if (result.proofs.length) CHECKS[kind](result, account);
+  standing(result, account);
+  return account;
+}

@@ -1,0 +1,166 @@
+"""The checker that a page carries, under Node: the verdicts of the verifier in Python, claim by claim, on files sound and doctored.
+
+Where there is no Node these tests say that they checked nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from pathlib import Path
+
+import cheap
+import numpy as np
+import pytest
+from campaign import mutations
+
+import mechdesign as md
+from evidence.kinds import PAGE_MEMBERS, page_members_text
+from evidence.page_checker import CHECKER, NODE, judged_by_node, judged_by_python, raw_verdicts
+from evidence.test_doctored import DOCTORINGS, payloads, solved
+from mechdesign.evidence.serialize import dumps
+
+node = pytest.mark.skipif(
+    NODE is None, reason="NOT CHECKED: there is no Node here, so the page's checker was not run"
+)
+QUICK = ["optm", "rqm", "optimal-quantizer", "metric-quantizer", "histogram", "worst-case"]
+SLOW = [
+    *(
+        "erm",
+        "mvu",
+        "optm-search",
+        "bin-search",
+        "alphabet",
+        "beta",
+        "clipped",
+        "truncated",
+        "clipped-uniform",
+    ),
+    *("truncated-histogram", "triangle", "samples", "cap", "bias", "far", "rqm-searched", "rqm-clipped"),
+    *("wide-budget", "optm-beta", "metric-grid"),
+]
+
+
+def doctored(name: str) -> list[tuple[str, str]]:
+    """The file of a result, and all that is made of it by somebody who seals it anew."""
+    texts = payloads(name)
+    found = [(f"{name}: sound", texts[0])]
+    for doctoring in DOCTORINGS:
+        payload, other = (json.loads(text)["payload"] for text in texts)
+        if doctoring(payload["fields"], other["fields"]):
+            found.append((f"{name}: {doctoring.__name__}", cheap.sealed(payload)))
+    return found
+
+
+def disagreements(cases: list[tuple[str, str]], folder: Path) -> list[object]:
+    """Files of which the two checkers say different things."""
+    here, there = [judged_by_python(text) for _, text in cases], judged_by_node([t for _, t in cases], folder)
+    assert len(here) == len(there)
+    return [(name, p, q) for (name, _), p, q in zip(cases, here, there) if p != q]
+
+
+@node
+def test_both_checkers_make_the_same_claims(tmp_path: Path) -> None:
+    cases = [case for name in QUICK for case in doctored(name)]
+    assert disagreements(cases, tmp_path) == []
+    assert judged_by_node([cases[0][1]], tmp_path)[0][1]  # and claims there are
+
+
+@node
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SLOW)
+def test_both_checkers_make_the_same_claims_of_every_kind(name: str, tmp_path: Path) -> None:
+    assert disagreements(doctored(name), tmp_path) == []
+
+
+@node
+@pytest.mark.slow
+def test_both_checkers_agree_on_mutated_files(tmp_path: Path) -> None:
+    documents = {name: dumps(solved(name)) for name in (*QUICK, *SLOW)}
+    cases = [mutations.mutated(random.Random(f"page/{number}"), documents) for number in range(400)]
+    assert disagreements(cases, tmp_path) == []
+    assert sum(word == "checked" for word, _ in judged_by_node([t for _, t in cases], tmp_path)) > 40
+
+
+@node
+def test_it_reads_and_seals_json_as_python_does(tmp_path: Path) -> None:
+    rng = random.Random(3)
+    doubles = [rng.choice((1, -1)) * rng.random() * 10.0 ** rng.randint(-320, 308) for _ in range(400)]
+    doubles += [
+        0.0,
+        -0.0,
+        1e16,
+        1e-4,
+        1e-5,
+        123456789012345680.0,
+        5e-324,
+        1.7976931348623157e308,
+        1e22,
+        0.1,
+        100.0,
+    ]
+    odd = [
+        doubles,
+        [0, -7, 10**40],
+        'é\u2028\U0001f600\x7f\\"/\n\t\x01',
+        {"\U0001f600": 1, "\uffee": 2, "1": 3, "": 4},
+    ]
+    text = cheap.sealed({"$kind": "pure-dp", "fields": {"epsilon": 1.0}, "odd": odd})
+    sealed = [
+        text,
+        text.replace(": 10000", ": 10001"),
+        text.replace("0.1,", "0.10,"),
+        text.replace("[0,", "[-0,"),
+    ]
+    answers = [answer["refused"] for answer in raw_verdicts(sealed, tmp_path)]
+    assert answers[0] == "an object that means nothing"  # so the seal is right
+    assert answers[2:] == answers[:1] * 2
+
+
+@node
+@pytest.mark.parametrize(
+    "damage",
+    [
+        ("1.0", "1."), ("1.0", "01.0"), ("1.0", "NaN"), ("1.0", "+1.0"), ("{", "{,"), ("}", ",}"), ('"', "'"), ("1.0", "1e999"),
+        ("1.0", "[" * 5000 + "]" * 5000), ("1.0", "9" * 5000), ('"optm"', '"\\ud800"'), ('"optm"', '"op\ttm"'), ("2", "2.0"),
+    ],
+)  # fmt: skip
+def test_what_python_does_not_read_is_refused(damage: tuple[str, str], tmp_path: Path) -> None:
+    text = dumps(cheap.solved("optm"))
+    texts = [text.replace(*damage, 1), text + "x", "", "[]", text.replace('"notes"', '"__proto__"')]
+    assert [word for word, _ in judged_by_node(texts, tmp_path)] == ["refused"] * 5
+    assert [judged_by_python(text)[0] for text in texts] == ["refused"] * 5
+
+
+@node
+def test_a_kind_without_a_check_is_not_covered(tmp_path: Path) -> None:
+    (answer,) = raw_verdicts([dumps(cheap.solved("knorm"))], tmp_path)
+    assert answer["uncovered"] == "results of kind knorm"
+
+
+@node
+@pytest.mark.slow
+def test_a_quantizer_of_256_outputs_takes_less_than_2_s(tmp_path: Path) -> None:
+    text = dumps(md.OptimalQuantizer(np.linspace(-4, 4, 256), cheap.PURE, cheap.UNIFORM).solve(gap=1e-3))
+    assert disagreements([("256", text)], tmp_path) == []
+    assert min(raw_verdicts([text], tmp_path)[0]["seconds"] for _ in range(3)) < 2.0
+
+
+def test_it_uses_nothing_but_itself() -> None:
+    """No library, no network; and names are declared once, for a page holds all modules in one script."""
+    names: list[str] = []
+    for source in CHECKER.glob("*.mjs"):
+        text = source.read_text(encoding="utf-8")
+        if source.name == "node.mjs":
+            continue
+        assert all(place.startswith("./") for place in re.findall(r'from "(.*?)"', text))
+        assert not re.search(r"\b(fetch|XMLHttpRequest|WebSocket|eval|require|Function\(|import\()", text)
+        names += re.findall(r"^(?:export )?(?:function|class|const|let) (\w+)", text, re.MULTILINE)
+        for group in re.findall(r"^(?:export )?const \[(.*?)\]", text, re.MULTILINE):
+            names += group.split(", ")
+    assert sorted(names) == sorted({*names})
+
+
+def test_its_table_of_members_is_that_of_the_schema() -> None:
+    assert PAGE_MEMBERS.read_text(encoding="utf-8") == page_members_text()

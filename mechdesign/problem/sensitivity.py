@@ -117,6 +117,13 @@ class Sensitivity(Checked):
         if self.each is None and self.linf is None and self.l1 is None and self.l2 is None:
             remedy = "says how many coordinates change, not by how much: give linf, l1 or l2"
             raise DesignError.of("l0", self.l0, remedy)
+        if self.each is not None:
+            self._check_count(len(self.each))
+
+    def _check_count(self, dimension: int) -> None:
+        if self.l0 is not None and self.l0 > dimension:
+            remedy = f"must be at most {dimension}, as many coordinates as there are"
+            raise DesignError.of("l0", self.l0, f"{remedy} (of_contribution takes dimension=)")
 
     @classmethod
     def of(cls, value: object) -> Sensitivity:
@@ -134,12 +141,14 @@ class Sensitivity(Checked):
         each: Numbers | None = None,
         signed: bool = False,
         neighbours: str = "replace",
+        dimension: int | None = None,
     ) -> Sensitivity:
         r"""Return the sensitivity of a sum of contributions, one a person, that keep these bounds.
 
         One person more or less changes the sum by one contribution, x. A replaced person changes it by x − y: by
         2L₁ in ℓ₁, in 2c coordinates; by b_i in a coordinate and :math:`\sqrt2 L_2` in ℓ₂ where contributions are
-        never negative, by twice as much where they may be (`signed`).
+        never negative, by twice as much where they may be (`signed`). No more than all coordinates change: of how many there
+        are, `dimension` says or `each`.
 
         Examples
         --------
@@ -153,11 +162,14 @@ class Sensitivity(Checked):
         if signed and size is not None:
             l1, l2 = own.largest_l1(size), own.largest_l2(size)
         times, root = (2, Fraction(2)) if signed else (1, Fraction(_ROOT_TWO))
+        most = len(own.each) if own.each is not None else dimension
+        if most is not None:
+            own.check(integer("dimension", most if dimension is None else dimension, 1))
         return cls(
             linf=None if own.linf is None else times * own.linf,
             l1=None if l1 is None else 2 * l1,
             l2=None if l2 is None else round_up(Fraction(l2) * root),
-            l0=None if own.l0 is None else 2 * own.l0,
+            l0=None if own.l0 is None else 2 * own.l0 if most is None else min(2 * own.l0, most),
             each=None if own.each is None else tuple(times * b for b in own.each),
             neighbours=neighbours,
         )
@@ -180,6 +192,7 @@ class Sensitivity(Checked):
         if self.each is not None and len(self.each) != dimension:
             allowed = f"must have one bound for each of {dimension} coordinates"
             raise DesignError.of("each", _shown(self.each), allowed)
+        self._check_count(dimension)
 
     def bounds(self, dimension: int) -> Shifts:
         """The c largest bounds of single coordinates, grouped."""

@@ -61,7 +61,7 @@ def sensitivity(rng: Draw, size: int, *, listed: bool = False) -> md.Sensitivity
             bounds["l2"] = unit * rng.uniform(0.3, size**0.5)
     if rng.random() < 0.3 and not listed:
         more = {"signed": rng.random() < 0.5, "neighbours": rng.choice(["replace", "add-remove"])}
-        return md.Sensitivity.of_contribution(**bounds, **more)
+        return md.Sensitivity.of_contribution(**bounds, **more, dimension=size)
     return md.Sensitivity(**bounds, signed=rng.random() < 0.6)
 
 

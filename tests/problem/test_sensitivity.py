@@ -29,7 +29,7 @@ def sensitivities(draw, dimension=4):
         "linf": draw(some),
         "l1": draw(some),
         "l2": draw(some),
-        "l0": draw(st.none() | st.integers(1, dimension + 2)),
+        "l0": draw(st.none() | st.integers(1, dimension)),
         "each": each if each and max(each) > 0.01 else None,
     }
     assume(any(given_[k] is not None for k in ("linf", "l1", "l2", "each")))

@@ -15,7 +15,6 @@ from mechdesign.choose.comparison import Comparison, least_error, measured, rank
 from mechdesign.choose.questions import MetricReport, Privacy, Question, check_same_privacy, checked_question
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence.accuracy import Accuracy as Accuracy
-from mechdesign.evidence.digits import gap_words
 from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.results import Result
 from mechdesign.problem.checks import instance, one_of, positive, probability
@@ -204,7 +203,7 @@ class _Try:
             proved = (
                 "no bound is proved"
                 if result.gap is None
-                else f"the lower bound of {result.among} leaves a gap of {gap_words(result.gap)}"
+                else f"a relative gap of {result.gap:.2g} is proved"
             )
             row["note"] = "; ".join([f"stopped by its time limit: {proved}", *result.notes])
         return row, result

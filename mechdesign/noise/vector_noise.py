@@ -217,7 +217,7 @@ def accuracy_of(scales: Array, *, laplace: bool | Sequence[bool] | npt.NDArray[n
 @serializable("mixed-noise")
 @dataclass(frozen=True, eq=False)
 class MixedNoise(_PerCoordinate):
-    """Independent zero-mean noise, Laplace on some coordinates and Gaussian on the others.
+    """Independent zero-mean noise, Laplace on some coordinates and Gaussian on the others, or Laplace on all: private by composition.
 
     Parameters
     ----------
@@ -252,7 +252,7 @@ class MixedNoise(_PerCoordinate):
     @property
     def noise(self) -> str:
         """The name of the family."""
-        return "mixed"
+        return "laplace" if self.laplace[self.scales > 0].all() else "mixed"
 
     @property
     def _laplace(self) -> npt.NDArray[np.bool_]:
@@ -286,11 +286,12 @@ class MixedNoise(_PerCoordinate):
 
     @cached_property
     def _ratio(self) -> Array:
-        """λ/s, rounded up."""
+        """λ/s, rounded up, to 48 bits: ratios that are the same but for the rounding of their scales are composed as one."""
         ratio = np.divide(
             self.sensitivities, self.scales, out=np.zeros(len(self.scales)), where=self.scales > 0
         )
-        return np.asarray(np.where(ratio > 0, np.nextafter(ratio, np.inf), ratio))
+        mantissa, exponent = np.frexp(np.where(ratio > 0, np.nextafter(ratio, np.inf), ratio))
+        return np.asarray(np.ldexp(np.ceil(np.ldexp(mantissa, 48)), exponent - 48))
 
     @cached_property
     def _alone(self) -> npt.NDArray[np.bool_]:

@@ -40,9 +40,10 @@ def check(result: Json, account: Account) -> None:
         raise NotCovered("losses that are no power from 0 to 100")
     mixed = law[""] == "mixed-noise"
     peaked = law["laplace"] if mixed else [law["noise"] == "laplace"] * len(scales)
-    alike = mixed == (noise == "mixed") and (
-        mixed or (law["noise"] == noise and noise in ("laplace", "gaussian"))
-    )
+    if mixed:
+        alike = noise == "mixed" or (noise == "laplace" and all(peaked))
+    else:
+        alike = law["noise"] == noise and noise in ("laplace", "gaussian")
     account.agrees("the noise is the design's", alike and len(lam) == len(scales) == len(peaked))
     account.agrees("sensitivities are not negative", min(lam) >= 0)
     own = law["sensitivities"] == lam and repr(law.get("bounds")) == repr(design["bounds"])
@@ -103,12 +104,19 @@ def private(design: Json, proof: Json, scales: list[Json], peaked: list[bool], a
             return
         found = Decimal(1)
         if changes is None:
-            sizes = Counter(Decimal(r.numerator) / r.denominator * ROUND for r, kind in ratios if kind)
+            sizes = Counter(Decimal(rounded_up(r)) for r, kind in ratios if kind)
             square = sum((Decimal(r.numerator) / r.denominator) ** 2 for r, kind in ratios if not kind)
             found = composed_delta(epsilon, delta, sizes, square * ROUND)
         account.proved(claim, found <= delta)
     else:
         raise Refused(f"{design['noise']} noise under {privacy['']}")
+
+
+def rounded_up(ratio: Fraction) -> float:
+    """A ratio to 48 bits: those that differ by the rounding of their scales alone are composed as one."""
+    mantissa, exponent = math.frexp(ratio)
+    found = math.ldexp(math.ceil(mantissa * 2.0**48), exponent - 48)
+    return found if Fraction(found) >= ratio else math.nextafter(found, math.inf)
 
 
 def largest_square(epsilon: Decimal, delta: Decimal) -> Decimal:

@@ -69,9 +69,9 @@ def largest_budget(design: Json, count: int) -> float | None:
         return 2.0 * float(privacy["rho"])
     epsilon, delta = float(privacy["epsilon"]), float(privacy.get("delta", 0.0))
     if design["noise"] == "laplace":
-        if delta and design.get("accounting", "corollary6") != "corollary6":
-            return None
         one = sum(l > 0 for l in design["sensitivities"]) == 1 or (bounds is not None and bounds["l0"] == 1)
+        if delta and design["accounting"] == "exact" and not one:
+            return None
         return epsilon - (2 if one else 1) * math.log1p(-delta)
     if design["noise"] == "mixed":
         return None

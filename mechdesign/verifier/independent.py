@@ -7,7 +7,8 @@ from a to a + h, the mass
     ½ e^((a − r)/2) ((e^(h/2) − 1) − (1 − e^(−h/2))) / (1 − e^(−h))
 
 moves to its upper end. Losses are counted from the largest one, which is a grid point then,
-as where Σ r is just above ε δ is its mass. Normal coordinates are one, of ratio (Σ r²)^½. What is τ-private without δ leaves ε − τ to the others.
+as where Σ r is just above ε δ is its mass. Where Σ r is above ε by e, and no r is below e/2,
+the loss is Σ r − 2 Σ max(x, 0) wherever it is above ε: δ is in closed form (`barely_above`). Normal coordinates are one, of ratio (Σ r²)^½. What is τ-private without δ leaves ε − τ to the others.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ NORMAL_CELLS = 2**11
 SMALL = Decimal(2) ** -16
 """Of the largest Laplace ratio: smaller ones are composed by their sum."""
 MOST_RATIOS = 64
+MOST_COUNTED = 5000
 ROUND = 1 + Decimal("1e-45")
 
 
@@ -65,6 +67,23 @@ def laplace_losses(grid: Grid, ratio: Decimal, unit: Decimal) -> Losses:
     return grid.trimmed(Losses(step, -whole - 1, masses, 0))
 
 
+def barely_above(excess: Decimal, count: int) -> Decimal:
+    """δ = Σ_n 2^(−K) (K over n) E max(1 − e^(2X − e), 0), X a gamma variable of shape n: n of the K coordinates x are positive.
+
+    With h = e/2 the expectation is P(X < h) − e^(−2h) J, J = ∫ e^t t^(n − 1)/(n − 1)! dt from 0 to h; both from n − 1.
+    """
+    half = excess / 2
+    chance, below, integral, power = Decimal(2) ** -count, ONE, ZERO, ONE  # power: h^(n − 1)/(n − 1)!
+    found = chance * (1 - (-excess).exp())
+    for n in range(1, count + 1):
+        chance *= Decimal(count - n + 1) / n
+        below -= power / half.exp()
+        integral = power * half.exp() - integral - (1 if n == 1 else 0)
+        found += chance * max(below - integral / excess.exp(), ZERO)
+        power *= half / n
+    return found + count * SLACK
+
+
 def composed_delta(
     epsilon: Decimal, delta: Decimal, laplace: Counter[Decimal], normal_square: Decimal
 ) -> Decimal:
@@ -85,6 +104,8 @@ def composed_delta(
     top = sum((r * count for r, count in alone.items()), ZERO)  # the largest Laplace loss
     if not normal_square and top <= epsilon:
         return ZERO
+    if not normal_square and top - epsilon <= 2 * min(alone) and alone.total() <= MOST_COUNTED:
+        return barely_above(top - epsilon, alone.total())
     grid = Grid(delta * Decimal("1e-9") / (alone.total() + 1), POINTS)
     unit = epsilon or ONE
     parts = [grid.power(laplace_losses(grid, r, unit), count) for r, count in alone.items()]

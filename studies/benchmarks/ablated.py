@@ -261,7 +261,10 @@ def allocation(count: int) -> dict[str, Make]:
         if "2" in bounds:
             stated["l2"] = 0.8 * float(np.sqrt((top**2).sum()))
         changes = md.Sensitivity(each=each, **stated)
-        return lambda: md.NoiseAllocation(noise, changes, md.ApproximateDP(epsilon, 1e-6))
+        accounting = "corollary6" if noise == "laplace" else "exact"  # which takes several bounds
+        return lambda: md.NoiseAllocation(
+            noise, changes, md.ApproximateDP(epsilon, 1e-6), accounting=accounting
+        )
 
     axes = {
         "K": (5, 20, 200, 1000), "noise": ("gaussian", "laplace"), "bounds": ("c1", "c2", "12", "c12", "1"),

@@ -38,7 +38,7 @@ def data_free(report: Report) -> None:
         design = md.NoiseAllocation(noise=noise, sensitivities=profile, privacy=privacy)
         frame = design.compare(design.solve())
         for row in frame.itertuples():
-            expected = EXPECTED[noise] if row.mechanism == "optimal" else math.nan
+            expected = EXPECTED[noise] if row.mechanism == "this allocation" else math.nan
             rows.append((noise, row.mechanism, row.dB, expected))
     columns = ["noise", "allocation", "dB below identical", "expected dB"]
     report.table(

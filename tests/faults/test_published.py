@@ -24,7 +24,6 @@ def fault(number: int, reason: str, raises: Any = AssertionError) -> pytest.Mark
 # 26, 27: allocation, models in the papers' variables --------------------------------------------------------------------
 
 
-@fault(26, "an allocation under a bound that is sufficient only is called optimal")
 @pytest.mark.parametrize(
     ("count", "privacy", "most"),
     [
@@ -41,7 +40,6 @@ def test_laplace_noise_is_allocated_under_exact_composition(
     assert md.NoiseAllocation("laplace", np.ones(count), privacy).solve().value <= most
 
 
-@fault(26, "a lower bound of allocations is above what identical noise costs")
 def test_the_lower_bound_of_an_allocation_is_one() -> None:
     privacy = md.ApproximateDP(1.0, 1e-6)
     identical = md.calibrate("laplace", privacy=privacy, sensitivity=1.0, dimension=20).value * 20
@@ -49,7 +47,6 @@ def test_the_lower_bound_of_an_allocation_is_one() -> None:
     assert bound is None or bound <= identical
 
 
-@fault(26, "Corollary 6 cannot be asked for by its name", TypeError)
 def test_corollary_6_is_allocated_under_its_own_name() -> None:
     design = md.NoiseAllocation("laplace", np.ones(20), md.ApproximateDP(1.0, 1e-6), accounting="corollary6")
     result = design.solve()
@@ -57,7 +54,6 @@ def test_corollary_6_is_allocated_under_its_own_name() -> None:
     assert result.status.value != "optimal"
 
 
-@fault(27, "the model of an allocation has the answer put in")
 @pytest.mark.parametrize(
     ("noise", "privacy"), [("laplace", md.PureDP(1.0)), ("gaussian", md.ApproximateDP(1.0, 1e-6))]
 )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 import mechdesign as md
+from tests.campaign.bounds_oracles import bounded_allocation
 from tests.campaign.later_oracles import LATER_ORACLES
 from tests.campaign.oracles import ORACLES
 from tests.pinned import calls, laws
@@ -77,6 +79,8 @@ def faults(name: str) -> list[str]:
     design = result.design
     if name == "calibrate.gaussian.sampled":  # the oracle is of rounds in which all take part
         return []
+    if isinstance(design, md.NoiseAllocation) and design.bounds is not None:
+        return list(bounded_allocation(SimpleNamespace(design=design, bounds=design.bounds), result))
     later = name.startswith(("NoiseAllocation.mixed", "OptimalNoise.")) or name.endswith(".changed")
     later &= not name.startswith("OptimalNoise.pure")
     oracle = (LATER_ORACLES if later or type(design) not in ORACLES else ORACLES).get(type(design))

@@ -13,20 +13,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import NoneType
 from typing import Any
 
+import cvxpy as cp
 import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
+from mechdesign.noise.allocation.composed import FLOOR, composed
 from mechdesign.noise.allocation.disparity import check_bounds, check_groups, check_profile, profile_of
 from mechdesign.noise.allocation.mixed import (
-    FLOOR,
     REACH,
+    Mix,
     MixedProblem,
     MixedProof,
     mixed_cost,
@@ -35,9 +37,9 @@ from mechdesign.noise.allocation.mixed import (
 )
 from mechdesign.noise.allocation.page import AllocationPage
 from mechdesign.noise.allocation.question import AllocationProof, Privacy
-from mechdesign.noise.allocation.separable import Allocated, allocation_model, overflowing, solve_model
+from mechdesign.noise.allocation.separable import Allocated, overflowing, solve_model
 from mechdesign.noise.allocation.several_model import allocate_several, several_model
-from mechdesign.noise.vector_noise import IndependentNoise
+from mechdesign.noise.vector_noise import IndependentNoise, MixedNoise, absolute_moment
 from mechdesign.problem.checks import (
     NARROWEST,
     doubles,
@@ -70,9 +72,8 @@ class NoiseAllocation(AllocationPage):
         ``each`` may bound the number that change and the norms too (Gaussian and Laplace noise, without limits and groups):
         see Notes.
     privacy : PureDP, ApproximateDP or ZeroConcentratedDP
-        Laplace noise with δ > 0 uses the exact one-dimensional condition
-        :math:`\Delta/\beta = \varepsilon - 2\log(1-\delta)` when one coordinate matters, and the sufficient
-        :math:`\sum\lambda_i/\beta_i = \varepsilon - \log(1-\delta)` (Corollary 6) otherwise.
+        Laplace noise with δ > 0 has the closed form :math:`\Delta/\beta = \varepsilon - 2\log(1-\delta)` where one coordinate
+        changes; on several coordinates `accounting` says how.
     loss : float
         p > 0 of the loss :math:`\sum_i w_i E|T_i|^p`.
     weights : array_like, shape (K,), optional
@@ -83,6 +84,10 @@ class NoiseAllocation(AllocationPage):
         A partition of the coordinates; those of a group share one scale.
     bounds : Sensitivity, optional
         All the bounds, where `sensitivities` was given as several; taken from there.
+    accounting : {"exact", "corollary6"}
+        Of Laplace noise on several coordinates with δ > 0: "exact" composes their losses, without limits, several bounds and groups
+        of unequal sensitivities; "corollary6" is the paper's sufficient :math:`\sum\lambda_i/\beta_i = \varepsilon - \log(1-\delta)`,
+        which takes all of them, and up to 3.4 times the noise.
 
     Raises
     ------
@@ -92,7 +97,8 @@ class NoiseAllocation(AllocationPage):
     Notes
     -----
     Muthukrishnan and Kalyani, *Differential privacy with higher utility by exploiting coordinate-wise disparity*,
-    Theorems 4 and 5, Corollary 6. Weights, limits and groups are [new], and so are several bounds: the budget is kept on the
+    Theorems 4 and 5, Corollary 6. Under exact composition the ratios λ/β that keep (ε, δ) are a convex set **[new]**
+    (`mechdesign.noise.allocation.composed`): a search with a lower bound for all independent Laplace noise. Weights, limits and groups are [new], and so are several bounds: the budget is kept on the
     worst change within all of them. With at most c coordinates that change it is exact, the sum of the c largest
     :math:`(\lambda_i/s_i)^m`, and so it is under one ℓ_m norm, or under ℓ₁ and ℓ₂ for Laplace noise. Other bounds together are
     met by a safe upper bound (`mechdesign.noise.allocation.several`); a note says so, and the lower bound is of what is true.
@@ -105,7 +111,7 @@ class NoiseAllocation(AllocationPage):
     >>> result.mechanism.scales.round(6), round(result.value, 6)
     (array([ 5., 10.]), 250.0)
     >>> design.compare(result)[["mechanism", "MSE"]].round(6).values.tolist()
-    [['i.i.d.', 324.0], ['scale-perturb-rescale', 520.0], ['optimal', 250.0]]
+    [['i.i.d.', 324.0], ['scale-perturb-rescale', 520.0], ['this allocation', 250.0]]
 
     One person changes one of the two numbers only:
 
@@ -118,6 +124,9 @@ class NoiseAllocation(AllocationPage):
 
     def __post_init__(self) -> None:
         one_of("noise", self.noise, ("gaussian", "laplace", "mixed"))
+        one_of("accounting", self.accounting, ("exact", "corollary6"))
+        if self.accounting != "exact" and self.noise != "laplace":
+            raise DesignError.of("accounting", self.accounting, 'is for Laplace noise: noise="laplace"')
         if isinstance(self.sensitivities, Sensitivity):
             stated = self.sensitivities
             settle(self, sensitivities=profile_of(stated, self.noise))
@@ -159,6 +168,8 @@ class NoiseAllocation(AllocationPage):
                 allowed = "must keep each clipped layer together: its profile is for one common scale"
                 raise DesignError.of("groups", layer.tolist(), allowed)
         self._check_bounds()
+        if self.noise == "laplace" and self.composes:
+            self._check_composed(max(map(len, layers or ((),))) > 1)
         _ = self.budget
 
     @classmethod
@@ -178,7 +189,7 @@ class NoiseAllocation(AllocationPage):
         profile = profile_of(
             instance("sensitivity", sensitivity, Sensitivity), noise, integer("dimension", dimension, 1)
         )
-        return cls(noise, profile, privacy, **options)
+        return cls(noise, sensitivity if sensitivity.each is not None else profile, privacy, **options)
 
     def _check_bounds(self) -> None:
         """Several bounds, and a search over types, take no limits; bounds that say no more than their profile are none."""
@@ -191,6 +202,26 @@ class NoiseAllocation(AllocationPage):
             given = getattr(self, name)
             if given is not None and (self.bounds is not None or self.noise == "mixed"):
                 raise DesignError.of(name, given, allowed)
+
+    def _check_composed(self, layered: bool) -> None:
+        """What Laplace noise under exact composition has no worst change, or no ratio, for."""
+        lam, mean = self.sensitivities, 'bounds of single coordinates; accounting="corollary6" takes'
+        for name in ("lower", "upper"):
+            if getattr(self, name) is not None:
+                allowed = 'has no allocation under exact composition; accounting="corollary6" takes it'
+                raise DesignError.of(name, getattr(self, name), allowed)
+        if self.bounds is not None or layered:
+            stated = (
+                str(self.bounds)
+                if self.bounds is not None
+                else "clipped layers, or one scale for several bounds"
+            )
+            raise DesignError.of("sensitivities", stated, f"must be {mean} these, by a sufficient condition")
+        for group in self.groups or ():
+            moved = lam[group][lam[group] > 0]
+            if moved.size and np.ptp(moved) > 0:
+                allowed = 'must share a sensitivity (or 0) under exact composition; accounting="corollary6" takes others'
+                raise DesignError.of("groups", group.tolist(), allowed)
 
     def _vector(self, name: str) -> Array | None:
         """A number or a vector per coordinate: weights positive, limits non-negative, an upper one infinite where there is none."""
@@ -212,16 +243,47 @@ class NoiseAllocation(AllocationPage):
         return found
 
     def model(self) -> Model:
-        """Return the convex model: variable "log_scales", constraints "privacy" and "bounds".
+        r"""Return P3 or P4 in the paper's variables: scales σ (β of Laplace noise), one a group that needs noise.
 
-        See `mechdesign.noise.allocation.separable.allocation_model` for the change of variables.
+        .. math:: \min_\sigma \sum_i w_i E|T_i|^p \quad\text{s.t.}\quad \lVert \lambda/\sigma \rVert_2 \le \mu
+                  \quad\text{or}\quad \sum_i \lambda_i/\beta_i \le \varepsilon ,
+
+        :math:`E|T_i|^p` being :math:`\sigma_i^p` times a constant; parameter "mu" or "epsilon", constraints "privacy" and "bounds".
+        It is convex for p ≥ 1; below, ``model().problem.solve(gp=True)`` solves it as a geometric program. What a named solver is
+        given is the same in logarithms (`mechdesign.noise.allocation.separable.allocation_model`), which every p and unit
+        suits; several bounds have a program of their own (`mechdesign.noise.allocation.several_model`).
         """
-        if self.noise == "mixed":
-            raise DesignError.of("noise", self.noise, "is searched for: there is no program")
+        if self.composes:
+            remedy = "there is no program of exact composition"
+            remedy += '; accounting="corollary6" has one' if self.noise == "laplace" else ""
+            raise DesignError.of("noise", self.noise, f"is searched for: {remedy}")
         if self.bounds is not None:
             return several_model(self)
         self.check_feasible()
-        return allocation_model(self.problem)
+        asked, gaussian = self.problem, self.noise == "gaussian"
+        scale = cp.Variable(len(asked.sensitivity), pos=True, name="sigma" if gaussian else "beta")
+        ratio = cp.multiply(asked.sensitivity, cp.inv_pos(scale))
+        if gaussian:
+            level = cp.Parameter(pos=True, value=math.sqrt(self.budget), name="mu")
+            privacy = cp.norm(ratio, 2) <= level
+        else:
+            level = cp.Parameter(pos=True, value=self.budget, name="epsilon")
+            privacy = cp.sum(ratio) <= level
+        weight = np.ones(scale.size) if asked.weight is None else asked.weight
+        loss = absolute_moment(self.noise, self.loss) * (weight @ cp.power(scale, asked.order))
+        if (forced := self._loss_of_groups(0.0)) > 0:
+            loss = loss + forced  # of coordinates without change that have a lower limit
+        bounds = [] if asked.lower is None else [scale >= asked.lower]
+        if asked.upper is not None and (finite := np.flatnonzero(np.isfinite(asked.upper))).size:
+            bounds.append(scale[finite] <= asked.upper[finite])
+        unlimited = asked.lower is None and asked.upper is None
+        return Model(
+            cp.Problem(cp.Minimize(loss), [privacy, *bounds]),
+            {scale.name(): scale},
+            {"privacy": privacy, **({"bounds": bounds} if bounds else {})},
+            {level.name(): level},
+            closed_form=(lambda: {scale.name(): asked.unlimited()[0]}) if unlimited else None,
+        )
 
     def improve(self, clock: Clock, solver: str | None = None, **options: Any) -> Iterator[Law | Bound]:
         """Find the scales of least loss with the multiplier that proves their lower bound; of a mix the types, by a search.
@@ -241,13 +303,16 @@ class NoiseAllocation(AllocationPage):
             "closed-form" with limits; a loss that overflows; a solver for a search over types.
         """
         instance("solver", solver, str, NoneType)
-        if self.noise == "mixed":
+        if self.composes:
             if solver is not None:
-                raise DesignError.of(
-                    "solver", solver, "must be None: types are searched for, there is no program"
-                )
+                remedy = "must be None: under exact composition there is no program"
+                raise DesignError.of("solver", solver, remedy)
             refuse_unknown(options, "there are none")
-            yield from self._mixes(clock)
+            if self.noise == "mixed":
+                yield from self._mixes(clock)
+            else:
+                yield from self._laplace_laws(clock)
+                yield Bound(self.least_composed())
             return
         if self.bounds is not None:
             several, report = allocate_several(self, solver, clock, options)
@@ -271,26 +336,46 @@ class NoiseAllocation(AllocationPage):
         yield Bound(bound)
         yield Law(noise, value, (proof,), report, self._notes(), duals)
 
+    def _laplace_laws(self, clock: Clock) -> Iterator[Law]:
+        """The scales of Corollary 6, which need no search, and those of the best ratios under exact composition."""
+        privacy, lam = instance("privacy", self.privacy, ApproximateDP), self.sensitivities
+        scales = replace(self, accounting="corollary6").solve(certify=False).mechanism.scales
+        member, shared = self._unit
+        sufficient = np.zeros(len(shared))
+        np.maximum.at(sufficient, member, np.divide(lam, scales, out=np.zeros(len(lam)), where=scales > 0))
+        for search in (False, True):
+            ratios = self.composition.ratios(clock) if search else sufficient[shared > 0] * (1 - 1e-12)
+            scales = self.scales_of(np.maximum(ratios, FLOOR * ratios.max()))
+            law = MixedNoise(scales, np.ones(len(scales), dtype=bool), lam)
+            if composed(law, privacy)[0] <= privacy.delta:
+                yield Law(law, mixed_cost(self, law), (MixedProof(),), SolveReport("search"), self._notes())
+
     def _mixes(self, clock: Clock) -> Iterator[Law]:
-        """Mixes from the cheapest candidate on, both pure types among them, each scaled until it is proved private."""
+        """Both pure types, and mixes from the cheapest candidate on, each scaled until it is proved private."""
         privacy, moved = instance("privacy", self.privacy, ApproximateDP), self.sensitivities > 0
-        gaussian, laplace = (
-            self.of_one_type(noise).solve(certify=False) for noise in ("gaussian", "laplace")
-        )
+        gaussian, pure = self.of_one_type("gaussian").solve(certify=False), self.of_one_type("laplace")
         weights, lam = None if self.weights is None else self.weights[moved], self.sensitivities[moved]
+        everywhere, best = np.ones(len(lam), dtype=bool), math.inf
+        laplace: Mix = (best, lam, everywhere)
+        if pure.composes:
+            for found in pure._laplace_laws(clock):
+                yield replace(found, notes=self._notes())
+                if found.value < best:
+                    best, laplace = found.value, (found.value, found.mechanism.scales[moved], everywhere)
+        else:
+            alone = pure.solve(certify=False)
+            laplace = alone.value, alone.mechanism.scales[moved], everywhere
         mu = math.sqrt(gaussian.design.budget)
-        problem = MixedProblem(lam, weights, float(self.loss), privacy, mu)
-        ratio = lam / laplace.mechanism.scales[moved]
-        everywhere = np.ones(len(lam), dtype=bool)
+        problem = MixedProblem(lam, weights, float(self.loss), privacy, mu, laplace)
         tried = [
             *mixed_scales(problem, clock),
             (gaussian.value, gaussian.mechanism.scales[moved], ~everywhere),
-            (laplace.value, lam / np.maximum(ratio, FLOOR * ratio.max()), everywhere),
         ]
-        best = math.inf
         for value, scales, kinds in sorted(tried, key=lambda candidate: candidate[0]):
             if value * math.exp(-REACH * float(self.loss)) > best:
                 break
+            if kinds.all() and pure.composes:
+                continue  # it is proved as it is
             full, types = np.zeros(len(moved)), np.zeros(len(moved), dtype=bool)
             full[moved], types[moved] = scales, kinds
             law = within_budget(full, types, self.sensitivities, privacy, clock)
@@ -314,11 +399,16 @@ class NoiseAllocation(AllocationPage):
         if len(quiet):
             shown = ", ".join(map(str, quiet[:8])) + (", …" if len(quiet) > 8 else "")
             notes.append(f"coordinates with sensitivity 0 need no noise: {shown}")
-        if self.noise == "laplace" and getattr(self.privacy, "delta", 0.0) > 0:
+        if self.sufficient:
+            notes.append(
+                "the least loss under the sufficient condition of Corollary 6, which is no lower bound of Laplace noise: exact "
+                "composition needs less"
+            )
+        elif self.noise == "laplace" and getattr(self.privacy, "delta", 0.0) > 0:
             notes.append(
                 "one coordinate matters: the (ε, δ) condition is exact"
                 if self.one_dimensional
-                else "(ε, δ) through the sufficient condition of Corollary 6; exact accounting may allow less noise"
+                else "(ε, δ) by the exact composition of all coordinates"
             )
         if self.changes is not None:
             kept = "exactly" if self.changes.exact else "by a safe upper bound of the worst change"

@@ -20,11 +20,12 @@ from typing import TypeAlias
 import numpy as np
 from scipy import optimize, stats
 
-from mechdesign.accounting.interval import delta_interval, upper_delta
-from mechdesign.accounting.losses import NoiseTerm, is_gaussian
+from mechdesign.accounting.interval import upper_delta
+from mechdesign.accounting.losses import NoiseTerm
 from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.serialize import serializable
+from mechdesign.noise.allocation.composed import composed
 from mechdesign.noise.allocation.question import AllocationQuestion
 from mechdesign.noise.allocation.several import ROUNDING
 from mechdesign.noise.vector_noise import MixedNoise, absolute_moment
@@ -43,32 +44,9 @@ _SPREAD = 16.0
 """Laplace ratios within a mix are at most this factor apart. Else 200 coordinates take at least 14 times as long (results/ablations)."""
 REACH = 0.02
 """Logarithm of the factor that a mix is scaled by until it is proved private, at most, either way."""
-FLOOR = 1e-12
-"""Least Laplace ratio over the largest: less saves nothing, and a lattice could not keep it."""
-
 
 Mix: TypeAlias = tuple[float, Array, Flags]
 """Cost, scales, and which of them are of Laplace noise."""
-
-
-def composed(law: MixedNoise, privacy: ApproximateDP) -> tuple[float, bool]:
-    """δ of the exact composition at ε, from above, and whether a closed form or basic composition proves it.
-
-    What is τ-private purely leaves ε − τ to the others.
-    """
-    terms, small = law.terms(), law.small
-    left = math.nextafter(privacy.epsilon - small, -math.inf)
-    if left < 0:
-        return 1.0, False
-    if len(terms) == 1 and terms[0].count == 1:
-        found = delta_interval(terms, left)  # in closed form
-        return found.upper, found.how == PROVED
-    if not any(is_gaussian(t.law) for t in terms):
-        total = (small + math.fsum(t.sensitivity * t.count for t in terms)) * (1 + 1e-15)
-        basic = -math.expm1(privacy.epsilon - total) * (1 + 1e-14) if total > privacy.epsilon else 0.0
-        if basic <= privacy.delta or len(terms) > 2 * _LEVELS:
-            return basic, True
-    return upper_delta(terms, left, width=3e-3), False
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +62,8 @@ class MixedProblem:
     privacy : ApproximateDP
     mu : float
         Of a Gaussian that consumes all of it.
+    pure : Mix
+        Laplace noise on all coordinates.
     """
 
     sensitivities: Array
@@ -91,6 +71,7 @@ class MixedProblem:
     order: float
     privacy: ApproximateDP
     mu: float
+    pure: Mix
 
     @cached_property
     def _weight(self) -> Array:
@@ -148,6 +129,8 @@ class MixedProblem:
         """The cheapest mix found where `count` coordinates get Laplace noise."""
         laplace = np.zeros(len(self.sensitivities), dtype=bool)
         laplace[self.order_of_laplace[:count]] = True
+        if laplace.all():
+            return self.pure
         sizes, counts = np.unique(self.levels(laplace), return_counts=True)
         found: list[Mix] = []
 
@@ -158,11 +141,8 @@ class MixedProblem:
             found.append((self.cost(scales, laplace), scales, laplace))
             return min(found[-1][0], _FAR)
 
-        if laplace.all():
-            cost(0.0)
-        else:
-            options = {"xatol": 1e-2, "maxiter": 14}
-            optimize.minimize_scalar(cost, bounds=(0.02, 0.9999), method="bounded", options=options)
+        options = {"xatol": 1e-2, "maxiter": 14}
+        optimize.minimize_scalar(cost, bounds=(0.02, 0.9999), method="bounded", options=options)
         return min(found, key=lambda mix: mix[0], default=None)
 
     def _ratio(self, mu: float, sizes: Array, counts: Indices) -> float:
@@ -172,7 +152,7 @@ class MixedProblem:
 
         def excess(log_ratio: float) -> float:
             ratio = math.exp(log_ratio)
-            terms = [NoiseTerm(stats.norm(), mu, 1)] if mu > 0 else []
+            terms = [NoiseTerm(stats.norm(), mu, 1)]
             terms += [NoiseTerm(stats.laplace(), float(ratio * v), int(c)) for v, c in zip(sizes, counts)]
             return math.log(max(upper_delta(tuple(terms), epsilon, width=_WIDTH), 1e-300) / target)
 
@@ -259,12 +239,16 @@ def mixed_cost(question: AllocationQuestion, law: MixedNoise) -> float:
 @serializable("mixed-proof")
 @dataclass(frozen=True, eq=False)
 class MixedProof(Proof):
-    """A mix of Laplace and Gaussian noise is private by the exact composition over all coordinates, which change by all they may.
+    """A mix of Laplace and Gaussian noise, or Laplace noise alone, is private by the exact composition over all coordinates, which
+    change by all they may; the best Laplace noise costs at least what `LaplaceProblem.lower_bound` finds.
 
     δ of the composition is a bound from above (`composed`): a closed form or basic composition, else in outward-rounded floats.
+    The lower bound speaks of independent Laplace noise alone: the mean of any m ratios λ/β is at most the ratio at which m equal
+    coordinates keep (ε, δ), by the convexity that `mechdesign.noise.allocation.composed` proves. A mix has none.
     """
 
-    speaks_of = ("privacy", "value")
+    speaks_of = ("privacy", "value", "lower bound")
+    bound_how = RECOMPUTED
 
     @property
     def privacy_how(self) -> str:
@@ -275,12 +259,21 @@ class MixedProof(Proof):
             instance("question", stated.question, AllocationQuestion),
             instance("law", stated.law, MixedNoise),
         )
-        if asked.noise != "mixed" or not np.array_equal(law.sensitivities, asked.sensitivities):
-            yield Claim("the law is for these sensitivities", PROVED, -math.inf, False)
+        alike = asked.composes and np.array_equal(law.sensitivities, asked.sensitivities)
+        if not alike or (asked.noise == "laplace" and not law.laplace.all()):
+            yield Claim("the law is noise of the type, for these sensitivities", PROVED, -math.inf, False)
             return
         privacy = instance("privacy", asked.privacy, ApproximateDP)
         delta, basic = composed(law, privacy)
         claim = f"δ at ε = {privacy.epsilon:g} is at most {privacy.delta:g} when all coordinates change by all they may"
         yield Claim(claim, PROVED if basic else RECOMPUTED, privacy.delta - delta, delta <= privacy.delta)
+        if asked.groups is not None:
+            widest = max(float(np.ptp(law.scales[g])) for g in asked.groups)
+            yield Claim("groups share a scale", PROVED, -widest, widest == 0)
         room = stated.value * (1 + ROUNDING) - mixed_cost(asked, law)
         yield Claim(f"the loss is at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)
+        if stated.lower_bound is not None:
+            bound = asked.least_composed() if asked.noise == "laplace" else -math.inf
+            room = bound * (1 + 1e-9) - stated.lower_bound
+            claim = f"no {asked.among.noun} costs less than {stated.lower_bound:.9g}"
+            yield Claim(claim, RECOMPUTED, room, room >= 0)

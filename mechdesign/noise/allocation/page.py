@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -14,18 +14,19 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.page import Account
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
+from mechdesign.noise.allocation.composed import composed, levels_of, within_delta
 from mechdesign.noise.allocation.disparity import disparity, gini
-from mechdesign.noise.allocation.mixed import composed
 from mechdesign.noise.allocation.question import AllocationProof, AllocationQuestion
 from mechdesign.noise.allocation.separable import power
 from mechdesign.noise.allocation.several_model import largest_spent
-from mechdesign.noise.vector_noise import IndependentNoise
+from mechdesign.noise.vector_noise import IndependentNoise, MixedNoise
 from mechdesign.plotting import COLOURS, figure, legend_above, sized
 from mechdesign.problem.checks import instance, number
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.problem.sensitivity import Protection, Sensitivity
 from mechdesign.problem.spine import relative_table
 from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words, unit_words
+from mechdesign.solvers import Deadline
 from mechdesign.typing import Array
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class AllocationPage(AllocationQuestion):
         return instance("proofs", proof or AllocationProof(0.0), AllocationProof).slack(self, scales)
 
     def _delta(self, result: Result) -> float:
-        """δ of the exact composition of a mix at the design's ε, from above."""
+        """δ of the exact composition at the design's ε, from above."""
         return composed(result.mechanism, instance("privacy", self.privacy, ApproximateDP))[0]
 
     def compare(self, result: Result, *, overall: float | None = None) -> pd.DataFrame:
@@ -80,9 +81,11 @@ class AllocationPage(AllocationQuestion):
         Returns
         -------
         DataFrame
-            Rows "i.i.d.", "scale-perturb-rescale", "optimal"; columns mechanism, scales (arrays of shape
+            Rows "i.i.d.", "scale-perturb-rescale", "this allocation"; columns mechanism, scales (arrays of shape
             (K,)), MSE, dB (MSE reduction over i.i.d.), loss (the design's own), loss dB.
         """
+        if self.composes:
+            return self._compare_composed(result, overall)
         lam, m, budget = self.sensitivities, self.spend, self.budget
         norm, rescaled = float(np.linalg.norm(lam, m)), float(len(lam))
         if self.changes is not None:
@@ -92,11 +95,33 @@ class AllocationPage(AllocationQuestion):
         if overall is not None and not 0 < number("overall", overall, allowed) <= norm * (1 + 1e-12):
             raise DesignError.of("overall", overall, allowed)
         level = (norm if overall is None else float(overall)) / budget ** (1 / m)
-        laws = {
+        laws: dict[str, IndependentNoise | MixedNoise] = {
             "i.i.d.": IndependentNoise(self.noise, np.full(len(lam), level)),
             "scale-perturb-rescale": IndependentNoise(self.noise, lam * (rescaled / budget) ** (1 / m)),
-            "optimal": result.mechanism,
+            "this allocation": result.mechanism,
         }
+        return self._compared(laws)
+
+    def _compare_composed(self, result: Result, overall: float | None) -> pd.DataFrame:
+        """The usual choices of Laplace noise under exact composition, each at the largest ratios that are proved private."""
+        if self.noise == "mixed" or overall is not None:
+            name, value = ("overall", overall) if overall is not None else ("noise", self.noise)
+            allowed = "has no row here: exact composition goes by the bounds of single coordinates"
+            raise DesignError.of(name, value, allowed)
+        lam, privacy = self.sensitivities, instance("privacy", self.privacy, ApproximateDP)
+        laws: dict[str, IndependentNoise | MixedNoise] = {}
+        for name, unit in (("i.i.d.", np.ones(len(lam))), ("scale-perturb-rescale", lam)):
+            wanted = lam[lam > 0] / unit[lam > 0]
+            level = levels_of(wanted)
+            shape = np.zeros(level.max() + 1)
+            np.maximum.at(shape, level, wanted)  # the largest of a level stands for all
+            found = within_delta(shape, np.bincount(level), privacy, Deadline(None))
+            laws[name] = IndependentNoise("laplace", unit * float((shape / found).max()))
+        laws["this allocation"] = result.mechanism
+        return self._compared(laws)
+
+    def _compared(self, laws: Mapping[str, IndependentNoise | MixedNoise]) -> pd.DataFrame:
+        """A row for each law."""
         rows = [(name, law.scales, law.mse(), self.cost_of(law.scales)) for name, law in laws.items()]
         table = pd.DataFrame(rows, columns=["mechanism", "scales", "MSE", "loss"])
         with np.errstate(divide="ignore"):
@@ -115,11 +140,9 @@ class AllocationPage(AllocationQuestion):
             )
         table = self.compare(result).iloc[::-1].reset_index(drop=True)
         own = float(table["loss"].iloc[0])
-        names = {"optimal": "this allocation", "i.i.d.": "one scale for all (i.i.d.)"}
         relative = table["loss"] / own if own else np.nan
-        return pd.DataFrame(
-            {"mechanism": table["mechanism"].replace(names), "error": table["loss"], "relative": relative}
-        )
+        names = table["mechanism"].replace({"i.i.d.": "one scale for all (i.i.d.)"})
+        return pd.DataFrame({"mechanism": names, "error": table["loss"], "relative": relative})
 
     def of_one_type(self, noise: str) -> Self:
         """The same question for Gaussian, or for Laplace, noise alone."""
@@ -129,7 +152,7 @@ class AllocationPage(AllocationQuestion):
         """A row per coordinate."""
         law, lam = result.mechanism, self.sensitivities
         table = {"coordinate": np.arange(len(lam)), "sensitivity": lam}
-        if self.noise == "mixed":
+        if self.composes:
             return pd.DataFrame(
                 {**table, "noise": list(law.kinds), "scale": law.scales, "variance": law.variance()}
             )
@@ -141,7 +164,7 @@ class AllocationPage(AllocationQuestion):
         return pd.DataFrame(self._constraints(result), columns=AUDIT_COLUMNS)
 
     def _constraints(self, result: Result) -> Iterator[tuple[object, ...]]:
-        if self.noise == "mixed":
+        if self.composes:
             delta, left = self._delta(result), self.budget - self._delta(result)
             yield "privacy", 0, delta, self.budget, left, math.nan, left <= 1e-3 * self.budget
             return
@@ -155,7 +178,7 @@ class AllocationPage(AllocationQuestion):
 
     def lines(self, result: Result) -> list[str]:
         law = result.mechanism
-        if self.noise == "mixed":
+        if self.composes:
             laplace, gaussian, none = (law.kinds.count(kind) for kind in ("laplace", "gaussian", "none"))
             first = [
                 f"{laplace} coordinates with Laplace noise, {gaussian} with Gaussian, {none} with none; "
@@ -191,19 +214,20 @@ class AllocationPage(AllocationQuestion):
             f"Wanted are {search} of least {value}{within}"
             + (": a search, never worse than either type alone." if mixed else "."),
         ]
+        others = "The same requirement met by one scale for all numbers, and by scales in proportion to the sensitivities."
+        subtitle = f"Scales by coordinate; least {value}."
         if mixed:
             kinds = result.mechanism.kinds
             subtitle = (
                 f"Laplace noise on {kinds.count('laplace')}, Gaussian on {kinds.count('gaussian')} of them."
             )
+            others = "The same requirement met by one type of noise on all numbers."
+        if self.composes:
             consumed = f"composed exactly: δ at most {at_most(self._delta(result), 6)}"
             picture = "The standard deviation of the noise on each number, by its type."
-            others = "The same requirement met by one type of noise on all numbers."
         else:
-            subtitle = f"Scales by coordinate; least {value}."
             consumed = f"{at_most(float(self.spent(result).sum()))} of the budget consumed"
             picture = "Above: the scale of the noise on each number. Below: the share of the budget that each number consumes."
-            others = "The same requirement met by one scale for all numbers, and by scales in proportion to the sensitivities."
         return Account(
             f"{noise} noise for {len(lam)} numbers at {guarantee(self.privacy)}",
             subtitle,
@@ -216,9 +240,7 @@ class AllocationPage(AllocationQuestion):
 
     def plot(self, result: Result, **options: float) -> Figure:
         """Draw scales and shares of the budget by coordinate; of a mix the standard deviations, by type."""
-        return (
-            self._draw_types(result, options) if self.noise == "mixed" else self._draw_scales(result, options)
-        )
+        return self._draw_types(result, options) if self.composes else self._draw_scales(result, options)
 
     def _draw_types(self, result: Result, options: dict[str, float]) -> Figure:
         fig, axis = figure(**sized(options, 5.0, 3.2))

@@ -17,9 +17,10 @@ from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.serialize import serializable
+from mechdesign.noise.allocation.composed import LaplaceProblem
 from mechdesign.noise.allocation.mixes import Among, mixed
-from mechdesign.noise.allocation.separable import SUM_ERROR, Separable, power, weighted_moment
-from mechdesign.noise.allocation.several import EXACT, ROUNDING, Changes, changes_of, most_spent
+from mechdesign.noise.allocation.separable import EXACT, SUM_ERROR, Separable, power, weighted_moment
+from mechdesign.noise.allocation.several import ROUNDING, Changes, changes_of, most_spent
 from mechdesign.noise.vector_noise import IndependentNoise, absolute_moment
 from mechdesign.problem.checks import doubles, instance
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
@@ -43,18 +44,30 @@ class AllocationQuestion(ModelledDesign):
     upper: Any = None
     groups: Any = None
     bounds: Sensitivity | None = None
+    accounting: str = "exact"
+
+    @cached_property
+    def composes(self) -> bool:
+        """Whether δ is that of the exact composition; elsewhere a sum over the coordinates is what counts."""
+        return self.noise == "mixed" or (self._delta_of_several and self.accounting == "exact")
+
+    @cached_property
+    def sufficient(self) -> bool:
+        """Whether the budget is sufficient only: noise that consumes more of it may keep the requirement too."""
+        return self._delta_of_several and self.accounting == "corollary6"
+
+    @property
+    def _delta_of_several(self) -> bool:
+        """Laplace noise on several coordinates with δ > 0: the composition has no closed form."""
+        delta = getattr(self.privacy, "delta", 0.0)
+        return self.noise == "laplace" and delta > 0 and not self.one_dimensional
 
     @property
     def among(self) -> MechanismClass:
         """Independent noise of the type asked for, a scale for each coordinate or group, that keeps this budget."""
         name = {"gaussian": "Gaussian", "laplace": "Laplace", "mixed": "Laplace and Gaussian"}[self.noise]
-        within = " whose scales meet Corollary 6" if self._sufficient else ""
+        within = " whose scales meet Corollary 6" if self.sufficient else ""
         return family(f"independent {name} noise{within}")
-
-    @property
-    def _sufficient(self) -> bool:
-        """Whether the budget of Laplace noise is sufficient only: smaller scales may be private too."""
-        return self.noise == "laplace" and self._for_delta > 0 and not self.one_dimensional
 
     @cached_property
     def changes(self) -> Changes | None:
@@ -87,18 +100,18 @@ class AllocationQuestion(ModelledDesign):
 
     @cached_property
     def budget(self) -> float:
-        r""":math:`\mu_0^2` (Gaussian), the total ε (Laplace), rounded down, or δ (a mix)."""
+        r""":math:`\mu_0^2` (Gaussian) or the total ε (Laplace), rounded down; δ where it is composed exactly."""
         privacy = self.privacy
         instance("privacy", privacy, PureDP, ApproximateDP, ZeroConcentratedDP)
-        if self.noise == "mixed":
-            if not isinstance(privacy, ApproximateDP) or privacy.delta == 0:
-                raise DesignError.of(
-                    "privacy",
-                    privacy,
-                    'a mix takes ApproximateDP with delta > 0; at delta = 0 all noise is Laplace (noise="laplace"), under '
-                    'ZeroConcentratedDP take noise="gaussian"',
-                )
+        if self.composes and isinstance(privacy, ApproximateDP) and privacy.delta > 0:
             return float(privacy.delta)
+        if self.noise == "mixed":
+            raise DesignError.of(
+                "privacy",
+                privacy,
+                'a mix takes ApproximateDP with delta > 0; at delta = 0 all noise is Laplace (noise="laplace"), under '
+                'ZeroConcentratedDP take noise="gaussian"',
+            )
         if self.noise == "gaussian":
             if isinstance(privacy, ZeroConcentratedDP):
                 return 2 * privacy.rho * (1 - SUM_ERROR)
@@ -185,10 +198,48 @@ class AllocationQuestion(ModelledDesign):
             scales = full
         return scales if self._members is None else scales[self._members]
 
+    # Laplace noise under exact composition ------------------------------------------------------------------
+
+    @property
+    def _unit(self) -> tuple[Indices, Array]:
+        """The group of each coordinate, its own one where there are none, and the sensitivity that its members share, or 0."""
+        lam, member = self.sensitivities, self._members
+        if member is None:
+            return np.arange(len(lam)), lam
+        shared = np.zeros(len(self.groups))
+        np.maximum.at(shared, member, lam)
+        return member, shared
+
+    @cached_property
+    def composition(self) -> LaplaceProblem:
+        """The problem in ratios λ/β over the groups that need noise, costs in units of the largest sensitivity."""
+        member, shared = self._unit
+        cost = np.bincount(member, self.weights) * (shared / shared.max()) ** float(self.loss)
+        count, needs = np.bincount(member, self.sensitivities > 0).astype(np.int64), shared > 0
+        cost = np.maximum(cost, 1e-300 * cost.max())  # what counts so little has the least ratio anyway
+        privacy = instance("privacy", self.privacy, ApproximateDP)
+        return LaplaceProblem(cost[needs], count[needs], float(self.loss), privacy)
+
+    def scales_of(self, ratios: Array) -> Array:
+        """Scales of the coordinates at these ratios of the groups that need noise, rounded up."""
+        member, shared = self._unit
+        scales = np.zeros(len(shared))
+        scales[shared > 0] = shared[shared > 0] / ratios * (1 + 2.0**-50)
+        return scales[member]
+
+    def least_composed(self) -> float:
+        """A lower bound of the loss of Laplace noise under exact composition."""
+        unit = absolute_moment("laplace", self.loss) * self.composition.lower_bound()
+        if not unit > 0:
+            return 0.0
+        # in logarithms: the largest sensitivity to the p alone may overflow
+        power = float(self.loss) * math.log(float(self.sensitivities.max()))
+        return math.exp(power + math.log(unit)) * (1 - 1e-12)
+
     def check_feasible(self) -> None:
         """Raise InfeasibleError where the upper limits need a larger budget."""
         problem = self.problem
-        if problem.upper is None or problem.spent(problem.upper) <= self.budget:
+        if problem.upper is None or problem.keeps(problem.upper):
             return
         parts = power(problem.sensitivity / problem.upper, self.spend)
         least, worst = float(parts.sum()), int(np.argmax(parts))

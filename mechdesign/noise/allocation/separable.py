@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 
 import cvxpy as cp
 import numpy as np
@@ -25,6 +26,8 @@ from mechdesign.evidence.results import SolveReport
 from mechdesign.solvers import Deadline, Model
 from mechdesign.typing import Array
 
+EXACT = 2000
+"""Coordinates up to which sums are rational; beyond, they are rounded up."""
 SUM_ERROR = 1e-14
 """Above the relative error of a pairwise NumPy sum of up to 2⁴⁰ non-negative terms and of the terms (≤ 64 ulps)."""
 
@@ -165,6 +168,18 @@ class Separable:
 
         return blocked_sum(len(scales), terms)
 
+    def keeps(self, scales: Array) -> bool:
+        """Whether the scales keep the budget: by the sum rounded up, by the rational one where that is too close to tell."""
+        spent = self._spent(scales)
+        if spent * (1 + SUM_ERROR) <= self.budget:
+            return True
+        if not spent * (1 - SUM_ERROR) <= self.budget or len(scales) > EXACT:
+            return False
+        pairs = zip(self.sensitivity.tolist(), scales.tolist(), strict=True)
+        return sum((Fraction(v) / Fraction(s)) ** self.spend for v, s in pairs if s < math.inf) <= Fraction(
+            self.budget
+        )
+
     def clip(self, scales: Array) -> Array:
         """Scales within the limits."""
         if self.lower is not None:
@@ -176,12 +191,18 @@ class Separable:
     def made_safe(self, scales: Array) -> Array:
         """Return the scales times the least common factor (within the limits) that meets the budget for sure."""
         scales = self.clip(scales)
-        spent = self.spent(scales)
-        if spent <= self.budget:
+        if self.keeps(scales):
             return scales
+        spent = self.spent(scales)
         if self.lower is not None or self.upper is not None:
-            excess = lambda u: self.spent(self.clip(scales * math.exp(u))) - self.budget  # noqa: E731
-            return self.clip(scales * math.exp(safe_root(excess, 0.0, 700.0, xtol=1e-16)))
+            start = scales
+
+            def excess(u: float) -> float:
+                return self.spent(self.clip(start * math.exp(u))) - self.budget
+
+            if excess(700.0) > 0 and self.keeps(widest := self.clip(start * math.exp(700.0))):
+                return widest  # the limits take all of the budget
+            return self.clip(start * math.exp(safe_root(excess, 0.0, 700.0, xtol=1e-16)))
         while spent > self.budget:
             # Two roundings up: the factor's own and that of the products.
             scales = scales * ((spent / self.budget) ** (1 / self.spend) * (1 + 4e-16))

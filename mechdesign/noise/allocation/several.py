@@ -30,12 +30,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mechdesign.noise.allocation.separable import SUM_ERROR
+from mechdesign.noise.allocation.separable import EXACT, SUM_ERROR
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array
 
-EXACT = 2000
-"""Coordinates up to which sums are rational; beyond, they are rounded up."""
 MOST_FILLED = 20
 """Coordinates up to which a norm is filled."""
 _CELLS = 4000

@@ -1,0 +1,281 @@
+"""Laplace noise under exact composition: δ by quadrature, the least loss by a grid of two ratios, draws of unequal sensitivities."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from campaign.noise_oracles import mixed_delta
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import integrate, optimize
+
+import mechdesign as md
+from mechdesign.noise.allocation.composed import LaplaceProblem, barely_above, largest_equal, levels_of
+from mechdesign.typing import Status
+
+A = md.ApproximateDP(1.0, 1e-6)
+
+
+def laplace(lam, privacy=A, **options):
+    return md.NoiseAllocation("laplace", lam, privacy, **options).solve()
+
+
+def one(level: float, ratio: float) -> float:
+    """δ of one coordinate at any level of the privacy loss."""
+    if level >= ratio:
+        return 0.0
+    return -math.expm1(level) if level <= -ratio else -math.expm1((level - ratio) / 2)
+
+
+def two(epsilon: float, a: float, b: float) -> float:
+    """δ of two Laplace coordinates: E over the loss of the first of what the second leaves."""
+    ends = 0.5 * one(epsilon - a, b) + 0.5 * math.exp(-a) * one(epsilon + a, b)
+    cuts = [t for t in ((a + b - epsilon) / 2, (a - b - epsilon) / 2) if 0 < t < a]
+    inner = integrate.quad(
+        lambda t: 0.5 * math.exp(-t) * one(epsilon - (a - 2 * t), b), 0, a, points=cuts or None, epsabs=1e-17
+    )[0]
+    return ends + inner
+
+
+@pytest.mark.parametrize(
+    ("count", "privacy", "most"),
+    [
+        (20, A, 12_082.0),
+        (10, md.ApproximateDP(1.0, 1e-3), 1_158.0),
+        (50, md.ApproximateDP(2.0, 1e-5), 18_452.0),
+    ],
+)
+def test_equal_sensitivities(count, privacy, most):
+    """A coordinate costs 604.06, 115.8 and 369; Corollary 6 takes 800, 199.6 and 1,250."""
+    result = laplace(np.ones(count), privacy)
+    assert result.lower_bound <= result.value <= most and result.gap < 1e-5
+    assert np.ptp(result.mechanism.scales) == 0 and result.checks()["holds"].all()
+    identical = md.calibrate("laplace", privacy=privacy, sensitivity=1.0, dimension=count).value * count
+    assert result.lower_bound <= identical and result.value <= identical * (1 + 1e-4)
+    delta = mixed_delta([1 / result.mechanism.scales[0]] * count, Fraction(0), privacy.epsilon)
+    assert 0.95 * privacy.delta <= delta <= privacy.delta
+
+
+@pytest.mark.parametrize(
+    "privacy", [md.ApproximateDP(1.0, 1e-3), md.ApproximateDP(0.3, 1e-2), md.ApproximateDP(2.0, 0.05)]
+)
+@pytest.mark.parametrize("lam", [[1.0, 1.0], [1.0, 3.0]])
+def test_two_coordinates_against_quadrature(lam, privacy):
+    """The least loss over all pairs of ratios whose δ, by quadrature, is the budget."""
+    result = laplace(lam, privacy)
+    ratios = np.array(lam) / result.mechanism.scales
+    delta = two(privacy.epsilon, *ratios)
+    assert privacy.delta * (1 - 1e-3) <= delta <= privacy.delta * (1 + 1e-12)
+    most = privacy.epsilon - 2 * math.log1p(-privacy.delta)
+
+    def loss(first: float) -> float:
+        second = optimize.brentq(lambda b: two(privacy.epsilon, first, b) - privacy.delta, 1e-9, most)
+        return 2 * ((lam[0] / first) ** 2 + (lam[1] / second) ** 2)
+
+    bounds = (0.05 * most, 0.95 * most)
+    best = optimize.minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-7}).fun
+    assert result.lower_bound <= best * (1 + 1e-9) and result.value <= best * (1 + 2e-4)
+    assert result.value >= best * (1 - 1e-9)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.floats(0.05, 3), st.lists(st.floats(0.01, 3), min_size=4, max_size=4), st.floats(0, 1))
+def test_what_keeps_its_delta_is_convex(epsilon, ends, share):
+    """log(1 − δ) is concave in the ratios, by quadrature."""
+    a, b = np.array(ends[:2]), np.array(ends[2:])
+    middle = share * a + (1 - share) * b
+    log = [math.log1p(-two(epsilon, *r)) for r in (a, b, middle)]
+    assert log[2] >= share * log[0] + (1 - share) * log[1] - 1e-9
+
+
+def test_the_closed_form_just_above_epsilon():
+    for excess, a in ((1e-9, 0.5), (0.01, 0.3), (0.3, 0.2), (0.4, 0.2)):
+        assert barely_above(excess, 1) == pytest.approx(-math.expm1(-excess / 2), rel=1e-9)
+        exact = two(2 * a - excess, a, a) if excess < 2 * a else two(0, a, a)
+        if excess >= 1e-3:
+            assert barely_above(excess, 2) == pytest.approx(exact, rel=1e-7)
+    # many coordinates: only all losses at their atoms count
+    assert barely_above(1e-12, 30) == pytest.approx(2.0**-30 * 1e-12, rel=1e-6)
+
+
+def test_the_largest_equal_ratios():
+    for count, privacy in ((1, A), (2, md.ApproximateDP(1.0, 1e-3)), (2, md.ApproximateDP(0.2, 0.01))):
+        ratio = largest_equal(count, privacy)
+        delta = one(privacy.epsilon, ratio) if count == 1 else two(privacy.epsilon, ratio, ratio)
+        assert privacy.delta * (1 - 1e-9) <= delta <= privacy.delta * (1 + 1e-3)
+
+
+def test_levels_are_close_and_few():
+    values = np.random.default_rng(0).lognormal(size=1000)
+    label = levels_of(values)
+    assert len(np.unique(label)) == 32
+    assert max(np.ptp(np.log(values[label == k])) for k in range(32)) < 3
+    assert np.array_equal(np.unique(levels_of(np.array([3.0, 1.0, 3.0]))), [0, 1])
+
+
+def draw(seed: int):
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(2, 13))
+    privacy = md.ApproximateDP(
+        float(rng.choice([0.1, 0.3, 1, 2, 4])), float(rng.choice([1e-9, 1e-6, 1e-5, 1e-3]))
+    )
+    more = {"weights": rng.uniform(0.1, 10, count)} if rng.random() < 0.3 else {}
+    return (
+        rng.lognormal(0, rng.choice([0.3, 1, 2]), count),
+        privacy,
+        {"loss": float(rng.choice([1, 2, 3])), **more},
+    )
+
+
+def compare_types(seed: int) -> None:
+    lam, privacy, more = draw(seed)
+    alone = laplace(lam, privacy, **more)
+    mixed = md.NoiseAllocation("mixed", lam, privacy, **more).solve()
+    sufficient = laplace(lam, privacy, **more, accounting="corollary6")
+    assert alone.value < sufficient.value, seed
+    assert mixed.value <= alone.value, seed
+    if mixed.mechanism.laplace.all():
+        assert mixed.value == alone.value, seed
+    assert alone.lower_bound <= alone.value
+    assert alone.certificate.verify() and mixed.certificate.verify()
+    delta = mixed_delta((lam / alone.mechanism.scales).tolist(), Fraction(0), privacy.epsilon)
+    assert delta <= privacy.delta * (1 + 1e-9), seed
+    moment = math.gamma(more["loss"] + 1)
+    cost = moment * (more.get("weights", 1.0) * alone.mechanism.scales ** more["loss"]).sum()
+    assert alone.value == pytest.approx(cost, rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", [11, 15])
+def test_a_few_draws_of_unequal_sensitivities(seed):
+    compare_types(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", range(0, 100, 20))
+def test_a_hundred_draws_of_unequal_sensitivities(start):
+    for seed in range(start, start + 20):
+        compare_types(seed)
+
+
+def test_the_lower_bound_is_of_all_laplace_noise():
+    """No law that keeps (ε, δ) costs less: those of Corollary 6, of one scale, and of random ratios scaled to the budget."""
+    rng = np.random.default_rng(5)
+    privacy = md.ApproximateDP(0.5, 1e-2)
+    for _ in range(20):
+        lam = rng.lognormal(0, 1, 2)
+        problem = LaplaceProblem(lam**2, np.ones(2, dtype=int), 2.0, privacy)
+        shape = rng.uniform(0.05, 1, 2)
+        factor = optimize.brentq(
+            lambda t, shape=shape: two(0.5, *(t * shape)) - 1e-2, 1e-3, 0.53 / shape.max()
+        )
+        assert problem.lower_bound() <= float((lam**2 / (factor * shape) ** 2).sum()) * (1 + 1e-9)
+
+
+def test_groups_and_coordinates_without_change():
+    lam = [1.0, 2.0, 2.0, 1.0, 0.0, 2.0]
+    result = laplace(lam, groups=[[0, 3], [1, 2, 4], [5]], weights=[1, 2, 3, 4, 5, 6.0])
+    scales = result.mechanism.scales
+    assert scales[0] == scales[3] and scales[1] == scales[2] == scales[4] and result.certificate.verify()
+    assert (
+        result.lower_bound
+        <= result.value
+        < laplace(
+            lam, groups=[[0, 3], [1, 2, 4], [5]], weights=[1, 2, 3, 4, 5, 6.0], accounting="corollary6"
+        ).value
+    )
+    assert laplace([1.0, 0.0, 2.0]).mechanism.kinds == ("laplace", "none", "laplace")
+
+
+def test_corollary_6_says_what_it_is():
+    result = laplace(np.ones(20), accounting="corollary6")
+    assert result.value == pytest.approx(15_999.968, rel=1e-6) and result.status is not Status.OPTIMAL
+    assert "Corollary 6" in str(result.among) and "sufficient" in result.notes[0]
+    # where δ is 0, or one coordinate changes, it is no other condition
+    for lam, privacy in (([1.0, 2.0], md.PureDP(1.0)), ([1.0, 0.0], A)):
+        assert laplace(lam, privacy, accounting="corollary6").value == laplace(lam, privacy).value
+
+
+def test_pages_and_prints_of_exact_composition(tmp_path):
+    result = laplace([1.0, 2.0, 3.0, 0.0])
+    table = result.design.compare(result)
+    assert table["mechanism"].tolist() == ["i.i.d.", "scale-perturb-rescale", "this allocation"]
+    assert table["loss"].idxmin() == 2 and table["loss"].iloc[2] == pytest.approx(result.value)
+    for row in table.itertuples():
+        ratios = np.divide(result.design.sensitivities, row.scales, out=np.zeros(4), where=row.scales > 0)
+        assert mixed_delta(ratios[ratios > 0].tolist(), Fraction(0), 1.0) <= 1e-6 * (1 + 1e-9)
+    result.save(tmp_path / "r.json")
+    back = md.load(tmp_path / "r.json")
+    assert str(back) == str(result) and back.checks()["holds"].all()
+    result.report(tmp_path / "r.html")
+    released = result.mechanism.release([1.0, 2.0, 3.0, 4.0])
+    assert released.shape == (4,) and released[3] == 4.0
+
+
+def test_the_deadline_leaves_the_scales_of_corollary_6():
+    result = md.NoiseAllocation("laplace", np.linspace(1, 9, 40), A).solve(time_limit=1e-9)
+    sufficient = laplace(np.linspace(1, 9, 40), accounting="corollary6")
+    assert result.status is Status.LIMIT and result.certificate.verify()
+    assert result.value == pytest.approx(sufficient.value, rel=1e-10)
+
+
+def test_doctored_evidence_fails():
+    certificate = laplace([1.0, 2.0, 3.0]).certificate
+    law, question = certificate.law, certificate.question
+    for changes in (
+        {"value": certificate.value * 0.999},
+        {"lower_bound": certificate.lower_bound * (1 + 1e-6)},
+        {"law": replace(law, scales=law.scales * 0.99)},
+        {"law": replace(law, laplace=np.array([True, True, False]))},
+        {"question": replace(question, privacy=md.ApproximateDP(1.0, 0.9e-6))},
+        {"question": replace(question, accounting="corollary6")},
+        {"question": replace(question, noise="gaussian")},
+        {"question": replace(question, groups=[[0, 1], [2]], sensitivities=[1.0, 1.0, 3.0])},
+    ):
+        assert not replace(certificate, **changes).verify(), changes
+
+
+BOX = md.Sensitivity(each=[1.0, 2.0, 3.0], l0=2)
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"accounting": "corollary 6"}, "accounting"),
+        ({"accounting": "corollary6", "noise": "gaussian"}, "Laplace noise"),
+        ({"lower": 1.0}, "corollary6"),
+        ({"upper": 1e9}, "corollary6"),
+        ({"sensitivities": BOX}, "corollary6"),
+        ({"groups": [[0, 1], [2]]}, "corollary6"),
+    ],
+)
+def test_what_has_no_allocation_under_exact_composition(change, word):
+    asked = {"noise": "laplace", "sensitivities": [1.0, 2.0, 3.0], "privacy": A, **change}
+    with pytest.raises(md.DesignError, match=word):
+        md.NoiseAllocation(**asked)
+    if word == "corollary6":
+        assert md.NoiseAllocation(**asked, accounting="corollary6").solve().certificate.verify()
+
+
+def test_clipped_layers_need_a_sum():
+    """A change of one coordinate by the whole clip consumes as much of a sum as a flat one, and more of an exact composition."""
+    profile, _ = md.noise.layer_profile([1.0, 2.0], [4, 1], norm=1, noise="laplace")
+    with pytest.raises(md.DesignError, match="corollary6"):
+        md.NoiseAllocation("laplace", profile, A)
+    assert md.NoiseAllocation("laplace", profile, A, accounting="corollary6").solve().value > 0
+
+
+def test_more_bad_input():
+    design = md.NoiseAllocation("laplace", [1.0, 2.0], A)
+    result = design.solve()
+    for call, word in (
+        (lambda: design.solve("clarabel"), "solver"),
+        (lambda: design.solve(foo=1), "options"),
+        (lambda: design.model(), "corollary6"),
+        (lambda: design.compare(result, overall=1.0), "overall"),
+    ):
+        with pytest.raises(md.DesignError, match=word):
+            call()

@@ -49,7 +49,7 @@ LINEAR: dict[str, Callable[[], Any]] = {
     "quantizer, squared": quantizer(loss="squared"),
     "quantizer, worst": quantizer(objective="worst", loss="squared"),
     "quantizer, bias": quantizer(max_bias=0.2),
-    "quantizer, cap": quantizer(max_mse=4.6),
+    "quantizer, cap": quantizer(max_mse=4.48),
     "quantizer, normal": quantizer(TOUCHED),
     "quantizer, beta": quantizer(stats.beta(2, 3, -1, 2), loss=md.Loss(absolute=1.0, squared=0.5)),
     "quantizer, samples": quantizer([-0.9, -0.25, -0.25, 0.5, 0.75]),
@@ -58,6 +58,9 @@ LINEAR: dict[str, Callable[[], Any]] = {
     "metric, steep": metric(md.MetricDP(20.0)),
     "metric, pure": metric(PURE, prior=[-0.9, -0.25, 0.75]),
     "metric, approximate": metric(md.ApproximateDP(1.0, 0.05)),
+    "metric, one end": metric(
+        md.MetricDP(1.0), objective="worst", inputs=[-1.0, -0.4, 0.4, 2.0], prior=stats.uniform(-1, 3)
+    ),
     "metric, worst": metric(md.ApproximateDP(1.0, 0.01), objective="worst", loss="squared"),
     **{
         f"cheap: {n}": (lambda n=n: solved(n))
@@ -109,6 +112,7 @@ def test_a_certificate_proves_the_bound_that_the_result_states(name: str) -> Non
     assert stated * (1 - Fraction(1, 10**9)) <= proved <= stated and read.range[1] == "inf"
     assert 0 < proved <= Fraction(result.value) and repr(result.lower_bound) in " ".join(read.comment)
     assert least(read) >= float(proved) * (1 - 1e-5)  # doubles keep rows of costs of 1e4 to so many digits
+    assert ("\ncap" in text) == ("cap" in name)
     assert text.isascii() and max(map(len, read.comment)) < 120
 
 
@@ -158,20 +162,34 @@ def test_the_reader_of_the_format_on_a_program_of_two_variables(program: str, ri
     assert refused(text.replace("inf\n", "3/2\n") + point + derived) or "-inf" in program
 
 
+def exponential(factor: float, apart: int = 1) -> Fraction:
+    """To 100 digits, by another library."""
+    with localcontext(prec=100):
+        return Fraction((Decimal(factor) * apart).exp())
+
+
 def test_exponentials_are_rounded_up() -> None:
-    """The program holds more mechanisms than there are, never fewer: by 60 digits of another library."""
+    """The program holds more mechanisms than there are, never fewer."""
     result, text = case("channel")
     rows = [row for row in Certificate(text).program if len(row.left) == 2 and row.sense < 0]
-    assert rows
+    assert rows and result.gap < 1e-9
     for row in rows:
-        (x, _), (other, ratio) = (
-            (divmod(k, 5)[0], a) for k, a in sorted(row.left.items(), key=lambda e: -e[1])
-        )
-        with localcontext(prec=60):
-            power = Decimal(ALPHA) * abs(x - other)
-            exponential = Fraction(power.exp())
-        assert exponential < -ratio < exponential * (1 + Fraction(1, 10**40))
-    assert result.gap < 1e-9
+        ratio, other = min((a, k // 5) for k, a in row.left.items())
+        apart = max(abs(other - k // 5) for k in row.left)
+        assert 0 < -ratio / exponential(ALPHA, apart) - 1 < Fraction(1, 10**40)
+
+
+@pytest.mark.parametrize("name", ["noise", "metric, pure", "quantizer", "quantizer, worst"])
+def test_the_one_ratio_is_rounded_up(name: str) -> None:
+    read, least = Certificate(case(name)[1]), exponential(1.0)
+    ratios = {
+        -min(row.left.values())
+        for row in read.program
+        if row.sense < 0
+        and {read.names[k][:1] for k in row.left} <= set("pPahlo")
+        and len(row.left) in (2, 3)
+    } - {1}
+    assert ratios and all(0 < ratio / least - 1 < Fraction(1, 10**18) for ratio in ratios)
 
 
 def slack(read: Certificate, point: dict[str, Any]) -> float:
@@ -193,12 +211,16 @@ def test_the_channel_itself_is_a_point_of_its_program() -> None:
     assert sum(c * point[read.names[k]] for k, c in read.objective.items()) <= Fraction(result.value)
 
 
-@pytest.mark.parametrize("name", ["metric", "metric, squared", "metric, steep", "metric, pure"])
+@pytest.mark.parametrize(
+    "name", ["metric", "metric, squared", "metric, steep", "metric, pure", "metric, one end"]
+)
 def test_a_metric_quantizer_itself_is_a_point_of_its_program(name: str) -> None:
     result, text = case(name)
     read, law = Certificate(text), result.mechanism.law
     rows = [law.row(0, 0), *(law.row(k, 1) for k in range(len(law.knots) - 1))]
-    point: dict[str, Any] = {"one": 1} | {f"a_{i}": min(p) for i, p in enumerate(zip(*rows))}
+    point: dict[str, Any] = {"one": 1, "worst": Fraction(result.value)} | {
+        f"a_{i}": min(p) for i, p in enumerate(zip(*rows))
+    }
     point |= {f"P_{x}_{i}": p for x, row in enumerate(rows) for i, p in enumerate(row)}
     assert slack(read, point) >= 0
     cost = sum(c * point[read.names[k]] for k, c in read.objective.items())

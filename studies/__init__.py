@@ -132,7 +132,7 @@ STUDIES = (
     ),
     Study(
         "vectors",
-        "A vector under one budget, against the best possible and everything published",
+        "A vector under one budget, against the proved lower bound and everything published",
         "Isik et al. 2023; Asi, Feldman and Talwar 2022; Chen et al. 2020, 2022; Agarwal et al. 2021; Kairouz et al. 2021; Guo et al. 2023",
         "mechdesign_studies.vectors.errors:run",
         quick=True,

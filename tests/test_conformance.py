@@ -200,8 +200,10 @@ class TestResult:
         assert math.isfinite(result.value)
         assert result.lower_bound is None or result.lower_bound <= result.value * (1 + 1e-12)
         assert result.duals is None or isinstance(result.duals, pd.DataFrame)
-        if result.status is Status.OPTIMAL:
+        if result.status in (Status.OPTIMAL, Status.BEST):
             assert result.lower_bound is not None and result.certificate is not None
+        assert (result.bound_class is None) == (result.lower_bound is None)
+        assert result.among is None or result.bound_class is result.among.scope
 
     def test_certificate(self, name: str) -> None:
         certificate = cheap.solved(name).certificate

@@ -188,7 +188,7 @@ def run(report: Report) -> None:
     )
     report.table("workloads", other_workloads(report), rtol=1e-5, atol=2e-6, volatile=("gap",))
     report.text(
-        "## Counts of which one person changes a few\n\nTwenty counts. With every pattern of signs independent noise is the optimum; where all "
+        "## Counts of which one person changes a few\n\nTwenty counts. With every pattern of signs no covariance does better than independent noise; where all "
         "of a person's counts go one way, correlated noise saves the most when many change."
     )
     report.table("few-changes", few_changes(), rtol=1e-6, atol=1e-8, volatile=("gap",))

@@ -255,7 +255,7 @@ def run(report: Report) -> None:
     small = others["epsilon"].to_numpy() <= 0.2
     report.text(
         "**What is left to gain in one dimension.** For ε ≤ 0.2 and δ ≤ 0.3 truncated Laplace noise is within "
-        f"{100 * (truncated[small & (others['delta'].to_numpy() <= 0.3)].max() - 1):.1f}% of the best possible; at ε = 5 it costs "
+        f"{100 * (truncated[small & (others['delta'].to_numpy() <= 0.3)].max() - 1):.1f}% of the best additive noise; at ε = 5 it costs "
         f"{truncated[others['epsilon'].to_numpy() == 5].min():.1f} to {truncated.max():.1f} times as much. Flipped Huber noise beats the "
         f"better of Laplace and Gaussian by {np.median(gain):.1f}% in the median cell and {gain.max():.0f}% at most, at a δ far larger than "
         f"anyone would use; its distance to the optimum is a factor of {np.median(huber):.2f} in the median and {huber.max():.1f} at most: "

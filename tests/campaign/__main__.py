@@ -61,8 +61,8 @@ def false_claim(design: Any, result: Any, oracles: Oracles = ORACLES) -> str | N
         bound = result.lower_bound
         if not math.isfinite(result.value):
             return f"a value of {result.value}"
-        if result.status is Status.OPTIMAL and (bound is None or not math.isfinite(bound)):
-            return "optimal without a lower bound"
+        if result.status in (Status.OPTIMAL, Status.BEST) and (bound is None or not math.isfinite(bound)):
+            return f"{result.status.value} without a lower bound"
         if bound is not None and bound > result.value * (1 + 1e-9) + 1e-300:
             return "a lower bound above the value"
         if result.status is not Status.UNCERTIFIED:

@@ -12,7 +12,6 @@ by symmetry: both curves rise with that of (P, Q).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import reduce
@@ -23,16 +22,20 @@ from typing import NamedTuple, TypeAlias
 from mechdesign.verifier.composition import PLACES, SLACK, Cell, Grid, Losses
 from mechdesign.verifier.concentrated import concentrated, moments
 from mechdesign.verifier.discrete_laws import WHOLE, staircase_atoms
+from mechdesign.verifier.independent import laplace_losses
 from mechdesign.verifier.noise_costs import COSTS
 from mechdesign.verifier.noise_laws import CONTINUOUS, ONE, ZERO, continuous_cells
-from mechdesign.verifier.reading import Account, Json, NotCovered, Refused
+from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, TooLarge
 
 Changes: TypeAlias = list[tuple[Decimal, int]]
 NAMES = {"gaussian": "norm", "discrete_laplace": "dlaplace"}
 CELLS = 2**12
-POINTS = 2**15, 2**17
+POINTS = 2**14, 2**16
 """Of the grid: where the coarse one leaves δ above the budget, the fine one decides."""
-MOST_LOSSES = 10**6
+SAMPLED = 2**11
+"""Cells or points of a round that is sampled, each of which takes two logarithms."""
+ROUNDS = 2**14
+MOST_LOSSES = 10**9
 ROUND = 1 + Decimal("1e-45")
 """Above the rounding of a few decimals."""
 
@@ -100,7 +103,7 @@ def check(result: Json, account: Account) -> None:
         delta = Decimal(privacy["delta"])
         claim = f"delta at most {privacy['delta']!r} at epsilon = {privacy['epsilon']!r}"
         asked = Asked(law["name"], shapes, rounds, rate, epsilon, delta)
-        account.proved(claim, any(found <= delta for shifts in scaled for found in asked.consumed(shifts)))
+        account.proved(claim, asked.within(scaled))
     if result["lower_bound"] is not None:
         account.claimed(f"no private noise of the bound's class costs less than {result['lower_bound']!r}")
 
@@ -193,41 +196,73 @@ class Asked(NamedTuple):
     epsilon: Decimal
     delta: Decimal
 
-    def consumed(self, shifts: Changes) -> Iterator[Decimal]:
-        """δ at ε of all rounds and coordinates, from above, and then from nearer."""
+    def within(self, cases: list[Changes]) -> bool:
+        """Whether δ at ε of all rounds and coordinates is at most δ in one of the cases: on a coarse grid, then the best on a fine one."""
+        coarse, fine = POINTS
+        found = []
+        for shifts in cases:
+            found.append((self.consumed(shifts, coarse), shifts))
+            if found[-1][0] <= self.delta:
+                return True
+        return self.consumed(min(found)[1], fine) <= self.delta
+
+    def consumed(self, shifts: Changes, points: int) -> Decimal:
+        """δ at ε, from above."""
         times = self.rounds if self.rate == 1 else 1
         if self.name == "norm":
             square = sum((count * v * v for v, count in shifts), ZERO) * times
             shifts, times = [(square.sqrt() * ROUND, 1)], 1
         count = sum(count for _, count in shifts) * times
         if count > MOST_LOSSES or self.rounds > MOST_LOSSES:
-            raise NotCovered(f"more than {MOST_LOSSES} losses are too large to check")
+            raise TooLarge(f"too large to check: more than {MOST_LOSSES} losses are composed")
         if count == 1 and self.rate == 1:
-            yield self.alone(shifts[0][0])
-            return
-        tail = self.delta * Decimal("1e-9") / (count * self.rounds)
-        # δ bends at ε, and each coordinate's loss at its share of it: multiples of the step, where shifts are multiples of the least
+            return self.alone(shifts[0][0])
+        # δ bends at ε, and each coordinate's loss at its share of it
         share = self.epsilon / sum(shift * alike for shift, alike in shifts) / times
-        outcomes = [self.outcomes(shift, tail, share * shift) for shift, _ in shifts]
-        unit = share * shifts[-1][0]
-        for points in POINTS:
-            grid = Grid(tail, points)
-            parts = [grid.losses(cells, unit, infinite) for cells, infinite in outcomes]
-            several = [grid.power(part, alike * times) for part, (_, alike) in zip(parts, shifts)]
-            whole = reduce(grid.product, several)
-            if self.rate == 1:
-                yield grid.delta(whole, self.epsilon)
-                continue
-            rounds = sampled(grid, whole, self.rate, self.epsilon / self.rounds)
-            yield max(grid.delta(grid.power(one, self.rounds), self.epsilon) for one in rounds)
+        tail = self.delta * Decimal("1e-9") / (count * self.rounds)
+        if self.rate < 1 and count == 1:
+            cells, infinite = self.outcomes(shifts[0][0], tail, ZERO, SAMPLED)
+            return self.sampled(cells, infinite, tail)
+        grid = Grid(tail, points if self.rate == 1 else SAMPLED)
+        origin, several = ZERO, []
+        for shift, alike in shifts:
+            losses, start = self.losses(grid, shift, share * shift, share * shifts[-1][0])
+            several.append(grid.power(losses, alike * times))
+            origin += start * alike * times
+        whole = reduce(grid.product, several)
+        if self.rate == 1:
+            return grid.delta(whole, self.epsilon - origin)
+        masses = (
+            (Decimal(m) / grid.unit, i * whole.step + origin) for i, m in enumerate(whole.masses, whole.first)
+        )
+        cells = [Cell(p, p * (-loss).exp(), loss, loss) for p, loss in masses]
+        return self.sampled(cells, Decimal(whole.infinite) / grid.unit, tail)
 
-    def outcomes(self, shift: Decimal, tail: Decimal, bend: Decimal) -> tuple[list[Cell], Decimal]:
+    def losses(self, grid: Grid, shift: Decimal, bend: Decimal, unit: Decimal) -> tuple[Losses, Decimal]:
+        """The loss of one coordinate less an origin, the second, such that few or alike losses are points of the grid."""
+        if self.name == "laplace":
+            return laplace_losses(grid, shift, self.epsilon), shift
+        origin, exact = ZERO, self.name in WHOLE or self.name == "staircase"
+        if self.name == "dlaplace":
+            origin, unit = self.shapes[0] * shift, 2 * self.shapes[0]
+        elif self.name == "discrete_gaussian":
+            origin, unit = (shift / self.shapes[0]) ** 2 / 2, 1 / self.shapes[0] ** 2
+        elif self.name == "staircase":
+            unit = self.shapes[0]
+        cells, infinite = self.outcomes(shift, grid.tail, bend, CELLS)
+        growth = origin.exp()
+        moved = [Cell(p, q * growth, low - origin, high - origin) for p, q, low, high in cells]
+        return grid.losses(moved, unit, infinite, exact=exact), origin
+
+    def outcomes(
+        self, shift: Decimal, tail: Decimal, bend: Decimal, count: int
+    ) -> tuple[list[Cell], Decimal]:
         """Cells of the loss of one coordinate, and the mass whose loss is infinite."""
         if self.name == "staircase":
             return staircase_atoms(self.shapes, shift), ZERO
         if self.name in WHOLE:
             return WHOLE[self.name](*self.shapes, shift).cells(int(shift))
-        return continuous_cells(CONTINUOUS[self.name](*self.shapes), shift, tail, bend, CELLS)
+        return continuous_cells(CONTINUOUS[self.name](*self.shapes), shift, tail, bend, count)
 
     def alone(self, shift: Decimal) -> Decimal:
         """δ of one coordinate: P − e^ε Q of the outcomes whose loss is larger than ε."""
@@ -241,18 +276,27 @@ class Asked(NamedTuple):
         low, high = law.around(self.epsilon, shift)
         return law.above(low - shift / 2) - growth * law.above(high + shift / 2) + SLACK
 
-
-def sampled(grid: Grid, whole: Losses, rate: Decimal, share: Decimal) -> Iterator[Losses]:
-    """The losses of a sampled round in both directions."""
-    for removed in (True, False):
-        cells, total = [], Decimal(whole.infinite) / grid.unit * (rate if removed else 1)
-        infinite = total
-        for i, mass in enumerate(whole.masses, whole.first):
-            p, fall = Decimal(mass) / grid.unit, (-i * whole.step).exp()
-            if removed:
-                p, loss = p * (rate + (1 - rate) * fall), (rate / fall + 1 - rate).ln()
-            else:
-                loss = -(1 - rate + rate * fall).ln()
-            cells.append(Cell(p, p * (-loss).exp(), loss, loss))
-            total += p
-        yield grid.losses(cells, share, infinite + max(ONE - total, ZERO))
+    def sampled(self, cells: list[Cell], infinite: Decimal, tail: Decimal) -> Decimal:
+        """δ of all rounds, each of which sees a sample: the larger one of both directions."""
+        rate, rest = self.rate, 1 - self.rate
+        missing = max(ONE - sum((cell.q for cell in cells), ZERO), ZERO)  # of Q alone
+        removed = [
+            Cell(rate * p + rest * q, q, (rate * low.exp() + rest).ln(), (rate * high.exp() + rest).ln())
+            for p, q, low, high in cells
+        ]
+        removed.append(Cell(rest * missing, missing, rest.ln(), rest.ln()))
+        added = [
+            Cell(
+                p,
+                rest * p + rate * q,
+                -(rest + rate * (-low).exp()).ln(),
+                -(rest + rate * (-high).exp()).ln(),
+            )
+            for p, q, low, high in cells
+        ]
+        added.append(Cell(infinite, rest * infinite, -rest.ln(), -rest.ln()))
+        found, grid = ZERO, Grid(tail, ROUNDS)
+        for outcomes, beyond in ((removed, rate * infinite), (added, ZERO)):
+            one = grid.losses(outcomes, self.epsilon / self.rounds, beyond)
+            found = max(found, grid.delta(grid.power(one, self.rounds), self.epsilon))
+        return found

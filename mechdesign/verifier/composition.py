@@ -69,11 +69,17 @@ class Grid:
         """A mass in the grid's unit, rounded up."""
         return ceil((mass + SLACK) * self.unit) if mass > -SLACK else 0
 
-    def losses(self, cells: list[Cell], unit: Decimal, infinite: Decimal) -> Losses:
-        """The loss of these outcomes, and of the mass of infinite loss, on a step that is the unit over a power of 2."""
-        step, top = short(unit), max(cell.high for cell in cells if cell.p > self.tail)
-        while step > 2 * top / self.points:
+    def losses(self, cells: list[Cell], unit: Decimal, infinite: Decimal, *, exact: bool = False) -> Losses:
+        """The loss of these outcomes, and of the mass of infinite loss, on a step that is the unit times a power of 2.
+
+        Where the losses are `exact` multiples of the unit, no finer step is taken.
+        """
+        step = short(unit)
+        reach = max(abs(loss) for cell in cells if cell.p > self.tail for loss in (cell.low, cell.high))
+        while not exact and step > 2 * reach / self.points:
             step /= 2
+        while step < reach / self.points:
+            step *= 2
         at: dict[int, int] = {}
         for p, q, low, high in cells:
             i, j = floor(low / step + SLACK), ceil(high / step - SLACK)

@@ -15,7 +15,7 @@ import mechdesign as md
 from mechdesign.accounting import NoiseTerm, delta_interval
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import dumps
-from mechdesign.verifier.calibration import PLACES, Asked
+from mechdesign.verifier.calibration import PLACES, POINTS, Asked
 from mechdesign.verifier.concentrated import moments
 from mechdesign.verifier.discrete_laws import discrete_gaussian
 from mechdesign.verifier.noise_costs import COSTS
@@ -58,7 +58,7 @@ def found(result: Result) -> list[float]:
             Decimal(design["privacy"]["delta"]),
         )
         shift = Decimal(design["sensitivity"]) / Decimal(law.get("scale", 1))
-        return [float(delta) for delta in asked.consumed([(shift, design["dimension"])])]
+        return [float(asked.consumed([(shift, design["dimension"])], points)) for points in POINTS]
 
 
 @pytest.mark.parametrize("family", FAMILIES)

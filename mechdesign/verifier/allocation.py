@@ -124,7 +124,7 @@ def largest_square(epsilon: Decimal, delta: Decimal) -> Decimal:
     low, high = ZERO, Decimal(1)
     while normal_delta(epsilon, high) <= delta:
         high *= 2
-    for _ in range(180):
+    for _ in range(130):
         middle = (low + high) / 2
         low, high = (middle, high) if normal_delta(epsilon, middle) <= delta else (low, middle)
     return low * low / ROUND

@@ -29,7 +29,8 @@ from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, TooL
 
 Changes: TypeAlias = list[tuple[Decimal, int]]
 NAMES = {"gaussian": "norm", "discrete_laplace": "dlaplace"}
-CELLS = 2**12
+MOST_CELLS = 2**13
+"""Of one coordinate; a quarter of the points of a coarser grid."""
 POINTS = 2**14, 2**16
 """Of the grid: where the coarse one leaves δ above the budget, the fine one decides."""
 SAMPLED = 2**11
@@ -75,11 +76,11 @@ def check(result: Json, account: Account) -> None:
     )
     if not 0 < rate <= 1 or rounds < 1:
         raise Refused("rounds or a sampling rate that are none")
-    normal = law["name"] in ("norm", "discrete_gaussian") or (
-        law["name"] in ("osgt", "flipped_huber") and shapes[0] == 0
-    )
-    name = "norm" if normal and privacy[""] == "zcdp" else law["name"]
-    stated = changes(design["sensitivity"], design["dimension"], name)
+    name = law["name"]
+    if name in ("osgt", "flipped_huber") and shapes[0] == 0:  # their normal member
+        name, shapes = "norm", ()
+    normal = name == "norm" or (name == "discrete_gaussian" and privacy[""] == "zcdp")
+    stated = changes(design["sensitivity"], design["dimension"], "norm" if normal else name)
     scaled = [[(v / scale, count) for v, count in shifts] for shifts in stated]
     if privacy[""] == "zcdp":
         if rate < 1:
@@ -87,14 +88,14 @@ def check(result: Json, account: Account) -> None:
         rho, xi = Decimal(privacy["rho"]), Decimal(privacy["xi"])
         claim = f"rho at most {privacy['rho']!r}" + (f" beyond xi = {privacy['xi']!r}" if xi else "")
         if normal:  # D_α is proportional to α, so that ξ helps at α = 1 only
-            width = shapes[0] if law["name"] == "discrete_gaussian" else ONE
+            width = shapes[0] if name == "discrete_gaussian" else ONE
             consumed = rounds * sum(count * (v / width) ** 2 for v, count in scaled[0]) / 2
             account.proved(claim, consumed <= rho * ROUND)
         else:
             cases = [[(v, count * rounds) for v, count in shifts] for shifts in scaled]
-            account.proved(claim, any(orders(law["name"], shapes, case, xi, rho) for case in cases))
+            account.proved(claim, any(orders(name, shapes, case, xi, rho) for case in cases))
     elif not privacy.get("delta"):
-        largest = ([count * largest_loss(law["name"], shapes, v) for v, count in shifts] for shifts in scaled)
+        largest = ([count * largest_loss(name, shapes, v) for v, count in shifts] for shifts in scaled)
         loss = min(sum(losses, ZERO) for losses in largest)
         if rate < 1 and loss.is_finite():
             loss = (1 + rate * (loss.exp() - 1)).ln()
@@ -102,7 +103,7 @@ def check(result: Json, account: Account) -> None:
     else:
         delta = Decimal(privacy["delta"])
         claim = f"delta at most {privacy['delta']!r} at epsilon = {privacy['epsilon']!r}"
-        asked = Asked(law["name"], shapes, rounds, rate, epsilon, delta)
+        asked = Asked(name, shapes, rounds, rate, epsilon, delta)
         account.proved(claim, asked.within(scaled))
     if result["lower_bound"] is not None:
         account.claimed(f"no private noise of the bound's class costs less than {result['lower_bound']!r}")
@@ -249,7 +250,7 @@ class Asked(NamedTuple):
             origin, unit = (shift / self.shapes[0]) ** 2 / 2, 1 / self.shapes[0] ** 2
         elif self.name == "staircase":
             unit = self.shapes[0]
-        cells, infinite = self.outcomes(shift, grid.tail, bend, CELLS)
+        cells, infinite = self.outcomes(shift, grid.tail, bend, min(grid.points // 4, MOST_CELLS))
         growth = origin.exp()
         moved = [Cell(p, q * growth, low - origin, high - origin) for p, q, low, high in cells]
         return grid.losses(moved, unit, infinite, exact=exact), origin

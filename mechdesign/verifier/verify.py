@@ -19,9 +19,11 @@ from mechdesign.verifier.biased_selection import biased_selection
 from mechdesign.verifier.bound_class import standing
 from mechdesign.verifier.calibration import calibration
 from mechdesign.verifier.channel import channel
+from mechdesign.verifier.covariance import correlated, counts
 from mechdesign.verifier.lattice_noise import lattice_noise
 from mechdesign.verifier.quantizer import quantizer
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, TooLarge, read
+from mechdesign.verifier.strategy import strategy
 from mechdesign.verifier.vectors import vectors
 
 CHECKS: dict[str, Callable[[Json, Account], None]] = {
@@ -34,6 +36,9 @@ CHECKS |= {
     "optimal-noise": lattice_noise,
     "noise-allocation": allocation,
     "calibration": calibration,
+    "correlated-gaussian": correlated,
+    "counts-gaussian": counts,
+    "matrix-mechanism": strategy,
     "vector-design": vectors,
     "biased-selection": biased_selection,
 }

@@ -43,7 +43,7 @@ from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, FrozenLaw
 
-_VERIFIED = 9e-7
+_VERIFIED = 4.5e-7
 """Relative increase of a scale whose losses are composed: the grid of the verifier is coarser, and shall prove the same δ."""
 Meter = Callable[[FrozenLaw], float]
 """What a law consumes, from above; falls as the law's scale grows."""

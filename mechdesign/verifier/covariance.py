@@ -1,0 +1,210 @@
+"""Correlated Gaussian noise: what every change consumes, in integers; the loss; and what no covariance costs less than.
+
+The noise is E R⁻¹ z, z standard normal: R f_P + z is released, f_P being some coordinates of the answer, and the rest is made of it. What
+lies outside, f − E f_P, is the same for all neighbours if v = E v_P for every change v. A change consumes ‖R v_P‖², at most μ²; this
+is convex, so that the corners of a set of changes are enough. (ε, δ) and ρ = μ²/2 are those of one normal coordinate moved by μ.
+
+**Lower bound.** For weights y ≥ 0 of the changes d and M = Σ y d dᵀ every covariance that covers them has
+tr(WΣ) ≥ (tr √(W^½ M W^½))² / (μ² Σ y): by Σ y dᵀΣ⁻¹d ≤ μ² Σ y and tr(WΣ) tr(MΣ⁻¹) ≥ (tr √(W^½ M W^½))². In doubles.
+
+**Counts** of which at most c change, by at most a, all in one direction or not (`signed`): R = p I + q J, so that a change of k counts consumes
+a² (p² k + (2pq + n q²) k²), or without the second term where it is negative and signs are free. Weights y of the sizes k prove
+a² (√((n − 1) Σ y (k − k²/n)) + √(Σ y k²/n))² / (μ² Σ y), and n a² Σ y k / (μ² Σ y) where signs are free.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from operator import mul
+
+from mechdesign.verifier.composition import PLACES
+from mechdesign.verifier.matrices import cholesky, inverse, singular_values, times, transposed, whole
+from mechdesign.verifier.reading import NEAR, Account, Json, Refused
+
+ROOM = 1e-11
+CLOSE = 1e-6
+
+
+def largest_square(privacy: Json) -> Fraction:
+    """μ² that the budget allows, from below."""
+    from mechdesign.verifier.allocation import largest_square as of_delta
+
+    if privacy[""] == "zcdp":
+        return 2 * Fraction(privacy["rho"])
+    if privacy[""] != "approximate-dp" or not privacy["delta"]:
+        raise Refused("Gaussian noise under pure privacy")
+    with localcontext() as context:
+        context.prec = PLACES
+        return Fraction(of_delta(Decimal(privacy["epsilon"]), Decimal(privacy["delta"])))
+
+
+def budget_is_kept(privacy: Json, budget: float, account: Account) -> None:
+    """That the budget μ², from which the release takes its lattice, is no more than what is asked for."""
+    words = (
+        f"rho = {privacy['rho']!r}"
+        if privacy[""] == "zcdp"
+        else f"epsilon = {privacy['epsilon']!r}, delta = {privacy['delta']!r}"
+    )
+    most = largest_square(privacy)
+    account.proved(f"a change that consumes {budget!r} keeps {words}", 0 < Fraction(budget) <= most)
+
+
+def correlated(result: Json, account: Account) -> None:
+    design, law = result["design"], result["mechanism"]
+    vectors, rows, lift = design["vectors"], law["whitening"], law["lift"]
+    size = len(vectors[0])
+    held = law["coordinates"] if law["coordinates"] is not None else list(range(size))
+    rank = len(held)
+    account.takes(len(vectors) * rank * rank + 8 * rank**3 + size * size * rank, 200)
+    placed = all(a < b for a, b in zip(held, held[1:])) and held and held[0] >= 0 and held[-1] < size
+    account.agrees("the coordinates are some of the answer's", placed and (lift is not None or rank == size))
+    account.agrees("the whitening is of these coordinates", [len(row) for row in rows] == [rank] * rank)
+    if not all(holds for *_, holds in account.rows):
+        return
+    budget_is_kept(design["privacy"], law["budget"], account)
+    spans = lift if lift is not None else [[Fraction(i == j) for j in range(size)] for i in range(size)]
+    if len(spans) != size or any(len(row) != rank for row in spans):
+        raise Refused("a lift of another shape")
+    reduced = [[v[p] for p in held] for v in vectors]
+    inside = lift is None or all(
+        all(Fraction(x) == sum(e * Fraction(c) for e, c in zip(row, part) if c) for x, row in zip(v, lift))
+        for v, part in zip(vectors, reduced)
+    )
+    account.proved("nothing but what gets noise differs between neighbours", inside)
+    r, unit = whole(rows)
+    images, other = whole(reduced)
+    most = max(sum(sum(map(mul, row, v)) ** 2 for row in r) for v in images)
+    within = Fraction(most, 4 ** (unit + other)) <= Fraction(law["budget"])
+    account.proved("no change consumes more than the budget", within)
+    weights = design["weights"]
+    gram = lifted(spans, weights, size)
+    value(result, rows, held, spans, gram, account)
+    if result["lower_bound"] is not None:
+        bound(result, reduced, gram, account)
+
+
+def lifted(spans: Json, weights: Json, size: int) -> list[list[float]]:
+    """EᵀWE: what an error of the coordinates that get noise costs."""
+    lift = [[float(x) for x in row] for row in spans]
+    if weights is None:
+        return times(transposed(lift), lift)
+    if len(weights) != size or any(len(row) != size for row in weights) or weights != transposed(weights):
+        raise Refused("weights that are no symmetric matrix")
+    return times(transposed(lift), times(weights, lift))
+
+
+def value(result: Json, rows: Json, held: Json, spans: Json, gram: Json, account: Account) -> None:
+    """That the covariance shown is (RᵀR)⁻¹, lifted, and what it costs; doubles, with one step of Newton's in integers."""
+    shown, stated = result["mechanism"]["covariance"], result["value"]
+    if len(shown) != len(spans) or any(len(row) != len(spans) for row in shown):
+        raise Refused("a covariance of other numbers than the answer's")
+    back = inverse(rows)
+    found = times(back, transposed(back))
+    # R Σ Rᵀ = I + D: Σ is (RᵀR)⁻¹ to a relative ‖D‖, and 2Σ − ΣRᵀRΣ to its square
+    a, a_bits = whole(rows)
+    s, s_bits = whole(found)
+    product = times(times(a, s), transposed(a))
+    one = 1 << (2 * a_bits + s_bits)
+    off = math.sqrt(
+        sum(
+            (float(Fraction(x - one * (i == j), one))) ** 2
+            for i, row in enumerate(product)
+            for j, x in enumerate(row)
+        )
+    )
+    if not off < CLOSE:
+        account.claimed(f"the loss is at most {stated!r}")
+        return
+    g = times(transposed(a), a)
+    sgs = times(times(s, g), s)
+    better = [
+        [float(Fraction(2 * x * one - y, one << s_bits)) for x, y in zip(row, other)]
+        for row, other in zip(s, sgs)
+    ]
+    cost = math.fsum(map(mul, (x for row in gram for x in row), (x for row in better for x in row)))
+    claim = f"the loss is at most {stated:.12g}"
+    account.rows.append((claim, "recomputed", cost * (1 - off * off) <= stated * (1 + ROOM)))
+    lift = [[float(x) for x in row] for row in spans]
+    true = times(times(lift, better), transposed(lift))
+    near = all(
+        abs(x - y) <= NEAR * math.sqrt(true[i][i] * true[j][j])
+        for i, (row, other) in enumerate(zip(true, shown))
+        for j, (x, y) in enumerate(zip(row, other))
+    )
+    account.rows.append(("the covariance shown is the law's", "recomputed", near))
+
+
+def bound(result: Json, reduced: Json, gram: Json, account: Account) -> None:
+    stated, claim = result["lower_bound"], f"no covariance costs less than {result['lower_bound']:.12g}"
+    (proof,) = result["proofs"]
+    weights = [max(float(y), 0.0) for y in proof["multipliers"]]
+    if len(weights) != len(reduced) or not any(weights):
+        raise Refused("weights of other changes than the design's")
+    top = max(weights)
+    root = cholesky(gram)  # L, the loss is ‖Lᵀx‖²
+    kept = [(math.sqrt(y / top), v) for y, v in zip(weights, reduced) if y > 0]
+    account.takes(10 * len(kept) * len(root) ** 2)
+    moved = [[y * x for x in row] for (y, _), row in zip(kept, times([v for _, v in kept], root))]
+    trace = math.fsum(singular_values(moved))
+    most = float(largest_square(result["design"]["privacy"])) * (1 + 1e-15)
+    found = trace * trace * top / (most * math.fsum(weights))
+    account.rows.append((claim, "recomputed", stated <= found * (1 + ROOM)))
+
+
+def counts(result: Json, account: Account) -> None:
+    design, law, stated = result["design"], result["mechanism"], result["value"]
+    n, c, a, signed = design["counts"], design["l0"], Fraction(design["most"]), design["signed"]
+    rows = law["whitening"]
+    if not 1 <= c <= n <= 10_000 or len(rows) != n:
+        raise Refused("noise of other counts than the design's")
+    account.takes(n * n)
+    off = Fraction(rows[0][-1]) if n > 1 else Fraction(0)
+    p, q = Fraction(rows[0][0]) - off, off
+    same = all(
+        x == (rows[0][0] if i == j else rows[0][-1]) for i, row in enumerate(rows) for j, x in enumerate(row)
+    )
+    account.agrees("the whitening is p I + q J", same and all(len(row) == n for row in rows))
+    plain = law["lift"] is None and law["coordinates"] in (None, list(range(n)))
+    account.agrees("all counts get noise", plain and p != 0 and p + n * q != 0)
+    if not all(holds for *_, holds in account.rows):
+        return
+    budget_is_kept(design["privacy"], law["budget"], account)
+    cross = 2 * p * q + n * q * q
+    if signed:
+        cross = max(cross, Fraction(0))
+    most = max((p * p * k + cross * k * k) * a * a for k in range(1, c + 1))
+    account.proved("no change consumes more than the budget", most <= Fraction(law["budget"]))
+    along, across = 1 / (p + n * q) ** 2, 1 / p**2
+    cost = (n - 1) * across + along
+    account.bounds(
+        f"the loss is at most {stated!r}", cost, Fraction(stated), Fraction(stated) * Fraction(ROOM)
+    )
+    apart = float((along - across) / n)
+    alone = apart + float(across)
+    shown = law["covariance"]
+    near = all(
+        abs(x - (alone if i == j else apart)) <= NEAR * alone
+        for i, row in enumerate(shown)
+        for j, x in enumerate(row)
+    )
+    account.agrees("the covariance shown is the law's", near and [len(row) for row in shown] == [n] * n)
+    if result["lower_bound"] is None:
+        return
+    (proof,) = result["proofs"]
+    weights = [max(float(y), 0.0) for y in proof["multipliers"]]
+    if len(weights) != c or not any(weights):
+        raise Refused("weights of other sizes than the design's")
+    weights = [y / max(weights) for y in weights]
+    sizes = [(y, k, k * k / n) for k, y in enumerate(weights, 1)]
+    unit = float(a) ** 2 / (float(largest_square(design["privacy"])) * (1 + 1e-15) * math.fsum(weights))
+    found = n * math.fsum(y * k for y, k, _ in sizes) * unit
+    if not signed:
+        parts = (
+            math.fsum(y * (k - square) for y, k, square in sizes),
+            math.fsum(y * square for y, _, square in sizes),
+        )
+        found = (math.sqrt((n - 1) * max(parts[0], 0.0)) + math.sqrt(parts[1])) ** 2 * unit
+    claim = f"no covariance costs less than {result['lower_bound']:.12g}"
+    account.rows.append((claim, "recomputed", result["lower_bound"] <= found * (1 + ROOM)))

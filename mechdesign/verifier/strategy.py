@@ -1,0 +1,125 @@
+"""The matrix mechanism: a strategy R is released with noise, R x + z, and answers A x are made of it.
+
+A change d of the counts consumes ‖R d‖², at most μ²; of d within |d_j| ≤ a, at most c of them not 0, this convex function is largest at a
+corner, d_j = ±a or 0. With G = RᵀR it is a² Σ_{i, j} ± G_ij over the counts that change. If A = B R the answers B (R x + z) are unbiased with
+covariance B Bᵀ.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import product
+from math import comb
+from operator import mul
+
+from mechdesign.verifier.covariance import ROOM, budget_is_kept
+from mechdesign.verifier.matrices import inverse, times, transposed, whole
+from mechdesign.verifier.reading import Account, Json, Refused
+
+MOST_WORK = 5_000_000
+"""Products of doubles in the answers' variances: more of them are not recomputed."""
+
+
+def strategy(result: Json, account: Account) -> None:
+    design, law = result["design"], result["mechanism"]
+    rows, count = law["strategy"], math.prod(part["size"] for part in design["workload"]["blocks"][0])
+    account.agrees("the answers are those of the design", repr(law["workload"]) == repr(design["workload"]))
+    if not rows or any(len(row) != count for row in rows):
+        raise Refused("a strategy on other counts than the workload's")
+    budget_is_kept(design["privacy"], law["budget"], account)
+    account.takes(len(rows) * count * count, 100)
+    r, bits = whole(rows)
+    columns = transposed(r)
+    gram = [[sum(map(mul, one, other)) for other in columns] for one in columns]
+    most = largest_change(gram, design["l0"], design["signed"], account)
+    spent = Fraction(most, 4**bits) * Fraction(design["most"]) ** 2
+    account.proved("no change consumes more than the budget", spent <= Fraction(law["budget"]))
+    errors(result, rows, account)
+    if result["lower_bound"] is not None:
+        account.claimed(f"no covariance costs less than {result['lower_bound']:.12g}")
+
+
+def largest_change(gram: list[list[int]], most: int, signed: bool, account: Account) -> int:
+    """The largest ‖R d‖² over corners d of at most so many counts."""
+    size = len(gram)
+    if not 1 <= most <= size:
+        raise Refused("more counts that change than there are")
+    account.takes(sum(comb(size, k) * k * (2 ** (k - 1) if signed else 1) for k in range(1, most + 1)), 100)
+    best = 0
+
+    def extend(chosen: list[tuple[int, int]], total: int) -> None:
+        nonlocal best
+        best = max(best, total)
+        if len(chosen) == most:
+            return
+        for j in range(chosen[-1][0] + 1 if chosen else 0, size):
+            row = gram[j]
+            cross = 2 * sum(sign * row[i] for i, sign in chosen)
+            for sign in (1, -1) if signed and chosen else (1,):
+                extend([*chosen, (j, sign)], total + row[j] + sign * cross)
+
+    extend([], 0)
+    return best
+
+
+def queries(part: Json) -> list[list[float]]:
+    """The matrix of linear queries along one attribute."""
+    n = part["size"]
+    if part["kind"] == "identity":
+        return [[float(i == j) for j in range(n)] for i in range(n)]
+    if part["kind"] == "total":
+        return [[1.0] * n]
+    if part["kind"] == "prefix":
+        return [[float(j <= i) for j in range(n)] for i in range(n)]
+    if part["kind"] == "ranges":
+        spans = ((i, i + length) for length in range(1, n + 1) for i in range(n - length + 1))
+        return [[float(i <= j < end) for j in range(n)] for i, end in spans]
+    return [[float(x) for x in row] for row in part["matrix"]]
+
+
+def rows_of(part: Json) -> int:
+    n = part["size"]
+    return int(
+        {"total": 1, "ranges": n * (n + 1) // 2, "matrix": len(part["matrix"] or ())}.get(part["kind"], n)
+    )
+
+
+def answers(workload: Json, most: int) -> list[list[float]] | None:
+    """A in full; None where it has more than so many entries."""
+    entries = 0
+    for block in workload["blocks"]:
+        entries += math.prod(rows_of(part) * part["size"] for part in block)
+    if entries > most:
+        return None
+    found = []
+    for block in workload["blocks"]:
+        parts = [queries(part) for part in block]
+        for chosen in product(*parts):
+            row = [1.0]
+            for factor in chosen:
+                row = [x * y for x in row for y in factor]
+            found.append(row)
+    return found
+
+
+def errors(result: Json, rows: Json, account: Account) -> None:
+    """That the answers are unbiased, and what they cost; in doubles."""
+    stated, rank = result["value"], len(rows)
+    claim = f"the {result['design']['loss']} error is at most {stated:.12g}"
+    asked = answers(result["design"]["workload"], MOST_WORK // rank)
+    if asked is None or rank**3 > MOST_WORK:
+        account.claimed("the answers are unbiased")
+        account.claimed(claim)
+        return
+    account.takes(len(asked) * len(rows[0]) * rank + 4 * rank**3)
+    square = rank == len(rows[0])
+    back = inverse(rows) if square else times(transposed(rows), inverse(times(rows, transposed(rows))))
+    factor = times(asked, back)
+    again = times(factor, rows)
+    top = max(abs(x) for row in asked for x in row)
+    off = max(abs(x - y) for row, other in zip(asked, again) for x, y in zip(row, other))
+    account.rows.append(("the answers are unbiased, to rounding", "recomputed", off <= 1e-7 * top))
+    variances = [math.fsum(x * x for x in row) for row in factor]
+    cost = max(variances) if result["design"]["loss"] == "largest" else math.fsum(variances)
+    account.rows.append((claim, "recomputed", cost <= stated * (1 + 100 * ROOM)))

@@ -1,0 +1,158 @@
+"""The stand-alone check of correlated Gaussian noise, counts and strategies: sound and doctored files, other computations, the package."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mechdesign as md
+from mechdesign.evidence.results import Result
+from mechdesign.evidence.serialize import dumps
+from mechdesign.verifier.covariance import largest_square
+from mechdesign.verifier.matrices import inverse, singular_values
+from mechdesign.verifier.reading import Account, Refused
+from mechdesign.verifier.strategy import largest_change
+from mechdesign.verifier.verify import verify
+
+A = md.ApproximateDP(1.0, 1e-6)
+Z = md.ZeroConcentratedDP(0.1)
+VECTORS = np.random.default_rng(1).standard_normal((6, 4))
+prefix = md.Workload.prefix_sums
+
+DESIGNS: dict[str, Callable[[], md.Design]] = {
+    "vectors": lambda: md.CorrelatedGaussian(VECTORS, A),
+    "scaled": lambda: md.CorrelatedGaussian(VECTORS * [1, 1e3, 1e-3, 1e6], Z),
+    "span": lambda: md.CorrelatedGaussian([[1.0, -1.0, 0.0], [0.0, 1.0, -1.0]], A, span=True),
+    "weights": lambda: md.CorrelatedGaussian(VECTORS, A, weights=[1.0, 2.0, 3.0, 4.0]),
+    "few": lambda: md.CorrelatedGaussian(md.Sensitivity(each=[1, 2, 3], l0=2), A),
+    "counts": lambda: md.CountsGaussian(12, 3, A, signed=False),
+    "signed counts": lambda: md.CountsGaussian(12, 3, Z, most=2.0),
+    "prefix": lambda: md.MatrixMechanism(prefix(8), A),
+    "largest": lambda: md.MatrixMechanism(prefix(6), Z, loss="largest"),
+    "ranges": lambda: md.MatrixMechanism(md.Workload.ranges(5), A, l0=2, most=2.5),
+    "marginals": lambda: md.MatrixMechanism(md.Workload.marginals((2, 3), order=1), A, l0=2, signed=False),
+}
+
+
+def refused(result: Result) -> list[str]:
+    """Claims that do not hold, or why the file cannot be one."""
+    try:
+        return [claim for claim, _, holds in verify(dumps(result)).rows if not holds]
+    except Refused as error:
+        return [str(error)]
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_sound_files_pass_and_doctored_ones_do_not(name: str) -> None:
+    result = DESIGNS[name]().solve()
+    assert not refused(result)
+    design, law = result.design, result.mechanism
+    matrix = "strategy" if isinstance(design, md.MatrixMechanism) else "whitening"
+    for factor in (1 + 1e-9, 1 - 1e-4):  # over the budget; and an error that is larger than stated
+        assert refused(replace(result, mechanism=replace(law, **{matrix: getattr(law, matrix) * factor})))
+    assert refused(replace(result, mechanism=replace(law, budget=law.budget * 1.01)))
+    assert refused(replace(result, value=result.value * 0.999))
+    field = "epsilon" if isinstance(design.privacy, md.ApproximateDP) else "rho"
+    tighter = replace(design.privacy, **{field: getattr(design.privacy, field) * 0.999})
+    assert refused(replace(result, design=replace(design, privacy=tighter)))
+    if name not in ("prefix", "largest", "ranges", "marginals"):
+        assert result.lower_bound is not None
+        assert refused(replace(result, lower_bound=result.lower_bound * 1.001))
+        covariance = law.covariance.copy()
+        covariance[0, 0] *= 1 + 1e-7
+        assert refused(replace(result, mechanism=replace(law, covariance=covariance)))
+    if hasattr(design, "most"):
+        assert refused(replace(result, design=replace(design, most=design.most * 1.001)))
+        assert refused(replace(result, design=replace(design, l0=design.l0 + 1)))
+    else:
+        assert refused(replace(result, design=replace(design, vectors=design.vectors * 1.001)))
+
+
+def test_mixtures_of_two_sound_files_are_refused() -> None:
+    one, other = (
+        md.CorrelatedGaussian(VECTORS[list(rows)], A).solve() for rows in ((0, 1, 2, 3), (2, 3, 4, 5))
+    )
+    assert refused(replace(one, mechanism=other.mechanism, value=other.value, lower_bound=None))
+    few, more = (md.MatrixMechanism(prefix(6), A, l0=count, signed=False).solve() for count in (1, 2))
+    assert refused(replace(more, mechanism=few.mechanism, value=few.value, lower_bound=None))
+
+
+def test_a_change_that_leaves_the_subspace_is_refused() -> None:
+    result = DESIGNS["span"]().solve()
+    design = replace(result.design, vectors=np.vstack([result.design.vectors, [[0.0, 0.0, 1e-12]]]))
+    assert any(
+        "differs between neighbours" in claim
+        for claim in refused(replace(result, design=design, lower_bound=None))
+    )
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**31))
+def test_the_largest_change_is_that_of_all_corners(seed: int) -> None:
+    rnd = random.Random(seed)
+    size, rows = rnd.randint(1, 5), rnd.randint(1, 4)
+    most, signed = rnd.randint(1, size), rnd.random() < 0.5
+    matrix = [[rnd.randint(-9, 9) for _ in range(size)] for _ in range(rows)]
+    gram = [[sum(row[i] * row[j] for row in matrix) for j in range(size)] for i in range(size)]
+    corners = itertools.product((-1, 0, 1) if signed else (0, 1), repeat=size)
+    best = max(
+        sum(sum(x * d for x, d in zip(row, corner)) ** 2 for row in matrix)
+        for corner in corners
+        if sum(map(abs, corner)) <= most
+    )
+    assert largest_change(gram, most, signed, Account(10**6)) == best
+
+
+def test_the_budget_is_the_root_of_the_profile() -> None:
+    """By the profile of a normal coordinate in 40 digits."""
+    import mpmath
+
+    with mpmath.workdps(40):
+        mu = mpmath.sqrt(
+            mpmath.mpf(float(largest_square({"": "approximate-dp", "epsilon": 1.0, "delta": 1e-6})))
+        )
+        tail = [mpmath.erfc(-z / mpmath.sqrt(2)) / 2 for z in (mu / 2 - 1 / mu, -mu / 2 - 1 / mu)]
+        assert abs((tail[0] - mpmath.e * tail[1]) / mpmath.mpf(1e-6) - 1) < 1e-12
+    assert largest_square({"": "zcdp", "rho": 0.25}) == Fraction(1, 2)
+
+
+def test_inverse_and_singular_values() -> None:
+    rng = np.random.default_rng(3)
+    matrix = rng.standard_normal((7, 7)) * 10.0 ** rng.integers(-6, 6, (7, 1))
+    assert np.allclose(np.array(inverse(matrix.tolist())) @ matrix, np.eye(7), atol=1e-9)
+    tall = rng.standard_normal((9, 4))
+    assert math.isclose(
+        math.fsum(singular_values(tall.tolist())), np.linalg.svd(tall)[1].sum(), rel_tol=1e-13
+    )
+
+
+@pytest.mark.slow
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**31))
+def test_agrees_with_the_package(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(1, 9))
+    privacy = A if rng.random() < 0.5 else Z
+    vectors = rng.standard_normal((size + int(rng.integers(0, 8)), size)) * 10.0 ** rng.integers(-2, 3, size)
+    designs = [
+        md.CorrelatedGaussian(vectors, privacy),
+        md.CountsGaussian(size, int(rng.integers(1, size + 1)), privacy, signed=bool(rng.random() < 0.5)),
+        md.MatrixMechanism(md.Workload(vectors), privacy, l0=min(size, 2)),
+    ]
+    result = designs[int(rng.integers(3))].solve(time_limit=20)
+    assert result.checks()["holds"].all()
+    assert not refused(result)
+    law = result.mechanism
+    matrix = "strategy" if hasattr(law, "strategy") else "whitening"
+    doctored = replace(result, mechanism=replace(law, **{matrix: getattr(law, matrix) * (1 + 1e-7)}))
+    assert not doctored.checks()["holds"].all()
+    assert refused(doctored)

@@ -1,13 +1,14 @@
 """The page a result prints itself on: one HTML file that needs nothing else, to be read, printed and handed over.
 
 What a wing says is a sequence of `Section`; `page` renders them. Nothing is fetched from anywhere: figures are inline
-SVG, the style sheet and the one small script (which makes tables sortable) are in the page, and its own security policy
-forbids all else. Every text is escaped, wherever it came from.
+SVG, the style sheet and the one script (which makes tables sortable, and checks the result file that a page carries) are in the
+page, and its own security policy forbids all else. Every text is escaped, wherever it came from.
 """
 
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import io
 import platform
@@ -62,7 +63,10 @@ class Section:
     code : str
         Commands or code to copy.
     file : (str, str), optional
-        Name and text of a file that the page carries; the reader can save it.
+        Name and text of a result file that the page carries, compressed; the reader can save it, and the page checks it when it is
+        opened, by its own script.
+    claims : sequence of str
+        Of the file: listed as not checked until the page has checked them.
     rows, digits : int
         The most rows of the table that are shown, and the significant digits of its numbers.
     markdown : bool
@@ -82,6 +86,7 @@ class Section:
     alt: str = ""
     code: str = ""
     file: tuple[str, str] | None = None
+    claims: Sequence[str] = ()
     rows: int = 200
     digits: int = 6
     markdown: bool = False
@@ -136,7 +141,8 @@ def page(
         instance(name, text, str)
     parts = [instance("sections", section, Section) for section in sections]
     longest = min(150_000, PICTURES // max(1, sum(part.figure is not None for part in parts)))
-    style, script = _asset("page.css"), _asset("page.js")
+    carries = any(part.file is not None for part in parts)
+    style, script = _asset("page.css"), _asset("page.js") + (checking_script() if carries else "")
     return _template().render(
         title=_together(title),
         subtitle=subtitle,
@@ -149,6 +155,24 @@ def page(
         version=metadata.version("mechdesign"),
         footer=f"Made by mechdesign {metadata.version('mechdesign')}. This page fetches nothing and sends nothing.",
     )
+
+
+@cache
+def checking_script() -> str:
+    """The checker's modules as one function, each behind those that it imports, and what makes a page use it."""
+    modules: dict[str, str] = {}
+
+    def add(name: str) -> None:
+        text = (CHECKER / name).read_text(encoding="utf-8")
+        for needed in re.findall(r'^import [^;]*from "\./(.*?)";', text, re.MULTILINE):
+            if needed not in modules:
+                add(needed)
+        body = re.sub(r"^import [^;]*;\n", "", text, flags=re.MULTILINE)
+        modules[name] = f"// {name}\n" + re.sub(r"^export ", "", body, flags=re.MULTILINE)
+
+    add("check.mjs")
+    whole = "\n".join(modules.values())
+    return f"\nfunction checker() {{\n{whole}\nreturn check;\n}}\n{_asset('check.js')}"
 
 
 @cache
@@ -188,7 +212,7 @@ def _rendered(section: Section, number: int, longest: int) -> dict[str, object]:
         "picture": _safe(picture),
         "table": None if section.table is None else _table(section),
         "code": section.code,
-        "file": None if section.file is None else _file(*section.file),
+        "file": None if section.file is None else _file(*section.file, section.claims),
     }
 
 
@@ -248,13 +272,15 @@ def _cell(value: object, kind: str, digits: int) -> dict[str, object]:
     return {"text": text, "kind": kind, "value": repr(float(str(value))) if number else None}
 
 
-def _file(name: str, text: str) -> dict[str, str]:
+def _file(name: str, text: str, claims: Sequence[str]) -> dict[str, object]:
     data = text.encode()
+    packed = gzip.compress(data, mtime=0)
     return {
         "name": name,
-        "data": base64.b64encode(data).decode(),
-        "size": f"{max(1, round(len(data) / 1000))} kB",
+        "data": base64.b64encode(packed).decode(),
+        "size": f"{max(1, round(len(packed) / 1000))} kB; unpacked {max(1, round(len(data) / 1000))} kB",
         "digest": hashlib.sha256(data).hexdigest(),
+        "claims": claims,
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import html
 import math
 import os
@@ -453,7 +454,7 @@ def _scope(text: object) -> Scope:
         raise DesignError.of("bound_class", text, f"must be one of {known}") from None
 
 
-LARGEST_FILE = 200_000  # characters that a page carries; a longer file is named only
+LARGEST_FILE = 340_000  # bytes that a page carries, compressed; a larger file is named only
 _HOW = {
     PROVED: "recomputed from the statement, the law and the multipliers in exact or outward-rounded arithmetic",
     RECOMPUTED: "computed anew in floating-point numbers, with an estimate of the error",
@@ -577,28 +578,31 @@ def _to_check(result: Result) -> Section:
             "Check it yourself",
             f"This {kind} cannot be written to a file, and both verifiers read files: {reason}",
         )
-    covered = _covered(text)
+    claims = _stand_alone(text)
+    covered = claims is not None
     words = (
-        "The result file holds the statement, the law and the multipliers. verify.pyz is one file that needs Python's "
+        "The result file holds the statement, the law and the multipliers, and this page carries it. When it is opened, its script "
+        "checks the file with a checker of its own (the one of verify.pyz, written again in JavaScript); the list below says what it "
+        "found. Whoever sent this page could have changed its script, too: a check that needs no trust in the sender is verify.pyz.\n\n"
+        "verify.pyz is one file that needs Python's "
         "standard library and nothing else; make it from a copy of mechdesign that you trust (mechdesign.verifier.archive), "
         f"not from whoever sent this page. {_ALONE if covered else _PACKAGE}"
     )
     code = f"python verify.pyz result.json\n{code}" if covered else code
-    if len(text) > LARGEST_FILE:
-        words += f"\n\nThe file of this result is too large for this page ({len(text) / 1e6:.1f} MB): ask for it, or write it with result.save."
+    if (packed := len(gzip.compress(text.encode()))) > LARGEST_FILE:
+        words += f"\n\nThe file of this result is too large for this page ({packed / 1e6:.1f} MB, compressed): ask for it, or write it with result.save."
         return Section("Check it yourself", words, code=code)
-    return Section("Check it yourself", words, code=code, file=("result.json", text))
+    return Section("Check it yourself", words, code=code, file=("result.json", text), claims=claims or ())
 
 
-def _covered(text: str) -> bool:
-    """Whether the stand-alone verifier has a check for this file; it decides by kind, privacy and loss."""
+def _stand_alone(text: str) -> list[str] | None:
+    """The claims that the stand-alone verifier checks of a file; None where it has no check for it."""
     from mechdesign.verifier.reading import NotCovered, Refused
     from mechdesign.verifier.verify import verify as stand_alone
 
     try:
-        stand_alone(text)
+        return [claim for claim, *_ in stand_alone(text).rows]
     except NotCovered:
-        return False
+        return None
     except (Refused, RecursionError):
-        return True
-    return True
+        return []

@@ -6,6 +6,7 @@ Where there is no Chromium these tests say that they checked nothing.
 from __future__ import annotations
 
 import json
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,7 +67,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def test_it_shows(tab: Browser, pages: dict[str, Path], name: str, width: int, scheme: str) -> None:
     tab.open(pages[name], width=width, scheme=scheme)
     assert tab.complaints() == []
-    asked = [url for url in tab.requests() if not url.startswith("data:")]
+    asked = [url for url in tab.requests() if not url.startswith(("data:", "blob:"))]
     assert asked == [pages[name].as_uri()]
     assert tab.run(WIDE), "the page is wider than the screen"
     boxes = json.loads(tab.run(BOXES))
@@ -108,7 +109,7 @@ def test_everything_is_reached_by_keyboard_and_seen_there(tab: Browser, pages: d
         if not where:
             break
         seen.append(where)
-    assert {place.split()[0] for place in seen} == {"A", "DIV", "BUTTON", "PRE"}
+    assert {place.split()[0] for place in seen} == {"A", "DIV", "BUTTON", "PRE", "SUMMARY"}
     assert all(place.endswith("solid") for place in seen), seen
 
 
@@ -158,3 +159,66 @@ def _holds_drawing(stream: bytes) -> bool:
         return zlib.decompress(stream.rsplit(b"\nendstream", 1)[0]).count(b" l\n") > 50
     except zlib.error:
         return False
+
+
+def wait_for_verdict(tab: Browser) -> str:
+    """What the page says of its file, once it has checked it."""
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        said = str(tab.run("document.querySelector('.verdict').textContent"))
+        if said and not said.startswith(("Being checked", "Nothing was checked here: the script")):
+            return said
+        time.sleep(0.05)
+    raise TimeoutError("the page does not say what it found")
+
+
+CLAIMS = """JSON.stringify([...document.querySelectorAll('.check tbody tr')].map(r => [...r.cells].map(c => c.textContent)))"""
+EDIT = """(() => { const box = document.querySelector('.box'), area = box.querySelector('textarea'); box.open = true;
+    const look = box.querySelector('input[type=search]'); look.value = %s; box.querySelector('button').click();
+    const before = area.value; area.value = before.replace(%s, %s);
+    box.querySelector('input[type=checkbox]').checked = %s;
+    document.querySelector('.verdict').textContent = '';
+    [...box.querySelectorAll('button')].find(b => b.textContent.startsWith('Check')).click(); return area.value !== before })()"""
+
+
+def edited(tab: Browser, text: str, other: str, seal: bool = True) -> str:
+    """What the page says once this place of the file is another."""
+    assert tab.run(EDIT % (json.dumps(text), json.dumps(text), json.dumps(other), json.dumps(seal)))
+    return wait_for_verdict(tab)
+
+
+def test_a_page_checks_its_file_and_a_changed_one(tab: Browser, pages: dict[str, Path]) -> None:
+    tab.open(pages["quantizer"])
+    assert "all 4 claims hold (4 proved)" in wait_for_verdict(tab)
+    rows = json.loads(tab.run(CLAIMS))
+    assert [row[1] for row in rows[:4]] == ["proved"] * 4 and all(row[2] == "yes" for row in rows)
+    assert rows[1][0] == "privacy loss at most 1.0" and 0 <= float(rows[1][3]) < 1e-12
+    assert "privacy loss at most 0.5" in edited(tab, '"epsilon": 1.0', '"epsilon": 0.5')
+    assert json.loads(tab.run(CLAIMS))[1][1:3] == ["fails", "no"]
+    assert "all 4 claims hold" in edited(tab, '"epsilon": 0.5', '"epsilon": 1.0')
+    assert "mean loss at most 1.6" in edited(tab, '"value": 1.7', '"value": 1.6')
+    assert "checksum does not match" in edited(tab, '"value": 1.6', '"value": 1.5', seal=False)
+    assert tab.complaints() == []
+
+
+def test_a_page_of_a_kind_without_a_check_says_so(tab: Browser, tmp_path: Path) -> None:
+    result = md.CorrelatedGaussian(np.tri(3), md.ApproximateDP(0.5, 1e-6)).solve()
+    result.report(tmp_path / "t.html")
+    tab.open(tmp_path / "t.html")
+    said = wait_for_verdict(tab)
+    assert said.startswith("Nothing was checked here") and "verify.pyz" in said
+    assert not any("yes" in row for row in json.loads(tab.run(CLAIMS)))
+
+
+def test_a_page_without_javascript_says_that_nothing_was_checked(
+    tab: Browser, pages: dict[str, Path]
+) -> None:
+    tab.call("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        tab.open(pages["quantizer"])
+        assert str(tab.run("document.querySelector('.verdict').textContent")).startswith(
+            "Nothing was checked here"
+        )
+        assert {row[1] for row in json.loads(tab.run(CLAIMS))} == {"not checked"}
+    finally:
+        tab.call("Emulation.setScriptExecutionDisabled", value=False)

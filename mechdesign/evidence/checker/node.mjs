@@ -2,23 +2,13 @@
 
 import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
-import { NotCovered } from "./errors.mjs";
-import { verify } from "./verify.mjs";
-
-function verdict(path) {
-  const start = performance.now();
-  const seconds = () => (performance.now() - start) / 1000;
-  try {
-    return { rows: verify(readFileSync(path, "utf-8")), seconds: seconds() };
-  } catch (error) {
-    return { [error instanceof NotCovered ? "uncovered" : "refused"]: error.message, seconds: seconds() };
-  }
-}
+import { check } from "./check.mjs";
 
 if (process.argv[2] === "--json") {
-  for await (const path of createInterface({ input: process.stdin })) console.log(JSON.stringify(verdict(path)));
+  for await (const path of createInterface({ input: process.stdin }))
+    console.log(JSON.stringify(check(readFileSync(path, "utf-8"))));
 } else {
-  const { rows, uncovered, refused, seconds } = verdict(process.argv[2]);
+  const { rows, uncovered, refused, seconds } = check(readFileSync(process.argv[2], "utf-8"));
   for (const { claim, how, holds, margin } of rows ?? [])
     console.log(`${holds ? "ok " : "NO "} ${how.padEnd(10)} ${claim}${margin === null ? "" : ` (margin ${margin.toPrecision(3)})`}`);
   console.log(uncovered ? `not covered: ${uncovered}` : refused ? `error: ${refused}` : `${seconds.toFixed(2)} s`);

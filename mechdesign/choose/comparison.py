@@ -56,9 +56,9 @@ class Comparison(Handed):
         apply stand below, their reason in `note`.
     results : dict of str to Result
     least : float, optional
-        No mechanism has a smaller error: proved.
+        No mechanism of the class that `least_name` names has a smaller error: proved.
     least_name : str
-        Which mechanisms that speaks of.
+        Which mechanisms that speaks of: all that answer the question.
     """
 
     question: Question
@@ -173,7 +173,8 @@ class Comparison(Handed):
 
     @property
     def _headings(self) -> dict[str, str]:
-        return {"ratio": f"ratio to the {'proved least' if self.least is not None else 'best found'}"}
+        least = "best found" if self.least is None else f"proved least ({self.least_name})"
+        return {"ratio": f"ratio to the {least}"}
 
     def to_frame(self) -> pd.DataFrame:
         """The mechanisms that apply, best first."""
@@ -199,7 +200,7 @@ class Comparison(Handed):
         if np.nanmax(ratios) > 30:
             axis.set_xscale("log")
         axis.margins(x=0.15)
-        axis.set(xlabel=self._headings["ratio"].replace("ratio to", "error over"))
+        axis.set(xlabel=f"error over the {'best found' if self.least is None else 'proved least'}")
         axis.grid(axis="y", visible=False)
         return fig
 
@@ -244,7 +245,7 @@ class Comparison(Handed):
                 (
                     "over the reference",
                     shown(first["ratio"], 4),
-                    "proved least" if self.least is not None else "best found",
+                    "best found" if self.least is None else f"proved least: {self.least_name}",
                 ),
             ],
             "sections": sections,

@@ -67,7 +67,8 @@ class AllocationQuestion(ModelledDesign):
         """Independent noise of the type asked for, a scale for each coordinate or group, that keeps this budget."""
         name = {"gaussian": "Gaussian", "laplace": "Laplace", "mixed": "Laplace and Gaussian"}[self.noise]
         within = " whose scales meet Corollary 6" if self.sufficient else ""
-        return family(f"independent {name} noise{within}")
+        shared = "" if self.groups is None else " of one scale for each group"
+        return family(f"independent {name} noise{shared}{within}")
 
     @cached_property
     def changes(self) -> Changes | None:

@@ -240,7 +240,7 @@ def _correlated(q: NumericQuery, privacy: Any, deadline: Deadline) -> Result:
                 "sensitivity",
                 str(s),
                 f"has a list of corners of {entries:.3g} entries, more than the {_LISTED} compared: where nothing says how many "
-                "change, allocated gaussian noise is the optimum; else solve CorrelatedGaussian.of_sensitivity",
+                "change, allocated gaussian noise is the least Gaussian noise; else solve CorrelatedGaussian.of_sensitivity",
             )
     elif s.l2 is not None and s.l1 is None and s.each is None and s.l0 is None and s.linf is None:
         raise DesignError.of(

@@ -31,7 +31,7 @@ def requirement(noise: str, epsilon: float) -> md.PureDP | md.ApproximateDP:
 
 
 def allocate(noise: str, lam: np.ndarray, epsilon: float, loss: float = 2) -> md.Result:
-    """Optimal scales for a profile."""
+    """The scales of least loss for a profile."""
     return md.NoiseAllocation(
         noise=noise, sensitivities=lam, privacy=requirement(noise, epsilon), loss=loss
     ).solve()

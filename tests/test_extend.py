@@ -148,6 +148,16 @@ def test_an_audit_without_constraints_does_not_say_that_all_hold(command: str, t
     assert ("no constraint is listed; 3 of 3 claims hold" in said.output) == (command == "audit")
 
 
+def test_the_page_names_the_module_that_a_reader_imports_first(tmp_path: Path) -> None:
+    """Was: commands that answer "unknown kind" in a fresh process."""
+    Counting(md.PureDP(1.0)).solve().report(tmp_path / "own.html")
+    page = (tmp_path / "own.html").read_text()
+    assert f"mechdesign verify result.json --import {__name__}" in page
+    assert f"mechdesign audit result.json --import {__name__}" in page
+    md.OptimalNoise(md.PureDP(1.0)).solve().report(tmp_path / "noise.html")
+    assert "--import" not in (tmp_path / "noise.html").read_text()
+
+
 def test_a_bound_above_the_value_is_an_error() -> None:
     """Was: cut to the value, and called optimal."""
 

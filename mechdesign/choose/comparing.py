@@ -15,6 +15,7 @@ from mechdesign.choose.comparison import Comparison, least_error, measured, rank
 from mechdesign.choose.questions import MetricReport, Privacy, Question, check_same_privacy, checked_question
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence.accuracy import Accuracy as Accuracy
+from mechdesign.evidence.digits import gap_words
 from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.results import Result
 from mechdesign.problem.checks import instance, one_of, positive, probability
@@ -203,7 +204,7 @@ class _Try:
             proved = (
                 "no bound is proved"
                 if result.gap is None
-                else f"a relative gap of {result.gap:.2g} is proved"
+                else f"the lower bound of {result.among} leaves a gap of {gap_words(result.gap)}"
             )
             row["note"] = "; ".join([f"stopped by its time limit: {proved}", *result.notes])
         return row, result

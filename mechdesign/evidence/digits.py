@@ -77,8 +77,8 @@ def gap_words(gap: float) -> str:
 
     Examples
     --------
-    >>> gap_words(0.0), gap_words(0.01), gap_words(0.887), gap_words(1.0)
-    ('0', '0.01', '8.85 ×', '∞')
+    >>> gap_words(0.0), gap_words(0.03125), gap_words(0.887), gap_words(1.0)
+    ('0', '0.032', '8.85 ×', '∞')
     """
     if gap <= 0.1:
         return at_most(gap, 2)

@@ -33,7 +33,7 @@ from mechdesign.evidence.proofs import (
     tightest,
     unfit,
 )
-from mechdesign.evidence.serialize import dumps, serializable
+from mechdesign.evidence.serialize import dumps, modules_to_import, serializable
 from mechdesign.evidence.whole_files import check_writable, write_whole
 from mechdesign.typing import Status
 
@@ -275,6 +275,10 @@ class Result(Handed):
     @property
     def _stated(self) -> Certificate:
         return Certificate(self.design, self.mechanism, self.value, self.lower_bound, self.proofs)
+
+    @property
+    def _headings(self) -> dict[str, str]:
+        return {} if self.among is None else {"lower_bound": f"lower bound of {self.among}"}
 
     @property
     def gap(self) -> float | None:
@@ -572,7 +576,7 @@ _PACKAGE = (
 
 
 def _to_check(result: Result) -> Section:
-    kind, code = type(result).__name__, "mechdesign verify result.json\nmechdesign audit result.json"
+    kind = type(result).__name__
     try:
         text = dumps(result)
     except MechdesignError as error:
@@ -581,8 +585,10 @@ def _to_check(result: Result) -> Section:
             "Check it yourself",
             f"This {kind} cannot be written to a file, and both verifiers read files: {reason}",
         )
-    claims = _stand_alone(text)
+    claims, own = _stand_alone(text), modules_to_import(text)
     covered = claims is not None
+    imports = "".join(f" --import {'MODULE' if name == '__main__' else name}" for name in own)
+    code = f"mechdesign verify result.json{imports}\nmechdesign audit result.json{imports}"
     words = (
         "The result file holds the statement, the law and the multipliers, and this page carries it. When it is opened, its script "
         "checks the file with a checker of its own (the one of verify.pyz, written again in JavaScript); the list below says what it "
@@ -591,6 +597,11 @@ def _to_check(result: Result) -> Section:
         "standard library and nothing else; make it from a copy of mechdesign that you trust (mechdesign.verifier.archive), "
         f"not from whoever sent this page. {_ALONE if covered else _PACKAGE}"
     )
+    if own:
+        words += (
+            "\n\nParts of it are declared by a module that is not of this package: --import names the module, which must lie in the folder "
+            "where the commands run, or be installed."
+        )
     code = f"python verify.pyz result.json\n{code}" if covered else code
     if (packed := len(gzip.compress(text.encode()))) > LARGEST_FILE:
         words += f"\n\nThe file of this result is too large for this page ({packed / 1e6:.1f} MB, compressed): ask for it, or write it with result.save."

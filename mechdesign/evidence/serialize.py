@@ -443,6 +443,38 @@ def _ours(generator: object) -> bool:
     return type(generator).__module__.startswith("mechdesign.noise.laws.")
 
 
+def modules_to_import(text: str) -> list[str]:
+    """The modules, none of this package, that declare the kinds, laws and losses of a file: a reader imports them first.
+
+    Examples
+    --------
+    >>> from mechdesign.problem.privacy import PureDP
+    >>> modules_to_import(dumps(PureDP(0.5)))
+    []
+    """
+    found: set[str] = set()
+
+    def walk(node: Any) -> None:
+        for child in node if isinstance(node, list) else ():
+            walk(child)
+        if not isinstance(node, dict):
+            return
+        made: list[Any] = []
+        if "$kind" in node:
+            made.append(_CLASSES.get(node["$kind"]))
+        if (law := LAWS.get(node.get("$law", ""))) is not None:
+            made += [type(law), law._updated_ctor_param().get("function")]
+        if str(node.get("$callable", "")).startswith("@"):
+            made.append(LOSSES.get(node["$callable"][1:]))
+        names = (getattr(one, "__module__", None) or "mechdesign" for one in made if one is not None)
+        found.update(name for name in names if name.partition(".")[0] not in ("mechdesign", "scipy"))
+        for child in node.values():
+            walk(child)
+
+    walk(json.loads(text)["payload"])
+    return sorted(found)
+
+
 @dataclasses.dataclass(frozen=True)
 class UnavailableCallable:
     """Stands for a function that a result was made with; functions are not stored in files."""

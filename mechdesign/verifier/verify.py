@@ -20,6 +20,7 @@ from mechdesign.verifier.bound_class import standing
 from mechdesign.verifier.calibration import calibration
 from mechdesign.verifier.channel import channel
 from mechdesign.verifier.covariance import correlated, counts
+from mechdesign.verifier.knorm import knorm
 from mechdesign.verifier.lattice_noise import lattice_noise
 from mechdesign.verifier.quantizer import quantizer
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, TooLarge, read
@@ -39,6 +40,7 @@ CHECKS |= {
     "correlated-gaussian": correlated,
     "counts-gaussian": counts,
     "matrix-mechanism": strategy,
+    "knorm": knorm,
     "vector-design": vectors,
     "biased-selection": biased_selection,
 }

@@ -1,0 +1,87 @@
+"""The stand-alone check of K-norm noise: sound and doctored files, and the largest norms against a search and the package."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import optimize
+
+import mechdesign as md
+from mechdesign.evidence.results import Result
+from mechdesign.evidence.serialize import dumps
+from mechdesign.verifier.knorm import bounds_of, covers, reached
+from mechdesign.verifier.verify import verify
+
+S = md.Sensitivity
+
+
+def refused(result: Result) -> list[str]:
+    return [claim for claim, _, holds in verify(dumps(result)).rows if not holds]
+
+
+@pytest.mark.parametrize(
+    "sensitivity",
+    [
+        1.0,
+        S(linf=1, l0=3),
+        S(linf=1, l1=2.3),
+        S(linf=1, l2=1.7),
+        S(each=[3, 1, 0, 0.5, 2, 1], l0=4, l1=5, l2=3.1),
+    ],
+)
+@pytest.mark.parametrize("norm", [None, 1, 2, math.inf])
+@pytest.mark.parametrize("loss", ["squared", "absolute"])
+def test_sound_files_pass_and_doctored_ones_do_not(
+    sensitivity: float | md.Sensitivity, norm: float, loss: str
+) -> None:
+    result = md.noise.KNorm(6, md.PureDP(0.7), sensitivity, norm, loss, rounds=3).solve()
+    assert not refused(result)
+    law, design = result.mechanism, result.design
+    assert refused(replace(result, mechanism=replace(law, scale=law.scale * (1 - 1e-12))))
+    assert refused(replace(result, mechanism=replace(law, largest=law.largest * (1 - 1e-12))))
+    assert refused(replace(result, mechanism=replace(law, dimension=5)))
+    assert refused(replace(result, value=result.value * (1 - 1e-9)))
+    assert refused(replace(result, lower_bound=result.value * (1 + 1e-6), value=result.value * 1.1))
+    assert refused(replace(result, design=replace(design, rounds=4)))
+    assert refused(replace(result, design=replace(design, privacy=md.PureDP(0.699))))
+    other = 1.0 if law.norm == math.inf else math.inf
+    assert refused(replace(result, mechanism=replace(law, norm=other), design=replace(design, norm=law.norm)))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**31))
+def test_the_largest_norms_are_those_of_a_search_and_of_the_package(seed: int) -> None:
+    rnd = random.Random(seed)
+    size = rnd.randint(1, 5)
+    each = [rnd.choice([1.0, 2.0, rnd.uniform(0.1, 3)]) for _ in range(size)]
+    asked = {
+        "l0": rnd.randint(1, size),
+        "l1": sum(each) * rnd.uniform(0.3, 1),
+        "l2": math.hypot(*each) * rnd.uniform(0.4, 1),
+    }
+    sensitivity = S(each=each, **{name: bound for name, bound in asked.items() if rnd.random() < 0.5})
+    plain = {name: getattr(sensitivity, name) for name in ("linf", "l1", "l2", "l0", "each")}
+    bounds, l1, l2 = bounds_of(plain, size)
+    for norm, package in (
+        (1.0, sensitivity.largest_l1),
+        (2.0, sensitivity.largest_l2),
+        (math.inf, sensitivity.largest_linf),
+    ):
+        largest = package(size)
+        assert covers(norm, bounds, l1, l2, Fraction(largest))
+        assert not covers(norm, bounds, l1, l2, Fraction(largest) * (1 - Fraction(1, 10**9)))
+        assert math.isclose(reached(norm, bounds, l1, l2), largest, rel_tol=1e-12)
+    if sensitivity.l0 is None and sensitivity.l2 is not None:
+        limit = [{"type": "ineq", "fun": lambda v: sensitivity.l2**2 - float(v @ v)}]
+        if sensitivity.l1 is not None:
+            limit.append({"type": "ineq", "fun": lambda v: sensitivity.l1 - float(v.sum())})
+        start = np.full(size, 0.01)
+        found = optimize.minimize(lambda v: -v.sum(), start, bounds=[(0, b) for b in each], constraints=limit)
+        assert covers(1.0, bounds, l1, l2, Fraction(-found.fun * (1 + 1e-6)))

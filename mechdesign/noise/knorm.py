@@ -391,7 +391,7 @@ _NORMS = (1.0, 2.0, math.inf)
 @serializable("knorm")
 @dataclass(frozen=True)
 class KNorm(Design):
-    r"""The best of three K-norm mechanisms for a vector under pure privacy.
+    r"""The best of three K-norm mechanisms for a vector under pure privacy: the lower bound is of these three alone.
 
     Parameters
     ----------

@@ -56,7 +56,7 @@ _INPUTS = {
 @serializable("vector-design")
 @dataclass(frozen=True)
 class VectorQuantizer(Design):
-    """The best mechanism for a whole vector under one budget.
+    """The best of three mechanisms for a whole vector under one budget; the lower bound is of every unbiased mechanism, in any bits.
 
     Parameters
     ----------

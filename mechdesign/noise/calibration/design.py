@@ -89,6 +89,9 @@ class Calibration(Design):
 
     Notes
     -----
+    The lower bound is of this family where scale alone is free: a smaller scale is over the budget. Where a shape is searched it is of all
+    symmetric log-concave noise, for staircases of independent noise of one law. So a result is the best of its family, never optimal.
+
     One dimension: δ(ε) is the exact profile. Gaussian: μ₀ in any dimension (`gaussian_mu`). Other families in
     several dimensions: `delta_interval`.
 

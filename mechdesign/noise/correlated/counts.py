@@ -46,7 +46,7 @@ from mechdesign.typing import Array
 @serializable("counts-gaussian")
 @dataclass(frozen=True)
 class CountsGaussian(CovarianceDesign):
-    r"""The best Gaussian covariance for n counts of which one person changes at most c.
+    r"""The best Gaussian covariance for n counts of which one person changes at most c: the lower bound is of every covariance.
 
     Parameters
     ----------

@@ -167,7 +167,7 @@ class CorrelatedGaussian(CovarianceDesign, ModelledDesign):
 
     Notes
     -----
-    The matrix-fractional model is [new]; Muthukrishnan and Kalyani's P3 is its diagonal case. Compare the matrix
+    The lower bound is of Gaussian noise of every covariance; other noise may cost less. The matrix-fractional model is [new]; Muthukrishnan and Kalyani's P3 is its diagonal case. Compare the matrix
     mechanism of Li et al. (2010).
 
     Examples

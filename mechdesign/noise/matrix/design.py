@@ -53,7 +53,7 @@ from mechdesign.solvers.deadline import one_thread
 @serializable("matrix-mechanism")
 @dataclass(frozen=True, eq=False)
 class MatrixMechanism(ModelledDesign):
-    r"""The least Gaussian noise for the answers to linear queries on counts.
+    r"""The least Gaussian noise for the answers to linear queries on counts: the lower bound is of every covariance.
 
     Parameters
     ----------

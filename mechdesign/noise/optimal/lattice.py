@@ -270,7 +270,7 @@ def refined(
                 return
             raise SolverError(
                 f"epsilon = {question.epsilon:g} needs a lattice of {2 * side} cells, more than {MOST_CELLS}; "
-                "Laplace noise is all but optimal there",
+                "Laplace noise is all but the least additive noise there",
                 solver="highs",
                 status="too large",
             )

@@ -73,7 +73,7 @@ _ROUNDED = "privacy holds between grid inputs; inputs off the grid are rounded t
 @serializable("metric-quantizer")
 @dataclass(frozen=True)
 class MetricQuantizer(QuantizerDesign, ModelledDesign):
-    r"""The best unbiased quantizer under metric, or approximate, local privacy.
+    r"""The best of every unbiased quantizer with given outputs under metric, or approximate, local privacy.
 
     Parameters
     ----------

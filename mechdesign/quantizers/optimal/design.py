@@ -69,7 +69,9 @@ class _FloorLaw(Law):
 @serializable("optimal-quantizer")
 @dataclass(frozen=True)
 class OptimalQuantizer(QuantizerDesign, ModelledDesign):
-    r"""The best ε-LDP unbiased quantizer there is, with a proof.
+    r"""The best of every ε-LDP unbiased quantizer with given outputs, with a proof.
+
+    Of outputs that a `BinSearch` finds, the lower bound is of mechanisms with these outputs, and others may do better.
 
     Parameters
     ----------

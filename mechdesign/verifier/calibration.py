@@ -19,6 +19,7 @@ from itertools import pairwise
 from math import ceil
 from typing import NamedTuple, TypeAlias
 
+from mechdesign.verifier.bound_class import spoken_of
 from mechdesign.verifier.composition import PLACES, SLACK, Cell, Grid, Losses
 from mechdesign.verifier.concentrated import concentrated, moments
 from mechdesign.verifier.discrete_laws import WHOLE, staircase_atoms
@@ -106,7 +107,10 @@ def check(result: Json, account: Account) -> None:
         asked = Asked(name, shapes, rounds, rate, epsilon, delta)
         account.proved(claim, asked.within(scaled))
     if result["lower_bound"] is not None:
-        account.claimed(f"no private noise of the bound's class costs less than {result['lower_bound']!r}")
+        claim = (
+            f"no private noise of this class ({spoken_of(result)}) costs less than {result['lower_bound']!r}"
+        )
+        account.claimed(claim)
 
 
 def changes(sensitivity: Json, dimension: int, name: str) -> list[Changes]:

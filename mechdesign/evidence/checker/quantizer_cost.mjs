@@ -28,7 +28,7 @@ function lossCells({ knots, rows, common: denominator, bins }, loss, account) {
   const units = [denominator, denominator * unit, denominator * unit, denominator * unit * unit];
   const sums = new Map();
   for (const row of new Set(rows)) {
-    const moments = row.map((p, k) => p * places[k]);
+    const moments = row.slice(0, places.length).map((p, k) => p * places[k]);
     const square = second.sign ? moments.reduce((total, m, k) => total + m * places[k], 0n) : 0n;
     sums.set(row, { mass: accumulated(row), moment: accumulated(moments), square });
   }

@@ -77,7 +77,7 @@ function extremes(rows) {
 function segmentSlack({ knots, rows }, slack) {
   const found = pairwise(knots).map(([x, y], k) => {
     const [start, end] = [rows[2 * k], rows[2 * k + 1]];
-    return Math.min(...start.map((p, i) => slack(y.minus(x), p, end[i])));
+    return Math.min(...start.slice(0, end.length).map((p, i) => slack(y.minus(x), p, end[i])));
   });
   return Math.min(...found);
 }

@@ -110,6 +110,7 @@ function plain(node) {
 }
 
 function kind(name, fields) {
+  if (name !== null && typeof name === "object") throw new Refused("a kind that is no name");
   if (typeof name !== "string" || !Object.hasOwn(MEMBERS, name))
     throw new NotCovered(`a kind that mechdesign does not have, or a newer one: ${String(name).slice(0, 80)}`);
   const members = MEMBERS[name];

@@ -2,11 +2,12 @@
 // claimed (not checked here). The same checks as those of mechdesign.verifier, which are written in Python.
 
 import { standing } from "./bound_class.mjs";
+import { channel } from "./channel.mjs";
 import { NotCovered, Refused } from "./errors.mjs";
 import { quantizer } from "./quantizer.mjs";
 import { Account, isObject, read } from "./reading.mjs";
 
-const CHECKS = {};
+const CHECKS = { "metric-channel": channel };
 for (const name of ["metric-quantizer", "optimal-quantizer", "optm", "optm-search", "rqm", "erm", "mvu"]) CHECKS[name] = quantizer;
 
 // The claims of a file; throws NotCovered, or Refused for what cannot be a result.

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_CELLS = 2**29  # of 2²¹ steps: released numbers are exact doubles
+MOST_SUMS = 2**22
+"""Pairs of cells that the check of a law compares, at most: a few seconds."""
 MOST_SPANS = 2000
 
 
@@ -118,6 +120,9 @@ class CellNoise:
         # Every shift costs time, and beyond the last cell all are alike.
         most = MOST_CELLS if spans else len(weights) + 100
         n, spike = integer("cells_per_shift", self.cells_per_shift, 1, most), integer("spike", self.spike, 0)
+        if not spans and n * (len(weights) + 4 * n) > MOST_SUMS:
+            allowed = f"takes more than {MOST_SUMS} sums at so many weights: too large to check"
+            raise DesignError.of("cells_per_shift", n, allowed)
         if sum(weights) + spike == 0:
             raise DesignError.of("weights", self.weights, "must not all be zero")
         width, start = positive("width", self.width), number("start", self.start)

@@ -72,10 +72,10 @@ def bounds_of(sensitivity: Json, dimension: int) -> tuple[Bounds, Fraction | Non
     if len(sensitivity["each"]) != dimension:
         raise Refused("bounds of other coordinates than the answer's")
     each = [Fraction(min([b, *most])) for b in sensitivity["each"]]
-    sizes = sorted((size for size in each if size > 0), reverse=True)[:count]
+    sizes = Counter(sorted((size for size in each if size > 0), reverse=True)[:count])
     if not sizes:
         raise Refused("bounds that allow no change")
-    return sorted(Counter(sizes).items(), reverse=True), l1, l2
+    return sorted(sizes.items(), reverse=True), l1, l2
 
 
 def filled(bounds: Bounds, l1: Fraction | None) -> Fraction:
@@ -93,15 +93,17 @@ def filled(bounds: Bounds, l1: Fraction | None) -> Fraction:
 
 def watered(bounds: Bounds, l2: Fraction) -> Fraction:
     """The largest ‖v‖₁ within ‖v‖₂ ≤ L₂, from above."""
-    low, high = 0.0, float(bounds[0][0])
     if sum(count * size**2 for size, count in bounds) <= l2**2:
         return sum((count * size for size, count in bounds), Fraction(0))
-    while low < (t := (low + high) / 2) < high:
-        over = math.fsum(count * min(float(size), t) ** 2 for size, count in bounds) > float(l2) ** 2
-        low, high = (low, t) if over else (t, high)
-    t = Fraction(high)
-    kept = ((min(size, t), count) for size, count in bounds)
-    return sum((count * (v - v * v / (2 * t)) for v, count in kept), Fraction(0)) + l2**2 / (2 * t)
+    low, high = 0.0, float(bounds[0][0])
+    while low < (middle := (low + high) / 2) < high:
+        over = math.fsum(count * min(float(size), middle) ** 2 for size, count in bounds) > float(l2) ** 2
+        low, high = (low, middle) if over else (middle, high)
+    level, found = Fraction(high), Fraction(0)
+    for size, count in bounds:
+        v = min(size, level)
+        found += count * (v - v * v / (2 * level))
+    return found + l2**2 / (2 * level)
 
 
 def covers(norm: float, bounds: Bounds, l1: Fraction | None, l2: Fraction | None, largest: Fraction) -> bool:

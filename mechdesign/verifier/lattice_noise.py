@@ -47,6 +47,13 @@ def lattice_noise(result: Json, account: Account) -> None:
     right = [w * f for f in (once, twice) for w in cells[-n:]] if r else [0] * 2 * n
     line = [*left, *(w * scale for w in cells), *right]
 
+    bits = low.numerator.bit_length() + scale.bit_length()
+    if wide:
+        outer = first + last if r else 0
+        account.takes(4 * (len(cells) + 2 * outer) * (len(cells) + 4 * outer), bits)
+    else:
+        account.takes(2 * n * len(line), bits)
+
     def excess(k: int) -> Fraction:
         moved = [0] * max(0, -k) + line[max(0, k) :] + [0] * max(0, k)
         over = [max(a * down - b * up, 0) for a, b in zip(line, moved)][n : len(line) - n]
@@ -74,6 +81,7 @@ def lattice_noise(result: Json, account: Account) -> None:
     if spike:
         spent += spike * cost(-Fraction(law["spike_width"]) / 2, Fraction(law["spike_width"]) / 2)
     account.proved(f"the value is at most {result['value']!r}", spent <= Fraction(result["value"]) * total)
+    account.takes(100 * stated.get("periods", 0) + 20 * stated.get("cells", 0))
     proof = staircase_bound if stated[""] == "staircase-dual" else lattice_bound
     bound = max(proof(stated, loss, delta, high, sensitivity), Fraction(0))
     claim = f"no additive noise costs less than {result['lower_bound']!r}"

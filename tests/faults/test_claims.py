@@ -334,17 +334,17 @@ def allowed(payload: dict[str, Any]) -> float:
 
 
 @pytest.mark.slow
-@fault(13, "alone is busy for a time that grows with the square of the cells", TooLong)
 @pytest.mark.parametrize("spans", [False, True], ids=["equal", "alternating"])
 def test_many_small_cells_do_not_keep_alone_busy(spans: bool) -> None:
-    """4,000 equal cells, 18 kB, take 8.5 s; 2,000 of two widths 15 s."""
+    """4,000 equal cells, 18 kB, took 8.5 s; 2,000 of two widths 15 s: within 2 s it says that they are too large."""
     payload = many_cells(2000 if spans else 4000, spans=spans)
-    assert not within(allowed(payload), altered.alone_accepts, payload)
+    assert not within(2.0, altered.alone_accepts, payload)
+    with pytest.raises(verify.TooLarge, match="too large to check"):
+        verify.verify(cheap.sealed(payload))
 
 
-@fault(13, "the package is busy for a time that grows with the square of the cells", TooLong)
 def test_many_small_cells_do_not_keep_the_package_busy() -> None:
-    """6,000 cells, 26 kB, take 10 s."""
+    """6,000 cells, 26 kB, took 10 s."""
     payload = many_cells(6000, decay="1/3")
     assert not within(allowed(payload), altered.package_accepts, payload)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import random
 import re
+from fractions import Fraction
 from pathlib import Path
 
 import cheap
@@ -19,12 +20,22 @@ import mechdesign as md
 from evidence.kinds import PAGE_MEMBERS, page_members_text
 from evidence.page_checker import CHECKER, NODE, judged_by_node, judged_by_python, raw_verdicts
 from evidence.test_doctored import DOCTORINGS, payloads, solved
-from mechdesign.evidence.serialize import dumps
+from mechdesign.evidence.exact import round_down, round_up
+from mechdesign.evidence.serialize import dumps, encode
 
 node = pytest.mark.skipif(
     NODE is None, reason="NOT CHECKED: there is no Node here, so the page's checker was not run"
 )
-QUICK = ["optm", "rqm", "optimal-quantizer", "metric-quantizer", "histogram", "worst-case", "metric-channel"]
+QUICK = [
+    "optm",
+    "rqm",
+    "optimal-quantizer",
+    "metric-quantizer",
+    "histogram",
+    "worst-case",
+    "metric-channel",
+    "optimal-noise",
+]
 SLOW = [
     *(
         "erm",
@@ -39,6 +50,7 @@ SLOW = [
     ),
     *("truncated-histogram", "triangle", "samples", "cap", "bias", "far", "rqm-searched", "rqm-clipped"),
     *("wide-budget", "optm-beta", "metric-grid", "unbiased-channel", "squared-channel"),
+    *("pure-noise", "steep-noise", "steep-pure-noise"),
 ]
 
 
@@ -82,6 +94,40 @@ def test_both_checkers_agree_on_mutated_files(tmp_path: Path) -> None:
     cases = [(f"{name}: {kind}", text) for name, kind, text in made]
     assert disagreements(cases, tmp_path) == []
     assert sum(word == "checked" for word, _ in judged_by_node([t for _, t in cases], tmp_path)) > 40
+
+
+@node
+def test_both_checkers_find_the_same_delta_of_any_lattice_noise(tmp_path: Path) -> None:
+    """Few cells to a shift, many, tails, spikes, spans: at the last unit and one below it."""
+    rng = random.Random(8)
+    text = dumps(solved("optimal-noise"))
+    cases = []
+    for number in range(60):
+        n, tails, wide = rng.randint(1, 7), rng.random() < 0.5, rng.random() < 0.5
+        spans = tuple(2 ** rng.randint(0, 3) for _ in range(rng.randint(3, 12))) if wide else ()
+        if wide and tails:  # ends where the tails begin
+            spans = (*(1,) * n, *spans, *(1,) * n)
+        count = len(spans) if wide else rng.randint(2 * n, 3 * n) if tails else rng.randint(1, 3 * n)
+        law = md.noise.CellNoise(
+            weights=tuple(rng.randint(1, 9) for _ in range(count)),
+            width=0.125,
+            start=-(sum(spans) or count) / 16,
+            cells_per_shift=n,
+            spike=(spike := 0 if wide else rng.choice([0, 3])),
+            spike_width=0.1 if spike else 0.0,
+            decay=Fraction(rng.randint(1, 8), 9) if tails else Fraction(0),
+            spans=spans,
+        )
+        delta = law.exact_delta(1.0)
+        for allowed in (round_up(delta), round_down(delta * (1 - Fraction(1, 10**12)))):
+            payload = json.loads(text)["payload"]
+            payload["fields"]["design"]["fields"]["privacy"]["fields"] |= {"epsilon": 1.0, "delta": allowed}
+            payload["fields"]["mechanism"] = encode(law)
+            cases.append((f"{number}, {allowed}", cheap.sealed(payload)))
+    assert disagreements(cases, tmp_path) == []
+    verdicts = [rows for _, rows in judged_by_node([text for _, text in cases], tmp_path)]
+    held = [holds for rows in verdicts for claim, _, holds in rows if claim.startswith("delta at most")]
+    assert held[::2] == [True] * 60 and held[1::2].count(False) > 50
 
 
 @node

@@ -7,11 +7,10 @@
 // law the file states enclosures in units of 2⁻¹⁶⁰; what follows from them is proved, that they are the law's is claimed.
 
 import { Refused } from "./errors.mjs";
-import { bitLength, double, Fraction, larger, ONE, rational, smaller, sum, TWO, ZERO } from "./rational.mjs";
+import { bitLength, double, Fraction, larger, ONE, rational, smaller, sum, THREE, TWO, ZERO } from "./rational.mjs";
 import { countAtMost, optional, pairwise } from "./reading.mjs";
 
 const UNIT = 1n << 160n; // masses and moments are stated in units of 1/UNIT
-const THREE = new Fraction(3n);
 
 // A density constant on pieces [start, stop, mass] and point masses [x, mass]; null where they are not rational.
 function rationalPrior(prior) {

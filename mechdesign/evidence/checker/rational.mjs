@@ -95,6 +95,7 @@ export class Fraction {
 export const ZERO = new Fraction(0n);
 export const ONE = new Fraction(1n);
 export const TWO = new Fraction(2n);
+export const THREE = new Fraction(3n);
 
 // The double nearest to n/d, d > 0: 64 bits and more of the quotient, the last one set if anything is left.
 export function ratio(n, d) {

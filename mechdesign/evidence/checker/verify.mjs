@@ -4,10 +4,11 @@
 import { standing } from "./bound_class.mjs";
 import { channel } from "./channel.mjs";
 import { NotCovered, Refused } from "./errors.mjs";
+import { latticeNoise } from "./lattice_noise.mjs";
 import { quantizer } from "./quantizer.mjs";
 import { Account, isObject, read } from "./reading.mjs";
 
-const CHECKS = { "metric-channel": channel };
+const CHECKS = { "metric-channel": channel, "optimal-noise": latticeNoise };
 for (const name of ["metric-quantizer", "optimal-quantizer", "optm", "optm-search", "rqm", "erm", "mvu"]) CHECKS[name] = quantizer;
 
 // The claims of a file; throws NotCovered, or Refused for what cannot be a result.
@@ -22,10 +23,11 @@ export function verify(text, listen) {
 
 function checked(result, account) {
   const of = result[""] === "result";
-  if (of && ![result.design, ...result.proofs].every(isObject)) throw new Refused("a design or a proof that is none");
+  if (of && !isObject(result.design)) throw new Refused("a design that is none");
   const kind = of ? result.design[""] : result[""];
   if (!Object.hasOwn(CHECKS, kind)) throw new NotCovered(`results of kind ${kind}`);
   if (!of) throw new Refused(`a design (${kind}) without a result: nothing is claimed that could be checked`);
+  if (![result.mechanism, ...result.proofs].every(isObject)) throw new Refused("a mechanism or a proof that is none");
   account.agrees("a proof is there", result.proofs.length > 0);
   if (result.proofs.length) CHECKS[kind](result, account);
   standing(result, account);

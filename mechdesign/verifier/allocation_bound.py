@@ -18,7 +18,7 @@ from itertools import accumulate
 from typing import Any
 
 from mechdesign.verifier.changes import Changes, changes_of
-from mechdesign.verifier.reading import NEAR, Account, Json
+from mechdesign.verifier.reading import NEAR, Account, Json, Refused
 
 ROOM = 1e-12
 Vector = list[Any]
@@ -32,6 +32,8 @@ def lower_bound(result: Json, proof: Json, limited: tuple[Json, ...], account: A
         design["noise"] == "laplace",
         design["loss"],
     )
+    if design["noise"] == "mixed":
+        raise Refused("a lower bound of a search over types, which has none")
     budget = largest_budget(design, len(lam))
     if proof is None or budget is None:
         account.claimed(claim, math.isfinite(bound))

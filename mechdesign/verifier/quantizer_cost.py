@@ -107,7 +107,8 @@ def prior_fits(moments: Moments, law: Segments) -> bool:
     low, high = law.knots[0], law.knots[-1]
     near = (high - low) * Fraction(NEAR) / 1000
     pieces = [*moments.exact[0], *((x, x, mass) for x, mass in moments.exact[1])]
-    inside = all(mass == 0 or (low - near <= a and b <= high + near and mass > 0) for a, b, mass in pieces)
+    # a uniform law of negative scale is a piece whose stop is before its start
+    inside = all(mass == 0 or (low - near <= a <= b <= high + near and mass > 0) for a, b, mass in pieces)
     return inside and sum(mass for *_, mass in pieces) == 1
 
 

@@ -136,7 +136,10 @@ def test_the_losses_of_the_package_keep_their_names(name: str) -> None:
 
 
 def judged(payload: Any) -> bool:
-    return all(holds for *_, holds in verify.verify(cheap.sealed(payload)).rows)
+    try:
+        return all(holds for *_, holds in verify.verify(cheap.sealed(payload)).rows)
+    except verify.Refused:
+        return False
 
 
 @pytest.mark.parametrize("groups", [[[0, 0], [1]], [[-1], [0]], [[0]], [[0, 1], [2]]], ids=str)

@@ -165,6 +165,6 @@ function priorFits({ pieces, points }, knots) {
   const [low, high] = [knots[0], knots[knots.length - 1]];
   const near = high.minus(low).times(rational(NEAR)).over(new Fraction(1000n));
   const parts = [...pieces, ...points.map(([x, m]) => [x, x, m])];
-  const inside = ([a, b, m]) => !m.sign || (low.minus(near).atMost(a) && b.atMost(high.plus(near)) && m.sign > 0);
+  const inside = ([a, b, m]) => !m.sign || (low.minus(near).atMost(a) && a.atMost(b) && b.atMost(high.plus(near)) && m.sign > 0);
   return parts.every(inside) && sum(parts.map(([, , m]) => m)).equals(ONE);
 }

@@ -178,5 +178,7 @@ def test_whatever_is_found_at_the_limit_keeps_the_budget(questions, monkeypatch)
     assert late.status is Status.LIMIT and len(calls) <= questions + 2
     monkeypatch.undo()
     assert late.certificate.verify() and late.value >= free.value * (1 - 1e-6)
-    pure = [design.of_one_type(noise).solve().value for noise in ("gaussian", "laplace")]
+    # what needs no search: Gaussian noise, and Laplace noise by Corollary 6
+    sums = {"gaussian": "exact", "laplace": "corollary6"}
+    pure = [replace(design, noise=noise, accounting=sums[noise]).solve().value for noise in sums]
     assert late.value <= min(pure) * (1 + 1e-9)

@@ -369,7 +369,8 @@ class Result(Handed):
 
     def to_frame(self) -> pd.DataFrame:
         """The main table, tidy."""
-        return self.design.frame(self)
+        with fitting():
+            return self.design.frame(self)
 
     def account(self) -> Account:
         """The question in words, what the value is and what the picture shows."""
@@ -378,7 +379,8 @@ class Result(Handed):
 
     def alternatives(self) -> pd.DataFrame:
         """What other mechanisms cost at the same privacy, where that is known and cheap."""
-        return self.design.alternatives(self)
+        with fitting():
+            return self.design.alternatives(self)
 
     def remarks(self) -> list[str]:
         """What a reader should know of the mechanism that its numbers do not say, outputs that never come for example."""
@@ -392,7 +394,8 @@ class Result(Handed):
 
     def tried(self) -> pd.DataFrame:
         """What a search tried, best first; no rows where nothing was searched."""
-        return self.design.tried(self)
+        with fitting():
+            return self.design.tried(self)
 
     @property
     def tried_words(self) -> str:

@@ -126,7 +126,7 @@ class CellNoise:
         if sum(weights) + spike == 0:
             raise DesignError.of("weights", self.weights, "must not all be zero")
         width, start = positive("width", self.width), number("start", self.start)
-        narrow = (positive if spike else number)("spike_width", self.spike_width)
+        narrow = (positive if spike else non_negative)("spike_width", self.spike_width)
         if not isinstance(self.decay, (Fraction, int)) or not 0 <= self.decay < 1:
             raise DesignError.of("decay", self.decay, "must be a Fraction in [0, 1)")
         if self.decay and (sum(spans) or len(weights)) < 2 * n:

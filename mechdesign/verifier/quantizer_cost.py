@@ -62,7 +62,7 @@ def loss_cells(law: Segments, bins: list[Fraction], loss: Json, account: Account
             square = sum(map(mul, places, moments)) if second else 0
             sums.append((list(accumulate(row, initial=0)), list(accumulate(moments, initial=0)), square))
         inside = bins[bisect_right(bins, start) : bisect_left(bins, end)]
-        account.takes(100 * (1 + len(inside)), law.common.bit_length())
+        account.divides(10 * (1 + len(inside)), law.common.bit_length())
         for u, v in pairwise([start, *inside, end]):
             left = bisect_right(bins, u)  # so many outputs are on the left
             counted = [(mass[left], moment[left], moment[-1], square) for mass, moment, square in sums]

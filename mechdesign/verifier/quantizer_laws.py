@@ -60,8 +60,11 @@ def rational_table(law: Json, account: Account) -> Segments:
 def over_common(knots: list[Fraction], rows: list[list[Fraction]], account: Account) -> Segments:
     common = 1
     for denominator in {p.denominator for row in rows for p in row}:
-        common = math.lcm(common, denominator)
+        account.divides(1, denominator.bit_length())
         account.takes(1, common.bit_length())
+        common = math.lcm(common, denominator)
+    widest = max(p.denominator.bit_length() for row in rows for p in row)
+    account.divides(sum(map(len, rows)), widest)
     account.takes(sum(map(len, rows)), common.bit_length())
     return Segments(knots, [[int(p * common) for p in row] for row in rows], common)
 
@@ -71,13 +74,14 @@ def selection_law(law: Json, account: Account) -> Segments:
     (B_r − x)/(B_r − B_l), else r."""
     bins, lower, upper = law["bins"], law["lower"], law["upper"]
     m = len(bins)
-    account.takes(4 * m**3)
     sides = law["left"], law["right"]
     if any([len(weights) for weights in side] != [*range(1, m)] for side in sides):
         raise Refused("selection weights of other lengths than 1, 2, …")
     if any(min(weights) < 0 or sum(weights) <= 0 for side in sides for weights in side):
         raise Refused("selection weights must not be negative")
     knots = [lower, *[b for b in bins if lower < b < upper], upper]
+    bits = m * max((b.numerator * b.denominator).bit_length() for b in bins)  # of a sum of 1/(r − l)
+    account.divides(len(knots) * m * (8 + m / 8), min(bits, 60 * m))
     rows = []
     for start, end in pairwise(knots):
         j = min(sum(b <= start for b in bins), m - 1)

@@ -54,11 +54,15 @@ class Account:
         self.agreeing = 0
         self.left = OPERATIONS * (5 + characters / 1e6)
 
-    def takes(self, operations: int, bits: int = 0) -> None:
+    def takes(self, operations: float, bits: int = 0) -> None:
         """Count operations on numbers of so many bits; raise `TooLarge` where they are too many."""
         self.left -= operations * (1 + bits / 1000)
         if self.left < 0:
             raise TooLarge("too large to check: more work than 5 s and a second for each megabyte")
+
+    def divides(self, operations: float, bits: int) -> None:
+        """Count operations on fractions, whose common divisors take the square of their bits."""
+        self.takes(operations * (4 + 6 * (bits / 1000) ** 2))
 
     def agrees(self, claim: str, holds: Json) -> None:
         """Not a claim about the mechanism: that it is a law, and that the file does not contradict itself."""

@@ -41,6 +41,8 @@ def vectors(result: Json, account: Account) -> None:
     dimension, epsilon, asked = design["dimension"], design["privacy"]["epsilon"], design["inputs"]
     if not 2 <= dimension <= 1 << 24 or not 1e-30 < epsilon <= 500:
         raise Refused("dimensions or a budget for which no vector mechanism is made")
+    if design["bits"] is not None and not 1 <= design["bits"] <= 16:
+        raise Refused("bits of which no vector mechanism is made")
     bits, error = mechanism(law, account)
     account.proved(
         "the budget of the mechanism is within the one stated", law["privacy"]["epsilon"] <= epsilon

@@ -129,7 +129,7 @@ def words_of(fields: dict[str, Any]) -> list[str]:
             return {k: plain(v, left_out) for k, v in node.items() if k not in left_out}
         if isinstance(node, list):
             return [plain(v, left_out) for v in node]
-        return f"{node + 0.0:.10g}" if type(node) in (int, float) and abs(node) < 2**53 else node
+        return f"{node + 0.0:.10g}" if type(node) in (int, float) and abs(node) < 1e300 else node
 
     parts = ((part, SEARCHED if part == "design" else WORDS) for part in SAID)
     return [json.dumps(plain(fields[part], left_out)) for part, left_out in parts]
@@ -234,7 +234,7 @@ def outcome_alone(text: str, original: list[str]) -> str:
     return ACCEPTED
 
 
-OUTCOMES = "refused", "failed", "same", "claimed", "not covered", "FAULT"
+OUTCOMES = "refused", "failed", "same", "proved anew", "claimed", "not covered", "FAULT"
 
 
 @functools.cache
@@ -257,20 +257,25 @@ def campaign(
     for number in only or range(files):
         rng = random.Random(f"{seed}/{number}")
         name, kind, text = mutated(rng, documents)
+        ended: dict[str, str] = {}
         for checker, check, originals in (("package", outcome, package), ("alone", outcome_alone, alone)):
             started = time.process_time()
-            found = check(text, originals[name])
-            if found == ACCEPTED and tuple(words_of(json.loads(text)["payload"]["fields"])) in whole:
-                found = "same"  # every part is of the other file, which is honest
+            found = ended[checker] = check(text, originals[name])
             seconds = time.process_time() - started
             longest = max(longest, seconds)
             if seconds > SLOW and not found.startswith("FAULT"):
-                found = f"FAULT: {found}, after {seconds:.2f} s"
+                ended[checker] = f"FAULT: {found}, after {seconds:.2f} s"
+        if ACCEPTED in ended.values() and tuple(words_of(json.loads(text)["payload"]["fields"])) in whole:
+            ended = dict.fromkeys(ended, "same")  # every part is of the other file, which is honest
+        elif set(ended.values()) == {ACCEPTED} and all(
+            how == "proved" for _, how, _ in verify.verify(text).rows
+        ):
+            ended = dict.fromkeys(ended, "proved anew")
+        for checker, found in ended.items():
             rows.append((kind, checker, found.partition(":")[0]))
             if found.startswith("FAULT"):
-                show(
-                    f"{name} {seed}/{number} {checker}, {kind}: {found}: {difference(documents[name], text)}"
-                )
+                where = difference(documents[name], text)
+                show(f"{name} {seed}/{number} {checker}, {kind}: {found}: {where}")
     counts = (
         pd.DataFrame(rows, columns=["doctoring", "checker", "outcome"]).value_counts().unstack(fill_value=0)
     )
@@ -293,7 +298,8 @@ def write(counts: pd.DataFrame, seed: int, longest: str, folder: Path) -> None:
 {table.versions()}. Commit examined: {table.commit()}.
 
 Outcomes, of the package and of the stand-alone verifier: *refused*, not read, or refused in a sentence; *failed*, a claim does not
-hold; *same*, what the result says is unchanged, or less; *claimed*, accepted beside a line that says what was not checked; *not covered*.
+hold; *same*, what the result says is unchanged, or less; *proved anew*, it says something else, of which both programs prove every claim in
+exact arithmetic (a question without a cap that changed nothing); *claimed*, accepted beside a line that says what was not checked; *not covered*.
 Anything else is a fault: another exception, an execution, a second of processor time, a changed claim that is believed.
 
 {table.markdown(counts.reset_index(level=1))}""")

@@ -7,6 +7,7 @@ import json
 import random
 import subprocess
 import sys
+import time
 import warnings
 from fractions import Fraction
 from pathlib import Path
@@ -249,3 +250,19 @@ def test_the_documentation_shows_what_it_prints(capsys: pytest.CaptureFixture[st
     printed = capsys.readouterr().out.splitlines()
     assert len(printed) == len(stated)
     assert all(line.startswith(shown.rstrip("…")) for line, shown in zip(printed, stated))
+
+
+@pytest.mark.parametrize("outputs", [100, 400])
+def test_what_is_too_much_work_is_refused_before_it_is_done(outputs: int, tmp_path: Path) -> None:
+    """A selection of 100 outputs at odd places has sums over denominators of 6,000 digits: it took more than a minute."""
+    payload = json.loads(dumps(cheap.solved("rqm")))["payload"]
+    law = payload["fields"]["mechanism"]["fields"]["law"]["fields"]
+    rng = random.Random(outputs)
+    places = sorted(Fraction(rng.uniform(-3, 3)) for _ in range(outputs))
+    law["bins"] = encode(tuple(places))
+    for side in ("left", "right"):
+        law[side] = encode(tuple(tuple(rng.randrange(1, 2**72) for _ in range(k)) for k in range(1, outputs)))
+    (tmp_path / "large.json").write_text(cheap.sealed(payload))
+    started = time.process_time()
+    assert verify.main([str(tmp_path / "large.json")]) == 2
+    assert time.process_time() - started < 2

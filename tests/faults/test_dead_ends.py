@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import inspect
 import json
 import re
@@ -23,7 +24,8 @@ from scipy import stats
 import mechdesign as md
 from faults.altered import BINS, P
 from mechdesign.errors import DesignError, ResultFormatError
-from mechdesign.evidence.serialize import dumps
+from mechdesign.evidence.serialize import dumps, loads
+from mechdesign.files import KINDS
 
 APPROXIMATE = md.ApproximateDP(1.0, 1e-6)
 REFUSED_NOTHING = pytest.fail.Exception
@@ -278,3 +280,18 @@ def test_a_page_says_how_to_get_pytorch_for_processors() -> None:
 def test_committed_results_hold_no_count_of_a_search() -> None:
     header = (ROOT / "results/quantizer-tables/searched.csv").read_text().splitlines()[0]
     assert "searched" not in header.split(",")
+
+
+@pytest.mark.parametrize("name", ["optm-search", "bin-search", "biased-selection"])
+def test_a_renamed_column_of_a_saved_table_is_no_foreign_error(name: str, tmp_path: Path) -> None:
+    """`alternatives` ended in KeyError."""
+    honest = json.loads(dumps(cheap.solved(name)))["payload"]
+    for k in range(len(honest["fields"]["table"]["$table"])):
+        payload = copy.deepcopy(honest)
+        payload["fields"]["table"]["$table"][k][0] = "renamed"
+        result = loads(cheap.sealed(payload), kinds=KINDS)
+        for shown in (result.alternatives, result.to_frame, result.tried, result.plot, result.summary):
+            with contextlib.suppress(md.ResultFormatError):
+                shown()
+        with contextlib.suppress(md.ResultFormatError):
+            result.report(tmp_path / f"{k}.html")

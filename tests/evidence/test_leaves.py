@@ -1,0 +1,45 @@
+"""Every leaf of every kind of file is read and compared, or stands in the short list of those that are not."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from campaign import trees
+
+from evidence import leaves
+
+QUICK = ["optimal-quantizer", "optm", "metric-channel", "vectors-signs"]
+
+
+def unread(names: list[str]) -> list[str]:
+    """Leaves that a checker accepts with any value."""
+    return [
+        f"{checker}: {row.leaf.design}: {row.leaf.name}"
+        for row in leaves.rows(names)
+        for checker in leaves.CHECKERS
+        if getattr(row, checker).how == "accepted"
+    ]
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_no_leaf_is_left_unread(name: str) -> None:
+    assert unread([name]) == []
+
+
+@pytest.mark.slow
+def test_no_leaf_of_any_file_is_left_unread() -> None:
+    assert unread(list(leaves.NAMES)) == []
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_reads_are_traced(name: str) -> None:
+    """What is compared is looked at: the stand-alone checker's reads, recorded, hold every member that it compares."""
+    read = leaves.read_alone(leaves.text(name))
+    assert read is not None
+    looked_at = {part.replace("[]", "") for part in read}
+    payload = json.loads(leaves.text(name))["payload"]
+    for leaf in leaves.leaves(payload):
+        if leaves.stated(leaf) is None and isinstance(trees.at(payload, leaf.path), float):
+            assert leaf.name.replace("[]", "") in looked_at, leaf.name
+    assert leaves.read_package(leaves.text(name)) >= {"value", "solver_report", "design", "mechanism"}

@@ -304,9 +304,8 @@ class Design(Checked):
 
     def frame(self, result: Result) -> pd.DataFrame:
         """The result's main table."""
-        among = None if result.among is None else str(result.among)
-        row = {"value": [result.value], "lower_bound": [result.lower_bound], "bound_class": [among]}
-        return pd.DataFrame({**row, "status": [result.status]})
+        row = {"value": [result.value], "lower_bound": [result.lower_bound], "status": [result.status]}
+        return pd.DataFrame(row)
 
     def account(self, result: Result) -> Account:
         """The question in words, what the value is and what the picture shows."""

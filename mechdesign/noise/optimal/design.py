@@ -207,8 +207,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
             heights = np.array([float(w / law.total) for w in law.weights]) / np.diff(edges)
             return pd.DataFrame({"left": edges[:-1], "right": edges[1:], "density": heights})
         row = {"law": _kind(result), "dimension": self.dimension, "value": result.value}
-        bound = {"lower_bound": result.lower_bound, "bound_class": str(result.among)}
-        return pd.DataFrame([row | {"variance": float(law.variance)} | bound])
+        return pd.DataFrame([row | {"variance": float(law.variance), "lower_bound": result.lower_bound}])
 
     def account(self, result: Result) -> Account:
         """The question in words, and what the value is."""

@@ -225,7 +225,10 @@ def outcome_alone(text: str, original: list[str]) -> str:
         signal.signal(signal.SIGPROF, previous)
     if not all(holds for *_, holds in account.rows):
         return "failed"
-    fields = json.loads(text)["payload"]["fields"]
+    payload = json.loads(text)["payload"]
+    if payload["$kind"] != "result":
+        return "refused"  # it answers for the mechanism alone, and says so
+    fields = payload["fields"]
     now, status = words_of(fields), fields["solver_report"]["fields"]["status"]
     if now == original or says_less(now, original, status in ("optimal", "best of its class")):
         return "same"
@@ -265,7 +268,8 @@ def campaign(
             longest = max(longest, seconds)
             if seconds > SLOW and not found.startswith("FAULT"):
                 ended[checker] = f"FAULT: {found}, after {seconds:.2f} s"
-        if ACCEPTED in ended.values() and tuple(words_of(json.loads(text)["payload"]["fields"])) in whole:
+        accepted = ACCEPTED in ended.values()
+        if accepted and tuple(words_of(json.loads(text)["payload"]["fields"])) in whole:
             ended = dict.fromkeys(ended, "same")  # every part is of the other file, which is honest
         elif set(ended.values()) == {ACCEPTED} and all(
             how == "proved" for _, how, _ in verify.verify(text).rows

@@ -30,8 +30,8 @@ from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, TooL
 
 Changes: TypeAlias = list[tuple[Decimal, int]]
 NAMES = {"gaussian": "norm", "discrete_laplace": "dlaplace"}
-MOST_CELLS = 2**13
-"""Of one coordinate; a quarter of the points of a coarser grid."""
+MOST_CELLS = 2**12
+"""Of one coordinate; an eighth of the points of a coarser grid."""
 POINTS = 2**14, 2**16
 """Of the grid: where the coarse one leaves δ above the budget, the fine one decides."""
 SAMPLED = 2**11
@@ -58,6 +58,17 @@ def check(result: Json, account: Account) -> None:
     else:
         name, same = NAMES.get(wanted, wanted), True
     account.agrees("the noise is of the family asked for", name == law["name"] and same)
+    additive(noise, privacy, design["loss"], value, account)
+    if result["lower_bound"] is not None:
+        claim = (
+            f"no private noise of this class ({spoken_of(result)}) costs less than {result['lower_bound']!r}"
+        )
+        account.claimed(claim)
+
+
+def additive(noise: Json, privacy: Json, loss: str, value: float, account: Account) -> None:
+    """What additive noise for the changes that it states costs and consumes."""
+    law = noise["law"]
     if law["name"] not in COSTS:
         raise NotCovered(f"noise of the law {law['name']}")
     if set(law) - {"", "name", "args", "scale"}:
@@ -65,14 +76,14 @@ def check(result: Json, account: Account) -> None:
     shapes, scale = tuple(Decimal(x) for x in law["args"]), Decimal(law.get("scale", 1))
     if scale <= 0 or not all(x.is_finite() for x in (*shapes, scale)):
         raise Refused("a scale that is not positive and finite")
-    power = {"squared": 2, "absolute": 1}[design["loss"]]
+    power = {"squared": 2, "absolute": 1}[loss]
     cost = Fraction(COSTS[law["name"]](power, *shapes) * scale**power)
     room = Fraction(value) / 10**9
-    account.bounds(f"the {design['loss']} loss is at most {value!r}", cost, Fraction(value), room)
+    account.bounds(f"the {loss} loss is at most {value!r}", cost, Fraction(value), room)
     account.agrees("the value is no more than the loss", Fraction(value) <= cost + 1000 * room)
     rounds, rate, epsilon = (
-        design["rounds"],
-        Decimal(design["sampling_rate"]),
+        noise["rounds"],
+        Decimal(noise["sampling_rate"]),
         Decimal(privacy.get("epsilon", 0)),
     )
     if not 0 < rate <= 1 or rounds < 1:
@@ -81,7 +92,7 @@ def check(result: Json, account: Account) -> None:
     if name in ("osgt", "flipped_huber") and shapes[0] == 0:  # their normal member
         name, shapes = "norm", ()
     normal = name == "norm" or (name == "discrete_gaussian" and privacy[""] == "zcdp")
-    stated = changes(design["sensitivity"], design["dimension"], "norm" if normal else name)
+    stated = changes(noise["sensitivity"], noise["dimension"], "norm" if normal else name)
     scaled = [[(v / scale, count) for v, count in shifts] for shifts in stated]
     if privacy[""] == "zcdp":
         if rate < 1:
@@ -97,20 +108,15 @@ def check(result: Json, account: Account) -> None:
             account.proved(claim, any(orders(name, shapes, case, xi, rho) for case in cases))
     elif not privacy.get("delta"):
         largest = ([count * largest_loss(name, shapes, v) for v, count in shifts] for shifts in scaled)
-        loss = min(sum(losses, ZERO) for losses in largest)
-        if rate < 1 and loss.is_finite():
-            loss = (1 + rate * (loss.exp() - 1)).ln()
-        account.proved(f"privacy loss at most {privacy['epsilon']!r}", rounds * loss <= epsilon * ROUND)
+        most = min(sum(losses, ZERO) for losses in largest)
+        if rate < 1 and most.is_finite():
+            most = (1 + rate * (most.exp() - 1)).ln()
+        account.proved(f"privacy loss at most {privacy['epsilon']!r}", rounds * most <= epsilon * ROUND)
     else:
         delta = Decimal(privacy["delta"])
         claim = f"delta at most {privacy['delta']!r} at epsilon = {privacy['epsilon']!r}"
         asked = Asked(name, shapes, rounds, rate, epsilon, delta)
         account.proved(claim, asked.within(scaled))
-    if result["lower_bound"] is not None:
-        claim = (
-            f"no private noise of this class ({spoken_of(result)}) costs less than {result['lower_bound']!r}"
-        )
-        account.claimed(claim)
 
 
 def changes(sensitivity: Json, dimension: int, name: str) -> list[Changes]:
@@ -254,7 +260,7 @@ class Asked(NamedTuple):
             origin, unit = (shift / self.shapes[0]) ** 2 / 2, 1 / self.shapes[0] ** 2
         elif self.name == "staircase":
             unit = self.shapes[0]
-        cells, infinite = self.outcomes(shift, grid.tail, bend, min(grid.points // 4, MOST_CELLS))
+        cells, infinite = self.outcomes(shift, grid.tail, bend, min(grid.points // 8, MOST_CELLS))
         growth = origin.exp()
         moved = [Cell(p, q * growth, low - origin, high - origin) for p, q, low, high in cells]
         return grid.losses(moved, unit, infinite, exact=exact), origin

@@ -1,12 +1,15 @@
-"""Optimal noise for one number: privacy and cost of a law that is constant on cells."""
+"""Optimal noise for one number, or alike for several: privacy and cost of a law that is constant on cells, or of a family's."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
+from decimal import localcontext
 from fractions import Fraction
 from itertools import accumulate, pairwise
 
+from mechdesign.verifier.calibration import additive
+from mechdesign.verifier.composition import PLACES
 from mechdesign.verifier.lattice_bound import lattice_bound, staircase_bound
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, exp_bounds
 
@@ -15,16 +18,26 @@ def lattice_noise(result: Json, account: Account) -> None:
     design, law = result["design"], result["mechanism"]
     proofs = {proof[""]: proof for proof in result["proofs"]}
     privacy, loss = design["privacy"], design["loss"]
-    if law[""] == "cell-noise" and (design["dimension"], design["l0"]) != (1, None):
+    if loss not in ("absolute", "squared"):
+        raise NotCovered("a callable loss")
+    moved, several = design["l0"] or design["dimension"], law[""] != "cell-noise"
+    if several:
+        alike = (law["dimension"], law.get("l0") or law["dimension"]) == (design["dimension"], moved)
+        if law[""] == "additive-noise":
+            named_noise(result, moved, account)
+            return
+        account.agrees("the noise is for the design's numbers, of which as many change", alike)
+        law = law["law"]
+    elif (design["dimension"], design["l0"]) != (1, None):
         raise Refused("noise of one number for several")
-    if loss not in ("absolute", "squared") or law[""] != "cell-noise":
-        raise NotCovered("losses other than absolute and squared, and noise for several numbers")
     bounds = [proofs[kind] for kind in ("lattice-dual", "staircase-dual") if kind in proofs]
-    of_law = len(proofs) == len(result["proofs"]) == 2 and "cell-law-proof" in proofs
-    if len(bounds) != 1 or not of_law:
+    of_law = len(proofs) == len(result["proofs"]) <= 2 and "cell-law-proof" in proofs
+    if not of_law or (len(bounds) != 1 and not several):
         raise NotCovered("evidence other than one proof of the law and one of the lower bound")
-    stated = bounds[0]
-    delta, (low, high) = Fraction(privacy.get("delta", 0)), exp_bounds(Fraction(privacy["epsilon"]))
+    stated = bounds[0] if bounds else {}
+    # c coordinates that are (ε/c, δ/c)-private each are (ε, δ)-private together
+    delta, epsilon = Fraction(privacy.get("delta", 0)) / moved, Fraction(privacy["epsilon"]) / moved
+    low, high = exp_bounds(epsilon)
     n, cells, r, spike = law["cells_per_shift"], law["weights"], law["decay"], law["spike"]
     width, start, sensitivity = (Fraction(v) for v in (law["width"], law["start"], design["sensitivity"]))
     spans, wide = law.get("spans") or [1] * len(cells), bool(law.get("spans"))
@@ -50,7 +63,7 @@ def lattice_noise(result: Json, account: Account) -> None:
     bits = low.numerator.bit_length() + scale.bit_length()
     if wide:
         outer = first + last if r else 0
-        account.takes(4 * (len(cells) + 2 * outer) * (len(cells) + 4 * outer), bits)
+        account.takes(16 * (len(cells) + 2 * outer) * (len(cells) + 4 * outer), bits)
     else:
         account.takes(2 * n * len(line), bits)
 
@@ -61,7 +74,8 @@ def lattice_noise(result: Json, account: Account) -> None:
 
     shifts = (k for k in range(-n, n + 1) if k)
     found = spans_excess(law, ends, spans, low) + spike if wide else max(map(excess, shifts))
-    account.proved(f"delta at most {float(delta)!r}", found <= delta * total)
+    claim = f"delta at most {privacy.get('delta', 0.0)!r} at epsilon = {privacy['epsilon']!r}"
+    account.proved(claim, found <= delta * total)
 
     def cost(a: Fraction, b: Fraction) -> Fraction:  # of a uniform law on [a, b]
         return (b * abs(b) - a * abs(a)) / 2 / (b - a) if loss == "absolute" else (a * a + a * b + b * b) / 3
@@ -82,10 +96,35 @@ def lattice_noise(result: Json, account: Account) -> None:
         spent += spike * cost(-Fraction(law["spike_width"]) / 2, Fraction(law["spike_width"]) / 2)
     account.proved(f"the value is at most {result['value']!r}", spent <= Fraction(result["value"]) * total)
     account.takes(100 * stated.get("periods", 0) + 20 * stated.get("cells", 0))
+    if several:
+        if result["lower_bound"] is not None:
+            account.claimed(f"no independent noise of one law costs less than {result['lower_bound']!r}")
+        return
     proof = staircase_bound if stated[""] == "staircase-dual" else lattice_bound
     bound = max(proof(stated, loss, delta, high, sensitivity), Fraction(0))
     claim = f"no additive noise costs less than {result['lower_bound']!r}"
     account.proved(claim, Fraction(result["lower_bound"]) <= bound)
+
+
+def named_noise(result: Json, moved: int, account: Account) -> None:
+    """Noise of a named family on every coordinate: that it is for the changes of the design, and what it consumes."""
+    design, noise = result["design"], result["mechanism"]
+    if [proof[""] for proof in result["proofs"]].count("named-law-proof") != 1:
+        raise Refused("noise of a family without one proof of it")
+    held, sensitivity, count = noise["sensitivity"], design["sensitivity"], noise["dimension"]
+    if isinstance(held, dict):  # a change of c coordinates by the sensitivity is among those that it is for
+        reach = held["linf"] is not None and held["linf"] >= sensitivity and held["each"] is None
+        several = (held["l0"] or count) >= moved and held["l1"] is None and held["l2"] is None
+        covered = reach and several
+    else:
+        covered = held >= sensitivity
+    account.agrees("the noise is for every change of the design", covered and count == design["dimension"])
+    account.agrees("it is added once, for everybody", noise["rounds"] == 1 == noise["sampling_rate"])
+    with localcontext() as context:
+        context.prec = PLACES
+        additive(noise, design["privacy"], design["loss"], result["value"], account)
+    if result["lower_bound"] is not None:
+        account.claimed(f"no independent noise of one law costs less than {result['lower_bound']!r}")
 
 
 def spans_excess(law: Json, ends: list[int], spans: list[int], growth: Fraction) -> Fraction:

@@ -1,0 +1,71 @@
+"""The stand-alone check of optimal noise for several numbers: sound and doctored files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import mechdesign as md
+from mechdesign.evidence.results import Result
+from mechdesign.evidence.serialize import dumps
+from mechdesign.verifier.reading import Refused
+from mechdesign.verifier.verify import verify
+
+
+def refused(result: Result) -> list[str]:
+    try:
+        return [claim for claim, _, holds in verify(dumps(result)).rows if not holds]
+    except Refused as error:
+        return [str(error)]
+
+
+@pytest.mark.parametrize("loss", ["absolute", "squared"])
+@pytest.mark.parametrize(
+    ("privacy", "asked"),
+    [
+        (md.PureDP(2.0), {"dimension": 2}),
+        (md.PureDP(2.0), {"dimension": 5, "l0": 2}),
+        (md.ApproximateDP(1.0, 0.1), {"dimension": 4, "l0": 1}),
+    ],
+)
+def test_cells_on_every_coordinate(privacy: Any, asked: dict[str, int], loss: str) -> None:
+    result = md.OptimalNoise(privacy, loss=loss, **asked).solve(gap=0.1, time_limit=10)
+    assert not refused(result)
+    design, product = result.design, result.mechanism
+    law = product.law
+    top = max(law.weights)
+    peaked = replace(law, weights=tuple(3 * w if w == top else w for w in law.weights))
+    assert refused(replace(result, mechanism=replace(product, law=peaked)))
+    narrower = replace(law, width=law.width * (1 - 1e-6), start=law.start * (1 - 1e-6))
+    assert refused(replace(result, mechanism=replace(product, law=narrower)))
+    assert refused(replace(result, value=result.value * (1 - 1e-9)))
+    assert refused(replace(result, design=replace(design, sensitivity=1.001)))
+    moved = design.l0 or design.dimension
+    if moved < design.dimension:
+        assert refused(replace(result, design=replace(design, l0=moved + 1)))
+        both = replace(result, design=replace(design, l0=moved + 1), mechanism=replace(product, l0=moved + 1))
+        assert any("delta" in claim for claim in refused(both))
+    tighter = replace(privacy, epsilon=privacy.epsilon * 0.999)
+    assert any(
+        "delta" in claim for claim in refused(replace(result, design=replace(design, privacy=tighter)))
+    )
+
+
+@pytest.mark.slow
+def test_a_named_law_on_every_coordinate() -> None:
+    result = md.OptimalNoise(md.ApproximateDP(0.5, 1e-5), loss="squared", dimension=20, l0=3).solve(
+        time_limit=8
+    )
+    assert not refused(result)
+    noise, design = result.mechanism, result.design
+    assert isinstance(noise, md.noise.AdditiveNoise)
+    law = noise.law
+    narrower = law.dist(*law.args, scale=law.kwds["scale"] * 0.999)
+    assert refused(replace(result, mechanism=replace(noise, law=narrower)))
+    assert refused(replace(result, mechanism=replace(noise, sensitivity=md.Sensitivity(linf=1, l0=2))))
+    assert refused(replace(result, mechanism=replace(noise, sensitivity=md.Sensitivity(linf=0.99, l0=3))))
+    assert refused(replace(result, mechanism=replace(noise, rounds=2)))
+    assert refused(replace(result, value=result.value * 0.999))
+    assert refused(replace(result, design=replace(design, l0=4)))

@@ -5,9 +5,11 @@ Where there is no Node these tests say that they checked nothing.
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import re
+import resource
 from fractions import Fraction
 from pathlib import Path
 
@@ -130,6 +132,46 @@ def test_both_checkers_find_the_same_delta_of_any_lattice_noise(tmp_path: Path) 
     assert held[::2] == [True] * 60 and held[1::2].count(False) > 50
 
 
+CALIBRATED = {
+    "normal": ("gaussian", md.ApproximateDP(1.0, 1e-6), {"sensitivity": 1.0}),
+    "normal of several": (
+        "gaussian",
+        md.ApproximateDP(3.0, 1e-9),
+        {"sensitivity": 2, "dimension": 5, "rounds": 3},
+    ),
+    "concentrated": ("gaussian", md.ZeroConcentratedDP(0.5), {"sensitivity": 1.0, "loss": "absolute"}),
+    "laplace": ("laplace", md.PureDP(1.0), {"sensitivity": 2.0, "dimension": 3}),
+    "composed": ("laplace", md.ApproximateDP(1.0, 1e-6), {"sensitivity": 1.0}),
+}
+
+
+@node
+def test_both_checkers_agree_on_calibrated_noise_that_a_page_covers(tmp_path: Path) -> None:
+    """At the scale calibrated, hardly below it, and in files that are doctored; the page leaves compositions of losses to Python."""
+    files = {
+        name: dumps(md.calibrate(noise, privacy=privacy, **asked))
+        for name, (noise, privacy, asked) in CALIBRATED.items()
+    }
+    cases = list(files.items())
+    for name, less in itertools.product(list(files)[:4], (1e-3, 1e-7, 1e-9, 1e-13)):
+        payload = json.loads(files[name])["payload"]
+        for item in payload["fields"]["mechanism"]["fields"]["law"]["kwds"]["$items"]:
+            item[1] *= 1 - less
+        cases.append((f"{name}, less {less}", cheap.sealed(payload)))
+    made = (mutations.mutated(random.Random(f"page/{number}"), files) for number in range(40))
+    cases += [(f"{name}: {kind}", text) for name, kind, text in made]
+    answers = judged_by_node([text for _, text in cases], tmp_path)
+    assert [word for word, _ in answers[:5]] == ["checked"] * 4 + ["uncovered"]
+    assert all(holds for _, rows in answers[:4] for *_, holds in rows)
+    assert sum(any(not holds for *_, holds in rows) for _, rows in answers[5:21]) > 10
+    differ = [
+        (name, here, there)
+        for (name, text), there in zip(cases, answers)
+        if there[0] != "uncovered" and (here := judged_by_python(text)) != there
+    ]
+    assert differ == []
+
+
 @node
 def test_it_reads_and_seals_json_as_python_does(tmp_path: Path) -> None:
     rng = random.Random(3)
@@ -191,7 +233,13 @@ def test_a_kind_without_a_check_is_not_covered(tmp_path: Path) -> None:
 def test_a_quantizer_of_256_outputs_takes_less_than_2_s(tmp_path: Path) -> None:
     text = dumps(md.OptimalQuantizer(np.linspace(-4, 4, 256), cheap.PURE, cheap.UNIFORM).solve(gap=1e-3))
     assert disagreements([("256", text)], tmp_path) == []
-    assert min(raw_verdicts([text], tmp_path)[0]["seconds"] for _ in range(3)) < 2.0
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    raw_verdicts([text], tmp_path)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    taken = (
+        after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    )  # of processors, on a machine that others use
+    assert taken < 2.0
 
 
 def test_it_uses_nothing_but_itself() -> None:

@@ -25,7 +25,7 @@ function sought(design) {
 }
 
 // The class of which the lower bound speaks.
-function spokenOf({ design, mechanism, proofs }) {
+export function spokenOf({ design, mechanism, proofs }) {
   for (const proof of proofs) {
     const kind = proof[""];
     if (kind === "quantizer-dual-bound") {

@@ -8,7 +8,7 @@ const DEPTH = 900;
 const DIGITS = 4300;
 const SPACE = /[ \t\n\r]*/y;
 const NUMBER = /(-?(?:0|[1-9][0-9]*))(\.[0-9]+)?([eE][-+]?[0-9]+)?/y;
-const STRING = /"(?:[^"\\\u0000-\u001f]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*"/y;
+const STRING = /"[^"\\\u0000-\u001f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\u0000-\u001f]*)*"/y;
 const WORDS = [["true", true], ["false", false], ["null", null], ["NaN", NaN], ["Infinity", Infinity], ["-Infinity", -Infinity]];
 
 export function parse(text) {
@@ -53,6 +53,7 @@ export function parse(text) {
     if (text[at] === "{") return object(depth);
     if (text[at] === "[") return array(depth);
     if (text[at] === '"') return string();
+    if (text[at] >= "0" && text[at] <= "9") return number();
     for (const [word, meaning] of WORDS) {
       if (text.startsWith(word, at)) {
         at += word.length;

@@ -38,7 +38,7 @@ def test_cells_on_every_coordinate(privacy: Any, asked: dict[str, int], loss: st
     top = max(law.weights)
     peaked = replace(law, weights=tuple(3 * w if w == top else w for w in law.weights))
     assert refused(replace(result, mechanism=replace(product, law=peaked)))
-    narrower = replace(law, width=law.width * (1 - 1e-6), start=law.start * (1 - 1e-6))
+    narrower = replace(law, width=law.width * (1 - 2.0**-20), start=law.start * (1 - 2.0**-20))
     assert refused(replace(result, mechanism=replace(product, law=narrower)))
     assert refused(replace(result, value=result.value * (1 - 1e-9)))
     assert refused(replace(result, design=replace(design, sensitivity=1.001)))

@@ -262,17 +262,7 @@ def test_common_results_can_be_checked_without_this_package(name: str) -> None:
     assert all(holds for *_, holds in verify.verify(altered.text(name)).rows)
 
 
-ALONE = fault(15, "not every result is covered by the check without this package", raises=verify.NotCovered)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "mixed-allocation",
-        pytest.param("counts-gaussian", marks=ALONE),
-        pytest.param("knorm", marks=ALONE),
-    ],
-)
+@pytest.mark.parametrize("name", ["mixed-allocation", "counts-gaussian", "knorm"])
 def test_a_result_can_be_checked_without_this_package(name: str) -> None:
     assert all(holds for *_, holds in verify.verify(altered.text(name)).rows)
 

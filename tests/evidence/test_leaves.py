@@ -1,4 +1,4 @@
-"""Every leaf of every kind of file is read and compared, or stands in the short list of those that are not."""
+"""Every leaf of the files of quantizers, channels and vectors is read and compared, or stands in the short list of those that are not."""
 
 from __future__ import annotations
 
@@ -30,6 +30,11 @@ def test_no_leaf_is_left_unread(name: str) -> None:
 @pytest.mark.slow
 def test_no_leaf_of_any_file_is_left_unread() -> None:
     assert unread(list(leaves.NAMES)) == []
+
+
+@pytest.mark.slow
+def test_the_page_of_leaves_is_what_is_found() -> None:
+    assert leaves.PAGE.read_text(encoding="utf-8") == leaves.page()
 
 
 @pytest.mark.parametrize("name", QUICK)

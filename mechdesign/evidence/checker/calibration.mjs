@@ -22,8 +22,9 @@ export function calibration(result, account) {
   const { design, mechanism: noise, value } = result;
   if (noise[""] !== "additive-noise") throw new Refused("a mechanism that is no additive noise");
   const { law } = noise;
-  const { privacy, noise: wanted, dimension, rounds } = design;
-  const covered = typeof wanted === "string" && ["norm", "laplace"].includes(law.name) && typeof design.sensitivity !== "object";
+  const { privacy, noise: wanted } = design;
+  const { sensitivity, dimension, rounds, sampling_rate: rate } = noise;
+  const covered = typeof wanted === "string" && ["norm", "laplace"].includes(law.name) && [sensitivity, design.sensitivity].every((x) => typeof x !== "object");
   if (!covered || Object.keys(law).some((key) => !["", "name", "args", "scale"].includes(key)) || law.args.length)
     throw new NotCovered(`calibrated noise of the law ${law.name}, or of several bounds, in a page`);
   for (const name of ["sensitivity", "dimension", "rounds", "sampling_rate"])
@@ -32,9 +33,10 @@ export function calibration(result, account) {
   const scale = rational(optional(law, "scale", 1n));
   if (scale.sign <= 0) throw new Refused("a scale that is not positive and finite");
   costFits(law.name, design.loss, scale, value, account);
-  if (rounds < 1n || dimension < 1n || rational(design.sampling_rate).sign <= 0) throw new Refused("rounds or a sampling rate that are none");
-  if (design.sampling_rate != 1) throw new NotCovered("sampled rounds, in a page");
-  const shift = rational(design.sensitivity).over(scale);
+  if (rounds < 1n || dimension < 1n || !(rate > 0 && rate <= 1)) throw new Refused("rounds or a sampling rate that are none");
+  if (rate < 1 && privacy[""] === "zcdp") throw new Refused("a sampling rate under zero-concentrated privacy");
+  if (rate < 1) throw new NotCovered("sampled rounds, in a page");
+  const shift = rational(sensitivity).over(scale);
   const times = new Fraction(dimension * rounds);
   if (privacy[""] === "zcdp" && law.name === "norm") {
     const xi = rational(privacy.xi);

@@ -7,9 +7,9 @@
 import { NotCovered, Refused } from "./errors.mjs";
 import { latticeBound, staircaseBound } from "./lattice_bound.mjs";
 import { total } from "./quantizer_laws.mjs";
-import { Fraction, larger, magnitude, maximum, ONE, rational, sum, TWO, ZERO } from "./rational.mjs";
+import { bitLength, Fraction, larger, magnitude, maximum, ONE, rational, sum, TWO, ZERO } from "./rational.mjs";
 import { accumulated, difference, expBounds, optional } from "./reading.mjs";
-import { shown, shownDouble } from "./words.mjs";
+import { shown } from "./words.mjs";
 
 const THIRD = new Fraction(1n, 3n);
 
@@ -17,9 +17,10 @@ export function latticeNoise(result, account) {
   const { design, mechanism: law } = result;
   const proofs = Object.fromEntries(result.proofs.map((proof) => [proof[""], proof]));
   const { privacy, loss } = design;
-  if (law[""] === "cell-noise" && (design.dimension !== 1n || design.l0 !== null)) throw new Refused("noise of one number for several");
-  if (!["absolute", "squared"].includes(loss) || law[""] !== "cell-noise")
-    throw new NotCovered("losses other than absolute and squared, and noise for several numbers");
+  if (!["absolute", "squared"].includes(loss)) throw new NotCovered("a callable loss");
+  if (["cell-product", "additive-noise"].includes(law[""])) throw new NotCovered("noise for several numbers, in a page");
+  if (law[""] !== "cell-noise") throw new Refused("a mechanism that is no noise of this kind");
+  if (design.dimension !== 1n || design.l0 !== null) throw new Refused("noise of one number for several");
   const bounds = ["lattice-dual", "staircase-dual"].filter((kind) => kind in proofs);
   const ofLaw = Object.keys(proofs).length === 2 && result.proofs.length === 2 && "cell-law-proof" in proofs;
   if (bounds.length !== 1 || !ofLaw) throw new NotCovered("evidence other than one proof of the law and one of the lower bound");
@@ -28,15 +29,21 @@ export function latticeNoise(result, account) {
   const [low, high] = expBounds(rational(privacy.epsilon));
   const sensitivity = rational(design.sensitivity);
   const cells = cellsOf(law, stated);
-  const { n, zero, mass } = cells;
+  const { n, mass } = cells;
+  const bits = bitLength(low.n) + bitLength(law.decay.d ** 2n);
+  const [count, outer] = [law.weights.length, cells.first + cells.final];
+  if (law.spans.length) account.takes(16 * (count + 2 * outer) * (count + 4 * outer), bits);
+  else account.takes(2 * Number(n) * (count + 4 * Number(n)), bits);
 
   account.proved("shifts up to the sensitivity", sensitivity.atMost(rational(law.width).times(new Fraction(n))));
   const excess = law.spans.length ? spansExcess(cells, low) : largestOfShifts(cells, low);
   const found = excess.plus(new Fraction(law.spike)).over(mass);
-  account.proved(`delta at most ${shownDouble(delta.toNumber())}`, found.atMost(delta), difference(found, delta));
+  const claim = `delta at most ${shown(optional(privacy, "delta", 0))} at epsilon = ${shown(privacy.epsilon)}`;
+  account.proved(claim, found.atMost(delta), difference(found, delta));
   const value = rational(result.value);
   const spent = costOf(law, cells, loss).over(mass);
   account.proved(`the value is at most ${shown(result.value)}`, spent.atMost(value), difference(spent, value));
+  account.takes(100 * Number(optional(stated, "periods", 0n)) + 20 * Number(optional(stated, "cells", 0n)));
   const proof = bounds[0] === "staircase-dual" ? staircaseBound : latticeBound;
   const bound = larger(proof(stated, loss, delta, high, sensitivity), ZERO);
   const claimed = rational(result.lower_bound);

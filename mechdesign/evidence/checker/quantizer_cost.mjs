@@ -39,7 +39,7 @@ function lossCells({ knots, rows, common: denominator, bins }, loss, account) {
   const cells = [];
   pairwise(knots).forEach(([a, b], segment) => {
     const inside = bins.filter((x) => a.below(x) && x.below(b));
-    account.takes(100 * (1 + inside.length), bitLength(denominator));
+    account.divides(10 * (1 + inside.length), bitLength(denominator));
     for (const [u, v] of pairwise([a, ...inside, b])) {
       const k = countAtMost(bins, u, (bin, x) => bin.atMost(x)); // the first k outputs are on the left
       const [atStart, atStop] = [counted(rows[2 * segment], k), counted(rows[2 * segment + 1], k)];
@@ -165,6 +165,8 @@ function priorFits({ pieces, points }, knots) {
   const [low, high] = [knots[0], knots[knots.length - 1]];
   const near = high.minus(low).times(rational(NEAR)).over(new Fraction(1000n));
   const parts = [...pieces, ...points.map(([x, m]) => [x, x, m])];
-  const inside = ([a, b, m]) => !m.sign || (low.minus(near).atMost(a) && a.atMost(b) && b.atMost(high.plus(near)) && m.sign > 0);
+  // a uniform law of negative scale is a piece whose stop is before its start
+  const within = (a, b) => low.minus(near).atMost(a) && a.atMost(b) && b.atMost(high.plus(near));
+  const inside = ([a, b, m]) => !m.sign || (within(a, b) && m.sign > 0);
   return parts.every(inside) && sum(parts.map(([, , m]) => m)).equals(ONE);
 }

@@ -10,7 +10,7 @@
 // segment.
 
 import { Refused } from "./errors.mjs";
-import { bitLength, exact, Fraction, larger, lcm, maximum, minimum, smaller, sum } from "./rational.mjs";
+import { bitLength, exact, Fraction, larger, lcm, magnitude, maximum, minimum, smaller, sum } from "./rational.mjs";
 import { accumulated, common, countAtMost, pairwise } from "./reading.mjs";
 
 export const total = (list) => list.reduce((a, b) => a + b, 0n);
@@ -40,7 +40,12 @@ function rationalTable(law, account) {
 
 function overCommon(knots, rows, account) {
   const entries = rows.flat().map(exact);
-  const { unit, places } = common(entries, (denominator) => account.takes(1, bitLength(denominator)));
+  const widest = entries.reduce((most, p) => Math.max(most, bitLength(p.d)), 0);
+  const { unit, places } = common(entries, (denominator) => {
+    account.divides(1, widest);
+    account.takes(1, bitLength(denominator));
+  });
+  account.divides(entries.length, widest);
   account.takes(entries.length, bitLength(unit));
   let at = 0;
   return { knots, rows: rows.map((row) => places.slice(at, (at += row.length))), common: unit };
@@ -52,7 +57,6 @@ function selectionLaw(law, account) {
   const bins = law.bins.map(exact);
   const [lower, upper] = [exact(law.lower), exact(law.upper)];
   const m = bins.length;
-  account.takes(4 * m ** 3);
   for (const side of [law.left, law.right]) {
     if (side.length !== m - 1 || side.some((weights, k) => weights.length !== k + 1))
       throw new Refused("selection weights of other lengths than 1, 2, …");
@@ -60,6 +64,8 @@ function selectionLaw(law, account) {
       throw new Refused("selection weights must not be negative");
   }
   const knots = [lower, ...bins.filter((b) => lower.below(b) && b.below(upper)), upper];
+  const bits = m * Math.max(...bins.map((b) => bitLength(magnitude(b.n) * b.d))); // of a sum of 1/(r − l)
+  account.divides(knots.length * m * (8 + m / 8), Math.min(bits, 60 * m));
   const rows = [];
   for (const [start, end] of pairwise(knots)) {
     const j = Math.min(bins.filter((b) => b.atMost(start)).length, m - 1);

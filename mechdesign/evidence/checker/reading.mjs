@@ -32,6 +32,10 @@ export class Account {
     this.rows.push(row);
     this.listen(row);
   }
+  // Count operations on fractions, whose common divisors take the square of their bits.
+  divides(operations, bits) {
+    this.takes(operations * (4 + 6 * (bits / 1000) ** 2));
+  }
   // Not a claim about the mechanism: that it is a law, and that the file does not contradict itself.
   agrees(claim, holds) {
     this.add(claim, "proved", holds, null, true);

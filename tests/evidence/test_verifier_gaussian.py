@@ -86,6 +86,15 @@ def test_mixtures_of_two_sound_files_are_refused() -> None:
     assert refused(replace(more, mechanism=few.mechanism, value=few.value, lower_bound=None))
 
 
+def test_counts_that_all_rise_are_seen_where_signs_are_free() -> None:
+    """Of R = p I + q J with q > 0: within the budget but for changes in one direction."""
+    result = DESIGNS["signed counts"]().solve()
+    law = result.mechanism
+    doctored = replace(law, whitening=law.whitening * 0.9 + 0.2 * law.whitening[0, 0])
+    claims = refused(replace(result, mechanism=doctored))
+    assert "no change consumes more than the budget" in claims
+
+
 def test_a_change_that_leaves_the_subspace_is_refused() -> None:
     result = DESIGNS["span"]().solve()
     design = replace(result.design, vectors=np.vstack([result.design.vectors, [[0.0, 0.0, 1e-12]]]))

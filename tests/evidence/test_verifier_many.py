@@ -47,6 +47,10 @@ def test_cells_on_every_coordinate(privacy: Any, asked: dict[str, int], loss: st
         assert refused(replace(result, design=replace(design, l0=moved + 1)))
         both = replace(result, design=replace(design, l0=moved + 1), mechanism=replace(product, l0=moved + 1))
         assert any("delta" in claim for claim in refused(both))
+        weaker = replace(privacy, epsilon=privacy.epsilon * (moved + 1) / moved)  # but the same δ
+        if getattr(privacy, "delta", 0.0):
+            both = replace(both, design=replace(both.design, privacy=weaker))
+            assert any("delta" in claim for claim in refused(both))
     tighter = replace(privacy, epsilon=privacy.epsilon * 0.999)
     assert any(
         "delta" in claim for claim in refused(replace(result, design=replace(design, privacy=tighter)))

@@ -15,7 +15,7 @@ from operator import mul
 
 from mechdesign.verifier.covariance import ROOM, budget_is_kept
 from mechdesign.verifier.matrices import inverse, times, transposed, whole
-from mechdesign.verifier.reading import Account, Json, Refused
+from mechdesign.verifier.reading import NEAR, Account, Json, Refused
 
 MOST_WORK = 5_000_000
 """Products of doubles in the answers' variances: more of them are not recomputed."""
@@ -123,3 +123,5 @@ def errors(result: Json, rows: Json, account: Account) -> None:
     variances = [math.fsum(x * x for x in row) for row in factor]
     cost = max(variances) if result["design"]["loss"] == "largest" else math.fsum(variances)
     account.rows.append((claim, "recomputed", cost <= stated * (1 + 100 * ROOM)))
+    if result["lower_bound"] is not None:
+        account.agrees("the lower bound is not above the error", result["lower_bound"] <= cost * (1 + NEAR))

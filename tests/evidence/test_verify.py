@@ -112,7 +112,9 @@ def test_doctored_results(name: str) -> None:
                 )
                 # What the package alone recomputes: the moments of a law, and the bound of metric quantizers.
                 moments = doctoring.__name__ == "prior" and any("masses and moments" in c for c in claimed)
-                if not (bound or moments):
+                # A mix is what a search found, without a bound: it may keep the budget of another design, too.
+                mix = doctoring.__name__ == "design" and payload["fields"]["lower_bound"] is None
+                if not (bound or moments or mix):
                     accepted.append((doctoring.__name__, claimed))
     assert accepted == []
 

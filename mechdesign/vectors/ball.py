@@ -20,7 +20,7 @@ import numpy as np
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower
-from mechdesign.problem.checks import answers, integer, non_negative, one_of, positive
+from mechdesign.problem.checks import answers, integer, one_of, positive
 from mechdesign.problem.fields import Checked
 from mechdesign.problem.privacy import PureDP
 from mechdesign.typing import Array, Numbers
@@ -163,19 +163,17 @@ class VectorMechanism(PureMechanism, ABC):
         """1 − m₂."""
         return 1 - self.second_moment
 
-    def squared_error(self, norm: float | None = None) -> float:
-        """Expected squared error E‖M(x) − x‖² for an input of this length; the length R when not given.
+    def squared_error(self, x: Numbers) -> Array:
+        """Expected squared error E‖M(x) − x‖² at vectors x, shape (..., d); it depends on their lengths alone.
 
         Raises
         ------
         DesignError
             Longer than R, or not R where all inputs are.
         """
-        length = self.radius if norm is None else non_negative("norm", norm)
-        square = (length / self.radius) ** 2
-        if square > 1 + _NEAR or (self.inputs == "sphere" and square < 1 - _NEAR):
-            raise DesignError.of("norm", norm, f"must be {self._wanted}")
-        return self.radius**2 * self._unit_error(min(square, 1.0))
+        squares = (self.lifted(x)[:, : self.dimension] ** 2).sum(axis=1)
+        found = [self._unit_error(min(square, 1.0)) for square in squares.tolist()]
+        return self.radius**2 * np.array(found).reshape(np.shape(x)[:-1])
 
     def _unit_error(self, square: float) -> float:
         if self.inputs == "sphere":

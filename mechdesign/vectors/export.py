@@ -94,7 +94,9 @@ def c_header(table: IntegerTable, *, name: str = "quantizer") -> str:
     >>> print(c_header(table, name="gradient").splitlines()[5])
     #define MECHDESIGN_GRADIENT_H
     """
-    instance("table", table, IntegerTable)
+    if not isinstance(table, IntegerTable):
+        wanted = "must be an IntegerTable: IntegerTable.of(quantizer) of a quantizer of numbers; flat_json exports mechanisms of whole vectors"
+        raise DesignError.of("table", table, wanted)
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         allowed = "must be a C identifier of at most 41 letters, digits and underscores"
         raise DesignError.of("name", name, allowed)

@@ -6,7 +6,7 @@ alias method on 2^b columns, so that every row is a law of integer counts out of
 an answer's probability lies between the smallest and the largest count of its output: the ratio of these integers *is* the privacy loss.
 
 A certified law need not be one of such counts. It is mixed with a little of the uniform law until its rounded counts keep the
-budget in exact integers, and the outputs are moved so that the means at both ends of the range are right; what is left of a bias is stated.
+budget in exact integers, and the outputs are moved so that the means at both ends of the range are the law's; the bias is stated.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mechdesign.evidence.sampling import random_words
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import array, positive
 from mechdesign.problem.fields import Checked, field
-from mechdesign.quantizers.mechanism.quantizer import Quantizer
+from mechdesign.quantizers.mechanism.quantizer import CoordinateQuantizer, Quantizer
 from mechdesign.quantizers.mechanism.sampling import segment_finder
 from mechdesign.quantizers.mechanism.table import inside
 from mechdesign.typing import Array, Indices, Numbers
@@ -129,15 +129,24 @@ class IntegerTable(Checked, CodedMechanism):
             )
 
     @classmethod
-    def of(cls, quantizer: Quantizer, *, epsilon: float | None = None) -> IntegerTable:
+    def of(cls, quantizer: Quantizer | CoordinateQuantizer, *, epsilon: float | None = None) -> IntegerTable:
         """Return the table of a quantizer, within its own privacy loss or within `epsilon`.
+
+        Of a `CoordinateQuantizer` it is the table of one coordinate, scaled as there: every coordinate takes a word of its own, and
+        its ε.
 
         Raises
         ------
         DesignError
-            No exact law, or no budget that integers could keep.
+            No budget that integers could keep; or a mechanism that is no quantizer of numbers.
         """
-        law = instance("quantizer", quantizer, Quantizer).certified().law
+        if not isinstance(quantizer, Quantizer | CoordinateQuantizer):
+            wanted = "must be a Quantizer or a CoordinateQuantizer; md.vectors.flat_json exports mechanisms of whole vectors"
+            raise DesignError.of("quantizer", quantizer, wanted)
+        scale = Fraction(1)
+        if isinstance(quantizer, CoordinateQuantizer):
+            scale, quantizer = Fraction(quantizer.scale), quantizer.coordinate
+        law = quantizer.certified().law
         assert law is not None
         ratio = law.ratio()
         budget = ratio if epsilon is None else exp_lower(positive("epsilon", epsilon))
@@ -151,9 +160,9 @@ class IntegerTable(Checked, CodedMechanism):
                 asked = quantizer.privacy_loss() if epsilon is None else epsilon
                 raise DesignError.of("epsilon", asked, "must be at least the quantizer's own privacy loss")
             counts = [rounded_counts([(1 - mixed) * p + mixed / size for p in row]) for row in rows]
-        knots = np.array([float(x) for x in law.knots])
-        bins = _moved(law.bins, counts, law.knots[0], law.knots[-1])
-        return cls(knots, np.array(counts, dtype=np.int64), bins)
+        knots = np.array([float(scale * x) for x in law.knots])
+        outputs = [scale * b for b in law.bins]
+        return cls(knots, np.array(counts, dtype=np.int64), _moved(outputs, counts, rows))
 
     # -- what is exact --------------------------------------------------------------------------------
 
@@ -263,8 +272,11 @@ def _mean(bins: Iterable[Fraction], counts: list[int]) -> Fraction:
     return sum((b * n for b, n in zip(bins, counts)), start=Fraction(0)) / _WORD
 
 
-def _moved(bins: tuple[Fraction, ...], counts: list[list[int]], lower: Fraction, upper: Fraction) -> Array:
-    """Outputs moved affinely so that the means at both ends of the range are right."""
+def _moved(bins: list[Fraction], counts: list[list[int]], rows: list[list[Fraction]]) -> Array:
+    """Outputs moved affinely so that the means at both ends of the range are those of these rows; moved by one step where these hardly differ."""
+    first, last = (sum((b * p for b, p in zip(bins, rows[end])), start=Fraction(0)) for end in (0, -1))
     low, high = (_mean(bins, counts[end]) for end in (0, -1))
-    scale = (upper - lower) / (high - low)
-    return np.array([float(lower + scale * (b - low)) for b in bins])
+    scale = (last - first) / (high - low) if high != low else Fraction(1)
+    if not Fraction(1, 2) < scale < 2:
+        scale = Fraction(1)
+    return np.array([float(first + scale * (b - low)) for b in bins])

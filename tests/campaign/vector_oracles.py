@@ -104,7 +104,7 @@ def drawn_faults(m: Any, error: float) -> Faults:
     x = np.tile(direction / np.linalg.norm(direction) * m.radius * (1 - 1e-12), (n, 1))
     draws = m.sample(x, rng=7)
     squares = ((draws - x) ** 2).sum(axis=1)
-    stated = float(m.squared_error(m.radius))
+    stated = float(m.squared_error(x[0]))
     if abs(squares.mean() - stated) > 6 * squares.std() / math.sqrt(n) + 1e-9 * stated:
         yield f"an error of {stated} where draws give {squares.mean()} ± {squares.std() / math.sqrt(n)}"
     if getattr(m, "rotation", "exact") == "exact":

@@ -93,25 +93,21 @@ def own() -> md.Quantizer:
     return md.Quantizer(found.bins, found.knots, found.starts, found.ends)
 
 
-@fault(19, "an own table cannot be made exact", DesignError)
 def test_an_own_table_is_made_exact_and_released(own: md.Quantizer) -> None:
     exact = own.certified()
     assert exact.release(0.3) in own.bins
     assert exact.privacy_loss() == pytest.approx(1.0, abs=1e-6)
 
 
-@fault(19, "an own table cannot be exported", DesignError)
 def test_an_own_table_is_exported(own: md.Quantizer) -> None:
     assert "QUANTIZER_OUTPUTS 4" in md.vectors.c_header(md.vectors.IntegerTable.of(own))
 
 
-@fault(19, "an own table cannot be saved", AttributeError)
 def test_an_own_table_is_saved(own: md.Quantizer, tmp_path: Path) -> None:
     own.save(tmp_path / "own.json")
     assert np.allclose(md.load(tmp_path / "own.json").probabilities(0.3), own.probabilities(0.3), atol=1e-9)
 
 
-@fault(19, "c_header and IntegerTable.of name each other as the remedy", DesignError)
 def test_a_quantizer_of_every_coordinate_is_exported() -> None:
     coordinate = md.Quantizer.rqm([-2.7, -0.9, 0.9, 2.7], 0.22, (-1, 1)).certified()
     quantizer = md.CoordinateQuantizer(coordinate, dimension=10)
@@ -197,7 +193,6 @@ def linex(x: np.ndarray) -> np.ndarray:
     return np.expm1(x / 2) - x / 2
 
 
-@fault(22, "a design ends after a moment with a gap of thousands")
 def test_a_steep_loss_is_improved_while_there_is_time() -> None:
     width = 1.5 / np.tanh(0.015 / 2)
     loss = md.Loss(absolute=0, squared=0, function=linex)
@@ -207,14 +202,11 @@ def test_a_steep_loss_is_improved_while_there_is_time() -> None:
 
 
 LARGE_CHANNEL = "md.MetricChannel(md.MetricSpace.grid(25, 40), alpha=0.7).solve(time_limit=8)"
-LARGE_QUANTIZER = """md.OptimalQuantizer(
-    np.linspace(-3, 3, 4096), md.PureDP(1.0), stats.uniform(-1, 2)
-).solve(time_limit=8)"""
 
 
 @pytest.mark.slow
 @fault(22, "a large design is not back at twice its limit", subprocess.TimeoutExpired)
-@pytest.mark.parametrize("solve", [LARGE_CHANNEL, LARGE_QUANTIZER], ids=["channel", "quantizer"])
+@pytest.mark.parametrize("solve", [LARGE_CHANNEL], ids=["channel"])
 def test_a_large_design_keeps_its_limit(solve: str) -> None:
     """The channel takes 80 s."""
     code = f"import numpy as np\nfrom scipy import stats\nimport mechdesign as md\n{solve}"
@@ -222,7 +214,15 @@ def test_a_large_design_keeps_its_limit(solve: str) -> None:
     assert run.returncode == 0, run.stderr[-500:]
 
 
-@fault(23, "squared_error takes a norm here and a vector there")
+def test_a_quantizer_that_is_too_large_is_refused_by_its_size() -> None:
+    """With 4,096 outputs and a limit of 100 s it was not back after 200."""
+    with pytest.raises(DesignError, match=r"4096 outputs.*at most 1025"):
+        md.OptimalQuantizer(np.linspace(-3, 3, 4096), P, cheap.UNIFORM)
+    with pytest.raises(DesignError, match="1025"):
+        md.Alphabet(3.0, 6 / 1025)
+    assert md.Alphabet(3.0, 6 / 1024).size == 1025
+
+
 def test_every_vector_mechanism_takes_the_same_for_its_squared_error() -> None:
     classes = (md.SphereQuantizer, md.SampledSigns, md.SampledCoordinates, md.PrivUnit)
     assert len({tuple(inspect.signature(c.squared_error).parameters) for c in classes}) == 1

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from independent import check_selection_law
 from scipy import integrate, stats
@@ -16,6 +16,8 @@ from strategies import priors, selections
 import mechdesign as md
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.quantizers.common.proofs import law_claims
+from mechdesign.quantizers.mechanism.exact_law import RationalTable
+from mechdesign.quantizers.mechanism.quantizer import duchi
 from mechdesign.quantizers.mechanism.sampling import ExactSampler, GuideTable, segment_finder
 from mechdesign.quantizers.mechanism.table import PiecewiseTable
 
@@ -128,6 +130,35 @@ def test_published_parameters() -> None:
         assert mechanism.expected_loss(UNIFORM) == pytest.approx(exact, abs=1e-4)
         assert mechanism.privacy_loss() == pytest.approx(loss, abs=1e-4)
         assert mechanism.certified().privacy_loss() == pytest.approx(mechanism.privacy_loss(), abs=1e-12)
+
+
+@given(st.integers(0, 10_000))
+def test_a_table_in_floats_has_a_rational_law_next_to_it(seed: int) -> None:
+    """Rows sum to 1, what is unbiased stays so, what is impossible stays impossible, and nothing moves by more than rounding."""
+    rng = np.random.default_rng(seed)
+    m, segments = int(rng.integers(2, 7)), int(rng.integers(1, 5))
+    bins, knots = np.sort(rng.normal(size=m)) * 3, np.sort(rng.uniform(-1, 1, segments + 1))
+    tables = rng.dirichlet(np.full(m, rng.choice([0.1, 1.0])), (2, segments))
+    tables *= rng.random(tables.shape) < 0.9
+    assume(np.diff(bins).min() > 1e-3 and np.diff(knots).min() > 1e-3 and (tables.sum(axis=2) > 0).all())
+    tables /= tables.sum(axis=2, keepdims=True)
+    own = md.Quantizer(bins, knots, *tables)
+    law = own.certified().law
+    assert isinstance(law, RationalTable)
+    for exact, floats in ((law.starts, own.starts), (law.ends, own.ends)):
+        for row, given_row in zip(exact, floats):
+            assert sum(row) == 1 and min(row) >= 0
+            assert [p == 0 for p in row] == [p == 0 for p in given_row]
+            assert np.allclose([float(p) for p in row], given_row, rtol=1e-12, atol=1e-15)
+
+
+def test_an_unbiased_table_is_exactly_unbiased_when_it_is_made_exact() -> None:
+    for made in (md.Quantizer.erm([-2.5, -0.5, 0.1, 0.6, 2.0], 0.8, (-1, 1)), duchi(0.3)):
+        law = md.Quantizer(made.bins, made.knots, made.starts, made.ends).certified().law
+        assert all(claim.holds for claim in law_claims(law, 0.0))
+    biased = md.Quantizer([-1.0, 0.0, 1.0], [-1.0, 1.0], [[0.2, 0.5, 0.3]], [[0.2, 0.5, 0.3]])
+    assert biased.certified().privacy_loss() == 0.0
+    assert md.vectors.IntegerTable.of(biased).bias() == pytest.approx(1.1)
 
 
 def test_impossible_outputs_lose_everything() -> None:

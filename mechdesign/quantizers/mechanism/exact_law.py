@@ -19,7 +19,9 @@ rows that satisfy the constraints keeps them satisfied), so that knots stay dist
 
 From floats to exact rows: a row is rounded to multiples of 2⁻⁸⁰, and its sum and mean are put right exactly by moving its two
 largest entries (by about 1e-17, the error of the float solution). The result may exceed the privacy budget by the tolerance of the
-solver: `tightened` then asks the solver again for a budget smaller by the excess, until the exact law is inside.
+solver: `tightened` then asks the solver again for a budget smaller by the excess, until the exact law is inside. A table of a
+user's own has no solver and no budget: its entries are taken as the rationals that doubles are, its rows repaired (`repaired_row`), and its
+privacy loss is what it then is.
 """
 
 from __future__ import annotations
@@ -374,6 +376,7 @@ class BlockFillLaw(ExactLaw):
 
 
 _UNIT = 1 << 80
+_UNBIASED = Fraction(1, 10**9)
 
 T = TypeVar("T")
 
@@ -399,6 +402,40 @@ def rational_row(row: Sequence[float], bins: Sequence[Fraction], mean: Fraction)
     out[i] += missing - change
     out[j] += change
     return out
+
+
+def repaired_row(row: Sequence[float], bins: Sequence[Fraction], x: Fraction) -> tuple[Fraction, ...]:
+    """Return the rational row next to a row in floats that sums to 1; of mean x too where the row's mean is x but for 10⁻⁹ of the outputs' range.
+
+    The two largest entries take what is missing, so that an entry of 0 stays 0. A row with one entry, or with two that are too
+    small for it, is divided by its sum, and keeps its mean.
+
+    Examples
+    --------
+    >>> [str(p) for p in repaired_row([0.3, 0.0, 0.7], [Fraction(-1), Fraction(0), Fraction(1)], Fraction(2, 5))]
+    ['3/10', '0', '7/10']
+    """
+    exact = [Fraction(p) for p in row]
+    total, moment = sum(exact, Fraction(0)), sum((p * b for p, b in zip(exact, bins)), Fraction(0))
+    i, j = sorted(range(len(exact)), key=lambda k: -exact[k])[:2]
+    if exact[j] > 0 and abs(moment - x) <= _UNBIASED * (bins[-1] - bins[0]):
+        missing = 1 - total
+        change = (x - moment - bins[i] * missing) / (bins[j] - bins[i])
+        if exact[i] + missing > change and exact[j] + change > 0:
+            exact[i] += missing - change
+            exact[j] += change
+            return tuple(exact)
+    return tuple(p / total for p in exact)
+
+
+def repaired_table(bins: Array, knots: Array, starts: Array, ends: Array) -> RationalTable:
+    """Return the exact law next to a table in floats: every row repaired by itself (`repaired_row`)."""
+    b, x = ([Fraction(v) for v in values.tolist()] for values in (bins, knots))
+    rows = (
+        tuple(repaired_row(row, b, at) for row, at in zip(part.tolist(), places))
+        for part, places in ((starts, x[:-1]), (ends, x[1:]))
+    )
+    return RationalTable(tuple(b), tuple(x), *rows)
 
 
 def rational_table(bins: Iterable[float], knots: Iterable[float], rows: Array) -> RationalTable:

@@ -21,6 +21,7 @@ reads εB², as in the literature.)
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass
 from dataclasses import fields as fields_of
 from fractions import Fraction
@@ -32,7 +33,8 @@ import numpy as np
 from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.exact import log_upper
-from mechdesign.evidence.serialize import serializable
+from mechdesign.evidence.serialize import dumps, serializable
+from mechdesign.evidence.whole_files import write_whole
 from mechdesign.plotting import COLOURS, figure, sized
 from mechdesign.problem.checks import (
     DOWN,
@@ -49,7 +51,7 @@ from mechdesign.problem.checks import (
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.mechanism import sampling
-from mechdesign.quantizers.mechanism.exact_law import ExactLaw
+from mechdesign.quantizers.mechanism.exact_law import ExactLaw, repaired_table
 from mechdesign.quantizers.mechanism.sampling import is_tensor
 from mechdesign.quantizers.mechanism.selection import (
     Selection,
@@ -181,17 +183,21 @@ class Quantizer(PiecewiseTable):
         return cls(bins, knots, *law.tables(), selection, law)
 
     def certified(self) -> Quantizer:
-        """Return the same mechanism with an exact rational law behind it (selection mechanisms only).
+        """Return the same mechanism with an exact rational law behind it, whose privacy loss is exact.
 
-        Its probabilities move by less than 2^-70; its privacy loss is then exact.
+        The probabilities of a selection mechanism move by less than 2^-70. Those of any other table are the rationals that its
+        doubles are, but for the two largest of each row, which are moved until the row sums to 1 and, where it was unbiased
+        but for rounding, its mean is the input. No budget is kept by that: ask ``privacy_loss()`` of what is returned.
         """
         if self.law is not None:
             return self
         if self.selection is None:
-            raise DesignError(
-                "only selection mechanisms can be made exact as they are; solve an OptimalQuantizer instead"
-            )
+            return Quantizer.of_law(repaired_table(self.bins, self.knots, self.starts, self.ends))
         return Quantizer.of_law(self.selection.exact(self.input_range), self.selection)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the mechanism, made exact, as a result file; ``md.load(path)`` reads it back."""
+        write_whole(path, dumps(self.certified()))
 
     # -- the law --------------------------------------------------------------------------------------
 
@@ -223,7 +229,7 @@ class Quantizer(PiecewiseTable):
         Raises
         ------
         DesignError
-            The mechanism has no exact law (solve with certification, or use ``certified()``).
+            The mechanism has no exact law (solve with certification, or release what ``certified()`` returns).
         """
         return self._exact_sampler.draw(inside(x, self.input_range, clip=clip))
 
@@ -249,8 +255,6 @@ class Quantizer(PiecewiseTable):
         ------
         MissingExtra
             OpenDP is not installed.
-        DesignError
-            A mechanism in floats that has no exact law.
         """
         try:
             import opendp.prelude as dp

@@ -45,7 +45,7 @@ from mechdesign.quantizers.mechanism.selection import check_bins, check_range
 from mechdesign.quantizers.optimal.any_outputs import least_loss
 from mechdesign.quantizers.optimal.bin_search import BinSearch
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
-from mechdesign.quantizers.optimal.floors import LARGEST_EPSILON
+from mechdesign.quantizers.optimal.floors import LARGEST_EPSILON, MOST_OUTPUTS
 from mechdesign.quantizers.optm.program import RESOLVED
 from mechdesign.quantizers.parameter_search import searched_among
 from mechdesign.solvers import Deadline, LinearProgram, Model, get, solve
@@ -98,7 +98,7 @@ class MVU(QuantizerDesign, ModelledDesign):
     [-2.42, -1.69, 1.69, 2.42]
     """
 
-    m: int = field(check=integer, least=2, most=4097)
+    m: int = field(check=integer, least=2, most=MOST_OUTPUTS)
     privacy: PureDP = field(PureDP)
     input_range: Any = field()
     input_bits: int = field(check=integer, least=1, most=10, default=2)

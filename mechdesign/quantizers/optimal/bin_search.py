@@ -37,7 +37,7 @@ from scipy import optimize
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import integer, one_of, positive, settle
-from mechdesign.quantizers.optimal.floors import FloorProblem, pieces, smallest_epsilon
+from mechdesign.quantizers.optimal.floors import MOST_OUTPUTS, FloorProblem, pieces, smallest_epsilon
 from mechdesign.quantizers.optimal.lower_bound import FloorSolution
 from mechdesign.quantizers.optimal.methods import best_floors
 from mechdesign.solvers.deadline import Deadline
@@ -323,9 +323,9 @@ class Alphabet:
         settle(self, max_abs=positive("max_abs", self.max_abs), step=positive("step", self.step))
         if self.step > 2 * self.max_abs:
             raise DesignError.of("step", self.step, f"must be at most 2*max_abs = {2 * self.max_abs:g}")
-        if 2 * self.max_abs / self.step - 1e-9 > 4096:
+        if 2 * self.max_abs / self.step - 1e-9 > MOST_OUTPUTS - 1:
             raise DesignError.of(
-                "step", self.step, "gives more outputs than the 4097 that are allowed, at most"
+                "step", self.step, f"gives more outputs than the {MOST_OUTPUTS} that are allowed, at most"
             )
 
     @property

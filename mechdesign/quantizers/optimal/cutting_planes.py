@@ -171,7 +171,7 @@ class Bundle:
             weights = weights / np.where(sums > 0, sums, 1.0)[self.group]
             nu = np.maximum(fixed, 0.0)
             constant, gradient = float(weights @ self.constants), weights @ self.gradients
-            bound, margin = lower_bound(self.problem, constant, gradient, nu, self.problem.scale)
+            bound, margin = lower_bound(self.problem, constant, gradient, nu)
             # Weights are rounded down to add up to no more than one.
             lost = 2e-13 * self.problem.scale
             if bound - lost > self.lower_bound:

@@ -45,7 +45,13 @@ from mechdesign.quantizers.optimal.bin_search import (
     search_bins,
 )
 from mechdesign.quantizers.optimal.exact import exact_law, widened
-from mechdesign.quantizers.optimal.floors import FloorProblem, pieces, smallest_epsilon, solved_epsilon
+from mechdesign.quantizers.optimal.floors import (
+    MOST_OUTPUTS,
+    FloorProblem,
+    pieces,
+    smallest_epsilon,
+    solved_epsilon,
+)
 from mechdesign.quantizers.optimal.lower_bound import FloorSolution, dual_pieces, without_privacy
 from mechdesign.quantizers.optimal.methods import METHODS, best_floors, check_feasible
 from mechdesign.solvers.deadline import Deadline
@@ -76,7 +82,7 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
     Parameters
     ----------
     bins : array_like of shape (m,), BinSearch or Alphabet
-        Output values covering the input range; or how to find them.
+        Output values covering the input range, at most 1,025; or how to find them.
     privacy : PureDP
         The local-DP budget. (Metric and approximate privacy: `MetricQuantizer`.)
     prior : frozen scipy.stats law, md.clipped, md.truncated, or samples
@@ -132,6 +138,8 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
         given = prior.support if self.input_range is None else self.input_range
         if not isinstance(self.bins, (BinSearch, Alphabet)):
             settle(self, bins=tuple(mirrored_bins(check_bins(self.bins)).tolist()))
+            if (size := len(self.bins)) > MOST_OUTPUTS:
+                raise DesignError.of("bins", f"{size} outputs", f"must be at most {MOST_OUTPUTS}")
         ends = self._outputs[[0, -1]]
         check_bins(ends)
         lower, upper = check_range(given, ends)

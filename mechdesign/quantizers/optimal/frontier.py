@@ -337,8 +337,8 @@ def _varied(design: Any, over: str, value: float) -> Any:
 
 
 def _with_bits(design: OptimalQuantizer, value: float) -> OptimalQuantizer:
-    if value != int(value) or not 1 <= value <= 12:
-        raise DesignError.of("values", value, "bits must be integers from 1 to 12")
+    if value != int(value) or not 1 <= value <= 10:
+        raise DesignError.of("values", value, "bits must be integers from 1 to 10")
     m = 2 ** int(value)
     if isinstance(design.bins, BinSearch) and m <= 64:
         return design.at(bins=replace(design.bins, m=m))

@@ -84,23 +84,33 @@ def patience(value: float, bound: float, margin: float) -> int:
 
 
 def lower_bound(
-    problem: FloorProblem, constant: float, gradient: Array, multipliers: Array, scale: float
+    problem: FloorProblem, constant: float, gradient: Array, multipliers: Array
 ) -> tuple[float, float]:
     r"""Bound ∫(λ + μx) dF + min_{a ∈ A} G·a from below, rounding included; and return what rounding took off it.
 
     For any ν ≥ 0 on the rows of C that fix the range of means, the minimum is at least
     :math:`\nu \cdot b + \min_k (G - C^\top \nu)_k \cdot \{1/\rho \text{ or } 1\}`, the last factor being the
-    extreme of Σa that is worse. The margin covers the error of the integrals that made G.
+    extreme of Σa that is worse. The margin covers the errors of the integrals that made G. Those of a callable loss, by
+    quadrature, are in proportion to what the own output can cost: an output far out that is not used then costs the bound
+    nothing, however steep the loss.
     """
     C, b = problem.constraints
     nu = np.maximum(multipliers, 0.0)
     nu[:2] = 0.0
-    rest = gradient - nu @ C
-    least = float(rest.min())
-    bound = constant + float(nu @ b) + (least / problem.rho if least >= 0 else least)
-    size = scale + float(nu @ np.abs(b)) + float(np.abs(gradient).max()) + float((nu @ np.abs(C)).max())
-    margin = problem.accuracy * size
-    return float(bound - margin), float(margin)
+
+    def least(rest: Array) -> float:
+        found = float(rest.min())
+        return found / problem.rho if found >= 0 else found
+
+    rest, fixed = gradient - nu @ C, constant + float(nu @ b)
+    bound, common = fixed + least(rest), float(nu @ np.abs(b))
+    if problem.loss.polynomial:
+        size = problem.scale + common + float(np.abs(gradient).max()) + float((nu @ np.abs(C)).max())
+        return bound - problem.accuracy * size, problem.accuracy * size
+    own = 2 * problem.largest + np.abs(gradient) + nu @ np.abs(C)
+    lowered = fixed + least(rest - problem.accuracy * own)
+    lowered -= problem.accuracy * (float(problem.largest.min()) + abs(constant) + common)
+    return lowered, bound - lowered
 
 
 def without_privacy(problem: FloorProblem, solution: FloorSolution, epsilon: float) -> FloorSolution:

@@ -179,7 +179,7 @@ class _Path:
         if problem.atoms[0].size:
             parts = at_point_masses(problem, a, *self.atom_duals)
             value, constant, gradient = value + parts[0], constant + parts[1], gradient + parts[2]
-        return value, *lower_bound(problem, constant, gradient, self.multipliers, self.scale), part
+        return value, *lower_bound(problem, constant, gradient, self.multipliers), part
 
     def step(self, part: Continuum) -> bool:
         """Move once along the path; False when the equations can no longer be solved."""

@@ -116,7 +116,7 @@ def comparison(report: Report) -> None:
         )
     draw(report, table)
     report.text(
-        f"Every mechanism may use outputs within ±C(ε). Optimum: outputs searched up to {SEARCHED_BITS} bits, evenly spread or at MVU's "
+        f"Every mechanism may use outputs within ±C(ε). Optimum: mirrored outputs searched up to {SEARCHED_BITS} bits, evenly spread or at MVU's "
         "beyond, always with a proved lower bound for its outputs. RQM: q and Δ searched. ERM: γ, Δ and the inner outputs searched; "
         "its loss grows like the logarithm of the number of outputs, so that from 4 bits on it has no member within most budgets. MVU: "
         "inputs dithered to as many points as there are outputs (four at least), alphabet searched. OPTM: the published search at 2 bits, "

@@ -33,7 +33,7 @@ def test_any_number_of_bits(epsilon, R, value):
     assert 0 < 1 - least / result.value < 2e-3
 
 
-@pytest.mark.parametrize(("epsilon", "R", "value"), [(0.5, 6, 3.6757), (1.5, 3, 1.0173)])
+@pytest.mark.parametrize(("epsilon", "R", "value"), [(0.5, 6, 3.66754), (1.5, 3, 1.01719)])
 def test_best_four_outputs(epsilon, R, value):
     result = design(BinSearch(4, R), epsilon).solve()
     assert result.value == pytest.approx(value, abs=1e-4)
@@ -46,13 +46,24 @@ def test_best_four_outputs(epsilon, R, value):
 
 @pytest.mark.slow
 def test_best_four_outputs_at_epsilon_one_are_inside_the_range():
-    """With |B| ≤ 3 the outermost outputs belong at ±2.72, not ±3: 1.6895 instead of the 1.6986 that ±3 gives."""
-    result = design(BinSearch(4, 3.0)).solve()
+    """With |B| ≤ 3 the outermost mirrored outputs belong at ±2.72, not ±3: 1.6895 instead of the 1.6986 that ±3 gives."""
+    result = design(BinSearch(4, 3.0, symmetric=True)).solve()
     assert result.value == pytest.approx(1.68955, abs=2e-5)
     at_the_edge = min(design([-3.0, -b, b, 3.0]).solve(gap=1e-7).value for b in np.linspace(0.02, 1.5, 75))
     assert at_the_edge == pytest.approx(1.6986, abs=2e-4)
     assert result.value < at_the_edge - 0.008
     assert result.lower_bound > result.design.any_outputs_bound(result)
+
+
+def test_a_search_tries_both_symmetries() -> None:
+    """The starts mirror, and half as many do not; the result has the better outputs, and says which attempts were mirrored."""
+    both, mirrored = (design(BinSearch(4, 3.0, symmetric=s, starts=4), 2.0).solve() for s in (None, True))
+    kinds = both.table["kind"].tolist()
+    assert sum(k.startswith("start") and k.endswith("mirrored") for k in kinds) == 4
+    assert sum(k.startswith("start") and not k.endswith("mirrored") for k in kinds) == 2
+    assert both.value < mirrored.value * (1 - 0.01)
+    assert not np.allclose(both.mechanism.bins, -both.mechanism.bins[::-1], atol=0.1)
+    assert np.array_equal(mirrored.mechanism.bins, -mirrored.mechanism.bins[::-1])
 
 
 def test_model_of_a_search_is_what_it_solves_at_each_point():
@@ -151,8 +162,8 @@ def test_infeasible_search_names_the_smallest_epsilon():
 
 
 def test_a_wide_range_costs_no_resolution() -> None:
-    """Outputs were kept 1e-3 of the range apart: within 1e5 the best was 12.5, eighteen times too much."""
-    spec = BinSearch(4, 1e5, starts=2, exhaustive=False)
+    """Outputs were kept 1e-3 of the range apart: within 1e5 the best was 12.5, nineteen times too much."""
+    spec = BinSearch(4, 1e5, exhaustive=False)  # four starts that mirror, and two that do not
     wide = OptimalQuantizer(spec, md.PureDP(2.0), stats.uniform(-1, 2)).solve(gap=1e-4)
-    assert wide.value <= 0.6897
-    assert wide.mechanism.bins[2] == pytest.approx(0.70779, rel=1e-3)
+    assert wide.value <= 0.6711  # 0.6897 with outputs that mirror
+    assert np.sort(np.abs(wide.mechanism.bins))[1] == pytest.approx(0.83665, rel=1e-3)

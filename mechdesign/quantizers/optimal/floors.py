@@ -297,7 +297,7 @@ class FloorProblem:
     def largest(self) -> Array:
         """The largest loss of every output: a convex function is largest at an extreme error."""
         ends = np.array([[self.upper], [self.lower]])
-        return np.abs(self.loss(self.bins - ends)).max(axis=0)
+        return np.asarray(np.abs(self.loss(self.bins - ends)).max(axis=0))
 
     @property
     def accuracy(self) -> float:

@@ -19,7 +19,7 @@ from itertools import accumulate, pairwise
 from operator import mul
 from typing import NamedTuple
 
-from mechdesign.verifier.prior_moments import Moments, Span
+from mechdesign.verifier.prior_moments import Moments, Rational, Span, rational_prior
 from mechdesign.verifier.quantizer_bound import dual_bound
 from mechdesign.verifier.quantizer_laws import Segments
 from mechdesign.verifier.reading import NEAR, Account, Json, Refused
@@ -101,12 +101,11 @@ def stated_moments(cells: Json, spans: Json) -> Json:
     return held and {**held, "cells": (cells or held)["cells"], "spans": (spans or held)["spans"]}
 
 
-def prior_fits(moments: Moments, law: Segments) -> bool:
+def prior_fits(prior: Rational, law: Segments) -> bool:
     """Whether a rational prior has no negative mass, a total of 1, and nothing outside the inputs but for rounding."""
-    assert moments.exact is not None
     low, high = law.knots[0], law.knots[-1]
     near = (high - low) * Fraction(NEAR) / 1000
-    pieces = [*moments.exact[0], *((x, x, mass) for x, mass in moments.exact[1])]
+    pieces = [*prior[0], *((x, x, mass) for x, mass in prior[1])]
     # a uniform law of negative scale is a piece whose stop is before its start
     inside = all(mass == 0 or (low - near <= a <= b <= high + near and mass > 0) for a, b, mass in pieces)
     return inside and sum(mass for *_, mass in pieces) == 1
@@ -132,6 +131,8 @@ def costs(result: Json, account: Account, law: Segments, ratio: Fraction) -> Non
         account.claimed(least, bound <= value)
     if unknown and cap is None:
         return
+    if (known := rational_prior(prior)) is not None:
+        account.agrees("the prior is a law on the inputs", prior_fits(known, law))
     if worst and cap is None:
         if stated is not None:
             raise Refused("moments are stated where nothing is integrated")
@@ -139,8 +140,6 @@ def costs(result: Json, account: Account, law: Segments, ratio: Fraction) -> Non
     else:
         moments = Moments(prior, stated, account)
         exact = moments.exact is not None
-        if exact:
-            account.agrees("the prior is a law on the inputs", prior_fits(moments, law))
         given = "" if exact else ", given the masses and moments stated"
         floats = 0.0 if exact or prior["law"]["name"] in ENCLOSED else NEAR
     if cap is not None and moments is not None:

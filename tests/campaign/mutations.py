@@ -129,6 +129,8 @@ def words_of(fields: dict[str, Any]) -> list[str]:
             return {k: plain(v, left_out) for k, v in node.items() if k not in left_out}
         if isinstance(node, list):
             return [plain(v, left_out) for v in node]
+        if type(node) is float and abs(node) < 1e-300:
+            return "0"
         return f"{node + 0.0:.10g}" if type(node) in (int, float) and abs(node) < 1e300 else node
 
     parts = ((part, SEARCHED if part == "design" else WORDS) for part in SAID)

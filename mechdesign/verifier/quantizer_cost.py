@@ -156,6 +156,13 @@ def costs(result: Json, account: Account, law: Segments, ratio: Fraction) -> Non
         assert moments is not None
         account.bounds(f"mean loss at most {value!r}{given}", expected(cells, moments), value, floats * value)
     if bound is not None and duals is not None:
+        grid = design.get("bins")
+        if (
+            isinstance(grid, dict) and "step" in grid
+        ):  # a bound for fewer outputs than the grid has says nothing of the others
+            spoken_of = len(duals["outputs"] or bins)
+            if spoken_of < math.ceil(2 * grid["max_abs"] / grid["step"] - NEAR) + 1 and not duals["between"]:
+                raise Refused("a lower bound for fewer outputs than the question has")
         if duals["cap_price"] and (cap is None or worst):
             raise Refused("a price of a cap that is not there")
         bias = Fraction(design.get("max_bias", 0.0))

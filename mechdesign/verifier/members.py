@@ -70,7 +70,7 @@ MEMBERS: dict[str, dict[str, str]] = {
     "mixed-proof": {},
     "mvu": {"m": "count", "privacy": "@pure-dp", "input_range": "pair|null", "prior": "@prior-law|@prior-clipped|@prior-truncated|@prior-samples|null", "loss": "@loss", "bins": "nums|null", "input_bits": "any", "max_abs": "any"},
     "named-law-proof": {},
-    "noise-allocation": {"noise": "'gaussian'|'laplace'|'mixed'", "sensitivities": "arr", "privacy": "@pure-dp|@approximate-dp|@zcdp|@metric-dp", "loss": "num", "weights": "arr|null", "lower": "any", "upper": "any", "groups": "any", "bounds": "@sensitivity|null", "accounting": "'exact'|'corollary6'"},
+    "noise-allocation": {"noise": "'gaussian'|'laplace'|'mixed'", "sensitivities": "arr", "privacy": "@pure-dp|@approximate-dp|@zcdp|@metric-dp", "loss": "num", "weights": "num|arr|null", "lower": "any", "upper": "any", "groups": "any", "bounds": "@sensitivity|null", "accounting": "'exact'|'corollary6'"},
     "numeric-query": {"dimension": "count", "sensitivity": "@sensitivity|num|arr|nums", "loss": "any", "rounds": "count", "sampling_rate": "num", "integer": "flag"},
     "optimal-noise": {"privacy": "@pure-dp|@approximate-dp", "sensitivity": "pos", "loss": "any", "dimension": "any", "l0": "count|null"},
     "optimal-quantizer": {"bins": "nums|@alphabet|@bin-search", "privacy": "@pure-dp", "prior": "@prior-law|@prior-clipped|@prior-truncated|@prior-samples", "loss": "@loss", "objective": "'mean'|'worst'", "max_bias": "nn", "max_mse": "num|null", "input_range": "pair"},

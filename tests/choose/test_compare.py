@@ -158,7 +158,7 @@ def test_correlated_noise_answers_where_the_changes_can_be_listed(sensitivity, d
     ("sensitivity", "dimension", "reason"),
     [
         (md.Sensitivity(l2=1), 3, "independent gaussian noise is the optimum"),
-        (md.Sensitivity(each=range(1, 31)), 30, "allocated gaussian noise is the optimum"),
+        (md.Sensitivity(each=range(1, 31)), 30, "allocated gaussian noise is the least Gaussian noise"),
         (md.Sensitivity(each=[1, 2, 3], l2=2), 3, "no list of corners"),
         (md.Sensitivity(linf=1), 701, "more than 700"),
     ],

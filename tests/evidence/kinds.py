@@ -91,7 +91,7 @@ KINDS: dict[str, str] = {
     "mixed-proof": "",
     "mvu": "m:count, privacy:@pure-dp, input_range:pair?, prior:@prior?, loss:@loss, bins:nums|null, input_bits:any, max_abs:any",
     "named-law-proof": "",
-    "noise-allocation": "noise:'gaussian'|'laplace'|'mixed', sensitivities:arr, privacy:@notion, loss:num, weights:arr|null, lower:any, upper:any, groups:any, bounds:@sensitivity?, accounting:'exact'|'corollary6'",
+    "noise-allocation": "noise:'gaussian'|'laplace'|'mixed', sensitivities:arr, privacy:@notion, loss:num, weights:num|arr|null, lower:any, upper:any, groups:any, bounds:@sensitivity?, accounting:'exact'|'corollary6'",
     "optimal-noise": "privacy:@pure-dp|@approximate-dp, sensitivity:pos, loss:any, dimension:any, l0:count?",
     "optimal-quantizer": "bins:nums|@alphabet|@bin-search, privacy:@pure-dp, prior:@prior, loss:@loss, objective:'mean'|'worst', max_bias:nn, max_mse:num?, input_range:pair",
     "optm": "bins:nums, privacy:@pure-dp, prior:@prior, loss:@loss, bounds:any, constraints:'theorem5'|'theorem6'|'across-outputs', families:any, input_range:pair",

@@ -13,7 +13,7 @@ import { countAtMost, optional, pairwise } from "./reading.mjs";
 const UNIT = 1n << 160n; // masses and moments are stated in units of 1/UNIT
 
 // A density constant on pieces [start, stop, mass] and point masses [x, mass]; null where they are not rational.
-function rationalPrior(prior) {
+export function rationalPrior(prior) {
   if (prior[""] === "prior-samples") return { pieces: [], points: sampled(prior.samples.map(rational)) };
   const pieces = rationalLaw(prior.law);
   if (pieces === null || prior[""] === "prior-law") return pieces === null ? null : { pieces, points: [] };

@@ -9,7 +9,7 @@
 // largest value.
 
 import { Refused } from "./errors.mjs";
-import { Moments } from "./prior_moments.mjs";
+import { Moments, rationalPrior } from "./prior_moments.mjs";
 import { dualBound } from "./quantizer_bound.mjs";
 import { bitLength, double, Fraction, larger, largest, ONE, rational, sum, TWO, ZERO } from "./rational.mjs";
 import { accumulated, common, countAtMost, NEAR, optional, pairwise } from "./reading.mjs";
@@ -130,12 +130,13 @@ export function costs(result, account, law, growth) {
   if (unknown && cap === null) return;
 
   let [moments, given, floats] = [null, "", 0];
+  const known = rationalPrior(prior);
+  if (known !== null) account.agrees("the prior is a law on the inputs", priorFits(known, law.knots));
   if (worst && cap === null) {
     if (stated !== null) throw new Refused("moments are stated where nothing is integrated");
   } else {
     moments = new Moments(prior, stated, account);
-    if (moments.exact !== null) account.agrees("the prior is a law on the inputs", priorFits(moments.exact, law.knots));
-    else given = ", given the masses and moments stated";
+    if (moments.exact === null) given = ", given the masses and moments stated";
     floats = moments.exact !== null || ENCLOSED.includes(prior.law.name) ? 0 : NEAR;
   }
   if (cap !== null) {

@@ -106,11 +106,12 @@ def lower_bound(
     bound, common = fixed + least(rest), float(nu @ np.abs(b))
     if problem.loss.polynomial:
         size = problem.scale + common + float(np.abs(gradient).max()) + float((nu @ np.abs(C)).max())
-        return bound - problem.accuracy * size, problem.accuracy * size
+        margin = float(problem.accuracy * size)
+        return float(bound) - margin, margin
     own = 2 * problem.largest + np.abs(gradient) + nu @ np.abs(C)
     lowered = fixed + least(rest - problem.accuracy * own)
     lowered -= problem.accuracy * (float(problem.largest.min()) + abs(constant) + common)
-    return lowered, bound - lowered
+    return float(lowered), float(bound - lowered)
 
 
 def without_privacy(problem: FloorProblem, solution: FloorSolution, epsilon: float) -> FloorSolution:

@@ -24,7 +24,7 @@ from mechdesign.evidence.classes import MechanismClass, every, menu
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.evidence.page import Account
-from mechdesign.evidence.proofs import CLAIMED, PROVED, RECOMPUTED, Certificate, Claim, Proof
+from mechdesign.evidence.proofs import CLAIMED, PROVED, RECOMPUTED, Certificate, Claim, Proof, agreement
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, sized
@@ -268,7 +268,12 @@ class VectorProof(Proof):
         design = instance("question", stated.question, VectorQuantizer)
         kinds = SphereQuantizer, SampledSigns, SampledCoordinates
         m = cast(Mechanism, instance("law", stated.law, *kinds))
-        yield from _of_coordinates(m) if isinstance(m, SampledCoordinates) else _of_codes(m)
+        if isinstance(m, SampledCoordinates):
+            yield from _of_coordinates(m)
+            limit = "the mechanism's limit of bits is the design's"
+            yield agreement(limit, PROVED, m.bits == design.bits)
+        else:
+            yield from _of_codes(m)
         spare = design.privacy.epsilon - m.privacy.epsilon
         yield Claim("the budget of the mechanism is within the one stated", PROVED, spare, spare >= 0)
         covered = "every input that is stated is one of the mechanism's, and rotated as stated"

@@ -50,6 +50,8 @@ def vectors(result: Json, account: Account) -> None:
     account.proved("every input that is stated is one of the mechanism's", covers(design, law))
     turned = law.get("rotation", design["rotation"]) == design["rotation"]
     account.agrees("vectors are turned as stated", turned)
+    if law[""] == "sampled-coordinates":
+        account.agrees("the mechanism's limit of bits is the design's", law["bits"] == design["bits"])
     account.proved(
         "a vector takes no more bits than stated", design["bits"] is None or bits <= design["bits"]
     )

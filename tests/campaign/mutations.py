@@ -242,6 +242,19 @@ def outcome_alone(text: str, original: list[str]) -> str:
 OUTCOMES = "refused", "failed", "same", "proved anew", "claimed", "not covered", "FAULT"
 
 
+def is_the_answer(name: str, text: str) -> bool:
+    """Whether the file is the honest one of the question that it states: the package, asked that, answers with the same mechanism,
+    value and lower bound. So it is where a question says more than its answer depends on, as that all coordinates rise or all fall
+    does for noise of a norm.
+    """
+    from evidence.test_doctored import MORE
+
+    stated = loads(text, kinds=KINDS)
+    assert isinstance(stated, md.Result)
+    _, options = (cheap.DESIGNS | MORE)[name]
+    return said(stated.design.solve(**options))[1:] == said(stated)[1:]
+
+
 @functools.cache
 def honest() -> dict[str, str]:
     """An honest file of every design that the tests know."""
@@ -273,8 +286,8 @@ def campaign(
         accepted = ACCEPTED in ended.values()
         if accepted and tuple(words_of(json.loads(text)["payload"]["fields"])) in whole:
             ended = dict.fromkeys(ended, "same")  # every part is of the other file, which is honest
-        elif set(ended.values()) == {ACCEPTED} and all(
-            how == "proved" for _, how, _ in verify.verify(text).rows
+        elif set(ended.values()) == {ACCEPTED} and (
+            all(how == "proved" for _, how, _ in verify.verify(text).rows) or is_the_answer(name, text)
         ):
             ended = dict.fromkeys(ended, "proved anew")
         for checker, found in ended.items():
@@ -305,7 +318,7 @@ def write(counts: pd.DataFrame, seed: int, longest: str, folder: Path) -> None:
 
 Outcomes, of the package and of the stand-alone verifier: *refused*, not read, or refused in a sentence; *failed*, a claim does not
 hold; *same*, what the result says is unchanged, or less; *proved anew*, it says something else, of which both programs prove every claim in
-exact arithmetic (a question without a cap that changed nothing); *claimed*, accepted beside a line that says what was not checked; *not covered*.
+exact arithmetic (a question without a cap that changed nothing), or is the very answer that the package gives to the question stated; *claimed*, accepted beside a line that says what was not checked; *not covered*.
 Anything else is a fault: another exception, an execution, a second of processor time, a changed claim that is believed.
 
 {table.markdown(counts.reset_index(level=1))}""")

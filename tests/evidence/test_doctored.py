@@ -388,9 +388,6 @@ def weaker(text: str, honest: Any) -> bool:
             and not [*bounds_oracles.bounded_allocation(asked, found)]
         )
     law = found.mechanism
-    if isinstance(law, md.SampledCoordinates):
-        # Its limit of bits says nothing once count and quantizer are given.
-        law = dataclasses.replace(law, bits=honest.mechanism.bits)
     if dumps(law) != dumps(honest.mechanism):
         return False
     if found.value < honest.value or found.lower_bound > honest.lower_bound:

@@ -6,8 +6,9 @@ import itertools
 import json
 import random
 
+import cheap
 import pytest
-from campaign import mutations
+from campaign import mutations, trees
 from campaign.doctorings import DOCTORINGS, doctored
 
 
@@ -20,6 +21,18 @@ def test_mutated_files(seed: int) -> None:
     for checker in ("package", "alone"):
         found = counts.xs(checker, level="checker").sum()
         assert found["refused"] > 20 and found["failed"] + found["same"] > 20
+
+
+def test_an_honest_file_of_another_question_is_no_fault() -> None:
+    """K-norm noise is for the largest norm of a change, whatever the signs: the file of changes that all rise is the same."""
+    text = mutations.honest()["knorm-several"]
+    payload = json.loads(text)["payload"]
+    bounds = ("fields", "design", "fields", "sensitivity", "fields")
+    rising = cheap.sealed(trees.put(payload, (*bounds, "signed"), False))
+    assert mutations.is_the_answer("knorm-several", rising)
+    assert not mutations.is_the_answer(
+        "knorm-several", cheap.sealed(trees.put(payload, (*bounds, "l1"), 2.4))
+    )
 
 
 def test_there_are_twenty_kinds_of_doctoring_and_each_changes_some_file() -> None:

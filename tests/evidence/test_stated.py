@@ -219,6 +219,16 @@ def test_truth_values_are_no_numbers(name: str) -> None:
     assert tried
 
 
+def test_a_count_of_the_question_is_no_truth_value() -> None:
+    """Accepted alone: optimal noise for `true` numbers."""
+    payload = json.loads(dumps(solved("optimal-noise")))["payload"]
+    payload["fields"]["design"]["fields"]["dimension"] = True
+    with pytest.raises(verify.Refused, match="dimension"):
+        verify.verify(cheap.sealed(payload))
+    with pytest.raises(md.ResultFormatError):
+        read(payload)
+
+
 def test_a_key_of_a_law_stands_once() -> None:
     """Was: [["scale", 0.01], ["scale", 5.97]] was read as 5.97 by both programs."""
     payload = json.loads(dumps(cheap.solved("optm")))["payload"]

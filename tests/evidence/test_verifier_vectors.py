@@ -9,6 +9,7 @@ from typing import Any
 import cheap
 import pytest
 from campaign import trees
+from faults import altered
 
 from evidence.test_doctored import solved
 from mechdesign.evidence.serialize import dumps
@@ -57,6 +58,7 @@ ALTERED = [
     ("vectors", ("value",), 34.05),
     ("vectors", ("lower_bound",), 31.05),
     ("vectors-box", ("mechanism", "fields", "count"), 2),
+    ("vectors-box", ("mechanism", "fields", "bits"), 3),
     ("vectors-signs", ("value",), 604.1),
     ("biased-selection", ("design", "fields", "privacy", "fields", "epsilon"), 0.3),
     ("biased-selection", ("mechanism", "fields", "beta"), 0.2),
@@ -72,3 +74,10 @@ def test_what_is_altered_is_refused(name: str, path: tuple[str, ...], value: Any
     text = cheap.sealed(trees.put(payload, ("fields", *path), value))
     with contextlib.suppress(verify.Refused):
         assert not all(holds for *_, holds in verify.verify(text).rows)
+
+
+def test_the_limit_of_bits_is_compared_by_the_package() -> None:
+    """3 in the place of 1 was accepted: of one coordinate in one bit, it says nothing."""
+    payload = json.loads(dumps(solved("vectors-box")))["payload"]
+    assert altered.package_accepts(payload)
+    assert not altered.package_accepts(trees.put(payload, ("fields", "mechanism", "fields", "bits"), 3))

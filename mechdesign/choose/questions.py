@@ -51,7 +51,8 @@ class NumericQuery(_Question):
     dimension : int
         How many numbers.
     sensitivity : float or Sensitivity
-        What one person changes: a number for every coordinate at once, or ``Sensitivity(linf=1, l0=3)``.
+        What one person more or less (add-remove neighbours) changes: a number for every coordinate at once, or
+        ``Sensitivity(linf=1, l0=3)``, which may say ``neighbours="replace"``.
     loss : {"squared", "absolute"}
         What mechanisms are ranked, and their parameters chosen, by.
     rounds : int

@@ -355,7 +355,12 @@ class _PrivateCoordinateDescent(BaseEstimator):  # type: ignore[misc]
 
     def _plan(self, smooth: Array, sensitivities: Array, rounds: int) -> NoisePlan:
         plan = partial(
-            noise_plan, self.noise, privacy=self.privacy, sensitivities=sensitivities, rounds=rounds
+            noise_plan,
+            self.noise,
+            privacy=self.privacy,
+            sensitivities=sensitivities,
+            rounds=rounds,
+            neighbours="replace",  # the number of records is public
         )
         if self.privacy is None:
             raise DesignError.of(

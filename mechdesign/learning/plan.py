@@ -99,7 +99,7 @@ def noise_plan(
     scales: Numbers | None = None,
     costs: Numbers | None = None,
     rounds: int = 1,
-    neighbours: str = "replace",
+    neighbours: str = "add-remove",
 ) -> NoisePlan:
     r"""Calibrate noise for `rounds` answers of K coordinates with unequal sensitivities.
 
@@ -117,7 +117,8 @@ def noise_plan(
     costs : array_like, same shapes, optional
         Instead of scales: u_i > 0 of the cost :math:`\sum u_i\sigma_i^2`, whose least is wanted. Ones by default.
     rounds : int
-    neighbours : {"replace", "add-remove"}
+    neighbours : {"add-remove", "replace"}
+        The neighbours for which the sensitivities hold: one person more or less, or one person's data replaced.
 
     Examples
     --------

@@ -42,7 +42,7 @@ class AdditiveNoise:
     law : frozen scipy.stats distribution
         Symmetric about zero; log-concave, or with finitely many loss values (staircase, discrete).
     sensitivity : float or Sensitivity
-        Δ > 0 per coordinate, all of which may change at once; or several bounds together (`mechdesign.Sensitivity`).
+        Δ > 0 per coordinate, all of which may change at once (add-remove neighbours); or several bounds together (`mechdesign.Sensitivity`).
     dimension : int
         K ≥ 1.
     rounds : int
@@ -279,7 +279,11 @@ class AdditiveNoise:
     def summary(self) -> str:
         """The law and what it costs."""
         several = isinstance(self.sensitivity, Sensitivity)
-        asked = str(self.sensitivity) if several else f"sensitivity {self.sensitivity:g} each"
+        asked = (
+            str(self.sensitivity)
+            if several
+            else f"sensitivity {self.sensitivity:g} each (add-remove neighbours)"
+        )
         return (
             f"{law_name(self.law)} noise ({stated_parameters(self)}) on {self.dimension} coordinate(s), {asked}, "
             f"variance {self.variance:.6g} per coordinate"

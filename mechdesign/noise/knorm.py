@@ -399,7 +399,7 @@ class KNorm(Design):
         k.
     privacy : PureDP
     sensitivity : float or Sensitivity
-        A number for every coordinate at once, or several bounds.
+        A number for every coordinate at once (for add-remove neighbours), or several bounds.
     norm : {None, 1, 2, inf}
         The norm of the noise; the one of least loss when not given.
     loss : {"squared", "absolute"}

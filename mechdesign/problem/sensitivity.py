@@ -82,8 +82,9 @@ class Sensitivity(Checked):
     each : array_like, shape (K,), optional
         A bound for each coordinate; 0 where nothing changes.
     neighbours : {"add-remove", "replace"}
-        The neighbours for which the bounds hold: one person more or less, or one person's data replaced. Poisson
-        sampling is accounted for under the first only. `of_contribution` derives the bounds for either.
+        The neighbours for which the bounds hold: one person more or less ("add-remove", the default here and everywhere; a
+        sensitivity that is a plain number says the same), or one person's data replaced. Poisson sampling is accounted for under
+        the first only. `of_contribution` derives the bounds for either.
     signed : bool
         Whether some coordinates may rise while others fall. False: all that change rise, or all fall, as counts do when one
         person is added or removed. Correlated noise makes use of it, independent noise cannot.
@@ -140,12 +141,13 @@ class Sensitivity(Checked):
         l0: int | None = None,
         each: Numbers | None = None,
         signed: bool = False,
-        neighbours: str = "replace",
+        neighbours: str = "add-remove",
         dimension: int | None = None,
     ) -> Sensitivity:
         r"""Return the sensitivity of a sum of contributions, one a person, that keep these bounds.
 
-        One person more or less changes the sum by one contribution, x. A replaced person changes it by x − y: by
+        One person more or less ("add-remove" neighbours, the default) changes the sum by one contribution, x: by what the
+        bounds say. A replaced person (``neighbours="replace"``) changes it by x − y: by
         2L₁ in ℓ₁, in 2c coordinates; by b_i in a coordinate and :math:`\sqrt2 L_2` in ℓ₂ where contributions are
         never negative, by twice as much where they may be (`signed`). No more than all coordinates change: of how many there
         are, `dimension` says or `each`.
@@ -153,18 +155,20 @@ class Sensitivity(Checked):
         Examples
         --------
         >>> print(Sensitivity.of_contribution(linf=1, l0=3))
+        at most 3 coordinates change, each by at most 1, all up or all down (add-remove neighbours)
+        >>> print(Sensitivity.of_contribution(linf=1, l0=3, neighbours="replace"))
         at most 6 coordinates change, each by at most 1 (replace neighbours)
         """
         own = cls(linf, l1, l2, l0, each, neighbours, signed)  # type: ignore[arg-type]
+        most = len(own.each) if own.each is not None else dimension
+        if most is not None:
+            own.check(integer("dimension", most if dimension is None else dimension, 1))
         if neighbours == "add-remove":
             return own
         l1, l2, size = own.l1, own.l2, len(own.each) if own.each is not None else own.l0
         if signed and size is not None:
             l1, l2 = own.largest_l1(size), own.largest_l2(size)
         times, root = (2, Fraction(2)) if signed else (1, Fraction(_ROOT_TWO))
-        most = len(own.each) if own.each is not None else dimension
-        if most is not None:
-            own.check(integer("dimension", most if dimension is None else dimension, 1))
         return cls(
             linf=None if own.linf is None else times * own.linf,
             l1=None if l1 is None else 2 * l1,

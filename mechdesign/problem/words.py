@@ -127,10 +127,10 @@ def unit_words(who: str, reach: str) -> str:
 
     Examples
     --------
-    >>> unit_words("listed the vectors", "Further releases consume more.")[-74:]
-    ' of one person, added, removed or replaced. Further releases consume more.'
+    >>> unit_words("listed the vectors", "Further releases consume more.")[:83]
+    'The unit of privacy is one person more or less (add-remove neighbours), unless whoe'
     """
     return (
-        f"The unit of privacy is what makes two data sets neighbours: whoever {who} decided whether that is one record or all "
-        f"records of one person, added, removed or replaced. {reach}"
+        f"The unit of privacy is one person more or less (add-remove neighbours), unless whoever {who} did so for other "
+        f"neighbours: for one record alone, or for data that are replaced. {reach}"
     )

@@ -26,7 +26,12 @@ Page = Annotated[Path | None, typer.Option("--report", "-r", help="Page to write
 Epsilon = Annotated[float | None, typer.Option(help="ε of (ε, δ)-differential privacy.")]
 Delta = Annotated[float, typer.Option(help="δ; 0 is pure privacy.")]
 Rho = Annotated[float | None, typer.Option(help="ρ of zero-concentrated privacy, instead of ε.")]
-Each = Annotated[float | None, typer.Option("--sensitivity", "-s", help="The most any number changes.")]
+Each = Annotated[
+    float | None,
+    typer.Option(
+        "--sensitivity", "-s", help="The most any number changes when one person is added or removed."
+    ),
+]
 Changed = Annotated[int | None, typer.Option(help="How many numbers change, at most.")]
 L1 = Annotated[float | None, typer.Option("--l1", help="The most that the changes sum to.")]
 L2 = Annotated[float | None, typer.Option("--l2", help="The largest Euclidean norm of the changes.")]

@@ -1,5 +1,6 @@
 """Sensitivity as people know it: the geometry against brute force, the laws against every vector of the set."""
 
+import functools
 import itertools
 import math
 from fractions import Fraction
@@ -183,20 +184,23 @@ def test_counts_are_whole():
 
 
 def test_contributions():
-    add = Sensitivity.of_contribution(linf=1, l0=3, neighbours="add-remove")
-    assert (add.l0, add.linf) == (3, 1.0)
-    replaced = Sensitivity.of_contribution(linf=1, l0=3)
+    add = Sensitivity.of_contribution(linf=1, l0=3)
+    assert (add.l0, add.linf, add.neighbours) == (3, 1.0, "add-remove")
+    with pytest.raises(md.DesignError, match="must be at most 2"):
+        Sensitivity.of_contribution(linf=1, l0=3, dimension=2)
+    of_replaced = functools.partial(Sensitivity.of_contribution, neighbours="replace")
+    replaced = of_replaced(linf=1, l0=3)
     assert replaced.largest_l2(20) == pytest.approx(math.sqrt(6), rel=1e-14) and replaced.largest_l1(20) == 6
-    signed = Sensitivity.of_contribution(linf=1, l0=3, signed=True)
+    signed = of_replaced(linf=1, l0=3, signed=True)
     assert signed.largest_l2(20) == pytest.approx(2 * math.sqrt(3), rel=1e-14)
     # brute force over two people's contributions
     counts = [v for v in itertools.product((0, 1), repeat=4) if sum(v) <= 2]
     worst = max(sum((a - b) ** 2 for a, b in zip(x, y)) for x in counts for y in counts)
-    assert Sensitivity.of_contribution(linf=1, l0=2).largest_l2(4) ** 2 == pytest.approx(worst)
+    assert of_replaced(linf=1, l0=2).largest_l2(4) ** 2 == pytest.approx(worst)
     both = [v for v in itertools.product((-1, 0, 1), repeat=4) if sum(map(abs, v)) <= 2]
     worst = max(sum((a - b) ** 2 for a, b in zip(x, y)) for x in both for y in both)
-    assert Sensitivity.of_contribution(linf=1, l0=2, signed=True).largest_l2(4) ** 2 == pytest.approx(worst)
-    normed = Sensitivity.of_contribution(l2=1.0)
+    assert of_replaced(linf=1, l0=2, signed=True).largest_l2(4) ** 2 == pytest.approx(worst)
+    normed = of_replaced(l2=1.0)
     assert normed.l2 >= math.sqrt(2) and Fraction(normed.l2) ** 2 >= 2
 
 

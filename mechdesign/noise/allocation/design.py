@@ -68,8 +68,8 @@ class NoiseAllocation(AllocationPage):
         "mixed" chooses a type for each coordinate, under one exactly composed (ε, δ): a search, never worse than either type (to 10⁻¹¹),
         without limits and groups.
     sensitivities : array_like, shape (K,), or Sensitivity
-        The profile λ, in units of the query. A coordinate with λ_i = 0 needs no noise and gets none. A Sensitivity with
-        ``each`` may bound the number that change and the norms too (Gaussian and Laplace noise, without limits and groups):
+        The profile λ, in units of the query, for add-remove neighbours. A coordinate with λ_i = 0 needs no noise and gets
+        none. A Sensitivity with ``each`` may bound the number that change and the norms too (Gaussian and Laplace noise, without limits and groups):
         see Notes.
     privacy : PureDP, ApproximateDP or ZeroConcentratedDP
         Laplace noise with δ > 0 has the closed form :math:`\Delta/\beta = \varepsilon - 2\log(1-\delta)` where one coordinate

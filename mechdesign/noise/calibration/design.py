@@ -69,8 +69,8 @@ class Calibration(Design):
         log-concave law, of which the scale is chosen.
     privacy : PureDP, ApproximateDP or ZeroConcentratedDP
     sensitivity : float or Sensitivity
-        Δ > 0, the most any coordinate changes between neighbours, where all K may change at once; or several bounds
-        together, ``Sensitivity(linf=1, l0=3)``.
+        Δ > 0, the most any coordinate changes between neighbours (add-remove), where all K may change at once; or several
+        bounds together, ``Sensitivity(linf=1, l0=3)``, which may say ``neighbours="replace"``.
     dimension : int
         K: the same law, independent, on every coordinate.
     loss : {"squared", "absolute"}

@@ -61,7 +61,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
     ----------
     privacy : PureDP or ApproximateDP
     sensitivity : float or Sensitivity
-        Δ > 0, in units of the query. Of several numbers what any of them changes by; or
+        Δ > 0, in units of the query, for add-remove neighbours. Of several numbers what any of them changes by; or
         ``Sensitivity(linf=1, l0=3)``, which is held as Δ and `l0`. Other sets of changes are refused.
     loss : {"absolute", "squared"}, dict, or convex callable
         What an error t costs; must grow on both sides. A callable is vectorised over arrays, and its

@@ -116,7 +116,8 @@ def compare(
         raise InfeasibleError(f"no mechanism answers this question: {reasons}")
     left = clock.limit(most=math.inf if time_limit is None else time_limit)
     least, least_name = least_error(question, privacy, results, left)
-    return Comparison(question, privacy, ranked(rows, least), results, least, least_name)
+    continuous = [name for name, result in results.items() if question.continuous(result)]
+    return Comparison(question, privacy, ranked(rows, least, continuous), results, least, least_name)
 
 
 def _tried(attempt: _Try, names: list[str], jobs: int, step: Callable[[], None]) -> dict[str, Tried]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -50,8 +51,9 @@ class Comparison(Handed):
     question : NumericQuery, LocalReport or MetricReport
     privacy : PureDP, ApproximateDP, ZeroConcentratedDP or MetricDP
     table : DataFrame
-        A row per mechanism: error (the question's loss, of one coordinate), ratio (to the proved least, or to the best
-        found where nothing is proved), standard deviation, mean absolute error and 95% half-width in the answer's own
+        A row per mechanism, best first; of a question of whole numbers those that answer in whole numbers before
+        continuous noise, which says so in `assumes`. Error (the question's loss, of one coordinate), ratio (to the proved
+        least, or to the first row where nothing is proved), standard deviation, mean absolute error and 95% half-width in the answer's own
         units, how the certificate checked its privacy, bits of a report, what it assumes, seconds; mechanisms that do not
         apply stand below, their reason in `note`.
     results : dict of str to Result
@@ -83,8 +85,13 @@ class Comparison(Handed):
 
     @property
     def names(self) -> list[str]:
-        """Mechanisms that apply, best first."""
+        """Mechanisms that apply, best first; where numbers are whole, continuous noise last."""
         return [name for name in self.table["mechanism"] if name in self.results]
+
+    @property
+    def continuous(self) -> list[str]:
+        """Mechanisms that answer a question of whole numbers by numbers that are not."""
+        return [name for name in self.names if self.question.continuous(self.results[name])]
 
     @property
     def members(self) -> dict[str, Result]:
@@ -114,14 +121,19 @@ class Comparison(Handed):
         ranks = self.table["error"].notna() if whole else pd.Series(True, index=self.table.index)
         kept = self.table[ranks]
         if whole := whole and sorted(kept["mechanism"]) == sorted(self.results):
-            stated, fresh = (table.set_index("mechanism") for table in (kept, ranked(made, self.least)))
+            stated, fresh = (
+                table.set_index("mechanism") for table in (kept, ranked(made, self.least, self.continuous))
+            )
             for name in self.results:
                 for column in fresh.columns.difference(["seconds", "note"], sort=False):
                     near = close(stated.loc[name, column], fresh.loc[name, column])
                     rows.append(agreement(f"{name}: the table shows its {column}", RECOMPUTED, near))
             blank = self.table[~ranks].drop(columns=["mechanism", "seconds", "note"])
             blanks = bool((blank.isna() | (blank == "")).all(axis=None))
-            whole = blanks and kept["error"].is_monotonic_increasing and ranks.is_monotonic_decreasing
+            continuous = kept["mechanism"].isin(self.continuous)
+            ordered = continuous.is_monotonic_increasing and ranks.is_monotonic_decreasing
+            ordered &= all(part["error"].is_monotonic_increasing for _, part in kept.groupby(continuous))
+            whole = blanks and ordered
         rows.append(agreement("every mechanism that the table ranks has a result", PROVED, bool(whole)))
         rows.append(agreement(OWN_WORDS, CLAIMED, True))
         return rows
@@ -145,7 +157,11 @@ class Comparison(Handed):
 
     @property
     def best(self) -> Result:
-        """The result of least error that can be deployed; what is for simulation only (ℓ₂ K-norm noise) is passed over."""
+        """The result of least error that can be deployed; what is for simulation only (ℓ₂ K-norm noise) is passed over.
+
+        A question of whole numbers is answered in whole numbers where a mechanism does; continuous noise is for
+        ``NumericQuery(integer=False)``, or taken by name.
+        """
         return self.results[self._best_name]
 
     @property
@@ -169,7 +185,18 @@ class Comparison(Handed):
         """What the ratio is to."""
         if self.least is not None:
             return f"the proved least, {self.least:.6g}: {self.least_name}"
-        return f"the best found, {self.names[0]} (no lower bound for all of these is proved)"
+        found = "best whole-number noise found" if self._mixed else "best found"
+        return f"the {found}, {self.names[0]} (no lower bound for all of these is proved)"
+
+    @property
+    def _mixed(self) -> bool:
+        """Whether some mechanisms answer in whole numbers as asked, and some do not."""
+        return 0 < len(self.continuous) < len(self.results)
+
+    @property
+    def _order(self) -> str:
+        late = f": whole-number noise, then continuous noise ({', '.join(self.continuous)})"
+        return f"Best first{late if self._mixed else ''}."
 
     @property
     def _headings(self) -> dict[str, str]:
@@ -215,6 +242,8 @@ class Comparison(Handed):
         frame = self.to_frame()
         first = frame[frame["mechanism"] == name].iloc[0]
         unit = "a coordinate's" if isinstance(self.question, NumericQuery) else "the"
+        count, apart = len(self.results), len(self.continuous)
+        of = f"{count - apart} on whole numbers" if self._mixed else f"{count}"
         sections = [
             Section(
                 "The question",
@@ -222,7 +251,7 @@ class Comparison(Handed):
                 f"{self.reference}. Standard deviation, mean absolute error and 95% half-width (19 answers in 20 are off "
                 "by at most that) are in the units of the answer.",
             ),
-            Section("Mechanisms compared", table=frame, caption="Best first."),
+            Section("Mechanisms compared", table=frame, caption=self._order),
             Section(
                 "Error",
                 figure=self.plot,
@@ -234,7 +263,7 @@ class Comparison(Handed):
             sections.append(Section("Mechanisms that do not apply", table=reasons))
         sections += [replace(part, title=part.title and f"{name}: {part.title}") for part in best.sections()]
         return {
-            "title": f"{_sentence(name)} is best of {len(self.results)}"
+            "title": f"{_sentence(name)} is best of {of}"
             + ("" if name == self.names[0] else " that can be deployed"),
             "subtitle": f"{self.question}; {self.privacy}",
             "kind": "mechdesign comparison",
@@ -261,6 +290,8 @@ class Comparison(Handed):
             frame.to_string(index=False),
             f"ratio: to {self.reference}",
         ]
+        if self._mixed:
+            lines.append(self._order)
         lines += [f"not {name}: {reason}" for name, reason in self.refused.items()]
         return "\n".join(lines)
 
@@ -289,7 +320,8 @@ def measured(
 ) -> dict[str, object]:
     """A row of the table, but for the ratio; what was certified a moment ago (`fresh`) is not checked again."""
     found = result.errors(question)
-    known = candidates(question).get(name)
+    known, continuous = candidates(question).get(name), question.continuous(result)
+    assumes = (known.assumes if known else "", "answers need not be whole" if continuous else "")
     return {
         "mechanism": name,
         "error": question.error(result),
@@ -298,7 +330,7 @@ def measured(
         "95% half-width": found.half_width,
         "privacy": _privacy_claim(result, privacy, fresh),
         "bits": float(fewest(result)) if isinstance(question, LocalReport) else math.nan,
-        "assumes": known.assumes if known else "",
+        "assumes": "; ".join(filter(None, assumes)),
         "seconds": seconds,
         "note": "; ".join((*result.notes, *result.remarks())),
     }
@@ -315,10 +347,18 @@ def _privacy_claim(result: Result, privacy: Privacy, fresh: bool) -> str:
     return f"{guarantee(privacy)}: {claim.how if claim.holds else 'REFUTED'}"
 
 
-def ranked(rows: list[dict[str, object]], least: float | None) -> pd.DataFrame:
-    """The table of these rows, best first, with ratios to the least error proved, or to the best found."""
-    table = pd.DataFrame(rows).reindex(columns=COLUMNS).sort_values("error", kind="stable", ignore_index=True)
-    floor = table["error"].min() if least is None else least
+def ranked(
+    rows: list[dict[str, object]], least: float | None, continuous: Collection[str] = ()
+) -> pd.DataFrame:
+    """The table of these rows, best first, with ratios to the least error proved, or to the best found.
+
+    `continuous` noise comes after noise on the integers where numbers are whole: a count is answered by a count. For one number
+    and for five at ε from .1 to 8 and δ up to 1e-5 named continuous families have at most .8% less error.
+    """
+    table = pd.DataFrame(rows).reindex(columns=COLUMNS).sort_values("error", kind="stable")
+    late = table["mechanism"].isin(list(continuous)) + 2 * table["error"].isna()
+    table = table.loc[late.sort_values(kind="stable").index].reset_index(drop=True)
+    floor = table["error"].head(1).min() if least is None else least
     table["ratio"] = table["error"] / floor if floor > 0 else np.nan
     for name in ("privacy", "assumes", "note"):
         table[name] = table[name].fillna("").astype(object)

@@ -40,6 +40,10 @@ class _Question(Checked):
     def _check_covered(self, name: str, result: Result) -> None:
         """Raise DesignError unless a result of the right kind is for no less than what is asked."""
 
+    def continuous(self, result: Result) -> bool:
+        """Whether numbers are whole that a result answers by numbers that are not."""
+        return False
+
 
 @serializable("numeric-query")
 @dataclass(frozen=True)
@@ -60,7 +64,8 @@ class NumericQuery(_Question):
     sampling_rate : float
         Each round sees a Poisson sample of the people at this rate.
     integer : bool
-        Whether the numbers are whole (counts): noise on the integers then applies.
+        Whether the numbers are whole (counts): noise on the integers then applies, and stands before continuous noise, which
+        answers by numbers that are not whole, even where that has less error. False compares them all by their error.
 
     Examples
     --------
@@ -100,6 +105,10 @@ class NumericQuery(_Question):
 
     def _check_covered(self, name: str, result: Result) -> None:
         result.design.protection().check(name, self)
+
+    def continuous(self, result: Result) -> bool:
+        """Whether the numbers are whole and the result's noise is not."""
+        return self.integer and not result.design.protection().integer
 
     def error(self, result: Result) -> float:
         """The question's loss of one number, on average."""

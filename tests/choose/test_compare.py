@@ -1,5 +1,6 @@
 """Comparisons: every mechanism tried, ranked rightly, refusals with reasons, and the ways out."""
 
+import dataclasses
 import functools
 import json
 import math
@@ -182,6 +183,27 @@ def test_one_number_has_a_proved_least():
         md.NumericQuery(integer=True), md.PureDP(1), mechanisms=["discrete_laplace", "optimal noise"]
     )
     assert counted.least is None
+
+
+def test_a_question_of_whole_numbers_is_answered_in_whole_numbers(tmp_path):
+    """Continuous noise of less error stays in the table, and says what it is."""
+    names = ["laplace", "gaussian", "truncated_laplace", "discrete_gaussian", "discrete_laplace"]
+    query, privacy = md.NumericQuery(integer=True), md.ApproximateDP(0.1, 1e-5)
+    found = md.compare(query, privacy, mechanisms=names, progress=False)
+    assert found.names[:2] == ["discrete_laplace", "discrete_gaussian"]
+    assert found.best is found["discrete_laplace"] and found.table["ratio"][0] == 1
+    assert found.continuous == ["truncated_laplace", "laplace", "gaussian"]
+    ahead = found.table.set_index("mechanism").loc["truncated_laplace"]
+    assert ahead["ratio"] < 1 and ahead["assumes"] == "answers need not be whole"
+    assert "whole-number noise, then continuous noise (truncated_laplace" in str(found)
+    assert all(claim.holds for claim in found.agreements())
+    found.report(tmp_path / "page.html")
+    assert "best of 2 on whole numbers" in (tmp_path / "page.html").read_text()
+    by_error = found.table.sort_values("error", ignore_index=True)
+    doctored = dataclasses.replace(found, table=by_error)
+    assert not all(claim.holds for claim in doctored.agreements())
+    anything = md.compare(md.NumericQuery(), privacy, mechanisms=names[:3], progress=False)
+    assert anything.continuous == [] and anything.names[0] == "truncated_laplace"
 
 
 def test_reports_have_a_proved_least():

@@ -32,7 +32,7 @@ from mechdesign.channels.channel_loss import (
 )
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import safe_root
-from mechdesign.evidence.sampling import IntegerWeights, random_words, uniform_integers
+from mechdesign.evidence.sampling import IntegerRows, IntegerWeights, random_words, uniform_integers
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import (
     DOWN,
@@ -130,7 +130,10 @@ class Deployment:
 
     def choose(self, rows: Response, which: Indices) -> Indices:
         """An index by the law of row `which[i]`, for every i."""
-        return _by_row(which, lambda row, at: IntegerWeights(rows.integers(row)).draw(at.size))
+        if which.size >= rows.laws:
+            return rows.exact_rows.draw(which)
+        # Few: each has its own prepared, whatever the others are, so that the work is that of their number.
+        return np.array([int(IntegerWeights(rows.integers(row)).draw(1)[0]) for row in which.tolist()])
 
     def order(self, rows: int, size: int) -> Indices:
         """Permutations of 0, …, size − 1, each exactly uniform, shape (rows, size).
@@ -170,6 +173,16 @@ class Response:
     def outputs(self) -> int:
         """Number of reports."""
         raise NotImplementedError
+
+    @property
+    def laws(self) -> int:
+        """How many laws `choose` is asked for, by their numbers: that of the rows, unless one serves all."""
+        return self.size
+
+    @cached_property
+    def exact_rows(self) -> IntegerRows:
+        """All laws, prepared."""
+        return IntegerRows(self.integers, self.laws)
 
     @property
     def dense(self) -> Array:

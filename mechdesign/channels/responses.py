@@ -203,6 +203,10 @@ class ClusteredResponse(Checked, Response):
         groups = 1.0 + (clusters - 1) / between**2
         return (groups + (n - clusters) / inside**2) / n, groups / clusters
 
+    @property
+    def laws(self) -> int:
+        return 1
+
     def integers(self, row: int) -> Sequence[int]:
         """Weights of staying, of the rest of the cluster and of the other clusters, the same for all rows."""
         (clusters, size), (own, near, far) = self.space.shape, self.levels
@@ -375,6 +379,10 @@ class HadamardResponse(Checked, Response):
         """Largest mean of a function of the report, over items."""
         means = (values.sum() + self.contrast * walsh_hadamard(values)[1 : self.size + 1]) / self.outputs
         return float(means.max())
+
+    @property
+    def laws(self) -> int:
+        return 1
 
     def integers(self, row: int) -> Sequence[int]:
         """Weights of a preferred report and of another, the same for all rows."""

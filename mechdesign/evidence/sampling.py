@@ -24,6 +24,7 @@ from mechdesign.typing import Array, Indices
 Words = npt.NDArray[np.uint64]
 _SHORT = 16  # bits that are tried first
 _FEW = 1 << 10  # draws that are not worth a table
+_BLOCK = 1 << 15  # draws at a time: they stay in the cache
 
 
 def random_words(count: int) -> Words:
@@ -120,6 +121,8 @@ class IntegerWeights:
     ----------
     cumulative : list of int
         Running sums; the last one is the total.
+    cells : ndarray of uint64
+        The leading 64 bits of the boundaries between outcomes, over the total.
 
     Examples
     --------
@@ -136,14 +139,14 @@ class IntegerWeights:
             raise DesignError.of("weights", weights, "must be non-negative integers, not all zero")
         total = self.cumulative[-1]
         leading = [min((c << 64) // total, 2**64 - 1) for c in self.cumulative[:-1]]
-        self._cells = np.array(leading, dtype=np.uint64)
+        self.cells = np.array(leading, dtype=np.uint64)
 
     @cached_property
     def _table(self) -> Indices:
         """The index by the leading 16 bits; −1 where they do not settle it."""
         starts = np.arange(1 << _SHORT, dtype=np.uint64) << np.uint64(64 - _SHORT)
-        index = np.searchsorted(self._cells, starts, side="right").astype(np.int64)
-        index[(self._cells >> np.uint64(64 - _SHORT)).astype(np.int64)] = -1
+        index = np.searchsorted(self.cells, starts, side="right").astype(np.int64)
+        index[(self.cells >> np.uint64(64 - _SHORT)).astype(np.int64)] = -1
         return index
 
     def draw(self, size: int) -> Indices:
@@ -158,14 +161,14 @@ class IntegerWeights:
 
     def _placed(self, words: Words) -> Indices:
         """The indices of numbers U with these leading 64 bits."""
-        index = np.searchsorted(self._cells, words, side="right")
-        if self._cells.size:
-            for i in np.flatnonzero(self._cells[np.maximum(index - 1, 0)] == words):
-                index[i] = self._settled(int(words[i]))
+        index = np.searchsorted(self.cells, words, side="right")
+        if self.cells.size:
+            for i in np.flatnonzero(self.cells[np.maximum(index - 1, 0)] == words):
+                index[i] = self.settled(int(words[i]))
         return index.astype(np.int64, copy=False)
 
-    def _settled(self, word: int) -> int:
-        """The index of U, whose leading bits are `word`; more are drawn while a boundary is inside U's cell."""
+    def settled(self, word: int) -> int:
+        """Return the index of U, whose leading bits are `word`; more are drawn while a boundary is inside U's cell."""
         bits, total = 64, self.cumulative[-1]
         while True:
             low = sum((c << bits) <= word * total for c in self.cumulative)
@@ -173,6 +176,52 @@ class IntegerWeights:
             if low == high:
                 return low
             word, bits = _longer(word, bits)
+
+
+class IntegerRows:
+    """Laws of integer weights, one a row, of which a draw takes the same work whichever rows are asked for.
+
+    All rows are prepared at once. The place of a random word among a row's boundaries is found in as many steps for every
+    row and word.
+
+    Parameters
+    ----------
+    weights : callable
+        Row to its weights.
+    count : int
+        Number of rows.
+
+    Examples
+    --------
+    >>> IntegerRows([[1, 0], [0, 5, 0]].__getitem__, 2).draw(np.array([1, 0, 1])).tolist()
+    [1, 0, 1]
+    """
+
+    def __init__(self, weights: Callable[[int], Sequence[int]], count: int) -> None:
+        self.weights = weights
+        leading = [IntegerWeights(weights(row)).cells for row in range(count)]
+        self._halvings = max(len(cells) for cells in leading).bit_length()
+        self._cells = np.full((count, (1 << self._halvings)), np.iinfo(np.uint64).max, dtype=np.uint64)
+        for held, cells in zip(self._cells, leading):
+            held[: len(cells)] = cells
+
+    def draw(self, rows: Indices) -> Indices:
+        """Draw an index from each of these rows."""
+        out = np.empty(rows.size, dtype=np.int64)
+        for first in range(0, rows.size, _BLOCK):
+            block = slice(first, first + _BLOCK)
+            out[block] = self._placed(rows[block], random_words(rows[block].size))
+        return out
+
+    def _placed(self, rows: Indices, words: Words) -> Indices:
+        """How many boundaries of each row are at or below the number U with these leading 64 bits."""
+        cells, start = self._cells.ravel(), rows * self._cells.shape[1]
+        index = np.zeros(rows.size, dtype=np.int64)
+        for bit in reversed(range(self._halvings)):
+            index += (cells[start + index + ((1 << bit) - 1)] <= words) * np.int64(1 << bit)
+        for i in np.flatnonzero(cells[start + np.maximum(index - 1, 0)] == words):
+            index[i] = IntegerWeights(self.weights(int(rows[i]))).settled(int(words[i]))
+        return index
 
 
 def bernoulli(near: Array, error: Array, exact: Callable[[int], Fraction]) -> npt.NDArray[np.bool_]:

@@ -185,12 +185,12 @@ class LinearRelease:
         lattice, space = self.lattice, self.query.space
         counts = array("histogram", histogram, ndim=None)
         check_preserved("histogram", histogram, counts)
-        whole_numbers = bool(
-            (counts >= 0).all() and (counts == np.floor(counts)).all() and counts.any(axis=-1).all()
-        )
-        pooled = whole_numbers and counts.ndim == 1 and self.users > 1 and counts.sum() != 1
-        self._check_sizes(sizes, counts.sum() if pooled else None)
-        weights = self._rows(counts / counts.sum(axis=-1, keepdims=True) if whole_numbers else counts)
+        total = counts.sum(axis=-1, keepdims=True)
+        # The same operations whether counts or shares are given: their time is not to tell which.
+        whole_numbers = ((counts >= 0) & (counts == np.floor(counts))).all() & (total > 0).all()
+        pooled = whole_numbers and counts.ndim == 1 and self.users > 1 and total[0] != 1
+        self._check_sizes(sizes, float(total[0]) if pooled else None)
+        weights = self._rows(counts / np.where(whole_numbers, total, 1.0))
         given, values = np.atleast_2d(counts), self.query.values
         if self.model == "central":
             weights = weights.mean(axis=0) if weights.ndim == 2 else weights

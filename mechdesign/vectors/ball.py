@@ -28,6 +28,7 @@ from mechdesign.typing import Array, Numbers
 LARGEST_EPSILON = 500.0
 _LEAST_GAIN = Fraction(1, 10**30)  # of E − 1: squares of answers are numbers still
 _LARGEST_DIMENSION = 1 << 24
+_LEAST = 1e-140  # of a coordinate over R: smaller ones count as 0, as subnormal products take longer
 _NEAR = 1e-9  # by how much a length may be over, relative: norms are rounded
 
 
@@ -84,6 +85,7 @@ def scaled_vectors(x: Numbers, dimension: int, radius: float, inputs: str, *, cl
     """Return vectors of a ball or a box over R, shape (n, d), clipped or, where they are too long, refused."""
     one_of("clip", clip, (True, False))
     found = checked_vectors(x, dimension).reshape(-1, dimension) / radius
+    found = np.where(np.abs(found) < _LEAST, 0.0, found)
     size = _lengths(found) if inputs == "ball" else np.abs(found).max(axis=1, keepdims=True, initial=0.0)
     if (size > 1 + _NEAR).any() and not clip:
         what = "length" if inputs == "ball" else "a coordinate of size"

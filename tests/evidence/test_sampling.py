@@ -11,6 +11,7 @@ from scipy import stats
 import mechdesign as md
 from mechdesign.evidence import sampling
 from mechdesign.evidence.sampling import (
+    IntegerRows,
     IntegerWeights,
     bernoulli,
     exponential_coins,
@@ -83,6 +84,25 @@ def test_integer_weights(weights: list[int]) -> None:
         )
 
 
+def test_integer_rows() -> None:
+    laws = [[1, 2, 0, 5, 0], [3**90, 0, 1, 2 * 3**90], [7], [1] * 9]
+    rows = np.tile(np.arange(len(laws)), 100_000)
+    draws = IntegerRows(laws.__getitem__, len(laws)).draw(rows)
+    for row, weights in enumerate(laws):
+        counts = np.bincount(draws[rows == row], minlength=len(weights))
+        expected = np.array([w / sum(weights) for w in weights]) * counts.sum()
+        assert len(counts) == len(weights)
+        assert (counts[expected < 1] <= 1).all() and (counts[expected == 0] == 0).all()
+        often = expected > 1
+        if often.sum() > 1:
+            assert (
+                stats.chisquare(
+                    counts[often], expected[often] / expected[often].sum() * counts[often].sum()
+                ).pvalue
+                > ALARM
+            )
+
+
 @pytest.mark.parametrize("weights", [[], [0, 0], [1, -1, 2]])
 def test_integer_weights_refuse_what_is_no_law(weights: list[int]) -> None:
     with pytest.raises(md.DesignError, match="weights"):
@@ -103,11 +123,17 @@ def test_ties_draw_further_bits(monkeypatch: pytest.MonkeyPatch, rest: int, belo
     assert bernoulli(np.array([1 / 3]), np.zeros(1), lambda _: third).tolist() == [below]
     _words(monkeypatch, int(third * 2**64), rest)
     assert IntegerWeights([1, 2]).draw(1).tolist() == [0 if below else 1]
+    _words(monkeypatch, int(third * 2**64), rest)
+    assert IntegerRows([[1], [1, 2], [1, 1, 1]].__getitem__, 3).draw(np.array([1])).tolist() == [
+        0 if below else 1
+    ]
 
 
 def test_the_last_word_does_not_reach_an_impossible_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
     _words(monkeypatch, 2**64 - 1, 2**64 - 1)
     assert IntegerWeights([1, 2, 0]).draw(1).tolist() == [1]
+    _words(monkeypatch, 2**64 - 1, 2**64 - 1)
+    assert IntegerRows([[1, 2, 0]].__getitem__, 1).draw(np.zeros(1, dtype=int)).tolist() == [1]
 
 
 def test_surplus_words_are_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,6 +72,28 @@ def test_independent_answers_far_out_take_no_longer() -> None:
     assert second == pytest.approx(first, rel=0.25)
 
 
+@pytest.mark.parametrize(
+    ("release", "same", "mixed"),
+    [
+        (
+            md.ItemwiseRelease(md.MetricSpace.line(np.arange(6.0)), item_alpha=0.1, items=6, users=2, accounting="composition").release,
+            np.zeros((2, 6), dtype=int),
+            np.array([[0] * 6, [0, 1, 2, 3, 4, 5]]),
+        ),
+        (
+            md.OptimalQuantizer(np.linspace(-3, 3, 16), md.PureDP(1.0), stats.uniform(-1, 2)).solve(gap=0.5).mechanism.release,
+            np.zeros(16),
+            np.linspace(-1, 1, 16),
+        ),
+    ],
+    ids=["items", "quantizer"],
+)  # fmt: skip
+def test_inputs_of_many_rows_take_no_longer(release, same, mixed) -> None:
+    """Outputs were drawn row by row of the table: one person's other item took as long again."""
+    first, second = medians(release, (same, mixed))
+    assert second == pytest.approx(first, rel=0.25)
+
+
 class NoNoise:
     def draw(self, size: int) -> np.ndarray:
         return np.zeros(size, dtype=np.int64)

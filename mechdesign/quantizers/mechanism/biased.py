@@ -27,7 +27,7 @@ from scipy import special
 from mechdesign.errors import DesignError
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.exact import exp_lower, exp_upper, log_upper
-from mechdesign.evidence.sampling import IntegerWeights, bernoulli
+from mechdesign.evidence.sampling import IntegerRows, bernoulli
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import generator, integer, non_negative, settle
 from mechdesign.problem.losses import Loss
@@ -191,6 +191,13 @@ class BiasedQuantizer:
         found: Indices = np.sum(u >= cumulative, axis=-1)
         return self.bins.take(np.minimum(found, len(self.bins) - 1))
 
+    @cached_property
+    def _exact_rows(self) -> tuple[IntegerRows, IntegerRows]:
+        law = self.selection.exact(self.input_range)
+        return IntegerRows(law.left.__getitem__, len(law.left)), IntegerRows(
+            law.right.__getitem__, len(law.right)
+        )
+
     def release(self, x: Numbers, *, clip: bool = False) -> Array:
         """Draw with integers and the operating system's randomness, for deployment.
 
@@ -199,13 +206,10 @@ class BiasedQuantizer:
         """
         values = inside(x, self.input_range, clip=clip)
         flat, m = values.ravel(), len(self.bins)
-        law, beta = self.selection.exact(self.input_range), Fraction(self.beta)
+        beta, (left, right) = Fraction(self.beta), self._exact_rows
         interval = np.clip(np.searchsorted(self.bins, flat, side="right"), 1, m - 1)
-        low, high = np.empty((2, flat.size))
-        for j in np.unique(interval).tolist():
-            here = np.flatnonzero(interval == j)
-            low[here] = self.bins[IntegerWeights(law.left[j - 1]).draw(here.size)]
-            high[here] = self.bins[m - 1 - IntegerWeights(law.right[m - j - 1]).draw(here.size)]
+        low = self.bins[left.draw(interval - 1)]
+        high = self.bins[m - 1 - right.draw(m - 1 - interval)]
 
         def exact(i: int) -> Fraction:
             power = beta * (2 * Fraction(flat[i]) - Fraction(low[i]) - Fraction(high[i]))

@@ -15,9 +15,9 @@ inputs and uniforms is cut into a grid; where no curve passes through a rectangl
 
 from __future__ import annotations
 
+import math
 import os
 import sys
-from bisect import bisect_right
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mechdesign.errors import DesignError
-from mechdesign.evidence.sampling import IntegerWeights, bernoulli
+from mechdesign.evidence.sampling import IntegerRows, bernoulli
 from mechdesign.quantizers.mechanism.exact_law import ExactLaw
 from mechdesign.quantizers.mechanism.table import PiecewiseTable, inside
 from mechdesign.typing import Array, Indices
@@ -97,7 +97,7 @@ def sample_tensor(table: PiecewiseTable, x: Any, rng: Any, *, clip: bool) -> Any
 
 
 class ExactSampler:
-    """Draws from an exact law, bit for bit; the integer weights of the rows it has met are kept.
+    """Draws from an exact law, bit for bit, in a time that does not depend on the inputs.
 
     Parameters
     ----------
@@ -108,38 +108,27 @@ class ExactSampler:
         self.law = law
         self.bins = np.array([float(b) for b in law.bins])
         self.knots = np.array([float(x) for x in law.knots])
-        self._rows: dict[tuple[int, int], IntegerWeights] = {}
+        # A double is at or above a knot where it is at or above the first double that is.
+        self._from = np.array([_first_double(x) for x in law.knots])
+        self._rows = IntegerRows(lambda row: self.weights(row // 2, row % 2), 2 * (len(law.knots) - 1))
 
-    def row(self, segment: int, end: int) -> IntegerWeights:
+    def weights(self, segment: int, end: int) -> list[int]:
         """The row's probabilities as integers over their least common denominator."""
-        key = (segment, end)
-        if key not in self._rows:
-            weights, common = self.law.weights(segment, end)
-            if sum(weights) != common:
-                raise DesignError(f"row {key} of the exact law does not sum to 1")
-            self._rows[key] = IntegerWeights(weights)
-        return self._rows[key]
+        weights, common = self.law.weights(segment, end)
+        if sum(weights) != common:
+            raise DesignError(f"row {(segment, end)} of the exact law does not sum to 1")
+        return weights
 
     def draw(self, x: Array) -> Array:
         """One output for every input."""
         flat = np.ascontiguousarray(x, dtype=float).ravel()
         segment = self._segments(flat)
-        key = 2 * segment + self._upward(flat, segment)
-        out = np.empty(flat.size)
-        order = np.argsort(key, kind="stable")
-        used, starts = np.unique(key[order], return_index=True)
-        for row, part in zip(used.tolist(), np.split(order, starts[1:])):
-            out[part] = self.bins[self.row(row // 2, row % 2).draw(part.size)]
-        return out.reshape(np.shape(x))
+        drawn = self._rows.draw(2 * segment + self._upward(flat, segment))
+        return np.asarray(self.bins[drawn].reshape(np.shape(x)))
 
     def _segments(self, x: Array) -> npt.NDArray[np.intp]:
         """Segment of each input, compared with the exact knots."""
-        last = len(self.knots) - 2
-        k = np.clip(np.searchsorted(self.knots, x, side="right") - 1, 0, last)
-        # A knot that is not a double may round to one: settle such inputs by exact comparison.
-        for value in np.unique(x[np.isin(x, self.knots)]).tolist():
-            k[x == value] = min(max(bisect_right(self.law.knots, Fraction(value)) - 1, 0), last)
-        return k
+        return np.clip(np.searchsorted(self._from, x, side="right") - 1, 0, len(self.knots) - 2)
 
     def _upward(self, x: Array, segment: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
         """Exact Bernoulli((x − x_k)/(x_{k+1} − x_k)) for every input."""
@@ -153,6 +142,12 @@ class ExactSampler:
             return (Fraction(float(x[i])) - low) / (high - low)
 
         return bernoulli((x - a) / (b - a), error, exact)
+
+
+def _first_double(x: Fraction) -> float:
+    """The least double that is not below x."""
+    near = float(x)
+    return near if near >= x else math.nextafter(near, math.inf)
 
 
 _ROOM = 1e-12  # by which a curve may be misplaced

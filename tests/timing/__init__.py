@@ -1,0 +1,1 @@
+"""How long a release takes on neighbours: whether single calls are told apart better than privacy allows."""

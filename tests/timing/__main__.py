@@ -1,0 +1,128 @@
+"""Single calls of every release on neighbours: how often their time says which of the two it was.
+
+    python -m tests.timing --calls 20000 --table results/timing
+    python -m tests.timing --calls 2000 --only Laplace        (all releases whose name begins so)
+
+Calls on the two neighbours come in random order. The threshold, and on which side of it the first neighbour lies, are chosen on one half of the
+calls of each and tried on the other, both ways. Who sees a mechanism's answers is right in at most (e^ε + δ)/(1 + e^ε) of
+cases; whoever sees the time alone must not be better. ε is .1: at a large one anything passes.
+
+Exit status 1 if a release is told apart more often than that and three standard errors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import math
+import platform
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from mechdesign.typing import Array
+from tests.campaign.table import commit, versions
+from tests.timing.releases import EPSILON, RELEASES
+
+
+def measured(call: Callable[..., object], pair: tuple[object, object], calls: int) -> tuple[Array, Array]:
+    """Nanoseconds of that many calls on each of a pair, in random order."""
+    for argument in pair * 20:
+        call(argument)
+    order = np.random.default_rng().permuted(np.tile([0, 1], calls)).tolist()
+    taken = np.empty(2 * calls)
+    clock = time.perf_counter_ns
+    gc.collect()
+    gc.disable()
+    try:
+        for i, which in enumerate(order):
+            argument = pair[which]
+            start = clock()
+            call(argument)
+            taken[i] = clock() - start
+    finally:
+        gc.enable()
+    of = np.array(order)
+    return taken[of == 0], taken[of == 1]
+
+
+def threshold(first: Array, second: Array) -> tuple[float, bool]:
+    """The time that separates the two best, and whether the first take longer."""
+    times = np.concatenate([first, second])
+    order = np.argsort(times, kind="stable")
+    weights = np.concatenate([np.full(len(first), 1 / len(first)), np.full(len(second), -1 / len(second))])
+    ahead = np.cumsum(weights[order])  # of the first, among those no longer than each time
+    ahead[:-1][np.diff(times[order]) == 0] = 0.0  # no threshold lies between equal times
+    at = int(np.abs(ahead).argmax())
+    return float(times[order][at]), bool(ahead[at] < 0)
+
+
+def told_apart(first: Array, second: Array) -> float:
+    """How often the best threshold of one half of the calls is right on the other half, both ways."""
+    right = []
+    halves = [(first[i::2], second[i::2]) for i in range(2)]
+    for chosen, tried in (halves, halves[::-1]):
+        at, longer = threshold(*chosen)
+        below = np.mean(tried[0] <= at), np.mean(tried[1] > at)
+        share = (below[0] + below[1]) / 2
+        right.append(1 - share if longer else share)
+    return float(np.mean(right))
+
+
+def allowed(epsilon: float, delta: float, calls: int) -> float:
+    """(e^ε + δ)/(1 + e^ε) and three standard errors."""
+    share = (math.exp(epsilon) + delta) / (1 + math.exp(epsilon))
+    return share + 3 * math.sqrt(share * (1 - share) / (2 * calls))
+
+
+def table(calls: int, only: str) -> pd.DataFrame:
+    """A row for every release and pair, printed as they come."""
+    rows = []
+    for name, release in RELEASES.items():
+        if not name.startswith(only):
+            continue
+        for pair_name, call, pair in release.calls():
+            first, second = measured(call, pair, calls)
+            found, most = told_apart(first, second), allowed(EPSILON, release.delta, calls)
+            row = {
+                "release": name,
+                "neighbours": pair_name,
+                "median of the first, µs": float(np.median(first)) / 1000,
+                "median of the second, µs": float(np.median(second)) / 1000,
+                "told apart": found,
+                "allowed": most,
+                "kept": found <= most,
+            }
+            rows.append(row)
+            numbers = " ".join(
+                f"{v:9.4f}" if isinstance(v, float) else str(v) for v in list(row.values())[2:]
+            )
+            print(f"{name:28} {pair_name:20} {numbers}", flush=True)
+    return pd.DataFrame(rows)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--calls", type=int, default=20_000)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--table", type=Path)
+    asked = parser.parse_args()
+    found = table(asked.calls, asked.only)
+    if asked.table is not None:
+        asked.table.mkdir(parents=True, exist_ok=True)
+        found.round(4).to_csv(asked.table / "timing.csv", index=False)
+        about = f"Commit {commit()}, {versions()}, {platform.machine()}; {asked.calls} calls on each of two neighbours, ε = {EPSILON}.\n"
+        (asked.table / "README.md").write_text(
+            f"# Whether the time of a release tells neighbours apart\n\n{about}"
+        )
+    return 0 if found["kept"].all() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

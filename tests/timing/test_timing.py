@@ -1,0 +1,55 @@
+"""That nothing which is released is left out of the timing, and that a release whose time tells is found."""
+
+from __future__ import annotations
+
+import importlib
+import time
+
+import numpy as np
+import pytest
+
+from mechdesign.evidence import serialize
+from mechdesign.files import KINDS
+from tests.timing.__main__ import allowed, measured, told_apart
+from tests.timing.releases import RELEASES, WITHOUT
+
+
+def released_kinds() -> set[str]:
+    """Kinds of saved objects that have a `release` or a `fit`."""
+    for module in set(KINDS.values()):
+        importlib.import_module(module)
+    classes = {kind: cls for kind, cls in serialize._CLASSES.items() if kind in KINDS}
+    return {k for k, cls in classes.items() if hasattr(cls, "release") or hasattr(cls, "fit")}
+
+
+def test_every_release_of_the_package_is_timed() -> None:
+    assert {release.kind for release in RELEASES.values()} | set(WITHOUT) == released_kinds()
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_each_is_of_its_kind_and_answers(name: str) -> None:
+    release = RELEASES[name]
+    assert serialize._KINDS[type(release.mechanism)] == release.kind
+    for _, call, (one, other) in release.calls():
+        call(one), call(other)
+        assert np.shape(one) == np.shape(other)
+        assert not np.array_equal(one, other)
+
+
+def test_times_that_tell_are_found() -> None:
+    slow = lambda x: time.sleep(2e-4 * x)  # noqa: E731
+    assert told_apart(*measured(slow, (0, 1), 400)) > 0.9
+    even = told_apart(*measured(slow, (1, 1), 400))
+    assert even < allowed(0.1, 0.0, 400) + 0.1
+
+
+def test_a_threshold_that_half_of_the_calls_choose_is_tried_on_the_others() -> None:
+    rng = np.random.default_rng(0)
+    same = told_apart(*rng.exponential(size=(2, 20_000)))
+    assert same == pytest.approx(0.5, abs=0.015)
+    apart = told_apart(rng.normal(1, 1, 20_000), rng.normal(0, 1, 20_000))
+    assert apart == pytest.approx(0.6915, abs=0.01)
+
+
+def test_what_is_allowed() -> None:
+    assert allowed(0.1, 0.0, 10**12) == pytest.approx(np.exp(0.1) / (1 + np.exp(0.1)), abs=1e-5)

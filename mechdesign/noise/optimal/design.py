@@ -68,8 +68,8 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
         values are taken as exact. Of one coordinate.
     dimension : int
         K: independent noise of one law on every coordinate, all of which may move by Δ at once. For K > 1 the law is the
-        best of the named families (under pure privacy that of one coordinate at ε/K), and the lower bound, which is loose, is of
-        independent noise of one law; for K = 1 it is of every additive noise.
+        best of Gaussian, Laplace, staircase and generalised normal noise (under pure privacy that of one coordinate at
+        ε/K), and the lower bound, which is loose, is of independent noise of one law; for K = 1 it is of every additive noise.
     l0 : int, optional
         c: at most so many of the K coordinates move at once; all when not given. The law is then that of c coordinates.
 

@@ -1,9 +1,11 @@
 r"""Independent noise of one law for several coordinates: the best named family, or the optimum of one coordinate at its share.
 
 Under pure privacy c coordinates are ε-DP together if and only if each is ε/c-DP, so that the optimum of one coordinate at
-ε/c is best. With δ > 0 every family that `mechdesign.calibrate` knows is tried at its least scale. A free density and composed
-optima of one coordinate cost .2% less in the median of the map of `many-coordinates`, and at most 1.35% and are not tried; families other than Gaussian,
-Laplace and staircase noise stay, without which the value rises by up to 15% (K = 20, ε = 8, δ = 1e-9).
+ε/c is best. With δ > 0 Gaussian, Laplace, staircase and generalised normal noise are tried at their least scales, the quick ones
+first. A free density and composed optima of one coordinate cost .2% less in the median of the map of `many-coordinates`, and at most
+1.35%, and are not tried. Nor are flipped Huber, OSGT, logistic and truncated Laplace noise: they took 16 s of 17 s at K = 2 and (2, 1e-9), and of the
+map's 80 settings of several numbers and 54 more of K in {2, 5, 20}, ε from .1 to 8 and δ up to 1e-5 no value is more than .35% less
+with them. Without generalised normal noise it rises by up to 14.5%.
 """
 
 from __future__ import annotations
@@ -34,17 +36,8 @@ from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.typing import FrozenLaw
 
-_NAMED = (
-    "gaussian",
-    "gennorm",
-    "laplace",
-    "flipped_huber",
-    "osgt",
-    "logistic",
-    "staircase",
-    "truncated_laplace",
-)
-"""The families tried, those that win most often first."""
+_NAMED = ("gaussian", "laplace", "staircase", "gennorm")
+"""The families tried, the quickest first."""
 
 
 @serializable("named-law-proof")

@@ -50,8 +50,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_CELLS = 2**29  # of 2²¹ steps: released numbers are exact doubles
-MOST_SUMS = 2**22
-"""Pairs of cells that the check of a law compares, at most: a few seconds."""
+MOST_SUMS = 5_000_000
+"""Pairs of cells that the check of a law compares, at most, in numbers of 1,000 bits: a few seconds."""
+POWER_BITS = 320
+"""Of the bounds of e^ε."""
 MOST_SPANS = 2000
 
 
@@ -120,9 +122,6 @@ class CellNoise:
         # Every shift costs time, and beyond the last cell all are alike.
         most = MOST_CELLS if spans else len(weights) + 100
         n, spike = integer("cells_per_shift", self.cells_per_shift, 1, most), integer("spike", self.spike, 0)
-        if not spans and n * (len(weights) + 4 * n) > MOST_SUMS:
-            allowed = f"takes more than {MOST_SUMS} sums at so many weights: too large to check"
-            raise DesignError.of("cells_per_shift", n, allowed)
         if sum(weights) + spike == 0:
             raise DesignError.of("weights", self.weights, "must not all be zero")
         width, start = positive("width", self.width), number("start", self.start)
@@ -131,6 +130,11 @@ class CellNoise:
             raise DesignError.of("decay", self.decay, "must be a Fraction in [0, 1)")
         if self.decay and (sum(spans) or len(weights)) < 2 * n:
             raise DesignError.of("weights", self.weights, "tails need at least two shifts' worth of cells")
+        bits = POWER_BITS + max(weights).bit_length() + 2 * Fraction(self.decay).denominator.bit_length()
+        pairs = len(weights) ** 2 if spans else n * (len(weights) + 4 * n)
+        if pairs * (1 + bits / 1000) > MOST_SUMS:
+            allowed = f"takes more than {MOST_SUMS} sums at so many weights: too large to check"
+            raise DesignError.of("cells_per_shift", n, allowed)
         if self.decay and spans and not {n, sum(spans) - n} <= set(accumulate(spans)):
             raise DesignError.of("spans", spans, "must end where the tails' first repetition does")
         settle(self, weights=weights, width=width, start=start, cells_per_shift=n, spans=spans)

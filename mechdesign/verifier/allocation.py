@@ -55,9 +55,9 @@ def check(result: Json, account: Account) -> None:
     private(design, proofs.get("allocation-proof"), scales, peaked, account)
     limits = design["lower"] or 0.0, math.inf if design["upper"] is None else design["upper"]
     lower, upper = (v if isinstance(v, list) else [v] * len(scales) for v in limits)
-    weights = design["weights"] or 1.0
-    weights = weights if isinstance(weights, list) else [weights] * len(lam)
-    whole = all(len(v) == len(lam) for v in (lower, upper, weights)) and min(weights) >= 0
+    stated = design["weights"]
+    weights = stated if isinstance(stated, list) else [1.0 if stated is None else stated] * len(lam)
+    whole = all(len(v) == len(lam) for v in (lower, upper, weights)) and min(weights) > 0
     account.agrees("limits and weights are of the coordinates", whole)
     account.proved("limits are kept", all(a <= s <= b for a, s, b in zip(lower, scales, upper)))
     loss(value, scales, weights, peaked, order, account)

@@ -88,6 +88,9 @@ def additive(noise: Json, privacy: Json, loss: str, value: float, account: Accou
     )
     if not 0 < rate <= 1 or rounds < 1:
         raise Refused("rounds or a sampling rate that are none")
+    several = isinstance(noise["sensitivity"], dict)
+    if rate < 1 and several and noise["sensitivity"]["neighbours"] != "add-remove":
+        raise Refused("a Poisson sample where one record is replaced")
     name = law["name"]
     if name in ("osgt", "flipped_huber") and shapes[0] == 0:  # their normal member
         name, shapes = "norm", ()

@@ -60,7 +60,7 @@ def lattice_noise(result: Json, account: Account) -> None:
     right = [w * f for f in (once, twice) for w in cells[-n:]] if r else [0] * 2 * n
     line = [*left, *(w * scale for w in cells), *right]
 
-    bits = low.numerator.bit_length() + scale.bit_length()
+    bits = low.numerator.bit_length() + scale.bit_length() + max(cells).bit_length()
     if wide:
         outer = first + last if r else 0
         account.takes(16 * (len(cells) + 2 * outer) * (len(cells) + 4 * outer), bits)

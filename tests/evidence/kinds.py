@@ -118,7 +118,7 @@ KINDS: dict[str, str] = {
     "sampling-reduction": "alpha:pos, radius:num, samples:count, failure:num, delta:nn, diameter:num, model:text",
     "selection": "bins:arr, left:any, right:any",
     "selection-law": "bins:fracs, left:irows, right:irows, lower:frac, upper:frac",
-    "sensitivity": "linf:num?, l1:num?, l2:num?, l0:count?, each:nums|null, neighbours:text, signed:flag",
+    "sensitivity": "linf:num?, l1:num?, l2:num?, l0:count?, each:nums|null, neighbours:'add-remove'|'replace', signed:flag",
     "staircase-dual": "level:frac, periods:count",
     "subset-bound": "mean:count, privacy:@pure-dp|@approximate-dp, dual:@lattice-dual|@sampled-lattice-dual|@staircase-dual",
     "symmetric-bound": "",

@@ -246,6 +246,36 @@ def test_a_channel_on_another_space_is_refused(verifier: str) -> None:
     assert not altered.ACCEPT[verifier](payload)
 
 
+@pytest.mark.parametrize("weights", [0.0, {"$array": [1.0, 0.0], "dtype": "float64", "shape": [2]}])
+@pytest.mark.parametrize("verifier", ["alone", "package"])
+def test_no_coordinate_of_an_allocation_weighs_nothing(weights: Any, verifier: str) -> None:
+    """Accepted alone: the bound took the least scale for the best one, and a weight of 0 was read as 1."""
+    design = md.NoiseAllocation("laplace", [1.0, 2.0], P, loss=1, lower=2.0)
+    payload = json.loads(dumps(design.solve()))["payload"]
+    assert altered.ACCEPT[verifier](payload)
+    payload["fields"]["design"]["fields"]["weights"] = weights
+    assert not altered.ACCEPT[verifier](payload)
+
+
+@pytest.mark.parametrize("verifier", ["alone", "package"])
+def test_a_poisson_sample_is_of_one_record_more_or_less(verifier: str) -> None:
+    """Accepted alone: noise for a sampled record, beside bounds for a record that is replaced."""
+    design = md.Calibration("gaussian", APPROXIMATE, md.Sensitivity(linf=1), sampling_rate=0.1, rounds=10)
+    payload = json.loads(dumps(design.solve()))["payload"]
+    assert altered.ACCEPT[verifier](payload)
+    for part in ("design", "mechanism"):
+        payload["fields"][part]["fields"]["sensitivity"]["fields"]["neighbours"] = "replace"
+    assert not altered.ACCEPT[verifier](payload)
+
+
+@pytest.mark.parametrize("verifier", ["alone", "package"])
+def test_there_are_two_kinds_of_neighbours(verifier: str) -> None:
+    payload = json.loads(dumps(md.noise.KNorm(5, P, md.Sensitivity(linf=1)).solve()))["payload"]
+    assert altered.ACCEPT[verifier](payload)
+    payload["fields"]["design"]["fields"]["sensitivity"]["fields"]["neighbours"] = "optimal"
+    assert not altered.ACCEPT[verifier](payload)
+
+
 @pytest.mark.parametrize("leaf", ["floors", "rise", "cuts"])
 def test_the_package_refuses_a_leaf_that_results_do_not_have(leaf: str) -> None:
     """They were written once and read by nobody."""
@@ -318,6 +348,13 @@ def many_cells(count: int, *, spans: bool = False, decay: str = "0/1") -> dict[s
     return payload
 
 
+def of_many_digits(payload: dict[str, Any], bits: int) -> dict[str, Any]:
+    """The same cells, with weights of so many bits."""
+    weights = payload["fields"]["mechanism"]["fields"]["weights"]["$tuple"]
+    weights[:] = [(1 << bits) + k % 7 for k in range(len(weights))]
+    return payload
+
+
 def allowed(payload: dict[str, Any]) -> float:
     """Seconds for a file of this size."""
     return 5 + len(json.dumps(payload, separators=(",", ":"))) / 1e6
@@ -337,6 +374,13 @@ def test_many_small_cells_do_not_keep_the_package_busy() -> None:
     """6,000 cells, 26 kB, took 10 s."""
     payload = many_cells(6000, decay="1/3")
     assert not within(allowed(payload), altered.package_accepts, payload)
+
+
+@pytest.mark.parametrize("verifier", ["alone", "package"])
+def test_long_weights_do_not_keep_a_verifier_busy(verifier: str) -> None:
+    """1,182 weights of 12,000 bits, 4 MB, took 18 s and, alone, 30 s."""
+    payload = of_many_digits(many_cells(1182, decay="1/3"), 12_000)
+    assert not within(2.0, altered.ACCEPT[verifier], payload)
 
 
 def test_a_metric_quantizer_of_many_inputs_does_not_keep_alone_busy() -> None:

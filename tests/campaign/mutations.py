@@ -1,6 +1,10 @@
-"""Damaged and doctored result files of every design: each ends refused, in a claim that does not hold, or changes nothing, with both checkers.
+"""Damaged and doctored result files of every design: each ends refused, in a claim that does not hold, or changes nothing, with all checkers.
 
-    python -m tests.campaign.mutations --files 10000 --seed 0
+    python -m tests.campaign.mutations --files 10000 --seed 0 --store mutations.jsonl
+    python -m tests.campaign.mutations --files 10000 --seed 0 --store mutations.jsonl --table results/campaign
+
+The checkers are the package, the stand-alone verifier and, where there is Node, the page's. What is done is stored, and a killed
+campaign continues where it was.
 
 "Nothing" means what a result says: its design, mechanism, value and lower bound are as they were. The solver's account,
 notes and multipliers may differ as long as every claim is still proved from what is in the file; so may a lower bound
@@ -19,25 +23,28 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from fractions import Fraction
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import cheap
 import pandas as pd
+from evidence.page_checker import NODE, Node
 
 import mechdesign as md
 from campaign.doctorings import DOCTORINGS, doctored
 from campaign.trees import at, places
 from mechdesign.evidence.serialize import dumps, encode, loads
 from mechdesign.files import KINDS
+from mechdesign.runs.parallel import Store
 from mechdesign.typing import Status
 from mechdesign.verifier import verify
 from tests.campaign import table
 
-LIMIT = 10.0  # processor seconds, after which a file is given up
-SLOW = 5.0  # processor seconds that are a fault: of small files, which are read in 5 s and 1 s a megabyte
 # Where a search looked, which no claim is about; outputs beyond `max_abs` are refused.
 SEARCHED = (
     "exhaustive",
@@ -66,6 +73,11 @@ ACCEPTED = "FAULT: accepted"
 
 class TooLong(BaseException):
     """A file that was not done with in time."""
+
+
+def allowed(text: str) -> float:
+    """Processor seconds for a file of this size; it is given up after twice as many."""
+    return 5 + len(text) / 1e6
 
 
 def text_mutation(rng: random.Random, text: str) -> str:
@@ -144,7 +156,7 @@ def outcome(text: str, original: list[str]) -> str:
         raise TooLong
 
     previous = signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, LIMIT)
+    signal.setitimer(signal.ITIMER_PROF, 2 * allowed(text))
     try:
         result = loads(text, kinds=KINDS)
         if not isinstance(result, md.Result):
@@ -153,7 +165,7 @@ def outcome(text: str, original: list[str]) -> str:
     except md.ResultFormatError:
         return "refused"
     except TooLong:
-        return f"FAULT: longer than {LIMIT} s"
+        return "FAULT: too long"
     except BaseException as error:
         return f"FAULT: {type(error).__name__}: {error!s:.150}"
     finally:
@@ -211,21 +223,37 @@ def outcome_alone(text: str, original: list[str]) -> str:
         raise TooLong
 
     previous = signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, LIMIT)
+    signal.setitimer(signal.ITIMER_PROF, 2 * allowed(text))
     try:
-        account = verify.verify(text)
+        rows = verify.verify(text).rows
     except verify.NotCovered:
         return "not covered"
     except (verify.Refused, ValueError, RecursionError):
         return "refused"
     except TooLong:
-        return f"FAULT: longer than {LIMIT} s"
+        return "FAULT: too long"
     except BaseException as error:
         return f"FAULT: {type(error).__name__}: {error!s:.150}"
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, previous)
-    if not all(holds for *_, holds in account.rows):
+    return believed([(how, holds) for _, how, holds in rows], text, original)
+
+
+def outcome_page(text: str, original: list[str], node: Node) -> tuple[str, float]:
+    """The same of the page's checker, and the processor seconds that it took."""
+    answer = node.judged(text, 4 * allowed(text))
+    if answer is None:
+        return "FAULT: too long, or the end of Node", 4 * allowed(text)
+    for word, found in (("uncovered", "not covered"), ("refused", "refused")):
+        if word in answer:
+            return found, answer["processor"]
+    return believed([(r["how"], r["holds"]) for r in answer["rows"]], text, original), answer["processor"]
+
+
+def believed(rows: list[tuple[str, bool]], text: str, original: list[str]) -> str:
+    """What is said by a file whose claims are these, each by how it was checked and whether it holds."""
+    if not all(holds for _, holds in rows):
         return "failed"
     payload = json.loads(text)["payload"]
     if payload["$kind"] != "result":
@@ -234,9 +262,7 @@ def outcome_alone(text: str, original: list[str]) -> str:
     now, status = words_of(fields), fields["solver_report"]["fields"]["status"]
     if now == original or says_less(now, original, status in ("optimal", "best of its class")):
         return "same"
-    if any(how == "claimed" for _, how, _ in account.rows):
-        return "claimed"
-    return ACCEPTED
+    return "claimed" if any(how == "claimed" for how, _ in rows) else ACCEPTED
 
 
 OUTCOMES = "refused", "failed", "same", "proved anew", "claimed", "not covered", "FAULT"
@@ -263,65 +289,122 @@ def honest() -> dict[str, str]:
     return {name: dumps(solved(name)) for name in (*cheap.DESIGNS, *MORE)}
 
 
-def campaign(
-    files: int, seed: int, show: Callable[[str], None] = print, only: range | None = None
-) -> pd.DataFrame:
-    """Doctor so many files; every fault is shown. Return counts by doctoring, checker and outcome."""
+@functools.cache
+def originals() -> dict[str, tuple[list[str], list[str]]]:
+    """What each honest file says, as the package says it and as it is written."""
+    return {
+        name: (said(loads(text, kinds=KINDS)), words_of(json.loads(text)["payload"]["fields"]))
+        for name, text in honest().items()
+    }
+
+
+def judged(number: int, seed: int, node: Node | None) -> dict[str, Any]:
+    """One doctored file: what was done to it, how it ended with each checker, and the processor seconds of each."""
     documents = honest()
-    package = {name: said(loads(text, kinds=KINDS)) for name, text in documents.items()}
-    alone = {name: words_of(json.loads(text)["payload"]["fields"]) for name, text in documents.items()}
-    whole = {*map(tuple, alone.values())}
-    rows, longest = [], 0.0
-    for number in only or range(files):
-        rng = random.Random(f"{seed}/{number}")
-        name, kind, text = mutated(rng, documents)
-        ended: dict[str, str] = {}
-        for checker, check, originals in (("package", outcome, package), ("alone", outcome_alone, alone)):
-            started = time.process_time()
-            found = ended[checker] = check(text, originals[name])
-            seconds = time.process_time() - started
-            longest = max(longest, seconds)
-            if seconds > SLOW and not found.startswith("FAULT"):
-                ended[checker] = f"FAULT: {found}, after {seconds:.2f} s"
-        accepted = ACCEPTED in ended.values()
-        if accepted and tuple(words_of(json.loads(text)["payload"]["fields"])) in whole:
-            ended = dict.fromkeys(ended, "same")  # every part is of the other file, which is honest
-        elif set(ended.values()) == {ACCEPTED} and (
-            all(how == "proved" for _, how, _ in verify.verify(text).rows) or is_the_answer(name, text)
-        ):
-            ended = dict.fromkeys(ended, "proved anew")
-        for checker, found in ended.items():
-            rows.append((kind, checker, found.partition(":")[0]))
-            if found.startswith("FAULT"):
-                where = difference(documents[name], text)
-                show(f"{name} {seed}/{number} {checker}, {kind}: {found}: {where}")
-    counts = (
-        pd.DataFrame(rows, columns=["doctoring", "checker", "outcome"]).value_counts().unstack(fill_value=0)
-    )
-    counts = counts.reindex(columns=OUTCOMES, fill_value=0).sort_index().rename_axis(columns=None)
-    show(
-        f"{len(rows) // 2} files, {len(set(counts.index.get_level_values(0)))} kinds of doctoring: {counts.sum().to_dict()}; "
-        f"the longest took {longest:.2f} s of processor time"
-    )
-    return counts
+    name, kind, text = mutated(random.Random(f"{seed}/{number}"), documents)
+    by_package, as_written = originals()[name]
+    ended, seconds = {}, {}
+    for checker, check, original in (
+        ("package", outcome, by_package),
+        ("alone", outcome_alone, as_written),
+    ):
+        started = time.process_time()
+        ended[checker] = check(text, original)
+        seconds[checker] = time.process_time() - started
+    if node is not None:
+        ended["page"], seconds["page"] = outcome_page(text, as_written, node)
+    for checker, taken in seconds.items():
+        if taken > allowed(text) and not ended[checker].startswith("FAULT"):
+            ended[checker] = f"FAULT: {ended[checker]}, after {taken:.2f} s of {allowed(text):.2f}"
+    accepted = {checker for checker, found in ended.items() if found == ACCEPTED}
+    if accepted and tuple(words_of(json.loads(text)["payload"]["fields"])) in {
+        tuple(words) for _, words in originals().values()
+    }:
+        ended |= dict.fromkeys(accepted, "same")  # every part is of the other file, which is honest
+    elif (
+        {"package", "alone"} <= accepted
+        and ended.get("page", ACCEPTED) in (ACCEPTED, "not covered")
+        and (all(how == "proved" for _, how, _ in verify.verify(text).rows) or is_the_answer(name, text))
+    ):
+        ended |= dict.fromkeys(accepted, "proved anew")
+    return {
+        "number": number,
+        "file": name,
+        "doctoring": kind,
+        "characters": len(text),
+        "ended": ended,
+        "seconds": {checker: round(taken, 3) for checker, taken in seconds.items()},
+        "where": difference(documents[name], text) if any("FAULT" in e for e in ended.values()) else "",
+        "commit": table.commit(),
+    }
 
 
-def write(counts: pd.DataFrame, seed: int, longest: str, folder: Path) -> None:
+def campaign(
+    numbers: Iterable[int], seed: int, show: Callable[[str], None] = print, store: Store | None = None
+) -> list[dict[str, Any]]:
+    """Doctor these files, storing what becomes of each; every fault is shown."""
+    rows = []
+    with TemporaryDirectory() as folder, Node(Path(folder)) if NODE else nullcontext() as node:
+        for number in numbers:
+            rows.append(row := judged(number, seed, node))
+            if store is not None:
+                store.append(row)
+            for checker, found in row["ended"].items():
+                if found.startswith("FAULT"):
+                    show(
+                        f"{row['file']} {seed}/{number} {checker}, {row['doctoring']}: {found}: {row['where']}"
+                    )
+    return rows
+
+
+def counts(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    """Files by doctoring, checker and outcome."""
+    ended = [
+        (row["doctoring"], checker, found.partition(":")[0])
+        for row in rows
+        for checker, found in row["ended"].items()
+    ]
+    found = pd.DataFrame(ended, columns=["doctoring", "checker", "outcome"]).value_counts()
+    wide = found.unstack(fill_value=0).reindex(columns=OUTCOMES, fill_value=0)
+    return wide.sort_index().rename_axis(columns=None)
+
+
+def summary(rows: list[dict[str, Any]]) -> str:
+    """How many files ended how with each checker, and the slowest of each."""
+    lines = [f"{len(rows)} files, {len({row['doctoring'] for row in rows})} kinds of doctoring."]
+    for checker, found in counts(rows).groupby(level="checker").sum().iterrows():
+        slowest = max(
+            (row for row in rows if checker in row["seconds"]), key=lambda row: row["seconds"][checker]
+        )
+        lines.append(
+            f"{checker}: {', '.join(f'{count} {word}' for word, count in found.items())}; the slowest took "
+            f"{slowest['seconds'][checker]:.2f} s of processor time ({slowest['file']}, {slowest['characters'] / 1e3:.0f} kB)."
+        )
+    return "\n".join(lines)
+
+
+def write(rows: list[dict[str, Any]], seed: int, folder: Path) -> None:
     """Write mutations.csv and mutations.md."""
     folder.mkdir(parents=True, exist_ok=True)
-    counts.to_csv(folder / "mutations.csv", lineterminator="\n")
-    total = int(counts.to_numpy().sum()) // 2
+    found, commits = counts(rows), Counter(row["commit"] for row in rows)
+    found.to_csv(folder / "mutations.csv", lineterminator="\n")
+    said = "\n".join(f"- {line}" for line in summary(rows).splitlines()[1:])
     (folder / "mutations.md").write_text(f"""# Mutation campaign
 
-{longest}. Seed {seed}: `python -m tests.campaign.mutations --files {total} --seed {seed}`.
-{table.versions()}. Commit examined: {table.commit()}.
+{summary(rows).splitlines()[0]} Seed {seed}: `python -m tests.campaign.mutations --files {len(rows)} --seed {seed}`.
+{table.versions()}.
+Commits examined: {", ".join(f"{name} ({count} files)" for name, count in commits.items())}.
 
-Outcomes, of the package and of the stand-alone verifier: *refused*, not read, or refused in a sentence; *failed*, a claim does not
-hold; *same*, what the result says is unchanged, or less; *proved anew*, it says something else, of which both programs prove every claim in
-exact arithmetic (a question without a cap that changed nothing), or is the very answer that the package gives to the question stated; *claimed*, accepted beside a line that says what was not checked; *not covered*.
-Anything else is a fault: another exception, an execution, a second of processor time, a changed claim that is believed.
+{said}
 
-{table.markdown(counts.reset_index(level=1))}""")
+Outcomes, of the package, of the stand-alone verifier (`alone`) and of the page's checker under Node: *refused*, not read, or refused in a
+sentence; *failed*, a claim does not hold; *same*, what the result says is unchanged, or less; *proved anew*, it says something else, of
+which package and verifier prove every claim in exact arithmetic (a question without a cap that changed nothing), or is the very answer
+that the package gives to the question stated; *claimed*, accepted beside a line that says what was not checked; *not covered*.
+Anything else is a fault: another exception, an execution, more than 5 s and 1 s a megabyte of processor time, a changed claim that is
+believed.
+
+{table.markdown(found.reset_index(level=1))}""")
 
 
 def difference(before: str, after: str) -> str:
@@ -346,21 +429,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--files", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--table", type=Path, help="write mutations.csv and mutations.md there")
+    parser.add_argument("--store", help="file that finished files are kept in; a killed campaign continues")
+    parser.add_argument("--only", type=int, nargs="+", help="examine these numbers (again)")
+    parser.add_argument("--again", action="store_true", help="examine again what was at fault")
+    parser.add_argument("--table", type=Path, help="write mutations.csv and mutations.md of all there")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
-    said: list[str] = []
-
-    def show(line: str) -> None:
-        print(line, flush=True)
-        said.append(line)
-
-    counts = campaign(given.files, given.seed, show)
-    bad = int(counts["FAULT"].sum())
-    print(counts.to_string())
+    store = None if given.store is None else Store(given.store, {"mutations": 1, "seed": given.seed})
+    rows = {} if store is None else {row["number"]: row for row in store.chunks}
+    todo: Iterable[int] = given.only or [n for n in range(given.files) if n not in rows]
+    if given.again:
+        todo = [n for n, row in rows.items() if any("FAULT" in found for found in row["ended"].values())]
+    rows |= {row["number"]: row for row in campaign(todo, given.seed, store=store)}
+    found = counts([*rows.values()])
+    print(found.to_string())
+    print(summary([*rows.values()]))
     if given.table is not None:
-        write(counts, given.seed, said[-1], given.table)
-    sys.exit(1 if bad else 0)
+        write([*rows.values()], given.seed, given.table)
+    sys.exit(1 if found["FAULT"].sum() else 0)
 
 
 if __name__ == "__main__":

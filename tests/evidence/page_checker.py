@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -44,6 +45,40 @@ def raw_verdicts(texts: Sequence[str], folder: Path) -> list[dict[str, Any]]:
         check=True,
     )
     return [json.loads(line) for line in run.stdout.splitlines()]
+
+
+class Node:
+    """The page's checker, kept running for one text after the other; a context."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "judged.json"
+        self.process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Node:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.communicate()
+            self.process = None
+
+    def judged(self, text: str, seconds: float) -> dict[str, Any] | None:
+        """What it answers, with the processor seconds taken; None if that is nothing in so many seconds."""
+        if self.process is None:
+            words = [str(NODE), str(CHECKER / "node.mjs"), "--json"]
+            self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.path.write_text(text, encoding="utf-8", errors="surrogatepass")
+        self.process.stdin.write(f"{self.path}\n")
+        self.process.stdin.flush()
+        ready, *_ = select.select([self.process.stdout], [], [], seconds)
+        line = self.process.stdout.readline() if ready else ""
+        if not line:
+            self.__exit__()
+            return None
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
 
 def judged_by_node(texts: Sequence[str], folder: Path) -> list[Verdict]:

@@ -5,8 +5,12 @@ import { createInterface } from "node:readline";
 import { check } from "./check.mjs";
 
 if (process.argv[2] === "--json") {
-  for await (const path of createInterface({ input: process.stdin }))
-    console.log(JSON.stringify(check(readFileSync(path, "utf-8"))));
+  for await (const path of createInterface({ input: process.stdin })) {
+    const start = process.cpuUsage();
+    const found = check(readFileSync(path, "utf-8"));
+    const { user, system } = process.cpuUsage(start);
+    console.log(JSON.stringify({ ...found, processor: (user + system) / 1e6 }));
+  }
 } else {
   const { rows, uncovered, refused, seconds } = check(readFileSync(process.argv[2], "utf-8"));
   for (const { claim, how, holds, margin } of rows ?? [])

@@ -290,8 +290,8 @@ def _reach(q: LocalReport, privacy: PureDP) -> float:
     return float(max(abs((low + high) / 2 - _REACH * half), abs((low + high) / 2 + _REACH * half)))
 
 
-def _searched(q: LocalReport, privacy: PureDP, deadline: Deadline) -> Result:
-    bins = BinSearch(q.outputs, _reach(q, privacy), starts=1)
+def _searched(q: LocalReport, privacy: PureDP, deadline: Deadline, symmetric: bool | None = None) -> Result:
+    bins = BinSearch(q.outputs, _reach(q, privacy), starts=1, symmetric=symmetric)
     return OptimalQuantizer(bins, privacy, q.prior, q.loss, input_range=q.input_range).solve(
         gap=1e-4, time_limit=deadline.limit()
     )
@@ -321,8 +321,10 @@ def _optm(q: LocalReport, privacy: PureDP, deadline: Deadline) -> Result:
         third = deadline.part(1 / 3)
         # OPTM's programs minimise a callable's absolute bound, whose integrals are closed forms
         asked = q if q.loss.function is None else replace(q, loss="absolute")
+        # its families mirror, so that outputs that are best without mirroring are worse for it
+        mirrored = q.input_range[0] == -q.input_range[1] and q.prior.symmetric()
         try:
-            outputs.append(_searched(asked, privacy, third).mechanism.bins)
+            outputs.append(_searched(asked, privacy, third, mirrored or None).mechanism.bins)
         except SolverError:
             if not third.passed:
                 raise

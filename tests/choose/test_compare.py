@@ -540,6 +540,13 @@ def test_a_design_without_an_answer_does_not_hide_the_others():
     """Was: "not OPTM: Theorem 5 is infeasible … for these bins", of the first of two alphabets that it tries."""
     found = md.compare(md.LocalReport(bits=2), md.PureDP(0.3), mechanisms=["RQM", "OPTM"], progress=False)
     assert set(found.names) == {"RQM", "OPTM"}
+
+
+def test_optm_is_tried_on_the_best_outputs_that_mirror():
+    """On outputs searched without mirroring its families have .8915."""
+    question = md.LocalReport(bits=2, prior=stats.uniform(-1, 2))
+    result = md.compare(question, md.PureDP(2), mechanisms=["OPTM"], progress=False)["OPTM"]
+    assert result.value <= 0.8893
     extend.register("none", md.NumericQuery, lambda q, privacy: ())
     try:
         found = md.compare(md.NumericQuery(), md.PureDP(1.0), mechanisms=["laplace", "none"], progress=False)

@@ -13,7 +13,7 @@ from fractions import Fraction
 from itertools import pairwise
 from operator import mul
 
-from mechdesign.verifier.quantizer_cost import costs
+from mechdesign.verifier.quantizer_cost import costs, on_grid
 from mechdesign.verifier.quantizer_laws import Segments, segments_of
 from mechdesign.verifier.quantizer_privacy import quantizer_privacy
 from mechdesign.verifier.reading import NEAR, Account, Json, Refused, exp_bounds, flat
@@ -55,12 +55,7 @@ def outputs_fit(design: Json, bins: list[Fraction]) -> bool:
     if wanted is not None and "max_abs" in wanted:  # the outputs were searched, or are a grid
         limit = wanted["max_abs"] * (1 + NEAR / 1000)
         fits = fits and len(bins) <= wanted.get("m", len(bins)) and farthest <= limit
-    if wanted is not None and "step" in wanted:
-        reach = Fraction(wanted["max_abs"])
-        count = math.ceil(2 * wanted["max_abs"] / wanted["step"] - NEAR)  # steps from one end to the other
-        places = [(b + reach) * count / (2 * reach) for b in bins]
-        fits = fits and all(abs(place - round(place)) <= NEAR * count for place in places)
-    return fits
+    return fits and (wanted is None or "step" not in wanted or on_grid(wanted, bins))
 
 
 def inputs_fit(design: Json, law: Segments, mechanism: Json) -> bool:

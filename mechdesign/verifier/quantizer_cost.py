@@ -156,13 +156,10 @@ def costs(result: Json, account: Account, law: Segments, ratio: Fraction) -> Non
         assert moments is not None
         account.bounds(f"mean loss at most {value!r}{given}", expected(cells, moments), value, floats * value)
     if bound is not None and duals is not None:
-        grid = design.get("bins")
-        if (
-            isinstance(grid, dict) and "step" in grid
-        ):  # a bound for fewer outputs than the grid has says nothing of the others
-            spoken_of = len(duals["outputs"] or bins)
-            if spoken_of < math.ceil(2 * grid["max_abs"] / grid["step"] - NEAR) + 1 and not duals["between"]:
-                raise Refused("a lower bound for fewer outputs than the question has")
+        grid, own = design.get("bins"), [Fraction(b) for b in duals["outputs"] or bins]
+        listed = isinstance(grid, dict) and "step" in grid and not duals["between"]
+        if listed and not (len(own) > steps_of(grid) and on_grid(grid, own)):
+            raise Refused("a lower bound for other outputs than the question has")
         if duals["cap_price"] and (cap is None or worst):
             raise Refused("a price of a cap that is not there")
         bias = Fraction(design.get("max_bias", 0.0))
@@ -171,6 +168,18 @@ def costs(result: Json, account: Account, law: Segments, ratio: Fraction) -> Non
         found -= Fraction(duals["cap_price"]) * Fraction(cap or 0)
         loose = floats * (1 + min(float(ratio), 1e300) / 1000) * abs(bound)
         account.bounds(least + given * (not worst), bound, found, Fraction(loose))
+
+
+def steps_of(grid: Json) -> int:
+    """Steps from one end of an alphabet to the other."""
+    return math.ceil(2 * grid["max_abs"] / grid["step"] - NEAR)
+
+
+def on_grid(grid: Json, outputs: list[Fraction]) -> bool:
+    """Whether outputs are among those of an alphabet."""
+    reach, count = Fraction(grid["max_abs"]), steps_of(grid)
+    places = [(b + reach) * count / (2 * reach) for b in outputs]
+    return all(abs(place - round(place)) <= NEAR * count and 0 <= round(place) <= count for place in places)
 
 
 def outputs_of(duals: Json) -> str:

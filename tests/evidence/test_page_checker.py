@@ -132,6 +132,27 @@ def test_both_checkers_find_the_same_delta_of_any_lattice_noise(tmp_path: Path) 
     assert held[::2] == [True] * 60 and held[1::2].count(False) > 50
 
 
+def test_a_lower_bound_for_other_outputs_than_an_alphabet_has_is_refused(tmp_path: Path) -> None:
+    """Fewer, which the page accepted, or as many of which one is moved, which both accepted."""
+    payload, grid = (json.loads(dumps(solved(name)))["payload"] for name in ("optimal-quantizer", "alphabet"))
+    fields, wide = payload["fields"], grid["fields"]
+    fields["design"]["fields"]["bins"] = wide["design"]["fields"]["bins"]
+    texts = [cheap.sealed(payload)]
+    fields |= {"proofs": wide["proofs"], "lower_bound": 0.9 * wide["lower_bound"], "bound_class": "this menu"}
+    fields["solver_report"]["fields"]["status"] = "feasible"
+    (duals,) = (p["fields"]["duals"]["fields"] for p in fields["proofs"]["$tuple"] if "duals" in p["fields"])
+    outputs = np.linspace(-3, 3, 13)
+    for moved in (0.0, 0.01):
+        outputs[4] -= moved
+        duals["outputs"] = encode(outputs)
+        texts.append(cheap.sealed(payload))
+    verdicts = ["refused", "checked", "refused"]
+    assert [judged_by_python(text)[0] for text in texts] == verdicts
+    assert all(holds for *_, holds in judged_by_python(texts[1])[1])
+    if NODE is not None:
+        assert [word for word, _ in judged_by_node(texts, tmp_path)] == verdicts
+
+
 CALIBRATED = {
     "normal": ("gaussian", md.ApproximateDP(1.0, 1e-6), {"sensitivity": 1.0}),
     "normal of several": (

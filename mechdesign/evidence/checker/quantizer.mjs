@@ -5,7 +5,7 @@
 // probability is negative, and |Σ_i B_i p(x, i) − x| is at most the bias allowed.
 
 import { Refused } from "./errors.mjs";
-import { costs } from "./quantizer_cost.mjs";
+import { costs, onGrid } from "./quantizer_cost.mjs";
 import { segmentsOf, total } from "./quantizer_laws.mjs";
 import { quantizerPrivacy } from "./quantizer_privacy.mjs";
 import { bitLength, double, exact, Fraction, larger, largest, rational } from "./rational.mjs";
@@ -50,18 +50,6 @@ function outputsFit(design, bins) {
   const most = rational(double(wanted.max_abs) * (1 + NEAR / 1000));
   const within = fits && BigInt(bins.length) <= optional(wanted, "m", BigInt(bins.length)) && farthest.atMost(most);
   return within && (!("step" in wanted) || onGrid(wanted, bins));
-}
-
-// Whether the outputs are multiples of the step from one end of an alphabet to the other.
-function onGrid(wanted, bins) {
-  const count = Math.ceil((2 * double(wanted.max_abs)) / double(wanted.step) - NEAR);
-  const reach = rational(wanted.max_abs);
-  const steps = new Fraction(BigInt(count));
-  return bins.every((b) => {
-    const place = b.plus(reach).times(steps).over(reach.plus(reach));
-    const nearest = new Fraction(place.plus(new Fraction(1n, 2n)).floor());
-    return place.minus(nearest).absolute().atMost(rational(NEAR * count));
-  });
 }
 
 // Whether the law is on the inputs that are asked for: of a grid all of them, else both ends of the range.

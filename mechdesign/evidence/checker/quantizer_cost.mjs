@@ -12,7 +12,7 @@ import { Refused } from "./errors.mjs";
 import { Moments, rationalPrior } from "./prior_moments.mjs";
 import { dualBound } from "./quantizer_bound.mjs";
 import { bitLength, double, Fraction, larger, largest, ONE, rational, sum, TWO, ZERO } from "./rational.mjs";
-import { accumulated, common, countAtMost, NEAR, optional, pairwise } from "./reading.mjs";
+import { accumulated, common, countAtMost, isObject, NEAR, optional, pairwise } from "./reading.mjs";
 import { general, shown } from "./words.mjs";
 
 const ENCLOSED = ["norm", "truncnorm", "beta"]; // laws whose stated moments are proved bounds; those of others are floats
@@ -101,6 +101,21 @@ function statedMoments(cells, spans) {
   return held && { masses: held.masses, cells: (cells ?? held).cells, spans: (spans ?? held).spans };
 }
 
+// Steps from one end of an alphabet to the other.
+const stepsOf = (grid) => Math.ceil((2 * double(grid.max_abs)) / double(grid.step) - NEAR);
+
+// Whether outputs are among those of an alphabet.
+export function onGrid(grid, outputs) {
+  const count = stepsOf(grid);
+  const [reach, steps] = [rational(grid.max_abs), new Fraction(BigInt(count))];
+  return outputs.every((b) => {
+    const place = b.plus(reach).times(steps).over(reach.plus(reach));
+    const nearest = place.plus(new Fraction(1n, 2n)).floor();
+    const near = place.minus(new Fraction(nearest)).absolute().atMost(rational(NEAR * count));
+    return near && nearest >= 0n && nearest <= BigInt(count);
+  });
+}
+
 // The outputs that a lower bound speaks of.
 function outputsOf(duals) {
   if (duals === null || duals.outputs === null || !duals.outputs.length) return "these outputs";
@@ -151,6 +166,10 @@ export function costs(result, account, law, growth) {
     account.bounds(`mean loss at most ${shown(value)}${given}`, expected(cells, moments), rational(value), room);
   }
   if (bound === null || duals === null) return;
+  const grid = optional(design, "bins", null);
+  const own = duals.outputs !== null && duals.outputs.length ? duals.outputs.map(rational) : law.bins;
+  if (isObject(grid) && "step" in grid && !duals.between && (own.length <= stepsOf(grid) || !onGrid(grid, own)))
+    throw new Refused("a lower bound for other outputs than the question has");
   const price = rational(duals.cap_price);
   if (price.sign && (cap === null || worst)) throw new Refused("a price of a cap that is not there");
   const bias = rational(optional(design, "max_bias", 0));

@@ -172,7 +172,7 @@ def costs(result: Json, account: Account, law: Segments, ratio: Fraction) -> Non
 
 def steps_of(grid: Json) -> int:
     """Steps from one end of an alphabet to the other."""
-    return math.ceil(2 * grid["max_abs"] / grid["step"] - NEAR)
+    return int(math.ceil(2 * grid["max_abs"] / grid["step"] - NEAR))
 
 
 def on_grid(grid: Json, outputs: list[Fraction]) -> bool:

@@ -268,6 +268,16 @@ def believed(rows: list[tuple[str, bool]], text: str, original: list[str]) -> st
 OUTCOMES = "refused", "failed", "same", "proved anew", "claimed", "not covered", "FAULT"
 
 
+def proved_anew(name: str, text: str, original: list[str]) -> bool:
+    """Whether a file says something else that is true: every claim is proved in exact arithmetic; or the question, value and bound
+    are the honest file's, and all that is claimed of the other mechanism is computed; or it is the honest file of its question.
+    """
+    rows, now = verify.verify(text).rows, words_of(json.loads(text)["payload"]["fields"])
+    computed = all(how != "claimed" or claim.startswith("no ") for claim, how, _ in rows)
+    alike = [now[0], *now[2:]] == [original[0], *original[2:]]
+    return all(how == "proved" for _, how, _ in rows) or (computed and alike) or is_the_answer(name, text)
+
+
 def is_the_answer(name: str, text: str) -> bool:
     """Whether the file is the honest one of the question that it states: the package, asked that, answers with the same mechanism,
     value and lower bound. So it is where a question says more than its answer depends on, as that all coordinates rise or all fall
@@ -322,9 +332,10 @@ def judged(number: int, seed: int, node: Node | None) -> dict[str, Any]:
     }:
         ended |= dict.fromkeys(accepted, "same")  # every part is of the other file, which is honest
     elif (
-        {"package", "alone"} <= accepted
-        and ended.get("page", ACCEPTED) in (ACCEPTED, "not covered")
-        and (all(how == "proved" for _, how, _ in verify.verify(text).rows) or is_the_answer(name, text))
+        "package" in accepted
+        and ended["alone"] in (ACCEPTED, "claimed")
+        and ended.get("page", ACCEPTED) in (ACCEPTED, "claimed", "not covered")
+        and proved_anew(name, text, as_written)
     ):
         ended |= dict.fromkeys(accepted, "proved anew")
     return {
@@ -399,7 +410,8 @@ Commits examined: {", ".join(f"{name} ({count} files)" for name, count in commit
 
 Outcomes, of the package, of the stand-alone verifier (`alone`) and of the page's checker under Node: *refused*, not read, or refused in a
 sentence; *failed*, a claim does not hold; *same*, what the result says is unchanged, or less; *proved anew*, it says something else, of
-which package and verifier prove every claim in exact arithmetic (a question without a cap that changed nothing), or is the very answer
+which package and verifier prove every claim in exact arithmetic (a question without a cap that changed nothing), or, where question,
+value and bound are unchanged, compute all that is claimed of the other mechanism (a strategy that is 1e-9 aside), or it is the very answer
 that the package gives to the question stated; *claimed*, accepted beside a line that says what was not checked; *not covered*.
 Anything else is a fault: another exception, an execution, more than 5 s and 1 s a megabyte of processor time, a changed claim that is
 believed.

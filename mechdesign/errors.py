@@ -36,6 +36,25 @@ class DesignError(MechdesignError, ValueError):
         return cls(f"{argument} = {text}: {allowed}")
 
 
+class DataError(DesignError):
+    """A value of the data is refused. The message does not quote it.
+
+    Who learns that a release or a fit was refused learns something of the data, and no guarantee covers that: what follows is
+    public knowledge of the data, to be ensured before. No other value of the data raises or warns. In parentheses what each
+    message says:
+
+    - a number that is missing, infinite or no number (must be finite numbers; with ``clip=True`` a quantizer takes infinite ones);
+    - beyond 2⁵³ an integer that no double holds (would be rounded);
+    - under discrete noise a number that is not whole (must be whole numbers);
+    - without ``clip=True`` an input outside the range, or a vector that is too long (must be in, must be at most, must be exactly);
+    - an item or a report that is none, and a person without items (must be integers in);
+    - a histogram with a negative entry, or of another sum than 1 (must be non-negative, must sum to 1), and whole counts in place
+      of shares, or the other way round, where `sizes` says which they are (must be given with, is for whole counts, must be equal).
+
+    Estimators raise scikit-learn's own ``ValueError`` or ``TypeError`` for an entry that is missing, infinite or no number.
+    """
+
+
 def instance(name: str, value: object, *kinds: type[T]) -> T:
     """Return `value`, or raise DesignError unless it is an instance of one of these classes.
 

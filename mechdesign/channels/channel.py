@@ -32,7 +32,7 @@ from mechdesign.channels.channel_loss import (
 )
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import safe_root
-from mechdesign.evidence.sampling import IntegerRows, IntegerWeights, random_words, uniform_integers
+from mechdesign.evidence.sampling import IntegerRows, random_words, uniform_integers
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import (
     DOWN,
@@ -130,10 +130,7 @@ class Deployment:
 
     def choose(self, rows: Response, which: Indices) -> Indices:
         """An index by the law of row `which[i]`, for every i."""
-        if which.size >= rows.laws:
-            return rows.exact_rows.draw(which)
-        # Few: each has its own prepared, whatever the others are, so that the work is that of their number.
-        return np.array([int(IntegerWeights(rows.integers(row)).draw(1)[0]) for row in which.tolist()])
+        return rows.exact_rows.draw(which)
 
     def order(self, rows: int, size: int) -> Indices:
         """Permutations of 0, …, size − 1, each exactly uniform, shape (rows, size).
@@ -270,6 +267,11 @@ class Response:
         """Draw a report for every item with exactly the analysed probabilities, from the operating system's randomness.
 
         Integer weights and random words decide; no floating-point number takes part.
+
+        Raises
+        ------
+        DataError
+            An item that is none of the channel's. The guarantee does not cover that refusal.
         """
         return self.drawn(items, Deployment())
 

@@ -133,8 +133,7 @@ def _total(state: Array, column: Array, one: Array, integer: int, loss: str) -> 
     np.multiply(state if loss == "squared" else special.expit(state), column, out=one)
     np.clip(one, -integer, integer, out=one)
     np.rint(one, out=one)
-    total = float(one.sum())
-    return int(total) if math.isfinite(total) else int(np.nan_to_num(one, nan=0.0).sum())
+    return int(np.nan_to_num(one, copy=False, nan=0.0).sum())
 
 
 def largest_whole(records: int) -> int:

@@ -195,15 +195,16 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
                 size=len(entries), random_state=rng
             )
         else:
-            step = Fraction(noise.lattice.step)
-            drawn = np.asarray(noise.release(np.zeros((1, len(entries))))).ravel().tolist()
-            weights = (1 / (unit * step), stretch / (unit * step))
-            answers = np.array(
-                [
-                    float((math.floor(int(n) * weights[o] + Fraction(1, 2)) + Fraction(t) / step) * step)
-                    for n, o, t in zip(entries.tolist(), off.tolist(), drawn)
-                ]
-            )
+            step = noise.lattice.step
+            drawn = np.asarray(noise.release(np.zeros((1, len(entries))))).ravel() / step
+            # In steps, rounded to the nearest, in integers: fractions would be reduced, in a time that tells what they are.
+            weights = [
+                (2 * w).as_integer_ratio()
+                for w in (1 / (unit * Fraction(step)), stretch / (unit * Fraction(step)))
+            ]
+            ratios = [weights[o] for o in off.tolist()]
+            steps = [(int(n) * a + b) // (2 * b) for n, (a, b) in zip(entries.tolist(), ratios)]
+            answers = np.array([float(n + int(t)) for n, t in zip(steps, drawn.tolist())]) * step
         noisy = np.zeros((size, size))
         noisy[upper] = answers / factor
         return np.asarray(noisy + np.triu(noisy, 1).T)
@@ -256,6 +257,6 @@ def _in_ball(x: Array, norm: float) -> Array:
         length = np.linalg.norm(unit, axis=1, keepdims=True)
         shrunk = unit * np.minimum(1 / length, largest / norm)
     z = np.rint(shrunk * _SIDE)
-    while (long := np.einsum("ni,ni->n", z, z) > float(_SIDE) ** 2).any():  # exact: below 2⁵³
-        z[long] = np.trunc(z[long] * (1 - 2.0**-20))
-    return np.asarray(z)
+    long = np.einsum("ni,ni->n", z, z) > float(_SIDE) ** 2  # exact: below 2⁵³
+    # One less than what is rounded is below what was to be rounded: no such row is too long any more.
+    return np.asarray(z - np.where(long[:, None], np.sign(z), 0.0))

@@ -14,7 +14,7 @@ from scipy import integrate, special
 from mechdesign.accounting.interval import DeltaInterval, epsilon_bound
 from mechdesign.accounting.losses import NoiseTerm, of_scipy
 from mechdesign.accounting.profile import privacy_profile, profile_epsilon
-from mechdesign.errors import DesignError
+from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.digits import at_least, at_most
 from mechdesign.evidence.serialize import dumps, serializable
@@ -202,12 +202,14 @@ class AdditiveNoise:
         Raises
         ------
         DesignError
-            A law that has no exact release (the message names those that have); answers that are no whole numbers
-            under discrete noise.
+            A law that has no exact release; the message names those that have.
+        DataError
+            A number that is not finite, beyond 2⁵³ one that no double holds, under discrete noise one that is not whole. The
+            guarantee does not cover that refusal.
         """
         held = self._answers(x)
         if self._exact.discrete and np.any(np.floor(held) != held):
-            raise DesignError.of("x", x, "must be whole numbers for discrete noise")
+            raise DataError("x: must be whole numbers for discrete noise")
         return noisy(held, self.lattice.step, self._exact.draw(held.size).reshape(held.shape))[()]
 
     # Privacy.

@@ -373,7 +373,9 @@ class CellNoise:
         Raises
         ------
         DesignError
-            An answer that is not finite; a density that is not centred at 0.
+            A density that is not centred at 0.
+        DataError
+            A number that is not finite, or beyond 2⁵³ one that no double holds. The guarantee does not cover that refusal.
         """
         held = answers("x", x)
         if 2 * Fraction(self.start) != -self.count * Fraction(self.width):

@@ -230,6 +230,11 @@ class KNormNoise:
         Parameters
         ----------
         x : array, shape (..., k)
+
+        Raises
+        ------
+        DataError
+            A number that is not finite, or beyond 2⁵³ one that no double holds. The guarantee does not cover that refusal.
         """
         return self.lattice.release(x)
 

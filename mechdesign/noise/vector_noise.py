@@ -150,6 +150,11 @@ class IndependentNoise(_PerCoordinate):
         Parameters
         ----------
         x : array, shape (..., K)
+
+        Raises
+        ------
+        DataError
+            A number that is not finite, or beyond 2⁵³ one that no double holds. The guarantee does not cover that refusal.
         """
         held = answers("x", x, len(self.scales))
         step = self.scales * _STEP
@@ -337,6 +342,11 @@ class MixedNoise(_PerCoordinate):
         Parameters
         ----------
         x : array, shape (..., K)
+
+        Raises
+        ------
+        DataError
+            A number that is not finite, or beyond 2⁵³ one that no double holds. The guarantee does not cover that refusal.
         """
         held = answers("x", x, len(self.scales))
         out = np.array(held)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from mechdesign.errors import DesignError, instance
+from mechdesign.errors import DataError, DesignError, instance
 from mechdesign.typing import Array, Indices, Numbers, Randomness, no_numbers
 
 __all__ = [
@@ -222,7 +222,7 @@ def doubles(name: str, value: Numbers | None, allowed: str = "must be numbers") 
 
 
 def answers(name: str, value: Numbers, coordinates: int | None = None) -> Array:
-    """Return what is to be released as an array of finite floats, or raise DesignError where these are other numbers.
+    """Return what is to be released as an array of finite floats, or raise `DataError`, which quotes none of it.
 
     The last axis is that of the coordinates, where their number is given.
 
@@ -233,27 +233,33 @@ def answers(name: str, value: Numbers, coordinates: int | None = None) -> Array:
     >>> answers("x", [1, 2**53])
     array([1.00000000e+00, 9.00719925e+15])
     """
-    found = array(name, value, ndim=None, empty=True)
+    found = finite(name, value)
     if coordinates is not None and found.shape[-1:] != (coordinates,):
-        raise DesignError.of(name, value, f"must have {coordinates} coordinates")
+        raise DesignError.of(name, found.shape, f"must have {coordinates} coordinates")
     check_preserved(name, value, found)
     return found
 
 
+def finite(name: str, value: Numbers) -> Array:
+    """Return data as an array of finite floats of any shape, or raise `DataError`."""
+    try:
+        return array(name, value, ndim=None, empty=True)
+    except DesignError:
+        raise DataError(f"{name}: must be finite numbers") from None
+
+
 def check_preserved(name: str, value: object, found: Array) -> None:
-    """Raise DesignError if beyond 2⁵³ one of the doubles `found` is not exactly the number it was made from."""
-    if found is value:  # they were doubles
+    """Raise DataError if beyond 2⁵³ one of the doubles `found` is not exactly the number it was made from."""
+    given = _as_given(value)
+    if given.dtype.kind == "f" and given.dtype.itemsize <= 8:  # they were doubles, whatever their size
         return
     far = np.abs(found) >= 2.0**53
-    if not far.any():
-        return
-    given = _as_given(value)
     for was, now in zip(given[far].tolist(), found[far].tolist()):
         was = was.item() if isinstance(was, np.generic) else was  # an int64 compares as a double
         if isinstance(was, numbers.Number) and was != now:
             remedy = "release it less a public number near it"
-            raise DesignError.of(
-                name, was, f"is beyond 2^53 and would be rounded, which changes the sensitivity: {remedy}"
+            raise DataError(
+                f"{name}: a number is beyond 2^53 and would be rounded, which changes the sensitivity: {remedy}"
             )
 
 
@@ -279,22 +285,18 @@ def increasing(name: str, value: Numbers, least: int = 2) -> Array:
 
 
 def indices(name: str, value: Numbers, size: int) -> Indices:
-    """Return `value` as integers in 0, …, size − 1, of any shape but empty, or raise DesignError.
+    """Return `value` as integers in 0, …, size − 1, of any shape but empty, or raise `DataError`.
 
     Examples
     --------
     >>> indices("items", [2.0, 0], 3)
     array([2, 0])
     """
-    try:
-        found = np.asarray(value)
-    except (TypeError, ValueError):
-        found = np.asarray(None)
-    if found.dtype.kind not in "iu" or not found.size:
-        found = array(name, value, ndim=None)
-    bad = (found < 0) | (found >= size) | (found != np.floor(found))
-    if bad.any():
-        raise DesignError.of(name, found[bad][0].item(), f"must be an integer in 0..{size - 1}")
+    found = np.asarray(value) if hasattr(value, "dtype") else finite(name, value)
+    if found.dtype.kind not in "iu":
+        found = finite(name, value)
+    if not found.size or ((found < 0) | (found >= size) | (found != np.floor(found))).any():
+        raise DataError(f"{name}: must be integers in 0..{size - 1}, one at least")
     return found.astype(np.int64)
 
 

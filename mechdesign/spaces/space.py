@@ -17,9 +17,9 @@ from functools import cached_property
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from mechdesign.errors import DesignError
+from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import array, indices, integer, one_of, positive, settle
+from mechdesign.problem.checks import array, finite, indices, integer, one_of, positive, settle
 from mechdesign.typing import Array, Indices, Numbers
 
 NEEDS: dict[str, tuple[str, ...]] = {  # what a space of each kind is made of
@@ -375,15 +375,15 @@ class MetricSpace:
 
     def distribution(self, weights: Numbers, *, name: str = "histogram") -> Array:
         """Check histograms, shape (..., n): non-negative, sum 1 within 10⁻⁹; returned exactly normalised."""
-        held = array(name, weights, ndim=None)
-        if held.shape[-1:] != (self.size,):
+        held = finite(name, weights)
+        if held.shape[-1:] != (self.size,) or not held.size:
             raise DesignError.of(name, held.shape, f"must have one entry per point ({self.size})")
         if held.min() < 0:
-            raise DesignError.of(name, float(held.min()), "must be non-negative")
-        total = held.sum(axis=-1, keepdims=True)
-        if (off := np.abs(total - 1)).max() > 1e-9:
-            worst = float(total.flat[off.argmax()])
-            raise DesignError.of(name, worst, "must sum to 1; divide counts by their total first")
+            raise DataError(f"{name}: must be non-negative")
+        with np.errstate(over="ignore"):
+            total = held.sum(axis=-1, keepdims=True)
+        if not np.abs(total - 1).max() <= 1e-9:
+            raise DataError(f"{name}: must sum to 1; divide counts by their total first")
         return np.asarray(held / total)
 
 

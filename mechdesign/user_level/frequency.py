@@ -60,7 +60,7 @@ import numpy as np
 
 from mechdesign.channels.channel import Channel, Response
 from mechdesign.channels.responses import ClusteredResponse
-from mechdesign.errors import DesignError
+from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.release import RoundedSum
@@ -334,14 +334,19 @@ class LaplaceHistogram(Checked):
     def release(self, histogram: Numbers) -> FrequencyFit:
         """Release the average for deployment: with the operating system's randomness, rounded to multiples of `lattice.step`.
 
-        Each entry may be the average rounded, by a few units in the last place of 1: that is counted in the sensitivity. A
-        sum further from 1 is refused.
+        Each entry may be the average rounded, by a few units in the last place of 1: that is counted in the sensitivity.
+
+        Raises
+        ------
+        DataError
+            A sum further from 1, a negative entry, or one that is not finite. The guarantee does not cover that refusal.
         """
         self.space.distribution(histogram)
         truth, step = array("histogram", histogram), self.lattice.step
         if abs(math.fsum(truth.tolist()) - 1) > self._rounded:
-            wanted = "must sum to 1 up to the rounding of doubles: average histograms that do"
-            raise DesignError.of("histogram", math.fsum(truth.tolist()), wanted)
+            raise DataError(
+                "histogram: must sum to 1 up to the rounding of doubles: average histograms that do"
+            )
 
         def exact(i: int) -> Fraction:
             return Fraction(float(truth[i])) / Fraction(step)

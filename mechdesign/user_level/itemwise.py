@@ -237,7 +237,13 @@ class ItemwiseRelease:
         return self._drawn(datasets, Simulation(rng))
 
     def release(self, datasets: Numbers) -> Indices:
-        """The same from the operating system's randomness: the channel's exact law, a uniform order."""
+        """The same from the operating system's randomness: the channel's exact law, a uniform order.
+
+        Raises
+        ------
+        DataError
+            An item that is no point of the space. The guarantee does not cover that refusal.
+        """
         return self._drawn(datasets, Deployment())
 
     def _drawn(self, datasets: Numbers, source: Simulation | Deployment) -> Indices:

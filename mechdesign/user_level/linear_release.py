@@ -40,13 +40,13 @@ import numpy as np
 from scipy import special
 
 from mechdesign.accounting.gaussian import gaussian_mu
-from mechdesign.errors import DesignError
+from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.knorm import KNormNoise, norm_order
 from mechdesign.noise.release import RoundedSum
 from mechdesign.problem.checks import (
+    answers,
     array,
-    check_preserved,
     generator,
     instance,
     integer,
@@ -181,15 +181,20 @@ class LinearRelease:
         sizes : int or array_like, shape (users,), optional
             How many items each user holds: public, and equal. Needed for counts of all users together, shape (n,), where a
             user with more items than others would count for more than 1/users.
+
+        Raises
+        ------
+        DataError
+            A histogram with a negative entry, one that is not finite, or of another sum than 1 (counts: 0, or not that of the sizes),
+            and counts beyond 2⁵³ that no double holds. The guarantee does not cover that refusal.
         """
         lattice, space = self.lattice, self.query.space
-        counts = array("histogram", histogram, ndim=None)
-        check_preserved("histogram", histogram, counts)
-        total = counts.sum(axis=-1, keepdims=True)
+        counts = answers("histogram", histogram)
+        with np.errstate(over="ignore"):
+            total = counts.sum(axis=-1, keepdims=True)
         # The same operations whether counts or shares are given: their time is not to tell which.
         whole_numbers = ((counts >= 0) & (counts == np.floor(counts))).all() & (total > 0).all()
-        pooled = whole_numbers and counts.ndim == 1 and self.users > 1 and total[0] != 1
-        self._check_sizes(sizes, float(total[0]) if pooled else None)
+        self._check_sizes(sizes, counts, whole_numbers & (total != 1).all())
         weights = self._rows(counts / np.where(whole_numbers, total, 1.0))
         given, values = np.atleast_2d(counts), self.query.values
         if self.model == "central":
@@ -212,20 +217,28 @@ class LinearRelease:
 
         return lattice.release(near.ravel(), error.ravel(), exact).reshape(near.shape)
 
-    def _check_sizes(self, sizes: Numbers | None, pooled: float | None) -> None:
-        """Refuse `pooled` items of all users unless all hold equally many, and sizes that nothing needs."""
-        if pooled is None:
-            if sizes is not None:
-                raise DesignError.of("sizes", sizes, "is for whole counts of all users together, shape (n,)")
-            return
+    def _check_sizes(self, sizes: Numbers | None, counts: Array, whole_numbers: np.bool_) -> None:
+        """Refuse whole counts of all users together unless all hold equally many, and sizes that nothing needs."""
+        together = counts.ndim == 1 and self.users > 1
         if sizes is None:
-            raise DesignError.of(
-                "sizes", sizes, "must be given with counts of all users together; or give one row per user"
-            )
+            if together and whole_numbers:
+                raise DataError(
+                    "sizes: must be given with counts of all users together; or give one row per user"
+                )
+            return
+        if not together:
+            raise DesignError.of("sizes", sizes, "is for whole counts of all users together, shape (n,)")
         held = array("sizes", sizes, ndim=None)
-        if held.shape not in ((), (self.users,)) or np.ptp(held) > 0 or held.flat[0] * self.users != pooled:
-            wanted = f"must be equal for all {self.users} users, {pooled:g} in all; or give one row per user"
-            raise DesignError.of("sizes", sizes, wanted)
+        if not whole_numbers:
+            raise DataError("sizes: is for whole counts of all users together")
+        if (
+            held.shape not in ((), (self.users,))
+            or np.ptp(held) > 0
+            or held.flat[0] * self.users != counts.sum()
+        ):
+            raise DataError(
+                f"sizes: must be equal for all {self.users} users and those of the counts; or give one row per user"
+            )
 
     def _rows(self, histogram: Numbers) -> Array:
         """Check histograms: (n,), or a row per user."""

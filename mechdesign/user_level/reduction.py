@@ -129,10 +129,10 @@ class SamplingReduction(Checked):
         """Draw with the randomness of `source`."""
         rows = []
         instance("source", source, Simulation, Deployment)
-        for user, items in enumerate(_collection(datasets)):
-            own = indices(f"datasets[{user}]", items, 1 << 53)
+        for items in _collection(datasets):
+            own = indices("datasets", items, 1 << 53)
             if own.ndim != 1:
-                raise DesignError.of(f"datasets[{user}]", items, "must be a collection of point indices")
+                raise DesignError.of("datasets", own.shape, "must be a collection of point indices a user")
             rows.append(own[source.below(own.size, self.samples)])
         if not rows:
             raise DesignError.of("datasets", datasets, "is empty; at least one user is needed")
@@ -222,17 +222,20 @@ class ReducedRelease(Checked):
         return self.mechanism.sample(self.space.histogram(drawn) if linear else drawn, rng=source.rng)
 
     def release(self, datasets: Iterable[Numbers]) -> Array | Indices:
-        """The same with the operating system's randomness, exactly."""
+        """The same with the operating system's randomness, exactly.
+
+        Raises
+        ------
+        DataError
+            An item that is no point of the space, or a user without items. The guarantee does not cover that refusal.
+        """
         drawn = self._draws(datasets, Deployment())
         if isinstance(self.mechanism, LinearRelease):  # whole counts: nothing is rounded
             drawn = np.rint(self.space.histogram(drawn) * drawn.shape[1])
         return self.mechanism.release(drawn)
 
     def _draws(self, datasets: Iterable[Numbers], source: Simulation | Deployment) -> Indices:
-        checked = [
-            self.space.indices(items, name=f"datasets[{user}]")
-            for user, items in enumerate(_collection(datasets))
-        ]
+        checked = [self.space.indices(items, name="datasets") for items in _collection(datasets)]
         return self.reduction.drawn(checked, source)
 
 

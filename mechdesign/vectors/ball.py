@@ -18,9 +18,9 @@ from functools import cached_property
 
 import numpy as np
 
-from mechdesign.errors import DesignError
+from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.exact import exp_lower
-from mechdesign.problem.checks import answers, integer, one_of, positive
+from mechdesign.problem.checks import NARROWEST, answers, integer, one_of, positive
 from mechdesign.problem.fields import Checked
 from mechdesign.problem.privacy import PureDP
 from mechdesign.typing import Array, Numbers
@@ -28,7 +28,7 @@ from mechdesign.typing import Array, Numbers
 LARGEST_EPSILON = 500.0
 _LEAST_GAIN = Fraction(1, 10**30)  # of E − 1: squares of answers are numbers still
 _LARGEST_DIMENSION = 1 << 24
-_LEAST = 1e-140  # of a coordinate over R: smaller ones count as 0, as subnormal products take longer
+_FAR = 1e300  # what larger coordinates over R count as
 _NEAR = 1e-9  # by how much a length may be over, relative: norms are rounded
 
 
@@ -84,16 +84,21 @@ def checked_vectors(x: Numbers, dimension: int) -> Array:
 def scaled_vectors(x: Numbers, dimension: int, radius: float, inputs: str, *, clip: bool) -> Array:
     """Return vectors of a ball or a box over R, shape (n, d), clipped or, where they are too long, refused."""
     one_of("clip", clip, (True, False))
-    found = checked_vectors(x, dimension).reshape(-1, dimension) / radius
-    found = np.where(np.abs(found) < _LEAST, 0.0, found)
+    found = _over(x, dimension, radius)
     size = _lengths(found) if inputs == "ball" else np.abs(found).max(axis=1, keepdims=True, initial=0.0)
     if (size > 1 + _NEAR).any() and not clip:
-        what = "length" if inputs == "ball" else "a coordinate of size"
-        largest = float(size.max()) * radius
-        raise DesignError(f"x has {what} {largest:.15g}: must be at most {radius:g}; or pass clip=True")
+        what = "lengths" if inputs == "ball" else "sizes of coordinates"
+        raise DataError(f"x: {what} must be at most {radius:g}; or pass clip=True")
     if inputs == "ball":
         found = found / np.maximum(size, 1.0)
     return np.clip(found, -1.0, 1.0)
+
+
+def _over(x: Numbers, dimension: int, radius: float) -> Array:
+    """Vectors over R, shape (n, d), finite; coordinates so small that their products take longer are 0."""
+    found = checked_vectors(x, dimension).reshape(-1, dimension)
+    far = _FAR * radius
+    return np.where(np.abs(found) < NARROWEST * radius, 0.0, np.clip(found, -far, far)) / radius
 
 
 def _lengths(x: Array) -> Array:
@@ -200,23 +205,20 @@ class VectorMechanism(PureMechanism, ABC):
         ----------
         x : array_like, shape (..., d)
         clip : bool
-            Shorten vectors that are longer than R (make them of length R where all are).
+            Shorten vectors that are longer than R (make them of length R where all are; of one without a direction the
+            first coordinate is R).
         """
         one_of("clip", clip, (True, False))
-        found = checked_vectors(x, self.dimension).reshape(-1, self.dimension)
-        norms = _lengths(found) / self.radius
+        found = _over(x, self.dimension, self.radius)
+        norms = _lengths(found)
         sphere = self.inputs == "sphere"
         bad = (norms > 1 + _NEAR) | (sphere & (norms < 1 - _NEAR))
-        if sphere and (norms == 0).any():
-            raise DesignError("x has a vector of length 0: it has no direction; inputs='ball' takes it")
         if bad.any() and not clip:
-            length = float(norms[bad][0]) * self.radius
-            what = f"x has a vector of length {length:.15g}"
-            raise DesignError(f"{what}: must be {self._wanted}; or pass clip=True")
-        over = norms if sphere else np.maximum(norms, 1.0)
-        unit = found / self.radius / np.where(np.isfinite(over), over, 1.0)
+            raise DataError(f"x: lengths must be {self._wanted}; or pass clip=True")
         if sphere:
-            return unit
+            found[:, :1] += norms == 0
+            return found / np.where(norms == 0, 1.0, norms)
+        unit = found / np.maximum(norms, 1.0)
         rest = np.maximum(1 - (unit**2).sum(axis=1, keepdims=True), 0.0)
         return np.hstack([unit, np.sqrt(rest)])
 

@@ -127,7 +127,14 @@ class CodedMechanism(ABC):
         return self.decoded(self._drawn(x, seed, 0, clip, source), seed).reshape(np.shape(x))
 
     def release(self, x: Numbers, *, clip: bool = False) -> Array:
-        """Draw from the exact law, with the operating system's randomness and a fresh seed for all vectors of `x`."""
+        """Draw from the exact law, with the operating system's randomness and a fresh seed for all vectors of `x`.
+
+        Raises
+        ------
+        DataError
+            A vector that is too long without `clip`, an entry that is not finite, or beyond 2⁵³ one that no double holds.
+            The guarantee does not cover that refusal.
+        """
         seed = fresh_seed()
         return self.decoded(self.codes(x, seed, clip=clip), seed).reshape(np.shape(x))
 
@@ -173,6 +180,12 @@ class CodedMechanism(ABC):
         Returns
         -------
         bytes
+
+        Raises
+        ------
+        DataError
+            A vector that is too long without `clip`, an entry that is not finite, or beyond 2⁵³ one that no double holds.
+            The guarantee does not cover that refusal.
 
         Examples
         --------

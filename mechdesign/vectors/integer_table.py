@@ -24,11 +24,11 @@ from mechdesign.errors import DesignError, instance
 from mechdesign.evidence.exact import exp_lower, log_upper
 from mechdesign.evidence.sampling import random_words
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import array, positive
+from mechdesign.problem.checks import positive
 from mechdesign.problem.fields import Checked, field
 from mechdesign.quantizers.mechanism.quantizer import CoordinateQuantizer, Quantizer
 from mechdesign.quantizers.mechanism.sampling import segment_finder
-from mechdesign.quantizers.mechanism.table import inside
+from mechdesign.quantizers.mechanism.table import doubles, inside
 from mechdesign.typing import Array, Indices, Numbers
 from mechdesign.vectors.coded import CodedMechanism
 
@@ -256,7 +256,7 @@ class IntegerTable(Checked, CodedMechanism):
     def _drawn(
         self, x: Numbers, seed: int, first: int, clip: bool, rng: np.random.Generator | None
     ) -> Indices:
-        size = array("x", x, ndim=None).size
+        size = doubles(x).size
         words = random_words(size) if rng is None else rng.integers(0, 1 << 64, size, dtype=np.uint64)
         return self.draw(x, words, clip=clip)[:, None]
 

@@ -233,7 +233,7 @@ def test_exponential_is_calibrated_to_its_real_loss() -> None:
         (lambda: Channel([[1.0]], MetricSpace.grid(2, 2)), "space"),
         (lambda: Channel([[0.5, 0.5], [0.5, 0.5]]).inverse, "singular"),
         (lambda: Channel([[0.5, 0.5], [0.2, 0.8]]).alpha, "metric_loss"),
-        (lambda: Channel([[0.5, 0.5], [0.2, 0.8]]).sample([2]), "items = 2"),
+        (lambda: Channel([[0.5, 0.5], [0.2, 0.8]]).sample([2]), "items: must be integers in 0..1"),
         (lambda: Channel([[0.5, 0.5], [0.2, 0.8]]).expected_loss(np.eye(2), prior=[0.5, 0.2]), "prior"),
         (lambda: KaryResponse(1, 1.0), "items"),
         (lambda: KaryResponse(4, math.nan), "epsilon"),

@@ -237,7 +237,7 @@ def test_sampling_is_reproducible_and_keeps_shapes(monkeypatch: pytest.MonkeyPat
     assert np.array_equal(mechanism.sample(big, rng=5), drawn)
     for bad in (math.nan, 1.5, np.nextafter(-1, -2)):
         big[[-7, -3]] = bad, 2.0
-        with pytest.raises(md.DesignError, match=f"x = {float(bad)!r}: inputs must be"):
+        with pytest.raises(md.DesignError, match="x: inputs must be"):
             mechanism.sample(big, rng=5)
 
 
@@ -318,12 +318,12 @@ def test_bad_bins(bins, message: str) -> None:
 
 def test_bad_inputs() -> None:
     mechanism = md.Quantizer.rqm([-2, -1, 1, 2], 0.5, (-1, 1))
-    with pytest.raises(md.DesignError, match=r"x = 1.5: inputs must be in \[-1, 1\]; or pass clip=True"):
+    with pytest.raises(md.DesignError, match=r"x: inputs must be in \[-1, 1\]; or pass clip=True"):
         mechanism.sample([0.0, 1.5])
-    with pytest.raises(md.DesignError, match=r"x = -1.0000001: inputs must be in"):
+    with pytest.raises(md.DesignError, match="x: inputs must be in"):
         mechanism.sample(-1.0000001)
     assert mechanism.probabilities(7.0, clip=True).tolist() == mechanism.probabilities(1.0).tolist()
-    with pytest.raises(md.DesignError, match="x = nan"):
+    with pytest.raises(md.DesignError, match="x: inputs must be finite"):
         mechanism.sample([0.0, float("nan")], clip=True)
     with pytest.raises(md.DesignError, match="cover the input range"):
         md.Quantizer.rqm([-2, -1, 0.5], 0.5, (-1, 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,6 +14,11 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.channels import Channel, ClusteredResponse, HadamardResponse
+from mechdesign.learning import (
+    PrivateCoordinateDescentClassifier,
+    PrivateCoordinateDescentRegressor,
+    PrivatePCA,
+)
 from mechdesign.user_level import LaplaceHistogram, LinearQuery
 from mechdesign.vectors import IntegerTable
 
@@ -36,7 +42,7 @@ class Release:
     Attributes
     ----------
     kind : str
-        As `mechdesign.files.KINDS` and the verifier name the mechanism.
+        As `mechdesign.files.KINDS` names the mechanism; of an estimator its class.
     made : callable
         The mechanism.
     pairs : callable
@@ -65,7 +71,7 @@ class Release:
 
 
 def answers(size: int = 1, change: float = 1.0, *, moved: int = 1) -> Callable[[Any], dict[str, Pair]]:
-    """Whole numbers of each magnitude and what is less than a change away: off every lattice and every whole number.
+    """Whole numbers of each magnitude and what is less than a change away: off every lattice and every whole number; 0 and what is subnormal.
 
     The first answer is a multiple of all steps; of the second every number that may change lies where doubles just do not
     decide a rounding by halves.
@@ -81,9 +87,22 @@ def answers(size: int = 1, change: float = 1.0, *, moved: int = 1) -> Callable[[
             found[f"{magnitude:g}"] = (
                 (base, beside) if size > 1 else (np.float64(magnitude), np.float64(beside[0]))
             )
+        if change == 1.0:
+            found["2^53"] = edge(size, moved)
+        zero, subnormal = np.zeros(size), np.zeros(size)
+        subnormal[:moved] = 5e-324
+        found["zero and subnormal"] = (zero, subnormal) if size > 1 else (np.float64(0.0), np.float64(5e-324))
         return found
 
     return pairs
+
+
+def edge(size: int, moved: int) -> Pair:
+    """The largest of the numbers that doubles count without gaps, and one more."""
+    base = np.full(size, 2.0**53 - 1)
+    beside = base.copy()
+    beside[:moved] += 1.0
+    return (base, beside) if size > 1 else (np.float64(base[0]), np.float64(beside[0]))
 
 
 def counts(size: int, moved: int) -> Callable[[Any], dict[str, Pair]]:
@@ -96,7 +115,7 @@ def counts(size: int, moved: int) -> Callable[[Any], dict[str, Pair]]:
             beside = base.copy()
             beside[:moved] += 1.0
             found[f"{magnitude:g}"] = base, beside
-        return found
+        return found | {"2^53": edge(size, moved)}
 
     return pairs
 
@@ -157,6 +176,48 @@ def histograms(lattice: Callable[[Any], float] | None = None) -> Callable[[Any],
     return lambda mechanism: {"steps and beside": (base, other), "whole and beside": (whole, other)}
 
 
+def records(columns: int) -> Callable[[Any], dict[str, Pair]]:
+    """Records of which the first is of zeros, usual, long, or subnormal."""
+    rng = np.random.default_rng(0)
+    base = rng.uniform(-1, 1, (50, columns)) / columns
+    first = {
+        "zeros": np.zeros(columns),
+        "usual": base[0],
+        "long": np.full(columns, 1e80),
+        "subnormal": np.full(columns, 5e-324),
+    }
+    made = {name: np.vstack([[row], base[1:]]) for name, row in first.items()}
+    return lambda mechanism: {
+        "usual and zeros": (made["usual"], made["zeros"]),
+        "usual and long": (made["usual"], made["long"]),
+        "zeros and subnormal": (made["zeros"], made["subnormal"]),
+    }
+
+
+def pooled() -> Callable[[Any], dict[str, Pair]]:
+    """One row for each of two users: the same shares, or one's at a vertex; and counts of all items together."""
+    base = np.array([[0.5, 0.25, 0.25, 0.0, 0.0, 0.0]] * 2)
+    whole = np.array([[0.0, 1.0, 0.0, 0.0, 0.0, 0.0], base[1]])
+    counts = np.array([[0, 100, 0, 0, 0, 0], [7, 20, 1, 70, 1, 1]])
+    return lambda mechanism: {"shares": (base, whole), "counts": (counts, counts[[1, 1]])}
+
+
+def estimator(kind: type, **options: Any) -> Callable[[], Any]:
+    """A model whose noise has been calibrated."""
+
+    def made() -> Any:
+        model = kind(privacy=APPROXIMATE, **options)
+        x = np.linspace(-0.5, 0.5, 100).reshape(50, 2)
+        return kind(privacy=APPROXIMATE, noise=model.fit(x, np.sign(x[:, 0])).privacy_, **options)
+
+    return made
+
+
+def fitted(target: Callable[[Any], Any] = np.asarray) -> Callable[[Any], Call]:
+    """Fits to what is made of the first column."""
+    return lambda model: lambda x: copy.copy(model).fit(x, target(x[:, 0]))
+
+
 def additive(noise: Any, privacy: Any, **options: Any) -> Callable[[], Any]:
     return lambda: md.calibrate(noise, privacy=privacy, **{"sensitivity": 1.0} | options).mechanism
 
@@ -171,6 +232,10 @@ def streamed(mechanism: Any) -> Call:
 
 def clipped(mechanism: Any) -> Call:
     return lambda x: mechanism.release(x, clip=True)
+
+
+def encoded(mechanism: Any) -> Call:
+    return lambda x: mechanism.encode(x, clip=True)
 
 
 UNIFORM = stats.uniform(-1, 2)
@@ -192,7 +257,7 @@ RELEASES: dict[str, Release] = {
     "discrete Gaussian": Release(
         "additive-noise",
         additive("discrete_gaussian", APPROXIMATE),
-        lambda mechanism: {f"{m:g}": (np.float64(m), np.float64(m + 1)) for m in MAGNITUDES},
+        counts(1, 1),
         delta=DELTA,
     ),
     "optimal noise": Release(
@@ -298,6 +363,12 @@ RELEASES: dict[str, Release] = {
         clipped,
     ),
     "sphere": Release("sphere-quantizer", lambda: md.SphereQuantizer(20, 3, PURE), vectors(20, 1.0), clipped),
+    "sphere, messages": Release(
+        "sphere-quantizer",
+        lambda: md.SphereQuantizer(20, 3, PURE, rotation="fast"),
+        vectors(20, 1.0),
+        encoded,
+    ),
     "sampled coordinates": Release(
         "sampled-coordinates",
         solved(lambda: md.VectorQuantizer(30, PURE, bits=1, inputs="box")),
@@ -343,8 +414,38 @@ RELEASES: dict[str, Release] = {
         histograms(),
         delta=DELTA,
     ),
+    "linear query, several users": Release(
+        "linear-release",
+        lambda: md.LinearRelease(LinearQuery.histogram(LINE), alpha=EPSILON, users=2),
+        pooled(),
+    ),
+    "linear query, K-norm 2": Release(
+        "linear-release",
+        lambda: md.LinearRelease(LinearQuery.histogram(LINE), alpha=EPSILON, norm=2),
+        histograms(),
+    ),
+    "linear query, K-norm inf": Release(
+        "linear-release",
+        lambda: md.LinearRelease(LinearQuery.histogram(LINE), alpha=EPSILON, norm=math.inf),
+        histograms(),
+    ),
     "Laplace histogram": Release(
         "laplace-histogram", lambda: LaplaceHistogram(LINE, EPSILON, users=1), histograms()
+    ),
+    "principal components": Release("PrivatePCA", estimator(PrivatePCA), records(2), fitted(), DELTA),
+    "regression": Release(
+        "PrivateCoordinateDescentRegressor",
+        estimator(PrivateCoordinateDescentRegressor, smoothness=[1, 1], passes=1),
+        records(2),
+        fitted(),
+        DELTA,
+    ),
+    "classification": Release(
+        "PrivateCoordinateDescentClassifier",
+        estimator(PrivateCoordinateDescentClassifier, smoothness=[1, 1], passes=1, classes=[-1, 1]),
+        records(2),
+        fitted(np.sign),
+        DELTA,
     ),
 }
 """By name."""

@@ -260,6 +260,11 @@ class CorrelatedGaussianNoise(LinearNoise):
         Parameters
         ----------
         x : array, shape (..., K)
+
+        Raises
+        ------
+        DataError
+            A number that is not finite, or beyond 2⁵³ one that no double holds. The guarantee does not cover that refusal.
         """
         given = answers("x", x, len(self.covariance))
         rows = given.reshape(-1, len(self.covariance))

@@ -142,12 +142,18 @@ class StrategyNoise(LinearNoise):
         ----------
         x : array, shape (n,)
             The counts, not the answers.
+
+        Raises
+        ------
+        DataError
+            A number that is not finite, or beyond 2⁵³ one that no double holds. The guarantee does not cover that refusal.
         """
         held = answers("x", x)
         if held.shape != (self.workload.size,):
             raise DesignError.of("x", held.shape, f"must be the {self.workload.size} counts")
         noisy = released(self.strategy, held[None, :], *self._exact)[0]
-        return self.workload.apply(self.inverse @ noisy)
+        with np.errstate(over="ignore", invalid="ignore"):  # where doubles end
+            return self.workload.apply(np.nan_to_num(self.inverse @ noisy))
 
     def stream(self, counts: Iterable[Numbers]) -> Iterator[float]:
         """Release answer after answer as the counts come: for deployment.
@@ -158,6 +164,12 @@ class StrategyNoise(LinearNoise):
         ----------
         counts : iterable of float
             At most n.
+
+        Raises
+        ------
+        DataError
+            A number that is not finite, or beyond 2⁵³ one that no double holds; earlier answers are out by then. The
+            guarantee does not cover that refusal.
         """
         if not self.streams:
             raise DesignError.of("workload", str(self.workload), "is not answered step by step: use release")
@@ -173,14 +185,15 @@ class StrategyNoise(LinearNoise):
                 raise DesignError.of("counts", t + 1, f"are more than the {size} that the noise was made for")
             held = answers("counts", count)
             if held.ndim:
-                raise DesignError.of("counts", count, "must be one number at a time")
+                raise DesignError.of("counts", held.shape, "must be one number at a time")
             seen[t] = held
             noisy = float(released(lower[t : t + 1, : t + 1], seen[None, : t + 1], step, noise)[0, 0])
-            estimate[t] = (noisy - lower[t, :t] @ estimate[:t]) / lower[t, t]
-            if part.kind == "prefix":
-                total += estimate[t]
-            else:
-                total = estimate[t] if part.kind == "identity" else part.matrix[t] @ estimate
+            with np.errstate(over="ignore", invalid="ignore"):  # where doubles end
+                estimate[t] = (noisy - lower[t, :t] @ estimate[:t]) / lower[t, t]
+                if part.kind == "prefix":
+                    total += estimate[t]
+                else:
+                    total = estimate[t] if part.kind == "identity" else part.matrix[t] @ estimate
             yield float(total)
 
     def plot(self, **options: float) -> Figure:

@@ -125,6 +125,11 @@ class CellProduct:
         Parameters
         ----------
         x : array, shape (..., K)
+
+        Raises
+        ------
+        DataError
+            A number that is not finite, or beyond 2⁵³ one that no double holds. The guarantee does not cover that refusal.
         """
         return self.law.release(answers("x", x, self.dimension))
 

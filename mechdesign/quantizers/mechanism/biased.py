@@ -203,6 +203,12 @@ class BiasedQuantizer:
 
         The pair has the exact weights of the selection; the logistic function is rounded at 240 bits, within what
         `proved_loss` encloses.
+
+        Raises
+        ------
+        DataError
+            An input outside the range without `clip`, one that is no number, or beyond 2⁵³ one that no double holds. The
+            guarantee does not cover that refusal.
         """
         values = inside(x, self.input_range, clip=clip)
         flat, m = values.ravel(), len(self.bins)

@@ -38,6 +38,7 @@ from mechdesign.evidence.whole_files import write_whole
 from mechdesign.plotting import COLOURS, figure, sized
 from mechdesign.problem.checks import (
     DOWN,
+    NARROWEST,
     answers,
     array,
     generator,
@@ -230,6 +231,9 @@ class Quantizer(PiecewiseTable):
         ------
         DesignError
             The mechanism has no exact law (solve with certification, or release what ``certified()`` returns).
+        DataError
+            An input outside the range without `clip`, one that is no number, or beyond 2⁵³ one that no double holds. The guarantee
+            does not cover that refusal.
         """
         return self._exact_sampler.draw(inside(x, self.input_range, clip=clip))
 
@@ -453,18 +457,22 @@ class CoordinateQuantizer:
         return non_negative("epsilon", epsilon) * (distance * distance if squared else distance)
 
     def _scaled(self, x: Any) -> Any:
-        x = x if is_tensor(x) else answers("x", x)
-        if x.shape[-1:] != (self.dimension,):
-            raise DesignError(f"x has shape {tuple(x.shape)}: the last axis must be {self.dimension}")
-        return x / self.scale
+        found = x if is_tensor(x) else answers("x", x)
+        if found.shape[-1:] != (self.dimension,):
+            raise DesignError(f"x has shape {tuple(found.shape)}: the last axis must be {self.dimension}")
+        with np.errstate(over="ignore"):  # what is beyond doubles is outside the range
+            return found / self.scale
 
     def sample(self, x: object, *, rng: Randomness = None, clip: bool = False) -> Any:
         """Draw for vectors of shape (..., d), arrays or tensors, for simulation; see `Quantizer.sample`."""
         return self.coordinate.sample(self._scaled(x), rng=rng, clip=clip) * self.scale
 
     def release(self, x: Numbers, *, clip: bool = False) -> Array:
-        """Draw from the exact law of every coordinate; see `Quantizer.release`."""
-        return self.coordinate.release(self._scaled(x), clip=clip) * self.scale
+        """Draw from the exact law of every coordinate; see `Quantizer.release`, also for its `DataError`."""
+        given = answers("x", x)
+        # What is subnormal would take longer, all coordinates of a person together.
+        held = np.where(np.abs(given) < NARROWEST * self.scale, 0.0, given)
+        return self.coordinate.release(self._scaled(held), clip=clip) * self.scale
 
     def expected_squared_error(self, prior: object) -> float:
         """E‖M(X) − X‖₂² for i.i.d. coordinates with the given prior (on the scaled coordinates)."""

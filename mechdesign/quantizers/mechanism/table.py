@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mechdesign.errors import DesignError
+from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.accuracy import Accuracy, quantile
 from mechdesign.problem.checks import check_preserved, increasing, one_of, settle
 from mechdesign.problem.checks import doubles as as_doubles
@@ -29,7 +29,7 @@ LARGEST = 1e100
 
 
 def inside(x: Numbers, input_range: tuple[float, float], *, clip: bool = False) -> Array:
-    """Return inputs as an array, or raise DesignError where one is outside the range (unless `clip`) or NaN."""
+    """Return inputs as an array, or raise `DataError` where one is outside the range (unless `clip`) or NaN."""
     lower, upper = input_range
     one_of("clip", clip, (True, False))
     values = doubles(x)
@@ -37,15 +37,17 @@ def inside(x: Numbers, input_range: tuple[float, float], *, clip: bool = False) 
         return np.clip(values, lower, upper)
     # NaN makes either comparison false
     if values.size and not (values.min() >= lower and values.max() <= upper):
-        first = values[~((values >= lower) & (values <= upper))].ravel()[0]
-        remedy = "" if np.isnan(first) else "; or pass clip=True"
-        raise DesignError.of("x", float(first), f"inputs must be in [{lower:g}, {upper:g}]{remedy}")
+        remedy = "must be finite numbers" if clip else f"must be in [{lower:g}, {upper:g}]; or pass clip=True"
+        raise DataError(f"x: inputs {remedy}")
     return values
 
 
 def doubles(x: Numbers) -> Array:
-    """Return inputs as an array of doubles, or raise DesignError where they are no numbers or would be rounded."""
-    values = as_doubles("x", x)
+    """Return inputs as an array of doubles, or raise `DataError` where they are no numbers or would be rounded."""
+    try:
+        values = as_doubles("x", x)
+    except DesignError:
+        raise DataError("x: inputs must be finite numbers") from None
     check_preserved("x", x, values)
     return values
 

@@ -42,7 +42,7 @@ STUDIES = (
     ),
     Study(
         "graph",
-        "Visits on a street network, private in the earth mover's distance",
+        "Private connections between users whose interests are public",
         "Metric differential privacy at the user level via the earth mover's distance, Section 1 and Lemmas 6.1 and 6.3",
         "mechdesign_studies.user_level.graph:run",
         quick=True,

@@ -173,7 +173,6 @@ def test_the_errata_have_the_row(words: tuple[str, ...]) -> None:
 # 32 ---------------------------------------------------------------------------------------------------------------------
 
 
-@fault(32, "the graph of the study is a street map")
 def test_the_graph_study_is_of_private_connections() -> None:
     from mechdesign_studies.user_level import graph
 

@@ -59,7 +59,7 @@ from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.privacy import MetricDP
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign, relative_table
 from mechdesign.problem.words import never_sent
-from mechdesign.solvers import Model
+from mechdesign.solvers import Deadline, Model
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Indices, Numbers
 
@@ -73,6 +73,7 @@ _LOSSES = {
 }
 _FIXED = 256  # bits of the fixed point in which the dual bound is accumulated, below 1 or the largest loss
 _EQUAL = 1e-6  # largest violation of an equality, relative to the reports' values: what rounding leaves
+_MOST_ITEMS = 1000  # up to which a step that is cubic in their number takes a second
 _CALIBRATED = 200  # items up to which a page calibrates the exponential mechanism
 
 
@@ -95,7 +96,8 @@ class MetricChannel(ModelledDesign):
     Parameters
     ----------
     space : MetricSpace or distance matrix, shape (n, n)
-        The items.
+        The items, at most 1,000. After reduction by symmetry at most five million rows of privacy are taken, or `solve` refuses:
+        grids of 20 × 20, or 14 × 14 with a prior that has no symmetry.
     alpha : float
         Privacy α > 0 per unit of the space's distance.
     prior : array, shape (n,), optional
@@ -115,7 +117,7 @@ class MetricChannel(ModelledDesign):
     Raises
     ------
     DesignError
-        Asymmetric distances, a prior of the wrong length or sum, α ≤ 0 or NaN, a stretch below 1.
+        Asymmetric distances, a prior of the wrong length or sum, α ≤ 0 or NaN, a stretch below 1; more than 1,000 items.
 
     Examples
     --------
@@ -142,6 +144,10 @@ class MetricChannel(ModelledDesign):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.space.size > _MOST_ITEMS:
+            raise DesignError.of(
+                "space", f"{self.space.size} items", f"must be at most {_MOST_ITEMS}: merge near items"
+            )
         if self.alpha > 1e300 / max(1.0, self.space.diameter):
             allowed = "times the diameter must be at most 1e300: it is no privacy"
             raise DesignError.of("alpha", self.alpha, allowed)
@@ -195,7 +201,7 @@ class MetricChannel(ModelledDesign):
             raise DesignError.of("unbiased", shapes, f"must have {n} and {k} rows and as many columns")
         return query, values
 
-    def program(self, *, symmetry: bool = True) -> ChannelProgram:
+    def program(self, *, symmetry: bool = True, deadline: Deadline | None = None) -> ChannelProgram:
         """The program that is solved, with the symmetries of space, prior and loss or without.
 
         Symmetry brings 18 × of time (median; at most 50 ×) in the designs that have one (results/ablations, metric-channel).
@@ -203,9 +209,9 @@ class MetricChannel(ModelledDesign):
         one_of("symmetry", symmetry, (True, False))
         n, k = self.cost.shape
         usable = symmetry and n == k and self.equalities is None
-        generators = automorphisms(self.space.distances, self.cost) if usable else []
+        generators = automorphisms(self.space.distances, self.cost, deadline=deadline) if usable else []
         orbits, pairs = pair_orbits(n, k, generators), pair_orbits(n, n, generators)
-        rows = privacy_rows(self.space, orbits, pairs, self.spanner)
+        rows = privacy_rows(self.space, orbits, pairs, self.spanner, deadline=deadline)
         return ChannelProgram(self.cost, self.equalities, rows, self.alpha / rows.stretch)
 
     def model(self, *, symmetry: bool = True) -> Model:
@@ -221,7 +227,7 @@ class MetricChannel(ModelledDesign):
         spanner's edges with the whole budget are a relaxation, whose repaired channel is private too and, where α is large, the
         cheaper one.
         """
-        program = self.program(symmetry=symmetry)
+        program = self.program(symmetry=symmetry, deadline=clock)
         rows, answer = program.rows, program.solve(solver, clock)
         spanned = rows.stretch > 1
         note = f"spanner: {rows.edges} edges, actual stretch {rows.stretch:.6g}; the lower bound is of all α-private channels"

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from mechdesign.errors import InfeasibleError
+from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.solvers import Deadline, LinearProgram, Status
 from mechdesign.solvers.deadline import too_late
@@ -46,6 +46,7 @@ _STEEP = 50.0  # αd above which e^{αd} is lowered to e^50 in the model: it bin
 _SEED = 1.2  # stretch of the spanner whose rows come first where there are very many
 _MANY = 10_000  # rows above which only those that bind are generated, measured on grids
 _TOLERANCE = 1e-8  # what counts as broken then
+_MOST_ROWS = 5_000_000  # collecting them takes 1.3 s; a 20 × 20 grid with its symmetries has 4.7 million, a 15 × 15 grid without any 7
 
 
 def graph_stretch(distances: Array, edges: Indices) -> float:
@@ -66,7 +67,14 @@ def graph_stretch(distances: Array, edges: Indices) -> float:
     return max(1.0, float((paths[off] / distances[off]).max()))
 
 
-def greedy_spanner(space: MetricSpace, stretch: float, classes: Indices | None = None) -> Indices:
+def _in_time(deadline: Deadline | None) -> None:
+    if deadline is not None and deadline.passed:
+        raise too_late("metric channel")
+
+
+def greedy_spanner(
+    space: MetricSpace, stretch: float, classes: Indices | None = None, *, deadline: Deadline | None = None
+) -> Indices:
     """Edges of the greedy `stretch`-spanner, shape (m, 2) with x < y.
 
     Pairs are taken by increasing distance; one is added when the graph so far joins it by no path shorter than
@@ -94,6 +102,7 @@ def greedy_spanner(space: MetricSpace, stretch: float, classes: Indices | None =
             same = np.argwhere(np.triu(members | members.T, 1)).tolist()
         for a, b in same:
             if not taken[a, b]:
+                _in_time(deadline)
                 taken[a, b] = True
                 through = paths[:, a, None] + distances[a, b] + paths[None, b, :]
                 np.minimum(paths, through, out=paths)
@@ -160,15 +169,20 @@ class PrivacyRows:
         """Rows, scaled to ``exp(-α·distance)·v[high] <= v[low]``, that the variables break."""
         return np.flatnonzero(values[self.high] / self.half(alpha) ** 2 - values[self.low] > _TOLERANCE)
 
-    def thin(self) -> Indices:
+    def thin(self, deadline: Deadline) -> Indices:
         """The rows along a spanner of small stretch, in either direction."""
-        edges = greedy_spanner(self.space, _SEED, self.pair_orbits)
+        edges = greedy_spanner(self.space, _SEED, self.pair_orbits, deadline=deadline)
         labels = self.pair_orbits[edges, edges[:, ::-1]]
         return np.flatnonzero(np.isin(self.pair, labels))
 
 
 def privacy_rows(
-    space: MetricSpace, orbits: Indices, pairs: Indices, spanner: float | None = None
+    space: MetricSpace,
+    orbits: Indices,
+    pairs: Indices,
+    spanner: float | None = None,
+    *,
+    deadline: Deadline | None = None,
 ) -> PrivacyRows:
     """Collect the rows for essential pairs or spanner edges, one per orbit of (x, x', y).
 
@@ -180,24 +194,38 @@ def privacy_rows(
     pairs : array of int, shape (n, n)
         Orbit number of every pair of items, of the same group.
     spanner : float, optional
+    deadline : Deadline, optional
+
+    Raises
+    ------
+    DesignError
+        More than five million rows.
+    SolverError
+        They are not collected by the deadline.
     """
     distances = space.distances
     if spanner is None:
         edges, stretch = np.asarray(space.essential_pairs), 1.0
     else:
-        edges = greedy_spanner(space, spanner, pairs)
+        edges = greedy_spanner(space, spanner, pairs, deadline=deadline)
         stretch = graph_stretch(distances, edges)
     both = np.concatenate([edges, edges[:, ::-1]])
     labels, first = np.unique(pairs[both[:, 0], both[:, 1]], return_index=True)
+    asked = len(labels) * orbits.shape[1]
+    if asked > _MOST_ROWS:
+        remedy = f"must be at most {_MOST_ROWS}: merge near items, or give a spanner= of a larger stretch"
+        raise DesignError.of("space", f"{space.size} items, {asked} rows of privacy", remedy)
+    _in_time(deadline)
     chosen = both[first]
+    reach = distances[chosen[:, 0], chosen[:, 1]]
+    order = np.argsort(reach, kind="stable")
+    chosen, labels, reach = chosen[order], labels[order], reach[order]
     count = int(orbits.max()) + 1
     high, low = orbits[chosen[:, 0]].ravel(), orbits[chosen[:, 1]].ravel()
-    reach = np.repeat(distances[chosen[:, 0], chosen[:, 1]], orbits.shape[1])
-    pair = np.repeat(labels, orbits.shape[1])
-    # Where two orbits meet at several distances, the shortest one says it all.
-    order = np.argsort(reach, kind="stable")
-    keep = order[np.unique((high * count + low)[order], return_index=True)[1]]
+    # Where two orbits meet at several distances, the shortest one, which comes first, says it all.
+    keep = np.unique(high * count + low, return_index=True)[1]
     keep = keep[high[keep] != low[keep]]
+    reach, pair = (np.repeat(each, orbits.shape[1]) for each in (reach, labels))
     return PrivacyRows(
         space, orbits, high[keep], low[keep], reach[keep], pair[keep], pairs, stretch, len(edges)
     )
@@ -322,7 +350,7 @@ class ChannelProgram:
 
     def _grown(self, deadline: Deadline) -> Answer:
         started, count = time.perf_counter(), len(self.rows.high)
-        kept = np.arange(count) if count <= _MANY else self.rows.thin()
+        kept = np.arange(count) if count <= _MANY else self.rows.thin(deadline)
         program = self.declared(kept, deadline=deadline)
         equal = program.shape[0] - len(kept)
         while (status := program.solve()) is Status.OPTIMAL:
@@ -423,7 +451,7 @@ def _complete(table: Indices, colours: Indices, base: list[int], images: list[in
     return permutation if same else None
 
 
-def automorphisms(distances: Array, cost: Array) -> list[Indices]:
+def automorphisms(distances: Array, cost: Array, *, deadline: Deadline | None = None) -> list[Indices]:
     """Generators of (a subgroup of) the permutations that preserve distances and costs.
 
     Base and strong generators in the manner of Schreier and Sims: the last base points are moved first, and a
@@ -432,6 +460,12 @@ def automorphisms(distances: Array, cost: Array) -> list[Indices]:
     Parameters
     ----------
     distances, cost : arrays, shape (n, n)
+    deadline : Deadline, optional
+
+    Raises
+    ------
+    SolverError
+        The search is not over by the deadline.
 
     Examples
     --------
@@ -453,6 +487,7 @@ def automorphisms(distances: Array, cost: Array) -> list[Indices]:
             if image in orbit or image in hopeless:
                 continue
             for tried, images in enumerate(_leaves(table, colours, base, [*fixed, image])):
+                _in_time(deadline)
                 permutation = _complete(table, colours, base, images)
                 if permutation is not None:
                     found.append(permutation)

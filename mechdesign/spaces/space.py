@@ -328,9 +328,9 @@ class MetricSpace:
             order = np.argsort(self.points[:, 0])
             return np.sort(np.column_stack([order[:-1], order[1:]]), axis=1)
         d = self.distances
-        need = np.triu(np.ones_like(d, dtype=bool), 1)
+        need, most = np.triu(np.ones_like(d, dtype=bool), 1), d * (1 + 1e-12)
         for z in range(self.size):
-            through = d[:, z, None] + d[z, None, :] <= d * (1 + 1e-12)
+            through = np.add.outer(d[z], d[z]) <= most
             through[z, :] = through[:, z] = False
             need &= ~through
         return np.argwhere(need)

@@ -102,6 +102,7 @@ def test_what_a_release_refuses_is_what_is_stated(name: str) -> None:
     assert all(word in (md.DataError.__doc__ or "") for word in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in RELEASES if name not in FITS])
 @settings(max_examples=20, suppress_health_check=list(HealthCheck))
 @given(st.data())

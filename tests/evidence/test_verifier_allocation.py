@@ -214,6 +214,8 @@ def random_design(rnd: random.Random) -> md.NoiseAllocation:
             "l2": math.hypot(*profile) * rnd.uniform(0.4, 1),
         }
         kept = {name: bound for name, bound in bounds.items() if rnd.random() < 0.5}
+        if kept and noise == "laplace" and isinstance(privacy, md.ApproximateDP):
+            asked["accounting"] = "corollary6"
         return md.NoiseAllocation(noise, md.Sensitivity(each=profile, **kept), privacy, **asked)
     if noise != "mixed" and count > 1 and kind < 0.7:
         asked["groups"] = [list(range(0, count, 2)), list(range(1, count, 2))]

@@ -25,6 +25,7 @@ from mechdesign.quantizers.common.enclosures import Moments
 from mechdesign.quantizers.optimal.any_outputs import any_outputs, least_loss
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.verifier.quantizer_bound import dual_bound
+from mechdesign.verifier.reading import Account
 
 UNIFORM = stats.uniform(-1, 2)
 LOSSES: dict[str, Any] = {
@@ -139,6 +140,7 @@ class _Exact:
     def __init__(self, prior: Prior) -> None:
         self.held = Moments(prior)
         self.atoms = [(x, self.pair(mass)) for x, mass in self.held.atoms]
+        self.places = [x for x, _ in self.atoms]
 
     @staticmethod
     def pair(bounds: tuple[int, int]) -> tuple[Fraction, ...]:
@@ -169,7 +171,7 @@ def test_stand_alone_arithmetic_agrees(loss: str, prior: str) -> None:
         plain = {name: getattr(l0, name) for name in ("origin", "cap_price", "between")}
         plain |= {n: getattr(l0, n).tolist() for n in ("pieces", "multipliers", "outputs")}
         weights = {"absolute": asked.loss.absolute, "squared": asked.loss.squared}
-        other = dual_bound(plain, bins, ends, Fraction(0), exp_upper(1.5), weights, exact)
+        other = dual_bound(plain, bins, ends, Fraction(0), exp_upper(1.5), weights, exact, Account(10**6))
         assert float(other) == pytest.approx(float(mine), rel=1e-9, abs=1e-9)
 
 

@@ -345,7 +345,7 @@ class NoiseAllocation(AllocationPage):
         np.maximum.at(sufficient, member, np.divide(lam, scales, out=np.zeros(len(lam)), where=scales > 0))
         for search in (False, True):
             ratios = self.composition.ratios(clock) if search else sufficient[shared > 0] * (1 - 1e-12)
-            scales = self.scales_of(np.maximum(ratios, FLOOR * ratios.max()))
+            scales = self._scales_of(np.maximum(ratios, FLOOR * ratios.max()))
             law = MixedNoise(scales, np.ones(len(scales), dtype=bool), lam)
             if composed(law, privacy)[0] <= privacy.delta:
                 yield Law(law, mixed_cost(self, law), (MixedProof(),), SolveReport("search"), self._notes())

@@ -221,7 +221,7 @@ class AllocationQuestion(ModelledDesign):
         privacy = instance("privacy", self.privacy, ApproximateDP)
         return LaplaceProblem(cost[needs], count[needs], float(self.loss), privacy)
 
-    def scales_of(self, ratios: Array) -> Array:
+    def _scales_of(self, ratios: Array) -> Array:
         """Scales of the coordinates at these ratios of the groups that need noise, rounded up."""
         member, shared = self._unit
         scales = np.zeros(len(shared))

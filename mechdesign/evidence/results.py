@@ -461,7 +461,7 @@ def _scope(text: object) -> Scope:
         raise DesignError.of("bound_class", text, f"must be one of {known}") from None
 
 
-LARGEST_FILE = 340_000  # bytes that a page carries, compressed; a larger file is named only
+LARGEST_FILE = 230_000  # bytes, compressed; a page names larger ones only, and stays below 700 kB
 _HOW = {
     PROVED: "recomputed from the statement, the law and the multipliers in exact or outward-rounded arithmetic",
     RECOMPUTED: "computed anew in floating-point numbers, with an estimate of the error",

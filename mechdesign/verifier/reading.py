@@ -132,9 +132,10 @@ def plain(node: Json) -> Json:
     if tag == "$array":
         return shaped(plain(value), node["dtype"], node["shape"])
     if tag == "$law":
-        if bool in map(type, node["args"][:2]):
+        named = dict(plain(node["kwds"]))
+        if bool in map(type, [*node["args"][:2], *named.values()]):
             raise Refused("true or false among numbers")
-        return {**dict(plain(node["kwds"])), "": "law", "name": value, "args": plain(node["args"])}
+        return {**named, "": "law", "name": value, "args": plain(node["args"])}
     if tag == "$items" and len({json.dumps(key) for key, _ in value}) < len(value):
         raise Refused("a key that stands twice")
     if tag in WORDED:

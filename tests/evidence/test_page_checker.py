@@ -5,7 +5,6 @@ Where there is no Node these tests say that they checked nothing.
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
 import re
@@ -153,44 +152,132 @@ def test_a_lower_bound_for_other_outputs_than_an_alphabet_has_is_refused(tmp_pat
         assert [word for word, _ in judged_by_node(texts, tmp_path)] == verdicts
 
 
-CALIBRATED = {
-    "normal": ("gaussian", md.ApproximateDP(1.0, 1e-6), {"sensitivity": 1.0}),
-    "normal of several": (
-        "gaussian",
-        md.ApproximateDP(3.0, 1e-9),
-        {"sensitivity": 2, "dimension": 5, "rounds": 3},
-    ),
-    "concentrated": ("gaussian", md.ZeroConcentratedDP(0.5), {"sensitivity": 1.0, "loss": "absolute"}),
-    "laplace": ("laplace", md.PureDP(1.0), {"sensitivity": 2.0, "dimension": 3}),
-    "composed": ("laplace", md.ApproximateDP(1.0, 1e-6), {"sensitivity": 1.0}),
+FAMILIES = [
+    *("gaussian", "laplace", "logistic", "gennorm", "flipped_huber", "osgt", "truncated_laplace"),
+    *("staircase", "discrete_laplace", "discrete_gaussian"),
+]
+APPROXIMATE, SMALL = md.ApproximateDP(1.0, 1e-6), md.ApproximateDP(0.3, 1e-10)
+CALIBRATED: dict[str, tuple[str, object, dict[str, object]]] = {
+    **{family: (family, APPROXIMATE, {"dimension": 4}) for family in FAMILIES},
+    "concentrated": ("laplace", md.ZeroConcentratedDP(0.5, xi=0.1), {"dimension": 3}),
+    "concentrated normal": ("gaussian", md.ZeroConcentratedDP(0.5), {"loss": "absolute"}),
+    "pure": ("staircase", md.PureDP(1.0), {"dimension": 3}),
+    "sampled": ("logistic", md.ApproximateDP(1.0, 1e-5), {"rounds": 20, "sampling_rate": 0.5}),
+    "bounds": ("laplace", APPROXIMATE, {"sensitivity": md.Sensitivity(linf=1, l1=2.5), "dimension": 4}),
+}
+"""Of a second or less each."""
+CALIBRATED_SLOWLY: dict[str, tuple[str, object, dict[str, object]]] = {
+    **{f"{family} alone": (family, SMALL, {"loss": "absolute"}) for family in FAMILIES},
+    **{f"{family} in rounds": (family, SMALL, {"dimension": 2, "rounds": 7}) for family in FAMILIES},
+    **{
+        f"{family} concentrated": (family, md.ZeroConcentratedDP(rho, xi=xi), {"dimension": dimension})
+        for family in ("laplace", "logistic", "osgt", "flipped_huber", "discrete_laplace", "staircase")
+        for rho, xi, dimension in [(0.1, 0.0, 1)]
+    },
+    "discrete normal concentrated": ("discrete_gaussian", md.ZeroConcentratedDP(0.1), {"dimension": 2}),
+    **{
+        f"{family} pure": (family, md.PureDP(0.5), {"sensitivity": 1, "dimension": 3})
+        for family in ("laplace", "logistic", "discrete_laplace")
+    },
+    **{
+        f"{family} sampled at {rate} in {rounds}": (
+            family,
+            md.ApproximateDP(1.0, 1e-5),
+            {"rounds": rounds, "sampling_rate": rate, "dimension": dimension},
+        )
+        for family, rounds, rate, dimension in [
+            *[
+                ("gaussian", 100, 0.1, 1),
+                ("laplace", 1, 0.1, 2),
+                ("osgt", 1, 0.5, 1),
+                ("laplace", 10, 0.9, 3),
+            ],
+        ]
+    },
+    "pure sampled": ("laplace", md.PureDP(0.5), {"rounds": 3, "sampling_rate": 0.2}),
+    **{
+        f"{family} within {bounds}": (
+            family,
+            APPROXIMATE,
+            {"sensitivity": md.Sensitivity(**bounds), "dimension": 4},  # type: ignore[arg-type]
+        )
+        for family in ("laplace", "gaussian", "discrete_gaussian", "staircase")
+        for bounds in (
+            {"linf": 1, "l0": 3},
+            {"linf": 1, "l1": 3},
+            {"linf": 1, "l2": 1.5},
+            {"each": [3, 1, 1, 0]},
+        )
+        if family != "staircase" or "each" not in bounds
+    },
+    "many": ("laplace", APPROXIMATE, {"dimension": 1000}),
 }
 
 
-@node
-def test_both_checkers_agree_on_calibrated_noise_that_a_page_covers(tmp_path: Path) -> None:
-    """At the scale calibrated, hardly below it, and in files that are doctored; the page leaves compositions of losses to Python."""
-    files = {
-        name: dumps(md.calibrate(noise, privacy=privacy, **asked))
-        for name, (noise, privacy, asked) in CALIBRATED.items()
-    }
-    cases = list(files.items())
-    for name, less in itertools.product(list(files)[:4], (1e-3, 1e-7, 1e-9, 1e-13)):
-        payload = json.loads(files[name])["payload"]
-        for item in payload["fields"]["mechanism"]["fields"]["law"]["kwds"]["$items"]:
-            item[1] *= 1 - less
-        cases.append((f"{name}, less {less}", cheap.sealed(payload)))
-    made = (mutations.mutated(random.Random(f"page/{number}"), files) for number in range(40))
-    cases += [(f"{name}: {kind}", text) for name, kind, text in made]
-    answers = judged_by_node([text for _, text in cases], tmp_path)
-    assert [word for word, _ in answers[:5]] == ["checked"] * 4 + ["uncovered"]
-    assert all(holds for _, rows in answers[:4] for *_, holds in rows)
-    assert sum(any(not holds for *_, holds in rows) for _, rows in answers[5:21]) > 10
-    differ = [
-        (name, here, there)
-        for (name, text), there in zip(cases, answers)
-        if there[0] != "uncovered" and (here := judged_by_python(text)) != there
+def calibrated(name: str) -> str:
+    """The file of calibrated noise."""
+    family, privacy, asked = (CALIBRATED | CALIBRATED_SLOWLY)[name]
+    return dumps(md.calibrate(family, privacy=privacy, **{"sensitivity": 1.0, **asked}))  # type: ignore[arg-type]
+
+
+def narrowed(text: str, less: float) -> str:
+    """The file with a law that is narrower by this, sealed anew."""
+    payload = json.loads(text)["payload"]
+    law = payload["fields"]["mechanism"]["fields"]["law"]
+    for item in law["kwds"]["$items"]:
+        item[1] *= 1 - less
+    if not law["kwds"]["$items"]:
+        law["args"][0] *= 1 - less if law["$law"] == "discrete_gaussian" else 1 + less
+    return cheap.sealed(payload)
+
+
+def of_calibrated_noise(names: list[str], less: tuple[float, ...], folder: Path) -> None:
+    """That both checkers find these files sound, and judge alike those of laws that are narrower."""
+    cases = [(name, calibrated(name)) for name in names]
+    for each in less:
+        cases += [(f"{name}, narrower by {each}", narrowed(text, each)) for name, text in cases[: len(names)]]
+    answers = judged_by_node([text for _, text in cases], folder)
+    pairs = [(judged_by_python(text), there) for (_, text), there in zip(cases, answers)]
+    assert [(case, *pair) for (case, _), pair in zip(cases, pairs) if pair[0] != pair[1]] == []
+    bad = [
+        (case, rows)
+        for (case, _), (word, rows) in zip(cases, answers[: len(names)])
+        if word != "checked" or not all(holds for *_, holds in rows)
     ]
-    assert differ == []
+    assert bad == []
+    first = answers[len(names) : 2 * len(names)]
+    assert all(word != "checked" or any(not holds for *_, holds in rows) for word, rows in first)
+
+
+@node
+def test_both_checkers_agree_on_calibrated_noise(tmp_path: Path) -> None:
+    names = [
+        "gaussian",
+        "laplace",
+        "osgt",
+        "staircase",
+        "discrete_gaussian",
+        "concentrated",
+        "pure",
+        "bounds",
+    ]
+    of_calibrated_noise(names, (0.1,), tmp_path)
+
+
+@node
+@pytest.mark.slow
+def test_both_checkers_agree_on_calibrated_noise_of_every_kind(tmp_path: Path) -> None:
+    of_calibrated_noise(list(CALIBRATED), (0.1, 1e-2, 1e-4, 1e-6, 1e-9, 1e-13), tmp_path)
+    of_calibrated_noise(list(CALIBRATED_SLOWLY), (0.1, 1e-3, 1e-6, 1e-13), tmp_path)
+
+
+@node
+@pytest.mark.slow
+def test_both_checkers_agree_on_doctored_files_of_calibrated_noise(tmp_path: Path) -> None:
+    files = {name: calibrated(name) for name in CALIBRATED}
+    made = (mutations.mutated(random.Random(f"calibrated/{number}"), files) for number in range(400))
+    cases = [(f"{name}: {kind}", text) for name, kind, text in made]
+    assert disagreements(cases, tmp_path) == []
 
 
 @node

@@ -1,82 +1,123 @@
 // Calibrated noise: what all coordinates and rounds consume of the budget, and what an error costs.
 //
-// A change moves each of K coordinates by at most v. Under Laplace noise of scale s the largest privacy loss of a coordinate is v/s;
-// losses add up over coordinates and rounds. Normal noise is (v²K/2σ²)-zCDP a round, and all rounds together are one coordinate at
-// the shift μ = (v/σ) √(K · rounds), for which δ(ε) = P(Z > ε/μ − μ/2) − e^ε P(Z > ε/μ + μ/2).
-//
-// Other families, sensitivities of several bounds, sampled rounds and compositions of losses are checked by verify.pyz alone.
+// A change moves coordinate i by at most v_i. Independent noise of a symmetric log-concave law loses most where every v_i is as large
+// as it can be: larger shifts have hockey-stick curves that are nowhere lower, and so have their products (worst_shifts.mjs). At these
+// shifts the largest losses add up, a round that is sampled at rate q having log(1 + q (e^ℓ − 1)) of its ℓ; normal noise consumes
+// ρ = Σ v_i²/2σ². What other losses consume is bounded by composed_noise.mjs and, under zero-concentrated privacy, concentrated.mjs.
 
 import { spokenOf } from "./bound_class.mjs";
+import { leastConsumed } from "./composed_noise.mjs";
+import { concentrated } from "./concentrated.mjs";
 import { NotCovered, Refused } from "./errors.mjs";
-import { meanOfNormal, normalTail, root } from "./normal_tail.mjs";
-import { Fraction, ONE, rational, TWO } from "./rational.mjs";
-import { difference, expBounds, optional } from "./reading.mjs";
+import { COSTS } from "./noise_costs.mjs";
+import { Fraction, rational } from "./rational.mjs";
+import { exp, half, least, ln, one, real, ROUND, squareRoot, totalOf, two } from "./real.mjs";
+import { difference, equal, isObject, optional } from "./reading.mjs";
 import { shown } from "./words.mjs";
+import { worstShifts } from "./worst_shifts.mjs";
 
-const NAMES = { gaussian: "norm" };
-const BILLIONTH = new Fraction(1n, 10n ** 9n);
-const ROUNDED = ONE.plus(new Fraction(1n, 10n ** 45n)); // above the rounding of a few decimals
-const ABOVE = new Fraction(1n, 10n ** 40n); // and of a tail
+const NAMES = { gaussian: "norm", discrete_laplace: "dlaplace" };
+const BILLION = new Fraction(10n ** 9n);
+const THOUSAND = new Fraction(1000n);
 
 export function calibration(result, account) {
-  const { design, mechanism: noise, value } = result;
-  if (noise[""] !== "additive-noise") throw new Refused("a mechanism that is no additive noise");
+  const { design, mechanism: noise } = result;
   const { law } = noise;
-  const { privacy, noise: wanted } = design;
-  const { sensitivity, dimension, rounds, sampling_rate: rate } = noise;
-  const covered = typeof wanted === "string" && ["norm", "laplace"].includes(law.name) && [sensitivity, design.sensitivity].every((x) => typeof x !== "object");
-  if (!covered || Object.keys(law).some((key) => !["", "name", "args", "scale"].includes(key)) || law.args.length)
-    throw new NotCovered(`calibrated noise of the law ${law.name}, or of several bounds, in a page`);
+  const { noise: wanted } = design;
   for (const name of ["sensitivity", "dimension", "rounds", "sampling_rate"])
-    account.agrees(`the noise is for the ${name} that the design states`, noise[name] == design[name]);
-  account.agrees("the noise is of the family asked for", (NAMES[wanted] ?? wanted) === law.name);
-  const scale = rational(optional(law, "scale", 1n));
-  if (scale.sign <= 0) throw new Refused("a scale that is not positive and finite");
-  costFits(law.name, design.loss, scale, value, account);
-  if (rounds < 1n || dimension < 1n || !(rate > 0 && rate <= 1)) throw new Refused("rounds or a sampling rate that are none");
-  if (rate < 1 && privacy[""] === "zcdp") throw new Refused("a sampling rate under zero-concentrated privacy");
-  if (rate < 1) throw new NotCovered("sampled rounds, in a page");
-  const shift = rational(sensitivity).over(scale);
-  const times = new Fraction(dimension * rounds);
-  if (privacy[""] === "zcdp" && law.name === "norm") {
-    const xi = rational(privacy.xi);
-    const claim = `rho at most ${shown(privacy.rho)}${xi.sign ? ` beyond xi = ${shown(privacy.xi)}` : ""}`;
-    const consumed = times.times(shift).times(shift).over(TWO);
-    const rho = rational(privacy.rho);
-    account.proved(claim, consumed.atMost(rho.times(ROUNDED)), difference(consumed, rho));
-  } else if (privacy[""] === "pure-dp" && law.name === "laplace") {
-    const consumed = times.times(shift);
-    const epsilon = rational(privacy.epsilon);
-    account.proved(`privacy loss at most ${shown(privacy.epsilon)}`, consumed.atMost(epsilon.times(ROUNDED)), difference(consumed, epsilon));
-  } else if (privacy[""] === "approximate-dp" && rational(privacy.delta).sign && law.name === "norm") {
-    const found = normalDelta(root(times.times(shift).times(shift)).times(ROUNDED), rational(privacy.epsilon));
-    const delta = rational(privacy.delta);
-    const claim = `delta at most ${shown(privacy.delta)} at epsilon = ${shown(privacy.epsilon)}`;
-    account.proved(claim, found.atMost(delta), difference(found, delta));
-  } else {
-    throw new NotCovered(`calibrated ${law.name} noise under ${privacy[""]}, in a page`);
-  }
+    account.agrees(`the noise is for the ${name} that the design states`, equal(noise[name], design[name]));
+  if (Array.isArray(wanted)) throw new Refused("a family that is none");
+  const family = isObject(wanted) ? wanted.name : Object.hasOwn(NAMES, wanted) ? NAMES[wanted] : wanted;
+  account.agrees("the noise is of the family asked for", family === law.name && (!isObject(wanted) || equal(wanted.args, law.args)));
+  const { name, shapes, scale } = lawThatCosts(law, design.loss, result.value, account);
+  consumption(noise, design.privacy, name, shapes, scale, account);
   const bound = result.lower_bound;
   if (bound !== null) account.claimed(`no private noise of this class (${spokenOf(result)}) costs less than ${shown(bound)}`);
 }
 
-// That the value is E|T| or E T² of the law: from above, and no more than it.
-function costFits(name, loss, scale, value, account) {
-  const squared = loss === "squared";
-  if (!squared && loss !== "absolute") throw new Refused("a loss of no such name");
-  const unit = name === "laplace" ? (squared ? TWO : ONE) : squared ? ONE : meanOfNormal();
-  const cost = unit.times(squared ? scale.times(scale) : scale);
+// The name, shapes and scale of a law whose error costs what is stated.
+function lawThatCosts(law, loss, value, account) {
+  if (!Object.hasOwn(COSTS, law.name)) throw new NotCovered(`noise of the law ${law.name}`);
+  if (Object.keys(law).some((key) => !["", "name", "args", "scale"].includes(key)))
+    throw new NotCovered("laws with other parameters than shapes and a scale");
+  const [name, shapes, scale] = [law.name, law.args.map(real), real(optional(law, "scale", 1n))];
+  if (scale.sign <= 0) throw new Refused("a scale that is not positive and finite");
+  if (!proper(name, shapes)) throw new Refused(`a shape that no law ${name} has`);
+  const power = { absolute: 1, squared: 2 }[loss];
+  const cost = COSTS[name](power, ...shapes).times(power === 2 ? scale.times(scale) : scale).toFraction();
   const stated = rational(value);
-  const room = stated.times(BILLIONTH);
+  const room = stated.over(BILLION);
   account.bounds(`the ${loss} loss is at most ${shown(value)}`, cost, stated, room);
-  account.agrees("the value is no more than the loss", stated.atMost(cost.plus(room.times(new Fraction(1000n)))));
+  account.agrees("the value is no more than the loss", stated.atMost(cost.plus(room.times(THOUSAND))));
+  if ((name === "osgt" || name === "flipped_huber") && !shapes[0].sign) return { name: "norm", shapes: [], scale }; // their normal member
+  if (name === "gennorm" && !shapes[0].minus(two).sign) return { name: "norm", shapes: [], scale: scale.times(squareRoot(half)) };
+  return { name, shapes, scale };
 }
 
-// δ of normal noise at the shift μ, from above.
-function normalDelta(mu, epsilon) {
-  const [near, half] = [epsilon.over(mu), mu.over(TWO)];
-  const growth = expBounds(epsilon)[0];
-  const beyond = growth.times(normalTail(near.plus(half)));
-  return normalTail(near.minus(half)).minus(beyond).plus(ABOVE);
+// That what is consumed is within the budget.
+function consumption(noise, privacy, name, shapes, scale, account) {
+  const { sensitivity, dimension, rounds } = noise;
+  const rate = real(noise.sampling_rate);
+  if (!(rate.sign > 0 && rate.atMost(one)) || rounds < 1n || dimension < 1n)
+    throw new Refused("rounds, coordinates or a sampling rate that are none");
+  const sampled = rate.below(one);
+  if (sampled && isObject(sensitivity) && sensitivity.neighbours !== "add-remove")
+    throw new Refused("a Poisson sample where one record is replaced");
+  const concentratedAsked = privacy[""] === "zcdp";
+  const normal = name === "norm" || (name === "discrete_gaussian" && concentratedAsked);
+  const cases = worstShifts(sensitivity, dimension, normal ? "norm" : name).map((moved) =>
+    moved.map(({ shift, count }) => ({ shift: shift.over(scale), count })),
+  );
+  if (concentratedAsked) {
+    if (sampled) throw new Refused("a sampling rate under zero-concentrated privacy");
+    const [rho, xi] = [real(privacy.rho), real(privacy.xi)];
+    const claim = `rho at most ${shown(privacy.rho)}${xi.sign ? ` beyond xi = ${shown(privacy.xi)}` : ""}`;
+    if (normal) {
+      // D_α is proportional to α, so that ξ helps at α = 1 only
+      const width = name === "norm" ? one : shapes[0];
+      const ratios = cases[0].map(({ shift, count }) => ({ ratio: shift.over(width), count: real(count * rounds) }));
+      const found = totalOf(ratios.map(({ ratio, count }) => ratio.times(ratio).times(count))).doubled(-1);
+      account.proved(claim, found.atMost(rho.times(ROUND)), left(found, rho));
+    } else {
+      const repeated = cases.map((moved) => moved.map(({ shift, count }) => ({ shift, count: count * rounds })));
+      account.proved(claim, repeated.some((moved) => concentrated(name, shapes, moved, moved.map(({ shift }) => largestLoss(name, shapes, shift)), xi, rho, account)));
+    }
+  } else if (!Number(optional(privacy, "delta", 0n))) {
+    const epsilon = real(privacy.epsilon);
+    const found = largestOf(cases, name, shapes);
+    const loss = found && sampled ? ln(one.plus(rate.times(exp(found).minus(one)))) : found;
+    const all = loss && loss.times(real(rounds));
+    account.proved(`privacy loss at most ${shown(privacy.epsilon)}`, all && all.atMost(epsilon.times(ROUND)), all && left(all, epsilon));
+  } else {
+    const [epsilon, delta] = [real(privacy.epsilon), real(privacy.delta)];
+    const found = leastConsumed({ name, shapes, rounds, rate, epsilon, delta, account }, cases);
+    account.proved(`delta at most ${shown(privacy.delta)} at epsilon = ${shown(privacy.epsilon)}`, found.atMost(delta), left(found, delta));
+  }
 }
 
+const left = (found, budget) => difference(found.toFraction(), budget.toFraction());
+
+// The least over the cases of the sum of all coordinates' largest losses; null where they have no end.
+function largestOf(cases, name, shapes) {
+  const sums = cases.map((moved) => {
+    const losses = moved.map(({ shift, count }) => [largestLoss(name, shapes, shift), real(count)]);
+    return losses.every(([loss]) => loss) ? totalOf(losses.map(([loss, count]) => loss.times(count))) : null;
+  });
+  const finite = sums.filter((loss) => loss);
+  return finite.length ? finite.reduce(least) : null;
+}
+
+// The largest privacy loss at a shift, in units of the scale; null where it has no end.
+function largestLoss(name, shapes, shift) {
+  if (name === "laplace" || name === "logistic" || (name === "gennorm" && !shapes[0].minus(one).sign)) return shift;
+  if (name === "dlaplace") return shapes[0].times(shift);
+  return name === "staircase" && shift.atMost(one) ? shapes[0] : null;
+}
+
+// Whether a law of the family has these shapes: it is log-concave then, or a staircase.
+function proper(name, shapes) {
+  if (COSTS[name].length !== shapes.length + 1) return false;
+  if (name === "staircase") return shapes[0].sign > 0 && shapes[1].sign >= 0 && shapes[1].atMost(one);
+  if (name === "osgt" || name === "flipped_huber") return shapes[0].sign >= 0;
+  return name === "gennorm" ? one.atMost(shapes[0]) : shapes.every((shape) => shape.sign > 0);
+}

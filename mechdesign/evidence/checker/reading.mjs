@@ -158,8 +158,11 @@ function isWhat(word, node) {
 }
 
 function law(name, args, kwds) {
-  if (args.slice(0, 2).some((value) => typeof value === "boolean")) throw new Refused("true or false among numbers");
-  const found = Object.assign(Object.create(null), Object.fromEntries(plain(kwds)));
+  const held = plain(kwds);
+  if (held.some(([key]) => key !== null && typeof key === "object")) throw new Refused("a parameter without a name");
+  if ([...args.slice(0, 2), ...held.map(([, value]) => value)].some((value) => typeof value === "boolean"))
+    throw new Refused("true or false among numbers");
+  const found = Object.assign(Object.create(null), Object.fromEntries(held));
   found[""] = "law";
   found.name = name;
   found.args = plain(args);
@@ -226,6 +229,14 @@ export function expBounds(x, bits = 320) {
     high = ((high * high) >> unit) + 1n;
   }
   return [new Fraction(low, 1n << unit), new Fraction(high, 1n << unit)];
+}
+
+// Whether two values of a file are equal, as Python has it: 1 is 1.0.
+export function equal(a, b) {
+  const [left, right] = [a, b].map((value) => value !== null && typeof value === "object");
+  if (!left || !right) return typeof a === "string" || typeof b === "string" ? a === b : left === right && a == b;
+  const keys = Object.keys(a);
+  return keys.length === Object.keys(b).length && keys.every((key) => key in b && equal(a[key], b[key]));
 }
 
 // The numbers of lists within lists.

@@ -38,6 +38,7 @@ const made = (tag, text, more = {}) => Object.assign(document.createElement(tag)
 
 function sentence({ rows, seconds, uncovered, refused, late }) {
   if (late) return `Nothing was checked here: too large to check in ${late.toFixed(1)} s. Run verify.pyz.`;
+  if (uncovered && uncovered.startsWith("too large")) return `Nothing was checked here: ${uncovered}. Run verify.pyz.`;
   if (uncovered) return `Nothing was checked here: this page has no check for it (${uncovered}). Run verify.pyz.`;
   if (refused) return `Refused: ${refused}. Nothing that the file says is believed.`;
   const claims = rows.filter((row) => !row.agrees);

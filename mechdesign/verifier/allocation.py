@@ -19,8 +19,8 @@ from fractions import Fraction
 from mechdesign.verifier.allocation_bound import lower_bound, moment
 from mechdesign.verifier.changes import changes_of, keep_budget, total_at_most
 from mechdesign.verifier.composition import PLACES
-from mechdesign.verifier.independent import ROUND, composed_delta, normal_delta
-from mechdesign.verifier.noise_laws import PI, ZERO
+from mechdesign.verifier.independent import composed_delta, normal_delta
+from mechdesign.verifier.noise_laws import PI, ROUND, ZERO
 from mechdesign.verifier.reading import NEAR, Account, Json, NotCovered, Refused, flat
 
 
@@ -106,7 +106,7 @@ def private(design: Json, proof: Json, scales: list[Json], peaked: list[bool], a
         if changes is None:
             sizes = Counter(Decimal(rounded_up(r)) for r, kind in ratios if kind)
             square = sum((Decimal(r.numerator) / r.denominator) ** 2 for r, kind in ratios if not kind)
-            found = composed_delta(epsilon, delta, sizes, square * ROUND)
+            found = composed_delta(epsilon, delta, sizes, square * ROUND, account)
         account.proved(claim, found <= delta)
     else:
         raise Refused(f"{design['noise']} noise under {privacy['']}")

@@ -9,20 +9,26 @@ have a hockey-stick curve that is nowhere lower. A pair of laws whose curve is n
 composition, more P and less Q never lower it, and δ(ε) = Σ P(l) (1 − e^(ε − l)) over losses l > ε, plus the mass whose loss is infinite.
 
 So losses are put on multiples of a step, each split between its two neighbours; the error falls with the square of the step. Laws are
-composed by multiplying two big numbers with one slot a grid point (`decimal` multiplies in n log n), masses rounded up. Where a
-composition has grown beyond so many `points`, the step is doubled, by the same split; tails are cut into the mass of infinite loss.
+composed by multiplying two big numbers with one slot a grid point (`decimal` multiplies in n log n), masses rounded up. Before two
+compositions of more than so many `points` are composed their step is doubled, by the same split; tails are cut into the mass of
+infinite loss.
 """
 
 from __future__ import annotations
 
 import decimal
+import heapq
 from decimal import Decimal
 from math import ceil, floor
 from typing import NamedTuple
 
+from mechdesign.verifier.reading import Account
+
 SLACK = Decimal("1e-40")
 """Above the rounding of sums of values of at most 1 in decimals of `PLACES` digits."""
 PLACES = 55
+EXPONENTIAL = 20
+"""Operations that one takes in decimals of `PLACES` digits, as `Account.takes` counts; a logarithm takes twice as many."""
 HUGE = decimal.Context(prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[])
 
 
@@ -57,11 +63,13 @@ class Grid:
     tail : Decimal
         Mass that is moved to an infinite loss by every operation.
     points : int
-        The most multiples of the step.
+        The most multiples of the step, on average, of two losses that are composed.
+    account : Account
+        Counts the work.
     """
 
-    def __init__(self, tail: Decimal, points: int) -> None:
-        self.tail, self.points = tail, points
+    def __init__(self, tail: Decimal, points: int, account: Account) -> None:
+        self.tail, self.points, self.account = tail, points, account
         self.digits = 9 - tail.adjusted()
         self.unit = 10**self.digits
 
@@ -80,6 +88,7 @@ class Grid:
             step /= 2
         while step < reach / self.points:
             step *= 2
+        self.account.takes(2 * EXPONENTIAL * len(cells))
         at: dict[int, int] = {}
         for p, q, low, high in cells:
             i, j = floor(low / step + SLACK), ceil(high / step - SLACK)
@@ -105,8 +114,7 @@ class Grid:
             start += 1
         kept = masses[start:end]
         kept[0] += raised
-        found = Losses(step, first + start, kept, infinite + cut)
-        return self.coarser(found) if len(kept) > self.points else found
+        return Losses(step, first + start, kept, infinite + cut)
 
     def coarser(self, found: Losses) -> Losses:
         """The same on twice the step: losses between its multiples are split."""
@@ -131,14 +139,26 @@ class Grid:
             other = self.coarser(other)
         if one.step != other.step:
             raise ArithmeticError("losses on steps that are no powers of 2 apart")
+        while len(one.masses) + len(other.masses) > 2 * self.points:
+            one, other = self.coarser(one), self.coarser(other)
         slot = 2 * self.digits + len(str(self.points)) + 4  # masses of slightly more than 1 in all
         factors = [Decimal("".join(f"{mass:0{slot}d}" for mass in v.masses)) for v in (one, other)]
         count = len(one.masses) + len(other.masses) - 1
+        self.account.takes(slot * count / 8)
         digits = format(HUGE.multiply(*factors), "f").zfill(slot * count)
         masses = [-(-int(digits[i : i + slot]) // self.unit) for i in range(0, slot * count, slot)]
         # masses may be slightly more than 1 in all
         infinite = one.infinite * (sum(other.masses) + other.infinite) + other.infinite * sum(one.masses)
         return self.trimmed(Losses(one.step, one.first + other.first, masses, infinite // self.unit + 1))
+
+    def all(self, parts: list[Losses]) -> Losses:
+        """The loss of all of these: the two of the least range first, so that most are split on fine grids alone."""
+        heap = [(len(part.masses) * part.step, i, part) for i, part in enumerate(parts)]
+        heapq.heapify(heap)
+        for i in range(len(parts), 2 * len(parts) - 1):
+            both = self.product(heapq.heappop(heap)[2], heapq.heappop(heap)[2])
+            heapq.heappush(heap, (len(both.masses) * both.step, i, both))
+        return heap[0][2]
 
     def power(self, base: Losses, times: int) -> Losses:
         """The loss of `times` independent ones."""
@@ -154,6 +174,7 @@ class Grid:
 
     def delta(self, found: Losses, epsilon: Decimal) -> Decimal:
         """δ at ε, from above; up to 10⁹ losses may have been rounded by `SLACK` steps each."""
+        self.account.takes(EXPONENTIAL * len(found.masses))
         epsilon -= 10**9 * SLACK * found.step
         total: Decimal = Decimal(found.infinite)
         for i, mass in enumerate(found.masses, found.first):

@@ -16,8 +16,6 @@ from mechdesign.verifier.composition import SLACK, Cell
 from mechdesign.verifier.noise_laws import ONE, ZERO
 from mechdesign.verifier.reading import Refused
 
-GROUPS = 2**14
-"""Groups of neighbouring integers, at most (twice as many where they do not divide)."""
 LARGEST_SIGMA = 50_000
 
 
@@ -30,11 +28,11 @@ class Whole(NamedTuple):
     last: int
     bounded: bool
 
-    def cells(self, shift: int) -> tuple[list[Cell], Decimal]:
-        """Cells of the loss, and the mass whose loss is taken as infinite."""
+    def cells(self, shift: int, most: int) -> tuple[list[Cell], Decimal]:
+        """Cells of the loss, about so many (at most twice), and the mass whose loss is taken as infinite."""
         first, last, _ = self.first, self.last, ZERO
         below = atom(ONE - self.above(first), self.loss(first - 1))  # no loss is larger there
-        starts = [*range(first, last + 1, max(1, (last + 1 - first) // GROUPS)), last + 1]
+        starts = [*range(first, last + 1, max(1, (last + 1 - first) // most)), last + 1]
         looks = [(self.above(k), self.above(k + shift), k) for k in starts]
         found = [
             Cell(p - later, q - after, self.loss(k), self.loss(end - 1))

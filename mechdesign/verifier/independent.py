@@ -13,14 +13,13 @@ the loss is Σ r − 2 Σ max(x, 0) wherever it is above ε: δ is in closed for
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
 from decimal import Decimal
 from math import floor
 
 from mechdesign.verifier.composition import SLACK, Grid, Losses, short
-from mechdesign.verifier.noise_laws import HALF, ONE, ZERO, continuous_cells, normal
-from mechdesign.verifier.reading import TooLarge
+from mechdesign.verifier.noise_laws import HALF, LOOK, ONE, ROUND, ZERO, continuous_cells, normal
+from mechdesign.verifier.reading import Account, TooLarge
 
 POINTS = 2**15
 STEPS = 512
@@ -30,7 +29,6 @@ SMALL = Decimal(2) ** -16
 """Of the largest Laplace ratio: smaller ones are composed by their sum."""
 MOST_RATIOS = 64
 MOST_COUNTED = 5000
-ROUND = 1 + Decimal("1e-45")
 
 
 def normal_delta(epsilon: Decimal, ratio: Decimal) -> Decimal:
@@ -47,6 +45,7 @@ def laplace_losses(grid: Grid, ratio: Decimal, unit: Decimal) -> Losses:
     while 2 * step <= ratio / STEPS:
         step *= 2
     whole = floor(2 * ratio / step)  # cells between −r and r; of another one there is a rest
+    grid.account.takes(20 * whole)
     shrink, half = (-step).exp(), (step / 2).exp()
     moved = HALF * ((half - 1) - (1 - 1 / half)) / (1 - shrink)
     kept = HALF * (half - 1) - moved
@@ -85,7 +84,7 @@ def barely_above(excess: Decimal, count: int) -> Decimal:
 
 
 def composed_delta(
-    epsilon: Decimal, delta: Decimal, laplace: Counter[Decimal], normal_square: Decimal
+    epsilon: Decimal, delta: Decimal, laplace: Counter[Decimal], normal_square: Decimal, account: Account
 ) -> Decimal:
     """δ at ε, from above; of a budget of about `delta`. Laplace ratios are counted."""
     largest = max(laplace, default=ZERO)
@@ -106,17 +105,14 @@ def composed_delta(
         return ZERO
     if not normal_square and top - epsilon <= 2 * min(alone) and alone.total() <= MOST_COUNTED:
         return barely_above(top - epsilon, alone.total())
-    grid = Grid(delta * Decimal("1e-9") / (alone.total() + 1), POINTS)
+    grid = Grid(delta * Decimal("1e-9") / (alone.total() + 1), POINTS, account)
     unit = epsilon or ONE
     parts = [grid.power(laplace_losses(grid, r, unit), count) for r, count in alone.items()]
     if normal_square:
         ratio = normal_square.sqrt() * ROUND
-        cells, infinite = continuous_cells(normal(), ratio, grid.tail, ZERO, NORMAL_CELLS)
+        account.takes(LOOK * NORMAL_CELLS)
+        cells, infinite = continuous_cells(
+            normal(), ratio, grid.tail, epsilon * ratio / (top + ratio), NORMAL_CELLS
+        )
         parts.append(grid.losses(cells, unit, infinite))
-    heap = [(len(part.masses), i, part) for i, part in enumerate(parts)]
-    heapq.heapify(heap)
-    for i in range(len(parts), 2 * len(parts) - 1):  # the two shortest first
-        (_, _, one), (_, _, other) = heapq.heappop(heap), heapq.heappop(heap)
-        both = grid.product(one, other)
-        heapq.heappush(heap, (len(both.masses), i, both))
-    return grid.delta(heap[0][2], epsilon - top)
+    return grid.delta(grid.all(parts), epsilon - top)

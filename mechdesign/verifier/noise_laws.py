@@ -9,6 +9,7 @@ mirror image has p and q exchanged. Values carry 55 digits, of which sums of val
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable
 from decimal import Decimal
 from functools import cache
@@ -20,6 +21,10 @@ from mechdesign.verifier.composition import SLACK, Cell
 PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459230781640628620899")
 ZERO, HALF, ONE = Decimal(0), Decimal("0.5"), Decimal(1)
 TINY = Decimal("1e-52")
+ROUND = 1 + Decimal("1e-45")
+"""Above the rounding of a few decimals."""
+LOOK = 600
+"""Operations that a point of `continuous_cells` takes, as `Account.takes` counts."""
 INFINITE = Decimal("Infinity")
 
 
@@ -51,19 +56,17 @@ class Law(NamedTuple):
 
 
 def mills(x: Decimal) -> Decimal:
-    """P(Z > x)/φ(x) of a normal Z, x ≥ 0: the continued fraction x + 1/(x + 2/(x + …)) far out, a series near 0."""
-    if x > 3:
-        found = x
-        for k in range(60 + int(1000 / x), 0, -1):
-            found = x + k / found
-        return ONE / found
-    term = total = x
-    k = 1
-    while term > TINY * total:
-        k += 2
-        term = term * x * x / k
-        total += term
-    return (2 * PI).sqrt() / 2 * (x * x / 2).exp() - total
+    """P(Z > x)/φ(x) of a normal Z, x ≥ 0: a series near 0, far out the continued fraction x + 1/(x + 2/(x + …)).
+
+    The fraction lies between neighbouring convergents, which are within 1e-52 after so many steps.
+    """
+    if x <= 4:
+        z = x * x / 2
+        return (2 * PI).sqrt() / 2 * z.exp() - x / 2 * series(HALF, z)
+    found = x
+    for k in range(25 + int(4400 / (x * x)), 0, -1):
+        found = x + k / found
+    return ONE / found
 
 
 def series(a: Decimal, z: Decimal) -> Decimal:
@@ -162,8 +165,9 @@ def continuous_cells(
 ) -> tuple[list[Cell], Decimal]:
     """Cells of the loss at a shift, and the mass of at most `tail`, or beyond the support, whose loss is taken as infinite.
 
-    No cell reaches across the loss `bend`. The cells that weigh most, by the root of their mass and the square of their range of
-    losses, are halved until there are `count`.
+    No cell reaches across the loss `bend`, the share of this coordinate where all losses together are ε. So δ moves with a cell of
+    loss L as e^{θL}, θ such that losses tilted by it have this mean. Halved are the cells that weigh most, by their tilted mass and
+    the square of their range of losses: first with θ = 0, then, of an eighth of `count`, with the θ that they tell.
     """
     half = last = shift / 2
     while law.above(last - half) > tail:
@@ -173,24 +177,58 @@ def continuous_cells(
     def look(s: Decimal) -> Look:
         return Look(s, law.above(s - half), law.above(s + half), law.loss(s, shift))
 
-    def weight(a: Look, b: Look) -> float:
-        return -(float(b.loss - a.loss) ** 2) * float(max(a.p - b.p, ZERO).sqrt())
-
     if last <= 0:  # the laws share no point
         return [Cell(ZERO, ONE, ZERO, ZERO)], ONE
     bends = {s for t in law.bends for s in (abs(t - half), t + half)}
     points = [look(s) for s in sorted({ZERO, last, *bends, *law.around(bend, shift)}) if s <= last]
-    heap = [(weight(a, b), i, a, b) for i, (a, b) in enumerate(pairwise(points))]
+    pairs, theta = list(pairwise(points)), 0.0
+    for most in (count // 8, count):
+        pairs = halved(pairs, look, theta, most)
+        theta = tilt([Cell(a.p - b.p, a.q - b.q, a.loss, b.loss) for a, b in pairs], bend)
+    cells = []
+    for a, b in pairs:
+        p, q = a.p - b.p, a.q - b.q
+        cells += [Cell(p, q, a.loss, b.loss), Cell(q, p, -b.loss, -a.loss)]
+    beyond = points[-1]
+    # Far on the other side no loss is larger than at its end: less Q, and the more P there, is never more private.
+    return [*cells, Cell(beyond.q, ZERO, -beyond.loss, -beyond.loss)], beyond.p
+
+
+def halved(
+    pairs: list[tuple[Look, Look]], look: Callable[[Decimal], Look], theta: float, count: int
+) -> list[tuple[Look, Look]]:
+    """Neighbouring points, until there are `count` pairs: one more between those that weigh most."""
+    top = float(pairs[-1][1].loss)
+
+    def weight(a: Look, b: Look) -> float:
+        tilted = float(max(a.p - b.p, ZERO)) * math.exp(max(theta * (float(b.loss) - top), -700.0))
+        return -(float(b.loss - a.loss) ** 2) * tilted
+
+    heap = [(weight(a, b), i, a, b) for i, (a, b) in enumerate(pairs)]
     heapq.heapify(heap)
     for i in range(len(heap), count):
         _, _, a, b = heap[0]
         middle = look((a.s + b.s) / 2)
         heapq.heapreplace(heap, (weight(a, middle), 2 * i, a, middle))
         heapq.heappush(heap, (weight(middle, b), 2 * i + 1, middle, b))
-    cells = []
-    for _, _, a, b in heap:
-        p, q = a.p - b.p, a.q - b.q
-        cells += [Cell(p, q, a.loss, b.loss), Cell(q, p, -b.loss, -a.loss)]
-    beyond = points[-1]
-    # Far on the other side no loss is larger than at its end: less Q, and the more P there, is never more private.
-    return [*cells, Cell(beyond.q, ZERO, -beyond.loss, -beyond.loss)], beyond.p
+    return sorted(((a, b) for _, _, a, b in heap), key=lambda pair: pair[0].s)
+
+
+def tilt(cells: list[Cell], mean: Decimal) -> float:
+    """θ ≥ 0 at which losses tilted by e^{θL} have this mean, about."""
+    losses = [
+        (sign * float(a + b) / 2, float(mass)) for p, q, a, b in cells for sign, mass in ((1, p), (-1, q))
+    ]
+    top, sought = max(loss for loss, _ in losses), float(mean)
+
+    def above(theta: float) -> bool:
+        tilted = ((loss, mass * math.exp(max(theta * (loss - top), -700.0))) for loss, mass in losses)
+        return sum((loss - sought) * mass for loss, mass in tilted) >= 0
+
+    low, high = 0.0, 1.0
+    while not above(high) and high < 2**30:
+        low, high = high, 2 * high
+    for _ in range(20):
+        middle = (low + high) / 2
+        low, high = (low, middle) if above(middle) else (middle, high)
+    return low

@@ -23,7 +23,7 @@ from mechdesign.evidence.serialize import dumps
 from mechdesign.verifier.changes import Changes, filled
 from mechdesign.verifier.composition import PLACES, Grid
 from mechdesign.verifier.independent import composed_delta, laplace_losses
-from mechdesign.verifier.reading import NotCovered, Refused
+from mechdesign.verifier.reading import Account, NotCovered, Refused
 from mechdesign.verifier.verify import verify
 
 A = md.ApproximateDP(1.0, 1e-6)
@@ -134,7 +134,7 @@ def test_delta_of_two_laplace_coordinates_by_quadrature() -> None:
     with localcontext() as context:
         context.prec = PLACES
         found = composed_delta(
-            Decimal(epsilon), Decimal("0.1"), Counter([Decimal(one), Decimal(other)]), Decimal(0)
+            Decimal(epsilon), Decimal("0.1"), Counter([Decimal(one), Decimal(other)]), Decimal(0), Account()
         )
     assert exact <= mpmath.mpf(str(found)) <= exact * (1 + 1e-5)
 
@@ -145,8 +145,8 @@ def test_steps_that_no_power_of_two_relates_are_not_composed() -> None:
     with localcontext() as context:
         context.prec = PLACES
         epsilon = Decimal.from_float(0.6)
-        found = float(composed_delta(epsilon, Decimal("1e-3"), Counter(ratios), Decimal(0)))
-        grid = Grid(Decimal("1e-15"), 2**12)
+        found = float(composed_delta(epsilon, Decimal("1e-3"), Counter(ratios), Decimal(0), Account()))
+        grid = Grid(Decimal("1e-15"), 2**12, Account())
         one, other = (
             laplace_losses(grid, ratio, unit)
             for ratio, unit in ((ratios[0], epsilon), (ratios[1], epsilon / 3))

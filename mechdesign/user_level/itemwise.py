@@ -39,7 +39,9 @@ def equal_sizes(datasets: Numbers) -> Numbers:
     if isinstance(datasets, np.ndarray):
         return datasets
     if not isinstance(datasets, Iterable):
-        raise DesignError.of("datasets", datasets, "must hold one collection of point indices per user")
+        raise DesignError.of(
+            "datasets", type(datasets).__name__, "must hold one collection of point indices per user"
+        )
     rows = list(datasets)
     sizes = sorted({len(row) for row in rows if isinstance(row, (Sequence, np.ndarray))})
     if len(sizes) > 1:

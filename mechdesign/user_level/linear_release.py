@@ -165,8 +165,16 @@ class LinearRelease:
     def lattice(self) -> RoundedSum:
         """The noise of `release`, of scale `scale`, and its step."""
         if self.norm == 1:  # independent Laplace noise on every coordinate
-            return RoundedSum(1, self.scale, math.inf)
-        return RoundedSum(self.query.dimension, self.scale, self.norm, self.gaussian)
+            made = RoundedSum(1, self.scale, math.inf)
+        else:
+            made = RoundedSum(self.query.dimension, self.scale, self.norm, self.gaussian)
+        if not made.step or float(np.abs(self.query.values).max()) / made.step > 2.0**960:
+            raise DesignError.of(
+                "alpha",
+                self.alpha,
+                "leaves noise so far below the query's values that doubles count no steps",
+            )
+        return made
 
     def release(self, histogram: Numbers, *, sizes: Numbers | None = None) -> Array:
         """Answer the query for deployment: with the operating system's randomness, rounded to multiples of `lattice.step`.

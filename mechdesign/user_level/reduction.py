@@ -244,9 +244,8 @@ def _collection(datasets: Iterable[Numbers]) -> list[Numbers]:
     try:
         return list(datasets)
     except TypeError:
-        raise DesignError.of(
-            "datasets", datasets, "must hold one collection of point indices per user"
-        ) from None
+        kind = type(datasets).__name__
+        raise DesignError.of("datasets", kind, "must hold one collection of point indices per user") from None
 
 
 def _kl(a: float, r: float) -> float:

@@ -74,7 +74,8 @@ def checked_vectors(x: Numbers, dimension: int) -> Array:
             kept = x.detach()
             x = (kept if kept.dtype.itemsize > 2 else kept.double()).numpy()
         except (AttributeError, TypeError, RuntimeError):
-            raise DesignError.of("x", x, "must be a dense tensor of floating-point numbers") from None
+            kind = type(x).__name__
+            raise DesignError.of("x", kind, "must be a dense tensor of floating-point numbers") from None
     found = answers("x", x)
     if found.ndim == 0 or found.shape[-1] != dimension:
         raise DesignError(f"x has shape {found.shape}: the last axis must be {dimension}")

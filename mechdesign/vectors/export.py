@@ -225,7 +225,7 @@ def _answering(mechanism: Mechanism, clip: bool, rng: Randomness) -> Callable[[T
 
     def answer(x: Tensor) -> Tensor:
         if not isinstance(x, torch.Tensor) or not x.is_floating_point():
-            raise DesignError.of("x", x, "must be a tensor of floating-point numbers")
+            raise DesignError.of("x", type(x).__name__, "must be a tensor of floating-point numbers")
         if x.device.type == "meta" or x.layout is not torch.strided:
             raise DesignError.of("x", f"{x.layout} tensor on {x.device}", "must be a dense tensor with data")
         plain = x.detach().to("cpu", torch.float64).numpy()

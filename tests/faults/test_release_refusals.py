@@ -164,3 +164,13 @@ def test_counts_that_are_not_those_of_the_sizes_are_refused() -> None:
         with pytest.raises(md.DataError, match=words):
             release.release(counts, sizes=sizes)
         assert words in (md.DataError.__doc__ or "")
+
+
+def test_noise_far_below_the_values_of_a_query_is_refused_whatever_the_data() -> None:
+    """Numbers of steps that doubles do not count were refused at some histograms, and not at others."""
+    line = md.MetricSpace.line([0.0, 1.0])
+    for values, alpha in (([1e300, 0.0], 1e305), ([0.0, 1e-300], 1e30)):
+        release = md.LinearRelease(md.user_level.LinearQuery(line, np.array(values)), alpha=alpha)
+        for histogram in ([1.0, 0.0], [0.0, 1.0]):
+            with pytest.raises(md.DesignError, match="alpha = "):
+                release.release(histogram)

@@ -105,7 +105,8 @@ def objects() -> Iterator[Any]:
     item = md.ItemwiseRelease(space, alpha=10.0, delta=1e-7, items=50, users=3)
     yield [item, u.sampling_reduction(5.0, 0.1, samples=200, failure=1e-8)]
     yield u.ReducedRelease(item, radius=0.1, failure=1e-7)
-    yield md.CoordinateQuantizer(md.Quantizer.rqm([-2.7, -0.9, 0.9, 2.7], 0.22, (-1, 1)), dimension=10)
+    coordinate = md.Quantizer.rqm([-2.7, -0.9, 0.9, 2.7], 0.22, (-1, 1)).certified()
+    yield md.CoordinateQuantizer(coordinate, dimension=10)
     yield md.Quantizer.rqm([-2, -1, 1, 2], 0.5, (-1, 1)).certified()
     yield [
         md.AdditiveNoise(stats.laplace(scale=2.0), 1.0),

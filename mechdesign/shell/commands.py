@@ -437,7 +437,7 @@ def _stand_alone(text: str) -> tuple[list[tuple[str, str, bool]], str]:
     try:
         account = stand_alone(text)
     except NotCovered as error:
-        return [], f"not covered ({error})"
+        return [], error.said
     except Refused as error:
         return [("the file can be read", "proved", False)], f"refused ({error})"
     return account.rows, account.summary()

@@ -1,4 +1,12 @@
-"""Metric-private channels: rows, distances, privacy of all pairs, value, equalities, and the bound by weak duality."""
+"""Metric-private channels: rows, distances, privacy of all pairs, value, equalities, and the bound by weak duality.
+
+Saved alone: *a table of a row for each item* has the largest quotient of two rows as its loss; rows of doubles stand for themselves over
+their exact sums. *Clustered response* (k-ary response is one cluster): of n items in clusters, the item itself is reported with weight
+2¹⁰⁰, another of its cluster with the least integer that is at least 2¹⁰⁰ e^(−α d₁), one of another cluster with that for d₂ ≥ d₁. All rows
+have one total, so that two items' probabilities of a report differ by the largest quotient of two weights: at most e^(α d₁) within a cluster
+and e^(α d₂) across. *Hadamard response*: every row but the first of Sylvester's matrix has as many 1 as −1; reports of the one sign have
+weight 2¹⁰⁰, of the other the least integer that is at least 2¹⁰⁰ e^(−ε).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +14,10 @@ import math
 from fractions import Fraction
 from operator import mul
 
-from mechdesign.verifier.reading import NEAR, Account, Json, Refused, exp_bounds, flat
+from mechdesign.verifier.matrices import whole
+from mechdesign.verifier.reading import NEAR, Account, Json, Refused, exp_bounds, flat, log_above
+
+TOP = 1 << 100
 
 
 def channel(result: Json, account: Account) -> None:
@@ -77,3 +88,62 @@ def channel(result: Json, account: Account) -> None:
         costs = [[c - sum(map(mul, f, h)) for h, c in zip(query, r)] for f, r in zip(free, costs)]
     claim = f"no channel between the points costs less than {bound!r}"
     account.proved(claim, Fraction(bound) <= offset + sum(map(min, costs)))
+
+
+def level(loss: Fraction) -> int:
+    """The least integer that is at least 2¹⁰⁰ e^{−loss}."""
+    return 1 if loss >= 100 else min(TOP, math.ceil(TOP / exp_bounds(loss)[0]))
+
+
+def within(weight: int, loss: Fraction) -> bool:
+    """Whether 2¹⁰⁰ is at most e^loss times a weight."""
+    return weight >= TOP or weight * exp_bounds(min(loss, 700))[0] >= TOP
+
+
+def clustered_response(law: Json, account: Account) -> None:
+    alpha, (near, far) = Fraction(law["alpha"]), cluster_distances(law["space"])
+    account.agrees("clusters are no further apart inside than across", 0 < near <= far)
+    holds = within(level(alpha * near), alpha * near) and within(level(alpha * far), alpha * far)
+    account.proved(f"privacy of all pairs at alpha = {float(alpha)!r}", holds)
+
+
+def cluster_distances(space: Json) -> tuple[Fraction, Fraction]:
+    """The distances within a cluster and across."""
+    if space["kind"] != "clustered" or len(space["shape"]) != 2 or min(space["shape"]) < 1:
+        raise Refused("a space that is not clustered")
+    return Fraction(space["within"]), Fraction(space["across"])
+
+
+def hadamard_response(law: Json, account: Account) -> None:
+    epsilon = Fraction(law["epsilon"])
+    account.agrees("there are items to tell apart", 2 <= law["items"] <= 1 << 40)
+    account.proved(f"privacy loss at most {float(epsilon)!r}", within(level(epsilon), epsilon))
+
+
+def table(law: Json, account: Account) -> None:
+    """Privacy as the table has it: nothing is stated that it could be compared with."""
+    rows, totals = rows_of(law, account)
+    account.takes(8 * sum(map(len, rows)), max(totals).bit_length())
+    columns = [column for column in zip(*rows, strict=True) if max(column)]
+    account.proved("no report rules an item out", min(map(min, columns)) > 0)
+    if min(map(min, columns)) > 0:
+        shares = ([Fraction(w, total) for w, total in zip(column, totals)] for column in columns)
+        loss = log_above(max(max(column) / min(column) for column in shares))
+        account.proved(f"privacy loss at most {loss!r}", True)
+
+
+def rows_of(law: Json, account: Account) -> tuple[list[list[int]], list[int]]:
+    """Weights, and the total of every row: those stated, or the doubles over a common power of two."""
+    if law["weights"] is None:
+        rows, bits = whole(law["matrix"])
+        totals = [sum(row) for row in rows]
+        near = all(abs(Fraction(total, 1 << bits) - 1) <= Fraction(NEAR) * 1000 for total in totals)
+        account.agrees("rows sum to 1, to rounding", near and min(map(min, rows)) >= 0)
+        return rows, totals
+    rows = law["weights"]
+    total = sum(rows[0])
+    account.agrees("rows sum to 1", all(sum(row) == total > 0 and min(row) >= 0 for row in rows))
+    tables = zip(rows, law["matrix"], strict=True)
+    shown = all(abs(w / total - p) <= 1e-12 for row, given in tables for w, p in zip(row, given, strict=True))
+    account.agrees("the matrix shown is the channel", shown)
+    return rows, [total] * len(rows)

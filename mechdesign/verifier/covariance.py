@@ -96,10 +96,21 @@ def lifted(spans: Json, weights: Json, size: int) -> list[list[float]]:
 
 
 def value(result: Json, rows: Json, held: Json, spans: Json, gram: Json, account: Account) -> None:
-    """That the covariance shown is (RᵀR)⁻¹, lifted, and what it costs; doubles, with one step of Newton's in integers."""
-    shown, stated = result["mechanism"]["covariance"], result["value"]
-    if len(shown) != len(spans) or any(len(row) != len(spans) for row in shown):
-        raise Refused("a covariance of other numbers than the answer's")
+    """That the covariance shown is (RᵀR)⁻¹, lifted, and what it costs."""
+    stated = result["value"]
+    found = inverse_gram(rows)
+    if found is None:
+        account.claimed(f"the loss is at most {stated!r}")
+        return
+    better, off = found
+    cost = math.fsum(map(mul, (x for row in gram for x in row), (x for row in better for x in row)))
+    claim = f"the loss is at most {stated:.12g}"
+    account.rows.append((claim, "recomputed", cost * (1 - off * off) <= stated * (1 + ROOM)))
+    shown_is(result["mechanism"]["covariance"], spans, better, account)
+
+
+def inverse_gram(rows: Json) -> tuple[list[list[float]], float] | None:
+    """(RᵀR)⁻¹ in doubles, by one step of Newton's in integers, and its relative error before that step; None where it is too large."""
     back = inverse(rows)
     found = times(back, transposed(back))
     # R Σ Rᵀ = I + D: Σ is (RᵀR)⁻¹ to a relative ‖D‖, and 2Σ − ΣRᵀRΣ to its square
@@ -115,17 +126,19 @@ def value(result: Json, rows: Json, held: Json, spans: Json, gram: Json, account
         )
     )
     if not off < CLOSE:
-        account.claimed(f"the loss is at most {stated!r}")
-        return
+        return None
     g = times(transposed(a), a)
     sgs = times(times(s, g), s)
     better = [
         [float(Fraction(2 * x * one - y, one << s_bits)) for x, y in zip(row, other)]
         for row, other in zip(s, sgs)
     ]
-    cost = math.fsum(map(mul, (x for row in gram for x in row), (x for row in better for x in row)))
-    claim = f"the loss is at most {stated:.12g}"
-    account.rows.append((claim, "recomputed", cost * (1 - off * off) <= stated * (1 + ROOM)))
+    return better, off
+
+
+def shown_is(shown: Json, spans: Json, better: Json, account: Account) -> None:
+    if len(shown) != len(spans) or any(len(row) != len(spans) for row in shown):
+        raise Refused("a covariance of other numbers than the answer's")
     lift = [[float(x) for x in row] for row in spans]
     true = times(times(lift, better), transposed(lift))
     near = all(
@@ -134,6 +147,28 @@ def value(result: Json, rows: Json, held: Json, spans: Json, gram: Json, account
         for j, (x, y) in enumerate(zip(row, other))
     )
     account.rows.append(("the covariance shown is the law's", "recomputed", near))
+
+
+def shown_is_the_law(law: Json, account: Account) -> None:
+    """Of noise alone: that whitening, coordinates and lift fit together, and make the covariance shown."""
+    size, rows, lift = len(law["covariance"]), law["whitening"], law["lift"]
+    held = law["coordinates"] if law["coordinates"] is not None else list(range(size))
+    rank = len(held)
+    account.takes(8 * rank**3 + size * size * rank, 200)
+    placed = all(a < b for a, b in zip(held, held[1:])) and held and held[0] >= 0 and held[-1] < size
+    account.agrees("the coordinates are some of the answer's", placed and (lift is not None or rank == size))
+    account.agrees("the whitening is of these coordinates", [len(row) for row in rows] == [rank] * rank)
+    account.agrees("the budget is one", 0 < law["budget"] < math.inf)
+    if not all(holds for *_, holds in account.rows):
+        return
+    spans = lift if lift is not None else [[i == j for j in range(size)] for i in range(size)]
+    if len(spans) != size or any(len(row) != rank for row in spans):
+        raise Refused("a lift of another shape")
+    found = inverse_gram(rows)
+    if found is None:
+        account.claimed("the covariance shown is the law's")
+    else:
+        shown_is(law["covariance"], spans, found[0], account)
 
 
 def bound(result: Json, reduced: Json, gram: Json, account: Account) -> None:

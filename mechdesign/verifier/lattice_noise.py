@@ -7,6 +7,7 @@ from collections import Counter
 from decimal import localcontext
 from fractions import Fraction
 from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 from mechdesign.verifier.calibration import additive
 from mechdesign.verifier.composition import PLACES
@@ -38,44 +39,14 @@ def lattice_noise(result: Json, account: Account) -> None:
     # c coordinates that are (ε/c, δ/c)-private each are (ε, δ)-private together
     delta, epsilon = Fraction(privacy.get("delta", 0)) / moved, Fraction(privacy["epsilon"]) / moved
     low, high = exp_bounds(epsilon)
+    held = cells_of(law, stated.get("cells", 1))
     n, cells, r, spike = law["cells_per_shift"], law["weights"], law["decay"], law["spike"]
     width, start, sensitivity = (Fraction(v) for v in (law["width"], law["start"], design["sensitivity"]))
-    spans, wide = law.get("spans") or [1] * len(cells), bool(law.get("spans"))
-    ends = list(accumulate(spans))
-    if n > (2**29 if wide else len(cells) + 100) or stated.get("cells", 1) > 10**5:
-        raise Refused("more shifts than the law has use for")
-    if min(cells) < 0 or spike < 0 or not 0 <= r < 1 or (r and ends[-1] < 2 * n) or len(spans) != len(cells):
-        raise Refused("weights that are none")
-    torn = any(v < 1 or v & (v - 1) for v in spans) or (r and {n, ends[-1] - n} - {*ends})
-    if torn or (wide and len(spans) > 2000):
-        raise Refused("spans that are not powers of two, or do not fit the tails")
-    first, last = (bisect_right(ends, n), len(ends) - bisect_right(ends, ends[-1] - n)) if r else (n, n)
+    account.proved("shifts up to the sensitivity", n * width >= sensitivity)
+    claim = f"delta at most {privacy.get('delta', 0.0)!r} at epsilon = {privacy['epsilon']!r}"
+    account.proved(claim, largest_excess(law, held, low, account) <= delta * held.total)
     # The first and the last n cells are repeated further out, times r, r², …: so are the sums over them.
     zero, one, two = r / (1 - r), r / (1 - r) ** 2, r * (1 + r) / (1 - r) ** 3
-    total = sum(cells) + spike + (sum(cells[:first]) + sum(cells[-last:])) * zero
-    account.proved("shifts up to the sensitivity", n * width >= sensitivity)
-    scale, up, down = r.denominator**2, low.numerator, low.denominator
-    once, twice = int(scale * r), int(scale * r * r)
-    left = [w * f for f in (twice, once) for w in cells[:n]] if r else [0] * 2 * n
-    right = [w * f for f in (once, twice) for w in cells[-n:]] if r else [0] * 2 * n
-    line = [*left, *(w * scale for w in cells), *right]
-
-    bits = low.numerator.bit_length() + scale.bit_length() + max(cells).bit_length()
-    if wide:
-        outer = first + last if r else 0
-        account.takes(16 * (len(cells) + 2 * outer) * (len(cells) + 4 * outer), bits)
-    else:
-        account.takes(2 * n * len(line), bits)
-
-    def excess(k: int) -> Fraction:
-        moved = [0] * max(0, -k) + line[max(0, k) :] + [0] * max(0, k)
-        over = [max(a * down - b * up, 0) for a, b in zip(line, moved)][n : len(line) - n]
-        return Fraction((sum(over) + (sum(over[:n]) + sum(over[-n:])) * zero) / (down * scale) + spike)
-
-    shifts = (k for k in range(-n, n + 1) if k)
-    found = spans_excess(law, ends, spans, low) + spike if wide else max(map(excess, shifts))
-    claim = f"delta at most {privacy.get('delta', 0.0)!r} at epsilon = {privacy['epsilon']!r}"
-    account.proved(claim, found <= delta * total)
 
     def cost(a: Fraction, b: Fraction) -> Fraction:  # of a uniform law on [a, b]
         return (b * abs(b) - a * abs(a)) / 2 / (b - a) if loss == "absolute" else (a * a + a * b + b * b) / 3
@@ -85,16 +56,18 @@ def lattice_noise(result: Json, account: Account) -> None:
         square = cost(a, b) * zero + 2 * c * step * one + step**2 * two
         return Fraction(c * zero + step * one if loss == "absolute" else square)
 
-    sides = [(start + (e - v) * width, start + e * width) for e, v in zip(ends, spans)]
+    sides = [(start + (e - v) * width, start + e * width) for e, v in zip(held.ends, held.spans)]
     spent: Json = sum(w * cost(*side) for w, side in zip(cells, sides))
     if r:
-        if sides[first - 1][1] > 0 or sides[-last][0] < 0:
+        if sides[held.first - 1][1] > 0 or sides[-held.last][0] < 0:
             raise Refused("tails that reach across zero")
-        tails = (*zip(cells[:first], sides), *zip(cells[-last:], sides[-last:]))
+        tails = (*zip(cells[: held.first], sides), *zip(cells[-held.last :], sides[-held.last :]))
         spent += sum(w * repeated(*side) for w, side in tails)
     if spike:
         spent += spike * cost(-Fraction(law["spike_width"]) / 2, Fraction(law["spike_width"]) / 2)
-    account.proved(f"the value is at most {result['value']!r}", spent <= Fraction(result["value"]) * total)
+    account.proved(
+        f"the value is at most {result['value']!r}", spent <= Fraction(result["value"]) * held.total
+    )
     account.takes(100 * stated.get("periods", 0) + 20 * stated.get("cells", 0))
     if several:
         if result["lower_bound"] is not None:
@@ -104,6 +77,79 @@ def lattice_noise(result: Json, account: Account) -> None:
     bound = max(proof(stated, loss, delta, high, sensitivity), Fraction(0))
     claim = f"no additive noise costs less than {result['lower_bound']!r}"
     account.proved(claim, Fraction(result["lower_bound"]) <= bound)
+
+
+class Cells(NamedTuple):
+    """Cells in spans, the ends of these, how many spans repeat on either side, and the weight of all, repetitions included."""
+
+    spans: list[int]
+    ends: list[int]
+    first: int
+    last: int
+    total: Fraction
+
+
+def cells_of(law: Json, cells_of_bound: int = 1) -> Cells:
+    """The cells of a law, refused unless weights, tails and spans are some."""
+    n, cells, r, spike = law["cells_per_shift"], law["weights"], law["decay"], law["spike"]
+    spans, wide = law["spans"] or [1] * len(cells), bool(law["spans"])
+    ends = list(accumulate(spans))
+    if n < 1 or n > (2**29 if wide else len(cells) + 100) or cells_of_bound > 10**5:
+        raise Refused("more shifts than the law has use for")
+    if min(cells) < 0 or spike < 0 or not 0 <= r < 1 or (r and ends[-1] < 2 * n) or len(spans) != len(cells):
+        raise Refused("weights that are none")
+    torn = any(v < 1 or v & (v - 1) for v in spans) or (r and {n, ends[-1] - n} - {*ends})
+    if torn or (wide and len(spans) > 2000):
+        raise Refused("spans that are not powers of two, or do not fit the tails")
+    first, last = (bisect_right(ends, n), len(ends) - bisect_right(ends, ends[-1] - n)) if r else (n, n)
+    # The first and the last n cells are repeated further out, times r, r², …: so are the sums over them.
+    total = sum(cells) + spike + (sum(cells[:first]) + sum(cells[-last:])) * (r / (1 - r))
+    if total <= 0:
+        raise Refused("weights that are none")
+    return Cells(spans, ends, first, last, Fraction(total))
+
+
+def largest_excess(law: Json, held: Cells, low: Fraction, account: Account) -> Fraction:
+    """The largest Σ [p − e^ε q]₊ of a shift, in the weights' unit; e^ε from below."""
+    n, cells, r, spike = law["cells_per_shift"], law["weights"], law["decay"], law["spike"]
+    scale, up, down = r.denominator**2, low.numerator, low.denominator
+    bits = low.numerator.bit_length() + scale.bit_length() + max(cells).bit_length()
+    if law["spans"]:
+        outer = held.first + held.last if r else 0
+        account.takes(16 * (len(cells) + 2 * outer) * (len(cells) + 4 * outer), bits)
+        return spans_excess(law, held.ends, held.spans, low) + int(spike)
+    once, twice = int(scale * r), int(scale * r * r)
+    left = [w * f for f in (twice, once) for w in cells[:n]] if r else [0] * 2 * n
+    right = [w * f for f in (once, twice) for w in cells[-n:]] if r else [0] * 2 * n
+    line = [*left, *(w * scale for w in cells), *right]
+    account.takes(2 * n * len(line), bits)
+    zero = r / (1 - r)
+
+    def excess(k: int) -> Fraction:
+        moved = [0] * max(0, -k) + line[max(0, k) :] + [0] * max(0, k)
+        over = [max(a * down - b * up, 0) for a, b in zip(line, moved)][n : len(line) - n]
+        return Fraction((sum(over) + (sum(over[:n]) + sum(over[-n:])) * zero) / (down * scale) + spike)
+
+    return max(excess(k) for k in range(-n, n + 1) if k)
+
+
+def largest_quotient(law: Json, held: Cells, account: Account) -> Fraction | None:
+    """The largest quotient of the densities of two cells that a shift brings over each other; None where it has no end.
+
+    Of cells that repeat outwards times r, those next to the law's own stand for the others.
+    """
+    n, r = law["cells_per_shift"], law["decay"]
+    if law["spike"] or not r:  # the spike, or the last cell, meets what has no mass
+        return None
+    runs = [(e - v, e, Fraction(w, v)) for w, v, e in zip(law["weights"], held.spans, held.ends)]
+    left = [(a - n, b - n, h * r) for a, b, h in runs[: held.first]]
+    right = [(a + n, b + n, h * r) for a, b, h in runs[-held.last :]]
+    line = [*left, *runs, *right]
+    account.takes(4 * len(line) ** 2, 200 + r.numerator.bit_length() + max(law["weights"]).bit_length())
+    if min(h for *_, h in line) == 0:
+        return None
+    pairs = ((h, other) for a, b, h in line for c, e, other in line if c - b < n and a - e < n)
+    return Fraction(max(h / other for h, other in pairs))
 
 
 def named_noise(result: Json, moved: int, account: Account) -> None:

@@ -1,11 +1,12 @@
-"""Mechanisms that are saved without a result: that they are private as they say.
+"""Mechanisms of one number that are saved without a result: what they lose, computed from their laws.
 
-*Clustered response* (k-ary response is one cluster): of n items in clusters, the item itself is reported with weight 2¹⁰⁰, another of
-its cluster with the least integer that is at least 2¹⁰⁰ e^{−α d₁}, one of another cluster with that for d₂ ≥ d₁. All rows have one
-total, so that two items' probabilities of a report differ by the largest quotient of two weights: at most e^{α d₁} within a cluster and
-e^{α d₂} across. *Hadamard response*: every row but the first of Sylvester's matrix has as many 1 as −1; reports of the one sign have
-weight 2¹⁰⁰, of the other the least integer that is at least 2¹⁰⁰ e^{−ε}. *Channels*: rows of integer weights over one total.
-*Vectors*: `mechdesign.verifier.vectors`.
+No budget is stated that this could be compared with, so the loss itself is printed, rounded up.
+
+*Tables, selections and block fills* have rows that are affine between knots (`mechdesign.verifier.quantizer_laws`), and an *integer table*
+draws from the row at the start or from that at the end of a segment. So every probability of an output lies between the smallest and the
+largest of its column: the largest quotient of the two is e^ε. Where it is infinite, Σ_i [p(x, i) − e^ε p(x', i)]₊ is convex in both rows, and
+largest at two knots: δ at ε = 1. *A vector of d numbers*, each through one table, loses d ε. *Biased selections*:
+`mechdesign.verifier.biased_selection`.
 """
 
 from __future__ import annotations
@@ -13,54 +14,100 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from itertools import pairwise
 
-from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, exp_bounds
+from mechdesign.verifier import noise_alone, user_level
+from mechdesign.verifier.biased_selection import extremes, whole_weights
+from mechdesign.verifier.channel import clustered_response, hadamard_response
+from mechdesign.verifier.channel import table as channel
+from mechdesign.verifier.quantizer import largest_bias, selection_fits, table_fits
+from mechdesign.verifier.quantizer_laws import LAWS, Segments, segments_of
+from mechdesign.verifier.quantizer_privacy import largest_excess
+from mechdesign.verifier.reading import Account, Json, NothingToCheck, Refused, above, log_above
 from mechdesign.verifier.vectors import mechanism as vectors
 
-TOP = 1 << 100
+WORD = 1 << 32
 
 
-def level(loss: Fraction) -> int:
-    """The least integer that is at least 2¹⁰⁰ e^{−loss}."""
-    return 1 if loss >= 100 else min(TOP, math.ceil(TOP / exp_bounds(loss)[0]))
+def quantizer(law: Json, account: Account, numbers: int = 1) -> None:
+    if law["law"] is None:
+        raise NothingToCheck("a quantizer of doubles, which is not released")
+    segments = table(law["law"], account, numbers)
+    shown = table_fits(segments, law["law"]["bins"], law) and selection_fits(law)
+    account.agrees("the table shown is the law", shown)
 
 
-def within(weight: int, loss: Fraction) -> bool:
-    """Whether 2¹⁰⁰ is at most e^loss times a weight."""
-    return weight >= TOP or weight * exp_bounds(min(loss, 700))[0] >= TOP
+def table(law: Json, account: Account, numbers: int = 1) -> Segments:
+    """Bias and privacy of an exact law."""
+    segments = segments_of(law, account)
+    stated(segments, law["bins"], numbers, account)
+    return segments
 
 
-def clustered_response(law: Json, account: Account) -> None:
-    space, alpha = law["space"], Fraction(law["alpha"])
-    if space["kind"] != "clustered" or len(space["shape"]) != 2 or min(space["shape"]) < 1:
-        raise Refused("a space that is not clustered")
-    near, far = Fraction(space["within"]), Fraction(space["across"])
-    account.agrees("clusters are no further apart inside than across", 0 < near <= far)
-    holds = within(level(alpha * near), alpha * near) and within(level(alpha * far), alpha * far)
-    account.proved(f"privacy of all pairs at alpha = {float(alpha)!r}", holds)
+def stated(law: Segments, bins: list[Fraction], numbers: int, account: Account) -> None:
+    account.takes(8 * sum(map(len, law.rows)), law.common.bit_length())
+    increase = all(a < b for values in (bins, law.knots) for a, b in pairwise(values))
+    account.agrees("outputs and knots increase", increase)
+    whole = all(sum(row) == law.common and len(row) == len(bins) for row in law.rows)
+    account.agrees("rows sum to 1", whole)
+    account.agrees("no probability is negative", min(map(min, law.rows)) >= 0)
+    if not all(holds for *_, holds in account.rows):
+        return
+    account.proved(f"bias at most {above(largest_bias(law, bins))!r} a number", True)
+    columns = [column for column in zip(*law.rows) if max(column)]
+    if min(map(min, columns)) > 0:
+        ratio = max(Fraction(max(column), min(column)) for column in columns)
+        account.proved(f"privacy loss at most {above(numbers * Fraction(log_above(ratio)))!r}", True)
+    else:
+        account.proved("the law does not jump between its segments", law.continuous)
+        delta = numbers * largest_excess(law, Fraction(1), account) / law.common
+        account.proved(f"delta at most {above(delta)!r} at epsilon = {numbers}", law.continuous)
 
 
-def hadamard_response(law: Json, account: Account) -> None:
-    epsilon = Fraction(law["epsilon"])
-    account.agrees("there are items to tell apart", 2 <= law["items"] <= 1 << 40)
-    account.proved(f"privacy loss at most {float(epsilon)!r}", within(level(epsilon), epsilon))
+def exact_law(law: Json, account: Account) -> None:
+    table(law, account)
 
 
-def channel(law: Json, account: Account) -> None:
-    """Privacy as the weights have it: nothing is stated that it could be compared with."""
-    weights = law["weights"]
-    if weights is None:
-        raise NotCovered("a channel of doubles, which is not released")
-    total = sum(weights[0])
-    account.agrees("rows sum to 1", all(sum(row) == total > 0 and min(row) >= 0 for row in weights))
-    tables = zip(weights, law["matrix"], strict=True)
-    shown = all(abs(w / total - p) <= 1e-12 for row, given in tables for w, p in zip(row, given, strict=True))
-    account.agrees("the matrix shown is the channel", shown)
-    columns = [column for column in zip(*weights, strict=True) if max(column)]
-    ratio = max(Fraction(max(column), min(column)) if min(column) else math.inf for column in columns)
-    loss = math.inf if ratio == math.inf else math.log(ratio) * (1 + 1e-12) + 1e-12
-    holds = loss < math.inf and ratio <= exp_bounds(Fraction(loss))[0]
-    account.proved(f"privacy loss at most {loss!r}", holds)
+def coordinates(law: Json, account: Account) -> None:
+    """The same quantizer for every number of a vector."""
+    if law["dimension"] < 1 or not 0 < law["scale"] < math.inf:
+        raise Refused("vectors of no numbers, or a scale that is none")
+    quantizer(law["coordinate"], account, law["dimension"])
+
+
+def integer_table(law: Json, account: Account) -> None:
+    knots, bins = ([Fraction(v) for v in law[name]] for name in ("knots", "bins"))
+    if len(knots) < 2 or len(law["counts"]) != 2 * len(knots) - 2 or len(bins) < 2:
+        raise Refused("counts of other segments than those between the knots")
+    stated(Segments(knots, law["counts"], WORD), bins, 1, account)
+
+
+def selection(law: Json, account: Account) -> None:
+    bins = law["bins"]
+    account.agrees("outputs increase", len(bins) > 1 and all(a < b for a, b in pairwise(bins)))
+    for side in ("left", "right"):
+        whole_weights(law[side], len(bins), account)
+    account.agrees("selection probabilities are laws", True)
+    account.claimed("privacy: a selection states no range of inputs")
+
+
+def biased_quantizer(law: Json, account: Account) -> None:
+    choice, beta, (lower, upper) = law["selection"], law["beta"], law["input_range"]
+    bins, m = choice["bins"], len(choice["bins"])
+    account.agrees("outputs increase", m > 1 and all(a < b for a, b in pairwise(bins)))
+    account.agrees("outputs are about the inputs", bins[0] <= lower < upper <= bins[-1])
+    if not 0 <= beta < math.inf:
+        raise Refused("a sharpness that is none")
+    if not all(holds for *_, holds in account.rows):
+        return
+    left, right = (whole_weights(choice[side], m, account) for side in ("left", "right"))
+    knots = [lower, *[b for b in bins if lower < b < upper], upper]
+    account.takes(20 * len(knots) * m**2, 1000)
+    parts = [(low, high) for low, high in zip(*extremes(bins, left, right, beta, knots)) if high]
+    account.proved("no output rules an input out", min(low for low, _ in parts) > 0)
+    if all(low > 0 for low, _ in parts):
+        loss = log_above(max(high / low for low, high in parts))
+        account.proved(f"privacy loss at most {loss!r}", True)
 
 
 def vector_mechanism(law: Json, account: Account) -> None:
@@ -68,8 +115,18 @@ def vector_mechanism(law: Json, account: Account) -> None:
 
 
 MECHANISMS: dict[str, Callable[[Json, Account], None]] = {
+    "biased-quantizer": biased_quantizer,
     "channel": channel,
     "clustered-response": clustered_response,
     "hadamard-response": hadamard_response,
-    **dict.fromkeys(("sphere-quantizer", "sampled-signs", "sampled-coordinates"), vector_mechanism),
+    "integer-table": integer_table,
+    "quantizer": quantizer,
+    "selection": selection,
+    "vector-quantizer": coordinates,
+    **dict.fromkeys(LAWS, exact_law),
+    **dict.fromkeys(
+        ("sphere-quantizer", "sampled-signs", "sampled-coordinates", "priv-unit"), vector_mechanism
+    ),
+    **noise_alone.MECHANISMS,
+    **user_level.MECHANISMS,
 }

@@ -89,7 +89,7 @@ MEMBERS: dict[str, dict[str, str]] = {
     "quantizer-value-proof": {"moments": "@prior-moments|null"},
     "queries": {"kind": "'identity'|'total'|'prefix'|'ranges'|'matrix'", "size": "count", "matrix": "arr|null"},
     "rational-table": {"bins": "fracs", "knots": "fracs", "starts": "rows", "ends": "rows"},
-    "reduced-release": {"mechanism": "@itemwise-release", "radius": "num", "failure": "num", "samples": "count|null"},
+    "reduced-release": {"mechanism": "@itemwise-release|@linear-release", "radius": "num", "failure": "num", "samples": "count|null"},
     "result": {"design": "any", "mechanism": "any", "value": "num", "lower_bound": "num|null", "solver_report": "@solve-report", "notes": "texts", "proofs": "any", "duals": "table|null", "table": "table|null", "asked_gap": "nn|null", "bound_class": "'every mechanism'|'independent noise of one law'|'symmetric log-concave noise'|'this family'|'this menu'|null"},
     "rqm": {"m": "count", "privacy": "@pure-dp", "prior": "@prior-law|@prior-clipped|@prior-truncated|@prior-samples", "loss": "@loss", "grid": "@grid|null", "input_range": "pair|null"},
     "sampled-coordinates": {"dimension": "count", "bits": "count|null", "privacy": "@pure-dp", "inputs": "'box'|'ball'", "radius": "pos", "count": "count|null", "coordinate": "@quantizer|null"},

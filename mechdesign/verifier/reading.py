@@ -33,9 +33,23 @@ NUMBERS: dict[str, set[type]] = {"f": {int, float}, "i": {int}, "u": {int}, "b":
 class NotCovered(Exception):
     """No check of this kind of result is written here."""
 
+    before = "not covered: "
+
+    @property
+    def said(self) -> str:
+        return f"{self.before}{self}"
+
+
+class NothingToCheck(NotCovered):
+    """The file states no mechanism, or one that is not released."""
+
+    before = "nothing to check: "
+
 
 class TooLarge(NotCovered):
     """Checking would take longer than a file of this size may take."""
+
+    before = ""
 
 
 class Refused(Exception):
@@ -53,6 +67,17 @@ class Account:
         self.rows: list[tuple[str, str, bool]] = []
         self.agreeing = 0
         self.left = OPERATIONS * (5 + characters / 1e6)
+
+    def part(self) -> Account:
+        """An account of a part of the file, of the same work."""
+        own = Account()
+        own.left = self.left
+        return own
+
+    def join(self, name: str, own: Account) -> None:
+        """Add the claims of a part, under its name."""
+        self.rows += [(f"{name}: {claim}", how, holds) for claim, how, holds in own.rows]
+        self.agreeing, self.left = self.agreeing + own.agreeing, own.left
 
     def takes(self, operations: float, bits: int = 0) -> None:
         """Count operations on numbers of so many bits; raise `TooLarge` where they are too many."""
@@ -221,6 +246,20 @@ def exp_bounds(x: Json, bits: int = 320) -> tuple[Fraction, Fraction]:
     for _ in range(k):
         low, high = (low * low) >> bits, ((high * high) >> bits) + 1
     return Fraction(low, unit), Fraction(high, unit)
+
+
+def log_above(ratio: Fraction) -> float:
+    """A double that is no less than the logarithm, which is not negative."""
+    found = (math.log(ratio.numerator) - math.log(ratio.denominator)) * (1 + 1e-12) + 1e-12
+    if not ratio <= exp_bounds(found)[0]:
+        raise ArithmeticError("a logarithm that is off by more than 1e-12")
+    return found
+
+
+def above(number: Fraction) -> float:
+    """The least double that is no less."""
+    found = float(number)
+    return found if Fraction(found) >= number else math.nextafter(found, math.inf)
 
 
 def flat(nested: Json) -> list[Json]:

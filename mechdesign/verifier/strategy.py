@@ -35,7 +35,7 @@ def strategy(result: Json, account: Account) -> None:
     most = largest_change(gram, design["l0"], design["signed"], account)
     spent = Fraction(most, 4**bits) * Fraction(design["most"]) ** 2
     account.proved("no change consumes more than the budget", spent <= Fraction(law["budget"]))
-    errors(result, rows, account)
+    errors(result, account)
     if result["lower_bound"] is not None:
         account.claimed(f"no covariance costs less than {result['lower_bound']:.12g}")
 
@@ -103,15 +103,16 @@ def answers(workload: Json, most: int) -> list[list[float]] | None:
     return found
 
 
-def errors(result: Json, rows: Json, account: Account) -> None:
-    """That the answers are unbiased, and what they cost; in doubles."""
-    stated, rank = result["value"], len(rows)
-    claim = f"the {result['design']['loss']} error is at most {stated:.12g}"
-    asked = answers(result["design"]["workload"], MOST_WORK // rank)
+def unbiased(law: Json, account: Account) -> list[list[float]] | None:
+    """That answers made of the strategy's are unbiased, in doubles; the matrix they are made by, None where it is too large."""
+    rows, count = law["strategy"], math.prod(part["size"] for part in law["workload"]["blocks"][0])
+    if not rows or any(len(row) != count for row in rows):
+        raise Refused("a strategy on other counts than the workload's")
+    rank = len(rows)
+    asked = answers(law["workload"], MOST_WORK // rank)
     if asked is None or rank**3 > MOST_WORK:
         account.claimed("the answers are unbiased")
-        account.claimed(claim)
-        return
+        return None
     account.takes(len(asked) * len(rows[0]) * rank + 4 * rank**3)
     square = rank == len(rows[0])
     back = inverse(rows) if square else times(transposed(rows), inverse(times(rows, transposed(rows))))
@@ -120,6 +121,17 @@ def errors(result: Json, rows: Json, account: Account) -> None:
     top = max(abs(x) for row in asked for x in row)
     off = max(abs(x - y) for row, other in zip(asked, again) for x, y in zip(row, other))
     account.rows.append(("the answers are unbiased, to rounding", "recomputed", off <= 1e-7 * top))
+    return factor
+
+
+def errors(result: Json, account: Account) -> None:
+    """That the answers are unbiased, and what they cost; in doubles."""
+    stated = result["value"]
+    claim = f"the {result['design']['loss']} error is at most {stated:.12g}"
+    factor = unbiased(result["mechanism"], account)
+    if factor is None:
+        account.claimed(claim)
+        return
     variances = [math.fsum(x * x for x in row) for row in factor]
     cost = max(variances) if result["design"]["loss"] == "largest" else math.fsum(variances)
     account.rows.append((claim, "recomputed", cost <= stated * (1 + 100 * ROOM)))

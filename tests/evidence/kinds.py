@@ -109,7 +109,7 @@ KINDS: dict[str, str] = {
     "quantizer-law-proof": "",
     "quantizer-value-proof": "moments:@prior-moments?",
     "rational-table": "bins:fracs, knots:fracs, starts:rows, ends:rows",
-    "reduced-release": "mechanism:@itemwise-release, radius:num, failure:num, samples:count?",
+    "reduced-release": "mechanism:@itemwise-release|@linear-release, radius:num, failure:num, samples:count?",
     "rqm": "m:count, privacy:@pure-dp, prior:@prior, loss:@loss, grid:@grid?, input_range:pair?",
     "sampled-coordinates": "dimension:count, bits:count?, privacy:@pure-dp, inputs:'box'|'ball', radius:pos, count:count?, coordinate:@quantizer?",
     "sampled-lattice-dual": "cells:count, shifts:arr, psi:arr, totals:arr, mirrored:flag",

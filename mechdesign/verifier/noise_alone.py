@@ -1,0 +1,185 @@
+"""Noise that is saved without a result: what the changes that it states lose, rounded up.
+
+No budget is stated that this could be compared with. What is printed is the largest loss where it is finite, else ρ of zero-concentrated
+privacy where it has a closed form, else δ at ε = 1.
+
+*Independent noise.* Moved by v, Laplace coordinates lose Σ |v_i|/s_i at most, and normal ones are (Σ v_i²/s_i²)/2-zCDP; what is ε-private is
+(ε²/2)-zCDP (Bun and Steinke 2016), and both add up. Of a change within several bounds, Σ (|v_i|/s_i)^m is no more than the sum of the largest
+of its terms, than (L₁ max 1/s)^m, than L₂² max 1/s² and than L₂ (Σ 1/s²)^½. *A family on every coordinate*:
+`mechdesign.verifier.calibration`. *K-norm noise* loses ‖v‖ over its scale. *Cells* lose the largest quotient of two cells' densities
+that a shift can bring over each other; c coordinates that are (ε, δ)-private each are (cε, cδ)-private. *A staircase on ℓ₁ shells* falls by
+e^(−ε) from one step to the next: as ‖z‖₁ changes by Δ at most, by one step at most.
+
+*Correlated noise and strategies* state the budget μ² = ‖R v‖² of a change, ρ = μ²/2, but no changes: those are the design's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+from mechdesign.verifier.calibration import Asked, changes, largest_loss
+from mechdesign.verifier.changes import changes_of
+from mechdesign.verifier.composition import PLACES
+from mechdesign.verifier.covariance import shown_is_the_law
+from mechdesign.verifier.lattice_noise import cells_of, largest_excess, largest_quotient
+from mechdesign.verifier.noise_costs import COSTS
+from mechdesign.verifier.reading import (
+    Account,
+    Json,
+    NotCovered,
+    NothingToCheck,
+    Refused,
+    above,
+    exp_bounds,
+    log_above,
+)
+from mechdesign.verifier.strategy import unbiased
+
+ROUND = Fraction(1) + Fraction(1, 10**40)
+BITS = 1200
+
+
+def rounded(number: Fraction) -> Fraction:
+    """The least multiple of 2⁻¹²⁰⁰ that is no less: sums of those have no large denominators."""
+    return Fraction(-((-number.numerator << BITS) // number.denominator), 1 << BITS)
+
+
+def independent(law: Json, account: Account) -> None:
+    scales, lam = law["scales"], law["sensitivities"]
+    mixed = law[""] == "mixed-noise"
+    if lam is None:
+        raise NothingToCheck("noise that states no changes, which is not released")
+    peaked = law["laplace"] if mixed else [law["noise"] == "laplace"] * len(scales)
+    account.agrees("scales and sensitivities are of the same numbers", len(lam) == len(scales) == len(peaked))
+    account.agrees("sensitivities are not negative", min(lam) >= 0)
+    sure = min(scales) >= 0 and all(s > 0 or not l for s, l in zip(scales, lam))
+    account.proved("every sensitive coordinate has noise", sure)
+    if not sure or not any(lam):
+        return
+    account.takes(60 * len(lam), BITS)
+    m = 1 if all(peaked) else 2
+    rates = [1 / Fraction(s) for l, s in zip(lam, scales) if l]
+    terms = sorted((rounded((Fraction(l) * r) ** m) for l, r in zip(filter(None, lam), rates)), reverse=True)
+    found = [sum(terms, Fraction(0))]
+    if (bounds := law.get("bounds")) is not None:
+        asked = changes_of(bounds, len(lam))
+        account.agrees("sensitivities are those of the bounds", asked.sizes == [Fraction(l) for l in lam])
+        found.append(sum(terms[: asked.l0], Fraction(0)))
+        squares = sum((rounded(r * r) for r in sorted(rates, reverse=True)[: asked.l0]), Fraction(0))
+        if asked.l1 is not None:
+            found.append((asked.l1 * max(rates)) ** m)
+        if asked.l2 is not None and m == 2:
+            found.append(asked.l2**2 * max(rates) ** 2)
+        elif asked.l2 is not None:
+            found.append(Fraction(math.isqrt(int(asked.l2**2 * squares * 4**BITS)) + 1, 1 << BITS))
+    if m == 1:
+        account.proved(f"privacy loss at most {above(min(found))!r}", True)
+    else:
+        account.proved(f"rho at most {above(min(found) / 2)!r}", True)
+
+
+def additive(law: Json, account: Account) -> None:
+    noise = law["law"]
+    if noise["name"] not in COSTS or set(noise) - {"", "name", "args", "scale"}:
+        raise NotCovered(
+            f"noise of the law {noise['name']}, or with other parameters than shapes and a scale"
+        )
+    with localcontext() as context:
+        context.prec = PLACES
+        shapes, scale = tuple(Decimal(x) for x in noise["args"]), Decimal(noise.get("scale", 1))
+        rounds, rate = law["rounds"], Decimal(law["sampling_rate"])
+        if not 0 < rate <= 1 or rounds < 1 or not 0 < scale < Decimal("Infinity") or law["dimension"] < 1:
+            raise Refused("rounds, a sampling rate, a scale or numbers that are none")
+        replaced = isinstance(law["sensitivity"], dict) and law["sensitivity"]["neighbours"] != "add-remove"
+        if rate < 1 and replaced:
+            raise Refused("a Poisson sample where one record is replaced")
+        if not all(x.is_finite() for x in shapes):
+            raise Refused("shapes that are none")
+        COSTS[noise["name"]](2, *shapes)  # as many shapes as the law has
+        name = noise["name"]
+        if name in ("osgt", "flipped_huber") and shapes[0] == 0:  # their normal member
+            name, shapes = "norm", ()
+        stated = changes(
+            law["sensitivity"], law["dimension"], "norm" if name == "discrete_gaussian" else name
+        )
+        scaled = [[(v / scale, count) for v, count in shifts] for shifts in stated]
+        most = min(
+            sum((count * largest_loss(name, shapes, v) for v, count in shifts), Decimal(0))
+            for shifts in scaled
+        )
+        if most.is_finite():
+            most = rounds * (most if rate == 1 else (1 + rate * (most.exp() - 1)).ln())
+            account.proved(f"privacy loss at most {above(Fraction(most) * ROUND)!r}", True)
+        elif name in ("norm", "discrete_gaussian") and rate == 1:
+            width = shapes[0] if shapes else Decimal(1)
+            rho = rounds * sum(count * (v / width) ** 2 for v, count in scaled[0]) / 2
+            account.proved(f"rho at most {above(Fraction(rho) * ROUND)!r}", True)
+        else:
+            of_law = changes(law["sensitivity"], law["dimension"], name)
+            asked = Asked(name, shapes, rounds, rate, Decimal(1), Decimal("1e-9"))
+            cases = ([(v / scale, count) for v, count in shifts] for shifts in of_law)
+            delta = min(asked.consumed(case, 2**14) for case in cases)
+            account.proved(f"delta at most {above(Fraction(delta) * ROUND)!r} at epsilon = 1", delta <= 1)
+
+
+def knorm(law: Json, account: Account) -> None:
+    if law["largest"] is None:
+        raise NothingToCheck("noise that states no changes, which is not released")
+    allowed = law["norm"] in (1, 2, math.inf) and law["dimension"] > 0 and law["largest"] >= 0
+    account.agrees("norm, numbers and the largest change are some", allowed)
+    loss = Fraction(law["largest"]) / Fraction(law["scale"])
+    account.proved(f"privacy loss at most {above(loss)!r} of a change of norm {law['largest']!r}", True)
+
+
+def shells(law: Json, account: Account) -> None:
+    gamma = law["gamma"]
+    account.agrees("the step is at a share of a shell", gamma is None or 0 <= gamma <= 1)
+    if isinstance(law["sensitivity"], dict):
+        raise Refused("shells for several bounds")
+    claim = f"privacy loss at most {law['epsilon']!r} of a change of at most {law['sensitivity']!r} in ℓ₁"
+    account.proved(claim, True)
+
+
+def cells(law: Json, account: Account) -> None:
+    several = law[""] == "cell-product"
+    moved = (law["l0"] or law["dimension"]) if several else 1
+    if several and not 1 <= moved <= law["dimension"]:
+        raise Refused("more coordinates that change than there are")
+    one = law["law"] if several else law
+    held = cells_of(one)
+    reach = above(one["cells_per_shift"] * Fraction(one["width"]))
+    ratio = largest_quotient(one, held, account)
+    if ratio is not None:
+        loss = above(moved * Fraction(log_above(ratio)))
+        account.proved(f"privacy loss at most {loss!r} of shifts up to {reach!r}", True)
+        return
+    delta = moved * largest_excess(one, held, exp_bounds(1)[0], account) / held.total
+    account.proved(f"delta at most {above(delta)!r} at epsilon = {moved}, of shifts up to {reach!r}", True)
+
+
+def correlated(law: Json, account: Account) -> None:
+    if law["whitening"] is None or law["budget"] is None:
+        raise NothingToCheck("noise that states no budget, which is not released")
+    shown_is_the_law(law, account)
+    account.claimed(f"rho at most {law['budget'] / 2!r}: of the changes, which are the design's")
+
+
+def strategy(law: Json, account: Account) -> None:
+    unbiased(law, account)
+    account.claimed(f"rho at most {law['budget'] / 2!r}: of the changes, which are the design's")
+
+
+MECHANISMS: dict[str, Callable[[Json, Account], None]] = {
+    "additive-noise": additive,
+    "cell-noise": cells,
+    "cell-product": cells,
+    "correlated-gaussian-noise": correlated,
+    "independent-noise": independent,
+    "knorm-noise": knorm,
+    "l1-staircase": shells,
+    "mixed-noise": independent,
+    "strategy-noise": strategy,
+}

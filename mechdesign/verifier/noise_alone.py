@@ -20,12 +20,14 @@ from collections.abc import Callable
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
-from mechdesign.verifier.calibration import Asked, changes, largest_loss
+from mechdesign.verifier.calibration import largest_loss, proper
 from mechdesign.verifier.changes import changes_of
+from mechdesign.verifier.composed_noise import Asked
 from mechdesign.verifier.composition import PLACES
 from mechdesign.verifier.covariance import shown_is_the_law
 from mechdesign.verifier.lattice_noise import cells_of, largest_excess, largest_quotient
 from mechdesign.verifier.noise_costs import COSTS
+from mechdesign.verifier.noise_laws import HALF
 from mechdesign.verifier.reading import (
     Account,
     Json,
@@ -37,9 +39,11 @@ from mechdesign.verifier.reading import (
     log_above,
 )
 from mechdesign.verifier.strategy import unbiased
+from mechdesign.verifier.worst_shifts import worst_shifts
 
 ROUND = Fraction(1) + Fraction(1, 10**40)
 BITS = 1200
+POINTS = 2**13
 
 
 def rounded(number: Fraction) -> Fraction:
@@ -96,15 +100,15 @@ def additive(law: Json, account: Account) -> None:
         replaced = isinstance(law["sensitivity"], dict) and law["sensitivity"]["neighbours"] != "add-remove"
         if rate < 1 and replaced:
             raise Refused("a Poisson sample where one record is replaced")
-        if not all(x.is_finite() for x in shapes):
-            raise Refused("shapes that are none")
-        COSTS[noise["name"]](2, *shapes)  # as many shapes as the law has
+        if not all(x.is_finite() for x in shapes) or not proper(noise["name"], shapes):
+            raise Refused("a shape that no law of the family has")
         name = noise["name"]
         if name in ("osgt", "flipped_huber") and shapes[0] == 0:  # their normal member
             name, shapes = "norm", ()
-        stated = changes(
-            law["sensitivity"], law["dimension"], "norm" if name == "discrete_gaussian" else name
-        )
+        elif name == "gennorm" and shapes[0] == 2:
+            name, shapes, scale = "norm", (), scale * HALF.sqrt()
+        asked = law["sensitivity"], law["dimension"]
+        stated = worst_shifts(*asked, "norm" if name == "discrete_gaussian" else name, account)
         scaled = [[(v / scale, count) for v, count in shifts] for shifts in stated]
         most = min(
             sum((count * largest_loss(name, shapes, v) for v, count in shifts), Decimal(0))
@@ -118,10 +122,11 @@ def additive(law: Json, account: Account) -> None:
             rho = rounds * sum(count * (v / width) ** 2 for v, count in scaled[0]) / 2
             account.proved(f"rho at most {above(Fraction(rho) * ROUND)!r}", True)
         else:
-            of_law = changes(law["sensitivity"], law["dimension"], name)
-            asked = Asked(name, shapes, rounds, rate, Decimal(1), Decimal("1e-9"))
-            cases = ([(v / scale, count) for v, count in shifts] for shifts in of_law)
-            delta = min(asked.consumed(case, 2**14) for case in cases)
+            cases = [
+                [(v / scale, count) for v, count in shifts] for shifts in worst_shifts(*asked, name, account)
+            ]
+            composed = Asked(name, shapes, rounds, rate, Decimal(1), Decimal("1e-9"), account)
+            delta = min(composed.consumed(case, POINTS) for case in cases)
             account.proved(f"delta at most {above(Fraction(delta) * ROUND)!r} at epsilon = 1", delta <= 1)
 
 

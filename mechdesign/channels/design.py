@@ -96,8 +96,8 @@ class MetricChannel(ModelledDesign):
     Parameters
     ----------
     space : MetricSpace or distance matrix, shape (n, n)
-        The items, at most 1,000. After reduction by symmetry at most five million rows of privacy are taken, or `solve` refuses:
-        grids of 20 × 20, or 14 × 14 with a prior that has no symmetry.
+        The items. `solve` takes at most 1,000, and five million rows of privacy after reduction by symmetry: grids of 20 × 20,
+        or 14 × 14 with a prior that has no symmetry.
     alpha : float
         Privacy α > 0 per unit of the space's distance.
     prior : array, shape (n,), optional
@@ -117,7 +117,7 @@ class MetricChannel(ModelledDesign):
     Raises
     ------
     DesignError
-        Asymmetric distances, a prior of the wrong length or sum, α ≤ 0 or NaN, a stretch below 1; more than 1,000 items.
+        Asymmetric distances, a prior of the wrong length or sum, α ≤ 0 or NaN, a stretch below 1; by `solve`, a space that is too large.
 
     Examples
     --------
@@ -144,10 +144,6 @@ class MetricChannel(ModelledDesign):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.space.size > _MOST_ITEMS:
-            raise DesignError.of(
-                "space", f"{self.space.size} items", f"must be at most {_MOST_ITEMS}: merge near items"
-            )
         if self.alpha > 1e300 / max(1.0, self.space.diameter):
             allowed = "times the diameter must be at most 1e300: it is no privacy"
             raise DesignError.of("alpha", self.alpha, allowed)
@@ -208,6 +204,8 @@ class MetricChannel(ModelledDesign):
         """
         one_of("symmetry", symmetry, (True, False))
         n, k = self.cost.shape
+        if n > _MOST_ITEMS:
+            raise DesignError.of("space", f"{n} items", f"must be at most {_MOST_ITEMS}; merge points")
         usable = symmetry and n == k and self.equalities is None
         generators = automorphisms(self.space.distances, self.cost, deadline=deadline) if usable else []
         orbits, pairs = pair_orbits(n, k, generators), pair_orbits(n, n, generators)

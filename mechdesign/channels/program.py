@@ -213,7 +213,7 @@ def privacy_rows(
     labels, first = np.unique(pairs[both[:, 0], both[:, 1]], return_index=True)
     asked = len(labels) * orbits.shape[1]
     if asked > _MOST_ROWS:
-        remedy = f"must be at most {_MOST_ROWS}: merge near items, or give a spanner= of a larger stretch"
+        remedy = f"must be at most {_MOST_ROWS}; merge points, or give a spanner= of a larger stretch"
         raise DesignError.of("space", f"{space.size} items, {asked} rows of privacy", remedy)
     _in_time(deadline)
     chosen = both[first]

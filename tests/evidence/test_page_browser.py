@@ -201,6 +201,17 @@ def test_a_page_checks_its_file_and_a_changed_one(tab: Browser, pages: dict[str,
     assert tab.complaints() == []
 
 
+def test_a_page_checks_composed_noise_and_says_where_a_budget_is_broken(tab: Browser, tmp_path: Path) -> None:
+    noise = md.calibrate("laplace", privacy=md.ApproximateDP(1.0, 1e-6), sensitivity=1.0, dimension=4)
+    noise.report(tmp_path / "t.html")
+    tab.open(tmp_path / "t.html")
+    assert "claims hold" in wait_for_verdict(tab)
+    (row,) = (row for row in json.loads(tab.run(CLAIMS)) if row[0] == "delta at most 1e-06 at epsilon = 1.0")
+    assert row[1:3] == ["proved", "yes"] and 0 < float(row[3]) < 1e-6
+    assert "delta at most 1e-06 at epsilon = 0.9" in edited(tab, '"epsilon": 1.0', '"epsilon": 0.9')
+    assert tab.complaints() == []
+
+
 def test_a_page_of_a_kind_without_a_check_says_so(tab: Browser, tmp_path: Path) -> None:
     result = md.CorrelatedGaussian(np.tri(3), md.ApproximateDP(0.5, 1e-6)).solve()
     result.report(tmp_path / "t.html")

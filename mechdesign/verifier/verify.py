@@ -77,6 +77,8 @@ def result(held: Json, account: Account) -> None:
     kind = held["design"][""]
     if kind not in CHECKS:
         raise NotCovered(f"results of kind {kind}")
+    if not isinstance(held["proofs"], list):
+        raise Refused("proofs that are no list")
     account.agrees("a proof is there", bool(held["proofs"]))
     if held["proofs"]:
         CHECKS[kind](held, account)
@@ -167,6 +169,8 @@ def certificate(held: Json, account: Account) -> None:
     kind = held["question"][""]
     if kind not in CHECKS:
         raise NotCovered(f"results of kind {kind}")
+    if not isinstance(held["proofs"], list):
+        raise Refused("proofs that are no list")
     account.agrees("a proof is there", bool(held["proofs"]))
     if held["proofs"]:
         CHECKS[kind]({**held, "design": held["question"], "mechanism": held["law"]}, account)

@@ -79,8 +79,8 @@ def private(
 ) -> None:
     """That all coordinates and rounds keep the budget."""
     rounds, rate = noise["rounds"], Decimal(noise["sampling_rate"])
-    if not 0 < rate <= 1 or rounds < 1:
-        raise Refused("rounds or a sampling rate that are none")
+    if not 0 < rate <= 1 or rounds < 1 or noise["dimension"] < 1:
+        raise Refused("rounds, coordinates or a sampling rate that are none")
     several = isinstance(noise["sensitivity"], dict)
     if rate < 1 and several and noise["sensitivity"]["neighbours"] != "add-remove":
         raise Refused("a Poisson sample where one record is replaced")

@@ -157,10 +157,10 @@ def plain(node: Json) -> Json:
     if tag == "$array":
         return shaped(plain(value), node["dtype"], node["shape"])
     if tag == "$law":
-        named = dict(plain(node["kwds"]))
-        if bool in map(type, [*node["args"][:2], *named.values()]):
-            raise Refused("true or false among numbers")
-        return {**named, "": "law", "name": value, "args": plain(node["args"])}
+        args, named = plain(node["args"]), dict(plain(node["kwds"]))
+        if not {*map(type, args[:2])} - {list} | {*map(type, named.values())} <= {int, float}:
+            raise Refused("a law with a parameter that is no number")
+        return {**named, "": "law", "name": value, "args": args}
     if tag == "$items" and len({json.dumps(key) for key, _ in value}) < len(value):
         raise Refused("a key that stands twice")
     if tag in WORDED:

@@ -9,8 +9,10 @@ import json
 import random
 import re
 import resource
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import cheap
 import numpy as np
@@ -262,6 +264,34 @@ def test_both_checkers_agree_on_calibrated_noise(tmp_path: Path) -> None:
         "bounds",
     ]
     of_calibrated_noise(names, (0.1,), tmp_path)
+
+
+def no_coordinates(fields: dict[str, Any], law: dict[str, Any]) -> None:
+    for part in ("design", "mechanism"):
+        fields[part]["fields"]["dimension"] = 0
+
+
+def true_scale(fields: dict[str, Any], law: dict[str, Any]) -> None:
+    law["kwds"]["$items"][0][1] = True
+
+
+def fraction_as_shape(fields: dict[str, Any], law: dict[str, Any]) -> None:
+    law["args"] = [{"$fraction": "1/2"}]
+
+
+def no_proofs(fields: dict[str, Any], law: dict[str, Any]) -> None:
+    fields["proofs"] = None
+
+
+@node
+@pytest.mark.parametrize("doctoring", [no_coordinates, true_scale, fraction_as_shape, no_proofs])
+def test_calibrated_noise_that_is_none_is_refused(doctoring: Callable[..., None], tmp_path: Path) -> None:
+    """Without coordinates both checkers were busy for ever; True was a scale of 1 in Python alone."""
+    payload = json.loads(calibrated("gaussian"))["payload"]
+    doctoring(payload["fields"], payload["fields"]["mechanism"]["fields"]["law"])
+    text = cheap.sealed(payload)
+    assert judged_by_python(text) == ("refused", [])
+    assert judged_by_node([text], tmp_path) == [("refused", [])]
 
 
 @node

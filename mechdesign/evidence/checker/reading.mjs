@@ -160,12 +160,14 @@ function isWhat(word, node) {
 function law(name, args, kwds) {
   const held = plain(kwds);
   if (held.some(([key]) => key !== null && typeof key === "object")) throw new Refused("a parameter without a name");
-  if ([...args.slice(0, 2), ...held.map(([, value]) => value)].some((value) => typeof value === "boolean"))
-    throw new Refused("true or false among numbers");
+  const parameters = plain(args);
+  const numbers = (values) => values.every((value) => typeof value === "number" || typeof value === "bigint");
+  if (!numbers(held.map(([, value]) => value)) || !numbers(parameters.slice(0, 2).filter((value) => !Array.isArray(value))))
+    throw new Refused("a law with a parameter that is no number");
   const found = Object.assign(Object.create(null), Object.fromEntries(held));
   found[""] = "law";
   found.name = name;
-  found.args = plain(args);
+  found.args = parameters;
   return strict(found);
 }
 

@@ -23,7 +23,7 @@ export function verify(text, listen) {
 }
 
 function checked(result, account) {
-  if (!isObject(result)) throw new Refused("no object");
+  if (!isObject(result)) throw new NotCovered("a file that states no mechanism");
   const of = result[""] === "result";
   if (of && !isObject(result.design)) throw new Refused("a design that is none");
   const kind = of ? result.design[""] : result[""];

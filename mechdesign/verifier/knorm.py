@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from decimal import localcontext
 from fractions import Fraction
 
+from mechdesign.verifier.composition import PLACES
+from mechdesign.verifier.noise_laws import ONE, PI
 from mechdesign.verifier.reading import NEAR, Account, Json, Refused
 
 Bounds = list[tuple[Fraction, int]]
@@ -36,6 +39,7 @@ def knorm(result: Json, account: Account) -> None:
         return
     bounds, l1, l2 = bounds_of(design["sensitivity"], k)
     account.takes(10 * len(bounds), 3000)
+    account.takes(16 * k if design["loss"] == "absolute" else 0)
     scale, largest = Fraction(law["scale"]), law["largest"]
     if largest is None:
         raise Refused("noise that does not say for which changes it is")
@@ -138,7 +142,15 @@ def cost(norm: float, k: int, scale: Fraction, loss: str) -> Fraction:
     if loss == "squared":
         return scale**2 * {1: Fraction(2), 2: Fraction(k + 1), math.inf: Fraction((k + 1) * (k + 2), 3)}[norm]
     if norm == 2:
-        return scale * Fraction(
-            k * math.exp(math.lgamma(k / 2) - math.lgamma((k + 1) / 2)) / math.sqrt(math.pi)
-        )
+        return scale * k * ratio_of_gammas(k)
     return scale * (1 if norm == 1 else Fraction(k + 1, 2))
+
+
+def ratio_of_gammas(k: int) -> Fraction:
+    """Γ(k/2)/(√π Γ((k + 1)/2)): 1 for k = 1, and for k and k + 1 together 2/πk."""
+    with localcontext() as context:
+        context.prec = PLACES
+        found = ONE
+        for j in range(1, k):
+            found = 2 / (PI * j * found)
+    return Fraction(found)

@@ -5,7 +5,9 @@ Where there is no Node these tests say that they checked nothing.
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import random
 import re
 import resource
@@ -38,6 +40,8 @@ QUICK = [
     "worst-case",
     "metric-channel",
     "optimal-noise",
+    "knorm",
+    "knorm-several",
 ]
 SLOW = [
     *(
@@ -311,6 +315,32 @@ def test_both_checkers_agree_on_doctored_files_of_calibrated_noise(tmp_path: Pat
 
 
 @node
+def test_both_checkers_agree_on_k_norm_noise(tmp_path: Path) -> None:
+    bounds = [
+        1.0,
+        md.Sensitivity(linf=1, l0=3),
+        md.Sensitivity(linf=1, l1=2.3),
+        md.Sensitivity(linf=1, l2=1.7),
+        md.Sensitivity(each=[3, 1, 0, 0.5, 2, 1], l0=4, l1=5, l2=3.1),
+    ]
+    cases, narrow = [], []
+    for bound, norm, loss in itertools.product(bounds, (None, 1, 2, math.inf), ("squared", "absolute")):
+        text = dumps(md.noise.KNorm(6, md.PureDP(0.7), bound, norm, loss, rounds=3).solve())
+        cases.append((f"{bound}, {norm}, {loss}", text))
+        for name in ("scale", "largest"):
+            payload = json.loads(text)["payload"]
+            payload["fields"]["mechanism"]["fields"][name] *= 1 - 1e-12
+            narrow.append((f"{bound}, {norm}, {loss}, less {name}", cheap.sealed(payload)))
+    assert disagreements(cases + narrow, tmp_path) == []
+    held = [all(holds for *_, holds in rows) for _, rows in judged_by_node([t for _, t in cases], tmp_path)]
+    assert all(held)
+    fails = [
+        any(not holds for *_, holds in rows) for _, rows in judged_by_node([t for _, t in narrow], tmp_path)
+    ]
+    assert all(fails)
+
+
+@node
 def test_it_reads_and_seals_json_as_python_does(tmp_path: Path) -> None:
     rng = random.Random(3)
     doubles = [rng.choice((1, -1)) * rng.random() * 10.0 ** rng.randint(-320, 308) for _ in range(400)]
@@ -362,8 +392,8 @@ def test_what_python_does_not_read_is_refused(damage: tuple[str, str], tmp_path:
 
 @node
 def test_a_kind_without_a_check_is_not_covered(tmp_path: Path) -> None:
-    (answer,) = raw_verdicts([dumps(cheap.solved("knorm"))], tmp_path)
-    assert answer["uncovered"] == "results of kind knorm"
+    (answer,) = raw_verdicts([dumps(cheap.solved("noise-allocation"))], tmp_path)
+    assert answer["uncovered"] == "results of kind noise-allocation"
 
 
 @node

@@ -5,11 +5,12 @@ import { standing } from "./bound_class.mjs";
 import { calibration } from "./calibration.mjs";
 import { channel } from "./channel.mjs";
 import { NotCovered, Refused } from "./errors.mjs";
+import { knorm } from "./knorm.mjs";
 import { latticeNoise } from "./lattice_noise.mjs";
 import { quantizer } from "./quantizer.mjs";
 import { Account, isObject, read } from "./reading.mjs";
 
-const CHECKS = { calibration, "metric-channel": channel, "optimal-noise": latticeNoise };
+const CHECKS = { calibration, knorm, "metric-channel": channel, "optimal-noise": latticeNoise };
 for (const name of ["metric-quantizer", "optimal-quantizer", "optm", "optm-search", "rqm", "erm", "mvu"]) CHECKS[name] = quantizer;
 
 // The claims of a file; throws NotCovered, or Refused for what cannot be a result.

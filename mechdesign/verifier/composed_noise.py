@@ -20,7 +20,7 @@ from typing import NamedTuple
 from mechdesign.verifier.composition import EXPONENTIAL, SLACK, Cell, Grid, Losses, short
 from mechdesign.verifier.discrete_laws import WHOLE, staircase_atoms
 from mechdesign.verifier.independent import laplace_losses
-from mechdesign.verifier.noise_laws import CONTINUOUS, LOOK, ONE, ROUND, ZERO, continuous_cells
+from mechdesign.verifier.noise_laws import CONTINUOUS, ONE, ROUND, ZERO, continuous_cells
 from mechdesign.verifier.reading import Account, TooLarge
 from mechdesign.verifier.worst_shifts import Shifts
 
@@ -133,8 +133,8 @@ class Asked(NamedTuple):
             cells, infinite = WHOLE[self.name](*self.shapes, shift).cells(int(shift), points // 2)
             self.account.takes(EXPONENTIAL * len(cells))
             return cells, infinite
-        self.account.takes(LOOK * points / WIDTH)
         law = CONTINUOUS[self.name](*self.shapes)
+        self.account.takes(law.work * points / WIDTH)
         return continuous_cells(law, shift, tail, bend, points // WIDTH)
 
     def alone(self, shift: Decimal) -> Decimal:

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from mechdesign.verifier.composition import SLACK, Cell
 from mechdesign.verifier.discrete_laws import WHOLE, staircase_atoms
-from mechdesign.verifier.noise_laws import CONTINUOUS, LOOK, PI, ZERO, Law, continuous_cells, mills
+from mechdesign.verifier.noise_laws import CONTINUOUS, PI, ZERO, Law, continuous_cells, mills
 from mechdesign.verifier.reading import Account
 from mechdesign.verifier.worst_shifts import Shifts
 
@@ -112,8 +112,8 @@ def moments(
     elif name in WHOLE:
         cells, _ = WHOLE[name](*shapes, shift).cells(int(shift), 16 * CELLS)
     else:
-        account.takes(LOOK * CELLS)
         law, half = CONTINUOUS[name](*shapes), shift / 2
+        account.takes(law.work * CELLS)
         if largest.is_finite():
             cells, beyond = continuous_cells(law, shift, Decimal("1e-60"), ZERO, CELLS)
             cells.append(Cell(beyond, ZERO, largest, largest))

@@ -18,7 +18,7 @@ from decimal import Decimal
 from math import floor
 
 from mechdesign.verifier.composition import SLACK, Grid, Losses, short
-from mechdesign.verifier.noise_laws import HALF, LOOK, ONE, ROUND, ZERO, continuous_cells, normal
+from mechdesign.verifier.noise_laws import HALF, ONE, ROUND, ZERO, continuous_cells, normal
 from mechdesign.verifier.reading import Account, TooLarge
 
 POINTS = 2**15
@@ -110,7 +110,7 @@ def composed_delta(
     parts = [grid.power(laplace_losses(grid, r, unit), count) for r, count in alone.items()]
     if normal_square:
         ratio = normal_square.sqrt() * ROUND
-        account.takes(LOOK * NORMAL_CELLS)
+        account.takes(normal().work * NORMAL_CELLS)
         cells, infinite = continuous_cells(
             normal(), ratio, grid.tail, epsilon * ratio / (top + ratio), NORMAL_CELLS
         )

@@ -23,18 +23,20 @@ ZERO, HALF, ONE = Decimal(0), Decimal("0.5"), Decimal(1)
 TINY = Decimal("1e-52")
 ROUND = 1 + Decimal("1e-45")
 """Above the rounding of a few decimals."""
-LOOK = 600
-"""Operations that a point of `continuous_cells` takes, as `Account.takes` counts."""
 INFINITE = Decimal("Infinity")
 
 
 class Law(NamedTuple):
-    """−log of the density but for a constant, and P(T > t), both of t ≥ 0; the end of the support; where the density bends."""
+    """−log of the density but for a constant, and P(T > t), both of t ≥ 0; the end of the support; where the density bends.
+
+    Both at two points take as much work as so many operations (`Account.takes`).
+    """
 
     exponent: Callable[[Decimal], Decimal]
     upper: Callable[[Decimal], Decimal]
     end: Decimal = INFINITE
     bends: tuple[Decimal, ...] = (ZERO,)
+    work: int = 400
 
     def above(self, t: Decimal) -> Decimal:
         """P(T > t) of any t."""
@@ -87,12 +89,12 @@ def gamma(a: Decimal) -> Decimal:
 
 
 def laplace() -> Law:
-    return Law(lambda t: t, lambda t: HALF * (-t).exp())
+    return Law(lambda t: t, lambda t: HALF * (-t).exp(), work=120)
 
 
 def truncated_laplace(end: Decimal) -> Law:
     last = (-end).exp()
-    return Law(lambda t: t, lambda t: max(HALF * ((-t).exp() - last) / (1 - last), ZERO), end)
+    return Law(lambda t: t, lambda t: max(HALF * ((-t).exp() - last) / (1 - last), ZERO), end, work=120)
 
 
 def logistic() -> Law:
@@ -137,7 +139,7 @@ def generalised_normal(power: Decimal) -> Law:
         z = exponent(t)
         return max(HALF - half * t * (-z).exp() * series(a, z), ZERO) if z < 300 else ZERO
 
-    return Law(exponent, upper)
+    return Law(exponent, upper, work=600)
 
 
 CONTINUOUS: dict[str, Callable[..., Law]] = {

@@ -4,7 +4,8 @@ Theorem: where an expected loss is a quadratic a + bt + ct² on the stretch [u, 
 a ∫dF + b ∫t dF + c ∫t² dF. So three numbers of the prior for each stretch are all that an expectation takes.
 
 Uniform laws, histograms (clipped to a range or truncated, too) and samples have rational moments, computed here. Of every other law
-the file states enclosures in units of 2⁻¹⁶⁰; what follows from them is proved, that they are the law's is claimed.
+the file states enclosures in units of 2⁻¹⁶⁰; what follows from them is proved. That they are the law's is proved of normal and beta laws
+(`mechdesign.verifier.law_moments`), of others it is claimed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import TypeAlias
 
+from mechdesign.verifier.law_moments import ends_hold, known_moments, stretches_hold
 from mechdesign.verifier.reading import Account, Json, Refused
 
 UNIT = 1 << 160
@@ -82,11 +84,21 @@ class Moments:
             return
         if stated is None:
             raise Refused("the masses and moments of this prior are missing")
+        self.known = known_moments(prior, account)
+        self.claim = len(account.rows)
         account.claimed(f"the masses and moments stated are those of the prior ({prior['law']['name']})")
         ends, masses = (prior.get("lower"), prior.get("upper")), pairs(stated["masses"])
         if len(masses) != (2 if prior[""] == "prior-clipped" else 0):
             raise Refused("point masses that the prior has not, or too few")
         self.atoms = [(Fraction(x), mass) for x, mass in zip(ends, masses)]
+        if self.known is not None:
+            self.found(not masses or ends_hold(self.known, prior, masses))
+
+    def found(self, holds: bool) -> None:
+        """Whether the bounds looked at hold what they are bounds of."""
+        claim, how, so_far = self.account.rows[self.claim]
+        self.account.agreeing += how == "claimed"
+        self.account.rows[self.claim] = (claim, "proved", so_far and holds)
 
     @property
     def places(self) -> list[Fraction]:
@@ -100,7 +112,10 @@ class Moments:
         bounds = pairs(self.stated[name])
         if len(bounds) != 3 * len(spans):
             raise Refused(f"moments stated of other {name}")
-        return [bounds[k : k + 3] for k in range(0, len(bounds), 3)]
+        stated = [bounds[k : k + 3] for k in range(0, len(bounds), 3)]
+        if self.known is not None:
+            self.found(stretches_hold(self.known, spans, stated, self.account))
+        return stated
 
     def integral(self, u: Fraction, v: Fraction) -> list[Bounds]:
         assert self.exact is not None

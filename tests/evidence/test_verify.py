@@ -11,6 +11,7 @@ import time
 import warnings
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import cheap
 import numpy as np
@@ -117,6 +118,40 @@ def test_doctored_results(name: str) -> None:
                 if not (bound or moments or mix):
                     accepted.append((doctoring.__name__, claimed))
     assert accepted == []
+
+
+PRIORS: dict[str, Any] = {
+    "steep beta": stats.beta(300, 200, -1, 2),
+    "beta with poles": stats.beta(0.05, 0.05, -1, 2),
+    "clipped beta": md.clipped(stats.beta(2, 3, -2, 4), -1, 1),
+    "clipped normal": md.clipped(stats.norm(0.3, 0.4), -1, 1),
+    "narrow normal": md.truncated(stats.norm(0.31, 0.001), -1, 1),
+    "far normal": md.truncated(stats.norm(-5, 1), -1, 1),
+    "truncated normal": stats.truncnorm(-1, 1),
+    "clipped truncated normal": md.clipped(stats.truncnorm(-2, 2, loc=0.5, scale=0.7), -1, 1),
+    "truncated truncated normal": md.truncated(stats.truncnorm(-2, 2, loc=0.5, scale=0.7), -1, 1),
+}
+
+
+@pytest.mark.parametrize("name", PRIORS)
+def test_moments_of_normal_and_beta_laws_are_proved(name: str) -> None:
+    """And of no other law: a parameter that is 1e-13 off is seen."""
+    result = md.OptimalQuantizer(cheap.BINS, cheap.PURE, PRIORS[name]).solve()
+    rows = verify.verify(dumps(result)).rows
+    assert all(holds for *_, holds in rows) and "claimed" not in {how for _, how, _ in rows}
+    payload = json.loads(dumps(result))["payload"]
+    law = payload["fields"]["design"]["fields"]["prior"]["fields"]["law"]
+    law["args"][0] *= 1 + 1e-13
+    failed = [claim for claim, _, holds in verify.verify(cheap.sealed(payload)).rows if not holds]
+    assert failed and all(claim.startswith("the masses and moments") for claim in failed)
+
+
+def test_moments_of_another_law_are_claimed() -> None:
+    rows = verify.verify(
+        dumps(md.OptimalQuantizer(cheap.BINS, cheap.PURE, stats.triang(0.5, -1, 2)).solve())
+    ).rows
+    (row,) = (row for row in rows if row[0].startswith("the masses and moments"))
+    assert row[1:] == ("claimed", True)
 
 
 @pytest.mark.slow

@@ -65,7 +65,7 @@ function consumption(noise, privacy, name, shapes, scale, account) {
     throw new Refused("a Poisson sample where one record is replaced");
   const concentratedAsked = privacy[""] === "zcdp";
   const normal = name === "norm" || (name === "discrete_gaussian" && concentratedAsked);
-  const cases = worstShifts(sensitivity, dimension, normal ? "norm" : name).map((moved) =>
+  const cases = worstShifts(sensitivity, dimension, normal ? "norm" : name, account).map((moved) =>
     moved.map(({ shift, count }) => ({ shift: shift.over(scale), count })),
   );
   if (concentratedAsked) {

@@ -87,8 +87,7 @@ function composed(asked, grid, shifts, times, epsilon) {
     const { losses, start } = coordinateLosses(asked, grid, shift, short(share.times(shift)), unit, epsilon);
     return { whole: grid.power(losses, count), origin: start.times(real(count * times)) };
   });
-  const { whole, origin } = parts.reduce((a, b) => ({ whole: grid.product(a.whole, b.whole), origin: a.origin.plus(b.origin) }));
-  return { whole: grid.power(whole, times), origin };
+  return { whole: grid.power(grid.all(parts.map(({ whole }) => whole)), times), origin: totalOf(parts.map(({ origin }) => origin)) };
 }
 
 // The loss that becomes ε where a sample is seen.

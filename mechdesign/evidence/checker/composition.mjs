@@ -10,10 +10,11 @@
 // infinite.
 //
 // So losses are put on multiples of a step, each split between its two neighbours; the error falls with the square of the step. Laws
-// are composed by multiplying two big numbers with one slot a grid point, masses rounded up. Where a composition has grown beyond so
-// many points, the step is doubled, by the same split; tails are cut into the mass of infinite loss.
+// are composed by multiplying two big numbers with one slot a grid point, masses rounded up. Before two compositions of
+// more than so many points are composed their step is doubled, by the same split; tails are cut into the mass of infinite loss.
 
 import { Refused, TooLarge } from "./errors.mjs";
+import { Queue } from "./queue.mjs";
 import { ceilDivide, maximum, minimum } from "./rational.mjs";
 import { exp, half, least, most, one, Real, real, SLACK, tenTo, zero } from "./real.mjs";
 
@@ -42,7 +43,8 @@ export function upperShare({ p, q }, low, high) {
 
 // Losses: masses, in units of 10^-digits, of the losses (first + i)·step, and that of the infinite loss.
 export class Grid {
-  // `tail`: mass that may be moved to an infinite loss by every operation; `points`: the most multiples of the step.
+  // `tail`: mass that may be moved to an infinite loss by every operation; `points`: the most multiples of the step,
+  // on average, of two losses that are composed.
   constructor(tail, points, account) {
     Object.assign(this, { tail, points, account });
     this.digits = 9 - decimalExponent(tail);
@@ -94,8 +96,7 @@ export class Grid {
     while (start < end - 1 && raised + masses[start] <= small) raised += masses[start++];
     const kept = masses.slice(start, end);
     kept[0] += raised;
-    const found = { step, first: first + start, masses: kept, infinite: infinite + cut };
-    return kept.length > this.points ? this.coarser(found) : found;
+    return { step, first: first + start, masses: kept, infinite: infinite + cut };
   }
   // The same on twice the step: losses between its multiples are split.
   coarser({ step, first, masses, infinite }) {
@@ -120,6 +121,7 @@ export class Grid {
     while (left.step.below(right.step)) left = this.coarser(left);
     while (right.step.below(left.step)) right = this.coarser(right);
     if (left.step.below(right.step)) throw new Refused("malformed: losses on steps that are no powers of 2 apart");
+    while (left.masses.length + right.masses.length > 2 * this.points) [left, right] = [this.coarser(left), this.coarser(right)];
     const masses = this.multiplied(left.masses, right.masses);
     const infinite = left.infinite * (sumOf(right.masses) + right.infinite) + right.infinite * sumOf(left.masses);
     return this.trimmed({ step: left.step, first: left.first + right.first, masses, infinite: infinite / this.unit + 1n });
@@ -133,6 +135,14 @@ export class Grid {
     this.account.takes((decimals * count) / 8);
     const digits = (packed(left) * packed(right)).toString(16).padStart(slot * count, "0");
     return Array.from({ length: count }, (_, k) => ceilDivide(BigInt(`0x${digits.slice(k * slot, (k + 1) * slot)}`), this.unit));
+  }
+  // The loss of all of these: the two of the least range first, so that most are split on fine grids alone.
+  all(parts) {
+    const queue = new Queue();
+    const add = (part, number) => queue.add(part.masses.length * part.step.toNumber(), number, part);
+    parts.forEach(add);
+    for (let number = parts.length; queue.length > 1; number++) add(this.product(queue.take(), queue.take()), number);
+    return queue.take();
   }
   // The loss of so many independent ones.
   power(base, times) {

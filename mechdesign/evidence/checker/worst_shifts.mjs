@@ -5,23 +5,32 @@
 // moved, and as tests by thresholds are the best ones), so that all of L₁ may stand on one coordinate. Normal noise sees the ℓ₂ norm
 // alone, a staircase whether a coordinate moves.
 
-import { Refused } from "./errors.mjs";
+import { WHOLE } from "./discrete_laws.mjs";
+import { Refused, TooLarge } from "./errors.mjs";
 import { least, most, real, ROUND, squareRoot, totalOf, zero } from "./real.mjs";
 import { pairwise } from "./reading.mjs";
 
-const MOST_COORDINATES = 10 ** 5;
+const MOST_BOUNDS = 10 ** 5;
 const ALIKE = 12; // of coordinates that move alike
 
 // Lists of {shift, count}: sizes, the largest first, and how many coordinates move so far. Each list alone is as bad as every change.
-export function worstShifts(sensitivity, dimension, name) {
+export function worstShifts(sensitivity, dimension, name, account) {
   if (typeof sensitivity !== "object") return [[{ shift: real(sensitivity), count: dimension }]];
-  if (dimension > MOST_COORDINATES) throw new Refused("bounds of other coordinates than the answer's");
+  const whole = Object.hasOwn(WHOLE, name);
   const norms = ["linf", "l1", "l2"].map((bound) => sensitivity[bound]).filter((bound) => bound !== null);
+  if (!norms.every((bound) => bound > 0)) throw new Refused("bounds that allow no change");
+  const moving = sensitivity.l0 && sensitivity.l0 < dimension ? sensitivity.l0 : dimension;
+  if (sensitivity.each === null && norms.length === 1 && norms[0] === sensitivity.linf) {
+    const shift = real(norms[0]);
+    return [[{ shift: whole ? real(shift.floor()) : shift, count: moving }]];
+  }
+  if (dimension > MOST_BOUNDS) throw new TooLarge(`too large to check: bounds of more than ${MOST_BOUNDS} coordinates`);
+  account.takes(25 * Number(dimension));
   const each = sensitivity.each ?? new Array(Number(dimension)).fill(norms.reduce(lower));
-  if (BigInt(each.length) !== dimension || ![...each, ...norms].every((bound) => bound >= 0))
+  if (BigInt(each.length) !== dimension || !each.every((bound) => bound >= 0))
     throw new Refused("bounds of other coordinates than the answer's");
   const moved = each.map((bound) => norms.reduce(lower, bound)).filter((bound) => bound > 0).map(real);
-  const bounds = moved.sort((a, b) => b.minus(a).sign).slice(0, Number(sensitivity.l0 || dimension));
+  const bounds = moved.sort((a, b) => b.minus(a).sign).slice(0, Number(moving));
   if (!bounds.length) throw new Refused("bounds that allow no change");
   const top = bounds[0];
   const sum = stated(sensitivity.l1) ?? totalOf(bounds);
@@ -32,12 +41,12 @@ export function worstShifts(sensitivity, dimension, name) {
     const place = real(k + 1);
     return least(bound, least(sum.over(place).times(ROUND), norm.over(squareRoot(place))));
   });
-  const whole = least(sum, least(totalOf(envelope), squareRoot(real(bounds.length)).times(norm)));
+  const largestSum = least(sum, least(totalOf(envelope), squareRoot(real(bounds.length)).times(norm)));
   // two that fit into one largest bound are moved into one
-  const fewer = Math.min(bounds.length, Math.max(Number(whole.doubled().over(top).ceil()) - 1, 1));
-  const packed = Array.from({ length: fewer }, (_, k) => least(top, whole.over(real(k + 1)).times(ROUND)));
-  let vectors = [envelope, packed, [whole]];
-  if (name === "dlaplace" || name === "discrete_gaussian") vectors = vectors.map((vector) => vector.map((v) => real(v.floor())));
+  const fewer = Math.min(bounds.length, Math.max(Number(largestSum.doubled().over(top).ceil()) - 1, 1));
+  const packed = Array.from({ length: fewer }, (_, k) => least(top, largestSum.over(real(k + 1)).times(ROUND)));
+  let vectors = [envelope, packed, [largestSum]];
+  if (whole) vectors = vectors.map((vector) => vector.map((v) => real(v.floor())));
   const cases = vectors.map((vector) => grouped(vector.filter((v) => v.sign > 0)));
   return cases.sort((a, b) => a.length - b.length);
 }

@@ -26,7 +26,7 @@ from mechdesign.verifier.worst_shifts import Shifts
 
 WIDTH = 16
 """Points of the grid for each cell of a coordinate's losses, or of those of a round that is sampled."""
-POINTS = 2**11, 2**13, 2**14, 2**15
+POINTS = 2**10, 2**12, 2**13, 2**14, 2**15
 """Of the grid: where one leaves δ above the budget, the next one decides."""
 MOST_LOSSES = 10**9
 

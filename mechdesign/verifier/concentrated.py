@@ -34,7 +34,7 @@ from mechdesign.verifier.worst_shifts import Shifts
 CELLS = 2**10
 MOST_ORDERS = 600
 DIGITS = 30
-ATOM = 8
+ATOM = 12
 """Operations that a loss takes at an order, as `Account.takes` counts."""
 
 

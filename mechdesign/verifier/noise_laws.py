@@ -139,7 +139,7 @@ def generalised_normal(power: Decimal) -> Law:
         z = exponent(t)
         return max(HALF - half * t * (-z).exp() * series(a, z), ZERO) if z < 300 else ZERO
 
-    return Law(exponent, upper, work=600)
+    return Law(exponent, upper, work=700)
 
 
 CONTINUOUS: dict[str, Callable[..., Law]] = {

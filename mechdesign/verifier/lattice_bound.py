@@ -1,4 +1,10 @@
-"""Optimal noise for one number: lower bounds that hold for any additive noise, by weak duality."""
+"""Optimal noise for one number: lower bounds that hold for any additive noise, by weak duality.
+
+*Several numbers.* Of c that change each is ε/c-private if all of them are ε-private (their largest losses add up), and the mean of m of them,
+the others left alone, keeps the (ε, δ) of all of them. That mean T̄ is noise for one number, of the same sensitivity: E|T̄| ≤ E|T|, and
+E T² = m E T̄² of symmetric laws, which suffice, as a change of all signs keeps privacy and cost. So a bound for one number, of m t² under the
+squared loss, is one for each of several. `times` is that m.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +15,14 @@ from mechdesign.verifier.reading import Json, Refused
 
 
 def staircase_bound(
-    stated: Json, loss: str, delta: Fraction, growth: Fraction, sensitivity: Fraction
+    stated: Json, loss: str, delta: Fraction, growth: Fraction, sensitivity: Fraction, times: int = 1
 ) -> Fraction:
     """Weak duality with G(t) = (ℓ(t) − λ + G(t + 1))/e^ε, 0 from `periods` on (0 of them: for ever), at the shift 1.
 
     What is missing on [0, 1) below the root γ of G is sent to what G leaves above it: noise/optimal/staircase.py says why.
     """
     periods, b = stated["periods"], int(loss == "squared")
-    a, unit = 1 - b, sensitivity ** (1 + b)  # the loss is |t| or t² in this unit
+    a, unit = 1 - b, times * sensitivity ** (1 + b)  # the loss is |t| or t² in this unit
     level, bits = stated["level"] / unit, 400 + 4 * math.floor(math.log2(growth))
     if not 0 <= periods <= 50_000 or level <= 0 or (not periods and delta) or 0 < periods ** (1 + b) < level:
         raise Refused("a level without periods, or with too many")
@@ -42,7 +48,7 @@ def staircase_bound(
 
 
 def lattice_bound(
-    stated: Json, loss: str, delta: Fraction, growth: Fraction, sensitivity: Fraction
+    stated: Json, loss: str, delta: Fraction, growth: Fraction, sensitivity: Fraction, times: int = 1
 ) -> Fraction:
     """Weak duality: min_j (c_j + Σ_s ψ_s(j) − e^ε ψ_s(j − s)) − δ Σ_s μ_s, averaged with the mirror image if asked."""
     n, psi, spent = stated["cells"], stated["psi"], 0
@@ -66,7 +72,7 @@ def lattice_bound(
         plus, minus = ([(a + b) / Fraction(2) for a, b in zip(v, v[::-1])] for v in (plus, minus))
 
     def cost(j: int) -> Fraction:
-        return Fraction(abs(j) * step if loss == "absolute" else (j * step) ** 2 - step**2 / 4)
+        return times * Fraction(abs(j) * step if loss == "absolute" else (j * step) ** 2 - step**2 / 4)
 
     gains = (a - growth * b if a or b else 0 for a, b in zip(plus, minus))
     least = min(cost(j) + g / scale for j, g in enumerate(gains, start=-reach))

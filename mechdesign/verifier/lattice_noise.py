@@ -70,11 +70,9 @@ def lattice_noise(result: Json, account: Account) -> None:
     )
     account.takes(100 * stated.get("periods", 0) + 20 * stated.get("cells", 0))
     if several:
-        if result["lower_bound"] is not None:
-            account.claimed(f"no independent noise of one law costs less than {result['lower_bound']!r}")
+        bound_of_several(result, proofs, moved, account)
         return
-    proof = staircase_bound if stated[""] == "staircase-dual" else lattice_bound
-    bound = max(proof(stated, loss, delta, high, sensitivity), Fraction(0))
+    bound = max(ONE_NUMBER[stated[""]](stated, loss, delta, high, sensitivity), Fraction(0))
     claim = f"no additive noise costs less than {result['lower_bound']!r}"
     account.proved(claim, Fraction(result["lower_bound"]) <= bound)
 
@@ -169,8 +167,36 @@ def named_noise(result: Json, moved: int, account: Account) -> None:
     with localcontext() as context:
         context.prec = PLACES
         additive(noise, design["privacy"], design["loss"], result["value"], account)
-    if result["lower_bound"] is not None:
-        account.claimed(f"no independent noise of one law costs less than {result['lower_bound']!r}")
+    proofs = {proof[""]: proof for proof in result["proofs"]}
+    bound_of_several(result, proofs, moved, account)
+
+
+def bound_of_several(result: Json, proofs: Json, moved: int, account: Account) -> None:
+    """The bound of one coordinate of several, from one number's; claimed where what the mean keeps follows from binomial laws."""
+    stated, asked, loss = result["lower_bound"], result["design"]["privacy"], result["design"]["loss"]
+    if stated is None:
+        return
+    claim, proof = f"no independent noise of one law costs less than {stated!r}", proofs.get("subset-bound")
+    if proof is None:
+        account.claimed(claim)
+        return
+    kept, mean, dual = proof["privacy"], proof["mean"], proof["dual"]
+    epsilon, delta = Fraction(kept["epsilon"]), Fraction(kept.get("delta", 0))
+    pure = (
+        mean == 1 and not delta and not asked.get("delta") and epsilon * moved >= Fraction(asked["epsilon"])
+    )
+    if not pure and kept != asked:
+        account.claimed(claim)
+        return
+    if not 1 <= mean <= moved or dual.get("cells", 1) > 10**5 or dual[""] not in ONE_NUMBER:
+        raise Refused("a mean of more numbers than change, or a bound of another kind")
+    account.takes(100 * dual.get("periods", 0) + 20 * dual.get("cells", 0))
+    times, size = (mean if loss == "squared" else 1), Fraction(result["design"]["sensitivity"])
+    bound = ONE_NUMBER[dual[""]](dual, loss, delta, exp_bounds(epsilon)[1], size, times)
+    account.proved(claim, Fraction(stated) <= max(bound, Fraction(0)))
+
+
+ONE_NUMBER = {"staircase-dual": staircase_bound, "lattice-dual": lattice_bound}
 
 
 def spans_excess(law: Json, ends: list[int], spans: list[int], growth: Fraction) -> Fraction:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from mechdesign.verifier.calibration import additive
 from mechdesign.verifier.composition import PLACES
+from mechdesign.verifier.copies import MOST, Copies
 from mechdesign.verifier.lattice_bound import lattice_bound, staircase_bound
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, exp_bounds
 
@@ -186,8 +187,10 @@ def bound_of_several(result: Json, proofs: Json, moved: int, account: Account) -
         mean == 1 and not delta and not asked.get("delta") and epsilon * moved >= Fraction(asked["epsilon"])
     )
     if not pure and kept != asked:
-        account.claimed(claim)
-        return
+        together = Copies(min(moved // mean, MOST), asked["epsilon"], asked.get("delta", 0.0), account)
+        if not together.delta or not together.n or not together.imply(kept["epsilon"], float(delta)):
+            account.claimed(claim)
+            return
     if not 1 <= mean <= moved or dual.get("cells", 1) > 10**5 or dual[""] not in ONE_NUMBER:
         raise Refused("a mean of more numbers than change, or a bound of another kind")
     account.takes(100 * dual.get("periods", 0) + 20 * dual.get("cells", 0))

@@ -10,7 +10,10 @@ import pytest
 import mechdesign as md
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import dumps
-from mechdesign.verifier.reading import Refused
+from mechdesign.noise.optimal import subset_bound
+from mechdesign.solvers.deadline import Deadline
+from mechdesign.verifier.copies import Copies
+from mechdesign.verifier.reading import Account, Refused
 from mechdesign.verifier.verify import verify
 
 
@@ -33,6 +36,10 @@ def refused(result: Result) -> list[str]:
 def test_cells_on_every_coordinate(privacy: Any, asked: dict[str, int], loss: str) -> None:
     result = md.OptimalNoise(privacy, loss=loss, **asked).solve(gap=0.1, time_limit=10)
     assert not refused(result)
+    rows = verify(dumps(result)).rows
+    assert {how for _, how, _ in rows} == {"proved"}  # the lower bound, too
+    raised = replace(result, lower_bound=result.lower_bound * (1 + 1e-6), value=result.value * 1.001)
+    assert any("costs less" in claim for claim in refused(raised))
     design, product = result.design, result.mechanism
     law = product.law
     top = max(law.weights)
@@ -73,3 +80,17 @@ def test_a_named_law_on_every_coordinate() -> None:
     assert refused(replace(result, mechanism=replace(noise, rounds=2)))
     assert refused(replace(result, value=result.value * 0.999))
     assert refused(replace(result, design=replace(design, l0=4)))
+
+
+@pytest.mark.parametrize(
+    ("count", "epsilon", "delta"), [(2, 0.5, 0.2), (3, 0.5, 1e-5), (10, 1.0, 1e-6), (128, 2.0, 1e-9)]
+)
+def test_what_copies_imply_is_what_the_package_says(count: int, epsilon: float, delta: float) -> None:
+    """At a twentieth more of the delta that the package proves, and not at a twentieth less."""
+    package = subset_bound.Copies(count, epsilon, delta)
+    for share in (0.3, 1.0):
+        kept = package.share(share * epsilon / count, Deadline(5))
+        assert kept is not None
+        own = Copies(count, epsilon, delta, Account(10**8))
+        assert own.imply(share * epsilon / count, 1.05 * kept)
+        assert not own.imply(share * epsilon / count, 0.95 * kept)

@@ -174,3 +174,17 @@ def test_noise_far_below_the_values_of_a_query_is_refused_whatever_the_data() ->
         for histogram in ([1.0, 0.0], [0.0, 1.0]):
             with pytest.raises(md.DesignError, match="alpha = "):
                 release.release(histogram)
+
+
+@pytest.mark.parametrize("inputs", ["ball", "sphere"])
+def test_vectors_of_any_length_are_clipped(inputs: str) -> None:
+    """One without a direction was refused on a sphere, and lengths beyond doubles became no numbers."""
+    mechanism = md.SphereQuantizer(20, 3, md.PureDP(1.0), inputs=inputs, radius=1e-50)
+    axis = np.eye(1, 20)[0]
+    for x in (axis * 0.0, axis * 1.7e308, np.full(20, -1.7e308), axis * 5e-324):
+        lifted = mechanism.lifted(x, clip=True)
+        assert np.linalg.norm(lifted, axis=1) == pytest.approx(1.0)
+        assert np.isfinite(mechanism.release(x, clip=True)).all()
+    assert mechanism.lifted(axis * 1.7e308, clip=True)[0, 0] == pytest.approx(1.0)
+    with pytest.raises(md.DataError, match="must be"):
+        mechanism.release(axis, clip=False)

@@ -16,6 +16,8 @@ from operator import mul
 
 from mechdesign.verifier.matrices import whole
 from mechdesign.verifier.reading import NEAR, Account, Json, Refused, exp_bounds, flat, log_above
+from mechdesign.verifier.spaces import cluster_distances
+from mechdesign.verifier.spaces import distances as space_distances
 
 TOP = 1 << 100
 
@@ -37,12 +39,11 @@ def channel(result: Json, account: Account) -> None:
     given, points = design["space"]["matrix"], design["space"]["points"]
     if given is None and design["space"]["kind"] in ("grid", "euclidean", "line") and points is not None:
         given = [[math.dist(p, q) for q in points] for p in points]
-    if given is None:
-        account.claimed("the distances are those of the space")
-    else:
-        far = max(abs(a - b) for r, s in zip(given, distances) for a, b in zip(r, s, strict=True))
-        near = far <= 1e-12 * max(map(max, given)) and len(given) == len(distances) == len(weights)
-        account.agrees("the distances are those of the space", near)
+    elif given is None:
+        given = space_distances(design["space"], account)
+    far = max(abs(a - b) for r, s in zip(given, distances) for a, b in zip(r, s, strict=True))
+    near = far <= 1e-12 * max(map(max, given)) and len(given) == len(distances) == len(weights)
+    account.agrees("the distances are those of the space", near)
     account.agrees("distances are not negative", min(map(min, distances)) >= 0)
     bounds = {d: exp_bounds(alpha * Fraction(d)) for r in distances for d in r}
     rates = {d: (low.numerator, low.denominator) for d, (low, _) in bounds.items()}
@@ -105,13 +106,6 @@ def clustered_response(law: Json, account: Account) -> None:
     account.agrees("clusters are no further apart inside than across", 0 < near <= far)
     holds = within(level(alpha * near), alpha * near) and within(level(alpha * far), alpha * far)
     account.proved(f"privacy of all pairs at alpha = {float(alpha)!r}", holds)
-
-
-def cluster_distances(space: Json) -> tuple[Fraction, Fraction]:
-    """The distances within a cluster and across."""
-    if space["kind"] != "clustered" or len(space["shape"]) != 2 or min(space["shape"]) < 1:
-        raise Refused("a space that is not clustered")
-    return Fraction(space["within"]), Fraction(space["across"])
 
 
 def hadamard_response(law: Json, account: Account) -> None:

@@ -28,53 +28,10 @@ from mechdesign.verifier import channel as channels
 from mechdesign.verifier.covariance import largest_square
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, above, log_above
 from mechdesign.verifier.shuffling import Clones, Shuffled
+from mechdesign.verifier.spaces import cluster_distances, distances
 
-EARTH = 6371.0088
-"""Its mean radius in kilometres, of which great circles are."""
 NEARER = 1 - Fraction(1, 10**15)
 DIGITS = 40
-
-
-def distances(space: Json, account: Account) -> list[list[float]]:
-    """The distances between all points, in doubles."""
-    size, kind = math.prod(space["shape"]), space["kind"]
-    account.takes(6 * size**2)
-    if space["matrix"] is not None:
-        found = space["matrix"]
-    elif kind == "clustered":
-        near, far = map(float, channels.cluster_distances(space))
-        each = space["shape"][1]
-        found = [[near if x // each == y // each else far for y in range(size)] for x in range(size)]
-    elif kind == "tree":
-        found = along(space)
-    elif kind == "geodesic":
-        found = [[great_circle(p, q) for q in space["points"]] for p in space["points"]]
-    else:
-        found = [[math.dist(p, q) for q in space["points"]] for p in space["points"]]
-    apart = (d for x, row in enumerate(found) for y, d in enumerate(row) if x != y)
-    whole = len(found) == size and all(len(row) == size for row in found)
-    account.agrees("points are apart", whole and all(0 < d < math.inf for d in apart))
-    if not account.rows[-1][2]:
-        raise Refused("a space that is none")
-    return [[0.0 if x == y else d for y, d in enumerate(row)] for x, row in enumerate(found)]
-
-
-def along(space: Json) -> list[list[float]]:
-    """Lengths of paths in a tree: to where two nodes' ways to the root meet."""
-    ways = []
-    for leaf in space["leaves"]:
-        way, length, node = {}, Fraction(0), leaf
-        while node >= 0 and node not in way:
-            way[node] = length
-            length, node = length + Fraction(space["lengths"][node]), space["parents"][node]
-        ways.append(way)
-    return [[float(min(way[n] + other[n] for n in way if n in other)) for other in ways] for way in ways]
-
-
-def great_circle(one: list[float], other: list[float]) -> float:
-    (a, b), (c, d) = (map(math.radians, place) for place in (one, other))
-    chord = math.sin((a - c) / 2) ** 2 + math.cos(a) * math.cos(c) * math.sin((b - d) / 2) ** 2
-    return 2 * EARTH * math.asin(math.sqrt(min(chord, 1.0)))
 
 
 def norm_of(change: list[Fraction], norm: float) -> Fraction:
@@ -140,7 +97,7 @@ def channel_losses(law: Json, found: list[list[float]] | None, account: Account)
         return (loss / (Fraction(shortest) * NEARER) if found else Fraction(0)), loss
     if law[""] == "clustered-response":
         alpha, size = Fraction(law["alpha"]), law["space"]["shape"][1]
-        near, far = channels.cluster_distances(law["space"])
+        near, far = cluster_distances(law["space"])
         levels = {True: channels.level(alpha * near), False: channels.level(alpha * far)}
         kinds = {k: Fraction(log_above(Fraction(channels.TOP, levels[k]))) for k in levels}
         count = math.prod(law["space"]["shape"])

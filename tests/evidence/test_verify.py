@@ -146,6 +146,31 @@ def test_moments_of_normal_and_beta_laws_are_proved(name: str) -> None:
     assert failed and all(claim.startswith("the masses and moments") for claim in failed)
 
 
+SPACES: dict[str, Any] = {
+    "clustered": (md.MetricSpace.clustered(2, 3, within=0.2), "across", 1.1),
+    "tree": (md.MetricSpace.tree([-1, 0, 0, 1, 1], [0, 1.0, 2.0, 0.5, 0.25]), "lengths", 1.1),
+    "geodesic": (md.MetricSpace.geodesic([48, 48.01, 48.03], [2, 2.01, 2.05]), "points", 48.001),
+}
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_distances_of_every_space_are_proved(name: str) -> None:
+    space, member, other = SPACES[name]
+    payload = json.loads(dumps(md.MetricChannel(space, alpha=0.7).solve()))["payload"]
+    rows = verify.verify(cheap.sealed(payload)).rows
+    assert ("the distances are those of the space", "proved", True) in rows
+    for part in ("design", "mechanism"):
+        held = payload["fields"][part]["fields"]["space"]["fields"]
+        if member == "across":
+            held[member] = other
+        elif member == "lengths":
+            held[member]["$array"][1] = other
+        else:
+            held[member]["$array"][0][0] = other
+    failed = [claim for claim, _, holds in verify.verify(cheap.sealed(payload)).rows if not holds]
+    assert failed == ["the distances are those of the space"]
+
+
 def test_moments_of_another_law_are_claimed() -> None:
     rows = verify.verify(
         dumps(md.OptimalQuantizer(cheap.BINS, cheap.PURE, stats.triang(0.5, -1, 2)).solve())

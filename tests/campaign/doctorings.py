@@ -180,6 +180,45 @@ def fractions_moved(rng: random.Random, payload: Payload, other: Payload) -> Pay
     )
 
 
+def counts_made_huge(rng: random.Random, payload: Payload, other: Payload) -> Payload:
+    """One or two whole numbers made many times larger: much work, asked for by a small file."""
+    made = payload
+    for _ in range(rng.choice([1, 1, 2])):
+        if (path := chosen(rng, made, int)) is not None:
+            made = put(made, path, max(abs(at(made, path)), 1) * 10 ** rng.randint(1, 9))
+    return made
+
+
+def lists_repeated(rng: random.Random, payload: Payload, other: Payload) -> Payload:
+    """All lists of one length made longer, each member several times."""
+    places_of = [path for path in places(payload) if path and path[-1] in ("$tuple", "$array")]
+    lengths = sorted({len(at(payload, path)) for path in places_of} - {0})
+    if not lengths:
+        return payload
+    length, times = rng.choice(lengths), rng.choice([2, 8, 40, 200])
+    made = copy.deepcopy(payload)
+    for path in sorted(places_of, key=len, reverse=True):  # the innermost first
+        owner, values = at(made, path[:-1]), at(made, path)
+        if len(values) == length:
+            values[:] = [copy.deepcopy(v) for v in values for _ in range(times)]
+            if path[-1] == "$array":
+                owner["shape"] = [len(values), *owner["shape"][1:]]
+    return made if sum(1 for _ in places(made)) < 300_000 else payload
+
+
+def many_digits(rng: random.Random, payload: Payload, other: Payload) -> Payload:
+    """Fractions, and whole numbers that are no counts, of up to 4,000 digits."""
+    made, bits = copy.deepcopy(payload), rng.choice([60, 600, 6000, 12_000])
+    for path in places(payload):
+        value = at(payload, path)
+        if path and path[-1] == "$fraction":
+            above, below = map(int, value.split("/"))
+            at(made, path[:-1])["$fraction"] = f"{(above << bits) + (above > 0)}/{below << bits}"
+        elif type(value) is int and abs(value) > 2**50:
+            at(made, path[:-1])[path[-1]] = value << bits
+    return made
+
+
 DOCTORINGS: dict[str, Doctoring] = {
     "number changed": on((int, float), changed_number),
     "number nudged": on(float, lambda rng, v: math.nextafter(v, rng.choice([-math.inf, math.inf]))),
@@ -212,6 +251,9 @@ DOCTORINGS: dict[str, Doctoring] = {
     "called optimal": called_optimal,
     "budget smaller throughout": stricter_budget,
     "other counts in the question": of_fewer,
+    "counts made huge": counts_made_huge,
+    "lists repeated": lists_repeated,
+    "numbers of many digits": many_digits,
 }
 
 

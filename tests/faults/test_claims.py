@@ -383,6 +383,18 @@ def test_long_weights_do_not_keep_a_verifier_busy(verifier: str) -> None:
     assert not within(2.0, altered.ACCEPT[verifier], payload)
 
 
+@pytest.mark.parametrize("name", ["dimension", "rounds"])
+@pytest.mark.parametrize(
+    "parts", [("mechanism",), ("design", "mechanism")], ids=["noise", "question and noise"]
+)
+def test_a_composition_of_many_losses_does_not_keep_alone_busy(parts: tuple[str, ...], name: str) -> None:
+    """10⁹ coordinates or rounds in a file of 2 kB took 18 s and more than 25 s."""
+    payload = altered.payload("calibration")
+    for part in parts:
+        payload["fields"][part]["fields"][name] = 10**9
+    assert not within(allowed(payload), altered.alone_accepts, payload)
+
+
 def test_a_metric_quantizer_of_many_inputs_does_not_keep_alone_busy() -> None:
     """129 inputs and two outputs, 55 kB, take 9 s."""
     design = md.MetricQuantizer([-1.5, 1.5], md.MetricDP(2.0), cheap.UNIFORM, inputs=np.linspace(-1, 1, 129))

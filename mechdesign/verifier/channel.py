@@ -36,7 +36,8 @@ def channel(result: Json, account: Account) -> None:
     account.agrees("the matrix shown is the channel", shown)
     account.agrees("rows sum to 1", all(sum(r) == total and min(r) >= 0 for r in weights))
     account.agrees("the channel is on the design's space", repr(law["space"]) == repr(design["space"]))
-    given, points = design["space"]["matrix"], design["space"]["points"]
+    given, points, sides = (design["space"][name] for name in ("matrix", "points", "shape"))
+    account.agrees("the sides of the space are of its points", not sides or math.prod(sides) == len(weights))
     if given is None and design["space"]["kind"] in ("grid", "euclidean", "line") and points is not None:
         given = [[math.dist(p, q) for q in points] for p in points]
     elif given is None:

@@ -57,6 +57,9 @@ def overlap(a: Fraction, b: Fraction, low: Fraction, high: Fraction) -> Fraction
 def rational_law(law: Json) -> list[Piece] | None:
     """Uniform laws and histograms, as pieces."""
     if law["name"] == "uniform":
+        named = [key for key in law if key not in ("", "name", "args")]
+        if len(law["args"]) > 2 or not {*named} <= {*("loc", "scale")[len(law["args"]) :]}:
+            raise Refused("a uniform law of other parameters than a place and a scale")
         given = {"loc": 0, "scale": 1, **law, **dict(zip(("loc", "scale"), law["args"]))}
         return [(Fraction(given["loc"]), Fraction(float(given["loc"]) + given["scale"]), Fraction(1))]
     if law["name"] != "histogram":
@@ -122,7 +125,7 @@ class Moments:
         pieces, total = self.exact[0], [Fraction(0)] * 3
         first = bisect_right(self.stops, u)
         last = bisect_left(self.stops, v) + 1
-        self.account.takes(30 * (1 + min(last, len(pieces)) - first), u.denominator.bit_length())
+        self.account.divides(30 * (1 + min(last, len(pieces)) - first), u.denominator.bit_length())
         for a, b, mass in pieces[first:last]:
             if mass and max(a, u) < min(b, v):
                 s, t = (max(a, u) - u) / (v - u), (min(b, v) - u) / (v - u)

@@ -137,6 +137,12 @@ def words_of(fields: dict[str, Any]) -> list[str]:
     def plain(node: Any, left_out: tuple[str, ...]) -> Any:
         if isinstance(node, dict) and "$fraction" in node:
             return f"{float(Fraction(node['$fraction'])) + 0.0:.10g}"
+        if isinstance(node, dict) and node.get("$kind") == "cell-noise":  # in proportion
+            cells = dict(node["fields"])
+            weights = cells.pop("weights")["$tuple"]
+            total = sum(weights) + cells["spike"]
+            shares = [w / total for w in [*weights, cells.pop("spike")]]
+            return [plain(cells, left_out), plain(shares, left_out)]
         if isinstance(node, dict):
             return {k: plain(v, left_out) for k, v in node.items() if k not in left_out}
         if isinstance(node, list):

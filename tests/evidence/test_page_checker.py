@@ -175,6 +175,34 @@ FAMILIES = [
     *("staircase", "discrete_laplace", "discrete_gaussian"),
 ]
 APPROXIMATE, SMALL = md.ApproximateDP(1.0, 1e-6), md.ApproximateDP(0.3, 1e-10)
+
+
+def prior_law(payload: Any) -> Any:
+    return payload["fields"]["design"]["fields"]["prior"]["fields"]["law"]
+
+
+def test_a_leaf_that_says_more_than_is_read_is_refused(tmp_path: Path) -> None:
+    """A third number of a uniform law, its place twice, sides of a space that has other points: accepted by both."""
+    texts = []
+    for name in ("optimal-quantizer", "squared-channel"):
+        payload = json.loads(dumps(solved(name)))["payload"]
+        texts.append(cheap.sealed(payload))
+        if name == "squared-channel":
+            payload["fields"]["design"]["fields"]["space"]["fields"]["shape"] = {"$tuple": [3, 3]}
+            payload["fields"]["mechanism"]["fields"]["space"]["fields"]["shape"] = {"$tuple": [3, 3]}
+            texts.append(cheap.sealed(payload))
+            continue
+        prior_law(payload)["args"] = [-1, 2, -1]
+        texts.append(cheap.sealed(payload))
+        prior_law(payload).update(args=[-1, 2], kwds={"$items": [["loc", 0.0]]})
+        texts.append(cheap.sealed(payload))
+    for judged in (judged_by_python, *([lambda text: judged_by_node([text], tmp_path)[0]] if NODE else [])):
+        verdicts = [
+            word == "checked" and all(holds for *_, holds in rows) for word, rows in map(judged, texts)
+        ]
+        assert verdicts == [True, False, False, True, False]
+
+
 CALIBRATED: dict[str, tuple[str, object, dict[str, object]]] = {
     **{family: (family, APPROXIMATE, {"dimension": 4}) for family in FAMILIES},
     "concentrated": ("laplace", md.ZeroConcentratedDP(0.5, xi=0.1), {"dimension": 3}),

@@ -25,6 +25,8 @@ export function channel(result, account) {
   account.agrees("the matrix shown is the channel", matrixFits(weights, law.matrix, whole));
   account.agrees("rows sum to 1", weights.every((row) => total(row) === whole && row.every((w) => w >= 0n)));
   account.agrees("the channel is on the design's space", spelled(law.space) === spelled(design.space));
+  const sides = design.space.shape;
+  account.agrees("the sides of the space are of its points", !sides.length || sides.reduce((a, b) => a * b, 1n) === BigInt(size));
   distancesFit(design.space, distances, size, account);
   account.agrees("distances are not negative", distances.every((row) => row.every((d) => d >= 0)));
 

@@ -44,6 +44,10 @@ const overlap = (a, b, low, high) => larger(smaller(b, high).minus(larger(a, low
 // Uniform laws and histograms, as pieces.
 function rationalLaw(law) {
   if (law.name === "uniform") {
+    const named = Object.keys(law).filter((key) => !["", "name", "args"].includes(key));
+    const open = ["loc", "scale"].slice(law.args.length);
+    if (law.args.length > 2 || !named.every((key) => open.includes(key)))
+      throw new Refused("a uniform law of other parameters than a place and a scale");
     const loc = law.args.length > 0 ? law.args[0] : optional(law, "loc", 0n);
     const scale = law.args.length > 1 ? law.args[1] : optional(law, "scale", 1n);
     return [[rational(loc), rational(double(loc) + double(scale)), ONE]];
@@ -92,14 +96,14 @@ export class Moments {
     const { pieces } = this.exact;
     const first = countAtMost(this.stops, u, (stop, x) => stop.atMost(x));
     const last = countAtMost(this.stops, v, (stop, x) => stop.below(x)) + 1;
-    this.account.takes(30 * (1 + Math.min(last, pieces.length) - first), bitLength(u.d));
+    this.account.divides(30 * (1 + Math.min(last, pieces.length) - first), bitLength(u.d));
     const parts = [[], [], []];
     for (const [a, b, mass] of pieces.slice(first, Math.max(last, first))) {
       const [from, to] = [larger(a, u), smaller(b, v)];
       if (!mass.sign || !from.below(to)) continue;
       const width = v.minus(u);
-      const [s, t] = [from.minus(u).over(width), to.minus(u).over(width)];
-      const height = mass.times(width).over(b.minus(a));
+      const [s, t] = [from.minus(u).over(width).reduced(), to.minus(u).over(width).reduced()];
+      const height = mass.times(width).over(b.minus(a)).reduced();
       parts[0].push(height.times(t.minus(s)));
       parts[1].push(height.times(t.times(t).minus(s.times(s))).over(TWO));
       parts[2].push(height.times(t.times(t).times(t).minus(s.times(s).times(s))).over(THREE));

@@ -94,7 +94,7 @@ class Grid:
             i, j = floor(low / step + SLACK), ceil(high / step - SLACK)
             a, b = i * step, max(j, i + 1) * step
             whole = self.up(p)
-            above = min(self.up((p - a.exp() * (q - SLACK)) / (1 - (a - b).exp())), whole)
+            above = self.up(min((p - a.exp() * (q - SLACK)) / (1 - (a - b).exp()), p))
             for place, mass in ((max(j, i + 1), above), (i, max(whole - above, 0) + 1)):
                 at[place] = at.get(place, 0) + mass
         first = min(at)

@@ -323,14 +323,19 @@ def fraction_as_shape(fields: dict[str, Any], law: dict[str, Any]) -> None:
     law["args"] = [{"$fraction": "1/2"}]
 
 
+def steep_law(fields: dict[str, Any], law: dict[str, Any]) -> None:
+    fields["design"]["fields"]["dimension"] = fields["mechanism"]["fields"]["dimension"] = 4
+    law |= {"$law": "gennorm", "args": [40.0], "kwds": {"$items": [["scale", 3.0]]}}
+
+
 def no_proofs(fields: dict[str, Any], law: dict[str, Any]) -> None:
     fields["proofs"] = None
 
 
 @node
-@pytest.mark.parametrize("doctoring", [no_coordinates, true_scale, fraction_as_shape, no_proofs])
+@pytest.mark.parametrize("doctoring", [no_coordinates, true_scale, fraction_as_shape, steep_law, no_proofs])
 def test_calibrated_noise_that_is_none_is_refused(doctoring: Callable[..., None], tmp_path: Path) -> None:
-    """Without coordinates both checkers were busy for ever; True was a scale of 1 in Python alone."""
+    """Without coordinates both checkers were busy for ever, and one with a law of losses up to 10^5; True was a scale of 1 in Python."""
     payload = json.loads(calibrated("gaussian"))["payload"]
     doctoring(payload["fields"], payload["fields"]["mechanism"]["fields"]["law"])
     text = cheap.sealed(payload)

@@ -15,7 +15,7 @@
 
 import { Refused, TooLarge } from "./errors.mjs";
 import { Queue } from "./queue.mjs";
-import { ceilDivide, maximum, minimum } from "./rational.mjs";
+import { ceilDivide, maximum } from "./rational.mjs";
 import { exp, half, least, most, one, Real, real, SLACK, tenTo, zero } from "./real.mjs";
 
 export const EXPONENTIAL = 20; // operations that one takes, as `Account.takes` counts; a logarithm takes twice as many
@@ -77,7 +77,7 @@ export class Grid {
       const below = Number(low.over(step).plus(SLACK).floor());
       const above = Math.max(Number(high.over(step).minus(SLACK).ceil()), below + 1);
       const whole = this.up(p);
-      const moved = minimum(this.up(upperShare({ p, q }, step.times(real(below)), step.times(real(above)))), whole);
+      const moved = this.up(least(upperShare({ p, q }, step.times(real(below)), step.times(real(above))), p));
       add(above, moved);
       add(below, maximum(whole - moved, 0n) + 1n);
     }

@@ -20,6 +20,7 @@ import { exp, half, least, most, one, Real, real, SLACK, tenTo, zero } from "./r
 
 export const EXPONENTIAL = 20; // operations that one takes, as `Account.takes` counts; a logarithm takes twice as many
 const SHORT = 84; // bits of a step: its multiples are exact
+const SMALLEST = 182; // bits: two losses that are less apart are one in 55 decimals
 const LONGEST = 2 ** 22; // points before they are halved in number
 const sumOf = (masses) => masses.reduce((a, b) => a + b, 0n);
 
@@ -38,7 +39,9 @@ function decimalExponent(x) {
 
 // The mass of a cell that goes to its upper end.
 export function upperShare({ p, q }, low, high) {
-  return p.minus(exp(low).times(q.minus(SLACK))).over(one.minus(exp(low.minus(high))));
+  const shrink = one.minus(exp(low.minus(high)));
+  if (shrink.magnitude < -SMALLEST) throw new Refused("malformed: losses that decimals do not tell apart");
+  return p.minus(exp(low).times(q.minus(SLACK))).over(shrink);
 }
 
 // Losses: masses, in units of 10^-digits, of the losses (first + i)·step, and that of the infinite loss.

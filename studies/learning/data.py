@@ -88,9 +88,9 @@ def problem(report: Report, name: str) -> Problem | None:
     return Problem(name, x, np.where(y > y.mean(), 1.0, -1.0), "l2", 1 / len(x))
 
 
-def mnist(report: Report) -> tuple[np.ndarray, np.ndarray] | None:
-    """The 10,000 test images of MNIST, shape (10000, 784) in [0, 1], and their labels; None where they are absent."""
-    paths = [report.data(f"mnist_t10k-{part}-ubyte.gz") for part in ("images-idx3", "labels-idx1")]
+def mnist(report: Report, split: str = "t10k") -> tuple[np.ndarray, np.ndarray] | None:
+    """The 10,000 test images of MNIST ("t10k") or the 60,000 of "train", rows of 784 in [0, 1], and their labels; None where absent."""
+    paths = [report.data(f"mnist_{split}-{part}-ubyte.gz") for part in ("images-idx3", "labels-idx1")]
     if None in paths:
         return None
     images, labels = (_idx(path, start) for path, start in zip(paths, (16, 8)) if path is not None)

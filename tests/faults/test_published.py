@@ -8,6 +8,7 @@ from typing import Any
 
 import cheap
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
@@ -15,10 +16,6 @@ import mechdesign as md
 from faults.altered import BINS, P
 
 ROOT = Path(__file__).parents[2]
-
-
-def fault(number: int, reason: str, raises: Any = AssertionError) -> pytest.MarkDecorator:
-    return pytest.mark.xfail(strict=True, raises=raises, reason=f"fault {number}: {reason}")
 
 
 # 26, 27: allocation, models in the papers' variables --------------------------------------------------------------------
@@ -124,11 +121,16 @@ def test_the_tables_study_says_that_the_ranking_reverses() -> None:
     assert "MVU" in opening and "OPTM" in opening
 
 
-@fault(29, "the public settings of Figures 4c and 4d are not used")
 def test_the_gradients_are_trained_with_the_authors_settings() -> None:
     """Adam at 1e-3, standardised features, 70% for training, a running mean over the epoch: 92.9, 88.9, 89.2 and 88.5%."""
-    page = (ROOT / "results/quantized-sgd/README.md").read_text()
-    assert all(word in page for word in ("Adam", "running mean", "92.9", "88.9", "89.2", "88.5"))
+    folder = ROOT / "results/quantized-sgd"
+    opening = (folder / "README.md").read_text().split("![")[0]
+    assert all(word in opening for word in ("Adam", "1e-3", "standardised", "70%", "running mean"))
+    table = pd.read_csv(folder / "logits-breast-cancer.csv")
+    found = table[(table["logits"] == 1) & (table["unit of the bins"] == "the clip")].set_index("mechanism")
+    audited = pd.Series({"clipping alone": 92.9, "OPTM": 88.9, "MVU": 89.2, "RQM": 88.5})
+    # two of 100 and of as many runs, each with an error
+    assert (abs(found["accuracy %"] - audited) < 3 * np.sqrt(2) * found["standard error"]).all()
 
 
 def test_the_printed_557_is_not_explained_by_a_search_box() -> None:

@@ -409,6 +409,8 @@ class RoundedSum:
         2 or inf.
     gaussian : bool
         Gaussian noise of deviation s instead.
+    grain : float, optional
+        The `step`, a power of two, where it is not to be 2⁻¹¹ of s.
 
     Examples
     --------
@@ -423,11 +425,12 @@ class RoundedSum:
     scale: float
     norm: float = 2.0
     gaussian: bool = False
+    grain: float | None = None
 
     @property
     def step(self) -> float:
         """h, a power of two: rounding adds h²/12 to a variance of s² at least, less than 10⁻⁷ of it."""
-        return math.ldexp(1.0, math.frexp(self.scale)[1] - 11)
+        return self.grain or math.ldexp(1.0, math.frexp(self.scale)[1] - 11)
 
     @property
     def _radii(self) -> int:

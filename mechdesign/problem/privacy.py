@@ -13,11 +13,15 @@ is the design's business, not the requirement's.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
+from scipy import optimize
 
+from mechdesign.evidence.exact import exp_lower, exp_upper
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import DOWN, array, non_negative, one_of, positive, probability
 from mechdesign.problem.fields import Checked, field
@@ -113,3 +117,51 @@ class MetricDP(Checked):
 
 
 Privacy = PureDP | ApproximateDP | ZeroConcentratedDP | MetricDP
+
+
+def implied_by_pure(privacy: Privacy, loss: Fraction) -> bool:
+    r"""Whether losses of at most this keep the requirement, in rational numbers.
+
+    No pair of laws with losses of at most x is further apart than the two answers of randomized response (Kairouz, Oh and
+    Viswanath 2015), so that x-DP is (ε, δ)-DP where :math:`e^x - e^arepsilon \le \delta (1 + e^x)`. Of order α these are apart by
+    :math:`rac1{lpha - 1} \lograc{\cosh((lpha - 1/2)x)}{\cosh(x/2)} \le lpha x 	anh(x/2)`: at α = 1 numerator and bound times α − 1 are
+    0, and of their slopes, x tanh((α − ½)x) and (2α − 1)x tanh(x/2), the second is larger as tanh is concave. So x-DP is
+    x tanh(x/2)-zCDP.
+
+    Examples
+    --------
+    >>> [implied_by_pure(ApproximateDP(1.0, 0.1), Fraction(x)) for x in (1.14, 1.15)]
+    [True, False]
+    """
+    if isinstance(privacy, ZeroConcentratedDP):
+        if loss <= Fraction(privacy.xi) + Fraction(privacy.rho):
+            return True
+        high = exp_upper(loss)
+        return loss * (high - 1) <= Fraction(privacy.rho) * (high + 1)
+    if loss <= Fraction(privacy.epsilon):
+        return True
+    delta = Fraction(privacy.delta) if isinstance(privacy, ApproximateDP) else 0
+    return bool(delta) and exp_upper(loss) * (1 - delta) <= exp_lower(privacy.epsilon) + delta
+
+
+def pure_epsilon(privacy: PureDP | ApproximateDP | ZeroConcentratedDP) -> float:
+    """Return the largest x, to rounding, for which x-DP is all that is required, by `implied_by_pure`.
+
+    Examples
+    --------
+    >>> [round(pure_epsilon(p), 6) for p in (PureDP(1.0), ApproximateDP(1.0, 0.1), ZeroConcentratedDP(0.5))]
+    [1.0, 1.141284, 1.043404]
+    """
+    if isinstance(privacy, ZeroConcentratedDP):
+        rho = privacy.rho
+        found = optimize.brentq(
+            lambda x: x * math.tanh(x / 2) - rho,
+            rho / 2,
+            rho + 2 * math.sqrt(rho) + 1,
+            xtol=1e-300,
+            rtol=1e-15,
+        )
+        return max(float(found) * (1 - 4e-15), (rho + privacy.xi) * (1 - 4e-16))
+    delta = privacy.delta if isinstance(privacy, ApproximateDP) else 0.0
+    more = math.log1p(delta * math.exp(-privacy.epsilon)) - math.log1p(-delta)
+    return max(privacy.epsilon, (privacy.epsilon + more) * (1 - 2e-15)) if delta else privacy.epsilon

@@ -66,11 +66,14 @@ class Candidate:
         What it assumes in addition to the question.
     last : bool
         Whether it begins with what the other mechanisms found, and `solve` takes that, by name, as its fourth argument.
+    together : bool
+        Whether its noise on several numbers is not independent.
     """
 
     solve: Callable[..., Result]
     assumes: str = ""
     last: bool = False
+    together: bool = False
 
 
 def candidates(question: Question) -> dict[str, Candidate]:
@@ -251,8 +254,6 @@ def _correlated(q: NumericQuery, privacy: Any, deadline: Deadline) -> Result:
 
 
 def _knorm(q: NumericQuery, privacy: CentralPrivacy, deadline: Deadline) -> Result:
-    if not isinstance(privacy, PureDP):
-        raise DesignError.of("privacy", privacy, "K-norm noise is for PureDP")
     if q.sampling_rate < 1:
         raise DesignError.of("sampling_rate", q.sampling_rate, "K-norm noise is for everybody, not sampled")
     return KNorm(q.dimension, privacy, q.sensitivity, loss=q.loss, rounds=q.rounds).solve(
@@ -275,8 +276,8 @@ _NOISE: dict[str, Candidate] = {
     "allocated gaussian": Candidate(_allocated("gaussian"), "a scale for each coordinate"),
     "allocated laplace": Candidate(_allocated("laplace"), "a scale for each coordinate"),
     "allocated mixed": Candidate(_allocated("mixed"), "a type and a scale for each coordinate"),
-    "correlated gaussian": Candidate(_correlated, "noise that is not independent"),
-    "k-norm": Candidate(_knorm, "noise that is not independent; with norm 2 for simulation"),
+    "correlated gaussian": Candidate(_correlated, "noise that is not independent", together=True),
+    "k-norm": Candidate(_knorm, "noise that is not independent", together=True),
 }
 
 

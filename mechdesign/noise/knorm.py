@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -167,7 +168,7 @@ class KNormNoise:
         if self.cap is not None:
             cap = inside("cap", self.cap, 1, min(size, _MOST_CAPPED))
             if self.norm != math.inf or short(Fraction(cap)) != cap or size > _MOST_CAPPED:
-                allowed = f"is of norm inf, of at most {_MOST_CAPPED} numbers, and a double of 20 bits"
+                allowed = f"is of norm inf, of at most {_MOST_CAPPED} numbers, and a double of 12 bits"
                 raise DesignError.of("cap", cap, allowed)
             settle(self, cap=cap)
         if self.gamma is not None:
@@ -467,7 +468,9 @@ class KNorm(Design):
             )
         law = KNormNoise(self.dimension, round_up(exact), norm, largest, **shape)
         stairs = replace(law, gamma=law.shells(self._power).gamma)
-        return stairs if stairs.deployable else law
+        with suppress(DesignError):  # its first level may be too narrow to count steps in it
+            return stairs if stairs.lattice else law
+        return law
 
     def laws(self) -> list[KNormNoise]:
         """The law of least cost of each norm that is allowed: of the plain ones, and of the hulls of the changes."""

@@ -44,8 +44,8 @@ from mechdesign.typing import Array, Indices, Numbers, Values
 Kept = npt.NDArray[np.bool_]
 LEAST_GAMMA = 2.0**-24
 """Of a staircase: a first level that is narrower is no longer resolved by a lattice of 64 bits."""
-MOST_LEVELS = 2e5
-"""Of a staircase: at an ε so small that more count, the exponential costs 1e-7 more at most."""
+MOST_LEVELS = 2e4
+"""Of a staircase: at an ε so small that more count, the exponential costs 5e-6 more at most."""
 _FLAT = 4e-10
 """Where no staircase costs less than the exponential by more than this, the exponential is taken: of the gap of 1e-9 that a result may have."""
 LEAST_KEPT = 1e-4
@@ -145,7 +145,8 @@ class Shells:
     @property
     def bound(self) -> float:
         """Below E R^p of every staircase and of the exponential, as `none_below` finds."""
-        return self.floor if self.gamma is None else self.moment(self.gamma) * (1 - _FLAT)
+        found = self.moment(self.gamma) * (1 - _FLAT)
+        return found if self.none_below(found) else self.floor
 
     def none_below(self, bound: float) -> bool:
         """Whether no γ in (0, 1] has a moment below `bound`: S_{d+p} ≥ bound·S_d, in cells, by second-order expansions with the derivatives n S_{n−1}."""
@@ -173,8 +174,8 @@ class Shells:
 
 
 def short(cap: Fraction) -> float:
-    """The least number of 20 bits that is no less: the cap of a hull, which integers of the release are multiplied by."""
-    unit = Fraction(2) ** (math.frexp(float(cap))[1] - 20)
+    """The least number of 12 bits that is no less: the cap of a hull, which integers of the release are multiplied by."""
+    unit = Fraction(2) ** (math.frexp(float(cap))[1] - 12)
     return float(math.ceil(cap / unit) * unit)
 
 

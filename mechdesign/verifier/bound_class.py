@@ -27,7 +27,20 @@ def sought(design: Json) -> str:
         return EVERY if design["dimension"] == 1 else INDEPENDENT
     if kind in ("metric-quantizer", "metric-channel"):
         return EVERY
+    if kind == "knorm" and grows_with_the_norm(design):
+        return EVERY
     return MENU if kind in ("knorm", "vector-design") else FAMILY
+
+
+def grows_with_the_norm(design: Json) -> bool:
+    """Whether one round is asked under pure privacy, of one number, or of a whole ℓ₂ ball by squared or ℓ₁ ball by absolute error."""
+    if design["privacy"][""] != "pure-dp" or design["rounds"] != 1:
+        return False
+    order, s = 2 if design["loss"] == "squared" else 1, design["sensitivity"]
+    if design["dimension"] == 1:
+        return True
+    alone = isinstance(s, dict) and all(s[name] is None for name in ("linf", "each", "l0", f"l{3 - order}"))
+    return alone and design["norm"] in (None, order)
 
 
 def spoken_of(result: Json) -> str:

@@ -205,7 +205,12 @@ class Comparison(Handed):
         known = candidates(self.question)
         alone = [name for name in self.names if name in known and not known[name].together]
         best = self._best_name
-        if not alone or best not in known or not known[best].together:
+        if (
+            not alone
+            or best not in known
+            or not known[best].together
+            or getattr(self.question, "dimension", 1) == 1
+        ):
             return ""
         least = min(alone, key=lambda name: self.question.error(self.results[name]))
         ratio = self.question.error(self.results[least]) / self.question.error(self.results[best])
@@ -213,13 +218,13 @@ class Comparison(Handed):
 
     @property
     def bounds(self) -> dict[str, float]:
-        """The highest lower bound that the mechanisms' own proofs have of each class of mechanisms that is wider than a family or a menu."""
+        """The highest lower bound that the mechanisms' own proofs have of independent noise."""
         found: dict[str, float] = {}
         for name in self.names if not getattr(self.question, "integer", False) else ():
             result, of = self.results[name], self.results[name].among
             if name not in candidates(self.question) or of is None or result.bound_how == CLAIMED:
                 continue
-            if of.scope not in (Scope.FAMILY, Scope.MENU) and result.lower_bound:
+            if of.scope in (Scope.INDEPENDENT, Scope.LOG_CONCAVE) and result.lower_bound:
                 found[str(of)] = max(found.get(str(of), 0.0), result.lower_bound)
         return found
 

@@ -248,14 +248,14 @@ class Ball:
 
     def tail(self, x: Numbers) -> Values:
         """P[u_i > x] for x ≥ 0."""
-        d, x = self.dimension, np.minimum(np.asarray(x, dtype=float), 1.0)
+        d, at = self.dimension, np.asarray(np.minimum(np.asarray(x, dtype=float), 1.0))
         if not self.signed:
-            return ((1 - x) + (d - 1) * (1 - x) ** 2 / 2) / (d + 1)
+            return ((1 - at) + (d - 1) * (1 - at) ** 2 / 2) / (d + 1)
         if self.cap is not None:
-            return _hull(d, self.cap).tail(x)
+            return _hull(d, self.cap).tail(at)
         if self.norm == 2:
-            return special.betainc((d + 1) / 2, 0.5, 1 - x**2) / 2
-        return (1 - x) ** (d if self.norm == 1 else 1) / 2
+            return special.betainc((d + 1) / 2, 0.5, 1 - at**2) / 2
+        return (1 - at) ** (d if self.norm == 1 else 1) / 2
 
     @property
     def log_volume(self) -> float:

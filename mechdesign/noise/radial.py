@@ -226,7 +226,7 @@ class Ball:
         if self.cap is None:
             return top
         whole, rest = np.divmod(sizes.sum(axis=1), self.ratio[0])
-        return np.maximum(top, whole * self.ratio[1] - -rest * self.ratio[1] // self.ratio[0])
+        return np.asarray(np.maximum(top, whole * self.ratio[1] - -rest * self.ratio[1] // self.ratio[0]))
 
     @property
     def ratio(self) -> tuple[int, int]:

@@ -63,7 +63,9 @@ def knorm(result: Json, account: Account) -> None:
         norm, cap and Fraction(cap), law["signed"], law["widths"] and tuple(map(Fraction, law["widths"]))
     )
     size = moving(shape, k)
-    if cap is not None and (size > MOST_CAPPED or not 1 < cap < size or shape.cap.denominator > 2**40):
+    if shape.cap is not None and (
+        size > MOST_CAPPED or not 1 < shape.cap < size or shape.cap.denominator > 2**40
+    ):
         raise Refused("a cap that bounds nothing")
     held = (
         covers(norm, bounds, l1, l2, largest)
@@ -126,10 +128,11 @@ def most_epsilon(privacy: Json) -> float:
     if privacy[""] == "approximate-dp":
         epsilon, delta = privacy["epsilon"], privacy["delta"]
         return float(epsilon + math.log1p(delta * math.exp(-epsilon)) - math.log1p(-delta)) * (1 + 1e-14)
-    low, high = privacy["rho"] / 2, privacy["rho"] + 2 * math.sqrt(privacy["rho"]) + 1
+    rho: float = privacy["rho"]
+    low, high = rho / 2, rho + 2 * math.sqrt(rho) + 1
     while low < (middle := (low + high) / 2) < high:
-        low, high = (middle, high) if middle * math.tanh(middle / 2) <= privacy["rho"] else (low, middle)
-    return max(high, privacy["rho"] + privacy["xi"]) * (1 + 1e-14)
+        low, high = (middle, high) if middle * math.tanh(middle / 2) <= rho else (low, middle)
+    return float(max(high, rho + privacy["xi"])) * (1 + 1e-14)
 
 
 def coordinates(sensitivity: Json) -> list[Fraction]:

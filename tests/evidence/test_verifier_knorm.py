@@ -26,6 +26,15 @@ def refused(result: Result) -> list[str]:
     return [claim for claim, _, holds in verify(dumps(result)).rows if not holds]
 
 
+def withheld(result: Result, **changes: object) -> bool:
+    """Whether a law with these members is refused, by the verifier or as it is made."""
+    try:
+        law = replace(result.mechanism, **changes)
+    except md.DesignError:
+        return True
+    return bool(refused(replace(result, mechanism=law)))
+
+
 @pytest.mark.parametrize(
     "sensitivity",
     [
@@ -33,7 +42,10 @@ def refused(result: Result) -> list[str]:
         S(linf=1, l0=3),
         S(linf=1, l1=2.3),
         S(linf=1, l2=1.7),
+        S(linf=1, signed=False),
+        S(each=[3, 1, 0, 0.5, 2, 1]),
         S(each=[3, 1, 0, 0.5, 2, 1], l0=4, l1=5, l2=3.1),
+        S(each=[3, 1, 0, 0.5, 2, 1], l0=4, signed=False),
     ],
 )
 @pytest.mark.parametrize("norm", [None, 1, 2, math.inf])
@@ -41,18 +53,50 @@ def refused(result: Result) -> list[str]:
 def test_sound_files_pass_and_doctored_ones_do_not(
     sensitivity: float | md.Sensitivity, norm: float, loss: str
 ) -> None:
-    result = md.noise.KNorm(6, md.PureDP(0.7), sensitivity, norm, loss, rounds=3).solve()
+    result = md.noise.KNorm(6, md.PureDP(2.1), sensitivity, norm, loss, rounds=3).solve()
     assert not refused(result)
     law, design = result.mechanism, result.design
-    assert refused(replace(result, mechanism=replace(law, scale=law.scale * (1 - 1e-12))))
-    assert refused(replace(result, mechanism=replace(law, largest=law.largest * (1 - 1e-12))))
-    assert refused(replace(result, mechanism=replace(law, dimension=5)))
+    assert withheld(result, scale=law.scale * (1 - 1e-12))
+    assert withheld(result, largest=law.largest * (1 - 1e-12))
+    assert withheld(result, dimension=5)
     assert refused(replace(result, value=result.value * (1 - 1e-9)))
     assert refused(replace(result, lower_bound=result.value * (1 + 1e-6), value=result.value * 1.1))
     assert refused(replace(result, design=replace(design, rounds=4)))
-    assert refused(replace(result, design=replace(design, privacy=md.PureDP(0.699))))
+    assert refused(replace(result, design=replace(design, privacy=md.PureDP(2.099))))
     other = 1.0 if law.norm == math.inf else math.inf
-    assert refused(replace(result, mechanism=replace(law, norm=other), design=replace(design, norm=law.norm)))
+    assert withheld(replace(result, design=replace(design, norm=law.norm)), norm=other)
+    if law.gamma is not None:  # a worse staircase costs more than is stated
+        assert withheld(result, gamma=law.gamma * 0.9)
+    if law.cap is not None:
+        assert withheld(result, cap=law.cap - 0.25)
+    if law.widths is not None:
+        assert withheld(result, widths=(2.9, *law.widths[1:])) and withheld(result, widths=None)
+    if not law.signed:
+        signed = replace(result.design.bounds, signed=True)
+        assert refused(replace(result, design=replace(design, sensitivity=signed)))
+
+
+@pytest.mark.parametrize(
+    "privacy", [md.ApproximateDP(0.8, 1e-6), md.ApproximateDP(0.8, 0.3), md.ZeroConcentratedDP(0.4, 0.1)]
+)
+def test_files_under_other_privacy(privacy: md.ApproximateDP | md.ZeroConcentratedDP) -> None:
+    result = md.noise.KNorm(4, privacy, S(linf=1, l0=2)).solve()
+    assert not refused(result)
+    assert withheld(result, scale=result.mechanism.scale * (1 - 1e-10))
+    less = {"delta": 1e-9} if isinstance(privacy, md.ApproximateDP) else {"rho": 0.39}
+    assert refused(replace(result, design=replace(result.design, privacy=replace(privacy, **less))))
+
+
+@pytest.mark.parametrize("name", ["l2", "l1"])
+def test_optimal_noise_of_a_ball(name: str) -> None:
+    """Every additive noise is spoken of where the cost grows with the norm, and only there."""
+    loss = "squared" if name == "l2" else "absolute"
+    result = md.noise.KNorm(3, md.PureDP(4.0), S(**{name: 1.0}), loss=loss).solve()
+    assert result.status == "optimal" and not refused(result)
+    assert refused(replace(result, design=replace(result.design, rounds=2)))
+    assert refused(replace(result, lower_bound=result.value * (1 - 1e-3)))
+    narrower = replace(result.design, sensitivity=S(**{name: 1.0, "linf": 0.9}))
+    assert refused(replace(result, design=narrower))
 
 
 @settings(max_examples=40, deadline=None)

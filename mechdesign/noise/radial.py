@@ -19,8 +19,8 @@ volume and moments are sums of :math:`(-1)^i \binom ni (c - i)^n` (Joseph and Yu
 
 **Release.** On the lattice, exactly. A ball in steps is the whole vectors of norm at most R; noise that is uniform on one, its R
 of weights :math:`q^R` times their number, is :math:`\propto q^{\lceil\lVert z\rVert\rceil}` and as private as its continuous relative for changes
-of m whole steps. Balls of ℓ_∞, ℓ₁ and of the differences are counted exactly; hulls and ℓ₂ are drawn by rejection from a
-ball around them. R is drawn by rejection from the sum of d + 1 geometric numbers (:math:`\binom{R + d}{d} q^R`; kept with the rational probability
+of m whole steps. Balls of ℓ_∞, ℓ₁ and of the differences are counted exactly; hulls are drawn by rejection from a
+ball around them; noise of ℓ₂ is continuous, and its sum with an answer on the lattice is rounded. R is drawn by rejection from the sum of d + 1 geometric numbers (:math:`\binom{R + d}{d} q^R`; kept with the rational probability
 :math:`\prod_j (R + \tfrac12)/(R + j)` for the cube), the levels of a staircase from a table of integers, E rounded up to a rational.
 """
 
@@ -213,15 +213,12 @@ class Ball:
         return np.asarray(found if self.cap is None else np.maximum(found, np.abs(z).sum(axis=-1) / self.cap))
 
     def radius(self, z: Indices) -> Indices:
-        """The least whole number that is no less than ‖z‖, of whole numbers."""
+        """The least whole number that is no less than ‖z‖, of whole numbers; not of ℓ₂."""
         if not self.signed:
             return np.asarray(np.maximum(z.max(axis=1), 0) - np.minimum(z.min(axis=1), 0))
         sizes = np.abs(z)
         if self.norm == 1:
             return np.asarray(sizes.sum(axis=1))
-        if self.norm == 2:
-            squares = [sum(x * x for x in row) for row in sizes.tolist()]
-            return np.array([math.isqrt(n - 1) + 1 if n else 0 for n in squares], dtype=np.int64)
         top = np.asarray(sizes.max(axis=1))
         if self.cap is None:
             return top
@@ -313,10 +310,10 @@ class Ball:
     def around(self) -> tuple[Ball, float]:
         """The ball that its lattice points are drawn from by rejection, and the share that is kept."""
         d = self.dimension
-        if (self.norm == math.inf and self.cap is None) or self.norm == 1:
+        if self.cap is None:
             return self, 1.0
-        around = [Ball(d, math.inf)] if self.cap is None else [Ball(d, math.inf), Ball(d, 1.0)]
-        larger = [ball.log_volume + d * math.log(self.cap or 1) * (ball.norm == 1) for ball in around]
+        around = [Ball(d, math.inf), Ball(d, 1.0)]
+        larger = [ball.log_volume + d * math.log(self.cap) * (ball.norm == 1) for ball in around]
         k = int(np.argmin(larger))
         return around[k], math.exp(self.log_volume - larger[k])
 
@@ -397,10 +394,6 @@ class RadialLattice:
     def draw(self, rows: int) -> Indices:
         """Draw the noise of that many vectors, in steps, shape (rows, d)."""
         d = self.ball.dimension
-        if self.ball.norm == 2 and self.inner is None:
-            law, zero = RoundedSum(d, self.rate * self.step, grain=self.step), np.zeros(rows * d)
-            noise = law.release(zero, zero, lambda i: Fraction(0))
-            return (noise / self.step).astype(np.int64).reshape(rows, d)
         out, filled, share = np.empty((rows, d), dtype=np.int64), 0, self.ball.around[1]
         while filled < rows:
             z, kept = self._proposed(min(math.ceil((rows - filled) / share) + 1, max(1, _BLOCK // (d + 1))))
@@ -412,6 +405,8 @@ class RadialLattice:
     def _proposed(self, rows: int) -> tuple[Indices, Kept]:
         """Vectors, and which of them are kept."""
         base, (over, under) = self.ball.around[0], self.ball.ratio
+        if self.ball.norm == 2:
+            return self._rounded(rows)
         if self.inner is None and base.norm == 1:
             size = rows * base.dimension
             fine = (
@@ -432,6 +427,17 @@ class RadialLattice:
         z, fits = _uniform(base, reach)
         return z, kept & fits & (self.ball.radius(z) <= radius)
 
+    def _rounded(self, rows: int) -> tuple[Indices, Kept]:
+        """Continuous noise of ℓ₂, rounded."""
+        d, kept, lengths = self.ball.dimension, np.ones(rows, dtype=bool), None
+        law = RoundedSum(d, self.rate, grain=1.0)
+        if self.inner is not None:
+            radius, _, kept = self._levels(rows)
+            law, lengths = RoundedSum(d, 1.0, grain=1.0, ball=True), radius.astype(float)
+        zero = np.zeros(rows * d)
+        noise = law.release(zero, zero, lambda i: Fraction(0), lengths)
+        return noise.astype(np.int64).reshape(rows, d), kept
+
     @cached_property
     def _table(self) -> tuple[IntegerWeights, int, Fraction, int, int]:
         """Levels by weight, the last for all beyond it, the ratio of their hat, and the side of a level's ball: n_0 + j n_1.
@@ -441,7 +447,9 @@ class RadialLattice:
         assert self.inner is not None
         base, (over, under) = self.ball.around[0], self.ball.ratio
         d, m = base.dimension, self.shift
-        if base.norm == 1:
+        if base.norm == 2:
+            first, each = self.inner, m
+        elif base.norm == 1:
             first, each = self.inner * over // under + d, m * over // under
         else:
             first, each = (2 * self.inner + 1, 2 * m) if base.signed else (self.inner + 1, m)
@@ -501,7 +509,7 @@ def radial_lattice(
     # how much of the norm a step in every coordinate is
     wide = {1.0: float(d), 2.0: math.sqrt(d), math.inf: max(1.0, d / (ball.cap or d))}[ball.norm]
     unit = min(scale, largest / wide, largest if gamma is None else largest * gamma)
-    bits = 16 if ball.norm == 2 and gamma is None else 21
+    bits = 16 if ball.norm == 2 else 21
     step = math.ldexp(1.0, math.frexp(unit)[1] - bits)
     apart = Fraction(largest) / Fraction(step)
     if not even:

@@ -286,8 +286,8 @@ def proved_anew(name: str, text: str, original: list[str]) -> bool:
 
 def is_the_answer(name: str, text: str) -> bool:
     """Whether the file is the honest one of the question that it states: the package, asked that, answers with the same mechanism,
-    value and lower bound. So it is where a question says more than its answer depends on, as that all coordinates rise or all fall
-    does for noise of a norm.
+    value and lower bound. So it is where a question says more than its answer depends on, as which neighbours they are does for
+    noise of a norm.
     """
     from evidence.test_doctored import MORE
 

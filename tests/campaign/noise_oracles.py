@@ -94,17 +94,55 @@ def mixed_value(design: Any, result: Any) -> Faults:
 # K-norm noise ---------------------------------------------------------------------------------------------------
 
 
-def k_norm_costs(k: int, loss: str, norm: float) -> Any:
-    """Moments of one coordinate at s = 1: r u with r of law Gamma(k + 1), u uniform in the ball."""
-    if loss == "squared":
-        inner = {1.0: mp.mpf(2) / ((k + 1) * (k + 2)), 2.0: mp.mpf(1) / (k + 2), math.inf: mp.mpf(1) / 3}
-        return (k + 1) * (k + 2) * inner[norm]
-    half = mp.mpf(k) / 2
-    inner = {
-        1.0: mp.mpf(1) / (k + 1), math.inf: mp.mpf(1) / 2,
-        2.0: mp.exp(mp.loggamma(half + 1) - mp.loggamma(half + mp.mpf(3) / 2)) / mp.sqrt(mp.pi),
-    }  # fmt: skip
-    return (k + 1) * inner[norm]
+def k_norm_costs(d: int, power: int, law: Any) -> Any:
+    """E|u_i|^p of a point u that is uniform on the ball."""
+    if law.cap is not None:
+        with mp.workdps(60 + d):  # the density at c − x of the sum of d − 1 uniform numbers
+            c = mp.mpf(law.cap)
+
+            def rest(t: Any) -> Any:
+                terms = (
+                    (-1) ** i * mp.binomial(d - 1, i) * (t - i) ** (d - 1)
+                    for i in range(min(d - 1, int(t)) + 1)
+                )
+                return mp.fsum(terms) if t > 0 else mp.mpf(0)
+
+            ends = sorted({0, min(1, c), 1, *(x for x in (c - int(c),) if 0 < x < 1)})
+            above, below = (mp.quad(lambda x, p=p: x**p * rest(c - x), ends) for p in (power, 0))
+            return above / below
+    if not law.signed:  # least of d + 1 numbers that spread by 1 at most: this one, another's, or neither
+        return (mp.mpf(2) / (power + 1) + (d - 1) * mp.mpf(2) / ((power + 1) * (power + 2))) / (d + 1)
+    if law.norm == 2 and power == 1:
+        half = mp.mpf(d) / 2
+        return mp.exp(mp.loggamma(half + 1) - mp.loggamma(half + mp.mpf(3) / 2)) / mp.sqrt(mp.pi)
+    return {1.0: mp.beta(d + 1, power) * power if power == 1 else mp.mpf(2) / ((d + 1) * (d + 2)),
+            2.0: mp.mpf(1) / (d + 2), math.inf: mp.mpf(1) / (power + 1)}[law.norm]  # fmt: skip
+
+
+def k_norm_radius(d: int, power: int, law: Any) -> Any:
+    """E R^p: of Gamma(d + 1), or of balls whose masses fall with the levels."""
+    if law.gamma is None:
+        return mp.rf(d + 1, power) * mp.mpf(law.scale) ** power
+    fall, gamma, found = mp.mpf(law.largest) / law.scale, mp.mpf(law.gamma), []
+    for n in (d + power, d):
+        last = int((n + 30 * math.sqrt(n) + 120) / fall) + 3
+        found.append(mp.fsum(mp.exp(-fall * j) * (j + gamma) ** n for j in range(last)))
+    return found[0] / found[1] * mp.mpf(law.largest) ** power
+
+
+def k_norm_gauge(law: Any, v: list[Fraction]) -> Fraction:
+    """The norm of a change, of ℓ₂ its square."""
+    widths = [Fraction(1)] * len(v) if law.widths is None else [Fraction(w) for w in law.widths]
+    if any(x and not w for x, w in zip(v, widths)):
+        return Fraction(10**300)
+    z = [x / w for x, w in zip(v, widths) if w]
+    if not law.signed:
+        return max(*z, Fraction(0)) - min(*z, Fraction(0))
+    sizes = [abs(x) for x in z]
+    if law.norm == 2:
+        return sum((x * x for x in sizes), Fraction(0))
+    total = sum(sizes, Fraction(0))
+    return total if law.norm == 1 else max(max(sizes), total / Fraction(law.cap) if law.cap else Fraction(0))
 
 
 def k_norm(design: Any, result: Any) -> Faults:
@@ -113,22 +151,23 @@ def k_norm(design: Any, result: Any) -> Faults:
     s = design.sensitivity
     bounds = s if isinstance(s, md.Sensitivity) else md.Sensitivity(linf=s)
     epsilon, scale = Fraction(design.privacy.epsilon), Fraction(law.scale)
+    # a staircase falls by largest/scale for changes of norm at most largest
+    most = epsilon * scale / rounds if law.gamma is None else Fraction(law.largest)
+    if law.gamma is not None and rounds * most > epsilon * scale:
+        yield "privacy: the staircase falls by more than epsilon"
     for v in changes(bounds, k, drawn(design), 12 if k < 100 else 3):
-        sizes = [abs(a) for a in v]
-        if law.norm == 2:
-            broken = rounds**2 * sum(a * a for a in sizes) > (epsilon * scale) ** 2
-        else:
-            broken = rounds * (sum(sizes) if law.norm == 1 else max(sizes)) > epsilon * scale
-        if broken:
+        if k_norm_gauge(law, v) > (most**2 if law.norm == 2 else most):
             yield f"privacy: a change of ℓ{law.norm:g} norm loses more than epsilon"
             break
+    d, power = k if law.widths is None else sum(w > 0 for w in law.widths), 1 + (design.loss == "squared")
+    weight = 1 if law.widths is None else mp.fsum(mp.mpf(w) ** power for w in law.widths) / k
     with mp.workdps(40):
-        exact = k_norm_costs(k, design.loss, law.norm) * mp.mpf(law.scale) ** (1 + (design.loss == "squared"))
+        exact = k_norm_costs(d, power, law) * k_norm_radius(d, power, law) * weight
         if not exact * (1 - mp.mpf("1e-12")) <= result.value <= exact * (1 + mp.mpf("1e-9")):
             yield f"a value of {result.value!r} where it is {mp.nstr(exact, 18)}"
     if result.lower_bound > result.value:
         yield "a lower bound above the value"
-    if k <= 5:
+    if k <= 5 and (law.gamma is None or law.largest < 5 * law.scale):  # beyond, what costs is seldom drawn
         draws = law.sample(20_000, rng=1)
         errors = draws**2 if design.loss == "squared" else np.abs(draws)
         mean, spread = errors.mean(), errors.mean(axis=1).std() / math.sqrt(len(errors))

@@ -35,7 +35,7 @@ _KINDS_OF = {
     "noise.correlated.noise": "correlated-gaussian-noise",
     "noise.knorm": "knorm knorm-noise knorm-proof",
     "noise.laws.discrete": "law:discrete_gaussian",
-    "noise.laws.staircase": "l1-staircase law:staircase",
+    "noise.laws.staircase": "law:staircase",
     "noise.laws.symmetric": "law:flipped_huber law:osgt law:truncated_laplace",
     "noise.matrix.design": "matrix-mechanism matrix-proof",
     "noise.matrix.strategy": "strategy-noise",

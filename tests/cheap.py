@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -111,7 +112,8 @@ def objects() -> Iterator[Any]:
     yield [
         md.AdditiveNoise(stats.laplace(scale=2.0), 1.0),
         n.KNormNoise(3, 0.5, norm=2),
-        n.L1Staircase(0.5, 1.0, 2),
+        n.KNormNoise(3, 0.5, math.inf, 1.0, 0.375, 2.0, widths=(1.0, 0.5, 2.0)),
+        n.KNormNoise(3, 0.5, math.inf, 1.0, signed=False),
     ]
     yield [n.discrete_gaussian(3.0), n.flipped_huber_law(1.0, 2.0), n.truncated_laplace_law(0.3, 1e-6)]
     yield [n.osgt(0.5, 1.0), n.staircase_law(1.0, loss="squared")]

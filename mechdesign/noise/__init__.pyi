@@ -22,7 +22,6 @@ from .knorm import KNormProof as KNormProof
 from .laws.discrete import discrete_gaussian as discrete_gaussian
 from .laws.discrete import discrete_laplace_law as discrete_laplace_law
 from .laws.discrete import opendp_sample as opendp_sample
-from .laws.staircase import L1Staircase as L1Staircase
 from .laws.staircase import staircase as staircase
 from .laws.staircase import staircase_law as staircase_law
 from .laws.symmetric import flipped_huber as flipped_huber

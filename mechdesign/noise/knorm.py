@@ -41,6 +41,7 @@ from mechdesign.noise.radial import (
     Shells,
     radial_lattice,
     short,
+    whole_bits,
 )
 from mechdesign.noise.release import noisy
 from mechdesign.problem.checks import (
@@ -173,6 +174,8 @@ class KNormNoise:
             settle(self, cap=cap)
         if self.gamma is not None:
             settle(self, gamma=inside("gamma", self.gamma, LEAST_GAMMA / 2, 1))
+            if whole_bits(self.gamma) != self.gamma:
+                raise DesignError.of("gamma", self.gamma, f"must have 20 bits: {whole_bits(self.gamma)!r}")
             if self.largest is None or self.shells(1).levels > MOST_LEVELS:
                 allowed = "needs the largest change, of which the scale is no large multiple: leave it out"
                 raise DesignError.of("gamma", self.gamma, allowed)

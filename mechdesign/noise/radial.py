@@ -58,6 +58,12 @@ _BLOCK = 2**20
 """Numbers drawn at a time."""
 
 
+def whole_bits(gamma: float) -> float:
+    """The nearest number of 20 bits: a file that states another γ by 1e-9 states another law, and is seen."""
+    mantissa, exponent = math.frexp(gamma)
+    return math.ldexp(round(mantissa * 2**20), exponent - 20)
+
+
 # Profiles ------------------------------------------------------------------------------------------------------
 
 
@@ -140,7 +146,7 @@ class Shells:
         found = optimize.minimize_scalar(
             self.moment, bounds=around, method="bounded", options={"xatol": 1e-12}
         )
-        return float(found.x)
+        return whole_bits(float(found.x))
 
     @property
     def bound(self) -> float:

@@ -83,8 +83,8 @@ def knorm(result: Json, account: Account) -> None:
         exact = unit(shape, k, design["loss"]) * radial
         account.bounds(f"the {design['loss']} error is at most {stated!r}", exact, stated, room)
     else:
-        if not 0 < gamma < 1:
-            raise Refused("a staircase without a first level")
+        if not 0 < gamma < 1 or math.frexp(gamma)[0] * 2**20 % 1:
+            raise Refused("a staircase without a first level, or of more than 20 bits")
         stairs = Stairs(size, float(largest / scale), account)
         found = stairs.moment(order, gamma) * unit(shape, k, design["loss"]) * largest**order
         claim = f"the {design['loss']} error is at most {stated!r}"

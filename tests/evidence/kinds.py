@@ -74,7 +74,6 @@ KINDS: dict[str, str] = {
     "knorm-noise": "dimension:count, scale:pos, norm:num, largest:num?, gamma:num?, cap:num?, signed:flag, widths:nums|null",
     "knorm-proof": "",
     "result": "design:any, mechanism:any, value:num, lower_bound:num?, solver_report:@solve-report, notes:texts, proofs:any, duals:table?, table:table|null, asked_gap:nn?, bound_class:scope?",
-    "l1-staircase": "epsilon:pos, sensitivity:pos|@sensitivity, dimension:count, gamma:num?",
     "laplace-histogram": "space:@metric-space, epsilon:pos, users:count, project:flag",
     "linear-query": "space:@metric-space, values:arr, name:text",
     "linear-release": "query:@linear-query, alpha:pos, model:text, users:count, norm:num, gaussian:flag, delta:nn",

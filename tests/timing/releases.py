@@ -294,6 +294,27 @@ RELEASES: dict[str, Release] = {
     "K-norm, l_1": Release(
         "knorm-noise", solved(lambda: md.noise.KNorm(4, PURE, norm=1)), answers(4, 0.25, moved=4)
     ),
+    "K-norm, l_2": Release(
+        "knorm-noise", solved(lambda: md.noise.KNorm(4, PURE, norm=2)), answers(4, moved=4)
+    ),
+    "K-norm, few of many": Release(
+        "knorm-noise",
+        solved(lambda: md.noise.KNorm(12, PURE, md.Sensitivity(linf=1, l0=5))),
+        answers(12, moved=5),
+    ),
+    "K-norm, all rise": Release(
+        "knorm-noise",
+        solved(lambda: md.noise.KNorm(4, PURE, md.Sensitivity(linf=1, signed=False))),
+        answers(4, moved=4),
+    ),
+    "K-norm, bounds of each": Release(
+        "knorm-noise",
+        solved(lambda: md.noise.KNorm(3, PURE, md.Sensitivity(each=[1.0, 0.5, 0.1]))),
+        answers(3, moved=1),
+    ),
+    "K-norm, staircase": Release(
+        "knorm-noise", solved(lambda: md.noise.KNorm(2, md.PureDP(5.0))), answers(2, moved=2)
+    ),
     "correlated Gaussian": Release(
         "correlated-gaussian-noise",
         solved(lambda: md.CorrelatedGaussian(np.eye(5), APPROXIMATE)),

@@ -47,7 +47,6 @@ export const MEMBERS = {
     "knorm": {"dimension": "count", "privacy": "@pure-dp|@approximate-dp|@zcdp|@metric-dp", "sensitivity": "pos|@sensitivity", "norm": "num|null", "loss": "'squared'|'absolute'", "rounds": "count"},
     "knorm-noise": {"dimension": "count", "scale": "pos", "norm": "num", "largest": "num|null", "gamma": "num|null", "cap": "num|null", "signed": "flag", "widths": "nums|null"},
     "knorm-proof": {},
-    "l1-staircase": {"epsilon": "pos", "sensitivity": "pos|@sensitivity", "dimension": "count", "gamma": "num|null"},
     "laplace-histogram": {"space": "@metric-space", "epsilon": "pos", "users": "count", "project": "flag"},
     "lattice-dual": {"cells": "count", "shifts": "arr", "psi": "arr", "totals": "arr", "mirrored": "flag"},
     "linear-query": {"space": "@metric-space", "values": "arr", "name": "text"},

@@ -254,6 +254,10 @@ def _correlated(q: NumericQuery, privacy: Any, deadline: Deadline) -> Result:
 
 
 def _knorm(q: NumericQuery, privacy: CentralPrivacy, deadline: Deadline) -> Result:
+    if q.dimension == 1:
+        raise DesignError.of(
+            "dimension", 1, "is one number, of which every norm is the same: staircase noise"
+        )
     if q.sampling_rate < 1:
         raise DesignError.of("sampling_rate", q.sampling_rate, "K-norm noise is for everybody, not sampled")
     return KNorm(q.dimension, privacy, q.sensitivity, loss=q.loss, rounds=q.rounds).solve(

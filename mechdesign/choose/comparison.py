@@ -205,15 +205,12 @@ class Comparison(Handed):
         known = candidates(self.question)
         alone = [name for name in self.names if name in known and not known[name].together]
         best = self._best_name
-        if (
-            not alone
-            or best not in known
-            or not known[best].together
-            or getattr(self.question, "dimension", 1) == 1
-        ):
+        if not alone or best not in known or not known[best].together:
             return ""
         least = min(alone, key=lambda name: self.question.error(self.results[name]))
         ratio = self.question.error(self.results[least]) / self.question.error(self.results[best])
+        if ratio < 1 + 1e-9:
+            return ""
         return f"The best independent noise, {plain(least)}, has {shown(ratio, 4)} times the error of {plain(best)}."
 
     @property

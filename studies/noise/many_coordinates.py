@@ -69,7 +69,7 @@ def cell(k: int, epsilon: float, delta: float) -> dict[str, Any]:
         **named,
         "k-norm": together,
         "best family": family,
-        "best": "k-norm" if together < least else family,
+        "best": "k-norm" if k > 1 and together < least else family,
         "least independent": least,
         "least": min(together, least),
         "lower bound of independent": result.lower_bound,

@@ -394,8 +394,11 @@ def test_compare_says_what_noise_drawn_together_wins() -> None:
     assert "The best independent noise" in found.to_html()
     bound = found.bounds["symmetric log-concave noise"]
     assert f"lower bound of symmetric log-concave noise: {bound:.5g}" in str(found)
-    alone = md.compare(md.NumericQuery(), md.PureDP(1.0), mechanisms=["laplace", "k-norm"], progress=False)
-    assert alone.least == pytest.approx(1.9181, abs=1e-4)  # k-norm noise of one number is the optimum
+    ball = md.NumericQuery(4, S(l2=1.0))
+    alone = md.compare(ball, md.PureDP(4.0), mechanisms=["laplace", "k-norm"], progress=False)
+    assert alone.least == alone["k-norm"].lower_bound and "no additive noise does better" in str(alone)
+    with pytest.raises(md.InfeasibleError, match="staircase"):
+        md.compare(md.NumericQuery(), md.PureDP(1.0), mechanisms=["k-norm"], progress=False)
     many = md.compare(
         md.NumericQuery(100), md.ApproximateDP(1.0, 1e-6), mechanisms=["gaussian", "k-norm"], progress=False
     )

@@ -377,6 +377,13 @@ class _Marginal:
 _NORMS = (1.0, 2.0, math.inf)
 
 
+def _changes(name: str, value: object) -> float | Sensitivity:
+    if isinstance(value, (list, tuple, np.ndarray)):
+        allowed = "must be bounds, Sensitivity(each=...) for example: the hull of a list has no radial noise; CorrelatedGaussian takes lists"
+        raise DesignError.of(name, value, allowed)
+    return sensitivity(name, value)
+
+
 @serializable("knorm")
 @dataclass(frozen=True)
 class KNorm(Design):
@@ -419,7 +426,7 @@ class KNorm(Design):
 
     dimension: int = field(check=integer, least=1, most=10**6)
     privacy: PureDP | ApproximateDP | ZeroConcentratedDP = field(PureDP, ApproximateDP, ZeroConcentratedDP)
-    sensitivity: float | Sensitivity = field(check=sensitivity, default=1.0)
+    sensitivity: float | Sensitivity = field(check=_changes, default=1.0)
     norm: float | None = field(check=norm_order, default=None)
     loss: str = field(check=one_of, allowed=("squared", "absolute"), default="squared")
     rounds: int = field(check=integer, least=1, most=10**9, default=1)

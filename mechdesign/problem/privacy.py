@@ -150,7 +150,7 @@ def pure_epsilon(privacy: PureDP | ApproximateDP | ZeroConcentratedDP) -> float:
     Examples
     --------
     >>> [round(pure_epsilon(p), 6) for p in (PureDP(1.0), ApproximateDP(1.0, 0.1), ZeroConcentratedDP(0.5))]
-    [1.0, 1.141284, 1.043404]
+    [1.0, 1.141488, 1.043627]
     """
     if isinstance(privacy, ZeroConcentratedDP):
         rho = privacy.rho

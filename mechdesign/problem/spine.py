@@ -7,7 +7,7 @@ certification, the status, interruption.
 >>> import mechdesign as md
 >>> result = md.noise.KNorm(3, md.PureDP(1.0)).solve()
 >>> result.status, round(result.value, 2)
-(<Status.BEST: 'best of its class'>, 6.67)
+(<Status.BEST: 'best of its class'>, 6.66)
 """
 
 from __future__ import annotations

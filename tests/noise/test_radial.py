@@ -435,6 +435,7 @@ def test_caps_are_rounded_up() -> None:
 @pytest.mark.parametrize(
     ("make", "word"),
     [
+        (lambda: KNorm(2, md.PureDP(1.0), [[1.0, 1.0], [1.0, 0.0]]), "CorrelatedGaussian takes lists"),
         (lambda: KNormNoise(3, 1.0, math.inf, 1.0, cap=3.5), "cap"),
         (lambda: KNormNoise(3, 1.0, 1, 1.0, cap=2.0), "cap"),
         (lambda: KNormNoise(3, 1.0, math.inf, 1.0, cap=2.00001), "cap"),

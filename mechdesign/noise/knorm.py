@@ -322,7 +322,7 @@ class KNormNoise:
         DataError
             A number that is not finite, or beyond 2⁵³ one that no double holds. The guarantee does not cover that refusal.
         """
-        held, lattice = answers("x", x, self.dimension), self.lattice
+        held, lattice = answers("x", x, self.dimension).copy(), self.lattice
         step = lattice.step if self.widths is None else lattice.step * self._widths
         part = held[..., self.moving]
         held[..., self.moving] = noisy(

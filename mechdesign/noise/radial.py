@@ -156,8 +156,8 @@ class Shells:
 
     def none_below(self, bound: float) -> bool:
         """Whether no γ in (0, 1] has a moment below `bound`: S_{d+p} ≥ bound·S_d, in cells, by second-order expansions with the derivatives n S_{n−1}."""
-        if bound <= self.floor:
-            return True
+        if bound <= self.floor or bound > self.exponential or self.levels > MOST_LEVELS:
+            return bound <= self.floor
         d, n = self.dimension, self.dimension + self.power
         cells, seen = [(0.0, 1.0)], 0
         while cells:

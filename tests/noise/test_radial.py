@@ -228,6 +228,7 @@ LATTICES = [
         Ball(2, CUBE),
         Ball(2, CUBE, 1.5),
         Ball(3, CUBE, 2.0),
+        Ball(3, CUBE, 1.5),
         Ball(3, CUBE, signed=False),
         Ball(2, CUBE, signed=False),
     )
@@ -303,7 +304,10 @@ def test_rounded_neighbours_are_no_further_apart_than_said(seed: int) -> None:
         assert Fraction(lattice.shift, lattice.rate) <= Fraction(design.privacy.epsilon)
         assert 0 <= lattice.cost < 1e-3
         x = rng.normal(size=(50, d)) * 100
-        v = rng.uniform(-1, 1, (50, d)) * bounds.widths(d)
+        v = np.where(
+            np.arange(50)[:, None] % 2, rng.uniform(-1, 1, (50, d)), rng.choice([-1.0, 1.0], (50, d))
+        )
+        v *= bounds.widths(d)
         v = np.abs(v) if not bounds.signed else v
         if bounds.l0 is not None:
             v[:, 2:] = 0

@@ -215,7 +215,9 @@ def moving(shape: Shape, dimension: int) -> int:
 def unit(shape: Shape, dimension: int, loss: str) -> Fraction:
     """E|u_i|^p of a uniform point of the ball, times the mean of w_i^p."""
     d, order = moving(shape, dimension), 2 if loss == "squared" else 1
-    mean = sum((w**order for w in shape.widths), Fraction(0)) / dimension if shape.widths else Fraction(1)
+    mean = Fraction(1)
+    if shape.widths is not None:
+        mean = Fraction(math.fsum(float(w) ** order for w in shape.widths) * (1 + 1e-15)) / dimension
     if shape.cap is not None:
         c = shape.cap
         near, far = ([folded(d, t, m) for m in (1, 2, 3)] for t in (c, c - 1))

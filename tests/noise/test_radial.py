@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 from fractions import Fraction
 
 import mpmath as mp
@@ -18,6 +19,7 @@ from mechdesign.noise.knorm import KNorm, KNormNoise
 from mechdesign.noise.radial import Ball, RadialLattice, Shells, short
 from mechdesign.noise.release import RoundedSum
 from mechdesign.problem.privacy import implied_by_pure, pure_epsilon
+from tests.campaign.bounds_oracles import changes
 
 S = md.Sensitivity
 ALARM = 1e-8  # of tests that are not seeded, by design: one false alarm in 10⁸ runs
@@ -326,6 +328,28 @@ def _steps(law: KNormNoise, x: np.ndarray) -> np.ndarray:
 
     step = law.lattice.step * (1.0 if law.widths is None else np.array(law.widths))
     return np.rint(noisy(x, step, np.zeros(x.shape, dtype=np.int64)) / step).astype(np.int64)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_balls_hold_the_changes(seed: int) -> None:
+    """Of every norm that is tried, for all bounds together: changes that fill them up, and random ones."""
+    rng = random.Random(seed)
+    d = rng.randint(2, 7)
+    each = [rng.choice([0.0, 0.5, 1.0, rng.uniform(0.1, 3)]) for _ in range(d - 1)] + [1.0]
+    more = {
+        "l0": rng.randint(1, d),
+        "l1": sum(each) * rng.uniform(0.2, 1),
+        "l2": math.hypot(*each) * rng.uniform(0.3, 1),
+    }
+    kept = {name: bound for name, bound in more.items() if rng.random() < 0.5}
+    most = {"each": each} if rng.random() < 0.7 else {"linf": 1.0}
+    bounds = S(**most, **kept, signed=rng.random() < 0.6)
+    laws = KNorm(d, md.PureDP(2.0), bounds).laws()
+    assert len(laws) >= 3
+    for v in changes(bounds, d, rng, 30):
+        for law in laws:
+            assert float(law.norm_of([float(x) for x in v])[()]) <= law.largest * (1 + 1e-12), law
 
 
 def test_coordinates_that_do_not_change_are_returned_as_they_are() -> None:

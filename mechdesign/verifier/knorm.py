@@ -21,10 +21,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from decimal import localcontext
 from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
+from mechdesign.verifier.composition import PLACES
+from mechdesign.verifier.noise_laws import ONE, PI
 from mechdesign.verifier.reading import NEAR, Account, Json, Refused, exp_bounds
 
 Bounds = list[tuple[Fraction, int]]
@@ -51,11 +54,12 @@ def knorm(result: Json, account: Account) -> None:
     allowed = (
         norm in (1, 2, math.inf) and design["norm"] in (None, norm) and (plain or design["norm"] is None)
     )
-    account.agrees("the norm is one that is allowed", allowed and (plain or norm == math.inf))
+    account.agrees("the norm is one that is allowed", allowed and fits(law))
     if not all(holds for *_, holds in account.rows):
         return
     bounds, l1, l2 = bounds_of(design["sensitivity"], k)
     account.takes(10 * len(bounds) + (0 if plain else 10 * k), 3000)
+    account.takes(16 * k if design["loss"] == "absolute" else 0)
     if law["largest"] is None:
         raise Refused("noise that does not say for which changes it is")
     scale, largest = Fraction(law["scale"]), Fraction(law["largest"])
@@ -63,10 +67,6 @@ def knorm(result: Json, account: Account) -> None:
         norm, cap and Fraction(cap), law["signed"], law["widths"] and tuple(map(Fraction, law["widths"]))
     )
     size = moving(shape, k)
-    if shape.cap is not None and (
-        size > MOST_CAPPED or not 1 < shape.cap < size or shape.cap.denominator > 2**40
-    ):
-        raise Refused("a cap that bounds nothing")
     held = (
         covers(norm, bounds, l1, l2, largest)
         if plain
@@ -83,8 +83,6 @@ def knorm(result: Json, account: Account) -> None:
         exact = unit(shape, k, design["loss"]) * radial
         account.bounds(f"the {design['loss']} error is at most {stated!r}", exact, stated, room)
     else:
-        if not 0 < gamma < 1 or math.frexp(gamma)[0] * 2**20 % 1:
-            raise Refused("a staircase without a first level, or of more than 20 bits")
         stairs = Stairs(size, float(largest / scale), account)
         found = stairs.moment(order, gamma) * unit(shape, k, design["loss"]) * largest**order
         claim = f"the {design['loss']} error is at most {stated!r}"
@@ -108,6 +106,20 @@ def least(result: Json, account: Account, bounds: Bounds, l1: Fraction | None, l
         holds = holds and stairs.none_below(order, asked)
     claim = f"no radial noise of these norms costs less than {result['lower_bound']!r}"
     account.rows.append((claim, "recomputed", holds))
+
+
+def fits(law: Json) -> bool:
+    """Whether cap, widths and first level are of a norm and of a staircase."""
+    widths, cap, gamma, k = law["widths"], law["cap"], law["gamma"], law["dimension"]
+    if widths is not None and (len(widths) != k or not 0 <= min(widths) <= max(widths) < math.inf):
+        return False
+    size = k if widths is None else sum(w > 0 for w in widths)
+    hull = cap is None or (
+        law["signed"] and 1 < cap < size <= MOST_CAPPED and not math.frexp(cap)[0] * 2**12 % 1
+    )
+    stairs = gamma is None or (0 < gamma < 1 and not math.frexp(gamma)[0] * 2**20 % 1)
+    bare = cap is None and law["signed"]
+    return size > 0 and hull and stairs and (bare or law["norm"] == math.inf)
 
 
 def implied(privacy: Json, loss: Fraction) -> bool:
@@ -228,9 +240,18 @@ def unit(shape: Shape, dimension: int, loss: str) -> Fraction:
     if shape.norm == 1:
         return mean * (Fraction(1, d + 1) if order == 1 else Fraction(2, (d + 1) * (d + 2)))
     if shape.norm == 2:
-        half = math.exp(math.lgamma(d / 2 + 1) - math.lgamma((d + 3) / 2)) / math.sqrt(math.pi)
-        return mean * (Fraction(half) if order == 1 else Fraction(1, d + 2))
+        return mean * (d * ratio_of_gammas(d) / (d + 1) if order == 1 else Fraction(1, d + 2))
     return mean / (order + 1)
+
+
+def ratio_of_gammas(k: int) -> Fraction:
+    """Γ(k/2)/(√π Γ((k + 1)/2)): 1 for k = 1, and for k and k + 1 together 2/πk."""
+    with localcontext() as context:
+        context.prec = PLACES
+        found = ONE
+        for j in range(1, k):
+            found = 2 / (PI * j * found)
+    return Fraction(found)
 
 
 class Stairs:

@@ -6,9 +6,9 @@ privacy where it has a closed form, else δ at ε = 1.
 *Independent noise.* Moved by v, Laplace coordinates lose Σ |v_i|/s_i at most, and normal ones are (Σ v_i²/s_i²)/2-zCDP; what is ε-private is
 (ε²/2)-zCDP (Bun and Steinke 2016), and both add up. Of a change within several bounds, Σ (|v_i|/s_i)^m is no more than the sum of the largest
 of its terms, than (L₁ max 1/s)^m, than L₂² max 1/s² and than L₂ (Σ 1/s²)^½. *A family on every coordinate*:
-`mechdesign.verifier.calibration`. *K-norm noise* loses ‖v‖ over its scale. *Cells* lose the largest quotient of two cells' densities
-that a shift can bring over each other; c coordinates that are (ε, δ)-private each are (cε, cδ)-private. *A staircase on ℓ₁ shells* falls by
-e^(−ε) from one step to the next: as ‖z‖₁ changes by Δ at most, by one step at most.
+`mechdesign.verifier.calibration`. *K-norm noise* loses ‖v‖ over its scale, and
+a staircase of the norm as much for a change of the largest norm that it states. *Cells* lose the largest quotient of two cells' densities
+that a shift can bring over each other; c coordinates that are (ε, δ)-private each are (cε, cδ)-private.
 
 *Correlated noise and strategies* state the budget μ² = ‖R v‖² of a change, ρ = μ²/2, but no changes: those are the design's.
 """
@@ -25,6 +25,7 @@ from mechdesign.verifier.changes import changes_of
 from mechdesign.verifier.composed_noise import Asked
 from mechdesign.verifier.composition import PLACES
 from mechdesign.verifier.covariance import shown_is_the_law
+from mechdesign.verifier.knorm import fits as knorm_fits
 from mechdesign.verifier.lattice_noise import cells_of, largest_excess, largest_quotient
 from mechdesign.verifier.noise_costs import COSTS
 from mechdesign.verifier.noise_laws import HALF
@@ -134,18 +135,9 @@ def knorm(law: Json, account: Account) -> None:
     if law["largest"] is None:
         raise NothingToCheck("noise that states no changes, which is not released")
     allowed = law["norm"] in (1, 2, math.inf) and law["dimension"] > 0 and law["largest"] >= 0
-    account.agrees("norm, numbers and the largest change are some", allowed)
+    account.agrees("norm, numbers and the largest change are some", allowed and knorm_fits(law))
     loss = Fraction(law["largest"]) / Fraction(law["scale"])
     account.proved(f"privacy loss at most {above(loss)!r} of a change of norm {law['largest']!r}", True)
-
-
-def shells(law: Json, account: Account) -> None:
-    gamma = law["gamma"]
-    account.agrees("the step is at a share of a shell", gamma is None or 0 <= gamma <= 1)
-    if isinstance(law["sensitivity"], dict):
-        raise Refused("shells for several bounds")
-    claim = f"privacy loss at most {law['epsilon']!r} of a change of at most {law['sensitivity']!r} in ℓ₁"
-    account.proved(claim, True)
 
 
 def cells(law: Json, account: Account) -> None:
@@ -184,7 +176,6 @@ MECHANISMS: dict[str, Callable[[Json, Account], None]] = {
     "correlated-gaussian-noise": correlated,
     "independent-noise": independent,
     "knorm-noise": knorm,
-    "l1-staircase": shells,
     "mixed-noise": independent,
     "strategy-noise": strategy,
 }

@@ -26,7 +26,7 @@ from mechdesign.verifier import verify
 from mechdesign.verifier.shuffling import Clones, Shuffled
 
 SEVERAL = {"certificate", "comparison", "frontier", "result"}
-SIMULATED = {"l1-staircase", "priv-unit"}
+SIMULATED = {"priv-unit"}
 """Private in real numbers, without an exact `release`: that is printed."""
 LAWS = {"block-fill-law", "rational-table", "selection", "selection-law"}
 """Of which quantizers are made."""
@@ -277,8 +277,13 @@ DOCTORED: dict[str, list[tuple[tuple[Any, ...], Any]]] = {
         (("accounting",), "none"),
         (("channel", "fields", "space", "fields", "shape", "$tuple"), [2, 3]),
     ],
-    "knorm-noise": [(("norm",), 3.0), (("dimension",), 0)],
-    "l1-staircase": [(("gamma",), 1.5)],
+    "knorm-noise": [
+        (("norm",), 3.0),
+        (("dimension",), 0),
+        (("gamma",), 1.5),
+        (("gamma",), 0.4),
+        (("cap",), 2.0),
+    ],
     "laplace-histogram": [(("users",), 0)],
     "linear-release": [(("delta",), 1e-6), (("norm",), 3.0), (("gaussian",), True), (("model",), "local")],
     "mixed-noise": [(("scales", "$array", 0), 0.0), (("laplace", "$array"), [True])],

@@ -42,6 +42,8 @@ QUICK = [
     "optimal-noise",
     "knorm",
     "knorm-several",
+    "knorm-hull",
+    "knorm-rising",
 ]
 SLOW = [
     *(

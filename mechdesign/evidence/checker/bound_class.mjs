@@ -21,7 +21,18 @@ function sought(design) {
   if (kind === "optimal-quantizer") return searched ? MENU : EVERY;
   if (kind === "optimal-noise") return design.dimension === 1n ? EVERY : INDEPENDENT;
   if (kind === "metric-quantizer" || kind === "metric-channel") return EVERY;
+  if (kind === "knorm" && growsWithTheNorm(design)) return EVERY;
   return kind === "knorm" || kind === "vector-design" ? MENU : FAMILY;
+}
+
+// Whether one round is asked under pure privacy, of one number, or of a whole ℓ₂ ball by squared or ℓ₁ ball by absolute error.
+function growsWithTheNorm({ privacy, rounds, loss, sensitivity, dimension, norm }) {
+  if (privacy[""] !== "pure-dp" || rounds !== 1n) return false;
+  const order = loss === "squared" ? 2 : 1;
+  if (dimension === 1n) return true;
+  const others = ["linf", "each", "l0", `l${3 - order}`];
+  const alone = sensitivity !== null && typeof sensitivity === "object" && others.every((name) => sensitivity[name] === null);
+  return alone && (norm === null || Number(norm) === order);
 }
 
 // The class of which the lower bound speaks.

@@ -12,6 +12,7 @@ from . import spaces as spaces
 from . import user_level as user_level
 from . import vectors as vectors
 from .accounting.shuffling import amplification as amplification
+from .channels.bounded import BoundedCount as BoundedCount
 from .channels.channel import Channel as Channel
 from .channels.design import MetricChannel as MetricChannel
 from .choose.comparing import accuracy as accuracy

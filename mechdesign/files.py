@@ -16,6 +16,7 @@ from mechdesign.evidence.whole_files import file_path
 _KINDS_OF = {
     "accounting.interval": "delta-interval",
     "accounting.shuffling": "amplification",
+    "channels.bounded": "bounded-count bounded-dual bounded-proof",
     "channels.channel": "channel",
     "channels.design": "channel-dual channel-proof metric-channel",
     "channels.responses": "clustered-response hadamard-response",
@@ -29,7 +30,7 @@ _KINDS_OF = {
     "noise.allocation.mixed": "mixed-proof",
     "noise.allocation.question": "allocation-proof",
     "noise.calibration.design": "calibration calibration-bound calibration-proof",
-    "noise.cell_noise": "cell-noise",
+    "noise.cell_noise": "cell-noise integer-noise",
     "noise.correlated.counts": "counts-gaussian counts-proof",
     "noise.correlated.design": "correlated-gaussian correlated-gaussian-proof",
     "noise.correlated.noise": "correlated-gaussian-noise",

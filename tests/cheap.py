@@ -70,10 +70,15 @@ DESIGNS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
         {},
     ),
     "optimal-noise": (lambda: md.OptimalNoise(privacy=md.ApproximateDP(1.0, 0.2)), {"gap": 0.05}),
+    "optimal-integer-noise": (
+        lambda: md.OptimalNoise(md.ApproximateDP(1.0, 0.1), loss="squared", integer=True),
+        {},
+    ),
     "optimal-noise-many": (lambda: md.OptimalNoise(md.PureDP(2.0), dimension=2), {"gap": 0.05}),
     "vectors": (lambda: md.VectorQuantizer(20, md.PureDP(2.0), bits=3), {}),
     "vectors-box": (lambda: md.VectorQuantizer(30, md.PureDP(2.0), bits=1, inputs="box"), {}),
     "vectors-signs": (lambda: md.VectorQuantizer(30, md.PureDP(3.0), bits=4, inputs="box"), {}),
+    "bounded-count": (lambda: md.BoundedCount(4, md.ApproximateDP(1.0, 0.05), "squared"), {}),
     "metric-channel": (lambda: md.MetricChannel(md.MetricSpace.grid(2, 3), alpha=0.7), {}),
 }
 

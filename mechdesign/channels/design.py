@@ -413,13 +413,17 @@ class MetricChannel(ModelledDesign):
 
     def plot(self, result: Result, **options: float) -> Figure:
         """Draw the matrix as shades."""
-        fig, axis = figure(**sized(options, 5.0, 4.2))
-        matrix = result.mechanism.matrix
-        shades = axis.imshow(matrix, cmap="viridis", vmin=0, aspect="auto", interpolation="nearest")
-        axis.grid(False)
-        axis.set(xlabel="report", ylabel="item")
-        fig.colorbar(shades, ax=axis, label="probability")
-        return fig
+        return draw_matrix(result.mechanism.matrix, "report", "item", **options)
+
+
+def draw_matrix(matrix: Array, across: str, down: str, **options: float) -> Figure:
+    """Draw probabilities as shades."""
+    fig, axis = figure(**sized(options, 5.0, 4.2))
+    shades = axis.imshow(matrix, cmap="viridis", vmin=0, aspect="auto", interpolation="nearest")
+    axis.grid(False)
+    axis.set(xlabel=across, ylabel=down)
+    fig.colorbar(shades, ax=axis, label="probability")
+    return fig
 
 
 def _family(

@@ -169,9 +169,7 @@ def _best(designs: Iterable[Design], deadline: Deadline, **options: Any) -> Resu
 def _calibrated(family: str) -> Callable[[NumericQuery, CentralPrivacy, Deadline], Result]:
     def solve(q: NumericQuery, privacy: CentralPrivacy, deadline: Deadline) -> Result:
         if FAMILIES[family].discrete and not q.integer:
-            raise DesignError.of(
-                "integer", q.integer, "is noise on the integers: for counts, NumericQuery(integer=True)"
-            )
+            raise DesignError.of("integer", q.integer, _FOR_COUNTS)
         design = Calibration(family, privacy, q.sensitivity, q.dimension, q.loss, q.rounds, q.sampling_rate)
         return design.solve(time_limit=deadline.limit())
 
@@ -182,6 +180,18 @@ def _optimal_noise(
     q: NumericQuery, privacy: CentralPrivacy, deadline: Deadline, others: Mapping[str, Result] | None
 ) -> Result:
     """The best independent noise that the seconds allow, and no named family's that was calibrated before is cheaper."""
+    design = _optimal(q, privacy)
+    starts = None if others is None else _densities(others)
+    return design.solve(gap=5e-3, time_limit=deadline.limit(most=_SECONDS), starts=starts)
+
+
+def _optimal_integer_noise(q: NumericQuery, privacy: CentralPrivacy, deadline: Deadline) -> Result:
+    if not q.integer:
+        raise DesignError.of("integer", q.integer, _FOR_COUNTS)
+    return _optimal(q, privacy, whole=True).solve(gap=1e-6, time_limit=deadline.limit(most=_SECONDS))
+
+
+def _optimal(q: NumericQuery, privacy: CentralPrivacy, *, whole: bool = False) -> OptimalNoise:
     if isinstance(privacy, ZeroConcentratedDP):
         raise DesignError.of("privacy", privacy, "optimal noise is known for pure and approximate privacy")
     if q.rounds > 1:
@@ -193,9 +203,7 @@ def _optimal_noise(
         )
     if q.sampling_rate < 1:
         raise DesignError.of("sampling_rate", q.sampling_rate, "optimal noise is for everybody, not sampled")
-    design = OptimalNoise(privacy, q.bounds, q.loss, q.dimension)
-    starts = None if others is None else _densities(others)
-    return design.solve(gap=5e-3, time_limit=deadline.limit(most=_SECONDS), starts=starts)
+    return OptimalNoise(privacy, q.bounds, q.loss, q.dimension, integer=whole)
 
 
 def _densities(others: Mapping[str, Result]) -> dict[str, object]:
@@ -271,12 +279,15 @@ _CORRELATED = 700
 _LISTED = 200_000
 """Entries of a list of changes: milliseconds, and a file of a few megabytes."""
 _WHOLE = "the numbers are whole"
+_FOR_COUNTS = "is noise on the integers: for counts, NumericQuery(integer=True)"
 _NOISE: dict[str, Candidate] = {
     "optimal noise": Candidate(_optimal_noise, last=True),
     **{
         name: Candidate(_calibrated(name), _WHOLE if family.discrete else "")
         for name, family in FAMILIES.items()
     },
+    # after those whose law it may be
+    "optimal integer noise": Candidate(_optimal_integer_noise, _WHOLE),
     "allocated gaussian": Candidate(_allocated("gaussian"), "a scale for each coordinate"),
     "allocated laplace": Candidate(_allocated("laplace"), "a scale for each coordinate"),
     "allocated mixed": Candidate(_allocated("mixed"), "a type and a scale for each coordinate"),

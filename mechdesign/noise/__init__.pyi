@@ -11,6 +11,7 @@ from .calibration.design import CalibrationBound as CalibrationBound
 from .calibration.design import CalibrationProof as CalibrationProof
 from .calibration.design import calibrate as calibrate
 from .cell_noise import CellNoise as CellNoise
+from .cell_noise import IntegerNoise as IntegerNoise
 from .correlated.counts import CountsGaussian as CountsGaussian
 from .correlated.counts import CountsProof as CountsProof
 from .correlated.design import CorrelatedGaussian as CorrelatedGaussian

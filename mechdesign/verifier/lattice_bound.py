@@ -48,12 +48,22 @@ def staircase_bound(
 
 
 def lattice_bound(
-    stated: Json, loss: str, delta: Fraction, growth: Fraction, sensitivity: Fraction, times: int = 1
+    stated: Json,
+    loss: str,
+    delta: Fraction,
+    growth: Fraction,
+    sensitivity: Fraction,
+    times: int = 1,
+    counts: bool = False,
 ) -> Fraction:
-    """Weak duality: min_j (c_j + Σ_s ψ_s(j) − e^ε ψ_s(j − s)) − δ Σ_s μ_s, averaged with the mirror image if asked."""
+    """Weak duality: min_j (c_j + Σ_s ψ_s(j) − e^ε ψ_s(j − s)) − δ Σ_s μ_s, averaged with the mirror image if asked.
+
+    c is a lower bound of the loss of noise rounded at random to the lattice; of noise of `counts`, on the whole numbers, the loss itself.
+    """
     n, psi, spent = stated["cells"], stated["psi"], 0
     half = (len(psi[0]) - 1) // 2 if psi else 0
     step, reach = sensitivity / n, half + n + 1
+    offset = 0 if counts else step**2 / 4
     plus: list[Json] = [0] * (2 * reach + 1)
     minus = list(plus)
     # Any multipliers prove a bound; these are the file's, rounded down as the claim was.
@@ -72,7 +82,7 @@ def lattice_bound(
         plus, minus = ([(a + b) / Fraction(2) for a, b in zip(v, v[::-1])] for v in (plus, minus))
 
     def cost(j: int) -> Fraction:
-        return times * Fraction(abs(j) * step if loss == "absolute" else (j * step) ** 2 - step**2 / 4)
+        return times * Fraction(abs(j) * step if loss == "absolute" else (j * step) ** 2 - offset)
 
     gains = (a - growth * b if a or b else 0 for a, b in zip(plus, minus))
     least = min(cost(j) + g / scale for j, g in enumerate(gains, start=-reach))

@@ -26,7 +26,7 @@ from mechdesign.verifier.composed_noise import Asked
 from mechdesign.verifier.composition import PLACES
 from mechdesign.verifier.covariance import shown_is_the_law
 from mechdesign.verifier.knorm import fits as knorm_fits
-from mechdesign.verifier.lattice_noise import cells_of, largest_excess, largest_quotient
+from mechdesign.verifier.lattice_noise import cells_of, largest_excess, largest_quotient, on_cells
 from mechdesign.verifier.noise_costs import COSTS
 from mechdesign.verifier.noise_laws import HALF
 from mechdesign.verifier.reading import (
@@ -146,15 +146,19 @@ def cells(law: Json, account: Account) -> None:
     if several and not 1 <= moved <= law["dimension"]:
         raise Refused("more coordinates that change than there are")
     one = law["law"] if several else law
+    whole = "whole " if one[""] == "integer-noise" else ""
+    one = on_cells(one) if whole else one
     held = cells_of(one)
     reach = above(one["cells_per_shift"] * Fraction(one["width"]))
     ratio = largest_quotient(one, held, account)
     if ratio is not None:
         loss = above(moved * Fraction(log_above(ratio)))
-        account.proved(f"privacy loss at most {loss!r} of shifts up to {reach!r}", True)
+        account.proved(f"privacy loss at most {loss!r} of {whole}shifts up to {reach!r}", True)
         return
     delta = moved * largest_excess(one, held, exp_bounds(1)[0], account) / held.total
-    account.proved(f"delta at most {above(delta)!r} at epsilon = {moved}, of shifts up to {reach!r}", True)
+    account.proved(
+        f"delta at most {above(delta)!r} at epsilon = {moved}, of {whole}shifts up to {reach!r}", True
+    )
 
 
 def correlated(law: Json, account: Account) -> None:
@@ -173,6 +177,7 @@ MECHANISMS: dict[str, Callable[[Json, Account], None]] = {
     "additive-noise": additive,
     "cell-noise": cells,
     "cell-product": cells,
+    "integer-noise": cells,
     "correlated-gaussian-noise": correlated,
     "independent-noise": independent,
     "knorm-noise": knorm,

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from mechdesign.verifier.allocation import allocation
 from mechdesign.verifier.biased_selection import biased_selection
 from mechdesign.verifier.bound_class import EVERY, standing
+from mechdesign.verifier.bounded import bounded
 from mechdesign.verifier.calibration import calibration
 from mechdesign.verifier.channel import channel
 from mechdesign.verifier.covariance import correlated, counts
@@ -37,6 +38,7 @@ CHECKS: dict[str, Callable[[Json, Account], None]] = {
 CHECKS |= dict.fromkeys(("optm", "optm-search", "rqm", "erm", "mvu"), quantizer)
 CHECKS |= {
     "metric-channel": channel,
+    "bounded-count": bounded,
     "optimal-noise": lattice_noise,
     "noise-allocation": allocation,
     "calibration": calibration,

@@ -32,10 +32,11 @@ RANGE = NOISE | {"must be in"}
 BALL = NOISE | {"must be at most"}
 STATED = {
     "discrete Gaussian": NOISE | {"must be whole numbers"},
+    "optimal integer noise": NUMBER | {"must be whole numbers"},
     **dict.fromkeys(("optimal quantizer", "metric quantizer", "RQM", "biased selection", "integer table"), RANGE),
     "coordinates": RANGE,
     **dict.fromkeys(("sphere", "sphere, messages", "sampled coordinates", "sampled signs"), BALL),
-    **dict.fromkeys(("exponential channel", "clustered response", "Hadamard response"), NUMBER | ITEMS),
+    **dict.fromkeys(("exponential channel", "bounded count", "clustered response", "Hadamard response"), NUMBER | ITEMS),
     **dict.fromkeys(("items of users", "sampled items of users"), NUMBER | ITEMS),
     **{name: SHARES for name in RELEASES if name.startswith("linear query")},
     "Laplace histogram": SHARES - {"would be rounded"},

@@ -266,6 +266,12 @@ RELEASES: dict[str, Release] = {
         answers(),
         delta=0.01,
     ),
+    "optimal integer noise": Release(
+        "integer-noise",
+        solved(lambda: md.OptimalNoise(md.ApproximateDP(EPSILON, 0.01), integer=True)),
+        lambda mechanism: {f"{m:g}": (int(m), int(m) + 1) for m in MAGNITUDES},
+        delta=0.01,
+    ),
     "optimal noise, 2 numbers": Release(
         "cell-product",
         solved(lambda: md.OptimalNoise(PURE, dimension=2), gap=0.9),
@@ -406,6 +412,7 @@ RELEASES: dict[str, Release] = {
         clipped,
     ),
     "exponential channel": Release("channel", lambda: Channel.exponential(LINE, EPSILON), items(5)),
+    "bounded count": Release("channel", solved(lambda: md.BoundedCount(20, PURE)), items(1)),
     "clustered response": Release(
         "clustered-response", lambda: ClusteredResponse(CLUSTERS, EPSILON), items(7)
     ),

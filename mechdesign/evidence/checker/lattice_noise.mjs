@@ -19,6 +19,7 @@ export function latticeNoise(result, account) {
   const { privacy, loss } = design;
   if (!["absolute", "squared"].includes(loss)) throw new NotCovered("a callable loss");
   if (["cell-product", "additive-noise"].includes(law[""])) throw new NotCovered("noise for several numbers, in a page");
+  if (design.integer) throw new NotCovered("noise on the whole numbers, in a page");
   if (law[""] !== "cell-noise") throw new Refused("a mechanism that is no noise of this kind");
   if (design.dimension !== 1n || design.l0 !== null) throw new Refused("noise of one number for several");
   const bounds = ["lattice-dual", "staircase-dual"].filter((kind) => kind in proofs);

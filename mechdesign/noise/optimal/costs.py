@@ -23,7 +23,7 @@ from fractions import Fraction
 import numpy as np
 
 from mechdesign.errors import DesignError
-from mechdesign.noise.cell_noise import CellNoise
+from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
 from mechdesign.problem.losses import Loss
 from mechdesign.typing import Array, Indices
 
@@ -91,7 +91,7 @@ def check_loss(loss: Loss, points: np.ndarray) -> None:
 
 
 def average_costs(loss: Loss, middles: Indices, unit: Fraction, *, half: int = 1) -> ExactCosts:
-    """Return upper bounds of the average loss over cells that reach `half` units to both sides of their middles.
+    """Return upper bounds of the average loss over cells that reach `half` units to both sides of their middles; of the middles for 0.
 
     Exact for the absolute and squared parts; the trapezoid rule, an upper bound for a convex function, for the rest.
     """
@@ -107,10 +107,10 @@ def average_costs(loss: Loss, middles: Indices, unit: Fraction, *, half: int = 1
             raise DesignError.of(
                 "loss", loss.name, f"must be finite; it is not on [{nodes.min():g}, {nodes.max():g}]"
             )
-    far = np.abs(middles)
-    first = np.where(far >= half, 2 * half * far, far**2 + half**2)
+    far, spread = np.abs(middles), 2 * half or 1
+    first = np.where(far >= half, spread * far, far**2 + half**2)
     return ExactCosts.combined(
-        Fraction(loss.absolute) * unit / (2 * half),
+        Fraction(loss.absolute) * unit / spread,
         first,
         Fraction(loss.squared) * unit**2 / 3,
         3 * far**2 + half**2,
@@ -118,14 +118,19 @@ def average_costs(loss: Loss, middles: Indices, unit: Fraction, *, half: int = 1
     )
 
 
-def lower_costs(loss: Loss, first: int, last: int, width: Fraction) -> ExactCosts:
+def lower_costs(loss: Loss, first: int, last: int, width: Fraction, *, whole: bool = False) -> ExactCosts:
     """Return lattice costs at ``j * width``, j = first..last, whose piecewise linear function is below the loss.
 
+    Of `whole` numbers it is the loss itself: their noise lies nowhere else.
     For a callable, the chord over a cell is lowered by a bound of its height over the loss: between two
     samples a convex function lies above the extensions of the neighbouring chords.
     """
     j = np.arange(first, last + 1)
     extra = None
+    if whole:
+        if loss.function is not None:
+            extra = np.asarray(loss.function(j.astype(float)), dtype=float)
+        return ExactCosts.combined(Fraction(loss.absolute), np.abs(j), Fraction(loss.squared), j**2, extra)
     if loss.function is not None:
         m = _PANELS
         # One more cell on each side, so that every cell has neighbouring chords.
@@ -151,7 +156,7 @@ def lower_costs(loss: Loss, first: int, last: int, width: Fraction) -> ExactCost
 
 
 def tail_costs(
-    loss: Loss, middles: Indices, unit: Fraction, n: int, decay: Fraction
+    loss: Loss, middles: Indices, unit: Fraction, n: int, decay: Fraction, *, half: int = 1
 ) -> tuple[ExactCosts, ExactCosts]:
     """Return, per unit of weight of each of the n leftmost and rightmost cells, the cost of its repetitions.
 
@@ -163,8 +168,8 @@ def tail_costs(
     DesignError
         The loss grows faster than the tails decay: no ε-DP noise of this form has a finite cost.
     """
-    left = _tail_side(loss, middles[:n], unit, 1, -2 * n, decay)
-    return left, _tail_side(loss, middles[-n:], unit, 1, 2 * n, decay)
+    left = _tail_side(loss, middles[:n], unit, half, -2 * n, decay)
+    return left, _tail_side(loss, middles[-n:], unit, half, 2 * n, decay)
 
 
 def _tail_side(loss: Loss, cells: Indices, unit: Fraction, half: int, step: int, r: Fraction) -> ExactCosts:
@@ -207,8 +212,10 @@ def _callable_tail(
     )
 
 
-def law_cost(law: CellNoise, loss: Loss) -> Fraction:
+def law_cost(law: CellNoise | IntegerNoise, loss: Loss) -> Fraction:
     """Return E ℓ(T): exact for the absolute and squared parts of the loss, an upper bound for a callable."""
+    if isinstance(law, IntegerNoise):
+        return _whole_cost(law, loss)
     n, unit = law.cells_per_shift, Fraction(law.width) / 2
     half = (Fraction(law.start) / unit).denominator
     unit /= half
@@ -228,4 +235,15 @@ def law_cost(law: CellNoise, loss: Loss) -> Fraction:
     if law.spike:
         spike = average_costs(loss, np.zeros(1, dtype=np.int64), Fraction(law.spike_width) / 2)
         total += spike.weighted([law.spike])
+    return total / law.total
+
+
+def _whole_cost(law: IntegerNoise, loss: Loss) -> Fraction:
+    """The same of noise on the whole numbers."""
+    n, held, half = law.change, law.weights, Fraction(1, 2)
+    middles = 2 * np.arange(law.first, law.first + len(held))
+    total = average_costs(loss, middles, half, half=0).weighted(held)
+    if law.decay:
+        left, right = tail_costs(loss, middles, half, n, law.decay, half=0)
+        total += left.weighted(held[:n]) + right.weighted(held[-n:])
     return total / law.total

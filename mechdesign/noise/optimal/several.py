@@ -21,7 +21,7 @@ import pandas as pd
 from mechdesign.errors import DesignError, MechdesignError
 from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.proofs import ABOUT_MECHANISM, PROVED, RECOMPUTED, Certificate, Claim, Proof
-from mechdesign.evidence.results import SolveReport
+from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration.design import Calibration
@@ -31,13 +31,15 @@ from mechdesign.noise.optimal.question import NoiseQuestion
 from mechdesign.noise.optimal.subset_bound import lower_bounds, one_number, shared_bound
 from mechdesign.problem.checks import instance
 from mechdesign.problem.losses import Loss
-from mechdesign.problem.privacy import PureDP
+from mechdesign.problem.privacy import ApproximateDP, PureDP
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.typing import FrozenLaw
 
 _NAMED = ("gaussian", "laplace", "staircase", "gennorm")
 """The families tried, the quickest first."""
+DISCRETE = ("discrete_laplace", "discrete_gaussian")
+"""Those for whole numbers."""
 
 
 @serializable("named-law-proof")
@@ -56,6 +58,10 @@ class NamedLawProof(Proof):
         if noise.dimension != question.dimension or not noise.once:
             raise DesignError.of(
                 "law", str(noise), f"must be for {question.dimension} numbers, once, of everybody"
+            )
+        if noise.continuous == question.integer:
+            raise DesignError.of(
+                "law", str(noise), "must be on the whole numbers where they are asked for, and only there"
             )
         held = Sensitivity.of(noise.sensitivity)
         size, count = held.bounds(noise.dimension)[0]
@@ -110,7 +116,10 @@ def several(
     if question.delta == 0 or question.moved == 1:
         yield from _shared(question, clock, starts or {})
         return
-    yield from ranked(_calibrated(question, clock) if starts is None else started(question, starts))
+    found = _calibrated(question, clock) if starts is None else started(question, starts)
+    if question.integer:
+        found += _split(question, clock)
+    yield from ranked(found)
     if clock.certify:
         yield from lower_bounds(question, clock)
 
@@ -122,17 +131,33 @@ def _shared(question: NoiseQuestion, clock: Clock, starts: Mapping[str, FrozenLa
         share = Fraction(question.epsilon) / question.moved
         below, above = PureDP(round_down(share)), PureDP(round_up(share))
     best = one_number(question, below, 1).solve(gap=clock.gap, time_limit=clock.limit())
-    found = started(question, starts)
-    if best.mechanism.symmetric:
-        l0 = None if question.moved == question.dimension else question.moved
-        noise = CellProduct(best.mechanism, question.dimension, l0)
-        notes = law_notes(question, best.mechanism)
-        found.append(("one coordinate", Law(noise, best.value, (CellLawProof(),), best.solver_report, notes)))
-    yield from ranked(found)
+    yield from ranked(started(question, starts) + _product(question, best))
     if above != below:
         best = one_number(question, above, 1).solve(gap=clock.gap, time_limit=clock.limit(least=0.1))
     if (bound := shared_bound(best, above, 1)) is not None:
         yield bound
+
+
+def _split(question: NoiseQuestion, clock: Clock) -> list[tuple[str, Law]]:
+    """The optimum of one coordinate at (ε/c, δ/c), which basic composition allows; nothing where ε/c is too small for a program."""
+    shares = (round_down(Fraction(v) / question.moved) for v in (question.epsilon, question.delta))
+    try:
+        best = one_number(question, ApproximateDP(*shares), 1).solve(
+            time_limit=clock.limit(most=1.0, least=0.1)
+        )
+    except MechdesignError:
+        return []
+    return _product(question, best)
+
+
+def _product(question: NoiseQuestion, best: Result) -> list[tuple[str, Law]]:
+    """The optimum of one coordinate on all of them, where it is symmetric."""
+    if not best.mechanism.symmetric:
+        return []
+    l0 = None if question.moved == question.dimension else question.moved
+    noise = CellProduct(best.mechanism, question.dimension, l0)
+    notes = law_notes(question, best.mechanism)
+    return [("one coordinate", Law(noise, best.value, (CellLawProof(),), best.solver_report, notes))]
 
 
 def ranked(found: list[tuple[str, Law]]) -> Iterator[Law]:
@@ -162,7 +187,9 @@ def _calibrated(question: NoiseQuestion, clock: Clock) -> list[tuple[str, Law]]:
     found: list[tuple[str, Law]] = []
     given = question.given_loss
     judged = "absolute" if given.absolute and not given.squared else "squared"
-    for name in _NAMED:
+    for name in DISCRETE if question.integer else _NAMED:
+        if question.integer and not given.polynomial:
+            break  # integrals of a callable are for densities
         # compositions are not interrupted
         needed = 0.2 * (1 + math.log10(question.moved)) if found else 0.0
         if clock.left <= needed:

@@ -227,7 +227,7 @@ class StaircaseMultipliers:
 @serializable("staircase-dual")
 @dataclass(frozen=True, eq=False)
 class StaircaseDual(OneNumberDual):
-    """No additive noise costs less than λ - δC: the theorem of this module, in exact arithmetic.
+    """No additive noise costs less than λ - δC: the theorem of this module, in exact arithmetic; nothing of noise on the whole numbers.
 
     Parameters
     ----------
@@ -251,7 +251,7 @@ class StaircaseDual(OneNumberDual):
         integer("periods", self.periods, 0, _MOST_PERIODS)
 
     def proved(self, question: NoiseQuestion) -> Fraction:
-        if not question.given_loss.polynomial:
+        if not question.given_loss.polynomial or question.integer:
             return Fraction(0)
         return StaircaseMultipliers.of(question, self.periods).bound(self.level)
 

@@ -194,7 +194,7 @@ class SubsetBound(Proof):
     def implied(self, question: NoiseQuestion) -> bool:
         """Whether the mean of so many coordinates keeps this privacy where all of them keep the question's."""
         moved, given = question.moved, self.privacy
-        if self.mean > moved:
+        if self.mean > moved or (question.integer and self.mean > 1):  # a mean of whole numbers is none
             return False
         delta = float(getattr(given, "delta", 0.0))
         if question.delta == 0:
@@ -238,7 +238,7 @@ class SymmetricBound(Proof):
     def proved(self, question: NoiseQuestion) -> float:
         """The lower bound that follows for this question; 0 for a callable."""
         loss, size = question.given_loss, question.sensitivity
-        if not loss.polynomial:
+        if not loss.polynomial or question.integer:
             return 0.0
         epsilon, delta = question.epsilon * (1 + 1e-12), question.delta * (1 + 1e-12)
         absolute, squared = (
@@ -263,7 +263,8 @@ def lower_bounds(question: NoiseQuestion, clock: Deadline) -> Iterator[Bound]:
     """
     closed = SymmetricBound()
     best = closed.proved(question)
-    yield Bound(best, closed)
+    if not question.integer:
+        yield Bound(best, closed)
 
     def proved(privacy: PureDP | ApproximateDP, mean: int, gap: float, seconds: float | None) -> Bound | None:
         try:
@@ -272,7 +273,8 @@ def lower_bounds(question: NoiseQuestion, clock: Deadline) -> Iterator[Bound]:
             return None
         return shared_bound(found, privacy, mean)
 
-    whole_mean = proved(question.privacy, question.moved, 0.1, clock.limit(most=2.0, least=0.5))
+    together = 1 if question.integer else question.moved
+    whole_mean = proved(question.privacy, together, 0.1, clock.limit(most=2.0, least=0.5))
     if whole_mean is not None:
         best = max(best, whole_mean.value)
         yield whole_mean
@@ -300,7 +302,11 @@ def shared_bound(found: Result, privacy: PureDP | ApproximateDP, mean: int) -> B
 def _promising(question: NoiseQuestion, deadline: Deadline) -> Iterator[tuple[float, int, Copies, float]]:
     """What truncated Laplace noise costs at the privacy that is implied: the means where it costs most."""
     moved, loss = question.moved, question.given_loss
-    means = {1, 2, *(moved >> k for k in range(1, 8))} if loss.polynomial and loss.squared else {1}
+    means = (
+        {1, 2, *(moved >> k for k in range(1, 8))}
+        if loss.polynomial and loss.squared and not question.integer
+        else {1}
+    )
     epsilons = question.epsilon * np.geomspace(3e-3, 1.0, 40)
     best = []
     for mean in sorted(m for m in means if 1 <= m <= moved // 2):

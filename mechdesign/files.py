@@ -39,6 +39,7 @@ _KINDS_OF = {
     "noise.laws.staircase": "law:staircase",
     "noise.laws.symmetric": "law:flipped_huber law:osgt law:truncated_laplace",
     "noise.matrix.design": "matrix-mechanism matrix-proof",
+    "noise.matrix.participation": "participation",
     "noise.matrix.strategy": "strategy-noise",
     "noise.optimal.cell_product": "cell-law-proof cell-product",
     "noise.optimal.design": "optimal-noise",

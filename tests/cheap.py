@@ -60,6 +60,14 @@ DESIGNS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
         lambda: md.MatrixMechanism(md.Workload.prefix_sums(3), md.ApproximateDP(0.5, 1e-6)),
         {},
     ),
+    "matrix-epochs": (
+        lambda: md.MatrixMechanism(
+            md.Workload.prefix_sums(4),
+            md.ApproximateDP(0.5, 1e-6),
+            participation=md.noise.Participation(2, every=2),
+        ),
+        {},
+    ),
     "mixed-allocation": (
         lambda: md.NoiseAllocation("mixed", [1.0, 0.1], md.ApproximateDP(2.0, 1e-3)),
         {},

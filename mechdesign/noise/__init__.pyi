@@ -32,6 +32,7 @@ from .laws.symmetric import truncated_laplace as truncated_laplace
 from .laws.symmetric import truncated_laplace_law as truncated_laplace_law
 from .matrix.design import MatrixMechanism as MatrixMechanism
 from .matrix.design import MatrixProof as MatrixProof
+from .matrix.participation import Participation as Participation
 from .matrix.strategy import StrategyNoise as StrategyNoise
 from .optimal.cell_product import CellLawProof as CellLawProof
 from .optimal.cell_product import CellProduct as CellProduct

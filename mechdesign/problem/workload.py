@@ -27,7 +27,7 @@ from mechdesign.typing import Array, Numbers
 KINDS = ("identity", "total", "prefix", "ranges", "matrix")
 _DENSE = 4_000_000
 """Entries of a matrix that is formed, at most."""
-_CELLS = 2048
+_CELLS = 4096
 """Counts, at most: covariances are held in full."""
 
 
@@ -136,7 +136,7 @@ class Workload(Checked):
     Raises
     ------
     DesignError
-        A workload of rank 0, entries that are not finite, blocks of different shapes, more than 2,048 counts.
+        A workload of rank 0, entries that are not finite, blocks of different shapes, more than 4,096 counts.
 
     Examples
     --------

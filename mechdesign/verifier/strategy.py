@@ -1,7 +1,8 @@
 """The matrix mechanism: a strategy R is released with noise, R x + z, and answers A x are made of it.
 
 A change d of the counts consumes ‖R d‖², at most μ²; of d within |d_j| ≤ a, at most c of them not 0, this convex function is largest at a
-corner, d_j = ±a or 0. With G = RᵀR it is a² Σ_{i, j} ± G_ij over the counts that change. If A = B R the answers B (R x + z) are unbiased with
+corner, d_j = ±a or 0. With G = RᵀR it is a² Σ_{i, j} ± G_ij over the counts that change. Who takes part several times changes counts that
+are at least b apart, or in the same place of every epoch of b. If A = B R the answers B (R x + z) are unbiased with
 covariance B Bᵀ.
 """
 
@@ -32,7 +33,7 @@ def strategy(result: Json, account: Account) -> None:
     r, bits = whole(rows)
     columns = transposed(r)
     gram = [[sum(map(mul, one, other)) for other in columns] for one in columns]
-    most = largest_change(gram, design["l0"], design["signed"], account)
+    most = largest_change(gram, design["l0"], design["signed"], design["participation"], account)
     spent = Fraction(most, 4**bits) * Fraction(design["most"]) ** 2
     account.proved("no change consumes more than the budget", spent <= Fraction(law["budget"]))
     errors(result, account)
@@ -40,20 +41,27 @@ def strategy(result: Json, account: Account) -> None:
         account.claimed(f"no covariance costs less than {result['lower_bound']:.12g}")
 
 
-def largest_change(gram: list[list[int]], most: int, signed: bool, account: Account) -> int:
-    """The largest ‖R d‖² over corners d of at most so many counts."""
-    size = len(gram)
-    if not 1 <= most <= size:
+def largest_change(gram: list[list[int]], most: int, signed: bool, often: Json, account: Account) -> int:
+    """The largest ‖R d‖² over corners d of at most so many counts, or of the steps in which one person may take part."""
+    size, apart, every, exactly = len(gram), 1, 1, False
+    if often is not None:
+        apart, every, exactly = often["apart"] or 1, often["every"] or 1, not often["fewer"]
+        if most != 1 or (often["apart"] is None) == (often["every"] is None):
+            raise Refused("changes that are none")
+        most = often["times"]
+    if not 1 <= most <= -(-size // max(apart, every)):
         raise Refused("more counts that change than there are")
-    account.takes(sum(comb(size, k) * k * (2 ** (k - 1) if signed else 1) for k in range(1, most + 1)), 100)
+    corners = ((size * comb(ways(size, k, apart, every), k - 1), k) for k in range(1, most + 1))
+    account.takes(sum(count * k * (2 ** (k - 1) if signed else 1) for count, k in corners), 100)
     best = 0
 
     def extend(chosen: list[tuple[int, int]], total: int) -> None:
         nonlocal best
-        best = max(best, total)
+        if not exactly or len(chosen) == most:
+            best = max(best, total)
         if len(chosen) == most:
             return
-        for j in range(chosen[-1][0] + 1 if chosen else 0, size):
+        for j in range(chosen[-1][0] + max(apart, every), size, every) if chosen else range(size):
             row = gram[j]
             cross = 2 * sum(sign * row[i] for i, sign in chosen)
             for sign in (1, -1) if signed and chosen else (1,):
@@ -61,6 +69,11 @@ def largest_change(gram: list[list[int]], most: int, signed: bool, account: Acco
 
     extend([], 0)
     return best
+
+
+def ways(size: int, k: int, apart: int, every: int) -> int:
+    """Places of k − 1 steps after a first one, at most."""
+    return (size - 1) // every - (k - 1) * (apart - 1)
 
 
 def queries(part: Json) -> list[list[float]]:

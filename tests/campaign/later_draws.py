@@ -110,8 +110,13 @@ def workload(rng: Draw) -> Any:
 def matrix_mechanism(rng: Draw) -> Any:
     asked = md.Workload(workload(rng))
     notion = rng.choice([approximate, zcdp])(rng)
+    often: dict[str, Any] = {"l0": rng.randint(1, min(asked.size, 4))}
+    if rng.random() < 0.3:
+        step = rng.randint(1, asked.size)
+        times = rng.randint(1, min(4, -(-asked.size // step)))
+        often = {"participation": md.noise.Participation(times, **{rng.choice(["apart", "every"]): step})}
     return md.MatrixMechanism(
-        asked, notion, l0=rng.randint(1, min(asked.size, 4)), most=scale(rng, -2, 2), signed=rng.random() < 0.5,
+        asked, notion, **often, most=scale(rng, -2, 2), signed=rng.random() < 0.5,
         loss=rng.choice(["total", "total", "largest"]),
     )  # fmt: skip
 

@@ -221,6 +221,19 @@ def matrix_costs(answers: Any, strategy: Any) -> tuple[Any, Any]:
         return rows, factor * r - a
 
 
+def person_changes(design: Any) -> Any:
+    """What one person does to the counts: of one who takes part several times, in any steps that may be together."""
+    often, size = design.participation, design.workload.size
+    if often is None:
+        yield from corner_changes(size, design.l0, design.signed)
+        return
+    for d in corner_changes(size, often.times, signed=design.signed):
+        places = np.flatnonzero(d)
+        gaps = np.diff(places)
+        if (gaps >= often.apart).all() if often.apart else (gaps % often.every == 0).all():
+            yield d
+
+
 def matrix_mechanism(design: Any, result: Any) -> Faults:
     """All corners of the changes in fractions, δ to sixty digits; the errors to sixty; strategies nearby."""
     law, workload, a = result.mechanism, design.workload, Fraction(design.most)
@@ -228,7 +241,7 @@ def matrix_mechanism(design: Any, result: Any) -> Faults:
     if not np.allclose(answers, workload.dense()):
         yield "the workload is another"
     exact = [[Fraction(v) for v in row] for row in strategy.tolist()]
-    spent, corners = Fraction(0), list(corner_changes(workload.size, design.l0, design.signed))
+    spent, corners = Fraction(0), list(person_changes(design))
     for d in corners:
         image = [sum((v * x for v, x in zip(row, d) if x), Fraction(0)) for row in exact]
         spent = max(spent, a * a * sum(v * v for v in image))

@@ -219,7 +219,7 @@ def test_doctored_evidence_fails():
         ({"workload": np.zeros((2, 3))}, "rank 0"),
         ({"workload": [[np.nan, 1.0]]}, "finite"),
         ({"workload": [[1e-200, 1.0]]}, "between"),
-        ({"workload": np.eye(3000)}, "2048"),
+        ({"workload": np.eye(4100)}, "4096"),
         ({"workload": "x"}, "workload"),
         ({"workload": []}, "workload"),
         ({"l0": 0}, "l0 = 0"),

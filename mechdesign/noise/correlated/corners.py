@@ -17,7 +17,7 @@ from mechdesign.problem.checks import UP, instance, integer, positive
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array
 
-_LISTED = 10_000_000
+LISTED = 10_000_000
 """Entries of a list of changes, at most."""
 
 
@@ -94,7 +94,7 @@ def corners(sensitivity: Sensitivity, dimension: int) -> Array:
             str(s),
             "has no list of corners: bounds of single coordinates, l0=, or l1= alone have one",
         )
-    if count_of(len(moved), count, signed=s.signed) * dimension > _LISTED:
+    if count_of(len(moved), count, signed=s.signed) * dimension > LISTED:
         raise DesignError.of(
             "sensitivity",
             str(s),
@@ -134,7 +134,7 @@ class Changes:
 
     def check(self) -> None:
         """Raise DesignError where the list is too long."""
-        if self.l0 > 1 and self.count * self.size > _LISTED:
+        if self.l0 > 1 and self.count * self.size > LISTED:
             raise DesignError.of(
                 "l0",
                 self.l0,

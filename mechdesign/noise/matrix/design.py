@@ -30,6 +30,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.correlated.corners import Changes, size_of_change
 from mechdesign.noise.correlated.design import cost_claims
 from mechdesign.noise.correlated.noise import gaussian_budget, within_budget
+from mechdesign.noise.matrix.participation import Participation, Patterns
 from mechdesign.noise.matrix.solving import (
     Multipliers,
     checked_largest,
@@ -58,7 +59,7 @@ class MatrixMechanism(ModelledDesign):
     Parameters
     ----------
     workload : Workload or array_like, shape (m, n)
-        A: ``Workload.prefix_sums(n)``, ``ranges``, ``marginals``, ``kron`` of these, or a matrix. Up to 2,048 counts.
+        A: ``Workload.prefix_sums(n)``, ``ranges``, ``marginals``, ``kron`` of these, or a matrix. Up to 4,096 counts.
     privacy : ApproximateDP or ZeroConcentratedDP
     l0 : int
         c: how many counts one person changes, at most. For c > 1 the changes are listed: up to 10⁷ numbers of them.
@@ -69,6 +70,9 @@ class MatrixMechanism(ModelledDesign):
         difference then). False: one person more or less, counts only rise or only fall.
     loss : {"total", "largest"}
         The sum of the variances of the answers, or the largest of them.
+    participation : Participation, optional
+        Of a stream in which one person takes part several times: how often and how far apart. Instead of `l0`; `most` and
+        `signed` are of every step.
 
     Raises
     ------
@@ -98,6 +102,7 @@ class MatrixMechanism(ModelledDesign):
     most: float = field(check=size_of_change, default=1.0)
     signed: bool = field(check=one_of, allowed=(True, False), default=True)
     loss: str = field(check=one_of, allowed=("total", "largest"), default="total")
+    participation: Participation | None = field(Participation, default=None)
 
     default_gap = 1e-6
 
@@ -107,6 +112,10 @@ class MatrixMechanism(ModelledDesign):
         )
         super().__post_init__()
         integer("l0", self.l0, 1, self.workload.size)
+        if self.participation is not None and self.l0 != 1:
+            raise DesignError.of(
+                "l0", self.l0, "is for counts: participation says how many steps one person moves"
+            )
         self.changes.check()
         if self.largest:
             checked_largest(self.workload)
@@ -127,10 +136,13 @@ class MatrixMechanism(ModelledDesign):
         """Whether the loss is the largest error."""
         return self.loss == "largest"
 
-    @property
+    @cached_property
     def changes(self) -> Changes:
         """What one person does to the counts."""
-        return Changes(self.workload.size, self.l0, self.most, self.signed)
+        n, asked = self.workload.size, self.participation
+        if asked is None:
+            return Changes(n, self.l0, self.most, self.signed)
+        return Patterns(n, asked.times, self.most, self.signed, asked)
 
     @property
     def unit(self) -> float:
@@ -228,7 +240,7 @@ class MatrixMechanism(ModelledDesign):
         known = published(self.workload, self.changes, largest=self.largest)
         rows = [("this mechanism", result.value)]
         rows += sorted(((name, error * unit) for name, error in known.items()), key=lambda row: row[1])
-        if self.l0 == 1 and not self.largest:
+        if self.changes.l0 == 1 and not self.largest:
             rows.append(("lower bound of the singular values", svd_bound(self.workload, self.changes) * unit))
         if result.lower_bound is not None:
             rows.append((f"lower bound of {result.among}", result.lower_bound))
@@ -246,10 +258,12 @@ class MatrixMechanism(ModelledDesign):
     def account(self, result: Result) -> Account:
         value = "largest variance of an answer" if self.largest else "sum of the variances of the answers"
         what = "rise or fall" if self.signed else "change, all up or all down,"
+        moved = f"at most {self.l0} of the counts"
+        if self.participation is not None:
+            moved = f"{self.participation.words().format(size=self.workload.size)}; the counts of these"
         question = [
-            f"{self.workload}. Between neighbouring data sets at most {self.l0} of the counts {what} by at most "
-            f"{shown(self.most)}. Noise is added to other sums of the counts, chosen for the purpose, and the answers are made "
-            "from these.",
+            f"{self.workload}. Between neighbouring data sets {moved} {what} by at most {shown(self.most)}. "
+            "Noise is added to other sums of the counts, chosen for the purpose, and the answers are made from these.",
             privacy_words(self.privacy, NEIGHBOURS),
             unit_words("stated how many counts change", "The guarantee is for all answers together."),
             f"Wanted is the strategy of least {value}; the lower bound is of {self.among}.",

@@ -153,7 +153,7 @@ class Participation(Checked):
         """The statement, for a page, with the number of steps left open."""
         often = f"at most {self.times}" if self.fewer else f"exactly {self.times}"
         where = (
-            f"at least {self.apart} steps apart"
+            f"at least {self.apart} apart"
             if self.apart is not None
             else f"in the same place of every epoch of {self.every} steps"
         )

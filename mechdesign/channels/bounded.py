@@ -305,13 +305,6 @@ class BoundedCount(ModelledDesign):
 
     # -- what a result says ------------------------------------------------------------------------------------
 
-    def frame(self, result: Result) -> pd.DataFrame:
-        """Per true value: the probability of the true answer, bias, and expected loss."""
-        matrix, places = result.mechanism.matrix, np.arange(self.n + 1)
-        losses = (matrix * self.losses).sum(axis=1)
-        columns = {"value": places, "unchanged": np.diag(matrix), "bias": matrix @ places - places}
-        return pd.DataFrame({**columns, "expected_loss": losses})
-
     def audit(self, result: Result) -> pd.DataFrame:
         """δ of neighbouring values a step apart and of those furthest apart, upwards and downwards."""
         rows, matrix, growth = [], result.mechanism.matrix, math.exp(self.privacy.epsilon)

@@ -464,53 +464,36 @@ class IntegerNoise:
 
     # Distribution ----------------------------------------------------------------------------------------
 
-    @cached_property
-    def _drawn(self) -> tuple[Array, Indices]:
-        """Probabilities, and the whole numbers that have them."""
-        masses, edges, _ = self.cells.extended
-        return masses, self.first + edges[:-1]
-
-    @cached_property
-    def _below(self) -> Array:
-        return np.append(0.0, np.cumsum(self._drawn[0]))
-
-    @cached_property
-    def _above(self) -> Array:
-        return np.append(np.cumsum(self._drawn[0][::-1])[::-1], 0.0)
-
     def support(self) -> tuple[float, float]:
         """Smallest and largest value."""
-        last = self.first + len(self.weights) - 1
-        return (-math.inf, math.inf) if self.decay else (float(self.first), float(last))
+        low, high = self.cells.support()
+        return low + 0.5, high - 0.5
 
     def pmf(self, k: Numbers) -> Array:
         """P[T = k]."""
-        held, (masses, points) = doubles("k", k), self._drawn
-        at = np.clip(np.searchsorted(points, held), 0, len(points) - 1)
-        return np.where(points[at] == held, masses[at], 0.0)[()]
+        held = doubles("k", k)
+        return np.where(np.floor(held) == held, self.cells.pdf(held), 0.0)[()]
 
     def cdf(self, t: Numbers) -> Array:
         """P[T ≤ t]."""
-        return np.asarray(self._below[np.searchsorted(self._drawn[1], doubles("t", t), side="right")])[()]
+        return self.cells.cdf(np.floor(doubles("t", t)) + 0.5)
 
     def sf(self, t: Numbers) -> Array:
         """P[T > t], accurate in the right tail."""
-        return np.asarray(self._above[np.searchsorted(self._drawn[1], doubles("t", t), side="right")])[()]
+        return self.cells.sf(np.floor(doubles("t", t)) + 0.5)
 
     def ppf(self, q: Numbers) -> Array:
         """Quantile function."""
-        q, points = doubles("q", q), self._drawn[1].astype(float)
-        at = np.searchsorted(self._below[1:] / self._below[-1], q)
-        return np.where((q < 0) | (q > 1), np.nan, points[np.minimum(at, len(points) - 1)])[()]
+        return np.ceil(self.cells.ppf(q) - 0.5)
 
     def expected_loss(self, loss: object = "absolute") -> float:
         """Return E ℓ(T), to rounding."""
-        masses, points = self._drawn
-        return float(masses @ Loss.of(loss)(points.astype(float)))
+        masses, edges, _ = self.cells.extended
+        return float(masses @ Loss.of(loss)(self.first + edges[:-1].astype(float)))
 
     def mean(self) -> float:
         """E[T]."""
-        return 0.0 if self.symmetric else float(self._drawn[0] @ self._drawn[1])
+        return self.cells.mean()
 
     def var(self) -> float:
         """Variance."""

@@ -95,7 +95,7 @@ class Claim(NamedTuple):
     how : str
         `PROVED`, `RECOMPUTED` or `CLAIMED`.
     margin : float
-        What is left before the claim fails; NaN where nothing is measured. Infinity proves nothing: it comes from
+        What is left before the claim fails, 0 where it holds but for rounding; NaN where nothing is measured. Infinity proves nothing: it comes from
         numbers that overflow.
     holds : bool
     about : str
@@ -239,6 +239,7 @@ class Certificate:
             for proof in self.proofs:
                 for claim in proof.check(self):
                     margin, holds = float(claim.margin), bool(claim.holds) and claim.margin != math.inf
+                    margin = 0.0 if holds and margin < 0 else margin  # within what doubles lose
                     if (claim.claim, holds) not in said:  # two proofs may speak of one subject
                         yield claim._replace(margin=margin, holds=holds)
                     said.add((claim.claim, holds))

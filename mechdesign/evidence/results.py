@@ -9,6 +9,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
+from importlib import metadata
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,7 @@ from mechdesign.evidence.proofs import (
     tightest,
     unfit,
 )
-from mechdesign.evidence.serialize import dumps, modules_to_import, serializable
+from mechdesign.evidence.serialize import dumps, kind_of, modules_to_import, serializable
 from mechdesign.evidence.whole_files import check_writable, write_whole
 from mechdesign.typing import Status
 
@@ -492,6 +493,7 @@ def _headline(result: Result, account: Account, table: pd.DataFrame) -> list[Fac
     counts = made["how"].value_counts()
     words = ", ".join(f"{counts[how]} {how}" for how in _HOW if how in counts)
     words += "; the file agrees with itself" if agrees else "; the file does not agree with itself"
+    words += f"; checked by mechdesign {metadata.version('mechdesign')} when it wrote this page"
     facts.append(("Claims that hold", f"{held} of {len(made)}", words))
     failed = int((~table["holds"]).sum())
     warning = (
@@ -578,6 +580,28 @@ _PACKAGE = (
 )
 
 
+_CHECKED_HERE = (
+    "When it is opened, its script checks the file with a checker of its own (the one of verify.pyz, written again in JavaScript); "
+    "the list below says what it found. Whoever sent this page could have changed its script, too: a check that needs no trust in "
+    "the sender is verify.pyz."
+)
+_UNCHECKED_HERE = (
+    "Its script has no check for this kind of result: nothing is checked here when it is opened. A check that needs no trust in "
+    "the sender is verify.pyz."
+)
+CHECKED_IN_PAGE = (
+    *("calibration", "knorm", "metric-channel", "metric-quantizer", "optimal-quantizer"),
+    *("optm", "optm-search", "rqm", "erm", "mvu"),
+)
+"""Kinds that `checker/verify.mjs` checks; optimal noise besides, where it is a law on cells for one number."""
+
+
+def _checked_in_page(result: Result) -> bool:
+    """Whether the page's checker has a check for this kind of result."""
+    kind = kind_of(result.design)
+    return kind in CHECKED_IN_PAGE or (kind == "optimal-noise" and kind_of(result.mechanism) == "cell-noise")
+
+
 def _to_check(result: Result) -> Section:
     kind = type(result).__name__
     try:
@@ -593,9 +617,8 @@ def _to_check(result: Result) -> Section:
     imports = "".join(f" --import {'MODULE' if name == '__main__' else name}" for name in own)
     code = f"mechdesign verify result.json{imports}\nmechdesign audit result.json{imports}"
     words = (
-        "The result file holds the statement, the law and the multipliers, and this page carries it. When it is opened, its script "
-        "checks the file with a checker of its own (the one of verify.pyz, written again in JavaScript); the list below says what it "
-        "found. Whoever sent this page could have changed its script, too: a check that needs no trust in the sender is verify.pyz.\n\n"
+        "The result file holds the statement, the law and the multipliers, and this page carries it. "
+        f"{_CHECKED_HERE if covered and _checked_in_page(result) else _UNCHECKED_HERE}\n\n"
         "verify.pyz is one file that needs Python's "
         "standard library and nothing else; make it from a copy of mechdesign that you trust (mechdesign.verifier.archive), "
         f"not from whoever sent this page. {_ALONE if covered else _PACKAGE}"

@@ -26,7 +26,7 @@ from scipy import special, stats
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.accuracy import Accuracy
-from mechdesign.evidence.classes import MechanismClass, every, menu
+from mechdesign.evidence.classes import REAL_NOISE, MechanismClass, every, menu
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
@@ -451,7 +451,7 @@ class KNorm(Design):
         alone = (s.linf, s.each, s.l0, s.l1 if grows == 2 else s.l2) == (None, None, None, None)
         grows_with_it = self.dimension == 1 or (alone and self.norm in (None, grows))
         if grows_with_it and isinstance(self.privacy, PureDP) and self.rounds == 1:
-            return every("additive noise")
+            return every(REAL_NOISE)
         hulls = " or of a hull of the changes" if self.norm is None else ""
         return menu(f"radial noise of norm {' or '.join(f'{order:g}' for order in self.norms)}{hulls}")
 

@@ -49,7 +49,7 @@ def lattice_noise(result: Json, account: Account) -> None:
     law = on_cells(law) if whole else law
     # c coordinates that are (ε/c, δ/c)-private each are (ε, δ)-private together
     delta, epsilon = Fraction(privacy.get("delta", 0)) / moved, Fraction(privacy["epsilon"]) / moved
-    low, high = exp_bounds(epsilon)
+    low = exp_bounds(epsilon)[0]
     held = cells_of(law, stated.get("cells", 1))
     n, cells, r, spike = law["cells_per_shift"], law["weights"], law["decay"], law["spike"]
     width, start, sensitivity = (Fraction(v) for v in (law["width"], law["start"], changes(design)))
@@ -81,13 +81,10 @@ def lattice_noise(result: Json, account: Account) -> None:
     account.proved(
         f"the value is at most {result['value']!r}", spent <= Fraction(result["value"]) * held.total
     )
-    account.takes(100 * stated.get("periods", 0) + 20 * stated.get("cells", 0))
     if several:
         bound_of_several(result, proofs, moved, account)
-        return
-    bound = bound_of_one(stated, design, delta, high)
-    claim = f"no additive {'whole-number ' if whole else ''}noise costs less than {result['lower_bound']!r}"
-    account.proved(claim, Fraction(result["lower_bound"]) <= bound)
+    else:
+        bound_of_alone(result, stated, account)
 
 
 def on_cells(law: Json) -> Json:
@@ -200,7 +197,26 @@ def named_noise(result: Json, moved: int, account: Account) -> None:
         context.prec = PLACES
         additive(noise, design["privacy"], design["loss"], result["value"], account)
     proofs = {proof[""]: proof for proof in result["proofs"]}
-    bound_of_several(result, proofs, moved, account)
+    bounds = [proofs[kind] for kind in ONE_NUMBER if kind in proofs]
+    if count > 1:
+        bound_of_several(result, proofs, moved, account)
+    elif len(bounds) == 1 and design["dimension"] == 1:
+        bound_of_alone(result, bounds[0], account)
+    elif result["lower_bound"] is not None:
+        raise Refused("a lower bound of one number without one proof of it")
+
+
+def bound_of_alone(result: Json, stated: Json, account: Account) -> None:
+    """The bound of every additive noise for one number."""
+    design, least = result["design"], result["lower_bound"]
+    if least is None or stated.get("cells", 1) > 10**5:
+        raise Refused("a proof of no lower bound, or of more cells than it has use for")
+    account.takes(100 * stated.get("periods", 0) + 20 * stated.get("cells", 0))
+    privacy = design["privacy"]
+    growth = exp_bounds(Fraction(privacy["epsilon"]))[1]
+    bound = bound_of_one(stated, design, Fraction(privacy.get("delta", 0)), growth)
+    noise = "whole-number noise" if design["integer"] else "noise for a real-valued query"
+    account.proved(f"no additive {noise} costs less than {least!r}", Fraction(least) <= bound)
 
 
 def bound_of_several(result: Json, proofs: Json, moved: int, account: Account) -> None:

@@ -183,6 +183,11 @@ def test_one_number_has_a_proved_least():
         md.NumericQuery(integer=True), md.PureDP(1), mechanisms=["discrete_laplace", "optimal noise"]
     )
     assert counted.least is None
+    # as is said, where discrete Laplace noise, which is additive, has less variance
+    alone = counted["optimal noise"]
+    assert alone.value > counted["discrete_laplace"].value
+    assert "no additive noise for a real-valued query does better" in alone.status_words
+    assert str(alone.among) == "every additive noise for a real-valued query"
 
 
 def test_a_question_of_whole_numbers_is_answered_in_whole_numbers(tmp_path):

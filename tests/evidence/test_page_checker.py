@@ -11,7 +11,8 @@ import math
 import random
 import re
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from evidence.kinds import PAGE_MEMBERS, page_members_text
 from evidence.page_checker import CHECKER, NODE, Verdict, judged_by_node, judged_by_python, raw_verdicts
 from evidence.test_doctored import DOCTORINGS, payloads, solved
 from mechdesign.evidence.exact import round_down, round_up
+from mechdesign.evidence.proofs import RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.serialize import dumps, encode
 
 node = pytest.mark.skipif(
@@ -474,3 +476,44 @@ def test_it_uses_nothing_but_itself() -> None:
 
 def test_its_table_of_members_is_that_of_the_schema() -> None:
     assert PAGE_MEMBERS.read_text(encoding="utf-8") == page_members_text()
+
+
+@node
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("calibration", "knorm", "optimal-noise"),
+        *("optimal-noise-many", "optimal-integer-noise", "counts-gaussian", "correlated-gaussian"),
+    ],
+)
+def test_a_page_says_beforehand_whether_its_script_checks(name: str, tmp_path: Path) -> None:
+    """Was: "its script checks the file" on every page."""
+    result = cheap.solved(name)
+    (found,) = raw_verdicts([dumps(result)], tmp_path)
+    words = next(part.text for part in result.sections() if part.title == "Check it yourself")
+    assert ("its script checks the file" in words) == ("rows" in found)
+    assert ("nothing is checked here" in words) == ("uncovered" in found) and "verify.pyz" in words
+
+
+@node
+def test_no_margin_of_what_holds_is_negative(tmp_path: Path) -> None:
+    """Was: "holds (margin -2.44e-16)"."""
+    noise = cheap.solved("calibration")
+    (found,) = raw_verdicts([dumps(replace(noise, value=noise.value * (1 - 1e-12)))], tmp_path)
+    (row,) = (row for row in found["rows"] if "loss is at most" in row["claim"])
+    assert row["holds"] and row["how"] == "recomputed" and row["margin"] == 0
+
+
+class Rounded(Proof):
+    speaks_of = ("privacy",)
+
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        yield Claim("it holds but for rounding", RECOMPUTED, -1e-14, True)
+        yield Claim("it fails", RECOMPUTED, -1.0, False)
+
+
+def test_the_package_shows_no_negative_margin_of_what_holds() -> None:
+    """Was: "yes -1.42e-14" on a page."""
+    noise = cheap.solved("calibration")
+    claims = Certificate(noise.design, noise.mechanism, noise.value, None, (Rounded(),)).claims()
+    assert [claim.margin for claim in claims][:2] == [0.0, -1.0]

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 import mechdesign as md
 from tests.timing.releases import RELEASES, Release
@@ -189,3 +190,11 @@ def test_vectors_of_any_length_are_clipped(inputs: str) -> None:
     assert mechanism.lifted(axis * 1.7e308, clip=True)[0, 0] == pytest.approx(1.0)
     with pytest.raises(md.DataError, match="must be"):
         mechanism.release(axis, clip=False)
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).max <= np.finfo(float).max, reason="no long doubles here")
+def test_a_number_beyond_doubles_is_refused_without_a_warning() -> None:
+    """Was: NumPy's RuntimeWarning, and a finite number that "must be finite"."""
+    noise = md.AdditiveNoise(stats.laplace(scale=2.0), 1.0)
+    for far in (np.longdouble("1e4000"), [np.longdouble("-1e4000")], 10**400):
+        assert said(noise.release, far) == ["x: must be finite numbers of at most 1.8e308"]

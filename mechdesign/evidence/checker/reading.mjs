@@ -28,7 +28,8 @@ export class Account {
     if (this.left < 0) throw new TooLarge("too large to check: more work than 5 s and a second for each megabyte");
   }
   add(claim, how, holds, margin = null, agrees = false) {
-    const row = { claim, how, holds: Boolean(holds), margin, agrees };
+    const left = holds && margin < 0 ? 0 : margin; // what doubles may have lost is nothing
+    const row = { claim, how, holds: Boolean(holds), margin: left, agrees };
     this.rows.push(row);
     this.listen(row);
   }

@@ -70,7 +70,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
     dimension : int
         K: independent noise of one law on every coordinate, all of which may move by Δ at once. For K > 1 the law is the
         best of Gaussian, Laplace, staircase and generalised normal noise (under pure privacy that of one coordinate at
-        ε/K), and the lower bound, which is loose, is of independent noise of one law; for K = 1 it is of every additive noise.
+        ε/K), and the lower bound, which is loose, is of independent noise of one law; for K = 1 it is of every additive noise for a real-valued query.
     l0 : int, optional
         c: at most so many of the K coordinates move at once; all when not given. The law is then that of c coordinates.
     integer : bool

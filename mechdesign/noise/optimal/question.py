@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from mechdesign.errors import DesignError
-from mechdesign.evidence.classes import INDEPENDENT_NOISE, MechanismClass, every
+from mechdesign.evidence.classes import INDEPENDENT_NOISE, REAL_NOISE, MechanismClass, every
 from mechdesign.problem.checks import UP, integer, one_of, positive, settle
 from mechdesign.problem.fields import field
 from mechdesign.problem.losses import Loss
@@ -70,10 +70,10 @@ class NoiseQuestion(Design):
 
     @property
     def among(self) -> MechanismClass:
-        """Every additive noise for one number, whole-number noise where that is asked for; for several, independent noise of one law."""
+        """Every additive noise for one real number, whole-number noise where that is asked for; for several, independent noise of one law."""
         if self.dimension > 1:
             return INDEPENDENT_NOISE
-        return every("additive whole-number noise" if self.integer else "additive noise")
+        return every("additive whole-number noise" if self.integer else REAL_NOISE)
 
     def asked_by(self, question: object) -> bool:
         asked = [getattr(question, name, None) for name in ("scalar", "loss", "integer")]

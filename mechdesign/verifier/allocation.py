@@ -53,7 +53,10 @@ def check(result: Json, account: Account) -> None:
     if not sure:
         return
     private(design, proofs.get("allocation-proof"), scales, peaked, account)
-    limits = design["lower"] or 0.0, math.inf if design["upper"] is None else design["upper"]
+    limits = (
+        otherwise if design[name] is None else design[name]
+        for name, otherwise in (("lower", 0.0), ("upper", math.inf))
+    )
     lower, upper = (v if isinstance(v, list) else [v] * len(scales) for v in limits)
     stated = design["weights"]
     weights = stated if isinstance(stated, list) else [1.0 if stated is None else stated] * len(lam)
@@ -61,7 +64,7 @@ def check(result: Json, account: Account) -> None:
     account.agrees("limits and weights are of the coordinates", whole)
     account.proved("limits are kept", all(a <= s <= b for a, s, b in zip(lower, scales, upper)))
     loss(value, scales, weights, peaked, order, account)
-    groups = design["groups"] or [[i] for i in range(len(lam))]
+    groups = [[i] for i in range(len(lam))] if design["groups"] is None else design["groups"]
     account.agrees("groups part the coordinates", sorted(flat(groups)) == list(range(len(lam))))
     account.proved("groups share a scale", all(len({scales[i] for i in group}) == 1 for group in groups))
     if result["lower_bound"] is not None:

@@ -15,13 +15,15 @@ from operator import mul
 
 from mechdesign.verifier.bound_class import spoken_of
 from mechdesign.verifier.composed_noise import Asked
-from mechdesign.verifier.composition import PLACES
+from mechdesign.verifier.composition import PLACES, SLACK
 from mechdesign.verifier.concentrated import concentrated
 from mechdesign.verifier.noise_costs import COSTS
 from mechdesign.verifier.noise_laws import HALF, ONE, ROUND, ZERO
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused
 from mechdesign.verifier.worst_shifts import worst_shifts
 
+NEAR_ENDS = Decimal("1e-10")
+"""How far the ends of an enclosure may come out elsewhere, relative."""
 NAMES = {"gaussian": "norm", "discrete_laplace": "dlaplace"}
 
 
@@ -41,15 +43,20 @@ def check(result: Json, account: Account) -> None:
     else:
         name, same = NAMES.get(wanted, wanted), True
     account.agrees("the noise is of the family asked for", name == law["name"] and same)
-    additive(noise, privacy, design["loss"], value, account)
+    stated = [proof["spent"] for proof in result["proofs"] if proof[""] == "calibration-proof"]
+    if len(stated) != 1:
+        raise Refused("not one proof of what is consumed of the budget")
+    additive(noise, privacy, design["loss"], value, account, stated[0])
     if result["lower_bound"] is not None:
         claim = (
             f"no private noise of this class ({spoken_of(result)}) costs less than {result['lower_bound']!r}"
         )
-        account.claimed(claim)
+        account.claimed_cost(claim)
 
 
-def additive(noise: Json, privacy: Json, loss: str, value: float, account: Account) -> None:
+def additive(
+    noise: Json, privacy: Json, loss: str, value: float, account: Account, spent: Json = None
+) -> None:
     """What additive noise for the changes that it states costs and consumes."""
     law = noise["law"]
     name = law["name"]
@@ -71,13 +78,28 @@ def additive(noise: Json, privacy: Json, loss: str, value: float, account: Accou
         name, shapes = "norm", ()
     elif name == "gennorm" and shapes[0] == 2:
         name, shapes, scale = "norm", (), scale * HALF.sqrt()
-    private(noise, privacy, name, shapes, scale, account)
+    found, exact = consumed(noise, privacy, name, shapes, scale, account)
+    if spent is not None:
+        enclosed(spent, privacy, found, exact, account)
 
 
-def private(
+def enclosed(spent: Json, privacy: Json, found: Decimal, exact: bool, account: Account) -> None:
+    """Compare the enclosure stated with what is consumed, or with an upper bound of that."""
+    lower, upper = Decimal(spent["lower"]), Decimal(spent["upper"])
+    budget = privacy["rho"] if privacy[""] == "zcdp" else privacy.get("delta") or privacy["epsilon"]
+    ordered = lower <= upper <= Decimal(budget) and lower <= found * (1 + NEAR_ENDS) + SLACK
+    if exact:
+        holds = ordered and found * (1 - NEAR_ENDS) - SLACK <= upper
+        account.agrees("the enclosure stated holds what is consumed", holds)
+    else:
+        claim = f"what is consumed is from {spent['lower']!r} to {spent['upper']!r}, {spent['how']}"
+        account.claimed(claim, ordered)
+
+
+def consumed(
     noise: Json, privacy: Json, name: str, shapes: tuple[Decimal, ...], scale: Decimal, account: Account
-) -> None:
-    """That all coordinates and rounds keep the budget."""
+) -> tuple[Decimal, bool]:
+    """Check that all coordinates and rounds keep the budget; what they consume of it, and whether that is exact or from above."""
     rounds, rate = noise["rounds"], Decimal(noise["sampling_rate"])
     if not 0 < rate <= 1 or rounds < 1 or noise["dimension"] < 1:
         raise Refused("rounds, coordinates or a sampling rate that are none")
@@ -95,27 +117,30 @@ def private(
         claim = f"rho at most {privacy['rho']!r}" + (f" beyond xi = {privacy['xi']!r}" if xi else "")
         if normal:  # D_α is proportional to α, so that ξ helps at α = 1 only
             width = shapes[0] if name == "discrete_gaussian" else ONE
-            consumed = rounds * sum(count * (v / width) ** 2 for v, count in scaled[0]) / 2
-            account.proved(claim, consumed <= rho * ROUND)
-            return
+            used = rounds * sum((count * (v / width) ** 2 for v, count in scaled[0]), ZERO) / 2
+            account.proved(claim, used <= rho * ROUND)
+            return used, len(scaled) == 1 and name == "norm" and not xi
         answers = [[(v, count * rounds) for v, count in shifts] for shifts in scaled]
         kept = (
             concentrated(name, shapes, shifts, losses, xi, rho, account)
             for shifts, losses in zip(answers, largest)
         )
         account.proved(claim, any(kept))
-    elif not privacy.get("delta"):
+        return rho, False
+    if not privacy.get("delta"):
         counts = ([count for _, count in shifts] for shifts in scaled)
         most = min(sum(map(mul, case, losses), ZERO) for case, losses in zip(counts, largest))
         if rate < 1 and most.is_finite():
             most = (1 + rate * (most.exp() - 1)).ln()
         epsilon = Decimal(privacy["epsilon"])
         account.proved(f"privacy loss at most {privacy['epsilon']!r}", rounds * most <= epsilon * ROUND)
-    else:
-        epsilon, delta = Decimal(privacy["epsilon"]), Decimal(privacy["delta"])
-        claim = f"delta at most {privacy['delta']!r} at epsilon = {privacy['epsilon']!r}"
-        asked = Asked(name, shapes, rounds, rate, epsilon, delta, account)
-        account.proved(claim, asked.within(scaled))
+        return rounds * most, len(scaled) == 1
+    epsilon, delta = Decimal(privacy["epsilon"]), Decimal(privacy["delta"])
+    claim = f"delta at most {privacy['delta']!r} at epsilon = {privacy['epsilon']!r}"
+    asked = Asked(name, shapes, rounds, rate, epsilon, delta, account)
+    found = asked.least(scaled)
+    account.proved(claim, found <= delta)
+    return found, len(scaled) == 1 and asked.closed(scaled[0])
 
 
 def largest_loss(name: str, shapes: tuple[Decimal, ...], shift: Decimal) -> Decimal:

@@ -42,14 +42,16 @@ class Asked(NamedTuple):
     delta: Decimal
     account: Account
 
-    def within(self, cases: list[Shifts]) -> bool:
-        """Whether δ at ε is at most δ in one of the cases, each as bad as every change: the least on the coarsest grid, on finer ones."""
+    def least(self, cases: list[Shifts]) -> Decimal:
+        """δ at ε, from above, in one of the cases, each as bad as every change: the least on the coarsest grid, where that is too much on finer ones."""
+        least = ONE
         for points in POINTS:
             found = sorted((self.consumed(shifts, points), shifts) for shifts in cases)
-            if found and found[0][0] <= self.delta:
-                return True
+            least = min([least, *(delta for delta, _ in found)])
+            if least <= self.delta:
+                break
             cases = [shifts for _, shifts in found if not self.closed(shifts)][:1]
-        return False
+        return least
 
     def closed(self, shifts: Shifts) -> bool:
         """Whether δ is in closed form, whatever the grid: of one loss, or of normal noise, and at most one sample."""

@@ -65,7 +65,7 @@ class Account:
 
     def __init__(self, characters: int = 0) -> None:
         self.rows: list[tuple[str, str, bool]] = []
-        self.agreeing = 0
+        self.agreeing, self.cost_claimed = 0, False
         self.left = OPERATIONS * (5 + characters / 1e6)
 
     def part(self) -> Account:
@@ -106,6 +106,11 @@ class Account:
     def claimed(self, claim: str, holds: bool = True) -> None:
         self.rows.append((claim, "claimed", bool(holds)))
 
+    def claimed_cost(self, claim: str, holds: bool = True) -> None:
+        """A value or a lower bound that is not checked here: a status that follows from it is claimed too."""
+        self.cost_claimed = True
+        self.claimed(claim, holds)
+
     def bounds(self, claim: str, low: Json, high: Json, room: Json = 0) -> None:
         """Whether low ≤ high, exactly; within the `room` that floats may have lost, it is only recomputed."""
         low, high = Fraction(low), Fraction(high)
@@ -116,16 +121,30 @@ def read(text: str) -> Json:
     """The payload of a file as plain values: objects are dictionaries with their kind under ""."""
     if len(text) > 2**26:
         raise TooLarge("too large to check: more than 2^26 characters")
-    document = json.loads(text, object_pairs_hook=once)
+    try:
+        document = json.loads(text, object_pairs_hook=once)
+    except RecursionError:
+        raise Refused("too many levels") from None
+    except json.JSONDecodeError as error:
+        raise Refused(f"no JSON at character {error.pos}") from None
+    except ValueError:
+        raise Refused("an integer of more than 4300 digits") from None
     if set(document) != {"format", "version", "sha256", "payload"}:
         raise Refused("an envelope with other parts than format, version, sha256 and payload")
     version = document["version"]
     if document["format"] != "mechdesign-result" or type(version) is not int or version != 2:
         raise Refused("not a mechdesign-result file of version 2")
-    canonical = json.dumps(
-        document["payload"], sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False
-    )
-    if hashlib.sha256(canonical.encode()).hexdigest() != document["sha256"]:
+    try:
+        canonical = json.dumps(
+            document["payload"], sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False
+        ).encode()
+    except RecursionError:
+        raise Refused("too many levels") from None
+    except UnicodeEncodeError:
+        raise Refused("half of a surrogate pair") from None
+    except ValueError:
+        raise Refused("a number that is not finite") from None
+    if hashlib.sha256(canonical).hexdigest() != document["sha256"]:
         raise Refused("the checksum does not match")
     return plain(document["payload"])
 

@@ -69,6 +69,8 @@ def verify(text: str) -> Account:
             raise NothingToCheck(f"kind {held['']} claims nothing")
     except (NotCovered, Refused):
         raise
+    except RecursionError:
+        raise Refused("too many levels") from None
     except Exception as error:
         raise Refused(f"malformed: {type(error).__name__}: {error}"[:300]) from None
     return account
@@ -191,8 +193,9 @@ def main(words: list[str]) -> int:
     except NotCovered as error:
         print(error.said)
         return 2
-    except (OSError, ValueError, Refused) as error:
-        print(f"error: {error}", file=sys.stderr)
+    except (OSError, UnicodeDecodeError, Refused) as error:
+        said = error if isinstance(error, Refused) else f"{words[0]!r} is no text that can be read"
+        print(f"error: {said}", file=sys.stderr)
         return 1
     for claim, how, holds in account.rows:
         print(f"{'ok ' if holds else 'NO '} {how:10} {claim}")

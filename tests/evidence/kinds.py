@@ -30,7 +30,7 @@ GROUPS = {
 # fmt: off
 KINDS: dict[str, str] = {
     "additive-noise": "law:law, sensitivity:pos|@sensitivity, dimension:count, rounds:count, sampling_rate:pos",
-    "allocation-proof": "multiplier:num, prices:nums?, held:'l1'|'l2'|null, mix:arr|null, changes:arr|null, weights:arr|null",
+    "allocation-proof": "multiplier:nn, prices:nums?, held:'l1'|'l2'|null, mix:arr|null, changes:arr|null, weights:arr|null",
     "alphabet": "max_abs:pos, step:pos",
     "amplification": "epsilon:num, delta:num, divergence:num, accounting:text",
     "approximate-dp": "epsilon:pos, delta:nn",
@@ -58,7 +58,7 @@ KINDS: dict[str, str] = {
     "correlated-gaussian-noise": "covariance:arr, budget:num?, coordinates:ints|null, lift:any, whitening:arr|null",
     "counts-proof": "multipliers:arr",
     "counts-gaussian": "counts:count, l0:count, privacy:@notion, most:pos, signed:flag",
-    "delta-interval": "lower:nn, upper:nn, how:text",
+    "delta-interval": "lower:nn, upper:nn, how:'proved'|'recomputed'",
     "discrete-emd-privacy": "alpha:pos, radius:pos, delta:nn, model:text, sizes:text",
     "dual-pieces": "pieces:arr, multipliers:arr, origin:num, cap_price:nn, outputs:arr|null, between:flag",
     "emd-privacy": "alpha:pos, delta:nn, model:text, sizes:text",
@@ -94,7 +94,7 @@ KINDS: dict[str, str] = {
     "mixed-proof": "",
     "mvu": "m:count, privacy:@pure-dp, input_range:pair?, prior:@prior?, loss:@loss, bins:nums|null, input_bits:count, max_abs:num?",
     "named-law-proof": "",
-    "noise-allocation": "noise:'gaussian'|'laplace'|'mixed', sensitivities:arr, privacy:@notion, loss:num, weights:num|arr|null, lower:any, upper:any, groups:any, bounds:@sensitivity?, accounting:'exact'|'corollary6'",
+    "noise-allocation": "noise:'gaussian'|'laplace'|'mixed', sensitivities:arr, privacy:@notion, loss:num, weights:num|arr|null, lower:num|arr|null, upper:num|arr|null, groups:any, bounds:@sensitivity?, accounting:'exact'|'corollary6'",
     "optimal-noise": "privacy:@pure-dp|@approximate-dp, sensitivity:pos, loss:any, dimension:count, l0:count?, integer:flag",
     "optimal-quantizer": "bins:nums|@alphabet|@bin-search, privacy:@pure-dp, prior:@prior, loss:@loss, objective:'mean'|'worst', max_bias:nn, max_mse:num?, input_range:pair",
     "optm": "bins:nums, privacy:@pure-dp, prior:@prior, loss:@loss, bounds:any, constraints:'theorem5'|'theorem6'|'across-outputs', families:'auto'|'symmetric'|'separate', input_range:pair",

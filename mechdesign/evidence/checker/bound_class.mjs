@@ -69,6 +69,10 @@ export function standing(result, account) {
     const measured = bound !== null && (typeof asked === "number" || typeof asked === "bigint");
     const gap = () => Math.max(0, double(value) - double(bound)) / Math.max(Math.abs(double(value)), 1e-300);
     holds = holds && measured && gap() <= asked && asked <= 1 && (status === "optimal") === (sought(design) === EVERY);
+    if (account.costClaimed) {
+      account.claimed(`status '${status}': ${words}`, holds);
+      return;
+    }
   }
   account.agrees(`status '${status}': ${words}`, holds);
 }

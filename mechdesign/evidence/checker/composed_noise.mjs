@@ -39,7 +39,7 @@ export function leastConsumed(asked, cases) {
 }
 
 // Whether δ is in closed form, whatever the grid: of one loss, or of normal noise, and at most one sample.
-function isClosed({ name, rounds, rate }, shifts) {
+export function isClosed({ name, rounds, rate }, shifts) {
   const single = name === "norm" || rounds * shifts.reduce((sum, { count }) => sum + count, 0n) === 1n;
   return single && (!rate.below(one) || rounds === 1n);
 }

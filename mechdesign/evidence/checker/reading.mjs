@@ -19,6 +19,7 @@ const TAGS = ["$kind", "$array", "$law", "$table", "$tuple", "$items", "$fractio
 export class Account {
   constructor(characters = 0, listen = () => {}) {
     this.rows = [];
+    this.costClaimed = false;
     this.listen = listen;
     this.left = OPERATIONS * (5 + characters / 1e6);
   }
@@ -46,6 +47,11 @@ export class Account {
   }
   claimed(claim, holds = true) {
     this.add(claim, "claimed", holds);
+  }
+  // A value or a lower bound that is not checked here: a status that follows from it is claimed too.
+  claimedCost(claim, holds = true) {
+    this.costClaimed = true;
+    this.claimed(claim, holds);
   }
   // Whether low ≤ high, exactly; within the room that floats may have lost, it is only recomputed.
   bounds(claim, low, high, room = ZERO) {

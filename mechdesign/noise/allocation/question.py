@@ -22,7 +22,7 @@ from mechdesign.noise.allocation.mixes import Among, mixed
 from mechdesign.noise.allocation.separable import EXACT, SUM_ERROR, Separable, power, weighted_moment
 from mechdesign.noise.allocation.several import ROUNDING, Changes, changes_of, most_spent
 from mechdesign.noise.vector_noise import IndependentNoise, absolute_moment
-from mechdesign.problem.checks import doubles, instance
+from mechdesign.problem.checks import doubles, instance, non_negative
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.problem.spine import ModelledDesign
@@ -305,6 +305,9 @@ class AllocationProof(Proof):
 
     speaks_of = ("privacy", "value", "lower bound")
     bound_how = RECOMPUTED
+
+    def __post_init__(self) -> None:
+        non_negative("multiplier", self.multiplier)
 
     def spent(self, asked: AllocationQuestion, scales: Array) -> Fraction | float:
         """What no change consumes more than."""

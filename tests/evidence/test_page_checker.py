@@ -11,6 +11,7 @@ import math
 import random
 import re
 import resource
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -27,6 +28,7 @@ from evidence.kinds import PAGE_MEMBERS, page_members_text
 from evidence.page_checker import CHECKER, NODE, Verdict, judged_by_node, judged_by_python, raw_verdicts
 from evidence.test_doctored import DOCTORINGS, payloads, solved
 from mechdesign.evidence.exact import round_down, round_up
+from mechdesign.evidence.page import checking_script
 from mechdesign.evidence.proofs import RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.serialize import dumps, encode
 
@@ -517,3 +519,11 @@ def test_the_package_shows_no_negative_margin_of_what_holds() -> None:
     noise = cheap.solved("calibration")
     claims = Certificate(noise.design, noise.mechanism, noise.value, None, (Rounded(),)).claims()
     assert [claim.margin for claim in claims][:2] == [0.0, -1.0]
+
+
+@node
+def test_the_modules_make_one_script(tmp_path: Path) -> None:
+    """Was: a name that two modules declared, with which no page ran any script."""
+    assert NODE is not None
+    (tmp_path / "page.js").write_text(checking_script())
+    subprocess.run([NODE, "--check", str(tmp_path / "page.js")], check=True)

@@ -50,11 +50,11 @@ export function knorm(result, account) {
     const found = stairs.moment(order, Number(law.gamma)) * factor.toNumber() * power(largest, order).toNumber();
     account.add(`the ${design.loss} error is at most ${shown(value)}`, "recomputed", rational(found).atMost(stated.plus(room)));
   }
-  if (result.lower_bound !== null) least(result, account, bounds);
+  if (result.lower_bound !== null) leastStaircase(result, account, bounds);
 }
 
 // No radial noise of the norms tried costs less: the best staircase of each, at its least scale from below.
-function least(result, account, bounds) {
+function leastStaircase(result, account, bounds) {
   const { design, lower_bound: bound } = result;
   const [k, order] = [Number(design.dimension), design.loss === "squared" ? 2 : 1];
   const allowed = design.norm === null ? NORMS : [Number(design.norm)];

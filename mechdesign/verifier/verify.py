@@ -86,7 +86,15 @@ def result(held: Json, account: Account) -> None:
     account.agrees("a proof is there", bool(held["proofs"]))
     if held["proofs"]:
         CHECKS[kind](held, account)
+    neighbours(held["design"], account)
     standing(held, account)
+
+
+def neighbours(design: Json, account: Account) -> None:
+    """What one record does to the answer is the question's: nothing in the file says whether it is so."""
+    for bounds in (design.get("sensitivity"), design.get("bounds")):
+        if isinstance(bounds, dict):
+            account.claimed(f"the change is what one record does ({bounds['neighbours']}), as stated")
 
 
 def each(results: Iterable[tuple[str, Json]], account: Account) -> None:
@@ -121,12 +129,27 @@ def comparison(held: Json, account: Account) -> None:
         if isinstance(error, float) and error == error
     ]
     account.agrees("every mechanism that the table ranks has a result", sorted(kept) == sorted(results))
+    if held["question"][""] == "numeric-query":
+        answers = all(covers(one["design"], held["question"]) for one in results.values())
+        account.agrees("every result is for as many numbers, rounds and changes as the question", answers)
     account.claimed("every result answers the question, and the table shows what follows from it")
     bounds = [one["lower_bound"] for one in results.values() if one["bound_class"] == EVERY]
     if held["least"] is not None and held["question"][""] != "local-report":
         account.agrees("the least error is the lower bound of a result", held["least"] in bounds)
     elif held["least"] is not None:
         account.claimed(f"the least error is {held['least']!r}")
+
+
+def covers(design: Json, question: Json) -> bool:
+    """Whether a design is for no less than a question of numbers, as far as both say so in numbers."""
+    changes = design.get("sensitivity"), question["sensitivity"]
+    larger = any(isinstance(change, dict | list) or change is None for change in changes)
+    return bool(
+        (larger or changes[0] >= changes[1])
+        and design.get("dimension", question["dimension"]) == question["dimension"]
+        and design.get("rounds", 1) >= question["rounds"]
+        and design.get("sampling_rate", 1) >= question["sampling_rate"]
+    )
 
 
 def frontier(held: Json, account: Account) -> None:

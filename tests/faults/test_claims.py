@@ -366,6 +366,26 @@ def test_alone_says_that_a_file_is_no_text(tmp_path: Path, capsys: pytest.Captur
     assert "codec" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("who", ["add-remove", "replace"])
+def test_what_one_record_changes_is_claimed(who: str, tmp_path: Path) -> None:
+    """Nothing in a file says whether one record does this: "replace" in place of "add-remove" passed, and no line said so."""
+    payload = json.loads(dumps(md.noise.KNorm(5, P, md.Sensitivity(linf=1)).solve()))["payload"]
+    payload["fields"]["design"]["fields"]["sensitivity"]["fields"]["neighbours"] = who
+    text = cheap.sealed(payload)
+    for _, rows in [judged_by_python(text), *(judged_by_node([text], tmp_path) if NODE else [])]:
+        assert (f"the change is what one record does ({who}), as stated", "claimed", True) in rows
+
+
+@pytest.mark.parametrize(("name", "value"), [("sensitivity", 2.0), ("rounds", 5), ("dimension", 2)])
+def test_results_that_are_compared_are_for_the_question(name: str, value: float) -> None:
+    """Alone accepted a question of other changes and rounds than those of its results."""
+    compared = md.compare(md.NumericQuery(), P, mechanisms=["laplace"], progress=False)
+    payload = json.loads(dumps(compared))["payload"]
+    assert altered.alone_accepts(payload)
+    payload["fields"]["question"]["fields"][name] = value
+    assert not altered.alone_accepts(payload)
+
+
 @pytest.mark.parametrize("leaf", ["floors", "rise", "cuts"])
 def test_the_package_refuses_a_leaf_that_results_do_not_have(leaf: str) -> None:
     """They were written once and read by nobody."""

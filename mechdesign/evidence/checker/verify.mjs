@@ -8,7 +8,7 @@ import { NotCovered, Refused } from "./errors.mjs";
 import { knorm } from "./knorm.mjs";
 import { latticeNoise } from "./lattice_noise.mjs";
 import { quantizer } from "./quantizer.mjs";
-import { Account, isObject, read } from "./reading.mjs";
+import { Account, isObject, optional, read } from "./reading.mjs";
 
 const CHECKS = { calibration, knorm, "metric-channel": channel, "optimal-noise": latticeNoise };
 for (const name of ["metric-quantizer", "optimal-quantizer", "optm", "optm-search", "rqm", "erm", "mvu"]) CHECKS[name] = quantizer;
@@ -33,6 +33,8 @@ function checked(result, account) {
   if (![result.mechanism, ...result.proofs].every(isObject)) throw new Refused("a mechanism or a proof that is none");
   account.agrees("a proof is there", result.proofs.length > 0);
   if (result.proofs.length) CHECKS[kind](result, account);
+  for (const bounds of ["sensitivity", "bounds"].map((name) => optional(result.design, name, null)))
+    if (isObject(bounds)) account.claimed(`the change is what one record does (${bounds.neighbours}), as stated`);
   standing(result, account);
   return account;
 }

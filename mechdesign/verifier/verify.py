@@ -51,6 +51,20 @@ CHECKS |= {
 }
 
 
+LEAST = {
+    "numeric-query": (
+        "no additive noise for a real-valued query does better",
+        "no additive whole-number noise does better",
+    ),
+    "metric-report": (
+        "no channel between the points does better",
+        "no unbiased channel between the points does better",
+    ),
+    "local-report": (),
+}
+"""What a comparison may call its least error."""
+
+
 def verify(text: str) -> Account:
     """The account of a file; raises NotCovered, or Refused for what cannot be a result."""
     try:
@@ -134,6 +148,11 @@ def comparison(held: Json, account: Account) -> None:
         account.agrees("every result is for as many numbers, rounds and changes as the question", answers)
     account.claimed("every result answers the question, and the table shows what follows from it")
     bounds = [one["lower_bound"] for one in results.values() if one["bound_class"] == EVERY]
+    nouns = LEAST[held["question"][""]] if held["least"] is not None else ("",)
+    of_any = held["least_name"] in nouns or (
+        held["question"][""] == "local-report" and held["least_name"].startswith("no unbiased report ")
+    )
+    account.agrees("the least error is said to be of mechanisms that it can be of", of_any)
     if held["least"] is not None and held["question"][""] != "local-report":
         account.agrees("the least error is the lower bound of a result", held["least"] in bounds)
     elif held["least"] is not None:

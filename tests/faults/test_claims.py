@@ -386,6 +386,14 @@ def test_results_that_are_compared_are_for_the_question(name: str, value: float)
     assert not altered.alone_accepts(payload)
 
 
+def test_a_least_error_is_of_the_mechanisms_that_it_names() -> None:
+    compared = md.compare(md.NumericQuery(), P, mechanisms=["optimal noise"], progress=False)
+    payload = json.loads(dumps(compared))["payload"]
+    assert altered.alone_accepts(payload)
+    payload["fields"]["least_name"] = "no mechanism at all does better"
+    assert not altered.alone_accepts(payload)
+
+
 @pytest.mark.parametrize("leaf", ["floors", "rise", "cuts"])
 def test_the_package_refuses_a_leaf_that_results_do_not_have(leaf: str) -> None:
     """They were written once and read by nobody."""

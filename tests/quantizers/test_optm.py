@@ -96,7 +96,7 @@ def test_duals_are_the_sensitivity_of_the_optimum() -> None:
     """An active upper bound's dual is the fall of the objective per unit of bound."""
     program = md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM).program
     low, high = np.zeros(program.width), np.ones(program.width)
-    low[1], high[1], low[2], high[2] = 0.7, 0.75, 0.25, 0.3
+    low[1], high[1], low[2], high[2] = 0.7, 0.75, 0.25, 0.35
     base = md.solvers.solve(program.model(1.0, low, high), "highs")
     low[1] += 1e-4
     moved = md.solvers.solve(program.model(1.0, low, high), "highs")

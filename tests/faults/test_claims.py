@@ -501,6 +501,7 @@ def test_long_weights_do_not_keep_a_verifier_busy(verifier: str) -> None:
     assert not within(2.0, altered.ACCEPT[verifier], payload)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dimension", "rounds"])
 @pytest.mark.parametrize(
     "parts", [("mechanism",), ("design", "mechanism")], ids=["noise", "question and noise"]

@@ -123,8 +123,8 @@ def implied_by_pure(privacy: Privacy, loss: Fraction) -> bool:
     r"""Whether losses of at most this keep the requirement, in rational numbers.
 
     No pair of laws with losses of at most x is further apart than the two answers of randomized response (Kairouz, Oh and
-    Viswanath 2015), so that x-DP is (ε, δ)-DP where :math:`e^x - e^arepsilon \le \delta (1 + e^x)`. Of order α these are apart by
-    :math:`rac1{lpha - 1} \lograc{\cosh((lpha - 1/2)x)}{\cosh(x/2)} \le lpha x 	anh(x/2)`: at α = 1 numerator and bound times α − 1 are
+    Viswanath 2015), so that x-DP is (ε, δ)-DP where :math:`e^x - e^\varepsilon \le \delta (1 + e^x)`. Of order α these are apart by
+    :math:`\frac1{\alpha - 1} \log\frac{\cosh((\alpha - 1/2)x)}{\cosh(x/2)} \le \alpha x \tanh(x/2)`: at α = 1 numerator and bound times α − 1 are
     0, and of their slopes, x tanh((α − ½)x) and (2α − 1)x tanh(x/2), the second is larger as tanh is concave. So x-DP is
     x tanh(x/2)-zCDP.
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import gc
 import math
+import pickle
 import platform
 import sys
 import time
@@ -30,9 +31,13 @@ from tests.timing.releases import EPSILON, RELEASES
 
 
 def measured(call: Callable[..., object], pair: tuple[object, object], calls: int) -> tuple[Array, Array]:
-    """Nanoseconds of that many calls on each of a pair, in random order."""
+    """Nanoseconds of that many calls on each of a pair, in random order.
+
+    Each call gets a value of its own, as in deployment: of a value that is kept, its place in memory may tell in a whole run.
+    """
     for argument in pair * 20:
         call(argument)
+    written = [pickle.dumps(argument) for argument in pair]
     order = np.random.default_rng().permuted(np.tile([0, 1], calls)).tolist()
     taken = np.empty(2 * calls)
     clock = time.perf_counter_ns
@@ -40,7 +45,7 @@ def measured(call: Callable[..., object], pair: tuple[object, object], calls: in
     gc.disable()
     try:
         for i, which in enumerate(order):
-            argument = pair[which]
+            argument = pickle.loads(written[which])
             start = clock()
             call(argument)
             taken[i] = clock() - start

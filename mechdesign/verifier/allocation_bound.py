@@ -36,7 +36,7 @@ def lower_bound(result: Json, proof: Json, limited: tuple[Json, ...], account: A
         raise Refused("a lower bound of a search over types, which has none")
     budget = largest_budget(design, len(lam))
     if proof is None or budget is None:
-        account.claimed_cost(claim, math.isfinite(bound))
+        account.claimed(claim, math.isfinite(bound))
         return
     if design["bounds"] is not None:
         changes = changes_of(design["bounds"], len(lam))

@@ -66,7 +66,7 @@ def biased_selection(result: Json, account: Account) -> None:
     prior = rational_prior(design["prior"])
     claim = f"mean loss at most {value!r}"
     if design["loss"]["function"] is not None or prior is None:
-        account.claimed_cost(claim, math.isfinite(value))
+        account.claimed(claim, math.isfinite(value))
     else:
         found = mean_loss(stretches, prior, design["loss"])
         account.rows.append((claim, "recomputed", found <= value + NEAR * found))

@@ -79,7 +79,7 @@ def standing(result: Json, account: Account) -> None:
         close = bound is not None and type(asked) in (int, float)
         close = close and max(0.0, value - bound) / max(abs(value), 1e-300) <= asked <= 1
         holds = holds and close and (status == "optimal") == (sought(result["design"]) == EVERY)
-        if account.cost_claimed:
-            account.claimed(f"status {status!r}: {words}", holds)
+        if account.weakest != "proved":  # it rests on what is said of the mechanism, the value and the bound
+            account.rows.append((f"status {status!r}: {words}", account.weakest, holds))
             return
     account.agrees(f"status {status!r}: {words}", holds)

@@ -42,13 +42,17 @@ class Asked(NamedTuple):
     delta: Decimal
     account: Account
 
-    def least(self, cases: list[Shifts]) -> Decimal:
-        """δ at ε, from above, in one of the cases, each as bad as every change: the least on the coarsest grid, where that is too much on finer ones."""
-        least = ONE
+    def least(self, cases: list[Shifts], aim: Decimal) -> Decimal:
+        """δ at ε, from above, in one of the cases, each as bad as every change: the least on the coarsest grid, where that is too much on finer ones.
+
+        Below the budget one finer grid is taken where it is not as little as the aim.
+        """
+        least, kept = ONE, 0
         for points in POINTS:
             found = sorted((self.consumed(shifts, points), shifts) for shifts in cases)
             least = min([least, *(delta for delta, _ in found)])
-            if least <= self.delta:
+            kept += least <= self.delta
+            if least <= aim or kept == 2:
                 break
             cases = [shifts for _, shifts in found if not self.closed(shifts)][:1]
         return least

@@ -100,7 +100,7 @@ def value(result: Json, rows: Json, held: Json, spans: Json, gram: Json, account
     stated = result["value"]
     found = inverse_gram(rows)
     if found is None:
-        account.claimed_cost(f"the loss is at most {stated!r}")
+        account.claimed(f"the loss is at most {stated!r}")
         return
     better, off = found
     cost = math.fsum(map(mul, (x for row in gram for x in row), (x for row in better for x in row)))

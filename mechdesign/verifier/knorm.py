@@ -122,6 +122,15 @@ def fits(law: Json) -> bool:
     return size > 0 and hull and stairs and (bare or law["norm"] == math.inf)
 
 
+def said(law: Json) -> str:
+    """The norm, in words."""
+    parts = [f"the norm {law['norm']!r}"]
+    parts += [] if law["cap"] is None else [f"or the sum of sizes over {law['cap']!r}, if that is more"]
+    parts += [] if law["signed"] else ["rises and falls added"]
+    parts += [] if law["widths"] is None else [f"in units of {law['widths']!r}"]
+    return ", ".join(parts)
+
+
 def implied(privacy: Json, loss: Fraction) -> bool:
     """Whether losses of at most this are all the privacy that is asked for."""
     if privacy[""] == "zcdp":

@@ -226,7 +226,7 @@ def bound_of_several(result: Json, proofs: Json, moved: int, account: Account) -
         return
     claim, proof = f"no independent noise of one law costs less than {stated!r}", proofs.get("subset-bound")
     if proof is None:
-        account.claimed_cost(claim)
+        account.claimed(claim)
         return
     kept, mean, dual = proof["privacy"], proof["mean"], proof["dual"]
     epsilon, delta = Fraction(kept["epsilon"]), Fraction(kept.get("delta", 0))
@@ -236,7 +236,7 @@ def bound_of_several(result: Json, proofs: Json, moved: int, account: Account) -
     if not pure and kept != asked:
         together = Copies(min(moved // mean, MOST), asked["epsilon"], asked.get("delta", 0.0), account)
         if not together.delta or not together.n or not together.imply(kept["epsilon"], float(delta)):
-            account.claimed_cost(claim)
+            account.claimed(claim)
             return
     if not 1 <= mean <= moved or dual.get("cells", 1) > 10**5 or dual[""] not in ONE_NUMBER:
         raise Refused("a mean of more numbers than change, or a bound of another kind")

@@ -26,6 +26,7 @@ from mechdesign.verifier.composed_noise import Asked
 from mechdesign.verifier.composition import PLACES
 from mechdesign.verifier.covariance import shown_is_the_law
 from mechdesign.verifier.knorm import fits as knorm_fits
+from mechdesign.verifier.knorm import said as norm_said
 from mechdesign.verifier.lattice_noise import cells_of, largest_excess, largest_quotient, on_cells
 from mechdesign.verifier.noise_costs import COSTS
 from mechdesign.verifier.noise_laws import HALF
@@ -137,7 +138,8 @@ def knorm(law: Json, account: Account) -> None:
     allowed = law["norm"] in (1, 2, math.inf) and law["dimension"] > 0 and law["largest"] >= 0
     account.agrees("norm, numbers and the largest change are some", allowed and knorm_fits(law))
     loss = Fraction(law["largest"]) / Fraction(law["scale"])
-    account.proved(f"privacy loss at most {above(loss)!r} of a change of norm {law['largest']!r}", True)
+    claim = f"privacy loss at most {above(loss)!r} of a change of size {law['largest']!r} in {norm_said(law)}"
+    account.proved(claim, True)
 
 
 def cells(law: Json, account: Account) -> None:

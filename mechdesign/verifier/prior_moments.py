@@ -89,7 +89,7 @@ class Moments:
             raise Refused("the masses and moments of this prior are missing")
         self.known = known_moments(prior, account)
         self.claim = len(account.rows)
-        account.claimed(f"the masses and moments stated are those of the prior ({prior['law']['name']})")
+        account.given(f"the masses and moments stated are those of the prior ({prior['law']['name']})")
         ends, masses = (prior.get("lower"), prior.get("upper")), pairs(stated["masses"])
         if len(masses) != (2 if prior[""] == "prior-clipped" else 0):
             raise Refused("point masses that the prior has not, or too few")

@@ -124,11 +124,11 @@ def costs(result: Json, account: Account, law: Segments, ratio: Fraction) -> Non
     least = f"no mechanism with {outputs_of(duals)}, {biased}, costs less than {bound!r}"
     unknown = loss["function"] is not None  # what a function says is not in the file
     if unknown:
-        account.claimed_cost(f"the value is {value:.12g}", math.isfinite(value))
+        account.claimed(f"the value is {value:.12g}", math.isfinite(value))
     if bound is not None and duals is None and not unknown and "metric-bound" not in proofs:
         raise Refused("a lower bound without multipliers")
     if bound is not None and (unknown or duals is None):
-        account.claimed_cost(least, bound <= value)
+        account.claimed(least, bound <= value)
     if unknown and cap is None:
         return
     if (known := rational_prior(prior)) is not None:

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from mechdesign.verifier.members import MEMBERS
 
 Json: TypeAlias = Any
-"""A plain value of a file: an object is a dictionary with its kind under the empty key."""
+"""A plain value of a file: an object is a dictionary with its kind under the empty key (`Members`)."""
 NEAR = 1e-9
 OPERATIONS = 2_000_000
 """Of those that are counted, what a slow processor does in a second."""
@@ -53,7 +53,26 @@ class TooLarge(NotCovered):
 
 
 class Refused(Exception):
-    """The file is not what mechdesign writes."""
+    """The file is not what mechdesign writes; says where, once that is known."""
+
+    def __init__(self, said: str, *, placed: bool = False) -> None:
+        super().__init__(said)
+        self.placed = placed
+
+    def at(self, place: str, word: str = "at") -> Refused:
+        return self if self.placed or not place else Refused(f"{self} ({word} {place})", placed=True)
+
+
+class Members(dict[str, Json]):
+    """What an object of a file says, by name. All objects of a file share `last`, the place that was read last: refusals name it."""
+
+    def __init__(self, said: dict[str, Json], place: str, last: list[str]) -> None:
+        super().__init__(said)
+        self.place, self.last = place, last
+
+    def __getitem__(self, name: str) -> Json:
+        self.last[:] = [f"{self.place}.{name}" if name else self.place]
+        return super().__getitem__(name)
 
 
 class Account:
@@ -65,7 +84,7 @@ class Account:
 
     def __init__(self, characters: int = 0) -> None:
         self.rows: list[tuple[str, str, bool]] = []
-        self.agreeing, self.cost_claimed = 0, False
+        self.agreeing, self.taken = 0, set[str]()
         self.left = OPERATIONS * (5 + characters / 1e6)
 
     def part(self) -> Account:
@@ -106,10 +125,16 @@ class Account:
     def claimed(self, claim: str, holds: bool = True) -> None:
         self.rows.append((claim, "claimed", bool(holds)))
 
-    def claimed_cost(self, claim: str, holds: bool = True) -> None:
-        """A value or a lower bound that is not checked here: a status that follows from it is claimed too."""
-        self.cost_claimed = True
-        self.claimed(claim, holds)
+    def given(self, claim: str) -> None:
+        """What the question takes for granted, and no claim rests on less for."""
+        self.taken.add(claim)
+        self.claimed(claim)
+
+    @property
+    def weakest(self) -> str:
+        """How all that was claimed so far was checked, by the weakest of the three words."""
+        found = {how for claim, how, _ in self.rows if claim not in self.taken}
+        return next((how for how in ("claimed", "recomputed") if how in found), "proved")
 
     def bounds(self, claim: str, low: Json, high: Json, room: Json = 0) -> None:
         """Whether low ≤ high, exactly; within the `room` that floats may have lost, it is only recomputed."""
@@ -146,7 +171,9 @@ def read(text: str) -> Json:
         raise Refused("a number that is not finite") from None
     if hashlib.sha256(canonical).hexdigest() != document["sha256"]:
         raise Refused("the checksum does not match")
-    return plain(document["payload"])
+    payload = document["payload"]
+    kind = payload.get("$kind") if isinstance(payload, dict) else None
+    return plain(payload, str(kind or "payload")[:40], [])
 
 
 def once(pairs: list[tuple[str, Json]]) -> Json:
@@ -155,11 +182,25 @@ def once(pairs: list[tuple[str, Json]]) -> Json:
     return dict(pairs)
 
 
-def plain(node: Json) -> Json:
+def plain(node: Json, place: str, last: list[str]) -> Json:
+    """A value as it is used. `place`: where it stands; `last`: what all objects of the file share."""
     if isinstance(node, list):
-        return [child if type(child) is float else plain(child) for child in node]
+        return [
+            child if type(child) in (float, int) else plain(child, f"{place}[{k}]", last)
+            for k, child in enumerate(node)
+        ]
     if not isinstance(node, dict):
         return node
+    last[:] = [place]
+    try:
+        return decoded(node, place, last)
+    except Refused as error:
+        raise error.at(place) from None
+    except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError):
+        raise Refused(f"malformed at {place}: mechdesign writes nothing so", placed=True) from None
+
+
+def decoded(node: Json, place: str, last: list[str]) -> Json:
     tag = next((key for key in TAGS if key in node), "")
     if not tag or set(node) != {tag, *PARTS.get(tag, ())}:
         raise Refused(f"an object that means nothing, with the members {sorted(node)!s:.80}")
@@ -172,21 +213,22 @@ def plain(node: Json) -> Json:
         for name, words in MEMBERS[value].items():
             if not any(is_what(word, node["fields"][name]) for word in words.split("|")):
                 raise Refused(f"{value}: its {name} is none of {words}")
-        return {"": value, **{key: plain(child) for key, child in node["fields"].items()}}
+        said = {name: plain(child, f"{place}.{name}", last) for name, child in node["fields"].items()}
+        return Members({"": value, **said}, place, last)
     if tag == "$array":
-        return shaped(plain(value), node["dtype"], node["shape"])
+        return shaped(plain(value, place, last), node["dtype"], node["shape"])
     if tag == "$law":
-        args, named = plain(node["args"]), dict(plain(node["kwds"]))
+        args, named = plain(node["args"], place, last), dict(plain(node["kwds"], place, last))
         if not {*map(type, args[:2])} - {list} | {*map(type, named.values())} <= {int, float}:
             raise Refused("a law with a parameter that is no number")
-        return {**named, "": "law", "name": value, "args": args}
+        return Members({**named, "": "law", "name": value, "args": args}, place, last)
     if tag == "$items" and len({json.dumps(key) for key, _ in value}) < len(value):
         raise Refused("a key that stands twice")
     if tag in WORDED:
         if not isinstance(value, str) or not WORDED[tag].fullmatch(value):
             raise Refused(f"a number written as {value!s:.40}")
         return Fraction(value) if tag == "$fraction" else float(value)
-    return value if tag == "$callable" else plain(value)
+    return value if tag == "$callable" else plain(value, place, last)
 
 
 def is_what(word: str, node: Json) -> bool:

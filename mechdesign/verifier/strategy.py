@@ -38,7 +38,7 @@ def strategy(result: Json, account: Account) -> None:
     account.proved("no change consumes more than the budget", spent <= Fraction(law["budget"]))
     errors(result, account)
     if result["lower_bound"] is not None:
-        account.claimed_cost(f"no covariance costs less than {result['lower_bound']:.12g}")
+        account.claimed(f"no covariance costs less than {result['lower_bound']:.12g}")
 
 
 def largest_change(gram: list[list[int]], most: int, signed: bool, often: Json, account: Account) -> int:
@@ -143,7 +143,7 @@ def errors(result: Json, account: Account) -> None:
     claim = f"the {result['design']['loss']} error is at most {stated:.12g}"
     factor = unbiased(result["mechanism"], account)
     if factor is None:
-        account.claimed_cost(claim)
+        account.claimed(claim)
         return
     variances = [math.fsum(x * x for x in row) for row in factor]
     cost = max(variances) if result["design"]["loss"] == "largest" else math.fsum(variances)

@@ -25,7 +25,7 @@ from mechdesign.verifier.worst_shifts import worst_shifts
 NEAR_ENDS = Decimal("1e-10")
 """How far the ends of an enclosure may come out elsewhere, relative."""
 NEAR_UPPER = Decimal("0.01")
-"""By how much what is found may be above the end stated, relative: grids are as fine as the budget asks, and one step more."""
+"""By how much what is found may be above the end stated, as a share of the budget: grids are as fine as it asks, and one step more."""
 NAMES = {"gaussian": "norm", "discrete_laplace": "dlaplace"}
 
 
@@ -81,7 +81,7 @@ def additive(
     elif name == "gennorm" and shapes[0] == 2:
         name, shapes, scale = "norm", (), scale * HALF.sqrt()
     budget = Decimal(privacy["rho"] if privacy[""] == "zcdp" else privacy.get("delta") or privacy["epsilon"])
-    aim = budget if spent is None else min(budget, Decimal(spent["upper"]) * (1 + NEAR_UPPER))
+    aim = budget if spent is None else min(budget, Decimal(spent["upper"]) + budget * NEAR_UPPER)
     found, exact = consumed(noise, privacy, name, shapes, scale, aim, account)
     if spent is not None:
         enclosed(spent, budget, found, exact, account)
@@ -96,7 +96,7 @@ def enclosed(spent: Json, budget: Decimal, found: Decimal, exact: bool, account:
         account.agrees("the enclosure stated holds what is consumed", holds)
         return
     claim = f"what is consumed is from {spent['lower']!r} to {spent['upper']!r}, {spent['how']}"
-    account.claimed(claim, ordered and found <= upper * (1 + NEAR_UPPER))
+    account.claimed(claim, ordered and found <= upper + budget * NEAR_UPPER)
 
 
 def consumed(

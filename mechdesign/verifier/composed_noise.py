@@ -17,7 +17,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import NamedTuple
 
-from mechdesign.verifier.composition import EXPONENTIAL, SLACK, Cell, Grid, Losses, short
+from mechdesign.verifier.composition import EXPONENTIAL, SLACK, Cell, Grid, Losses, refined, short
 from mechdesign.verifier.discrete_laws import WHOLE, staircase_atoms
 from mechdesign.verifier.independent import laplace_losses
 from mechdesign.verifier.noise_laws import CONTINUOUS, ONE, ROUND, ZERO, continuous_cells
@@ -26,8 +26,6 @@ from mechdesign.verifier.worst_shifts import Shifts
 
 WIDTH = 16
 """Points of the grid for each cell of a coordinate's losses, or of those of a round that is sampled."""
-POINTS = 2**10, 2**12, 2**13, 2**14, 2**15
-"""Of the grid: where one leaves δ above the budget, the next one decides."""
 MOST_LOSSES = 10**9
 
 
@@ -43,19 +41,17 @@ class Asked(NamedTuple):
     account: Account
 
     def least(self, cases: list[Shifts], aim: Decimal) -> Decimal:
-        """δ at ε, from above, in one of the cases, each as bad as every change: the least on the coarsest grid, where that is too much on finer ones.
+        """δ at ε, from above, in one of the cases, each as bad as every change: in the least of the coarsest grid on finer ones."""
 
-        Below the budget one finer grid is taken where it is not as little as the aim.
-        """
-        least, kept = ONE, 0
-        for points in POINTS:
+        def consumed(points: int) -> Decimal:
+            nonlocal cases
             found = sorted((self.consumed(shifts, points), shifts) for shifts in cases)
-            least = min([least, *(delta for delta, _ in found)])
-            kept += least <= self.delta
-            if least <= aim or kept == 2:
-                break
-            cases = [shifts for _, shifts in found if not self.closed(shifts)][:1]
-        return least
+            cases = [shifts for _, shifts in found][:1]
+            return found[0][0]
+
+        if all(map(self.closed, cases)):
+            return consumed(0)
+        return refined(consumed, self.delta, aim, self.account)
 
     def closed(self, shifts: Shifts) -> bool:
         """Whether δ is in closed form, whatever the grid: of one loss, or of normal noise, and at most one sample."""

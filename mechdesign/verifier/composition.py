@@ -18,11 +18,13 @@ from __future__ import annotations
 
 import decimal
 import heapq
+from collections.abc import Callable
+from contextlib import nullcontext
 from decimal import Decimal
 from math import ceil, floor
 from typing import NamedTuple
 
-from mechdesign.verifier.reading import Account
+from mechdesign.verifier.reading import Account, TooLarge
 
 SLACK = Decimal("1e-40")
 """Above the rounding of sums of values of at most 1 in decimals of `PLACES` digits."""
@@ -30,6 +32,39 @@ PLACES = 55
 EXPONENTIAL = 20
 """Operations that one takes in decimals of `PLACES` digits, as `Account.takes` counts; a logarithm takes twice as many."""
 HUGE = decimal.Context(prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[])
+
+
+POINTS = 2**10, 2**12, 2**13, 2**14, 2**15
+"""Of the grid: where one leaves δ above the budget, a finer one decides."""
+
+
+def refined(consumed: Callable[[int], Decimal], budget: Decimal, aim: Decimal, account: Account) -> Decimal:
+    """δ from above: on two coarse grids, then on the first one that should keep the budget; else on the finest.
+
+    The error falls with the square of the points, and work grows with them: both are known after two grids, so that what is too large
+    is not begun. Below the budget one finer grid is taken where δ is not as little as the aim.
+    """
+    tried: list[tuple[int, Decimal]] = []
+    cost = 0.0
+    for points in POINTS:
+        least = min((found for _, found in tried), default=Decimal(1))
+        if len(tried) > 1:
+            (before, more), (last, found) = tried[-2:]
+            error = (more - found) / ((last // before) ** 2 - 1)
+            expected = found - error + error * Decimal(last / points) ** 2
+            if budget < least and budget < expected and points < POINTS[-1]:
+                continue
+            if cost * points / last > account.left and least > budget:
+                raise TooLarge(f"too large to check: a composition on a grid of {points} points")
+            if cost * points / last > account.left:
+                return least
+        left = account.left
+        with account.at_first() if len(tried) < 2 else nullcontext():
+            tried.append((points, consumed(points)))
+        cost = left - account.left
+        if tried[-1][1] <= aim or least <= budget:
+            break
+    return min(found for _, found in tried)
 
 
 class Cell(NamedTuple):

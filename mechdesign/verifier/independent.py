@@ -17,14 +17,14 @@ from collections import Counter
 from decimal import Decimal
 from math import floor
 
-from mechdesign.verifier.composition import SLACK, Grid, Losses, short
+from mechdesign.verifier.composition import SLACK, Grid, Losses, refined, short
 from mechdesign.verifier.noise_laws import HALF, ONE, ROUND, ZERO, continuous_cells, normal
 from mechdesign.verifier.reading import Account, TooLarge
 
-POINTS = 2**15
 STEPS = 512
 """A Laplace ratio has as many, at least."""
-NORMAL_CELLS = 2**11
+WIDTH = 16
+"""Points of the grid for each cell of normal noise."""
 SMALL = Decimal(2) ** -16
 """Of the largest Laplace ratio: smaller ones are composed by their sum."""
 MOST_RATIOS = 64
@@ -105,14 +105,17 @@ def composed_delta(
         return ZERO
     if not normal_square and top - epsilon <= 2 * min(alone) and alone.total() <= MOST_COUNTED:
         return barely_above(top - epsilon, alone.total())
-    grid = Grid(delta * Decimal("1e-9") / (alone.total() + 1), POINTS, account)
-    unit = epsilon or ONE
-    parts = [grid.power(laplace_losses(grid, r, unit), count) for r, count in alone.items()]
-    if normal_square:
-        ratio = normal_square.sqrt() * ROUND
-        account.takes(normal().work * NORMAL_CELLS)
-        cells, infinite = continuous_cells(
-            normal(), ratio, grid.tail, epsilon * ratio / (top + ratio), NORMAL_CELLS
-        )
-        parts.append(grid.losses(cells, unit, infinite))
-    return grid.delta(grid.all(parts), epsilon - top)
+    unit, ratio = epsilon or ONE, normal_square.sqrt() * ROUND
+
+    def consumed(points: int) -> Decimal:
+        grid = Grid(delta * Decimal("1e-9") / (alone.total() + 1), points, account)
+        parts = [grid.power(laplace_losses(grid, r, unit), count) for r, count in alone.items()]
+        if normal_square:
+            account.takes(normal().work * points / WIDTH)
+            cells, infinite = continuous_cells(
+                normal(), ratio, grid.tail, epsilon * ratio / (top + ratio), points // WIDTH
+            )
+            parts.append(grid.losses(cells, unit, infinite))
+        return grid.delta(grid.all(parts), epsilon - top)
+
+    return refined(consumed, delta, delta, account)

@@ -220,13 +220,14 @@ def comparison(held: Json, account: Account, check: Check) -> None:
 def shown(one: Json, question: Json, error: float) -> bool:
     """Whether the table shows the value of a result whose loss, of one number or report, is the question's, and else another error."""
     design, value = one["design"], one["value"]
-    close = abs(error - value) <= CLOSE * abs(value)
+    close: bool = abs(error - value) <= CLOSE * abs(value)
+    alike = bool(design["loss"] == question["loss"])
     if question[""] == "numeric-query":
         alone = design[""] in ("calibration", "knorm", "optimal-noise")
-        return not alone or close == (design["loss"] == question["loss"])
+        return not alone or close == alike
     if question[""] == "local-report":
         return close or not same_report(design, question)
-    return close == (design["loss"] == question["loss"])
+    return close == alike
 
 
 def same_report(design: Json, question: Json) -> bool:

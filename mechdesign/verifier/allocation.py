@@ -6,7 +6,9 @@ worst change moves every coordinate by all it may; under several bounds what cou
 
 - ρ = μ²/2, and δ(ε) is that of one normal coordinate moved by μ;
 - δ(ε) ≤ 1 − e^(ε − E) of Laplace noise (Muthukrishnan and Kalyani, Corollary 6), and 1 − e^((ε − E)/2) where one coordinate changes.
-  Where E is too large for that, the losses of all coordinates are composed (`mechdesign.verifier.independent`).
+  Where E is too large for that, the losses of all coordinates are composed: Laplace ones (`mechdesign.verifier.composition`), and with
+  them normal ones as one, of ratio (Σ r²)^½. What is τ-private without δ leaves ε − τ to the others. Where Σ r is above ε by e, and no r is
+  below e/2, the loss is Σ r − 2 Σ max(x, 0) wherever it is above ε: δ is in closed form (`barely_above`).
 """
 
 from __future__ import annotations
@@ -18,10 +20,16 @@ from fractions import Fraction
 
 from mechdesign.verifier.allocation_bound import lower_bound, moment
 from mechdesign.verifier.changes import changes_of, keep_budget, total_at_most
-from mechdesign.verifier.composition import PLACES
-from mechdesign.verifier.independent import composed_delta, normal_delta
-from mechdesign.verifier.noise_laws import PI, ROUND, ZERO
-from mechdesign.verifier.reading import NEAR, Account, Json, NotCovered, Refused, flat
+from mechdesign.verifier.composition import PLACES, SLACK, Grid, laplace_losses, refined
+from mechdesign.verifier.noise_laws import ONE, PI, ROUND, ZERO, continuous_cells, normal
+from mechdesign.verifier.reading import NEAR, Account, Json, NotCovered, Refused, TooLarge, flat
+
+WIDTH = 16
+"""Points of the grid for each cell of normal noise."""
+SMALL = Decimal(2) ** -16
+"""Of the largest Laplace ratio: smaller ones are composed by their sum."""
+MOST_RATIOS = 64
+MOST_COUNTED = 5000
 
 
 def allocation(result: Json, account: Account) -> None:
@@ -131,6 +139,67 @@ def largest_square(epsilon: Decimal, delta: Decimal) -> Decimal:
         middle = (low + high) / 2
         low, high = (middle, high) if normal_delta(epsilon, middle) <= delta else (low, middle)
     return low * low / ROUND
+
+
+def normal_delta(epsilon: Decimal, ratio: Decimal) -> Decimal:
+    law = normal()
+    near, far = epsilon / ratio - ratio / 2, epsilon / ratio + ratio / 2
+    return law.above(near) - epsilon.exp() * law.above(far) + SLACK
+
+
+def barely_above(excess: Decimal, count: int) -> Decimal:
+    """δ = Σ_n 2^(−K) (K over n) E max(1 − e^(2X − e), 0), X a gamma variable of shape n: n of the K coordinates x are positive.
+
+    With h = e/2 the expectation is P(X < h) − e^(−2h) J, J = ∫ e^t t^(n − 1)/(n − 1)! dt from 0 to h; both from n − 1.
+    """
+    half = excess / 2
+    chance, below, integral, power = Decimal(2) ** -count, ONE, ZERO, ONE  # power: h^(n − 1)/(n − 1)!
+    found = chance * (1 - (-excess).exp())
+    for n in range(1, count + 1):
+        chance *= Decimal(count - n + 1) / n
+        below -= power / half.exp()
+        integral = power * half.exp() - integral - (1 if n == 1 else 0)
+        found += chance * max(below - integral / excess.exp(), ZERO)
+        power *= half / n
+    return found + count * SLACK
+
+
+def composed_delta(
+    epsilon: Decimal, delta: Decimal, laplace: Counter[Decimal], normal_square: Decimal, account: Account
+) -> Decimal:
+    """δ at ε, from above; of a budget of about `delta`. Laplace ratios are counted."""
+    largest = max(laplace, default=ZERO)
+    alone = Counter({r: count for r, count in laplace.items() if r >= SMALL * largest and r > 0})
+    epsilon -= sum((r * count for r, count in laplace.items() if r < SMALL * largest), ZERO) * ROUND
+    if epsilon < 0:
+        return ONE
+    if not alone:
+        return normal_delta(epsilon, normal_square.sqrt() * ROUND) if normal_square else ZERO
+    if alone.total() == 1 and not normal_square:
+        return max(1 - ((epsilon - largest) / 2).exp(), ZERO) + SLACK
+    if len(alone) > MOST_RATIOS or alone.total() > 10**9:
+        raise TooLarge(
+            f"too large to check: a composition of more than {MOST_RATIOS} different Laplace ratios"
+        )
+    top = sum((r * count for r, count in alone.items()), ZERO)  # the largest Laplace loss
+    if not normal_square and top <= epsilon:
+        return ZERO
+    if not normal_square and top - epsilon <= 2 * min(alone) and alone.total() <= MOST_COUNTED:
+        return barely_above(top - epsilon, alone.total())
+    unit, ratio = epsilon or ONE, normal_square.sqrt() * ROUND
+
+    def consumed(points: int) -> Decimal:
+        grid = Grid(delta * Decimal("1e-9") / (alone.total() + 1), points, account)
+        parts = [grid.power(laplace_losses(grid, r, unit), count) for r, count in alone.items()]
+        if normal_square:
+            account.takes(normal().work * points / WIDTH)
+            cells, infinite = continuous_cells(
+                normal(), ratio, grid.tail, epsilon * ratio / (top + ratio), points // WIDTH
+            )
+            parts.append(grid.losses(cells, unit, infinite))
+        return grid.delta(grid.all(parts), epsilon - top)
+
+    return refined(consumed, delta, delta, account)
 
 
 def loss(

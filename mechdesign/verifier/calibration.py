@@ -1,7 +1,7 @@
 """Calibrated noise: what all coordinates and rounds consume of the budget, and what an error costs.
 
 A change moves coordinate i by at most v_i. Independent noise of a symmetric log-concave law loses most where every v_i is as large as
-it can be: larger shifts have hockey-stick curves that are nowhere lower, and so have their products (`mechdesign.verifier.worst_shifts`).
+it can be: larger shifts have hockey-stick curves that are nowhere lower, and so have their products (`mechdesign.verifier.changes`).
 At these shifts the largest losses add up, a round that is sampled at rate q having log(1 + q (e^ℓ − 1)) of its ℓ; normal noise
 consumes ρ = Σ v_i²/2σ². What other losses consume is bounded by `mechdesign.verifier.composed_noise` and, under zero-concentrated
 privacy, `mechdesign.verifier.concentrated`.
@@ -14,13 +14,13 @@ from fractions import Fraction
 from operator import mul
 
 from mechdesign.verifier.bound_class import spoken_of
+from mechdesign.verifier.changes import worst_shifts
 from mechdesign.verifier.composed_noise import Asked
 from mechdesign.verifier.composition import PLACES, SLACK
 from mechdesign.verifier.concentrated import concentrated
-from mechdesign.verifier.noise_costs import COSTS
+from mechdesign.verifier.discrete_laws import COSTS
 from mechdesign.verifier.noise_laws import HALF, ONE, ROUND, ZERO
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused
-from mechdesign.verifier.worst_shifts import worst_shifts
 
 NEAR_ENDS = Decimal("1e-10")
 """How far the ends of an enclosure may come out elsewhere, relative."""

@@ -17,12 +17,20 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import NamedTuple
 
-from mechdesign.verifier.composition import EXPONENTIAL, SLACK, Cell, Grid, Losses, refined, short
+from mechdesign.verifier.changes import Shifts
+from mechdesign.verifier.composition import (
+    EXPONENTIAL,
+    SLACK,
+    Cell,
+    Grid,
+    Losses,
+    laplace_losses,
+    refined,
+    short,
+)
 from mechdesign.verifier.discrete_laws import WHOLE, staircase_atoms
-from mechdesign.verifier.independent import laplace_losses
 from mechdesign.verifier.noise_laws import CONTINUOUS, ONE, ROUND, ZERO, continuous_cells
 from mechdesign.verifier.reading import Account, TooLarge
-from mechdesign.verifier.worst_shifts import Shifts
 
 WIDTH = 16
 """Points of the grid for each cell of a coordinate's losses, or of those of a round that is sampled."""

@@ -12,6 +12,13 @@ So losses are put on multiples of a step, each split between its two neighbours;
 composed by multiplying two big numbers with one slot a grid point (`decimal` multiplies in n log n), masses rounded up. Before two
 compositions of more than so many `points` are composed their step is doubled, by the same split; tails are cut into the mass of
 infinite loss.
+
+Laplace noise moved by r scales loses l, −r ≤ l ≤ r: −r and r with the masses ½e^(−r) and ½, in between with the density ¼ e^((l − r)/2).
+On a grid of step h the split is the same for all cells but for the factor e^(l/2): of the cell from a to a + h, the mass
+
+    ½ e^((a − r)/2) ((e^(h/2) − 1) − (1 − e^(−h/2))) / (1 − e^(−h))
+
+moves to its upper end. Losses are counted from the largest one, which is a grid point then, as where Σ r is just above ε δ is its mass.
 """
 
 from __future__ import annotations
@@ -31,6 +38,8 @@ SLACK = Decimal("1e-40")
 PLACES = 55
 EXPONENTIAL = 20
 """Operations that one takes in decimals of `PLACES` digits, as `Account.takes` counts; a logarithm takes twice as many."""
+STEPS = 512
+"""A Laplace ratio has as many, at least."""
 HUGE = decimal.Context(prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[])
 
 
@@ -216,3 +225,34 @@ class Grid:
             if mass and (loss := i * found.step) > epsilon:
                 total += mass * (1 - (epsilon - loss).exp())
         return Decimal(total / self.unit * (1 + SLACK))
+
+
+def laplace_losses(grid: Grid, ratio: Decimal, unit: Decimal) -> Losses:
+    """The loss of one Laplace coordinate less its largest value r, on a step that is the unit times a power of 2."""
+    step = short(unit)
+    while step > ratio / STEPS:
+        step /= 2
+    while 2 * step <= ratio / STEPS:
+        step *= 2
+    whole = floor(2 * ratio / step)  # cells between −r and r; of another one there is a rest
+    grid.account.takes(20 * whole)
+    shrink, half = (-step).exp(), (step / 2).exp()
+    moved = Decimal("0.5") * ((half - 1) - (1 - 1 / half)) / (1 - shrink)
+    kept = Decimal("0.5") * (half - 1) - moved
+    masses = [0] * (whole + 2)  # of −(whole + 1), …, 0 steps
+    masses[-1] = grid.up(Decimal("0.5"))
+    growth = 1 / half
+    for j in range(1, whole + 1):
+        masses[-j] += grid.up(moved * growth)
+        masses[-j - 1] += grid.up(kept * growth)
+        growth /= half
+    rest, least = 2 * ratio - whole * step, (-ratio).exp()
+    rim = (
+        Decimal("0.5") * least * ((rest / 2).exp() - 1)
+    )  # of the losses from −r on, as far as the first cell
+    low = ratio - (whole + 1) * step
+    for p, q in ((rim, Decimal("0.5") * (1 - (-rest / 2).exp())), (Decimal("0.5") * least, Decimal("0.5"))):
+        above = min(max((p - low.exp() * (q - SLACK)) / (1 - shrink), Decimal(0)), p)
+        masses[1] += grid.up(above)
+        masses[0] += grid.up(p - above)
+    return grid.trimmed(Losses(step, -whole - 1, masses, 0))

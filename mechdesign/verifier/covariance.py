@@ -19,6 +19,7 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from operator import mul
 
+from mechdesign.verifier.allocation import largest_square as of_delta
 from mechdesign.verifier.composition import PLACES
 from mechdesign.verifier.matrices import cholesky, inverse, singular_values, times, transposed, whole
 from mechdesign.verifier.reading import NEAR, Account, Json, Refused
@@ -29,8 +30,6 @@ CLOSE = 1e-6
 
 def largest_square(privacy: Json) -> Fraction:
     """μ² that the budget allows, from below."""
-    from mechdesign.verifier.allocation import largest_square as of_delta
-
     if privacy[""] == "zcdp":
         return 2 * Fraction(privacy["rho"])
     if privacy[""] != "approximate-dp" or not privacy["delta"]:

@@ -16,9 +16,8 @@ from typing import NamedTuple
 
 from mechdesign.verifier.calibration import additive
 from mechdesign.verifier.composition import PLACES
-from mechdesign.verifier.copies import MOST, Copies
 from mechdesign.verifier.discrete_laws import WHOLE
-from mechdesign.verifier.lattice_bound import lattice_bound, staircase_bound
+from mechdesign.verifier.lattice_bound import MOST, Copies, lattice_bound, staircase_bound
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, exp_bounds
 
 

@@ -20,9 +20,8 @@ from mechdesign.verifier import noise_alone, user_level
 from mechdesign.verifier.biased_selection import extremes, whole_weights
 from mechdesign.verifier.channel import clustered_response, hadamard_response
 from mechdesign.verifier.channel import table as channel
-from mechdesign.verifier.quantizer import largest_bias, selection_fits, table_fits
+from mechdesign.verifier.quantizer import largest_bias, largest_excess, selection_fits, table_fits
 from mechdesign.verifier.quantizer_laws import LAWS, Segments, segments_of
-from mechdesign.verifier.quantizer_privacy import largest_excess
 from mechdesign.verifier.reading import Account, Json, NothingToCheck, Refused, above, log_above
 from mechdesign.verifier.vectors import mechanism as vectors
 

@@ -21,14 +21,14 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 
 from mechdesign.verifier.calibration import largest_loss, proper
-from mechdesign.verifier.changes import changes_of
+from mechdesign.verifier.changes import changes_of, worst_shifts
 from mechdesign.verifier.composed_noise import Asked
 from mechdesign.verifier.composition import PLACES
 from mechdesign.verifier.covariance import shown_is_the_law
+from mechdesign.verifier.discrete_laws import COSTS
 from mechdesign.verifier.knorm import fits as knorm_fits
 from mechdesign.verifier.knorm import said as norm_said
 from mechdesign.verifier.lattice_noise import cells_of, largest_excess, largest_quotient, on_cells
-from mechdesign.verifier.noise_costs import COSTS
 from mechdesign.verifier.noise_laws import HALF
 from mechdesign.verifier.reading import (
     Account,
@@ -41,7 +41,6 @@ from mechdesign.verifier.reading import (
     log_above,
 )
 from mechdesign.verifier.strategy import unbiased
-from mechdesign.verifier.worst_shifts import worst_shifts
 
 ROUND = Fraction(1) + Fraction(1, 10**40)
 BITS = 1200

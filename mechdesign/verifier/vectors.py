@@ -26,9 +26,8 @@ from fractions import Fraction
 from itertools import pairwise
 from operator import mul
 
-from mechdesign.verifier.quantizer import largest_bias, selection_fits, table_fits
+from mechdesign.verifier.quantizer import largest_bias, selection_fits, table_fits, within_one_ratio
 from mechdesign.verifier.quantizer_laws import segments_of
-from mechdesign.verifier.quantizer_privacy import within_one_ratio
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, exp_bounds
 from mechdesign.verifier.vector_errors import box_error, cap_error, largest_normals, least, normal_length
 

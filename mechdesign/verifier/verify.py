@@ -18,9 +18,8 @@ from collections.abc import Callable
 from mechdesign.verifier.allocation import allocation
 from mechdesign.verifier.biased_selection import biased_selection
 from mechdesign.verifier.bound_class import standing
-from mechdesign.verifier.bounded import bounded
 from mechdesign.verifier.calibration import calibration
-from mechdesign.verifier.channel import channel
+from mechdesign.verifier.channel import bounded, channel
 from mechdesign.verifier.covariance import correlated, counts
 from mechdesign.verifier.knorm import knorm
 from mechdesign.verifier.lattice_noise import lattice_noise

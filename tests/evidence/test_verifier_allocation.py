@@ -20,9 +20,9 @@ import mechdesign as md
 from mechdesign.accounting import NoiseTerm, delta_interval
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import dumps
+from mechdesign.verifier.allocation import composed_delta
 from mechdesign.verifier.changes import Changes, filled
-from mechdesign.verifier.composition import PLACES, Grid
-from mechdesign.verifier.independent import composed_delta, laplace_losses
+from mechdesign.verifier.composition import PLACES, Grid, laplace_losses
 from mechdesign.verifier.reading import Account, NotCovered, Refused
 from mechdesign.verifier.verify import verify
 

@@ -27,8 +27,7 @@ from mechdesign.evidence.serialize import dumps
 from mechdesign.verifier.composed_noise import Asked
 from mechdesign.verifier.composition import PLACES, POINTS
 from mechdesign.verifier.concentrated import moments
-from mechdesign.verifier.discrete_laws import discrete_gaussian
-from mechdesign.verifier.noise_costs import COSTS
+from mechdesign.verifier.discrete_laws import COSTS, discrete_gaussian
 from mechdesign.verifier.noise_laws import CONTINUOUS, mills
 from mechdesign.verifier.reading import Account, Refused, TooLarge, read
 from mechdesign.verifier.verify import verify

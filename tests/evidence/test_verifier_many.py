@@ -12,7 +12,7 @@ from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import dumps
 from mechdesign.noise.optimal import subset_bound
 from mechdesign.solvers.deadline import Deadline
-from mechdesign.verifier.copies import Copies
+from mechdesign.verifier.lattice_bound import Copies
 from mechdesign.verifier.reading import Account, Refused
 from mechdesign.verifier.verify import verify
 

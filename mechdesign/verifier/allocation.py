@@ -22,7 +22,7 @@ from mechdesign.verifier.allocation_bound import lower_bound, moment
 from mechdesign.verifier.changes import changes_of, keep_budget, total_at_most
 from mechdesign.verifier.composition import PLACES, SLACK, Grid, laplace_losses, refined
 from mechdesign.verifier.noise_laws import ONE, PI, ROUND, ZERO, continuous_cells, normal
-from mechdesign.verifier.reading import NEAR, Account, Json, NotCovered, Refused, TooLarge, flat
+from mechdesign.verifier.reading import NEAR, Account, Json, NotCovered, Refused, TooLarge, flat, proofs_of
 
 WIDTH = 16
 """Points of the grid for each cell of normal noise."""
@@ -41,7 +41,7 @@ def allocation(result: Json, account: Account) -> None:
 def check(result: Json, account: Account) -> None:
     design, law, value = result["design"], result["mechanism"], result["value"]
     noise, lam, scales, order = design["noise"], design["sensitivities"], law["scales"], design["loss"]
-    proofs = {proof[""]: proof for proof in result["proofs"]}
+    proofs = proofs_of(result)
     if len(proofs) != len(result["proofs"]) or not {*proofs} <= {"allocation-proof", "mixed-proof"}:
         raise Refused("evidence other than one proof of an allocation")
     if type(order) not in (int, float) or not 0 < order <= 100:
@@ -217,4 +217,4 @@ def loss(
         return
     moments_of = {kind: moment(order, kind) for kind in (True, False)}
     cost = math.fsum(w * s**order * moments_of[kind] for w, s, kind in zip(weights, scales, peaked))
-    account.rows.append((claim, "recomputed", cost * (1 - room) <= value))
+    account.recomputed(claim, cost * (1 - room) <= value)

@@ -41,7 +41,7 @@ def lower_bound(result: Json, proof: Json, limited: tuple[Json, ...], account: A
     if design["bounds"] is not None:
         changes = changes_of(design["bounds"], len(lam))
         reached = proof["mix"] is not None and is_mix(changes, proof, 1 if laplace else 2)
-        account.rows.append(("the worst mix is one of changes", "recomputed", reached))
+        account.recomputed("the worst mix is one of changes", reached)
         if not reached:
             return
         lam = proof["mix"]
@@ -54,7 +54,7 @@ def lower_bound(result: Json, proof: Json, limited: tuple[Json, ...], account: A
         total += c * s**p + (y * square / s**power if square else 0.0)
     # what doubles may have lost
     found = total - y * budget - 1e-15 * (2 + p) * (total + y * budget)
-    account.rows.append((claim, "recomputed", bound <= found + NEAR * abs(found)))
+    account.recomputed(claim, bound <= found + NEAR * abs(found))
 
 
 def moment(order: float, laplace: bool) -> float:

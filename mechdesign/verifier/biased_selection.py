@@ -18,7 +18,7 @@ from itertools import pairwise
 from mechdesign.verifier.prior_moments import Moments, rational_prior
 from mechdesign.verifier.quantizer_bound import dual_bound
 from mechdesign.verifier.quantizer_cost import ENCLOSED, outputs_of
-from mechdesign.verifier.reading import NEAR, Account, Json, Refused, exp_bounds
+from mechdesign.verifier.reading import NEAR, Account, Json, Refused, exp_bounds, proofs_of
 
 BITS = 256
 WEIGHT = 1 << 72
@@ -29,7 +29,7 @@ PANELS = 64
 def biased_selection(result: Json, account: Account) -> None:
     """Check privacy, bias, value and lower bound of a biased selection mechanism."""
     design, law, value = result["design"], result["mechanism"], result["value"]
-    proofs = {proof[""]: proof for proof in result["proofs"]}
+    proofs = proofs_of(result)
     if law[""] != "biased-quantizer" or "biased-proof" not in proofs or len(proofs) < len(result["proofs"]):
         raise Refused("a mechanism or evidence that is not of a biased selection")
     selection, beta = law["selection"], law["beta"]
@@ -62,14 +62,14 @@ def biased_selection(result: Json, account: Account) -> None:
     if design["max_bias"] < math.inf:
         off = max(abs(mean - x) for stretch in stretches for x, mean in stretch.means())
         claim = f"bias at most {design['max_bias']!r} on a fine grid"
-        account.rows.append((claim, "recomputed", off <= design["max_bias"] * (1 + NEAR / 1000)))
+        account.recomputed(claim, off <= design["max_bias"] * (1 + NEAR / 1000))
     prior = rational_prior(design["prior"])
     claim = f"mean loss at most {value!r}"
     if design["loss"]["function"] is not None or prior is None:
         account.claimed(claim, math.isfinite(value))
     else:
         found = mean_loss(stretches, prior, design["loss"])
-        account.rows.append((claim, "recomputed", found <= value + NEAR * found))
+        account.recomputed(claim, found <= value + NEAR * found)
     lower_bound(result, proofs, bins, account, ratio[1])
 
 

@@ -60,31 +60,52 @@ def additive(
     noise: Json, privacy: Json, loss: str, value: float, account: Account, spent: Json = None
 ) -> None:
     """What additive noise for the changes that it states costs and consumes."""
-    law = noise["law"]
-    name = law["name"]
-    if name not in COSTS:
-        raise NotCovered(f"noise of the law {name}")
-    if set(law) - {"", "name", "args", "scale"}:
-        raise NotCovered("laws with other parameters than shapes and a scale")
-    shapes, scale = tuple(Decimal(x) for x in law["args"]), Decimal(law.get("scale", 1))
-    if scale <= 0 or not all(x.is_finite() for x in (*shapes, scale)):
-        raise Refused("a scale that is not positive and finite")
-    if not proper(name, shapes):
-        raise Refused(f"a shape that no law {name} has")
+    name, shapes, scale = law_of(noise)
     power = {"squared": 2, "absolute": 1}[loss]
     cost = Fraction(COSTS[name](power, *shapes) * scale**power)
     room = Fraction(value) / 10**9
     account.bounds(f"the {loss} loss is at most {value!r}", cost, Fraction(value), room)
     account.agrees("the value is no more than the loss", Fraction(value) <= cost + 1000 * room)
-    if name in ("osgt", "flipped_huber") and shapes[0] == 0:  # their normal member
-        name, shapes = "norm", ()
-    elif name == "gennorm" and shapes[0] == 2:
-        name, shapes, scale = "norm", (), scale * HALF.sqrt()
+    name, shapes, scale = plainest(name, shapes, scale)
     budget = Decimal(privacy["rho"] if privacy[""] == "zcdp" else privacy.get("delta") or privacy["epsilon"])
     aim = budget if spent is None else min(budget, Decimal(spent["upper"]) + budget * NEAR_UPPER)
     found, exact = consumed(noise, privacy, name, shapes, scale, aim, account)
     if spent is not None:
         enclosed(spent, budget, found, exact, account)
+
+
+def law_of(noise: Json) -> tuple[str, tuple[Decimal, ...], Decimal]:
+    """The family, shapes and scale of additive noise."""
+    law, name = noise["law"], noise["law"]["name"]
+    if name not in COSTS or set(law) - {"", "name", "args", "scale"}:
+        raise NotCovered(f"noise of the law {name}, or with other parameters than shapes and a scale")
+    shapes, scale = tuple(map(Decimal, law["args"])), Decimal(law.get("scale", 1))
+    if scale <= 0 or not all(x.is_finite() for x in (*shapes, scale)):
+        raise Refused("a scale that is not positive and finite")
+    if not proper(name, shapes):
+        raise Refused(f"a shape that no law {name} has")
+    return name, shapes, scale
+
+
+def plainest(
+    name: str, shapes: tuple[Decimal, ...], scale: Decimal
+) -> tuple[str, tuple[Decimal, ...], Decimal]:
+    """The same law as the normal member of its family, where it is."""
+    if name in ("osgt", "flipped_huber") and shapes[0] == 0:
+        return "norm", (), scale
+    if name == "gennorm" and shapes[0] == 2:
+        return "norm", (), scale * HALF.sqrt()
+    return name, shapes, scale
+
+
+def rounds_of(noise: Json) -> tuple[int, Decimal]:
+    """How often numbers are answered, and of which share of the people."""
+    rounds, rate, sensitivity = noise["rounds"], Decimal(noise["sampling_rate"]), noise["sensitivity"]
+    if not 0 < rate <= 1 or rounds < 1 or noise["dimension"] < 1:
+        raise Refused("rounds, coordinates or a sampling rate that are none")
+    if rate < 1 and isinstance(sensitivity, dict) and sensitivity["neighbours"] != "add-remove":
+        raise Refused("a Poisson sample where one record is replaced")
+    return rounds, rate
 
 
 def enclosed(spent: Json, budget: Decimal, found: Decimal, exact: bool, account: Account) -> None:
@@ -112,12 +133,7 @@ def consumed(
 
     `aim`: how little of the budget it should be seen to be, if it is.
     """
-    rounds, rate = noise["rounds"], Decimal(noise["sampling_rate"])
-    if not 0 < rate <= 1 or rounds < 1 or noise["dimension"] < 1:
-        raise Refused("rounds, coordinates or a sampling rate that are none")
-    several = isinstance(noise["sensitivity"], dict)
-    if rate < 1 and several and noise["sensitivity"]["neighbours"] != "add-remove":
-        raise Refused("a Poisson sample where one record is replaced")
+    rounds, rate = rounds_of(noise)
     normal = name == "norm" or (name == "discrete_gaussian" and privacy[""] == "zcdp")
     stated = worst_shifts(noise["sensitivity"], noise["dimension"], "norm" if normal else name, account)
     scaled = [[(v / scale, count) for v, count in shifts] for shifts in stated]

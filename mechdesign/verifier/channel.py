@@ -19,7 +19,17 @@ from fractions import Fraction
 from operator import mul
 
 from mechdesign.verifier.matrices import whole
-from mechdesign.verifier.reading import NEAR, Account, Json, NotCovered, Refused, exp_bounds, flat, log_above
+from mechdesign.verifier.reading import (
+    NEAR,
+    Account,
+    Json,
+    NotCovered,
+    Refused,
+    exp_bounds,
+    flat,
+    log_above,
+    proofs_of,
+)
 from mechdesign.verifier.spaces import cluster_distances
 from mechdesign.verifier.spaces import distances as space_distances
 
@@ -28,7 +38,7 @@ TOP = 1 << 100
 
 def channel(result: Json, account: Account) -> None:
     design, law = result["design"], result["mechanism"]
-    proofs = {proof[""]: proof for proof in result["proofs"]}
+    proofs = proofs_of(result)
     distances, dual = proofs["channel-proof"]["distances"], proofs.get("channel-dual")
     weights, alpha, bound = law["weights"], Fraction(design["alpha"]), result["lower_bound"]
     items = range(len(weights))
@@ -95,7 +105,7 @@ def channel(result: Json, account: Account) -> None:
 
 def bounded(result: Json, account: Account) -> None:
     design, law = result["design"], result["mechanism"]
-    proofs = {proof[""]: proof for proof in result["proofs"]}
+    proofs = proofs_of(result)
     n, near, weights, loss = design["n"], design["sensitivity"], law["weights"], design["loss"]
     if loss not in ("absolute", "squared"):
         raise NotCovered("another loss than the absolute or the squared error")

@@ -86,7 +86,7 @@ def knorm(result: Json, account: Account) -> None:
         stairs = Stairs(size, float(largest / scale), account)
         found = stairs.moment(order, gamma) * unit(shape, k, design["loss"]) * largest**order
         claim = f"the {design['loss']} error is at most {stated!r}"
-        account.rows.append((claim, "recomputed", found <= stated + room))
+        account.recomputed(claim, found <= stated + room)
     if result["lower_bound"] is not None:
         least(result, account, bounds, l1, l2)
 
@@ -105,7 +105,7 @@ def least(result: Json, account: Account, bounds: Bounds, l1: Fraction | None, l
         asked = float(bound * (1 - Fraction(NEAR)) / largest**order / unit(shape, k, design["loss"]))
         holds = holds and stairs.none_below(order, asked)
     claim = f"no radial noise of these norms costs less than {result['lower_bound']!r}"
-    account.rows.append((claim, "recomputed", holds))
+    account.recomputed(claim, holds)
 
 
 def fits(law: Json) -> bool:

@@ -18,12 +18,12 @@ from mechdesign.verifier.calibration import additive
 from mechdesign.verifier.composition import PLACES
 from mechdesign.verifier.discrete_laws import WHOLE
 from mechdesign.verifier.lattice_bound import MOST, Copies, lattice_bound, staircase_bound
-from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, exp_bounds
+from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, exp_bounds, proofs_of
 
 
 def lattice_noise(result: Json, account: Account) -> None:
     design, law = result["design"], result["mechanism"]
-    proofs = {proof[""]: proof for proof in result["proofs"]}
+    proofs = proofs_of(result)
     privacy, loss = design["privacy"], design["loss"]
     if loss not in ("absolute", "squared"):
         raise NotCovered("a callable loss")
@@ -195,7 +195,7 @@ def named_noise(result: Json, moved: int, account: Account) -> None:
     with localcontext() as context:
         context.prec = PLACES
         additive(noise, design["privacy"], design["loss"], result["value"], account)
-    proofs = {proof[""]: proof for proof in result["proofs"]}
+    proofs = proofs_of(result)
     bounds = [proofs[kind] for kind in ONE_NUMBER if kind in proofs]
     if count > 1:
         bound_of_several(result, proofs, moved, account)

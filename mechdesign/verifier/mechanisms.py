@@ -20,7 +20,14 @@ from mechdesign.verifier import noise_alone, user_level
 from mechdesign.verifier.biased_selection import extremes, whole_weights
 from mechdesign.verifier.channel import clustered_response, hadamard_response
 from mechdesign.verifier.channel import table as channel
-from mechdesign.verifier.quantizer import largest_bias, largest_excess, selection_fits, table_fits
+from mechdesign.verifier.quantizer import (
+    increase,
+    largest_bias,
+    largest_excess,
+    selection_fits,
+    table_fits,
+    whole,
+)
 from mechdesign.verifier.quantizer_laws import LAWS, Segments, segments_of
 from mechdesign.verifier.reading import Account, Json, NothingToCheck, Refused, above, log_above
 from mechdesign.verifier.vectors import mechanism as vectors
@@ -45,10 +52,8 @@ def table(law: Json, account: Account, numbers: int = 1) -> Segments:
 
 def stated(law: Segments, bins: list[Fraction], numbers: int, account: Account) -> None:
     account.takes(8 * sum(map(len, law.rows)), law.common.bit_length())
-    increase = all(a < b for values in (bins, law.knots) for a, b in pairwise(values))
-    account.agrees("outputs and knots increase", increase)
-    whole = all(sum(row) == law.common and len(row) == len(bins) for row in law.rows)
-    account.agrees("rows sum to 1", whole)
+    account.agrees("outputs and knots increase", increase(law, bins))
+    account.agrees("rows sum to 1", whole(law, bins))
     account.agrees("no probability is negative", min(map(min, law.rows)) >= 0)
     if not all(holds for *_, holds in account.rows):
         return

@@ -20,20 +20,17 @@ from collections.abc import Callable
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
-from mechdesign.verifier.calibration import largest_loss, proper
+from mechdesign.verifier.calibration import largest_loss, law_of, plainest, rounds_of
 from mechdesign.verifier.changes import changes_of, worst_shifts
 from mechdesign.verifier.composed_noise import Asked
 from mechdesign.verifier.composition import PLACES
 from mechdesign.verifier.covariance import shown_is_the_law
-from mechdesign.verifier.discrete_laws import COSTS
 from mechdesign.verifier.knorm import fits as knorm_fits
 from mechdesign.verifier.knorm import said as norm_said
 from mechdesign.verifier.lattice_noise import cells_of, largest_excess, largest_quotient, on_cells
-from mechdesign.verifier.noise_laws import HALF
 from mechdesign.verifier.reading import (
     Account,
     Json,
-    NotCovered,
     NothingToCheck,
     Refused,
     above,
@@ -87,27 +84,9 @@ def independent(law: Json, account: Account) -> None:
 
 
 def additive(law: Json, account: Account) -> None:
-    noise = law["law"]
-    if noise["name"] not in COSTS or set(noise) - {"", "name", "args", "scale"}:
-        raise NotCovered(
-            f"noise of the law {noise['name']}, or with other parameters than shapes and a scale"
-        )
     with localcontext() as context:
         context.prec = PLACES
-        shapes, scale = tuple(Decimal(x) for x in noise["args"]), Decimal(noise.get("scale", 1))
-        rounds, rate = law["rounds"], Decimal(law["sampling_rate"])
-        if not 0 < rate <= 1 or rounds < 1 or not 0 < scale < Decimal("Infinity") or law["dimension"] < 1:
-            raise Refused("rounds, a sampling rate, a scale or numbers that are none")
-        replaced = isinstance(law["sensitivity"], dict) and law["sensitivity"]["neighbours"] != "add-remove"
-        if rate < 1 and replaced:
-            raise Refused("a Poisson sample where one record is replaced")
-        if not all(x.is_finite() for x in shapes) or not proper(noise["name"], shapes):
-            raise Refused("a shape that no law of the family has")
-        name = noise["name"]
-        if name in ("osgt", "flipped_huber") and shapes[0] == 0:  # their normal member
-            name, shapes = "norm", ()
-        elif name == "gennorm" and shapes[0] == 2:
-            name, shapes, scale = "norm", (), scale * HALF.sqrt()
+        (name, shapes, scale), (rounds, rate) = plainest(*law_of(law)), rounds_of(law)
         asked = law["sensitivity"], law["dimension"]
         stated = worst_shifts(*asked, "norm" if name == "discrete_gaussian" else name, account)
         scaled = [[(v / scale, count) for v, count in shifts] for shifts in stated]

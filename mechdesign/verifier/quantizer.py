@@ -42,12 +42,10 @@ def quantizer(result: Json, account: Account) -> None:
         raise Refused("a mechanism that is no quantizer")
     law = segments_of(mechanism["law"], account)
     bins = mechanism["law"]["bins"]
-    increase = all(a < b for values in (bins, law.knots) for a, b in pairwise(values))
-    account.agrees("outputs and knots increase", increase)
+    account.agrees("outputs and knots increase", increase(law, bins))
     account.agrees("outputs are as the design asks", outputs_fit(design, bins))
     account.agrees("inputs are the design's", inputs_fit(design, law, mechanism))
-    whole = all(sum(row) == law.common and len(row) == len(bins) for row in law.rows)
-    account.agrees("rows sum to 1", whole)
+    account.agrees("rows sum to 1", whole(law, bins))
     account.agrees("no probability is negative", min(map(min, law.rows)) >= 0)
     allowed = design.get("max_bias", 0.0)
     account.proved(f"bias at most {allowed!r}", largest_bias(law, bins) <= Fraction(allowed))
@@ -56,6 +54,16 @@ def quantizer(result: Json, account: Account) -> None:
     account.agrees("the table shown is the law", shown)
     ratio = exp_bounds(Fraction(design["privacy"]["epsilon"]))[1]
     costs(result, account, law, ratio)
+
+
+def increase(law: Segments, bins: list[Fraction]) -> bool:
+    """Whether outputs and knots do."""
+    return all(a < b for values in (bins, law.knots) for a, b in pairwise(values))
+
+
+def whole(law: Segments, bins: list[Fraction]) -> bool:
+    """Whether rows sum to 1, one probability for each output."""
+    return all(sum(row) == law.common and len(row) == len(bins) for row in law.rows)
 
 
 def outputs_fit(design: Json, bins: list[Fraction]) -> bool:

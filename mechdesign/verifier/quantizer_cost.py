@@ -22,7 +22,7 @@ from typing import NamedTuple
 from mechdesign.verifier.prior_moments import Moments, Rational, Span, rational_prior
 from mechdesign.verifier.quantizer_bound import dual_bound
 from mechdesign.verifier.quantizer_laws import Segments
-from mechdesign.verifier.reading import NEAR, Account, Json, Refused
+from mechdesign.verifier.reading import NEAR, Account, Json, Refused, proofs_of
 
 ENCLOSED = ("norm", "truncnorm", "beta")
 """Laws whose stated moments are proved bounds; those of others are floats."""
@@ -116,7 +116,7 @@ def costs(result: Json, account: Account, law: Segments, ratio: Fraction) -> Non
     design, bins = result["design"], result["mechanism"]["law"]["bins"]
     value, bound, loss, prior = result["value"], result["lower_bound"], design["loss"], design["prior"]
     cap, worst = design.get("max_mse"), design.get("objective") == "worst"
-    proofs = {proof[""]: proof for proof in result["proofs"]}
+    proofs = proofs_of(result)
     of_value, of_bound = proofs.get("quantizer-value-proof", {}), proofs.get("quantizer-dual-bound", {})
     duals = of_bound.get("duals")
     stated = stated_moments(of_value.get("moments"), of_bound.get("moments"))

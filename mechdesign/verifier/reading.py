@@ -133,6 +133,9 @@ class Account:
     def proved(self, claim: str, holds: Json) -> None:
         self.rows.append((claim, "proved", bool(holds)))
 
+    def recomputed(self, claim: str, holds: Json) -> None:
+        self.rows.append((claim, "recomputed", bool(holds)))
+
     def claimed(self, claim: str, holds: bool = True) -> None:
         self.rows.append((claim, "claimed", bool(holds)))
 
@@ -332,6 +335,11 @@ def above(number: Fraction) -> float:
     """The least double that is no less."""
     found = float(number)
     return found if Fraction(found) >= number else math.nextafter(found, math.inf)
+
+
+def proofs_of(result: Json) -> dict[str, Json]:
+    """The proofs of a result, by their kinds."""
+    return {proof[""]: proof for proof in result["proofs"]}
 
 
 def flat(nested: Json) -> list[Json]:

@@ -133,7 +133,7 @@ def unbiased(law: Json, account: Account) -> list[list[float]] | None:
     again = times(factor, rows)
     top = max(abs(x) for row in asked for x in row)
     off = max(abs(x - y) for row, other in zip(asked, again) for x, y in zip(row, other))
-    account.rows.append(("the answers are unbiased, to rounding", "recomputed", off <= 1e-7 * top))
+    account.recomputed("the answers are unbiased, to rounding", off <= 1e-7 * top)
     return factor
 
 
@@ -147,6 +147,6 @@ def errors(result: Json, account: Account) -> None:
         return
     variances = [math.fsum(x * x for x in row) for row in factor]
     cost = max(variances) if result["design"]["loss"] == "largest" else math.fsum(variances)
-    account.rows.append((claim, "recomputed", cost <= stated * (1 + 100 * ROOM)))
+    account.recomputed(claim, cost <= stated * (1 + 100 * ROOM))
     if result["lower_bound"] is not None:
         account.agrees("the lower bound is not above the error", result["lower_bound"] <= cost * (1 + NEAR))

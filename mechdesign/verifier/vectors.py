@@ -26,7 +26,14 @@ from fractions import Fraction
 from itertools import pairwise
 from operator import mul
 
-from mechdesign.verifier.quantizer import largest_bias, selection_fits, table_fits, within_one_ratio
+from mechdesign.verifier.quantizer import (
+    increase,
+    largest_bias,
+    selection_fits,
+    table_fits,
+    whole,
+    within_one_ratio,
+)
 from mechdesign.verifier.quantizer_laws import segments_of
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, exp_bounds
 from mechdesign.verifier.vector_errors import box_error, cap_error, largest_normals, least, normal_length
@@ -64,7 +71,7 @@ def vectors(result: Json, account: Account) -> None:
         if asked == "box":
             most = max(most, box_error(dimension, epsilon))
         claim = f"no unbiased mechanism does better than {bound:.9g}"
-        account.rows.append((claim, "recomputed", bound <= design["radius"] ** 2 * most))
+        account.recomputed(claim, bound <= design["radius"] ** 2 * most)
 
 
 def mechanism(law: Json, account: Account) -> tuple[int, float]:
@@ -153,12 +160,10 @@ def sampled_coordinates(law: Json, account: Account) -> tuple[int, float]:
     if count is None or one is None or not 1 <= count <= dimension or law["inputs"] not in ("box", "ball"):
         raise Refused("no number of coordinates, no quantizer of them, or inputs of another kind")
     segments, bins = segments_of(one["law"], account), one["law"]["bins"]
-    whole = all(sum(row) == segments.common and len(row) == len(bins) for row in segments.rows)
-    ordered = all(a < b for values in (bins, segments.knots) for a, b in pairwise(values))
     on_range = segments.knots[0] == -1 and segments.knots[-1] == 1
     account.agrees(
         "a coordinate's law is one, on [-1, 1]",
-        whole and ordered and on_range and min(map(min, segments.rows)) >= 0,
+        whole(segments, bins) and increase(segments, bins) and on_range and min(map(min, segments.rows)) >= 0,
     )
     account.agrees("the table shown is the law", table_fits(segments, bins, one) and selection_fits(one))
     budget = Fraction(law["privacy"]["epsilon"]) / count

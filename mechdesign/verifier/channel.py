@@ -18,7 +18,8 @@ import math
 from fractions import Fraction
 from operator import mul
 
-from mechdesign.verifier.matrices import whole
+from mechdesign.verifier.matrices import cluster_distances, whole
+from mechdesign.verifier.matrices import distances as space_distances
 from mechdesign.verifier.reading import (
     NEAR,
     Account,
@@ -30,8 +31,6 @@ from mechdesign.verifier.reading import (
     log_above,
     proofs_of,
 )
-from mechdesign.verifier.spaces import cluster_distances
-from mechdesign.verifier.spaces import distances as space_distances
 
 TOP = 1 << 100
 

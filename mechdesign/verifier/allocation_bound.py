@@ -18,7 +18,7 @@ from itertools import accumulate
 from typing import Any
 
 from mechdesign.verifier.changes import Changes, changes_of
-from mechdesign.verifier.reading import NEAR, Account, Json, Refused
+from mechdesign.verifier.reading import NEAR, Account, Json, Refused, between
 
 ROOM = 1e-12
 Vector = list[Any]
@@ -78,14 +78,11 @@ def largest_budget(design: Json, count: int) -> float | None:
     if design["noise"] == "mixed":
         return None
 
-    def over(mu: float) -> bool:
+    def kept(mu: float) -> bool:
         tail = [math.erfc(-z / math.sqrt(2)) / 2 for z in (mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu)]
-        return tail[0] - math.exp(epsilon) * tail[1] > delta
+        return tail[0] - math.exp(epsilon) * tail[1] <= delta
 
-    low, high = 0.0, 1e4
-    while low < (mu := (low + high) / 2) < high:
-        low, high = (low, mu) if over(mu) else (mu, high)
-    return high * high
+    return between(0.0, 1e4, kept)[1] ** 2
 
 
 def is_mix(asked: Changes, proof: Json, m: int) -> bool:

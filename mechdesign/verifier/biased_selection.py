@@ -17,7 +17,7 @@ from itertools import pairwise
 
 from mechdesign.verifier.prior_moments import Moments, rational_prior
 from mechdesign.verifier.quantizer_bound import dual_bound
-from mechdesign.verifier.quantizer_cost import ENCLOSED, outputs_of
+from mechdesign.verifier.quantizer_cost import outputs_of
 from mechdesign.verifier.reading import NEAR, Account, Json, Refused, exp_bounds, proofs_of
 
 BITS = 256
@@ -195,11 +195,5 @@ def lower_bound(result: Json, proofs: Json, bins: list[float], account: Account,
     moments = Moments(prior, proof["moments"], account)
     ends = lower + bias, upper - bias
     found = dual_bound(duals, list(map(Fraction, bins)), ends, bias, ratio, loss, moments, account)
-    exact = moments.exact is not None
-    given = "" if exact else ", given the masses and moments stated"
-    floats = 0.0 if exact or prior["law"]["name"] in ENCLOSED else NEAR
-    room = Fraction(floats * (1 + float(min(ratio, Fraction(10**300))) / 1000) * abs(bound))
-    claim = (
-        f"no mechanism with {outputs_of(duals)}, within the bias allowed, costs less than {bound!r}{given}"
-    )
-    account.bounds(claim, bound, found, room)
+    claim = f"no mechanism with {outputs_of(duals)}, within the bias allowed, costs less than {bound!r}"
+    account.bounds(claim + moments.given, bound, found, moments.room(bound, ratio))

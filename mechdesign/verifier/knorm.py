@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from mechdesign.verifier.composition import PLACES
 from mechdesign.verifier.noise_laws import ONE, PI
-from mechdesign.verifier.reading import NEAR, Account, Json, Refused, exp_bounds
+from mechdesign.verifier.reading import NEAR, Account, Json, Refused, between, exp_bounds
 
 Bounds = list[tuple[Fraction, int]]
 """Sizes, and how many coordinates have them, from the largest on."""
@@ -150,9 +150,8 @@ def most_epsilon(privacy: Json) -> float:
         epsilon, delta = privacy["epsilon"], privacy["delta"]
         return float(epsilon + math.log1p(delta * math.exp(-epsilon)) - math.log1p(-delta)) * (1 + 1e-14)
     rho: float = privacy["rho"]
-    low, high = rho / 2, rho + 2 * math.sqrt(rho) + 1
-    while low < (middle := (low + high) / 2) < high:
-        low, high = (middle, high) if middle * math.tanh(middle / 2) <= rho else (low, middle)
+    ends = rho / 2, rho + 2 * math.sqrt(rho) + 1
+    _, high = between(*ends, lambda loss: loss * math.tanh(loss / 2) <= rho)
     return float(max(high, rho + privacy["xi"])) * (1 + 1e-14)
 
 
@@ -359,10 +358,11 @@ def watered(bounds: Bounds, l2: Fraction) -> Fraction:
     """The largest ‖v‖₁ within ‖v‖₂ ≤ L₂, from above."""
     if sum(count * size**2 for size, count in bounds) <= l2**2:
         return sum((count * size for size, count in bounds), Fraction(0))
-    low, high = 0.0, float(bounds[0][0])
-    while low < (middle := (low + high) / 2) < high:
-        over = math.fsum(count * min(float(size), middle) ** 2 for size, count in bounds) > float(l2) ** 2
-        low, high = (low, middle) if over else (middle, high)
+
+    def within(level: float) -> bool:
+        return math.fsum(n * min(float(size), level) ** 2 for size, n in bounds) <= float(l2) ** 2
+
+    _, high = between(0.0, float(bounds[0][0]), within)
     level, found = Fraction(high), Fraction(0)
     for size, count in bounds:
         v = min(size, level)

@@ -30,7 +30,7 @@ from functools import cache
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
-from mechdesign.verifier.reading import Account, Json, Refused
+from mechdesign.verifier.reading import NEAR, Account, Json, Refused
 
 Triple: TypeAlias = tuple[Decimal, Decimal, Decimal]
 Bounds: TypeAlias = tuple[Fraction, Fraction]
@@ -256,6 +256,7 @@ class Moments:
 
     def __init__(self, prior: Json, stated: Json, account: Account) -> None:
         self.exact, self.stated, self.account = rational_prior(prior), stated, account
+        self.given, self.floats = "", 0.0
         if self.exact is not None:
             if stated is not None:
                 raise Refused("moments are stated of a prior whose own are rational")
@@ -266,6 +267,10 @@ class Moments:
             return
         if stated is None:
             raise Refused("the masses and moments of this prior are missing")
+        self.given = ", given the masses and moments stated"
+        self.floats = (
+            0.0 if prior["law"]["name"] in SHAPES else NEAR
+        )  # of other laws, what is stated are no bounds
         self.known = known_moments(prior, account)
         self.claim = len(account.rows)
         account.given(f"the masses and moments stated are those of the prior ({prior['law']['name']})")
@@ -275,6 +280,10 @@ class Moments:
         self.atoms = [(Fraction(x), mass) for x, mass in zip(ends, masses)]
         if self.known is not None:
             self.found(not masses or ends_hold(self.known, prior, masses))
+
+    def room(self, bound: float, ratio: Fraction) -> Fraction:
+        """What floats may have lost of a lower bound."""
+        return Fraction(self.floats * (1 + float(min(ratio, Fraction(10**300))) / 1000) * abs(bound))
 
     def found(self, holds: bool) -> None:
         """Whether the bounds looked at hold what they are bounds of."""

@@ -9,11 +9,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from mechdesign.verifier.members import MEMBERS
 
+Number = TypeVar("Number", float, Decimal)
 Json: TypeAlias = Any
 """A plain value of a file: an object is a dictionary with its kind under the empty key (`Members`)."""
 NEAR = 1e-9
@@ -335,6 +337,13 @@ def above(number: Fraction) -> float:
     """The least double that is no less."""
     found = float(number)
     return found if Fraction(found) >= number else math.nextafter(found, math.inf)
+
+
+def between(low: Number, high: Number, holds: Callable[[Number], bool]) -> tuple[Number, Number]:
+    """Two neighbouring numbers, the first one of which is on the side of `low`, where it holds, and the other on that of `high`."""
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low, high
 
 
 def proofs_of(result: Json) -> dict[str, Json]:

@@ -18,6 +18,7 @@ import { worstShifts } from "./worst_shifts.mjs";
 
 const NAMES = { gaussian: "norm", discrete_laplace: "dlaplace" };
 const NEAR_ENDS = tenTo(-10); // how far the ends of an enclosure may come out elsewhere, relative
+const NEAR_UPPER = tenTo(-2); // by how much what is found may be above the end stated, as a share of the budget
 const BILLION = new Fraction(10n ** 9n);
 const THOUSAND = new Fraction(1000n);
 
@@ -65,8 +66,10 @@ function enclosed(spent, privacy, { found, exact }, account) {
   const budget = privacy[""] === "zcdp" ? privacy.rho : Number(approximate) ? approximate : privacy.epsilon;
   const within = !found || lower.atMost(found.times(one.plus(NEAR_ENDS)).plus(SLACK));
   const ordered = lower.atMost(upper) && upper.atMost(real(budget)) && within;
+  // what is found is from above, on a grid as fine as the budget asks
+  const reached = found && found.atMost(upper.plus(real(budget).times(NEAR_UPPER)));
   if (exact) account.agrees("the enclosure stated holds what is consumed", ordered && found && found.times(one.minus(NEAR_ENDS)).minus(SLACK).atMost(upper));
-  else account.claimed(`what is consumed is from ${shown(spent.lower)} to ${shown(spent.upper)}, ${spent.how}`, ordered);
+  else account.claimed(`what is consumed is from ${shown(spent.lower)} to ${shown(spent.upper)}, ${spent.how}`, ordered && reached);
 }
 
 // Check that what is consumed is within the budget: how much that is, and whether that is exact or from above.

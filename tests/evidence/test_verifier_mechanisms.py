@@ -373,7 +373,7 @@ COMPARED: dict[str, tuple[Callable[[], Any], list[tuple[tuple[Any, ...], Any]]]]
         ],
     ),
     "report": (
-        lambda: compared(md.LocalReport(bits=2), md.PureDP(1.0), "optimal, even outputs", "OPTM"),
+        lambda: compared(md.LocalReport(bits=2), md.PureDP(1.0), "optimal, even outputs"),
         [
             (("question", "fields", "bits"), 1),
             (("question", "fields", "input_range", "$tuple", 0), -2.0),

@@ -418,6 +418,24 @@ def test_what_one_record_changes_is_said_of_every_file_that_has_bounds() -> None
             assert (claim, "claimed", True) in rows(part)
 
 
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        ("optimal-quantizer", "proved"),
+        ("knorm", "recomputed"),
+        ("noise-allocation", "recomputed"),
+        ("calibration", "claimed"),
+    ],
+)
+def test_a_status_is_checked_no_better_than_what_it_rests_on(name: str, how: str) -> None:
+    """Was: "proved" where the lower bound is recomputed in doubles."""
+    (status,) = [row for row in rows(dumps(cheap.solved(name))) if row[0].startswith("status")]
+    assert status[0].startswith(("status 'optimal'", "status 'best of its class'")) and status[1:] == (
+        how,
+        True,
+    )
+
+
 def test_every_kind_that_is_checked_alone_is_doctored() -> None:
     others = {
         "result",

@@ -404,6 +404,7 @@ def test_an_enclosure_below_what_is_found_is_refused(privacy: object, asked: dic
         assert [(claim[:16], how) for claim, how, _ in failed] == [("what is consumed", "claimed")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounds", [10**3, 10**6, 10**9])
 @pytest.mark.parametrize("family", ["laplace", "logistic", "discrete_laplace"])
 @pytest.mark.parametrize("delta", [1e-9, 1e-300])

@@ -395,6 +395,7 @@ COMPARED: dict[str, tuple[Callable[[], Any], list[tuple[tuple[Any, ...], Any]]]]
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMPARED)
 def test_results_are_held_against_the_question_of_a_comparison(name: str) -> None:
     """Was: object and list sensitivities, whole numbers, losses, reports and points were not; any bound could have any name."""
@@ -473,6 +474,7 @@ MALFORMED: list[Any] = [None, [], [[1.0]], {"$tuple": [None]}, "x", {"$table": [
 """What stands where something else is expected."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [*DOCTORED, "result"])
 def test_a_malformed_file_is_refused_in_a_sentence_that_names_the_place(kind: str) -> None:
     """Was: "malformed: TypeError: unsupported operand type(s) …"."""

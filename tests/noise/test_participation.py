@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from scipy import linalg
 
 import mechdesign as md
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.files import KINDS
 from mechdesign.noise import Participation
+from mechdesign.noise.matrix.participation import Patterns
 from mechdesign.verifier.verify import verify
 
 PRIVACY = md.ApproximateDP(1.0, 1e-6)
@@ -97,6 +99,37 @@ def test_steps_that_are_far_enough_apart() -> None:
     assert prefix(32, asked, signed=False).solve().value == pytest.approx(8320.14, rel=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("options", "square_root", "gap"),
+    [({}, 95_500, 0.16), ({"loss": "largest"}, 2_660, 0.4), ({"signed": False}, 95_500, 0.22)],
+)
+def test_patterns_that_nobody_can_list(options: dict[str, object], square_root: float, gap: float) -> None:
+    """4 · 10⁹ signed patterns: the damped square root, its damping searched, is what was published."""
+    result = prefix(64, Participation(8, apart=4), **options).solve()
+    assert not result.design.changes.listed
+    assert result.lower_bound < result.value < square_root
+    assert result.gap < gap
+    assert result.mechanism.streams
+    assert all(holds for *_, holds in verify(dumps(result)).rows)
+    assert result.certificate.verify()
+
+
+@given(st.integers(1, 9), st.integers(1, 3), st.integers(1, 3), st.booleans(), st.data())
+def test_the_first_pattern_is_the_worst_for_coefficients_that_fall(
+    n: int, k: int, b: int, signed: bool, data: st.DataObject
+) -> None:
+    """Against the list."""
+    assume(k <= -(-n // b))
+    falls = data.draw(st.lists(st.floats(0, 1), min_size=n, max_size=n))
+    strategy = np.tril(linalg.toeplitz(np.cumsum(falls)[::-1]))
+    asked = Patterns(n, k, 1.0, signed, Participation(k, apart=b), sums=True)
+    spent = asked.spent(strategy)[0]
+    asked.__dict__["listed"] = False
+    assert asked.spent(strategy)[0] == spent
+    if n > 1:
+        assert asked.spent(strategy + np.diag(np.ones(n - 1), -1) * (1 + falls[-1]))[0] == np.inf
+
+
 def test_many_epochs_of_one_step_are_one_person_on_all_counts() -> None:
     """every=1 and times=c is l0=c."""
     one = prefix(6, Participation(2, every=1)).solve()
@@ -142,7 +175,11 @@ def test_what_cannot_be_is_refused_in_a_sentence() -> None:
         prefix(32, Participation(4, every=16))
     with pytest.raises(DesignError, match="span 8 of 32"):
         prefix(32, Participation(4, every=8, fewer=False), signed=False)
+    with pytest.raises(DesignError, match=r"too many patterns.*fewer=True"):
+        prefix(1024, Participation(4, apart=64, fewer=False))
+    with pytest.raises(DesignError, match=r"too many patterns.*at most 1118 steps"):
+        prefix(2048, Participation(4, apart=64))
     with pytest.raises(DesignError, match="too many patterns"):
-        prefix(1024, Participation(4, apart=256))
+        md.MatrixMechanism(md.Workload.ranges(128), PRIVACY, participation=Participation(4, apart=8))
     with pytest.raises(DesignError, match="participation says"):
         prefix(32, Participation(4, every=8), l0=2)

@@ -132,6 +132,11 @@ class Changes:
         """How many vertices there are, up to sign."""
         return count_of(self.size, self.l0, signed=self.signed)
 
+    @property
+    def listed(self) -> bool:
+        """Whether `vectors` are all of them: a few prove a lower bound, but not that a strategy keeps the budget."""
+        return True
+
     def check(self) -> None:
         """Raise DesignError where the list is too long."""
         if self.l0 > 1 and self.count * self.size > LISTED:

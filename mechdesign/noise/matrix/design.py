@@ -142,7 +142,7 @@ class MatrixMechanism(ModelledDesign):
         n, asked = self.workload.size, self.participation
         if asked is None:
             return Changes(n, self.l0, self.most, self.signed)
-        return Patterns(n, asked.times, self.most, self.signed, asked)
+        return Patterns(n, asked.times, self.most, self.signed, asked, self.workload.kinds == ("prefix",))
 
     @property
     def unit(self) -> float:
@@ -150,7 +150,7 @@ class MatrixMechanism(ModelledDesign):
         return self.most**2 / self.budget
 
     def model(self) -> Model:
-        """Return the SDP over :math:`\\Sigma`, in coordinates where the total loss is the trace.
+        """Return the SDP over :math:`\\Sigma`, in coordinates where the total loss is the trace, for the changes that are listed.
 
         Constraints: "privacy", a matrix-fractional one a change; "errors", one an answer, for the largest error.
         """
@@ -203,6 +203,10 @@ class MatrixMechanism(ModelledDesign):
         notes = (
             f"the queries have rank {rank} on {self.workload.size} counts: the others are not released",
         ) * (rank < self.workload.size)
+        if not self.changes.listed:
+            notes += (
+                "the patterns are too many to list: the strategy is the best found among Toeplitz matrices",
+            )
         proof = MatrixProof(found.multipliers)
         yield Bound(found.lower_bound * self.unit * (1 - 1e-12))
         yield Law(noise, value, (proof,), report, notes, _multipliers(found.multipliers))

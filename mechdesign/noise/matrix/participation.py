@@ -5,21 +5,27 @@ training in a fixed order (steps o, o + b, o + 2b, …), or any steps at least b
 factorization mechanisms for private machine learning*; *(Amplified) banded matrix factorization*). In each step of the pattern the count moves by
 at most a, up or down (signed), or all up or all down. What a strategy consumes, :math:`\lVert R d\rVert^2`, is convex in d, so that it
 is largest at a vertex: :math:`d = \pm a` on a pattern.
+
+Of a lower triangular Toeplitz R whose coefficients do not rise and are at least 0, the products of the columns i < j do not rise in j, nor in
+j − i, and are at least 0. Hence no pattern consumes more than 0, b, 2b, … (Kalinin and Lampert 2024, *Banded square root
+matrix factorization for differentially private model training*), and none needs to be listed.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, pairwise, product
-from math import comb
 
 import numpy as np
+from scipy import linalg
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.correlated.corners import LISTED, Changes
+from mechdesign.noise.correlated.noise import largest_spent
 from mechdesign.problem.checks import integer, one_of, settle
 from mechdesign.problem.fields import Checked, field
 from mechdesign.typing import Array
@@ -124,9 +130,9 @@ class Participation(Checked):
         if self.every is not None:
             epochs = [len(range(start, size, b)) for start in range(min(b, size))]
             if signed or not self.fewer:
-                return signs * sum(comb(count, min(k, count)) for count in epochs)
-            return sum(comb(count, t) for count in epochs for t in range(1, k + 1))
-        return signs * sum(comb(max(size - (t - 1) * (b - 1), 0), t) for t in range(1, k + 1))
+                return signs * sum(math.comb(count, min(k, count)) for count in epochs)
+            return sum(math.comb(count, t) for count in epochs for t in range(1, k + 1))
+        return signs * sum(math.comb(max(size - (t - 1) * (b - 1), 0), t) for t in range(1, k + 1))
 
     def vectors(self, size: int, *, signed: bool = True) -> Array:
         """The vertices over a, up to sign, shape (m, size): what `CorrelatedGaussian` takes, times the workload.
@@ -162,32 +168,64 @@ class Participation(Checked):
 
 @dataclass(frozen=True)
 class Patterns(Changes):
-    """What one person who takes part several times does to the counts of a stream."""
+    """What one person who takes part several times does to the counts of a stream.
+
+    Parameters
+    ----------
+    participation : Participation
+    sums : bool
+        Whether prefix sums are asked: where the patterns are too many to list, a Toeplitz strategy answers them.
+    """
 
     participation: Participation = Participation(1, every=1)
+    sums: bool = False
 
     @cached_property
-    def _listed(self) -> Array:
-        return self.participation.vectors(self.size, signed=self.signed)
+    def listed(self) -> bool:  # type: ignore[override]
+        return self.participation.count(self.size, signed=self.signed) * self.size <= LISTED
+
+    @cached_property
+    def _vectors(self) -> Array:
+        return self.participation.vectors(self.size, signed=self.signed) if self.listed else self._steady
+
+    @property
+    def _steady(self) -> Array:
+        """The vertices of o, o + b, o + 2b, …: with signs of orthogonal columns, or with fewer steps."""
+        k, b = self.participation.times, self.participation.step
+        signs = linalg.hadamard(1 << (k - 1).bit_length())[:, :k] if self.signed else np.tri(k)
+        rows = np.zeros((self.size, len(signs), self.size))
+        for start in range(self.size):
+            steps = range(start, self.size, b)[:k]
+            rows[start][:, steps] = signs[:, : len(steps)]
+        return rows.reshape(-1, self.size)
 
     @property
     def count(self) -> int:
-        """How many vertices there are, up to sign."""
-        return len(self._listed)
+        """How many vertices are listed, up to sign."""
+        return len(self._vectors)
+
+    @cached_property
+    def first(self) -> Array:
+        """The pattern 0, b, 2b, …, shape (1, n)."""
+        row = np.zeros((1, self.size))
+        row[0, : self.participation.times * self.participation.step : self.participation.step] = 1.0
+        return row
 
     def check(self) -> None:
         """Raise DesignError where nobody can take part so often, the list is too long, or a step is protected in no vertex's span."""
         asked = self.participation
         asked.check(self.size)
-        if asked.count(self.size, signed=self.signed) * self.size > LISTED:
+        served = self.sums and asked.fewer and 2 * asked.times * self.size**2 <= LISTED
+        if not self.listed and not served:
             raise DesignError.of(
                 "participation",
                 f"times={asked.times}",
                 f"at least {asked.step} apart in {self.size} steps makes too many patterns to list; the same place of every "
-                f"epoch (every={asked.step}), fewer times, or fewer steps make fewer",
+                f"epoch (every={asked.step}), fewer times, or fewer steps make fewer, and prefix sums of at most "
+                f"{math.isqrt(LISTED // (2 * asked.times))} steps with fewer=True need no list",
             )
         if not self.signed and not asked.fewer:
-            rank = int(np.linalg.matrix_rank(self._listed))
+            rank = int(np.linalg.matrix_rank(self._vectors))
             if rank < self.size:
                 raise DesignError.of(
                     "participation",
@@ -199,4 +237,14 @@ class Patterns(Changes):
 
     def vectors(self) -> Array:
         """The vertices over a, up to sign, shape (k, n)."""
-        return self._listed
+        return self._vectors
+
+    def spent(self, strategy: Array) -> tuple[float, bool]:
+        """Upper bound on the budget that a pattern consumes, and whether it is rational; infinite where it would need a list."""
+        if self.listed:
+            return super().spent(strategy)
+        column = strategy[:, 0]
+        steady = np.array_equal(strategy, np.tril(linalg.toeplitz(column)))
+        if not steady or column[-1] < 0 or (np.diff(column) > 0).any():
+            return math.inf, True
+        return largest_spent(strategy, self.most * self.first)

@@ -33,8 +33,14 @@ import pandas as pd
 from flint import arb, ctx, fmpq
 
 from mechdesign.channels.channel import Channel, check_prior, loss_matrix
-from mechdesign.channels.channel_loss import Weights, common_integers
-from mechdesign.channels.exact import Growth, first_broken, least_slack, private_weights
+from mechdesign.channels.exact import (
+    Growth,
+    Weights,
+    common_integers,
+    first_broken,
+    least_slack,
+    private_weights,
+)
 from mechdesign.channels.program import (
     Answer,
     ChannelProgram,

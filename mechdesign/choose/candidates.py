@@ -30,7 +30,7 @@ from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, Sol
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.noise.allocation.design import NoiseAllocation
 from mechdesign.noise.calibration.design import Calibration
-from mechdesign.noise.correlated.corners import count_of
+from mechdesign.noise.correlated.changes import count_of
 from mechdesign.noise.correlated.counts import CountsGaussian
 from mechdesign.noise.correlated.design import CorrelatedGaussian
 from mechdesign.noise.knorm import KNorm

@@ -12,6 +12,7 @@ from .calibration.design import CalibrationProof as CalibrationProof
 from .calibration.design import calibrate as calibrate
 from .cell_noise import CellNoise as CellNoise
 from .cell_noise import IntegerNoise as IntegerNoise
+from .correlated.changes import Participation as Participation
 from .correlated.counts import CountsGaussian as CountsGaussian
 from .correlated.counts import CountsProof as CountsProof
 from .correlated.design import CorrelatedGaussian as CorrelatedGaussian
@@ -32,15 +33,14 @@ from .laws.symmetric import truncated_laplace as truncated_laplace
 from .laws.symmetric import truncated_laplace_law as truncated_laplace_law
 from .matrix.design import MatrixMechanism as MatrixMechanism
 from .matrix.design import MatrixProof as MatrixProof
-from .matrix.participation import Participation as Participation
 from .matrix.strategy import StrategyNoise as StrategyNoise
 from .optimal.cell_product import CellLawProof as CellLawProof
 from .optimal.cell_product import CellProduct as CellProduct
 from .optimal.design import OptimalNoise as OptimalNoise
 from .optimal.lattice_dual import LatticeDual as LatticeDual
 from .optimal.several import NamedLawProof as NamedLawProof
+from .optimal.several import SubsetBound as SubsetBound
+from .optimal.several import SymmetricBound as SymmetricBound
 from .optimal.staircase import StaircaseDual as StaircaseDual
-from .optimal.subset_bound import SubsetBound as SubsetBound
-from .optimal.subset_bound import SymmetricBound as SymmetricBound
 from .vector_noise import IndependentNoise as IndependentNoise
 from .vector_noise import MixedNoise as MixedNoise

@@ -234,7 +234,7 @@ def large_delta(count: int) -> dict[str, Make]:
 
 
 MANY_COORDINATES = (
-    Strategy("bound of fewer coordinates", {OPTIMAL + "subset_bound:_promising": fixed(())}),
+    Strategy("bound of fewer coordinates", {OPTIMAL + "several:_promising": fixed(())}),
     Strategy(
         "families but Gaussian, Laplace and staircase",
         {OPTIMAL + "several:_NAMED": constant(("gaussian", "laplace", "staircase"))},
@@ -283,7 +283,7 @@ def mixed_types(count: int) -> dict[str, Make]:
 
 def one_change(original: Any) -> Any:
     """The bound of one change alone, the coordinates whole from the largest on."""
-    from mechdesign.noise.allocation.mixes import Among, mixed
+    from mechdesign.noise.allocation.several import Among, mixed
     from mechdesign.noise.allocation.several_model import whole_changes
 
     def largest(asked: Any, guide: Any) -> Any:
@@ -296,7 +296,7 @@ def one_change(original: Any) -> Any:
 def by_program(original: Any) -> Any:
     """The worst mix by the multipliers of the program, which Clarabel solves."""
     from mechdesign import solvers
-    from mechdesign.noise.allocation.mixes import Among
+    from mechdesign.noise.allocation.several import Among
     from mechdesign.noise.allocation.several_model import Worst, several_model
 
     def worst(changes: Any, order: float, weight: Any) -> Any:
@@ -337,7 +337,7 @@ ALLOCATIONS = (
         {ALLOCATION + "several_model:_drawn": lambda _: lambda shares, rng: np.argsort(-shares)[None, :]},
         ON_LISTING,
     ),
-    Strategy("mixes drawn by shares", {ALLOCATION + "mixes:drawn_from": one_change}),
+    Strategy("mixes drawn by shares", {ALLOCATION + "several:drawn_from": one_change}),
 )
 MIXED = (
     Strategy("mixed types (else the better pure one)", {ALLOCATION + "mixed:mixed_scales": fixed(())}),

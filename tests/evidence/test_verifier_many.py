@@ -10,7 +10,7 @@ import pytest
 import mechdesign as md
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import dumps
-from mechdesign.noise.optimal import subset_bound
+from mechdesign.noise.optimal import several
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.verifier.lattice_bound import Copies
 from mechdesign.verifier.reading import Account, Refused
@@ -103,7 +103,7 @@ def test_a_named_law_on_every_coordinate() -> None:
 )
 def test_what_copies_imply_is_what_the_package_says(count: int, epsilon: float, delta: float) -> None:
     """At a twentieth more of the delta that the package proves, and not at a twentieth less."""
-    package = subset_bound.Copies(count, epsilon, delta)
+    package = several.Copies(count, epsilon, delta)
     for share in (0.3, 1.0):
         kept = package.share(share * epsilon / count, Deadline(5))
         assert kept is not None

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mechdesign as md
-from mechdesign.noise.correlated.corners import Changes
+from mechdesign.noise.correlated.changes import Changes
 from mechdesign.noise.matrix.design import MatrixProof
 from mechdesign.noise.matrix.solving import binary_tree, published, square_root
 from mechdesign.noise.matrix.strategy import StrategyNoise

@@ -16,7 +16,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.files import KINDS
 from mechdesign.noise import Participation
-from mechdesign.noise.matrix.participation import Patterns
+from mechdesign.noise.correlated.changes import Patterns
 from mechdesign.verifier.verify import verify
 
 PRIVACY = md.ApproximateDP(1.0, 1e-6)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mechdesign as md
-from mechdesign.noise.correlated.corners import corners
+from mechdesign.noise.correlated.changes import corners
 from mechdesign.noise.knorm import KNorm
 
 PRIVACY = md.ApproximateDP(1.0, 1e-6)

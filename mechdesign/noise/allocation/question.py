@@ -18,9 +18,8 @@ from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.allocation.composed import LaplaceProblem
-from mechdesign.noise.allocation.mixes import Among, mixed
 from mechdesign.noise.allocation.separable import EXACT, SUM_ERROR, Separable, power, weighted_moment
-from mechdesign.noise.allocation.several import ROUNDING, Changes, changes_of, most_spent
+from mechdesign.noise.allocation.several import ROUNDING, Among, Changes, changes_of, mixed, most_spent
 from mechdesign.noise.vector_noise import IndependentNoise, absolute_moment
 from mechdesign.problem.checks import doubles, instance, non_negative
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
@@ -293,7 +292,7 @@ class AllocationProof(Proof):
         Under several bounds: the profile of the mix of changes that proves the lower bound.
     changes, weights : ndarray, optional
         What the mix is made of: changes (N, K) and their weights (N,), or sizes (K,) and shares (K,), see
-        `mechdesign.noise.allocation.mixes`. Not given where the mix is its own proof.
+        `mechdesign.noise.allocation.several`. Not given where the mix is its own proof.
     """
 
     multiplier: float

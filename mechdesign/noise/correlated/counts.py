@@ -28,7 +28,7 @@ from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.correlated.corners import size_of_change
+from mechdesign.noise.correlated.changes import size_of_change
 from mechdesign.noise.correlated.design import CovarianceDesign, cost_claims, shown_covariance
 from mechdesign.noise.correlated.noise import (
     CorrelatedGaussianNoise,

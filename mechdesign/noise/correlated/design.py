@@ -33,7 +33,7 @@ from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.correlated.corners import corners
+from mechdesign.noise.correlated.changes import corners
 from mechdesign.noise.correlated.fixed_point import Balance, balance, fixed_point
 from mechdesign.noise.correlated.noise import (
     CorrelatedGaussianNoise,

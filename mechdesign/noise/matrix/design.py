@@ -27,10 +27,9 @@ from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.correlated.corners import Changes, size_of_change
+from mechdesign.noise.correlated.changes import Changes, Participation, Patterns, size_of_change
 from mechdesign.noise.correlated.design import cost_claims
 from mechdesign.noise.correlated.noise import gaussian_budget, within_budget
-from mechdesign.noise.matrix.participation import Participation, Patterns
 from mechdesign.noise.matrix.solving import (
     Multipliers,
     checked_largest,

@@ -16,7 +16,7 @@ import numpy as np
 from scipy import linalg, optimize, signal
 
 from mechdesign.errors import DesignError, SolverError
-from mechdesign.noise.correlated.corners import Changes
+from mechdesign.noise.correlated.changes import Changes, Patterns
 from mechdesign.noise.correlated.fixed_point import (
     Balance,
     balance,
@@ -24,7 +24,6 @@ from mechdesign.noise.correlated.fixed_point import (
     iterate,
     weights_of,
 )
-from mechdesign.noise.matrix.participation import Patterns
 from mechdesign.noise.matrix.strategy import FULL
 from mechdesign.problem.checks import integer
 from mechdesign.problem.workload import Workload

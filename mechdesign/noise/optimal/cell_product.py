@@ -33,7 +33,7 @@ from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, P
 from mechdesign.evidence.serialize import dumps, serializable
 from mechdesign.evidence.whole_files import write_whole
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
-from mechdesign.noise.optimal.costs import law_cost
+from mechdesign.noise.optimal.lattice_dual import law_cost
 from mechdesign.noise.optimal.question import NoiseQuestion
 from mechdesign.noise.pictures import draw_laws
 from mechdesign.noise.vector_noise import shape_of

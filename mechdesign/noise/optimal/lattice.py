@@ -35,15 +35,16 @@ from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.results import SolveReport
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise, outward_decay, round_width
 from mechdesign.noise.optimal.cell_product import CellLawProof, law_notes
-from mechdesign.noise.optimal.costs import (
+from mechdesign.noise.optimal.lattice_dual import (
     ExactCosts,
+    LatticeDual,
+    SampledLatticeDual,
     average_costs,
     check_loss,
     law_cost,
     lower_costs,
     tail_costs,
 )
-from mechdesign.noise.optimal.lattice_dual import LatticeDual, SampledLatticeDual
 from mechdesign.noise.optimal.question import NoiseQuestion
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Clock, Law

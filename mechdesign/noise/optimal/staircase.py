@@ -36,8 +36,7 @@ from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.cell_noise import MOST_CELLS, CellNoise, outward_decay, round_width
 from mechdesign.noise.optimal.cell_product import CellLawProof, law_notes
-from mechdesign.noise.optimal.costs import law_cost
-from mechdesign.noise.optimal.lattice_dual import OneNumberDual
+from mechdesign.noise.optimal.lattice_dual import OneNumberDual, law_cost
 from mechdesign.noise.optimal.question import NoiseQuestion
 from mechdesign.problem.checks import instance, integer
 from mechdesign.problem.privacy import PureDP

@@ -52,9 +52,8 @@ from mechdesign.quantizers.common.proofs import certified_value, law_claims
 from mechdesign.quantizers.mechanism.exact_law import RationalTable, rational_table, tightened
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import check_bins, check_range, mirrored_bins
-from mechdesign.quantizers.metric.exact_program import grid_program
 from mechdesign.quantizers.metric.notion import Pairs, PairwisePrivacy, outermost_law, outermost_private
-from mechdesign.quantizers.metric.program import bounding_program, row_model, set_budget
+from mechdesign.quantizers.metric.program import bounding_program, grid_program, row_model, set_budget
 from mechdesign.solvers import Model, Solution, proved_bound
 from mechdesign.typing import Array, Status
 

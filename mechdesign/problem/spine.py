@@ -31,8 +31,8 @@ from mechdesign.plotting import COLOURS, figure, plain, sized
 from mechdesign.problem.checks import inside, one_of
 from mechdesign.problem.fields import Checked
 from mechdesign.problem.sensitivity import Protection
-from mechdesign.solvers.base import Model
 from mechdesign.solvers.deadline import Deadline, too_late
+from mechdesign.solvers.registry import Model
 from mechdesign.typing import Status
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from mechdesign.quantizers.common.design import QuantizerDesign
 from mechdesign.quantizers.common.dual_pieces import DualPieces, OutputSpace
 from mechdesign.quantizers.common.proofs import proved_bound
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
-from mechdesign.quantizers.optimal.lower_bound import dual_pieces, fill_proof
 from mechdesign.quantizers.optimal.methods import best_floors, check_feasible
+from mechdesign.quantizers.optimal.solution import dual_pieces, fill_proof
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Numbers
 

@@ -39,7 +39,7 @@ import numpy as np
 
 from mechdesign.quantizers.mechanism.table import loss_peaks
 from mechdesign.quantizers.optimal.floors import FloorProblem, Pieces, pieces
-from mechdesign.quantizers.optimal.lower_bound import (
+from mechdesign.quantizers.optimal.solution import (
     Chords,
     FloorSolution,
     Lines,

@@ -27,7 +27,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -54,7 +54,6 @@ from mechdesign.quantizers.optimal.bin_search import (
     any_outputs_bound,
     search_bins,
 )
-from mechdesign.quantizers.optimal.exact import exact_law, widened
 from mechdesign.quantizers.optimal.floors import (
     LARGEST_EPSILON,
     MOST_OUTPUTS,
@@ -63,14 +62,17 @@ from mechdesign.quantizers.optimal.floors import (
     smallest_epsilon,
     solved_epsilon,
 )
-from mechdesign.quantizers.optimal.lower_bound import FloorSolution, dual_pieces, without_privacy
 from mechdesign.quantizers.optimal.methods import METHODS, best_floors, check_feasible
-from mechdesign.solvers.base import Model
+from mechdesign.quantizers.optimal.solution import (
+    FloorSolution,
+    dual_pieces,
+    exact_law,
+    widened,
+    without_privacy,
+)
 from mechdesign.solvers.deadline import Deadline
+from mechdesign.solvers.registry import Model
 from mechdesign.typing import Array, Numbers
-
-if TYPE_CHECKING:
-    from mechdesign.solvers.base import Model
 
 
 def hat_costs(bins: Array, knots: Array, prior: Prior, loss: Loss) -> tuple[Array, float]:
@@ -309,8 +311,6 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
         knots : int or array_like
             Number of equally spaced knots (bins inside the range are added), or the knots.
         """
-        from mechdesign.quantizers.optimal.design import knot_model
-
         lower, upper = self.input_range
         bins = self._outputs
         if np.ndim(knots) == 0:

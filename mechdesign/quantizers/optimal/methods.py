@@ -23,8 +23,8 @@ from mechdesign.evidence.exact import safe_root
 from mechdesign.problem.losses import Loss
 from mechdesign.quantizers.optimal.cutting_planes import cutting_planes, worst_case
 from mechdesign.quantizers.optimal.floors import FloorProblem, pieces, smallest_epsilon
-from mechdesign.quantizers.optimal.lower_bound import FloorSolution, patience
 from mechdesign.quantizers.optimal.newton import newton
+from mechdesign.quantizers.optimal.solution import FloorSolution, patience
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 

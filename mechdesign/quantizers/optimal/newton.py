@@ -18,7 +18,7 @@ quadratic programs over Clarabel the same designs took 15 ms instead of 66 with 
 715 instead of 147 with 256 and 14.6 s instead of 2.7 s with 1,025.
 
 Nothing of the outcome rests on this iteration's word: every step's floors give a mechanism by exact block
-fill (the value), and every step's duals give a bound that holds for all mechanisms (`lower_bound`); the best
+fill (the value), and every step's duals give a bound that holds for all mechanisms (`solution`); the best
 of each is kept.
 """
 
@@ -33,7 +33,7 @@ import numpy as np
 from scipy import linalg
 
 from mechdesign.quantizers.optimal.floors import Continuum, FloorProblem
-from mechdesign.quantizers.optimal.lower_bound import (
+from mechdesign.quantizers.optimal.solution import (
     FloorSolution,
     at_point_masses,
     fill_proof,

@@ -124,7 +124,7 @@ class Chain:
             if loads is not None:
                 outer = diagonal[:, None] * vectors
                 outer[:-1] += above[:, None] * vectors[1:]
-                burden = ((outer * singular) ** 2 @ singular) / (loads * total)
+                burden = (outer**2 @ singular**3) / (loads * total)
         if not (np.isfinite(share).all() and (burden is None or np.isfinite(burden).all())):
             return None
         return Balance(weights, loads, singular, whitening, share, burden)

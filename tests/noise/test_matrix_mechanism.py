@@ -239,6 +239,12 @@ def test_bad_input(bad, word):
         md.MatrixMechanism(**{"workload": W.prefix_sums(5), "privacy": PRIVACY, **bad})
 
 
+def test_the_largest_error_is_asked_of_as_many_prefix_sums_as_the_total():
+    """2,001 and more were refused: their matrix has more than 4,000,000 entries, and is the root all the same."""
+    design = md.MatrixMechanism(W.prefix_sums(2050), PRIVACY, loss="largest")
+    assert np.array_equal(design.workload.dense(), np.tri(2050))
+
+
 def test_more_bad_input():
     for call, word in (
         (lambda: W.prefix_sums(0), "size = 0"),

@@ -323,7 +323,7 @@ class Patterns(Changes):
     sums: bool = False
 
     @cached_property
-    def listed(self) -> bool:  # type: ignore[override]
+    def listed(self) -> bool:
         return self.participation.count(self.size, signed=self.signed) * self.size <= LISTED
 
     @cached_property

@@ -192,12 +192,12 @@ def _solved(part: Workload, changes: Changes, largest: bool, gap: float, deadlin
         return Solved(best.whitening, ((best.weights, best.loads),), bound, found.steps)
     root, vectors, answers = _data(part, changes, largest=largest)
     size = 2.0 ** math.ceil(math.log2(float(np.abs(vectors).max())))
-    unlisted = isinstance(changes, Patterns) and not changes.listed
+    unlisted = changes if isinstance(changes, Patterns) and not changes.listed else None
     # the bound of a few patterns lies a tenth below any strategy found: a hundredth more or less is nothing
     found = fixed_point(vectors / size, max(gap, 0.01) if unlisted else gap, deadline, answers=answers)
     best = found.best
     bound = best.lower_bound * size**2 * (1 - 1e-12)
-    strategy = toeplitz(changes, largest=largest) if unlisted else best.whitening @ root
+    strategy = toeplitz(unlisted, largest=largest) if unlisted else best.whitening @ root
     return Solved(strategy, ((best.weights, best.loads),), bound, found.steps)
 
 

@@ -4,7 +4,7 @@ On a grid they are the same. On the continuum the rows of the first are interpol
 the bound of the worst case the second keeps finitely many inputs, for that of the expected loss the means on cells
 (`cell_model`).
 
-`exact_program` is the program over the rows at listed inputs in rationals, with a solver's multipliers, for other people's programs to check.
+`grid_program` is the program over the rows at listed inputs in rationals, with a solver's multipliers, for other people's programs to check.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from .choose.comparison import Comparison as Comparison
 from .choose.questions import LocalReport as LocalReport
 from .choose.questions import MetricReport as MetricReport
 from .choose.questions import NumericQuery as NumericQuery
+from .choose.questions import PrivateMean as PrivateMean
 from .errors import DataError as DataError
 from .errors import DesignError as DesignError
 from .errors import InfeasibleError as InfeasibleError

@@ -449,6 +449,9 @@ class KNorm(Design):
         """Every additive noise where the cost grows with the norm; else radial noise of the norms tried: other noise may cost less."""
         s, grows = self.bounds, 2.0 if self.loss == "squared" else 1.0
         alone = (s.linf, s.each, s.l0, s.l1 if grows == 2 else s.l2) == (None, None, None, None)
+        alone = alone and (
+            s.signed or grows == 1
+        )  # rising or falling changes fill the l1 ball, but not the l2 ball
         grows_with_it = self.dimension == 1 or (alone and self.norm in (None, grows))
         if grows_with_it and isinstance(self.privacy, PureDP) and self.rounds == 1:
             return every(REAL_NOISE)
@@ -552,11 +555,10 @@ class KNorm(Design):
 @serializable("knorm-proof")
 @dataclass(frozen=True, eq=False)
 class KNormProof(Proof):
-    r"""Radial noise of scale s is :math:`\lVert v
-    Vert / s`-private for a change v (Hardt and Talwar 2010, §4), staircases for one of at most the largest norm.
+    r"""Radial noise of scale s is :math:`\lVert v\rVert / s`-private for a change v (Hardt and Talwar 2010, §4), staircases for one of at most the largest norm.
 
-        Privacy is checked in rational numbers, the largest norms as the design has them; costs in floats. No staircase of a norm costs less than the stated
-        bound by second-order expansions over all γ, no other noise whose density falls with the norm either (Melbourne, Diaz and Asoodeh).
+    Privacy is checked in rational numbers, the largest norms as the design has them; costs in floats. No staircase of a norm costs less than the stated
+    bound by second-order expansions over all γ, no other noise whose density falls with the norm either (Melbourne, Diaz and Asoodeh).
     """
 
     speaks_of = ("privacy", "value", "lower bound")

@@ -33,14 +33,14 @@ def sought(design: Json) -> str:
 
 
 def grows_with_the_norm(design: Json) -> bool:
-    """Whether one round is asked under pure privacy, of one number, or of a whole ℓ₂ ball by squared or ℓ₁ ball by absolute error."""
+    """Whether one round is asked under pure privacy, of one number, or of an ℓ₂ ball with all its signs by squared or ℓ₁ ball by absolute error."""
     if design["privacy"][""] != "pure-dp" or design["rounds"] != 1:
         return False
     order, s = 2 if design["loss"] == "squared" else 1, design["sensitivity"]
     if design["dimension"] == 1:
         return True
     alone = isinstance(s, dict) and all(s[name] is None for name in ("linf", "each", "l0", f"l{3 - order}"))
-    return alone and design["norm"] in (None, order)
+    return alone and (s["signed"] or order == 1) and design["norm"] in (None, order)
 
 
 def spoken_of(result: Json) -> str:

@@ -12,14 +12,7 @@ from joblib import effective_n_jobs
 
 from mechdesign.choose.candidates import candidates, solved
 from mechdesign.choose.comparison import Comparison, least_error, measured, ranked
-from mechdesign.choose.questions import (
-    MetricReport,
-    Privacy,
-    PrivateMean,
-    Question,
-    check_same_privacy,
-    checked_question,
-)
+from mechdesign.choose.questions import MetricReport, Privacy, Question, check_same_privacy, checked_question
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence.accuracy import Accuracy as Accuracy
 from mechdesign.evidence.digits import gap_words
@@ -37,7 +30,7 @@ Tried = tuple[dict[str, object], Result | None]
 
 
 def compare(
-    question: Question | MetricSpace | PrivateMean,
+    question: Question | MetricSpace,
     privacy: Privacy | None = None,
     *,
     alpha: float | None = None,
@@ -52,7 +45,7 @@ def compare(
 
     Parameters
     ----------
-    question : NumericQuery, PrivateMean, LocalReport, MetricReport or MetricSpace
+    question : NumericQuery, LocalReport, MetricReport or MetricSpace
     privacy : PureDP, ApproximateDP or ZeroConcentratedDP
         The two latter for a `NumericQuery` only.
     alpha : float, optional
@@ -144,10 +137,8 @@ def _tried(attempt: _Try, names: list[str], jobs: int, step: Callable[[], None])
 
 
 def _parsed(
-    question: Question | MetricSpace | PrivateMean, privacy: Privacy | None, alpha: float | None
+    question: Question | MetricSpace, privacy: Privacy | None, alpha: float | None
 ) -> tuple[Question, Privacy]:
-    if isinstance(question, PrivateMean):
-        question = question.query
     if isinstance(question, MetricSpace):
         question = MetricReport(question)
     checked_question(question)

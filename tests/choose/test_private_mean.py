@@ -1,20 +1,90 @@
 """The mean where the number of people is private: what one person changes, its error, and what it costs at least."""
 
 import math
+from collections import Counter
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import mechdesign as md
 from mechdesign.errors import DataError
+from mechdesign.noise.optimal.staircase import first_step, paired_staircases
 
 AGES = md.PrivateMean(-20, 80, about=1_000)
 PURE = md.PureDP(1.0)
 
 
-def found(*names, privacy=PURE, mean=AGES):
-    return md.compare(mean, privacy, mechanisms=list(names), progress=False)
+def found(*names, privacy=PURE):
+    return md.compare(AGES.query, privacy, mechanisms=list(names), progress=False)
+
+
+def pair_law(m: int, g: int, fall, levels: int) -> dict:
+    """The pair's weights from the definition of its sets S_j: E^j on every point, j up to `levels`."""
+    weights = {}
+    for j in range(levels):
+        for i in range(j + 1):
+            for a in range(-(j - i) * m - g, i * m + g + 1):
+                point = a, (2 * i - j) * m - a
+                weights[point] = weights.get(point, 0) + fall**j
+    return weights
+
+
+@pytest.mark.parametrize(
+    "m, g, fall", [(1, 0, Fraction(1, 3)), (3, 1, Fraction(1, 2)), (4, 3, Fraction(2, 7))]
+)
+def test_a_pair_is_as_private_as_each_of_it_and_each_is_a_staircase(m, g, fall):
+    weights = pair_law(m, g, fall, 26)
+    inner = {p: w for p, w in weights.items() if abs(p[0]) + abs(p[1]) <= 8 * m}
+    ends = fall**25  # what levels left out may weigh
+    for (a, b), w in inner.items():
+        for y in range(m + 1):
+            for sign in (1, -1):
+                there = weights[a + sign * y, b + sign * (m - y)]
+                assert w * fall <= there + 2 * ends and there * fall <= w + 2 * ends
+    for of in (0, 1):
+        alone = {}
+        for point, w in weights.items():
+            alone[point[of]] = alone.get(point[of], 0) + w
+        for a in range(3 * m):
+            level = max(0, math.ceil((abs(a) - g) / m))
+            assert float(alone[a] / alone[0]) == pytest.approx(float(fall**level), rel=1e-5)
+            assert alone[a] == alone[-a]
+
+
+def test_pairs_are_drawn_from_that_law():
+    epsilon, m = 0.9, 4
+    weights = pair_law(m, 2, math.exp(-epsilon), 40)
+    total = sum(weights.values())
+    draws = Counter(paired_staircases(epsilon, 0.5, m) for _ in range(4_000))
+    assert set(draws) <= set(weights)
+    common = [p for p, w in weights.items() if w / total > 2e-3]
+    seen, share = [draws[p] for p in common], [weights[p] / total for p in common]
+    seen, share = [*seen, 4_000 - sum(seen)], [*share, 1 - sum(share)]
+    assert stats.chisquare(seen, 4_000 * np.array(share)).pvalue > 1e-6
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+def test_the_best_mean_costs_what_one_number_costs_at_least(epsilon):
+    best = AGES.solve(md.PureDP(epsilon))
+    assert best.gap <= 1e-6 and best.status == "optimal"
+    parts, step = 2**20, first_step(best.mechanism)
+    draws = np.array([paired_staircases(epsilon, step, parts) for _ in range(10_000)]) / parts
+    assert ((draws**2).mean(axis=0) == pytest.approx(best.value, rel=0.2)) and np.all(
+        draws.sum(axis=1) % 1 == 0
+    )
+    assert abs(draws.mean()) < 6 * math.sqrt(best.value / 20_000)
+    assert best.value <= found("laplace", "k-norm", privacy=md.PureDP(epsilon)).best.value
+    absolute = md.PrivateMean(-20, 80, 1_000, "absolute").solve(md.PureDP(epsilon))
+    assert absolute.value == pytest.approx(1 / (2 * math.sinh(epsilon / 2)), rel=1e-6)  # Geng and Viswanath
+
+
+def test_gaussian_noise_is_taken_where_it_has_less_error():
+    some = AGES.solve(md.ZeroConcentratedDP(0.125))
+    assert some.value == pytest.approx(4.0) and AGES.release([30.0] * 5000, some) == pytest.approx(30, abs=1)
+    little = AGES.solve(md.ApproximateDP(1.0, 1e-6))
+    assert little.design.privacy.epsilon == pytest.approx(1.0, abs=1e-5) and little.value < 1.9182
 
 
 def test_one_person_changes_the_two_counts_by_one_in_all():
@@ -62,8 +132,8 @@ def test_it_costs_what_the_mean_costs_where_the_number_of_people_is_public():
     privacy = md.ApproximateDP(1.0, 1e-6)
     gaussian = md.calibrate("gaussian", privacy=privacy, sensitivity=1.0)
     assert found("gaussian", privacy=privacy).best.value == pytest.approx(gaussian.value, rel=1e-9)
-    best, least = found("laplace", "k-norm").best, md.OptimalNoise(PURE, loss="squared").solve()
-    assert least.lower_bound <= best.value <= 1.04 * least.lower_bound
+    best, least = found("laplace", "k-norm").best, AGES.solve(PURE)
+    assert least.lower_bound <= least.value < best.value <= 1.04 * least.lower_bound
 
 
 def test_noise_on_the_two_counts_is_private_for_every_change():
@@ -78,7 +148,7 @@ def test_noise_on_the_two_counts_is_private_for_every_change():
 
 
 def test_release():
-    result = found("laplace", "k-norm").best
+    result = AGES.solve(PURE)
     values = np.random.default_rng(2).uniform(0, 40, 50_000)
     assert AGES.release(values, result) == pytest.approx(values.mean(), abs=0.05)
     assert all(-20 <= AGES.release([30.0], result) <= 80 for _ in range(30))
@@ -103,7 +173,11 @@ def test_refusals():
     with pytest.raises(DataError) as refused:
         AGES.release([1.0, math.nan], result)
     assert "nan" not in str(refused.value)
+    others = md.OptimalNoise(PURE, 0.5).solve(), md.OptimalNoise(PURE, integer=True).solve()
     other = md.calibrate("laplace", privacy=PURE, sensitivity=0.5, dimension=2)
+    for one in others:
+        with pytest.raises(md.DesignError, match="dimension"):
+            AGES.release([1.0], one)
     for ask in (lambda: AGES.release([1.0], other), lambda: AGES.errors(other)):
         with pytest.raises(md.DesignError, match="sensitivity"):
             ask()

@@ -29,11 +29,7 @@ def drawn(seed: int) -> tuple[object, object]:
         return md.LocalReport(int(rng.integers(1, 3)), (low, high), prior, loss), md.PureDP(epsilon)
     if seed % 10 == 9:
         points = rng.uniform(0, 3, (int(rng.integers(3, 7)), 2))
-        space = (
-            md.MetricSpace.line(np.sort(points[:, 0]))
-            if rng.random() < 0.5
-            else md.MetricSpace(np.linalg.norm(points[:, None] - points[None], axis=2))
-        )
+        space = md.MetricSpace.euclidean(points if rng.random() < 0.5 else points[:, 0])
         weights = rng.dirichlet(np.ones(space.size))
         loss = str(rng.choice(["metric", "squared", "error"]))
         return md.choose.MetricReport(space, weights, loss), md.MetricDP(epsilon)

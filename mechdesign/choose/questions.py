@@ -22,7 +22,6 @@ from mechdesign.noise.optimal.staircase import first_step, paired_staircases
 from mechdesign.problem.checks import (
     UP,
     answers,
-    array,
     generator,
     instance,
     integer,
@@ -200,11 +199,11 @@ class PrivateMean(Checked):
 
         Under approximate and concentrated privacy the staircases are x-DP, at the largest x that implies them.
         """
-        asked = self.query.check_privacy(privacy)
-        stairs = OptimalNoise(PureDP(pure_epsilon(asked)), 1.0, self.loss).solve(**options)
-        if isinstance(asked, PureDP):
+        self.query.check_privacy(privacy)
+        stairs = OptimalNoise(PureDP(pure_epsilon(privacy)), 1.0, self.loss).solve(**options)
+        if isinstance(privacy, PureDP):
             return stairs
-        gaussian = Calibration("gaussian", asked, self.query.sensitivity, 2, self.loss)
+        gaussian = Calibration("gaussian", privacy, self.query.sensitivity, 2, self.loss)
         return min(stairs, gaussian.solve(), key=lambda result: result.value)
 
     def numbers(self, values: Numbers) -> Array:
@@ -216,7 +215,10 @@ class PrivateMean(Checked):
 
     def mean(self, numbers: Numbers) -> float:
         """Return the mean that two counts say; the middle of the bounds where they say that there is nobody."""
-        high, low = array("numbers", numbers).tolist()
+        counts = answers("numbers", numbers, 2).ravel()
+        if counts.size != 2:
+            raise DesignError.of("numbers", counts.shape, "must be two")
+        high, low = counts.tolist()
         share = min(max(high / (high + low), 0.0), 1.0) if high + low > 0 else 0.5
         return self.lower + (self.upper - self.lower) * share
 
@@ -236,7 +238,8 @@ class PrivateMean(Checked):
 
     def errors(self, result: Result) -> Accuracy:
         """How far off the mean is, to first order, where everybody is at one of the bounds; elsewhere squares and sizes are smaller on average."""
-        found = result.errors(None if self._paired(result) else self.query)
+        paired = self._paired(result)
+        found = result.errors(None if paired else self.query)
         unit = (self.upper - self.lower) / self.about
         return Accuracy(unit * found.standard_deviation, unit * found.absolute_error, unit * found.half_width)
 

@@ -17,10 +17,9 @@ const TAGS = ["$kind", "$array", "$law", "$table", "$tuple", "$items", "$fractio
 // Work is counted before it is done, in additions or comparisons of numbers of 1,000 bits: a file that asks for more than its
 // size allows is refused at once.
 export class Account {
-  constructor(characters = 0, listen = () => {}) {
+  constructor(characters = 0) {
     this.rows = [];
     this.costClaimed = false;
-    this.listen = listen;
     this.left = OPERATIONS * (5 + characters / 1e6);
   }
   // Count operations on numbers of so many bits.
@@ -30,9 +29,7 @@ export class Account {
   }
   add(claim, how, holds, margin = null, agrees = false) {
     const left = holds && margin < 0 ? 0 : margin; // what doubles may have lost is nothing
-    const row = { claim, how, holds: Boolean(holds), margin: left, agrees };
-    this.rows.push(row);
-    this.listen(row);
+    this.rows.push({ claim, how, holds: Boolean(holds), margin: left, agrees });
   }
   // Count operations on fractions, whose common divisors take the square of their bits.
   divides(operations, bits) {

@@ -14,9 +14,9 @@ const CHECKS = { calibration, knorm, "metric-channel": channel, "optimal-noise":
 for (const name of ["metric-quantizer", "optimal-quantizer", "optm", "optm-search", "rqm", "erm", "mvu"]) CHECKS[name] = quantizer;
 
 // The claims of a file; throws NotCovered, or Refused for what cannot be a result.
-export function verify(text, listen) {
+export function verify(text) {
   try {
-    return checked(read(text), new Account(text.length, listen)).rows;
+    return checked(read(text), new Account(text.length)).rows;
   } catch (error) {
     if (error instanceof NotCovered || error instanceof Refused) throw error;
     throw new Refused(`malformed: ${error.name}: ${error.message}`.slice(0, 300));

@@ -132,6 +132,8 @@ def rounded_up(ratio: Fraction) -> float:
 
 def largest_square(epsilon: Decimal, delta: Decimal) -> Decimal:
     """μ² of a normal coordinate with this δ at ε, from below."""
+    if delta >= 1:
+        raise Refused("a delta of 1 or more")
     low, high = ZERO, Decimal(1)
     while normal_delta(epsilon, high) <= delta:
         high *= 2

@@ -441,6 +441,12 @@ def rows(names: Iterable[str], seen: set[tuple[str, str, str]] | None = None) ->
                 yield Row(leaf, *(examined(check, payload, leaf) for check in CHECKERS.values()))
 
 
+@functools.cache
+def every_row() -> tuple[Row, ...]:
+    """Those of all files: minutes."""
+    return tuple(rows(NAMES))
+
+
 HOW = {
     "accepted": "**not compared**",
     "claimed": "claimed",
@@ -465,7 +471,7 @@ only smaller ones, as the smaller or larger say less; *claimed*, accepted beside
 def page() -> str:
     """The text of `docs/leaves.md`."""
     found: dict[tuple[str, str], list[Row]] = {}
-    for row in rows(NAMES):
+    for row in every_row():
         member = row.leaf.name.partition(" (length)")[0].rpartition(".")[2].replace("[]", "")
         found.setdefault((row.leaf.owner, member), []).append(row)
     lines = [HEAD + "| object | member | package | stand-alone |", "|---|---|---|---|"]

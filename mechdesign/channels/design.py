@@ -255,14 +255,19 @@ class MetricChannel(ModelledDesign):
         return Law(channel, channel.expected_loss(self.losses, self.weights), report=answer.report)
 
     def repaired(
-        self, matrix: Array, *, report: SolveReport | None = None, notes: tuple[str, ...] = ()
+        self,
+        matrix: Array,
+        *,
+        report: SolveReport | None = None,
+        notes: tuple[str, ...] = (),
+        deadline: Deadline | None = None,
     ) -> Law:
-        """Make a nearly private table private exactly, and state its value."""
+        """Make a nearly private table private exactly, and state its value; SolverError once a deadline has passed."""
         matrix = array("matrix", matrix, ndim=2)
         if matrix.shape != self.losses.shape:
             wanted = f"must be of shape {self.losses.shape}: a row an item, a column a report"
             raise DesignError.of("matrix", matrix.shape, wanted)
-        weights = private_weights(matrix, self.space.distances, self.alpha, self.cost)
+        weights = private_weights(matrix, self.space.distances, self.alpha, self.cost, deadline)
         proofs: tuple[ChannelProof, ...] = (ChannelProof(self.space.distances),)
         if (bias := round_up(self._exact_bias(weights))) > self.bias_allowed:
             proofs, notes = (), (*notes, f"not certified: the equalities hold to within {bias:.2g} only")

@@ -230,6 +230,7 @@ def rounded_weights(weights: Weights) -> Array:
 BITS = 120
 _SHIFT = 192  # bits kept in bounds of exponentials
 _FAR = 128  # αd beyond which the bound of e^{αd} stays: weights span less than e^{84}, so it asks for nothing
+_WHAT = "exact channel"
 _EMPTY = 1e-28  # columns below this everywhere are the solver's zeros
 
 
@@ -263,15 +264,18 @@ def _decay(distances: Array, alpha: float) -> Array:
     return np.exp(-np.minimum(alpha * distances, _FAR / 2))
 
 
-def _closure(matrix: Array, distances: Array, alpha: float) -> Array:
+def _closure(matrix: Array, distances: Array, alpha: float, deadline: Deadline) -> Array:
     decay = _decay(distances, alpha)
     closed = np.zeros_like(matrix)
     for x in range(len(matrix)):
+        deadline.hold(_WHAT)
         np.maximum(closed, decay[:, x, None] * matrix[x], out=closed)
     return closed
 
 
-def _raise_broken(weights: list[list[int]], distances: Array, alpha: float, rates: Growth) -> None:
+def _raise_broken(
+    weights: list[list[int]], distances: Array, alpha: float, rates: Growth, deadline: Deadline
+) -> None:
     """Raise entries until ``w[x][y] <= e^{αd} w[x'][y]`` holds for all pairs, with proved bounds of e^{αd}."""
     rows, shift = len(weights), rates.shift
     decay = _decay(distances, alpha)
@@ -281,6 +285,7 @@ def _raise_broken(weights: list[list[int]], distances: Array, alpha: float, rate
         changed = False
         floats = np.array([[float(w) for w in row] for row in weights])
         for x in range(rows):
+            deadline.hold(_WHAT)
             # Only pairs within one part in 10¹² of their bound can be broken; doubles find them.
             near = np.argwhere(decay[x][:, None] * floats[x] > floats * (1 - 1e-12))
             for other, y in near.tolist():
@@ -315,7 +320,9 @@ def _surplus(sums: Sequence[int], distances: Array, rates: Growth) -> int:
     return need
 
 
-def private_weights(matrix: Array, distances: Array, alpha: float, cost: Array) -> Weights:
+def private_weights(
+    matrix: Array, distances: Array, alpha: float, cost: Array, deadline: Deadline | None = None
+) -> Weights:
     """Return integer weights, rows of one total, that satisfy α-d-privacy exactly and are close to `matrix`.
 
     Parameters
@@ -327,12 +334,14 @@ def private_weights(matrix: Array, distances: Array, alpha: float, cost: Array) 
         Taken as the exact rational the double stands for, as are the distances.
     cost : array, shape (n, k)
         Prior times loss: decides where the last correction goes.
+    deadline : Deadline, optional
+        SolverError once it has passed.
     """
-    rates = Growth(alpha)
-    closed = _closure(np.maximum(matrix, 0.0), distances, alpha)
+    rates, deadline = Growth(alpha), Deadline.of(deadline)
+    closed = _closure(np.maximum(matrix, 0.0), distances, alpha, deadline)
     closed[:, closed.max(axis=0) < _EMPTY] = 0.0
     weights = [[-((-n << BITS) // d) for n, d in map(float.as_integer_ratio, row)] for row in closed.tolist()]
-    _raise_broken(weights, distances, alpha, rates)
+    _raise_broken(weights, distances, alpha, rates, deadline)
     sums = [sum(row) for row in weights]
     total = max(sums) + _surplus(sums, distances, rates)
     deficits = [total - s for s in sums]

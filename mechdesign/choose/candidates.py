@@ -390,39 +390,47 @@ def fewest(result: Result) -> int:
 
 
 def _published(
-    make: Callable[[MetricSpace, float], Any], *, remapped: bool = False
+    make: Callable[[MetricSpace, float, float | None], Any], *, remapped: bool = False
 ) -> Callable[[MetricReport, MetricDP, Deadline], Result]:
     """A channel of the literature, made exact and certified for the question's own loss."""
 
-    def solve(q: MetricReport, privacy: MetricDP, _: Deadline) -> Result:
-        design, channel = q.design(privacy.epsilon), make(q.space, privacy.epsilon)
+    def solve(q: MetricReport, privacy: MetricDP, deadline: Deadline) -> Result:
+        design, channel = q.design(privacy.epsilon), make(q.space, privacy.epsilon, deadline.limit())
         if remapped:
             channel = channel.remapped(design.losses, design.weights)
-        law = design.repaired(channel.dense)
+        law = design.repaired(channel.dense, deadline=deadline)
         report = SolveReport("closed form", Status.FEASIBLE)
         return Result(design, law.mechanism, law.value, None, report, proofs=law.proofs)
 
     return solve
 
 
-def _kary(space: MetricSpace, alpha: float) -> Response:
+def _exponential(space: MetricSpace, alpha: float, limit: float | None) -> Channel:
+    return Channel.exponential(space, alpha, time_limit=limit)
+
+
+def _kary(space: MetricSpace, alpha: float, _: float | None) -> Response:
     apart = space.distances[~np.eye(space.size, dtype=bool)]
     return KaryResponse(space.size, alpha * float(apart.min()))
+
+
+def _planar(space: MetricSpace, alpha: float, _: float | None) -> Channel:
+    return planar_laplace(space, alpha)
 
 
 _CHANNELS: dict[str, Candidate] = {
     "optimal channel": Candidate(
         lambda q, privacy, deadline: q.design(privacy.epsilon).solve(time_limit=deadline.limit())
     ),
-    "exponential mechanism": Candidate(_published(lambda s, a: Channel.exponential(s, a, calibrated=False))),
-    "exponential, calibrated": Candidate(_published(Channel.exponential)),
-    "exponential, remapped": Candidate(_published(Channel.exponential, remapped=True), "the prior"),
-    "k-ary response": Candidate(_published(_kary)),
-    "clustered response": Candidate(_published(ClusteredResponse), "a clustered space"),
-    "planar Laplace": Candidate(_published(planar_laplace), "a Euclidean grid"),
-    "planar Laplace, remapped": Candidate(
-        _published(planar_laplace, remapped=True), "a Euclidean grid, the prior"
+    "exponential mechanism": Candidate(
+        _published(lambda s, a, _: Channel.exponential(s, a, calibrated=False))
     ),
+    "exponential, calibrated": Candidate(_published(_exponential)),
+    "exponential, remapped": Candidate(_published(_exponential, remapped=True), "the prior"),
+    "k-ary response": Candidate(_published(_kary)),
+    "clustered response": Candidate(_published(lambda s, a, _: ClusteredResponse(s, a)), "a clustered space"),
+    "planar Laplace": Candidate(_published(_planar), "a Euclidean grid"),
+    "planar Laplace, remapped": Candidate(_published(_planar, remapped=True), "a Euclidean grid, the prior"),
 }
 
 _KNOWN: dict[str, dict[str, Candidate]] = {"numbers": _NOISE, "report": _QUANTIZERS, "places": _CHANNELS}

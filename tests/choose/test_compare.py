@@ -5,6 +5,7 @@ import functools
 import json
 import math
 import pickle
+import time
 
 import numpy as np
 import pytest
@@ -274,6 +275,19 @@ def test_what_is_late_says_so():
         md.compare(md.LocalReport(2), md.PureDP(1), mechanisms=["RQM"], time_limit=1e-6)
     found = md.compare(COUNTS, PRIVACY, mechanisms=["laplace", "gaussian"], time_limit=1e3)
     assert not found.table["note"].str.contains("limit").any()
+
+
+@pytest.mark.slow
+def test_a_thousand_places_keep_the_limit():
+    """Was: 95 s at a limit of 3: what makes a table private exactly, and what looks for pairs with nothing between, had no clock."""
+    places = md.MetricSpace.euclidean(np.random.default_rng(0).uniform(0, 30, (1000, 2)))
+    began = time.process_time()
+    with pytest.raises(md.InfeasibleError, match="exponential mechanism: no answer in 1 s") as refused:
+        md.compare(md.MetricReport(places), alpha=1.0, time_limit=1.0)
+    assert (
+        time.process_time() - began < 15
+    )  # five mechanisms, and steps of up to a second that do not look at it
+    assert "optimal channel: no answer in 1 s" in str(refused.value)
 
 
 def test_a_limit_for_all_is_shared():

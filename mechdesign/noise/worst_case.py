@@ -206,8 +206,9 @@ def _together(terms: Terms, xi: float) -> float:
 
     def rho(log_theta: float) -> float:
         theta = math.exp(log_theta)
-        moments = sum(n * float(np.logaddexp.reduce(theta * values + log)) for n, values, log in parts)
-        return (moments / theta - xi) / (1 + theta)
+        return (sum(n * _log_sum(theta * values + log) for n, values, log in parts) / theta - xi) / (
+            1 + theta
+        )
 
     grid = np.linspace(math.log(1e-3), math.log(last), 60)
     at = np.array([rho(x) for x in grid])
@@ -218,6 +219,12 @@ def _together(terms: Terms, xi: float) -> float:
     beyond = slope + max(offset - xi, 0.0) / (1 + last)
     # above the error of the integrals and of the largest order found
     return max(0.0, float(at[i]), -float(found.fun), first, beyond) * (1 + 1e-9)
+
+
+def _log_sum(logs: Array) -> float:
+    """log Σ e^x."""
+    top = float(logs.max())
+    return top + math.log(float(np.exp(logs - top).sum()))
 
 
 def worst_rho(law: FrozenLaw, sensitivity: float | Sensitivity, dimension: int = 1, xi: float = 0.0) -> float:

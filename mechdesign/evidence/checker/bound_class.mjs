@@ -25,14 +25,14 @@ function sought(design) {
   return kind === "knorm" || kind === "vector-design" ? MENU : FAMILY;
 }
 
-// Whether one round is asked under pure privacy, of one number, or of a whole ℓ₂ ball by squared or ℓ₁ ball by absolute error.
+// Whether one round is asked under pure privacy, of one number, or of an ℓ₂ ball with all its signs by squared or ℓ₁ ball by absolute error.
 function growsWithTheNorm({ privacy, rounds, loss, sensitivity, dimension, norm }) {
   if (privacy[""] !== "pure-dp" || rounds !== 1n) return false;
   const order = loss === "squared" ? 2 : 1;
   if (dimension === 1n) return true;
   const others = ["linf", "each", "l0", `l${3 - order}`];
   const alone = sensitivity !== null && typeof sensitivity === "object" && others.every((name) => sensitivity[name] === null);
-  return alone && (norm === null || Number(norm) === order);
+  return alone && (sensitivity.signed || order === 1) && (norm === null || Number(norm) === order);
 }
 
 // The class of which the lower bound speaks.

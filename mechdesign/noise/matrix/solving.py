@@ -205,7 +205,7 @@ def toeplitz(changes: Patterns, *, largest: bool) -> Array:
     r"""A strategy for prefix sums: lower triangular, Toeplitz, of coefficients :math:`c_0 \ge c_1 \ge \dots \ge 0`, found by descent.
 
     The worst pattern is p = {0, b, 2b, …}, and :math:`A R^{-1}` has the coefficients s of :math:`1/((1 - z)\,c(z))`: the error is
-    :math:`\lVert p * c \rVert^2 \sum_t s_t^2`, for the total with the weight n − t. On 128 steps it lies 6% to 11% above the optimum.
+    :math:`\lVert p * c \rVert^2 \sum_t s_t^2`, for the total with the weight n − t. At n = 32, four times and 8 apart, it lies 11% above the optimum.
     """
     size, pattern = changes.size, changes.first[0]
     place, weights = np.arange(1.0, size + 1), np.ones(size) if largest else np.arange(size, 0.0, -1)

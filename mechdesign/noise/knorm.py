@@ -2,7 +2,8 @@ r"""Noise that is drawn together for numbers that one person moves together: rad
 
 **Law.** Density :math:`\propto e^{-\lVert z\rVert/s}` on :math:`\mathbb R^k` (K-norm noise, Hardt and Talwar 2010), or a staircase of the norm. Adding it
 to a vector whose norm-sensitivity is Δ is Δ/s-differentially private by the triangle inequality, hence (ε, δ)-DP and zCDP
-at somewhat larger budgets (`mechdesign.problem.privacy.implied_by_pure`).
+at somewhat larger budgets (`mechdesign.problem.privacy.implied_by_pure`). Of the exponential of ℓ₂ the exact δ is known
+(`mechdesign.noise.radial.round_delta`; the ℓ₂ mechanism, arXiv 2502.15929): where δ is small it costs less than the Gaussian.
 
 **Design.** Of the norms whose balls hold all changes the one whose noise costs least: ℓ₁, ℓ₂, ℓ_∞; the hulls of "at most c numbers
 change, each by at most b_i" and of "all rise or all fall". The cube costs a sixth of the variance of Laplace noise in many
@@ -21,13 +22,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
+from flint import arb
 from numpy.typing import ArrayLike
 from scipy import special, stats
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.classes import REAL_NOISE, MechanismClass, every, menu
-from mechdesign.evidence.exact import round_up
+from mechdesign.evidence.exact import excess, round_up, safe_root
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
@@ -40,6 +42,7 @@ from mechdesign.noise.radial import (
     RadialLattice,
     Shells,
     radial_lattice,
+    round_delta,
     short,
     whole_bits,
 )
@@ -69,6 +72,8 @@ from mechdesign.problem.sensitivity import Protection, Sensitivity, sensitivity
 from mechdesign.problem.spine import Bound, Clock, Design, Law, relative_table
 from mechdesign.typing import Array, FrozenLaw, Indices, Numbers, Randomness, Values
 
+_MOST_ROUND, _MOST_EPSILON = 2000, 64
+"""Numbers and ε of which ℓ₂ noise has its δ counted: beyond, it costs .4% less than the Gaussian at most (ε = 1), or staircases cost least."""
 _MOST_CAPPED = 400
 """Coordinates of a hull with a cap: beyond, its volume takes sums of too many digits, and most of its draws are rejected."""
 
@@ -393,7 +398,8 @@ def _changes(name: str, value: object) -> float | Sensitivity:
 class KNorm(Design):
     r"""The best radial noise for a vector, of the norms whose balls hold its changes: the lower bound is of these alone.
 
-    Under approximate and concentrated privacy the noise is x-DP, at the largest x that implies them.
+    Under approximate and concentrated privacy the noise is x-DP, at the largest x that implies them, or (one round, δ > 0, at most 2,000
+    numbers, ε ≤ 64, δ ≤ ½) the exponential of ℓ₂ at its own δ.
 
     Parameters
     ----------
@@ -456,7 +462,21 @@ class KNorm(Design):
         if grows_with_it and isinstance(self.privacy, PureDP) and self.rounds == 1:
             return every(REAL_NOISE)
         hulls = " or of a hull of the changes" if self.norm is None else ""
-        return menu(f"radial noise of norm {' or '.join(f'{order:g}' for order in self.norms)}{hulls}")
+        noun = f"radial noise of norm {' or '.join(f'{order:g}' for order in self.norms)}{hulls}"
+        return menu(f"pure {noun}, or exponential noise of norm 2" if self.counts_delta else noun)
+
+    @property
+    def counts_delta(self) -> bool:
+        """Whether the δ of ℓ₂ noise is counted: for one round."""
+        epsilon, delta = self._profile
+        small = epsilon <= _MOST_EPSILON and 0 < delta <= 0.5
+        return small and 2.0 in self.norms and self.rounds == 1 < self.dimension <= _MOST_ROUND
+
+    @property
+    def _profile(self) -> tuple[float, float]:
+        """ε and δ; no δ under other privacy."""
+        p = self.privacy
+        return (p.epsilon, p.delta) if isinstance(p, ApproximateDP) else (0.0, 0.0)
 
     def asked_by(self, question: object) -> bool:
         names = ("dimension", "loss", "rounds", "bounds", "integer", "sampling_rate")
@@ -473,7 +493,7 @@ class KNorm(Design):
         return found[norm_order("norm", norm)](self.dimension)
 
     def noise(self, norm: float) -> KNormNoise:
-        """The law of one norm at its least scale."""
+        """The pure law of one norm at its least scale."""
         return self._law(norm_order("norm", norm), self.largest(norm))
 
     def _law(self, norm: float, largest: float, **shape: Any) -> KNormNoise:
@@ -494,6 +514,8 @@ class KNorm(Design):
     def laws(self) -> list[KNormNoise]:
         """The law of least cost of each norm that is allowed: of the plain ones, and of the hulls of the changes."""
         found = [self.noise(order) for order in self.norms]
+        if self.counts_delta:
+            found.append(self._round)
         if self.norm is not None or self.dimension == 1:
             return found
         s, top = self.bounds, self.largest(math.inf)
@@ -508,6 +530,30 @@ class KNorm(Design):
         if 1 < cap < size and Ball(size, math.inf, cap).around[1] >= LEAST_KEPT:
             found.append(self._law(math.inf, top, cap=cap, **shape))
         return found
+
+    def delta(self, scale: float) -> arb:
+        """Of the exponential of ℓ₂, enclosed."""
+        change = Fraction(self.largest(2.0)) / Fraction(scale)
+        return round_delta(self.dimension, change, self._profile[0])
+
+    @cached_property
+    def _round(self) -> KNormNoise:
+        """The exponential of ℓ₂ at the least scale that keeps δ."""
+        (epsilon, delta), largest = self._profile, self.largest(2.0)
+
+        def over(log: float) -> float:
+            return excess(float(self.delta(math.exp(log))) * (1 + 1e-14), delta)
+
+        high = low = math.log(largest / epsilon) + 1e-12  # where no loss is above ε
+        while over(low) <= 0:
+            low -= 1
+        return KNormNoise(self.dimension, math.exp(safe_root(over, low, high)), 2.0, largest)
+
+    def counted(self, law: KNormNoise) -> bool:
+        """Whether a law is private by its own δ, not by its losses."""
+        loss = Fraction(law.largest or 0) * self.rounds / Fraction(law.scale)
+        plain = (law.norm, law.gamma, law.widths) == (2.0, None, None)
+        return self.counts_delta and plain and not implied_by_pure(self.privacy, loss)
 
     @property
     def _power(self) -> int:
@@ -526,8 +572,17 @@ class KNorm(Design):
         yield Bound(min(self.least(law) for law in laws))
 
     def least(self, law: KNormNoise) -> float:
-        """Below what any staircase of the law's norm and scale costs."""
+        """Below what any staircase of the law's norm and scale costs, or where its δ counts the exponential."""
+        if self.counted(law):
+            return self.cost(law) * (1 - 1e-11)
         return law.shells(self._power).bound * self.unit(law)
+
+    def none_below(self, law: KNormNoise, bound: float) -> bool:
+        """Whether no staircase of the law's norm and scale costs less, or no exponential where its δ counts."""
+        if bound and self.counted(law):
+            narrow = law.scale * (bound / self.cost(law)) ** (1 / self._power)
+            return bool(self.delta(narrow) > self._profile[1])
+        return law.shells(self._power).none_below(bound / self.unit(law))
 
     def unit(self, law: KNormNoise) -> float:
         """The cost where E R^p is 1, for changes of norm 1."""
@@ -542,14 +597,17 @@ class KNorm(Design):
     def alternatives(self, result: Result) -> pd.DataFrame:
         rows = [("this noise", result.value)]
         rows += [(f"ℓ{order:g} noise", self.cost(self.noise(order))) for order in _NORMS]
+        rows += [("ℓ2 noise by its δ", self.cost(self._round))] if self.counts_delta else []
         return relative_table(rows)
 
     def audit(self, result: Result) -> pd.DataFrame:
-        law, epsilon = result.mechanism, pure_epsilon(self.privacy)
-        loss = law.largest * self.rounds / law.scale
-        return pd.DataFrame(
-            [("privacy", 0, loss, epsilon, epsilon - loss, math.nan, True)], columns=AUDIT_COLUMNS
-        )
+        law, most = result.mechanism, pure_epsilon(self.privacy)
+        spent, index = law.largest * self.rounds / law.scale, "ε"
+        if self.counted(law):
+            (epsilon, most), spent = self._profile, float(self.delta(law.scale))
+            index = f"δ at ε = {epsilon:g}"
+        row = ("privacy", index, spent, most, most - spent, math.nan, True)
+        return pd.DataFrame([row], columns=AUDIT_COLUMNS)
 
 
 @serializable("knorm-proof")
@@ -557,8 +615,8 @@ class KNorm(Design):
 class KNormProof(Proof):
     r"""Radial noise of scale s is :math:`\lVert v\rVert / s`-private for a change v (Hardt and Talwar 2010, §4), staircases for one of at most the largest norm.
 
-    Privacy is checked in rational numbers, the largest norms as the design has them; costs in floats. No staircase of a norm costs less than the stated
-    bound by second-order expansions over all γ, no other noise whose density falls with the norm either (Melbourne, Diaz and Asoodeh).
+    Privacy is checked in rational numbers, δ in ball arithmetic, the largest norms as the design has them; costs in floats. No staircase of a norm costs less than the
+    stated bound by second-order expansions over all γ, no other noise whose density falls with the norm either (Melbourne, Diaz and Asoodeh).
     """
 
     speaks_of = ("privacy", "value", "lower bound")
@@ -569,19 +627,18 @@ class KNormProof(Proof):
         laws = design.laws()
         fits = law.shape in [known.shape for known in laws]
         loss = Fraction(law.largest or 0) * design.rounds / Fraction(law.scale)
-        left, claim = (
-            Fraction(pure_epsilon(design.privacy)) - loss,
-            f"losses of at most {float(loss):.9g} in all",
-        )
-        claim = f"{claim} are within {design.privacy}"
-        yield Claim(claim, PROVED, float(left), fits and implied_by_pure(design.privacy, loss))
+        if fits and design.counted(law):
+            (epsilon, most), delta = design._profile, design.delta(law.scale)
+            claim = f"delta of {float(delta):.9g} at epsilon = {epsilon:g} is within {design.privacy}"
+            yield Claim(claim, PROVED, float(most - delta), bool(delta <= most))
+        else:
+            left = Fraction(pure_epsilon(design.privacy)) - loss
+            claim = f"losses of at most {float(loss):.9g} in all are within {design.privacy}"
+            yield Claim(claim, PROVED, float(left), fits and implied_by_pure(design.privacy, loss))
         room = stated.value * (1 + 1e-12) - design.cost(law)
         yield Claim(f"{design.loss} error at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)
         if stated.lower_bound is None:
             return
         claim = f"no {design.among.noun} costs less than {stated.lower_bound:.9g}"
-        holds = all(
-            known.shells(design._power).none_below(stated.lower_bound * (1 - 1e-12) / design.unit(known))
-            for known in laws
-        )
+        holds = all(design.none_below(known, stated.lower_bound * (1 - 1e-12)) for known in laws)
         yield Claim(claim, RECOMPUTED, min(map(design.least, laws)) - stated.lower_bound, holds)

@@ -13,6 +13,12 @@ a *staircase* (Melbourne, Diaz and Asoodeh, arXiv 2601.14597). Both are mixtures
 (Poisson's formula). So in many dimensions, at a small ε, all staircases cost what the exponential does, but for a *ripple* of
 :math:`2 \sum (1 + (2\pi m/\varepsilon)^2)^{-(n+1)/2}`.
 
+**δ of ℓ₂** [formula ours]. In units of s a change of norm t has the loss ηt, with η on [−1, 1] of density
+:math:`\propto e^{z\eta} (1 - \eta^2)^{(d-3)/2} (1 - \eta^2/\rho)`, z = t/2, :math:`\rho = 1 + \frac{d-1}{z} K_{d/2}(z)/K_{d/2-1}(z)`: the distances to the two
+centres add to tξ and differ by tη, where volume is :math:`\propto ((\xi^2 - 1)(1 - \eta^2))^{(d-3)/2} (\xi^2 - \eta^2)\,d\xi\,d\eta` and the
+density :math:`e^{-z(\xi - \eta)}`; ρ is the mean of ξ². Moments of η beyond ε/t follow from two of them, integrating by parts. δ(ε) grows with t: it is
+:math:`1 - \int \min(p(y), e^\varepsilon p(y - v))\,dy`, an integral of volumes in which balls about 0 and v overlap.
+
 **Balls.** Those of ℓ₁, ℓ₂, ℓ_∞; the hull of "at most c numbers change, each by at most 1", :math:`\{\lVert v\rVert_\infty \le 1, \lVert v\rVert_1 \le c\}`, whose
 volume and moments are sums of :math:`(-1)^i \binom ni (c - i)^n` (Joseph and Yu, arXiv 2309.15790); and the hull of "all rise or all fall, by at most 1",
 :math:`\{\max v^+ + \max v^- \le 1\}`: the differences of d numbers to one more, all within an interval of length 1 [new here].
@@ -33,6 +39,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
+from flint import arb, ctx, fmpq
 from scipy import optimize, special
 
 from mechdesign.errors import DesignError
@@ -174,6 +181,39 @@ class Shells:
                     return False
                 cells += [(low, middle), (middle, high)]
         return True
+
+
+def round_delta(dimension: int, change: Fraction, epsilon: float) -> arb:
+    r"""Enclose δ at ε of noise :math:`\propto e^{-\lVert z\rVert_2}`, d ≥ 2, for changes of ℓ₂ norm at most `change`.
+
+    Examples
+    --------
+    >>> round_delta(50, Fraction(1.8), 1.0).str(8, radius=False)
+    '8.1e-07'
+    """
+    d = dimension
+    if change > 10**4:  # of a file: no design asks for it
+        return arb(0.5, 0.5)
+    with ctx.workprec(256 + 4 * math.ceil(change)):
+        t, e = arb(fmpq(*change.as_integer_ratio())), arb(epsilon)
+        z, edge = t / 2, e / t
+        if edge >= 1:
+            return arb(0)
+        half, left = arb(d - 1) / 2, 1 - edge**2
+        thin = 1 / (1 + (d - 1) / z * z.bessel_k(half + 0.5) / z.bessel_k(half - 0.5))
+        rim = left**half * (half + 0.5).gamma() / half.gamma() / arb.pi().sqrt()
+        beyond = [left.beta_lower(half, arb(0.5), regularized=1) / 2, rim / (d - 1)]
+        every, most = [arb(1), arb(0)], e.exp()
+        term, above, whole, last = arb(1), arb(0), arb(0), 128 + 4 * math.ceil(change)
+        for j in range(last):
+            rim *= edge
+            beyond.append((rim + (j + 1) * beyond[j]) / (j + d))
+            every.append((j + 1) * every[j] / (j + d))
+            above += term * (1 - (-1) ** j * most) * (beyond[j] - beyond[j + 2] * thin)
+            whole += term * (every[j] - every[j + 2] * thin)
+            term *= z / (j + 1)
+        rest = term * (1 + most) * beyond[0] * 2  # of terms that at least halve
+        return (above + rest.union(-rest)) / whole
 
 
 # Balls ---------------------------------------------------------------------------------------------------------

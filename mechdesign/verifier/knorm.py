@@ -9,6 +9,13 @@ max z⁺ + max z⁻ the largest |v_i| where all entries rise or all fall.
 **Theorem** (Kairouz, Oh and Viswanath 2015). Losses of at most x are (ε, δ)-DP if e^x − e^ε ≤ δ (1 + e^x), and x tanh(x/2)-zCDP
 (`mechdesign.problem.privacy` has the proof).
 
+**Theorem** [ours]. Of density ∝ e^(−‖z‖₂) in d ≥ 2 dimensions a change of norm t has the loss ηt, where η on [−1, 1] has the density
+∝ e^(xη) (1 − η²)^((d−3)/2) (1 − η²/ρ), x = t/2, ρ = 1 + (d − 1)/x · K_{d/2}(x)/K_{d/2−1}(x). Proof: the distances to the two centres add to tξ and differ by tη;
+volume is ∝ ((ξ² − 1)(1 − η²))^((d−3)/2) (ξ² − η²) dξ dη and the density e^(−x(ξ − η)), so that ρ is the mean of ξ². δ(ε) = E (1 − e^(ε − ηt))⁺ grows with t, as
+1 − δ is an integral of volumes in which balls about the two centres overlap. The moments ∫ η^j (1 − η²)^((d−3)/2) beyond ε/t follow from the first two by parts, and
+K_{ν+1}/K_ν = 2ν/x + K_{ν−1}/K_ν from 1 at ν = −½, or from K₁/K₀ by the trapezoidal rule for ∫ e^(−x cosh u) cosh(nu) du, which steps of 1/(16 + x) make right to
+e^(−2π(16 + x)) times its integrand's growth 1 off the real line, at most e^(x/2) (1 + 2/x). Sums carry digits for what cancels, e^t, and 30 more.
+
 **Cost.** z = R u, u uniform on the ball, so that E|z_i|^p = E|u_i|^p E R^p: E R^p is (d + 1)…(d + p) s^p, or Δ^p S_{d+p}/S_d with
 S_n = Σ_j e^(−Δj/s) (j + γ)^n. Of {|u_i| ≤ 1, Σ|u_i| ≤ c} volume and moments are sums of (−1)^i C(n, i) (c − i)^n.
 
@@ -21,19 +28,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from decimal import localcontext
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
 from mechdesign.verifier.composition import PLACES
-from mechdesign.verifier.noise_laws import ONE, PI
+from mechdesign.verifier.noise_laws import HALF, ONE, PI, TINY
 from mechdesign.verifier.reading import NEAR, Account, Json, Refused, between, exp_bounds
 
 Bounds = list[tuple[Fraction, int]]
 """Sizes, and how many coordinates have them, from the largest on."""
 ROOM = Fraction(1, 10**12)
-MOST_CAPPED, LEAST_KEPT = 400, 1e-4
+MOST_CAPPED, MOST_ROUND, LEAST_KEPT = 400, 2000, 1e-4
+SUMMED = 1 + Decimal("1e-25")
+"""Above the rounding of sums of decimals."""
 
 
 class Shape(NamedTuple):
@@ -74,9 +83,11 @@ def knorm(result: Json, account: Account) -> None:
     )
     account.proved(f"no change has a norm above {law['largest']!r}", held)
     loss = rounds * largest / scale
-    account.proved(
-        f"privacy losses of at most {float(loss):.9g} are private as asked", implied(design["privacy"], loss)
-    )
+    private, claim = implied(design["privacy"], loss), f"privacy losses of at most {float(loss):.9g} are"
+    if not private and norm == 2 and gamma is None and counts_delta(design):
+        claim = f"delta at epsilon = {design['privacy']['epsilon']!r} is"
+        private = round_delta(k, loss, design, account) * SUMMED <= Decimal(design["privacy"]["delta"])
+    account.proved(f"{claim} private as asked", private)
     room = Fraction(stated) * ROOM
     if gamma is None:
         radial = math.prod(size + i for i in range(1, order + 1)) * scale**order
@@ -104,6 +115,11 @@ def least(result: Json, account: Account, bounds: Bounds, l1: Fraction | None, l
         stairs = Stairs(moving(shape, k), epsilon / design["rounds"], account)
         asked = float(bound * (1 - Fraction(NEAR)) / largest**order / unit(shape, k, design["loss"]))
         holds = holds and stairs.none_below(order, asked)
+        if bound and shape.norm == 2 and counts_delta(design):
+            radial = bound * (1 - Fraction(NEAR)) / unit(shape, k, design["loss"])
+            scale = float(radial / math.prod(k + i for i in range(1, order + 1))) ** (1 / order)
+            found = round_delta(k, largest / Fraction(scale), design, account)
+            holds = holds and found > Decimal(design["privacy"]["delta"]) * SUMMED
     claim = f"no radial noise of these norms costs less than {result['lower_bound']!r}"
     account.recomputed(claim, holds)
 
@@ -140,6 +156,64 @@ def implied(privacy: Json, loss: Fraction) -> bool:
     if loss <= Fraction(privacy["epsilon"]) or not delta:
         return loss <= Fraction(privacy["epsilon"])
     return exp_bounds(loss)[1] * (1 - delta) <= exp_bounds(privacy["epsilon"])[0] + delta
+
+
+def counts_delta(design: Json) -> bool:
+    """Whether exponential ℓ₂ noise is private by its δ, where its losses are too large."""
+    delta = design["privacy"].get("delta", 0) if design["privacy"][""] == "approximate-dp" else 0
+    small = 0 < delta <= 0.5 and design["privacy"]["epsilon"] <= 64
+    return small and design["rounds"] == 1 < design["dimension"] <= MOST_ROUND
+
+
+def round_delta(d: int, change: Fraction, design: Json, account: Account) -> Decimal:
+    """δ at ε of the density ∝ e^(−‖z‖₂) for a change of this norm."""
+    size = min(change, Fraction(10**9))
+    account.takes(100 * (d + 8 * (128 + float(size))), 4 * int(size) + 300)
+    with localcontext() as context:
+        context.prec = PLACES + math.ceil(change)
+        t, epsilon = Decimal(change.numerator) / change.denominator, Decimal(design["privacy"]["epsilon"])
+        x, edge, half = t / 2, epsilon / t, Decimal(d - 1) / 2
+        if edge >= 1:
+            return Decimal(0)
+        thin, left = 1 / (1 + (d - 1) / x * ratio_of_bessels(d, x)), 1 - edge**2
+        rim = left**half / (PI * ratio_of_gammas(d - 1))
+        if edge**2 < min(HALF, Decimal(64) / d):
+            first = HALF - rim * edge * hypergeometric(half + HALF, 3 * HALF, edge**2)
+        else:
+            first = rim * edge / (d - 1) * hypergeometric(half + HALF, half + 1, left)
+        beyond, every, term = (first, rim / (d - 1)), (ONE, Decimal(0)), ONE
+        above, whole, most = Decimal(0), Decimal(0), epsilon.exp()
+        for j in range(128 + 4 * math.ceil(change)):
+            rim *= edge
+            later = (rim + (j + 1) * beyond[0]) / (j + d), (j + 1) * every[0] / (j + d)
+            above += term * (1 - (-1) ** j * most) * (beyond[0] - later[0] * thin)
+            whole += term * (every[0] - later[1] * thin)
+            beyond, every, term = (beyond[1], later[0]), (every[1], later[1]), term * x / (j + 1)
+        return above / whole
+
+
+def hypergeometric(top: Decimal, bottom: Decimal, x: Decimal) -> Decimal:
+    """Σ_n x^n Π_{i < n} (top + i)/(bottom + i)."""
+    found, term, i = ONE, ONE, 0
+    while (term := term * x * (top + i) / (bottom + i)) > TINY * (1 - x) * found or x * (
+        top + i
+    ) > bottom + i:
+        found, i = found + term, i + 1
+    return found
+
+
+def ratio_of_bessels(d: int, x: Decimal) -> Decimal:
+    """K_{d/2}(x)/K_{d/2−1}(x)."""
+    found = ONE
+    if d % 2 == 0:
+        step, point = (ONE / (16 + math.ceil(x))).exp(), ONE
+        sums = [HALF, HALF]
+        while (rise := x * ((point := point * step) + 1 / point - 2) / 2) < 150:
+            sums = [f + (-rise).exp() * g for f, g in zip(sums, (ONE, (point + 1 / point) / 2))]
+        found = sums[1] / sums[0]
+    for n in range(2 - d % 2, d - 1, 2):
+        found = n / x + 1 / found
+    return found
 
 
 def most_epsilon(privacy: Json) -> float:
@@ -248,18 +322,18 @@ def unit(shape: Shape, dimension: int, loss: str) -> Fraction:
     if shape.norm == 1:
         return mean * (Fraction(1, d + 1) if order == 1 else Fraction(2, (d + 1) * (d + 2)))
     if shape.norm == 2:
-        return mean * (d * ratio_of_gammas(d) / (d + 1) if order == 1 else Fraction(1, d + 2))
+        return mean * (d * Fraction(ratio_of_gammas(d)) / (d + 1) if order == 1 else Fraction(1, d + 2))
     return mean / (order + 1)
 
 
-def ratio_of_gammas(k: int) -> Fraction:
+def ratio_of_gammas(k: int) -> Decimal:
     """Γ(k/2)/(√π Γ((k + 1)/2)): 1 for k = 1, and for k and k + 1 together 2/πk."""
     with localcontext() as context:
         context.prec = PLACES
         found = ONE
         for j in range(1, k):
             found = 2 / (PI * j * found)
-    return Fraction(found)
+    return found
 
 
 class Stairs:

@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from flint import arb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize
@@ -16,7 +17,9 @@ from scipy import optimize
 import mechdesign as md
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import dumps
-from mechdesign.verifier.knorm import bounds_of, covers, reached
+from mechdesign.noise.radial import round_delta as known_delta
+from mechdesign.verifier.knorm import bounds_of, covers, reached, round_delta
+from mechdesign.verifier.reading import Account
 from mechdesign.verifier.verify import verify
 
 S = md.Sensitivity
@@ -85,6 +88,41 @@ def test_files_under_other_privacy(privacy: md.ApproximateDP | md.ZeroConcentrat
     assert withheld(result, scale=result.mechanism.scale * (1 - 1e-10))
     less = {"delta": 1e-9} if isinstance(privacy, md.ApproximateDP) else {"rho": 0.39}
     assert refused(replace(result, design=replace(result.design, privacy=replace(privacy, **less))))
+
+
+@pytest.mark.parametrize(
+    ("k", "epsilon", "delta", "sensitivity"),
+    [(60, 1.0, 1e-6, 1.0), (71, 0.5, 1e-9, S(linf=1, l0=70)), (10, 5.0, 1e-6, S(l2=2)), (2, 0.1, 0.1, S(l2=1)), (2000, 1.0, 1e-6, 1.0)],
+)  # fmt: skip
+@pytest.mark.parametrize("loss", ["squared", "absolute"])
+def test_round_noise_whose_delta_is_counted(
+    k: int, epsilon: float, delta: float, sensitivity: float | md.Sensitivity, loss: str
+) -> None:
+    design = md.noise.KNorm(k, md.ApproximateDP(epsilon, delta), sensitivity, loss=loss)
+    result = design.solve()
+    assert design.counted(result.mechanism) and not refused(result)
+    assert withheld(result, scale=result.mechanism.scale * (1 - 1e-11))
+    assert withheld(result, norm=1.0) and withheld(result, norm=math.inf)
+    for less in ({"delta": delta * (1 - 1e-9)}, {"epsilon": epsilon * (1 - 1e-9)}):
+        assert refused(replace(result, design=replace(design, privacy=replace(design.privacy, **less))))
+    assert refused(replace(result, design=replace(design, rounds=2)))
+    above = replace(result, lower_bound=result.value * (1 + 1e-6), value=result.value * 1.1)
+    assert [c for c in refused(above) if c.startswith("no radial noise")]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(2, 300),
+    st.floats(1e-3, 1.0),
+    st.floats(1e-3, 12.0),
+    st.sampled_from([1e-9, 0.01, 0.3, 0.9, 0.999]),
+)
+def test_both_sides_count_the_same_delta(d: int, part: float, size: float, edge: float) -> None:
+    """Ball arithmetic with the library's Bessel and beta functions, and decimals with sums of their own."""
+    change = Fraction(size * part)
+    epsilon = float(change) * edge
+    found = round_delta(d, change, {"privacy": {"epsilon": epsilon}}, Account(10**6))
+    assert abs(arb(str(found)) / known_delta(d, change, epsilon) - 1) < 1e-15
 
 
 @pytest.mark.parametrize("name", ["l2", "l1"])

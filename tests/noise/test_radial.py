@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from dataclasses import replace
 from fractions import Fraction
 
 import mpmath as mp
@@ -16,7 +17,7 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.noise.knorm import KNorm, KNormNoise
-from mechdesign.noise.radial import Ball, RadialLattice, Shells, short
+from mechdesign.noise.radial import Ball, RadialLattice, Shells, round_delta, short
 from mechdesign.noise.release import RoundedSum
 from mechdesign.problem.privacy import implied_by_pure, pure_epsilon
 from tests.campaign.bounds_oracles import changes
@@ -403,8 +404,10 @@ def test_pure_privacy_implies_concentrated_privacy(rho: float, xi: float) -> Non
         (10, 3, 4.89),
         (20, 1, 154),
         (20, 5, 6.16),
-        (50, 1, 884),
-        (100, 1, 3434),
+        (50, 1, 771.22),
+        (70, 1, 1125.03),
+        (100, 1, 1658.04),
+        (200, 1, 3439.93),
     ],
 )
 def test_compare_reproduces_the_table(k: int, epsilon: float, most: float) -> None:
@@ -435,7 +438,7 @@ def test_compare_says_what_noise_drawn_together_wins() -> None:
     with pytest.raises(md.InfeasibleError, match="staircase"):
         md.compare(md.NumericQuery(), md.PureDP(1.0), mechanisms=["k-norm"], progress=False)
     many = md.compare(
-        md.NumericQuery(100), md.ApproximateDP(1.0, 1e-6), mechanisms=["gaussian", "k-norm"], progress=False
+        md.NumericQuery(100), md.ApproximateDP(0.1, 0.01), mechanisms=["gaussian", "k-norm"], progress=False
     )
     assert many.best is many["gaussian"] and "The best independent" not in str(many)
 
@@ -479,6 +482,109 @@ def test_no_noise_is_below_a_bound_of_every_additive_noise(seed: int) -> None:
     found = md.compare(query, md.PureDP(epsilon), mechanisms=names, progress=False)
     assert found.least is not None and (found.table["error"].dropna() >= found.least).all()
     assert found.least == found["k-norm"].lower_bound
+
+
+def by_distances(d: int, t: float, epsilon: float) -> mp.mpf:
+    """P(L > ε) − e^ε P'(L > ε) of ℓ₂ noise of scale 1, from the distance r to a centre and the angle: the distance to the other is r + ε there."""
+    d, t, epsilon = mp.mpf(d), mp.mpf(t), mp.mpf(epsilon)
+
+    def share(c: mp.mpf) -> mp.mpf:  # of directions whose cosine with the change is at most c
+        part = mp.betainc((d - 1) / 2, 0.5, 0, 1 - c * c, regularized=True) / 2
+        return mp.mpf(c > 1) if abs(c) >= 1 else part if c < 0 else 1 - part
+
+    def near(r: mp.mpf) -> mp.mpf:
+        return r ** (d - 1) * mp.exp(-r) * share((t * t - 2 * epsilon * r - epsilon**2) / (2 * r * t))
+
+    def far(r: mp.mpf) -> mp.mpf:
+        return r ** (d - 1) * mp.exp(-r) * share((epsilon**2 - 2 * epsilon * r - t * t) / (2 * r * t))
+
+    bend, end = (t - epsilon) / 2, d + 40 * mp.sqrt(d) + 80
+    places = [d / 2, d - mp.sqrt(d), d, d + mp.sqrt(d), d + 5 * mp.sqrt(d)]
+    first = mp.quad(near, sorted([mp.mpf(0), bend, *(p for p in places if p > 0), end]))
+    second = mp.quad(far, sorted([epsilon + bend, *(p for p in places if p > epsilon + bend), end]))
+    return (first - mp.exp(epsilon) * second) / mp.gamma(d)
+
+
+@pytest.mark.parametrize(
+    ("d", "t", "epsilon"),
+    [(2, 2.0, 1.0), (3, 2.5, 0.5), (4, 9.0, 4.0), (7, 1.01, 1.0), (51, 1.8, 1.0)],
+)
+def test_delta_of_round_noise_by_distances(d: int, t: float, epsilon: float) -> None:
+    found = round_delta(d, Fraction(t), epsilon)
+    assert found.rad() < 1e-12 * found.mid()
+    assert float(found) == pytest.approx(float(by_distances(d, t, epsilon)), rel=1e-9)
+
+
+def test_delta_of_round_noise_grows_with_the_change_and_falls_with_epsilon() -> None:
+    for d in (2, 5, 40, 2000):
+        deltas = [round_delta(d, Fraction(t), 1.0) for t in (0.5, 1.0, 1.0 + 1e-9, 1.5, 3.0, 40.0)]
+        assert deltas[0] == deltas[1] == 0 and all(a < b for a, b in itertools.pairwise(deltas[1:]))
+        assert round_delta(d, Fraction(3), 1.1) < round_delta(d, Fraction(3), 1.0)
+    assert round_delta(3, Fraction(10**300), 1.0).contains(1)
+
+
+@pytest.mark.parametrize(("k", "t", "norm", "epsilon"), [(3, 2.0, ROUND, 0.7), (12, 2.5, ROUND, 0.7)])
+def test_delta_of_round_noise_by_draws(k: int, t: float, norm: float, epsilon: float) -> None:
+    """Of every change of the cube, vertices lose most; Hoeffding's bound at one false alarm in 10⁸."""
+    law, rng = KNormNoise(k, 1.0, norm), np.random.default_rng(5)
+    draws, room = law.sample(400_000, rng), math.sqrt(math.log(2 / ALARM) / 2 / 400_000)
+    vertex, exact = np.full(k, t / math.sqrt(k)), float(round_delta(k, Fraction(t), epsilon))
+    for change in (vertex, vertex * rng.choice([-1, 1], k), vertex * rng.uniform(-1, 1, k)):
+        lost = law.norm_of(draws + change) - law.norm_of(draws)
+        seen = np.maximum(1 - np.exp(epsilon - lost), 0).mean()
+        assert seen <= exact + room
+        if np.abs(change).min() == vertex[0]:
+            assert seen >= exact - room
+
+
+@pytest.mark.parametrize("loss", ["squared", "absolute"])
+@pytest.mark.parametrize(
+    ("k", "epsilon", "delta", "changes"),
+    [
+        (60, 1.0, 1e-6, S(linf=1)),
+        (30, 1.0, 1e-6, S(l2=2)),
+        (100, 3.0, 1e-9, S(linf=1, l0=60)),
+        (4, 0.1, 0.1, S(l2=1)),
+    ],
+)
+def test_round_noise_keeps_its_delta_and_no_smaller_scale_does(
+    k: int, epsilon: float, delta: float, changes: md.Sensitivity, loss: str
+) -> None:
+    design = KNorm(k, md.ApproximateDP(epsilon, delta), changes, loss=loss)
+    result = design.solve()
+    law = result.mechanism
+    assert (law.norm, law.gamma, result.status) == (ROUND, None, "best of its class")
+    change = Fraction(design.largest(ROUND)) / Fraction(law.scale)
+    assert round_delta(k, change, epsilon) <= delta < round_delta(k, change * Fraction(1 + 1e-11), epsilon)
+    gaussian = md.calibrate("gaussian", privacy=design.privacy, sensitivity=changes, dimension=k, loss=loss)
+    assert (result.value < gaussian.value) == (delta < 0.01)  # at a large δ the Gaussian costs less
+    assert result.certificate.verify() and float(result.audit()["slack"][0]) >= 0
+    narrow = replace(result, mechanism=replace(law, scale=law.scale * (1 - 1e-10)))
+    assert not narrow.certificate.verify()
+    assert not replace(
+        result, lower_bound=result.value * (1 + 1e-6), value=result.value * 1.1
+    ).certificate.verify()
+    lattice = law.lattice  # the rounded answers are no further apart, in scales, than the answers
+    assert Fraction(lattice.shift, lattice.rate) <= change and np.isfinite(law.release(np.zeros(k))).all()
+
+
+@pytest.mark.parametrize(
+    "design",
+    [
+        KNorm(60, md.ApproximateDP(1.0, 1e-6), rounds=2),
+        KNorm(60, md.ApproximateDP(1.0, 0.6)),
+        KNorm(2, md.ApproximateDP(1.0, 1e-300), rounds=3),
+        KNorm(60, md.ApproximateDP(65.0, 1e-6)),
+        KNorm(2001, md.ApproximateDP(1.0, 1e-6)),
+        KNorm(60, md.ApproximateDP(1.0, 1e-6), norm=math.inf),
+        KNorm(60, md.ZeroConcentratedDP(0.1)),
+        KNorm(1, md.ApproximateDP(1.0, 1e-6)),
+    ],
+)
+def test_where_delta_is_not_counted_losses_are(design: KNorm) -> None:
+    law = design.solve().mechanism
+    loss = Fraction(law.largest) * design.rounds / Fraction(law.scale)
+    assert not design.counts_delta and implied_by_pure(design.privacy, loss)
 
 
 def test_caps_are_rounded_up() -> None:

@@ -1,6 +1,6 @@
 // Noise that falls with a norm, under pure privacy or what that implies. As mechdesign/verifier/knorm.py, which states the theorems.
 
-import { Refused } from "./errors.mjs";
+import { NotCovered, Refused } from "./errors.mjs";
 import { double, Fraction, larger, ONE, rational, smaller, smallest, sum, TWO, ZERO } from "./rational.mjs";
 import { expBounds, isObject, NEAR } from "./reading.mjs";
 import { one, PI, real, two } from "./real.mjs";
@@ -27,6 +27,7 @@ export function knorm(result, account) {
   account.takes(order === 1 ? 16 * k : 0);
   if (law.largest === null) throw new Refused("noise that does not say for which changes it is");
   const [scale, largest] = [rational(law.scale), rational(law.largest)];
+  if (countsDelta(design)) throw new NotCovered("K-norm noise whose delta is counted, in a page");
   const shape = {
     norm,
     cap: law.cap === null ? null : rational(law.cap),
@@ -104,6 +105,13 @@ function implied(privacy, loss) {
   const delta = privacy[""] === "approximate-dp" ? rational(privacy.delta) : ZERO;
   if (loss.atMost(epsilon) || !delta.sign) return loss.atMost(epsilon);
   return expBounds(loss)[1].times(ONE.minus(delta)).atMost(expBounds(epsilon)[0].plus(delta));
+}
+
+// Whether exponential noise of norm 2 is private by its delta, where its losses are too large.
+function countsDelta({ privacy, norm, rounds, dimension }) {
+  const [k, delta] = [Number(dimension), privacy[""] === "approximate-dp" ? Number(privacy.delta) : 0];
+  const asked = (norm === null || Number(norm) === 2) && Number(rounds) === 1 && 1 < k && k <= 2000;
+  return asked && 0 < delta && delta <= 0.5 && Number(privacy.epsilon) <= 64;
 }
 
 // The largest loss that is implied, to rounding, from above.

@@ -599,7 +599,7 @@ CHECKED_IN_PAGE = (
 def _checked_in_page(result: Result) -> bool:
     """Whether the page's checker has a check for this kind of result."""
     kind = kind_of(result.design)
-    if kind == "knorm" and result.design.counts_delta:
+    if kind == "knorm" and result.design.counted(result.mechanism):
         return False
     return kind in CHECKED_IN_PAGE or (kind == "optimal-noise" and kind_of(result.mechanism) == "cell-noise")
 

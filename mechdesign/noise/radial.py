@@ -189,7 +189,7 @@ def round_delta(dimension: int, change: Fraction, epsilon: float) -> arb:
     Examples
     --------
     >>> round_delta(50, Fraction(1.8), 1.0).str(8, radius=False)
-    '8.1e-07'
+    '7.7478026e-7'
     """
     d = dimension
     if change > 10**4:  # of a file: no design asks for it

@@ -164,8 +164,12 @@ def run(report: Report) -> None:
     lost = several[~won]
     report.text(
         f"Over {len(several)} settings with K > 1 noise drawn together (of the cube or of ℓ₂) has less variance than the "
-        f"best independent noise found in {int(won.sum())}: {gain[won].median():.2f} times less in the median, at most {gain.max():.2f} times. It loses at "
-        f"K = {' and '.join(str(k) for k in sorted(lost['K'].unique()))} where ε is small for so many numbers."
+        f"best independent noise found in {int(won.sum())}: {gain[won].median():.2f} times less in the median, at most {gain.max():.2f} times."
+        + (
+            f" It loses at K = {' and '.join(map(str, sorted(lost['K'].unique())))}, where ε is small or δ large."
+            if len(lost)
+            else ""
+        )
     )
     below = together < several["lower bound of independent"]
     report.text(

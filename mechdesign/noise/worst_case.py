@@ -230,8 +230,9 @@ def _log_sum(logs: Array) -> float:
 def worst_rho(law: FrozenLaw, sensitivity: float | Sensitivity, dimension: int = 1, xi: float = 0.0) -> float:
     """Return ρ as `concentrated_rho` does, for whatever the sensitivity allows.
 
-    The budget that normal noise consumes, also the discrete one, follows the ℓ₂ norm; of any other law, what is the worst for every δ(ε) is so for every
-    order.
+    The budget that normal noise consumes, also the discrete one, follows the ℓ₂ norm. Of other discrete noise, what is the worst for every δ(ε) is so for
+    every order; any other log-concave law consumes at most what it does with the largest change on every coordinate that changes, or with the whole ℓ₁
+    norm on one.
 
     Examples
     --------
@@ -244,7 +245,12 @@ def worst_rho(law: FrozenLaw, sensitivity: float | Sensitivity, dimension: int =
     if is_gaussian(law) or law.dist.name == "discrete_gaussian":
         slope, _ = _tail(law, sensitivity.largest_l2(dimension))
         return slope * (1 + 4e-15)
-    return min(_together(terms, xi) for terms in worst_cases(law, sensitivity, dimension).alternatives)
+    if not hasattr(law.dist, "_logpdf"):
+        return min(_together(terms, xi) for terms in worst_cases(law, sensitivity, dimension).alternatives)
+    box = concentrated_rho(law, sensitivity.largest_linf(dimension), sensitivity.count(dimension), xi)
+    if law.dist.name == "staircase":
+        return box
+    return min(box, concentrated_rho(law, sensitivity.largest_l1(dimension), 1, xi))
 
 
 def _tail(law: FrozenLaw, sensitivity: float) -> tuple[float, float]:

@@ -31,6 +31,7 @@ from .errors import MissingExtra as MissingExtra
 from .errors import ResultFormatError as ResultFormatError
 from .errors import SolverError as SolverError
 from .evidence.accuracy import Accuracy as Accuracy
+from .evidence.attack import TradeOff as TradeOff
 from .evidence.proofs import Certificate as Certificate
 from .evidence.results import Result as Result
 from .evidence.serialize import register_law as register_law
@@ -50,6 +51,8 @@ from .problem.priors import clipped as clipped
 from .problem.priors import density as density
 from .problem.priors import truncated as truncated
 from .problem.privacy import ApproximateDP as ApproximateDP
+from .problem.privacy import GaussianDP as GaussianDP
+from .problem.privacy import MembershipAdvantage as MembershipAdvantage
 from .problem.privacy import MetricDP as MetricDP
 from .problem.privacy import PureDP as PureDP
 from .problem.privacy import ZeroConcentratedDP as ZeroConcentratedDP

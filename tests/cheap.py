@@ -106,6 +106,7 @@ def objects() -> Iterator[Any]:
     yield a.amplification(1.0, moved=0.1, total=1000, delta=1e-6)
     yield a.delta_interval(a.NoiseTerm(stats.laplace(scale=20.0), 1.0, 20), 0.8)
     yield [md.ZeroConcentratedDP(0.1), md.MetricDP(1.0), md.PureDP(1.0), md.ApproximateDP(1.0, 1e-6)]
+    yield [md.GaussianDP(1.0), md.MembershipAdvantage(0.1), md.TradeOff([(0, 0.1), (1, 1e-6)])]
     yield [u.ItemPrivacy(0.5), md.EMDPrivacy(2.0, 1e-6), u.DiscreteEMDPrivacy(2.0, 0.1, 1e-6)]
     yield [
         c.ClusteredResponse(space, alpha=5.0),

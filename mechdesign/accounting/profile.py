@@ -23,7 +23,7 @@ hold the true number whatever is rounded, with digits that are doubled until can
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 
 import numpy as np
@@ -44,6 +44,7 @@ from mechdesign.accounting.losses import (
     loss_of,
     of_scipy,
 )
+from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import excess, round_up, safe_root
 from mechdesign.problem.checks import levels, probability
 from mechdesign.problem.law_moments import frozen_parts
@@ -371,6 +372,19 @@ def enclosed_gaussian(epsilon: float, coordinates: list[Coordinates]) -> tuple[f
         return _half_erfc(a), e.exp() * _half_erfc(b), arb(0)
 
     return _enclosed(terms)
+
+
+def gaussian_tradeoff(square: float, at: Iterable[float] = ()) -> TradeOff:
+    """What Gaussian noise of this μ² allows an attacker, tight for these shares of innocents accused.
+
+    Examples
+    --------
+    >>> curve = gaussian_tradeoff(1.0, [0.01])
+    >>> round(curve.attack(0.01).found, 5), round(curve.advantage, 5)
+    (0.09237, 0.38292)
+    """
+    mu = math.nextafter(math.sqrt(square), math.inf)
+    return TradeOff.of_profile(lambda e: enclosed_gaussian(e, [(1, mu, 1.0, 1)])[1], at)
 
 
 def enclosed_delta(

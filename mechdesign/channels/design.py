@@ -22,7 +22,7 @@ privacy", CCS 2014.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -51,6 +51,7 @@ from mechdesign.channels.program import (
 )
 from mechdesign.errors import DesignError
 from mechdesign.evidence.accuracy import Accuracy, quantile
+from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import round_down, round_up
@@ -62,7 +63,7 @@ from mechdesign.evidence.vipr import LinearBound, rational
 from mechdesign.plotting import figure, sized
 from mechdesign.problem.checks import DOWN, array, indices, instance, number, one_of, positive, settle
 from mechdesign.problem.fields import Checked, field
-from mechdesign.problem.privacy import MetricDP
+from mechdesign.problem.privacy import MetricDP, PureDP, points_of
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign, relative_table
 from mechdesign.problem.words import never_sent
 from mechdesign.solvers import Deadline, Model
@@ -164,6 +165,10 @@ class MetricChannel(ModelledDesign):
     def privacy(self) -> MetricDP:
         """The requirement: α times the space's own distance."""
         return MetricDP(self.alpha)
+
+    def tradeoff(self, result: Result, at: Iterable[float] = ()) -> TradeOff:
+        """Between any two items, the farthest too."""
+        return points_of(PureDP(result.mechanism.epsilon))
 
     @cached_property
     def losses(self) -> Array:

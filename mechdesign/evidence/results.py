@@ -8,6 +8,7 @@ import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from importlib import metadata
 from types import NoneType
@@ -17,6 +18,7 @@ import pandas as pd
 
 from mechdesign.errors import DesignError, MechdesignError, MissingExtra, instance
 from mechdesign.evidence.accuracy import Accuracy
+from mechdesign.evidence.attack import Attack, TradeOff, share
 from mechdesign.evidence.classes import MechanismClass, Scope
 from mechdesign.evidence.digits import as_latex, at_least, at_most, gap_words, meaningful
 from mechdesign.evidence.page import Account, Fact, Page, Section, page, versions
@@ -418,6 +420,32 @@ class Result(Handed):
         found: Accuracy = self.design.errors(self, question)
         return found
 
+    def tradeoff(self, *at: float) -> TradeOff:
+        """What an attacker gains at most, as a curve: points of the mechanism's exact profile, or of what is asked where that is all that is known.
+
+        Parameters
+        ----------
+        *at : float
+            Shares of the innocent at which the curve is as low as it can be.
+
+        Examples
+        --------
+        >>> import mechdesign as md
+        >>> result = md.calibrate("laplace", privacy=md.PureDP(1.0), sensitivity=1.0)
+        >>> round(result.tradeoff().advantage, 5), round(result.attack(0.01).found, 5)
+        (0.39347, 0.02718)
+        """
+        if not self.proofs and not hasattr(self.mechanism, "privacy_profile"):
+            raise DesignError.of(
+                "certify", False, "leaves open what the mechanism keeps: solve with certify=True"
+            )
+        found: TradeOff = self.design.tradeoff(self, at)
+        return found
+
+    def attack(self, alpha: float, *, prior: float | None = None) -> Attack:
+        """What somebody who accuses a share `alpha` of the innocent finds at most; with a `prior`, how often that is right."""
+        return self.tradeoff(share("alpha", alpha)).attack(alpha, prior=prior)
+
     # -- prints and pages --------------------------------------------------------------------------------
 
     def summary(self) -> str:
@@ -462,6 +490,8 @@ def _scope(text: object) -> Scope:
         raise DesignError.of("bound_class", text, f"must be one of {known}") from None
 
 
+_ONE_IN = 0.01
+"""The share of the innocent whose accusation a page speaks of."""
 LARGEST_FILE = 230_000  # bytes, compressed; a page names larger ones only, and stays below 700 kB
 _HOW = {
     PROVED: "recomputed from the statement, the law and the multipliers in exact or outward-rounded arithmetic",
@@ -508,6 +538,14 @@ def _result_sections(result: Result, account: Account, table: pd.DataFrame) -> I
     """The page of a result, section by section."""
     yield Section("What was asked", account.question)
     yield Section("The mechanism", "", figure=result.plot, caption=account.picture)
+    with suppress(DesignError):  # a distance has no end, or nothing is promised at any epsilon
+        curve = result.tradeoff(_ONE_IN)
+        yield Section(
+            "What an attacker gains",
+            f"{str(curve.attack(_ONE_IN)).capitalize()}, whatever else is known of everybody.",
+            figure=curve.plot,
+            caption="What is found at most, by what share of the innocent is accused.",
+        )
     others = result.alternatives()
     if len(others):
         yield Section(

@@ -5,6 +5,9 @@ r"""Privacy requirements: what must hold, as immutable values.
 `ApproximateDP`           the same plus :math:`\delta`
 `ZeroConcentratedDP`      :math:`D_\alpha(M(x) \| M(x')) \le \xi + \rho\alpha` for all α > 1
 `MetricDP`                :math:`P[M(x) \in S] \le e^{\varepsilon d(x, x')} P[M(x') \in S]`
+`GaussianDP`              δ(ε) at most that of normal noise of deviation 1/μ, for all ε ≥ 0
+`MembershipAdvantage`     `ApproximateDP` at ε = 0: \|P[M(x) ∈ S] − P[M(x') ∈ S]\| ≤ η
+`TradeOff`                `ApproximateDP` at several (ε, δ) at once
 ========================  =====================================================================
 
 Whether :math:`x, x'` are any two inputs (local model) or neighbouring datasets (central model)
@@ -14,16 +17,18 @@ is the design's business, not the requirement's.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 from scipy import optimize
 
+from mechdesign.errors import DesignError
+from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import exp_lower, exp_upper
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import DOWN, array, non_negative, one_of, positive, probability
+from mechdesign.problem.checks import DOWN, array, inside, non_negative, one_of, positive, probability
 from mechdesign.problem.fields import Checked, field
 from mechdesign.typing import Array, Numbers
 
@@ -86,6 +91,40 @@ class ZeroConcentratedDP(Checked):
     xi: float = field(check=non_negative, side=DOWN, default=0.0)
 
 
+@serializable("gaussian-dp")
+@dataclass(frozen=True)
+class GaussianDP(Checked):
+    r"""μ-Gaussian differential privacy (Dong, Roth and Su 2022): no easier to attack than one normal number moved by μ standard deviations.
+
+    :math:`\delta(\varepsilon) \le \Phi(\mu/2 - \varepsilon/\mu) - e^{\varepsilon}\Phi(-\mu/2 - \varepsilon/\mu)` for every ε ≥ 0.
+
+    Parameters
+    ----------
+    mu : float
+        μ > 0.
+    """
+
+    mu: float = field(check=positive, side=DOWN)
+
+
+def _advantage(name: str, value: object) -> float:
+    return inside(name, probability(name, value, side=DOWN), 0, 1)
+
+
+@serializable("membership-advantage")
+@dataclass(frozen=True)
+class MembershipAdvantage(Checked):
+    """(0, η)-differential privacy: an attacker finds at most η more of the guilty, as a share, than are accused of the innocent.
+
+    Parameters
+    ----------
+    eta : float
+        η in (0, 1).
+    """
+
+    eta: float = field(check=_advantage)
+
+
 def _metric(name: str, value: object) -> object:
     return value if callable(value) else one_of(name, value, ("absolute", "squared"))
 
@@ -116,7 +155,41 @@ class MetricDP(Checked):
         return gap if self.metric == "absolute" else gap * gap
 
 
-Privacy = PureDP | ApproximateDP | ZeroConcentratedDP | MetricDP
+Privacy = PureDP | ApproximateDP | ZeroConcentratedDP | MetricDP | GaussianDP | MembershipAdvantage | TradeOff
+
+
+def points_of(privacy: object, at: Iterable[float] = ()) -> TradeOff:
+    r"""Points (ε, δ) that follow from a requirement; under zCDP the best ones for these shares of innocents accused.
+
+    :math:`D_\alpha \le \xi + \rho\alpha` gives :math:`\delta(\varepsilon) \le e^{(\alpha - 1)(\xi + \rho\alpha - \varepsilon)}
+    (1 - 1/\alpha)^\alpha/(\alpha - 1)` for every α (Canonne, Kamath and Steinke 2020, Proposition 12).
+
+    Examples
+    --------
+    >>> round(points_of(PureDP(1.0)).attack(0.01).found, 4)
+    0.0272
+    """
+    if isinstance(privacy, TradeOff):
+        return privacy
+    if isinstance(privacy, MembershipAdvantage):
+        return TradeOff(((0.0, privacy.eta),))
+    if isinstance(privacy, PureDP | ApproximateDP):
+        return TradeOff(((privacy.epsilon, getattr(privacy, "delta", 0.0)),))
+    if not isinstance(privacy, ZeroConcentratedDP):
+        raise DesignError.of(
+            "privacy", privacy, "states no epsilon for all neighbours, which a trade-off needs"
+        )
+
+    def log_delta(u: float, epsilon: float) -> float:
+        order = math.exp(u)  # α - 1
+        loss = privacy.xi + privacy.rho * (1 + order) - epsilon
+        return order * loss - u - (1 + order) * math.log1p(1 / order)
+
+    def delta(epsilon: float) -> float:
+        found = optimize.minimize_scalar(log_delta, args=(epsilon,), bounds=(-12, 12), method="bounded")
+        return min(math.exp(min(float(found.fun), 0.0)) * (1 + 1e-9), 1.0)
+
+    return TradeOff.of_profile(delta, at)
 
 
 def implied_by_pure(privacy: Privacy, loss: Fraction) -> bool:

@@ -275,7 +275,15 @@ TAGGED = {
     "fun": "$callable",
     "items": "$items",
 }
-LISTED = {"nums": "num", "ints": "int", "fracs": "frac", "texts": "text", "rows": "fracs", "irows": "ints"}
+LISTED = {
+    "nums": "num",
+    "ints": "int",
+    "fracs": "frac",
+    "texts": "text",
+    "rows": "fracs",
+    "irows": "ints",
+    "pairs": "pair",
+}
 """What the values of a tuple are."""
 VALUES: dict[str, Callable[[Json], bool]] = {
     "any": lambda node: True,

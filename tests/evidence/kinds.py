@@ -23,7 +23,15 @@ MEMBERS = Path(mechdesign.evidence.__file__).parents[1] / "verifier" / "members.
 PAGE_MEMBERS = Path(mechdesign.evidence.__file__).parent / "checker" / "members.mjs"
 GROUPS = {
     "prior": ["prior-law", "prior-clipped", "prior-truncated", "prior-samples"],
-    "notion": ["pure-dp", "approximate-dp", "zcdp", "metric-dp"],
+    "notion": [
+        "pure-dp",
+        "approximate-dp",
+        "zcdp",
+        "metric-dp",
+        "gaussian-dp",
+        "membership-advantage",
+        "trade-off",
+    ],
     "exact": ["block-fill-law", "selection-law", "rational-table"],
 }
 
@@ -66,6 +74,7 @@ KINDS: dict[str, str] = {
     "frequency-estimate": "channel:any, space:@metric-space?, project:flag",
     "frequency-fit": "estimate:arr, histogram:arr, error_bound:num, space:@metric-space, reports:count, standard_errors:arr",
     "frontier": "design:any, over:text, table:table, results:any",
+    "gaussian-dp": "mu:pos",
     "grid": "axes:items",
     "hadamard-response": "items:count, epsilon:pos",
     "independent-noise": "noise:'gaussian'|'laplace', scales:arr, sensitivities:arr|null, bounds:@sensitivity?",
@@ -84,6 +93,7 @@ KINDS: dict[str, str] = {
     "loss": "absolute:nn, squared:nn, function:fun|null",
     "matrix-proof": "multipliers:any",
     "matrix-mechanism": "workload:@workload, privacy:@notion, l0:count, most:pos, signed:flag, loss:'total'|'largest', participation:@participation?",
+    "membership-advantage": "eta:pos",
     "metric-bound": "multipliers:arr|null, pairs:arr|null, places:arr|null, knots:count|null",
     "metric-proof": "",
     "metric-channel": "space:@metric-space, alpha:pos, prior:arr|null, loss:text|arr, spanner:num?, unbiased:any, decoder:any",
@@ -134,6 +144,7 @@ KINDS: dict[str, str] = {
     "solve-report": "solver:text, status:status, seconds:num, build_seconds:num, variables:count?, constraints:count?, iterations:count?, requested:text?, fallbacks:texts",
     "sphere-quantizer": "dimension:count, bits:count, privacy:@pure-dp, inputs:'ball'|'sphere', radius:pos, rotation:'exact'|'fast'",
     "strategy-noise": "workload:@workload, strategy:arr, budget:pos",
+    "trade-off": "points:pairs",
     "vector-design": "dimension:count, privacy:@pure-dp, bits:count?, inputs:'ball'|'sphere'|'box', radius:pos, rotation:'exact'|'fast'",
     "vector-quantizer": "coordinate:@quantizer, dimension:count, scale:num",
     "vector-proof": "",
@@ -189,7 +200,7 @@ WORDS: dict[str, Any] = {
     "frac": ref("fraction"), "any": VALUE, "arr": ref("array"), "table": ref("table"), "law": ref("law"),
     "fun": ref("callable"), "items": ref("items"), "null": {"type": "null"}, "pos": {"type": "number", "exclusiveMinimum": 0},
     "nn": {"type": "number", "minimum": 0}, "nums": ref("numbers"), "fracs": ref("fractions"), "texts": ref("texts"),
-    "ints": ref("integers"), "pair": ref("pair"), "rows": ref("rational-rows"), "irows": ref("integer-rows"),
+    "ints": ref("integers"), "pair": ref("pair"), "pairs": ref("pairs"), "rows": ref("rational-rows"), "irows": ref("integer-rows"),
     **{word: {"enum": [str(named.value) for named in kind]} for word, kind in ENUMERATED.items()},
 }  # fmt: skip
 SHARED: dict[str, Any] = {
@@ -212,6 +223,7 @@ SHARED: dict[str, Any] = {
     "fractions": tupled(ref("fraction")),
     "numbers": tupled(NUMBER),
     "pair": tupled(NUMBER, 2),
+    "pairs": tupled(ref("pair")),
     "integer-rows": tupled(ref("integers")),
     "rational-rows": tupled(ref("fractions")),
     "items": wrapped("$items", pairs(VALUE, VALUE)),

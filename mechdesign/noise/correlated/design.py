@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from types import NoneType
@@ -26,7 +26,9 @@ import numpy as np
 import pandas as pd
 
 from mechdesign import solvers
+from mechdesign.accounting.profile import gaussian_tradeoff
 from mechdesign.errors import DesignError, SolverError
+from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.page import Account
@@ -76,6 +78,10 @@ class CovarianceDesign(Design):
     def budget(self) -> float:
         r""":math:`\mu^2`, rounded down."""
         return gaussian_budget(self.privacy)
+
+    def tradeoff(self, result: Result, at: Iterable[float] = ()) -> TradeOff:
+        """That of all Gaussian noise within the budget."""
+        return gaussian_tradeoff(self.budget, at)
 
     @property
     def among(self) -> MechanismClass:

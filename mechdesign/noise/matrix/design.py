@@ -12,7 +12,7 @@ For prefix sums and one changed count these are the best factorizations for priv
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,7 +20,9 @@ import cvxpy as cp
 import numpy as np
 import pandas as pd
 
+from mechdesign.accounting.profile import gaussian_tradeoff
 from mechdesign.errors import DesignError, SolverError
+from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.page import Account
@@ -119,6 +121,10 @@ class MatrixMechanism(ModelledDesign):
         if self.largest:
             checked_largest(self.workload)
         _ = self.budget
+
+    def tradeoff(self, result: Result, at: Iterable[float] = ()) -> TradeOff:
+        """That of all Gaussian noise within the budget."""
+        return gaussian_tradeoff(self.budget, at)
 
     @property
     def among(self) -> MechanismClass:

@@ -37,7 +37,7 @@ _ROUNDING = 1e-14
 
 def share(name: str, value: object) -> float:
     """Return `value` as a float, or raise DesignError unless it lies in (0, 1)."""
-    if isinstance(value, Real) and not isinstance(value, bool) and 0 < value < 1:
+    if isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < 1:
         return float(value)
     raise DesignError.of(name, value, "must be a share in (0, 1)")
 

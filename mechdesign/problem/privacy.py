@@ -124,6 +124,16 @@ class MembershipAdvantage(Checked):
 
     eta: float = field(check=_advantage)
 
+    @property
+    def epsilon(self) -> float:
+        """0, as (ε, δ)-privacy."""
+        return 0.0
+
+    @property
+    def delta(self) -> float:
+        """η, as (ε, δ)-privacy."""
+        return self.eta
+
 
 def _metric(name: str, value: object) -> object:
     return value if callable(value) else one_of(name, value, ("absolute", "squared"))
@@ -155,7 +165,29 @@ class MetricDP(Checked):
         return gap if self.metric == "absolute" else gap * gap
 
 
-Privacy = PureDP | ApproximateDP | ZeroConcentratedDP | MetricDP | GaussianDP | MembershipAdvantage | TradeOff
+CentralPrivacy = PureDP | ApproximateDP | ZeroConcentratedDP | GaussianDP | MembershipAdvantage | TradeOff
+"""What is asked of all neighbouring data sets alike."""
+Privacy = CentralPrivacy | MetricDP
+
+
+def parts_of(privacy: CentralPrivacy) -> tuple[CentralPrivacy, ...]:
+    """The requirements, each of one number, that are the requirement together.
+
+    Examples
+    --------
+    >>> parts_of(TradeOff([(0, 0.4), (1, 0), (2, 1)]))
+    (MembershipAdvantage(eta=0.4), PureDP(epsilon=1.0))
+    """
+    if not isinstance(privacy, TradeOff):
+        return (privacy,)
+    asked = [(e, d) for e, d in privacy.points if d < 1]
+    if not asked or (0.0, 0.0) in asked:
+        raise DesignError.of(
+            "points", privacy.points, "must ask for something, and for less than that nothing is learnt"
+        )
+    return tuple(
+        MembershipAdvantage(d) if e == 0 else ApproximateDP(e, d) if d else PureDP(e) for e, d in asked
+    )
 
 
 def points_of(privacy: object, at: Iterable[float] = ()) -> TradeOff:
@@ -171,9 +203,7 @@ def points_of(privacy: object, at: Iterable[float] = ()) -> TradeOff:
     """
     if isinstance(privacy, TradeOff):
         return privacy
-    if isinstance(privacy, MembershipAdvantage):
-        return TradeOff(((0.0, privacy.eta),))
-    if isinstance(privacy, PureDP | ApproximateDP):
+    if isinstance(privacy, PureDP | ApproximateDP | MembershipAdvantage):
         return TradeOff(((privacy.epsilon, getattr(privacy, "delta", 0.0)),))
     if not isinstance(privacy, ZeroConcentratedDP):
         raise DesignError.of(
@@ -192,7 +222,7 @@ def points_of(privacy: object, at: Iterable[float] = ()) -> TradeOff:
     return TradeOff.of_profile(delta, at)
 
 
-def implied_by_pure(privacy: Privacy, loss: Fraction) -> bool:
+def implied_by_pure(privacy: PureDP | ApproximateDP | ZeroConcentratedDP, loss: Fraction) -> bool:
     r"""Whether losses of at most this keep the requirement, in rational numbers.
 
     No pair of laws with losses of at most x is further apart than the two answers of randomized response (Kairouz, Oh and

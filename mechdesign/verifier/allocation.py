@@ -22,7 +22,17 @@ from mechdesign.verifier.allocation_bound import lower_bound, moment
 from mechdesign.verifier.changes import changes_of, keep_budget, total_at_most
 from mechdesign.verifier.composition import PLACES, SLACK, Grid, laplace_losses, refined
 from mechdesign.verifier.noise_laws import ONE, PI, ROUND, ZERO, continuous_cells, normal
-from mechdesign.verifier.reading import NEAR, Account, Json, NotCovered, Refused, TooLarge, flat, proofs_of
+from mechdesign.verifier.reading import (
+    NEAR,
+    Account,
+    Json,
+    NotCovered,
+    Refused,
+    TooLarge,
+    flat,
+    points_of,
+    proofs_of,
+)
 
 WIDTH = 16
 """Points of the grid for each cell of normal noise."""
@@ -99,8 +109,10 @@ def private(design: Json, proof: Json, scales: list[Json], peaked: list[bool], a
     if privacy[""] == "pure-dp" and m == 1:
         epsilon = privacy["epsilon"]
         account.proved(f"privacy loss at most {epsilon!r}", within(Fraction(epsilon)))
-    elif privacy[""] == "zcdp" and not any(peaked):
-        account.proved(f"rho at most {privacy['rho']!r}", within(2 * Fraction(privacy["rho"])))
+    elif not any(peaked):
+        words = [f"{name} at most {privacy[name]!r}" for name in ("rho", "mu") if name in privacy]
+        words = words or [f"delta at most {d!r} at epsilon = {e!r}" for e, d in points_of(privacy)]
+        account.proved("; ".join(words), within(largest_square(privacy)))
     elif privacy[""] == "approximate-dp":
         epsilon, delta = Decimal(privacy["epsilon"]), Decimal(privacy["delta"])
         claim = f"delta at most {privacy['delta']!r} at epsilon = {privacy['epsilon']!r}"
@@ -110,9 +122,6 @@ def private(design: Json, proof: Json, scales: list[Json], peaked: list[bool], a
             if within(Fraction(most)):
                 account.proved(claim, True)
                 return
-        elif not any(peaked):
-            account.proved(claim, within(Fraction(largest_square(epsilon, delta))))
-            return
         found = Decimal(1)
         if changes is None:
             sizes = Counter(Decimal(rounded_up(r)) for r, kind in ratios if kind)
@@ -130,7 +139,21 @@ def rounded_up(ratio: Fraction) -> float:
     return found if Fraction(found) >= ratio else math.nextafter(found, math.inf)
 
 
-def largest_square(epsilon: Decimal, delta: Decimal) -> Decimal:
+def largest_square(privacy: Json) -> Fraction:
+    """μ² that Gaussian noise may consume, from below."""
+    if privacy[""] == "zcdp":
+        return 2 * Fraction(privacy["rho"])
+    if privacy[""] == "gaussian-dp":
+        return Fraction(privacy["mu"]) ** 2
+    points = points_of(privacy)
+    if not all(0 < d < 1 for _, d in points):
+        raise Refused("Gaussian noise under pure privacy")
+    with localcontext() as context:
+        context.prec = PLACES
+        return min(Fraction(normal_square(Decimal(e), Decimal(d))) for e, d in points)
+
+
+def normal_square(epsilon: Decimal, delta: Decimal) -> Decimal:
     """μ² of a normal coordinate with this δ at ε, from below."""
     if delta >= 1:
         raise Refused("a delta of 1 or more")

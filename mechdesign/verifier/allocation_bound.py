@@ -18,7 +18,7 @@ from itertools import accumulate
 from typing import Any
 
 from mechdesign.verifier.changes import Changes, changes_of
-from mechdesign.verifier.reading import NEAR, Account, Json, Refused, between
+from mechdesign.verifier.reading import NEAR, Account, Json, Refused, between, points_of
 
 ROOM = 1e-12
 Vector = list[Any]
@@ -69,7 +69,10 @@ def largest_budget(design: Json, count: int) -> float | None:
     privacy, bounds = design["privacy"], design["bounds"]
     if privacy[""] == "zcdp":
         return 2.0 * float(privacy["rho"])
-    epsilon, delta = float(privacy["epsilon"]), float(privacy.get("delta", 0.0))
+    if privacy[""] == "gaussian-dp":
+        return float(privacy["mu"]) ** 2
+    points = points_of(privacy)
+    epsilon, delta = points[0]
     if design["noise"] == "laplace":
         one = sum(l > 0 for l in design["sensitivities"]) == 1 or (bounds is not None and bounds["l0"] == 1)
         if delta and design["accounting"] == "exact" and not one:
@@ -79,8 +82,11 @@ def largest_budget(design: Json, count: int) -> float | None:
         return None
 
     def kept(mu: float) -> bool:
-        tail = [math.erfc(-z / math.sqrt(2)) / 2 for z in (mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu)]
-        return tail[0] - math.exp(epsilon) * tail[1] <= delta
+        for e, d in points:
+            tail = [math.erfc(-z / math.sqrt(2)) / 2 for z in (mu / 2 - e / mu, -mu / 2 - e / mu)]
+            if tail[0] - math.exp(e) * tail[1] > d:
+                return False
+        return True
 
     return between(0.0, 1e4, kept)[1] ** 2
 

@@ -20,7 +20,7 @@ from mechdesign.verifier.composition import PLACES, SLACK
 from mechdesign.verifier.concentrated import concentrated
 from mechdesign.verifier.discrete_laws import COSTS
 from mechdesign.verifier.noise_laws import HALF, ONE, ROUND, ZERO
-from mechdesign.verifier.reading import Account, Json, NotCovered, Refused
+from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, points_of
 
 NEAR_ENDS = Decimal("1e-10")
 """How far the ends of an enclosure may come out elsewhere, relative."""
@@ -67,11 +67,18 @@ def additive(
     account.bounds(f"the {loss} loss is at most {value!r}", cost, Fraction(value), room)
     account.agrees("the value is no more than the loss", Fraction(value) <= cost + 1000 * room)
     name, shapes, scale = plainest(name, shapes, scale)
-    budget = Decimal(privacy["rho"] if privacy[""] == "zcdp" else privacy.get("delta") or privacy["epsilon"])
+    budget = budget_of(privacy)
     aim = budget if spent is None else min(budget, Decimal(spent["upper"]) + budget * NEAR_UPPER)
     found, exact = consumed(noise, privacy, name, shapes, scale, aim, account)
     if spent is not None:
         enclosed(spent, budget, found, exact, account)
+
+
+def budget_of(privacy: Json) -> Decimal:
+    """What may be consumed; of several points 1, the largest share."""
+    if privacy[""] == "trade-off":
+        return ONE
+    return Decimal(privacy.get("rho") or privacy.get("mu") or points_of(privacy)[0][1] or privacy["epsilon"])
 
 
 def law_of(noise: Json) -> tuple[str, tuple[Decimal, ...], Decimal]:
@@ -138,6 +145,22 @@ def consumed(
     stated = worst_shifts(noise["sensitivity"], noise["dimension"], "norm" if normal else name, account)
     scaled = [[(v / scale, count) for v, count in shifts] for shifts in stated]
     largest = [[largest_loss(name, shapes, v) for v, _ in shifts] for shifts in scaled]
+    if privacy[""] == "trade-off":
+        shares = []
+        for e, d in points_of(privacy):
+            if d < 1:
+                part = {"": "approximate-dp", "epsilon": e, "delta": d}
+                most = budget_of(part)
+                used, sharp = consumed(noise, part, name, shapes, scale, aim * most, account)
+                shares.append((used / most, sharp))
+        return max(shares)[0], all(sharp for _, sharp in shares)
+    if privacy[""] == "gaussian-dp":
+        if rate < 1 or name != "norm":
+            raise Refused("a requirement that normal noise alone meets, without samples")
+        square = rounds * sum((count * v * v for v, count in scaled[0]), ZERO)
+        mu = Decimal(privacy["mu"])
+        account.proved(f"mu at most {privacy['mu']!r}", square <= mu * mu * ROUND)
+        return square.sqrt(), len(scaled) == 1
     if privacy[""] == "zcdp":
         if rate < 1:
             raise Refused("a sampling rate under zero-concentrated privacy")
@@ -159,7 +182,7 @@ def consumed(
                 return least, False
         account.proved(claim, False)
         return rho, False
-    if not privacy.get("delta"):
+    if not points_of(privacy)[0][1]:
         counts = ([count for _, count in shifts] for shifts in scaled)
         most = min(sum(map(mul, case, losses), ZERO) for case, losses in zip(counts, largest))
         if rate < 1 and most.is_finite():
@@ -167,8 +190,9 @@ def consumed(
         epsilon = Decimal(privacy["epsilon"])
         account.proved(f"privacy loss at most {privacy['epsilon']!r}", rounds * most <= epsilon * ROUND)
         return rounds * most, len(scaled) == 1
-    epsilon, delta = Decimal(privacy["epsilon"]), Decimal(privacy["delta"])
-    claim = f"delta at most {privacy['delta']!r} at epsilon = {privacy['epsilon']!r}"
+    (e, d), *_ = points_of(privacy)
+    epsilon, delta = Decimal(e), Decimal(d)
+    claim = f"delta at most {d!r} at epsilon = {e!r}"
     asked = Asked(name, shapes, rounds, rate, epsilon, delta, account)
     found = asked.least(scaled, aim)
     account.proved(claim, found <= delta)

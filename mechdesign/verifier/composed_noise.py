@@ -105,11 +105,12 @@ class Asked(NamedTuple):
 
     def composed(self, grid: Grid, shifts: Shifts, times: int, epsilon: Decimal) -> tuple[Losses, Decimal]:
         """The loss of so many rounds without sampling, less an origin, the second; δ bends at ε, each coordinate's at its share of it."""
-        share = epsilon / sum(shift * alike for shift, alike in shifts) / times
+        whole = sum(shift * alike for shift, alike in shifts) * times
+        share, per_step = epsilon / whole, (epsilon or ONE) / whole  # at ε = 0 any step will do
         origin, several = ZERO, []
         for shift, alike in shifts:
             # a cell that ends a last digit beyond a grid point would be spread over two steps
-            bend, unit = short(share * shift), short(share * shifts[-1][0])
+            bend, unit = short(share * shift), short(per_step * shifts[-1][0])
             losses, start = self.losses(grid, shift, bend, unit, epsilon)
             several.append(grid.power(losses, alike))
             origin += start * alike * times
@@ -120,7 +121,7 @@ class Asked(NamedTuple):
     ) -> tuple[Losses, Decimal]:
         """The loss of one coordinate less an origin, the second, such that few or alike losses are points of the grid."""
         if self.name == "laplace":
-            return laplace_losses(grid, shift, epsilon), shift
+            return laplace_losses(grid, shift, epsilon or ONE), shift
         origin, exact = ZERO, self.name in WHOLE or self.name == "staircase"
         if self.name == "dlaplace":
             origin, unit = self.shapes[0] * shift, 2 * self.shapes[0]
@@ -181,6 +182,6 @@ class Asked(NamedTuple):
         added.append(Cell(infinite, rest * infinite, -rest.ln(), -rest.ln()))
         found = ZERO
         for outcomes, beyond in ((removed, rate * infinite), (added, ZERO)):
-            one = grid.losses(outcomes, self.epsilon / self.rounds, beyond)
+            one = grid.losses(outcomes, (self.epsilon or ONE) / self.rounds, beyond)
             found = max(found, grid.delta(grid.power(one, self.rounds), self.epsilon))
         return found

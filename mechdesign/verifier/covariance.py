@@ -15,39 +15,21 @@ a² (√((n − 1) Σ y (k − k²/n)) + √(Σ y k²/n))² / (μ² Σ y), and n
 from __future__ import annotations
 
 import math
-from decimal import Decimal, localcontext
 from fractions import Fraction
 from operator import mul
 
-from mechdesign.verifier.allocation import largest_square as of_delta
-from mechdesign.verifier.composition import PLACES
+from mechdesign.verifier.allocation import largest_square
 from mechdesign.verifier.matrices import cholesky, inverse, singular_values, times, transposed, whole
-from mechdesign.verifier.reading import NEAR, Account, Json, Refused
+from mechdesign.verifier.reading import NEAR, Account, Json, Refused, asked
 
 ROOM = 1e-11
 CLOSE = 1e-6
 
 
-def largest_square(privacy: Json) -> Fraction:
-    """μ² that the budget allows, from below."""
-    if privacy[""] == "zcdp":
-        return 2 * Fraction(privacy["rho"])
-    if privacy[""] != "approximate-dp" or not privacy["delta"]:
-        raise Refused("Gaussian noise under pure privacy")
-    with localcontext() as context:
-        context.prec = PLACES
-        return Fraction(of_delta(Decimal(privacy["epsilon"]), Decimal(privacy["delta"])))
-
-
 def budget_is_kept(privacy: Json, budget: float, account: Account) -> None:
     """That the budget μ², from which the release takes its lattice, is no more than what is asked for."""
-    words = (
-        f"rho = {privacy['rho']!r}"
-        if privacy[""] == "zcdp"
-        else f"epsilon = {privacy['epsilon']!r}, delta = {privacy['delta']!r}"
-    )
     most = largest_square(privacy)
-    account.proved(f"a change that consumes {budget!r} keeps {words}", 0 < Fraction(budget) <= most)
+    account.proved(f"a change that consumes {budget!r} keeps {asked(privacy)}", 0 < Fraction(budget) <= most)
 
 
 def correlated(result: Json, account: Account) -> None:

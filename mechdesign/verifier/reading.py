@@ -361,3 +361,23 @@ def proofs_of(result: Json) -> dict[str, Json]:
 
 def flat(nested: Json) -> list[Json]:
     return [x for part in nested for x in flat(part)] if isinstance(nested, list) else [nested]
+
+
+def points_of(privacy: Json) -> list[tuple[float, float]]:
+    """(ε, δ) of all that is asked at once, where that is finite."""
+    if privacy[""] == "membership-advantage":
+        return [(0.0, privacy["eta"])]
+    points: list[tuple[float, float]] = privacy.get("points") or [
+        (privacy["epsilon"], privacy.get("delta", 0.0))
+    ]
+    if not all(0 <= e < math.inf and 0 <= d <= 1 for e, d in points):
+        raise Refused("a point (epsilon, delta) that is none")
+    return points
+
+
+def asked(privacy: Json) -> str:
+    """What is asked, in symbols."""
+    for name in ("rho", "mu"):
+        if name in privacy:
+            return f"{name} = {privacy[name]!r}"
+    return "; ".join(f"epsilon = {e!r}, delta = {d!r}" for e, d in points_of(privacy))

@@ -25,7 +25,7 @@ from itertools import pairwise
 from operator import sub
 
 from mechdesign.verifier import channel as channels
-from mechdesign.verifier.covariance import largest_square
+from mechdesign.verifier.allocation import largest_square
 from mechdesign.verifier.matrices import cluster_distances, distances
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, above, log_above
 from mechdesign.verifier.shuffling import Clones, Shuffled

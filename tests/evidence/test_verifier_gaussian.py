@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import mechdesign as md
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import dumps
-from mechdesign.verifier.covariance import largest_square
+from mechdesign.verifier.allocation import largest_square
 from mechdesign.verifier.matrices import inverse, singular_values
 from mechdesign.verifier.reading import Account, Refused
 from mechdesign.verifier.strategy import Changed, falling, largest_change

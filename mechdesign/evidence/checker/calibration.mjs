@@ -25,7 +25,8 @@ const THOUSAND = new Fraction(1000n);
 export function calibration(result, account) {
   const { design, mechanism: noise } = result;
   const { law } = noise;
-  const { noise: wanted } = design;
+  const { noise: wanted, privacy } = design;
+  if (!["pure-dp", "approximate-dp", "zcdp"].includes(privacy[""])) throw new NotCovered(`the requirement ${privacy[""]}`);
   for (const name of ["sensitivity", "dimension", "rounds", "sampling_rate"])
     account.agrees(`the noise is for the ${name} that the design states`, equal(noise[name], design[name]));
   if (Array.isArray(wanted)) throw new Refused("a family that is none");

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import numpy as np
 import pandas as pd
 
-from mechdesign.accounting.interval import delta_interval
+from mechdesign.accounting.interval import upper_delta
 from mechdesign.accounting.profile import gaussian_tradeoff
 from mechdesign.errors import DesignError
 from mechdesign.evidence.attack import TradeOff
@@ -53,11 +53,12 @@ class AllocationPage(AllocationQuestion):
         if self.noise == "gaussian":
             return gaussian_tradeoff(self.budget, at)
         if isinstance(law, IndependentNoise):
-            law = MixedNoise(law.scales, np.ones(len(law.scales), dtype=bool), law.sensitivities)
-        terms, small = law.terms(), law.small
+            law = MixedNoise(law.scales, np.ones(len(law.scales), dtype=bool), self.sensitivities)
+        terms, small, asked = law.terms(), law.small, super().tradeoff(result, at)
         if self.bounds is not None or len(terms) > LEVELS:
-            return super().tradeoff(result, at)
-        return TradeOff.of_profile(lambda e: delta_interval(terms, e - small).upper if e > small else 1.0, at)
+            return asked
+        found = TradeOff.of_profile(lambda e: upper_delta(terms, e - small) if e > small else 1.0, at)
+        return TradeOff((*found.points, *asked.points))
 
     def spent(self, result: Result) -> Array:
         r"""Share of the privacy budget that each coordinate consumes: :math:`\lambda_i^2/(\sigma_i\mu_0)^2` or

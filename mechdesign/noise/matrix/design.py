@@ -20,6 +20,7 @@ import cvxpy as cp
 import numpy as np
 import pandas as pd
 
+from mechdesign.accounting.gaussian import GaussianPrivacy, gaussian_budget
 from mechdesign.accounting.profile import gaussian_tradeoff
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.attack import TradeOff
@@ -31,7 +32,7 @@ from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.correlated.changes import Changes, Participation, Patterns, size_of_change
 from mechdesign.noise.correlated.design import cost_claims
-from mechdesign.noise.correlated.noise import gaussian_budget, within_budget
+from mechdesign.noise.correlated.noise import within_budget
 from mechdesign.noise.matrix.solving import (
     Multipliers,
     checked_largest,
@@ -44,7 +45,6 @@ from mechdesign.noise.matrix.solving import (
 from mechdesign.noise.matrix.strategy import StrategyNoise
 from mechdesign.problem.checks import instance, integer, one_of, settle
 from mechdesign.problem.fields import field
-from mechdesign.problem.privacy import ApproximateDP, ZeroConcentratedDP
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign, relative_table
 from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words, unit_words
 from mechdesign.problem.workload import Workload
@@ -61,7 +61,7 @@ class MatrixMechanism(ModelledDesign):
     ----------
     workload : Workload or array_like, shape (m, n)
         A: ``Workload.prefix_sums(n)``, ``ranges``, ``marginals``, ``kron`` of these, or a matrix. Up to 4,096 counts.
-    privacy : ApproximateDP or ZeroConcentratedDP
+    privacy : ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage or TradeOff
     l0 : int
         c: how many counts one person changes, at most. For c > 1 the changes are listed: up to 10⁷ numbers of them.
     most : float
@@ -98,7 +98,7 @@ class MatrixMechanism(ModelledDesign):
     """
 
     workload: Workload
-    privacy: ApproximateDP | ZeroConcentratedDP
+    privacy: GaussianPrivacy
     l0: int = field(check=integer, least=1, default=1)
     most: float = field(check=size_of_change, default=1.0)
     signed: bool = field(check=one_of, allowed=(True, False), default=True)

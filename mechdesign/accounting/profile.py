@@ -383,7 +383,7 @@ def gaussian_tradeoff(square: float, at: Iterable[float] = ()) -> TradeOff:
     --------
     >>> curve = gaussian_tradeoff(1.0, [0.01])
     >>> round(curve.attack(0.01).found, 5), round(curve.advantage, 5)
-    (0.09237, 0.38292)
+    (0.09236, 0.38292)
     """
     mu = math.nextafter(math.sqrt(square), math.inf)
     return TradeOff.of_profile(lambda e: enclosed_gaussian(e, [(1, mu, 1.0, 1)])[1], at)

@@ -195,6 +195,8 @@ class Certificate:
             raise DesignError.of("question", self.question, "must be a design")
         for proof in instance("proofs", self.proofs, tuple):
             instance("proofs", proof, Proof)
+        if len({type(proof) for proof in self.proofs}) < len(self.proofs):
+            raise DesignError.of("proofs", len(self.proofs), "must be of different kinds")
 
     @property
     def statement(self) -> dict[str, object]:

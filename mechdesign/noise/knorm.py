@@ -168,7 +168,7 @@ class KNormNoise:
                     "widths", self.widths, "must be numbers of at least 0, one a coordinate, not all 0"
                 )
             settle(self, widths=tuple(found.tolist()))
-        size = len(self.moving)
+        size = self.size
         if not one_of("signed", self.signed, (True, False)) and (self.norm, self.cap) != (math.inf, None):
             raise DesignError.of("signed", False, "is of norm inf without a cap")
         if self.cap is not None:
@@ -190,6 +190,11 @@ class KNormNoise:
         """All but the scale and the profile."""
         return self.dimension, self.norm, self.largest, self.cap, self.signed, self.widths
 
+    @property
+    def size(self) -> int:
+        """How many coordinates get noise."""
+        return self.dimension if self.widths is None else int(np.count_nonzero(self.widths))
+
     @cached_property
     def moving(self) -> Indices:
         """The coordinates that get noise."""
@@ -198,12 +203,12 @@ class KNormNoise:
     @cached_property
     def body(self) -> Ball:
         """The unit ball, over the widths."""
-        return Ball(len(self.moving), self.norm, self.cap, self.signed)
+        return Ball(self.size, self.norm, self.cap, self.signed)
 
     def shells(self, power: int) -> Shells:
         """Moments of the staircases for changes of this size at this scale."""
         assert self.largest is not None
-        return Shells(len(self.moving), self.largest / self.scale, power)
+        return Shells(self.size, self.largest / self.scale, power)
 
     @property
     def deployable(self) -> bool:
@@ -231,7 +236,7 @@ class KNormNoise:
 
     def sample(self, size: int | None = None, rng: Randomness = None) -> Array:
         """One vector, shape (k,), or `size` of them, (size, k)."""
-        draws, d = generator(rng), len(self.moving)
+        draws, d = generator(rng), self.size
         rows = 1 if size is None else integer("size", size, 0, 2**40)
         if self.gamma is None:
             radius = draws.gamma(d + 1, self.scale, rows)
@@ -244,7 +249,7 @@ class KNormNoise:
     @cached_property
     def _radii(self) -> tuple[Array, Array]:
         """Lengths R of the balls, and their masses; of the exponential on a grid."""
-        d = len(self.moving)
+        d = self.size
         if self.gamma is None:
             spread = 12 * math.sqrt(d)
             length = np.linspace(max(0.0, d - spread), d + spread + 60, 2001)
@@ -260,7 +265,7 @@ class KNormNoise:
 
     def log_density(self, z: Numbers) -> Values:
         """Logarithm of the density at z, shape (..., k), of the coordinates that get noise."""
-        d, length = len(self.moving), self.norm_of(z)
+        d, length = self.size, self.norm_of(z)
         volume = self.body.log_volume + float(np.log(self._widths).sum())
         if self.gamma is None:
             return -length / self.scale - volume - special.gammaln(d + 1) - d * math.log(self.scale)
@@ -273,11 +278,11 @@ class KNormNoise:
     @property
     def norm_law(self) -> FrozenLaw:
         """Law of ‖z‖ where it is exponential, a frozen `scipy.stats.gamma`."""
-        return stats.gamma(len(self.moving), scale=self.scale)
+        return stats.gamma(self.size, scale=self.scale)
 
     def radial_moment(self, power: int) -> float:
         """E R^p: z is R times a uniform point of the unit ball."""
-        d = len(self.moving)
+        d = self.size
         if self.gamma is None:
             return math.prod(d + i for i in range(1, power + 1)) * self.scale**power
         assert self.largest is not None
@@ -285,7 +290,7 @@ class KNormNoise:
 
     def mean_norm(self) -> float:
         """E‖z‖, in the noise's own norm: ks where it is exponential."""
-        d = len(self.moving)
+        d = self.size
         return d * self.scale if self.gamma is None else self.radial_moment(1) * d / (d + 1)
 
     @property
@@ -369,11 +374,11 @@ class _Marginal:
             found = np.repeat(found[len(found) // 128 :: len(found) // 64], len(found) // 64)
         widths, times = np.unique(found, return_counts=True)
         x = np.asarray(t, dtype=float)
-        share = len(self._noise.moving) / self._noise.dimension / len(found)
+        share = self._noise.size / self._noise.dimension / len(found)
         return sum(count * share * self._tail(x / w) for w, count in zip(widths, times))
 
     def _tail(self, t: Array) -> Values:
-        noise, d = self._noise, len(self._noise.moving)
+        noise, d = self._noise, self._noise.size
         if noise.gamma is None and noise.cap is None and noise.signed and noise.norm != 2:
             x = t / noise.scale
             if noise.norm == 1 or d == 1:

@@ -75,7 +75,7 @@ def outputs_fit(design: Json, bins: list[Fraction]) -> bool:
         return fits and len(wanted) == len(bins) and near
     if wanted is not None and "max_abs" in wanted:  # the outputs were searched, or are a grid
         limit = wanted["max_abs"] * (1 + NEAR / 1000)
-        fits = fits and len(bins) <= wanted.get("m", len(bins)) and farthest <= limit
+        fits = fits and len(bins) == wanted.get("m", len(bins)) and farthest <= limit
     return fits and (wanted is None or "step" not in wanted or on_grid(wanted, bins))
 
 

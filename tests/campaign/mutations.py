@@ -294,10 +294,10 @@ OUTCOMES = "refused", "failed", "same", "proved anew", "claimed", "not covered",
 
 def proved_anew(name: str, text: str, original: list[str]) -> bool:
     """Whether a file says something else that is true: every claim is proved in exact arithmetic; or the question, value and bound
-    are the honest file's, and all that is claimed of the other mechanism is computed; or it is the honest file of its question.
+    are the honest file's, and all that is claimed of the other mechanism is computed, which leaves the bound and the status that rests on it; or it is the honest file of its question.
     """
     rows, now = verify.verify(text).rows, words_of(json.loads(text)["payload"]["fields"])
-    computed = all(how != "claimed" or claim.startswith("no ") for claim, how, _ in rows)
+    computed = all(how != "claimed" or claim.startswith(("no ", "status ")) for claim, how, _ in rows)
     alike = [now[0], *now[2:]] == [original[0], *original[2:]]
     return all(how == "proved" for _, how, _ in rows) or (computed and alike) or is_the_answer(name, text)
 

@@ -111,6 +111,8 @@ class Known(NamedTuple):
         if law["name"] not in SHAPES or set(law) - {"", "name", "args", "loc", "scale"}:
             return None
         shapes, rest = law["args"][: SHAPES[law["name"]]], law["args"][SHAPES[law["name"]] :]
+        if len(rest) > 2 or {*law} & {*("loc", "scale")[: len(rest)]}:
+            raise Refused("a law of more parameters than it has")
         loc = rest[0] if rest else law.get("loc", 0)
         scale = rest[1] if len(rest) > 1 else law.get("scale", 1)
         steep = law["name"] == "beta" and not all(1e-3 <= shape <= STEEPEST for shape in shapes)

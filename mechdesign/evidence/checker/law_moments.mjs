@@ -161,7 +161,10 @@ export function knownLaw(prior, account) {
   if (!Object.hasOwn(SHAPES, law.name) || !Object.keys(law).every((key) => named.includes(key))) return null;
   const count = SHAPES[law.name];
   const shapes = law.args.slice(0, count);
-  const [loc = optional(law, "loc", 0n), scale = optional(law, "scale", 1n)] = law.args.slice(count);
+  const rest = law.args.slice(count);
+  if (rest.length > 2 || ["loc", "scale"].slice(0, rest.length).some((key) => Object.hasOwn(law, key)))
+    throw new Refused("a law of more parameters than it has");
+  const [loc = optional(law, "loc", 0n), scale = optional(law, "scale", 1n)] = rest;
   const steep = law.name === "beta" && !shapes.every((shape) => FLATTEST <= shape && shape <= STEEPEST);
   if (steep || !(scale > 0)) return null;
   if (shapes.length < count) throw new Refused("a law of fewer shapes than it has");

@@ -84,8 +84,10 @@ def budget_of(privacy: Json) -> Decimal:
 def law_of(noise: Json) -> tuple[str, tuple[Decimal, ...], Decimal]:
     """The family, shapes and scale of additive noise."""
     law, name = noise["law"], noise["law"]["name"]
-    if name not in COSTS or set(law) - {"", "name", "args", "scale"}:
-        raise NotCovered(f"noise of the law {name}, or with other parameters than shapes and a scale")
+    if name not in COSTS:
+        raise NotCovered(f"noise of the law {name}")
+    if set(law) - {"", "name", "args", "scale"}:
+        raise NotCovered(f"noise of the law {name} with other parameters than shapes and a scale")
     shapes, scale = tuple(map(Decimal, law["args"])), Decimal(law.get("scale", 1))
     if scale <= 0 or not all(x.is_finite() for x in (*shapes, scale)):
         raise Refused("a scale that is not positive and finite")

@@ -57,6 +57,8 @@ class Shape(NamedTuple):
 def knorm(result: Json, account: Account) -> None:
     design, law, stated = result["design"], result["mechanism"], result["value"]
     k, rounds, order = design["dimension"], design["rounds"], 2 if design["loss"] == "squared" else 1
+    if rounds < 1:
+        raise Refused("rounds that are none")
     norm, cap, gamma = law["norm"], law["cap"], law["gamma"]
     plain = cap is None and law["signed"] and law["widths"] is None
     account.agrees("the noise is for the design's numbers", law["dimension"] == k)

@@ -394,6 +394,35 @@ def test_both_checkers_agree_on_k_norm_noise(tmp_path: Path) -> None:
     assert all(fails)
 
 
+def test_noise_for_no_rounds_is_refused(tmp_path: Path) -> None:
+    """Was: private without loss in Python, where no lower bound is stated; failed on the page."""
+    payload = json.loads(dumps(cheap.solved("knorm")))["payload"]
+    payload["fields"]["design"]["fields"]["rounds"] = 0
+    texts = [cheap.sealed(payload)]
+    payload["fields"] |= {"lower_bound": None, "bound_class": None}
+    texts.append(cheap.sealed(payload))
+    assert [judged_by_python(text) for text in texts] == [("refused", [])] * 2
+    assert NODE is None or judged_by_node(texts, tmp_path) == [("refused", [])] * 2
+
+
+@node
+def test_both_checkers_judge_equal_changes_half_the_budget_and_a_delta_above_1_alike(tmp_path: Path) -> None:
+    """Was: claimed where one change is as bad as all, failed or checked where Python looks closer or refuses."""
+    bound = md.Sensitivity(linf=1, l1=1)
+    alone = dumps(md.calibrate("laplace", privacy=APPROXIMATE, sensitivity=bound, dimension=1))
+    wide = json.loads(dumps(md.calibrate("laplace", privacy=md.ZeroConcentratedDP(0.25), sensitivity=1)))
+    large = json.loads(alone)["payload"]
+    large["fields"]["design"]["fields"]["privacy"]["fields"]["delta"] = 1.5
+    wide["payload"]["fields"]["design"]["fields"]["privacy"]["fields"]["rho"] = 0.5
+    cases = [("alone", alone), ("wide", cheap.sealed(wide["payload"])), ("large", cheap.sealed(large))]
+    assert disagreements(cases, tmp_path) == []
+    found = [
+        (word, [(how, holds) for claim, how, holds in rows if "consumed" in claim])
+        for word, rows in judged_by_node([text for _, text in cases], tmp_path)
+    ]
+    assert found == [("checked", [("proved", True)]), ("checked", [("claimed", True)]), ("refused", [])]
+
+
 @node
 def test_it_reads_and_seals_json_as_python_does(tmp_path: Path) -> None:
     rng = random.Random(3)

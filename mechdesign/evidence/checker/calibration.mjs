@@ -26,7 +26,7 @@ export function calibration(result, account) {
   const { design, mechanism: noise } = result;
   const { law } = noise;
   const { noise: wanted, privacy } = design;
-  if (!["pure-dp", "approximate-dp", "zcdp"].includes(privacy[""])) throw new NotCovered(`the requirement ${privacy[""]}`);
+  if (!["pure-dp", "approximate-dp", "zcdp"].includes(privacy[""])) throw new NotCovered(`noise for ${privacy[""]}`);
   for (const name of ["sensitivity", "dimension", "rounds", "sampling_rate"])
     account.agrees(`the noise is for the ${name} that the design states`, equal(noise[name], design[name]));
   if (Array.isArray(wanted)) throw new Refused("a family that is none");
@@ -35,8 +35,12 @@ export function calibration(result, account) {
   const { name, shapes, scale } = lawThatCosts(law, design.loss, result.value, account);
   const proofs = result.proofs.filter((proof) => proof[""] === "calibration-proof");
   if (proofs.length !== 1) throw new Refused("not one proof of what is consumed of the budget");
-  const consumed = consumption(noise, design.privacy, name, shapes, scale, account);
-  enclosed(proofs[0].spent, design.privacy, consumed, account);
+  const [{ spent }] = proofs;
+  const delta = optional(privacy, "delta", 0n);
+  if (delta > 1) throw new Refused("a point (epsilon, delta) that is none");
+  const budget = real(privacy[""] === "zcdp" ? privacy.rho : Number(delta) ? delta : privacy.epsilon);
+  const aim = least(budget, real(spent.upper).plus(budget.times(NEAR_UPPER)));
+  enclosed(spent, budget, consumption(noise, privacy, name, shapes, scale, aim, account), account);
   const bound = result.lower_bound;
   if (bound !== null) account.claimedCost(`no private noise of this class (${spokenOf(result)}) costs less than ${shown(bound)}`);
 }
@@ -45,7 +49,7 @@ export function calibration(result, account) {
 function lawThatCosts(law, loss, value, account) {
   if (!Object.hasOwn(COSTS, law.name)) throw new NotCovered(`noise of the law ${law.name}`);
   if (Object.keys(law).some((key) => !["", "name", "args", "scale"].includes(key)))
-    throw new NotCovered("laws with other parameters than shapes and a scale");
+    throw new NotCovered(`noise of the law ${law.name} with other parameters than shapes and a scale`);
   const [name, shapes, scale] = [law.name, law.args.map(real), real(optional(law, "scale", 1n))];
   if (scale.sign <= 0) throw new Refused("a scale that is not positive and finite");
   if (!proper(name, shapes)) throw new Refused(`a shape that no law ${name} has`);
@@ -61,20 +65,18 @@ function lawThatCosts(law, loss, value, account) {
 }
 
 // Compare the enclosure stated with what is consumed, or with an upper bound of that; null is no end.
-function enclosed(spent, privacy, { found, exact }, account) {
+function enclosed(spent, budget, { found, exact }, account) {
   const [lower, upper] = [real(spent.lower), real(spent.upper)];
-  const approximate = optional(privacy, "delta", 0n);
-  const budget = privacy[""] === "zcdp" ? privacy.rho : Number(approximate) ? approximate : privacy.epsilon;
   const within = !found || lower.atMost(found.times(one.plus(NEAR_ENDS)).plus(SLACK));
-  const ordered = lower.atMost(upper) && upper.atMost(real(budget)) && within;
-  // what is found is from above, on a grid as fine as the budget asks
-  const reached = found && found.atMost(upper.plus(real(budget).times(NEAR_UPPER)));
+  const ordered = lower.atMost(upper) && upper.atMost(budget) && within;
+  const reached = found && found.atMost(upper.plus(budget.times(NEAR_UPPER)));
   if (exact) account.agrees("the enclosure stated holds what is consumed", ordered && found && found.times(one.minus(NEAR_ENDS)).minus(SLACK).atMost(upper));
   else account.claimed(`what is consumed is from ${shown(spent.lower)} to ${shown(spent.upper)}, ${spent.how}`, ordered && reached);
 }
 
-// Check that what is consumed is within the budget: how much that is, and whether that is exact or from above.
-function consumption(noise, privacy, name, shapes, scale, account) {
+// Check that what is consumed is within the budget: how much that is, and whether that is exact or from above. `aim`: how little of the
+// budget it should be seen to be, if it is.
+function consumption(noise, privacy, name, shapes, scale, aim, account) {
   const { sensitivity, dimension, rounds } = noise;
   const rate = real(noise.sampling_rate);
   if (!(rate.sign > 0 && rate.atMost(one)) || rounds < 1n || dimension < 1n)
@@ -100,8 +102,10 @@ function consumption(noise, privacy, name, shapes, scale, account) {
       return { found, exact: cases.length === 1 && name === "norm" && !xi.sign };
     } else {
       const repeated = cases.map((moved) => moved.map(({ shift, count }) => ({ shift, count: count * rounds })));
-      account.proved(claim, repeated.some((moved) => concentrated(name, shapes, moved, moved.map(({ shift }) => largestLoss(name, shapes, shift)), xi, rho, account)));
-      return { found: rho, exact: false };
+      const kept = (goal) => (moved) => concentrated(name, shapes, moved, moved.map(({ shift }) => largestLoss(name, shapes, shift)), xi, goal, account);
+      const found = (aim.below(rho) ? [aim, rho] : [rho]).find((goal) => repeated.some(kept(goal)));
+      account.proved(claim, found);
+      return { found: found ?? rho, exact: false };
     }
   } else if (!Number(optional(privacy, "delta", 0n))) {
     const epsilon = real(privacy.epsilon);
@@ -113,7 +117,7 @@ function consumption(noise, privacy, name, shapes, scale, account) {
   } else {
     const [epsilon, delta] = [real(privacy.epsilon), real(privacy.delta)];
     const asked = { name, shapes, rounds, rate, epsilon, delta, account };
-    const found = leastConsumed(asked, cases);
+    const found = leastConsumed(asked, cases, aim);
     account.proved(`delta at most ${shown(privacy.delta)} at epsilon = ${shown(privacy.epsilon)}`, found.atMost(delta), left(found, delta));
     return { found, exact: cases.length === 1 && isClosed(asked, cases[0]) };
   }

@@ -27,6 +27,16 @@ export class Account {
     this.left -= operations * (1 + bits / 1000);
     if (this.left < 0) throw new TooLarge("too large to check: more work than 5 s and a second for each megabyte");
   }
+  // Leave seven tenths of the work for later: what is too large is refused before most of it is done.
+  atFirst(work) {
+    const later = 0.7 * this.left;
+    this.left -= later;
+    try {
+      return work();
+    } finally {
+      this.left += later;
+    }
+  }
   add(claim, how, holds, margin = null, agrees = false) {
     const left = holds && margin < 0 ? 0 : margin; // what doubles may have lost is nothing
     this.rows.push({ claim, how, holds: Boolean(holds), margin: left, agrees });

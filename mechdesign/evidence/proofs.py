@@ -195,8 +195,6 @@ class Certificate:
             raise DesignError.of("question", self.question, "must be a design")
         for proof in instance("proofs", self.proofs, tuple):
             instance("proofs", proof, Proof)
-        if len({type(proof) for proof in self.proofs}) < len(self.proofs):
-            raise DesignError.of("proofs", len(self.proofs), "must be of different kinds")
 
     @property
     def statement(self) -> dict[str, object]:
@@ -238,7 +236,9 @@ class Certificate:
         """
         said = set()
         with fitting():
-            for proof in self.proofs:
+            for k, proof in enumerate(self.proofs):
+                if any(same(proof, other) for other in self.proofs[:k]):
+                    continue
                 for claim in proof.check(self):
                     margin, holds = float(claim.margin), bool(claim.holds) and claim.margin != math.inf
                     margin = 0.0 if holds and margin < 0 else margin  # within what doubles lose

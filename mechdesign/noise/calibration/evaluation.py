@@ -199,6 +199,7 @@ def least_cost(noise: AdditiveNoise, privacy: CentralPrivacy, loss: str) -> floa
     Examples
     --------
     >>> from scipy import stats
+    >>> from mechdesign.problem.privacy import PureDP
     >>> three = AdditiveNoise(stats.laplace(scale=3.0), 1.0, 3)
     >>> round(least_cost(three, PureDP(1.0), "squared"), 2), three.variance   # three coordinates: 3 · 2/ε²
     (6.0, 18.0)

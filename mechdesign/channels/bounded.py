@@ -3,7 +3,7 @@ r"""A count that is known to lie in 0, …, n, answered in 0, …, n: the best m
 The unknowns are the probabilities C[x, y] of answering y where x is true. With neighbouring values x, x' at most s apart,
 
 .. math:: \min_C \max_x \sum_y \ell(y - x)\,C[x, y] \quad\text{s.t.}\quad
-          \sum_y \big[C[x, y] - e^{\varepsilon} C[x', y]\big]_+ \le \delta ,
+          \sum_y \left[C[x, y] - e^{\varepsilon} C[x', y]\right]_+ \le \delta ,
 
 or the mean over a prior of the true values in place of the worst: a linear program in numbers, no lattice and no cut-off. Under pure privacy, s = 1 and a
 loss that grows with \|t\| its optimum is the truncated geometric mechanism after a remap of its answers, for every prior (Ghosh, Roughgarden and
@@ -411,7 +411,7 @@ class BoundedDual(Checked, Proof):
     r"""For a prior w of the true values and multipliers :math:`0 \le \psi_{x,x'}(y) \le \mu_{x,x'}` of neighbours, every private C has
 
     .. math:: \max_x \sum_y \ell(y - x)\,C[x, y] \;\ge\; \sum_{x,y} w_x \ell(y - x)\,C[x, y] \;\ge\;
-       \sum_x \min_y \Big(w_x \ell(y - x) + \sum_{x'} \psi_{x,x'}(y) - e^\varepsilon \psi_{x',x}(y)\Big) - \delta \sum \mu_{x,x'} .
+       \sum_x \min_y \left(w_x \ell(y - x) + \sum_{x'} \psi_{x,x'}(y) - e^\varepsilon \psi_{x',x}(y)\right) - \delta \sum \mu_{x,x'} .
 
     Parameters
     ----------

@@ -56,7 +56,7 @@ from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.page import Account
-from mechdesign.evidence.proofs import PROVED, Certificate, Claim, Proof
+from mechdesign.evidence.proofs import PROVED, Certificate, Claim, Proof, same
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import LinearBound, rational
@@ -477,8 +477,8 @@ class ChannelProof(Checked, Proof):
         yield Claim(f"α-d-privacy of all pairs at α = {design.alpha!r}{named}", PROVED, slack, found is None)
         value = design._exact_loss(weights)
         margin = float(Fraction(stated.value) - value)
-        same = stated.value == round_up(value)
-        yield Claim(f"expected loss at most {stated.value!r}", PROVED, margin, same)
+        stays = stated.value == round_up(value)
+        yield Claim(f"expected loss at most {stated.value!r}", PROVED, margin, stays)
         if design.equalities is not None:
             bias = design._exact_bias(weights)
             room = design.bias_allowed - float(bias)
@@ -605,6 +605,6 @@ def _fitting(stated: Certificate) -> tuple[MetricChannel, Weights]:
     design, law = instance("question", stated.question, MetricChannel), instance("law", stated.law, Channel)
     if law.weights is None or law.space is None or law.matrix.shape != design.losses.shape:
         raise DesignError("law: must be a channel of integer weights on the design's items and reports")
-    if not np.array_equal(law.space.distances, design.space.distances):
+    if not same(law.space, design.space):
         raise DesignError("law: is a channel on another space than the design's")
     return design, law.weights

@@ -226,6 +226,17 @@ class Certificate:
         found: MechanismClass = speaking[0].among(self) if speaking else self.question.among
         return found
 
+    @property
+    def _different(self) -> list[Proof]:
+        """The proofs, one that stands twice once: a file may repeat one a thousand times."""
+        found: dict[object, Proof] = {}
+        for proof in self.proofs:
+            try:
+                found.setdefault(dumps(proof), proof)
+            except DesignError:  # of what no file can hold
+                found[id(proof)] = proof
+        return [*found.values()]
+
     def claims(self) -> Iterator[Claim]:
         """Every claim, recomputed one proof after the other.
 
@@ -236,9 +247,7 @@ class Certificate:
         """
         said = set()
         with fitting():
-            for k, proof in enumerate(self.proofs):
-                if any(same(proof, other) for other in self.proofs[:k]):
-                    continue
+            for proof in self._different:
                 for claim in proof.check(self):
                     margin, holds = float(claim.margin), bool(claim.holds) and claim.margin != math.inf
                     margin = 0.0 if holds and margin < 0 else margin  # within what doubles lose

@@ -37,6 +37,7 @@ from mechdesign.noise.pictures import half_width
 from mechdesign.noise.radial import (
     LEAST_GAMMA,
     LEAST_KEPT,
+    LEAST_SUM,
     MOST_LEVELS,
     Ball,
     RadialLattice,
@@ -183,6 +184,9 @@ class KNormNoise:
                 raise DesignError.of("gamma", self.gamma, f"must have 20 bits: {whole_bits(self.gamma)!r}")
             if self.largest is None or self.shells(1).levels > MOST_LEVELS:
                 allowed = "needs the largest change, of which the scale is no large multiple: leave it out"
+                raise DesignError.of("gamma", self.gamma, allowed)
+            if self.shells(1).sums(self.gamma, size)[0] <= LEAST_SUM:
+                allowed = "is so small at this scale that no double resolves its shells: choose a larger one"
                 raise DesignError.of("gamma", self.gamma, allowed)
 
     @property

@@ -214,7 +214,11 @@ def table_total(law: Json, account: Account) -> int:
     if total <= 0:
         raise Refused("weights that are none")
     tables = zip(rows, law["matrix"], strict=True)
-    shown = all(abs(w / total - p) <= 1e-12 for row, given in tables for w, p in zip(row, given, strict=True))
+    shown = all(
+        abs(w / total - p) <= 1e-12 * w / total
+        for row, given in tables
+        for w, p in zip(row, given, strict=True)
+    )
     account.agrees("the matrix shown is the channel", shown)
     account.agrees("rows sum to 1", all(sum(row) == total and min(row) >= 0 for row in rows))
     return total

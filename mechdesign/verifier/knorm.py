@@ -40,6 +40,7 @@ from mechdesign.verifier.reading import NEAR, Account, Json, Refused, between, e
 Bounds = list[tuple[Fraction, int]]
 """Sizes, and how many coordinates have them, from the largest on."""
 ROOM = Fraction(1, 10**12)
+LEAST_SUM = 1e-280  # below which a double keeps too few digits of a sum over its largest term
 MOST_CAPPED, MOST_ROUND, LEAST_KEPT = 400, 2000, 1e-4
 SUMMED = 1 + Decimal("1e-25")
 """Above the rounding of sums of decimals."""
@@ -367,6 +368,8 @@ class Stairs:
     def moment(self, order: int, gamma: float) -> float:
         self.start()
         above, below = self.sums(gamma, self.dimension + order, self.dimension)
+        if below <= LEAST_SUM:
+            raise Refused("a first level that no double resolves at this scale")
         return above / below
 
     def ripple(self, n: int) -> float:
@@ -392,7 +395,8 @@ class Stairs:
             bend = n * (n - 1) * self.sums(low, n - 2)[0]
             bend -= bound * d * (d - 1) * self.sums(high, d - 2)[0] if d > 1 else 0.0
             turn = min(max(-slope / bend, -half), half) if bend > 0 else math.copysign(half, -slope)
-            if value + slope * turn + bend * turn**2 / 2 < 1e-12 * bound * below:
+            least = value + slope * turn + bend * turn**2 / 2
+            if below <= LEAST_SUM or not least >= 1e-12 * bound * below:
                 if half < 1e-9:
                     return False
                 cells += [(low, middle), (middle, high)]

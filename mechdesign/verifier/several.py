@@ -209,12 +209,20 @@ def comparison(held: Json, account: Account, check: Check) -> None:
     account.agrees("every result answers the question", answered)
     if not all(holds for *_, holds in account.rows):
         return
+    order = [(not in_whole(designs[name], question), error) for name, error in errors.items()]
+    account.agrees("the table begins with the least error", order == sorted(order))
     of_loss = all(shown(one, question, errors[name]) for name, one in results.items())
     account.agrees(
         "an error of the question's loss is the value of a result for this loss, and no other", of_loss
     )
     account.claimed("the other cells of the table follow from the results")
     least(held, results, account)
+
+
+def in_whole(design: Json, question: Json) -> bool:
+    """Whether answers are whole where whole numbers are asked for: such mechanisms come first."""
+    held = protected(design)
+    return not (question[""] == "numeric-query" and question["integer"]) or (held is not None and held.whole)
 
 
 def shown(one: Json, question: Json, error: float) -> bool:

@@ -161,6 +161,12 @@ def words_of(fields: dict[str, Any]) -> list[str]:
             total = sum(weights) + cells["spike"]
             shares = [w / total for w in [*weights, cells.pop("spike")]]
             return [plain(cells, left_out), plain(shares, left_out)]
+        if isinstance(node, dict) and node.get("$kind") == "selection-law":  # each row in proportion
+            law = dict(node["fields"])
+            rows = [row["$tuple"] for side in ("left", "right") for row in law.pop(side)["$tuple"]]
+            return [plain(law, left_out), plain([[w / sum(row) for w in row] for row in rows], left_out)]
+        if isinstance(node, dict) and [*node] == ["$items"]:  # in any order
+            return {str(k): plain(v, left_out) for k, v in sorted(node["$items"], key=str)}
         if isinstance(node, dict):
             return {k: plain(v, left_out) for k, v in node.items() if k not in left_out}
         if isinstance(node, list):

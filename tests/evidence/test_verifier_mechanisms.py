@@ -528,3 +528,16 @@ def test_shuffling_hides_no_less_than_the_exact_laws(others: int, epsilon: float
         laws = [np.convolve(rest, [1 - p, p]) for p in (truth, 1 - truth)]
         for p, q in (laws, laws[::-1]):
             assert np.maximum(p - math.exp(float(alpha)) * q, 0).sum() <= delta
+
+
+def test_a_comparison_that_begins_with_the_worst_is_refused() -> None:
+    """It was accepted, and `best` was the worst."""
+    mechanisms = ["laplace", "discrete_laplace", "gaussian"]
+    found = md.compare(
+        md.NumericQuery(integer=True), md.ApproximateDP(1.0, 1e-6), mechanisms=mechanisms, progress=False
+    )
+    payload = json.loads(dumps(found))["payload"]
+    assert not refused(cheap.sealed(payload))
+    for column in payload["fields"]["table"]["$table"]:
+        column[2] = column[2][::-1]
+    assert refused(cheap.sealed(payload))

@@ -613,3 +613,12 @@ def test_caps_are_rounded_up() -> None:
 def test_what_is_refused(make: object, word: str) -> None:
     with pytest.raises(md.DesignError, match=word):
         make()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(("dimension", "epsilon"), [(100, 746.0), (50, 1e4), (20, 800.0)])
+def test_levels_that_no_double_resolves_are_not_taken(dimension: int, epsilon: float) -> None:
+    """Their sums were 0 and divided by; nor does a sum of 0 prove a bound."""
+    result = md.noise.KNorm(dimension, md.PureDP(epsilon)).solve()
+    assert 0 < result.value < 1e-5 and result.lower_bound == 0.0 and result.certificate.verify()
+    with pytest.raises(md.DesignError, match="gamma"):
+        replace(result.mechanism, dimension=10_000, gamma=2.0**-24)

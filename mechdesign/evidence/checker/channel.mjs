@@ -74,7 +74,7 @@ function together(list, others, holds) {
 }
 
 function matrixFits(weights, matrix, whole) {
-  const near = (w, p) => Math.abs(ratio(w, whole) - double(p)) <= CLOSE;
+  const near = (w, p) => Math.abs(ratio(w, whole) - double(p)) <= CLOSE * ratio(w, whole);
   return together(weights, matrix, (row, shownRow) => together(row, shownRow, near));
 }
 

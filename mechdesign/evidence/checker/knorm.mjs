@@ -9,6 +9,7 @@ import { general, shown } from "./words.mjs";
 const NORMS = [1, 2, Infinity];
 const TRILLION = new Fraction(10n ** 12n);
 const [MOST_CAPPED, LEAST_KEPT] = [400, 1e-4];
+const LEAST_SUM = 1e-280; // below which a double keeps too few digits of a sum over its largest term
 const counted = (count) => new Fraction(BigInt(count));
 const power = (x, order) => (order === 2 ? x.times(x) : x);
 const maximumOf = (list) => list.reduce(larger);
@@ -270,6 +271,7 @@ class Stairs {
   moment(order, gamma) {
     this.start();
     const [above, below] = this.sums(gamma, this.dimension + order, this.dimension);
+    if (below <= LEAST_SUM) throw new Refused("a first level that no double resolves at this scale");
     return above / below;
   }
   ripple(n) {
@@ -295,7 +297,8 @@ class Stairs {
       let bend = n * (n - 1) * this.sums(low, n - 2)[0];
       if (d > 1) bend -= bound * d * (d - 1) * this.sums(high, d - 2)[0];
       const turn = bend > 0 ? Math.min(Math.max(-slope / bend, -half), half) : slope > 0 ? -half : half;
-      if (value + slope * turn + (bend * turn ** 2) / 2 < 1e-12 * bound * below) {
+      const least = value + slope * turn + (bend * turn ** 2) / 2;
+      if (below <= LEAST_SUM || !(least >= 1e-12 * bound * below)) {
         if (half < 1e-9) return false;
         cells.push([low, middle], [middle, high]);
       }

@@ -12,6 +12,7 @@ from . import spaces as spaces
 from . import user_level as user_level
 from . import vectors as vectors
 from .accounting.shuffling import amplification as amplification
+from .channels.bounded import BoundedCount as BoundedCount
 from .channels.channel import Channel as Channel
 from .channels.design import MetricChannel as MetricChannel
 from .choose.comparing import accuracy as accuracy
@@ -21,6 +22,7 @@ from .choose.comparison import Comparison as Comparison
 from .choose.questions import LocalReport as LocalReport
 from .choose.questions import MetricReport as MetricReport
 from .choose.questions import NumericQuery as NumericQuery
+from .choose.questions import PrivateMean as PrivateMean
 from .errors import DataError as DataError
 from .errors import DesignError as DesignError
 from .errors import InfeasibleError as InfeasibleError
@@ -29,6 +31,7 @@ from .errors import MissingExtra as MissingExtra
 from .errors import ResultFormatError as ResultFormatError
 from .errors import SolverError as SolverError
 from .evidence.accuracy import Accuracy as Accuracy
+from .evidence.attack import TradeOff as TradeOff
 from .evidence.proofs import Certificate as Certificate
 from .evidence.results import Result as Result
 from .evidence.serialize import register_law as register_law
@@ -48,6 +51,8 @@ from .problem.priors import clipped as clipped
 from .problem.priors import density as density
 from .problem.priors import truncated as truncated
 from .problem.privacy import ApproximateDP as ApproximateDP
+from .problem.privacy import GaussianDP as GaussianDP
+from .problem.privacy import MembershipAdvantage as MembershipAdvantage
 from .problem.privacy import MetricDP as MetricDP
 from .problem.privacy import PureDP as PureDP
 from .problem.privacy import ZeroConcentratedDP as ZeroConcentratedDP

@@ -43,7 +43,7 @@ class DataError(DesignError):
     public knowledge of the data, to be ensured before. No other value of the data raises or warns. In parentheses what each
     message says:
 
-    - a number that is missing, infinite or no number (must be finite numbers; with ``clip=True`` a quantizer takes infinite ones);
+    - a number that is missing, infinite, beyond all doubles or no number (must be finite numbers; with ``clip=True`` a quantizer takes infinite ones);
     - beyond 2⁵³ an integer that no double holds (would be rounded);
     - under discrete noise a number that is not whole (must be whole numbers);
     - without ``clip=True`` an input outside the range, or a vector that is too long (must be in, must be at most, must be exactly);

@@ -63,7 +63,7 @@ STUDIES = (
     Study(
         "many-coordinates",
         "The best noise for many coordinates: a map",
-        "Families of noise under exact composition, and proved lower bounds",
+        "Families of noise under exact composition, noise drawn together, and lower bounds with their classes",
         "mechdesign_studies.noise.many_coordinates:run",
         quick=True,
     ),

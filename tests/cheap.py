@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -59,6 +60,14 @@ DESIGNS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
         lambda: md.MatrixMechanism(md.Workload.prefix_sums(3), md.ApproximateDP(0.5, 1e-6)),
         {},
     ),
+    "matrix-epochs": (
+        lambda: md.MatrixMechanism(
+            md.Workload.prefix_sums(4),
+            md.ApproximateDP(0.5, 1e-6),
+            participation=md.noise.Participation(2, every=2),
+        ),
+        {},
+    ),
     "mixed-allocation": (
         lambda: md.NoiseAllocation("mixed", [1.0, 0.1], md.ApproximateDP(2.0, 1e-3)),
         {},
@@ -69,10 +78,15 @@ DESIGNS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
         {},
     ),
     "optimal-noise": (lambda: md.OptimalNoise(privacy=md.ApproximateDP(1.0, 0.2)), {"gap": 0.05}),
+    "optimal-integer-noise": (
+        lambda: md.OptimalNoise(md.ApproximateDP(1.0, 0.1), loss="squared", integer=True),
+        {},
+    ),
     "optimal-noise-many": (lambda: md.OptimalNoise(md.PureDP(2.0), dimension=2), {"gap": 0.05}),
     "vectors": (lambda: md.VectorQuantizer(20, md.PureDP(2.0), bits=3), {}),
     "vectors-box": (lambda: md.VectorQuantizer(30, md.PureDP(2.0), bits=1, inputs="box"), {}),
     "vectors-signs": (lambda: md.VectorQuantizer(30, md.PureDP(3.0), bits=4, inputs="box"), {}),
+    "bounded-count": (lambda: md.BoundedCount(4, md.ApproximateDP(1.0, 0.05), "squared"), {}),
     "metric-channel": (lambda: md.MetricChannel(md.MetricSpace.grid(2, 3), alpha=0.7), {}),
 }
 
@@ -92,6 +106,7 @@ def objects() -> Iterator[Any]:
     yield a.amplification(1.0, moved=0.1, total=1000, delta=1e-6)
     yield a.delta_interval(a.NoiseTerm(stats.laplace(scale=20.0), 1.0, 20), 0.8)
     yield [md.ZeroConcentratedDP(0.1), md.MetricDP(1.0), md.PureDP(1.0), md.ApproximateDP(1.0, 1e-6)]
+    yield [md.GaussianDP(1.0), md.MembershipAdvantage(0.1), md.TradeOff([(0, 0.1), (1, 1e-6)])]
     yield [u.ItemPrivacy(0.5), md.EMDPrivacy(2.0, 1e-6), u.DiscreteEMDPrivacy(2.0, 0.1, 1e-6)]
     yield [
         c.ClusteredResponse(space, alpha=5.0),
@@ -111,7 +126,8 @@ def objects() -> Iterator[Any]:
     yield [
         md.AdditiveNoise(stats.laplace(scale=2.0), 1.0),
         n.KNormNoise(3, 0.5, norm=2),
-        n.L1Staircase(0.5, 1.0, 2),
+        n.KNormNoise(3, 0.5, math.inf, 1.0, 0.375, 2.0, widths=(1.0, 0.5, 2.0)),
+        n.KNormNoise(3, 0.5, math.inf, 1.0, signed=False),
     ]
     yield [n.discrete_gaussian(3.0), n.flipped_huber_law(1.0, 2.0), n.truncated_laplace_law(0.3, 1e-6)]
     yield [n.osgt(0.5, 1.0), n.staircase_law(1.0, loss="squared")]

@@ -17,12 +17,24 @@ where every factor is positive and of moderate size; the integral is used when a
 from __future__ import annotations
 
 import math
+from fractions import Fraction
+from typing import TypeAlias, get_args
 
 import numpy as np
 from scipy import special
 
-from mechdesign.errors import DesignError
+from mechdesign.errors import DesignError, instance
+from mechdesign.evidence.attack import TradeOff
+from mechdesign.evidence.exact import round_down
 from mechdesign.problem.checks import levels
+from mechdesign.problem.privacy import (
+    ApproximateDP,
+    GaussianDP,
+    MembershipAdvantage,
+    PureDP,
+    ZeroConcentratedDP,
+    points_of,
+)
 from mechdesign.typing import Array, Numbers, Values
 
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
@@ -173,7 +185,7 @@ def gaussian_mu(epsilon: Numbers, delta: Numbers) -> Values:
     Parameters
     ----------
     epsilon : float or ndarray
-        ε > 0.
+        ε ≥ 0.
     delta : float or ndarray
         δ in (0, 1); broadcast against `epsilon`.
 
@@ -185,18 +197,16 @@ def gaussian_mu(epsilon: Numbers, delta: Numbers) -> Values:
     Raises
     ------
     DesignError
-        ε not positive and finite, δ outside (0, 1); at δ = 0 Gaussian noise is never private.
+        ε negative or not finite, δ outside (0, 1); at δ = 0 Gaussian noise is never private.
 
     Examples
     --------
     >>> 1 / gaussian_mu(0.3, 1e-6) ** 2   # the variance at sensitivity 1
     168.80...
     """
-    e, d = levels("epsilon", epsilon, above_zero=True), levels("delta", delta)
+    e, d = levels("epsilon", epsilon), levels("delta", delta)
     if not np.all(e <= _LARGEST):
-        raise DesignError.of(
-            "epsilon", epsilon, f"must be positive and at most {_LARGEST:g}: that is no privacy"
-        )
+        raise DesignError.of("epsilon", epsilon, f"must be at most {_LARGEST:g}: that is no privacy")
     if np.any(d == 0):
         raise DesignError.of(
             "delta",
@@ -251,3 +261,45 @@ def gaussian_square(epsilon: float, delta: float) -> float:
         allowed = "leave Gaussian noise a smaller budget than doubles hold; ask for a larger delta"
         raise DesignError.of("epsilon, delta", (epsilon, delta), allowed)
     return square
+
+
+GaussianPrivacy: TypeAlias = ApproximateDP | ZeroConcentratedDP | GaussianDP | MembershipAdvantage | TradeOff
+"""What Gaussian noise can meet, if no δ is 0."""
+
+
+def gaussian_privacy(name: str, value: object) -> GaussianPrivacy:
+    """Return a requirement that Gaussian noise can meet, or raise the DesignError that says how to state one."""
+    given: GaussianPrivacy = instance(name, value, PureDP, *get_args(GaussianPrivacy))
+    if isinstance(given, ZeroConcentratedDP | GaussianDP) or all(
+        0 < d < 1 for _, d in points_of(given).points
+    ):
+        return given
+    remedy = "Gaussian noise needs delta > 0: state ApproximateDP with one; Laplace noise is private without, NoiseAllocation('laplace')"
+    raise DesignError.of(name, given, remedy)
+
+
+def gaussian_budget(privacy: object) -> float:
+    r"""The largest :math:`\mu^2` that `privacy` allows, rounded down.
+
+    Examples
+    --------
+    >>> gaussian_budget(ZeroConcentratedDP(0.5)), gaussian_budget(GaussianDP(0.5))
+    (1.0, 0.25)
+    >>> round(gaussian_budget(MembershipAdvantage(0.38292)), 3)
+    1.0
+    """
+    given = gaussian_privacy("privacy", privacy)
+    if isinstance(given, ZeroConcentratedDP):
+        return 2 * given.rho
+    if isinstance(given, GaussianDP):
+        return round_down(Fraction(given.mu) ** 2)
+    return min(gaussian_square(e, d) for e, d in points_of(given).points)
+
+
+def budget_worth(privacy: GaussianPrivacy, budget: float) -> float:
+    """What `privacy` leaves beyond a budget of μ²: of 2ρ, of μ², or of the δ of which least is left."""
+    if isinstance(privacy, ZeroConcentratedDP):
+        return 2 * privacy.rho - budget
+    if isinstance(privacy, GaussianDP):
+        return float(Fraction(privacy.mu) ** 2 - Fraction(budget))
+    return min(gaussian_room(e, d, math.sqrt(budget)) for e, d in points_of(privacy).points)

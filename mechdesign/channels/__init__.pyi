@@ -1,3 +1,6 @@
+from .bounded import BoundedCount as BoundedCount
+from .bounded import BoundedDual as BoundedDual
+from .bounded import BoundedProof as BoundedProof
 from .channel import Channel as Channel
 from .design import ChannelDual as ChannelDual
 from .design import ChannelProof as ChannelProof

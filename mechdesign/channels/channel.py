@@ -22,7 +22,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from mechdesign.channels.channel_loss import (
+from mechdesign.channels.exact import (
     Weights,
     integer_rows,
     integer_weights,

@@ -22,7 +22,7 @@ privacy", CCS 2014.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -33,8 +33,14 @@ import pandas as pd
 from flint import arb, ctx, fmpq
 
 from mechdesign.channels.channel import Channel, check_prior, loss_matrix
-from mechdesign.channels.channel_loss import Weights, common_integers
-from mechdesign.channels.exact import Growth, first_broken, least_slack, private_weights
+from mechdesign.channels.exact import (
+    Growth,
+    Weights,
+    common_integers,
+    first_broken,
+    least_slack,
+    private_weights,
+)
 from mechdesign.channels.program import (
     Answer,
     ChannelProgram,
@@ -45,18 +51,19 @@ from mechdesign.channels.program import (
 )
 from mechdesign.errors import DesignError
 from mechdesign.evidence.accuracy import Accuracy, quantile
+from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.page import Account
-from mechdesign.evidence.proofs import PROVED, Certificate, Claim, Proof
+from mechdesign.evidence.proofs import PROVED, Certificate, Claim, Proof, same
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import LinearBound, rational
 from mechdesign.plotting import figure, sized
 from mechdesign.problem.checks import DOWN, array, indices, instance, number, one_of, positive, settle
 from mechdesign.problem.fields import Checked, field
-from mechdesign.problem.privacy import MetricDP
+from mechdesign.problem.privacy import MetricDP, PureDP, points_of
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign, relative_table
 from mechdesign.problem.words import never_sent
 from mechdesign.solvers import Deadline, Model
@@ -159,6 +166,10 @@ class MetricChannel(ModelledDesign):
         """The requirement: α times the space's own distance."""
         return MetricDP(self.alpha)
 
+    def tradeoff(self, result: Result, at: Iterable[float] = ()) -> TradeOff:
+        """Between any two items, the farthest too."""
+        return points_of(PureDP(result.mechanism.epsilon))
+
     @cached_property
     def losses(self) -> Array:
         """ℓ as a matrix, shape (n, k)."""
@@ -249,14 +260,19 @@ class MetricChannel(ModelledDesign):
         return Law(channel, channel.expected_loss(self.losses, self.weights), report=answer.report)
 
     def repaired(
-        self, matrix: Array, *, report: SolveReport | None = None, notes: tuple[str, ...] = ()
+        self,
+        matrix: Array,
+        *,
+        report: SolveReport | None = None,
+        notes: tuple[str, ...] = (),
+        deadline: Deadline | None = None,
     ) -> Law:
-        """Make a nearly private table private exactly, and state its value."""
+        """Make a nearly private table private exactly, and state its value; SolverError once a deadline has passed."""
         matrix = array("matrix", matrix, ndim=2)
         if matrix.shape != self.losses.shape:
             wanted = f"must be of shape {self.losses.shape}: a row an item, a column a report"
             raise DesignError.of("matrix", matrix.shape, wanted)
-        weights = private_weights(matrix, self.space.distances, self.alpha, self.cost)
+        weights = private_weights(matrix, self.space.distances, self.alpha, self.cost, deadline)
         proofs: tuple[ChannelProof, ...] = (ChannelProof(self.space.distances),)
         if (bias := round_up(self._exact_bias(weights))) > self.bias_allowed:
             proofs, notes = (), (*notes, f"not certified: the equalities hold to within {bias:.2g} only")
@@ -413,13 +429,17 @@ class MetricChannel(ModelledDesign):
 
     def plot(self, result: Result, **options: float) -> Figure:
         """Draw the matrix as shades."""
-        fig, axis = figure(**sized(options, 5.0, 4.2))
-        matrix = result.mechanism.matrix
-        shades = axis.imshow(matrix, cmap="viridis", vmin=0, aspect="auto", interpolation="nearest")
-        axis.grid(False)
-        axis.set(xlabel="report", ylabel="item")
-        fig.colorbar(shades, ax=axis, label="probability")
-        return fig
+        return draw_matrix(result.mechanism.matrix, "report", "item", **options)
+
+
+def draw_matrix(matrix: Array, across: str, down: str, **options: float) -> Figure:
+    """Draw probabilities as shades."""
+    fig, axis = figure(**sized(options, 5.0, 4.2))
+    shades = axis.imshow(matrix, cmap="viridis", vmin=0, aspect="auto", interpolation="nearest")
+    axis.grid(False)
+    axis.set(xlabel=across, ylabel=down)
+    fig.colorbar(shades, ax=axis, label="probability")
+    return fig
 
 
 def _family(
@@ -457,8 +477,8 @@ class ChannelProof(Checked, Proof):
         yield Claim(f"α-d-privacy of all pairs at α = {design.alpha!r}{named}", PROVED, slack, found is None)
         value = design._exact_loss(weights)
         margin = float(Fraction(stated.value) - value)
-        same = stated.value == round_up(value)
-        yield Claim(f"expected loss at most {stated.value!r}", PROVED, margin, same)
+        stays = stated.value == round_up(value)
+        yield Claim(f"expected loss at most {stated.value!r}", PROVED, margin, stays)
         if design.equalities is not None:
             bias = design._exact_bias(weights)
             room = design.bias_allowed - float(bias)
@@ -585,6 +605,6 @@ def _fitting(stated: Certificate) -> tuple[MetricChannel, Weights]:
     design, law = instance("question", stated.question, MetricChannel), instance("law", stated.law, Channel)
     if law.weights is None or law.space is None or law.matrix.shape != design.losses.shape:
         raise DesignError("law: must be a channel of integer weights on the design's items and reports")
-    if not np.array_equal(law.space.distances, design.space.distances):
+    if not same(law.space, design.space):
         raise DesignError("law: is a channel on another space than the design's")
     return design, law.weights

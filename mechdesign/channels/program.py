@@ -67,11 +67,6 @@ def graph_stretch(distances: Array, edges: Indices) -> float:
     return max(1.0, float((paths[off] / distances[off]).max()))
 
 
-def _in_time(deadline: Deadline | None) -> None:
-    if deadline is not None and deadline.passed:
-        raise too_late("metric channel")
-
-
 def greedy_spanner(
     space: MetricSpace, stretch: float, classes: Indices | None = None, *, deadline: Deadline | None = None
 ) -> Indices:
@@ -102,7 +97,7 @@ def greedy_spanner(
             same = np.argwhere(np.triu(members | members.T, 1)).tolist()
         for a, b in same:
             if not taken[a, b]:
-                _in_time(deadline)
+                Deadline.of(deadline).hold("metric channel")
                 taken[a, b] = True
                 through = paths[:, a, None] + distances[a, b] + paths[None, b, :]
                 np.minimum(paths, through, out=paths)
@@ -205,7 +200,7 @@ def privacy_rows(
     """
     distances = space.distances
     if spanner is None:
-        edges, stretch = np.asarray(space.essential_pairs), 1.0
+        edges, stretch = space.pairs_without_between(Deadline.of(deadline)), 1.0
     else:
         edges = greedy_spanner(space, spanner, pairs, deadline=deadline)
         stretch = graph_stretch(distances, edges)
@@ -215,7 +210,7 @@ def privacy_rows(
     if asked > _MOST_ROWS:
         remedy = f"must be at most {_MOST_ROWS}; merge points, or give a spanner= of a larger stretch"
         raise DesignError.of("space", f"{space.size} items, {asked} rows of privacy", remedy)
-    _in_time(deadline)
+    Deadline.of(deadline).hold("metric channel")
     chosen = both[first]
     reach = distances[chosen[:, 0], chosen[:, 1]]
     order = np.argsort(reach, kind="stable")
@@ -487,7 +482,7 @@ def automorphisms(distances: Array, cost: Array, *, deadline: Deadline | None = 
             if image in orbit or image in hopeless:
                 continue
             for tried, images in enumerate(_leaves(table, colours, base, [*fixed, image])):
-                _in_time(deadline)
+                Deadline.of(deadline).hold("metric channel")
                 permutation = _complete(table, colours, base, images)
                 if permutation is not None:
                     found.append(permutation)

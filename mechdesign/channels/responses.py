@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 
 from mechdesign.channels.channel import Channel, Deployment, Response, Simulation
-from mechdesign.channels.channel_loss import shortest
+from mechdesign.channels.exact import shortest
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower, log_upper
 from mechdesign.evidence.serialize import serializable

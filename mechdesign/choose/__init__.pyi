@@ -7,3 +7,4 @@ from .comparison import Comparison as Comparison
 from .questions import LocalReport as LocalReport
 from .questions import MetricReport as MetricReport
 from .questions import NumericQuery as NumericQuery
+from .questions import PrivateMean as PrivateMean

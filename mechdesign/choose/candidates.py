@@ -30,7 +30,7 @@ from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, Sol
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.noise.allocation.design import NoiseAllocation
 from mechdesign.noise.calibration.design import Calibration
-from mechdesign.noise.correlated.corners import count_of
+from mechdesign.noise.correlated.changes import count_of
 from mechdesign.noise.correlated.counts import CountsGaussian
 from mechdesign.noise.correlated.design import CorrelatedGaussian
 from mechdesign.noise.knorm import KNorm
@@ -66,11 +66,14 @@ class Candidate:
         What it assumes in addition to the question.
     last : bool
         Whether it begins with what the other mechanisms found, and `solve` takes that, by name, as its fourth argument.
+    together : bool
+        Whether its noise on several numbers is not independent.
     """
 
     solve: Callable[..., Result]
     assumes: str = ""
     last: bool = False
+    together: bool = False
 
 
 def candidates(question: Question) -> dict[str, Candidate]:
@@ -166,9 +169,7 @@ def _best(designs: Iterable[Design], deadline: Deadline, **options: Any) -> Resu
 def _calibrated(family: str) -> Callable[[NumericQuery, CentralPrivacy, Deadline], Result]:
     def solve(q: NumericQuery, privacy: CentralPrivacy, deadline: Deadline) -> Result:
         if FAMILIES[family].discrete and not q.integer:
-            raise DesignError.of(
-                "integer", q.integer, "is noise on the integers: for counts, NumericQuery(integer=True)"
-            )
+            raise DesignError.of("integer", q.integer, _FOR_COUNTS)
         design = Calibration(family, privacy, q.sensitivity, q.dimension, q.loss, q.rounds, q.sampling_rate)
         return design.solve(time_limit=deadline.limit())
 
@@ -179,6 +180,18 @@ def _optimal_noise(
     q: NumericQuery, privacy: CentralPrivacy, deadline: Deadline, others: Mapping[str, Result] | None
 ) -> Result:
     """The best independent noise that the seconds allow, and no named family's that was calibrated before is cheaper."""
+    design = _optimal(q, privacy)
+    starts = None if others is None else _densities(others)
+    return design.solve(gap=5e-3, time_limit=deadline.limit(most=_SECONDS), starts=starts)
+
+
+def _optimal_integer_noise(q: NumericQuery, privacy: CentralPrivacy, deadline: Deadline) -> Result:
+    if not q.integer:
+        raise DesignError.of("integer", q.integer, _FOR_COUNTS)
+    return _optimal(q, privacy, whole=True).solve(gap=1e-6, time_limit=deadline.limit(most=_SECONDS))
+
+
+def _optimal(q: NumericQuery, privacy: CentralPrivacy, *, whole: bool = False) -> OptimalNoise:
     if isinstance(privacy, ZeroConcentratedDP):
         raise DesignError.of("privacy", privacy, "optimal noise is known for pure and approximate privacy")
     if q.rounds > 1:
@@ -190,9 +203,7 @@ def _optimal_noise(
         )
     if q.sampling_rate < 1:
         raise DesignError.of("sampling_rate", q.sampling_rate, "optimal noise is for everybody, not sampled")
-    design = OptimalNoise(privacy, q.bounds, q.loss, q.dimension)
-    starts = None if others is None else _densities(others)
-    return design.solve(gap=5e-3, time_limit=deadline.limit(most=_SECONDS), starts=starts)
+    return OptimalNoise(privacy, q.bounds, q.loss, q.dimension, integer=whole)
 
 
 def _densities(others: Mapping[str, Result]) -> dict[str, object]:
@@ -251,8 +262,10 @@ def _correlated(q: NumericQuery, privacy: Any, deadline: Deadline) -> Result:
 
 
 def _knorm(q: NumericQuery, privacy: CentralPrivacy, deadline: Deadline) -> Result:
-    if not isinstance(privacy, PureDP):
-        raise DesignError.of("privacy", privacy, "K-norm noise is for PureDP")
+    if q.dimension == 1:
+        raise DesignError.of(
+            "dimension", 1, "is one number, of which every norm is the same: staircase noise"
+        )
     if q.sampling_rate < 1:
         raise DesignError.of("sampling_rate", q.sampling_rate, "K-norm noise is for everybody, not sampled")
     return KNorm(q.dimension, privacy, q.sensitivity, loss=q.loss, rounds=q.rounds).solve(
@@ -266,17 +279,20 @@ _CORRELATED = 700
 _LISTED = 200_000
 """Entries of a list of changes: milliseconds, and a file of a few megabytes."""
 _WHOLE = "the numbers are whole"
+_FOR_COUNTS = "is noise on the integers: for counts, NumericQuery(integer=True)"
 _NOISE: dict[str, Candidate] = {
     "optimal noise": Candidate(_optimal_noise, last=True),
     **{
         name: Candidate(_calibrated(name), _WHOLE if family.discrete else "")
         for name, family in FAMILIES.items()
     },
+    # after those whose law it may be
+    "optimal integer noise": Candidate(_optimal_integer_noise, _WHOLE),
     "allocated gaussian": Candidate(_allocated("gaussian"), "a scale for each coordinate"),
     "allocated laplace": Candidate(_allocated("laplace"), "a scale for each coordinate"),
     "allocated mixed": Candidate(_allocated("mixed"), "a type and a scale for each coordinate"),
-    "correlated gaussian": Candidate(_correlated, "noise that is not independent"),
-    "k-norm": Candidate(_knorm, "noise that is not independent; with norm 2 for simulation"),
+    "correlated gaussian": Candidate(_correlated, "noise that is not independent", together=True),
+    "k-norm": Candidate(_knorm, "noise that is not independent", together=True),
 }
 
 
@@ -374,39 +390,47 @@ def fewest(result: Result) -> int:
 
 
 def _published(
-    make: Callable[[MetricSpace, float], Any], *, remapped: bool = False
+    make: Callable[[MetricSpace, float, float | None], Any], *, remapped: bool = False
 ) -> Callable[[MetricReport, MetricDP, Deadline], Result]:
     """A channel of the literature, made exact and certified for the question's own loss."""
 
-    def solve(q: MetricReport, privacy: MetricDP, _: Deadline) -> Result:
-        design, channel = q.design(privacy.epsilon), make(q.space, privacy.epsilon)
+    def solve(q: MetricReport, privacy: MetricDP, deadline: Deadline) -> Result:
+        design, channel = q.design(privacy.epsilon), make(q.space, privacy.epsilon, deadline.limit())
         if remapped:
             channel = channel.remapped(design.losses, design.weights)
-        law = design.repaired(channel.dense)
+        law = design.repaired(channel.dense, deadline=deadline)
         report = SolveReport("closed form", Status.FEASIBLE)
         return Result(design, law.mechanism, law.value, None, report, proofs=law.proofs)
 
     return solve
 
 
-def _kary(space: MetricSpace, alpha: float) -> Response:
+def _exponential(space: MetricSpace, alpha: float, limit: float | None) -> Channel:
+    return Channel.exponential(space, alpha, time_limit=limit)
+
+
+def _kary(space: MetricSpace, alpha: float, _: float | None) -> Response:
     apart = space.distances[~np.eye(space.size, dtype=bool)]
     return KaryResponse(space.size, alpha * float(apart.min()))
+
+
+def _planar(space: MetricSpace, alpha: float, _: float | None) -> Channel:
+    return planar_laplace(space, alpha)
 
 
 _CHANNELS: dict[str, Candidate] = {
     "optimal channel": Candidate(
         lambda q, privacy, deadline: q.design(privacy.epsilon).solve(time_limit=deadline.limit())
     ),
-    "exponential mechanism": Candidate(_published(lambda s, a: Channel.exponential(s, a, calibrated=False))),
-    "exponential, calibrated": Candidate(_published(Channel.exponential)),
-    "exponential, remapped": Candidate(_published(Channel.exponential, remapped=True), "the prior"),
-    "k-ary response": Candidate(_published(_kary)),
-    "clustered response": Candidate(_published(ClusteredResponse), "a clustered space"),
-    "planar Laplace": Candidate(_published(planar_laplace), "a Euclidean grid"),
-    "planar Laplace, remapped": Candidate(
-        _published(planar_laplace, remapped=True), "a Euclidean grid, the prior"
+    "exponential mechanism": Candidate(
+        _published(lambda s, a, _: Channel.exponential(s, a, calibrated=False))
     ),
+    "exponential, calibrated": Candidate(_published(_exponential)),
+    "exponential, remapped": Candidate(_published(_exponential, remapped=True), "the prior"),
+    "k-ary response": Candidate(_published(_kary)),
+    "clustered response": Candidate(_published(lambda s, a, _: ClusteredResponse(s, a)), "a clustered space"),
+    "planar Laplace": Candidate(_published(_planar), "a Euclidean grid"),
+    "planar Laplace, remapped": Candidate(_published(_planar, remapped=True), "a Euclidean grid, the prior"),
 }
 
 _KNOWN: dict[str, dict[str, Candidate]] = {"numbers": _NOISE, "report": _QUANTIZERS, "places": _CHANNELS}

@@ -14,6 +14,7 @@ from mechdesign.choose.candidates import candidates, fewest
 from mechdesign.choose.questions import LocalReport, NumericQuery, Privacy, Question, check_same_privacy
 from mechdesign.errors import DesignError, MechdesignError
 from mechdesign.evidence.accuracy import Accuracy
+from mechdesign.evidence.classes import Scope
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.page import Page, Section, page
 from mechdesign.evidence.proofs import (
@@ -157,7 +158,7 @@ class Comparison(Handed):
 
     @property
     def best(self) -> Result:
-        """The result of least error that can be deployed; what is for simulation only (ℓ₂ K-norm noise) is passed over.
+        """The result of least error that can be deployed; what is for simulation only is passed over.
 
         A question of whole numbers is answered in whole numbers where a mechanism does; continuous noise is for
         ``NumericQuery(integer=False)``, or taken by name.
@@ -197,6 +198,32 @@ class Comparison(Handed):
     def _order(self) -> str:
         late = f": whole-number noise, then continuous noise ({', '.join(self.continuous)})"
         return f"Best first{late if self._mixed else ''}."
+
+    @property
+    def together(self) -> str:
+        """What noise that is drawn together wins over independent noise, where it is the best; "" elsewhere."""
+        known = candidates(self.question)
+        alone = [name for name in self.names if name in known and not known[name].together]
+        best = self._best_name
+        if not alone or best not in known or not known[best].together:
+            return ""
+        least = min(alone, key=lambda name: self.question.error(self.results[name]))
+        ratio = self.question.error(self.results[least]) / self.question.error(self.results[best])
+        if ratio < 1 + 1e-9:
+            return ""
+        return f"The best independent noise, {plain(least)}, has {shown(ratio, 4)} times the error of {plain(best)}."
+
+    @property
+    def bounds(self) -> dict[str, float]:
+        """The highest lower bound that the mechanisms' own proofs have of independent noise."""
+        found: dict[str, float] = {}
+        for name in self.names if not getattr(self.question, "integer", False) else ():
+            result, of = self.results[name], self.results[name].among
+            if name not in candidates(self.question) or of is None or result.bound_how == CLAIMED:
+                continue
+            if of.scope in (Scope.INDEPENDENT, Scope.LOG_CONCAVE) and result.lower_bound:
+                found[str(of)] = max(found.get(str(of), 0.0), result.lower_bound)
+        return found
 
     @property
     def _headings(self) -> dict[str, str]:
@@ -251,7 +278,11 @@ class Comparison(Handed):
                 f"{self.reference}. Standard deviation, mean absolute error and 95% half-width (19 answers in 20 are off "
                 "by at most that) are in the units of the answer.",
             ),
-            Section("Mechanisms compared", table=frame, caption=self._order),
+            Section(
+                "Mechanisms compared",
+                table=frame,
+                caption=" ".join(filter(None, (self._order, self.together))),
+            ),
             Section(
                 "Error",
                 figure=self.plot,
@@ -292,6 +323,9 @@ class Comparison(Handed):
         ]
         if self._mixed:
             lines.append(self._order)
+        if self.together:
+            lines.append(self.together)
+        lines += [f"lower bound of {of}: {shown(bound, 5)}" for of, bound in self.bounds.items()]
         lines += [f"not {name}: {reason}" for name, reason in self.refused.items()]
         return "\n".join(lines)
 

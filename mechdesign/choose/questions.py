@@ -11,17 +11,34 @@ from scipy import stats
 
 from mechdesign.channels.design import MetricChannel
 from mechdesign.errors import DesignError
+from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.proofs import same
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import UP, instance, integer, interval, one_of, settle, share
+from mechdesign.noise.calibration.design import Calibration
+from mechdesign.noise.cell_noise import CellNoise
+from mechdesign.noise.optimal.design import OptimalNoise
+from mechdesign.noise.optimal.staircase import first_step, paired_staircases
+from mechdesign.problem.checks import (
+    UP,
+    answers,
+    generator,
+    instance,
+    integer,
+    interval,
+    number,
+    one_of,
+    positive,
+    settle,
+    share,
+)
 from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
-from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP, ZeroConcentratedDP
+from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP, ZeroConcentratedDP, pure_epsilon
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.spaces.space import MetricSpace
-from mechdesign.typing import Numbers
+from mechdesign.typing import Array, Numbers
 
 
 class _Question(Checked):
@@ -128,6 +145,117 @@ class NumericQuery(_Question):
         often = "" if self.rounds == 1 else f", {self.rounds} rounds"
         often += "" if self.sampling_rate == 1 else f", sampled at rate {self.sampling_rate:g}"
         return f"{what}; {self.bounds}{often}"
+
+
+@dataclass(frozen=True)
+class PrivateMean(Checked):
+    r"""The mean of numbers within bounds where the number of people is private too: one person more or less (add-remove neighbours).
+
+    With :math:`y = (x - l)/(u - l)` a person counts y at u and 1 − y at l, so that one more or less moves the two counts
+    :math:`(\sum y, \sum 1 - y)` by ±(y, 1 − y). Noise (a, b) on them moves the mean, where it is t of the way from l to u, by
+    :math:`(u - l)((1 - t)a - tb)/n` to first order: at worst, where t is 0 or 1, by the noise of one number. No additive noise has less error there than the
+    best for one number of sensitivity 1, and under pure privacy a pair of such staircases has no more (`solve`): the mean costs what it costs where n is public
+    (Kulesza, Suresh and Wang, arXiv 2312.06658).
+
+    Parameters
+    ----------
+    lower, upper : float
+        Bounds of a person's number, public; numbers outside count as the nearer one.
+    about : float
+        How many people there are, about: a public guess, for errors in the units of the mean.
+    loss : {"squared", "absolute"}
+
+    Examples
+    --------
+    >>> from mechdesign.problem.privacy import PureDP
+    >>> mean = PrivateMean(0, 100, about=10_000)
+    >>> best = mean.solve(PureDP(1.0))
+    >>> print(mean.errors(best))
+    standard deviation 0.0138496, mean absolute error 0.00960286, 95% within ±0.0299573
+    >>> 49 < mean.release(np.linspace(0, 100, 10_001), best) < 51
+    True
+    """
+
+    lower: float = field(check=number)
+    upper: float = field(check=number)
+    about: float = field(check=positive)
+    loss: str = field(check=one_of, allowed=("squared", "absolute"), default="squared")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        interval("(lower, upper)", (self.lower, self.upper))
+        if self.upper - self.lower > 1e150:
+            raise DesignError.of(
+                "upper", self.upper, "must be at most 1e150 above lower: choose another unit"
+            )
+
+    @property
+    def query(self) -> NumericQuery:
+        """The two counts as a question of their own, for `compare`: changes of ℓ₁ norm at most 1, both up or both down."""
+        return NumericQuery(2, Sensitivity(l1=1.0, signed=False), self.loss)
+
+    def solve(self, privacy: CentralPrivacy, **options: Any) -> Result:
+        """Return staircase noise for one number of sensitivity 1, which `release` draws in pairs; Gaussian noise on the two counts where that has less error.
+
+        Under approximate and concentrated privacy the staircases are x-DP, at the largest x that implies them.
+        """
+        self.query.check_privacy(privacy)
+        stairs = OptimalNoise(PureDP(pure_epsilon(privacy)), 1.0, self.loss).solve(**options)
+        if isinstance(privacy, PureDP):
+            return stairs
+        gaussian = Calibration("gaussian", privacy, self.query.sensitivity, 2, self.loss)
+        return min(stairs, gaussian.solve(), key=lambda result: result.value)
+
+    def numbers(self, values: Numbers) -> Array:
+        """Return Σ y and Σ (1 − y), each y rounded to a multiple of 2⁻²⁰ at random, without bias: doubles hold such sums exactly."""
+        x = np.clip(answers("values", values), self.lower, self.upper)
+        steps = (x - self.lower) / (self.upper - self.lower) * _PARTS + generator(None).random(x.shape)
+        high = int(np.minimum(steps, _PARTS).astype(np.int64).sum())
+        return np.array([high, x.size * _PARTS - high]) / _PARTS
+
+    def mean(self, numbers: Numbers) -> float:
+        """Return the mean that two counts say; the middle of the bounds where they say that there is nobody."""
+        counts = answers("numbers", numbers, 2).ravel()
+        if counts.size != 2:
+            raise DesignError.of("numbers", counts.shape, "must be two")
+        high, low = counts.tolist()
+        share = min(max(high / (high + low), 0.0), 1.0) if high + low > 0 else 0.5
+        return self.lower + (self.upper - self.lower) * share
+
+    def release(self, values: Numbers, result: Result) -> float:
+        """Return the private mean of everybody's numbers, by a result of `solve` or one for `query`.
+
+        Raises
+        ------
+        DataError
+            A number that is not finite. The guarantee does not cover that refusal.
+        """
+        paired, counts = self._paired(result), self.numbers(values)
+        if not paired:
+            return self.mean(result.mechanism.release(counts))
+        noise = paired_staircases(result.design.epsilon, first_step(result.mechanism), _PARTS)
+        return self.mean(counts + np.array(noise) / _PARTS)
+
+    def errors(self, result: Result) -> Accuracy:
+        """How far off the mean is, to first order, where everybody is at one of the bounds; elsewhere squares and sizes are smaller on average."""
+        paired = self._paired(result)
+        found = result.errors(None if paired else self.query)
+        unit = (self.upper - self.lower) / self.about
+        return Accuracy(unit * found.standard_deviation, unit * found.absolute_error, unit * found.half_width)
+
+    def _paired(self, result: Result) -> bool:
+        """Whether this is noise for one number that is drawn in pairs; raise DesignError unless it answers otherwise."""
+        design, law = instance("result", result, Result).design, result.mechanism
+        if isinstance(design, OptimalNoise) and isinstance(law, CellNoise) and law.spans:
+            asked = design.dimension, design.sensitivity, type(design.privacy)
+            if asked == (1, 1.0, PureDP):
+                return True
+        self.query.check("result", result)
+        return False
+
+
+_PARTS = 2**20
+"""Of a person: 2³³ people are counted in doubles."""
 
 
 @serializable("local-report")

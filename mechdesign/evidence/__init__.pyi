@@ -1,3 +1,4 @@
+from .attack import TradeOff as TradeOff
 from .proofs import Certificate as Certificate
 from .results import Result as Result
 from .results import SolveReport as SolveReport

@@ -31,12 +31,12 @@ class MechanismClass:
         ``EVERY``: all that answer the question as the design states it. ``FAMILY``: those of one published or parametrised
         family. ``MENU``: those that a design tries, or that have the outputs which a search found.
     noun : str
-        What one of them is, in words that follow "every", "any" and "no": "additive noise".
+        What one of them is, in words that follow "every", "any" and "no": "additive noise for a real-valued query".
 
     Examples
     --------
-    >>> print(MechanismClass(Scope.EVERY, "additive noise"), "·", MechanismClass(Scope.FAMILY, "Gaussian noise"))
-    every additive noise · this family (any Gaussian noise)
+    >>> print(MechanismClass(Scope.EVERY, "channel"), "·", MechanismClass(Scope.FAMILY, "Gaussian noise"))
+    every channel · this family (any Gaussian noise)
     >>> print(INDEPENDENT_NOISE)
     independent noise of one law
     """
@@ -72,3 +72,6 @@ def menu(noun: str) -> MechanismClass:
 
 INDEPENDENT_NOISE = MechanismClass(Scope.INDEPENDENT, Scope.INDEPENDENT.value)
 LOG_CONCAVE_NOISE = MechanismClass(Scope.LOG_CONCAVE, Scope.LOG_CONCAVE.value)
+
+REAL_NOISE = "additive noise for a real-valued query"
+"""Of whole numbers only changes by whole numbers need be protected: other noise may cost less there."""

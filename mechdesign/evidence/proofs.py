@@ -95,7 +95,7 @@ class Claim(NamedTuple):
     how : str
         `PROVED`, `RECOMPUTED` or `CLAIMED`.
     margin : float
-        What is left before the claim fails; NaN where nothing is measured. Infinity proves nothing: it comes from
+        What is left before the claim fails, 0 where it holds but for rounding; NaN where nothing is measured. Infinity proves nothing: it comes from
         numbers that overflow.
     holds : bool
     about : str
@@ -226,6 +226,17 @@ class Certificate:
         found: MechanismClass = speaking[0].among(self) if speaking else self.question.among
         return found
 
+    @property
+    def _different(self) -> list[Proof]:
+        """The proofs, one that stands twice once: a file may repeat one a thousand times."""
+        found: dict[object, Proof] = {}
+        for proof in self.proofs:
+            try:
+                found.setdefault(dumps(proof), proof)
+            except DesignError:  # of what no file can hold
+                found[id(proof)] = proof
+        return [*found.values()]
+
     def claims(self) -> Iterator[Claim]:
         """Every claim, recomputed one proof after the other.
 
@@ -236,9 +247,10 @@ class Certificate:
         """
         said = set()
         with fitting():
-            for proof in self.proofs:
+            for proof in self._different:
                 for claim in proof.check(self):
                     margin, holds = float(claim.margin), bool(claim.holds) and claim.margin != math.inf
+                    margin = 0.0 if holds and margin < 0 else margin  # within what doubles lose
                     if (claim.claim, holds) not in said:  # two proofs may speak of one subject
                         yield claim._replace(margin=margin, holds=holds)
                     said.add((claim.claim, holds))

@@ -8,7 +8,9 @@ import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
+from importlib import metadata
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,7 @@ import pandas as pd
 
 from mechdesign.errors import DesignError, MechdesignError, MissingExtra, instance
 from mechdesign.evidence.accuracy import Accuracy
+from mechdesign.evidence.attack import Attack, TradeOff, share
 from mechdesign.evidence.classes import MechanismClass, Scope
 from mechdesign.evidence.digits import as_latex, at_least, at_most, gap_words, meaningful
 from mechdesign.evidence.page import Account, Fact, Page, Section, page, versions
@@ -33,7 +36,7 @@ from mechdesign.evidence.proofs import (
     tightest,
     unfit,
 )
-from mechdesign.evidence.serialize import dumps, modules_to_import, serializable
+from mechdesign.evidence.serialize import dumps, kind_of, modules_to_import, serializable
 from mechdesign.evidence.whole_files import check_writable, write_whole
 from mechdesign.typing import Status
 
@@ -417,6 +420,32 @@ class Result(Handed):
         found: Accuracy = self.design.errors(self, question)
         return found
 
+    def tradeoff(self, *at: float) -> TradeOff:
+        """What an attacker gains at most, as a curve: points of the mechanism's exact profile, or of what is asked where that is all that is known.
+
+        Parameters
+        ----------
+        *at : float
+            Shares of the innocent at which the curve is as low as it can be.
+
+        Examples
+        --------
+        >>> import mechdesign as md
+        >>> result = md.calibrate("laplace", privacy=md.PureDP(1.0), sensitivity=1.0)
+        >>> round(result.tradeoff().advantage, 5), round(result.attack(0.01).found, 5)
+        (0.39347, 0.02718)
+        """
+        if not self.proofs and not hasattr(self.mechanism, "privacy_profile"):
+            raise DesignError.of(
+                "certify", False, "leaves open what the mechanism keeps: solve with certify=True"
+            )
+        found: TradeOff = self.design.tradeoff(self, at)
+        return found
+
+    def attack(self, alpha: float, *, prior: float | None = None) -> Attack:
+        """What somebody who accuses a share `alpha` of the innocent finds at most; with a `prior`, how often that is right."""
+        return self.tradeoff(share("alpha", alpha)).attack(alpha, prior=prior)
+
     # -- prints and pages --------------------------------------------------------------------------------
 
     def summary(self) -> str:
@@ -461,6 +490,8 @@ def _scope(text: object) -> Scope:
         raise DesignError.of("bound_class", text, f"must be one of {known}") from None
 
 
+_ONE_IN = 0.01
+"""The share of the innocent whose accusation a page speaks of."""
 LARGEST_FILE = 230_000  # bytes, compressed; a page names larger ones only, and stays below 700 kB
 _HOW = {
     PROVED: "recomputed from the statement, the law and the multipliers in exact or outward-rounded arithmetic",
@@ -492,6 +523,7 @@ def _headline(result: Result, account: Account, table: pd.DataFrame) -> list[Fac
     counts = made["how"].value_counts()
     words = ", ".join(f"{counts[how]} {how}" for how in _HOW if how in counts)
     words += "; the file agrees with itself" if agrees else "; the file does not agree with itself"
+    words += f"; checked by mechdesign {metadata.version('mechdesign')} when it wrote this page"
     facts.append(("Claims that hold", f"{held} of {len(made)}", words))
     failed = int((~table["holds"]).sum())
     warning = (
@@ -506,6 +538,14 @@ def _result_sections(result: Result, account: Account, table: pd.DataFrame) -> I
     """The page of a result, section by section."""
     yield Section("What was asked", account.question)
     yield Section("The mechanism", "", figure=result.plot, caption=account.picture)
+    with suppress(DesignError):  # a distance has no end, or nothing is promised at any epsilon
+        curve = result.tradeoff(_ONE_IN)
+        yield Section(
+            "What an attacker gains",
+            f"{str(curve.attack(_ONE_IN)).capitalize()}, whatever else is known of everybody.",
+            figure=curve.plot,
+            caption="What is found at most, by what share of the innocent is accused.",
+        )
     others = result.alternatives()
     if len(others):
         yield Section(
@@ -578,6 +618,32 @@ _PACKAGE = (
 )
 
 
+_CHECKED_HERE = (
+    "When it is opened, its script checks the file with a checker of its own (the one of verify.pyz, written again in JavaScript); "
+    "the list below says what it found. Whoever sent this page could have changed its script, too: a check that needs no trust in "
+    "the sender is verify.pyz."
+)
+_UNCHECKED_HERE = (
+    "Its script has no check for this kind of result: nothing is checked here when it is opened. A check that needs no trust in "
+    "the sender is verify.pyz."
+)
+CHECKED_IN_PAGE = (
+    *("calibration", "knorm", "metric-channel", "metric-quantizer", "optimal-quantizer"),
+    *("optm", "optm-search", "rqm", "erm", "mvu"),
+)
+"""Kinds that `checker/verify.mjs` checks; optimal noise besides, where it is a law on cells for one number."""
+
+
+def _checked_in_page(result: Result) -> bool:
+    """Whether the page's checker has a check for this kind of result, and for what is asked."""
+    kind, asked = kind_of(result.design), getattr(result.design, "privacy", None)
+    if kind == "knorm" and result.design.counted(result.mechanism):
+        return False
+    if kind_of(asked) in ("gaussian-dp", "membership-advantage", "trade-off"):
+        return False
+    return kind in CHECKED_IN_PAGE or (kind == "optimal-noise" and kind_of(result.mechanism) == "cell-noise")
+
+
 def _to_check(result: Result) -> Section:
     kind = type(result).__name__
     try:
@@ -593,9 +659,8 @@ def _to_check(result: Result) -> Section:
     imports = "".join(f" --import {'MODULE' if name == '__main__' else name}" for name in own)
     code = f"mechdesign verify result.json{imports}\nmechdesign audit result.json{imports}"
     words = (
-        "The result file holds the statement, the law and the multipliers, and this page carries it. When it is opened, its script "
-        "checks the file with a checker of its own (the one of verify.pyz, written again in JavaScript); the list below says what it "
-        "found. Whoever sent this page could have changed its script, too: a check that needs no trust in the sender is verify.pyz.\n\n"
+        "The result file holds the statement, the law and the multipliers, and this page carries it. "
+        f"{_CHECKED_HERE if covered and _checked_in_page(result) else _UNCHECKED_HERE}\n\n"
         "verify.pyz is one file that needs Python's "
         "standard library and nothing else; make it from a copy of mechdesign that you trust (mechdesign.verifier.archive), "
         f"not from whoever sent this page. {_ALONE if covered else _PACKAGE}"

@@ -67,6 +67,11 @@ def serializable(kind: str) -> Callable[[C], C]:
     return decorate
 
 
+def kind_of(value: object) -> str:
+    """The kind under which a value is written, "" where it has none."""
+    return _KINDS.get(type(value), "")
+
+
 def _dtype(dtype: object) -> str:
     if not _DTYPE.fullmatch(str(dtype)):
         raise DesignError(f"values of type {dtype} cannot be stored in a result file")

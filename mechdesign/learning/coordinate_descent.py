@@ -45,8 +45,8 @@ from mechdesign.learning.plan import (
     warn_leak,
     warn_refit,
 )
-from mechdesign.noise.calibration.evaluation import Privacy
 from mechdesign.problem.checks import array, integer, non_negative, one_of, positive
+from mechdesign.problem.privacy import CentralPrivacy
 from mechdesign.typing import Array, Numbers
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ class _PrivateCoordinateDescent(BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         *,
-        privacy: Privacy,
+        privacy: CentralPrivacy,
         penalty: str | None = "l2",
         alpha: float = 1e-3,
         clip: Numbers = 1.0,
@@ -477,7 +477,7 @@ class PrivateCoordinateDescentClassifier(ClassifierMixin, _PrivateCoordinateDesc
     def __init__(
         self,
         *,
-        privacy: Privacy,
+        privacy: CentralPrivacy,
         penalty: str | None = "l2",
         alpha: float = 1e-3,
         clip: Numbers = 1.0,

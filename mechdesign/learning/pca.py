@@ -32,9 +32,8 @@ from mechdesign.learning.plan import (
     validate_data,
     warn_refit,
 )
-from mechdesign.noise.calibration.evaluation import Privacy
 from mechdesign.problem.checks import array, integer, one_of, positive
-from mechdesign.problem.privacy import PureDP
+from mechdesign.problem.privacy import CentralPrivacy, PureDP
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array, Numbers
 
@@ -107,7 +106,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self,
         n_components: int | None = None,
         *,
-        privacy: Privacy,
+        privacy: CentralPrivacy,
         norm: float = 1.0,
         noise: object = "gaussian",
         allocation: str = "least-variance",

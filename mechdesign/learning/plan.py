@@ -24,9 +24,8 @@ import numpy as np
 from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.evidence.results import Result
 from mechdesign.noise.calibration.design import Calibration
-from mechdesign.noise.calibration.evaluation import Privacy
 from mechdesign.problem.checks import array, instance
-from mechdesign.problem.privacy import PureDP
+from mechdesign.problem.privacy import CentralPrivacy, PureDP
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array, FrozenLaw, Numbers
 
@@ -94,7 +93,7 @@ def cheapest_scales(sensitivities: Array, costs: Array, *, pure: bool) -> Array:
 def noise_plan(
     noise: FrozenLaw,
     *,
-    privacy: Privacy,
+    privacy: CentralPrivacy,
     sensitivities: Numbers,
     scales: Numbers | None = None,
     costs: Numbers | None = None,
@@ -158,7 +157,7 @@ _TRUSTED: weakref.WeakSet[Result] = weakref.WeakSet()
 
 
 def calibrated(
-    noise: FrozenLaw, privacy: Privacy, bounds: Sensitivity, dimension: int, *, rounds: int = 1
+    noise: FrozenLaw, privacy: CentralPrivacy, bounds: Sensitivity, dimension: int, *, rounds: int = 1
 ) -> Result:
     """Return the certified calibration of a law, or `noise` itself where it is one of this very question.
 

@@ -11,6 +11,8 @@ from .calibration.design import CalibrationBound as CalibrationBound
 from .calibration.design import CalibrationProof as CalibrationProof
 from .calibration.design import calibrate as calibrate
 from .cell_noise import CellNoise as CellNoise
+from .cell_noise import IntegerNoise as IntegerNoise
+from .correlated.changes import Participation as Participation
 from .correlated.counts import CountsGaussian as CountsGaussian
 from .correlated.counts import CountsProof as CountsProof
 from .correlated.design import CorrelatedGaussian as CorrelatedGaussian
@@ -22,7 +24,6 @@ from .knorm import KNormProof as KNormProof
 from .laws.discrete import discrete_gaussian as discrete_gaussian
 from .laws.discrete import discrete_laplace_law as discrete_laplace_law
 from .laws.discrete import opendp_sample as opendp_sample
-from .laws.staircase import L1Staircase as L1Staircase
 from .laws.staircase import staircase as staircase
 from .laws.staircase import staircase_law as staircase_law
 from .laws.symmetric import flipped_huber as flipped_huber
@@ -38,8 +39,8 @@ from .optimal.cell_product import CellProduct as CellProduct
 from .optimal.design import OptimalNoise as OptimalNoise
 from .optimal.lattice_dual import LatticeDual as LatticeDual
 from .optimal.several import NamedLawProof as NamedLawProof
+from .optimal.several import SubsetBound as SubsetBound
+from .optimal.several import SymmetricBound as SymmetricBound
 from .optimal.staircase import StaircaseDual as StaircaseDual
-from .optimal.subset_bound import SubsetBound as SubsetBound
-from .optimal.subset_bound import SymmetricBound as SymmetricBound
 from .vector_noise import IndependentNoise as IndependentNoise
 from .vector_noise import MixedNoise as MixedNoise

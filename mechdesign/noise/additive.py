@@ -12,8 +12,8 @@ import numpy as np
 from scipy import integrate, special
 
 from mechdesign.accounting.interval import DeltaInterval, epsilon_bound
-from mechdesign.accounting.losses import NoiseTerm, of_scipy
-from mechdesign.accounting.profile import privacy_profile, profile_epsilon
+from mechdesign.accounting.losses import NoiseTerm, is_gaussian, of_scipy
+from mechdesign.accounting.profile import least_mu, privacy_profile, profile_epsilon
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.digits import at_least, at_most
@@ -22,7 +22,7 @@ from mechdesign.evidence.whole_files import write_whole
 from mechdesign.noise.pictures import half_width
 from mechdesign.noise.release import ExactNoise, Lattice, lattice_of, noisy
 from mechdesign.noise.vector_noise import shape_of
-from mechdesign.noise.worst_case import WorstCases, amplified, worst_cases
+from mechdesign.noise.worst_case import WorstCases, amplified, worst_cases, worst_rho
 from mechdesign.problem.checks import UP, answers, array, generator, integer, positive, settle, share
 from mechdesign.problem.law_moments import frozen_parts
 from mechdesign.problem.sensitivity import Sensitivity
@@ -269,6 +269,38 @@ class AdditiveNoise:
         if delta == 0:
             return amplified(cases.largest_loss(), **options)
         return min(epsilon_bound(terms, delta, **options) for terms in cases.alternatives)
+
+    def gaussian_mu(self, *, width: float = 1e-3) -> tuple[float, float]:
+        """Enclose the least μ of which all rounds are μ-Gaussian differentially private (`mechdesign.GaussianDP`).
+
+        Parameters
+        ----------
+        width : float
+            Of the enclosure.
+
+        Examples
+        --------
+        >>> from mechdesign.noise import discrete_gaussian
+        >>> low, high = AdditiveNoise(discrete_gaussian(1.0), 1.0).gaussian_mu()   # Gaussian noise: 1
+        >>> 1.045 < low < high < low + 1e-3
+        True
+        """
+        if self.sampling_rate < 1:
+            raise DesignError.of(
+                "sampling_rate",
+                self.sampling_rate,
+                "leaves mu open: state it of one round that sees everybody",
+            )
+        rho = self.rounds * worst_rho(self.law, self.sensitivity, self.dimension, 0.0)
+        if is_gaussian(self.law):
+            return math.sqrt(2 * rho) * (1 - 1e-14), math.sqrt(2 * rho) * (1 + 1e-14)
+
+        def interval(epsilon: float) -> tuple[float, float]:
+            found = self.delta_interval(epsilon, width=1e-4)
+            return found.lower, found.upper
+
+        largest = self.rounds * self.worst_cases.largest_loss() * (1 + 1e-15)
+        return least_mu(interval, rho, largest, width=positive("width", width))
 
     def pld(self) -> Any:
         """dp-accounting's `PrivacyLossDistribution` of all rounds, to compose with any other mechanism."""

@@ -8,7 +8,7 @@ shifted density covers two cells of the unshifted one in the ratio :math:`(1-\th
 
 Finitely many sums therefore decide (ε, δ)-DP for every real shift up to the sensitivity. The masses are integers
 over their total, so these sums are rational once :math:`e^\varepsilon` is bounded by a rational, and the cell is
-drawn with no rounding at all. Where a density is the same on many cells, one weight stands for a span of them; D is
+drawn with no rounding at all. Noise on the whole numbers is the middle of such a cell of width 1, for whole shifts. Where a density is the same on many cells, one weight stands for a span of them; D is
 then linear between the differences of the spans' ends.
 """
 
@@ -20,11 +20,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate, groupby, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
-from mechdesign.errors import DesignError, instance
+from mechdesign.errors import DataError, DesignError, instance
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.exact import exp_lower, round_up
 from mechdesign.evidence.sampling import IntegerWeights, uniform_integers
@@ -329,13 +330,12 @@ class CellNoise:
         ]
         return IntegerWeights([*(tickets if r else self.weights), self.spike * (inner if r else 1)])
 
-    def _draw_steps(self, size: int) -> Indices:
-        """Draw noise from the operating system's randomness, exactly, in halves of the lattice step.
+    def draw_cells(self, size: int) -> tuple[Indices, npt.NDArray[np.bool_]]:
+        """Draw cells, counted from `start`, exactly, from the operating system's randomness; and whether it is the spike instead.
 
-        A cell by its integer weight (one of its span, uniformly), a repetition of it in the tails by exact coin flips,
-        and one of the cell's s steps uniformly. Halves, because an even number of cells is symmetric about a point between two steps.
+        A cell by its integer weight (one of its span, uniformly), a repetition of it in the tails by exact coin flips.
         """
-        n, count, s = self.cells_per_shift, self.count, self._steps_per_cell
+        n, count = self.cells_per_shift, self.count
         cell = self._cells.draw(size)
         spike = cell == len(self.weights)
         if self.spans:
@@ -350,7 +350,15 @@ class CellNoise:
             while going.size:
                 going = going[coin.draw(going.size) == 1]
                 cell[going] += outward[going]
-        out = 2 * (cell * s + uniform_integers(s, size)) + 1 - count * s
+        return cell, spike
+
+    def _draw_steps(self, size: int) -> Indices:
+        """Draw noise, exactly, in halves of the lattice step: a cell, and one of its s steps uniformly.
+
+        Halves, because an even number of cells is symmetric about a point between two steps.
+        """
+        (cell, spike), s = self.draw_cells(size), self._steps_per_cell
+        out = 2 * (cell * s + uniform_integers(s, size)) + 1 - self.count * s
         if spike.any():
             narrow = max(1, int(Fraction(self.spike_width) / Fraction(self.step))) | 1
             out[spike] = 2 * uniform_integers(narrow, int(spike.sum())) + 1 - narrow
@@ -382,6 +390,162 @@ class CellNoise:
             raise DesignError.of("start", self.start, "must be centred at 0 for an exact release")
         halves = self._draw_steps(held.size).reshape(held.shape)
         return noisy(held, self.step, halves, 2)[()]
+
+
+@serializable("integer-noise")
+@dataclass(frozen=True)
+class IntegerNoise:
+    r"""Noise on the whole numbers, with the interface of a frozen discrete `scipy.stats` law.
+
+    It is the middle of the cell of a `CellNoise` of width 1, whose privacy at whole shifts it has.
+
+    Parameters
+    ----------
+    weights : tuple of int
+        Non-negative weights of `first`, first + 1, …
+    first : int
+    change : int
+        n: the largest change of an answer that the noise was made for; every whole one up to it is protected, up and down.
+    decay : Fraction
+        When positive, both tails go on for ever: the outermost n weights repeat, times `decay`.
+
+    Raises
+    ------
+    DesignError
+        Weights not integer, negative or all zero; tails that begin beyond 0.
+
+    Examples
+    --------
+    >>> law = IntegerNoise(weights=(1, 2, 1), first=-1, change=1)
+    >>> law.var(), law.exact_delta(0), law.pmf([0, 1, 2]).tolist()
+    (0.5, Fraction(1, 2), [0.5, 0.25, 0.0])
+    >>> law.release(10**30) - 10**30 in (-1, 0, 1)
+    True
+    """
+
+    weights: tuple[int, ...]
+    first: int
+    change: int
+    decay: Fraction = Fraction(0)
+
+    def __post_init__(self) -> None:
+        settle(self, first=integer("first", self.first, -MOST_CELLS, MOST_CELLS))
+        held, n = self.cells, self.cells.cells_per_shift
+        if held.decay and not self.first + n - 1 <= 0 <= self.first + held.count - n:
+            raise DesignError.of("first", self.first, "tails must begin on both sides of 0")
+        settle(self, weights=held.weights, change=n, decay=held.decay)
+
+    @cached_property
+    def cells(self) -> CellNoise:
+        """The law of which this is the middle of the cell."""
+        return CellNoise(self.weights, 1.0, self.first - 0.5, self.change, decay=self.decay)
+
+    @property
+    def total(self) -> Fraction:
+        """Sum of all weights, the infinite tails included."""
+        return self.cells.total
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether the law is even."""
+        return self.cells.symmetric
+
+    def hockey_stick(self, epsilon: Fraction | float) -> dict[int, Fraction]:
+        """Return upper bounds of δ(ε) by whole shift, as `CellNoise.hockey_stick`."""
+        return self.cells.hockey_stick(epsilon)
+
+    def exact_delta(self, epsilon: Fraction | float) -> Fraction:
+        """Return a proved upper bound of δ(ε) over every whole shift up to the change."""
+        return self.cells.exact_delta(epsilon)
+
+    def privacy_profile(self, epsilon: Numbers) -> Array:
+        """δ(ε) over every whole shift up to the change, proved and rounded up; `epsilon` may be an array."""
+        return self.cells.privacy_profile(epsilon)
+
+    # Distribution ----------------------------------------------------------------------------------------
+
+    def support(self) -> tuple[float, float]:
+        """Smallest and largest value."""
+        low, high = self.cells.support()
+        return low + 0.5, high - 0.5
+
+    def pmf(self, k: Numbers) -> Array:
+        """P[T = k]."""
+        held = doubles("k", k)
+        return np.where(np.floor(held) == held, self.cells.pdf(held), 0.0)[()]
+
+    def cdf(self, t: Numbers) -> Array:
+        """P[T ≤ t]."""
+        return self.cells.cdf(np.floor(doubles("t", t)) + 0.5)
+
+    def sf(self, t: Numbers) -> Array:
+        """P[T > t], accurate in the right tail."""
+        return self.cells.sf(np.floor(doubles("t", t)) + 0.5)
+
+    def ppf(self, q: Numbers) -> Array:
+        """Quantile function."""
+        return np.ceil(self.cells.ppf(q) - 0.5)
+
+    def expected_loss(self, loss: object = "absolute") -> float:
+        """Return E ℓ(T), to rounding."""
+        masses, edges, _ = self.cells.extended
+        return float(masses @ Loss.of(loss)(self.first + edges[:-1].astype(float)))
+
+    def mean(self) -> float:
+        """E[T]."""
+        return self.cells.mean()
+
+    def var(self) -> float:
+        """Variance."""
+        return self.expected_loss("squared") - self.mean() ** 2
+
+    def std(self) -> float:
+        """Standard deviation."""
+        return math.sqrt(self.var())
+
+    def errors(self) -> Accuracy:
+        """How far off an answer is."""
+        side = half_width(self) if self.symmetric else float(max(-self.ppf(0.025), self.ppf(0.975)))
+        return Accuracy(math.sqrt(self.expected_loss("squared")), self.expected_loss("absolute"), side)
+
+    def plot(self, **options: float) -> Figure:
+        """Draw the probabilities and the tail."""
+        return draw_laws({"this noise": self}, **options)
+
+    # Sampling --------------------------------------------------------------------------------------------
+
+    def rvs(self, size: object = None, random_state: Randomness = None) -> Indices:
+        """Draw samples for simulation; `release` is for deployment."""
+        return np.asarray(self.ppf(generator(random_state).random(shape_of(size)))).astype(np.int64)[()]
+
+    def release(self, x: Any) -> Any:
+        """Return whole answers `x` with noise added, drawn exactly from the operating system's randomness: for deployment.
+
+        Parameters
+        ----------
+        x : int, or array of int
+            Of any size. Of 64 bits, numbers beyond 2⁶² count as this far out, which brings none further apart. Doubles
+            that are whole are answered by doubles.
+
+        Raises
+        ------
+        DataError
+            An answer that is not whole, or not finite.
+        """
+        if isinstance(x, int) and not isinstance(x, bool):
+            return x + self.first + int(self.cells.draw_cells(1)[0][0])
+        held = np.asarray(x)
+        exact = held.dtype == object and all(type(v) is int for v in held.ravel())
+        if not exact and held.dtype.kind not in "iu":
+            held = answers("x", x)
+            if np.any(np.floor(held) != held):
+                raise DataError("x: must be whole numbers for noise on the whole numbers")
+        noise = (self.first + self.cells.draw_cells(held.size)[0]).reshape(held.shape)
+        if held.dtype.kind == "f":
+            return noisy(held, 1.0, noise)[()]
+        if not exact:
+            held = np.clip(np.minimum(held, 2**62).astype(np.int64), -(2**62), None)
+        return (held + noise)[()]
 
 
 def round_width(width: Fraction) -> float:

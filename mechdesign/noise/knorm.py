@@ -1,61 +1,59 @@
-r"""K-norm noise: density proportional to :math:`e^{-\lVert z\rVert/s}` on :math:`\mathbb R^k`.
+r"""Noise that is drawn together for numbers that one person moves together: radial in a norm (`mechdesign.noise.radial`).
 
-Adding it to a vector whose norm-sensitivity is Δ is Δ/s-differentially private: the triangle inequality bounds
-the log-density ratio, :math:`(\lVert z - v\rVert - \lVert z\rVert)/s \le \lVert v\rVert/s` (Hardt and Talwar 2010).
+**Law.** Density :math:`\propto e^{-\lVert z\rVert/s}` on :math:`\mathbb R^k` (K-norm noise, Hardt and Talwar 2010), or a staircase of the norm. Adding it
+to a vector whose norm-sensitivity is Δ is Δ/s-differentially private by the triangle inequality, hence (ε, δ)-DP and zCDP
+at somewhat larger budgets (`mechdesign.problem.privacy.implied_by_pure`). Of the exponential of ℓ₂ the exact δ is known
+(`mechdesign.noise.radial.round_delta`; the ℓ₂ mechanism, arXiv 2502.15929): where δ is small it costs less than the Gaussian.
 
-In polar form, :math:`z = r u` with u uniform in the unit ball and :math:`r \sim \mathrm{Gamma}(k + 1, s)`: given r
-the density at z is :math:`1\{\lVert z\rVert \le r\}/(r^k \mathrm{vol})`, and
-:math:`\int_{\lVert z\rVert}^\infty r^{-k} \cdot r^k e^{-r/s}\,dr \propto e^{-\lVert z\rVert/s}`. The norm itself
-is Gamma(k, s), so :math:`E\lVert z\rVert = ks`.
-
-**Release.** K-norm noise for deployment: whole numbers of lattice steps, drawn exactly from the operating system's randomness.
-
-On the lattice :math:`\mathbb Z^k` the law :math:`P[z] \propto q^{\lVert z\rVert}`, :math:`q = e^{-1/d}`, is as private as its
-continuous relative: a shift v loses at most :math:`\lVert v\rVert/d`, by the triangle inequality. For ℓ₁ it is a product, each
-coordinate the difference of two geometric numbers. For ℓ_∞ let R have :math:`P[R] \propto (2R + 1)^k q^R` and z be uniform on
-the cube :math:`\{-R, \dots, R\}^k`; then
-
-.. math:: P[z] \propto \sum_{R \ge \lVert z\rVert_\infty} (2R + 1)^{-k} (2R + 1)^k q^R = \frac{q^{\lVert z\rVert_\infty}}{1 - q} .
-
-R is drawn by rejection from the sum of k + 1 geometric numbers, whose weights are :math:`\binom{R + k}{k} q^R`: it is kept with the
-rational probability :math:`\prod_{j=1}^k (R + \tfrac12)/(R + j)`, nearly 1 where the step is small.
-
-**Design.** K-norm noise for a vector under pure privacy: the ball, of three, that suits the changes best.
-
-With density :math:`\propto e^{-\lVert z\rVert/s}` a change v loses :math:`\lVert v\rVert/s` at most, so that s is the largest norm
-of a change over ε. Which norm is best depends on the changes: the cube for boxes (a sixth of the variance of Laplace noise
-in many dimensions), the cross-polytope, which is Laplace noise, for few changed coordinates (Hardt and Talwar 2010).
+**Design.** Of the norms whose balls hold all changes the one whose noise costs least: ℓ₁, ℓ₂, ℓ_∞; the hulls of "at most c numbers
+change, each by at most b_i" and of "all rise or all fall". The cube costs a sixth of the variance of Laplace noise in many
+dimensions, which is the noise of ℓ₁.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
+from flint import arb
 from numpy.typing import ArrayLike
-from scipy import integrate, special, stats
+from scipy import special, stats
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.accuracy import Accuracy
-from mechdesign.evidence.classes import MechanismClass, menu
-from mechdesign.evidence.exact import round_up
+from mechdesign.evidence.classes import REAL_NOISE, MechanismClass, every, menu
+from mechdesign.evidence.exact import excess, round_up, safe_root
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
-from mechdesign.evidence.sampling import bernoulli, geometric, uniform_below
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.pictures import half_width
+from mechdesign.noise.radial import (
+    LEAST_GAMMA,
+    LEAST_KEPT,
+    LEAST_SUM,
+    MOST_LEVELS,
+    Ball,
+    RadialLattice,
+    Shells,
+    radial_lattice,
+    round_delta,
+    short,
+    whole_bits,
+)
 from mechdesign.noise.release import noisy
 from mechdesign.problem.checks import (
     UP,
     answers,
     array,
     generator,
+    inside,
     instance,
     integer,
     non_negative,
@@ -64,10 +62,21 @@ from mechdesign.problem.checks import (
     settle,
 )
 from mechdesign.problem.fields import field
-from mechdesign.problem.privacy import PureDP
+from mechdesign.problem.privacy import (
+    ApproximateDP,
+    PureDP,
+    ZeroConcentratedDP,
+    implied_by_pure,
+    pure_epsilon,
+)
 from mechdesign.problem.sensitivity import Protection, Sensitivity, sensitivity
 from mechdesign.problem.spine import Bound, Clock, Design, Law, relative_table
 from mechdesign.typing import Array, FrozenLaw, Indices, Numbers, Randomness, Values
+
+_MOST_ROUND, _MOST_EPSILON = 2000, 64
+"""Numbers and ε of which ℓ₂ noise has its δ counted: beyond, it costs .4% less than the Gaussian at most (ε = 1), or staircases cost least."""
+_MOST_CAPPED = 400
+"""Coordinates of a hull with a cap: beyond, its volume takes sums of too many digits, and most of its draws are rejected."""
 
 
 def norm_order(name: str, value: float | str) -> float:
@@ -84,34 +93,21 @@ def norm_order(name: str, value: float | str) -> float:
 def ball(dimension: int, norm: float, size: int, rng: Randomness = None) -> Array:
     """Uniform points of the unit ball of an ℓ₁, ℓ₂ or ℓ_∞ norm, shape (size, dimension); exact, no rejection.
 
-    ℓ_∞ is a cube; ℓ₂ a Gaussian direction with radius U^{1/k}; ℓ₁ the first k of k + 1 uniform spacings
-    (a uniform point of the simplex Σ ≤ 1) with random signs.
-
     Examples
     --------
     >>> points = ball(3, 1, 1000, rng=0)
     >>> bool((np.abs(points).sum(axis=1) <= 1).all())
     True
     """
-    draws = generator(rng)
-    order = norm_order("norm", norm)
+    draws, order = generator(rng), norm_order("norm", norm)
     size, dimension = integer("size", size, 0, 2**40), integer("dimension", dimension, 1)
-    shape = (size, dimension)
-    if order == math.inf:
-        return draws.uniform(-1.0, 1.0, shape)
-    if order == 2:
-        direction = draws.standard_normal(shape)
-        direction /= np.linalg.norm(direction, axis=1, keepdims=True)
-        return direction * draws.random((size, 1)) ** (1 / dimension)
-    spacings = draws.standard_exponential((size, dimension + 1))
-    points = spacings[:, :-1] / spacings.sum(axis=1, keepdims=True)
-    return np.asarray(points * draws.choice([-1.0, 1.0], shape))
+    return Ball(dimension, order).points(size, draws)
 
 
 @serializable("knorm-noise")
 @dataclass(frozen=True)
 class KNormNoise:
-    r"""Noise with density :math:`e^{-\lVert z\rVert/s}/(k!\,\mathrm{vol}(B)\,s^k)`.
+    r"""Noise with density :math:`e^{-\lVert z\rVert/s}/(k!\,\mathrm{vol}(B)\,s^k)`, or a staircase of the norm.
 
     Parameters
     ----------
@@ -123,6 +119,15 @@ class KNormNoise:
         ℓ₁ is the product of Laplace laws.
     largest : float, optional
         The largest norm of a change, in the noise's own norm; `release` needs it.
+    gamma : float, optional
+        γ of a staircase: the density is constant up to a norm of γ times `largest`, and falls by e^(−largest/s) there and whenever
+        the norm has grown by `largest`.
+    cap : float, optional
+        c, with norm inf: the norm is :math:`\max(\lVert z\rVert_\infty, \lVert z\rVert_1/c)`, whose ball is the hull of what c numbers may change by.
+    signed : bool
+        False, with norm inf: the norm is :math:`\max z^+ + \max z^-`, for changes of which all rise or all fall.
+    widths : tuple of float, optional
+        The norm is that of :math:`z_i/w_i`; numbers of width 0 get no noise.
 
     Examples
     --------
@@ -138,8 +143,11 @@ class KNormNoise:
     dimension: int
     scale: float
     norm: float = 1.0
-
     largest: float | None = None
+    gamma: float | None = None
+    cap: float | None = None
+    signed: bool = True
+    widths: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         dimension, scale = integer("dimension", self.dimension, 1, 10**9), positive("scale", self.scale)
@@ -150,67 +158,159 @@ class KNormNoise:
         settle(self, dimension=dimension, scale=scale, norm=norm_order("norm", self.norm))
         if self.largest is not None:
             settle(self, largest=positive("largest", self.largest, side=UP))
+        if self.widths is not None:
+            found = array("widths", self.widths)
+            if (
+                found.shape != (dimension,)
+                or found.min() < 0
+                or not 0 < found.max() <= 1e150 / dimension / scale
+            ):
+                raise DesignError.of(
+                    "widths", self.widths, "must be numbers of at least 0, one a coordinate, not all 0"
+                )
+            settle(self, widths=tuple(found.tolist()))
+        size = self.size
+        if not one_of("signed", self.signed, (True, False)) and (self.norm, self.cap) != (math.inf, None):
+            raise DesignError.of("signed", False, "is of norm inf without a cap")
+        if self.cap is not None:
+            cap = inside("cap", self.cap, 1, min(size, _MOST_CAPPED))
+            if self.norm != math.inf or short(Fraction(cap)) != cap or size > _MOST_CAPPED:
+                allowed = f"is of norm inf, of at most {_MOST_CAPPED} numbers, and a double of 12 bits"
+                raise DesignError.of("cap", cap, allowed)
+            settle(self, cap=cap)
+        if self.gamma is not None:
+            settle(self, gamma=inside("gamma", self.gamma, LEAST_GAMMA / 2, 1))
+            if whole_bits(self.gamma) != self.gamma:
+                raise DesignError.of("gamma", self.gamma, f"must have 20 bits: {whole_bits(self.gamma)!r}")
+            if self.largest is None or self.shells(1).levels > MOST_LEVELS:
+                allowed = "needs the largest change, of which the scale is no large multiple: leave it out"
+                raise DesignError.of("gamma", self.gamma, allowed)
+            if self.shells(1).sums(self.gamma, size)[0] <= LEAST_SUM:
+                allowed = "is so small at this scale that no double resolves its shells: choose a larger one"
+                raise DesignError.of("gamma", self.gamma, allowed)
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """All but the scale and the profile."""
+        return self.dimension, self.norm, self.largest, self.cap, self.signed, self.widths
+
+    @property
+    def size(self) -> int:
+        """How many coordinates get noise."""
+        return self.dimension if self.widths is None else int(np.count_nonzero(self.widths))
+
+    @cached_property
+    def moving(self) -> Indices:
+        """The coordinates that get noise."""
+        return np.arange(self.dimension) if self.widths is None else np.flatnonzero(self.widths)
+
+    @cached_property
+    def body(self) -> Ball:
+        """The unit ball, over the widths."""
+        return Ball(self.size, self.norm, self.cap, self.signed)
+
+    def shells(self, power: int) -> Shells:
+        """Moments of the staircases for changes of this size at this scale."""
+        assert self.largest is not None
+        return Shells(self.size, self.largest / self.scale, power)
 
     @property
     def deployable(self) -> bool:
-        """Whether there is an exact `release`: for norms 1 and inf, where the largest change is known."""
-        return self.norm != 2 and self.largest is not None
+        """Whether there is an exact `release`: where the largest change is known, and rejection keeps enough."""
+        return self.largest is not None and self.body.around[1] >= LEAST_KEPT
 
     @cached_property
-    def lattice(self) -> KNormLattice:
-        """How it is released: step, shift, rate and relative increase of the scale."""
+    def lattice(self) -> RadialLattice:
+        """How it is released: step, shift, rate and relative increase of the scale; steps are of the widths."""
         if not self.deployable:
-            raise DesignError.of(
-                "release",
-                type(self).__name__,
-                "must know the largest change: the result of a KNorm design does"
-                if self.norm != 2
-                else "has no exact sampler for norm 2, sample() is for simulation: deploy KNorm(..., norm=inf) or norm=1, or "
-                "the best of md.compare(...), which has release()",
-            )
+            known = "must know the largest change: the result of a KNorm design does"
+            none = "has no exact sampler, sample() is for simulation: deploy KNorm(..., norm=inf) or norm=1"
+            raise DesignError.of("release", type(self).__name__, known if self.largest is None else none)
         assert self.largest is not None
-        return knorm_lattice(self.dimension, self.scale, self.norm, self.largest)
+        found = radial_lattice(self.body, self.scale, self.largest, self.gamma, even=self.widths is None)
+        if found.step * float(self._widths.min()) < 1e-290:
+            raise DesignError.of(
+                "widths", self.widths, "are so small that doubles hold no lattice finer than them"
+            )
+        return found
+
+    @property
+    def _widths(self) -> Array:
+        return np.ones(self.dimension) if self.widths is None else np.array(self.widths)[self.moving]
 
     def sample(self, size: int | None = None, rng: Randomness = None) -> Array:
         """One vector, shape (k,), or `size` of them, (size, k)."""
-        draws = generator(rng)
+        draws, d = generator(rng), self.size
         rows = 1 if size is None else integer("size", size, 0, 2**40)
-        radius = draws.gamma(self.dimension + 1, self.scale, (rows, 1))
-        noise = radius * ball(self.dimension, self.norm, rows, draws)
+        if self.gamma is None:
+            radius = draws.gamma(d + 1, self.scale, rows)
+        else:
+            radius = draws.choice(self._radii[0], rows, p=self._radii[1])
+        noise = np.zeros((rows, self.dimension))
+        noise[:, self.moving] = radius[:, None] * self.body.points(rows, draws) * self._widths
         return noise[0] if size is None else noise
 
+    @cached_property
+    def _radii(self) -> tuple[Array, Array]:
+        """Lengths R of the balls, and their masses; of the exponential on a grid."""
+        d = self.size
+        if self.gamma is None:
+            spread = 12 * math.sqrt(d)
+            length = np.linspace(max(0.0, d - spread), d + spread + 60, 2001)
+            mass = np.exp(special.xlogy(d, length) - length - special.gammaln(d + 1))
+            return length * self.scale, mass / mass.sum()
+        assert self.largest is not None
+        ends, mass = self.shells(1).masses(self.gamma)
+        return ends * self.largest, mass
+
+    def norm_of(self, z: Numbers) -> Array:
+        """The noise's own norm of vectors, shape (..., k)."""
+        return self.body.gauge(np.atleast_1d(array("z", z, ndim=None))[..., self.moving] / self._widths)
+
     def log_density(self, z: Numbers) -> Values:
-        """Logarithm of the density at z, shape (..., k)."""
-        k, log2 = self.dimension, math.log(2)
-        volume = {
-            1.0: k * log2 - special.gammaln(k + 1),
-            2.0: k / 2 * math.log(math.pi) - special.gammaln(k / 2 + 1),
-            math.inf: k * log2,
-        }[self.norm]
-        length = np.linalg.norm(np.atleast_1d(array("z", z, ndim=None)), ord=self.norm, axis=-1)
-        return -length / self.scale - volume - special.gammaln(k + 1) - k * math.log(self.scale)
+        """Logarithm of the density at z, shape (..., k), of the coordinates that get noise."""
+        d, length = self.size, self.norm_of(z)
+        volume = self.body.log_volume + float(np.log(self._widths).sum())
+        if self.gamma is None:
+            return -length / self.scale - volume - special.gammaln(d + 1) - d * math.log(self.scale)
+        assert self.largest is not None
+        fall = self.largest / self.scale
+        level = np.maximum(np.ceil(length / self.largest - self.gamma), 0)
+        mass = math.log(-math.expm1(-fall)) + self.shells(1).log_sum(self.gamma)
+        return -fall * level - volume - d * math.log(self.largest) - mass
 
     @property
     def norm_law(self) -> FrozenLaw:
-        """Law of ‖z‖, a frozen `scipy.stats.gamma`."""
-        return stats.gamma(self.dimension, scale=self.scale)
+        """Law of ‖z‖ where it is exponential, a frozen `scipy.stats.gamma`."""
+        return stats.gamma(self.size, scale=self.scale)
+
+    def radial_moment(self, power: int) -> float:
+        """E R^p: z is R times a uniform point of the unit ball."""
+        d = self.size
+        if self.gamma is None:
+            return math.prod(d + i for i in range(1, power + 1)) * self.scale**power
+        assert self.largest is not None
+        return self.shells(power).moment(self.gamma) * self.largest**power
 
     def mean_norm(self) -> float:
-        """E‖z‖ = ks, in the noise's own norm."""
-        return self.dimension * self.scale
+        """E‖z‖, in the noise's own norm: ks where it is exponential."""
+        d = self.size
+        return d * self.scale if self.gamma is None else self.radial_moment(1) * d / (d + 1)
+
+    @property
+    def factors(self) -> tuple[float, float]:
+        """E|z_i| over E R and E z_i² over E R², on average over the coordinates."""
+        weights = (float((self._widths**p).sum()) / self.dimension for p in (1, 2))
+        first, second = (self.body.moment(p) * weight for p, weight in zip((1, 2), weights))
+        return first, second
 
     def variance(self) -> float:
-        """Variance of each coordinate: s² times 2 (ℓ₁), k + 1 (ℓ₂), (k + 1)(k + 2)/3 (ℓ_∞)."""
-        k = self.dimension
-        factor = {1.0: 2.0, 2.0: k + 1.0, math.inf: (k + 1) * (k + 2) / 3}[self.norm]
-        return factor * self.scale**2
+        """Of a coordinate, on average: s² times 2 (ℓ₁), k + 1 (ℓ₂), (k + 1)(k + 2)/3 (ℓ_∞) where it is exponential."""
+        return self.factors[1] * self.radial_moment(2)
 
     def absolute_error(self) -> float:
-        """E|z_i|: s times 1 (ℓ₁), kΓ(k/2)/(√π Γ((k + 1)/2)) (ℓ₂), (k + 1)/2 (ℓ_∞)."""
-        k = self.dimension
-        if self.norm == 2:
-            return float(k * self.scale / special.poch(k / 2, 0.5) / math.sqrt(math.pi))
-        return self.scale if self.norm == 1 else (k + 1) * self.scale / 2
+        """E|z_i|, on average: s times 1 (ℓ₁), kΓ(k/2)/(√π Γ((k + 1)/2)) (ℓ₂), (k + 1)/2 (ℓ_∞) where it is exponential."""
+        return self.factors[0] * self.radial_moment(1)
 
     def errors(self) -> Accuracy:
         """How far off one coordinate is."""
@@ -218,14 +318,14 @@ class KNormNoise:
 
     @cached_property
     def law(self) -> _Marginal:
-        """The law of one coordinate: its `std` and its tail `sf`."""
+        """The law of one coordinate, on average: its `std` and its tail `sf`."""
         return _Marginal(self)
 
     def release(self, x: ArrayLike) -> Array:
         """Return vectors with noise, on a lattice some 2⁻²⁰ of the scale fine: for deployment.
 
-        The noise is drawn exactly, from the operating system's randomness (`knorm_lattice`), and wider by
-        `lattice.cost`, which pays for the rounding. Norms 1 and inf have it.
+        The noise is drawn exactly, from the operating system's randomness (`mechdesign.noise.radial`), and wider by
+        `lattice.cost`, which pays for the rounding. A coordinate without noise is the same for all neighbours and is returned as it is.
 
         Parameters
         ----------
@@ -236,16 +336,34 @@ class KNormNoise:
         DataError
             A number that is not finite, or beyond 2⁵³ one that no double holds. The guarantee does not cover that refusal.
         """
-        return self.lattice.release(x)
+        held, lattice = answers("x", x, self.dimension).copy(), self.lattice
+        step = lattice.step if self.widths is None else lattice.step * self._widths
+        part = held[..., self.moving]
+        held[..., self.moving] = noisy(
+            part, step, lattice.draw(part.size // part.shape[-1]).reshape(part.shape)
+        )
+        return held
 
     def loss(self, shift: float) -> float:
-        """Exact privacy loss when the centre moves by `shift` in the noise's norm: shift/s."""
+        """Exact privacy loss when the centre moves by `shift` in the noise's norm: shift/s, or that of whole steps of a staircase."""
         shift = non_negative("shift", shift)
+        if self.gamma is not None and self.largest is not None:
+            shift = math.ceil(shift / self.largest) * self.largest
         return math.nextafter(shift / self.scale, math.inf) if shift else 0.0
+
+    def __str__(self) -> str:
+        parts = [f"norm {self.norm:g}"]
+        if self.cap is not None:
+            parts.append(f"or of norm 1 over {self.cap:g}")
+        if not self.signed:
+            parts.append("of what rises plus that of what falls")
+        if self.widths is not None:
+            parts.append("over the bounds of the coordinates")
+        return " ".join(parts) + ("" if self.gamma is None else f", a staircase (gamma = {self.gamma:.6g})")
 
 
 class _Marginal:
-    """Tails of one coordinate: z = r u with u uniform in the ball, r Gamma(k + 1)."""
+    """Tails of one coordinate: z = R u with u uniform in the ball."""
 
     def __init__(self, noise: KNormNoise) -> None:
         self._noise = noise
@@ -254,171 +372,71 @@ class _Marginal:
         return math.sqrt(self._noise.variance())
 
     def sf(self, t: Numbers) -> Values:
-        """P[z_i > t] for t ≥ 0."""
-        k, x = self._noise.dimension, np.asarray(t, dtype=float) / self._noise.scale
-        if self._noise.norm == 1 or k == 1:
-            return np.exp(-x) / 2
-        if self._noise.norm == math.inf:
-            return (stats.gamma.sf(x, k + 1) - x / k * stats.gamma.sf(x, k)) / 2
-        return np.vectorize(lambda v: self._tail(float(v)))(x)
+        """P[z_i > t] for t ≥ 0, on average over the coordinates; of more than 64 widths those that are nearest stand for all."""
+        found = np.sort(self._noise._widths)
+        if len(found) > 64:
+            found = np.repeat(found[len(found) // 128 :: len(found) // 64], len(found) // 64)
+        widths, times = np.unique(found, return_counts=True)
+        x = np.asarray(t, dtype=float)
+        share = self._noise.size / self._noise.dimension / len(found)
+        return sum(count * share * self._tail(x / w) for w, count in zip(widths, times))
 
-    def _tail(self, x: float) -> float:
-        k = self._noise.dimension
-        law, around = stats.gamma(k), [max(x, k - 12 * math.sqrt(k)), x + k + 12 * math.sqrt(k) + 60]
-
-        def at(r: float) -> float:
-            return float(law.pdf(r) * special.betainc((k - 1) / 2, 0.5, max(1 - (x / r) ** 2, 0.0)))
-
-        return float(integrate.quad(at, *around, limit=200)[0]) / 2
-
-
-_MOST_STEPS = 1 << 48
-"""Of rates: coins of them fit 63 bits; times the dimension in ℓ_∞ 2⁶ as many, numbers 256 times as large fit 62 bits."""
-
-
-_DOUBT = 1e-9
-"""Above the error of a probability computed in doubles."""
-
-
-@dataclass(frozen=True)
-class KNormLattice:
-    """The lattice of a release.
-
-    Attributes
-    ----------
-    dimension : int
-    norm : {1, inf}
-    step : float
-        h, a power of two.
-    shift : int
-        m: how far apart, in the norm and in steps, rounded answers of neighbours may be.
-    rate : int
-        d: the noise is :math:`\\propto e^{-\\lVert z\\rVert/d}` in steps.
-    cost : float
-        Relative increase of the scale.
-    """
-
-    dimension: int
-    norm: float
-    step: float
-    shift: int
-    rate: int
-    cost: float
-
-    def draw(self, rows: int) -> Indices:
-        """Draw the noise of that many vectors, in steps, shape (rows, k)."""
-        steps = cross_steps if self.norm == 1 else cube_steps
-        return steps(self.dimension, self.rate, rows)
-
-    def release(self, x: Numbers) -> Array:
-        """Answers of shape (..., k), rounded to the lattice, with noise."""
-        held = answers("x", x, self.dimension)
-        return noisy(held, self.step, self.draw(held.size // self.dimension).reshape(held.shape))
-
-
-def knorm_lattice(dimension: int, scale: float, norm: float, largest: float) -> KNormLattice:
-    """Return the lattice on which noise of this scale is released for changes of at most `largest` in its norm.
-
-    Rounding moves answers v apart to at most ⌈|v_i|/h⌉ steps apart in each coordinate: ⌈Δ/h⌉ in ℓ_∞, Δ/h + k in ℓ₁. The rate is the
-    least at which they lose no more than before, Δ over the scale.
-
-    Examples
-    --------
-    >>> lattice = knorm_lattice(3, 2.0, math.inf, 1.0)
-    >>> lattice.rate * lattice.step, lattice.cost < 1e-5
-    (2.0, True)
-    """
-    if norm not in (1, math.inf):
-        raise DesignError.of("norm", norm, "has no lattice of its own: 1 and inf have")
-    unit = min(scale, largest / dimension if norm == 1 else largest)
-    step = math.ldexp(1.0, math.frexp(unit)[1] - 21)
-    apart = Fraction(largest) / Fraction(step)
-    shift = math.floor(apart) + dimension if norm == 1 else math.ceil(apart)
-    rate = math.ceil(shift * Fraction(scale) / Fraction(largest))
-    if rate > _MOST_STEPS or (norm != 1 and rate * (dimension + 1) > _MOST_STEPS << 6):
-        raise DesignError.of(
-            "scale", scale, f"is too many steps of {step:.3g} to count them in 64 bits: raise epsilon"
-        )
-    return KNormLattice(
-        dimension, norm, step, shift, rate, float(rate * Fraction(step) / Fraction(scale)) - 1.0
-    )
-
-
-def cross_steps(dimension: int, rate: int, rows: int) -> Indices:
-    """Draw rows of whole numbers with probabilities exactly proportional to exp(−‖z‖₁/rate).
-
-    Examples
-    --------
-    >>> cross_steps(3, 10, 2).shape
-    (2, 3)
-    """
-    size = dimension * rows
-    return (geometric(rate, size) - geometric(rate, size)).reshape(rows, dimension)
-
-
-def cube_steps(dimension: int, rate: int, rows: int) -> Indices:
-    """Draw rows of whole numbers with probabilities exactly proportional to exp(−‖z‖_∞/rate).
-
-    Examples
-    --------
-    >>> cube_steps(3, 10, 2).shape
-    (2, 3)
-    """
-    out = np.empty((rows, dimension), dtype=np.int64)
-    block = max(1, 2**20 // (dimension + 1))
-    for first in range(0, rows, block):
-        radius = _radii(dimension, rate, min(block, rows - first))
-        sides = np.broadcast_to((2 * radius + 1)[:, None], (len(radius), dimension))
-        out[first : first + len(radius)] = uniform_below(sides) - radius[:, None]
-    return out
-
-
-def _radii(dimension: int, rate: int, rows: int) -> Indices:
-    """R with probabilities exactly proportional to (2R + 1)^k exp(−R/rate)."""
-    out, open_, j = np.empty(rows, dtype=np.int64), np.arange(rows), np.arange(1, dimension + 1)
-    while open_.size:
-        radius = geometric(rate, open_.size * (dimension + 1)).reshape(open_.size, -1).sum(axis=1)
-        near = np.exp(np.log1p((0.5 - j) / (radius[:, None] + j)).sum(axis=1))
-
-        def exact(i: int, radius: Indices = radius) -> Fraction:
-            r = int(radius[i])
-            return Fraction((2 * r + 1) ** dimension, math.prod(range(2 * r + 2, 2 * (r + dimension) + 1, 2)))
-
-        kept = bernoulli(near, np.full(near.shape, _DOUBT), exact)
-        out[open_[kept]] = radius[kept]
-        open_ = open_[~kept]
-    return out
+    def _tail(self, t: Array) -> Values:
+        noise, d = self._noise, self._noise.size
+        if noise.gamma is None and noise.cap is None and noise.signed and noise.norm != 2:
+            x = t / noise.scale
+            if noise.norm == 1 or d == 1:
+                return np.exp(-x) / 2
+            return (stats.gamma.sf(x, d + 1) - x / d * stats.gamma.sf(x, d)) / 2
+        length, mass = noise._radii
+        return np.vectorize(lambda v: float(mass @ noise.body.tail(v / np.maximum(length, 1e-300))))(t)
 
 
 _NORMS = (1.0, 2.0, math.inf)
 
 
+def _changes(name: str, value: object) -> float | Sensitivity:
+    if isinstance(value, (list, tuple, np.ndarray)):
+        allowed = "must be bounds, Sensitivity(each=...) for example: the hull of a list has no radial noise; CorrelatedGaussian takes lists"
+        raise DesignError.of(name, value, allowed)
+    return sensitivity(name, value)
+
+
 @serializable("knorm")
 @dataclass(frozen=True)
 class KNorm(Design):
-    r"""The best of three K-norm mechanisms for a vector under pure privacy: the lower bound is of these three alone.
+    r"""The best radial noise for a vector, of the norms whose balls hold its changes: the lower bound is of these alone.
+
+    Under approximate and concentrated privacy the noise is x-DP, at the largest x that implies them, or (one round, δ > 0, at most 2,000
+    numbers, ε ≤ 64, δ ≤ ½) the exponential of ℓ₂ at its own δ.
 
     Parameters
     ----------
     dimension : int
         k.
-    privacy : PureDP
+    privacy : PureDP, ApproximateDP or ZeroConcentratedDP
     sensitivity : float or Sensitivity
         A number for every coordinate at once (for add-remove neighbours), or several bounds.
     norm : {None, 1, 2, inf}
-        The norm of the noise; the one of least loss when not given.
+        The norm of the noise; of these and of the hulls of the changes the one of least loss when not given.
     loss : {"squared", "absolute"}
-        Of one coordinate.
+        Of one coordinate, on average.
     rounds : int
         How often it is answered, all under one ε.
+
+    Notes
+    -----
+    Where the cost grows with the norm of whose ball all changes are (ℓ₂ and squared loss, ℓ₁ and absolute loss, any of one number), under
+    pure privacy and for one round, no additive noise does better: Melbourne, Diaz and Asoodeh, arXiv 2601.14597.
 
     Examples
     --------
     >>> box = KNorm(20, PureDP(1.0)).solve()
     >>> box.mechanism.norm, round(box.value, 6)                       # Laplace noise: 2 · 20² = 800
     (inf, 154.0)
-    >>> KNorm(20, PureDP(1.0), Sensitivity(linf=1, l0=3)).solve().mechanism.norm
-    1.0
+    >>> few = KNorm(20, PureDP(1.0), Sensitivity(linf=1, l0=8)).solve()
+    >>> few.mechanism.cap, round(few.value, 2)                        # Laplace noise: 128
+    (8.0, 97.6)
     >>> box.mechanism.release([0.0] * 20).shape, box.mechanism.lattice.cost < 1e-5
     ((20,), True)
     """
@@ -426,41 +444,129 @@ class KNorm(Design):
     asks: ClassVar[str] = "numbers"
 
     dimension: int = field(check=integer, least=1, most=10**6)
-    privacy: PureDP = field(PureDP)
-    sensitivity: float | Sensitivity = field(check=sensitivity, default=1.0)
+    privacy: PureDP | ApproximateDP | ZeroConcentratedDP = field(PureDP, ApproximateDP, ZeroConcentratedDP)
+    sensitivity: float | Sensitivity = field(check=_changes, default=1.0)
     norm: float | None = field(check=norm_order, default=None)
     loss: str = field(check=one_of, allowed=("squared", "absolute"), default="squared")
     rounds: int = field(check=integer, least=1, most=10**9, default=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        Sensitivity.of(self.sensitivity).check(self.dimension)
+        self.bounds.check(self.dimension)
+
+    @property
+    def bounds(self) -> Sensitivity:
+        """The sensitivity as a set of bounds."""
+        return Sensitivity.of(self.sensitivity)
 
     @property
     def among(self) -> MechanismClass:
-        """K-norm noise of the norms allowed: other noise may cost less."""
-        return menu(f"K-norm noise of norm {' or '.join(f'{order:g}' for order in self.norms)}")
+        """Every additive noise where the cost grows with the norm; else radial noise of the norms tried: other noise may cost less."""
+        s, grows = self.bounds, 2.0 if self.loss == "squared" else 1.0
+        alone = (s.linf, s.each, s.l0, s.l1 if grows == 2 else s.l2) == (None, None, None, None)
+        alone = alone and (
+            s.signed or grows == 1
+        )  # rising or falling changes fill the l1 ball, but not the l2 ball
+        grows_with_it = self.dimension == 1 or (alone and self.norm in (None, grows))
+        if grows_with_it and isinstance(self.privacy, PureDP) and self.rounds == 1:
+            return every(REAL_NOISE)
+        hulls = " or of a hull of the changes" if self.norm is None else ""
+        noun = f"radial noise of norm {' or '.join(f'{order:g}' for order in self.norms)}{hulls}"
+        return menu(f"pure {noun}, or exponential noise of norm 2" if self.counts_delta else noun)
+
+    @property
+    def counts_delta(self) -> bool:
+        """Whether the δ of ℓ₂ noise is counted: for one round."""
+        epsilon, delta = self._profile
+        small = epsilon <= _MOST_EPSILON and 0 < delta <= 0.5
+        return small and 2.0 in self.norms and self.rounds == 1 < self.dimension <= _MOST_ROUND
+
+    @property
+    def _profile(self) -> tuple[float, float]:
+        """ε and δ; no δ under other privacy."""
+        p = self.privacy
+        return (p.epsilon, p.delta) if isinstance(p, ApproximateDP) else (0.0, 0.0)
+
+    def asked_by(self, question: object) -> bool:
+        names = ("dimension", "loss", "rounds", "bounds", "integer", "sampling_rate")
+        asked = [getattr(question, name, None) for name in names]
+        return asked == [self.dimension, self.loss, self.rounds, self.bounds, False, 1]
 
     def protection(self) -> Protection:
-        return Protection(self.dimension, Sensitivity.of(self.sensitivity), self.rounds)
+        return Protection(self.dimension, self.bounds, self.rounds, signed=self.bounds.signed)
 
     def largest(self, norm: float) -> float:
         """The largest norm of a change, rounded up."""
-        s = Sensitivity.of(self.sensitivity)
+        s = self.bounds
         found = {1.0: s.largest_l1, 2.0: s.largest_l2, math.inf: s.largest_linf}
         return found[norm_order("norm", norm)](self.dimension)
 
     def noise(self, norm: float) -> KNormNoise:
-        """The law of one norm at its least scale."""
-        largest = self.largest(norm)
-        exact = Fraction(largest) * self.rounds / Fraction(self.privacy.epsilon)
+        """The pure law of one norm at its least scale."""
+        return self._law(norm_order("norm", norm), self.largest(norm))
+
+    def _law(self, norm: float, largest: float, **shape: Any) -> KNormNoise:
+        """The exponential or the staircase, whichever costs less and can be released, at its least scale."""
+        exact = Fraction(largest) * self.rounds / Fraction(pure_epsilon(self.privacy))
         if not Fraction(1, 10**150) < exact < 10**150:
             raise DesignError.of(
                 "sensitivity",
                 self.sensitivity,
                 "over epsilon must be between 1e-150 and 1e150: doubles square it",
             )
-        return KNormNoise(self.dimension, round_up(exact), norm, largest)
+        law = KNormNoise(self.dimension, round_up(exact), norm, largest, **shape)
+        stairs = replace(law, gamma=law.shells(self._power).gamma)
+        with suppress(DesignError):  # its first level may be too narrow to count steps in it
+            return stairs if stairs.lattice else law
+        return law
+
+    def laws(self) -> list[KNormNoise]:
+        """The law of least cost of each norm that is allowed: of the plain ones, and of the hulls of the changes."""
+        found = [self.noise(order) for order in self.norms]
+        if self.counts_delta:
+            found.append(self._round)
+        if self.norm is not None or self.dimension == 1:
+            return found
+        s, top = self.bounds, self.largest(math.inf)
+        widths = s.widths(self.dimension)
+        shape, size = {}, self.dimension
+        if s.each is not None and np.ptp(widths) > 0:
+            shape, top, size = {"widths": tuple(widths.tolist())}, 1.0, int(np.count_nonzero(widths))
+            found.append(self._law(math.inf, top, **shape))
+        if not s.signed and size > 1:
+            found.append(self._law(math.inf, top, signed=False, **shape))
+        cap = short(s.largest_share(self.dimension)) if size <= _MOST_CAPPED else math.inf
+        if 1 < cap < size and Ball(size, math.inf, cap).around[1] >= LEAST_KEPT:
+            found.append(self._law(math.inf, top, cap=cap, **shape))
+        return found
+
+    def delta(self, scale: float) -> arb:
+        """Of the exponential of ℓ₂, enclosed."""
+        change = Fraction(self.largest(2.0)) / Fraction(scale)
+        return round_delta(self.dimension, change, self._profile[0])
+
+    @cached_property
+    def _round(self) -> KNormNoise:
+        """The exponential of ℓ₂ at the least scale that keeps δ."""
+        (epsilon, delta), largest = self._profile, self.largest(2.0)
+
+        def over(log: float) -> float:
+            return excess(float(self.delta(math.exp(log))) * (1 + 1e-14), delta)
+
+        high = low = math.log(largest / epsilon) + 1e-12  # where no loss is above ε
+        while over(low) <= 0:
+            low -= 1
+        return KNormNoise(self.dimension, math.exp(safe_root(over, low, high)), 2.0, largest)
+
+    def counted(self, law: KNormNoise) -> bool:
+        """Whether a law is private by its own δ, not by its losses."""
+        loss = Fraction(law.largest or 0) * self.rounds / Fraction(law.scale)
+        plain = (law.norm, law.gamma, law.widths) == (2.0, None, None)
+        return self.counts_delta and plain and not implied_by_pure(self.privacy, loss)
+
+    @property
+    def _power(self) -> int:
+        return 2 if self.loss == "squared" else 1
 
     def cost(self, noise: KNormNoise) -> float:
         """The loss of one coordinate."""
@@ -468,39 +574,58 @@ class KNorm(Design):
         return noise.variance() if self.loss == "squared" else noise.absolute_error()
 
     def improve(self, clock: Clock) -> Iterator[Law | Bound]:
-        """Compare the norms that are allowed: three closed forms, of which the least is also the bound."""
-        noise = min(map(self.noise, self.norms), key=self.cost)
-        value = self.cost(noise)
-        notes = [f"norm of the noise: {noise.norm:g}"]
-        if not noise.deployable:
-            notes.insert(0, "for simulation: norm 2 has no exact release; norm=inf and norm=1 have")
-        yield Law(noise, value, (KNormProof(),), notes=tuple(notes))
-        yield Bound(value)
+        """Compare the norms: closed forms, and one search for the best staircase each."""
+        laws = self.laws()
+        noise = min(laws, key=self.cost)
+        yield Law(noise, self.cost(noise), (KNormProof(),), notes=(f"the noise falls with the {noise}",))
+        yield Bound(min(self.least(law) for law in laws))
+
+    def least(self, law: KNormNoise) -> float:
+        """Below what any staircase of the law's norm and scale costs, or where its δ counts the exponential."""
+        if self.counted(law):
+            return self.cost(law) * (1 - 1e-11)
+        return law.shells(self._power).bound * self.unit(law)
+
+    def none_below(self, law: KNormNoise, bound: float) -> bool:
+        """Whether no staircase of the law's norm and scale costs less, or no exponential where its δ counts."""
+        if bound and self.counted(law):
+            narrow = law.scale * (bound / self.cost(law)) ** (1 / self._power)
+            return bool(self.delta(narrow) > self._profile[1])
+        return law.shells(self._power).none_below(bound / self.unit(law))
+
+    def unit(self, law: KNormNoise) -> float:
+        """The cost where E R^p is 1, for changes of norm 1."""
+        assert law.largest is not None
+        return law.factors[self._power - 1] * law.largest**self._power
 
     @property
     def norms(self) -> tuple[float, ...]:
-        """The norms that are allowed."""
+        """The plain norms that are allowed."""
         return _NORMS if self.norm is None else (self.norm,)
 
     def alternatives(self, result: Result) -> pd.DataFrame:
         rows = [("this noise", result.value)]
         rows += [(f"ℓ{order:g} noise", self.cost(self.noise(order))) for order in _NORMS]
+        rows += [("ℓ2 noise by its δ", self.cost(self._round))] if self.counts_delta else []
         return relative_table(rows)
 
     def audit(self, result: Result) -> pd.DataFrame:
-        epsilon = self.privacy.epsilon
-        loss = self.largest(result.mechanism.norm) * self.rounds / result.mechanism.scale
-        return pd.DataFrame(
-            [("privacy", 0, loss, epsilon, epsilon - loss, math.nan, True)], columns=AUDIT_COLUMNS
-        )
+        law, most = result.mechanism, pure_epsilon(self.privacy)
+        spent, index = law.largest * self.rounds / law.scale, "ε"
+        if self.counted(law):
+            (epsilon, most), spent = self._profile, float(self.delta(law.scale))
+            index = f"δ at ε = {epsilon:g}"
+        row = ("privacy", index, spent, most, most - spent, math.nan, True)
+        return pd.DataFrame([row], columns=AUDIT_COLUMNS)
 
 
 @serializable("knorm-proof")
 @dataclass(frozen=True, eq=False)
 class KNormProof(Proof):
-    r"""K-norm noise of scale s is :math:`\lVert v\rVert / s`-private for a change v (Hardt and Talwar 2010, §4).
+    r"""Radial noise of scale s is :math:`\lVert v\rVert / s`-private for a change v (Hardt and Talwar 2010, §4), staircases for one of at most the largest norm.
 
-    Privacy is checked in rational numbers; the costs of the norms are closed forms in floats.
+    Privacy is checked in rational numbers, δ in ball arithmetic, the largest norms as the design has them; costs in floats. No staircase of a norm costs less than the
+    stated bound by second-order expansions over all γ, no other noise whose density falls with the norm either (Melbourne, Diaz and Asoodeh).
     """
 
     speaks_of = ("privacy", "value", "lower bound")
@@ -508,18 +633,21 @@ class KNormProof(Proof):
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
         design, law = instance("question", stated.question, KNorm), instance("law", stated.law, KNormNoise)
-        loss = Fraction(design.largest(law.norm)) * design.rounds / Fraction(law.scale)
-        left = Fraction(design.privacy.epsilon) - loss
-        fits = law.dimension == design.dimension and law.norm in design.norms
-        fits = fits and law.largest == design.largest(law.norm)
-        yield Claim(
-            f"privacy loss at most {design.privacy.epsilon:g}", PROVED, float(left), fits and left >= 0
-        )
+        laws = design.laws()
+        fits = law.shape in [known.shape for known in laws]
+        loss = Fraction(law.largest or 0) * design.rounds / Fraction(law.scale)
+        if fits and design.counted(law):
+            (epsilon, most), delta = design._profile, design.delta(law.scale)
+            claim = f"delta of {float(delta):.9g} at epsilon = {epsilon:g} is within {design.privacy}"
+            yield Claim(claim, PROVED, float(most - delta), bool(delta <= most))
+        else:
+            left = Fraction(pure_epsilon(design.privacy)) - loss
+            claim = f"losses of at most {float(loss):.9g} in all are within {design.privacy}"
+            yield Claim(claim, PROVED, float(left), fits and implied_by_pure(design.privacy, loss))
         room = stated.value * (1 + 1e-12) - design.cost(law)
         yield Claim(f"{design.loss} error at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)
         if stated.lower_bound is None:
             return
-        least = min(design.cost(design.noise(order)) for order in design.norms)
         claim = f"no {design.among.noun} costs less than {stated.lower_bound:.9g}"
-        room = least * (1 + 1e-12) - stated.lower_bound
-        yield Claim(claim, RECOMPUTED, room, room >= 0)
+        holds = all(design.none_below(known, stated.lower_bound * (1 - 1e-12)) for known in laws)
+        yield Claim(claim, RECOMPUTED, min(map(design.least, laws)) - stated.lower_bound, holds)

@@ -409,6 +409,10 @@ class RoundedSum:
         2 or inf.
     gaussian : bool
         Gaussian noise of deviation s instead.
+    grain : float, optional
+        The `step`, a power of two, where it is not to be 2⁻¹¹ of s.
+    ball : bool
+        With norm 2: uniform noise on balls whose radii, in scales, are given to `release`, :math:`r U^{1/k} N/\\lVert N\\rVert_2`.
 
     Examples
     --------
@@ -423,16 +427,18 @@ class RoundedSum:
     scale: float
     norm: float = 2.0
     gaussian: bool = False
+    grain: float | None = None
+    ball: bool = False
 
     @property
     def step(self) -> float:
         """h, a power of two: rounding adds h²/12 to a variance of s² at least, less than 10⁻⁷ of it."""
-        return math.ldexp(1.0, math.frexp(self.scale)[1] - 11)
+        return self.grain or math.ldexp(1.0, math.frexp(self.scale)[1] - 11)
 
     @property
     def _radii(self) -> int:
         """How many of the uniform numbers make the length."""
-        return 0 if self.gaussian else self.dimension + (self.norm == math.inf)
+        return 0 if self.gaussian else 1 if self.ball else self.dimension + (self.norm == math.inf)
 
     @property
     def _pairs(self) -> int:
@@ -443,7 +449,9 @@ class RoundedSum:
     def _uniforms(self) -> int:
         return self._radii + (2 * self._pairs or self.dimension)
 
-    def release(self, near: Array, error: Array, exact: Callable[[int], Fraction]) -> Array:
+    def release(
+        self, near: Array, error: Array, exact: Callable[[int], Fraction], lengths: Array | None = None
+    ) -> Array:
         """Add noise to vectors one after the other, exactly: multiples of `step`.
 
         Parameters
@@ -454,23 +462,27 @@ class RoundedSum:
             How far each may be from the exact one.
         exact : callable
             Index to the exact number in steps; asked only where the doubles do not decide.
+        lengths : array, shape (N,), optional
+            Radii of balls, exact.
         """
         if not np.isfinite(near).all():
             raise DesignError("values: must be finite numbers of steps")
         k, rows = self.dimension, max(1, _BLOCK // self._uniforms)
         centre, room = near.reshape(-1, k), error.reshape(-1, k)
-        steps = np.empty_like(centre)
+        steps, far = np.empty_like(centre), np.ones(len(centre)) if lengths is None else lengths
         for first in range(0, len(centre), rows):
             block = slice(first, first + rows)
-            steps[block] = self._steps(centre[block], room[block], exact, first * k)
+            steps[block] = self._steps(centre[block], room[block], far[block], exact, first * k)
         return np.asarray(steps.ravel() * self.step)
 
-    def _steps(self, centre: Array, room: Array, exact: Callable[[int], Fraction], first: int) -> Array:
+    def _steps(
+        self, centre: Array, room: Array, far: Array, exact: Callable[[int], Fraction], first: int
+    ) -> Array:
         """The rounded sums of some vectors, in steps, the first of which has this index."""
         count, k = len(centre) * self._uniforms, self.dimension
         words = random_words(count // 2 + 1).view(np.uint32)[:count].reshape(len(centre), -1)
         with np.errstate(all="ignore"):
-            noise, wrong = self._doubles(words)
+            noise, wrong = self._doubles(words, far)
             unit = self.scale / self.step
             total = centre + noise * unit + 0.5
             room = room + wrong * unit + _ROUND * (np.abs(centre) + np.abs(noise) * unit + 1)
@@ -478,10 +490,12 @@ class RoundedSum:
             decided = np.abs(total - np.rint(total)) > room  # also where either is not a number: it is not
         for row in np.flatnonzero(~decided.all(axis=1)):
             at = first + int(row) * k
-            steps[row] = self._settled(words[row].tolist(), [exact(at + j) for j in range(k)])
+            steps[row] = self._settled(
+                words[row].tolist(), [exact(at + j) for j in range(k)], float(far[row])
+            )
         return steps
 
-    def _doubles(self, words: npt.NDArray[np.uint32]) -> tuple[Array, Array]:
+    def _doubles(self, words: npt.NDArray[np.uint32], far: Array | float = 1.0) -> tuple[Array, Array]:
         """The noise at unit scale in doubles, and how far it may be off."""
         u = (words + 0.5) * 2.0**-32
         cut, end = self._radii, self._radii + self._pairs
@@ -489,6 +503,9 @@ class RoundedSum:
         # A double next to 1 is off by its rounding; a cell that begins at 0 has no bound.
         off = np.where(words[:, :end] > 0, _ROUND + 2.0**-32 / u[:, :end], np.inf)
         radius, blur = logs[:, :cut].sum(axis=1)[:, None], off[:, :cut].sum(axis=1)[:, None]
+        if self.ball:
+            radius = np.reshape(far, (-1, 1)) * np.exp(-radius / self.dimension)
+            blur = radius * 2 * blur / self.dimension  # off is at most 2⁻³², or is not bounded
         blur = blur + _ROUND * radius
         if not self._pairs:
             return radius * (2 * u[:, cut:] - 1), blur + 2.0**-32 * radius
@@ -501,7 +518,7 @@ class RoundedSum:
         away = 2 * blurred.sum(axis=1)[:, None] / length + _ROUND
         return radius * normal / length, blur + radius * np.where(away < 0.1, 2 * away, np.inf)
 
-    def _settled(self, words: list[int], centre: list[Fraction]) -> list[float]:
+    def _settled(self, words: list[int], centre: list[Fraction], far: float = 1.0) -> list[float]:
         """The rounded sum, with further bits of the same uniform numbers until it is decided."""
         bits = 32
         while True:
@@ -511,7 +528,7 @@ class RoundedSum:
             ]
             bits += 192
             with ctx.workprec(2 * bits):
-                noise = self._balls([(word + arb(0).union(1)) / arb(2) ** bits for word in words])
+                noise = self._balls([(word + arb(0).union(1)) / arb(2) ** bits for word in words], far)
                 unit = arb(self.scale) / arb(self.step)
                 floors = [(_ball(c + Fraction(1, 2)) + unit * z).floor() for c, z in zip(centre, noise)]
                 steps = [floor.unique_fmpz() for floor in floors]
@@ -519,10 +536,12 @@ class RoundedSum:
             if len(decided) == len(steps):
                 return decided
 
-    def _balls(self, u: list[arb]) -> list[arb]:
+    def _balls(self, u: list[arb], far: float = 1.0) -> list[arb]:
         """As `_doubles`, in balls."""
         cut, end = self._radii, self._radii + self._pairs
         radius = -sum((v.log() for v in u[:cut]), arb(0))
+        if self.ball:
+            radius = far * (-radius / self.dimension).exp()
         if not self._pairs:
             return [radius * (2 * v - 1) for v in u[cut:]]
         sizes, turns = [(-2 * v.log()).sqrt() for v in u[cut:end]], [2 * arb.pi() * v for v in u[end:]]

@@ -187,36 +187,52 @@ def concentrated_rho(law: FrozenLaw, sensitivity: float, dimension: int = 1, xi:
     >>> round(concentrated_rho(stats.laplace(), 1.0), 6)   # the KL divergence, 1 - 1 + 1/e
     0.367879
     """
-    loss = loss_of(law, sensitivity)
-    if loss.infinity > 0 if isinstance(loss, AtomicLoss) else math.isfinite(loss.edge):
+    return _together((NoiseTerm(law, sensitivity, dimension),), xi)
+
+
+def _together(terms: Terms, xi: float) -> float:
+    """The least ρ of coordinates that move so."""
+    losses = [loss_of(t.law, t.sensitivity) for t in terms]
+    if any(
+        loss.infinity > 0 if isinstance(loss, AtomicLoss) else math.isfinite(loss.edge) for loss in losses
+    ):
         return math.inf
-    slope, offset = _tail(law, sensitivity)
+    tails = [_tail(t.law, t.sensitivity) for t in terms]
+    slope, offset = (sum(t.count * tail[k] for t, tail in zip(terms, tails)) for k in (0, 1))
     if offset == 0:
-        return dimension * slope * (1 + 4e-16)
-    last = 1e6 if slope == 0 else max(10.0, 30 / math.sqrt(2 * slope))
-    values, log_mass = _losses(loss, slope, last)
+        return slope * (1 + 4e-16)
+    last = 1e6 if slope == 0 else max(10.0, 30 / math.sqrt(2 * max(tails)[0]))
+    parts = [(t.count, *_losses(loss, s, last)) for t, loss, (s, _) in zip(terms, losses, tails)]
 
     def rho(log_theta: float) -> float:
         theta = math.exp(log_theta)
-        divergence = float(np.logaddexp.reduce(theta * values + log_mass)) / theta
-        return (dimension * divergence - xi) / (1 + theta)
+        return (sum(n * _log_sum(theta * values + log) for n, values, log in parts) / theta - xi) / (
+            1 + theta
+        )
 
     grid = np.linspace(math.log(1e-3), math.log(last), 60)
     at = np.array([rho(x) for x in grid])
     i = int(np.argmax(at))
     low, high = grid[max(i - 1, 0)], grid[min(i + 1, grid.size - 1)]
     found = optimize.minimize_scalar(lambda x: -rho(x), bounds=(low, high), method="bounded")
-    first = dimension * float(np.sum(np.exp(log_mass) * values)) - xi  # order 1
-    beyond = dimension * slope + max(dimension * offset - xi, 0.0) / (1 + last)
+    first = sum(n * float(np.sum(np.exp(log) * values)) for n, values, log in parts) - xi  # order 1
+    beyond = slope + max(offset - xi, 0.0) / (1 + last)
     # above the error of the integrals and of the largest order found
     return max(0.0, float(at[i]), -float(found.fun), first, beyond) * (1 + 1e-9)
+
+
+def _log_sum(logs: Array) -> float:
+    """log Σ e^x."""
+    top = float(logs.max())
+    return top + math.log(float(np.exp(logs - top).sum()))
 
 
 def worst_rho(law: FrozenLaw, sensitivity: float | Sensitivity, dimension: int = 1, xi: float = 0.0) -> float:
     """Return ρ as `concentrated_rho` does, for whatever the sensitivity allows.
 
-    The budget that normal noise consumes, also the discrete one, follows the ℓ₂ norm; any other log-concave law at most what it does with the
-    largest change on every coordinate that changes, or with the whole ℓ₁ norm on one.
+    The budget that normal noise consumes, also the discrete one, follows the ℓ₂ norm. Of other discrete noise, what is the worst for every δ(ε) is so for
+    every order; any other log-concave law consumes at most what it does with the largest change on every coordinate that changes, or with the whole ℓ₁
+    norm on one.
 
     Examples
     --------
@@ -229,11 +245,12 @@ def worst_rho(law: FrozenLaw, sensitivity: float | Sensitivity, dimension: int =
     if is_gaussian(law) or law.dist.name == "discrete_gaussian":
         slope, _ = _tail(law, sensitivity.largest_l2(dimension))
         return slope * (1 + 4e-15)
+    if not hasattr(law.dist, "_logpdf"):
+        return min(_together(terms, xi) for terms in worst_cases(law, sensitivity, dimension).alternatives)
     box = concentrated_rho(law, sensitivity.largest_linf(dimension), sensitivity.count(dimension), xi)
-    total = sensitivity.largest_l1(dimension)
-    if law.dist.name == "staircase" or (not hasattr(law.dist, "_logpdf") and total != int(total)):
+    if law.dist.name == "staircase":
         return box
-    return min(box, concentrated_rho(law, total, 1, xi))
+    return min(box, concentrated_rho(law, sensitivity.largest_l1(dimension), 1, xi))
 
 
 def _tail(law: FrozenLaw, sensitivity: float) -> tuple[float, float]:

@@ -4,6 +4,8 @@ from .priors import clipped as clipped
 from .priors import density as density
 from .priors import truncated as truncated
 from .privacy import ApproximateDP as ApproximateDP
+from .privacy import GaussianDP as GaussianDP
+from .privacy import MembershipAdvantage as MembershipAdvantage
 from .privacy import MetricDP as MetricDP
 from .privacy import PureDP as PureDP
 from .privacy import ZeroConcentratedDP as ZeroConcentratedDP

@@ -51,6 +51,10 @@ NARROWEST = 1e-140
 """The least width and the least change that is taken: squares of smaller ones are no normal doubles."""
 
 
+FINITE = "must be finite numbers of at most 1.8e308"
+"""What is said of data that no doubles hold, in the same words whatever they are."""
+
+
 def number(name: str, value: object, allowed: str = "must be a finite number", *, side: int = 0) -> float:
     """Return `value` as a finite float, or raise DesignError saying what is `allowed`; no bools, no strings.
 
@@ -216,7 +220,8 @@ def doubles(name: str, value: Numbers | None, allowed: str = "must be numbers") 
         # NumPy would drop what is imaginary, and the mask
         if value is None or no_numbers(value) or np.iscomplexobj(value) or np.ma.is_masked(value):
             raise TypeError
-        return np.asarray(value, dtype=float)
+        with np.errstate(over="ignore"):  # what no double holds is infinite
+            return np.asarray(value, dtype=float)
     except (TypeError, ValueError, OverflowError):
         raise DesignError.of(name, value, allowed) from None
 
@@ -245,7 +250,7 @@ def finite(name: str, value: Numbers) -> Array:
     try:
         return array(name, value, ndim=None, empty=True)
     except DesignError:
-        raise DataError(f"{name}: must be finite numbers") from None
+        raise DataError(f"{name}: {FINITE}") from None
 
 
 def check_preserved(name: str, value: object, found: Array) -> None:

@@ -5,6 +5,9 @@ r"""Privacy requirements: what must hold, as immutable values.
 `ApproximateDP`           the same plus :math:`\delta`
 `ZeroConcentratedDP`      :math:`D_\alpha(M(x) \| M(x')) \le \xi + \rho\alpha` for all α > 1
 `MetricDP`                :math:`P[M(x) \in S] \le e^{\varepsilon d(x, x')} P[M(x') \in S]`
+`GaussianDP`              δ(ε) at most that of normal noise of deviation 1/μ, for all ε ≥ 0
+`MembershipAdvantage`     `ApproximateDP` at ε = 0: \|P[M(x) ∈ S] − P[M(x') ∈ S]\| ≤ η
+`TradeOff`                `ApproximateDP` at several (ε, δ) at once
 ========================  =====================================================================
 
 Whether :math:`x, x'` are any two inputs (local model) or neighbouring datasets (central model)
@@ -13,13 +16,19 @@ is the design's business, not the requirement's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
+from scipy import optimize
 
+from mechdesign.errors import DesignError
+from mechdesign.evidence.attack import TradeOff
+from mechdesign.evidence.exact import exp_lower, exp_upper
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import DOWN, array, non_negative, one_of, positive, probability
+from mechdesign.problem.checks import DOWN, array, inside, non_negative, one_of, positive, probability
 from mechdesign.problem.fields import Checked, field
 from mechdesign.typing import Array, Numbers
 
@@ -82,6 +91,50 @@ class ZeroConcentratedDP(Checked):
     xi: float = field(check=non_negative, side=DOWN, default=0.0)
 
 
+@serializable("gaussian-dp")
+@dataclass(frozen=True)
+class GaussianDP(Checked):
+    r"""μ-Gaussian differential privacy (Dong, Roth and Su 2022): no easier to attack than one normal number moved by μ standard deviations.
+
+    :math:`\delta(\varepsilon) \le \Phi(\mu/2 - \varepsilon/\mu) - e^{\varepsilon}\Phi(-\mu/2 - \varepsilon/\mu)` for every ε ≥ 0.
+
+    Parameters
+    ----------
+    mu : float
+        μ > 0.
+    """
+
+    mu: float = field(check=positive, side=DOWN)
+
+
+def _advantage(name: str, value: object) -> float:
+    return inside(name, probability(name, value, side=DOWN), 0, 1)
+
+
+@serializable("membership-advantage")
+@dataclass(frozen=True)
+class MembershipAdvantage(Checked):
+    """(0, η)-differential privacy: an attacker finds at most η more of the guilty, as a share, than are accused of the innocent.
+
+    Parameters
+    ----------
+    eta : float
+        η in (0, 1).
+    """
+
+    eta: float = field(check=_advantage)
+
+    @property
+    def epsilon(self) -> float:
+        """0, as (ε, δ)-privacy."""
+        return 0.0
+
+    @property
+    def delta(self) -> float:
+        """η, as (ε, δ)-privacy."""
+        return self.eta
+
+
 def _metric(name: str, value: object) -> object:
     return value if callable(value) else one_of(name, value, ("absolute", "squared"))
 
@@ -112,4 +165,106 @@ class MetricDP(Checked):
         return gap if self.metric == "absolute" else gap * gap
 
 
-Privacy = PureDP | ApproximateDP | ZeroConcentratedDP | MetricDP
+CentralPrivacy = PureDP | ApproximateDP | ZeroConcentratedDP | GaussianDP | MembershipAdvantage | TradeOff
+"""What is asked of all neighbouring data sets alike."""
+Privacy = CentralPrivacy | MetricDP
+
+
+def parts_of(privacy: CentralPrivacy) -> tuple[CentralPrivacy, ...]:
+    """The requirements, each of one number, that are the requirement together.
+
+    Examples
+    --------
+    >>> parts_of(TradeOff([(0, 0.4), (1, 0), (2, 1)]))
+    (MembershipAdvantage(eta=0.4), PureDP(epsilon=1.0))
+    """
+    if not isinstance(privacy, TradeOff):
+        return (privacy,)
+    asked = [(e, d) for e, d in privacy.points if d < 1]
+    if not asked or (0.0, 0.0) in asked:
+        raise DesignError.of(
+            "points", privacy.points, "must ask for something, and for less than that nothing is learnt"
+        )
+    return tuple(
+        MembershipAdvantage(d) if e == 0 else ApproximateDP(e, d) if d else PureDP(e) for e, d in asked
+    )
+
+
+def points_of(privacy: object, at: Iterable[float] = ()) -> TradeOff:
+    r"""Points (ε, δ) that follow from a requirement; under zCDP the best ones for these shares of innocents accused.
+
+    :math:`D_\alpha \le \xi + \rho\alpha` gives :math:`\delta(\varepsilon) \le e^{(\alpha - 1)(\xi + \rho\alpha - \varepsilon)}
+    (1 - 1/\alpha)^\alpha/(\alpha - 1)` for every α (Canonne, Kamath and Steinke 2020, Proposition 12).
+
+    Examples
+    --------
+    >>> round(points_of(PureDP(1.0)).attack(0.01).found, 4)
+    0.0272
+    """
+    if isinstance(privacy, TradeOff):
+        return privacy
+    if isinstance(privacy, PureDP | ApproximateDP | MembershipAdvantage):
+        return TradeOff(((privacy.epsilon, getattr(privacy, "delta", 0.0)),))
+    if not isinstance(privacy, ZeroConcentratedDP):
+        raise DesignError.of(
+            "privacy", privacy, "states no epsilon for all neighbours, which a trade-off needs"
+        )
+
+    def log_delta(u: float, epsilon: float) -> float:
+        order = math.exp(u)  # α - 1
+        loss = privacy.xi + privacy.rho * (1 + order) - epsilon
+        return order * loss - u - (1 + order) * math.log1p(1 / order)
+
+    def delta(epsilon: float) -> float:
+        found = optimize.minimize_scalar(log_delta, args=(epsilon,), bounds=(-12, 12), method="bounded")
+        return min(math.exp(min(float(found.fun), 0.0)) * (1 + 1e-9), 1.0)
+
+    return TradeOff.of_profile(delta, at)
+
+
+def implied_by_pure(privacy: PureDP | ApproximateDP | ZeroConcentratedDP, loss: Fraction) -> bool:
+    r"""Whether losses of at most this keep the requirement, in rational numbers.
+
+    No pair of laws with losses of at most x is further apart than the two answers of randomized response (Kairouz, Oh and
+    Viswanath 2015), so that x-DP is (ε, δ)-DP where :math:`e^x - e^\varepsilon \le \delta (1 + e^x)`. Of order α these are apart by
+    :math:`\frac1{\alpha - 1} \log\frac{\cosh((\alpha - 1/2)x)}{\cosh(x/2)} \le \alpha x \tanh(x/2)`: at α = 1 numerator and bound times α − 1 are
+    0, and of their slopes, x tanh((α − ½)x) and (2α − 1)x tanh(x/2), the second is larger as tanh is concave. So x-DP is
+    x tanh(x/2)-zCDP.
+
+    Examples
+    --------
+    >>> [implied_by_pure(ApproximateDP(1.0, 0.1), Fraction(x)) for x in (1.14, 1.15)]
+    [True, False]
+    """
+    if isinstance(privacy, ZeroConcentratedDP):
+        if loss <= Fraction(privacy.xi) + Fraction(privacy.rho):
+            return True
+        high = exp_upper(loss)
+        return loss * (high - 1) <= Fraction(privacy.rho) * (high + 1)
+    if loss <= Fraction(privacy.epsilon):
+        return True
+    delta = Fraction(privacy.delta) if isinstance(privacy, ApproximateDP) else 0
+    return bool(delta) and exp_upper(loss) * (1 - delta) <= exp_lower(privacy.epsilon) + delta
+
+
+def pure_epsilon(privacy: PureDP | ApproximateDP | ZeroConcentratedDP) -> float:
+    """Return the largest x, to rounding, for which x-DP is all that is required, by `implied_by_pure`.
+
+    Examples
+    --------
+    >>> [round(pure_epsilon(p), 6) for p in (PureDP(1.0), ApproximateDP(1.0, 0.1), ZeroConcentratedDP(0.5))]
+    [1.0, 1.141488, 1.043627]
+    """
+    if isinstance(privacy, ZeroConcentratedDP):
+        rho = privacy.rho
+        found = optimize.brentq(
+            lambda x: x * math.tanh(x / 2) - rho,
+            rho / 2,
+            rho + 2 * math.sqrt(rho) + 1,
+            xtol=1e-300,
+            rtol=1e-15,
+        )
+        return max(float(found) * (1 - 4e-15), (rho + privacy.xi) * (1 - 4e-16))
+    delta = privacy.delta if isinstance(privacy, ApproximateDP) else 0.0
+    more = math.log1p(delta * math.exp(-privacy.epsilon)) - math.log1p(-delta)
+    return max(privacy.epsilon, (privacy.epsilon + more) * (1 - 2e-15)) if delta else privacy.epsilon

@@ -228,6 +228,28 @@ class Sensitivity(Checked):
         found = _norm_up(_filled(self.bounds(dimension), self.l1))
         return found if self.l2 is None else min(found, self.l2)
 
+    def widths(self, dimension: int) -> Array:
+        """The most that each coordinate changes."""
+        self.check(integer("dimension", dimension, 1))
+        return _each(self, dimension)
+
+    def largest_share(self, dimension: int) -> Fraction:
+        """The most that |v| over its `widths` sums to, at least: of so many coordinates, the smallest filled up to L₁, or within L₂."""
+        sizes = [Fraction(b) for b in sorted(self.widths(dimension).tolist()) if b]
+        found, left = Fraction(min(self.l0 or len(sizes), len(sizes))), Fraction(self.l1 or 0)
+        if self.l1 is not None:
+            filled = Fraction(0)
+            for size in sizes:
+                filled += min(left / size, Fraction(1))
+                left -= min(left, size)
+                if not left:
+                    break
+            found = min(found, filled)
+        if self.l2 is not None:
+            squares = math.fsum(float(Fraction(self.l2) / size) ** 2 for size in sizes)
+            found = min(found, Fraction(math.sqrt(squares) * (1 + 1e-14)))
+        return max(found, Fraction(1))
+
     def envelope(self, dimension: int) -> tuple[Shifts, bool]:
         """A vector above every change of the set, sorted, and whether it is one of them."""
         bounds = self.bounds(dimension)

@@ -7,7 +7,7 @@ certification, the status, interruption.
 >>> import mechdesign as md
 >>> result = md.noise.KNorm(3, md.PureDP(1.0)).solve()
 >>> result.status, round(result.value, 2)
-(<Status.BEST: 'best of its class'>, 6.67)
+(<Status.BEST: 'best of its class'>, 6.66)
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import pandas as pd
 
 from mechdesign.errors import DesignError, MechdesignError, SolverError
 from mechdesign.evidence.accuracy import Accuracy
+from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import Proof
@@ -30,9 +31,10 @@ from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.plotting import COLOURS, figure, plain, sized
 from mechdesign.problem.checks import inside, one_of
 from mechdesign.problem.fields import Checked
+from mechdesign.problem.privacy import points_of
 from mechdesign.problem.sensitivity import Protection
-from mechdesign.solvers.base import Model
 from mechdesign.solvers.deadline import Deadline, too_late
+from mechdesign.solvers.registry import Model
 from mechdesign.typing import Status
 
 if TYPE_CHECKING:
@@ -329,6 +331,12 @@ class Design(Checked):
     def errors(self, result: Result, question: object = None) -> Accuracy:
         """How far off an answer is; `question` names the prior that errors are averaged over, where it matters."""
         return result.mechanism.errors()  # type: ignore[no-any-return]
+
+    def tradeoff(self, result: Result, at: Iterable[float] = ()) -> TradeOff:
+        """What an attacker gains at most: of the mechanism's profile where it has one, else of what is asked."""
+        if hasattr(result.mechanism, "privacy_profile"):
+            return TradeOff.of_profile(result.mechanism.privacy_profile, at)
+        return points_of(getattr(self, "privacy", None), at)
 
     def lines(self, result: Result) -> list[str]:
         """Lines of the summary that only this design's results have."""

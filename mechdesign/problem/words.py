@@ -10,7 +10,15 @@ import numpy as np
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import ClippedPrior, EmpiricalPrior, LawPrior, Prior, TruncatedPrior
-from mechdesign.problem.privacy import ApproximateDP, MetricDP, Privacy, PureDP, ZeroConcentratedDP
+from mechdesign.problem.privacy import (
+    ApproximateDP,
+    GaussianDP,
+    MetricDP,
+    Privacy,
+    PureDP,
+    ZeroConcentratedDP,
+    points_of,
+)
 from mechdesign.typing import Array
 
 NEGLIGIBLE = 1e-6
@@ -28,9 +36,13 @@ def guarantee(privacy: Privacy) -> str:
     """
     if isinstance(privacy, ZeroConcentratedDP):
         return f"ρ = {shown(privacy.rho)}" + (f", ξ = {shown(privacy.xi)}" if privacy.xi else "")
-    delta = getattr(privacy, "delta", 0.0)
+    if isinstance(privacy, GaussianDP):
+        return f"μ = {shown(privacy.mu)}"
+    if not isinstance(privacy, PureDP | MetricDP):
+        points = points_of(privacy).points
+        return "; ".join(f"ε = {shown(e)}" + (f", δ = {shown(d)}" if d else "") for e, d in points)
     unit = " per unit of distance" if isinstance(privacy, MetricDP) else ""
-    return f"ε = {shown(privacy.epsilon)}{unit}" + (f", δ = {shown(delta)}" if delta else "")
+    return f"ε = {shown(privacy.epsilon)}{unit}"
 
 
 def privacy_words(privacy: Privacy, pair: str) -> str:
@@ -57,6 +69,17 @@ def privacy_words(privacy: Privacy, pair: str) -> str:
             + (f", ξ = {shown(privacy.xi)}" if privacy.xi else "")
             + f": for {pair}, the Rényi divergence of order α between the answers is at most "
             f"{'ξ + ' if privacy.xi else ''}ρα, for all α > 1."
+        )
+    if isinstance(privacy, GaussianDP):
+        return (
+            f"Gaussian differential privacy with μ = {shown(privacy.mu)}: for {pair}, the answers are no easier to tell apart than "
+            "two normal numbers of deviation 1 whose means are μ apart."
+        )
+    if not isinstance(privacy, MetricDP):
+        curve = points_of(privacy)
+        return (
+            f"(ε, δ)-differential privacy at {guarantee(privacy)}: for {pair}, {curve.attack(0.01)}, and whoever accuses any share "
+            f"of the innocents finds at most that and {at_most(100 * curve.advantage, 3)} percentage points more of the guilty."
         )
     metric = privacy.metric if isinstance(privacy.metric, str) else "a given"
     return (

@@ -27,7 +27,7 @@ from mechdesign.typing import Array, Numbers
 KINDS = ("identity", "total", "prefix", "ranges", "matrix")
 _DENSE = 4_000_000
 """Entries of a matrix that is formed, at most."""
-_CELLS = 2048
+_CELLS = 4096
 """Counts, at most: covariances are held in full."""
 
 
@@ -136,7 +136,7 @@ class Workload(Checked):
     Raises
     ------
     DesignError
-        A workload of rank 0, entries that are not finite, blocks of different shapes, more than 2,048 counts.
+        A workload of rank 0, entries that are not finite, blocks of different shapes, more than 4,096 counts.
 
     Examples
     --------
@@ -327,7 +327,9 @@ class Workload(Checked):
         return np.concatenate(found)
 
     def dense(self) -> Array:
-        """A, shape (m, n); refused where it is too large."""
+        """A, shape (m, n); refused where it is too large, but for prefix sums, of which it is the root."""
+        if self.kinds == ("prefix",):
+            return self.root
         if self.count * self.size > _DENSE:
             remedy = f"has a matrix of more than {_DENSE} entries: it is not formed"
             raise DesignError.of("workload", str(self), remedy)

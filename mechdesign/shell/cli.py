@@ -16,8 +16,7 @@ import typer
 
 from mechdesign.errors import MechdesignError
 from mechdesign.shell.commands import audit, calibrate, certificate, compare, report, solve, verify
-from mechdesign.shell.runner import all_studies, check_study, get_study, run_study
-from mechdesign.shell.studykit import Study
+from mechdesign.shell.studykit import Study, all_studies, check_study, get_study, run_study
 
 
 def examples(*lines: str) -> str:

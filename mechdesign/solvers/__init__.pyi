@@ -1,11 +1,11 @@
-from .base import Capabilities as Capabilities
-from .base import Model as Model
-from .base import Solution as Solution
-from .base import Solver as Solver
-from .base import Status as Status
 from .deadline import Deadline as Deadline
 from .linear_program import LinearProgram as LinearProgram
 from .linear_program import proved_bound as proved_bound
+from .registry import Capabilities as Capabilities
+from .registry import Model as Model
+from .registry import Solution as Solution
+from .registry import Solver as Solver
+from .registry import Status as Status
 from .registry import available as available
 from .registry import get as get
 from .registry import register as register

@@ -69,6 +69,11 @@ class Deadline:
         """A share of what is left, as a deadline of its own."""
         return Deadline(max(share * self.left, 1e-3)) if self.finite else self
 
+    def hold(self, what: str) -> None:
+        """Raise the error of what found nothing in time, once it is over."""
+        if self.passed:
+            raise too_late(what)
+
     @property
     def finite(self) -> bool:
         """Whether there is a limit at all."""

@@ -26,9 +26,8 @@ import numpy.typing as npt
 from scipy import sparse
 
 from mechdesign.errors import DesignError, InfeasibleError, SolverError, instance
-from mechdesign.solvers.base import Model, Solution
 from mechdesign.solvers.deadline import Deadline
-from mechdesign.solvers.registry import HIGHS_TOLERANCES, get, solve
+from mechdesign.solvers.registry import HIGHS_TOLERANCES, Model, Solution, get, solve
 from mechdesign.typing import Array, Numbers, Status
 
 _STATUS = {

@@ -2,12 +2,12 @@ from .cap import PrivUnit as PrivUnit
 from .coded import ModularSum as ModularSum
 from .design import VectorProof as VectorProof
 from .design import VectorQuantizer as VectorQuantizer
+from .export import IntegerTable as IntegerTable
 from .export import c_header as c_header
 from .export import flat_json as flat_json
 from .export import gradient_hook as gradient_hook
 from .export import privatize_gradients as privatize_gradients
 from .export import torch_module as torch_module
-from .integer_table import IntegerTable as IntegerTable
 from .sampled import SampledCoordinates as SampledCoordinates
 from .sampled import SampledSigns as SampledSigns
 from .sphere import SphereQuantizer as SphereQuantizer

@@ -1,32 +1,301 @@
-"""Ways into other programs: a scalar quantizer as a C header of integers, every mechanism as flat JSON or as a PyTorch module.
+r"""Ways into other programs: a scalar quantizer as a C header of integers, every mechanism as flat JSON or as a PyTorch module.
 
 In PyTorch a vector mechanism is a module, a hook on a tensor's gradient, or applied to all gradients of a model at once. Codes are drawn
 exactly, with the operating system's randomness, on the processor; what is handed back lies where the tensor lay, in its type. A step whose
 whole gradient goes through one mechanism once consumes its ε once.
+
+**The integer table**, from which Python and C draw word for word alike: one 64-bit random word settles one number x. Its lower half decides the end of the segment of x,
+:math:`u < 2^{32} (x - x_k)/(x_{k+1} - x_k)`; the leading b bits of its upper half are a column of that end's row, and the rest is compared with a threshold: Walker's
+alias method on 2^b columns, so that every row is a law of integer counts out of 2³². Whatever the arithmetic of the end's choice,
+an answer's probability lies between the smallest and the largest count of its output: the ratio of these integers *is* the privacy loss.
+
+A certified law need not be one of such counts. It is mixed with a little of the uniform law until its rounded counts keep the
+budget in exact integers, and the outputs are moved so that the means at both ends of the range are the law's; the bias is stated.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, partial
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
+
 from mechdesign.errors import DesignError, MissingExtra
-from mechdesign.problem.checks import generator, instance, one_of
+from mechdesign.evidence.exact import exp_lower, log_upper
+from mechdesign.evidence.sampling import random_words
+from mechdesign.evidence.serialize import serializable
+from mechdesign.problem.checks import generator, instance, one_of, positive
+from mechdesign.problem.fields import Checked, field
 from mechdesign.quantizers.mechanism.quantizer import CoordinateQuantizer, Quantizer
-from mechdesign.typing import Randomness
-from mechdesign.vectors.coded import SubsetSelection
-from mechdesign.vectors.integer_table import IntegerTable
+from mechdesign.quantizers.mechanism.sampling import segment_finder
+from mechdesign.quantizers.mechanism.table import doubles, inside
+from mechdesign.typing import Array, Indices, Numbers, Randomness
+from mechdesign.vectors.coded import CodedMechanism, SubsetSelection
 from mechdesign.vectors.sampled import SampledCoordinates, SampledSigns
 from mechdesign.vectors.sphere import SphereQuantizer
 
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Module
+
+_WORD = 1 << 32
+_PART = 1 << 15
+Half = npt.NDArray[np.uint32]
+
+
+def alias_columns(counts: list[int], columns: int) -> tuple[list[int], list[int]]:
+    """Walker's thresholds and aliases for counts that sum to 2³², on a power of two of columns, in integers."""
+    each = _WORD // columns
+    rest = [*counts, *([0] * (columns - len(counts)))]
+    threshold, alias = [each] * columns, list(range(columns))
+    small = [j for j in range(columns) if rest[j] < each]
+    large = [j for j in range(columns) if rest[j] > each]
+    while small and large:
+        j, donor = small.pop(), large[-1]
+        threshold[j], alias[j] = rest[j], donor
+        rest[donor] -= each - rest[j]
+        if rest[donor] <= each:
+            large.pop()
+            if rest[donor] < each:
+                small.append(donor)
+    return threshold, alias
+
+
+def rounded_counts(row: list[Fraction]) -> list[int]:
+    """Integers next to 2³² p that sum to 2³²: the largest remainders are rounded up."""
+    scaled = [p * _WORD for p in row]
+    counts = [math.floor(v) for v in scaled]
+    order = sorted(range(len(row)), key=lambda j: scaled[j] - counts[j], reverse=True)
+    for j in order[: _WORD - sum(counts)]:
+        counts[j] += 1
+    return counts
+
+
+def worst_ratio(rows: list[list[int]]) -> Fraction | None:
+    """The largest ratio of two counts of one output; None where an output is impossible in some rows only."""
+    worst = Fraction(1)
+    for column in zip(*rows):
+        if max(column) and not min(column):
+            return None
+        if min(column):
+            worst = max(worst, Fraction(max(column), min(column)))
+    return worst
+
+
+def _copied(name: str, value: object, kinds: str) -> npt.NDArray[np.generic]:
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in kinds or not value.size:
+        raise DesignError.of(name, value, "must be an array of the kind that IntegerTable.of makes")
+    kept = value.copy()  # the caller may change the array that was passed
+    kept.setflags(write=False)
+    return kept
+
+
+@serializable("integer-table")
+@dataclass(frozen=True, eq=False)
+class IntegerTable(Checked, CodedMechanism):
+    """A quantizer of one number whose law is a table of integers, for Python and C alike.
+
+    Parameters
+    ----------
+    knots : ndarray, shape (K + 1,)
+        Ends of the segments; the first and last are the input range.
+    counts : ndarray of int, shape (2 K, m)
+        Of each output out of 2³², at the start and the end of every segment.
+    bins : ndarray, shape (m,)
+        Outputs.
+
+    Examples
+    --------
+    >>> import mechdesign as md
+    >>> table = IntegerTable.of(md.Quantizer.rqm([-2.7, -0.9, 0.9, 2.7], 0.22, (-1, 1)), epsilon=1.0)
+    >>> table.privacy_loss() <= 1.0, table.bias() < 1e-8
+    (True, True)
+    >>> message = table.encode([0.25, -0.5, 1.0])
+    >>> table.decode(message).shape
+    (3,)
+    """
+
+    knots: Array = field(check=_copied, kinds="f")
+    counts: Indices = field(check=_copied, kinds="iu")
+    bins: Array = field(check=_copied, kinds="f")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        rows, columns = 2 * (len(self.knots) - 1), len(self.bins)
+        with np.errstate(over="ignore"):
+            steps = np.diff(self.knots)
+        if self.knots.ndim != 1 or rows < 2 or not ((steps > 1e-290) & (steps < 1e300)).all():
+            raise DesignError.of("knots", self.knots, "must increase, in steps between 1e-290 and 1e300")
+        if self.bins.ndim != 1 or not 2 <= columns <= 1 << 16 or not (np.diff(self.bins) > 0).all():
+            raise DesignError.of("bins", self.bins, "must be 2 to 65536 numbers that increase")
+        good = self.counts.shape == (rows, columns) and ((self.counts >= 0) & (self.counts <= _WORD)).all()
+        if not good or not (self.counts.sum(axis=1) == _WORD).all() or not np.isfinite(self.bins).all():
+            raise DesignError(
+                "counts must be rows of non-negative integers that sum to 2^32, two for a segment"
+            )
+
+    @classmethod
+    def of(cls, quantizer: Quantizer | CoordinateQuantizer, *, epsilon: float | None = None) -> IntegerTable:
+        """Return the table of a quantizer, within its own privacy loss or within `epsilon`.
+
+        Of a `CoordinateQuantizer` it is the table of one coordinate, scaled as there: every coordinate takes a word of its own, and
+        its ε.
+
+        Raises
+        ------
+        DesignError
+            No budget that integers could keep; or a mechanism that is no quantizer of numbers.
+        """
+        if not isinstance(quantizer, Quantizer | CoordinateQuantizer):
+            wanted = "must be a Quantizer or a CoordinateQuantizer; md.vectors.flat_json exports mechanisms of whole vectors"
+            raise DesignError.of("quantizer", quantizer, wanted)
+        scale = Fraction(1)
+        if isinstance(quantizer, CoordinateQuantizer):
+            scale, quantizer = Fraction(quantizer.scale), quantizer.coordinate
+        law = quantizer.certified().law
+        assert law is not None
+        ratio = law.ratio()
+        budget = ratio if epsilon is None else exp_lower(positive("epsilon", epsilon))
+        if budget is None:
+            raise DesignError("the quantizer has infinite privacy loss: there is no budget to keep")
+        size, rows = len(law.bins), [law.row(k, end) for k in range(len(law.knots) - 1) for end in (0, 1)]
+        mixed, counts = Fraction(0), [rounded_counts(row) for row in rows]
+        while (worst := worst_ratio(counts)) is None or worst > budget:
+            mixed = mixed * 2 if mixed else Fraction(1, 1 << 31)
+            if mixed > Fraction(1, 1 << 16):
+                asked = quantizer.privacy_loss() if epsilon is None else epsilon
+                raise DesignError.of("epsilon", asked, "must be at least the quantizer's own privacy loss")
+            counts = [rounded_counts([(1 - mixed) * p + mixed / size for p in row]) for row in rows]
+        knots = np.array([float(scale * x) for x in law.knots])
+        outputs = [scale * b for b in law.bins]
+        return cls(knots, np.array(counts, dtype=np.int64), _moved(outputs, counts, rows))
+
+    # -- what is exact --------------------------------------------------------------------------------
+
+    def privacy_loss(self) -> float:
+        """Exact ε of local differential privacy, rounded up, from the integers."""
+        worst = worst_ratio(self.counts.tolist())
+        return math.inf if worst is None else log_upper(worst)
+
+    def bias(self) -> float:
+        """The largest |E M(x) − x| at the knots, from the integers; between them it is no larger, but for 2⁻³² of a segment's width."""
+        bins, ends = [Fraction(b) for b in self.bins.tolist()], np.repeat(self.knots, 2)[1:-1].tolist()
+        return float(max(abs(_mean(bins, row) - Fraction(x)) for x, row in zip(ends, self.counts.tolist())))
+
+    # -- drawing --------------------------------------------------------------------------------------
+
+    @property
+    def dimension(self) -> int:  # type: ignore[override]
+        """1: every number is a message's item."""
+        return 1
+
+    @property
+    def levels(self) -> int:
+        return len(self.bins)
+
+    @property
+    def slots(self) -> int:
+        return 1
+
+    @cached_property
+    def column_bits(self) -> int:
+        """b: the leading bits of a word's upper half that are a column."""
+        return max((len(self.bins) - 1).bit_length(), 1)
+
+    @cached_property
+    def alias(self) -> tuple[Half, Half]:
+        """Thresholds and aliases, shape (2 K, 2^b), kept once they are made."""
+        made = [alias_columns(row, 1 << self.column_bits) for row in self.counts.tolist()]
+        thresholds, aliases = (np.array(part, dtype=np.int64) for part in zip(*made))
+        # A column that keeps all its words needs no threshold: its alias is itself, and 2^32 / 2^b fits no comparison lost.
+        return thresholds.astype(np.uint32), aliases.astype(np.uint32)
+
+    @cached_property
+    def slopes(self) -> Array:
+        """2³² over the width of every segment."""
+        return 2.0**32 / np.diff(self.knots)
+
+    def draw(self, x: Numbers, words: npt.NDArray[np.uint64], *, clip: bool = False) -> Indices:
+        """Return the numbers of the outputs that these random words give, as the C function does.
+
+        Parameters
+        ----------
+        x : array_like
+        words : ndarray of uint64, one for each number
+        clip : bool
+        """
+        values = inside(x, self.knots_range, clip=clip).ravel()
+        given = instance("words", words, np.ndarray)
+        if given.dtype != np.uint64 or given.size != values.size:
+            raise DesignError.of("words", words, f"must be {values.size} unsigned 64-bit integers")
+        out = np.empty(values.size, dtype=np.int64)
+        half = given.ravel().astype("<u8", copy=False).view("<u4").reshape(-1, 2)
+        segment, last = segment_finder(self.knots), len(self.slopes) - 1
+        outcome, keep = self._flat
+        shift, mask = np.uint32(32 - self.column_bits), np.uint32((1 << (32 - self.column_bits)) - 1)
+        for a in range(0, values.size, _PART):
+            part, word = values[a : a + _PART], half[a : a + _PART]
+            k = np.minimum(segment(part), last)
+            t = (part - self.knots.take(k)) * self.slopes.take(k)
+            row = 2 * k + (word[:, 0] < t)
+            upper = np.ascontiguousarray(word[:, 1])
+            place = (row << self.column_bits) + (upper >> shift)
+            passed = (upper & mask) >= keep.take(place)
+            outcome.take(2 * place + passed, out=out[a : a + part.size])
+        return out
+
+    @cached_property
+    def _flat(self) -> tuple[Indices, Half]:
+        thresholds, aliases = self.alias
+        own = np.broadcast_to(np.arange(aliases.shape[1]), aliases.shape)
+        return np.stack([own, aliases], axis=-1).ravel().astype(np.int64), thresholds.ravel()
+
+    @property
+    def knots_range(self) -> tuple[float, float]:
+        """Where inputs may be."""
+        return float(self.knots[0]), float(self.knots[-1])
+
+    def codes(self, x: Numbers, seed: int = 0, *, first: int = 0, clip: bool = False) -> Indices:
+        """Draw the number of an output for every number, with the operating system's randomness; no seed is used."""
+        return super().codes(x, seed, first=first, clip=clip)
+
+    def _drawn(
+        self, x: Numbers, seed: int, first: int, clip: bool, rng: np.random.Generator | None
+    ) -> Indices:
+        size = doubles(x).size
+        words = random_words(size) if rng is None else rng.integers(0, 1 << 64, size, dtype=np.uint64)
+        return self.draw(x, words, clip=clip)[:, None]
+
+    def decoded(self, codes: Numbers, seed: int = 0, *, first: int = 0) -> Array:
+        """Return the outputs of these numbers."""
+        return self.bins[self._checked(codes).ravel()]
+
+    def _total(self, codes: Indices, seed: int, number: int) -> Array:
+        return np.array([self.bins[codes.ravel()].sum()])
+
+
+def _mean(bins: Iterable[Fraction], counts: list[int]) -> Fraction:
+    return sum((b * n for b, n in zip(bins, counts)), start=Fraction(0)) / _WORD
+
+
+def _moved(bins: list[Fraction], counts: list[list[int]], rows: list[list[Fraction]]) -> Array:
+    """Outputs moved affinely so that the means at both ends of the range are those of these rows; moved by one step where these hardly differ."""
+    first, last = (sum((b * p for b, p in zip(bins, rows[end])), start=Fraction(0)) for end in (0, -1))
+    low, high = (_mean(bins, counts[end]) for end in (0, -1))
+    scale = (last - first) / (high - low) if high != low else Fraction(1)
+    if not Fraction(1, 2) < scale < 2:
+        scale = Fraction(1)
+    return np.array([float(first + scale * (b - low)) for b in bins])
+
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,40}", re.ASCII)
 _C = """/* {name}: {m} outputs on [{low!r}, {high!r}], written by mechdesign.

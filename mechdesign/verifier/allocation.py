@@ -6,7 +6,9 @@ worst change moves every coordinate by all it may; under several bounds what cou
 
 - ρ = μ²/2, and δ(ε) is that of one normal coordinate moved by μ;
 - δ(ε) ≤ 1 − e^(ε − E) of Laplace noise (Muthukrishnan and Kalyani, Corollary 6), and 1 − e^((ε − E)/2) where one coordinate changes.
-  Where E is too large for that, the losses of all coordinates are composed (`mechdesign.verifier.independent`).
+  Where E is too large for that, the losses of all coordinates are composed: Laplace ones (`mechdesign.verifier.composition`), and with
+  them normal ones as one, of ratio (Σ r²)^½. What is τ-private without δ leaves ε − τ to the others. Where Σ r is above ε by e, and no r is
+  below e/2, the loss is Σ r − 2 Σ max(x, 0) wherever it is above ε: δ is in closed form (`barely_above`).
 """
 
 from __future__ import annotations
@@ -18,10 +20,26 @@ from fractions import Fraction
 
 from mechdesign.verifier.allocation_bound import lower_bound, moment
 from mechdesign.verifier.changes import changes_of, keep_budget, total_at_most
-from mechdesign.verifier.composition import PLACES
-from mechdesign.verifier.independent import composed_delta, normal_delta
-from mechdesign.verifier.noise_laws import PI, ROUND, ZERO
-from mechdesign.verifier.reading import NEAR, Account, Json, NotCovered, Refused, flat
+from mechdesign.verifier.composition import PLACES, SLACK, Grid, laplace_losses, refined
+from mechdesign.verifier.noise_laws import ONE, PI, ROUND, ZERO, continuous_cells, normal
+from mechdesign.verifier.reading import (
+    NEAR,
+    Account,
+    Json,
+    NotCovered,
+    Refused,
+    TooLarge,
+    flat,
+    points_of,
+    proofs_of,
+)
+
+WIDTH = 16
+"""Points of the grid for each cell of normal noise."""
+SMALL = Decimal(2) ** -16
+"""Of the largest Laplace ratio: smaller ones are composed by their sum."""
+MOST_RATIOS = 64
+MOST_COUNTED = 5000
 
 
 def allocation(result: Json, account: Account) -> None:
@@ -33,7 +51,7 @@ def allocation(result: Json, account: Account) -> None:
 def check(result: Json, account: Account) -> None:
     design, law, value = result["design"], result["mechanism"], result["value"]
     noise, lam, scales, order = design["noise"], design["sensitivities"], law["scales"], design["loss"]
-    proofs = {proof[""]: proof for proof in result["proofs"]}
+    proofs = proofs_of(result)
     if len(proofs) != len(result["proofs"]) or not {*proofs} <= {"allocation-proof", "mixed-proof"}:
         raise Refused("evidence other than one proof of an allocation")
     if type(order) not in (int, float) or not 0 < order <= 100:
@@ -53,7 +71,10 @@ def check(result: Json, account: Account) -> None:
     if not sure:
         return
     private(design, proofs.get("allocation-proof"), scales, peaked, account)
-    limits = design["lower"] or 0.0, math.inf if design["upper"] is None else design["upper"]
+    limits = (
+        otherwise if design[name] is None else design[name]
+        for name, otherwise in (("lower", 0.0), ("upper", math.inf))
+    )
     lower, upper = (v if isinstance(v, list) else [v] * len(scales) for v in limits)
     stated = design["weights"]
     weights = stated if isinstance(stated, list) else [1.0 if stated is None else stated] * len(lam)
@@ -61,7 +82,7 @@ def check(result: Json, account: Account) -> None:
     account.agrees("limits and weights are of the coordinates", whole)
     account.proved("limits are kept", all(a <= s <= b for a, s, b in zip(lower, scales, upper)))
     loss(value, scales, weights, peaked, order, account)
-    groups = design["groups"] or [[i] for i in range(len(lam))]
+    groups = [[i] for i in range(len(lam))] if design["groups"] is None else design["groups"]
     account.agrees("groups part the coordinates", sorted(flat(groups)) == list(range(len(lam))))
     account.proved("groups share a scale", all(len({scales[i] for i in group}) == 1 for group in groups))
     if result["lower_bound"] is not None:
@@ -88,8 +109,10 @@ def private(design: Json, proof: Json, scales: list[Json], peaked: list[bool], a
     if privacy[""] == "pure-dp" and m == 1:
         epsilon = privacy["epsilon"]
         account.proved(f"privacy loss at most {epsilon!r}", within(Fraction(epsilon)))
-    elif privacy[""] == "zcdp" and not any(peaked):
-        account.proved(f"rho at most {privacy['rho']!r}", within(2 * Fraction(privacy["rho"])))
+    elif not any(peaked):
+        words = [f"{name} at most {privacy[name]!r}" for name in ("rho", "mu") if name in privacy]
+        words = words or [f"delta at most {d!r} at epsilon = {e!r}" for e, d in points_of(privacy)]
+        account.proved("; ".join(words), within(largest_square(privacy)))
     elif privacy[""] == "approximate-dp":
         epsilon, delta = Decimal(privacy["epsilon"]), Decimal(privacy["delta"])
         claim = f"delta at most {privacy['delta']!r} at epsilon = {privacy['epsilon']!r}"
@@ -99,9 +122,6 @@ def private(design: Json, proof: Json, scales: list[Json], peaked: list[bool], a
             if within(Fraction(most)):
                 account.proved(claim, True)
                 return
-        elif not any(peaked):
-            account.proved(claim, within(Fraction(largest_square(epsilon, delta))))
-            return
         found = Decimal(1)
         if changes is None:
             sizes = Counter(Decimal(rounded_up(r)) for r, kind in ratios if kind)
@@ -119,8 +139,24 @@ def rounded_up(ratio: Fraction) -> float:
     return found if Fraction(found) >= ratio else math.nextafter(found, math.inf)
 
 
-def largest_square(epsilon: Decimal, delta: Decimal) -> Decimal:
+def largest_square(privacy: Json) -> Fraction:
+    """μ² that Gaussian noise may consume, from below."""
+    if privacy[""] == "zcdp":
+        return 2 * Fraction(privacy["rho"])
+    if privacy[""] == "gaussian-dp":
+        return Fraction(privacy["mu"]) ** 2
+    points = points_of(privacy)
+    if not all(0 < d < 1 for _, d in points):
+        raise Refused("Gaussian noise under pure privacy")
+    with localcontext() as context:
+        context.prec = PLACES
+        return min(Fraction(normal_square(Decimal(e), Decimal(d))) for e, d in points)
+
+
+def normal_square(epsilon: Decimal, delta: Decimal) -> Decimal:
     """μ² of a normal coordinate with this δ at ε, from below."""
+    if delta >= 1:
+        raise Refused("a delta of 1 or more")
     low, high = ZERO, Decimal(1)
     while normal_delta(epsilon, high) <= delta:
         high *= 2
@@ -128,6 +164,67 @@ def largest_square(epsilon: Decimal, delta: Decimal) -> Decimal:
         middle = (low + high) / 2
         low, high = (middle, high) if normal_delta(epsilon, middle) <= delta else (low, middle)
     return low * low / ROUND
+
+
+def normal_delta(epsilon: Decimal, ratio: Decimal) -> Decimal:
+    law = normal()
+    near, far = epsilon / ratio - ratio / 2, epsilon / ratio + ratio / 2
+    return law.above(near) - epsilon.exp() * law.above(far) + SLACK
+
+
+def barely_above(excess: Decimal, count: int) -> Decimal:
+    """δ = Σ_n 2^(−K) (K over n) E max(1 − e^(2X − e), 0), X a gamma variable of shape n: n of the K coordinates x are positive.
+
+    With h = e/2 the expectation is P(X < h) − e^(−2h) J, J = ∫ e^t t^(n − 1)/(n − 1)! dt from 0 to h; both from n − 1.
+    """
+    half = excess / 2
+    chance, below, integral, power = Decimal(2) ** -count, ONE, ZERO, ONE  # power: h^(n − 1)/(n − 1)!
+    found = chance * (1 - (-excess).exp())
+    for n in range(1, count + 1):
+        chance *= Decimal(count - n + 1) / n
+        below -= power / half.exp()
+        integral = power * half.exp() - integral - (1 if n == 1 else 0)
+        found += chance * max(below - integral / excess.exp(), ZERO)
+        power *= half / n
+    return found + count * SLACK
+
+
+def composed_delta(
+    epsilon: Decimal, delta: Decimal, laplace: Counter[Decimal], normal_square: Decimal, account: Account
+) -> Decimal:
+    """δ at ε, from above; of a budget of about `delta`. Laplace ratios are counted."""
+    largest = max(laplace, default=ZERO)
+    alone = Counter({r: count for r, count in laplace.items() if r >= SMALL * largest and r > 0})
+    epsilon -= sum((r * count for r, count in laplace.items() if r < SMALL * largest), ZERO) * ROUND
+    if epsilon < 0:
+        return ONE
+    if not alone:
+        return normal_delta(epsilon, normal_square.sqrt() * ROUND) if normal_square else ZERO
+    if alone.total() == 1 and not normal_square:
+        return max(1 - ((epsilon - largest) / 2).exp(), ZERO) + SLACK
+    if len(alone) > MOST_RATIOS or alone.total() > 10**9:
+        raise TooLarge(
+            f"too large to check: a composition of more than {MOST_RATIOS} different Laplace ratios"
+        )
+    top = sum((r * count for r, count in alone.items()), ZERO)  # the largest Laplace loss
+    if not normal_square and top <= epsilon:
+        return ZERO
+    if not normal_square and top - epsilon <= 2 * min(alone) and alone.total() <= MOST_COUNTED:
+        return barely_above(top - epsilon, alone.total())
+    unit, ratio = epsilon or ONE, normal_square.sqrt() * ROUND
+
+    def consumed(points: int) -> Decimal:
+        grid = Grid(delta * Decimal("1e-9") / (alone.total() + 1), points, account)
+        parts = [grid.power(laplace_losses(grid, r, unit), count) for r, count in alone.items()]
+        if normal_square:
+            account.takes(normal().work * points / WIDTH)
+            cells, infinite = continuous_cells(
+                normal(), ratio, grid.tail, epsilon * ratio / (top + ratio), points // WIDTH
+            )
+            parts.append(grid.losses(cells, unit, infinite))
+        return grid.delta(grid.all(parts), epsilon - top)
+
+    return refined(consumed, delta, delta, account)
 
 
 def loss(
@@ -145,4 +242,4 @@ def loss(
         return
     moments_of = {kind: moment(order, kind) for kind in (True, False)}
     cost = math.fsum(w * s**order * moments_of[kind] for w, s, kind in zip(weights, scales, peaked))
-    account.rows.append((claim, "recomputed", cost * (1 - room) <= value))
+    account.recomputed(claim, cost * (1 - room) <= value)

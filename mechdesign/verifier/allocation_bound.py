@@ -18,7 +18,7 @@ from itertools import accumulate
 from typing import Any
 
 from mechdesign.verifier.changes import Changes, changes_of
-from mechdesign.verifier.reading import NEAR, Account, Json, Refused
+from mechdesign.verifier.reading import NEAR, Account, Json, Refused, between, points_of
 
 ROOM = 1e-12
 Vector = list[Any]
@@ -41,7 +41,7 @@ def lower_bound(result: Json, proof: Json, limited: tuple[Json, ...], account: A
     if design["bounds"] is not None:
         changes = changes_of(design["bounds"], len(lam))
         reached = proof["mix"] is not None and is_mix(changes, proof, 1 if laplace else 2)
-        account.rows.append(("the worst mix is one of changes", "recomputed", reached))
+        account.recomputed("the worst mix is one of changes", reached)
         if not reached:
             return
         lam = proof["mix"]
@@ -54,7 +54,7 @@ def lower_bound(result: Json, proof: Json, limited: tuple[Json, ...], account: A
         total += c * s**p + (y * square / s**power if square else 0.0)
     # what doubles may have lost
     found = total - y * budget - 1e-15 * (2 + p) * (total + y * budget)
-    account.rows.append((claim, "recomputed", bound <= found + NEAR * abs(found)))
+    account.recomputed(claim, bound <= found + NEAR * abs(found))
 
 
 def moment(order: float, laplace: bool) -> float:
@@ -69,7 +69,10 @@ def largest_budget(design: Json, count: int) -> float | None:
     privacy, bounds = design["privacy"], design["bounds"]
     if privacy[""] == "zcdp":
         return 2.0 * float(privacy["rho"])
-    epsilon, delta = float(privacy["epsilon"]), float(privacy.get("delta", 0.0))
+    if privacy[""] == "gaussian-dp":
+        return float(privacy["mu"]) ** 2
+    points = points_of(privacy)
+    epsilon, delta = points[0]
     if design["noise"] == "laplace":
         one = sum(l > 0 for l in design["sensitivities"]) == 1 or (bounds is not None and bounds["l0"] == 1)
         if delta and design["accounting"] == "exact" and not one:
@@ -78,14 +81,14 @@ def largest_budget(design: Json, count: int) -> float | None:
     if design["noise"] == "mixed":
         return None
 
-    def over(mu: float) -> bool:
-        tail = [math.erfc(-z / math.sqrt(2)) / 2 for z in (mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu)]
-        return tail[0] - math.exp(epsilon) * tail[1] > delta
+    def kept(mu: float) -> bool:
+        for e, d in points:
+            tail = [math.erfc(-z / math.sqrt(2)) / 2 for z in (mu / 2 - e / mu, -mu / 2 - e / mu)]
+            if tail[0] - math.exp(e) * tail[1] > d:
+                return False
+        return True
 
-    low, high = 0.0, 1e4
-    while low < (mu := (low + high) / 2) < high:
-        low, high = (low, mu) if over(mu) else (mu, high)
-    return high * high
+    return between(0.0, 1e4, kept)[1] ** 2
 
 
 def is_mix(asked: Changes, proof: Json, m: int) -> bool:

@@ -17,8 +17,8 @@ from itertools import pairwise
 
 from mechdesign.verifier.prior_moments import Moments, rational_prior
 from mechdesign.verifier.quantizer_bound import dual_bound
-from mechdesign.verifier.quantizer_cost import ENCLOSED, outputs_of
-from mechdesign.verifier.reading import NEAR, Account, Json, Refused, exp_bounds
+from mechdesign.verifier.quantizer_cost import outputs_of
+from mechdesign.verifier.reading import NEAR, Account, Json, Refused, exp_bounds, proofs_of
 
 BITS = 256
 WEIGHT = 1 << 72
@@ -29,7 +29,7 @@ PANELS = 64
 def biased_selection(result: Json, account: Account) -> None:
     """Check privacy, bias, value and lower bound of a biased selection mechanism."""
     design, law, value = result["design"], result["mechanism"], result["value"]
-    proofs = {proof[""]: proof for proof in result["proofs"]}
+    proofs = proofs_of(result)
     if law[""] != "biased-quantizer" or "biased-proof" not in proofs or len(proofs) < len(result["proofs"]):
         raise Refused("a mechanism or evidence that is not of a biased selection")
     selection, beta = law["selection"], law["beta"]
@@ -62,14 +62,14 @@ def biased_selection(result: Json, account: Account) -> None:
     if design["max_bias"] < math.inf:
         off = max(abs(mean - x) for stretch in stretches for x, mean in stretch.means())
         claim = f"bias at most {design['max_bias']!r} on a fine grid"
-        account.rows.append((claim, "recomputed", off <= design["max_bias"] * (1 + NEAR / 1000)))
+        account.recomputed(claim, off <= design["max_bias"] * (1 + NEAR / 1000))
     prior = rational_prior(design["prior"])
     claim = f"mean loss at most {value!r}"
     if design["loss"]["function"] is not None or prior is None:
         account.claimed(claim, math.isfinite(value))
     else:
         found = mean_loss(stretches, prior, design["loss"])
-        account.rows.append((claim, "recomputed", found <= value + NEAR * found))
+        account.recomputed(claim, found <= value + NEAR * found)
     lower_bound(result, proofs, bins, account, ratio[1])
 
 
@@ -195,11 +195,5 @@ def lower_bound(result: Json, proofs: Json, bins: list[float], account: Account,
     moments = Moments(prior, proof["moments"], account)
     ends = lower + bias, upper - bias
     found = dual_bound(duals, list(map(Fraction, bins)), ends, bias, ratio, loss, moments, account)
-    exact = moments.exact is not None
-    given = "" if exact else ", given the masses and moments stated"
-    floats = 0.0 if exact or prior["law"]["name"] in ENCLOSED else NEAR
-    room = Fraction(floats * (1 + float(min(ratio, Fraction(10**300))) / 1000) * abs(bound))
-    claim = (
-        f"no mechanism with {outputs_of(duals)}, within the bias allowed, costs less than {bound!r}{given}"
-    )
-    account.bounds(claim, bound, found, room)
+    claim = f"no mechanism with {outputs_of(duals)}, within the bias allowed, costs less than {bound!r}"
+    account.bounds(claim + moments.given, bound, found, moments.room(bound, ratio))

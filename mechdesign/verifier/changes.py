@@ -1,12 +1,14 @@
-"""What a change within several bounds consumes at most, Σ (|v_i|/s_i)^m: in fractions, by prices and by a knapsack.
+"""What one record changes, within several bounds: how far coordinates move, and what that consumes at most.
 
 A change moves coordinate i by |v_i| ≤ a_i, at most c coordinates at once, with ‖v‖₁ ≤ L₁ and ‖v‖₂ ≤ L₂.
 
-**Prices** θ ≥ 0 of a changed coordinate, of L₁ and of L₂² prove, whatever they are, that no change consumes more than
+**Lists of shifts**, each of which alone is as bad for privacy as every change: `worst_shifts`.
+
+**Σ (|v_i|/s_i)^m** is bounded in fractions, by prices and by a knapsack. *Prices* θ ≥ 0 of a changed coordinate, of L₁ and of L₂² prove, whatever they are, that no change consumes more than
 
     θ₁ c + θ₂ L₁ + θ₃ L₂² + Σ_i max(0, max over 0 < v ≤ a_i of (v/s_i)^m − θ₁ − θ₂ v − θ₃ v²).
 
-**A norm held**, n(v) = v or v², may be filled instead of priced: Σ n(v_i) ≤ N. What is gained beyond the prices, where it is
+*A norm held*, n(v) = v or v², may be filled instead of priced: Σ n(v_i) ≤ N. What is gained beyond the prices, where it is
 positive, is convex in n(v_i), so that some worst change is whole, v_i = a_i or 0, in all coordinates but one. Of the whole ones N is a knapsack: it
 is cut into cells, each takes n(a_i) rounded down to cells, and the last coordinate may take all that is left.
 """
@@ -14,18 +16,29 @@ is cut into cells, each takes n(a_i) rounded down to cells, and the last coordin
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from typing import NamedTuple
+from itertools import accumulate, pairwise
+from typing import NamedTuple, TypeAlias
 
-from mechdesign.verifier.reading import Json, Refused, TooLarge
+from mechdesign.verifier.discrete_laws import WHOLE
+from mechdesign.verifier.noise_laws import ROUND, ZERO
+from mechdesign.verifier.reading import Account, Json, Refused, TooLarge
 
 CELLS = 4000
 ROOM = Decimal("1e-12")
 """Of a norm: coordinates that take a whole number of cells in doubles do so."""
 BITS = 800
 MOST_EXACT = 2000
+
+
+Shifts: TypeAlias = list[tuple[Decimal, int]]
+"""Sizes, the largest first, and how many coordinates move so far."""
+MOST_BOUNDS = 10**5
+GROUPS = 12
+"""Of coordinates that move alike."""
 
 
 class Changes(NamedTuple):
@@ -147,3 +160,66 @@ def filled(
     least = -(10**80)
     start = [[0] * (CELLS + 1), *([least] * (CELLS + 1) for _ in range(rows - 1))]
     return Fraction(max(best(0, len(moved), start), 0), unit)
+
+
+def worst_shifts(sensitivity: Json, dimension: int, name: str, account: Account) -> list[Shifts]:
+    """Lists of shifts and of how many coordinates move so far; each list alone is as bad as every change that is allowed.
+
+    Sorted by size, the k-th coordinate of a change moves by at most its bound, by L₁/k and by L₂/√k. Under a log-concave law two
+    coordinates that move by a and b are more private than one that moves by a + b (by way of the data set in which the first
+    alone has moved, and as tests by thresholds are the best ones), so that all of L₁ may stand on one coordinate. Normal noise
+    sees the ℓ₂ norm alone, a staircase whether a coordinate moves.
+    """
+    if not isinstance(sensitivity, dict):
+        return [[(Decimal(sensitivity), dimension)]]
+    most = [sensitivity[bound] for bound in ("linf", "l1", "l2") if sensitivity[bound] is not None]
+    if not all(b > 0 for b in most):
+        raise Refused("bounds that allow no change")
+    moving = min(sensitivity["l0"] or dimension, dimension)
+    if sensitivity["each"] is None and most == [sensitivity["linf"]]:
+        return [[(Decimal(int(most[0]) if name in WHOLE else most[0]), moving)]]
+    if dimension > MOST_BOUNDS:
+        raise TooLarge(f"too large to check: bounds of more than {MOST_BOUNDS} coordinates")
+    account.takes(25 * dimension)
+    each = sensitivity["each"] or [min(most)] * dimension
+    if len(each) != dimension or not all(b >= 0 for b in each):
+        raise Refused("bounds of other coordinates than the answer's")
+    moved = [Decimal(least) for b in each if (least := min([b, *most])) > 0]
+    bounds = sorted(moved, reverse=True)[:moving]
+    if not bounds:
+        raise Refused("bounds that allow no change")
+    total = Decimal(sensitivity["l1"] or sum(bounds))
+    norm = Decimal(sensitivity["l2"] or Decimal(dimension).sqrt() * bounds[0]) * ROUND
+    if name == "norm":
+        square, left = ZERO, total
+        for bound in bounds:  # the largest squares within ‖v‖₁: the largest bounds, filled
+            square, left = square + min(bound, left) ** 2, max(left - bound, ZERO)
+        return [[(min(square.sqrt() * ROUND, norm), 1)]]
+    if name == "staircase":
+        return [[(bounds[0], len(bounds))]]
+    envelope = [min(b, total / k * ROUND, norm / Decimal(k).sqrt()) for k, b in enumerate(bounds, 1)]
+    top, whole = bounds[0], min(total, sum(envelope, ZERO), Decimal(len(bounds)).sqrt() * norm)
+    # two that fit into one largest bound are moved into one
+    fewer = min(len(bounds), max(math.ceil(2 * whole / top) - 1, 1))
+    packed = [min(top, whole / k * ROUND) for k in range(1, fewer + 1)]
+    found = [envelope, packed, [whole]]
+    if name in WHOLE:
+        found = [[Decimal(int(v)) for v in vector] for vector in found]
+    cases = (grouped([v for v in vector if v > 0]) for vector in found)
+    return sorted({tuple(case): case for case in cases}.values(), key=len)
+
+
+def grouped(vector: list[Decimal]) -> Shifts:
+    """Equal shifts counted; where there are many, groups as large as their largest, cut where the sum of squares falls most."""
+    sizes = sorted(Counter(vector).items(), reverse=True)
+    squares, counts = [float(v) ** 2 for v, _ in sizes], [count for _, count in sizes]
+    before = [0, *accumulate(counts)]
+    cuts = [0, len(sizes)]
+    while len(cuts) <= min(GROUPS, len(sizes)):
+        saved = (
+            ((squares[a] - squares[i]) * (before[b] - before[i]), i)
+            for a, b in pairwise(cuts)
+            for i in range(a + 1, b)
+        )
+        cuts = sorted([*cuts, max(saved)[1]])
+    return [(sizes[a][0], before[b] - before[a]) for a, b in pairwise(cuts)]

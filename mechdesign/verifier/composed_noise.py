@@ -17,17 +17,23 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import NamedTuple
 
-from mechdesign.verifier.composition import EXPONENTIAL, SLACK, Cell, Grid, Losses, short
+from mechdesign.verifier.changes import Shifts
+from mechdesign.verifier.composition import (
+    EXPONENTIAL,
+    SLACK,
+    Cell,
+    Grid,
+    Losses,
+    laplace_losses,
+    refined,
+    short,
+)
 from mechdesign.verifier.discrete_laws import WHOLE, staircase_atoms
-from mechdesign.verifier.independent import laplace_losses
 from mechdesign.verifier.noise_laws import CONTINUOUS, ONE, ROUND, ZERO, continuous_cells
 from mechdesign.verifier.reading import Account, TooLarge
-from mechdesign.verifier.worst_shifts import Shifts
 
 WIDTH = 16
 """Points of the grid for each cell of a coordinate's losses, or of those of a round that is sampled."""
-POINTS = 2**10, 2**12, 2**13, 2**14, 2**15
-"""Of the grid: where one leaves δ above the budget, the next one decides."""
 MOST_LOSSES = 10**9
 
 
@@ -42,14 +48,18 @@ class Asked(NamedTuple):
     delta: Decimal
     account: Account
 
-    def within(self, cases: list[Shifts]) -> bool:
-        """Whether δ at ε is at most δ in one of the cases, each as bad as every change: the least on the coarsest grid, on finer ones."""
-        for points in POINTS:
+    def least(self, cases: list[Shifts], aim: Decimal) -> Decimal:
+        """δ at ε, from above, in one of the cases, each as bad as every change: in the least of the coarsest grid on finer ones."""
+
+        def consumed(points: int) -> Decimal:
+            nonlocal cases
             found = sorted((self.consumed(shifts, points), shifts) for shifts in cases)
-            if found and found[0][0] <= self.delta:
-                return True
-            cases = [shifts for _, shifts in found if not self.closed(shifts)][:1]
-        return False
+            cases = [shifts for _, shifts in found][:1]
+            return found[0][0]
+
+        if all(map(self.closed, cases)):
+            return consumed(0)
+        return refined(consumed, self.delta, aim, self.account)
 
     def closed(self, shifts: Shifts) -> bool:
         """Whether δ is in closed form, whatever the grid: of one loss, or of normal noise, and at most one sample."""
@@ -95,11 +105,12 @@ class Asked(NamedTuple):
 
     def composed(self, grid: Grid, shifts: Shifts, times: int, epsilon: Decimal) -> tuple[Losses, Decimal]:
         """The loss of so many rounds without sampling, less an origin, the second; δ bends at ε, each coordinate's at its share of it."""
-        share = epsilon / sum(shift * alike for shift, alike in shifts) / times
+        whole = sum(shift * alike for shift, alike in shifts) * times
+        share, per_step = epsilon / whole, (epsilon or ONE) / whole  # at ε = 0 any step will do
         origin, several = ZERO, []
         for shift, alike in shifts:
             # a cell that ends a last digit beyond a grid point would be spread over two steps
-            bend, unit = short(share * shift), short(share * shifts[-1][0])
+            bend, unit = short(share * shift), short(per_step * shifts[-1][0])
             losses, start = self.losses(grid, shift, bend, unit, epsilon)
             several.append(grid.power(losses, alike))
             origin += start * alike * times
@@ -110,7 +121,7 @@ class Asked(NamedTuple):
     ) -> tuple[Losses, Decimal]:
         """The loss of one coordinate less an origin, the second, such that few or alike losses are points of the grid."""
         if self.name == "laplace":
-            return laplace_losses(grid, shift, epsilon), shift
+            return laplace_losses(grid, shift, epsilon or ONE), shift
         origin, exact = ZERO, self.name in WHOLE or self.name == "staircase"
         if self.name == "dlaplace":
             origin, unit = self.shapes[0] * shift, 2 * self.shapes[0]
@@ -171,6 +182,6 @@ class Asked(NamedTuple):
         added.append(Cell(infinite, rest * infinite, -rest.ln(), -rest.ln()))
         found = ZERO
         for outcomes, beyond in ((removed, rate * infinite), (added, ZERO)):
-            one = grid.losses(outcomes, self.epsilon / self.rounds, beyond)
+            one = grid.losses(outcomes, (self.epsilon or ONE) / self.rounds, beyond)
             found = max(found, grid.delta(grid.power(one, self.rounds), self.epsilon))
         return found

@@ -12,24 +12,68 @@ So losses are put on multiples of a step, each split between its two neighbours;
 composed by multiplying two big numbers with one slot a grid point (`decimal` multiplies in n log n), masses rounded up. Before two
 compositions of more than so many `points` are composed their step is doubled, by the same split; tails are cut into the mass of
 infinite loss.
+
+Laplace noise moved by r scales loses l, −r ≤ l ≤ r: −r and r with the masses ½e^(−r) and ½, in between with the density ¼ e^((l − r)/2).
+On a grid of step h the split is the same for all cells but for the factor e^(l/2): of the cell from a to a + h, the mass
+
+    ½ e^((a − r)/2) ((e^(h/2) − 1) − (1 − e^(−h/2))) / (1 − e^(−h))
+
+moves to its upper end. Losses are counted from the largest one, which is a grid point then, as where Σ r is just above ε δ is its mass.
 """
 
 from __future__ import annotations
 
 import decimal
 import heapq
+from collections.abc import Callable
+from contextlib import nullcontext
 from decimal import Decimal
 from math import ceil, floor
 from typing import NamedTuple
 
-from mechdesign.verifier.reading import Account
+from mechdesign.verifier.reading import Account, TooLarge
 
 SLACK = Decimal("1e-40")
 """Above the rounding of sums of values of at most 1 in decimals of `PLACES` digits."""
 PLACES = 55
 EXPONENTIAL = 20
 """Operations that one takes in decimals of `PLACES` digits, as `Account.takes` counts; a logarithm takes twice as many."""
+STEPS = 512
+"""A Laplace ratio has as many, at least."""
 HUGE = decimal.Context(prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[])
+
+
+POINTS = 2**10, 2**12, 2**13, 2**14, 2**15
+"""Of the grid: where one leaves δ above the budget, a finer one decides."""
+
+
+def refined(consumed: Callable[[int], Decimal], budget: Decimal, aim: Decimal, account: Account) -> Decimal:
+    """δ from above: on two coarse grids, then on the first one that should keep the budget; else on the finest.
+
+    The error falls with the square of the points, and work grows with them: both are known after two grids, so that what is too large
+    is not begun. Below the budget one finer grid is taken where δ is not as little as the aim.
+    """
+    tried: list[tuple[int, Decimal]] = []
+    cost = 0.0
+    for points in POINTS:
+        least = min((found for _, found in tried), default=Decimal(1))
+        if len(tried) > 1:
+            (before, more), (last, found) = tried[-2:]
+            error = (more - found) / ((last // before) ** 2 - 1)
+            expected = found - error + error * Decimal(last / points) ** 2
+            if budget < least and budget < expected and points < POINTS[-1]:
+                continue
+            if cost * points / last > account.left and least > budget:
+                raise TooLarge(f"too large to check: a composition on a grid of {points} points")
+            if cost * points / last > account.left:
+                return least
+        left = account.left
+        with account.at_first() if len(tried) < 2 else nullcontext():
+            tried.append((points, consumed(points)))
+        cost = left - account.left
+        if tried[-1][1] <= aim or least <= budget:
+            break
+    return min(found for _, found in tried)
 
 
 class Cell(NamedTuple):
@@ -181,3 +225,34 @@ class Grid:
             if mass and (loss := i * found.step) > epsilon:
                 total += mass * (1 - (epsilon - loss).exp())
         return Decimal(total / self.unit * (1 + SLACK))
+
+
+def laplace_losses(grid: Grid, ratio: Decimal, unit: Decimal) -> Losses:
+    """The loss of one Laplace coordinate less its largest value r, on a step that is the unit times a power of 2."""
+    step = short(unit)
+    while step > ratio / STEPS:
+        step /= 2
+    while 2 * step <= ratio / STEPS:
+        step *= 2
+    whole = floor(2 * ratio / step)  # cells between −r and r; of another one there is a rest
+    grid.account.takes(20 * whole)
+    shrink, half = (-step).exp(), (step / 2).exp()
+    moved = Decimal("0.5") * ((half - 1) - (1 - 1 / half)) / (1 - shrink)
+    kept = Decimal("0.5") * (half - 1) - moved
+    masses = [0] * (whole + 2)  # of −(whole + 1), …, 0 steps
+    masses[-1] = grid.up(Decimal("0.5"))
+    growth = 1 / half
+    for j in range(1, whole + 1):
+        masses[-j] += grid.up(moved * growth)
+        masses[-j - 1] += grid.up(kept * growth)
+        growth /= half
+    rest, least = 2 * ratio - whole * step, (-ratio).exp()
+    rim = (
+        Decimal("0.5") * least * ((rest / 2).exp() - 1)
+    )  # of the losses from −r on, as far as the first cell
+    low = ratio - (whole + 1) * step
+    for p, q in ((rim, Decimal("0.5") * (1 - (-rest / 2).exp())), (Decimal("0.5") * least, Decimal("0.5"))):
+        above = min(max((p - low.exp() * (q - SLACK)) / (1 - shrink), Decimal(0)), p)
+        masses[1] += grid.up(above)
+        masses[0] += grid.up(p - above)
+    return grid.trimmed(Losses(step, -whole - 1, masses, 0))

@@ -25,11 +25,11 @@ from decimal import Decimal, localcontext
 from functools import cache
 from typing import NamedTuple
 
+from mechdesign.verifier.changes import Shifts
 from mechdesign.verifier.composition import SLACK, Cell
 from mechdesign.verifier.discrete_laws import WHOLE, staircase_atoms
 from mechdesign.verifier.noise_laws import CONTINUOUS, PI, ZERO, Law, continuous_cells, mills
 from mechdesign.verifier.reading import Account
-from mechdesign.verifier.worst_shifts import Shifts
 
 CELLS = 2**10
 MOST_ORDERS = 600

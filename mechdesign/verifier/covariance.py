@@ -15,58 +15,33 @@ a² (√((n − 1) Σ y (k − k²/n)) + √(Σ y k²/n))² / (μ² Σ y), and n
 from __future__ import annotations
 
 import math
-from decimal import Decimal, localcontext
 from fractions import Fraction
 from operator import mul
 
-from mechdesign.verifier.composition import PLACES
+from mechdesign.verifier.allocation import largest_square
 from mechdesign.verifier.matrices import cholesky, inverse, singular_values, times, transposed, whole
-from mechdesign.verifier.reading import NEAR, Account, Json, Refused
+from mechdesign.verifier.reading import NEAR, Account, Json, Refused, asked
 
 ROOM = 1e-11
 CLOSE = 1e-6
 
 
-def largest_square(privacy: Json) -> Fraction:
-    """μ² that the budget allows, from below."""
-    from mechdesign.verifier.allocation import largest_square as of_delta
-
-    if privacy[""] == "zcdp":
-        return 2 * Fraction(privacy["rho"])
-    if privacy[""] != "approximate-dp" or not privacy["delta"]:
-        raise Refused("Gaussian noise under pure privacy")
-    with localcontext() as context:
-        context.prec = PLACES
-        return Fraction(of_delta(Decimal(privacy["epsilon"]), Decimal(privacy["delta"])))
-
-
 def budget_is_kept(privacy: Json, budget: float, account: Account) -> None:
     """That the budget μ², from which the release takes its lattice, is no more than what is asked for."""
-    words = (
-        f"rho = {privacy['rho']!r}"
-        if privacy[""] == "zcdp"
-        else f"epsilon = {privacy['epsilon']!r}, delta = {privacy['delta']!r}"
-    )
     most = largest_square(privacy)
-    account.proved(f"a change that consumes {budget!r} keeps {words}", 0 < Fraction(budget) <= most)
+    account.proved(f"a change that consumes {budget!r} keeps {asked(privacy)}", 0 < Fraction(budget) <= most)
 
 
 def correlated(result: Json, account: Account) -> None:
     design, law = result["design"], result["mechanism"]
     vectors, rows, lift = design["vectors"], law["whitening"], law["lift"]
     size = len(vectors[0])
-    held = law["coordinates"] if law["coordinates"] is not None else list(range(size))
-    rank = len(held)
-    account.takes(len(vectors) * rank * rank + 8 * rank**3 + size * size * rank, 200)
-    placed = all(a < b for a, b in zip(held, held[1:])) and held and held[0] >= 0 and held[-1] < size
-    account.agrees("the coordinates are some of the answer's", placed and (lift is not None or rank == size))
-    account.agrees("the whitening is of these coordinates", [len(row) for row in rows] == [rank] * rank)
+    held = coordinates_of(law, size, account)
+    account.takes(len(vectors) * len(held) ** 2, 200)
     if not all(holds for *_, holds in account.rows):
         return
     budget_is_kept(design["privacy"], law["budget"], account)
-    spans = lift if lift is not None else [[Fraction(i == j) for j in range(size)] for i in range(size)]
-    if len(spans) != size or any(len(row) != rank for row in spans):
-        raise Refused("a lift of another shape")
+    spans = spans_of(lift, size, len(held))
     reduced = [[v[p] for p in held] for v in vectors]
     inside = lift is None or all(
         all(Fraction(x) == sum(e * Fraction(c) for e, c in zip(row, part) if c) for x, row in zip(v, lift))
@@ -83,6 +58,26 @@ def correlated(result: Json, account: Account) -> None:
     value(result, rows, held, spans, gram, account)
     if result["lower_bound"] is not None:
         bound(result, reduced, gram, account)
+
+
+def coordinates_of(law: Json, size: int, account: Account) -> list[int]:
+    """The coordinates that get noise; that the whitening is of these."""
+    held: list[int] = list(range(size)) if law["coordinates"] is None else law["coordinates"]
+    rank, rows = len(held), law["whitening"]
+    account.takes(8 * rank**3 + size * size * rank, 200)
+    placed = all(a < b for a, b in zip(held, held[1:])) and held and held[0] >= 0 and held[-1] < size
+    every = law["lift"] is not None or rank == size
+    account.agrees("the coordinates are some of the answer's", placed and every)
+    account.agrees("the whitening is of these coordinates", [len(row) for row in rows] == [rank] * rank)
+    return held
+
+
+def spans_of(lift: Json, size: int, rank: int) -> Json:
+    """E, which makes the answer's noise of that of the coordinates."""
+    spans = lift if lift is not None else [[Fraction(i == j) for j in range(size)] for i in range(size)]
+    if len(spans) != size or any(len(row) != rank for row in spans):
+        raise Refused("a lift of another shape")
+    return spans
 
 
 def lifted(spans: Json, weights: Json, size: int) -> list[list[float]]:
@@ -105,7 +100,7 @@ def value(result: Json, rows: Json, held: Json, spans: Json, gram: Json, account
     better, off = found
     cost = math.fsum(map(mul, (x for row in gram for x in row), (x for row in better for x in row)))
     claim = f"the loss is at most {stated:.12g}"
-    account.rows.append((claim, "recomputed", cost * (1 - off * off) <= stated * (1 + ROOM)))
+    account.recomputed(claim, cost * (1 - off * off) <= stated * (1 + ROOM))
     shown_is(result["mechanism"]["covariance"], spans, better, account)
 
 
@@ -146,25 +141,18 @@ def shown_is(shown: Json, spans: Json, better: Json, account: Account) -> None:
         for i, (row, other) in enumerate(zip(true, shown))
         for j, (x, y) in enumerate(zip(row, other))
     )
-    account.rows.append(("the covariance shown is the law's", "recomputed", near))
+    account.recomputed("the covariance shown is the law's", near)
 
 
 def shown_is_the_law(law: Json, account: Account) -> None:
     """Of noise alone: that whitening, coordinates and lift fit together, and make the covariance shown."""
-    size, rows, lift = len(law["covariance"]), law["whitening"], law["lift"]
-    held = law["coordinates"] if law["coordinates"] is not None else list(range(size))
-    rank = len(held)
-    account.takes(8 * rank**3 + size * size * rank, 200)
-    placed = all(a < b for a, b in zip(held, held[1:])) and held and held[0] >= 0 and held[-1] < size
-    account.agrees("the coordinates are some of the answer's", placed and (lift is not None or rank == size))
-    account.agrees("the whitening is of these coordinates", [len(row) for row in rows] == [rank] * rank)
+    size = len(law["covariance"])
+    held = coordinates_of(law, size, account)
     account.agrees("the budget is one", 0 < law["budget"] < math.inf)
     if not all(holds for *_, holds in account.rows):
         return
-    spans = lift if lift is not None else [[i == j for j in range(size)] for i in range(size)]
-    if len(spans) != size or any(len(row) != rank for row in spans):
-        raise Refused("a lift of another shape")
-    found = inverse_gram(rows)
+    spans = spans_of(law["lift"], size, len(held))
+    found = inverse_gram(law["whitening"])
     if found is None:
         account.claimed("the covariance shown is the law's")
     else:
@@ -185,7 +173,7 @@ def bound(result: Json, reduced: Json, gram: Json, account: Account) -> None:
     trace = math.fsum(singular_values(moved))
     most = float(largest_square(result["design"]["privacy"])) * (1 + 1e-15)
     found = trace * trace * top / (most * math.fsum(weights))
-    account.rows.append((claim, "recomputed", stated <= found * (1 + ROOM)))
+    account.recomputed(claim, stated <= found * (1 + ROOM))
 
 
 def counts(result: Json, account: Account) -> None:
@@ -242,4 +230,4 @@ def counts(result: Json, account: Account) -> None:
         )
         found = (math.sqrt((n - 1) * max(parts[0], 0.0)) + math.sqrt(parts[1])) ** 2 * unit
     claim = f"no covariance costs less than {result['lower_bound']:.12g}"
-    account.rows.append((claim, "recomputed", result["lower_bound"] <= found * (1 + ROOM)))
+    account.recomputed(claim, result["lower_bound"] <= found * (1 + ROOM))

@@ -1,67 +1,406 @@
-"""K-norm noise: density ∝ e^(−‖z‖/s), under pure privacy.
+"""Noise that falls with a norm, under pure privacy or what that implies.
 
-**Theorem** (Hardt and Talwar 2010). A change v loses (‖z + v‖ − ‖z‖)/s ≤ ‖v‖/s, by the triangle inequality. So what counts is the largest norm of a
-change: its ℓ₁, ℓ₂ or ℓ_∞ norm, for |v_i| ≤ b_i of at most c coordinates, ‖v‖₁ ≤ L₁, ‖v‖₂ ≤ L₂. The largest ‖v‖₁ under L₂ alone is, whatever t > 0,
-at most Σ (v − v²/2t) + L₂²/2t, v = min(b_i, t): weak duality.
+**Theorem** (Hardt and Talwar 2010). Of density ∝ e^(−‖z‖/s) a change v loses (‖z + v‖ − ‖z‖)/s ≤ ‖v‖/s, by the triangle inequality; of density
+∝ e^(−Δj/s) on the shells γ + j − 1 < ‖z‖/Δ ≤ γ + j it loses Δ/s at most where ‖v‖ ≤ Δ. So what counts is the largest norm of a change: its ℓ₁, ℓ₂ or
+ℓ_∞ norm, for |v_i| ≤ b_i of at most c coordinates, ‖v‖₁ ≤ L₁, ‖v‖₂ ≤ L₂. The largest ‖v‖₁ under L₂ alone is, whatever t > 0, at most
+Σ (v − v²/2t) + L₂²/2t, v = min(b_i, t): weak duality. Of max(max |z_i|/w_i, Σ|z_i|/(w_i c)) it is at most Δ if |v_i| ≤ w_i Δ and Σ|v_i|/w_i ≤ cΔ; of
+max z⁺ + max z⁻ the largest |v_i| where all entries rise or all fall.
 
-One coordinate has the variance 2s², (k + 1)s², (k + 1)(k + 2)s²/3, and E|z_i| = s, s k Γ(k/2)/(√π Γ((k + 1)/2)), s (k + 1)/2.
+**Theorem** (Kairouz, Oh and Viswanath 2015). Losses of at most x are (ε, δ)-DP if e^x − e^ε ≤ δ (1 + e^x), and x tanh(x/2)-zCDP
+(`mechdesign.problem.privacy` has the proof).
+
+**Theorem** [ours]. Of density ∝ e^(−‖z‖₂) in d ≥ 2 dimensions a change of norm t has the loss ηt, where η on [−1, 1] has the density
+∝ e^(xη) (1 − η²)^((d−3)/2) (1 − η²/ρ), x = t/2, ρ = 1 + (d − 1)/x · K_{d/2}(x)/K_{d/2−1}(x). Proof: the distances to the two centres add to tξ and differ by tη;
+volume is ∝ ((ξ² − 1)(1 − η²))^((d−3)/2) (ξ² − η²) dξ dη and the density e^(−x(ξ − η)), so that ρ is the mean of ξ². δ(ε) = E (1 − e^(ε − ηt))⁺ grows with t, as
+1 − δ is an integral of volumes in which balls about the two centres overlap. The moments ∫ η^j (1 − η²)^((d−3)/2) beyond ε/t follow from the first two by parts, and
+K_{ν+1}/K_ν = 2ν/x + K_{ν−1}/K_ν from 1 at ν = −½, or from K₁/K₀ by the trapezoidal rule for ∫ e^(−x cosh u) cosh(nu) du, which steps of 1/(16 + x) make right to
+e^(−2π(16 + x)) times its integrand's growth 1 off the real line, at most e^(x/2) (1 + 2/x). Sums carry digits for what cancels, e^t, and 30 more.
+
+**Cost.** z = R u, u uniform on the ball, so that E|z_i|^p = E|u_i|^p E R^p: E R^p is (d + 1)…(d + p) s^p, or Δ^p S_{d+p}/S_d with
+S_n = Σ_j e^(−Δj/s) (j + γ)^n. Of {|u_i| ≤ 1, Σ|u_i| ≤ c} volume and moments are sums of (−1)^i C(n, i) (c − i)^n.
+
+**Lower bound** (Melbourne, Diaz and Asoodeh 2026). No noise whose density falls with the norm costs less than the best staircase; where the cost grows with the
+norm, no additive noise. That S_{d+p} ≥ b S_d for all γ is shown in cells, by expansions to the second order: S_n' = n S_{n−1}, and all S_n increase.
+By Poisson's formula S_n = e^(εγ) n!/ε^(n+1) times a number at most 2 Σ |1 + 2πim/ε|^(−n−1) from 1.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from decimal import localcontext
+from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import lru_cache
+from typing import NamedTuple
 
 from mechdesign.verifier.composition import PLACES
-from mechdesign.verifier.noise_laws import ONE, PI
-from mechdesign.verifier.reading import NEAR, Account, Json, Refused
+from mechdesign.verifier.noise_laws import HALF, ONE, PI, TINY
+from mechdesign.verifier.reading import NEAR, Account, Json, Refused, between, exp_bounds
 
 Bounds = list[tuple[Fraction, int]]
 """Sizes, and how many coordinates have them, from the largest on."""
 ROOM = Fraction(1, 10**12)
+LEAST_SUM = 1e-280  # below which a double keeps too few digits of a sum over its largest term
+MOST_CAPPED, MOST_ROUND, LEAST_KEPT = 400, 2000, 1e-4
+SUMMED = 1 + Decimal("1e-25")
+"""Above the rounding of sums of decimals."""
+
+
+class Shape(NamedTuple):
+    """A norm: its order, c, whether changes are signed, and the widths of the coordinates that get noise (None: all 1)."""
+
+    norm: float
+    cap: Fraction | None = None
+    signed: bool = True
+    widths: tuple[Fraction, ...] | None = None
 
 
 def knorm(result: Json, account: Account) -> None:
     design, law, stated = result["design"], result["mechanism"], result["value"]
-    k, rounds, epsilon, norm = (
-        design["dimension"],
-        design["rounds"],
-        Fraction(design["privacy"]["epsilon"]),
-        law["norm"],
-    )
+    k, rounds, order = design["dimension"], design["rounds"], 2 if design["loss"] == "squared" else 1
+    if rounds < 1:
+        raise Refused("rounds that are none")
+    norm, cap, gamma = law["norm"], law["cap"], law["gamma"]
+    plain = cap is None and law["signed"] and law["widths"] is None
     account.agrees("the noise is for the design's numbers", law["dimension"] == k)
-    account.agrees(
-        "the norm is one that is allowed", norm in (1, 2, math.inf) and design["norm"] in (None, norm)
+    allowed = (
+        norm in (1, 2, math.inf) and design["norm"] in (None, norm) and (plain or design["norm"] is None)
     )
+    account.agrees("the norm is one that is allowed", allowed and fits(law))
     if not all(holds for *_, holds in account.rows):
         return
     bounds, l1, l2 = bounds_of(design["sensitivity"], k)
-    account.takes(10 * len(bounds), 3000)
+    account.takes(10 * len(bounds) + (0 if plain else 10 * k), 3000)
     account.takes(16 * k if design["loss"] == "absolute" else 0)
-    scale, largest = Fraction(law["scale"]), law["largest"]
-    if largest is None:
+    if law["largest"] is None:
         raise Refused("noise that does not say for which changes it is")
-    account.proved(f"no change has a norm above {largest!r}", covers(norm, bounds, l1, l2, Fraction(largest)))
-    account.proved(f"privacy loss at most {float(epsilon)!r}", rounds * Fraction(largest) <= epsilon * scale)
-    room = Fraction(stated) * ROOM
-    account.bounds(
-        f"the {design['loss']} error is at most {stated!r}",
-        cost(norm, k, scale, design["loss"]),
-        stated,
-        room,
+    scale, largest = Fraction(law["scale"]), Fraction(law["largest"])
+    shape = Shape(
+        norm, cap and Fraction(cap), law["signed"], law["widths"] and tuple(map(Fraction, law["widths"]))
     )
+    size = moving(shape, k)
+    held = (
+        covers(norm, bounds, l1, l2, largest)
+        if plain
+        else hull_covers(shape, design["sensitivity"], k, largest)
+    )
+    account.proved(f"no change has a norm above {law['largest']!r}", held)
+    loss = rounds * largest / scale
+    private, claim = implied(design["privacy"], loss), f"privacy losses of at most {float(loss):.9g} are"
+    if not private and norm == 2 and gamma is None and counts_delta(design):
+        claim = f"delta at epsilon = {design['privacy']['epsilon']!r} is"
+        private = round_delta(k, loss, design, account) * SUMMED <= Decimal(design["privacy"]["delta"])
+    account.proved(f"{claim} private as asked", private)
+    room = Fraction(stated) * ROOM
+    if gamma is None:
+        radial = math.prod(size + i for i in range(1, order + 1)) * scale**order
+        exact = unit(shape, k, design["loss"]) * radial
+        account.bounds(f"the {design['loss']} error is at most {stated!r}", exact, stated, room)
+    else:
+        stairs = Stairs(size, float(largest / scale), account)
+        found = stairs.moment(order, gamma) * unit(shape, k, design["loss"]) * largest**order
+        claim = f"the {design['loss']} error is at most {stated!r}"
+        account.recomputed(claim, found <= stated + room)
     if result["lower_bound"] is not None:
-        # the least scale of each norm, from below: a change of at least this norm there is
-        allowed = (1, 2, math.inf) if design["norm"] is None else (design["norm"],)
-        least = min(
-            cost(n, k, reached(n, bounds, l1, l2) * rounds / epsilon, design["loss"]) for n in allowed
-        )
-        claim = f"no K-norm noise of these norms costs less than {result['lower_bound']!r}"
-        account.rows.append(
-            (claim, "recomputed", Fraction(result["lower_bound"]) <= least * (1 + Fraction(NEAR)))
-        )
+        least(result, account, bounds, l1, l2)
+
+
+def least(result: Json, account: Account, bounds: Bounds, l1: Fraction | None, l2: Fraction | None) -> None:
+    """No radial noise of the norms tried costs less: the best staircase of each, at its least scale from below."""
+    design, bound = result["design"], Fraction(result["lower_bound"])
+    k, order, plain = design["dimension"], 2 if design["loss"] == "squared" else 1, design["norm"]
+    allowed = (1.0, 2.0, math.inf) if plain is None else (plain,)
+    tried = [(Shape(n), reached(n, bounds, l1, l2)) for n in allowed]
+    if plain is None and k > 1:
+        tried += hulls(design["sensitivity"], k)
+    epsilon, holds = most_epsilon(design["privacy"]), True
+    for shape, largest in tried:
+        stairs = Stairs(moving(shape, k), epsilon / design["rounds"], account)
+        asked = float(bound * (1 - Fraction(NEAR)) / largest**order / unit(shape, k, design["loss"]))
+        holds = holds and stairs.none_below(order, asked)
+        if bound and shape.norm == 2 and counts_delta(design):
+            radial = bound * (1 - Fraction(NEAR)) / unit(shape, k, design["loss"])
+            scale = float(radial / math.prod(k + i for i in range(1, order + 1))) ** (1 / order)
+            found = round_delta(k, largest / Fraction(scale), design, account)
+            holds = holds and found > Decimal(design["privacy"]["delta"]) * SUMMED
+    claim = f"no radial noise of these norms costs less than {result['lower_bound']!r}"
+    account.recomputed(claim, holds)
+
+
+def fits(law: Json) -> bool:
+    """Whether cap, widths and first level are of a norm and of a staircase."""
+    widths, cap, gamma, k = law["widths"], law["cap"], law["gamma"], law["dimension"]
+    if widths is not None and (len(widths) != k or not 0 <= min(widths) <= max(widths) < math.inf):
+        return False
+    size = k if widths is None else sum(w > 0 for w in widths)
+    hull = cap is None or (
+        law["signed"] and 1 < cap < size <= MOST_CAPPED and not math.frexp(cap)[0] * 2**12 % 1
+    )
+    stairs = gamma is None or (0 < gamma < 1 and not math.frexp(gamma)[0] * 2**20 % 1)
+    bare = cap is None and law["signed"]
+    return size > 0 and hull and stairs and (bare or law["norm"] == math.inf)
+
+
+def said(law: Json) -> str:
+    """The norm, in words."""
+    parts = [f"the norm {law['norm']!r}"]
+    parts += [] if law["cap"] is None else [f"or the sum of sizes over {law['cap']!r}, if that is more"]
+    parts += [] if law["signed"] else ["rises and falls added"]
+    parts += [] if law["widths"] is None else [f"in units of {law['widths']!r}"]
+    return ", ".join(parts)
+
+
+def implied(privacy: Json, loss: Fraction) -> bool:
+    """Whether losses of at most this are all the privacy that is asked for."""
+    if privacy[""] == "zcdp":
+        rho, high = Fraction(privacy["rho"]), exp_bounds(loss)[1]
+        return loss <= rho + Fraction(privacy["xi"]) or loss * (high - 1) <= rho * (high + 1)
+    delta = Fraction(privacy["delta"]) if privacy[""] == "approximate-dp" else Fraction(0)
+    if loss <= Fraction(privacy["epsilon"]) or not delta:
+        return loss <= Fraction(privacy["epsilon"])
+    return exp_bounds(loss)[1] * (1 - delta) <= exp_bounds(privacy["epsilon"])[0] + delta
+
+
+def counts_delta(design: Json) -> bool:
+    """Whether exponential ℓ₂ noise is private by its δ, where its losses are too large."""
+    delta = design["privacy"].get("delta", 0) if design["privacy"][""] == "approximate-dp" else 0
+    small = 0 < delta <= 0.5 and design["privacy"]["epsilon"] <= 64
+    return small and design["rounds"] == 1 < design["dimension"] <= MOST_ROUND
+
+
+def round_delta(d: int, change: Fraction, design: Json, account: Account) -> Decimal:
+    """δ at ε of the density ∝ e^(−‖z‖₂) for a change of this norm."""
+    size = min(change, Fraction(10**9))
+    account.takes(100 * (d + 8 * (128 + float(size))), 4 * int(size) + 300)
+    with localcontext() as context:
+        context.prec = PLACES + math.ceil(change)
+        t, epsilon = Decimal(change.numerator) / change.denominator, Decimal(design["privacy"]["epsilon"])
+        x, edge, half = t / 2, epsilon / t, Decimal(d - 1) / 2
+        if edge >= 1:
+            return Decimal(0)
+        thin, left = 1 / (1 + (d - 1) / x * ratio_of_bessels(d, x)), 1 - edge**2
+        rim = left**half / (PI * ratio_of_gammas(d - 1))
+        if edge**2 < min(HALF, Decimal(64) / d):
+            first = HALF - rim * edge * hypergeometric(half + HALF, 3 * HALF, edge**2)
+        else:
+            first = rim * edge / (d - 1) * hypergeometric(half + HALF, half + 1, left)
+        beyond, every, term = (first, rim / (d - 1)), (ONE, Decimal(0)), ONE
+        above, whole, most = Decimal(0), Decimal(0), epsilon.exp()
+        for j in range(128 + 4 * math.ceil(change)):
+            rim *= edge
+            later = (rim + (j + 1) * beyond[0]) / (j + d), (j + 1) * every[0] / (j + d)
+            above += term * (1 - (-1) ** j * most) * (beyond[0] - later[0] * thin)
+            whole += term * (every[0] - later[1] * thin)
+            beyond, every, term = (beyond[1], later[0]), (every[1], later[1]), term * x / (j + 1)
+        return above / whole
+
+
+def hypergeometric(top: Decimal, bottom: Decimal, x: Decimal) -> Decimal:
+    """Σ_n x^n Π_{i < n} (top + i)/(bottom + i)."""
+    found, term, i = ONE, ONE, 0
+    while (term := term * x * (top + i) / (bottom + i)) > TINY * (1 - x) * found or x * (
+        top + i
+    ) > bottom + i:
+        found, i = found + term, i + 1
+    return found
+
+
+def ratio_of_bessels(d: int, x: Decimal) -> Decimal:
+    """K_{d/2}(x)/K_{d/2−1}(x)."""
+    found = ONE
+    if d % 2 == 0:
+        step, point = (ONE / (16 + math.ceil(x))).exp(), ONE
+        sums = [HALF, HALF]
+        while (rise := x * ((point := point * step) + 1 / point - 2) / 2) < 150:
+            sums = [f + (-rise).exp() * g for f, g in zip(sums, (ONE, (point + 1 / point) / 2))]
+        found = sums[1] / sums[0]
+    for n in range(2 - d % 2, d - 1, 2):
+        found = n / x + 1 / found
+    return found
+
+
+def most_epsilon(privacy: Json) -> float:
+    """The largest loss that is implied, to rounding, from above."""
+    if privacy[""] == "pure-dp":
+        return float(privacy["epsilon"])
+    if privacy[""] == "approximate-dp":
+        epsilon, delta = privacy["epsilon"], privacy["delta"]
+        return float(epsilon + math.log1p(delta * math.exp(-epsilon)) - math.log1p(-delta)) * (1 + 1e-14)
+    rho: float = privacy["rho"]
+    ends = rho / 2, rho + 2 * math.sqrt(rho) + 1
+    _, high = between(*ends, lambda loss: loss * math.tanh(loss / 2) <= rho)
+    return float(max(high, rho + privacy["xi"])) * (1 + 1e-14)
+
+
+def coordinates(sensitivity: Json) -> list[Fraction]:
+    """What each coordinate changes by at most; one number where it is the same for all."""
+    if not isinstance(sensitivity, dict):
+        return [Fraction(sensitivity)]
+    most = [sensitivity[name] for name in ("linf", "l1", "l2") if sensitivity[name] is not None]
+    if sensitivity["each"] is None:
+        return [Fraction(min(most))]
+    return [Fraction(min([b, *most])) for b in sensitivity["each"]]
+
+
+def share(sensitivity: Json, dimension: int) -> Fraction:
+    """The most that |v_i| over the bounds of the coordinates sum to."""
+    each = coordinates(sensitivity)
+    sizes = sorted(each * dimension if len(each) == 1 else [b for b in each if b])
+    if not isinstance(sensitivity, dict):
+        return Fraction(len(sizes))
+    found = Fraction(min(sensitivity["l0"] or len(sizes), len(sizes)))
+    if sensitivity["l1"] is not None:
+        left, filled = Fraction(sensitivity["l1"]), Fraction(0)
+        for size in sizes:
+            filled, left = filled + min(left / size, Fraction(1)), left - min(left, size)
+        found = min(found, filled)
+    if sensitivity["l2"] is not None:
+        squares = math.fsum(float(Fraction(sensitivity["l2"]) / size) ** 2 for size in sizes)
+        found = min(found, Fraction(math.sqrt(squares) * (1 + 1e-14)))
+    return max(found, Fraction(1))
+
+
+def hull_covers(shape: Shape, sensitivity: Json, dimension: int, largest: Fraction) -> bool:
+    """Whether no change has a larger norm, of a norm with a cap, with widths or for changes of one sign."""
+    each = coordinates(sensitivity)
+    widths = shape.widths or (Fraction(1),) * len(each)
+    each = each * dimension if len(each) < len(widths) else each
+    if len(each) != len(widths) or any(b > w * largest for b, w in zip(each, widths)):
+        return False
+    if not shape.signed and (not isinstance(sensitivity, dict) or sensitivity["signed"]):
+        return False
+    # Σ|v_i|/w_i is at most the largest of b_i/w_i, times the share
+    most = max(b / w for b, w in zip(each, widths) if w)
+    return shape.cap is None or share(sensitivity, dimension) * most <= shape.cap * largest
+
+
+def hulls(sensitivity: Json, dimension: int) -> list[tuple[Shape, Fraction]]:
+    """The norms beyond the plain ones that a design tries, and the largest norm of a change."""
+    each = coordinates(sensitivity)
+    widths = tuple(each) if max(each) > min(each) else None
+    top, found = Fraction(1) if widths else each[0], []
+    size = sum(b > 0 for b in each) if widths else dimension
+    if widths:
+        found.append((Shape(math.inf, widths=widths), top))
+    if isinstance(sensitivity, dict) and not sensitivity["signed"] and size > 1:
+        found.append((Shape(math.inf, signed=False, widths=widths), top))
+    if size <= MOST_CAPPED:
+        most = share(sensitivity, dimension)
+        grain = Fraction(2) ** (math.frexp(float(most))[1] - 12)
+        cap = math.ceil(most / grain) * grain
+        if 1 < cap < size:
+            volume = folded(size, cap, 1) - folded(size, cap - 1, 1)
+            if float(volume * max(Fraction(1), math.factorial(size) / cap**size)) >= LEAST_KEPT:
+                found.append((Shape(math.inf, cap, widths=widths), top))
+    return found
+
+
+@lru_cache(64)
+def folded(dimension: int, t: Fraction, times: int) -> Fraction:
+    """The density at t of the sum of d − 1 uniform numbers, integrated so often."""
+    power, over, under = dimension - 1 + times, t.numerator, t.denominator
+    terms = range(min(dimension - 1, over // under) + 1) if over > 0 else ()
+    total = sum((-1) ** i * math.comb(dimension - 1, i) * (over - i * under) ** power for i in terms)
+    return Fraction(total, under**power * math.factorial(power))
+
+
+def moving(shape: Shape, dimension: int) -> int:
+    """How many coordinates get noise."""
+    return dimension if shape.widths is None else sum(w > 0 for w in shape.widths)
+
+
+def unit(shape: Shape, dimension: int, loss: str) -> Fraction:
+    """E|u_i|^p of a uniform point of the ball, times the mean of w_i^p."""
+    d, order = moving(shape, dimension), 2 if loss == "squared" else 1
+    mean = Fraction(1)
+    if shape.widths is not None:
+        mean = Fraction(math.fsum(float(w) ** order for w in shape.widths) * (1 + 1e-15)) / dimension
+    if shape.cap is not None:
+        c = shape.cap
+        near, far = ([folded(d, t, m) for m in (1, 2, 3)] for t in (c, c - 1))
+        first, second = near[1] - far[1] - far[0], 2 * (near[2] - far[2] - far[1]) - far[0]
+        return mean * (first if order == 1 else second) / (near[0] - far[0])
+    if not shape.signed:
+        return mean * (Fraction(d + 2, 3 * (d + 1)) if order == 1 else Fraction(d + 3, 6 * (d + 1)))
+    if shape.norm == 1:
+        return mean * (Fraction(1, d + 1) if order == 1 else Fraction(2, (d + 1) * (d + 2)))
+    if shape.norm == 2:
+        return mean * (d * Fraction(ratio_of_gammas(d)) / (d + 1) if order == 1 else Fraction(1, d + 2))
+    return mean / (order + 1)
+
+
+def ratio_of_gammas(k: int) -> Decimal:
+    """Γ(k/2)/(√π Γ((k + 1)/2)): 1 for k = 1, and for k and k + 1 together 2/πk."""
+    with localcontext() as context:
+        context.prec = PLACES
+        found = ONE
+        for j in range(1, k):
+            found = 2 / (PI * j * found)
+    return found
+
+
+class Stairs:
+    """The sums S_n of d coordinates at this ε, and E R^p at Δ = 1."""
+
+    def __init__(self, dimension: int, epsilon: float, account: Account) -> None:
+        self.dimension, self.epsilon, self.account = dimension, epsilon, account
+        self.spread = (12 * math.sqrt(dimension + 2) + 60) / epsilon + 4
+
+    def start(self) -> None:
+        d, centre = self.dimension, self.dimension / self.epsilon
+        self.account.takes(10 * self.spread)
+        self.places = range(max(0, math.floor(centre - self.spread)), math.ceil(centre + self.spread) + 1)
+        self.top = max(d * math.log(j + 1) - self.epsilon * j for j in self.places)
+
+    def sums(self, gamma: float, *orders: int) -> list[float]:
+        """S_n(γ), all over one number that does not depend on γ."""
+        self.account.takes(2 * len(self.places))
+        found, d = [0.0] * len(orders), self.dimension
+        for j in self.places:
+            x = j + gamma
+            if not x:
+                found = [f + (n == 0) * math.exp(-self.top) for f, n in zip(found, orders)]
+                continue
+            term = math.exp(d * math.log(x) - self.epsilon * j - self.top)
+            found = [f + term * x ** (n - d) for f, n in zip(found, orders)]
+        return found
+
+    def moment(self, order: int, gamma: float) -> float:
+        self.start()
+        above, below = self.sums(gamma, self.dimension + order, self.dimension)
+        if below <= LEAST_SUM:
+            raise Refused("a first level that no double resolves at this scale")
+        return above / below
+
+    def ripple(self, n: int) -> float:
+        turn = 2 * math.pi / self.epsilon
+        near = math.fsum(math.exp(-(n + 1) / 2 * math.log1p((turn * m) ** 2)) for m in range(1, 65))
+        return 2 * (near + math.exp(min(-n * math.log(64 * turn) - math.log(turn * n), 700.0)))
+
+    def none_below(self, order: int, bound: float) -> bool:
+        """Whether no staircase has E R^p < bound."""
+        d, n, epsilon = self.dimension, self.dimension + order, self.epsilon
+        flat = math.prod((d + i) / epsilon for i in range(1, order + 1))
+        if bound <= max(0.0, flat * (1 - self.ripple(n)) / (1 + self.ripple(d))):
+            return True
+        if bound > flat:
+            return False
+        self.start()
+        cells = [(0.0, 1.0)]
+        while cells:
+            low, high = cells.pop()
+            middle, half = (low + high) / 2, (high - low) / 2
+            here, slope, below, fall = self.sums(middle, n, n - 1, d, d - 1)
+            value, slope = here - bound * below, n * slope - bound * d * fall
+            bend = n * (n - 1) * self.sums(low, n - 2)[0]
+            bend -= bound * d * (d - 1) * self.sums(high, d - 2)[0] if d > 1 else 0.0
+            turn = min(max(-slope / bend, -half), half) if bend > 0 else math.copysign(half, -slope)
+            least = value + slope * turn + bend * turn**2 / 2
+            if below <= LEAST_SUM or not least >= 1e-12 * bound * below:
+                if half < 1e-9:
+                    return False
+                cells += [(low, middle), (middle, high)]
+        return True
 
 
 def bounds_of(sensitivity: Json, dimension: int) -> tuple[Bounds, Fraction | None, Fraction | None]:
@@ -99,10 +438,11 @@ def watered(bounds: Bounds, l2: Fraction) -> Fraction:
     """The largest ‖v‖₁ within ‖v‖₂ ≤ L₂, from above."""
     if sum(count * size**2 for size, count in bounds) <= l2**2:
         return sum((count * size for size, count in bounds), Fraction(0))
-    low, high = 0.0, float(bounds[0][0])
-    while low < (middle := (low + high) / 2) < high:
-        over = math.fsum(count * min(float(size), middle) ** 2 for size, count in bounds) > float(l2) ** 2
-        low, high = (low, middle) if over else (middle, high)
+
+    def within(level: float) -> bool:
+        return math.fsum(n * min(float(size), level) ** 2 for size, n in bounds) <= float(l2) ** 2
+
+    _, high = between(0.0, float(bounds[0][0]), within)
     level, found = Fraction(high), Fraction(0)
     for size, count in bounds:
         v = min(size, level)
@@ -135,22 +475,3 @@ def reached(norm: float, bounds: Bounds, l1: Fraction | None, l2: Fraction | Non
     parts += [] if l1 is None else [l1]
     parts += [] if l2 is None else [watered(bounds, l2)]
     return min(parts)
-
-
-def cost(norm: float, k: int, scale: Fraction, loss: str) -> Fraction:
-    """The variance, or E|z|, of one coordinate."""
-    if loss == "squared":
-        return scale**2 * {1: Fraction(2), 2: Fraction(k + 1), math.inf: Fraction((k + 1) * (k + 2), 3)}[norm]
-    if norm == 2:
-        return scale * k * ratio_of_gammas(k)
-    return scale * (1 if norm == 1 else Fraction(k + 1, 2))
-
-
-def ratio_of_gammas(k: int) -> Fraction:
-    """Γ(k/2)/(√π Γ((k + 1)/2)): 1 for k = 1, and for k and k + 1 together 2/πk."""
-    with localcontext() as context:
-        context.prec = PLACES
-        found = ONE
-        for j in range(1, k):
-            found = 2 / (PI * j * found)
-    return Fraction(found)

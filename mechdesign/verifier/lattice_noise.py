@@ -1,7 +1,12 @@
-"""Optimal noise for one number, or alike for several: privacy and cost of a law that is constant on cells, or of a family's."""
+"""Optimal noise for one number, or alike for several: privacy and cost of a law that is constant on cells, or of a family's.
+
+Whole numbers change by whole numbers only: their noise is the middle of a cell of width 1, private at whole shifts where the cells are, and
+its lower bound is that of the lattice of whole numbers with the loss itself as cost.
+"""
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections import Counter
 from decimal import localcontext
@@ -11,18 +16,19 @@ from typing import NamedTuple
 
 from mechdesign.verifier.calibration import additive
 from mechdesign.verifier.composition import PLACES
-from mechdesign.verifier.copies import MOST, Copies
-from mechdesign.verifier.lattice_bound import lattice_bound, staircase_bound
-from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, exp_bounds
+from mechdesign.verifier.discrete_laws import WHOLE
+from mechdesign.verifier.lattice_bound import MOST, Copies, lattice_bound, staircase_bound
+from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, exp_bounds, proofs_of
 
 
 def lattice_noise(result: Json, account: Account) -> None:
     design, law = result["design"], result["mechanism"]
-    proofs = {proof[""]: proof for proof in result["proofs"]}
+    proofs = proofs_of(result)
     privacy, loss = design["privacy"], design["loss"]
     if loss not in ("absolute", "squared"):
         raise NotCovered("a callable loss")
-    moved, several = design["l0"] or design["dimension"], law[""] != "cell-noise"
+    whole = design["integer"]
+    moved, several = design["l0"] or design["dimension"], law[""] not in ("cell-noise", "integer-noise")
     if several:
         alike = (law["dimension"], law.get("l0") or law["dimension"]) == (design["dimension"], moved)
         if law[""] == "additive-noise":
@@ -37,19 +43,24 @@ def lattice_noise(result: Json, account: Account) -> None:
     if not of_law or (len(bounds) != 1 and not several):
         raise NotCovered("evidence other than one proof of the law and one of the lower bound")
     stated = bounds[0] if bounds else {}
+    if whole != (law[""] == "integer-noise"):
+        raise Refused("noise for numbers of the other kind, whole or not")
+    law = on_cells(law) if whole else law
     # c coordinates that are (ε/c, δ/c)-private each are (ε, δ)-private together
     delta, epsilon = Fraction(privacy.get("delta", 0)) / moved, Fraction(privacy["epsilon"]) / moved
-    low, high = exp_bounds(epsilon)
+    low = exp_bounds(epsilon)[0]
     held = cells_of(law, stated.get("cells", 1))
     n, cells, r, spike = law["cells_per_shift"], law["weights"], law["decay"], law["spike"]
-    width, start, sensitivity = (Fraction(v) for v in (law["width"], law["start"], design["sensitivity"]))
+    width, start, sensitivity = (Fraction(v) for v in (law["width"], law["start"], changes(design)))
     account.proved("shifts up to the sensitivity", n * width >= sensitivity)
     claim = f"delta at most {privacy.get('delta', 0.0)!r} at epsilon = {privacy['epsilon']!r}"
     account.proved(claim, largest_excess(law, held, low, account) <= delta * held.total)
     # The first and the last n cells are repeated further out, times r, r², …: so are the sums over them.
     zero, one, two = r / (1 - r), r / (1 - r) ** 2, r * (1 + r) / (1 - r) ** 3
 
-    def cost(a: Fraction, b: Fraction) -> Fraction:  # of a uniform law on [a, b]
+    def cost(a: Fraction, b: Fraction) -> Fraction:  # of a uniform law on [a, b], or of its middle
+        if whole:
+            return abs(a + b) / 2 if loss == "absolute" else (a + b) ** 2 / 4
         return (b * abs(b) - a * abs(a)) / 2 / (b - a) if loss == "absolute" else (a * a + a * b + b * b) / 3
 
     def repeated(a: Fraction, b: Fraction) -> Fraction:  # of the repetitions of a cell
@@ -69,13 +80,27 @@ def lattice_noise(result: Json, account: Account) -> None:
     account.proved(
         f"the value is at most {result['value']!r}", spent <= Fraction(result["value"]) * held.total
     )
-    account.takes(100 * stated.get("periods", 0) + 20 * stated.get("cells", 0))
     if several:
         bound_of_several(result, proofs, moved, account)
-        return
-    bound = max(ONE_NUMBER[stated[""]](stated, loss, delta, high, sensitivity), Fraction(0))
-    claim = f"no additive noise costs less than {result['lower_bound']!r}"
-    account.proved(claim, Fraction(result["lower_bound"]) <= bound)
+    else:
+        bound_of_alone(result, stated, account)
+
+
+def on_cells(law: Json) -> Json:
+    """Noise on the whole numbers as the middles of cells of width 1: at whole shifts its sums are theirs."""
+    held = {"weights": law["weights"], "decay": law["decay"], "cells_per_shift": law["change"]}
+    return held | {
+        "width": 1,
+        "start": law["first"] - Fraction(1, 2),
+        "spike": 0,
+        "spike_width": 0,
+        "spans": [],
+    }
+
+
+def changes(design: Json) -> Fraction:
+    """The sensitivity; whole numbers change by no more than its whole part."""
+    return Fraction(math.floor(design["sensitivity"]) if design["integer"] else design["sensitivity"])
 
 
 class Cells(NamedTuple):
@@ -156,6 +181,8 @@ def named_noise(result: Json, moved: int, account: Account) -> None:
     design, noise = result["design"], result["mechanism"]
     if [proof[""] for proof in result["proofs"]].count("named-law-proof") != 1:
         raise Refused("noise of a family without one proof of it")
+    if design["integer"] != (noise["law"]["name"] in WHOLE):
+        raise Refused("noise for numbers of the other kind, whole or not")
     held, sensitivity, count = noise["sensitivity"], design["sensitivity"], noise["dimension"]
     if isinstance(held, dict):  # a change of c coordinates by the sensitivity is among those that it is for
         reach = held["linf"] is not None and held["linf"] >= sensitivity and held["each"] is None
@@ -168,8 +195,27 @@ def named_noise(result: Json, moved: int, account: Account) -> None:
     with localcontext() as context:
         context.prec = PLACES
         additive(noise, design["privacy"], design["loss"], result["value"], account)
-    proofs = {proof[""]: proof for proof in result["proofs"]}
-    bound_of_several(result, proofs, moved, account)
+    proofs = proofs_of(result)
+    bounds = [proofs[kind] for kind in ONE_NUMBER if kind in proofs]
+    if count > 1:
+        bound_of_several(result, proofs, moved, account)
+    elif len(bounds) == 1 and design["dimension"] == 1:
+        bound_of_alone(result, bounds[0], account)
+    elif result["lower_bound"] is not None:
+        raise Refused("a lower bound of one number without one proof of it")
+
+
+def bound_of_alone(result: Json, stated: Json, account: Account) -> None:
+    """The bound of every additive noise for one number."""
+    design, least = result["design"], result["lower_bound"]
+    if least is None or stated.get("cells", 1) > 10**5:
+        raise Refused("a proof of no lower bound, or of more cells than it has use for")
+    account.takes(100 * stated.get("periods", 0) + 20 * stated.get("cells", 0))
+    privacy = design["privacy"]
+    growth = exp_bounds(Fraction(privacy["epsilon"]))[1]
+    bound = bound_of_one(stated, design, Fraction(privacy.get("delta", 0)), growth)
+    noise = "whole-number noise" if design["integer"] else "noise for a real-valued query"
+    account.proved(f"no additive {noise} costs less than {least!r}", Fraction(least) <= bound)
 
 
 def bound_of_several(result: Json, proofs: Json, moved: int, account: Account) -> None:
@@ -194,9 +240,21 @@ def bound_of_several(result: Json, proofs: Json, moved: int, account: Account) -
     if not 1 <= mean <= moved or dual.get("cells", 1) > 10**5 or dual[""] not in ONE_NUMBER:
         raise Refused("a mean of more numbers than change, or a bound of another kind")
     account.takes(100 * dual.get("periods", 0) + 20 * dual.get("cells", 0))
-    times, size = (mean if loss == "squared" else 1), Fraction(result["design"]["sensitivity"])
-    bound = ONE_NUMBER[dual[""]](dual, loss, delta, exp_bounds(epsilon)[1], size, times)
-    account.proved(claim, Fraction(stated) <= max(bound, Fraction(0)))
+    if result["design"]["integer"] and mean > 1:
+        raise Refused("a mean of whole numbers, which is none")
+    times = mean if loss == "squared" else 1
+    bound = bound_of_one(dual, result["design"], delta, exp_bounds(epsilon)[1], times)
+    account.proved(claim, Fraction(stated) <= bound)
+
+
+def bound_of_one(stated: Json, design: Json, delta: Fraction, growth: Fraction, times: int = 1) -> Fraction:
+    """The bound of noise for one number, of `times` the loss."""
+    loss, size, whole = design["loss"], changes(design), design["integer"]
+    if not whole:
+        return max(ONE_NUMBER[stated[""]](stated, loss, delta, growth, size, times), Fraction(0))
+    if stated[""] != "lattice-dual" or stated["cells"] != size:
+        raise Refused("a proof that is not of whole numbers, or of another change")
+    return max(lattice_bound(stated, loss, delta, growth, size, times, counts=True), Fraction(0))
 
 
 ONE_NUMBER = {"staircase-dual": staircase_bound, "lattice-dual": lattice_bound}

@@ -1,30 +1,179 @@
-"""Mechanisms of one number that are saved without a result: what they lose, computed from their laws.
+"""Mechanisms that are saved without a result: what they lose, computed from their laws.
 
-No budget is stated that this could be compared with, so the loss itself is printed, rounded up.
+No budget is stated that this could be compared with, so the loss itself is printed, rounded up: the largest loss where it is finite, else ρ of
+zero-concentrated privacy where it has a closed form, else δ at ε = 1.
 
 *Tables, selections and block fills* have rows that are affine between knots (`mechdesign.verifier.quantizer_laws`), and an *integer table*
 draws from the row at the start or from that at the end of a segment. So every probability of an output lies between the smallest and the
 largest of its column: the largest quotient of the two is e^ε. Where it is infinite, Σ_i [p(x, i) − e^ε p(x', i)]₊ is convex in both rows, and
 largest at two knots: δ at ε = 1. *A vector of d numbers*, each through one table, loses d ε. *Biased selections*:
 `mechdesign.verifier.biased_selection`.
+
+*Independent noise.* Moved by v, Laplace coordinates lose Σ |v_i|/s_i at most, and normal ones are (Σ v_i²/s_i²)/2-zCDP; what is ε-private is
+(ε²/2)-zCDP (Bun and Steinke 2016), and both add up. Of a change within several bounds, Σ (|v_i|/s_i)^m is no more than the sum of the largest
+of its terms, than (L₁ max 1/s)^m, than L₂² max 1/s² and than L₂ (Σ 1/s²)^½. *A family on every coordinate*:
+`mechdesign.verifier.calibration`. *K-norm noise* loses ‖v‖ over its scale, and
+a staircase of the norm as much for a change of the largest norm that it states. *Cells* lose the largest quotient of two cells' densities
+that a shift can bring over each other; c coordinates that are (ε, δ)-private each are (cε, cδ)-private.
+
+*Correlated noise and strategies* state the budget μ² = ‖R v‖² of a change, ρ = μ²/2, but no changes: those are the design's.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import pairwise
 
-from mechdesign.verifier import noise_alone, user_level
+from mechdesign.verifier import user_level
 from mechdesign.verifier.biased_selection import extremes, whole_weights
+from mechdesign.verifier.calibration import largest_loss, law_of, plainest, rounds_of
+from mechdesign.verifier.changes import changes_of, worst_shifts
 from mechdesign.verifier.channel import clustered_response, hadamard_response
 from mechdesign.verifier.channel import table as channel
-from mechdesign.verifier.quantizer import largest_bias, selection_fits, table_fits
+from mechdesign.verifier.composed_noise import Asked
+from mechdesign.verifier.composition import PLACES
+from mechdesign.verifier.covariance import shown_is_the_law
+from mechdesign.verifier.knorm import fits as knorm_fits
+from mechdesign.verifier.knorm import said as norm_said
+from mechdesign.verifier.lattice_noise import cells_of, largest_quotient, on_cells
+from mechdesign.verifier.lattice_noise import largest_excess as cells_excess
+from mechdesign.verifier.quantizer import (
+    increase,
+    largest_bias,
+    largest_excess,
+    selection_fits,
+    table_fits,
+    whole,
+)
 from mechdesign.verifier.quantizer_laws import LAWS, Segments, segments_of
-from mechdesign.verifier.quantizer_privacy import largest_excess
-from mechdesign.verifier.reading import Account, Json, NothingToCheck, Refused, above, log_above
+from mechdesign.verifier.reading import (
+    Account,
+    Json,
+    NothingToCheck,
+    Refused,
+    above,
+    exp_bounds,
+    log_above,
+)
+from mechdesign.verifier.strategy import unbiased
 from mechdesign.verifier.vectors import mechanism as vectors
+
+ROUND = Fraction(1) + Fraction(1, 10**40)
+BITS = 1200
+POINTS = 2**13
+
+
+def rounded(number: Fraction) -> Fraction:
+    """The least multiple of 2⁻¹²⁰⁰ that is no less: sums of those have no large denominators."""
+    return Fraction(-((-number.numerator << BITS) // number.denominator), 1 << BITS)
+
+
+def independent(law: Json, account: Account) -> None:
+    scales, lam = law["scales"], law["sensitivities"]
+    mixed = law[""] == "mixed-noise"
+    if lam is None:
+        raise NothingToCheck("noise that states no changes, which is not released")
+    peaked = law["laplace"] if mixed else [law["noise"] == "laplace"] * len(scales)
+    account.agrees("scales and sensitivities are of the same numbers", len(lam) == len(scales) == len(peaked))
+    account.agrees("sensitivities are not negative", min(lam) >= 0)
+    sure = min(scales) >= 0 and all(s > 0 or not l for s, l in zip(scales, lam))
+    account.proved("every sensitive coordinate has noise", sure)
+    if not sure or not any(lam):
+        return
+    account.takes(60 * len(lam), BITS)
+    m = 1 if all(peaked) else 2
+    rates = [1 / Fraction(s) for l, s in zip(lam, scales) if l]
+    terms = sorted((rounded((Fraction(l) * r) ** m) for l, r in zip(filter(None, lam), rates)), reverse=True)
+    found = [sum(terms, Fraction(0))]
+    if (bounds := law.get("bounds")) is not None:
+        asked = changes_of(bounds, len(lam))
+        account.agrees("sensitivities are those of the bounds", asked.sizes == [Fraction(l) for l in lam])
+        found.append(sum(terms[: asked.l0], Fraction(0)))
+        squares = sum((rounded(r * r) for r in sorted(rates, reverse=True)[: asked.l0]), Fraction(0))
+        if asked.l1 is not None:
+            found.append((asked.l1 * max(rates)) ** m)
+        if asked.l2 is not None and m == 2:
+            found.append(asked.l2**2 * max(rates) ** 2)
+        elif asked.l2 is not None:
+            found.append(Fraction(math.isqrt(int(asked.l2**2 * squares * 4**BITS)) + 1, 1 << BITS))
+    if m == 1:
+        account.proved(f"privacy loss at most {above(min(found))!r}", True)
+    else:
+        account.proved(f"rho at most {above(min(found) / 2)!r}", True)
+
+
+def additive(law: Json, account: Account) -> None:
+    with localcontext() as context:
+        context.prec = PLACES
+        (name, shapes, scale), (rounds, rate) = plainest(*law_of(law)), rounds_of(law)
+        asked = law["sensitivity"], law["dimension"]
+        stated = worst_shifts(*asked, "norm" if name == "discrete_gaussian" else name, account)
+        scaled = [[(v / scale, count) for v, count in shifts] for shifts in stated]
+        most = min(
+            sum((count * largest_loss(name, shapes, v) for v, count in shifts), Decimal(0))
+            for shifts in scaled
+        )
+        if most.is_finite():
+            most = rounds * (most if rate == 1 else (1 + rate * (most.exp() - 1)).ln())
+            account.proved(f"privacy loss at most {above(Fraction(most) * ROUND)!r}", True)
+        elif name in ("norm", "discrete_gaussian") and rate == 1:
+            width = shapes[0] if shapes else Decimal(1)
+            rho = rounds * sum(count * (v / width) ** 2 for v, count in scaled[0]) / 2
+            account.proved(f"rho at most {above(Fraction(rho) * ROUND)!r}", True)
+        else:
+            cases = [
+                [(v / scale, count) for v, count in shifts] for shifts in worst_shifts(*asked, name, account)
+            ]
+            composed = Asked(name, shapes, rounds, rate, Decimal(1), Decimal("1e-9"), account)
+            delta = min(composed.consumed(case, POINTS) for case in cases)
+            account.proved(f"delta at most {above(Fraction(delta) * ROUND)!r} at epsilon = 1", delta <= 1)
+
+
+def knorm(law: Json, account: Account) -> None:
+    if law["largest"] is None:
+        raise NothingToCheck("noise that states no changes, which is not released")
+    allowed = law["norm"] in (1, 2, math.inf) and law["dimension"] > 0 and law["largest"] >= 0
+    account.agrees("norm, numbers and the largest change are some", allowed and knorm_fits(law))
+    loss = Fraction(law["largest"]) / Fraction(law["scale"])
+    claim = f"privacy loss at most {above(loss)!r} of a change of size {law['largest']!r} in {norm_said(law)}"
+    account.proved(claim, True)
+
+
+def cells(law: Json, account: Account) -> None:
+    several = law[""] == "cell-product"
+    moved = (law["l0"] or law["dimension"]) if several else 1
+    if several and not 1 <= moved <= law["dimension"]:
+        raise Refused("more coordinates that change than there are")
+    one = law["law"] if several else law
+    whole = "whole " if one[""] == "integer-noise" else ""
+    one = on_cells(one) if whole else one
+    held = cells_of(one)
+    reach = above(one["cells_per_shift"] * Fraction(one["width"]))
+    ratio = largest_quotient(one, held, account)
+    if ratio is not None:
+        loss = above(moved * Fraction(log_above(ratio)))
+        account.proved(f"privacy loss at most {loss!r} of {whole}shifts up to {reach!r}", True)
+        return
+    delta = moved * cells_excess(one, held, exp_bounds(1)[0], account) / held.total
+    account.proved(
+        f"delta at most {above(delta)!r} at epsilon = {moved}, of {whole}shifts up to {reach!r}", True
+    )
+
+
+def correlated(law: Json, account: Account) -> None:
+    if law["whitening"] is None or law["budget"] is None:
+        raise NothingToCheck("noise that states no budget, which is not released")
+    shown_is_the_law(law, account)
+    account.claimed(f"rho at most {law['budget'] / 2!r}: of the changes, which are the design's")
+
+
+def strategy(law: Json, account: Account) -> None:
+    unbiased(law, account)
+    account.claimed(f"rho at most {law['budget'] / 2!r}: of the changes, which are the design's")
+
 
 WORD = 1 << 32
 
@@ -46,10 +195,8 @@ def table(law: Json, account: Account, numbers: int = 1) -> Segments:
 
 def stated(law: Segments, bins: list[Fraction], numbers: int, account: Account) -> None:
     account.takes(8 * sum(map(len, law.rows)), law.common.bit_length())
-    increase = all(a < b for values in (bins, law.knots) for a, b in pairwise(values))
-    account.agrees("outputs and knots increase", increase)
-    whole = all(sum(row) == law.common and len(row) == len(bins) for row in law.rows)
-    account.agrees("rows sum to 1", whole)
+    account.agrees("outputs and knots increase", increase(law, bins))
+    account.agrees("rows sum to 1", whole(law, bins))
     account.agrees("no probability is negative", min(map(min, law.rows)) >= 0)
     if not all(holds for *_, holds in account.rows):
         return
@@ -115,6 +262,15 @@ def vector_mechanism(law: Json, account: Account) -> None:
 
 
 MECHANISMS: dict[str, Callable[[Json, Account], None]] = {
+    "additive-noise": additive,
+    "cell-noise": cells,
+    "cell-product": cells,
+    "integer-noise": cells,
+    "correlated-gaussian-noise": correlated,
+    "independent-noise": independent,
+    "knorm-noise": knorm,
+    "mixed-noise": independent,
+    "strategy-noise": strategy,
     "biased-quantizer": biased_quantizer,
     "channel": channel,
     "clustered-response": clustered_response,
@@ -127,6 +283,5 @@ MECHANISMS: dict[str, Callable[[Json, Account], None]] = {
     **dict.fromkeys(
         ("sphere-quantizer", "sampled-signs", "sampled-coordinates", "priv-unit"), vector_mechanism
     ),
-    **noise_alone.MECHANISMS,
     **user_level.MECHANISMS,
 }

@@ -17,6 +17,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from mechdesign.verifier.composition import SLACK, Cell
+from mechdesign.verifier.reading import between
 
 PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459230781640628620899")
 ZERO, HALF, ONE = Decimal(0), Decimal("0.5"), Decimal(1)
@@ -52,9 +53,7 @@ class Law(NamedTuple):
         low, high = ZERO, shift
         while self.loss(high, shift) <= loss and self.above(high) > SLACK:
             high *= 2
-        while low < (middle := (low + high) / 2) < high:
-            low, high = (middle, high) if self.loss(middle, shift) <= loss else (low, middle)
-        return low, high
+        return between(low, high, lambda s: self.loss(s, shift) <= loss)
 
 
 def mills(x: Decimal) -> Decimal:

@@ -4,26 +4,207 @@ Theorem: where an expected loss is a quadratic a + bt + ct² on the stretch [u, 
 a ∫dF + b ∫t dF + c ∫t² dF. So three numbers of the prior for each stretch are all that an expectation takes.
 
 Uniform laws, histograms (clipped to a range or truncated, too) and samples have rational moments, computed here. Of every other law
-the file states enclosures in units of 2⁻¹⁶⁰; what follows from them is proved. That they are the law's is proved of normal and beta laws
-(`mechdesign.verifier.law_moments`), of others it is claimed.
+the file states enclosures in units of 2⁻¹⁶⁰; what follows from them is proved. That they are the law's is proved of normal and beta laws,
+of others it is claimed.
+
+With y = (x − loc)/scale, ∫ y^k dF from the law's start is a function G_k that is known to 160 digits. Normal laws: Φ, −φ and Φ − yφ, where
+
+    Φ(y) = ½ + φ(y) Σ_n y^(2n + 1)/(1 · 3 ⋯ (2n + 1)).
+
+Beta laws: I_y(a, b), a/(a + b) I_y(a + 1, b) and a (a + 1)/((a + b)(a + b + 1)) I_y(a + 2, b), where
+
+    a B I_y(a, b) = y^a (1 − y)^b Σ_n (a + b)_n/(a + 1)_n y^n,    I_y(a, b) = 1 − I_(1 − y)(b, a),    I_y(a + 1, b) = I_y(a, b) − y^a (1 − y)^b/(a B).
+
+All terms are positive. Triple of t = (x − u)/(v − u) on a stretch [u, v] follow by differences, which lose as many digits as the stretch is
+small, squared: that is counted.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
+from collections.abc import Callable
+from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import cache
 from itertools import pairwise
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from mechdesign.verifier.law_moments import ends_hold, known_moments, stretches_hold
-from mechdesign.verifier.reading import Account, Json, Refused
+from mechdesign.verifier.reading import NEAR, Account, Json, Refused
+
+Triple: TypeAlias = tuple[Decimal, Decimal, Decimal]
+Bounds: TypeAlias = tuple[Fraction, Fraction]
+DIGITS, SLACK = 180, Decimal("1e-155")
+LAST = 28
+"""Standard deviations beyond which there is less than 10⁻¹⁷⁰."""
+STEEPEST = 500
+"""Of the shapes of a beta law, whose series have thousands of terms beyond."""
+WORK = 3000
+
+
+@cache
+def pi() -> Decimal:
+    """By Machin's 16 arctan(1/5) − 4 arctan(1/239)."""
+
+    def arctangent(n: int) -> Decimal:
+        terms = (Decimal((-1) ** k) / ((2 * k + 1) * n ** (2 * k + 1)) for k in range(DIGITS))
+        return sum(terms, Decimal(0))
+
+    return 16 * arctangent(5) - 4 * arctangent(239)
+
+
+def normal(y: Decimal) -> Triple:
+    if abs(y) >= LAST:
+        mass = Decimal(int(y > 0))
+        return mass, Decimal(0), mass
+    density = (-y * y / 2).exp() / (2 * pi()).sqrt()
+    term, total, n = abs(y), Decimal(0), 1
+    while term > Decimal("1e-175"):
+        total, n = total + term, n + 2
+        term = term * y * y / n
+    mass = Decimal("0.5") + density * total.copy_sign(y)
+    return mass, -density, mass - y * density
+
+
+def below(a: Decimal, b: Decimal, y: Decimal) -> Decimal:
+    """a B I_y(a, b) for y ≤ ½."""
+    term, total, n, ratio = Decimal(1), Decimal(0), 0, Decimal(1)
+    while ratio >= Decimal("0.9") or term > total * Decimal("1e-175"):
+        total += term
+        ratio = (a + b + n) / (a + 1 + n) * y
+        term, n = term * ratio, n + 1
+    return (a * y.ln()).exp() * (b * (1 - y).ln()).exp() * total
+
+
+def beta(a: Decimal, b: Decimal) -> Callable[[Decimal], Triple]:
+    half = Decimal("0.5")
+    complete = below(a, b, half) / a + below(b, a, half) / b
+
+    def moments(y: Decimal) -> Triple:
+        one, two = a / (a + b), a * (a + 1) / ((a + b) * (a + b + 1))
+        if y <= 0 or y >= 1:
+            return (Decimal(1), one, two) if y >= 1 else (Decimal(0),) * 3
+        mass = below(a, b, y) / (a * complete) if y <= half else 1 - below(b, a, 1 - y) / (b * complete)
+        edge = (a * y.ln()).exp() * (b * (1 - y).ln()).exp() / (a * complete)
+        return mass, one * (mass - edge), two * (mass - edge - edge * y * (a + b) / (a + 1))
+
+    return moments
+
+
+SHAPES = {"norm": 0, "truncnorm": 2, "beta": 2}
+
+
+class Known(NamedTuple):
+    """A law whose moments are known, and the prior made of it: where its density is, and the share of the law that this is."""
+
+    moments: Callable[[Decimal], Triple]
+    loc: Fraction
+    scale: Fraction
+    low: Fraction
+    high: Fraction
+    share: Decimal
+
+    @classmethod
+    def of(cls, prior: Json) -> Known | None:
+        """None where no moments are known here."""
+        law = prior["law"]
+        if law["name"] not in SHAPES or set(law) - {"", "name", "args", "loc", "scale"}:
+            return None
+        shapes, rest = law["args"][: SHAPES[law["name"]]], law["args"][SHAPES[law["name"]] :]
+        if len(rest) > 2 or {*law} & {*("loc", "scale")[: len(rest)]}:
+            raise Refused("a law of more parameters than it has")
+        loc = rest[0] if rest else law.get("loc", 0)
+        scale = rest[1] if len(rest) > 1 else law.get("scale", 1)
+        steep = law["name"] == "beta" and not all(1e-3 <= shape <= STEEPEST for shape in shapes)
+        if steep or not scale > 0:
+            return None
+        ends = {"norm": (-LAST, LAST), "beta": (0, 1)}.get(law["name"], tuple(shapes))
+        if not ends[0] < ends[1]:
+            return None
+        moments = beta(*map(decimal, shapes)) if law["name"] == "beta" else normal
+        within = [min(max(decimal(end), Decimal(-LAST)), Decimal(LAST)) for end in ends]
+        loc, scale = Fraction(loc), Fraction(scale)
+        # ends as doubles have them, and as they are
+        low, high = (
+            sorted((Fraction(float(end) * float(scale) + float(loc)), loc + scale * Fraction(w)))
+            for end, w in zip(ends, within)
+        )
+        start, stop = (low[-1], high[0]) if law["name"] != "norm" else (low[0], high[-1])
+        if prior[""] != "prior-law":
+            start, stop = max(start, Fraction(prior["lower"])), min(stop, Fraction(prior["upper"]))
+        known = cls(moments, loc, scale, start, stop, Decimal(1))
+        if law["name"] == "truncnorm":
+            known = known._replace(share=moments(within[1])[0] - moments(within[0])[0])
+        if prior[""] == "prior-truncated":
+            known = known._replace(share=known.at(stop)[0] - known.at(start)[0])
+        return known if known.share > Decimal("1e-50") and start < stop else None
+
+    def place(self, x: Fraction) -> Decimal:
+        return decimal((min(max(x, self.low), self.high) - self.loc) / self.scale)
+
+    def at(self, x: Fraction) -> Triple:
+        return self.moments(self.place(x))
+
+    def hold(self, u: Fraction, v: Fraction, stated: list[Bounds]) -> bool:
+        """Whether the bounds stated hold ∫ t^k dF of the stretch, k = 0, 1, 2."""
+        start, stop = max(u, self.low), min(v, self.high)
+        if start >= stop:
+            return all(low <= 0 <= high for low, high in stated)
+        a, scale = self.place(start), decimal(self.scale / (v - u))
+        m0, m1, m2 = (after - before for before, after in zip(self.at(start), self.at(stop)))
+        shift = decimal((start - u) / (v - u))
+        first, second = scale * (m1 - a * m0), scale**2 * (m2 - 2 * a * m1 + a * a * m0)
+        found = m0, first + shift * m0, second + 2 * shift * first + shift**2 * m0
+        room = SLACK * (1 + scale) ** 2 * (1 + a * a) / self.share
+        return all(holds(bounds, n / self.share, room) for bounds, n in zip(stated, found))
+
+    def tails(self, prior: Json, stated: list[Bounds]) -> bool:
+        """Whether the bounds stated hold what a clipped prior has at either end."""
+        left, right = (self.at(Fraction(prior[end]))[0] for end in ("lower", "upper"))
+        start, stop = (Decimal(0), Decimal(1))
+        if prior["law"]["name"] == "truncnorm":
+            start, stop = (self.moments(decimal(end))[0] for end in prior["law"]["args"][:2])
+        found = (left - start) / self.share, (stop - right) / self.share
+        return all(holds(bounds, mass, SLACK / self.share) for bounds, mass in zip(stated, found))
+
+
+def holds(bounds: Bounds, found: Decimal, room: Decimal) -> bool:
+    low, high = bounds
+    return low <= Fraction(max(found - room, Decimal(0))) and Fraction(found + room) <= high
+
+
+def decimal(x: Fraction | float) -> Decimal:
+    x = Fraction(x)
+    return Decimal(x.numerator) / x.denominator
+
+
+def known_moments(prior: Json, account: Account) -> Known | None:
+    account.takes(4 * WORK)
+    with localcontext() as context:
+        context.prec = DIGITS
+        return Known.of(prior)
+
+
+def stretches_hold(
+    known: Known, spans: list[tuple[Fraction, Fraction]], stated: list[list[Bounds]], account: Account
+) -> bool:
+    """Whether all bounds stated hold the moments of their stretches."""
+    account.takes(2 * WORK * len(spans))
+    with localcontext() as context:
+        context.prec = DIGITS
+        return all(known.hold(u, v, bounds) for (u, v), bounds in zip(spans, stated))
+
+
+def ends_hold(known: Known, prior: Json, stated: list[Bounds]) -> bool:
+    with localcontext() as context:
+        context.prec = DIGITS
+        return known.tails(prior, stated)
+
 
 UNIT = 1 << 160
 """Masses and moments are stated in units of 1/UNIT."""
 
 Span: TypeAlias = tuple[Fraction, Fraction]
-Bounds: TypeAlias = tuple[Fraction, Fraction]
 Piece: TypeAlias = tuple[Fraction, Fraction, Fraction]
 """Start, stop and mass of a piece of constant density."""
 Rational: TypeAlias = tuple[list[Piece], list[tuple[Fraction, Fraction]]]
@@ -77,6 +258,7 @@ class Moments:
 
     def __init__(self, prior: Json, stated: Json, account: Account) -> None:
         self.exact, self.stated, self.account = rational_prior(prior), stated, account
+        self.given, self.floats = "", 0.0
         if self.exact is not None:
             if stated is not None:
                 raise Refused("moments are stated of a prior whose own are rational")
@@ -87,15 +269,23 @@ class Moments:
             return
         if stated is None:
             raise Refused("the masses and moments of this prior are missing")
+        self.given = ", given the masses and moments stated"
+        self.floats = (
+            0.0 if prior["law"]["name"] in SHAPES else NEAR
+        )  # of other laws, what is stated are no bounds
         self.known = known_moments(prior, account)
         self.claim = len(account.rows)
-        account.claimed(f"the masses and moments stated are those of the prior ({prior['law']['name']})")
+        account.given(f"the masses and moments stated are those of the prior ({prior['law']['name']})")
         ends, masses = (prior.get("lower"), prior.get("upper")), pairs(stated["masses"])
         if len(masses) != (2 if prior[""] == "prior-clipped" else 0):
             raise Refused("point masses that the prior has not, or too few")
         self.atoms = [(Fraction(x), mass) for x, mass in zip(ends, masses)]
         if self.known is not None:
             self.found(not masses or ends_hold(self.known, prior, masses))
+
+    def room(self, bound: float, ratio: Fraction) -> Fraction:
+        """What floats may have lost of a lower bound."""
+        return Fraction(self.floats * (1 + float(min(ratio, Fraction(10**300))) / 1000) * abs(bound))
 
     def found(self, holds: bool) -> None:
         """Whether the bounds looked at hold what they are bounds of."""

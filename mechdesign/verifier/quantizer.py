@@ -2,8 +2,20 @@
 
 A quantizer answers an input x of a range [lower, upper] with one of the outputs B_1 < … < B_m, the i-th with probability p(x, i).
 Its rows are affine between knots (`mechdesign.verifier.quantizer_laws`). So, checked at both ends of every segment: rows sum to 1,
-no probability is negative, and |Σ_i B_i p(x, i) − x| is at most the bias allowed. Privacy: `mechdesign.verifier.quantizer_privacy`.
-Loss and lower bound: `mechdesign.verifier.quantizer_cost`.
+no probability is negative, and |Σ_i B_i p(x, i) − x| is at most the bias allowed. Loss and lower bound: `mechdesign.verifier.quantizer_cost`.
+
+*Pure.* max p ≤ e^ε min p for every output, over all rows.
+
+*Metric, on the continuum, d = |x − x'|.* An affine function is steepest, relative to itself, where it is smallest. So
+p(x, i) ≤ e^{ε|x − x'|} p(x', i) holds for all inputs if and only if |Δp| ≤ ε Δx min(p) at both ends of every segment, and the rows
+are continuous.
+
+*Metric, between the inputs of a grid,* d = |x − x'| or |x − x'|². For x < y < z, d(x, z) ≥ d(x, y) + d(y, z), so that ratios of
+neighbouring inputs multiply to ratios within those of far ones: neighbours are all that is compared. (Inputs between them are first
+rounded to a neighbour at random.)
+
+*Approximate, between the inputs of a grid.* Σ_i [p(x, i) − e^ε p(x', i)]₊ ≤ δ for all pairs. It is no more than δ for any pair if
+no output's largest probability is above e^ε times its smallest.
 """
 
 from __future__ import annotations
@@ -15,9 +27,10 @@ from operator import mul
 
 from mechdesign.verifier.quantizer_cost import costs, on_grid
 from mechdesign.verifier.quantizer_laws import Segments, segments_of
-from mechdesign.verifier.quantizer_privacy import quantizer_privacy
-from mechdesign.verifier.reading import NEAR, Account, Json, Refused, exp_bounds, flat
+from mechdesign.verifier.reading import NEAR, Account, Json, NotCovered, Refused, exp_bounds, flat
 
+LARGEST = 700
+"""ε from which a smaller one is checked in its place: a ratio of e^700 is as good as none."""
 LAST_DIGITS = 1e-15
 """Of a number up to 1, as far as two correct roundings are apart."""
 
@@ -29,12 +42,10 @@ def quantizer(result: Json, account: Account) -> None:
         raise Refused("a mechanism that is no quantizer")
     law = segments_of(mechanism["law"], account)
     bins = mechanism["law"]["bins"]
-    increase = all(a < b for values in (bins, law.knots) for a, b in pairwise(values))
-    account.agrees("outputs and knots increase", increase)
+    account.agrees("outputs and knots increase", increase(law, bins))
     account.agrees("outputs are as the design asks", outputs_fit(design, bins))
     account.agrees("inputs are the design's", inputs_fit(design, law, mechanism))
-    whole = all(sum(row) == law.common and len(row) == len(bins) for row in law.rows)
-    account.agrees("rows sum to 1", whole)
+    account.agrees("rows sum to 1", whole(law, bins))
     account.agrees("no probability is negative", min(map(min, law.rows)) >= 0)
     allowed = design.get("max_bias", 0.0)
     account.proved(f"bias at most {allowed!r}", largest_bias(law, bins) <= Fraction(allowed))
@@ -43,6 +54,16 @@ def quantizer(result: Json, account: Account) -> None:
     account.agrees("the table shown is the law", shown)
     ratio = exp_bounds(Fraction(design["privacy"]["epsilon"]))[1]
     costs(result, account, law, ratio)
+
+
+def increase(law: Segments, bins: list[Fraction]) -> bool:
+    """Whether outputs and knots do."""
+    return all(a < b for values in (bins, law.knots) for a, b in pairwise(values))
+
+
+def whole(law: Segments, bins: list[Fraction]) -> bool:
+    """Whether rows sum to 1, one probability for each output."""
+    return all(sum(row) == law.common and len(row) == len(bins) for row in law.rows)
 
 
 def outputs_fit(design: Json, bins: list[Fraction]) -> bool:
@@ -54,7 +75,7 @@ def outputs_fit(design: Json, bins: list[Fraction]) -> bool:
         return fits and len(wanted) == len(bins) and near
     if wanted is not None and "max_abs" in wanted:  # the outputs were searched, or are a grid
         limit = wanted["max_abs"] * (1 + NEAR / 1000)
-        fits = fits and len(bins) <= wanted.get("m", len(bins)) and farthest <= limit
+        fits = fits and len(bins) == wanted.get("m", len(bins)) and farthest <= limit
     return fits and (wanted is None or "step" not in wanted or on_grid(wanted, bins))
 
 
@@ -73,6 +94,72 @@ def largest_bias(law: Segments, bins: list[Fraction]) -> Fraction:
     inputs = [x for ends in pairwise(law.knots) for x in ends]
     means = (Fraction(sum(map(mul, places, row)), law.common * unit) for row in law.rows)
     return max(abs(mean - x) for mean, x in zip(means, inputs, strict=True))
+
+
+def quantizer_privacy(design: Json, law: Segments, account: Account) -> None:
+    """Add the claim of privacy to the account."""
+    privacy = design["privacy"]
+    kind, epsilon = privacy[""], Fraction(privacy["epsilon"])
+    entries, bits = sum(map(len, law.rows)), law.common.bit_length() + 320
+    account.takes(2 * entries, bits)
+    if kind == "pure-dp":
+        claim, holds = f"privacy loss at most {float(epsilon)!r}", within_one_ratio(law.rows, epsilon)
+    elif kind == "metric-dp" and privacy["metric"] not in ("absolute", "squared"):
+        raise NotCovered(f"the metric {privacy['metric']!s:.40}, a function of the user's")
+    elif kind == "metric-dp" and design["inputs"] is None:
+        claim = f"privacy loss at most {float(epsilon)!r} |x - x'| between all inputs"
+        holds = law.continuous and nowhere_steeper(law, epsilon) and privacy["metric"] == "absolute"
+    elif kind == "metric-dp":
+        power, unit = {"absolute": (1, "|x - x'|"), "squared": (2, "|x - x'|²")}[privacy["metric"]]
+        account.takes(4000 * len(law.knots))  # an exponential for each pair of neighbours
+        claim = f"privacy loss at most {float(epsilon)!r} {unit} between the inputs of the grid"
+        holds = law.continuous and neighbours_within(law, epsilon, power)
+    elif kind == "approximate-dp":
+        delta = Fraction(privacy["delta"])
+        claim = f"privacy ({float(epsilon)!r}, {float(delta)!r}) between the inputs of the grid"
+        holds = law.continuous and largest_excess(law, epsilon, account) <= delta * law.common
+    else:
+        raise NotCovered(f"quantizers with {kind}")
+    account.proved(claim, holds)
+
+
+def within_one_ratio(rows: list[list[int]], epsilon: Fraction) -> bool:
+    ratio = exp_bounds(min(epsilon, LARGEST))[0]
+    up, down = ratio.numerator, ratio.denominator
+    return all(max(column) * down <= up * min(column) for column in zip(*rows))
+
+
+def nowhere_steeper(law: Segments, epsilon: Fraction) -> bool:
+    for (x, y), start, end in zip(pairwise(law.knots), law.rows[::2], law.rows[1::2]):
+        ratio = epsilon * (y - x)
+        up, down = ratio.numerator, ratio.denominator
+        if any(abs(p - q) * down > up * min(p, q) for p, q in zip(start, end)):
+            return False
+    return True
+
+
+def neighbours_within(law: Segments, epsilon: Fraction, power: int) -> bool:
+    for (x, y), start, end in zip(pairwise(law.knots), law.rows[::2], law.rows[1::2]):
+        ratio = exp_bounds(min(epsilon * (y - x) ** power, LARGEST))[0]
+        up, down = ratio.numerator, ratio.denominator
+        if any(max(p, q) * down > up * min(p, q) for p, q in zip(start, end)):
+            return False
+    return True
+
+
+def largest_excess(law: Segments, epsilon: Fraction, account: Account) -> Fraction:
+    """The largest Σ_i [p(x, i) − e^ε p(x', i)]₊ of two rows, times the common denominator."""
+    ratio = exp_bounds(min(epsilon, LARGEST))[0]
+    up, down = ratio.numerator, ratio.denominator
+    used = [column for column in zip(*law.at_knots) if max(column) * down > up * min(column)]
+    if not used:
+        return Fraction(0)
+    account.takes(len(law.knots) ** 2 * len(used), law.common.bit_length() + 320)
+    rows = list(zip(*used))
+    lowered = [[q * up for q in row] for row in rows]
+    raised = [[p * down for p in row] for row in rows]
+    most = max(sum(p - q for p, q in zip(row, other) if p > q) for row in raised for other in lowered)
+    return Fraction(most, down)
 
 
 def table_fits(law: Segments, bins: list[Fraction], mechanism: Json) -> bool:

@@ -52,8 +52,15 @@ def dual_bound(
     known = moments.over([(origin + u, origin + v) for u, v in spans], "spans") if moments else []
     cells: Json = dict(zip(spans, known))
     points = [] if moments is None else moments.places
-    used: Counter[Json] = Counter()
-    changes: Counter[Json] = Counter()
+    used, changes = Counter[Json](), Counter[Json]()
+    for u, v, share, *_ in table:
+        if u < v:
+            changes[u], changes[v] = changes[u] + share, changes[v] - share
+        else:
+            used[None if moments is None else nearest(moments, points, origin + u)[0] - origin] += share
+    covered = accumulate(change for _, change in sorted(changes.items()))
+    if max([0, *covered, *used.values()]) > 1:
+        raise Refused("a part of the prior is counted twice")
     first, second = Fraction(loss["absolute"]), Fraction(loss["squared"]) + price
     unit, rho = math.lcm(*((b - origin).denominator for b in bins)), Fraction(math.ceil(rho * 2**64), 2**64)
     places = [int((b - origin) * unit) for b in bins]
@@ -64,12 +71,10 @@ def dual_bound(
     for u, v, share, L, L1, M, M1 in table:
         if u < v:
             masses = cells[u, v]
-            changes[u], changes[v] = changes[u] + share, changes[v] - share
         else:  # a point mass: u is its rounded distance from the origin; or, for the worst case, a weight
             x, mass = (origin + u, (1, 1)) if moments is None else nearest(moments, points, origin + u)
             u = v = x - origin
-            masses, key = [mass, (0, 0), (0, 0)], None if moments is None else u
-            used[key] += share
+            masses = [mass, (0, 0), (0, 0)]
         (n0, n1), (t0, t1), _ = masses = [(low * share, high * share) for low, high in masses]
         # ∫ (λ + μy − b|μ|) dF with λ = L + w₂y², μ = M − 2w₂y; |μ| lies below its chord.
         dL, dM, w = L1 - L, M1 - M, v - u
@@ -95,9 +100,6 @@ def dual_bound(
                 reduced = ((slope + curve * b) * b + rest - math.ceil(d * scale) for b, d in dented[part])
                 grown = (c * (up if c > 0 else down) // scale for c in reduced)
                 gradient[part] = map(add, gradient[part], grown)
-    covered = accumulate(change for _, change in sorted(changes.items()))
-    if max([0, *covered, *used.values()]) > 1:
-        raise Refused("a part of the prior is counted twice")
     # G · a ≥ ν · right sides + min_k (G − Cᵀν)_k {1/ρ or 1}, for floors that reach all means of the range.
     least = [Fraction(g, UNIT) for g in gradient]
     sides: list[tuple[Fraction, int, Json]] = [(ends[1], 1, nu[0]), (ends[0], -1, nu[1])]

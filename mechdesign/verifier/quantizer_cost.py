@@ -22,10 +22,7 @@ from typing import NamedTuple
 from mechdesign.verifier.prior_moments import Moments, Rational, Span, rational_prior
 from mechdesign.verifier.quantizer_bound import dual_bound
 from mechdesign.verifier.quantizer_laws import Segments
-from mechdesign.verifier.reading import NEAR, Account, Json, Refused
-
-ENCLOSED = ("norm", "truncnorm", "beta")
-"""Laws whose stated moments are proved bounds; those of others are floats."""
+from mechdesign.verifier.reading import NEAR, Account, Json, Refused, proofs_of
 
 
 class Cell(NamedTuple):
@@ -116,7 +113,7 @@ def costs(result: Json, account: Account, law: Segments, ratio: Fraction) -> Non
     design, bins = result["design"], result["mechanism"]["law"]["bins"]
     value, bound, loss, prior = result["value"], result["lower_bound"], design["loss"], design["prior"]
     cap, worst = design.get("max_mse"), design.get("objective") == "worst"
-    proofs = {proof[""]: proof for proof in result["proofs"]}
+    proofs = proofs_of(result)
     of_value, of_bound = proofs.get("quantizer-value-proof", {}), proofs.get("quantizer-dual-bound", {})
     duals = of_bound.get("duals")
     stated = stated_moments(of_value.get("moments"), of_bound.get("moments"))
@@ -136,25 +133,22 @@ def costs(result: Json, account: Account, law: Segments, ratio: Fraction) -> Non
     if worst and cap is None:
         if stated is not None:
             raise Refused("moments are stated where nothing is integrated")
-        moments, given, floats = None, "", 0.0
+        moments = None
     else:
         moments = Moments(prior, stated, account)
-        exact = moments.exact is not None
-        given = "" if exact else ", given the masses and moments stated"
-        floats = 0.0 if exact or prior["law"]["name"] in ENCLOSED else NEAR
     if cap is not None and moments is not None:
         cells = list(loss_cells(law, bins, {"absolute": 0, "squared": 1}, account))
-        account.bounds(
-            f"mean squared error at most {cap!r}{given}", expected(cells, moments), cap, floats * cap
-        )
+        claim = f"mean squared error at most {cap!r}{moments.given}"
+        account.bounds(claim, expected(cells, moments), cap, moments.floats * cap)
     if unknown:
         return
     cells = list(loss_cells(law, bins, loss, account))
-    if worst:
+    averaged = None if worst else moments
+    if averaged is None:
         account.bounds(f"worst loss at most {value!r}", max(cell.largest for cell in cells), value)
     else:
-        assert moments is not None
-        account.bounds(f"mean loss at most {value!r}{given}", expected(cells, moments), value, floats * value)
+        claim = f"mean loss at most {value!r}{averaged.given}"
+        account.bounds(claim, expected(cells, averaged), value, averaged.floats * value)
     if bound is not None and duals is not None:
         grid, own = design.get("bins"), [Fraction(b) for b in duals["outputs"] or bins]
         listed = isinstance(grid, dict) and "step" in grid and not duals["between"]
@@ -164,10 +158,10 @@ def costs(result: Json, account: Account, law: Segments, ratio: Fraction) -> Non
             raise Refused("a price of a cap that is not there")
         bias = Fraction(design.get("max_bias", 0.0))
         ends = law.knots[0] + bias, law.knots[-1] - bias
-        found = dual_bound(duals, bins, ends, bias, ratio, loss, None if worst else moments, account)
+        found = dual_bound(duals, bins, ends, bias, ratio, loss, averaged, account)
         found -= Fraction(duals["cap_price"]) * Fraction(cap or 0)
-        loose = floats * (1 + min(float(ratio), 1e300) / 1000) * abs(bound)
-        account.bounds(least + given * (not worst), bound, found, Fraction(loose))
+        given, room = ("", 0) if averaged is None else (averaged.given, averaged.room(bound, ratio))
+        account.bounds(least + given, bound, found, room)
 
 
 def steps_of(grid: Json) -> int:

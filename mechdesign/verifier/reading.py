@@ -7,14 +7,17 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from decimal import Decimal
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from mechdesign.verifier.members import MEMBERS
 
+Number = TypeVar("Number", float, Decimal)
 Json: TypeAlias = Any
-"""A plain value of a file: an object is a dictionary with its kind under the empty key."""
+"""A plain value of a file: an object is a dictionary with its kind under the empty key (`Members`)."""
 NEAR = 1e-9
 OPERATIONS = 2_000_000
 """Of those that are counted, what a slow processor does in a second."""
@@ -53,7 +56,26 @@ class TooLarge(NotCovered):
 
 
 class Refused(Exception):
-    """The file is not what mechdesign writes."""
+    """The file is not what mechdesign writes; says where, once that is known."""
+
+    def __init__(self, said: str, *, placed: bool = False) -> None:
+        super().__init__(said)
+        self.placed = placed
+
+    def at(self, place: str, word: str = "at") -> Refused:
+        return self if self.placed or not place else Refused(f"{self} ({word} {place})", placed=True)
+
+
+class Members(dict[str, Json]):
+    """What an object of a file says, by name. All objects of a file share `last`, the place that was read last: refusals name it."""
+
+    def __init__(self, said: dict[str, Json], place: str, last: list[str]) -> None:
+        super().__init__(said)
+        self.place, self.last = place, last
+
+    def __getitem__(self, name: str) -> Json:
+        self.last[:] = [f"{self.place}.{name}" if name else self.place]
+        return super().__getitem__(name)
 
 
 class Account:
@@ -65,7 +87,7 @@ class Account:
 
     def __init__(self, characters: int = 0) -> None:
         self.rows: list[tuple[str, str, bool]] = []
-        self.agreeing = 0
+        self.agreeing, self.taken = 0, set[str]()
         self.left = OPERATIONS * (5 + characters / 1e6)
 
     def part(self) -> Account:
@@ -85,6 +107,16 @@ class Account:
         if self.left < 0:
             raise TooLarge("too large to check: more work than 5 s and a second for each megabyte")
 
+    @contextmanager
+    def at_first(self) -> Iterator[None]:
+        """Leave seven tenths of the work for later: what is too large is refused before most of it is done."""
+        later = 0.7 * self.left
+        self.left -= later
+        try:
+            yield
+        finally:
+            self.left += later
+
     def divides(self, operations: float, bits: int) -> None:
         """Count operations on fractions, whose common divisors take the square of their bits."""
         self.takes(operations * (4 + 6 * (bits / 1000) ** 2))
@@ -103,8 +135,22 @@ class Account:
     def proved(self, claim: str, holds: Json) -> None:
         self.rows.append((claim, "proved", bool(holds)))
 
+    def recomputed(self, claim: str, holds: Json) -> None:
+        self.rows.append((claim, "recomputed", bool(holds)))
+
     def claimed(self, claim: str, holds: bool = True) -> None:
         self.rows.append((claim, "claimed", bool(holds)))
+
+    def given(self, claim: str) -> None:
+        """What the question takes for granted, and no claim rests on less for."""
+        self.taken.add(claim)
+        self.claimed(claim)
+
+    @property
+    def weakest(self) -> str:
+        """How all that was claimed so far was checked, by the weakest of the three words."""
+        found = {how for claim, how, _ in self.rows if claim not in self.taken}
+        return next((how for how in ("claimed", "recomputed") if how in found), "proved")
 
     def bounds(self, claim: str, low: Json, high: Json, room: Json = 0) -> None:
         """Whether low ≤ high, exactly; within the `room` that floats may have lost, it is only recomputed."""
@@ -116,18 +162,34 @@ def read(text: str) -> Json:
     """The payload of a file as plain values: objects are dictionaries with their kind under ""."""
     if len(text) > 2**26:
         raise TooLarge("too large to check: more than 2^26 characters")
-    document = json.loads(text, object_pairs_hook=once)
+    try:
+        document = json.loads(text, object_pairs_hook=once)
+    except RecursionError:
+        raise Refused("too many levels") from None
+    except json.JSONDecodeError as error:
+        raise Refused(f"no JSON at character {error.pos}") from None
+    except ValueError:
+        raise Refused("an integer of more than 4300 digits") from None
     if set(document) != {"format", "version", "sha256", "payload"}:
         raise Refused("an envelope with other parts than format, version, sha256 and payload")
     version = document["version"]
     if document["format"] != "mechdesign-result" or type(version) is not int or version != 2:
         raise Refused("not a mechdesign-result file of version 2")
-    canonical = json.dumps(
-        document["payload"], sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False
-    )
-    if hashlib.sha256(canonical.encode()).hexdigest() != document["sha256"]:
+    try:
+        canonical = json.dumps(
+            document["payload"], sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False
+        ).encode()
+    except RecursionError:
+        raise Refused("too many levels") from None
+    except UnicodeEncodeError:
+        raise Refused("half of a surrogate pair") from None
+    except ValueError:
+        raise Refused("a number that is not finite") from None
+    if hashlib.sha256(canonical).hexdigest() != document["sha256"]:
         raise Refused("the checksum does not match")
-    return plain(document["payload"])
+    payload = document["payload"]
+    kind = payload.get("$kind") if isinstance(payload, dict) else None
+    return plain(payload, str(kind or "payload")[:40], [])
 
 
 def once(pairs: list[tuple[str, Json]]) -> Json:
@@ -136,11 +198,25 @@ def once(pairs: list[tuple[str, Json]]) -> Json:
     return dict(pairs)
 
 
-def plain(node: Json) -> Json:
+def plain(node: Json, place: str, last: list[str]) -> Json:
+    """A value as it is used. `place`: where it stands; `last`: what all objects of the file share."""
     if isinstance(node, list):
-        return [child if type(child) is float else plain(child) for child in node]
+        return [
+            child if type(child) in (float, int) else plain(child, f"{place}[{k}]", last)
+            for k, child in enumerate(node)
+        ]
     if not isinstance(node, dict):
         return node
+    last[:] = [place]
+    try:
+        return decoded(node, place, last)
+    except Refused as error:
+        raise error.at(place) from None
+    except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError):
+        raise Refused(f"malformed at {place}: mechdesign writes nothing so", placed=True) from None
+
+
+def decoded(node: Json, place: str, last: list[str]) -> Json:
     tag = next((key for key in TAGS if key in node), "")
     if not tag or set(node) != {tag, *PARTS.get(tag, ())}:
         raise Refused(f"an object that means nothing, with the members {sorted(node)!s:.80}")
@@ -153,21 +229,22 @@ def plain(node: Json) -> Json:
         for name, words in MEMBERS[value].items():
             if not any(is_what(word, node["fields"][name]) for word in words.split("|")):
                 raise Refused(f"{value}: its {name} is none of {words}")
-        return {"": value, **{key: plain(child) for key, child in node["fields"].items()}}
+        said = {name: plain(child, f"{place}.{name}", last) for name, child in node["fields"].items()}
+        return Members({"": value, **said}, place, last)
     if tag == "$array":
-        return shaped(plain(value), node["dtype"], node["shape"])
+        return shaped(plain(value, place, last), node["dtype"], node["shape"])
     if tag == "$law":
-        args, named = plain(node["args"]), dict(plain(node["kwds"]))
+        args, named = plain(node["args"], place, last), dict(plain(node["kwds"], place, last))
         if not {*map(type, args[:2])} - {list} | {*map(type, named.values())} <= {int, float}:
             raise Refused("a law with a parameter that is no number")
-        return {**named, "": "law", "name": value, "args": args}
+        return Members({**named, "": "law", "name": value, "args": args}, place, last)
     if tag == "$items" and len({json.dumps(key) for key, _ in value}) < len(value):
         raise Refused("a key that stands twice")
     if tag in WORDED:
         if not isinstance(value, str) or not WORDED[tag].fullmatch(value):
             raise Refused(f"a number written as {value!s:.40}")
         return Fraction(value) if tag == "$fraction" else float(value)
-    return value if tag == "$callable" else plain(value)
+    return value if tag == "$callable" else plain(value, place, last)
 
 
 def is_what(word: str, node: Json) -> bool:
@@ -198,7 +275,15 @@ TAGGED = {
     "fun": "$callable",
     "items": "$items",
 }
-LISTED = {"nums": "num", "ints": "int", "fracs": "frac", "texts": "text", "rows": "fracs", "irows": "ints"}
+LISTED = {
+    "nums": "num",
+    "ints": "int",
+    "fracs": "frac",
+    "texts": "text",
+    "rows": "fracs",
+    "irows": "ints",
+    "pairs": "pair",
+}
 """What the values of a tuple are."""
 VALUES: dict[str, Callable[[Json], bool]] = {
     "any": lambda node: True,
@@ -262,5 +347,37 @@ def above(number: Fraction) -> float:
     return found if Fraction(found) >= number else math.nextafter(found, math.inf)
 
 
+def between(low: Number, high: Number, holds: Callable[[Number], bool]) -> tuple[Number, Number]:
+    """Two neighbouring numbers, the first one of which is on the side of `low`, where it holds, and the other on that of `high`."""
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low, high
+
+
+def proofs_of(result: Json) -> dict[str, Json]:
+    """The proofs of a result, by their kinds."""
+    return {proof[""]: proof for proof in result["proofs"]}
+
+
 def flat(nested: Json) -> list[Json]:
     return [x for part in nested for x in flat(part)] if isinstance(nested, list) else [nested]
+
+
+def points_of(privacy: Json) -> list[tuple[float, float]]:
+    """(ε, δ) of all that is asked at once, where that is finite."""
+    if privacy[""] == "membership-advantage":
+        return [(0.0, privacy["eta"])]
+    points: list[tuple[float, float]] = privacy.get("points") or [
+        (privacy["epsilon"], privacy.get("delta", 0.0))
+    ]
+    if not all(0 <= e < math.inf and 0 <= d <= 1 for e, d in points):
+        raise Refused("a point (epsilon, delta) that is none")
+    return points
+
+
+def asked(privacy: Json) -> str:
+    """What is asked, in symbols."""
+    for name in ("rho", "mu"):
+        if name in privacy:
+            return f"{name} = {privacy[name]!r}"
+    return "; ".join(f"epsilon = {e!r}, delta = {d!r}" for e, d in points_of(privacy))

@@ -1,8 +1,12 @@
 """The matrix mechanism: a strategy R is released with noise, R x + z, and answers A x are made of it.
 
 A change d of the counts consumes ‖R d‖², at most μ²; of d within |d_j| ≤ a, at most c of them not 0, this convex function is largest at a
-corner, d_j = ±a or 0. With G = RᵀR it is a² Σ_{i, j} ± G_ij over the counts that change. If A = B R the answers B (R x + z) are unbiased with
+corner, d_j = ±a or 0. With G = RᵀR it is a² Σ_{i, j} ± G_ij over the counts that change. Who takes part several times changes counts that
+are at least b apart, or in the same place of every epoch of b. If A = B R the answers B (R x + z) are unbiased with
 covariance B Bᵀ.
+
+Let R be lower triangular and Toeplitz with c_0 ≥ c_1 ≥ … ≥ 0. Then G_ij = Σ c_m c_{m + j − i} over m < n − j, i ≤ j, rises neither with j nor
+with j − i, and is at least 0: of counts at least b apart the first, 0, b, 2b, …, with one sign, consume most.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from fractions import Fraction
 from itertools import product
 from math import comb
 from operator import mul
+from typing import NamedTuple
 
 from mechdesign.verifier.covariance import ROOM, budget_is_kept
 from mechdesign.verifier.matrices import inverse, times, transposed, whole
@@ -28,11 +33,16 @@ def strategy(result: Json, account: Account) -> None:
     if not rows or any(len(row) != count for row in rows):
         raise Refused("a strategy on other counts than the workload's")
     budget_is_kept(design["privacy"], law["budget"], account)
-    account.takes(len(rows) * count * count, 100)
+    account.takes(len(rows) * count, 100)
     r, bits = whole(rows)
-    columns = transposed(r)
-    gram = [[sum(map(mul, one, other)) for other in columns] for one in columns]
-    most = largest_change(gram, design["l0"], design["signed"], account)
+    asked = changed(design, count)
+    if falling(r):
+        most = sum(sum(row[: asked.most * asked.apart : asked.apart]) ** 2 for row in r)
+    else:
+        account.takes(len(rows) * count * count, 100)
+        columns = transposed(r)
+        gram = [[sum(map(mul, one, other)) for other in columns] for one in columns]
+        most = largest_change(gram, asked, account)
     spent = Fraction(most, 4**bits) * Fraction(design["most"]) ** 2
     account.proved("no change consumes more than the budget", spent <= Fraction(law["budget"]))
     errors(result, account)
@@ -40,20 +50,49 @@ def strategy(result: Json, account: Account) -> None:
         account.claimed(f"no covariance costs less than {result['lower_bound']:.12g}")
 
 
-def largest_change(gram: list[list[int]], most: int, signed: bool, account: Account) -> int:
-    """The largest ‖R d‖² over corners d of at most so many counts."""
-    size = len(gram)
-    if not 1 <= most <= size:
+class Changed(NamedTuple):
+    """Counts that change: so many, so far apart, a multiple of `every`, and whether never fewer."""
+
+    most: int
+    signed: bool
+    apart: int = 1
+    every: int = 1
+    exactly: bool = False
+
+
+def changed(design: Json, size: int) -> Changed:
+    often, asked = design["participation"], Changed(design["l0"], design["signed"])
+    if often is not None:
+        if asked.most != 1 or (often["apart"] is None) == (often["every"] is None):
+            raise Refused("changes that are none")
+        every = often["every"] or 1
+        asked = Changed(often["times"], asked.signed, often["apart"] or every, every, not often["fewer"])
+    if not 1 <= asked.most <= -(-size // asked.apart):
         raise Refused("more counts that change than there are")
-    account.takes(sum(comb(size, k) * k * (2 ** (k - 1) if signed else 1) for k in range(1, most + 1)), 100)
+    return asked
+
+
+def falling(r: list[list[int]]) -> bool:
+    """Whether a matrix is lower triangular and Toeplitz, of coefficients that do not rise and are at least 0."""
+    column = [row[0] for row in r]
+    steady = all(row == [*column[t::-1], *[0] * (len(r) - t - 1)] for t, row in enumerate(r))
+    return steady and column == sorted(column, reverse=True) and column[-1] >= 0
+
+
+def largest_change(gram: list[list[int]], asked: Changed, account: Account) -> int:
+    """The largest ‖R d‖² over corners d of the counts that change."""
+    size, (most, signed, apart, every, exactly) = len(gram), asked
+    corners = ((size * comb(ways(size, k, apart, every), k - 1), k) for k in range(1, most + 1))
+    account.takes(sum(count * k * (2 ** (k - 1) if signed else 1) for count, k in corners), 100)
     best = 0
 
     def extend(chosen: list[tuple[int, int]], total: int) -> None:
         nonlocal best
-        best = max(best, total)
+        if not exactly or len(chosen) == most:
+            best = max(best, total)
         if len(chosen) == most:
             return
-        for j in range(chosen[-1][0] + 1 if chosen else 0, size):
+        for j in range(chosen[-1][0] + apart, size, every) if chosen else range(size):
             row = gram[j]
             cross = 2 * sum(sign * row[i] for i, sign in chosen)
             for sign in (1, -1) if signed and chosen else (1,):
@@ -61,6 +100,11 @@ def largest_change(gram: list[list[int]], most: int, signed: bool, account: Acco
 
     extend([], 0)
     return best
+
+
+def ways(size: int, k: int, apart: int, every: int) -> int:
+    """Places of k − 1 steps after a first one, at most."""
+    return (size - 1) // every - (k - 1) * (apart // every - 1)
 
 
 def queries(part: Json) -> list[list[float]]:
@@ -120,7 +164,7 @@ def unbiased(law: Json, account: Account) -> list[list[float]] | None:
     again = times(factor, rows)
     top = max(abs(x) for row in asked for x in row)
     off = max(abs(x - y) for row, other in zip(asked, again) for x, y in zip(row, other))
-    account.rows.append(("the answers are unbiased, to rounding", "recomputed", off <= 1e-7 * top))
+    account.recomputed("the answers are unbiased, to rounding", off <= 1e-7 * top)
     return factor
 
 
@@ -134,6 +178,6 @@ def errors(result: Json, account: Account) -> None:
         return
     variances = [math.fsum(x * x for x in row) for row in factor]
     cost = max(variances) if result["design"]["loss"] == "largest" else math.fsum(variances)
-    account.rows.append((claim, "recomputed", cost <= stated * (1 + 100 * ROOM)))
+    account.recomputed(claim, cost <= stated * (1 + 100 * ROOM))
     if result["lower_bound"] is not None:
         account.agrees("the lower bound is not above the error", result["lower_bound"] <= cost * (1 + NEAR))

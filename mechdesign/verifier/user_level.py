@@ -25,10 +25,10 @@ from itertools import pairwise
 from operator import sub
 
 from mechdesign.verifier import channel as channels
-from mechdesign.verifier.covariance import largest_square
+from mechdesign.verifier.allocation import largest_square
+from mechdesign.verifier.matrices import cluster_distances, distances
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, above, log_above
 from mechdesign.verifier.shuffling import Clones, Shuffled
-from mechdesign.verifier.spaces import cluster_distances, distances
 
 NEARER = 1 - Fraction(1, 10**15)
 DIGITS = 40

@@ -13,20 +13,21 @@ Fields of files: docs/format.md.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from mechdesign.verifier.allocation import allocation
 from mechdesign.verifier.biased_selection import biased_selection
-from mechdesign.verifier.bound_class import EVERY, standing
+from mechdesign.verifier.bound_class import standing
 from mechdesign.verifier.calibration import calibration
-from mechdesign.verifier.channel import channel
+from mechdesign.verifier.channel import bounded, channel
 from mechdesign.verifier.covariance import correlated, counts
 from mechdesign.verifier.knorm import knorm
 from mechdesign.verifier.lattice_noise import lattice_noise
 from mechdesign.verifier.mechanisms import MECHANISMS
 from mechdesign.verifier.members import MEMBERS
 from mechdesign.verifier.quantizer import quantizer
-from mechdesign.verifier.reading import Account, Json, NotCovered, NothingToCheck, Refused, TooLarge, read
+from mechdesign.verifier.reading import Account, Json, NotCovered, NothingToCheck, Refused, read
+from mechdesign.verifier.several import comparison, frontier
 from mechdesign.verifier.strategy import strategy
 from mechdesign.verifier.vectors import vectors
 
@@ -37,6 +38,7 @@ CHECKS: dict[str, Callable[[Json, Account], None]] = {
 CHECKS |= dict.fromkeys(("optm", "optm-search", "rqm", "erm", "mvu"), quantizer)
 CHECKS |= {
     "metric-channel": channel,
+    "bounded-count": bounded,
     "optimal-noise": lattice_noise,
     "noise-allocation": allocation,
     "calibration": calibration,
@@ -51,24 +53,33 @@ CHECKS |= {
 
 def verify(text: str) -> Account:
     """The account of a file; raises NotCovered, or Refused for what cannot be a result."""
+    account = Account(len(text))
+    held: Json = None
     try:
-        held, account = read(text), Account(len(text))
+        held = read(text)
         if not isinstance(held, dict) or held[""] not in (*MEMBERS, "law"):
             raise NothingToCheck("a file that states no mechanism")
         if held[""] in SEVERAL:
-            SEVERAL[held[""]](held, account)
+            SEVERAL[held[""]](held, account, result)
+        elif held[""] in ALONE:
+            ALONE[held[""]](held, account)
         elif held[""] in MECHANISMS:
             MECHANISMS[held[""]](held, account)
-        elif held[""] == "result":
-            result(held, account)
+            neighbours(held, account)
         elif held[""] in CHECKS:
             raise Refused(f"a design ({held['']}) without a result: nothing is claimed that could be checked")
         else:
             raise NothingToCheck(f"kind {held['']} claims nothing")
-    except (NotCovered, Refused):
+    except NotCovered:
         raise
+    except RecursionError:
+        raise Refused("too many levels") from None
     except Exception as error:
-        raise Refused(f"malformed: {type(error).__name__}: {error}"[:300]) from None
+        (place,) = getattr(held, "last", ("",))
+        if isinstance(error, Refused):
+            raise error.at(place, "near") from None
+        said = f"malformed near {place}: no sense is made of it, or of what it is compared with"
+        raise Refused(said, placed=True) from None
     return account
 
 
@@ -82,86 +93,15 @@ def result(held: Json, account: Account) -> None:
     account.agrees("a proof is there", bool(held["proofs"]))
     if held["proofs"]:
         CHECKS[kind](held, account)
+    neighbours(held["design"], account)
     standing(held, account)
 
 
-def each(results: Iterable[tuple[str, Json]], account: Account) -> None:
-    """Check every result, and name it in each claim."""
-    for name, one in results:
-        own = account.part()
-        if one[""] != "result":
-            raise Refused(f"{name}: no result")
-        try:
-            result(one, own)
-        except NotCovered as error:
-            if isinstance(error, TooLarge):
-                raise
-            own.claimed(f"not covered: {error}")
-        account.join(name, own)
-
-
-def comparison(held: Json, account: Account) -> None:
-    """Results for one question at one privacy; that each answers it, and all other cells of the table, are the file's own words."""
-    results = dict(held["results"])
-    each(results.items(), account)
-    same = all(
-        one["design"].get("privacy") == held["privacy"]
-        for one in results.values()
-        if "privacy" in one["design"]
-    )
-    account.agrees("every result is at the privacy stated", same)
-    table = {name: values for name, _, values in held["table"]}
-    kept = [
-        name
-        for name, error in zip(table["mechanism"], table["error"])
-        if isinstance(error, float) and error == error
-    ]
-    account.agrees("every mechanism that the table ranks has a result", sorted(kept) == sorted(results))
-    account.claimed("every result answers the question, and the table shows what follows from it")
-    bounds = [one["lower_bound"] for one in results.values() if one["bound_class"] == EVERY]
-    if held["least"] is not None and held["question"][""] != "local-report":
-        account.agrees("the least error is the lower bound of a result", held["least"] in bounds)
-    elif held["least"] is not None:
-        account.claimed(f"the least error is {held['least']!r}")
-
-
-def frontier(held: Json, account: Account) -> None:
-    """Results of one design of which one number varies."""
-    table = {name: values for name, _, values in held["table"]}
-    points = list(
-        zip(table[held["over"]], table["value"], table["lower_bound"], held["results"], strict=True)
-    )
-    each(((f"{held['over']} = {x:.12g}", one) for x, *_, one in points if one is not None), account)
-    shown = all(
-        one is None or (value, bound) == (one["value"], one["lower_bound"]) for _, value, bound, one in points
-    )
-    account.agrees("the table shows the value and the lower bound of every result", shown)
-    designs = [one["design"] for *_, one in points if one is not None]
-    alike = all(fixed(one, held["over"]) == fixed(held["design"], held["over"]) for one in designs)
-    account.agrees("results are of the design, but for what varies", alike)
-    at = [
-        varying(one, held["over"], x) == x
-        for x, *_, one in points
-        if one is not None
-        for one in [one["design"]]
-    ]
-    account.agrees("every result is of its point", all(at))
-    account.claimed("the other columns of the table follow from the results")
-
-
-def fixed(design: Json, over: str) -> str:
-    """What of a design does not vary."""
-    privacy = {k: v for k, v in (design.get("privacy") or {}).items() if k != over}
-    left = {
-        k: v for k, v in design.items() if k not in (over, "privacy", *(["bins"] if over == "bits" else []))
-    }
-    return repr((left, privacy))
-
-
-def varying(design: Json, over: str, otherwise: Json) -> Json:
-    if over in design:
-        return design[over]
-    return (design.get("privacy") or {}).get(over, otherwise)
+def neighbours(said: Json, account: Account) -> None:
+    """What one record does to the answer is the question's: nothing in the file says whether it is so."""
+    for bounds in (said.get("sensitivity"), said.get("bounds")):
+        if isinstance(bounds, dict) and bounds.get("") == "sensitivity":
+            account.given(f"the change is what one record does ({bounds['neighbours']}), as stated")
 
 
 def certificate(held: Json, account: Account) -> None:
@@ -174,9 +114,11 @@ def certificate(held: Json, account: Account) -> None:
     account.agrees("a proof is there", bool(held["proofs"]))
     if held["proofs"]:
         CHECKS[kind]({**held, "design": held["question"], "mechanism": held["law"]}, account)
+    neighbours(held["question"], account)
 
 
-SEVERAL = {"comparison": comparison, "frontier": frontier, "certificate": certificate}
+ALONE = {"result": result, "certificate": certificate}
+SEVERAL = {"comparison": comparison, "frontier": frontier}
 
 
 def main(words: list[str]) -> int:
@@ -189,8 +131,9 @@ def main(words: list[str]) -> int:
     except NotCovered as error:
         print(error.said)
         return 2
-    except (OSError, ValueError, Refused) as error:
-        print(f"error: {error}", file=sys.stderr)
+    except (OSError, UnicodeDecodeError, Refused) as error:
+        said = error if isinstance(error, Refused) else f"{words[0]!r} is no text that can be read"
+        print(f"error: {said}", file=sys.stderr)
         return 1
     for claim, how, holds in account.rows:
         print(f"{'ok ' if holds else 'NO '} {how:10} {claim}")

@@ -4,7 +4,7 @@
 
 The grid: ε in {.1, .3, 1, 2, 4, 8}, δ in {0, 1e-9, 1e-6, 1e-5}, K in {1, 5, 20, 200, 1,000}, m in {2, 4, 8, 16, 64, 256}
 outputs, uniform, truncated normal and beta priors, 30 and 1,000 samples, spaces of 9 to 100 points; default options. A
-strategy (`studies.benchmarks.ablated` lists them) is replaced by what answers where it does not exist: the function that
+strategy (`studies.benchmarks.ablated` and `ablated_noise` list them) is replaced by what answers where it does not exist: the function that
 implements it refuses, proposes nothing, or is never chosen. Only designs in which it acts are solved again without it.
 
 A strategy stays where it brings, in at least 5% of the designs in which it acts, 1% of value (or an answer at all), or 10
@@ -18,14 +18,16 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import itertools
 import math
 import pkgutil
+import random
 import signal
 import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
@@ -41,6 +43,13 @@ import mechdesign as md
 SHARE, VALUE, GAP, TIME = 0.05, 0.01, 10.0, 3.0
 LEAST_GAP, LEAST_SECONDS, LEAST_RATIO = 0.01, 0.05, 1e-6
 TOGETHER = "all that fall short alone"
+SEED = 20
+EPSILONS = (0.1, 0.3, 1.0, 2.0, 4.0, 8.0)
+DELTAS = (0.0, 1e-9, 1e-6, 1e-5)
+OUTPUTS = (2, 4, 8, 16, 64, 256)
+LOSSES = ("absolute", "squared")
+
+Make = Callable[[], Any]
 
 
 @dataclass(frozen=True)
@@ -75,6 +84,14 @@ class Wing:
 
 
 @dataclass(frozen=True)
+class Answered:
+    """What a call that is no design answers."""
+
+    value: float
+    gap: float | None = None
+
+
+@dataclass(frozen=True)
 class Run:
     """One solve: value, relative gap (NaN where there is no bound), processor seconds, and why there is no answer."""
 
@@ -86,6 +103,20 @@ class Run:
 
 class OverLimit(BaseException):
     """A solve took longer than the limit; no library catches this as its own error."""
+
+
+def drawn(count: int, axes: Mapping[str, Sequence[Any]], make: Callable[..., Make | None]) -> dict[str, Make]:
+    """So many points of a product of axes, in an order that is fixed; those of which `make` makes nothing are left out."""
+    points = list(itertools.product(*axes.values()))
+    random.Random(SEED).shuffle(points)
+    found: dict[str, Make] = {}
+    for point in points:
+        made = make(*point)
+        if made is not None:
+            found[", ".join(f"{k}={v}" for k, v in zip(axes, point, strict=True))] = made
+        if len(found) == count:
+            break
+    return found
 
 
 def fixed(answer: Any) -> Callable[[Any], Any]:

@@ -20,8 +20,8 @@ from scipy import sparse, stats
 import mechdesign as md
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
+from mechdesign.quantizers.optimal.design import hat_costs
 from mechdesign.quantizers.optimal.methods import best_floors
-from mechdesign.quantizers.optimal.model import hat_costs
 
 UNIFORM = stats.uniform(-1, 2)
 

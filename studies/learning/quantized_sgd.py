@@ -160,7 +160,8 @@ def summary(table: pd.DataFrame, *, binary: bool) -> str:
     return (
         "These are the settings of the authors' program, which the paper does not print: Adam with step 1e-3, standardised features, 70% of the records for "
         f"training, accuracy as a running mean over one epoch; weights start at 0, and the batches' accuracies are those after their steps. Breast cancer, with one logit for two classes: {said(clip[clip['logits'] == 1])}%. An independent program "
-        f"found {audited}%. With two logits, whose errors partly cancel: {said(clip[clip['logits'] == 2])}%. The paper has OPTM above MVU and RQM, and very close to clipping alone: "
+        f"found {audited}%. The one logit was chosen by this result, as neither the paper nor that program's account says how many there are: with "
+        f"two, whose errors partly cancel, the accuracies are further off: {said(clip[clip['logits'] == 2])}%. The paper has OPTM above MVU and RQM, and very close to clipping alone: "
         "that order is not found, the three differ by less than the standard deviation between runs."
     )
 

@@ -150,7 +150,10 @@ def table2(report: Report) -> None:
         rows.append(
             {
                 "epsilon": epsilon,
-                "staircase": md.noise.L1Staircase(epsilon, 1.0, 2).absolute_error,
+                "staircase": 2
+                * md.noise.KNorm(2, md.PureDP(epsilon), md.Sensitivity(l1=1.0), loss="absolute")
+                .solve()
+                .value,
                 "staircase, published": staircase,
                 "i.i.d. Laplace": float(result.design.compare(result)["loss"].iloc[0]),
                 "i.n.i.d. Laplace": result.value,

@@ -110,8 +110,13 @@ def workload(rng: Draw) -> Any:
 def matrix_mechanism(rng: Draw) -> Any:
     asked = md.Workload(workload(rng))
     notion = rng.choice([approximate, zcdp])(rng)
+    often: dict[str, Any] = {"l0": rng.randint(1, min(asked.size, 4))}
+    if rng.random() < 0.3:
+        step = rng.randint(1, asked.size)
+        times = rng.randint(1, min(4, -(-asked.size // step)))
+        often = {"participation": md.noise.Participation(times, **{rng.choice(["apart", "every"]): step})}
     return md.MatrixMechanism(
-        asked, notion, l0=rng.randint(1, min(asked.size, 4)), most=scale(rng, -2, 2), signed=rng.random() < 0.5,
+        asked, notion, **often, most=scale(rng, -2, 2), signed=rng.random() < 0.5,
         loss=rng.choice(["total", "total", "largest"]),
     )  # fmt: skip
 
@@ -123,6 +128,39 @@ def many_noise(rng: Draw) -> Any:
         notion = md.ApproximateDP(scale(rng, -1, 1), scale(rng, -9, -1))
     return md.OptimalNoise(
         notion, sensitivity=scale(rng, -2, 2), loss=rng.choice(["absolute", "squared"]), dimension=rng.choice([2, 3, 5, 20])
+    )  # fmt: skip
+
+
+def whole_noise(rng: Draw) -> Any:
+    notion = rng.choice(
+        [md.PureDP(scale(rng, -1, 1)), md.ApproximateDP(scale(rng, -1, 0.7), scale(rng, -6, -1))]
+    )
+    return md.OptimalNoise(
+        notion, sensitivity=rng.choice([1, 1, 2, 3, 2.5]), loss=rng.choice(["absolute", "squared"]), integer=True
+    )  # fmt: skip
+
+
+def bounded_count(rng: Draw) -> Any:
+    n = rng.randint(1, 8)
+    notion = rng.choice(
+        [md.PureDP(scale(rng, -1, 1)), md.ApproximateDP(scale(rng, -1, 0.7), scale(rng, -4, -0.5))]
+    )
+    prior = rng.choice([None, [scale(rng, -2, 0) for _ in range(n + 1)]])
+    weights = None if prior is None else [p / sum(prior) for p in prior]
+    return md.BoundedCount(n, notion, rng.choice(["absolute", "squared"]), rng.randint(1, min(n, 3)), weights)
+
+
+def radial_staircase(rng: Draw) -> Any:
+    """Budgets at which noise in levels of a norm costs less than noise that falls smoothly, and norms that are hulls of changes."""
+    size = rng.choice([2, 3, 4])
+    bounds: dict[str, Any] = {"linf": scale(rng, -2, 2)}
+    if rng.random() < 0.5:
+        bounds = {"each": [scale(rng, -1, 1) for _ in range(size)]}
+    if rng.random() < 0.4:
+        bounds["l0"] = rng.randint(1, size)
+    signed = rng.random() < 0.6
+    return md.noise.KNorm(
+        size, md.PureDP(rng.uniform(1, 12)), md.Sensitivity(**bounds, signed=signed), loss=rng.choice(["squared", "absolute"])
     )  # fmt: skip
 
 
@@ -214,6 +252,9 @@ LATER: dict[str, Callable[[random.Random], Any]] = {
     "KNorm": k_norm,
     "MatrixMechanism": matrix_mechanism,
     "OptimalNoise(dimension)": many_noise,
+    "OptimalNoise(integer)": whole_noise,
+    "BoundedCount": bounded_count,
+    "KNorm(staircase)": radial_staircase,
     "SphereQuantizer": sphere,
     "PrivUnit": cap,
     "SampledCoordinates": sampled,
@@ -225,6 +266,6 @@ LATER: dict[str, Callable[[random.Random], Any]] = {
     "sampled rounds": sampled_rounds,
 }
 
-OFTEN = ("KNorm", "MatrixMechanism", "SphereQuantizer", "PrivUnit", "SampledCoordinates", "VectorQuantizer",
+OFTEN = ("KNorm", "KNorm(staircase)", "BoundedCount", "OptimalNoise(integer)", "MatrixMechanism", "SphereQuantizer", "PrivUnit", "SampledCoordinates", "VectorQuantizer",
          "ItemwiseRelease(alpha)", "NoiseAllocation(Sensitivity)", "CorrelatedGaussian(Sensitivity)", "sampled rounds")  # fmt: skip
 """Classes that take milliseconds: drawn three times as often as the others."""

@@ -65,6 +65,24 @@ SEARCHED = (
     "unit",
 )
 WORDS = ("unit",)
+FURTHER: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
+    "integer-noise-pure": (lambda: md.OptimalNoise(md.PureDP(0.7), 2, integer=True), {}),
+    "integer-noise-many": (lambda: md.OptimalNoise(md.PureDP(2.0), dimension=2, integer=True), {"gap": 0.05}),
+    "bounded-count-mean": (
+        lambda: md.BoundedCount(5, md.PureDP(1.0), "absolute", 2, [0.3, 0.1, 0.1, 0.2, 0.1, 0.2]),
+        {},
+    ),
+    "bounded-count-worst": (lambda: md.BoundedCount(6, md.ApproximateDP(0.5, 0.01), "absolute", 2), {}),
+    "knorm-staircase": (lambda: md.noise.KNorm(2, md.PureDP(5.0), loss="absolute"), {}),
+    "knorm-capped": (lambda: md.noise.KNorm(4, md.PureDP(8.0), md.Sensitivity(linf=1, l1=2.5)), {}),
+    "matrix-apart": (
+        lambda: md.MatrixMechanism(
+            md.Workload.prefix_sums(5), md.ApproximateDP(0.5, 1e-6), participation=md.noise.Participation(2, apart=2)
+        ),
+        {},
+    ),
+}  # fmt: skip
+"""Designs of the kinds that came later, beyond those that every test of doctored files takes."""
 SAID = ("design", "mechanism", "value", "lower_bound")
 
 
@@ -143,6 +161,12 @@ def words_of(fields: dict[str, Any]) -> list[str]:
             total = sum(weights) + cells["spike"]
             shares = [w / total for w in [*weights, cells.pop("spike")]]
             return [plain(cells, left_out), plain(shares, left_out)]
+        if isinstance(node, dict) and node.get("$kind") == "selection-law":  # each row in proportion
+            law = dict(node["fields"])
+            rows = [row["$tuple"] for side in ("left", "right") for row in law.pop(side)["$tuple"]]
+            return [plain(law, left_out), plain([[w / sum(row) for w in row] for row in rows], left_out)]
+        if isinstance(node, dict) and [*node] == ["$items"]:  # in any order
+            return {str(k): plain(v, left_out) for k, v in sorted(node["$items"], key=str)}
         if isinstance(node, dict):
             return {k: plain(v, left_out) for k, v in node.items() if k not in left_out}
         if isinstance(node, list):
@@ -276,24 +300,24 @@ OUTCOMES = "refused", "failed", "same", "proved anew", "claimed", "not covered",
 
 def proved_anew(name: str, text: str, original: list[str]) -> bool:
     """Whether a file says something else that is true: every claim is proved in exact arithmetic; or the question, value and bound
-    are the honest file's, and all that is claimed of the other mechanism is computed; or it is the honest file of its question.
+    are the honest file's, and all that is claimed of the other mechanism is computed, which leaves the bound and the status that rests on it; or it is the honest file of its question.
     """
     rows, now = verify.verify(text).rows, words_of(json.loads(text)["payload"]["fields"])
-    computed = all(how != "claimed" or claim.startswith("no ") for claim, how, _ in rows)
+    computed = all(how != "claimed" or claim.startswith(("no ", "status ")) for claim, how, _ in rows)
     alike = [now[0], *now[2:]] == [original[0], *original[2:]]
     return all(how == "proved" for _, how, _ in rows) or (computed and alike) or is_the_answer(name, text)
 
 
 def is_the_answer(name: str, text: str) -> bool:
     """Whether the file is the honest one of the question that it states: the package, asked that, answers with the same mechanism,
-    value and lower bound. So it is where a question says more than its answer depends on, as that all coordinates rise or all fall
-    does for noise of a norm.
+    value and lower bound. So it is where a question says more than its answer depends on, as which neighbours they are does for
+    noise of a norm.
     """
     from evidence.test_doctored import MORE
 
     stated = loads(text, kinds=KINDS)
     assert isinstance(stated, md.Result)
-    _, options = (cheap.DESIGNS | MORE)[name]
+    _, options = (cheap.DESIGNS | MORE | FURTHER)[name]
     return said(stated.design.solve(**options))[1:] == said(stated)[1:]
 
 
@@ -302,7 +326,8 @@ def honest() -> dict[str, str]:
     """An honest file of every design that the tests know."""
     from evidence.test_doctored import MORE, solved
 
-    return {name: dumps(solved(name)) for name in (*cheap.DESIGNS, *MORE)}
+    further = {name: dumps(design().solve(**options)) for name, (design, options) in FURTHER.items()}
+    return {name: dumps(solved(name)) for name in (*cheap.DESIGNS, *MORE)} | further
 
 
 @functools.cache

@@ -10,6 +10,7 @@ from typing import Any
 
 import mpmath as mp
 import numpy as np
+from scipy import optimize
 
 import mechdesign as md
 from tests.campaign.bounds_oracles import CLOSE, changes, composed, drawn
@@ -94,17 +95,55 @@ def mixed_value(design: Any, result: Any) -> Faults:
 # K-norm noise ---------------------------------------------------------------------------------------------------
 
 
-def k_norm_costs(k: int, loss: str, norm: float) -> Any:
-    """Moments of one coordinate at s = 1: r u with r of law Gamma(k + 1), u uniform in the ball."""
-    if loss == "squared":
-        inner = {1.0: mp.mpf(2) / ((k + 1) * (k + 2)), 2.0: mp.mpf(1) / (k + 2), math.inf: mp.mpf(1) / 3}
-        return (k + 1) * (k + 2) * inner[norm]
-    half = mp.mpf(k) / 2
-    inner = {
-        1.0: mp.mpf(1) / (k + 1), math.inf: mp.mpf(1) / 2,
-        2.0: mp.exp(mp.loggamma(half + 1) - mp.loggamma(half + mp.mpf(3) / 2)) / mp.sqrt(mp.pi),
-    }  # fmt: skip
-    return (k + 1) * inner[norm]
+def k_norm_costs(d: int, power: int, law: Any) -> Any:
+    """E|u_i|^p of a point u that is uniform on the ball."""
+    if law.cap is not None:
+        with mp.workdps(60 + d):  # the density at c − x of the sum of d − 1 uniform numbers
+            c = mp.mpf(law.cap)
+
+            def rest(t: Any) -> Any:
+                terms = (
+                    (-1) ** i * mp.binomial(d - 1, i) * (t - i) ** (d - 1)
+                    for i in range(min(d - 1, int(t)) + 1)
+                )
+                return mp.fsum(terms) if t > 0 else mp.mpf(0)
+
+            ends = sorted({0, min(1, c), 1, *(x for x in (c - int(c),) if 0 < x < 1)})
+            above, below = (mp.quad(lambda x, p=p: x**p * rest(c - x), ends) for p in (power, 0))
+            return above / below
+    if not law.signed:  # least of d + 1 numbers that spread by 1 at most: this one, another's, or neither
+        return (mp.mpf(2) / (power + 1) + (d - 1) * mp.mpf(2) / ((power + 1) * (power + 2))) / (d + 1)
+    if law.norm == 2 and power == 1:
+        half = mp.mpf(d) / 2
+        return mp.exp(mp.loggamma(half + 1) - mp.loggamma(half + mp.mpf(3) / 2)) / mp.sqrt(mp.pi)
+    return {1.0: mp.beta(d + 1, power) * power if power == 1 else mp.mpf(2) / ((d + 1) * (d + 2)),
+            2.0: mp.mpf(1) / (d + 2), math.inf: mp.mpf(1) / (power + 1)}[law.norm]  # fmt: skip
+
+
+def k_norm_radius(d: int, power: int, law: Any) -> Any:
+    """E R^p: of Gamma(d + 1), or of balls whose masses fall with the levels."""
+    if law.gamma is None:
+        return mp.rf(d + 1, power) * mp.mpf(law.scale) ** power
+    fall, gamma, found = mp.mpf(law.largest) / law.scale, mp.mpf(law.gamma), []
+    for n in (d + power, d):
+        last = int((n + 30 * math.sqrt(n) + 120) / fall) + 3
+        found.append(mp.fsum(mp.exp(-fall * j) * (j + gamma) ** n for j in range(last)))
+    return found[0] / found[1] * mp.mpf(law.largest) ** power
+
+
+def k_norm_gauge(law: Any, v: list[Fraction]) -> Fraction:
+    """The norm of a change, of ℓ₂ its square."""
+    widths = [Fraction(1)] * len(v) if law.widths is None else [Fraction(w) for w in law.widths]
+    if any(x and not w for x, w in zip(v, widths)):
+        return Fraction(10**300)
+    z = [x / w for x, w in zip(v, widths) if w]
+    if not law.signed:
+        return max(*z, Fraction(0)) - min(*z, Fraction(0))
+    sizes = [abs(x) for x in z]
+    if law.norm == 2:
+        return sum((x * x for x in sizes), Fraction(0))
+    total = sum(sizes, Fraction(0))
+    return total if law.norm == 1 else max(max(sizes), total / Fraction(law.cap) if law.cap else Fraction(0))
 
 
 def k_norm(design: Any, result: Any) -> Faults:
@@ -113,22 +152,23 @@ def k_norm(design: Any, result: Any) -> Faults:
     s = design.sensitivity
     bounds = s if isinstance(s, md.Sensitivity) else md.Sensitivity(linf=s)
     epsilon, scale = Fraction(design.privacy.epsilon), Fraction(law.scale)
+    # a staircase falls by largest/scale for changes of norm at most largest
+    most = epsilon * scale / rounds if law.gamma is None else Fraction(law.largest)
+    if law.gamma is not None and rounds * most > epsilon * scale:
+        yield "privacy: the staircase falls by more than epsilon"
     for v in changes(bounds, k, drawn(design), 12 if k < 100 else 3):
-        sizes = [abs(a) for a in v]
-        if law.norm == 2:
-            broken = rounds**2 * sum(a * a for a in sizes) > (epsilon * scale) ** 2
-        else:
-            broken = rounds * (sum(sizes) if law.norm == 1 else max(sizes)) > epsilon * scale
-        if broken:
+        if k_norm_gauge(law, v) > (most**2 if law.norm == 2 else most):
             yield f"privacy: a change of ℓ{law.norm:g} norm loses more than epsilon"
             break
+    d, power = k if law.widths is None else sum(w > 0 for w in law.widths), 1 + (design.loss == "squared")
+    weight = 1 if law.widths is None else mp.fsum(mp.mpf(w) ** power for w in law.widths) / k
     with mp.workdps(40):
-        exact = k_norm_costs(k, design.loss, law.norm) * mp.mpf(law.scale) ** (1 + (design.loss == "squared"))
+        exact = k_norm_costs(d, power, law) * k_norm_radius(d, power, law) * weight
         if not exact * (1 - mp.mpf("1e-12")) <= result.value <= exact * (1 + mp.mpf("1e-9")):
             yield f"a value of {result.value!r} where it is {mp.nstr(exact, 18)}"
     if result.lower_bound > result.value:
         yield "a lower bound above the value"
-    if k <= 5:
+    if k <= 5 and (law.gamma is None or law.largest < 5 * law.scale):  # beyond, what costs is seldom drawn
         draws = law.sample(20_000, rng=1)
         errors = draws**2 if design.loss == "squared" else np.abs(draws)
         mean, spread = errors.mean(), errors.mean(axis=1).std() / math.sqrt(len(errors))
@@ -182,6 +222,19 @@ def matrix_costs(answers: Any, strategy: Any) -> tuple[Any, Any]:
         return rows, factor * r - a
 
 
+def person_changes(design: Any) -> Any:
+    """What one person does to the counts: of one who takes part several times, in any steps that may be together."""
+    often, size = design.participation, design.workload.size
+    if often is None:
+        yield from corner_changes(size, design.l0, design.signed)
+        return
+    for d in corner_changes(size, often.times, signed=design.signed):
+        places = np.flatnonzero(d)
+        gaps = np.diff(places)
+        if (gaps >= often.apart).all() if often.apart else (gaps % often.every == 0).all():
+            yield d
+
+
 def matrix_mechanism(design: Any, result: Any) -> Faults:
     """All corners of the changes in fractions, δ to sixty digits; the errors to sixty; strategies nearby."""
     law, workload, a = result.mechanism, design.workload, Fraction(design.most)
@@ -189,7 +242,7 @@ def matrix_mechanism(design: Any, result: Any) -> Faults:
     if not np.allclose(answers, workload.dense()):
         yield "the workload is another"
     exact = [[Fraction(v) for v in row] for row in strategy.tolist()]
-    spent, corners = Fraction(0), list(corner_changes(workload.size, design.l0, design.signed))
+    spent, corners = Fraction(0), list(person_changes(design))
     for d in corners:
         image = [sum((v * x for v, x in zip(row, d) if x), Fraction(0)) for row in exact]
         spent = max(spent, a * a * sum(v * v for v in image))
@@ -360,3 +413,131 @@ def many_value(design: Any, result: Any, k: int) -> Faults:
         yield f"a lower bound of {result.lower_bound} above a known law's {known}"
     if isinstance(design, md.OptimalNoise) and result.value > known * (1 + 1e-6):
         yield f"a value of {result.value} where a known law costs {known}"
+
+
+# Whole numbers ----------------------------------------------------------------------------------------------------
+
+REACH = 60
+
+
+def optimal_noise(design: Any, result: Any) -> Faults:
+    yield from (whole_noise if design.integer else many_noise)(design, result)
+
+
+def least_table(
+    costs: Any, pairs: list[tuple[int, int]], epsilon: float, delta: float, prior: Any
+) -> float | None:
+    """The least worst or mean cost of a table of answers that is private for pairs of rows, by a linear program of HiGHS.
+
+    Of one prior the mean is taken, of none the worst row. Columns: the table, excesses of each pair where δ > 0, the value.
+    """
+    rows, answers = costs.shape
+    count, growth = rows * answers, math.exp(epsilon)
+    slack = len(pairs) * answers if delta else 0
+    size = count + slack + 1
+    above: list[Any] = []
+    right: list[float] = []
+    for k, (x, other) in enumerate(pairs):
+        for y in range(answers):
+            row = np.zeros(size)
+            row[x * answers + y], row[other * answers + y] = 1, -growth
+            if delta:
+                row[count + k * answers + y] = -1
+            above.append(row)
+            right.append(0.0)
+        if delta:
+            row = np.zeros(size)
+            row[count + k * answers : count + (k + 1) * answers] = 1
+            above.append(row)
+            right.append(delta)
+    weights = np.eye(rows) if prior is None else np.asarray(prior)[None] / np.sum(prior)
+    for each in weights:
+        row = np.zeros(size)
+        row[:count], row[-1] = (each[:, None] * costs).ravel(), -1
+        above.append(row)
+        right.append(0.0)
+    whole = np.hstack([np.kron(np.eye(rows), np.ones(answers)), np.zeros((rows, slack + 1))])
+    objective = np.zeros(size)
+    objective[-1] = 1
+    found = optimize.linprog(objective, np.array(above), right, whole, np.ones(rows), method="highs")
+    return float(found.fun) if found.status == 0 else None
+
+
+def bounded_count(design: Any, result: Any) -> Faults:
+    """Privacy of every pair of rows in fractions; the least cost by a linear program."""
+    weights, n, near = result.mechanism.weights, design.n, design.sensitivity
+    table = [[Fraction(w, sum(row)) for w in row] for row in weights]
+    epsilon, delta = design.privacy.epsilon, getattr(design.privacy, "delta", 0.0)
+    with mp.workdps(60):
+        growth = Fraction(mp.nstr(mp.exp(mp.mpf(epsilon)), 55))
+    pairs = [(x, z) for x in range(n + 1) for z in range(n + 1) if 0 < abs(x - z) <= near]
+    for x, z in pairs:
+        over = sum((max(p - growth * q, Fraction(0)) for p, q in zip(table[x], table[z])), Fraction(0))
+        if over > Fraction(delta) + Fraction(1, 10**50):
+            yield f"privacy: delta is {float(over)!r} between {x} and {z}"
+    power = 2 if design.loss == "squared" else 1
+    costs = np.abs(np.subtract.outer(np.arange(n + 1.0), np.arange(n + 1.0))) ** power
+    losses = (costs * np.array(table, dtype=float)).sum(axis=1)
+    mean = losses.max() if design.prior is None else float(losses @ design.prior / np.sum(design.prior))
+    if not mean * (1 - 1e-9) <= result.value <= mean * (1 + 1e-6):
+        yield f"a value of {result.value!r} where it is {mean!r}"
+    least = least_table(costs, pairs, epsilon, delta, design.prior)
+    if least is not None and not result.lower_bound <= least * (1 + 1e-7) + 1e-9:
+        yield f"a lower bound of {result.lower_bound!r} above the least, {least!r}"
+    if least is not None and result.value < least * (1 - 1e-6) - 1e-9:
+        yield f"a value of {result.value!r} below the least, {least!r}"
+
+
+def whole_noise(design: Any, result: Any) -> Faults:
+    """Privacy of every whole shift on what is not far out, and the cost; discrete Laplace noise, and a linear program of noise that ends."""
+    law, most = result.mechanism, int(design.sensitivity)
+    epsilon, delta = design.privacy.epsilon, getattr(design.privacy, "delta", 0.0)
+    power = 2 if design.loss == "squared" else 1
+    if hasattr(law, "weights"):
+        far = max(abs(law.first), abs(law.first + len(law.weights))) + law.change
+        far += 0 if not law.decay else law.change * min(math.ceil(45 / -math.log(law.decay)), 4000)
+    else:
+        law, far = law.law, math.ceil(60 * float(law.law.std())) + 60
+    k = np.arange(-far, far + 1)
+    masses = np.asarray(law.pmf(k))
+    for shift in range(1, most + 1):
+        for here, there in ((masses[:-shift], masses[shift:]), (masses[shift:], masses[:-shift])):
+            over = float(np.maximum(here - math.exp(epsilon) * there, 0).sum())
+            if over > delta * CLOSE + 1e-13:
+                yield f"privacy: delta is at least {over!r} at a shift of {shift}"
+    cost = float(masses @ np.abs(k).astype(float) ** power)
+    if not cost * (1 - 1e-9) <= result.value <= cost * (1 + 1e-6):
+        yield f"a value of {result.value!r} where it is {cost!r}"
+    fall = math.exp(-epsilon / most)
+    known = 2 * fall / ((1 - fall) * (1 + fall)) if power == 1 else 2 * fall / (1 - fall) ** 2
+    ended = least_noise(most, epsilon, delta, power)
+    known = known if ended is None else min(known, ended)
+    if result.lower_bound > known * (1 + 1e-7) + 1e-12:
+        yield f"a lower bound of {result.lower_bound!r} above what known noise costs, {known!r}"
+
+
+def least_noise(most: int, epsilon: float, delta: float, power: int) -> float | None:
+    """The least cost of noise on −REACH, …, REACH, whose ends are paid for with δ: by a linear program. None where there is none."""
+    if not delta:
+        return None
+    size, growth = 2 * REACH + 1, math.exp(epsilon)
+    shifts = [s for s in range(-most, most + 1) if s]
+    lines, right = [], []
+    for j, shift in enumerate(shifts):
+        start = size * (j + 1)
+        for i in range(size):
+            row = np.zeros(size * (len(shifts) + 1))
+            row[i], row[start + i] = 1, -1
+            if 0 <= i + shift < size:
+                row[i + shift] = -growth
+            lines.append(row)
+            right.append(0.0)
+        row = np.zeros(size * (len(shifts) + 1))
+        row[start : start + size] = 1
+        lines.append(row)
+        right.append(delta)
+    costs = np.zeros(size * (len(shifts) + 1))
+    costs[:size] = np.abs(np.arange(-REACH, REACH + 1)) ** float(power)
+    whole = (np.arange(len(costs)) < size).astype(float)[None]
+    found = optimize.linprog(costs, np.array(lines), right, whole, [1.0], method="highs")
+    return float(found.fun) if found.status == 0 else None

@@ -42,7 +42,7 @@ def test_random_later_designs(first: int) -> None:
 
 
 def test_every_later_class_has_an_oracle() -> None:
-    drawn = {type(campaign.drawn(1, n, later=True)[1]()) for n in (0, 2, 3, 4, 5, 6, 8, 9, 12, 19, 29, 34)}
+    drawn = {type(campaign.drawn(1, n, later=True)[1]()) for n in (0, 1, 2, 3, 5, 6, 7, 8, 9, 11, 15, 17, 29)}
     assert drawn == set(LATER_ORACLES)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from mechdesign.channels.channel import Channel
-from mechdesign.channels.channel_loss import integer_rows
+from mechdesign.channels.exact import integer_rows
 from mechdesign.channels.responses import (
     ClusteredResponse,
     HadamardResponse,

@@ -16,9 +16,8 @@ from scipy.optimize import linprog
 from mechdesign import solvers
 from mechdesign.channels import program as metric_channel
 from mechdesign.channels.channel import Channel, check_prior
-from mechdesign.channels.channel_loss import integer_rows
 from mechdesign.channels.design import ChannelDual, ChannelProof, MetricChannel
-from mechdesign.channels.exact import private_weights
+from mechdesign.channels.exact import integer_rows, private_weights
 from mechdesign.channels.program import (
     automorphisms,
     graph_stretch,

@@ -269,6 +269,11 @@ MORE: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
         lambda: md.noise.KNorm(5, P, md.Sensitivity(linf=1, l1=2.5, l2=1.5), loss="absolute", rounds=2),
         {},
     ),
+    "knorm-hull": (
+        lambda: md.noise.KNorm(5, md.PureDP(6.0), md.Sensitivity(each=[1, 2, 0, 3, 1.5], l0=2)),
+        {},
+    ),
+    "knorm-rising": (lambda: md.noise.KNorm(3, md.PureDP(6.0), md.Sensitivity(linf=1, signed=False)), {}),
     "vectors-sphere": (lambda: md.VectorQuantizer(20, P, bits=2, inputs="sphere", radius=2.0), {}),
     "vectors-sampled": (lambda: md.VectorQuantizer(4, md.PureDP(6.0), inputs="box"), {}),
     "calibration-several": (
@@ -346,7 +351,7 @@ def test_doctored_files_are_refused(name: str) -> None:
 
 # Designs whose every number is forged, one at a time; of a list the first.
 FORGED = (
-    "matrix-mechanism", "mixed-allocation", "knorm", "vectors", "vectors-box", "counts-gaussian",
+    "matrix-mechanism", "mixed-allocation", "knorm", "knorm-hull", "knorm-rising", "vectors", "vectors-box", "counts-gaussian",
     "calibration-several", "few-allocation", "several-allocation", "filled-allocation", "listed-allocation",
 )  # fmt: skip
 

@@ -146,6 +146,7 @@ MECHANISMS: dict[str, tuple[Callable[[], tuple[Draw, Draw]], float, float]] = {
     "allocation, Gaussian": (lambda: allocation("gaussian"), UNIT, 1e-6),
     "K-norm, l1": (lambda: knorm(1), UNIT, 0.0),
     "K-norm, l-infinity": (lambda: knorm(math.inf), UNIT, 0.0),
+    "K-norm, l2": (lambda: knorm(2), UNIT, 0.0),
     "correlated Gaussian": (correlated, UNIT, 1e-6),
     "lattice noise": (lambda: lattice(md.ApproximateDP(1.0, 0.05)), UNIT, 0.05),
     "lattice noise with tails": (lambda: lattice(md.PureDP(1.0)), UNIT, 0.0),

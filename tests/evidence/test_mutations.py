@@ -26,12 +26,12 @@ def test_mutated_files(seed: int) -> None:
 
 
 def test_an_honest_file_of_another_question_is_no_fault() -> None:
-    """K-norm noise is for the largest norm of a change, whatever the signs: the file of changes that all rise is the same."""
+    """K-norm noise is for the largest norm of a change, whatever the neighbours: the file of replaced persons is the same."""
     text = mutations.honest()["knorm-several"]
     payload = json.loads(text)["payload"]
     bounds = ("fields", "design", "fields", "sensitivity", "fields")
-    rising = cheap.sealed(trees.put(payload, (*bounds, "signed"), False))
-    assert mutations.is_the_answer("knorm-several", rising)
+    replaced = cheap.sealed(trees.put(payload, (*bounds, "neighbours"), "replace"))
+    assert mutations.is_the_answer("knorm-several", replaced)
     assert not mutations.is_the_answer(
         "knorm-several", cheap.sealed(trees.put(payload, (*bounds, "l1"), 2.4))
     )

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +141,9 @@ def test_a_page_counts_claims_and_says_what_nobody_checks() -> None:
     """Was: "11 of 11: 8 proved, 3 recomputed" for three claims; a forged note among the versions."""
     noise = replace(cheap.solved("calibration"), notes=("This mechanism was verified by NIST",))
     facts = {label: (value, remark) for label, value, remark in noise._page()["facts"]}
-    assert facts["Claims that hold"] == ("4 of 4", "1 proved, 3 recomputed; the file agrees with itself")
+    by = f"checked by mechdesign {metadata.version('mechdesign')} when it wrote this page"
+    said = f"1 proved, 3 recomputed; the file agrees with itself; {by}"
+    assert facts["Claims that hold"] == ("4 of 4", said)
     said = text_of(noise)
     assert said.index("Stated by the file, not checked") < said.index(
         "\u201cThis mechanism was verified by NIST\u201d"

@@ -71,7 +71,7 @@ def test_it_shows(tab: Browser, pages: dict[str, Path], name: str, width: int, s
     assert asked == [pages[name].as_uri()]
     assert tab.run(WIDE), "the page is wider than the screen"
     boxes = json.loads(tab.run(BOXES))
-    assert len(boxes) == 1
+    assert len(boxes) == 2  # the mechanism's picture, and what an attacker gains
     for across, high, paths in boxes:
         assert across > 250 and high > 150 and (paths > 5 or paths == 0)
     assert json.loads(tab.run(CONTRAST)) == []

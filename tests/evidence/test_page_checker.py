@@ -11,7 +11,9 @@ import math
 import random
 import re
 import resource
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -23,9 +25,12 @@ from campaign import mutations
 
 import mechdesign as md
 from evidence.kinds import PAGE_MEMBERS, page_members_text
-from evidence.page_checker import CHECKER, NODE, Verdict, judged_by_node, judged_by_python, raw_verdicts
+from evidence.page_checker import CHECKER, NODE, judged_by_node, judged_by_python, raw_verdicts
 from evidence.test_doctored import DOCTORINGS, payloads, solved
+from evidence.test_verify import PRIORS, SPACES, files_of_prior, files_of_space
 from mechdesign.evidence.exact import round_down, round_up
+from mechdesign.evidence.page import checking_script
+from mechdesign.evidence.proofs import RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.serialize import dumps, encode
 
 node = pytest.mark.skipif(
@@ -42,6 +47,8 @@ QUICK = [
     "optimal-noise",
     "knorm",
     "knorm-several",
+    "knorm-hull",
+    "knorm-rising",
 ]
 SLOW = [
     *(
@@ -72,20 +79,9 @@ def doctored(name: str) -> list[tuple[str, str]]:
     return found
 
 
-OF_THE_PRIOR = "the masses and moments stated are those of the prior"
-
-
-def open_claims(verdict: Verdict) -> Verdict:
-    """A verdict with moments of laws left open: a page does not check them, and says so of each file."""
-    word, rows = verdict
-    return word, [
-        (c, "claimed", True) if c.startswith(OF_THE_PRIOR) else (c, h, holds) for c, h, holds in rows
-    ]
-
-
 def disagreements(cases: list[tuple[str, str]], folder: Path) -> list[object]:
     """Files of which the two checkers say different things."""
-    here = [open_claims(judged_by_python(text)) for _, text in cases]
+    here = [judged_by_python(text) for _, text in cases]
     there = judged_by_node([text for _, text in cases], folder)
     assert len(here) == len(there)
     return [(name, p, q) for (name, _), p, q in zip(cases, here, there) if p != q]
@@ -96,6 +92,22 @@ def test_both_checkers_make_the_same_claims(tmp_path: Path) -> None:
     cases = [case for name in QUICK for case in doctored(name)]
     assert disagreements(cases, tmp_path) == []
     assert judged_by_node([cases[0][1]], tmp_path)[0][1]  # and claims there are
+
+
+@node
+@pytest.mark.slow
+def test_both_checkers_prove_moments_of_laws_and_distances_of_spaces(tmp_path: Path) -> None:
+    """Was: claimed on a page. A parameter of the law that is 1e-13 off is seen, and another distance."""
+    files = [*map(files_of_prior, PRIORS), *map(files_of_space, SPACES)]
+    cases = [(f"{number}", text) for number, pair in enumerate(files) for text in pair]
+    assert disagreements(cases, tmp_path) == []
+    verdicts = [rows for _, rows in judged_by_node([text for _, text in cases], tmp_path)]
+    assert {(how, holds) for rows in verdicts[::2] for _, how, holds in rows} == {("proved", True)}
+    failed = [
+        [claim.partition(" of ")[0] for claim, _, holds in rows if not holds] for rows in verdicts[1::2]
+    ]
+    of_laws, of_spaces = ["the masses and moments stated are those"], ["the distances are those"]
+    assert failed == [of_laws] * len(PRIORS) + [of_spaces] * len(SPACES)
 
 
 @node
@@ -277,22 +289,18 @@ def narrowed(text: str, less: float) -> str:
     return cheap.sealed(payload)
 
 
-def of_calibrated_noise(names: list[str], less: tuple[float, ...], folder: Path) -> None:
-    """That both checkers find these files sound, and judge alike those of laws that are narrower."""
+def faults_of_calibrated_noise(names: list[str], less: tuple[float, ...], folder: Path) -> list[object]:
+    """Files that a checker does not find sound, files of narrower laws that are judged unlike, and files of the narrowest that pass."""
     cases = [(name, calibrated(name)) for name in names]
     for each in less:
         cases += [(f"{name}, narrower by {each}", narrowed(text, each)) for name, text in cases[: len(names)]]
     answers = judged_by_node([text for _, text in cases], folder)
-    pairs = [(judged_by_python(text), there) for (_, text), there in zip(cases, answers)]
-    assert [(case, *pair) for (case, _), pair in zip(cases, pairs) if pair[0] != pair[1]] == []
-    bad = [
-        (case, rows)
-        for (case, _), (word, rows) in zip(cases, answers[: len(names)])
-        if word != "checked" or not all(holds for *_, holds in rows)
-    ]
-    assert bad == []
-    first = answers[len(names) : 2 * len(names)]
-    assert all(word != "checked" or any(not holds for *_, holds in rows) for word, rows in first)
+    here = [judged_by_python(text) for _, text in cases]
+    sound = [word == "checked" and all(holds for *_, holds in rows) for word, rows in answers]
+    faults: list[object] = [(case, p, q) for (case, _), p, q in zip(cases, here, answers) if p != q]
+    faults += [case for (case, _), passes in zip(cases[: len(names)], sound) if not passes]
+    narrowest = slice(len(names), 2 * len(names))
+    return faults + [case for (case, _), passes in zip(cases[narrowest], sound[narrowest]) if passes]
 
 
 @node
@@ -307,7 +315,7 @@ def test_both_checkers_agree_on_calibrated_noise(tmp_path: Path) -> None:
         "pure",
         "bounds",
     ]
-    of_calibrated_noise(names, (0.1,), tmp_path)
+    assert faults_of_calibrated_noise(names, (0.1,), tmp_path) == []
 
 
 def no_coordinates(fields: dict[str, Any], law: dict[str, Any]) -> None:
@@ -346,8 +354,9 @@ def test_calibrated_noise_that_is_none_is_refused(doctoring: Callable[..., None]
 @node
 @pytest.mark.slow
 def test_both_checkers_agree_on_calibrated_noise_of_every_kind(tmp_path: Path) -> None:
-    of_calibrated_noise(list(CALIBRATED), (0.1, 1e-2, 1e-4, 1e-6, 1e-9, 1e-13), tmp_path)
-    of_calibrated_noise(list(CALIBRATED_SLOWLY), (0.1, 1e-3, 1e-6, 1e-13), tmp_path)
+    less, fewer = (0.1, 1e-2, 1e-4, 1e-6, 1e-9, 1e-13), (0.1, 1e-3, 1e-6, 1e-13)
+    assert faults_of_calibrated_noise(list(CALIBRATED), less, tmp_path) == []
+    assert faults_of_calibrated_noise(list(CALIBRATED_SLOWLY), fewer, tmp_path) == []
 
 
 @node
@@ -383,6 +392,35 @@ def test_both_checkers_agree_on_k_norm_noise(tmp_path: Path) -> None:
         any(not holds for *_, holds in rows) for _, rows in judged_by_node([t for _, t in narrow], tmp_path)
     ]
     assert all(fails)
+
+
+def test_noise_for_no_rounds_is_refused(tmp_path: Path) -> None:
+    """Was: private without loss in Python, where no lower bound is stated; failed on the page."""
+    payload = json.loads(dumps(cheap.solved("knorm")))["payload"]
+    payload["fields"]["design"]["fields"]["rounds"] = 0
+    texts = [cheap.sealed(payload)]
+    payload["fields"] |= {"lower_bound": None, "bound_class": None}
+    texts.append(cheap.sealed(payload))
+    assert [judged_by_python(text) for text in texts] == [("refused", [])] * 2
+    assert NODE is None or judged_by_node(texts, tmp_path) == [("refused", [])] * 2
+
+
+@node
+def test_both_checkers_judge_equal_changes_half_the_budget_and_a_delta_above_1_alike(tmp_path: Path) -> None:
+    """Was: claimed where one change is as bad as all, failed or checked where Python looks closer or refuses."""
+    bound = md.Sensitivity(linf=1, l1=1)
+    alone = dumps(md.calibrate("laplace", privacy=APPROXIMATE, sensitivity=bound, dimension=1))
+    wide = json.loads(dumps(md.calibrate("laplace", privacy=md.ZeroConcentratedDP(0.25), sensitivity=1)))
+    large = json.loads(alone)["payload"]
+    large["fields"]["design"]["fields"]["privacy"]["fields"]["delta"] = 1.5
+    wide["payload"]["fields"]["design"]["fields"]["privacy"]["fields"]["rho"] = 0.5
+    cases = [("alone", alone), ("wide", cheap.sealed(wide["payload"])), ("large", cheap.sealed(large))]
+    assert disagreements(cases, tmp_path) == []
+    found = [
+        (word, [(how, holds) for claim, how, holds in rows if "consumed" in claim])
+        for word, rows in judged_by_node([text for _, text in cases], tmp_path)
+    ]
+    assert found == [("checked", [("proved", True)]), ("checked", [("claimed", True)]), ("refused", [])]
 
 
 @node
@@ -472,3 +510,52 @@ def test_it_uses_nothing_but_itself() -> None:
 
 def test_its_table_of_members_is_that_of_the_schema() -> None:
     assert PAGE_MEMBERS.read_text(encoding="utf-8") == page_members_text()
+
+
+@node
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("calibration", "knorm", "optimal-noise"),
+        *("optimal-noise-many", "optimal-integer-noise", "counts-gaussian", "correlated-gaussian"),
+    ],
+)
+def test_a_page_says_beforehand_whether_its_script_checks(name: str, tmp_path: Path) -> None:
+    """Was: "its script checks the file" on every page."""
+    result = cheap.solved(name)
+    (found,) = raw_verdicts([dumps(result)], tmp_path)
+    words = next(part.text for part in result.sections() if part.title == "Check it yourself")
+    assert ("its script checks the file" in words) == ("rows" in found)
+    assert ("nothing is checked here" in words) == ("uncovered" in found) and "verify.pyz" in words
+
+
+@node
+def test_no_margin_of_what_holds_is_negative(tmp_path: Path) -> None:
+    """Was: "holds (margin -2.44e-16)"."""
+    noise = cheap.solved("calibration")
+    (found,) = raw_verdicts([dumps(replace(noise, value=noise.value * (1 - 1e-12)))], tmp_path)
+    (row,) = (row for row in found["rows"] if "loss is at most" in row["claim"])
+    assert row["holds"] and row["how"] == "recomputed" and row["margin"] == 0
+
+
+class Rounded(Proof):
+    speaks_of = ("privacy",)
+
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        yield Claim("it holds but for rounding", RECOMPUTED, -1e-14, True)
+        yield Claim("it fails", RECOMPUTED, -1.0, False)
+
+
+def test_the_package_shows_no_negative_margin_of_what_holds() -> None:
+    """Was: "yes -1.42e-14" on a page."""
+    noise = cheap.solved("calibration")
+    claims = Certificate(noise.design, noise.mechanism, noise.value, None, (Rounded(),)).claims()
+    assert [claim.margin for claim in claims][:2] == [0.0, -1.0]
+
+
+@node
+def test_the_modules_make_one_script(tmp_path: Path) -> None:
+    """Was: a name that two modules declared, with which no page ran any script."""
+    assert NODE is not None
+    (tmp_path / "page.js").write_text(checking_script())
+    subprocess.run([NODE, "--check", str(tmp_path / "page.js")], check=True)

@@ -59,11 +59,14 @@ def test_every_kind_of_result_has_a_page(name: str, tmp_path: Path) -> None:
     found = Outline(text)
     assert len(text.encode()) < 500_000
     words = "".join(found.texts)
-    assert len(found.named("svg")) + len(found.named("img")) == 1
+    assert len(found.named("svg")) + len(found.named("img")) == 2
     for claim in result.checks()["claim"]:
         assert claim in words
     titles = [s.title for s in result.sections()]
-    assert titles[:2] == ["What was asked", "The mechanism"] and "Check it yourself" in titles
+    assert (
+        titles[:3] == ["What was asked", "The mechanism", "What an attacker gains"]
+        and "Check it yourself" in titles
+    )
     assert "unit of privacy" in words and "verify.pyz" in words and "scipy" in words
     ids = [attributes["id"] for _, attributes in found.elements if "id" in attributes]
     assert len(ids) == len(set(ids))

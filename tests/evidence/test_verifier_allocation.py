@@ -20,9 +20,9 @@ import mechdesign as md
 from mechdesign.accounting import NoiseTerm, delta_interval
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import dumps
+from mechdesign.verifier.allocation import composed_delta
 from mechdesign.verifier.changes import Changes, filled
-from mechdesign.verifier.composition import PLACES, Grid
-from mechdesign.verifier.independent import composed_delta, laplace_losses
+from mechdesign.verifier.composition import PLACES, Grid, laplace_losses
 from mechdesign.verifier.reading import Account, NotCovered, Refused
 from mechdesign.verifier.verify import verify
 
@@ -133,8 +133,9 @@ def test_delta_of_two_laplace_coordinates_by_quadrature() -> None:
     exact += mpmath.quad(lambda loss: density(loss) * curve(epsilon - loss, other), kinks)
     with localcontext() as context:
         context.prec = PLACES
+        budget = Decimal(str(exact))  # which no grid keeps: the finest decides
         found = composed_delta(
-            Decimal(epsilon), Decimal("0.1"), Counter([Decimal(one), Decimal(other)]), Decimal(0), Account()
+            Decimal(epsilon), budget, Counter([Decimal(one), Decimal(other)]), Decimal(0), Account()
         )
     assert exact <= mpmath.mpf(str(found)) <= exact * (1 + 1e-5)
 
@@ -142,10 +143,14 @@ def test_delta_of_two_laplace_coordinates_by_quadrature() -> None:
 def test_steps_that_no_power_of_two_relates_are_not_composed() -> None:
     """A budget of many digits: its halves were rounded, and losses of one law taken for half of what they are."""
     ratios = [Decimal(r) for r in (0.24, 0.236, 0.045, 0.212, 0.067, 0.163)]
+    from scipy import stats
+
+    terms = tuple(NoiseTerm(stats.laplace(), float(ratio), 1) for ratio in ratios)
+    interval = delta_interval(terms, 0.6, width=1e-3)
     with localcontext() as context:
         context.prec = PLACES
-        epsilon = Decimal.from_float(0.6)
-        found = float(composed_delta(epsilon, Decimal("1e-3"), Counter(ratios), Decimal(0), Account()))
+        epsilon, least = Decimal.from_float(0.6), Decimal(interval.lower)
+        found = float(composed_delta(epsilon, least, Counter(ratios), Decimal(0), Account()))
         grid = Grid(Decimal("1e-15"), 2**12, Account())
         one, other = (
             laplace_losses(grid, ratio, unit)
@@ -153,10 +158,6 @@ def test_steps_that_no_power_of_two_relates_are_not_composed() -> None:
         )
         with pytest.raises(ArithmeticError):
             grid.product(one, other)
-    from scipy import stats
-
-    terms = tuple(NoiseTerm(stats.laplace(), float(ratio), 1) for ratio in ratios)
-    interval = delta_interval(terms, 0.6, width=1e-3)
     assert interval.lower <= found <= interval.upper * (1 + 1e-6)
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
 import math
+import time
 from dataclasses import replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Any
 
+import cheap
 import mpmath
 import pytest
+from campaign import trees
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,13 +24,12 @@ import mechdesign as md
 from mechdesign.accounting import NoiseTerm, delta_interval
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import dumps
-from mechdesign.verifier.composed_noise import POINTS, Asked
-from mechdesign.verifier.composition import PLACES
+from mechdesign.verifier.composed_noise import Asked
+from mechdesign.verifier.composition import PLACES, POINTS
 from mechdesign.verifier.concentrated import moments
-from mechdesign.verifier.discrete_laws import discrete_gaussian
-from mechdesign.verifier.noise_costs import COSTS
+from mechdesign.verifier.discrete_laws import COSTS, discrete_gaussian
 from mechdesign.verifier.noise_laws import CONTINUOUS, mills
-from mechdesign.verifier.reading import Account, Refused, read
+from mechdesign.verifier.reading import Account, Refused, TooLarge, read
 from mechdesign.verifier.verify import verify
 
 PRIVACY = md.ApproximateDP(1.0, 1e-6)
@@ -376,3 +379,46 @@ def test_the_ratio_of_a_normal_tail_to_its_density_is_that_of_erfc(x: str) -> No
         at = mpmath.mpf(x)
         exact = mpmath.sqrt(mpmath.pi / 2) * mpmath.erfc(at / mpmath.sqrt(2)) * mpmath.exp(at * at / 2)
         assert abs(mpmath.mpf(str(mills(Decimal(x)))) / exact - 1) < mpmath.mpf("1e-46")
+
+
+@pytest.mark.parametrize(
+    ("privacy", "asked"),
+    [
+        (PRIVACY, {"dimension": 5}),
+        (md.PureDP(1.0), {"dimension": 3, "sensitivity": md.Sensitivity(linf=1, l1=2)}),
+        (md.ZeroConcentratedDP(0.5), {"dimension": 2}),
+    ],
+)
+def test_an_enclosure_below_what_is_found_is_refused(privacy: object, asked: dict[str, Any]) -> None:
+    """Was: [0, 0] stood as claimed where the check finds an upper bound alone."""
+    result = md.calibrate("laplace", privacy=privacy, **{"sensitivity": 1, **asked})
+    payload = json.loads(dumps(result))["payload"]
+    (place,) = [path for path in trees.places(payload) if path and path[-1] == "spent"]
+    (claim,) = [row for row in verify(cheap.sealed(payload)).rows if row[0].startswith("what is consumed")]
+    assert claim[1:] == ("claimed", True)
+    upper = trees.at(payload, place)["fields"]["upper"]
+    for ends in ((0.0, 0.0), (0.0, upper * 0.98)):
+        forged = trees.put(payload, (*place, "fields", "lower"), ends[0])
+        forged = trees.put(forged, (*place, "fields", "upper"), ends[1])
+        failed = [row for row in verify(cheap.sealed(forged)).rows if not row[2]]
+        assert [(claim[:16], how) for claim, how, _ in failed] == [("what is consumed", "claimed")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rounds", [10**3, 10**6, 10**9])
+@pytest.mark.parametrize("family", ["laplace", "logistic", "discrete_laplace"])
+@pytest.mark.parametrize("delta", [1e-9, 1e-300])
+def test_a_composition_that_is_too_large_is_refused_in_time(family: str, rounds: int, delta: float) -> None:
+    """Was: "too large" after 4.3 s of grids that left δ above the budget."""
+    payload = json.loads(dumps(md.calibrate(family, privacy=PRIVACY, sensitivity=1)))["payload"]
+    for path in trees.places(payload):
+        if path and path[-1] == "rounds":
+            payload = trees.put(payload, path, rounds)
+        elif path and path[-1] == "delta":
+            payload = trees.put(payload, path, delta)
+    started = time.process_time()
+    with contextlib.suppress(TooLarge):
+        rows = verify(cheap.sealed(payload)).rows
+        assert not all(holds for *_, holds in rows)
+        started += 3  # a verdict may take 5 s
+    assert time.process_time() - started < 2

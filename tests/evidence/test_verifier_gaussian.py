@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 import mechdesign as md
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import dumps
-from mechdesign.verifier.covariance import largest_square
+from mechdesign.verifier.allocation import largest_square
 from mechdesign.verifier.matrices import inverse, singular_values
 from mechdesign.verifier.reading import Account, Refused
-from mechdesign.verifier.strategy import largest_change
+from mechdesign.verifier.strategy import Changed, falling, largest_change
 from mechdesign.verifier.verify import verify
 
 A = md.ApproximateDP(1.0, 1e-6)
@@ -118,7 +118,26 @@ def test_the_largest_change_is_that_of_all_corners(seed: int) -> None:
         for corner in corners
         if sum(map(abs, corner)) <= most
     )
-    assert largest_change(gram, most, signed, Account(10**6)) == best
+    assert largest_change(gram, Changed(most, signed), Account(10**6)) == best
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**31))
+def test_where_coefficients_fall_the_first_pattern_is_the_worst(seed: int) -> None:
+    """Kalinin and Lampert's theorem, against the list."""
+    rnd = random.Random(seed)
+    size, apart = rnd.randint(1, 8), rnd.randint(1, 4)
+    most, fixed = rnd.randint(1, -(-size // apart)), rnd.random() < 0.5
+    asked = Changed(most, rnd.random() < 0.5, apart, apart if fixed else 1, rnd.random() < 0.5)
+    falls = sorted((rnd.randint(0, 5) for _ in range(size)), reverse=True)
+    matrix = [[falls[t - j] if j <= t else 0 for j in range(size)] for t in range(size)]
+    gram = [[sum(row[i] * row[j] for row in matrix) for j in range(size)] for i in range(size)]
+    assert falling(matrix)
+    first = sum(sum(row[: most * apart : apart]) ** 2 for row in matrix)
+    assert first == largest_change(gram, asked, Account(10**7))
+    if size > 1:
+        matrix[1] = [falls[0] + 1, falls[0], *matrix[1][2:]]
+        assert not falling(matrix)
 
 
 def test_the_budget_is_the_root_of_the_profile() -> None:

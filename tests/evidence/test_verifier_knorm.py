@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from flint import arb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize
@@ -16,7 +17,9 @@ from scipy import optimize
 import mechdesign as md
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import dumps
-from mechdesign.verifier.knorm import bounds_of, covers, reached
+from mechdesign.noise.radial import round_delta as known_delta
+from mechdesign.verifier.knorm import bounds_of, covers, reached, round_delta
+from mechdesign.verifier.reading import Account
 from mechdesign.verifier.verify import verify
 
 S = md.Sensitivity
@@ -26,6 +29,15 @@ def refused(result: Result) -> list[str]:
     return [claim for claim, _, holds in verify(dumps(result)).rows if not holds]
 
 
+def withheld(result: Result, **changes: object) -> bool:
+    """Whether a law with these members is refused, by the verifier or as it is made."""
+    try:
+        law = replace(result.mechanism, **changes)
+    except md.DesignError:
+        return True
+    return bool(refused(replace(result, mechanism=law)))
+
+
 @pytest.mark.parametrize(
     "sensitivity",
     [
@@ -33,7 +45,10 @@ def refused(result: Result) -> list[str]:
         S(linf=1, l0=3),
         S(linf=1, l1=2.3),
         S(linf=1, l2=1.7),
+        S(linf=1, signed=False),
+        S(each=[3, 1, 0, 0.5, 2, 1]),
         S(each=[3, 1, 0, 0.5, 2, 1], l0=4, l1=5, l2=3.1),
+        S(each=[3, 1, 0, 0.5, 2, 1], l0=4, signed=False),
     ],
 )
 @pytest.mark.parametrize("norm", [None, 1, 2, math.inf])
@@ -41,18 +56,85 @@ def refused(result: Result) -> list[str]:
 def test_sound_files_pass_and_doctored_ones_do_not(
     sensitivity: float | md.Sensitivity, norm: float, loss: str
 ) -> None:
-    result = md.noise.KNorm(6, md.PureDP(0.7), sensitivity, norm, loss, rounds=3).solve()
+    result = md.noise.KNorm(6, md.PureDP(2.1), sensitivity, norm, loss, rounds=3).solve()
     assert not refused(result)
     law, design = result.mechanism, result.design
-    assert refused(replace(result, mechanism=replace(law, scale=law.scale * (1 - 1e-12))))
-    assert refused(replace(result, mechanism=replace(law, largest=law.largest * (1 - 1e-12))))
-    assert refused(replace(result, mechanism=replace(law, dimension=5)))
+    assert withheld(result, scale=law.scale * (1 - 1e-12))
+    assert withheld(result, largest=law.largest * (1 - 1e-12))
+    assert withheld(result, dimension=5)
     assert refused(replace(result, value=result.value * (1 - 1e-9)))
     assert refused(replace(result, lower_bound=result.value * (1 + 1e-6), value=result.value * 1.1))
     assert refused(replace(result, design=replace(design, rounds=4)))
-    assert refused(replace(result, design=replace(design, privacy=md.PureDP(0.699))))
+    assert refused(replace(result, design=replace(design, privacy=md.PureDP(2.099))))
     other = 1.0 if law.norm == math.inf else math.inf
-    assert refused(replace(result, mechanism=replace(law, norm=other), design=replace(design, norm=law.norm)))
+    assert withheld(replace(result, design=replace(design, norm=law.norm)), norm=other)
+    if law.gamma is not None:  # a worse staircase costs more than is stated
+        assert withheld(result, gamma=law.gamma / 2)
+    if law.cap is not None:
+        assert withheld(result, cap=law.cap - 0.25)
+    if law.widths is not None:
+        assert withheld(result, widths=(2.9, *law.widths[1:])) and withheld(result, widths=None)
+    if not law.signed:
+        signed = replace(result.design.bounds, signed=True)
+        assert refused(replace(result, design=replace(design, sensitivity=signed)))
+
+
+@pytest.mark.parametrize(
+    "privacy", [md.ApproximateDP(0.8, 1e-6), md.ApproximateDP(0.8, 0.3), md.ZeroConcentratedDP(0.4, 0.1)]
+)
+def test_files_under_other_privacy(privacy: md.ApproximateDP | md.ZeroConcentratedDP) -> None:
+    result = md.noise.KNorm(4, privacy, S(linf=1, l0=2)).solve()
+    assert not refused(result)
+    assert withheld(result, scale=result.mechanism.scale * (1 - 1e-10))
+    less = {"delta": 1e-9} if isinstance(privacy, md.ApproximateDP) else {"rho": 0.39}
+    assert refused(replace(result, design=replace(result.design, privacy=replace(privacy, **less))))
+
+
+@pytest.mark.parametrize(
+    ("k", "epsilon", "delta", "sensitivity"),
+    [(60, 1.0, 1e-6, 1.0), (71, 0.5, 1e-9, S(linf=1, l0=70)), (10, 5.0, 1e-6, S(l2=2)), (2, 0.1, 0.1, S(l2=1)), (2000, 1.0, 1e-6, 1.0)],
+)  # fmt: skip
+@pytest.mark.parametrize("loss", ["squared", "absolute"])
+def test_round_noise_whose_delta_is_counted(
+    k: int, epsilon: float, delta: float, sensitivity: float | md.Sensitivity, loss: str
+) -> None:
+    design = md.noise.KNorm(k, md.ApproximateDP(epsilon, delta), sensitivity, loss=loss)
+    result = design.solve()
+    assert design.counted(result.mechanism) and not refused(result)
+    assert withheld(result, scale=result.mechanism.scale * (1 - 1e-11))
+    assert withheld(result, norm=1.0) and withheld(result, norm=math.inf)
+    for less in ({"delta": delta * (1 - 1e-9)}, {"epsilon": epsilon * (1 - 1e-9)}):
+        assert refused(replace(result, design=replace(design, privacy=replace(design.privacy, **less))))
+    assert refused(replace(result, design=replace(design, rounds=2)))
+    above = replace(result, lower_bound=result.value * (1 + 1e-6), value=result.value * 1.1)
+    assert [c for c in refused(above) if c.startswith("no radial noise")]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(2, 300),
+    st.floats(1e-3, 1.0),
+    st.floats(1e-3, 12.0),
+    st.sampled_from([1e-9, 0.01, 0.3, 0.9, 0.999]),
+)
+def test_both_sides_count_the_same_delta(d: int, part: float, size: float, edge: float) -> None:
+    """Ball arithmetic with the library's Bessel and beta functions, and decimals with sums of their own."""
+    change = Fraction(size * part)
+    epsilon = float(change) * edge
+    found = round_delta(d, change, {"privacy": {"epsilon": epsilon}}, Account(10**6))
+    assert abs(arb(str(found)) / known_delta(d, change, epsilon) - 1) < 1e-15
+
+
+@pytest.mark.parametrize("name", ["l2", "l1"])
+def test_optimal_noise_of_a_ball(name: str) -> None:
+    """Every additive noise is spoken of where the cost grows with the norm, and only there."""
+    loss = "squared" if name == "l2" else "absolute"
+    result = md.noise.KNorm(3, md.PureDP(4.0), S(**{name: 1.0}), loss=loss).solve()
+    assert result.status == "optimal" and not refused(result)
+    assert refused(replace(result, design=replace(result.design, rounds=2)))
+    assert refused(replace(result, lower_bound=result.value * (1 - 1e-3)))
+    narrower = replace(result.design, sensitivity=S(**{name: 1.0, "linf": 0.9}))
+    assert refused(replace(result, design=narrower))
 
 
 @settings(max_examples=40, deadline=None)

@@ -10,9 +10,9 @@ import pytest
 import mechdesign as md
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import dumps
-from mechdesign.noise.optimal import subset_bound
+from mechdesign.noise.optimal import several
 from mechdesign.solvers.deadline import Deadline
-from mechdesign.verifier.copies import Copies
+from mechdesign.verifier.lattice_bound import Copies
 from mechdesign.verifier.reading import Account, Refused
 from mechdesign.verifier.verify import verify
 
@@ -64,6 +64,22 @@ def test_cells_on_every_coordinate(privacy: Any, asked: dict[str, int], loss: st
     )
 
 
+def test_a_named_law_for_one_number_is_bounded_as_any_noise() -> None:
+    """Was: "claimed: no independent noise of one law costs less" of a result that is called optimal."""
+    found = md.compare(
+        md.NumericQuery(),
+        md.PureDP(1.0),
+        mechanisms=["laplace", "staircase", "optimal noise"],
+        progress=False,
+    )["optimal noise"]
+    assert isinstance(found.mechanism, md.noise.AdditiveNoise) and found.status.value == "optimal"
+    claim = f"no additive noise for a real-valued query costs less than {found.lower_bound!r}"
+    assert (claim, "proved", True) in verify(dumps(found)).rows and found.certificate.verify()
+    raised = replace(found, lower_bound=found.lower_bound * (1 + 1e-9), value=found.value * (1 + 1e-9))
+    assert any("costs less" in claim for claim in refused(raised))
+    assert refused(replace(found, proofs=found.proofs[:1]))  # the proof of the law alone
+
+
 @pytest.mark.slow
 def test_a_named_law_on_every_coordinate() -> None:
     result = md.OptimalNoise(md.ApproximateDP(0.5, 1e-5), loss="squared", dimension=20, l0=3).solve(
@@ -87,7 +103,7 @@ def test_a_named_law_on_every_coordinate() -> None:
 )
 def test_what_copies_imply_is_what_the_package_says(count: int, epsilon: float, delta: float) -> None:
     """At a twentieth more of the delta that the package proves, and not at a twentieth less."""
-    package = subset_bound.Copies(count, epsilon, delta)
+    package = several.Copies(count, epsilon, delta)
     for share in (0.3, 1.0):
         kept = package.share(share * epsilon / count, Deadline(5))
         assert kept is not None

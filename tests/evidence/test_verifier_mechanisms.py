@@ -26,7 +26,7 @@ from mechdesign.verifier import verify
 from mechdesign.verifier.shuffling import Clones, Shuffled
 
 SEVERAL = {"certificate", "comparison", "frontier", "result"}
-SIMULATED = {"l1-staircase", "priv-unit"}
+SIMULATED = {"priv-unit"}
 """Private in real numbers, without an exact `release`: that is printed."""
 LAWS = {"block-fill-law", "rational-table", "selection", "selection-law"}
 """Of which quantizers are made."""
@@ -269,6 +269,11 @@ DOCTORED: dict[str, list[tuple[tuple[Any, ...], Any]]] = {
     ],
     "hadamard-response": [(("items",), 1)],
     "independent-noise": [(("scales", "$array", 0), 0.0), (("sensitivities", "$array", 0), -1.0)],
+    "integer-noise": [
+        (("weights", "$tuple", 0), -1),
+        (("decay", "$fraction"), "3/2"),
+        (("change",), 0),
+    ],
     "integer-table": [(("counts", "$array", 0, 0), lambda n: n + 1), (("bins", "$array", 0), 9.0)],
     "itemwise-release": [
         (("items",), 0),
@@ -277,8 +282,15 @@ DOCTORED: dict[str, list[tuple[tuple[Any, ...], Any]]] = {
         (("accounting",), "none"),
         (("channel", "fields", "space", "fields", "shape", "$tuple"), [2, 3]),
     ],
-    "knorm-noise": [(("norm",), 3.0), (("dimension",), 0)],
-    "l1-staircase": [(("gamma",), 1.5)],
+    "knorm-noise": [
+        (("norm",), 3.0),
+        (("dimension",), 0),
+        (("gamma",), 1.5),
+        (("gamma",), 0.4),
+        (("cap",), 1.0),
+        (("cap",), 4.0),
+        (("widths",), {"$tuple": [1.0, 1.0]}),
+    ],
     "laplace-histogram": [(("users",), 0)],
     "linear-release": [(("delta",), 1e-6), (("norm",), 3.0), (("gaussian",), True), (("model",), "local")],
     "mixed-noise": [(("scales", "$array", 0), 0.0), (("laplace", "$array"), [True])],
@@ -298,6 +310,131 @@ def test_what_does_not_fit_together_is_refused(kind: str) -> None:
     assert not refused(cheap.documents()[kind])
     for step in DOCTORED[kind]:
         assert refused(bent(kind, step)), step
+
+
+def test_another_norm_is_another_claim() -> None:
+    """Noise of a capped norm is as private, of changes that this norm measures: the claim names it."""
+    (claim,) = [c for c, *_ in rows(bent("knorm-noise", (("cap",), 2.0))) if c.startswith("privacy loss")]
+    (honest,) = [c for c, *_ in rows(cheap.documents()["knorm-noise"]) if c.startswith("privacy loss")]
+    assert claim.startswith(honest) and "the sum of sizes over 2.0" in claim
+
+
+def question(**asked: Any) -> md.NumericQuery:
+    return md.NumericQuery(
+        **{"dimension": 3, "sensitivity": md.Sensitivity(linf=1, l0=2, each=[1.0, 2.0, 0.0]), **asked}
+    )
+
+
+def compared(asked: Any, privacy: Any, *names: str) -> Any:
+    return md.compare(asked, privacy, mechanisms=list(names), progress=False)
+
+
+GAUSSIAN = md.ApproximateDP(1.0, 1e-6)
+POINTS = ("question", "fields", "space", "fields", "points", "$array", 0, 0)
+BOUNDS = ("question", "fields", "sensitivity", "fields")
+COMPARED: dict[str, tuple[Callable[[], Any], list[tuple[tuple[Any, ...], Any]]]] = {
+    "bounds": (
+        lambda: compared(question(), GAUSSIAN, "laplace", "gaussian", "allocated gaussian", "correlated gaussian"),
+        [
+            ((*BOUNDS, "linf"), 2.0),
+            ((*BOUNDS, "each", "$tuple", 2), 1.0),
+            (("question", "fields", "dimension"), 2),
+            (("question", "fields", "rounds"), 2),
+            (("question", "fields", "loss"), "absolute"),
+            (("least_name",), "no additive noise for a real-valued query does better"),
+        ],
+    ),
+    "few": (
+        lambda: compared(question(sensitivity=md.Sensitivity(linf=1, l0=2)), GAUSSIAN, "correlated gaussian"),
+        [((*BOUNDS, "l0"), 3), ((*BOUNDS, "linf"), 1.5)],
+    ),
+    "rising": (
+        lambda: compared(question(sensitivity=md.Sensitivity(linf=1, signed=False)), md.PureDP(1.0), "k-norm"),
+        [((*BOUNDS, "signed"), True), ((*BOUNDS, "linf"), 1.5)],
+    ),
+    "ball": (
+        lambda: compared(question(sensitivity=md.Sensitivity(l1=1)), md.PureDP(1.0), "k-norm", "laplace"),
+        [((*BOUNDS, "l1"), 1.5), ((*BOUNDS, "l1"), None)],
+    ),
+    "whole": (
+        lambda: compared(md.NumericQuery(integer=True), GAUSSIAN, "discrete_laplace", "gaussian"),
+        [(("question", "fields", "integer"), False)],
+    ),
+    "one": (
+        lambda: compared(md.NumericQuery(), md.PureDP(1.0), "laplace", "staircase", "optimal noise"),
+        [
+            (("least",), lambda least: least * 1.01),
+            (("least",), 1.2586869093871003),
+            (("least_name",), "no additive whole-number noise does better"),
+            (("question", "fields", "sensitivity"), 0.5),
+            (("question", "fields", "sensitivity"), 2.0),
+            (("question", "fields", "loss"), "absolute"),
+            (("question", "fields", "sampling_rate"), 0.5),
+        ],
+    ),
+    "report": (
+        lambda: compared(md.LocalReport(bits=2), md.PureDP(1.0), "optimal, even outputs"),
+        [
+            (("question", "fields", "bits"), 1),
+            (("question", "fields", "input_range", "$tuple", 0), -2.0),
+            (("table", "$table", 1, 2, 0), lambda error: error * 1.1),
+            (("least",), 1e9),
+            (("least_name",), lambda name: name.replace("±", "±9")),
+        ],
+    ),
+    "places": (
+        lambda: compared(md.MetricReport(md.MetricSpace.line([0, 1, 3.0])), md.MetricDP(1.0), "optimal channel", "k-ary response"),
+        [
+            (POINTS, 0.5),
+            (("question", "fields", "prior"), {"$array": [0.5, 0.3, 0.2], "dtype": "float64", "shape": [3]}),
+            (("question", "fields", "loss"), "squared"),
+            (("privacy", "fields", "epsilon"), 2.0),
+            (("least_name",), "no unbiased channel between the points does better"),
+        ],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COMPARED)
+def test_results_are_held_against_the_question_of_a_comparison(name: str) -> None:
+    """Was: object and list sensitivities, whole numbers, losses, reports and points were not; any bound could have any name."""
+    made, steps = COMPARED[name]
+    text = dumps(made())
+    assert not refused(text)
+    for path, value in steps:
+        payload, place = json.loads(text)["payload"], ("fields", *path)
+        before = trees.at(payload, place)
+        made_other = trees.put(payload, place, value(before) if callable(value) else value)
+        assert made_other != payload and refused(cheap.sealed(made_other)), path
+
+
+def test_what_one_record_changes_is_said_of_every_file_that_has_bounds() -> None:
+    """Was: of results alone, not of certificates and mechanisms."""
+    result = md.Calibration("laplace", md.PureDP(1.0), md.Sensitivity(linf=1, l0=2), dimension=3).solve()
+    replaced = md.NoiseAllocation("laplace", sensitivity(l0=2, neighbours="replace"), md.PureDP(0.7)).solve()
+    for held, neighbours in ((result, "add-remove"), (replaced, "replace")):
+        for part in (held, held.certificate, held.mechanism):
+            claim = f"the change is what one record does ({neighbours}), as stated"
+            assert (claim, "claimed", True) in rows(part)
+
+
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        ("optimal-quantizer", "proved"),
+        ("knorm", "recomputed"),
+        ("noise-allocation", "recomputed"),
+        ("calibration", "claimed"),
+    ],
+)
+def test_a_status_is_checked_no_better_than_what_it_rests_on(name: str, how: str) -> None:
+    """Was: "proved" where the lower bound is recomputed in doubles."""
+    (status,) = [row for row in rows(dumps(cheap.solved(name))) if row[0].startswith("status")]
+    assert status[0].startswith(("status 'optimal'", "status 'best of its class'")) and status[1:] == (
+        how,
+        True,
+    )
 
 
 def test_every_kind_that_is_checked_alone_is_doctored() -> None:
@@ -331,6 +468,30 @@ def test_nothing_ends_in_a_traceback_or_takes_long(kind: str) -> None:
                 with contextlib.suppress(verify.Refused, verify.NotCovered):
                     rows(cheap.sealed(trees.put(payload, path, other)))
                 assert time.process_time() - started < 5 + 1, (path, other)
+
+
+MALFORMED: list[Any] = [None, [], [[1.0]], {"$tuple": [None]}, "x", {"$table": []}, {"$fraction": "1/0"}]
+"""What stands where something else is expected."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [*DOCTORED, "result"])
+def test_a_malformed_file_is_refused_in_a_sentence_that_names_the_place(kind: str) -> None:
+    """Was: "malformed: TypeError: unsupported operand type(s) …"."""
+    text = cheap.documents()[kind]
+    payload, said = json.loads(text)["payload"], set()
+    found = [path for path in trees.places(payload) if len(path) > 1]
+    for k, path in enumerate(found[:: max(1, len(found) // 40)]):
+        try:
+            rows(cheap.sealed(trees.put(payload, path, MALFORMED[k % len(MALFORMED)])))
+        except verify.Refused as error:
+            said.add(str(error))
+        except verify.NotCovered:
+            pass
+    assert said and not any("Error" in words or "object" in words.partition("malformed")[2] for words in said)
+    assert all(
+        f" {kind}" in words or f"({kind}" in words for words in said if words.startswith("malformed")
+    ), said
 
 
 def test_a_channel_that_rules_an_item_out_is_not_private() -> None:
@@ -367,3 +528,16 @@ def test_shuffling_hides_no_less_than_the_exact_laws(others: int, epsilon: float
         laws = [np.convolve(rest, [1 - p, p]) for p in (truth, 1 - truth)]
         for p, q in (laws, laws[::-1]):
             assert np.maximum(p - math.exp(float(alpha)) * q, 0).sum() <= delta
+
+
+def test_a_comparison_that_begins_with_the_worst_is_refused() -> None:
+    """It was accepted, and `best` was the worst."""
+    mechanisms = ["laplace", "discrete_laplace", "gaussian"]
+    found = md.compare(
+        md.NumericQuery(integer=True), md.ApproximateDP(1.0, 1e-6), mechanisms=mechanisms, progress=False
+    )
+    payload = json.loads(dumps(found))["payload"]
+    assert not refused(cheap.sealed(payload))
+    for column in payload["fields"]["table"]["$table"]:
+        column[2] = column[2][::-1]
+    assert refused(cheap.sealed(payload))

@@ -15,19 +15,15 @@ from evidence.test_doctored import solved
 from mechdesign.evidence.serialize import dumps
 from mechdesign.vectors.cap import box_error, cap_error
 from mechdesign.vectors.sphere import chi_mean, top_squares, top_sum
-from mechdesign.verifier import vector_errors, verify
+from mechdesign.verifier import vectors, verify
 
 
 @pytest.mark.parametrize(
     ("dimension", "epsilon"), [(2, 0.1), (2, 200.0), (20, 2.0), (500, 4.0), (10**6, 1e-3), (50, 490.0)]
 )
 def test_the_least_error_is_the_package_s(dimension: int, epsilon: float) -> None:
-    assert vector_errors.cap_error(dimension, epsilon) == pytest.approx(
-        cap_error(dimension, epsilon), rel=1e-9
-    )
-    assert vector_errors.box_error(dimension, epsilon) == pytest.approx(
-        box_error(dimension, epsilon), rel=1e-10
-    )
+    assert vectors.cap_error(dimension, epsilon) == pytest.approx(cap_error(dimension, epsilon), rel=1e-9)
+    assert vectors.box_error(dimension, epsilon) == pytest.approx(box_error(dimension, epsilon), rel=1e-10)
 
 
 @pytest.mark.parametrize(
@@ -42,11 +38,11 @@ def test_the_least_error_is_the_package_s(dimension: int, epsilon: float) -> Non
 )
 def test_the_largest_of_normals_are_the_package_s(count: int, largest: int, total: float | None) -> None:
     """The package summed over a grid that was too coarse for 2¹⁶ vertices: half of them were worth 1.7% too much."""
-    found = vector_errors.largest_normals(count, largest)
+    found = vectors.largest_normals(count, largest)
     if total is not None:
         assert found[0] == pytest.approx(total, rel=1e-6)
     assert found == pytest.approx((top_sum(count, largest), top_squares(count, largest)), rel=1e-9)
-    assert vector_errors.normal_length(count) == pytest.approx(chi_mean(count), rel=1e-12)
+    assert vectors.normal_length(count) == pytest.approx(chi_mean(count), rel=1e-12)
 
 
 ALTERED = [

@@ -64,7 +64,7 @@ LINEAR: dict[str, Callable[[], Any]] = {
     "metric, worst": metric(md.ApproximateDP(1.0, 0.01), objective="worst", loss="squared"),
     **{
         f"cheap: {n}": (lambda n=n: solved(n))
-        for n in ("optm", "alphabet", "metric-channel", "optimal-noise")
+        for n in ("optm", "alphabet", "metric-channel", "optimal-noise", "optimal-integer-noise")
     },
 }
 

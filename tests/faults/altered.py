@@ -23,6 +23,7 @@ DESIGNS: dict[str, Callable[[], Any]] = {
         [-3.0, -0.5, 0.6, 3.0], md.MetricDP(2.0, "squared"), cheap.UNIFORM, inputs=np.linspace(-1, 1, 5)
     ),
     "allocation": lambda: md.NoiseAllocation("laplace", [1.0, 2.0], P),
+    "calibration gaussian": lambda: md.Calibration("gaussian", md.ApproximateDP(1.0, 1e-6), 1.0),
     "grouped": lambda: md.NoiseAllocation("laplace", [1.0, 2.0], P, groups=[[0, 1]]),
     "quantizer": lambda: md.OptimalQuantizer(BINS, P, cheap.UNIFORM),
     "rational table": lambda: md.OptimalQuantizer(BINS, P, cheap.UNIFORM, max_bias=0.1),

@@ -12,13 +12,14 @@ from typing import Any
 import cheap
 import numpy as np
 import pytest
+from evidence.page_checker import NODE, judged_by_node, judged_by_python
 from scipy import stats
 
 import mechdesign as md
 from faults import altered
 from faults.altered import BINS, P
 from mechdesign.evidence.serialize import dumps
-from mechdesign.verifier import verify
+from mechdesign.verifier import reading, verify
 
 APPROXIMATE = md.ApproximateDP(1.0, 1e-6)
 
@@ -276,6 +277,123 @@ def test_there_are_two_kinds_of_neighbours(verifier: str) -> None:
     assert not altered.ACCEPT[verifier](payload)
 
 
+@pytest.mark.parametrize(("lower", "upper"), [(0.0, 0.0), (2e-6, 3e-6), (1e-6, 0.9e-6)])
+@pytest.mark.parametrize("verifier", ["alone", "page", "package"])
+def test_the_enclosure_stated_is_that_of_what_is_consumed(
+    verifier: str, lower: float, upper: float, tmp_path: Path
+) -> None:
+    """Alone and on a page nobody read it: [0, 0] of a δ of 1e-6 was accepted."""
+    payload = altered.payload("calibration gaussian")
+    assert accepted(verifier, payload, tmp_path)
+    payload["fields"]["proofs"]["$tuple"][0]["fields"]["spent"]["fields"] |= {"lower": lower, "upper": upper}
+    assert not accepted(verifier, payload, tmp_path)
+
+
+@pytest.mark.parametrize("verifier", ["alone", "page", "package"])
+def test_an_enclosure_is_proved_or_recomputed(verifier: str, tmp_path: Path) -> None:
+    payload = altered.payload("calibration gaussian")
+    payload["fields"]["proofs"]["$tuple"][0]["fields"]["spent"]["fields"]["how"] = "every mechanism"
+    assert not accepted(verifier, payload, tmp_path)
+
+
+def accepted(verifier: str, payload: dict[str, Any], folder: Path) -> bool:
+    """Whether the package, the verifier alone or a page's checker finds that every claim holds."""
+    if verifier != "page":
+        return altered.ACCEPT[verifier](payload)
+    if NODE is None:
+        pytest.skip("NOT CHECKED: there is no Node here")
+    [(word, rows)] = judged_by_node([cheap.sealed(payload)], folder)
+    return word == "checked" and all(holds for *_, holds in rows)
+
+
+def test_a_status_that_rests_on_a_claimed_bound_is_claimed(tmp_path: Path) -> None:
+    """A bound that nobody checks, moved to the value, made the file "best of its class", proved."""
+    payload = altered.payload("calibration gaussian")
+    fields = payload["fields"]
+    fields["lower_bound"] = fields["value"]
+    fields["solver_report"]["fields"]["status"] = "best of its class"
+    text = cheap.sealed(payload)
+    verdicts = [judged_by_python(text), *(judged_by_node([text], tmp_path) if NODE else [])]
+    for _, rows in verdicts:
+        [how] = [how for claim, how, _ in rows if claim.startswith("status")]
+        assert how == "claimed"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("lower", True), ("upper", True), ("groups", 0), ("groups", False)]
+)
+@pytest.mark.parametrize("verifier", ["alone", "package"])
+def test_limits_and_groups_of_an_allocation_are_what_they_say(verifier: str, name: str, value: Any) -> None:
+    payload = altered.payload("allocation")
+    payload["fields"]["design"]["fields"][name] = value
+    assert not altered.ACCEPT[verifier](payload)
+
+
+@pytest.mark.parametrize("verifier", ["alone", "package"])
+def test_no_multiplier_of_an_allocation_is_negative(verifier: str) -> None:
+    payload = altered.payload("allocation")
+    payload["fields"]["lower_bound"] = None
+    payload["fields"]["bound_class"] = None
+    payload["fields"]["solver_report"]["fields"]["status"] = "feasible"
+    payload["fields"]["proofs"]["$tuple"][0]["fields"]["multiplier"] = -1.0
+    assert not altered.ACCEPT[verifier](payload)
+
+
+@pytest.mark.parametrize(
+    ("payload", "said"),
+    [
+        ("[" * 10**5 + "]" * 10**5, "too many levels"),
+        ("1" * 5000, "an integer of more than 4300 digits"),
+        ('"\\ud800"', "half of a surrogate pair"),
+        ("NaN", "a number that is not finite"),
+        ("[1,", "no JSON at character"),
+    ],
+    ids=["levels", "digits", "surrogate", "nan", "cut off"],
+)
+def test_alone_says_in_its_own_words_why_it_refuses(
+    payload: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It printed Python's: "maximum recursion depth exceeded while decoding a JSON array", "use sys.set_int_max_str_digits()"."""
+    path = tmp_path / "file.json"
+    path.write_text(f'{{"format":"mechdesign-result","version":2,"sha256":"","payload":{payload}}}')
+    assert verify.main([str(path)]) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_alone_says_that_a_file_is_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file.json").write_bytes(b"\xff\xfe\x00")
+    assert verify.main([str(tmp_path / "file.json")]) == 1
+    assert "codec" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("who", ["add-remove", "replace"])
+def test_what_one_record_changes_is_claimed(who: str, tmp_path: Path) -> None:
+    """Nothing in a file says whether one record does this: "replace" in place of "add-remove" passed, and no line said so."""
+    payload = json.loads(dumps(md.noise.KNorm(5, P, md.Sensitivity(linf=1)).solve()))["payload"]
+    payload["fields"]["design"]["fields"]["sensitivity"]["fields"]["neighbours"] = who
+    text = cheap.sealed(payload)
+    for _, rows in [judged_by_python(text), *(judged_by_node([text], tmp_path) if NODE else [])]:
+        assert (f"the change is what one record does ({who}), as stated", "claimed", True) in rows
+
+
+@pytest.mark.parametrize(("name", "value"), [("sensitivity", 2.0), ("rounds", 5), ("dimension", 2)])
+def test_results_that_are_compared_are_for_the_question(name: str, value: float) -> None:
+    """Alone accepted a question of other changes and rounds than those of its results."""
+    compared = md.compare(md.NumericQuery(), P, mechanisms=["laplace"], progress=False)
+    payload = json.loads(dumps(compared))["payload"]
+    assert altered.alone_accepts(payload)
+    payload["fields"]["question"]["fields"][name] = value
+    assert not altered.alone_accepts(payload)
+
+
+def test_a_least_error_is_of_the_mechanisms_that_it_names() -> None:
+    compared = md.compare(md.NumericQuery(), P, mechanisms=["optimal noise"], progress=False)
+    payload = json.loads(dumps(compared))["payload"]
+    assert altered.alone_accepts(payload)
+    payload["fields"]["least_name"] = "no mechanism at all does better"
+    assert not altered.alone_accepts(payload)
+
+
 @pytest.mark.parametrize("leaf", ["floors", "rise", "cuts"])
 def test_the_package_refuses_a_leaf_that_results_do_not_have(leaf: str) -> None:
     """They were written once and read by nobody."""
@@ -366,7 +484,7 @@ def test_many_small_cells_do_not_keep_alone_busy(spans: bool) -> None:
     """4,000 equal cells, 18 kB, took 8.5 s; 2,000 of two widths 15 s: within 2 s it says that they are too large."""
     payload = many_cells(2000 if spans else 4000, spans=spans)
     assert not within(2.0, altered.alone_accepts, payload)
-    with pytest.raises(verify.TooLarge, match="too large to check"):
+    with pytest.raises(reading.TooLarge, match="too large to check"):
         verify.verify(cheap.sealed(payload))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import inspect
 import json
 import re
@@ -296,12 +297,15 @@ def test_committed_results_hold_no_count_of_a_search() -> None:
 def test_a_renamed_column_of_a_saved_table_is_no_foreign_error(name: str, tmp_path: Path) -> None:
     """`alternatives` ended in KeyError."""
     honest = json.loads(dumps(cheap.solved(name)))["payload"]
+    refused = set()
     for k in range(len(honest["fields"]["table"]["$table"])):
         payload = copy.deepcopy(honest)
         payload["fields"]["table"]["$table"][k][0] = "renamed"
         result = loads(cheap.sealed(payload), kinds=KINDS)
-        for shown in (result.alternatives, result.to_frame, result.tried, result.plot, result.summary):
-            with contextlib.suppress(md.ResultFormatError):
-                shown()
-        with contextlib.suppress(md.ResultFormatError):
-            result.report(tmp_path / f"{k}.html")
+        page = functools.partial(result.report, tmp_path / f"{k}.html")
+        for show in (result.alternatives, result.to_frame, result.tried, result.plot, result.summary, page):
+            try:
+                show()
+            except md.ResultFormatError:
+                refused.add(show)
+    assert refused or name == "biased-selection"  # of whose table nothing reads a column by its name

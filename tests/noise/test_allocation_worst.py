@@ -12,8 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mechdesign as md
-from mechdesign.noise.allocation.mixes import Among, drawn_from, mixed
-from mechdesign.noise.allocation.several import MOST_FILLED, Changes, most_filled, most_spent
+from mechdesign.noise.allocation.several import (
+    MOST_FILLED,
+    Among,
+    Changes,
+    drawn_from,
+    mixed,
+    most_filled,
+    most_spent,
+)
 from mechdesign.noise.allocation.several_model import whole_changes, worst_mix
 
 NAMES = [("l1",), ("l2",), ("l0", "l1"), ("l0", "l2"), ("l1", "l2"), ("l0", "l1", "l2")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -70,3 +71,27 @@ def test_every_family_takes_all_three(family: object) -> None:
     assert result.certificate.verify()
     assert math.isfinite(result.mechanism.variance)
     assert delta_interval(NoiseTerm(result.mechanism.law, 0.84, 2), 1.0).lower <= PRIVACY.delta
+
+
+def divergence(law, shift: int, order: float) -> float:
+    """D_α of a law and its shift."""
+    x = np.arange(-300, 301)
+    logs = order * law.logpmf(x) + (1 - order) * law.logpmf(x - shift)
+    return math.log(math.fsum(np.exp(logs))) / (order - 1)
+
+
+@pytest.mark.parametrize(
+    ("sensitivity", "most", "changes"),
+    [
+        (Sensitivity(l2=2), 12.4, [(2,), (1, 1, 1, 1), (1, 1, 1)]),
+        (Sensitivity(l2=3.5, linf=2), 39.3, [(2, 2, 2), (2, 2, 1, 1, 1, 1), (1,) * 12]),
+    ],
+)
+def test_zero_concentrated_noise_is_held_to_whole_changes(sensitivity, most, changes):
+    """Was: variances of 151, as if each of 20 numbers moved by 2 where the change has length 2 or 3.5."""
+    privacy = md.ZeroConcentratedDP(0.5)
+    result = md.calibrate("discrete_laplace", privacy=privacy, sensitivity=sensitivity, dimension=20)
+    assert result.mechanism.variance < most and result.certificate.verify()
+    for change, order in itertools.product(changes, (1.01, 1.5, 3.0, 10.0, 100.0)):
+        lost = sum(divergence(result.mechanism.law, shift, order) for shift in change)
+        assert lost <= privacy.rho * order * (1 + 1e-9)

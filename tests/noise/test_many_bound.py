@@ -17,7 +17,7 @@ import mechdesign as md
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.files import KINDS
 from mechdesign.noise.optimal.question import averaged
-from mechdesign.noise.optimal.subset_bound import (
+from mechdesign.noise.optimal.several import (
     Copies,
     SubsetBound,
     SymmetricBound,

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mechdesign as md
-from mechdesign.noise.correlated.corners import Changes
+from mechdesign.noise.correlated.changes import Changes
 from mechdesign.noise.matrix.design import MatrixProof
 from mechdesign.noise.matrix.solving import binary_tree, published, square_root
 from mechdesign.noise.matrix.strategy import StrategyNoise
@@ -219,7 +219,7 @@ def test_doctored_evidence_fails():
         ({"workload": np.zeros((2, 3))}, "rank 0"),
         ({"workload": [[np.nan, 1.0]]}, "finite"),
         ({"workload": [[1e-200, 1.0]]}, "between"),
-        ({"workload": np.eye(3000)}, "2048"),
+        ({"workload": np.eye(4100)}, "4096"),
         ({"workload": "x"}, "workload"),
         ({"workload": []}, "workload"),
         ({"l0": 0}, "l0 = 0"),
@@ -237,6 +237,12 @@ def test_doctored_evidence_fails():
 def test_bad_input(bad, word):
     with pytest.raises(md.DesignError, match=word):
         md.MatrixMechanism(**{"workload": W.prefix_sums(5), "privacy": PRIVACY, **bad})
+
+
+def test_the_largest_error_is_asked_of_as_many_prefix_sums_as_the_total():
+    """2,001 and more were refused: their matrix has more than 4,000,000 entries, and is the root all the same."""
+    design = md.MatrixMechanism(W.prefix_sums(2050), PRIVACY, loss="largest")
+    assert np.array_equal(design.workload.dense(), np.tri(2050))
 
 
 def test_more_bad_input():

@@ -19,8 +19,8 @@ from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.files import load
 from mechdesign.noise.cell_noise import CellNoise
-from mechdesign.noise.optimal.costs import average_costs, lower_costs
 from mechdesign.noise.optimal.design import OptimalNoise
+from mechdesign.noise.optimal.lattice_dual import average_costs, lower_costs
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP
 from mechdesign.verifier import verify

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mechdesign as md
-from mechdesign.noise.correlated.corners import corners
+from mechdesign.noise.correlated.changes import corners
 from mechdesign.noise.knorm import KNorm
 
 PRIVACY = md.ApproximateDP(1.0, 1e-6)
@@ -73,11 +73,8 @@ def test_knorm_by_its_own_density():
     for dimension, s in ((3, 1.0), (4, S(linf=1, l0=1)), (5, S(l2=1.0))):
         result = KNorm(dimension, md.PureDP(0.7), s).solve()
         noise = result.mechanism
-        assert (
-            result.lower_bound
-            == result.value
-            == min(result.design.cost(result.design.noise(n)) for n in (1, 2, np.inf))
-        )
+        least = min(map(result.design.cost, result.design.laws()))
+        assert least * (1 - 1e-9) <= result.lower_bound <= result.value == least
         z = noise.sample(2000, rng=rng)
         shift = np.ones(dimension) if dimension == 3 else np.eye(dimension)[0]
         loss = noise.log_density(z) - noise.log_density(z + shift)
@@ -89,7 +86,7 @@ def test_knorm_by_its_own_density():
 
 
 def test_knorm_evidence(tmp_path):
-    result = KNorm(4, md.PureDP(1.0), S(linf=1, l0=2), loss="absolute", rounds=3).solve()
+    result = KNorm(4, md.PureDP(1.0), S(linf=1, l0=2), 1, loss="absolute", rounds=3).solve()
     assert result.checks()["holds"].all() and result.mechanism.scale == 6.0
     result.save(tmp_path / "k.json")
     back = md.load(tmp_path / "k.json")
@@ -102,7 +99,7 @@ def test_knorm_evidence(tmp_path):
         {"law": replace(certificate.law, norm=np.inf)},
         {"law": replace(certificate.law, dimension=5)},
         {"law": replace(certificate.law, largest=1.0)},
-        {"law": replace(certificate.law, largest=None)},
+        {"law": replace(certificate.law, largest=None, gamma=None)},
         {"question": replace(certificate.question, rounds=4)},
     ):
         assert not replace(certificate, **changes).verify(), changes
@@ -116,7 +113,9 @@ def test_comparisons_try_them():
     table = md.compare(query, PRIVACY, mechanisms=names, progress=False).table.set_index("mechanism")
     assert table["error"]["correlated gaussian"] * 20 == pytest.approx(1039.44, abs=0.01)
     assert table["error"]["gaussian"] * 20 == pytest.approx(1070.87, abs=0.01)
-    assert "PureDP" in table["note"]["k-norm"] and "each" in table["note"]["allocated mixed"]
+    assert (
+        table["error"]["k-norm"] < 18 and "each" in table["note"]["allocated mixed"]
+    )  # Laplace noise under pure privacy
     box = md.compare(
         md.NumericQuery(10),
         md.PureDP(1.0),
@@ -149,10 +148,13 @@ def test_refusals_say_what_to_do():
         (lambda: md.CorrelatedGaussian.of_sensitivity(S(l2=1.0), 3, PRIVACY), "corners"),
         (lambda: md.CorrelatedGaussian.of_sensitivity(S(linf=1), 60, PRIVACY), "too many corners"),
         (lambda: md.CountsGaussian.of_sensitivity(S(l2=1.0), 3, PRIVACY), "linf="),
-        (lambda: KNorm(3, PRIVACY), "PureDP"),
+        (lambda: KNorm(3, md.MetricDP(1.0)), "privacy"),
         (lambda: KNorm(0, md.PureDP(1)), "dimension"),
         (lambda: KNorm(3, md.PureDP(1e-8), 1e150).solve(), "sensitivity"),
         (lambda: KNorm(3, md.PureDP(1), norm=3), "norm"),
+        (lambda: KNorm(3, md.PureDP(1), np.eye(3)), "CorrelatedGaussian takes lists"),
+        (lambda: KNorm(13, md.PureDP(1), np.eye(13)), "CorrelatedGaussian takes lists"),
+        (lambda: md.CorrelatedGaussian(np.eye(3)[:2], PRIVACY), "span 2 of 3 dimensions.*span=True"),
         (lambda: S(linf=1, signed=1), "signed"),
     ):
         with pytest.raises(md.DesignError, match=word):

@@ -255,8 +255,11 @@ def matrix(design: Any, mechanism: Any) -> Spent:
 def k_norm(design: Any, mechanism: Any) -> Spent:
     found = 0.0
     for v in worst_change(design, design.dimension):
-        sizes = np.array([float(abs(a)) for a in v])
-        found = max(found, float(np.linalg.norm(sizes, mechanism.norm)) / mechanism.scale)
+        length = float(mechanism.norm_of([float(a) for a in v])[()]) / mechanism.scale
+        if mechanism.gamma is not None:  # falls once for each change of the largest norm that is begun
+            fall = mechanism.largest / mechanism.scale
+            length = math.ceil(length / fall * (1 - 1e-12)) * fall
+        found = max(found, length)
     return design.rounds * found, 0.0
 
 
@@ -465,11 +468,18 @@ def released(mechanism: Any) -> float | None:
         found = m.release(rows(len(m.scales))) / m.scales
         kinds = [(stats.laplace(), m.laplace), (stats.norm(), ~m.laplace)]
         return min(continuous(found[:, kind], law) for law, kind in kinds if kind.any())
-    if isinstance(m, md.noise.KNormNoise) and m.norm == 2:  # has no exact sampler
+    if isinstance(m, md.noise.KNormNoise) and m.largest is None:  # has no lattice
         return None
     if isinstance(m, md.noise.KNormNoise):
-        norms = np.linalg.norm(m.release(np.zeros((2000, m.dimension))), m.norm, axis=1)
-        return continuous(norms, stats.gamma(m.dimension, scale=m.scale))
+        norms, d = m.norm_of(m.release(np.zeros((2000, m.dimension)))), len(m.moving)
+        if m.gamma is None:
+            return continuous(norms, stats.gamma(d, scale=m.scale))
+        # uniform on balls of radius (γ + j) times the largest change
+        ends = (np.arange(2000) + m.gamma) * m.largest
+        logs = d * np.log(ends) - np.arange(2000) * m.largest / m.scale
+        masses = np.exp(logs - logs.max())
+        chances = [float(masses @ np.minimum(1, (x / ends) ** d) / masses.sum()) for x in norms]
+        return continuous(chances, stats.uniform())
     if isinstance(m, md.noise.CorrelatedGaussianNoise):
         deviations = np.sqrt(np.diag(m.covariance))
         found = m.release(rows(len(deviations)))

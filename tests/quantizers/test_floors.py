@@ -20,7 +20,6 @@ from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.table import loss_at, loss_peaks
 from mechdesign.quantizers.optimal.bin_search import bin_slopes
 from mechdesign.quantizers.optimal.cutting_planes import cutting_planes, expected_planes
-from mechdesign.quantizers.optimal.exact import exact_block_fill
 from mechdesign.quantizers.optimal.floors import (
     FloorProblem,
     block_fill,
@@ -29,9 +28,9 @@ from mechdesign.quantizers.optimal.floors import (
     range_constraints,
     smallest_epsilon,
 )
-from mechdesign.quantizers.optimal.lower_bound import lower_bound
 from mechdesign.quantizers.optimal.methods import expected
 from mechdesign.quantizers.optimal.newton import newton
+from mechdesign.quantizers.optimal.solution import exact_block_fill, lower_bound
 
 
 def quartic(t):

@@ -123,8 +123,7 @@ def test_study_check_finds_a_changed_number(tmp_path: Path) -> None:
     import numpy as np
     import pandas as pd
 
-    from mechdesign.shell.runner import check_study, run_study
-    from mechdesign.shell.studykit import Report, Study
+    from mechdesign.shell.studykit import Report, Study, check_study, run_study
 
     def body(report: Report) -> None:
         report.text("words")
@@ -162,8 +161,7 @@ def test_the_quick_variant_of_a_study(tmp_path: Path, monkeypatch, capsys) -> No
     import pandas as pd
 
     from mechdesign.shell import cli
-    from mechdesign.shell.runner import run_study
-    from mechdesign.shell.studykit import Report, Study
+    from mechdesign.shell.studykit import Report, Study, run_study
 
     def body(report: Report) -> None:
         report.table("t", pd.DataFrame({"rows": range(2 if report.quick else 20)}))

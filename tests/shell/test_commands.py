@@ -241,8 +241,7 @@ def test_a_study_has_a_page(tmp_path: Path) -> None:
     import pandas as pd
 
     from mechdesign.plotting import figure
-    from mechdesign.shell.runner import run_study
-    from mechdesign.shell.studykit import Report, Study
+    from mechdesign.shell.studykit import Report, Study, run_study
 
     def body(report: Report) -> None:
         report.text("**Words** before <script>alert(1)</script>.")

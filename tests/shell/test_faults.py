@@ -16,8 +16,7 @@ import pytest
 import mechdesign as md
 from mechdesign.evidence.serialize import dumps
 from mechdesign.evidence.whole_files import write_whole
-from mechdesign.shell.runner import run_study
-from mechdesign.shell.studykit import Report, Study
+from mechdesign.shell.studykit import Report, Study, run_study
 
 KILLS = 30 if os.environ.get("MECHDESIGN_NIGHTLY") else 5
 COMMAND = f"{sys.executable} -c 'from mechdesign.shell.cli import main; main()'"
@@ -25,7 +24,7 @@ STUDY = """
 import sys
 from pathlib import Path
 import pandas as pd
-from mechdesign.shell.runner import run_study
+from mechdesign.shell.studykit import run_study
 from mechdesign.shell.studykit import Study
 
 def body(report):

@@ -46,6 +46,7 @@ SPECS = {
     + BOTH,
     "CountsGaussian": "counts = 20\nl0 = 3\n" + BOTH,
     "VectorQuantizer": 'dimension = 50\nbits = 4\ninputs = "box"\n' + PURE,
+    "BoundedCount": 'n = 6\nloss = "squared"\n' + PURE,
     "MetricChannel": 'space = {kind = "grid", rows = 3, columns = 3}\nalpha = 0.7\n',
 }
 

@@ -7,7 +7,9 @@ Calls on the two neighbours come in random order. The threshold, and on which si
 calls of each and tried on the other, both ways. Who sees a mechanism's answers is right in at most (e^ε + δ)/(1 + e^ε) of
 cases; whoever sees the time alone must not be better. ε is .1: at a large one anything passes.
 
-Exit status 1 if a release is told apart more often than that and three standard errors.
+A pair that is told apart more often than that and three standard errors is measured in two further processes, and the median of
+the three counts: what the code gives away shows in each of them, what the place of a table in memory gives away in one. Exit status 1 if the
+median is larger, too.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from __future__ import annotations
 import argparse
 import gc
 import math
+import multiprocessing
+import pickle
 import platform
 import sys
 import time
@@ -30,9 +34,13 @@ from tests.timing.releases import EPSILON, RELEASES
 
 
 def measured(call: Callable[..., object], pair: tuple[object, object], calls: int) -> tuple[Array, Array]:
-    """Nanoseconds of that many calls on each of a pair, in random order."""
+    """Nanoseconds of that many calls on each of a pair, in random order.
+
+    Each call gets a value of its own, as in deployment: of a value that is kept, its place in memory may tell in a whole run.
+    """
     for argument in pair * 20:
         call(argument)
+    written = [pickle.dumps(argument) for argument in pair]
     order = np.random.default_rng().permuted(np.tile([0, 1], calls)).tolist()
     taken = np.empty(2 * calls)
     clock = time.perf_counter_ns
@@ -40,7 +48,7 @@ def measured(call: Callable[..., object], pair: tuple[object, object], calls: in
     gc.disable()
     try:
         for i, which in enumerate(order):
-            argument = pair[which]
+            argument = pickle.loads(written[which])
             start = clock()
             call(argument)
             taken[i] = clock() - start
@@ -106,6 +114,21 @@ def table(calls: int, only: str) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def confirmed(found: pd.DataFrame, calls: int) -> pd.DataFrame:
+    """The rows, those beyond what is allowed with the median of three processes."""
+    found = found.assign(processes=1)
+    for row in found.index[~found["kept"]]:
+        which = ["release", "neighbours"]
+        shares = [found.loc[row, "told apart"]]
+        for _ in range(2):
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                fresh = pool.apply(table, (calls, found.loc[row, "release"]))
+            shares += fresh.loc[(fresh[which] == found.loc[row, which]).all(axis=1), "told apart"].tolist()
+        median = float(np.median(shares))
+        found.loc[row, ["told apart", "kept", "processes"]] = median, median <= found.loc[row, "allowed"], 3
+    return found
+
+
 def write(found: pd.DataFrame, folder: Path) -> None:
     """Write timing.csv, and README.md with the same table."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -115,7 +138,8 @@ def write(found: pd.DataFrame, folder: Path) -> None:
 
 Not a study: times of one machine, written by `python -m tests.timing --table results/timing`, which says what is measured;
 `.ci/nightly` measures anew. *Calls*: on each of two neighbours, in random order, at ε = {EPSILON}; *told apart*: how often a
-threshold that half of the calls choose is right on the other half; *allowed*: (e^ε + δ)/(1 + e^ε) and three standard errors.
+threshold that half of the calls choose is right on the other half, the median where it was measured in three processes; *allowed*: (e^ε + δ)/(1 + e^ε)
+and three standard errors.
 
 {found["kept"].sum()} of {len(found)} rows are within what is allowed. The nearest to it, or the farthest beyond: {worst["release"]}
 ({worst["neighbours"]}), {worst["told apart"]:.4f} of {worst["allowed"]:.4f}.
@@ -135,7 +159,7 @@ def main() -> int:
     parser.add_argument("--only", default="")
     parser.add_argument("--table", type=Path)
     asked = parser.parse_args()
-    found = table(asked.calls, asked.only)
+    found = confirmed(table(asked.calls, asked.only), asked.calls)
     if asked.table is not None:
         write(found, asked.table)
     return 0 if found["kept"].all() else 1

@@ -266,6 +266,12 @@ RELEASES: dict[str, Release] = {
         answers(),
         delta=0.01,
     ),
+    "optimal integer noise": Release(
+        "integer-noise",
+        solved(lambda: md.OptimalNoise(md.ApproximateDP(EPSILON, 0.01), integer=True)),
+        lambda mechanism: {f"{m:g}": (int(m), int(m) + 1) for m in MAGNITUDES},
+        delta=0.01,
+    ),
     "optimal noise, 2 numbers": Release(
         "cell-product",
         solved(lambda: md.OptimalNoise(PURE, dimension=2), gap=0.9),
@@ -293,6 +299,27 @@ RELEASES: dict[str, Release] = {
     ),
     "K-norm, l_1": Release(
         "knorm-noise", solved(lambda: md.noise.KNorm(4, PURE, norm=1)), answers(4, 0.25, moved=4)
+    ),
+    "K-norm, l_2": Release(
+        "knorm-noise", solved(lambda: md.noise.KNorm(4, PURE, norm=2)), answers(4, moved=4)
+    ),
+    "K-norm, few of many": Release(
+        "knorm-noise",
+        solved(lambda: md.noise.KNorm(12, PURE, md.Sensitivity(linf=1, l0=5))),
+        answers(12, moved=5),
+    ),
+    "K-norm, all rise": Release(
+        "knorm-noise",
+        solved(lambda: md.noise.KNorm(4, PURE, md.Sensitivity(linf=1, signed=False))),
+        answers(4, moved=4),
+    ),
+    "K-norm, bounds of each": Release(
+        "knorm-noise",
+        solved(lambda: md.noise.KNorm(3, PURE, md.Sensitivity(each=[1.0, 0.5, 0.1]))),
+        answers(3, moved=1),
+    ),
+    "K-norm, staircase": Release(
+        "knorm-noise", solved(lambda: md.noise.KNorm(2, md.PureDP(5.0))), answers(2, moved=2)
     ),
     "correlated Gaussian": Release(
         "correlated-gaussian-noise",
@@ -385,6 +412,7 @@ RELEASES: dict[str, Release] = {
         clipped,
     ),
     "exponential channel": Release("channel", lambda: Channel.exponential(LINE, EPSILON), items(5)),
+    "bounded count": Release("channel", solved(lambda: md.BoundedCount(20, PURE)), items(1)),
     "clustered response": Release(
         "clustered-response", lambda: ClusteredResponse(CLUSTERS, EPSILON), items(7)
     ),

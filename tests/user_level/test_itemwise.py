@@ -12,7 +12,7 @@ from spaces.test_metric import SPACES
 import mechdesign as md
 from mechdesign.channels import channel as channel_module
 from mechdesign.channels.channel import Channel
-from mechdesign.channels.channel_loss import metric_loss
+from mechdesign.channels.exact import metric_loss
 from mechdesign.channels.responses import ClusteredResponse, KaryResponse
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import dumps, loads

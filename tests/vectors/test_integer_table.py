@@ -19,7 +19,7 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.evidence.exact import exp_lower
-from mechdesign.vectors.integer_table import alias_columns, rounded_counts
+from mechdesign.vectors.export import alias_columns, rounded_counts
 from mechdesign.vectors.sampled import two_outputs
 
 MADE: dict[str, Any] = {

@@ -8,6 +8,7 @@ import { Refused } from "./errors.mjs";
 import { total } from "./quantizer_laws.mjs";
 import { double, Fraction, largest, ONE, ratio, rational, smallest, sum, ZERO } from "./rational.mjs";
 import { difference, expBounds, flat, NEAR } from "./reading.mjs";
+import { spaceDistances } from "./spaces.mjs";
 import { shown, shownDouble } from "./words.mjs";
 
 const CLOSE = 1e-12;
@@ -73,7 +74,7 @@ function together(list, others, holds) {
 }
 
 function matrixFits(weights, matrix, whole) {
-  const near = (w, p) => Math.abs(ratio(w, whole) - double(p)) <= CLOSE;
+  const near = (w, p) => Math.abs(ratio(w, whole) - double(p)) <= CLOSE * ratio(w, whole);
   return together(weights, matrix, (row, shownRow) => together(row, shownRow, near));
 }
 
@@ -85,21 +86,12 @@ function spelled(value) {
   return shown(value);
 }
 
-// The distances that a matrix or points of the space give, where it has them.
 function distancesFit(space, distances, size, account) {
-  const claim = "the distances are those of the space";
-  let given = space.matrix;
-  const far = (p, q) => Math.hypot(...flat([p]).map((a, k) => double(a) - double(flat([q])[k])));
-  if (given === null && ["grid", "euclidean", "line"].includes(space.kind) && space.points !== null)
-    given = space.points.map((p) => space.points.map((q) => far(p, q)));
-  if (given === null) {
-    account.claimed(claim);
-    return;
-  }
+  const given = spaceDistances(space, account);
   if (given.some((row, k) => k < distances.length && row.length !== distances[k].length)) throw new Refused("tables of different sizes");
   const pairs = distances.slice(0, given.length).flatMap((row, x) => row.map((d, y) => Math.abs(double(given[x][y]) - double(d))));
   const near = Math.max(...pairs) <= CLOSE * Math.max(...flat(given).map(double));
-  account.agrees(claim, near && given.length === distances.length && given.length === size);
+  account.agrees("the distances are those of the space", near && given.length === distances.length && given.length === size);
 }
 
 // By how much e^{α d} w[z][y] is above w[x][y], relative to it, where it is least so.

@@ -11,35 +11,33 @@
 // The first one is never lower, so that it is δ of one round: 1 − x (1 − q) ≤ q, and ε'' ≥ ε' because of
 // q² x − (x − 1 + q)(1 − x (1 − q)) = (x − 1)² (1 − q) ≥ 0. Of several rounds both directions are composed.
 
-import { EXPONENTIAL, Grid, short } from "./composition.mjs";
+import { EXPONENTIAL, Grid, refined, short } from "./composition.mjs";
 import { staircaseAtoms, WHOLE } from "./discrete_laws.mjs";
 import { TooLarge } from "./errors.mjs";
 import { laplaceLosses } from "./independent.mjs";
-import { atom, cell, continuousCells, LOOK } from "./loss_cells.mjs";
+import { atom, cell, continuousCells } from "./loss_cells.mjs";
 import { CONTINUOUS } from "./noise_laws.mjs";
 import { exp, ln, most, one, real, ROUND, SLACK, squareRoot, tenTo, totalOf, zero } from "./real.mjs";
 
 const WIDTH = 16; // points of the grid for each cell of a coordinate's losses, or of those of a round that is sampled
-const POINTS = [2 ** 11, 2 ** 13, 2 ** 14, 2 ** 15]; // of the grid: where one leaves δ above the budget, the next one decides
 const MOST_LOSSES = 10n ** 9n;
 const BILLIONTH = tenTo(-9);
 
-// δ at ε, from above, in one of the cases, each as bad as every change: the least on the coarsest grid, and where that is above the
-// budget and the grid matters, that case on finer ones. `asked` is a law at unit scale and what is asked of it: {name, shapes, rounds,
-// rate, epsilon, delta, account}.
-export function leastConsumed(asked, cases) {
-  let [left, best] = [cases, null];
-  for (const points of POINTS) {
-    const all = left.map((shifts) => ({ shifts, found: consumed(asked, shifts, points) }));
-    best = all.reduce((a, b) => (b.found.below(a.found) ? b : a), all[0] ?? best);
-    if (best.found.atMost(asked.delta)) break;
-    left = all.length && !isClosed(asked, best.shifts) ? [best.shifts] : [];
-  }
-  return best.found;
+// δ at ε, from above, in one of the cases, each as bad as every change: in the least of the coarsest grid on finer ones. `asked` is a
+// law at unit scale and what is asked of it: {name, shapes, rounds, rate, epsilon, delta, account}.
+export function leastConsumed(asked, cases, aim) {
+  let left = cases;
+  const found = (points) => {
+    const all = left.map((shifts) => ({ shifts, delta: consumed(asked, shifts, points) }));
+    const best = all.reduce((a, b) => (b.delta.below(a.delta) ? b : a));
+    left = [best.shifts];
+    return best.delta;
+  };
+  return cases.every((shifts) => isClosed(asked, shifts)) ? found(0) : refined(found, asked.delta, aim, asked.account);
 }
 
 // Whether δ is in closed form, whatever the grid: of one loss, or of normal noise, and at most one sample.
-function isClosed({ name, rounds, rate }, shifts) {
+export function isClosed({ name, rounds, rate }, shifts) {
   const single = name === "norm" || rounds * shifts.reduce((sum, { count }) => sum + count, 0n) === 1n;
   return single && (!rate.below(one) || rounds === 1n);
 }
@@ -121,8 +119,9 @@ function outcomes({ name, shapes, account }, shift, tail, bend, points) {
     account.takes(EXPONENTIAL * found.cells.length);
     return found;
   }
-  account.takes((LOOK * points) / WIDTH);
-  return continuousCells(CONTINUOUS[name](...shapes), shift, tail, bend, points / WIDTH);
+  const law = CONTINUOUS[name](...shapes);
+  account.takes((law.work * points) / WIDTH);
+  return continuousCells(law, shift, tail, bend, points / WIDTH);
 }
 
 // δ of one coordinate: P − e^ε Q of the outcomes whose loss is larger than ε.

@@ -16,12 +16,13 @@
 import { Refused, TooLarge } from "./errors.mjs";
 import { Queue } from "./queue.mjs";
 import { ceilDivide, maximum } from "./rational.mjs";
-import { exp, half, least, most, one, Real, real, SLACK, tenTo, zero } from "./real.mjs";
+import { exp, half, least, most, one, quotient, Real, real, SLACK, tenTo, zero } from "./real.mjs";
 
 export const EXPONENTIAL = 20; // operations that one takes, as `Account.takes` counts; a logarithm takes twice as many
 const SHORT = 84; // bits of a step: its multiples are exact
 const SMALLEST = 182; // bits: two losses that are less apart are one in 55 decimals
 const LONGEST = 2 ** 22; // points before they are halved in number
+const POINTS = [2 ** 10, 2 ** 12, 2 ** 13, 2 ** 14, 2 ** 15]; // of the grid: where one leaves δ above the budget, a finer one decides
 const sumOf = (masses) => masses.reduce((a, b) => a + b, 0n);
 
 // The unit in a few bits, to the nearest: a unit that is a short number but for its rounding is that number.
@@ -35,6 +36,36 @@ function decimalExponent(x) {
   let found = Math.floor(x.magnitude * Math.log10(2)) - 1;
   while (tenTo(found + 1).atMost(x)) found += 1;
   return found;
+}
+
+// δ from above: on two coarse grids, then on the first one that should keep the budget; else on the finest.
+//
+// The error falls with the square of the points, and work grows with them: both are known after two grids, so that what is too large
+// is not begun. Below the budget one finer grid is taken where δ is not as little as the aim.
+export function refined(consumed, budget, aim, account) {
+  const tried = [];
+  let [lowest, cost] = [one, 0];
+  for (const points of POINTS) {
+    const [before, last] = tried.slice(-2);
+    if (last) {
+      const error = before.found.minus(last.found).over(real((last.points / before.points) ** 2 - 1));
+      const fall = error.times(one.minus(quotient(BigInt(last.points ** 2), BigInt(points ** 2))));
+      const above = budget.below(lowest);
+      if (above && budget.below(last.found.minus(fall)) && points < POINTS[POINTS.length - 1]) continue;
+      if ((cost * points) / last.points > account.left) {
+        if (above) throw new TooLarge(`too large to check: a composition on a grid of ${points} points`);
+        return lowest;
+      }
+    }
+    const left = account.left;
+    const found = last ? consumed(points) : account.atFirst(() => consumed(points));
+    cost = left - account.left;
+    tried.push({ points, found });
+    const kept = lowest.atMost(budget);
+    lowest = least(lowest, found);
+    if (found.atMost(aim) || kept) break;
+  }
+  return lowest;
 }
 
 // The mass of a cell that goes to its upper end.

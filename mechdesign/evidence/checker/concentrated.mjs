@@ -13,13 +13,13 @@
 
 import { upperShare } from "./composition.mjs";
 import { staircaseAtoms, WHOLE } from "./discrete_laws.mjs";
-import { cell, continuousCells, LOOK } from "./loss_cells.mjs";
+import { cell, continuousCells } from "./loss_cells.mjs";
 import { CONTINUOUS, Law, mills, signedMills } from "./noise_laws.mjs";
 import { exp, least, ln, most, one, real, SLACK, tenTo, totalOf, zero } from "./real.mjs";
 
 const CELLS = 2 ** 10;
 const MOST_ORDERS = 600;
-const ATOM = 8; // operations that a loss takes at an order
+const ATOM = 12; // operations that a loss takes at an order
 const TILTED = tenTo(-24); // above the rounding of a moment
 
 // Whether coordinates that move so are (ξ, ρ)-zCDP: up to some order by their moments, beyond it by a closed form.
@@ -120,8 +120,8 @@ function moments(name, shapes, shift, largest, account) {
 function outcomesToTilt(name, shapes, shift, largest, account) {
   if (name === "staircase") return { cells: staircaseAtoms(shapes, shift), tail: null };
   if (name in WHOLE) return { cells: WHOLE[name](...shapes, shift).cells(shift.floor(), 16 * CELLS).cells, tail: null };
-  account.takes(LOOK * CELLS);
   const law = CONTINUOUS[name](...shapes);
+  account.takes(law.work * CELLS);
   if (largest) {
     const { cells, infinite } = continuousCells(law, shift, tenTo(-60), zero, CELLS);
     return { cells: [...cells, cell(infinite, zero, largest, largest)], tail: null };

@@ -18,7 +18,8 @@ export function latticeNoise(result, account) {
   const proofs = Object.fromEntries(result.proofs.map((proof) => [proof[""], proof]));
   const { privacy, loss } = design;
   if (!["absolute", "squared"].includes(loss)) throw new NotCovered("a callable loss");
-  if (["cell-product", "additive-noise"].includes(law[""])) throw new NotCovered("noise for several numbers, in a page");
+  if (["cell-product", "additive-noise"].includes(law[""])) throw new NotCovered("noise for several numbers or of a named family, in a page");
+  if (design.integer) throw new NotCovered("noise on the whole numbers, in a page");
   if (law[""] !== "cell-noise") throw new Refused("a mechanism that is no noise of this kind");
   if (design.dimension !== 1n || design.l0 !== null) throw new Refused("noise of one number for several");
   const bounds = ["lattice-dual", "staircase-dual"].filter((kind) => kind in proofs);
@@ -47,7 +48,7 @@ export function latticeNoise(result, account) {
   const proof = bounds[0] === "staircase-dual" ? staircaseBound : latticeBound;
   const bound = larger(proof(stated, loss, delta, high, sensitivity), ZERO);
   const claimed = rational(result.lower_bound);
-  account.proved(`no additive noise costs less than ${shown(result.lower_bound)}`, claimed.atMost(bound), difference(claimed, bound));
+  account.proved(`no additive noise for a real-valued query costs less than ${shown(result.lower_bound)}`, claimed.atMost(bound), difference(claimed, bound));
 }
 
 // The cells of a law, checked to be ones: spans and their ends, the number n of a shift, and the sums over repetitions.

@@ -8,7 +8,6 @@ import { fall } from "./noise_laws.mjs";
 import { least, most, one, quotient, zero } from "./real.mjs";
 import { pairwise } from "./reading.mjs";
 
-export const LOOK = 600; // operations that a place takes, as `Account.takes` counts
 const LOWEST = -700; // of an exponent of a double
 
 export const cell = (p, q, low, high) => ({ p, q, low, high });

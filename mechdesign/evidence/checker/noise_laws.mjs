@@ -8,10 +8,11 @@ import { exp, half, ln, most, one, PI, real, SLACK, squareRoot, tenTo, zero } fr
 const TINY = tenTo(-52);
 const ROOT = squareRoot(PI.doubled()); // √(2π)
 
-// −log of the density but for a constant, and P(T > t), both of t ≥ 0; the end of the support, if it has one; where the density bends.
+// −log of the density but for a constant, and P(T > t), both of t ≥ 0; the end of the support, if it has one; where the density bends. Both at
+// two points take as much work as so many operations (`Account.takes`).
 export class Law {
-  constructor(exponent, upper, { end = null, bends = [zero] } = {}) {
-    Object.assign(this, { exponent, upper, end, bends });
+  constructor(exponent, upper, { end = null, bends = [zero], work = 400 } = {}) {
+    Object.assign(this, { exponent, upper, end, bends, work });
   }
   // P(T > t) of any t.
   above(t) {
@@ -77,7 +78,7 @@ export const fall = (x) => exp(x.negative());
 function truncatedLaplace(end) {
   const last = fall(end);
   const upper = (t) => most(fall(t).minus(last).doubled(-1).over(one.minus(last)), zero);
-  return new Law((t) => t, upper, { end });
+  return new Law((t) => t, upper, { end, work: 120 });
 }
 
 // OSGT: density ∝ e^(-t²/2 - b t), whose tail is e^(-t²/2 - b t) M(t + b)/(2 M(b)); normal for b = 0.
@@ -110,12 +111,12 @@ function generalisedNormal(power) {
     const z = exponent(t);
     return z.below(real(300)) ? most(half.minus(level.times(t).times(fall(z)).times(series(a, z))), zero) : zero;
   };
-  return new Law(exponent, upper);
+  return new Law(exponent, upper, { work: 700 });
 }
 
 export const CONTINUOUS = {
   norm: () => offsetGaussian(zero),
-  laplace: () => new Law((t) => t, (t) => fall(t).doubled(-1)),
+  laplace: () => new Law((t) => t, (t) => fall(t).doubled(-1), { work: 120 }),
   truncated_laplace: truncatedLaplace,
   logistic: () => new Law((t) => t.plus(ln(one.plus(fall(t))).doubled()), (t) => one.over(one.plus(exp(t)))),
   osgt: offsetGaussian,

@@ -7,6 +7,7 @@
 // law the file states enclosures in units of 2⁻¹⁶⁰; what follows from them is proved, that they are the law's is claimed.
 
 import { Refused } from "./errors.mjs";
+import { knownLaw, stretchesHold } from "./law_moments.mjs";
 import { bitLength, double, Fraction, larger, ONE, rational, smaller, sum, THREE, TWO, ZERO } from "./rational.mjs";
 import { countAtMost, optional, pairwise } from "./reading.mjs";
 
@@ -77,11 +78,19 @@ export class Moments {
       return;
     }
     if (stated === null) throw new Refused("the masses and moments of this prior are missing");
+    this.known = knownLaw(prior, account);
     account.claimed(`the masses and moments stated are those of the prior (${prior.law.name})`);
+    this.claim = account.rows[account.rows.length - 1];
     const masses = pairs(stated.masses);
     const ends = prior[""] === "prior-clipped" ? [prior.lower, prior.upper] : [];
     if (masses.length !== ends.length) throw new Refused("point masses that the prior has not, or too few");
     this.atoms = masses.map((mass, k) => [rational(ends[k]), mass]);
+    if (this.known !== null) this.found(!masses.length || this.known.tails(prior, masses));
+  }
+
+  // Whether the bounds looked at hold what they are bounds of.
+  found(holds) {
+    Object.assign(this.claim, { how: "proved", agrees: true, holds: this.claim.holds && holds });
   }
 
   // Bounds of the three moments on each stretch: computed, or those that are stated under this name.
@@ -89,7 +98,9 @@ export class Moments {
     if (this.exact !== null) return spans.map(([u, v]) => this.integral(u, v));
     const bounds = pairs(this.stated[name]);
     if (bounds.length !== 3 * spans.length) throw new Refused(`moments stated of other ${name}`);
-    return spans.map((_, k) => bounds.slice(3 * k, 3 * k + 3));
+    const stated = spans.map((_, k) => bounds.slice(3 * k, 3 * k + 3));
+    if (this.known !== null) this.found(stretchesHold(this.known, spans, stated, this.account));
+    return stated;
   }
 
   integral(u, v) {

@@ -48,7 +48,7 @@ function outputsFit(design, bins) {
   // the outputs were searched, or are a grid
   const farthest = largest(bins.map((b) => b.absolute()));
   const most = rational(double(wanted.max_abs) * (1 + NEAR / 1000));
-  const within = fits && BigInt(bins.length) <= optional(wanted, "m", BigInt(bins.length)) && farthest.atMost(most);
+  const within = fits && BigInt(bins.length) === optional(wanted, "m", BigInt(bins.length)) && farthest.atMost(most);
   return within && (!("step" in wanted) || onGrid(wanted, bins));
 }
 

@@ -138,10 +138,10 @@ export function costs(result, account, law, growth) {
   const biased = double(optional(design, "max_bias", 0)) ? "within the bias allowed" : "unbiased";
   const least = `no mechanism with ${outputsOf(duals)}, ${biased}, costs less than ${shown(bound)}`;
   const unknown = loss.function !== null; // what a function says is not in the file
-  if (unknown) account.claimed(`the value is ${general(value, 12)}`, Number.isFinite(Number(value)));
+  if (unknown) account.claimedCost(`the value is ${general(value, 12)}`, Number.isFinite(Number(value)));
   if (bound !== null && duals === null && !unknown && !("metric-bound" in proofs))
     throw new Refused("a lower bound without multipliers");
-  if (bound !== null && (unknown || duals === null)) account.claimed(least, bound <= value);
+  if (bound !== null && (unknown || duals === null)) account.claimedCost(least, bound <= value);
   if (unknown && cap === null) return;
 
   let [moments, given, floats] = [null, "", 0];

@@ -17,9 +17,9 @@ const TAGS = ["$kind", "$array", "$law", "$table", "$tuple", "$items", "$fractio
 // Work is counted before it is done, in additions or comparisons of numbers of 1,000 bits: a file that asks for more than its
 // size allows is refused at once.
 export class Account {
-  constructor(characters = 0, listen = () => {}) {
+  constructor(characters = 0) {
     this.rows = [];
-    this.listen = listen;
+    this.costClaimed = false;
     this.left = OPERATIONS * (5 + characters / 1e6);
   }
   // Count operations on numbers of so many bits.
@@ -27,10 +27,19 @@ export class Account {
     this.left -= operations * (1 + bits / 1000);
     if (this.left < 0) throw new TooLarge("too large to check: more work than 5 s and a second for each megabyte");
   }
+  // Leave seven tenths of the work for later: what is too large is refused before most of it is done.
+  atFirst(work) {
+    const later = 0.7 * this.left;
+    this.left -= later;
+    try {
+      return work();
+    } finally {
+      this.left += later;
+    }
+  }
   add(claim, how, holds, margin = null, agrees = false) {
-    const row = { claim, how, holds: Boolean(holds), margin, agrees };
-    this.rows.push(row);
-    this.listen(row);
+    const left = holds && margin < 0 ? 0 : margin; // what doubles may have lost is nothing
+    this.rows.push({ claim, how, holds: Boolean(holds), margin: left, agrees });
   }
   // Count operations on fractions, whose common divisors take the square of their bits.
   divides(operations, bits) {
@@ -45,6 +54,11 @@ export class Account {
   }
   claimed(claim, holds = true) {
     this.add(claim, "claimed", holds);
+  }
+  // A value or a lower bound that is not checked here: a status that follows from it is claimed too.
+  claimedCost(claim, holds = true) {
+    this.costClaimed = true;
+    this.claimed(claim, holds);
   }
   // Whether low ≤ high, exactly; within the room that floats may have lost, it is only recomputed.
   bounds(claim, low, high, room = ZERO) {
@@ -131,7 +145,7 @@ function kind(name, fields) {
 export const isObject = (node) => node !== null && typeof node === "object" && !Array.isArray(node);
 const isDouble = (node) => typeof node === "number" || typeof node === "bigint";
 const TAGGED = { frac: "$fraction", arr: "$array", table: "$table", law: "$law", fun: "$callable", items: "$items" };
-const LISTED = { nums: "num", ints: "int", fracs: "frac", texts: "text", rows: "fracs", irows: "ints" };
+const LISTED = { nums: "num", ints: "int", fracs: "frac", texts: "text", rows: "fracs", irows: "ints", pairs: "pair" };
 const VALUES = {
   any: () => true,
   null: (node) => node === null,

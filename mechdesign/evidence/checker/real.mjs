@@ -129,8 +129,8 @@ export function squareRoot(x) {
 const PLACES = 240;
 const FIXED_ONE = 1n << BigInt(PLACES);
 
-function arctangent(inverse) {
-  let [term, sum] = [FIXED_ONE / inverse, 0n];
+export function arctangent(inverse, unit) {
+  let [term, sum] = [unit / inverse, 0n];
   for (let k = 1n; term; k += 2n) {
     sum += k % 4n === 1n ? term / k : -(term / k);
     term /= inverse * inverse;
@@ -138,7 +138,7 @@ function arctangent(inverse) {
   return sum;
 }
 
-export const PI = rounded(16n * arctangent(5n) - 4n * arctangent(239n), -PLACES);
+export const PI = rounded(16n * arctangent(5n, FIXED_ONE) - 4n * arctangent(239n, FIXED_ONE), -PLACES);
 
 // ln 2 = Σ 1/(k 2^k).
 const LN2 = Array.from({ length: PLACES }, (_, k) => FIXED_ONE / (BigInt(k + 1) << BigInt(k + 1))).reduce((a, b) => a + b);

@@ -8,15 +8,15 @@ import { NotCovered, Refused } from "./errors.mjs";
 import { knorm } from "./knorm.mjs";
 import { latticeNoise } from "./lattice_noise.mjs";
 import { quantizer } from "./quantizer.mjs";
-import { Account, isObject, read } from "./reading.mjs";
+import { Account, isObject, optional, read } from "./reading.mjs";
 
 const CHECKS = { calibration, knorm, "metric-channel": channel, "optimal-noise": latticeNoise };
 for (const name of ["metric-quantizer", "optimal-quantizer", "optm", "optm-search", "rqm", "erm", "mvu"]) CHECKS[name] = quantizer;
 
 // The claims of a file; throws NotCovered, or Refused for what cannot be a result.
-export function verify(text, listen) {
+export function verify(text) {
   try {
-    return checked(read(text), new Account(text.length, listen)).rows;
+    return checked(read(text), new Account(text.length)).rows;
   } catch (error) {
     if (error instanceof NotCovered || error instanceof Refused) throw error;
     throw new Refused(`malformed: ${error.name}: ${error.message}`.slice(0, 300));
@@ -33,6 +33,8 @@ function checked(result, account) {
   if (![result.mechanism, ...result.proofs].every(isObject)) throw new Refused("a mechanism or a proof that is none");
   account.agrees("a proof is there", result.proofs.length > 0);
   if (result.proofs.length) CHECKS[kind](result, account);
+  for (const bounds of ["sensitivity", "bounds"].map((name) => optional(result.design, name, null)))
+    if (isObject(bounds)) account.claimed(`the change is what one record does (${bounds.neighbours}), as stated`);
   standing(result, account);
   return account;
 }

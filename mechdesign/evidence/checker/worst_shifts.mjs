@@ -48,8 +48,12 @@ export function worstShifts(sensitivity, dimension, name, account) {
   let vectors = [envelope, packed, [largestSum]];
   if (whole) vectors = vectors.map((vector) => vector.map((v) => real(v.floor())));
   const cases = vectors.map((vector) => grouped(vector.filter((v) => v.sign > 0)));
-  return cases.sort((a, b) => a.length - b.length);
+  const different = cases.filter((moved, k) => !cases.slice(0, k).some((other) => alike(moved, other)));
+  return different.sort((a, b) => a.length - b.length);
 }
+
+const alike = (one, other) =>
+  one.length === other.length && one.every(({ shift, count }, k) => count === other[k].count && !shift.minus(other[k].shift).sign);
 
 const lower = (a, b) => (b < a ? b : a);
 // A bound of the file; null where it bounds nothing.

@@ -71,6 +71,9 @@ async function show(place, text, anew) {
   status.className = "verdict";
   status.textContent = "Being checked …";
   const found = await judged(text, anew);
+  place.querySelector("caption").textContent = found.rows
+    ? "What this page checked itself, when it was opened"
+    : "Claims of the file, not checked by this page";
   if (found.rows) fill(place.querySelector("tbody"), found.rows);
   else for (const row of place.querySelectorAll("tbody tr")) [...row.cells].slice(1).forEach((cell, k) => Object.assign(cell, { className: "", textContent: k ? "" : "not checked" }));
   const good = found.rows && found.rows.every((row) => row.holds);

@@ -318,7 +318,7 @@ class NoiseAllocation(AllocationPage):
             several, report = allocate_several(self, solver, clock, options)
             scales, value, bound = several.scales, self.cost_of(several.scales), several.lower_bound
             among = several.among or (None, None)
-            proof = AllocationProof(several.multiplier, several.prices, several.held, several.mix, *among)
+            proof = (several.multiplier, several.prices, several.held, several.mix, *among)
         else:
             self.check_feasible()
             if solver in (None, "closed-form"):
@@ -326,15 +326,15 @@ class NoiseAllocation(AllocationPage):
                 refuse_unknown(options, "a formula has none")
             else:
                 found, report = solve_model(self.problem, solver, clock, options)
-            scales, proof = self.spread(found.scales), AllocationProof(found.multiplier)
+            scales, proof = self.spread(found.scales), (found.multiplier,)
             value = self.cost_of(scales) if found.loss is None else self._loss_of_groups(found.loss)
             bound = self._loss_of_groups(found.lower_bound)
         if not math.isfinite(value):
             raise overflowing(float(self.loss))
         noise = IndependentNoise(self.noise, scales, self.sensitivities, self.bounds)
-        duals = pd.DataFrame({"family": ["privacy"], "index": [0], "dual": [proof.multiplier]})
+        duals = pd.DataFrame({"family": ["privacy"], "index": [0], "dual": [proof[0]]})
         yield Bound(bound)
-        yield Law(noise, value, (proof,), report, self._notes(), duals)
+        yield Law(noise, value, (AllocationProof(*proof),), report, self._notes(), duals)
 
     def _laplace_laws(self, clock: Clock) -> Iterator[Law]:
         """The scales of Corollary 6, which need no search, and those of the best ratios under exact composition."""

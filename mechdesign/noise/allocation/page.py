@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 import pandas as pd
 
+from mechdesign.accounting.interval import upper_delta
+from mechdesign.accounting.profile import gaussian_tradeoff
 from mechdesign.errors import DesignError
+from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.page import Account
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
-from mechdesign.noise.allocation.composed import composed, levels_of, within_delta
+from mechdesign.noise.allocation.composed import LEVELS, composed, levels_of, within_delta
 from mechdesign.noise.allocation.disparity import disparity, gini
 from mechdesign.noise.allocation.question import AllocationProof, AllocationQuestion
 from mechdesign.noise.allocation.separable import power
@@ -43,6 +46,19 @@ class AllocationPage(AllocationQuestion):
     def protection(self) -> Protection:
         changes = self.bounds or Sensitivity(each=self.sensitivities)
         return Protection(len(self.sensitivities), changes)
+
+    def tradeoff(self, result: Result, at: Iterable[float] = ()) -> TradeOff:
+        """That of the Gaussian budget, or of the composed losses; of what is asked where they are too many, or keep several bounds."""
+        law = result.mechanism
+        if self.noise == "gaussian":
+            return gaussian_tradeoff(self.budget, at)
+        if isinstance(law, IndependentNoise):
+            law = MixedNoise(law.scales, np.ones(len(law.scales), dtype=bool), self.sensitivities)
+        terms, small, asked = law.terms(), law.small, super().tradeoff(result, at)
+        if self.bounds is not None or len(terms) > LEVELS:
+            return asked
+        found = TradeOff.of_profile(lambda e: upper_delta(terms, e - small) if e > small else 1.0, at)
+        return TradeOff((*found.points, *asked.points))
 
     def spent(self, result: Result) -> Array:
         r"""Share of the privacy budget that each coordinate consumes: :math:`\lambda_i^2/(\sigma_i\mu_0)^2` or

@@ -7,28 +7,33 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 import numpy as np
 
-from mechdesign.accounting.gaussian import gaussian_profile, gaussian_room, gaussian_square
+from mechdesign.accounting.gaussian import (
+    GaussianPrivacy,
+    budget_worth,
+    gaussian_budget,
+    gaussian_privacy,
+    gaussian_profile,
+)
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.allocation.composed import LaplaceProblem
-from mechdesign.noise.allocation.mixes import Among, mixed
 from mechdesign.noise.allocation.separable import EXACT, SUM_ERROR, Separable, power, weighted_moment
-from mechdesign.noise.allocation.several import ROUNDING, Changes, changes_of, most_spent
+from mechdesign.noise.allocation.several import ROUNDING, Among, Changes, changes_of, mixed, most_spent
 from mechdesign.noise.vector_noise import IndependentNoise, absolute_moment
-from mechdesign.problem.checks import doubles, instance
-from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
+from mechdesign.problem.checks import doubles, instance, non_negative
+from mechdesign.problem.privacy import ApproximateDP, GaussianDP, PureDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.problem.spine import ModelledDesign
 from mechdesign.typing import Array, Indices, Numbers
 
-Privacy: TypeAlias = PureDP | ApproximateDP | ZeroConcentratedDP
+Privacy: TypeAlias = PureDP | GaussianPrivacy
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +108,7 @@ class AllocationQuestion(ModelledDesign):
     def budget(self) -> float:
         r""":math:`\mu_0^2` (Gaussian) or the total ε (Laplace), rounded down; δ where it is composed exactly."""
         privacy = self.privacy
-        instance("privacy", privacy, PureDP, ApproximateDP, ZeroConcentratedDP)
+        instance("privacy", privacy, PureDP, *get_args(GaussianPrivacy))
         if self.composes and isinstance(privacy, ApproximateDP) and privacy.delta > 0:
             return float(privacy.delta)
         if self.noise == "mixed":
@@ -114,16 +119,8 @@ class AllocationQuestion(ModelledDesign):
                 'ZeroConcentratedDP take noise="gaussian"',
             )
         if self.noise == "gaussian":
-            if isinstance(privacy, ZeroConcentratedDP):
-                return 2 * privacy.rho * (1 - SUM_ERROR)
-            if not isinstance(privacy, ApproximateDP) or privacy.delta == 0:
-                raise DesignError.of(
-                    "privacy",
-                    privacy,
-                    'Gaussian noise is never private at delta = 0; Laplace noise is (noise="laplace"), and so are '
-                    "staircase, discrete Laplace and logistic noise, and OptimalNoise in one dimension",
-                )
-            return gaussian_square(privacy.epsilon, privacy.delta)
+            exact = isinstance(privacy, ZeroConcentratedDP | GaussianDP)
+            return gaussian_budget(privacy) * (1 - SUM_ERROR if exact else 1)
         if not isinstance(privacy, PureDP | ApproximateDP):
             raise DesignError.of("privacy", privacy, "Laplace noise takes PureDP or ApproximateDP")
         extra = self._for_delta
@@ -293,7 +290,7 @@ class AllocationProof(Proof):
         Under several bounds: the profile of the mix of changes that proves the lower bound.
     changes, weights : ndarray, optional
         What the mix is made of: changes (N, K) and their weights (N,), or sizes (K,) and shares (K,), see
-        `mechdesign.noise.allocation.mixes`. Not given where the mix is its own proof.
+        `mechdesign.noise.allocation.several`. Not given where the mix is its own proof.
     """
 
     multiplier: float
@@ -305,6 +302,9 @@ class AllocationProof(Proof):
 
     speaks_of = ("privacy", "value", "lower bound")
     bound_how = RECOMPUTED
+
+    def __post_init__(self) -> None:
+        non_negative("multiplier", self.multiplier)
 
     def spent(self, asked: AllocationQuestion, scales: Array) -> Fraction | float:
         """What no change consumes more than."""
@@ -340,8 +340,8 @@ class AllocationProof(Proof):
         scales = law.scales
         slack = self.slack(asked, scales)
         yield Claim("the scales keep the privacy budget", PROVED, slack, slack >= 0)
-        if asked.noise == "gaussian" and isinstance(asked.privacy, ApproximateDP):
-            room = gaussian_room(asked.privacy.epsilon, asked.privacy.delta, asked.budget**0.5)
+        if asked.noise == "gaussian" and not isinstance(asked.privacy, ZeroConcentratedDP | GaussianDP):
+            room = budget_worth(gaussian_privacy("privacy", asked.privacy), asked.budget)
             yield Claim("the budget is worth (ε, δ)", RECOMPUTED, room, room >= 0)
         for name, limit, sign in (("lower", asked.lower, 1), ("upper", asked.upper, -1)):
             if limit is not None:

@@ -32,9 +32,17 @@ from scipy import optimize
 from mechdesign import solvers
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.results import SolveReport
-from mechdesign.noise.allocation.mixes import Among, drawn_from, mixed
 from mechdesign.noise.allocation.question import AllocationQuestion
-from mechdesign.noise.allocation.several import TINY, Changes, Prices, Row, most_spent
+from mechdesign.noise.allocation.several import (
+    TINY,
+    Among,
+    Changes,
+    Prices,
+    Row,
+    drawn_from,
+    mixed,
+    most_spent,
+)
 from mechdesign.problem.checks import refuse_unknown
 from mechdesign.solvers import Deadline, Model
 from mechdesign.typing import Array, Indices

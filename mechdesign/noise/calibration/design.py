@@ -14,13 +14,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, get_args
 
 import numpy as np
 import pandas as pd
 
 from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.errors import DesignError, MechdesignError, SolverError
+from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.classes import INDEPENDENT_NOISE, LOG_CONCAVE_NOISE, MechanismClass, family
 from mechdesign.evidence.digits import at_least, at_most, shown
 from mechdesign.evidence.page import Account
@@ -44,7 +45,15 @@ from mechdesign.noise.pictures import draw_laws, half_width
 from mechdesign.problem.checks import UP, instance, integer, magnitude, one_of, probability, settle, share
 from mechdesign.problem.fields import field
 from mechdesign.problem.law_moments import frozen_parts
-from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
+from mechdesign.problem.privacy import (
+    ApproximateDP,
+    CentralPrivacy,
+    GaussianDP,
+    MembershipAdvantage,
+    PureDP,
+    ZeroConcentratedDP,
+    parts_of,
+)
 from mechdesign.problem.sensitivity import Protection, Sensitivity, sensitivity
 from mechdesign.problem.spine import Bound, Clock, Design, Law, relative_table
 from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words, unit_words
@@ -67,7 +76,8 @@ class Calibration(Design):
         ``"gaussian"``, ``"laplace"``, ``"logistic"``, ``"flipped_huber"``, ``"osgt"``, ``"gennorm"``,
         ``"truncated_laplace"``, ``"staircase"``, ``"discrete_laplace"``, ``"discrete_gaussian"``; or any symmetric
         log-concave law, of which the scale is chosen.
-    privacy : PureDP, ApproximateDP or ZeroConcentratedDP
+    privacy : PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage or TradeOff
+        GaussianDP of Gaussian noise alone, without samples; of a TradeOff all points at once.
     sensitivity : float or Sensitivity
         Δ > 0, the most any coordinate changes between neighbours (add-remove), where all K may change at once; or several
         bounds together, ``Sensitivity(linf=1, l0=3)``, which may say ``neighbours="replace"``.
@@ -111,7 +121,7 @@ class Calibration(Design):
     asks: ClassVar[str] = "numbers"
 
     noise: FrozenLaw
-    privacy: PureDP | ApproximateDP | ZeroConcentratedDP = field(PureDP, ApproximateDP, ZeroConcentratedDP)
+    privacy: CentralPrivacy = field(*get_args(CentralPrivacy))
     sensitivity: float | Sensitivity = field(check=sensitivity)
     dimension: int = field(check=integer, least=1, most=10**9, default=1)
     loss: str = field(check=one_of, allowed=("squared", "absolute"), default="squared")
@@ -131,21 +141,28 @@ class Calibration(Design):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        name = "rho" if isinstance(self.privacy, ZeroConcentratedDP) else "epsilon"
-        magnitude(name, getattr(self.privacy, name))
+        for part in parts_of(self.privacy):
+            for name in ("rho", "mu", "epsilon"):
+                if getattr(part, name, 0.0):
+                    magnitude(name, getattr(part, name))
         family = self.family
         Sensitivity.of(self.sensitivity).check(self.dimension)
         if not isinstance(self.sensitivity, Sensitivity) and family.discrete and self.sensitivity % 1:
             raise DesignError.of("sensitivity", self.sensitivity, "must be a whole number for discrete noise")
         self._check_sampling()
-        if getattr(self.privacy, "delta", 0.0) == 0 and not hasattr(self.privacy, "rho") and not family.pure:
+        if isinstance(self.privacy, GaussianDP) and (family.name != "gaussian" or self.sampling_rate < 1):
+            remedy = 'is exact for noise="gaussian" that sees everybody: state points of its curve, TradeOff([(epsilon, delta), ...])'
+            raise DesignError.of("privacy", self.privacy, remedy)
+        pure = any(isinstance(p, PureDP) or getattr(p, "delta", 1.0) == 0 for p in parts_of(self.privacy))
+        if pure and not family.pure:
             able = sorted(f.name for f in FAMILIES.values() if f.pure)
             raise DesignError.of(
                 "delta", 0.0, f"{family.name} noise needs delta > 0; these can do delta = 0: {able}"
             )
 
     def _check_sampling(self) -> None:
-        rate, delta = self.sampling_rate, getattr(self.privacy, "delta", 0.0)
+        rate = self.sampling_rate
+        delta = min(getattr(part, "delta", 0.0) for part in parts_of(self.privacy))
         if rate == 1:
             return
         seen = -math.expm1(self.rounds * math.log1p(-rate))
@@ -237,7 +254,13 @@ class Calibration(Design):
             return super().audit(result)
         budget = budget_of(self.privacy)
         slack = budget - spent.upper
-        unit = "ρ" if isinstance(self.privacy, ZeroConcentratedDP) else "ε"
+        units: dict[type, str] = {
+            ZeroConcentratedDP: "ρ",
+            GaussianDP: "μ",
+            TradeOff: "largest share of a δ",
+            MembershipAdvantage: "δ at ε = 0",
+        }
+        unit = units.get(type(self.privacy), "ε")
         if isinstance(self.privacy, ApproximateDP) and self.privacy.delta:
             unit = f"δ at ε = {self.privacy.epsilon:g}"
         row = ("privacy", unit, spent.upper, budget, slack, math.nan, slack <= 1e-2 * budget)
@@ -457,7 +480,7 @@ class CalibrationBound(Proof):
 def calibrate(
     noise: FrozenLaw,
     *,
-    privacy: PureDP | ApproximateDP | ZeroConcentratedDP,
+    privacy: CentralPrivacy,
     sensitivity: float | Sensitivity,
     dimension: int = 1,
     loss: str = "squared",

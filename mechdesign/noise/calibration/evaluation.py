@@ -8,7 +8,7 @@ In units of that move, its survival function S has S(0) = ½ and :math:`S(t + 1)
 the law is log-concave, so is S, and between 0 and 1 it lies above the logarithmic chord. Var = ∫ 4tS(t) dt and E|T| = ∫ 2S(t) dt
 over t > 0 are then bounded from below by a sum. Rounds are more coordinates. A round that is sampled at rate q is
 (log(1 + (e^ε − 1)/q), δ/q)-private without sampling. Under zCDP the variance is at least
-:math:`\lVert v\rVert^2/(e^{\xi + 2\rho} - 1)` by the Hammersley–Chapman–Robbins inequality.
+:math:`\lVert v\rVert^2/(e^{\xi + 2\rho} - 1)` by the Hammersley–Chapman–Robbins inequality; under μ-GDP the exponent is μ².
 
 *All scales of one law.* Less noise of a continuous law is less private: where a scale consumes more than the budget, seen
 from below, every smaller one does.
@@ -18,21 +18,29 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 
 from mechdesign.accounting.interval import DeltaInterval, lower_delta, upper_delta
-from mechdesign.accounting.losses import AtomicLoss, is_gaussian, loss_of
+from mechdesign.accounting.losses import AtomicLoss, in_sigmas, is_gaussian, loss_of
 from mechdesign.accounting.profile import integrated_profile
+from mechdesign.evidence.attack import TradeOff
+from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.proofs import ABOUT_FILE, PROVED, RECOMPUTED, Claim
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.worst_case import amplified, worst_rho
 from mechdesign.problem.law_moments import frozen_parts
-from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
+from mechdesign.problem.privacy import (
+    ApproximateDP,
+    CentralPrivacy,
+    GaussianDP,
+    MembershipAdvantage,
+    ZeroConcentratedDP,
+    parts_of,
+)
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import FrozenLaw
-
-Privacy = PureDP | ApproximateDP | ZeroConcentratedDP
 
 _BLOCK = 4096
 """Steps of a staircase that are summed one by one."""
@@ -44,10 +52,14 @@ _SHARES = (1 - 3e-9, 1 - 6e-7, 0.999, 0.99, 0.97, 0.94, 0.9, 0.8, 0.65, 0.5)
 """Of the scale found, at which the budget is looked for to be exceeded: where accounting is exact one of the first is."""
 
 
-def budget_of(privacy: Privacy) -> float:
-    """What may be consumed: ρ, δ at the ε asked for, or the largest privacy loss."""
+def budget_of(privacy: CentralPrivacy) -> float:
+    """What may be consumed: ρ, μ, δ at the ε asked for, or the largest privacy loss; of several points 1, the largest share of any."""
     if isinstance(privacy, ZeroConcentratedDP):
         return privacy.rho
+    if isinstance(privacy, GaussianDP):
+        return privacy.mu
+    if isinstance(privacy, TradeOff):
+        return 1.0
     return float(getattr(privacy, "delta", 0.0) or privacy.epsilon)
 
 
@@ -57,9 +69,23 @@ def cost_of(noise: AdditiveNoise, loss: str) -> float:
 
 
 @np.errstate(under="ignore")
-def consumed(noise: AdditiveNoise, privacy: Privacy) -> DeltaInterval:
-    """Enclose what all rounds consume: δ at ε; the largest privacy loss under pure privacy; ρ under zCDP."""
+def consumed(noise: AdditiveNoise, privacy: CentralPrivacy) -> DeltaInterval:
+    """Enclose what all rounds consume: δ at ε; the largest privacy loss under pure privacy; ρ under zCDP; μ; of several points the largest share."""
+    if isinstance(privacy, TradeOff):
+        each = [(consumed(noise, part), budget_of(part)) for part in parts_of(privacy)]
+        how = PROVED if all(spent.how == PROVED for spent, _ in each) else RECOMPUTED
+        lower = max(round_down(Fraction(spent.lower) / Fraction(budget)) for spent, budget in each)
+        upper = max(
+            math.inf if spent.upper == math.inf else round_up(Fraction(spent.upper) / Fraction(budget))
+            for spent, budget in each
+        )
+        return DeltaInterval(lower, upper, how)
     cases = noise.worst_cases
+    if isinstance(privacy, GaussianDP):
+        terms = map(in_sigmas, cases.alternatives[0])
+        square = noise.rounds * sum(n * h * (Fraction(v) / Fraction(s)) ** 2 for n, v, s, h in terms)
+        mu = math.sqrt(round_up(square))
+        return DeltaInterval(mu * (1 - 1e-15), math.nextafter(mu, math.inf), PROVED)
     if isinstance(privacy, ZeroConcentratedDP):
         rho = noise.rounds * worst_rho(
             noise.law, noise.sensitivity, noise.dimension, privacy.xi / noise.rounds
@@ -94,7 +120,7 @@ def _composed(noise: AdditiveNoise, epsilon: float, delta: float) -> DeltaInterv
 @np.errstate(under="ignore")
 def evaluated(
     noise: AdditiveNoise,
-    privacy: Privacy,
+    privacy: CentralPrivacy,
     loss: str,
     value: float,
     *,
@@ -116,7 +142,12 @@ def evaluated(
     ]
     shift = noise.worst_cases.single if noise.once else None
     normal = noise.dimension > 1 and is_gaussian(noise.law)
-    if isinstance(privacy, ApproximateDP) and privacy.delta and shift is not None and not normal:
+    if (
+        isinstance(privacy, ApproximateDP | MembershipAdvantage)
+        and privacy.delta
+        and shift is not None
+        and not normal
+    ):
         second = integrated_profile(noise.law, shift, privacy.epsilon)
         # near an atom's loss δ is only defined to the rounding of ε, and of log densities far out to that of theirs
         room = 1e-5 * fresh.upper + 3e-13 - abs(second - fresh.upper)
@@ -162,22 +193,25 @@ def integrated_cost(law: FrozenLaw, loss: str) -> float:
 
 
 @np.errstate(under="ignore")
-def least_cost(noise: AdditiveNoise, privacy: Privacy, loss: str) -> float:
+def least_cost(noise: AdditiveNoise, privacy: CentralPrivacy, loss: str) -> float:
     """What any symmetric law costs at least that is as private; log-concave, where `noise` is. 0 for discrete laws.
 
     Examples
     --------
     >>> from scipy import stats
+    >>> from mechdesign.problem.privacy import PureDP
     >>> three = AdditiveNoise(stats.laplace(scale=3.0), 1.0, 3)
     >>> round(least_cost(three, PureDP(1.0), "squared"), 2), three.variance   # three coordinates: 3 · 2/ε²
     (6.0, 18.0)
     """
     if not noise.continuous:
         return 0.0
+    if isinstance(privacy, TradeOff):
+        return max(least_cost(noise, part, loss) for part in parts_of(privacy))
     top, square = _moves(noise)
     rounds, rate = noise.rounds, noise.sampling_rate
-    if isinstance(privacy, ZeroConcentratedDP):
-        exponent = privacy.xi + 2 * privacy.rho
+    if isinstance(privacy, ZeroConcentratedDP | GaussianDP):
+        exponent = privacy.mu**2 if isinstance(privacy, GaussianDP) else privacy.xi + 2 * privacy.rho
         known = loss == "squared" and exponent < 700
         return rounds * square / math.expm1(exponent) * (1 - OFF) if known else 0.0
     epsilon, delta = privacy.epsilon, getattr(privacy, "delta", 0.0)
@@ -206,6 +240,7 @@ def unit_cost(epsilon: float, delta: float, loss: str, *, log_concave: bool = Tr
     >>> round(unit_cost(0.1, 0.0, "squared"), 1)   # Laplace noise: 200
     199.9
     """
+    epsilon = max(epsilon, 1e-9)  # what is private at ε is so above it
     after = math.exp(-epsilon) * (0.5 - delta)  # S(1)
     if after <= 0:
         return 0.0
@@ -226,17 +261,21 @@ def unit_cost(epsilon: float, delta: float, loss: str, *, log_concave: bool = Tr
     return float(np.sum(survival[1:] * np.diff(moment))) * (1 - OFF)
 
 
-def too_small(noise: AdditiveNoise, privacy: Privacy) -> float:
+def too_small(noise: AdditiveNoise, privacy: CentralPrivacy) -> float:
     """A share of the scale at which the law is not private, as near 1 as a few looks show; 0 where none does."""
     return next((share for share in _SHARES if exceeds(noise, privacy, share)), 0.0)
 
 
 @np.errstate(under="ignore")
-def exceeds(noise: AdditiveNoise, privacy: Privacy, share: float) -> bool:
+def exceeds(noise: AdditiveNoise, privacy: CentralPrivacy, share: float) -> bool:
     """Whether a continuous law at this share of its scale is over the budget, from below."""
     dist, shapes, _, scale = frozen_parts(noise.law)
     smaller = replace(noise, law=dist(*shapes, scale=scale * share))
     cases = smaller.worst_cases
+    if isinstance(privacy, TradeOff):
+        return any(exceeds(noise, part, share) for part in parts_of(privacy))
+    if isinstance(privacy, GaussianDP):
+        return consumed(smaller, privacy).lower > privacy.mu and cases.exact
     if isinstance(privacy, ZeroConcentratedDP):
         if isinstance(noise.sensitivity, Sensitivity):
             return False  # ρ is known from above alone

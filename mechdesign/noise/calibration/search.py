@@ -32,13 +32,14 @@ from mechdesign.accounting.interval import (
 from mechdesign.accounting.losses import NoiseTerm, is_gaussian, loss_of
 from mechdesign.accounting.profile import fast_profile, profile_interval
 from mechdesign.errors import DesignError, SolverError
+from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import round_up, safe_root
 from mechdesign.noise.additive import AdditiveNoise
-from mechdesign.noise.calibration.evaluation import Privacy, cost_of
+from mechdesign.noise.calibration.evaluation import cost_of
 from mechdesign.noise.laws.families import Family
 from mechdesign.noise.worst_case import Terms, WorstCases, amplified, worst_cases, worst_rho
 from mechdesign.problem.law_moments import frozen_parts
-from mechdesign.problem.privacy import ZeroConcentratedDP
+from mechdesign.problem.privacy import CentralPrivacy, GaussianDP, ZeroConcentratedDP, parts_of
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, FrozenLaw
@@ -130,7 +131,7 @@ class Requirement:
 
     @classmethod
     @np.errstate(under="ignore")
-    def of(cls, privacy: Privacy, query: Query) -> Requirement:
+    def of(cls, privacy: CentralPrivacy, query: Query) -> Requirement:
         """Return the requirement in numbers.
 
         Raises
@@ -138,6 +139,10 @@ class Requirement:
         DesignError
             δ is below what double precision certifies.
         """
+        if isinstance(privacy, TradeOff):
+            return _at_all(tuple(cls.of(part, query) for part in parts_of(privacy)))
+        if isinstance(privacy, GaussianDP):
+            return _gaussian(privacy.mu, query)
         if isinstance(privacy, ZeroConcentratedDP):
             return _concentrated(privacy, query)
         delta = getattr(privacy, "delta", 0.0)
@@ -193,7 +198,7 @@ def _approximate(epsilon: float, delta: float, query: Query) -> Requirement:
         lambda: _Planned(epsilon, delta, query),
         exact,
         exact if lone else refined,
-        min(sigma, query.dimension * query.rounds * query.top / epsilon),
+        min(sigma, query.dimension * query.rounds * query.top / epsilon) if epsilon else sigma,
         -2.0 * max(abs(math.log(delta)), 1.0),
         epsilon,
         delta,
@@ -236,6 +241,37 @@ def _concentrated(privacy: ZeroConcentratedDP, query: Query) -> Requirement:
     epsilon = privacy.xi + privacy.rho + 2 * math.sqrt(-privacy.rho * math.log(delta))
     return Requirement(
         query, privacy.rho, lambda: rho, rho, rho, sigma, -2.0, epsilon, delta, sigma=sigma, exact=False
+    )
+
+
+def _gaussian(mu: float, query: Query) -> Requirement:
+    """μ of normal noise, which is its ℓ₂ norm over σ."""
+
+    def most(law: FrozenLaw) -> float:
+        return query.norm / float(law.std())
+
+    sigma = query.norm / mu * (1 + 8e-15)
+    return Requirement(query, mu, lambda: most, most, most, sigma, -1.0, mu, 1e-6, sigma=sigma, exact=False)
+
+
+def _at_all(parts: tuple[Requirement, ...]) -> Requirement:
+    """Several at once: the largest share of any budget."""
+
+    def joint(meters: list[Meter]) -> Meter:
+        return lambda law: max(meter(law) / part.target for meter, part in zip(meters, parts))
+
+    first = max(parts, key=lambda part: part.guess)
+    sigmas = [part.sigma for part in parts if part.sigma is not None]
+    return replace(
+        first,
+        target=1.0,
+        meter=lambda: joint([part.meter() for part in parts]),
+        final=joint([part.final for part in parts]),
+        refined=joint([part.refined for part in parts]),
+        sigma=max(sigmas) if len(sigmas) == len(parts) else None,
+        epsilon=min(part.epsilon for part in parts),
+        delta=max(part.delta for part in parts),
+        tolerance=max(part.tolerance for part in parts),
     )
 
 
@@ -286,7 +322,8 @@ def laws_of(family: Family, r: Requirement, loss: str, deadline: Deadline) -> It
         No scale meets the requirement.
     """
     known = False
-    if family.closed_form is not None and (r.delta == 0 or (family.starts is not None and r.exact)):
+    several = family.starts is not None and r.exact and r.epsilon > 0
+    if family.closed_form is not None and (r.delta == 0 or several):
         yield _pure_law(family, family.closed_form, r, loss)  # what is private without δ is so with it
         if r.delta == 0:
             return

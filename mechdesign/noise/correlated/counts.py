@@ -23,21 +23,20 @@ import numpy as np
 import pandas as pd
 from scipy import optimize
 
+from mechdesign.accounting.gaussian import GaussianPrivacy, gaussian_privacy
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.correlated.corners import size_of_change
+from mechdesign.noise.correlated.changes import size_of_change
 from mechdesign.noise.correlated.design import CovarianceDesign, cost_claims, shown_covariance
 from mechdesign.noise.correlated.noise import (
     CorrelatedGaussianNoise,
-    gaussian_privacy,
     within_budget,
 )
 from mechdesign.problem.checks import instance, integer, one_of
 from mechdesign.problem.fields import field
-from mechdesign.problem.privacy import ApproximateDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Protection, Sensitivity
 from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.typing import Array
@@ -54,7 +53,7 @@ class CountsGaussian(CovarianceDesign):
         n, up to 700.
     l0 : int
         c ≤ n.
-    privacy : ApproximateDP or ZeroConcentratedDP
+    privacy : ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage or TradeOff
     most : float
         a: the most that one count changes.
     signed : bool
@@ -63,14 +62,15 @@ class CountsGaussian(CovarianceDesign):
 
     Examples
     --------
-    >>> result = CountsGaussian(20, 3, ApproximateDP(1.0, 1e-6), signed=False).solve()
+    >>> import mechdesign as md
+    >>> result = CountsGaussian(20, 3, md.ApproximateDP(1.0, 1e-6), signed=False).solve()
     >>> round(result.value, 2), result.gap < 1e-9, result.certificate.verify()
     (1039.44, True, True)
     """
 
     counts: int = field(check=integer, least=1, most=700)
     l0: int = field(check=integer, least=1)
-    privacy: ApproximateDP | ZeroConcentratedDP = field(check=gaussian_privacy)
+    privacy: GaussianPrivacy = field(check=gaussian_privacy)
     most: float = field(check=size_of_change, default=1.0)
     signed: bool = field(check=one_of, allowed=(True, False), default=True)
 
@@ -81,14 +81,15 @@ class CountsGaussian(CovarianceDesign):
 
     @classmethod
     def of_sensitivity(
-        cls, sensitivity: Sensitivity, dimension: int, privacy: ApproximateDP | ZeroConcentratedDP
+        cls, sensitivity: Sensitivity, dimension: int, privacy: GaussianPrivacy
     ) -> CountsGaussian:
         """The design for at most ``l0`` numbers that change by at most ``linf`` each; other bounds are refused.
 
         Examples
         --------
+        >>> import mechdesign as md
         >>> counts = Sensitivity(linf=1, l0=3, signed=False)
-        >>> round(CountsGaussian.of_sensitivity(counts, 20, ApproximateDP(1.0, 1e-6)).solve().value, 2)
+        >>> round(CountsGaussian.of_sensitivity(counts, 20, md.ApproximateDP(1.0, 1e-6)).solve().value, 2)
         1039.44
         """
         s, size = instance("sensitivity", sensitivity, Sensitivity), integer("dimension", dimension, 1)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from types import NoneType
@@ -26,26 +26,26 @@ import numpy as np
 import pandas as pd
 
 from mechdesign import solvers
+from mechdesign.accounting.gaussian import GaussianPrivacy, budget_worth, gaussian_budget
+from mechdesign.accounting.profile import gaussian_tradeoff
 from mechdesign.errors import DesignError, SolverError
+from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.correlated.corners import corners
+from mechdesign.noise.correlated.changes import corners
 from mechdesign.noise.correlated.fixed_point import Balance, balance, fixed_point
 from mechdesign.noise.correlated.noise import (
     CorrelatedGaussianNoise,
-    budget_worth,
-    gaussian_budget,
     inverse_rows,
     largest_spent,
     within_budget,
 )
 from mechdesign.problem.checks import array, instance, one_of, refuse_unknown, settle
 from mechdesign.problem.fields import field
-from mechdesign.problem.privacy import ApproximateDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Protection, Sensitivity
 from mechdesign.problem.span import Span, span_of
 from mechdesign.problem.spine import Bound, Clock, Design, Law, ModelledDesign, relative_table
@@ -69,13 +69,17 @@ class CovarianceDesign(Design):
     asks: ClassVar[str] = "numbers"
 
     vectors: Array
-    privacy: ApproximateDP | ZeroConcentratedDP
+    privacy: GaussianPrivacy
     weights: Array | None = None
 
     @cached_property
     def budget(self) -> float:
         r""":math:`\mu^2`, rounded down."""
         return gaussian_budget(self.privacy)
+
+    def tradeoff(self, result: Result, at: Iterable[float] = ()) -> TradeOff:
+        """That of all Gaussian noise within the budget."""
+        return gaussian_tradeoff(self.budget, at)
 
     @property
     def among(self) -> MechanismClass:
@@ -153,7 +157,7 @@ class CorrelatedGaussian(CovarianceDesign, ModelledDesign):
     vectors : array_like, shape (m, K), or Sensitivity
         The set, one vector per row, up to sign; vertices are enough for a polytope. A Sensitivity with ``each``: its corners
         (`of_sensitivity` takes the number of coordinates where nothing else says it).
-    privacy : ApproximateDP or ZeroConcentratedDP
+    privacy : ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage or TradeOff
     weights : array_like, shape (K,) or (K, K), optional
         W of the loss tr(WΣ): a positive diagonal or a positive definite matrix; the identity by default.
     span : bool
@@ -172,13 +176,14 @@ class CorrelatedGaussian(CovarianceDesign, ModelledDesign):
 
     Examples
     --------
-    >>> result = CorrelatedGaussian(vectors=np.eye(3), privacy=ApproximateDP(1.0, 1e-6)).solve()
+    >>> import mechdesign as md
+    >>> result = CorrelatedGaussian(vectors=np.eye(3), privacy=md.ApproximateDP(1.0, 1e-6)).solve()
     >>> round(result.value * result.design.budget, 4)   # a box with these sides needs 9
     3.0
     """
 
     vectors: Array
-    privacy: ApproximateDP | ZeroConcentratedDP
+    privacy: GaussianPrivacy
     weights: Array | None = None
     span: bool = field(check=one_of, allowed=(True, False), default=False)
 
@@ -215,15 +220,16 @@ class CorrelatedGaussian(CovarianceDesign, ModelledDesign):
         cls,
         sensitivity: Sensitivity,
         dimension: int,
-        privacy: ApproximateDP | ZeroConcentratedDP,
+        privacy: GaussianPrivacy,
         weights: Array | None = None,
     ) -> CorrelatedGaussian:
         """Return the design for changes within bounds of single coordinates, of which at most some change; the corners are listed.
 
         Examples
         --------
+        >>> import mechdesign as md
         >>> few = Sensitivity(each=[1, 2, 3], l0=1)
-        >>> CorrelatedGaussian.of_sensitivity(few, 3, ApproximateDP(1.0, 1e-6)).vectors
+        >>> CorrelatedGaussian.of_sensitivity(few, 3, md.ApproximateDP(1.0, 1e-6)).vectors
         array([[1., 0., 0.],
                [0., 2., 0.],
                [0., 0., 3.]])

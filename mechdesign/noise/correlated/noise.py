@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from mechdesign.accounting.gaussian import gaussian_room, gaussian_square
 from mechdesign.errors import DesignError
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.exact import round_up
@@ -30,7 +29,6 @@ from mechdesign.noise.release import ExactNoise
 from mechdesign.noise.vector_noise import accuracy_of, shape_of
 from mechdesign.plotting import figure, sized
 from mechdesign.problem.checks import answers, array, generator, instance, integer, positive, settle
-from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
 from mechdesign.problem.span import Lift, Span
 from mechdesign.solvers.deadline import one_thread
 from mechdesign.typing import Array, Numbers, Randomness
@@ -44,38 +42,6 @@ Integers = npt.NDArray[np.object_]
 """Python's integers, of any size."""
 _FINEST = 1126
 """Doubles, with mantissas of 53 bits, are whole multiples of 2^-1126."""
-
-
-def gaussian_budget(privacy: object) -> float:
-    r"""The largest :math:`v^\top\Sigma^{-1}v = \mu^2` that `privacy` allows a change v, rounded down.
-
-    Examples
-    --------
-    >>> gaussian_budget(ZeroConcentratedDP(0.5))
-    1.0
-    """
-    given = gaussian_privacy("privacy", privacy)
-    return (
-        2 * given.rho
-        if isinstance(given, ZeroConcentratedDP)
-        else gaussian_square(given.epsilon, given.delta)
-    )
-
-
-def gaussian_privacy(name: str, value: object) -> ApproximateDP | ZeroConcentratedDP:
-    """Return a requirement that Gaussian noise can meet, or raise the DesignError that says how to state one."""
-    given = instance(name, value, PureDP, ApproximateDP, ZeroConcentratedDP)
-    if isinstance(given, ZeroConcentratedDP) or (isinstance(given, ApproximateDP) and given.delta > 0):
-        return given
-    remedy = "Gaussian noise needs delta > 0: state ApproximateDP with one, or use NoiseAllocation(noise='laplace')"
-    raise DesignError.of(name, given, remedy)
-
-
-def budget_worth(privacy: ApproximateDP | ZeroConcentratedDP, budget: float) -> float:
-    """What `privacy` leaves beyond a budget of μ²: of ρ, or of δ."""
-    if isinstance(privacy, ZeroConcentratedDP):
-        return 2 * privacy.rho - budget
-    return gaussian_room(privacy.epsilon, privacy.delta, math.sqrt(budget))
 
 
 def within_budget(rows: Array, budget: float, spent: Callable[[Array], float]) -> Array:

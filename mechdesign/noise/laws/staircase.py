@@ -1,18 +1,16 @@
-r"""Staircase noise: the least of every ε-DP additive noise for one number; with ℓ₁ shells in several dimensions.
+r"""Staircase noise: the least of every ε-DP additive noise for one number; of several `mechdesign.noise.radial` has it.
 
 The density is constant on shells and falls by :math:`e^{-\varepsilon}` from one to the next:
 
 .. math:: f(t) \propto e^{-k\varepsilon} \text{ for } |t|/\Delta \in [k, k+\gamma), \qquad
           e^{-(k+1)\varepsilon} \text{ for } |t|/\Delta \in [k+\gamma, k+1).
 
-Source: Geng and Viswanath, *The optimal noise-adding mechanism in differential privacy* (2016), and, for ℓ₁
-shells, *The optimal mechanism in differential privacy: multidimensional setting* (2013).
+Source: Geng and Viswanath, *The optimal noise-adding mechanism in differential privacy* (2016).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -21,20 +19,15 @@ from scipy import optimize, special
 
 from mechdesign.accounting.losses import AtomicLoss, PreciseLoss
 from mechdesign.errors import DesignError
-from mechdesign.evidence.serialize import register_law, serializable
+from mechdesign.evidence.serialize import register_law
 from mechdesign.noise.laws.symmetric import SymmetricLaw
 from mechdesign.problem.checks import (
     DOWN,
     UP,
-    array,
-    generator,
-    integer,
     one_of,
     positive,
-    probability,
-    settle,
 )
-from mechdesign.typing import Array, FrozenLaw, Numbers, Randomness, Values
+from mechdesign.typing import FrozenLaw, Values
 
 
 def staircase_gamma(epsilon: float, loss: str = "absolute") -> float:
@@ -197,107 +190,3 @@ def staircase_law(epsilon: float, sensitivity: float = 1.0, *, loss: str = "abso
         positive("sensitivity", sensitivity, side=UP),
     )
     return staircase(epsilon, staircase_gamma(epsilon, loss), scale=sensitivity)
-
-
-@serializable("l1-staircase")
-@dataclass(frozen=True)
-class L1Staircase:
-    r"""Staircase noise on ℓ₁ shells in d dimensions: ε-DP for queries of ℓ₁ sensitivity Δ.
-
-    Parameters
-    ----------
-    epsilon : float
-    sensitivity : float
-        Δ₁ > 0.
-    dimension : int
-        d ≥ 1.
-    gamma : float, optional
-        Step fraction; the minimiser of the ℓ₁ error when not given.
-
-    Examples
-    --------
-    >>> round(L1Staircase(0.5, 1.0, 2).absolute_error, 4)
-    3.9962
-    """
-
-    epsilon: float
-    sensitivity: float = 1.0
-    dimension: int = 2
-    gamma: float | None = None
-
-    def __post_init__(self) -> None:
-        epsilon, dimension = (
-            positive("epsilon", self.epsilon, side=DOWN),
-            integer("dimension", self.dimension, 1, 1000),
-        )
-        settle(
-            self,
-            epsilon=epsilon,
-            dimension=dimension,
-            sensitivity=positive("sensitivity", self.sensitivity, side=UP),
-        )
-        if self.gamma is None:
-            found = optimize.minimize_scalar(
-                self._mean_radius, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-10}
-            )
-            settle(self, gamma=float(found.x))
-        settle(self, gamma=probability("gamma", self.gamma))
-
-    def _mean_radius(self, gamma: float | None, power: int = 1) -> float:
-        """E‖T‖₁^power at sensitivity 1; ℓ₁ spheres grow like r^{d-1}."""
-        d, e = self.dimension, self.epsilon
-        ratio = _scaled_moment(d - 1 + power, e, gamma) / _scaled_moment(d - 1, e, gamma)
-        return float(ratio) * math.prod(range(d, d + power)) / e**power
-
-    @property
-    def absolute_error(self) -> float:
-        """E‖T‖₁."""
-        return self.sensitivity * self._mean_radius(self.gamma)
-
-    @property
-    def squared_error(self) -> float:
-        """E‖T‖₂²; given ‖T‖₁ = R, the shares are Dirichlet, so E‖T‖₂² = 2 E R²/(d + 1)."""
-        return 2 * self.sensitivity**2 * self._mean_radius(self.gamma, 2) / (self.dimension + 1)
-
-    def logpdf(self, t: Numbers) -> Array:
-        """Log density at points of shape (..., d)."""
-        u = np.abs(array("t", t, ndim=None)).sum(axis=-1) / self.sensitivity
-        k = np.floor(u)
-        level = k + (u - k >= self.gamma)
-        # the ℓ₁ ball of radius r has volume 2^d r^d/d!, so a shell weighs 2^d r^{d-1}/(d-1)!, and ∫ r^{d-1} has (d-1)!
-        d = self.dimension
-        log_mass = math.log(_scaled_moment(d - 1, self.epsilon, self.gamma))
-        return np.asarray(
-            -self.epsilon * level - log_mass - d * math.log(2 * self.sensitivity / self.epsilon)
-        )
-
-    def pdf(self, t: Numbers) -> Array:
-        """Density at points of shape (..., d)."""
-        return np.asarray(np.exp(self.logpdf(t)))
-
-    def rvs(self, size: int | None = None, *, random_state: Randomness = None) -> Array:
-        """Draw for simulation: a shell, the radius in it, then a uniform point of the ℓ₁ sphere.
-
-        Returns
-        -------
-        ndarray, shape (d,) or (size, d)
-        """
-        rng = generator(random_state)
-        n = 1 if size is None else integer("size", size, 0, 2**40)
-        assert self.gamma is not None
-        d, g = self.dimension, self.gamma
-        # cells [k, k + γ) of level b^k, then [k + γ, k + 1) of level b^{k+1}; the radius is near d/ε, Gamma(d)-like
-        centre, spread = d / self.epsilon, 40 * math.sqrt(d) / self.epsilon + 40 / self.epsilon + 2
-        first = max(0, int(centre - spread))
-        k = np.arange(first, min(int(centre + spread) + 2, first + 2_000_000), dtype=float)
-        low, high = np.concatenate([k, k + g]), np.concatenate([k + g, k + 1])
-        level = np.concatenate([k, k + 1])
-        with np.errstate(divide="ignore"):
-            ratio = (low / np.maximum(high, 5e-324)) ** d
-            weights = d * np.log(high) + np.log1p(-ratio) - self.epsilon * level
-        weights = np.exp(weights - weights.max())
-        cell = rng.choice(weights.size, size=n, p=weights / weights.sum())
-        radius = high[cell] * (ratio[cell] + rng.random(n) * (1 - ratio[cell])) ** (1 / d)
-        direction = rng.dirichlet(np.ones(d), size=n) * rng.choice([-1.0, 1.0], size=(n, d))
-        out = self.sensitivity * radius[:, None] * direction
-        return np.asarray(out[0] if size is None else out)

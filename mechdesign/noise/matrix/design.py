@@ -12,7 +12,7 @@ For prefix sums and one changed count these are the best factorizations for priv
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,16 +20,19 @@ import cvxpy as cp
 import numpy as np
 import pandas as pd
 
+from mechdesign.accounting.gaussian import GaussianPrivacy, gaussian_budget
+from mechdesign.accounting.profile import gaussian_tradeoff
 from mechdesign.errors import DesignError, SolverError
+from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.correlated.corners import Changes, size_of_change
+from mechdesign.noise.correlated.changes import Changes, Participation, Patterns, size_of_change
 from mechdesign.noise.correlated.design import cost_claims
-from mechdesign.noise.correlated.noise import gaussian_budget, within_budget
+from mechdesign.noise.correlated.noise import within_budget
 from mechdesign.noise.matrix.solving import (
     Multipliers,
     checked_largest,
@@ -42,7 +45,6 @@ from mechdesign.noise.matrix.solving import (
 from mechdesign.noise.matrix.strategy import StrategyNoise
 from mechdesign.problem.checks import instance, integer, one_of, settle
 from mechdesign.problem.fields import field
-from mechdesign.problem.privacy import ApproximateDP, ZeroConcentratedDP
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign, relative_table
 from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words, unit_words
 from mechdesign.problem.workload import Workload
@@ -58,8 +60,8 @@ class MatrixMechanism(ModelledDesign):
     Parameters
     ----------
     workload : Workload or array_like, shape (m, n)
-        A: ``Workload.prefix_sums(n)``, ``ranges``, ``marginals``, ``kron`` of these, or a matrix. Up to 2,048 counts.
-    privacy : ApproximateDP or ZeroConcentratedDP
+        A: ``Workload.prefix_sums(n)``, ``ranges``, ``marginals``, ``kron`` of these, or a matrix. Up to 4,096 counts.
+    privacy : ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage or TradeOff
     l0 : int
         c: how many counts one person changes, at most. For c > 1 the changes are listed: up to 10⁷ numbers of them.
     most : float
@@ -69,6 +71,9 @@ class MatrixMechanism(ModelledDesign):
         difference then). False: one person more or less, counts only rise or only fall.
     loss : {"total", "largest"}
         The sum of the variances of the answers, or the largest of them.
+    participation : Participation, optional
+        Of a stream in which one person takes part several times: how often and how far apart. Instead of `l0`; `most` and
+        `signed` are of every step.
 
     Raises
     ------
@@ -93,11 +98,12 @@ class MatrixMechanism(ModelledDesign):
     """
 
     workload: Workload
-    privacy: ApproximateDP | ZeroConcentratedDP
+    privacy: GaussianPrivacy
     l0: int = field(check=integer, least=1, default=1)
     most: float = field(check=size_of_change, default=1.0)
     signed: bool = field(check=one_of, allowed=(True, False), default=True)
     loss: str = field(check=one_of, allowed=("total", "largest"), default="total")
+    participation: Participation | None = field(Participation, default=None)
 
     default_gap = 1e-6
 
@@ -107,10 +113,18 @@ class MatrixMechanism(ModelledDesign):
         )
         super().__post_init__()
         integer("l0", self.l0, 1, self.workload.size)
+        if self.participation is not None and self.l0 != 1:
+            raise DesignError.of(
+                "l0", self.l0, "is for counts: participation says how many steps one person moves"
+            )
         self.changes.check()
         if self.largest:
             checked_largest(self.workload)
         _ = self.budget
+
+    def tradeoff(self, result: Result, at: Iterable[float] = ()) -> TradeOff:
+        """That of all Gaussian noise within the budget."""
+        return gaussian_tradeoff(self.budget, at)
 
     @property
     def among(self) -> MechanismClass:
@@ -127,10 +141,13 @@ class MatrixMechanism(ModelledDesign):
         """Whether the loss is the largest error."""
         return self.loss == "largest"
 
-    @property
+    @cached_property
     def changes(self) -> Changes:
         """What one person does to the counts."""
-        return Changes(self.workload.size, self.l0, self.most, self.signed)
+        n, asked = self.workload.size, self.participation
+        if asked is None:
+            return Changes(n, self.l0, self.most, self.signed)
+        return Patterns(n, asked.times, self.most, self.signed, asked, self.workload.kinds == ("prefix",))
 
     @property
     def unit(self) -> float:
@@ -138,7 +155,7 @@ class MatrixMechanism(ModelledDesign):
         return self.most**2 / self.budget
 
     def model(self) -> Model:
-        """Return the SDP over :math:`\\Sigma`, in coordinates where the total loss is the trace.
+        """Return the SDP over :math:`\\Sigma`, in coordinates where the total loss is the trace, for the changes that are listed.
 
         Constraints: "privacy", a matrix-fractional one a change; "errors", one an answer, for the largest error.
         """
@@ -191,6 +208,10 @@ class MatrixMechanism(ModelledDesign):
         notes = (
             f"the queries have rank {rank} on {self.workload.size} counts: the others are not released",
         ) * (rank < self.workload.size)
+        if not self.changes.listed:
+            notes += (
+                "the patterns are too many to list: the strategy is the best found among Toeplitz matrices",
+            )
         proof = MatrixProof(found.multipliers)
         yield Bound(found.lower_bound * self.unit * (1 - 1e-12))
         yield Law(noise, value, (proof,), report, notes, _multipliers(found.multipliers))
@@ -228,7 +249,7 @@ class MatrixMechanism(ModelledDesign):
         known = published(self.workload, self.changes, largest=self.largest)
         rows = [("this mechanism", result.value)]
         rows += sorted(((name, error * unit) for name, error in known.items()), key=lambda row: row[1])
-        if self.l0 == 1 and not self.largest:
+        if self.changes.l0 == 1 and not self.largest:
             rows.append(("lower bound of the singular values", svd_bound(self.workload, self.changes) * unit))
         if result.lower_bound is not None:
             rows.append((f"lower bound of {result.among}", result.lower_bound))
@@ -246,10 +267,12 @@ class MatrixMechanism(ModelledDesign):
     def account(self, result: Result) -> Account:
         value = "largest variance of an answer" if self.largest else "sum of the variances of the answers"
         what = "rise or fall" if self.signed else "change, all up or all down,"
+        moved = f"at most {self.l0} of the counts"
+        if self.participation is not None:
+            moved = f"{self.participation.words().format(size=self.workload.size)}; the counts of these"
         question = [
-            f"{self.workload}. Between neighbouring data sets at most {self.l0} of the counts {what} by at most "
-            f"{shown(self.most)}. Noise is added to other sums of the counts, chosen for the purpose, and the answers are made "
-            "from these.",
+            f"{self.workload}. Between neighbouring data sets {moved} {what} by at most {shown(self.most)}. "
+            "Noise is added to other sums of the counts, chosen for the purpose, and the answers are made from these.",
             privacy_words(self.privacy, NEIGHBOURS),
             unit_words("stated how many counts change", "The guarantee is for all answers together."),
             f"Wanted is the strategy of least {value}; the lower bound is of {self.among}.",

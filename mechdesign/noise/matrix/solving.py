@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy import linalg
+from scipy import linalg, optimize, signal
 
 from mechdesign.errors import DesignError, SolverError
-from mechdesign.noise.correlated.corners import Changes
+from mechdesign.noise.correlated.changes import Changes, Patterns
 from mechdesign.noise.correlated.fixed_point import (
     Balance,
     balance,
@@ -124,7 +124,7 @@ class Chain:
             if loads is not None:
                 outer = diagonal[:, None] * vectors
                 outer[:-1] += above[:, None] * vectors[1:]
-                burden = ((outer * singular) ** 2 @ singular) / (loads * total)
+                burden = (outer**2 @ singular**3) / (loads * total)
         if not (np.isfinite(share).all() and (burden is None or np.isfinite(burden).all())):
             return None
         return Balance(weights, loads, singular, whitening, share, burden)
@@ -192,10 +192,41 @@ def _solved(part: Workload, changes: Changes, largest: bool, gap: float, deadlin
         return Solved(best.whitening, ((best.weights, best.loads),), bound, found.steps)
     root, vectors, answers = _data(part, changes, largest=largest)
     size = 2.0 ** math.ceil(math.log2(float(np.abs(vectors).max())))
-    found = fixed_point(vectors / size, gap, deadline, answers=answers)
+    unlisted = changes if isinstance(changes, Patterns) and not changes.listed else None
+    # the bound of a few patterns lies a tenth below any strategy found: a hundredth more or less is nothing
+    found = fixed_point(vectors / size, max(gap, 0.01) if unlisted else gap, deadline, answers=answers)
     best = found.best
     bound = best.lower_bound * size**2 * (1 - 1e-12)
-    return Solved(best.whitening @ root, ((best.weights, best.loads),), bound, found.steps)
+    strategy = toeplitz(unlisted, largest=largest) if unlisted else best.whitening @ root
+    return Solved(strategy, ((best.weights, best.loads),), bound, found.steps)
+
+
+def toeplitz(changes: Patterns, *, largest: bool) -> Array:
+    r"""A strategy for prefix sums: lower triangular, Toeplitz, of coefficients :math:`c_0 \ge c_1 \ge \dots \ge 0`, found by descent.
+
+    The worst pattern is p = {0, b, 2b, …}, and :math:`A R^{-1}` has the coefficients s of :math:`1/((1 - z)\,c(z))`: the error is
+    :math:`\lVert p * c \rVert^2 \sum_t s_t^2`, for the total with the weight n − t. At n = 32, four times and 8 apart, it lies 11% above the optimum.
+    """
+    size, pattern = changes.size, changes.first[0]
+    place, weights = np.arange(1.0, size + 1), np.ones(size) if largest else np.arange(size, 0.0, -1)
+
+    def divided(by: Array, what: Array) -> Array:
+        return np.asarray(signal.lfilter([1.0], by, what))
+
+    def back(filtering: Array, gradient: Array) -> Array:
+        return np.asarray(signal.lfilter(filtering, [1.0], gradient[::-1]))[::-1]
+
+    def error(falls: Array) -> tuple[float, Array]:
+        """Logarithm of the error, by the falls c_k − c_{k+1}, those over k + 1."""
+        c = np.cumsum((falls / place)[::-1])[::-1]
+        moved, s = signal.lfilter(pattern, [1.0], c), divided(c, np.ones(size))
+        spent, left = float(moved @ moved), float(weights @ s**2)
+        slope = 2 * back(pattern, moved) / spent - 2 * back(divided(c, s), weights * s) / left
+        return math.log(spent * left), np.cumsum(slope) / place
+
+    start = -np.diff(square_root(size)[:, 0], append=0.0) * place
+    found = optimize.minimize(error, start, jac=True, method="L-BFGS-B", bounds=[(0, None)] * size)
+    return np.asarray(np.tril(linalg.toeplitz(np.cumsum((found.x / place)[::-1])[::-1])))
 
 
 def _chain(part: Workload, changes: Changes, *, largest: bool) -> Chain | None:
@@ -349,4 +380,4 @@ def published(workload: Workload, changes: Changes, *, largest: bool) -> dict[st
                 workload, changes, tree, largest=largest, answers=_tree_answers(n, tree)
             )
         found["binary tree, least squares"] = strategy_error(workload, changes, tree, largest=largest)
-    return found
+    return {name: error for name, error in found.items() if error < math.inf}

@@ -32,8 +32,8 @@ from mechdesign.evidence.exact import round_down, round_up, safe_root
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.serialize import dumps, serializable
 from mechdesign.evidence.whole_files import write_whole
-from mechdesign.noise.cell_noise import CellNoise
-from mechdesign.noise.optimal.costs import law_cost
+from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
+from mechdesign.noise.optimal.lattice_dual import law_cost
 from mechdesign.noise.optimal.question import NoiseQuestion
 from mechdesign.noise.pictures import draw_laws
 from mechdesign.noise.vector_noise import shape_of
@@ -53,7 +53,7 @@ class CellProduct:
 
     Parameters
     ----------
-    law : CellNoise
+    law : CellNoise or IntegerNoise
         Symmetric about 0.
     dimension : int
         K ≥ 1.
@@ -72,12 +72,12 @@ class CellProduct:
     (1.9924, 0.3)
     """
 
-    law: CellNoise
+    law: CellNoise | IntegerNoise
     dimension: int
     l0: int | None = None
 
     def __post_init__(self) -> None:
-        instance("law", self.law, CellNoise)
+        instance("law", self.law, CellNoise, IntegerNoise)
         settle(self, dimension=integer("dimension", self.dimension, 1, 10**9))
         if self.l0 is not None:
             settle(self, l0=integer("l0", self.l0, 1, self.dimension))
@@ -107,7 +107,7 @@ class CellProduct:
         """Draw the law of one coordinate and its tail."""
         return draw_laws({"this noise": self.law}, **options)
 
-    def rvs(self, size: object = None, *, random_state: Randomness = None) -> Array:
+    def rvs(self, size: object = None, *, random_state: Randomness = None) -> Array | Indices:
         """Draw noise for simulation: shape (K,), or (size, K)."""
         return self.law.rvs((*shape_of(size), self.dimension), random_state=random_state)
 
@@ -131,11 +131,12 @@ class CellProduct:
         DataError
             A number that is not finite, or beyond 2⁵³ one that no double holds. The guarantee does not cover that refusal.
         """
-        return self.law.release(answers("x", x, self.dimension))
+        held = answers("x", x, self.dimension)
+        return self.law.release(np.asarray(x) if isinstance(self.law, IntegerNoise) else held)
 
     def delta_interval(self, epsilon: float) -> DeltaInterval:
         """Enclose δ(ε) over every change of the query by at most n cells in each coordinate that may move."""
-        return many_interval(self.law, self.moved, min(non_negative("epsilon", epsilon), 1e6))
+        return many_interval(on_cells(self.law), self.moved, min(non_negative("epsilon", epsilon), 1e6))
 
     def privacy_profile(self, epsilon: Numbers) -> Array:
         """δ(ε), from above.
@@ -168,10 +169,11 @@ class CellProduct:
 
     def summary(self) -> str:
         """The law and what it costs."""
-        reach = self.law.cells_per_shift * self.law.width
+        law = on_cells(self.law)
+        reach = law.cells_per_shift * law.width
         some = "" if self.moved == self.dimension else f"of at most {self.l0} at once "
         return (
-            f"cell noise on {self.dimension} coordinates, for changes {some}up to {reach:.6g} each, "
+            f"{'cell' if law is self.law else 'whole-number'} noise on {self.dimension} coordinates, for changes {some}up to {reach:.6g} each, "
             f"variance {self.variance:.6g} per coordinate"
         )
 
@@ -200,7 +202,7 @@ class CellLawProof(Proof):
         law, size, moved = stated.law, 1, 1
         if isinstance(stated.law, CellProduct):
             law, size, moved = stated.law.law, stated.law.dimension, stated.law.moved
-        instance("law", law, CellNoise)
+        instance("law", law, IntegerNoise if question.integer else CellNoise)
         if (size, moved) != (question.dimension, question.moved):
             raise DesignError.of(
                 "dimension", (size, moved), "must be the question's: numbers, and how many change"
@@ -208,21 +210,29 @@ class CellLawProof(Proof):
         spare = Fraction(question.delta) - moved * law.exact_delta(Fraction(question.epsilon) / moved)
         claim = f"delta at epsilon = {question.epsilon:g} is at most {question.delta:g}"
         yield Claim(claim, PROVED, float(spare), spare >= 0)
-        reach = Fraction(law.width) * law.cells_per_shift - Fraction(question.sensitivity)
+        cells = on_cells(law)
+        reach = Fraction(cells.width) * cells.cells_per_shift - (
+            question.change if question.integer else Fraction(question.sensitivity)
+        )
         yield Claim("it holds for every change up to the sensitivity", PROVED, float(reach), reach >= 0)
         room = Fraction(stated.value) - law_cost(law, question.given_loss)
         how = PROVED if question.given_loss.polynomial else RECOMPUTED
         yield Claim(f"the expected loss is at most {stated.value:.9g}", how, float(room), room >= 0)
 
 
-def law_notes(question: NoiseQuestion, law: CellNoise) -> tuple[str, ...]:
+def on_cells(law: CellNoise | IntegerNoise) -> CellNoise:
+    """The law on cells; that of which noise on the whole numbers is the middle."""
+    return law.cells if isinstance(law, IntegerNoise) else law
+
+
+def law_notes(question: NoiseQuestion, law: CellNoise | IntegerNoise) -> tuple[str, ...]:
     """What a reader should know of a law before trusting it."""
     notes = []
     if not question.given_loss.polynomial:
         notes.append(
             "the loss is a callable: its floating-point values are taken as exact, its convexity sampled"
         )
-    if law.spike:
+    if isinstance(law, CellNoise) and law.spike:
         notes.append(
             f"a spike of mass {float(law.spike / law.total):.3g} and width {law.spike_width:.3g} sits at 0: "
             "δ is large enough that almost exact answers pay"

@@ -8,7 +8,8 @@ width β = Δ/n turn the problem into a linear program from both sides (`lattice
 for every real shift when it is for the n shifts by whole cells (`mechdesign.noise.cell_noise`). *Below*: any
 noise, rounded at random to a neighbouring lattice point, is private for those shifts and costs no less than the
 lattice costs (`costs`). Both errors are of order β². The law is repaired and checked in exact arithmetic
-(`law`), the bound is weak duality in exact arithmetic (`lattice_dual`). For several numbers see `several`.
+(`law`), the bound is weak duality in exact arithmetic (`lattice_dual`). Whole numbers with noise on the whole numbers are such a program themselves, with no
+error of cells. For several numbers see `several`.
 """
 
 from __future__ import annotations
@@ -33,13 +34,12 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration.design import Calibration
 from mechdesign.noise.calibration.evaluation import consumed
-from mechdesign.noise.cell_noise import CellNoise
+from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
 from mechdesign.noise.optimal.cell_product import CellProduct
-from mechdesign.noise.optimal.costs import average_costs
 from mechdesign.noise.optimal.lattice import MOST_CELLS, SMALLEST_DELTA, Line, lattice_model, refined
-from mechdesign.noise.optimal.lattice_dual import LatticeDual
+from mechdesign.noise.optimal.lattice_dual import LatticeDual, average_costs
 from mechdesign.noise.optimal.question import NoiseQuestion
-from mechdesign.noise.optimal.several import named_cost, ranked, several, started
+from mechdesign.noise.optimal.several import DISCRETE, named_cost, ranked, several, started
 from mechdesign.noise.optimal.staircase import staircase
 from mechdesign.noise.pictures import draw_laws
 from mechdesign.problem.checks import instance, integer, one_of, positive
@@ -69,9 +69,14 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
     dimension : int
         K: independent noise of one law on every coordinate, all of which may move by Δ at once. For K > 1 the law is the
         best of Gaussian, Laplace, staircase and generalised normal noise (under pure privacy that of one coordinate at
-        ε/K), and the lower bound, which is loose, is of independent noise of one law; for K = 1 it is of every additive noise.
+        ε/K), and the lower bound, which is loose, is of independent noise of one law; for K = 1 it is of every additive noise for a real-valued query.
     l0 : int, optional
         c: at most so many of the K coordinates move at once; all when not given. The law is then that of c coordinates.
+    integer : bool
+        Whole answers and whole noise: only changes by whole numbers, up to Δ, are protected. The bound is of every additive noise on the whole
+        numbers, and of every other mechanism with whole answers in the worst case over all true values; of noise that is not whole where the loss
+        is linear between neighbouring whole numbers (`mechdesign.noise.optimal.lattice_dual`). For c > 1 numbers that move at once and δ > 0 the law
+        is the best of the discrete families and of the optimum of one number at (ε/c, δ/c).
 
     Raises
     ------
@@ -95,6 +100,12 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
     >>> two = OptimalNoise(PureDP(5.0), loss="squared", dimension=2).solve()
     >>> round(two.value, 3), two.certificate.verify()
     (0.246, True)
+
+    A count, in whole numbers:
+
+    >>> count = OptimalNoise(ApproximateDP(1, .1), loss="squared", integer=True).solve()
+    >>> round(count.value, 4), count.gap < 1e-9, type(count.mechanism.release(1000))
+    (0.7976, True, <class 'int'>)
     """
 
     default_gap = 0.01
@@ -117,7 +128,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
         solver : {None, "highs"}
             The cuts are generated on HiGHS.
         cells : int, optional
-            Use a lattice of exactly this many cells per sensitivity instead. For one number.
+            Use a lattice of exactly this many cells per sensitivity instead. For one number that is not whole.
         grid : {"centred", "edge"}
             Cells of the law centred on multiples of the width, with a narrow spike at 0 where that pays; or
             with a cell edge at 0 and no spike. For one number.
@@ -135,6 +146,11 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
         integer("max_cells", max_cells, 1)
         if self.dimension > 1:
             yield from several(self, clock, starts)
+            return
+        if self.integer:
+            if cells is not None or edge:
+                raise DesignError.of("cells", cells, "is for numbers that are not whole, as is grid")
+            yield from refined(self, clock, cells=self.change, edge=False, max_cells=self.change)
             return
         yield from ranked(started(self, starts or {}))
         known = self.given_loss.polynomial and cells is None and not edge
@@ -156,21 +172,21 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
         Parameters
         ----------
         cells : int
-            Per sensitivity, centred on multiples of their width.
+            Per sensitivity, centred on multiples of their width; whole numbers are their own.
         reach : float
             Sensitivities on each side; there is no mass beyond, and no spike.
         """
         if self.dimension > 1:
             raise DesignError.of("dimension", self.dimension, "must be 1: a search over laws has no program")
-        n = integer("cells", cells, 1, MOST_CELLS)
+        n = self.change if self.integer else integer("cells", cells, 1, MOST_CELLS)
         reach = positive("reach", reach)
         if not n / 2 <= reach * n <= MOST_CELLS:
             raise DesignError.of("reach", reach, f"must be half a sensitivity to {MOST_CELLS} cells")
         side = math.ceil(reach * n)
-        width = Fraction(self.sensitivity) / n
+        width, half = self.unit(n), 0 if self.integer else 1
         count = 2 * side + 1
         line = Line(np.arange(count), np.ones(count), np.ones(count), n, mirrored=False)
-        costs = average_costs(self.given_loss, 2 * np.arange(-side, side + 1), width / 2).floats()
+        costs = average_costs(self.given_loss, 2 * np.arange(-side, side + 1), width / 2, half=half).floats()
         return lattice_model(
             line,
             np.append(costs, costs.max()),
@@ -202,6 +218,9 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
     def frame(self, result: Result) -> pd.DataFrame:
         """The density, a row per cell; of several numbers one row: which law, and what it costs."""
         law = result.mechanism
+        if isinstance(law, IntegerNoise):
+            masses = [float(w / law.total) for w in law.weights]
+            return pd.DataFrame({"noise": law.first + np.arange(len(masses)), "probability": masses})
         if isinstance(law, CellNoise):
             edges = law.start + law.width * np.append(0.0, law.ends)
             heights = np.array([float(w / law.total) for w in law.weights]) / np.diff(edges)
@@ -211,15 +230,21 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
 
     def account(self, result: Result) -> Account:
         """The question in words, and what the value is."""
-        numbers, of_one, together = "one number", "", ""
+        whole = "whole " if self.integer else ""
+        numbers, of_one, together = f"one {whole}number", "", ""
         if self.dimension > 1:
-            numbers, of_one = f"{self.dimension} numbers", " of one number"
+            numbers, of_one = f"{self.dimension} {whole}numbers", " of one number"
             all_move = self.moved == self.dimension
             together = ", all of them at once" if all_move else f", at most {self.moved} of them at once"
         value, law = f"expected {loss_words(self.loss)}{of_one}", _cells(result)
         what, exact = f"the {_kind(result).replace('_', ' ')} law", ""
         if law is not None:
-            what = f"a density that is constant on {len(law.weights)} cells"
+            listed = (
+                "on the whole numbers, {} of them listed"
+                if self.integer
+                else "a density that is constant on {} cells"
+            )
+            what = listed.format(len(law.weights))
             exact = f"exact δ at most {at_most(self._spent(law), 4)}" if self.delta else "pure, exactly"
         question = [
             f"A query returns {numbers} about a data set. Between neighbouring data sets each changes by at "
@@ -255,6 +280,12 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
         law = _cells(result)
         if law is None:
             return [result.mechanism.summary(), f"law: {_kind(result)}"]
+        if isinstance(law, IntegerNoise):
+            tails = ", geometric tails" if law.decay else ""
+            return [
+                f"law: whole numbers from {law.first} to {-law.first}{tails}; released as whole numbers",
+                f"exact delta: {self._spent(law):.9g} (asked: {self.delta:.9g})",
+            ]
         return [
             f"law: {len(law.weights)} cells of width {law.width:.6g}, {law.cells_per_shift} per sensitivity"
             + (f", spike of mass {float(law.spike / law.total):.3g}" if law.spike else "")
@@ -275,24 +306,24 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
             laws |= {name: noise.law for name, noise in self._usual().items()}
         return draw_laws(laws, **options)
 
-    def _spent(self, law: CellNoise) -> float:
+    def _spent(self, law: CellNoise | IntegerNoise) -> float:
         """δ of all coordinates together."""
         return float(self.moved * law.exact_delta(Fraction(self.epsilon) / self.moved))
 
     def _usual(self) -> dict[str, AdditiveNoise]:
-        """Laplace and Gaussian noise at the same privacy, where they can meet it."""
+        """Laplace and Gaussian noise at the same privacy, discrete for whole numbers, where they can meet it."""
         found, judged = {}, "squared" if self.given_loss.squared else "absolute"
-        for name in ("laplace", "gaussian"):
+        for name in DISCRETE if self.integer else ("laplace", "gaussian"):
             with suppress(MechdesignError):
                 design = Calibration(name, self.privacy, self.sensitivity, loss=judged)
                 found[name] = design.solve().mechanism
         return found
 
 
-def _cells(result: Result) -> CellNoise | None:
-    """The law on cells, if it is one."""
+def _cells(result: Result) -> CellNoise | IntegerNoise | None:
+    """The law on cells or on the whole numbers, if it is one."""
     noise = result.mechanism.law if isinstance(result.mechanism, CellProduct) else result.mechanism
-    return noise if isinstance(noise, CellNoise) else None
+    return noise if isinstance(noise, (CellNoise, IntegerNoise)) else None
 
 
 def _kind(result: Result) -> str:

@@ -6,14 +6,32 @@ numbers :math:`0 \le \psi_s(j) \le \mu_s`,
 .. math:: \sum_j \hat c_j p_j \;\ge\; \min_j \Big(\hat c_j + \sum_s \psi_s(j) - e^\varepsilon \psi_s(j - s)\Big)
           - \delta \sum_s \mu_s .
 
-With the lattice costs of `mechdesign.noise.optimal.costs.lower_costs`, which grow beyond the line of the multipliers, the right side bounds the cost of **every** (ε, δ)-DP noise from below.
+With the lattice costs of `lower_costs`, which grow beyond the line of the multipliers, the right side bounds the cost of **every** (ε, δ)-DP noise from below.
+
+For noise on the whole numbers the lattice is ℤ itself, its costs are the loss, and n is the largest change: the right side bounds all of it. It bounds
+more. Let every mechanism with whole-number answers whose noise may depend on the true value x, K(x + t | x), be averaged over x = -N, …, N: a shift by s
+exchanges 2s of these at most, so that the average is additive noise which keeps (ε, δ + s/N), and costs no more than the worst x; N grows. And where the loss
+is linear between neighbouring whole numbers, as \|t\| is, real-valued noise may be rounded at random without bias, and is bounded too. For t² it is not: at
+ε = 1 and δ = ½ the noise ±½ costs .25, and no whole-number noise less than .2689.
 The multipliers come from a solver and are rounded to multiples of a power of two; whatever they are, the bound is true.
+
+**What a convex loss costs on a lattice.** From above, for mechanisms: a density that is constant on a cell pays the average of the loss over the cell.
+
+From below, for bounds: round any noise T at random to one of its two neighbours on the lattice βℤ, with the probabilities that
+keep the mean. Rounding commutes with shifts by lattice vectors, so it is post-processing, and the lattice noise
+inherits (ε, δ)-DP for them. If the piecewise linear function through lattice costs :math:`\hat c_j` lies below the
+loss, then :math:`E\,\hat c(R(T)) \le E\,\ell(T)`: the lattice problem bounds every noise. For \|t\| the lattice
+through 0 gives :math:`\hat c_j = |x_j|` exactly, for t² it gives :math:`x_j^2 - \beta^2/4`; both are off by O(β²),
+where the minimum of the loss over a cell is off by O(β).
+
+**Tails.** Geometric tails repeat the outermost n cells for ever; they cost
+:math:`\sum_{k \ge 1} r^k \ell(\text{cell} \pm k\,n\beta)` for each cell of the last period.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -25,10 +43,232 @@ from mechdesign.evidence.exact import exp_upper
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import FUNCTION, LinearBound, NoProgramError, rational
-from mechdesign.noise.optimal.costs import lower_costs
+from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
 from mechdesign.noise.optimal.question import NoiseQuestion
 from mechdesign.problem.checks import array, instance, integer
+from mechdesign.problem.losses import Loss
 from mechdesign.typing import Array, Indices
+
+_PANELS = 32
+"""Panels per cell of the trapezoid rule (from above) and sub-chords (from below) for a callable loss."""
+_SLACK = 1e-13
+"""Relative step outward for the rounding in a callable loss's own values and in their sums."""
+
+
+@dataclass(frozen=True)
+class ExactCosts:
+    """A row of exact costs over one denominator."""
+
+    numerators: list[int]
+    denominator: int
+
+    @classmethod
+    def of(cls, costs: Iterable[Fraction]) -> ExactCosts:
+        """Bring fractions to one denominator."""
+        costs = list(costs)
+        denominator = math.lcm(*(c.denominator for c in costs))
+        return cls([c.numerator * (denominator // c.denominator) for c in costs], denominator)
+
+    @classmethod
+    def combined(
+        cls, absolute: Fraction, first: Indices, squared: Fraction, second: Indices, extra: Array | None
+    ) -> ExactCosts:
+        """Return ``absolute * first + squared * second + extra``, first and second whole numbers."""
+        denominator = math.lcm(absolute.denominator, squared.denominator)
+        a, b = int(absolute * denominator), int(squared * denominator)
+        rows = [a * f + b * g for f, g in zip(first.tolist(), second.tolist())]
+        if extra is None:
+            return cls(rows, denominator)
+        return cls.of(Fraction(r, denominator) + Fraction(e) for r, e in zip(rows, extra.tolist()))
+
+    def __getitem__(self, cells: slice) -> ExactCosts:
+        return ExactCosts(self.numerators[cells], self.denominator)
+
+    def floats(self) -> Array:
+        """The costs as doubles, nearest."""
+        return np.array([n / self.denominator for n in self.numerators])
+
+    def weighted(self, weights: Iterable[int]) -> Fraction:
+        """Exact sum of costs times weights."""
+        return Fraction(sum(n * w for n, w in zip(self.numerators, weights)), self.denominator)
+
+
+def check_loss(loss: Loss, points: np.ndarray) -> None:
+    """Raise DesignError where a callable loss is not finite, not convex or does not grow on `points`."""
+    values = np.asarray(loss(points), dtype=float)
+    if values.shape != points.shape or not np.all(np.isfinite(values)):
+        raise DesignError.of("loss", loss.name, "must return one finite number per error")
+    gaps = np.diff(points)
+    slopes = np.diff(values) / gaps
+    scale = np.abs(slopes).max() + 1e-300
+    bad = np.flatnonzero(np.diff(slopes) < -1e-9 * scale)
+    if bad.size:
+        raise DesignError.of("loss", loss.name, f"is not convex near the error {points[bad[0] + 1]:g}")
+    if not slopes[0] < 0 < slopes[-1]:
+        raise DesignError.of(
+            "loss",
+            loss.name,
+            f"must grow on both sides; it does not between {points[0]:g} and {points[-1]:g}",
+        )
+
+
+def average_costs(loss: Loss, middles: Indices, unit: Fraction, *, half: int = 1) -> ExactCosts:
+    """Return upper bounds of the average loss over cells that reach `half` units to both sides of their middles; of the middles for 0.
+
+    Exact for the absolute and squared parts; the trapezoid rule, an upper bound for a convex function, for the rest.
+    """
+    extra = None
+    if loss.function is not None:
+        left, width = float(unit) * (middles - half).astype(float), 2 * half * float(unit)
+        share = np.arange(_PANELS + 1) / _PANELS
+        nodes = left[:, None] + width * share
+        nodes[np.abs(nodes) < 1e-14 * (np.abs(left).max() + width)] = 0.0  # the kink belongs on a node
+        values = np.asarray(loss.function(nodes), dtype=float)
+        extra = (values[:, 1:] + values[:, :-1]).mean(axis=1) / 2 + _SLACK * np.abs(values).max(axis=1)
+        if not np.all(np.isfinite(extra)):
+            raise DesignError.of(
+                "loss", loss.name, f"must be finite; it is not on [{nodes.min():g}, {nodes.max():g}]"
+            )
+    far, spread = np.abs(middles), 2 * half or 1
+    first = np.where(far >= half, spread * far, far**2 + half**2)
+    return ExactCosts.combined(
+        Fraction(loss.absolute) * unit / spread,
+        first,
+        Fraction(loss.squared) * unit**2 / 3,
+        3 * far**2 + half**2,
+        extra,
+    )
+
+
+def lower_costs(loss: Loss, first: int, last: int, width: Fraction, *, whole: bool = False) -> ExactCosts:
+    """Return lattice costs at ``j * width``, j = first..last, whose piecewise linear function is below the loss.
+
+    Of `whole` numbers it is the loss itself: their noise lies nowhere else.
+    For a callable, the chord over a cell is lowered by a bound of its height over the loss: between two
+    samples a convex function lies above the extensions of the neighbouring chords.
+    """
+    j = np.arange(first, last + 1)
+    extra = None
+    if whole:
+        if loss.function is not None:
+            extra = np.asarray(loss.function(j.astype(float)), dtype=float)
+        return ExactCosts.combined(Fraction(loss.absolute), np.abs(j), Fraction(loss.squared), j**2, extra)
+    if loss.function is not None:
+        m = _PANELS
+        # One more cell on each side, so that every cell has neighbouring chords.
+        nodes = float(width) * (np.arange((first - 2) * m, (last + 2) * m + 1) / m)
+        v = np.asarray(loss.function(nodes), dtype=float)
+        corners = v[::m]
+        share = np.arange(m + 1) / m
+        chord = corners[:-1, None] * (1 - share) + corners[1:, None] * share  # (cells, m + 1)
+        cells = len(corners) - 1
+        index = np.arange(cells)[:, None] * m + np.arange(m)  # left node of each panel
+        index = index[1:-1]
+        start, end = chord[1:-1, :-1], chord[1:-1, 1:]
+        from_left = np.maximum(start - v[index], end - (2 * v[index] - v[index - 1]))
+        from_right = np.maximum(end - v[index + 1], start - (2 * v[index + 1] - v[index + 2]))
+        height = np.maximum(np.minimum(from_left, from_right).max(axis=1), 0.0)  # cells first-1 .. last
+        lowered = corners[2:-2] - np.maximum(height[:-1], height[1:])
+        extra = lowered - (
+            _SLACK * np.abs(v).reshape(-1)[: cells * m].reshape(cells, m).max(axis=1)[2 : 2 + len(j)]
+        )
+    return ExactCosts.combined(
+        Fraction(loss.absolute) * width, np.abs(j), Fraction(loss.squared) * width**2 / 4, 4 * j**2 - 1, extra
+    )
+
+
+def tail_costs(
+    loss: Loss, middles: Indices, unit: Fraction, n: int, decay: Fraction, *, half: int = 1
+) -> tuple[ExactCosts, ExactCosts]:
+    """Return, per unit of weight of each of the n leftmost and rightmost cells, the cost of its repetitions.
+
+    Exact for the absolute and squared parts. A callable is summed until its terms are negligible, the rest
+    bounded by the geometric series of its last ratio.
+
+    Raises
+    ------
+    DesignError
+        The loss grows faster than the tails decay: no ε-DP noise of this form has a finite cost.
+    """
+    left = _tail_side(loss, middles[:n], unit, half, -2 * n, decay)
+    return left, _tail_side(loss, middles[-n:], unit, half, 2 * n, decay)
+
+
+def _tail_side(loss: Loss, cells: Indices, unit: Fraction, half: int, step: int, r: Fraction) -> ExactCosts:
+    """What the repetitions of some cells cost, each `step` units further out than the last."""
+    zero, one, two = r / (1 - r), r / (1 - r) ** 2, r * (1 + r) / (1 - r) ** 3
+    linear, square, period = Fraction(loss.absolute) * unit, Fraction(loss.squared) * unit**2, abs(step)
+    extra = [0.0] * len(cells)
+    if loss.function is not None:
+        extra = _callable_tail(loss, cells, unit, half, step, r).tolist()
+    return ExactCosts.of(
+        linear * (m * zero + period * one)
+        + square * ((m * m + Fraction(half**2, 3)) * zero + 2 * m * period * one + period**2 * two)
+        + Fraction(e)
+        for m, e in zip(np.abs(cells).tolist(), extra)
+    )
+
+
+def _callable_tail(
+    loss: Loss, middles: Indices, unit: Fraction, half: int, step: int, decay: Fraction
+) -> Array:
+    only = Loss(function=loss.function)
+    total = np.zeros(len(middles))
+    r, power, previous = float(decay), 1.0, None
+    for k in range(1, 200_000):
+        power *= r
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                costs = average_costs(only, middles + k * step, unit, half=half)
+        except DesignError:  # beyond what doubles hold
+            break
+        term = power * costs.floats()
+        total += term
+        if previous is not None:
+            ratio = float(np.max(term / np.maximum(previous, 1e-300)))
+            if ratio < 1 and np.all(term * ratio / (1 - ratio) <= 1e-13 * total):
+                return total * (1 + 1e-12)
+        previous = term
+    raise DesignError.of(
+        "loss", loss.name, "grows too fast: no noise with exponential tails has a finite cost"
+    )
+
+
+def law_cost(law: CellNoise | IntegerNoise, loss: Loss) -> Fraction:
+    """Return E ℓ(T): exact for the absolute and squared parts of the loss, an upper bound for a callable."""
+    if isinstance(law, IntegerNoise):
+        return _whole_cost(law, loss)
+    n, unit = law.cells_per_shift, Fraction(law.width) / 2
+    half = (Fraction(law.start) / unit).denominator
+    unit /= half
+    ends = np.array(law.ends, dtype=object if half > 1 or law.spans else np.int64)
+    spans = np.array(law.spans or (1,) * len(ends), dtype=np.int64)
+    weights = np.array(law.weights, dtype=object)
+    first = int(Fraction(law.start) / unit)
+    (left, right), place, total = law.period, np.arange(len(ends)), Fraction(0)
+    for span in np.unique(spans).tolist():
+        (at,) = np.nonzero(spans == span)
+        middles = first + half * (2 * ends[at] - span)
+        total += average_costs(loss, middles, unit, half=half * span).weighted(weights[at].tolist())
+        sides = (place[at] < left, -1), (place[at] >= len(ends) - right, 1)
+        for side, sign in sides if law.decay else ():
+            tail = _tail_side(loss, middles[side], unit, half * span, sign * 2 * n * half, law.decay)
+            total += tail.weighted(weights[at][side].tolist())
+    if law.spike:
+        spike = average_costs(loss, np.zeros(1, dtype=np.int64), Fraction(law.spike_width) / 2)
+        total += spike.weighted([law.spike])
+    return total / law.total
+
+
+def _whole_cost(law: IntegerNoise, loss: Loss) -> Fraction:
+    """The same of noise on the whole numbers."""
+    n, held, half = law.change, law.weights, Fraction(1, 2)
+    middles = 2 * np.arange(law.first, law.first + len(held))
+    total = average_costs(loss, middles, half, half=0).weighted(held)
+    if law.decay:
+        left, right = tail_costs(loss, middles, half, n, law.decay, half=0)
+        total += left.weighted(held[:n]) + right.weighted(held[-n:])
+    return total / law.total
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +335,7 @@ class LatticeDual(OneNumberDual):
             raise DesignError.of("loss", loss.name, "is of another kind than this proof's")
         pad, length = n + 1, self.psi.shape[1]
         reach = (length - 1) // 2 + pad
-        costs = lower_costs(loss, -reach, reach, Fraction(question.sensitivity) / n)
+        costs = self._costs(question, reach)
         shares, scale = self._rounded()
         plus, minus = np.zeros((2, len(costs.numerators)), dtype=np.int64)
         budget = 0
@@ -117,6 +357,14 @@ class LatticeDual(OneNumberDual):
         found = max(found, Fraction(min(costs.numerators), costs.denominator))
         return found if loss.function else max(found, Fraction(0))
 
+    def _costs(self, question: NoiseQuestion, reach: int) -> ExactCosts:
+        if question.integer and self.cells != question.change:
+            raise DesignError.of(
+                "cells", self.cells, f"must be {question.change}, the change of whole numbers"
+            )
+        unit = question.unit(self.cells)
+        return lower_costs(question.given_loss, -reach, reach, unit, whole=question.integer)
+
     def _rounded(self) -> tuple[list[tuple[int, Indices, int]], float]:
         """Each shift with its ψ and its cap, in units of 1/scale, a power of two; sums stay below 2⁶³, the unit is more than 1 where costs are huge."""
         largest = max(np.maximum(self.psi, 0.0).sum(axis=1).max(initial=1.0), self.totals.max(initial=1.0))
@@ -133,11 +381,13 @@ class LatticeDual(OneNumberDual):
         if not loss.polynomial:
             raise NoProgramError(FUNCTION)
         reach, sides = half + n + 1, (1, -1) if self.mirrored else (1,)
-        costs = lower_costs(loss, -reach, reach, Fraction(question.sensitivity) / n)
+        costs = self._costs(question, reach)
         shares, scale = self._rounded()
         unit = 1 / (rational(scale) * len(sides))
         rows = len(sides) * sum(int((psi > 0).sum()) for _, psi, _ in shares)
-        program = LinearBound(_LEMMA, 2 * rows + len(sides) * len(shares) + 2 * reach + 1)
+        program = LinearBound(
+            _WHOLE_LEMMA if question.integer else _LEMMA, 2 * rows + len(sides) * len(shares) + 2 * reach + 1
+        )
         mass = [
             program.variable(f"p_{j}", fmpq(c, costs.denominator))
             for j, c in enumerate(costs.numerators, start=-reach)
@@ -167,6 +417,14 @@ _LEMMA = (
     "expected square not more than h^2/4 larger: so the cost of p_j is a|j|h + b(j^2 h^2 - h^2/4), for the loss a|t| + bt^2, and the expected cost is at "
     "most the expected loss of T. The first and the last p_j stand for all mass from there outward, which costs no less. So every additive noise that is private gives a point of "
     "this program which costs no more than its own expected loss, and none has a smaller one than the bound derived below."
+)
+
+
+_WHOLE_LEMMA = (
+    "Let T be noise on the whole numbers, private at every shift s by up to n: the sum of all positive parts of p_j - e^epsilon p_(j+s) is at "
+    "most delta, p_j being the probability of j ('over' variables are not less than these parts, of some j; a rational number above e^epsilon stands "
+    "for it). The cost of p_j is the loss a|j| + bj^2. The first and the last p_j stand for all mass from there outward, which costs no less. So every such "
+    "noise gives a point of this program which costs no more than its own expected loss, and none has a smaller one than the bound derived below."
 )
 
 

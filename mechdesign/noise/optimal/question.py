@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
 from mechdesign.errors import DesignError
-from mechdesign.evidence.classes import INDEPENDENT_NOISE, MechanismClass, every
-from mechdesign.problem.checks import UP, integer, positive, settle
+from mechdesign.evidence.classes import INDEPENDENT_NOISE, REAL_NOISE, MechanismClass, every
+from mechdesign.problem.checks import UP, integer, one_of, positive, settle
 from mechdesign.problem.fields import field
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, PureDP
 from mechdesign.problem.sensitivity import Protection, Sensitivity
 from mechdesign.problem.spine import Design
+
+LARGEST_CHANGE = 500
+"""Of whole numbers: a linear program of minutes."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,7 @@ class NoiseQuestion(Design):
     loss: object = "absolute"
     dimension: int = field(check=integer, least=1, most=10**6, default=1)
     l0: int | None = None
+    integer: bool = field(check=one_of, allowed=(True, False), default=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -43,6 +48,9 @@ class NoiseQuestion(Design):
         if not 1e-18 <= self.epsilon <= 200:
             what = "where e^-ε is a mass, and not 1 to all digits kept"
             raise DesignError.of("epsilon", self.epsilon, f"must be between 1e-18 and 200, {what}")
+        if self.integer and not 1 <= self.sensitivity <= LARGEST_CHANGE:
+            allowed = f"must be 1 to {LARGEST_CHANGE}, where whole numbers change; of larger changes leave integer=True out"
+            raise DesignError.of("sensitivity", self.sensitivity, allowed)
         self._check_unit()
 
     def _check_unit(self) -> None:
@@ -56,17 +64,24 @@ class NoiseQuestion(Design):
             raise DesignError.of("sensitivity", self.sensitivity, allowed)
 
     def protection(self) -> Protection:
-        return Protection(self.dimension, Sensitivity(linf=self.sensitivity, l0=self.l0))
+        return Protection(
+            self.dimension, Sensitivity(linf=self.sensitivity, l0=self.l0), integer=self.integer
+        )
 
     @property
     def among(self) -> MechanismClass:
-        """Every additive noise for one number; for several, independent noise of one law."""
-        return every("additive noise") if self.dimension == 1 else INDEPENDENT_NOISE
+        """Every additive noise for one real number, whole-number noise where that is asked for; for several, independent noise of one law."""
+        if self.dimension > 1:
+            return INDEPENDENT_NOISE
+        return every("additive whole-number noise" if self.integer else REAL_NOISE)
 
     def asked_by(self, question: object) -> bool:
         asked = [getattr(question, name, None) for name in ("scalar", "loss", "integer")]
-        # whole numbers need not be protected from changes in between
-        return self.dimension == 1 and asked == [self.sensitivity, self.loss, False]
+        # whole numbers need not be protected from changes in between; they may be answered by noise that is not whole, which the
+        # bound for whole noise holds of only where the loss is linear between whole numbers (`lattice_dual`)
+        if self.integer and self.loss != "absolute":
+            return False
+        return self.dimension == 1 and asked == [self.sensitivity, self.loss, self.integer]
 
     @cached_property
     def given_loss(self) -> Loss:
@@ -82,6 +97,15 @@ class NoiseQuestion(Design):
     def delta(self) -> float:
         """δ of the requirement, 0 for pure privacy."""
         return self.privacy.delta if isinstance(self.privacy, ApproximateDP) else 0.0
+
+    @property
+    def change(self) -> int:
+        """The largest change of whole numbers."""
+        return int(math.floor(self.sensitivity))
+
+    def unit(self, cells: int) -> Fraction:
+        """Width of a cell, so many a sensitivity; of whole numbers 1."""
+        return Fraction(1) if self.integer else Fraction(self.sensitivity) / cells
 
     @property
     def moved(self) -> int:

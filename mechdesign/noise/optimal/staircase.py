@@ -29,15 +29,16 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
+import numpy as np
 from scipy import optimize
 
 from mechdesign.evidence.exact import exp_upper, round_down, round_up
 from mechdesign.evidence.results import SolveReport
+from mechdesign.evidence.sampling import IntegerWeights, uniform_integers
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.cell_noise import MOST_CELLS, CellNoise, outward_decay, round_width
 from mechdesign.noise.optimal.cell_product import CellLawProof, law_notes
-from mechdesign.noise.optimal.costs import law_cost
-from mechdesign.noise.optimal.lattice_dual import OneNumberDual
+from mechdesign.noise.optimal.lattice_dual import OneNumberDual, law_cost
 from mechdesign.noise.optimal.question import NoiseQuestion
 from mechdesign.problem.checks import instance, integer
 from mechdesign.problem.privacy import PureDP
@@ -73,6 +74,44 @@ def pure_staircase(epsilon: float, sensitivity: float, step: float) -> CellNoise
         cells_per_shift=n,
         spans=(*spans[::-1], *spans),
         decay=decay,
+    )
+
+
+def paired_staircases(epsilon: float, step: float, parts: int) -> tuple[int, int]:
+    r"""Draw staircase noise (a, b) for two counts in `parts` of a person, as private together as each is alone: exactly.
+
+    One person moves the counts by ±(y, m − y) parts, y = 0, …, m: their sum by ±m. With g parts up to the step let
+
+    .. math:: S_j = \bigcup_{i=0}^j \{(a, b) : a + b = (2i - j)m,\ -(j - i)m - g \le a \le im + g\} .
+
+    Each change takes S_j into S_{j+1}. So with weight :math:`E^j` on every point of S_j, j = 0, 1, …, :math:`E \ge e^{-\varepsilon}`, no change makes a
+    point less probable by more than E: the pair is ε-DP. The weight of each a is E^j summed over j and i with −(j − i)m − g ≤ a ≤ im + g, which for a ≥ 0 is a
+    constant times :math:`E^k`, k the least whole number with km + g ≥ a: the staircase; b has the law of −a. Kulesza, Suresh and Wang (arXiv
+    2312.06658) show that such a pair, their hourglass, exists; these sets are [new].
+
+    S_j has (j + 1)(jm + 2g + 1) points: j is the sum of two geometric numbers, or 1 more than that of three, by the weights (2g + 1)(1 − E) and 2mE.
+    """
+    fall, g = outward_decay(epsilon), round(step * parts)
+    stops, goes = fall.denominator - fall.numerator, fall.numerator
+    coin = IntegerWeights([stops, goes])
+    more = int(IntegerWeights([(2 * g + 1) * stops, 2 * parts * goes]).draw(1)[0])
+    j = more
+    for _ in range(2 + more):
+        while (stop := np.flatnonzero(coin.draw(512) == 0)).size == 0:
+            j += 512
+        j += int(stop[0])
+    i = int(uniform_integers(j + 1, 1)[0])
+    a = int(uniform_integers(j * parts + 2 * g + 1, 1)[0]) - (j - i) * parts - g
+    return a, (2 * i - j) * parts - a
+
+
+def first_step(law: CellNoise) -> float:
+    """The share of the sensitivity at which a staircase falls first."""
+    highest = max(law.weights)
+    return (
+        sum(span for span, weight in zip(law.spans, law.weights) if weight == highest)
+        / 2
+        / law.cells_per_shift
     )
 
 
@@ -227,7 +266,7 @@ class StaircaseMultipliers:
 @serializable("staircase-dual")
 @dataclass(frozen=True, eq=False)
 class StaircaseDual(OneNumberDual):
-    """No additive noise costs less than λ - δC: the theorem of this module, in exact arithmetic.
+    """No additive noise costs less than λ - δC: the theorem of this module, in exact arithmetic; nothing of noise on the whole numbers.
 
     Parameters
     ----------
@@ -251,7 +290,7 @@ class StaircaseDual(OneNumberDual):
         integer("periods", self.periods, 0, _MOST_PERIODS)
 
     def proved(self, question: NoiseQuestion) -> Fraction:
-        if not question.given_loss.polynomial:
+        if not question.given_loss.polynomial or question.integer:
             return Fraction(0)
         return StaircaseMultipliers.of(question, self.periods).bound(self.level)
 

@@ -39,9 +39,8 @@ from mechdesign.problem.checks import instance
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Law
-from mechdesign.quantizers.common.bound_program import BoundProblem
 from mechdesign.quantizers.common.design import EXACT, QuantizerDesign
-from mechdesign.quantizers.common.dual_pieces import DualPieces, bound_words
+from mechdesign.quantizers.common.dual_pieces import BoundProblem, DualPieces, bound_words
 from mechdesign.quantizers.common.enclosures import (
     BITS,
     Moments,

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.accuracy import Accuracy, quantile
-from mechdesign.problem.checks import check_preserved, increasing, one_of, settle
+from mechdesign.problem.checks import FINITE, check_preserved, increasing, one_of, settle
 from mechdesign.problem.checks import doubles as as_doubles
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
@@ -37,7 +37,7 @@ def inside(x: Numbers, input_range: tuple[float, float], *, clip: bool = False) 
         return np.clip(values, lower, upper)
     # NaN makes either comparison false
     if values.size and not (values.min() >= lower and values.max() <= upper):
-        remedy = "must be finite numbers" if clip else f"must be in [{lower:g}, {upper:g}]; or pass clip=True"
+        remedy = FINITE if clip else f"must be in [{lower:g}, {upper:g}]; or pass clip=True"
         raise DataError(f"x: inputs {remedy}")
     return values
 
@@ -47,7 +47,7 @@ def doubles(x: Numbers) -> Array:
     try:
         values = as_doubles("x", x)
     except DesignError:
-        raise DataError("x: inputs must be finite numbers") from None
+        raise DataError(f"x: inputs {FINITE}") from None
     check_preserved("x", x, values)
     return values
 

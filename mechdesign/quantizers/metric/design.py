@@ -23,7 +23,7 @@ the law with the two outermost outputs, which decides whether anything is feasib
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -35,6 +35,7 @@ import pandas as pd
 
 from mechdesign import solvers
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
+from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.exact import round_down
 from mechdesign.evidence.proofs import ABOUT_FILE, CLAIMED, PROVED, RECOMPUTED, Certificate, Claim, Proof
@@ -45,16 +46,15 @@ from mechdesign.problem.checks import increasing, instance, integer, interval, o
 from mechdesign.problem.fields import field
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
-from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP
+from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP, points_of
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
 from mechdesign.quantizers.common.design import QuantizerDesign
 from mechdesign.quantizers.common.proofs import certified_value, law_claims
 from mechdesign.quantizers.mechanism.exact_law import RationalTable, rational_table, tightened
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import check_bins, check_range, mirrored_bins
-from mechdesign.quantizers.metric.exact_program import grid_program
 from mechdesign.quantizers.metric.notion import Pairs, PairwisePrivacy, outermost_law, outermost_private
-from mechdesign.quantizers.metric.program import bounding_program, row_model, set_budget
+from mechdesign.quantizers.metric.program import bounding_program, grid_program, row_model, set_budget
 from mechdesign.solvers import Model, Solution, proved_bound
 from mechdesign.typing import Array, Status
 
@@ -136,6 +136,11 @@ class MetricQuantizer(QuantizerDesign, ModelledDesign):
         settle(self, bins=tuple(bins.tolist()), input_range=reach, prior=Prior.of(prior, reach))
         settle(self, loss=Loss.of(self.loss))
         self.loss.check_convex(bins, *reach)
+
+    def tradeoff(self, result: Result, at: Iterable[float] = ()) -> TradeOff:
+        """Between any two inputs, the farthest too."""
+        asked = self.privacy
+        return points_of(PureDP(result.mechanism.privacy_loss()) if isinstance(asked, MetricDP) else asked)
 
     @property
     def continuum(self) -> bool:

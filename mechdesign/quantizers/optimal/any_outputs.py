@@ -25,8 +25,8 @@ from mechdesign.quantizers.common.design import QuantizerDesign
 from mechdesign.quantizers.common.dual_pieces import DualPieces, OutputSpace
 from mechdesign.quantizers.common.proofs import proved_bound
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
-from mechdesign.quantizers.optimal.lower_bound import dual_pieces, fill_proof
-from mechdesign.quantizers.optimal.methods import best_floors, check_feasible
+from mechdesign.quantizers.optimal.methods import check_feasible, uncapped
+from mechdesign.quantizers.optimal.solution import dual_pieces, fill_proof
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Numbers
 
@@ -38,7 +38,7 @@ _MARGIN = 16  # cells that are even beyond what mechanisms of least squared erro
 _ATOMS = 64  # point masses that are outputs of the grid
 _POINTS = 10_000  # point masses at most: more take seconds to verify
 _ENTRIES = 300_000  # cells times point masses at most
-_SECONDS = 0.5  # for one grid
+_STEPS = 30  # on one grid: all that Newton's method needs; of cutting planes for a thousand samples some need 45, 11 s
 _LEVELS = 16  # values of κ that are tried
 
 
@@ -52,7 +52,7 @@ def any_outputs(design: QuantizerDesign, bins: Numbers, deadline: Deadline) -> D
     bins : array
         The mechanism's outputs, which are all where nothing is searched.
     deadline : Deadline
-        When it has passed, a coarse grid is all that is tried.
+        Half of what is left is for outputs that are given, all of it for the fine grid; the coarse one is solved to its gap in a tenth of a second.
     """
     if not design.loss.polynomial or len(design.prior.atoms[0]) > _POINTS:
         return None
@@ -79,26 +79,28 @@ def _multipliers(
     design: QuantizerDesign, space: OutputSpace | None, bins: Numbers, deadline: Deadline
 ) -> DualPieces | None:
     if space is None or not space.between:
-        found = _solved(design, bins if space is None else space.points)
+        found = _solved(design, bins if space is None else space.points, deadline.part(0.5))
         return found and (found[0] if space is None else replace(found[0], outputs=np.array(found[1].bins)))
     (low, high), most = design.input_range, _ENTRIES // max(1, len(design.prior.atoms[0]))
-    found = _solved(design, _grid(design, space, (high - low) / min(_COARSE, most)))
+    found = _solved(design, _grid(design, space, (high - low) / min(_COARSE, most)), Deadline(None))
     if found is None:
         return None
     cell = max(_SHARE * _error(design.loss, found[2]), (high - low) / min(_FINE, most))
     if cell < (high - low) / _COARSE and not deadline.passed:
-        found = _solved(design, _grid(design, space, cell)) or found
+        found = _solved(design, _grid(design, space, cell), deadline) or found
     return _lowered(found[1], replace(found[0], outputs=np.array(found[1].bins), between=True))
 
 
-def _solved(design: QuantizerDesign, bins: Numbers) -> tuple[DualPieces, OptimalQuantizer, float] | None:
+def _solved(
+    design: QuantizerDesign, bins: Numbers, deadline: Deadline
+) -> tuple[DualPieces, OptimalQuantizer, float] | None:
     """Multipliers for some outputs, the design that they are of, and its value."""
     bias = _felt(design, np.asarray(bins).tolist())
     question = OptimalQuantizer(
         bins, design.privacy, design.prior, design.loss, max_bias=bias, input_range=design.input_range
     )
     check_feasible(question.problem, design.privacy.epsilon, question.units)
-    solution = best_floors(question.problem, _GAP, deadline=Deadline(_SECONDS))
+    solution = uncapped(question.problem, _GAP, deadline=deadline, steps=_STEPS)
     if solution.proof is None or not math.isfinite(solution.lower_bound):
         return None
     proof = solution.proof

@@ -40,8 +40,8 @@ from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import integer, one_of, positive, settle
 from mechdesign.quantizers.optimal.floors import MOST_OUTPUTS, FloorProblem, pieces, smallest_epsilon
-from mechdesign.quantizers.optimal.lower_bound import FloorSolution
 from mechdesign.quantizers.optimal.methods import best_floors
+from mechdesign.quantizers.optimal.solution import FloorSolution
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 

@@ -39,7 +39,7 @@ import numpy as np
 
 from mechdesign.quantizers.mechanism.table import loss_peaks
 from mechdesign.quantizers.optimal.floors import FloorProblem, Pieces, pieces
-from mechdesign.quantizers.optimal.lower_bound import (
+from mechdesign.quantizers.optimal.solution import (
     Chords,
     FloorSolution,
     Lines,
@@ -188,6 +188,7 @@ def minimise(
     gap: float,
     start: Array | None,
     deadline: Deadline | None,
+    steps: int = 400,
 ) -> FloorSolution:
     """Minimise the loss that `oracle` gives planes of, for expected and worst-case losses alike."""
     floors = problem.centre if start is None else problem.inside(start)
@@ -195,7 +196,7 @@ def minimise(
     # In units of a loss next to nothing, costs times ρ would be beyond the 1e15 that HiGHS takes.
     bundle = Bundle(problem, groups, max(abs(found.value), 1e-5 * problem.scale), deadline or Deadline(None))
     narrowest, stalled = math.inf, 0
-    for _ in range(400):
+    for _ in range(steps):
         bundle.add(floors, found)
         answer = bundle.solve()
         distance = bundle.value - bundle.lower_bound
@@ -224,6 +225,7 @@ def cutting_planes(
     gap: float = 1e-6,
     start: Array | None = None,
     deadline: Deadline | None = None,
+    **options: int,
 ) -> FloorSolution:
     """Minimise the expected loss over the floors by cutting planes.
 
@@ -234,7 +236,7 @@ def cutting_planes(
     def oracle(floors: Array) -> Planes:
         return expected_planes(problem, pieces(problem, floors), edges)
 
-    return minimise(problem, oracle, len(edges) - 1, "cutting-planes", gap, start, deadline)
+    return minimise(problem, oracle, len(edges) - 1, "cutting-planes", gap, start, deadline, **options)
 
 
 def worst_planes(problem: FloorProblem, floors: Array) -> Planes:

@@ -23,8 +23,8 @@ from mechdesign.evidence.exact import safe_root
 from mechdesign.problem.losses import Loss
 from mechdesign.quantizers.optimal.cutting_planes import cutting_planes, worst_case
 from mechdesign.quantizers.optimal.floors import FloorProblem, pieces, smallest_epsilon
-from mechdesign.quantizers.optimal.lower_bound import FloorSolution, patience
 from mechdesign.quantizers.optimal.newton import newton
+from mechdesign.quantizers.optimal.solution import FloorSolution, patience
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 
@@ -61,6 +61,7 @@ def uncapped(
     method: str | None = None,
     start: Array | None = None,
     deadline: Deadline | None = None,
+    **options: int,
 ) -> FloorSolution:
     """Find floors of least loss.
 
@@ -74,6 +75,8 @@ def uncapped(
     start : ndarray (m,), optional
         Floors that cutting planes begin with.
     deadline : Deadline, optional
+    **options
+        `steps` that each method takes at most, for an expected loss.
 
     Returns
     -------
@@ -95,8 +98,8 @@ def uncapped(
     for attempt in _methods(problem, method, start is not None):
         begin = start if found is None or not np.isfinite(found.value) else found.floors
         try:
-            options = {} if attempt is newton else {"start": begin}
-            found = attempt(problem, gap=gap, deadline=deadline, **options).merged(found)
+            guess = {} if attempt is newton else {"start": begin}
+            found = attempt(problem, gap=gap, deadline=deadline, **guess, **options).merged(found)
         except SolverError as error:
             failure = error
             continue

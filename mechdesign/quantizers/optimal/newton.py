@@ -18,7 +18,7 @@ quadratic programs over Clarabel the same designs took 15 ms instead of 66 with 
 715 instead of 147 with 256 and 14.6 s instead of 2.7 s with 1,025.
 
 Nothing of the outcome rests on this iteration's word: every step's floors give a mechanism by exact block
-fill (the value), and every step's duals give a bound that holds for all mechanisms (`lower_bound`); the best
+fill (the value), and every step's duals give a bound that holds for all mechanisms (`solution`); the best
 of each is kept.
 """
 
@@ -33,7 +33,7 @@ import numpy as np
 from scipy import linalg
 
 from mechdesign.quantizers.optimal.floors import Continuum, FloorProblem
-from mechdesign.quantizers.optimal.lower_bound import (
+from mechdesign.quantizers.optimal.solution import (
     FloorSolution,
     at_point_masses,
     fill_proof,
@@ -256,7 +256,9 @@ class _Path:
         self.s = np.maximum(self.rows.times(self.v) - self.rows.b, (self.s + reach * step.s) * 1e-3)
 
 
-def newton(problem: FloorProblem, *, gap: float = 1e-6, deadline: Deadline | None = None) -> FloorSolution:
+def newton(
+    problem: FloorProblem, *, gap: float = 1e-6, deadline: Deadline | None = None, steps: int = 120
+) -> FloorSolution:
     """Follow the central path until the proved relative gap is at most `gap`.
 
     Parameters
@@ -266,6 +268,8 @@ def newton(problem: FloorProblem, *, gap: float = 1e-6, deadline: Deadline | Non
         Relative gap to stop at.
     deadline : Deadline, optional
         The step that would pass it is not taken.
+    steps : int
+        At most.
 
     Returns
     -------
@@ -296,7 +300,7 @@ def newton(problem: FloorProblem, *, gap: float = 1e-6, deadline: Deadline | Non
     longest = margin = 0.0
     # The last steps divide by what has become zero; results are checked.
     with one_thread(), np.errstate(all="ignore"):
-        for count in range(1, 121):  # noqa: B007
+        for count in range(1, steps + 1):  # noqa: B007
             began = time.monotonic()
             new_value, new_bound, new_margin, part = path.assess()
             if not (math.isfinite(new_value) and math.isfinite(new_bound)):

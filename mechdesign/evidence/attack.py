@@ -1,0 +1,182 @@
+r"""What an attacker gains: how many of the guilty are found, at most, by who accuses a given share of the innocent.
+
+With γ = e^ε, an (ε, δ)-private answer allows a test that accuses a share α of the innocent to find at most
+:math:`\min(\gamma\alpha + \delta,\; (\gamma - 1 + \delta + \alpha)/\gamma)` of the guilty (Wasserman and Zhou 2010; Dong, Roth and Su 2022).
+Every point (ε, δ) of a mechanism's profile is such a bound, so that any of them hold together; those of all ε are the best
+test. The advantage, what is found less what is accused, is largest where both shares sum to 1: at most
+:math:`(\gamma - 1 + 2\delta)/(\gamma + 1)`, which is δ(0) at ε = 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from numbers import Real
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import optimize
+
+from mechdesign.errors import DesignError
+from mechdesign.evidence.digits import at_most, shown
+from mechdesign.evidence.exact import round_down
+from mechdesign.evidence.serialize import serializable
+from mechdesign.plotting import COLOURS, figure, sized
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_NOTHING = 1e-12
+"""What no attacker notices: the curve has no points where δ is this near its least value."""
+_POINTS = 24
+_FAR = 500.0
+_ROUNDING = 1e-14
+
+
+def share(name: str, value: object) -> float:
+    """Return `value` as a float, or raise DesignError unless it lies in (0, 1)."""
+    if isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < 1:
+        return float(value)
+    raise DesignError.of(name, value, "must be a share in (0, 1)")
+
+
+@dataclass(frozen=True)
+class Attack:
+    """A bound on every attacker who accuses this share of the innocent, whatever else is known of everybody.
+
+    Attributes
+    ----------
+    alpha : float
+        The innocent who are accused: the false alarms.
+    found : float
+        The guilty who are found, at most.
+    prior : float or None
+        How likely guilt is before the answer is seen.
+    """
+
+    alpha: float
+    found: float
+    prior: float | None = None
+
+    @property
+    def posterior(self) -> float | None:
+        """How often an accusation is right, at most: p·found/(p·found + (1 − p)α)."""
+        if self.prior is None:
+            return None
+        right = self.prior * self.found
+        return right / (right + (1 - self.prior) * self.alpha) * (1 + _ROUNDING)
+
+    def __str__(self) -> str:
+        found = at_most(100 * self.found, 3)
+        said = f"somebody who accuses one in {shown(1 / self.alpha, 3)} innocents finds at most {found}% of the guilty"
+        if self.posterior is None:
+            return said
+        right = at_most(100 * min(self.posterior, 1.0), 3)
+        return f"{said}; where one in {shown(1 / self.prior, 3)} is guilty, at most {right}% of the accusations are right"  # type: ignore[operator]
+
+
+@serializable("trade-off")
+@dataclass(frozen=True)
+class TradeOff:
+    r"""(ε, δ)-differential privacy at several points at once: as a requirement, and as what a mechanism allows an attacker.
+
+    Parameters
+    ----------
+    points : sequence of (ε, δ)
+        ε ≥ 0 in nats, δ in [0, 1].
+
+    Examples
+    --------
+    >>> both = TradeOff([(0, 0.4), (1, 1e-6)])
+    >>> print(both.attack(0.01))
+    somebody who accuses one in 100 innocents finds at most 2.72% of the guilty
+    >>> round(both.advantage, 6), round(both.attack(0.01, prior=0.5).posterior, 4)
+    (0.4, 0.7311)
+    """
+
+    points: tuple[tuple[float, float], ...]
+
+    def __post_init__(self) -> None:
+        allowed = "must be pairs (epsilon, delta) of numbers, epsilon >= 0 and delta in [0, 1]"
+        try:
+            pairs = [(e, d) for e, d in self.points]
+        except (TypeError, ValueError):
+            raise DesignError.of("points", self.points, allowed) from None
+        for value in (v for pair in pairs for v in pair):
+            if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= value < math.inf:
+                raise DesignError.of("points", value, allowed)
+        if not pairs or not all(d <= 1 for _, d in pairs):
+            raise DesignError.of("points", self.points, allowed)
+        held = sorted({(round_down(Fraction(e)), round_down(Fraction(d))) for e, d in pairs})
+        object.__setattr__(self, "points", tuple(held))
+
+    @classmethod
+    def of_profile(cls, profile: Callable[[float], float], at: Iterable[float] = ()) -> TradeOff:
+        """Points of an upper profile δ(ε): a grid up to where it is nothing, and the best ones for these shares of the innocent.
+
+        The bounds are unimodal in ε, as δ is convex in e^ε.
+        """
+        known: dict[float, float] = {}
+
+        def delta(epsilon: float) -> float:
+            if epsilon not in known:
+                known[epsilon] = min(float(profile(epsilon)), 1.0)
+            return known[epsilon]
+
+        least = delta(_FAR) + _NOTHING
+        low, high = 0.0, 1.0
+        while delta(high) > least:
+            low, high = high, 2 * high
+        while high - low > 1e-3 * high:
+            middle = (low + high) / 2
+            low, high = (middle, high) if delta(middle) > least else (low, middle)
+        grid = np.linspace(0.0, high, _POINTS).tolist()
+        for epsilon in grid:
+            delta(epsilon)
+        for alpha in at:
+            best = min(sorted(known), key=lambda e: _bound(e, known[e], alpha))
+            step = grid[1]
+            optimize.minimize_scalar(
+                lambda e, alpha=alpha: _bound(e, delta(float(e)), alpha),
+                bounds=(max(best - step, 0.0), best + step),
+                method="bounded",
+                options={"xatol": 1e-5 * step},
+            )
+        return cls(tuple(known.items()))
+
+    def attack(self, alpha: float, *, prior: float | None = None) -> Attack:
+        """Bound every attacker who accuses this share of the innocent.
+
+        Parameters
+        ----------
+        alpha : float
+            In (0, 1).
+        prior : float, optional
+            How likely guilt is before the answer is seen, in (0, 1).
+        """
+        alpha = share("alpha", alpha)
+        prior = None if prior is None else share("prior", prior)
+        return Attack(alpha, float(min(_bound(e, d, alpha) for e, d in self.points)), prior)
+
+    @property
+    def advantage(self) -> float:
+        """The guilty found less the innocent accused, at most."""
+        return min((math.expm1(min(e, _FAR)) + 2 * d) / (math.exp(min(e, _FAR)) + 1) for e, d in self.points)
+
+    def plot(self, **options: float) -> Figure:
+        """Draw what is found at most against what is accused, and what a guess without the answer finds."""
+        alpha = np.concatenate([np.geomspace(1e-4, 0.01, 60)[:-1], np.linspace(0.01, 0.999, 200)])
+        fig, axis = figure(**sized(options, 5.0, 3.2))
+        axis.plot(alpha, [self.attack(a).found for a in alpha.tolist()], color=COLOURS[0], label="at most")
+        axis.plot(alpha, alpha, color=COLOURS[6], linewidth=0.8, linestyle="--", label="without the answer")
+        axis.set(xlabel="innocents accused", ylabel="guilty found", xlim=(0, 1), ylim=(0, 1.02))
+        axis.legend(loc="lower right")
+        return fig
+
+
+def _bound(epsilon: float, delta: float, alpha: float) -> float:
+    growth = math.exp(min(epsilon, 700.0))
+    least = min(growth * alpha + delta, (math.expm1(min(epsilon, 700.0)) + delta + alpha) / growth)
+    return min(least * (1 + _ROUNDING), 1.0)

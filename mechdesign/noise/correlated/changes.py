@@ -1,0 +1,392 @@
+r"""What one person changes, listed: the corners of a sensitivity, and the steps of a stream in which one person takes part several times.
+
+What a strategy R consumes, :math:`\lVert R d \rVert^2`, is convex in the change d, so that vertices are enough.
+
+**Participation.** A *pattern* is a set of steps in which one person may take part. Two statements bound it: the same place of every epoch, as in
+training in a fixed order (steps o, o + b, o + 2b, …), or any steps at least b apart (Choquette-Choo et al. 2023, *Multi-epoch matrix
+factorization mechanisms for private machine learning*; *(Amplified) banded matrix factorization*). In each step of the pattern the count moves by
+at most a, up or down (signed), or all up or all down. The vertices are :math:`d = \pm a` on a pattern.
+
+Of a lower triangular Toeplitz R whose coefficients do not rise and are at least 0, the products of the columns i < j do not rise in j, nor in
+j − i, and are at least 0. Hence no pattern consumes more than 0, b, 2b, … (Kalinin and Lampert 2024, *Banded square root
+matrix factorization for differentially private model training*), and none needs to be listed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations, pairwise, product
+from math import comb
+
+import numpy as np
+from scipy import linalg
+
+from mechdesign.errors import DesignError
+from mechdesign.evidence.serialize import serializable
+from mechdesign.noise.correlated.noise import EXACT, column_spent, largest_spent
+from mechdesign.problem.checks import UP, instance, integer, one_of, positive, settle
+from mechdesign.problem.fields import Checked, field
+from mechdesign.problem.sensitivity import Sensitivity
+from mechdesign.typing import Array
+
+LISTED = 10_000_000
+"""Entries of a list of changes, at most."""
+
+
+def size_of_change(name: str, value: object) -> float:
+    """The most that one count changes, where doubles hold its square: between 1e-100 and 1e100."""
+    found = positive(name, value, side=UP)
+    if not 1e-100 <= found <= 1e100:
+        raise DesignError.of(name, found, "must be between 1e-100 and 1e100: choose another unit")
+    return found
+
+
+def count_of(size: int, l0: int, *, signed: bool) -> int:
+    """How many corners there are, up to sign.
+
+    Examples
+    --------
+    >>> count_of(20, 3, signed=False), count_of(20, 3, signed=True)
+    (1350, 4560)
+    """
+    if signed:
+        return int(comb(size, l0) * 2 ** (l0 - 1))
+    return sum(comb(size, k) for k in range(1, l0 + 1))
+
+
+def signed_supports(size: int, l0: int, *, signed: bool) -> Array:
+    """Corners of {|v_i| ≤ 1, at most c not zero}, up to sign; without signs those of {0 ≤ v_i ≤ 1}.
+
+    With signs those of c entries are enough: the others are their averages.
+
+    Examples
+    --------
+    >>> signed_supports(3, 2, signed=False).astype(int).tolist()
+    [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [1, 0, 1], [0, 1, 1]]
+    """
+    rows, at = np.zeros((count_of(size, l0, signed=signed), size)), 0
+    for k in (l0,) if signed else range(1, l0 + 1):
+        signs = (
+            np.array([(1.0, *p) for p in product((1.0, -1.0), repeat=k - 1)]) if signed else np.ones((1, k))
+        )
+        for places in combinations(range(size), k):
+            rows[at : at + len(signs), places] = signs
+            at += len(signs)
+    return rows
+
+
+def corners(sensitivity: Sensitivity, dimension: int) -> Array:
+    """The corners of the changes that bounds of single coordinates and a number of changed ones allow, up to sign.
+
+    An ℓ₁ bound alone has one corner a coordinate. Other sets, and those of too many corners, are refused.
+
+    Examples
+    --------
+    >>> corners(Sensitivity(l1=2.0), 2)
+    array([[2., 0.],
+           [0., 2.]])
+    """
+    s = instance("sensitivity", sensitivity, Sensitivity)
+    if s.each is None and not dimension:
+        raise DesignError.of(
+            "vectors",
+            str(s),
+            "do not say how many coordinates there are: use CorrelatedGaussian.of_sensitivity, or each=",
+        )
+    s.check(integer("dimension", dimension, 1))
+    single = min((b for b in (s.linf, s.l1, s.l2) if b is not None), default=np.inf)
+    bounds = np.full(dimension, single) if s.each is None else np.minimum(s.each, single)
+    moved = np.flatnonzero(bounds)
+    count = min(s.l0 or len(moved), len(moved))
+    if s.l1 is not None and (bounds[moved] == s.l1).all():
+        count = 1
+    elif s.l1 is not None or s.l2 is not None:
+        raise DesignError.of(
+            "sensitivity",
+            str(s),
+            "has no list of corners: bounds of single coordinates, l0=, or l1= alone have one",
+        )
+    if count_of(len(moved), count, signed=s.signed) * dimension > LISTED:
+        raise DesignError.of(
+            "sensitivity",
+            str(s),
+            "has too many corners to list; where all coordinates are alike, CountsGaussian needs no list",
+        )
+    found = np.zeros((count_of(len(moved), count, signed=s.signed), dimension))
+    found[:, moved] = signed_supports(len(moved), count, signed=s.signed) * bounds[moved]
+    return found
+
+
+@dataclass(frozen=True)
+class Changes:
+    """At most `l0` of `size` counts change, each by at most `most`.
+
+    Parameters
+    ----------
+    size, l0 : int
+    most : float
+    signed : bool
+        Whether some counts may rise while others fall.
+
+    Examples
+    --------
+    >>> Changes(20, 3, 1.0, signed=False).count, Changes(20, 3, 1.0, signed=True).count
+    (1350, 4560)
+    """
+
+    size: int
+    l0: int
+    most: float
+    signed: bool
+
+    @property
+    def count(self) -> int:
+        """How many vertices there are, up to sign."""
+        return count_of(self.size, self.l0, signed=self.signed)
+
+    @property
+    def listed(self) -> bool:
+        """Whether `vectors` are all of them: a few prove a lower bound, but not that a strategy keeps the budget."""
+        return True
+
+    def check(self) -> None:
+        """Raise DesignError where the list is too long."""
+        if self.l0 > 1 and self.count * self.size > LISTED:
+            raise DesignError.of(
+                "l0",
+                self.l0,
+                f"of {self.size} counts makes {self.count} different changes, too many to list; ask for fewer counts, or, of "
+                "all counts, CountsGaussian, which needs no list",
+            )
+
+    def vectors(self) -> Array:
+        """The vertices over a, up to sign, shape (k, n)."""
+        return signed_supports(self.size, self.l0, signed=self.signed)
+
+    def spent(self, strategy: Array) -> tuple[float, bool]:
+        """Upper bound on the budget that a change consumes under a strategy, and whether it is a rational number rounded up."""
+        if self.l0 == 1 and self.size > EXACT:
+            return column_spent(strategy, self.most), False
+        return largest_spent(strategy, self.most * self.vectors())
+
+
+@serializable("participation")
+@dataclass(frozen=True)
+class Participation(Checked):
+    """How often, and how far apart, one person takes part in a stream.
+
+    Parameters
+    ----------
+    times : int
+        k: in so many steps, at most.
+    apart : int, optional
+        b: two of them are at least so many steps apart.
+    every : int, optional
+        b: they are in the same place of every epoch of so many steps, o + b, o + 2b, … for some o. Either `apart` or `every`.
+    fewer : bool
+        Whether a person may take part fewer than k times. False: everybody takes part exactly k times, as in training on
+        whole epochs. That costs less where all move the same way, and protects nobody who takes part less often.
+
+    Raises
+    ------
+    DesignError
+        Neither or both of `apart` and `every`.
+
+    Notes
+    -----
+    Every pattern of ``every=b`` is one of ``apart=b``, which costs more.
+
+    Examples
+    --------
+    >>> Participation(2, every=3).patterns(6)
+    [(0, 3), (1, 4), (2, 5)]
+    >>> Participation(2, apart=3).patterns(6)
+    [(0, 3), (0, 4), (0, 5), (1, 4), (1, 5), (2, 5)]
+    """
+
+    times: int = field(check=integer, least=1, most=10**6)
+    apart: int | None = None
+    every: int | None = None
+    fewer: bool = field(check=one_of, allowed=(True, False), default=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("apart", "every"):
+            if (value := getattr(self, name)) is not None:
+                settle(self, **{name: integer(name, value, 1, 10**6)})
+        if (self.apart is None) == (self.every is None):
+            raise DesignError.of(
+                "apart",
+                self.apart,
+                "or every must be given, not both: at least so many steps apart, or in the same place of every epoch of so many",
+            )
+
+    @property
+    def step(self) -> int:
+        """b."""
+        return self.apart or self.every or 1
+
+    def check(self, size: int) -> None:
+        """Raise DesignError where nobody can take part so often in `size` steps."""
+        most = -(-size // self.step)
+        if self.times > most:
+            name = "apart" if self.apart is not None else "every"
+            raise DesignError.of(
+                "participation",
+                f"times={self.times}, {name}={self.step}",
+                f"cannot happen in {size} steps: {self.step} apart a person takes part at most {most} times",
+            )
+
+    def patterns(self, size: int) -> list[tuple[int, ...]]:
+        """The largest patterns in `size` steps: none is part of another; with ``fewer=False`` those of exactly k steps."""
+        self.check(size)
+        b = self.step
+        if self.every is not None:
+            epochs = (range(start, size, b) for start in range(min(b, size)))
+            found = [part for places in epochs for part in combinations(places, min(self.times, len(places)))]
+        else:
+            found = [chosen for chosen in self._spread((), size) if self._full(chosen, size)]
+        return found if self.fewer else [pattern for pattern in found if len(pattern) == self.times]
+
+    def _spread(self, chosen: tuple[int, ...], size: int) -> Iterator[tuple[int, ...]]:
+        """All sets of steps that are far enough apart and begin with those chosen."""
+        if chosen:
+            yield chosen
+        if len(chosen) < self.times:
+            for j in range(chosen[-1] + self.step if chosen else 0, size):
+                yield from self._spread((*chosen, j), size)
+
+    def _full(self, chosen: tuple[int, ...], size: int) -> bool:
+        """Whether nothing can be added."""
+        b = self.step
+        ends = (-b, *chosen, size - 1 + b)
+        return len(chosen) == self.times or all(y - x < 2 * b for x, y in pairwise(ends))
+
+    def count(self, size: int, *, signed: bool) -> int:
+        """How many vertices there are, up to sign, at most: before they are listed."""
+        b, k = self.step, self.times
+        signs = 2 ** (k - 1) if signed else 1
+        if self.every is not None:
+            epochs = [len(range(start, size, b)) for start in range(min(b, size))]
+            if signed or not self.fewer:
+                return signs * sum(math.comb(count, min(k, count)) for count in epochs)
+            return sum(math.comb(count, t) for count in epochs for t in range(1, k + 1))
+        return signs * sum(math.comb(max(size - (t - 1) * (b - 1), 0), t) for t in range(1, k + 1))
+
+    def vectors(self, size: int, *, signed: bool = True) -> Array:
+        """The vertices over a, up to sign, shape (m, size): what `CorrelatedGaussian` takes, times the workload.
+
+        Examples
+        --------
+        >>> Participation(2, every=2).vectors(4, signed=False).astype(int).tolist()
+        [[0, 0, 0, 1], [0, 0, 1, 0], [0, 1, 0, 0], [0, 1, 0, 1], [1, 0, 0, 0], [1, 0, 1, 0]]
+        """
+        patterns = self.patterns(size)
+        if not signed and self.fewer:
+            patterns = sorted(
+                {part for full in patterns for k in range(1, len(full) + 1) for part in combinations(full, k)}
+            )
+        rows = []
+        for pattern in patterns:
+            for signs in product((1.0, -1.0), repeat=len(pattern) - 1 if signed else 0):
+                row = np.zeros(size)
+                row[list(pattern)] = (1.0, *signs) if signed else 1.0
+                rows.append(row)
+        return np.unique(np.array(rows), axis=0) if not signed else np.array(rows)
+
+    def words(self) -> str:
+        """The statement, for a page, with the number of steps left open."""
+        often = f"at most {self.times}" if self.fewer else f"exactly {self.times}"
+        where = (
+            f"at least {self.apart} apart"
+            if self.apart is not None
+            else f"in the same place of every epoch of {self.every} steps"
+        )
+        return f"one person takes part in {often} of the {{size}} steps, {where}"
+
+
+@dataclass(frozen=True)
+class Patterns(Changes):
+    """What one person who takes part several times does to the counts of a stream.
+
+    Parameters
+    ----------
+    participation : Participation
+    sums : bool
+        Whether prefix sums are asked: where the patterns are too many to list, a Toeplitz strategy answers them.
+    """
+
+    participation: Participation = Participation(1, every=1)
+    sums: bool = False
+
+    @cached_property
+    def listed(self) -> bool:
+        return self.participation.count(self.size, signed=self.signed) * self.size <= LISTED
+
+    @cached_property
+    def _vectors(self) -> Array:
+        return self.participation.vectors(self.size, signed=self.signed) if self.listed else self._steady
+
+    @property
+    def _steady(self) -> Array:
+        """The vertices of o, o + b, o + 2b, …: with signs of orthogonal columns, or with fewer steps."""
+        k, b = self.participation.times, self.participation.step
+        signs = linalg.hadamard(1 << (k - 1).bit_length())[:, :k] if self.signed else np.tri(k)
+        rows = np.zeros((self.size, len(signs), self.size))
+        for start in range(self.size):
+            steps = range(start, self.size, b)[:k]
+            rows[start][:, steps] = signs[:, : len(steps)]
+        return rows.reshape(-1, self.size)
+
+    @property
+    def count(self) -> int:
+        """How many vertices are listed, up to sign."""
+        return len(self._vectors)
+
+    @cached_property
+    def first(self) -> Array:
+        """The pattern 0, b, 2b, …, shape (1, n)."""
+        row = np.zeros((1, self.size))
+        row[0, : self.participation.times * self.participation.step : self.participation.step] = 1.0
+        return row
+
+    def check(self) -> None:
+        """Raise DesignError where nobody can take part so often, the list is too long, or a step is protected in no vertex's span."""
+        asked = self.participation
+        asked.check(self.size)
+        served = self.sums and asked.fewer and 2 * asked.times * self.size**2 <= LISTED
+        if not self.listed and not served:
+            raise DesignError.of(
+                "participation",
+                f"times={asked.times}",
+                f"at least {asked.step} apart in {self.size} steps makes too many patterns to list; the same place of every "
+                f"epoch (every={asked.step}), fewer times, or fewer steps make fewer, and prefix sums of at most "
+                f"{math.isqrt(LISTED // (2 * asked.times))} steps with fewer=True need no list",
+            )
+        if not self.signed and not asked.fewer:
+            rank = int(np.linalg.matrix_rank(self._vectors))
+            if rank < self.size:
+                raise DesignError.of(
+                    "participation",
+                    "fewer=False",
+                    f"with signed=False has changes that span {rank} of {self.size} dimensions, and who takes part less often is not "
+                    "protected: say signed=True or fewer=True, or, if nothing else can change, CorrelatedGaussian("
+                    "participation.vectors(size, signed=False) @ A.T, privacy, span=True)",
+                )
+
+    def vectors(self) -> Array:
+        """The vertices over a, up to sign, shape (k, n)."""
+        return self._vectors
+
+    def spent(self, strategy: Array) -> tuple[float, bool]:
+        """Upper bound on the budget that a pattern consumes, and whether it is rational; infinite where it would need a list."""
+        if self.listed:
+            return super().spent(strategy)
+        column = strategy[:, 0]
+        steady = np.array_equal(strategy, np.tril(linalg.toeplitz(column)))
+        if not steady or column[-1] < 0 or (np.diff(column) > 0).any():
+            return math.inf, True
+        return largest_spent(strategy, self.most * self.first)

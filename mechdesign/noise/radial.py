@@ -1,0 +1,619 @@
+r"""Radial noise: unit balls of norms, the exponential and the staircase profile on them, and how both are released.
+
+**Profiles.** Noise whose density falls with the norm, :math:`\propto e^{-\lVert z\rVert/s}` (K-norm noise, Hardt and Talwar 2010) or
+:math:`\propto E^j` on the shells :math:`\gamma + j - 1 < \lVert z\rVert/\Delta \le \gamma + j`, :math:`E = e^{-\varepsilon}`, is ε-private for changes of
+norm at most Δ = sε: the norm changes by Δ at most, the level by 1. The best additive noise for any cost that grows with the norm is such
+a *staircase* (Melbourne, Diaz and Asoodeh, arXiv 2601.14597). Both are mixtures of uniform laws on balls, :math:`z = R u`: R is
+:math:`\mathrm{Gamma}(d + 1, s)`, or (γ + j)Δ with weights :math:`E^j (\gamma + j)^d`. So :math:`E|z_i|^p = E|u_i|^p\, E R^p`, and
+
+.. math:: E R^p = \Delta^p \frac{S_{d+p}(\gamma)}{S_d(\gamma)}, \quad S_n(\gamma) = \sum_{j \ge 0} E^j (j + \gamma)^n
+          = e^{\varepsilon\gamma} \frac{n!}{\varepsilon^{n+1}} \Bigl(1 + 2 \sum_{m \ge 1} \mathrm{Re}\,
+            e^{2\pi i m\gamma} (1 + 2\pi i m/\varepsilon)^{-n-1}\Bigr)
+
+(Poisson's formula). So in many dimensions, at a small ε, all staircases cost what the exponential does, but for a *ripple* of
+:math:`2 \sum (1 + (2\pi m/\varepsilon)^2)^{-(n+1)/2}`.
+
+**δ of ℓ₂** [formula ours]. In units of s a change of norm t has the loss ηt, with η on [−1, 1] of density
+:math:`\propto e^{z\eta} (1 - \eta^2)^{(d-3)/2} (1 - \eta^2/\rho)`, z = t/2, :math:`\rho = 1 + \frac{d-1}{z} K_{d/2}(z)/K_{d/2-1}(z)`: the distances to the two
+centres add to tξ and differ by tη, where volume is :math:`\propto ((\xi^2 - 1)(1 - \eta^2))^{(d-3)/2} (\xi^2 - \eta^2)\,d\xi\,d\eta` and the
+density :math:`e^{-z(\xi - \eta)}`; ρ is the mean of ξ². Moments of η beyond ε/t follow from two of them, integrating by parts. δ(ε) grows with t: it is
+:math:`1 - \int \min(p(y), e^\varepsilon p(y - v))\,dy`, an integral of volumes in which balls about 0 and v overlap.
+
+**Balls.** Those of ℓ₁, ℓ₂, ℓ_∞; the hull of "at most c numbers change, each by at most 1", :math:`\{\lVert v\rVert_\infty \le 1, \lVert v\rVert_1 \le c\}`, whose
+volume and moments are sums of :math:`(-1)^i \binom ni (c - i)^n` (Joseph and Yu, arXiv 2309.15790); and the hull of "all rise or all fall, by at most 1",
+:math:`\{\max v^+ + \max v^- \le 1\}`: the differences of d numbers to one more, all within an interval of length 1 [new here].
+
+**Release.** On the lattice, exactly. A ball in steps is the whole vectors of norm at most R; noise that is uniform on one, its R
+of weights :math:`q^R` times their number, is :math:`\propto q^{\lceil\lVert z\rVert\rceil}` and as private as its continuous relative for changes
+of m whole steps. Balls of ℓ_∞, ℓ₁ and of the differences are counted exactly; hulls are drawn by rejection from a
+ball around them; noise of ℓ₂ is continuous, and its sum with an answer on the lattice is rounded. R is drawn by rejection from the sum of d + 1 geometric numbers (:math:`\binom{R + d}{d} q^R`; kept with the rational probability
+:math:`\prod_j (R + \tfrac12)/(R + j)` for the cube), the levels of a staircase from a table of integers, E rounded up to a rational.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+
+import numpy as np
+import numpy.typing as npt
+from flint import arb, ctx, fmpq
+from scipy import optimize, special
+
+from mechdesign.errors import DesignError
+from mechdesign.evidence.exact import exp_upper
+from mechdesign.evidence.sampling import IntegerWeights, bernoulli, geometric, uniform_below, uniform_integers
+from mechdesign.noise.release import RoundedSum
+from mechdesign.typing import Array, Indices, Numbers, Values
+
+Kept = npt.NDArray[np.bool_]
+LEAST_GAMMA = 2.0**-24
+"""Of a staircase: a first level that is narrower is no longer resolved by a lattice of 64 bits."""
+MOST_LEVELS = 2e4
+"""Of a staircase: at an ε so small that more count, the exponential costs 5e-6 more at most."""
+LEAST_SUM = 1e-280
+"""Of a staircase: S_d(γ) over its largest term at γ = 1, below which a double keeps too few digits of it."""
+_FLAT = 4e-10
+"""Where no staircase costs less than the exponential by more than this, the exponential is taken: of the gap of 1e-9 that a result may have."""
+LEAST_KEPT = 1e-4
+"""Of the draws of a rejection, at least this share is kept: a release takes milliseconds."""
+_MOST_STEPS = 1 << 48
+"""Of rates: coins of them fit 63 bits; times the dimension in ℓ_∞ 2⁶ as many, numbers 256 times as large fit 62 bits."""
+_DOUBT = 1e-9
+"""Above the error of a probability computed in doubles."""
+_BLOCK = 2**20
+"""Numbers drawn at a time."""
+
+
+def whole_bits(gamma: float) -> float:
+    """The nearest number of 20 bits: a file that states another γ by 1e-9 states another law, and is seen."""
+    mantissa, exponent = math.frexp(gamma)
+    return math.ldexp(round(mantissa * 2**20), exponent - 20)
+
+
+# Profiles ------------------------------------------------------------------------------------------------------
+
+
+class Shells:
+    """Moments of R at Δ = 1.
+
+    Parameters
+    ----------
+    dimension : int
+    epsilon : float
+        Of one change of norm Δ.
+    power : int
+        p, 1 or 2.
+
+    Examples
+    --------
+    >>> shells = Shells(2, 5.0, 2)
+    >>> round(shells.gamma, 5), round(shells.moment(shells.gamma) / 2, 8), shells.exponential / 2
+    (0.30677, 0.14088265, 0.24)
+    """
+
+    def __init__(self, dimension: int, epsilon: float, power: int) -> None:
+        self.dimension, self.epsilon, self.power = dimension, epsilon, power
+        self.exponential = math.prod((dimension + i) / epsilon for i in range(1, power + 1))
+        self.floor = (
+            self.exponential * (1 - min(self._ripple(dimension + power), 1.0)) / (1 + self._ripple(dimension))
+        )
+
+    def _ripple(self, n: int) -> float:
+        """Above 2 Σ |1 + 2πim/ε|^(−n−1), the terms from 65 on by an integral."""
+        turns = 2 * math.pi / self.epsilon * np.arange(1, 65)
+        beyond = -n * math.log(turns[-1]) - math.log(turns[0] * n)
+        return float(2 * np.exp(-(n + 1) / 2 * np.log1p(turns**2)).sum() + 2 * math.exp(min(beyond, 700.0)))
+
+    @property
+    def levels(self) -> float:
+        """How many j are summed over, about."""
+        return 2 * (12 * math.sqrt(self.dimension + 2) + 60) / self.epsilon + 8
+
+    @cached_property
+    def _places(self) -> Array:
+        """The j that matter."""
+        centre, spread = self.dimension / self.epsilon, self.levels / 2
+        return np.arange(max(0, math.floor(centre - spread)), math.ceil(centre + spread) + 1, dtype=float)
+
+    @cached_property
+    def _top(self) -> float:
+        return float((self.dimension * np.log(self._places + 1) - self.epsilon * self._places).max())
+
+    def sums(self, gamma: float, *orders: int) -> list[float]:
+        """S_n(γ) of these n ≥ 0, all over one number that does not depend on γ."""
+        logs = np.log(np.maximum(self._places + gamma, 1e-300))
+        return [float(np.exp(n * logs - self.epsilon * self._places - self._top).sum()) for n in orders]
+
+    def log_sum(self, gamma: float) -> float:
+        """log S_d(γ)."""
+        return self._top + math.log(self.sums(gamma, self.dimension)[0])
+
+    def masses(self, gamma: float) -> tuple[Array, Array]:
+        """R of a staircase, and its probabilities."""
+        ends = self._places + gamma
+        mass = np.exp(self.dimension * np.log(ends) - self.epsilon * self._places - self._top)
+        return ends, mass / mass.sum()
+
+    def moment(self, gamma: float | None) -> float:
+        """E R^p of a staircase, or of the exponential."""
+        if gamma is None:
+            return self.exponential
+        above, below = self.sums(gamma, self.dimension + self.power, self.dimension)
+        return above / below if below > LEAST_SUM else math.inf
+
+    @cached_property
+    def gamma(self) -> float | None:
+        """The best first level; None where the exponential does as well."""
+        if self.floor >= self.exponential * (1 - _FLAT) or self.levels > MOST_LEVELS:
+            return None
+        tried = np.append(special.expit(np.linspace(math.log(LEAST_GAMMA), 4, 65)), 1.0)
+        # twice the least, as a level is rounded
+        tried = tried[[self.sums(g, self.dimension)[0] > 2 * LEAST_SUM for g in tried]]
+        k = int(np.argmin([self.moment(g) for g in tried]))
+        around = tried[max(k - 1, 0)], tried[min(k + 1, len(tried) - 1)]
+        found = optimize.minimize_scalar(
+            self.moment, bounds=around, method="bounded", options={"xatol": 1e-12}
+        )
+        return whole_bits(float(found.x))
+
+    @property
+    def bound(self) -> float:
+        """Below E R^p of every staircase and of the exponential, as `none_below` finds."""
+        found = self.moment(self.gamma) * (1 - _FLAT)
+        return found if self.none_below(found) else self.floor
+
+    def none_below(self, bound: float) -> bool:
+        """Whether no γ in (0, 1] has a moment below `bound`: S_{d+p} ≥ bound·S_d, in cells, by second-order expansions with the derivatives n S_{n−1}."""
+        if bound <= self.floor or bound > self.exponential or self.levels > MOST_LEVELS:
+            return bound <= self.floor
+        d, n = self.dimension, self.dimension + self.power
+        cells, seen = [(0.0, 1.0)], 0
+        while cells:
+            low, high = cells.pop()
+            middle, half, seen = (low + high) / 2, (high - low) / 2, seen + 1
+            here, slope, below, fall = self.sums(middle, n, n - 1, d, d - 1)
+            value, slope = here - bound * below, n * slope - bound * d * fall
+            bend = n * (n - 1) * self.sums(low, n - 2)[0]
+            if d > 1:
+                bend -= bound * d * (d - 1) * self.sums(high, d - 2)[0]
+            turn = min(max(-slope / bend, -half), half) if bend > 0 else math.copysign(half, -slope)
+            least = value + slope * turn + bend * turn**2 / 2
+            if below <= LEAST_SUM or not least >= 1e-12 * bound * below:
+                if seen > 4000 or half < 1e-9:
+                    return False
+                cells += [(low, middle), (middle, high)]
+        return True
+
+
+def round_delta(dimension: int, change: Fraction, epsilon: float) -> arb:
+    r"""Enclose δ at ε of noise :math:`\propto e^{-\lVert z\rVert_2}`, d ≥ 2, for changes of ℓ₂ norm at most `change`.
+
+    Examples
+    --------
+    >>> round_delta(50, Fraction(1.8), 1.0).str(8, radius=False)
+    '7.7478026e-7'
+    """
+    d = dimension
+    if change > 10**4:  # of a file: no design asks for it
+        return arb(0.5, 0.5)
+    with ctx.workprec(256 + 4 * math.ceil(change)):
+        t, e = arb(fmpq(*change.as_integer_ratio())), arb(epsilon)
+        z, edge = t / 2, e / t
+        if edge >= 1:
+            return arb(0)
+        half, left = arb(d - 1) / 2, 1 - edge**2
+        thin = 1 / (1 + (d - 1) / z * z.bessel_k(half + 0.5) / z.bessel_k(half - 0.5))
+        rim = left**half * (half + 0.5).gamma() / half.gamma() / arb.pi().sqrt()
+        beyond = [left.beta_lower(half, arb(0.5), regularized=1) / 2, rim / (d - 1)]
+        every, most = [arb(1), arb(0)], e.exp()
+        term, above, whole, last = arb(1), arb(0), arb(0), 128 + 4 * math.ceil(change)
+        for j in range(last):
+            rim *= edge
+            beyond.append((rim + (j + 1) * beyond[j]) / (j + d))
+            every.append((j + 1) * every[j] / (j + d))
+            above += term * (1 - (-1) ** j * most) * (beyond[j] - beyond[j + 2] * thin)
+            whole += term * (every[j] - every[j + 2] * thin)
+            term *= z / (j + 1)
+        rest = term * (1 + most) * beyond[0] * 2  # of terms that at least halve
+        return (above + rest.union(-rest)) / whole
+
+
+# Balls ---------------------------------------------------------------------------------------------------------
+
+
+def short(cap: Fraction) -> float:
+    """The least number of 12 bits that is no less: the cap of a hull, which integers of the release are multiplied by."""
+    unit = Fraction(2) ** (math.frexp(float(cap))[1] - 12)
+    return float(math.ceil(cap / unit) * unit)
+
+
+@dataclass(frozen=True)
+class Ball:
+    r"""The unit ball of a norm on :math:`\mathbb R^d`.
+
+    Parameters
+    ----------
+    dimension : int
+        d.
+    norm : {1, 2, inf}
+    cap : float, optional
+        c of {ℓ_∞ norm ≤ 1, ℓ₁ norm ≤ c}, between 1 and d.
+    signed : bool
+        False: the hull of the vectors of ℓ_∞ norm at most 1 whose entries all rise or all fall.
+
+    Examples
+    --------
+    >>> [round(21 * 22 * ball.moment(2), 2) for ball in (Ball(20, math.inf), Ball(20, math.inf, 5.0), Ball(20, math.inf, signed=False))]
+    [154.0, 46.12, 84.33]
+    """
+
+    dimension: int
+    norm: float
+    cap: float | None = None
+    signed: bool = True
+
+    def gauge(self, z: Numbers) -> Array:
+        """‖z‖ of vectors in the last axis."""
+        z = np.asarray(z, dtype=float)
+        if not self.signed:
+            return np.asarray(np.maximum(z.max(axis=-1), 0) - np.minimum(z.min(axis=-1), 0))
+        found = np.linalg.norm(z, ord=self.norm, axis=-1)
+        return np.asarray(found if self.cap is None else np.maximum(found, np.abs(z).sum(axis=-1) / self.cap))
+
+    def radius(self, z: Indices) -> Indices:
+        """The least whole number that is no less than ‖z‖, of whole numbers; not of ℓ₂."""
+        if not self.signed:
+            return np.asarray(np.maximum(z.max(axis=1), 0) - np.minimum(z.min(axis=1), 0))
+        sizes = np.abs(z)
+        if self.norm == 1:
+            return np.asarray(sizes.sum(axis=1))
+        top = np.asarray(sizes.max(axis=1))
+        if self.cap is None:
+            return top
+        whole, rest = np.divmod(sizes.sum(axis=1), self.ratio[0])
+        return np.asarray(np.maximum(top, whole * self.ratio[1] - -rest * self.ratio[1] // self.ratio[0]))
+
+    @property
+    def ratio(self) -> tuple[int, int]:
+        """The cap as a fraction; 1 for ℓ₁."""
+        return Fraction(1 if self.cap is None else self.cap).as_integer_ratio()
+
+    def moment(self, power: int) -> float:
+        """E|u_i|^p of a uniform point u, p = 1 or 2."""
+        d = self.dimension
+        if not self.signed:
+            return (d + 2) / (3 * (d + 1)) if power == 1 else (d + 3) / (6 * (d + 1))
+        if self.cap is not None:
+            return _hull(d, self.cap).moments[power - 1]
+        if self.norm == 1:
+            return power / math.prod(d + i for i in range(1, power + 1))
+        if self.norm == 2:
+            return 1 / (d + 2) if power == 2 else 1 / float(special.poch(d / 2 + 1, 0.5)) / math.sqrt(math.pi)
+        return 1 / (power + 1)
+
+    def tail(self, x: Numbers) -> Values:
+        """P[u_i > x] for x ≥ 0."""
+        d, at = self.dimension, np.asarray(np.minimum(np.asarray(x, dtype=float), 1.0))
+        if not self.signed:
+            return ((1 - at) + (d - 1) * (1 - at) ** 2 / 2) / (d + 1)
+        if self.cap is not None:
+            return _hull(d, self.cap).tail(at)
+        if self.norm == 2:
+            return special.betainc((d + 1) / 2, 0.5, 1 - at**2) / 2
+        return (1 - at) ** (d if self.norm == 1 else 1) / 2
+
+    @property
+    def log_volume(self) -> float:
+        """Of the ball."""
+        d = self.dimension
+        if not self.signed:
+            return math.log(d + 1)
+        if self.norm == 2:
+            return d / 2 * math.log(math.pi) - math.lgamma(d / 2 + 1)
+        full = d * math.log(2)
+        if self.cap is not None:
+            return full + _hull(d, self.cap).log_share
+        return full - (math.lgamma(d + 1) if self.norm == 1 else 0.0)
+
+    def points(self, size: int, draws: np.random.Generator) -> Array:
+        """Uniform points, shape (size, d), for simulation.
+
+        ℓ₂: a Gaussian direction with radius U^{1/d}; ℓ₁: the first d of d + 1 uniform spacings with random signs; a hull:
+        numbers of density e^(−t|x|), kept with probability e^(t(Σ|x| − c)), t such that Σ|x| is about c.
+        """
+        shape = (size, self.dimension)
+        if not self.signed:
+            numbers = draws.random((size, self.dimension + 1))
+            np.put_along_axis(numbers, draws.integers(self.dimension + 1, size=(size, 1)), 0.0, axis=1)
+            return numbers[:, 1:] - numbers[:, :1]
+        if self.cap is not None:
+            return self._hull_points(shape, draws)
+        if self.norm == math.inf:
+            return draws.uniform(-1.0, 1.0, shape)
+        if self.norm == 2:
+            direction = draws.standard_normal(shape)
+            direction /= np.linalg.norm(direction, axis=1, keepdims=True)
+            return direction * draws.random((size, 1)) ** (1 / self.dimension)
+        spacings = draws.standard_exponential((size, self.dimension + 1))
+        points = spacings[:, :-1] / spacings.sum(axis=1, keepdims=True)
+        return np.asarray(points * draws.choice([-1.0, 1.0], shape))
+
+    def _hull_points(self, shape: tuple[int, int], draws: np.random.Generator) -> Array:
+        assert self.cap is not None
+        mean, tilt = self.cap / self.dimension, 0.0
+        if mean < 0.499:
+            tilt = optimize.brentq(lambda t: 1 / t - 1 / math.expm1(t) - mean, 1e-3, 1 / mean)
+        out, filled = np.empty(shape), 0
+        while filled < shape[0]:
+            u = draws.random((2 * (shape[0] - filled) + 16, shape[1]))
+            sizes = -np.log1p(u * math.expm1(-tilt)) / tilt if tilt else u
+            over = sizes.sum(axis=1) - self.cap
+            kept = sizes[(over <= 0) & (draws.random(len(over)) < np.exp(np.minimum(tilt * over, 0)))]
+            kept = kept[: shape[0] - filled]
+            out[filled : filled + len(kept)] = kept
+            filled += len(kept)
+        return np.asarray(out * draws.choice([-1.0, 1.0], shape))
+
+    @cached_property
+    def around(self) -> tuple[Ball, float]:
+        """The ball that its lattice points are drawn from by rejection, and the share that is kept."""
+        d = self.dimension
+        if self.cap is None:
+            return self, 1.0
+        around = [Ball(d, math.inf), Ball(d, 1.0)]
+        larger = [ball.log_volume + d * math.log(self.cap) * (ball.norm == 1) for ball in around]
+        k = int(np.argmin(larger))
+        return around[k], math.exp(self.log_volume - larger[k])
+
+
+class _Hull:
+    """Volume, moments and tail of {|v_i| ≤ 1, Σ|v_i| ≤ c}, by exact sums: T_m(t) is the m-fold integral of the density of the sum of d − 1 uniform numbers."""
+
+    def __init__(self, dimension: int, cap: float) -> None:
+        self.dimension, self.cap = dimension, Fraction(cap)
+        share, (near, far) = self._fold(1), ([self._fold(m, less) for m in (1, 2, 3)] for less in (0, 1))
+        self.share = share - far[0]
+        first = -far[0] + near[1] - far[1]
+        second = -far[0] + 2 * (near[2] - far[2] - far[1])
+        self.moments = float(first / self.share), float(second / self.share)
+        self.log_share = _log(self.share)
+
+    def _fold(self, times: int, less: Fraction | int = 0) -> Fraction:
+        """T_m(c − less)."""
+        n, power = self.dimension - 1, self.dimension - 1 + times
+        over, under = (self.cap - less).as_integer_ratio()
+        if over <= 0:
+            return Fraction(0)
+        terms = (
+            (-1) ** i * math.comb(n, i) * (over - i * under) ** power
+            for i in range(min(n, over // under) + 1)
+        )
+        return Fraction(sum(terms), under**power * math.factorial(power))
+
+    @cached_property
+    def _tails(self) -> Array:
+        far = self._fold(1, 1)
+        return np.array([float((self._fold(1, Fraction(i, 64)) - far) / self.share / 2) for i in range(65)])
+
+    def tail(self, x: Values) -> Values:
+        """Interpolated between 65 places: P falls convexly."""
+        return np.asarray(np.interp(x, np.linspace(0, 1, 65), self._tails))
+
+
+@lru_cache(256)
+def _hull(dimension: int, cap: float) -> _Hull:
+    return _Hull(dimension, cap)
+
+
+def _log(x: Fraction) -> float:
+    """Of a number that doubles may not hold."""
+    return math.log(x.numerator) - math.log(x.denominator)
+
+
+# Release -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RadialLattice:
+    """The lattice of a release.
+
+    Attributes
+    ----------
+    ball : Ball
+    step : float
+        h, a power of two.
+    shift : int
+        m: how far apart, in the norm and in steps, rounded answers of neighbours may be.
+    rate : int
+        n: a change of m steps loses m/n; the exponential is :math:`\\propto e^{-\\lVert z\\rVert/n}` in steps.
+    inner : int, optional
+        Of a staircase: its first level, in steps; each further one is m wide.
+    cost : float
+        Relative increase of the scale.
+    """
+
+    ball: Ball
+    step: float
+    shift: int
+    rate: int
+    inner: int | None
+    cost: float
+
+    def draw(self, rows: int) -> Indices:
+        """Draw the noise of that many vectors, in steps, shape (rows, d)."""
+        d = self.ball.dimension
+        out, filled, share = np.empty((rows, d), dtype=np.int64), 0, self.ball.around[1]
+        while filled < rows:
+            z, kept = self._proposed(min(math.ceil((rows - filled) / share) + 1, max(1, _BLOCK // (d + 1))))
+            found = z[kept][: rows - filled]
+            out[filled : filled + len(found)] = found
+            filled += len(found)
+        return out
+
+    def _proposed(self, rows: int) -> tuple[Indices, Kept]:
+        """Vectors, and which of them are kept."""
+        base, (over, under) = self.ball.around[0], self.ball.ratio
+        if self.ball.norm == 2:
+            return self._rounded(rows)
+        if self.inner is None and base.norm == 1:
+            size = rows * base.dimension
+            fine = (
+                self.rate * over
+            )  # ‖z‖₁/c falls as fast as the hull's norm at least: a coin of the difference
+            z = (geometric(fine, size) // under - geometric(fine, size) // under).reshape(rows, -1)
+            if self.ball.norm == 1:
+                return z, np.ones(rows, dtype=bool)
+            whole, rest = np.divmod(np.abs(z).sum(axis=1), over)
+            excess = (self.ball.radius(z) - whole * under) * over - rest * under
+            return z, geometric(fine, rows) >= excess
+        if self.inner is None:
+            sides = 2 if base.signed else 1
+            radius, kept = radii(base.dimension, self.rate, rows, sides), np.ones(rows, dtype=bool)
+            reach = radius
+        else:
+            radius, reach, kept = self._levels(rows)
+        z, fits = _uniform(base, reach)
+        return z, kept & fits & (self.ball.radius(z) <= radius)
+
+    def _rounded(self, rows: int) -> tuple[Indices, Kept]:
+        """Continuous noise of ℓ₂, rounded."""
+        d, kept, lengths = self.ball.dimension, np.ones(rows, dtype=bool), None
+        law = RoundedSum(d, self.rate, grain=1.0)
+        if self.inner is not None:
+            radius, _, kept = self._levels(rows)
+            law, lengths = RoundedSum(d, 1.0, grain=1.0, ball=True), radius.astype(float)
+        zero = np.zeros(rows * d)
+        noise = law.release(zero, zero, lambda i: Fraction(0), lengths)
+        return noise.astype(np.int64).reshape(rows, d), kept
+
+    @cached_property
+    def _table(self) -> tuple[IntegerWeights, int, Fraction, int, int]:
+        """Levels by weight, the last for all beyond it, the ratio of their hat, and the side of a level's ball: n_0 + j n_1.
+
+        The ball around holds n_j^d points, or is covered so often: E^j n_j^d, whose ratio falls.
+        """
+        assert self.inner is not None
+        base, (over, under) = self.ball.around[0], self.ball.ratio
+        d, m = base.dimension, self.shift
+        if base.norm == 2:
+            first, each = self.inner, m
+        elif base.norm == 1:
+            first, each = self.inner * over // under + d, m * over // under
+        else:
+            first, each = (2 * self.inner + 1, 2 * m) if base.signed else (self.inner + 1, m)
+        fall = Fraction(m, self.rate)
+        bits = 64 + math.ceil(1.5 * fall)
+        ratio = math.ceil(exp_upper(-fall) * 2**bits)
+        last = 1
+        while d * math.log1p(each / (first + last * each)) > float(fall) / 2:
+            last += 1
+        weights = [ratio**j << bits * (last - j) for j in range(last + 1)]
+        weights = [w * (first + j * each) ** d for j, w in enumerate(weights)]
+        hat = Fraction(ratio, 1 << bits) * Fraction(first + (last + 1) * each, first + last * each) ** d
+        rest = 1 - hat
+        cells = [*(w * rest.numerator for w in weights[:-1]), weights[-1] * rest.denominator]
+        return IntegerWeights(cells), last, hat, first, each
+
+    def _levels(self, rows: int) -> tuple[Indices, Indices, Kept]:
+        """The ball's radius and that of the ball around it, in steps, of levels j; which are kept of those beyond the table."""
+        assert self.inner is not None
+        cells, last, hat, first, each = self._table
+        base, d = self.ball.around[0], self.ball.dimension
+        level, kept = cells.draw(rows), np.ones(rows, dtype=bool)
+        beyond = going = np.flatnonzero(level == last)
+        coin = IntegerWeights([hat.denominator - hat.numerator, hat.numerator])
+        while (going := going[coin.draw(going.size) == 1]).size:
+            level[going] += 1
+
+        def exact(i: int) -> Fraction:
+            steps = int(level[beyond[i]]) - last
+            side, end = first + last * each, first + (last + steps) * each
+            return (Fraction(end, side) / Fraction(side + each, side) ** steps) ** d
+
+        steps, start = level[beyond] - last, first / each + last
+        near = np.exp(d * (np.log1p(steps / start) - steps * math.log1p(1 / start)))
+        kept[beyond] = bernoulli(near, np.full(near.shape, _DOUBT), exact)
+        reach = first + level * each
+        reach = reach - d if base.norm == 1 else reach // 2 if base.signed else reach - 1
+        return self.inner + level * self.shift, reach, kept
+
+
+def radial_lattice(
+    ball: Ball, scale: float, largest: float, gamma: float | None, *, even: bool = True
+) -> RadialLattice:
+    """Return the lattice on which noise of this scale is released for changes of norm at most `largest`.
+
+    Rounding moves answers v apart to less than |v_i|/h + 1 steps apart in each coordinate, in ℓ_∞ to ⌈Δ/h⌉; where the steps of the
+    coordinates are no powers of two (not `even`), to |v_i|/h (1 + 2⁻⁴⁸) + 2 either way. The rate is the least at which they lose no more
+    than before, Δ over the scale.
+
+    Examples
+    --------
+    >>> lattice = radial_lattice(Ball(3, math.inf), 2.0, 1.0, None)
+    >>> lattice.rate * lattice.step, lattice.cost < 1e-5
+    (2.0, True)
+    """
+    d, (_, under) = ball.dimension, ball.ratio
+    # how much of the norm a step in every coordinate is
+    wide = {1.0: float(d), 2.0: math.sqrt(d), math.inf: max(1.0, d / (ball.cap or d))}[ball.norm]
+    unit = min(scale, largest / wide, largest if gamma is None else largest * gamma)
+    bits = 16 if ball.norm == 2 else 21
+    step = math.ldexp(1.0, math.frexp(unit)[1] - bits)
+    apart = Fraction(largest) / Fraction(step)
+    if not even:
+        apart = apart * (1 + Fraction(1, 2**48)) + math.ceil((2 if ball.signed else 4) * wide)
+    elif wide > 1:
+        apart += math.ceil(wide)
+    shift = math.ceil(apart)
+    if gamma is not None and under > 1 and ball.around[0].norm == 1:
+        step, shift = step / under, math.ceil(apart) * under
+    rate = math.ceil(shift * Fraction(scale) / Fraction(largest))
+    most = max(rate, shift) * ball.ratio[0]
+    if most > _MOST_STEPS or (ball.norm != 1 and most * (d + 1) > _MOST_STEPS << 6):
+        raise DesignError.of(
+            "scale", scale, f"is too many steps of {step:.3g} to count them in 64 bits: raise epsilon"
+        )
+    inner = None if gamma is None else round(gamma * shift)
+    return RadialLattice(ball, step, shift, rate, inner, float(rate * Fraction(step) / Fraction(scale)) - 1.0)
+
+
+def _uniform(ball: Ball, radius: Indices) -> tuple[Indices, Kept]:
+    """Whole vectors, each uniform on the ball of its radius where it is kept: a cube, a cross-polytope, or differences."""
+    rows, d = len(radius), ball.dimension
+    if ball.norm == 1:
+        # d different numbers of R + d, in order, are the running sums of d numbers whose sum is at most R
+        places = np.sort(uniform_below(np.broadcast_to((radius + d)[:, None], (rows, d))), axis=1)
+        sizes = np.diff(places, axis=1, prepend=-1) - 1
+        negative = uniform_integers(2, rows * d).reshape(rows, d) == 1
+        kept = (sizes >= 0).all(axis=1) & ~(negative & (sizes == 0)).any(axis=1)  # one zero, not two
+        return np.where(negative, -sizes, sizes), kept
+    if ball.signed:
+        sides = np.broadcast_to((2 * radius + 1)[:, None], (rows, d))
+        return uniform_below(sides) - radius[:, None], np.ones(rows, dtype=bool)
+    numbers = uniform_below(np.broadcast_to((radius + 1)[:, None], (rows, d + 1)))
+    numbers[np.arange(rows), uniform_integers(d + 1, rows)] = 0
+    # as often as there are least numbers: each of them may be the one that was set
+    kept = uniform_below((numbers == 0).sum(axis=1)) == 0
+    return numbers[:, 1:] - numbers[:, :1], kept
+
+
+def radii(dimension: int, rate: int, rows: int, sides: int = 2) -> Indices:
+    """R with probabilities exactly proportional to (R + 1/sides)^d exp(−R/rate)."""
+    out, open_, j = np.empty(rows, dtype=np.int64), np.arange(rows), np.arange(1, dimension + 1)
+    while open_.size:
+        radius = geometric(rate, open_.size * (dimension + 1)).reshape(open_.size, -1).sum(axis=1)
+        near = np.exp(np.log1p((1 / sides - j) / (radius[:, None] + j)).sum(axis=1))
+
+        def exact(i: int, radius: Indices = radius) -> Fraction:
+            r = sides * int(radius[i])
+            return Fraction(
+                (r + 1) ** dimension, math.prod(range(r + sides, r + sides * dimension + 1, sides))
+            )
+
+        kept = bernoulli(near, np.full(near.shape, _DOUBT), exact)
+        out[open_[kept]] = radius[kept]
+        open_ = open_[~kept]
+    return out

@@ -1,0 +1,332 @@
+"""Several results in one file: comparisons, frontiers, and what a comparison's results must be to answer its question.
+
+*Noise for numbers* answers a question if it is for as many numbers, no fewer rounds, no smaller a sample of the people, and for every change
+that the question allows: each bound that the noise relies on holds on all of them, or, where it is made for a list of changes, the corners of a box of
+which so many coordinates move are in the list, up to sign. Noise on the whole numbers is for whole numbers only. *A report* of so many bits takes every
+input of the question's range; *a channel* is on its space, for its prior, at its α.
+
+What is said to be the least error is a lower bound of every mechanism that is proved of a result whose own question this is, by the name of these
+mechanisms. Of reports it is found by a search of its own: it is claimed, and must not exceed what an unbiased one of the results costs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+from itertools import combinations, product
+from typing import NamedTuple
+
+from mechdesign.verifier.bound_class import DISCRETE, EVERY
+from mechdesign.verifier.knorm import bounds_of, coordinates, covers
+from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, TooLarge
+
+Check = Callable[[Json, Account], None]
+REAL, WHOLE, CHANNEL = (
+    f"no {noun} does better"
+    for noun in (
+        "additive noise for a real-valued query",
+        "additive whole-number noise",
+        "channel between the points",
+    )
+)
+QUANTIZERS = (
+    "metric-quantizer",
+    "optimal-quantizer",
+    "optm",
+    "optm-search",
+    "rqm",
+    "erm",
+    "mvu",
+    "biased-selection",
+)
+BOUNDS = dict.fromkeys(("linf", "l1", "l2", "l0", "each")) | {"neighbours": "add-remove", "signed": True}
+CLOSE = 1e-5
+
+
+class Protected(NamedTuple):
+    """What noise is for: how many numbers, the changes as bounds or as a list of vectors, rounds, the share of the people in each."""
+
+    dimension: int
+    changes: Json
+    rounds: int = 1
+    rate: float = 1.0
+    whole: bool = False
+    signed: bool = True
+
+
+def bounds(sensitivity: Json) -> Json:
+    """A number bounds every coordinate."""
+    given = sensitivity if isinstance(sensitivity, dict) else {"linf": sensitivity}
+    return {**BOUNDS, **{name: given[name] for name in given if name}}
+
+
+def protected(design: Json) -> Protected | None:
+    """What a design's noise is for; None where it is no noise for numbers."""
+    kind = design[""]
+    if kind == "calibration":
+        noise = design["noise"]
+        whole = (noise["name"] if isinstance(noise, dict) else noise) in (*DISCRETE, "dlaplace")
+        rounds, rate = design["rounds"], design["sampling_rate"]
+        return Protected(design["dimension"], bounds(design["sensitivity"]), rounds, rate, whole)
+    if kind == "knorm":
+        changes = bounds(design["sensitivity"])
+        return Protected(design["dimension"], changes, design["rounds"], signed=changes["signed"])
+    if kind == "noise-allocation":
+        lam = design["sensitivities"]
+        return Protected(len(lam), bounds({"each": lam} if design["bounds"] is None else design["bounds"]))
+    if kind == "optimal-noise":
+        changes = bounds({"linf": design["sensitivity"], "l0": design["l0"]})
+        return Protected(design["dimension"], changes, whole=design["integer"])
+    if kind == "counts-gaussian":
+        changes = bounds({"linf": design["most"], "l0": design["l0"]})
+        return Protected(design["counts"], changes, signed=design["signed"])
+    if kind == "correlated-gaussian":
+        return Protected(len(design["vectors"][0]), design["vectors"])
+    return None
+
+
+def protects(design: Json, question: Json, account: Account) -> bool:
+    """Whether noise is for all that a question of numbers says may change."""
+    held, asked = protected(design), bounds(question["sensitivity"])
+    if held is None or held.dimension != question["dimension"] or held.rounds < question["rounds"]:
+        return False
+    sampled = held.rate < 1 and asked["neighbours"] != "add-remove"
+    if held.rate < question["sampling_rate"] or sampled or (held.whole and not question["integer"]):
+        return False
+    sizes, l1, l2 = bounds_of(asked, held.dimension)
+    count = sum(n for _, n in sizes)
+    if asked["signed"] and not held.signed and count > 1:
+        return False
+    each = coordinates(asked)
+    if not isinstance(held.changes, dict):
+        return listed(held.changes, each * (held.dimension if len(each) == 1 else 1), asked, account)
+    limits = held.changes
+    account.takes(10 * len(each) + len(limits["each"] or ()), 3000)
+    kept = all(
+        limits[name] is None or covers(norm, sizes, l1, l2, Fraction(limits[name]))
+        for name, norm in (("linf", math.inf), ("l1", 1), ("l2", 2))
+    )
+    if limits["each"] is not None:
+        each = each * (len(limits["each"]) if len(each) == 1 else 1)
+        kept = kept and all(a <= Fraction(b) for a, b in zip(each, limits["each"], strict=True))
+    return kept and (limits["l0"] is None or count <= limits["l0"])
+
+
+def listed(vectors: Json, each: list[Fraction], asked: Json, account: Account) -> bool:
+    """Whether the corners of a box, of which so many coordinates change, are all in a list, up to sign."""
+    moved = [i for i, size in enumerate(each) if size]
+    count = min(asked["l0"] or len(moved), len(moved))
+    if asked["l1"] is not None and all(each[i] == asked["l1"] for i in moved):
+        count = 1  # the corners of the ℓ₁ ball
+    if math.comb(len(moved), count) * 2 ** (count - 1) > len(vectors):
+        return False
+    account.takes(10 * len(vectors) * len(each))
+    known = {tuple(sign * x for x in v) for v in vectors for sign in (1, -1)}
+    corners = (
+        tuple(dict(zip(places, signs)).get(i, 0) * size for i, size in enumerate(each))
+        for places in combinations(moved, count)
+        for signs in product((1, -1), repeat=count)
+    )
+    return all(corner in known for corner in corners)
+
+
+def reports(one: Json, question: Json) -> bool:
+    """Whether a result is a quantizer of all inputs of a question, with no more outputs than its bits tell apart."""
+    law, (low, high) = one["mechanism"], question["input_range"]
+    if one["design"][""] not in QUANTIZERS:
+        return False
+    biased = law[""] == "biased-quantizer"
+    bins = law["selection"]["bins"] if biased else law["bins"]
+    start, stop = law["input_range"] if biased else (law["knots"][0], law["knots"][-1])
+    return bool(start <= low and high <= stop and len(bins) <= 2 ** min(question["bits"], 64))
+
+
+def shares(prior: Json, size: int) -> list[float]:
+    weights = [1.0] * size if prior is None else prior
+    return [w / math.fsum(weights) for w in weights]
+
+
+def between_points(design: Json, question: Json) -> bool:
+    """Whether a channel is on the space of a question, for its prior."""
+    if design[""] != "metric-channel" or repr(design["space"]) != repr(question["space"]):
+        return False
+    size = math.prod(design["space"]["shape"])
+    own, asked = (shares(given["prior"], size) for given in (design, question))
+    return len(own) == len(asked) and all(abs(p - q) <= 1e-12 for p, q in zip(own, asked))
+
+
+def privacy_of(design: Json) -> Json:
+    if "privacy" in design:
+        return design["privacy"]
+    return {"": "metric-dp", "epsilon": design.get("alpha"), "metric": "absolute"}
+
+
+def same_question(design: Json, question: Json) -> str | None:
+    """The mechanisms that a design's lower bound speaks of, where its question is the comparison's own; None elsewhere."""
+    if question[""] == "metric-report":
+        free = design["unbiased"] is None and design["decoder"] is None
+        return CHANNEL if free and design["loss"] == question["loss"] else None
+    if (
+        question[""] != "numeric-query"
+        or design["loss"] != question["loss"]
+        or question["sampling_rate"] != 1
+    ):
+        return None
+    own, asked = bounds(design["sensitivity"]), bounds(question["sensitivity"])
+    sizes = design["dimension"], question["dimension"]
+    if design[""] == "knorm":
+        alike = own == asked and design["rounds"] == question["rounds"] and not question["integer"]
+        return REAL if alike and sizes[0] == sizes[1] else None
+    largest = bounds_of(asked, sizes[1])[0][0][0]
+    once = sizes == (1, 1) and question["rounds"] == 1 and Fraction(design["sensitivity"]) == largest
+    if design[""] != "optimal-noise" or not once or design["integer"] != question["integer"]:
+        return None
+    # noise that is not whole may answer whole numbers: the bound of whole noise is one of all where the loss is linear between them
+    return (WHOLE if question["loss"] == "absolute" else None) if question["integer"] else REAL
+
+
+def comparison(held: Json, account: Account, check: Check) -> None:
+    """Results for one question at one privacy; the other cells of the table are the file's own words."""
+    results, question = dict(held["results"]), held["question"]
+    each(results.items(), account, check)
+    designs = {name: one["design"] for name, one in results.items()}
+    same = all(privacy_of(design) == held["privacy"] for design in designs.values())
+    account.agrees("every result is at the privacy stated", same)
+    table = {name: values for name, _, values in held["table"]}
+    errors = {
+        name: error
+        for name, error in zip(table["mechanism"], table["error"])
+        if isinstance(error, float) and error == error
+    }
+    account.agrees("every mechanism that the table ranks has a result", sorted(errors) == sorted(results))
+    answers = {
+        "numeric-query": lambda one: protects(one["design"], question, account),
+        "local-report": lambda one: reports(one, question),
+        "metric-report": lambda one: between_points(one["design"], question),
+    }[question[""]]
+    answered = all(map(answers, results.values()))
+    account.agrees("every result answers the question", answered)
+    if not all(holds for *_, holds in account.rows):
+        return
+    order = [(not in_whole(designs[name], question), error) for name, error in errors.items()]
+    account.agrees("the table begins with the least error", order == sorted(order))
+    of_loss = all(shown(one, question, errors[name]) for name, one in results.items())
+    account.agrees(
+        "an error of the question's loss is the value of a result for this loss, and no other", of_loss
+    )
+    account.claimed("the other cells of the table follow from the results")
+    least(held, results, account)
+
+
+def in_whole(design: Json, question: Json) -> bool:
+    """Whether answers are whole where whole numbers are asked for: such mechanisms come first."""
+    held = protected(design)
+    return not (question[""] == "numeric-query" and question["integer"]) or (held is not None and held.whole)
+
+
+def shown(one: Json, question: Json, error: float) -> bool:
+    """Whether the table shows the value of a result whose loss, of one number or report, is the question's, and else another error."""
+    design, value = one["design"], one["value"]
+    close: bool = abs(error - value) <= CLOSE * abs(value)
+    alike = bool(design["loss"] == question["loss"])
+    if question[""] == "numeric-query":
+        alone = design[""] in ("calibration", "knorm", "optimal-noise")
+        return not alone or close == alike
+    if question[""] == "local-report":
+        return close or not same_report(design, question)
+    return close == alike
+
+
+def same_report(design: Json, question: Json) -> bool:
+    """Whether a quantizer is for the prior and the loss of a question."""
+    return repr((design["prior"], design["loss"])) == repr((question["prior"], question["loss"]))
+
+
+def least(held: Json, results: dict[str, Json], account: Account) -> None:
+    """That the least error is a bound of the mechanisms named."""
+    stated, name, question = held["least"], held["least_name"], held["question"]
+    if stated is None:
+        account.agrees("no least error is named", name == "")
+    elif question[""] == "local-report":
+        outputs = [
+            law["selection"]["bins"] if law[""] == "biased-quantizer" else law["bins"]
+            for law in (one["mechanism"] for one in results.values())
+        ]
+        reach = max(abs(b) for bins in outputs for b in bins) * (1 + 1e-12)
+        speaks = (
+            f"no unbiased report with outputs up to ±{reach:.4g} does better, however many outputs it has"
+        )
+        account.agrees("the least error is of outputs as far out as those compared", name == speaks)
+        costs = [
+            one["value"]
+            for one in results.values()
+            if same_report(one["design"], question) and not one["design"].get("max_bias")
+        ]
+        account.claimed(
+            f"the least error is {stated!r}", 0 < stated <= min(costs, default=math.inf) * (1 + CLOSE)
+        )
+    else:
+        bounds = [
+            (one["lower_bound"], same_question(one["design"], question))
+            for one in results.values()
+            if one["bound_class"] == EVERY
+        ]
+        account.agrees(
+            "the least error is the lower bound of a result for this very question, by the name of its class",
+            (stated, name) in bounds,
+        )
+
+
+def each(results: Iterable[tuple[str, Json]], account: Account, check: Check) -> None:
+    """Check every result, and name it in each claim."""
+    for name, one in results:
+        own = account.part()
+        if not isinstance(one, dict) or one[""] != "result":
+            raise Refused(f"{name}: no result")
+        try:
+            check(one, own)
+        except NotCovered as error:
+            if isinstance(error, TooLarge):
+                raise
+            own.claimed(f"not covered: {error}")
+        account.join(name, own)
+
+
+def frontier(held: Json, account: Account, check: Check) -> None:
+    """Results of one design of which one number varies."""
+    table = {name: values for name, _, values in held["table"]}
+    points = list(
+        zip(table[held["over"]], table["value"], table["lower_bound"], held["results"], strict=True)
+    )
+    each(((f"{held['over']} = {x:.12g}", one) for x, *_, one in points if one is not None), account, check)
+    shown = all(
+        one is None or (value, bound) == (one["value"], one["lower_bound"]) for _, value, bound, one in points
+    )
+    account.agrees("the table shows the value and the lower bound of every result", shown)
+    designs = [one["design"] for *_, one in points if one is not None]
+    alike = all(fixed(one, held["over"]) == fixed(held["design"], held["over"]) for one in designs)
+    account.agrees("results are of the design, but for what varies", alike)
+    at = [
+        varying(one, held["over"], x) == x
+        for x, *_, one in points
+        if one is not None
+        for one in [one["design"]]
+    ]
+    account.agrees("every result is of its point", all(at))
+    account.claimed("the other columns of the table follow from the results")
+
+
+def fixed(design: Json, over: str) -> str:
+    """What of a design does not vary."""
+    privacy = {k: v for k, v in (design.get("privacy") or {}).items() if k != over}
+    left = {
+        k: v for k, v in design.items() if k not in (over, "privacy", *(["bins"] if over == "bits" else []))
+    }
+    return repr((left, privacy))
+
+
+def varying(design: Json, over: str, otherwise: Json) -> Json:
+    if over in design:
+        return design[over]
+    return (design.get("privacy") or {}).get(over, otherwise)

@@ -1,0 +1,267 @@
+"""Optimal noise on the whole numbers: the sheet's values, an independent program, every discrete family, exact release."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import optimize, sparse
+
+import mechdesign as md
+from mechdesign.errors import DesignError, MechdesignError
+from mechdesign.evidence.serialize import dumps, loads
+from mechdesign.noise import CellProduct, IntegerNoise, OptimalNoise
+from mechdesign.noise.optimal.staircase import StaircaseDual
+from mechdesign.problem.losses import Loss
+from mechdesign.problem.privacy import ApproximateDP, PureDP
+from mechdesign.typing import Status
+from mechdesign.verifier.verify import verify
+
+
+def privacy(epsilon: float, delta: float) -> PureDP | ApproximateDP:
+    return ApproximateDP(epsilon, delta) if delta else PureDP(epsilon)
+
+
+def own_delta(law: IntegerNoise, epsilon: float, reach: int) -> float:
+    """max_s Σ [p_j − e^ε p_{j+s}]₊ in doubles, over shifts of both signs, from the probabilities alone."""
+    p = law.pmf(np.arange(-reach, reach + 1))
+    moved = [np.roll(np.pad(p, law.change), s) for s in range(-law.change, law.change + 1) if s]
+    return max(float(np.maximum(np.pad(p, law.change) - math.exp(epsilon) * q, 0).sum()) for q in moved)
+
+
+def least(epsilon: float, delta: float, change: int, loss, reach: int) -> float:
+    """The program written out for scipy: p, and an excess for each shift and number; outside −reach … reach nothing."""
+    count, growth = 2 * reach + 1, math.exp(epsilon)
+    shifts = [s for s in range(-change, change + 1) if s]
+    rows, caps = [], []
+    for k, s in enumerate(shifts):
+        there = sparse.eye_array(count, k=s)
+        excess = sparse.lil_array((count, len(shifts) * count))
+        excess[:, k * count : (k + 1) * count] = sparse.eye_array(count)
+        rows.append(sparse.hstack([sparse.eye_array(count) - growth * there, -excess]))
+        cap = np.zeros((1, (1 + len(shifts)) * count))
+        cap[0, (k + 1) * count : (k + 2) * count] = 1
+        caps.append(cap)
+    cost = np.append(loss(np.arange(-reach, reach + 1.0)), np.zeros(len(shifts) * count))
+    sides = np.append(np.zeros(len(shifts) * count), np.full(len(shifts), delta))
+    found = optimize.linprog(
+        cost,
+        sparse.vstack([*rows, *caps]),
+        sides,
+        np.append(np.ones(count), np.zeros(len(shifts) * count))[None],
+        [1.0],
+    )
+    return float(found.fun)
+
+
+@pytest.mark.parametrize(
+    "epsilon, delta, change, variance",
+    [
+        (1, 0.01, 1, 1.5163),
+        (1, 0.1, 1, 0.7976),
+        (0.5, 0.05, 1, 2.955),
+        (2, 0.01, 1, 0.3300),
+        (1, 0.05, 3, 9.895),
+        (1, 1e-6, 1, 1.8411),
+    ],
+)
+def test_reference_table(epsilon, delta, change, variance) -> None:
+    result = OptimalNoise(privacy(epsilon, delta), change, "squared", integer=True).solve(time_limit=2.0)
+    assert result.value == pytest.approx(variance, rel=1e-4) and result.gap <= 1e-6
+    assert result.status is Status.OPTIMAL and result.certificate.verify()
+    assert result.mechanism.var() == pytest.approx(result.value, rel=1e-9)
+    account = verify(dumps(result))
+    assert all(holds for *_, holds in account.rows)
+    assert str(result.among) == "every additive whole-number noise"
+
+
+@pytest.mark.parametrize(
+    "epsilon, delta, change, loss",
+    [
+        (1, 0.05, 2, "squared"),
+        (0.7, 0.2, 3, "absolute"),
+        (2, 1e-3, 2, {"absolute": 1, "squared": 0.3}),
+        (1.5, 0.01, 1, lambda t: np.maximum(3 * t, -t)),
+        (1, 0.02, 2, lambda t: np.abs(t) ** 1.5),
+    ],
+)
+def test_an_independent_program_finds_the_same(epsilon, delta, change, loss) -> None:
+    result = OptimalNoise(privacy(epsilon, delta), change, loss, integer=True).solve(gap=1e-6)
+    found = least(epsilon, delta, change, Loss.of(loss), 15 * change)
+    assert result.value == pytest.approx(found, rel=2e-6) and result.lower_bound <= found * (1 + 1e-7)
+
+
+def test_pure_noise_for_changes_by_one_is_discrete_laplace() -> None:
+    for epsilon in (0.1, 1.0, 3.0):
+        result = OptimalNoise(PureDP(epsilon), loss="absolute", integer=True).solve(gap=1e-6)
+        b = math.exp(-epsilon)
+        assert result.value == pytest.approx(2 * b / (1 - b * b), rel=1e-9)
+
+
+@pytest.mark.parametrize("epsilon, change", [(1.0, 3), (0.3, 5), (4.0, 4)])
+def test_pure_noise_is_the_discrete_staircase(epsilon, change) -> None:
+    """Geng and Viswanath (2016): the best first fall of the staircase on the whole numbers."""
+    j = np.arange(200 * change)
+    costs = []
+    for r in range(1, change + 1):
+        p = np.exp(-epsilon * (j // change + (j % change >= r)))
+        costs.append(2 * float(p @ j**2) / (2 * p.sum() - 1))
+    result = OptimalNoise(PureDP(epsilon), change, "squared", integer=True).solve(gap=1e-6)
+    assert result.value == pytest.approx(min(costs), rel=1e-8) and result.gap <= 1e-5
+
+
+QUESTIONS = st.tuples(
+    st.floats(0.1, 4.0), st.one_of(st.just(0.0), st.floats(-9, -0.5).map(lambda x: 10**x)), st.integers(1, 6)
+)
+
+
+@settings(max_examples=25)
+@given(QUESTIONS)
+def test_no_discrete_family_is_better_and_none_is_below_the_bound(question) -> None:
+    epsilon, delta, change = question
+    asked = privacy(epsilon, delta)
+    result = OptimalNoise(asked, change, "squared", integer=True).solve(gap=1e-6)
+    law = result.mechanism
+    for family in ("discrete_laplace", "discrete_gaussian"):
+        try:
+            other = md.noise.calibrate(family, privacy=asked, sensitivity=change).mechanism.variance
+        except MechdesignError:
+            continue
+        # 1e-9: the law has rational weights next to a transcendental optimum
+        assert result.lower_bound <= other * (1 + 1e-9) and result.value <= other * (1 + 1e-9)
+    assert result.gap <= 2e-5 and law.exact_delta(epsilon) <= Fraction(delta)
+    reach = max(abs(law.first), 1) + 3 * change if not law.decay else math.ceil(40 * change / epsilon)
+    assert own_delta(law, epsilon, reach) <= delta * (1 + 1e-9) + 1e-12
+    assert own_delta(law, epsilon, reach) >= delta * 0.5 or law.decay
+
+
+@pytest.mark.slow
+def test_a_hundred_random_questions() -> None:
+    rng = np.random.default_rng(22)
+    for _ in range(100):
+        epsilon, change = float(np.exp(rng.uniform(math.log(0.05), math.log(6)))), int(rng.integers(1, 11))
+        delta = float(10 ** rng.uniform(-10, -0.3)) if rng.random() < 0.85 else 0.0
+        asked = privacy(epsilon, delta)
+        result = OptimalNoise(asked, change, "squared", integer=True).solve(gap=1e-6)
+        # at delta near 1e-9 and small epsilon the solver's multipliers are good to about 1e-5 only
+        assert result.gap <= 5e-5 and result.certificate.verify()
+        for family in ("discrete_laplace", "discrete_gaussian"):
+            try:
+                other = md.noise.calibrate(family, privacy=asked, sensitivity=change).mechanism.variance
+            except MechdesignError:
+                continue
+            assert result.value <= other * (1 + 1e-9), (epsilon, delta, change, family)
+
+
+def test_noise_that_is_not_whole_may_cost_less_than_the_bound() -> None:
+    """±½ with equal probability keeps (1, ½) at changes by 1 and costs ¼; no whole-number noise does."""
+    result = OptimalNoise(ApproximateDP(1, 0.5), loss="squared", integer=True).solve()
+    assert result.lower_bound == pytest.approx(1 / (1 + math.e), rel=1e-9) and result.lower_bound > 0.25
+
+
+def test_release_is_exact_whatever_the_size() -> None:
+    law = IntegerNoise((1, 2, 4, 2, 1), -2, 1)
+    for x in (0, -(10**40), 2**63 - 1, 2**200):
+        y = law.release(x)
+        assert type(y) is int and abs(y - x) <= 2
+    drawn = law.release(np.full(100_000, 2**60)) - 2**60
+    assert drawn.dtype == np.int64
+    seen = np.bincount(drawn + 2, minlength=5) / drawn.size
+    assert seen == pytest.approx(np.array([1, 2, 4, 2, 1]) / 10, abs=0.01)
+    assert law.release(np.array([2**64 - 1], dtype=np.uint64))[0] >= 2**62 - 2
+    assert law.release(np.array([1.0, 5.0])).dtype == float
+    assert [abs(y - 10**30) <= 2 for y in law.release([10**30, 10**30])] == [True, True]
+    for x in (1.5, [0.5], float("nan"), "1", True):
+        with pytest.raises(DesignError):
+            law.release(x)
+
+
+def test_tails_are_drawn_as_they_are_stated() -> None:
+    law = OptimalNoise(PureDP(0.5), 2, integer=True).solve().mechanism
+    drawn = law.release(np.zeros(200_000, dtype=np.int64))
+    assert law.decay and abs(drawn.mean()) < 0.1 and np.var(drawn) == pytest.approx(law.var(), rel=0.05)
+    for t in (-3, 0, 4):
+        assert (drawn <= t).mean() == pytest.approx(float(law.cdf(t)), abs=0.01)
+    assert law.ppf(law.cdf(3.0) - 1e-12) == 3 and law.cdf(3.0) + law.sf(3.0) == pytest.approx(1)
+    assert law.rvs(5, random_state=0).shape == (5,) and law.support() == (-math.inf, math.inf)
+
+
+def test_several_numbers() -> None:
+    two = OptimalNoise(PureDP(2.0), loss="squared", dimension=2, integer=True).solve()
+    one = OptimalNoise(PureDP(1.0), loss="squared", integer=True).solve()
+    assert two.value == pytest.approx(one.value, rel=1e-9) and two.certificate.verify()
+    assert isinstance(two.mechanism, CellProduct) and two.among.scope.value == "independent noise of one law"
+    some = OptimalNoise(
+        ApproximateDP(1.0, 1e-6), md.Sensitivity(linf=1, l0=3), "squared", 10, integer=True
+    ).solve()
+    others = [
+        md.noise.calibrate(
+            name, privacy=ApproximateDP(1.0, 1e-6), sensitivity=md.Sensitivity(linf=1, l0=3), dimension=10
+        ).mechanism.variance
+        for name in ("discrete_laplace", "discrete_gaussian")
+    ]
+    assert some.certificate.verify() and some.value <= min(others) * (1 + 1e-9)
+    assert some.lower_bound is not None and 0 < some.lower_bound <= some.value
+    assert all(type(v) is int for v in two.mechanism.release([3, 4]).tolist())
+    assert all(holds for *_, holds in verify(dumps(two)).rows)
+    assert all(holds for *_, holds in verify(dumps(some)).rows)
+
+
+def test_compare_ranks_it_first_and_states_its_bound() -> None:
+    names = ["laplace", "optimal noise", "discrete_gaussian", "optimal integer noise"]
+    query = md.NumericQuery(integer=True, loss="absolute")
+    found = md.compare(query, ApproximateDP(1, 0.5), mechanisms=names, progress=False)
+    assert found.names[0] == "optimal integer noise" and "whole-number noise" in found.least_name
+    assert found.table["error"].min() >= found.least * (1 - 1e-9) == found.best.lower_bound * (1 - 1e-9)
+    squares = md.compare(
+        md.NumericQuery(integer=True), ApproximateDP(1, 0.5), mechanisms=names, progress=False
+    )
+    assert squares.names[0] == "optimal integer noise" and squares.least is None
+    # continuous noise costs less than any whole-number noise there, and no bound is said to hold of both
+    assert squares["optimal noise"].value < squares.best.lower_bound
+    plain = md.compare(md.NumericQuery(), PureDP(1.0), mechanisms=["laplace", "optimal integer noise"])
+    assert "for counts" in plain.refused["optimal integer noise"]
+    fine = md.compare(
+        md.NumericQuery(sensitivity=2.5, integer=True), PureDP(1.0), mechanisms=["optimal integer noise"]
+    )
+    assert fine.best.mechanism.change == 2  # whole numbers change by 2 at most
+
+
+def test_it_is_read_back_and_a_false_one_is_refused() -> None:
+    result = OptimalNoise(ApproximateDP(1, 0.1), loss="squared", integer=True).solve()
+    again = loads(dumps(result))
+    assert again.certificate.verify() and again.mechanism == result.mechanism
+    from dataclasses import replace
+
+    real = OptimalNoise(ApproximateDP(1, 0.1), loss="squared")
+    assert not replace(result, design=real).certificate.verify()
+    wider = OptimalNoise(ApproximateDP(1, 0.1), 2, "squared", integer=True)
+    assert not replace(result, design=wider).certificate.verify()
+    pure = OptimalNoise(PureDP(1), loss="squared").solve()
+    dual = next(p for p in pure.proofs if isinstance(p, StaircaseDual))
+    assert dual.proved(OptimalNoise(PureDP(1), loss="squared", integer=True)) == 0
+
+
+@pytest.mark.parametrize("bad", [0.5, 501, -1, math.nan])
+def test_bad_changes(bad) -> None:
+    with pytest.raises(DesignError):
+        OptimalNoise(PureDP(1), bad, integer=True)
+
+
+def test_bad_laws_and_options() -> None:
+    for weights, first, change, decay in (
+        ((), 0, 1, 0),
+        ((1, -1), 0, 1, 0),
+        ((1,), 0.5, 1, 0),
+        ((1, 1), 5, 1, Fraction(1, 2)),
+    ):
+        with pytest.raises(DesignError):
+            IntegerNoise(weights, first, change, Fraction(decay))
+    with pytest.raises(DesignError):
+        OptimalNoise(PureDP(1), integer=True).solve(cells=4)
+    with pytest.raises(DesignError):
+        OptimalNoise(PureDP(1), integer=1)

@@ -1,0 +1,180 @@
+"""GaussianDP, MembershipAdvantage and TradeOff as requirements, and the μ that a law keeps."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from cheap import sealed
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+import mechdesign as md
+from mechdesign.accounting.gaussian import gaussian_mu
+from mechdesign.evidence.serialize import dumps, loads
+from mechdesign.files import KINDS
+from mechdesign.verifier.verify import verify
+
+TWO = md.TradeOff([(0, 0.3), (1, 1e-3)])
+
+
+def normal_delta(epsilon: float, mu: float) -> float:
+    tail = stats.norm.sf
+    return float(tail(epsilon / mu - mu / 2) - math.exp(epsilon) * tail(epsilon / mu + mu / 2))
+
+
+def accepted(result: md.Result) -> bool:
+    alone = verify(dumps(result))
+    return bool(result.checks()["holds"].all()) and all(holds for *_, holds in alone.rows)
+
+
+@pytest.mark.parametrize("eta", [1e-3, 0.1, 0.39346934, 0.9])
+def test_an_advantage_has_a_closed_form(eta: float) -> None:
+    """Laplace noise has δ(0) = 1 − exp(−Δ/2b), Gaussian noise 2Φ(μ/2) − 1."""
+    laplace = md.calibrate("laplace", privacy=md.MembershipAdvantage(eta), sensitivity=2.0)
+    assert laplace.mechanism.law.kwds["scale"] == pytest.approx(-1 / math.log1p(-eta), rel=1e-7)
+    normal = md.calibrate("gaussian", privacy=md.MembershipAdvantage(eta), sensitivity=2.0)
+    assert 2 / normal.mechanism.standard_deviation == pytest.approx(
+        2 * stats.norm.ppf((1 + eta) / 2), rel=1e-7
+    )
+    for result in (laplace, normal):
+        assert accepted(result) and result.tradeoff().advantage <= eta * (1 + 1e-12)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.05, 4), st.floats(1e-8, 0.4)), min_size=1, max_size=4),
+    st.floats(0.05, 0.8),
+)
+@settings(max_examples=10)
+def test_a_law_keeps_all_points_and_one_of_them_binds(pairs: list, eta: float) -> None:
+    asked = md.TradeOff([(0.0, eta), *pairs])
+    for noise in ("laplace", "gaussian"):
+        law = md.calibrate(noise, privacy=asked, sensitivity=1.0).mechanism
+        alone = [md.MembershipAdvantage(eta), *(md.ApproximateDP(e, d) for e, d in pairs)]
+        scales = [md.calibrate(noise, privacy=p, sensitivity=1.0).mechanism.standard_deviation for p in alone]
+        assert law.standard_deviation == pytest.approx(max(scales), rel=1e-7)
+        for e, d in asked.points:
+            assert float(law.privacy_profile(e)) <= d
+
+
+@pytest.mark.parametrize(
+    ("noise", "privacy", "more"),
+    [
+        ("gaussian", md.GaussianDP(0.7), {"dimension": 4, "rounds": 3}),
+        ("gaussian", md.GaussianDP(0.7), {"sensitivity": md.Sensitivity(linf=1, l0=2), "dimension": 4}),
+        ("laplace", TWO, {}),
+        ("discrete_laplace", TWO, {"sensitivity": 2}),
+        ("discrete_gaussian", TWO, {}),
+        ("laplace", md.TradeOff([(0, 0.2), (1, 0)]), {}),
+        ("gennorm", md.MembershipAdvantage(0.3), {}),
+        ("staircase", md.MembershipAdvantage(0.3), {}),
+        pytest.param("laplace", TWO, {"dimension": 3}, marks=pytest.mark.slow),
+        pytest.param("laplace", md.MembershipAdvantage(0.3), {"dimension": 3}, marks=pytest.mark.slow),
+        pytest.param(
+            "discrete_laplace", md.MembershipAdvantage(0.3), {"dimension": 3}, marks=pytest.mark.slow
+        ),
+        pytest.param("logistic", md.MembershipAdvantage(0.3), {"rounds": 2}, marks=pytest.mark.slow),
+        pytest.param("gaussian", TWO, {"rounds": 8, "sampling_rate": 0.1}, marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_both_checkers_accept_a_calibration(noise: str, privacy: object, more: dict) -> None:
+    result = md.calibrate(noise, privacy=privacy, **{"sensitivity": 1.0, **more})
+    assert accepted(result)
+    assert loads(dumps(result), kinds=KINDS).design.privacy == privacy
+    assert len(result.audit()) == 1 and result.audit()["slack"].iloc[0] >= 0
+    assert result.account().privacy[0] and "not checked here" not in str(result)
+
+
+GAUSSIAN = {
+    "allocation": lambda p: md.NoiseAllocation("gaussian", [1.0, 8.0], p),
+    "correlated": lambda p: md.CorrelatedGaussian(np.eye(2), p),
+    "counts": lambda p: md.CountsGaussian(4, 2, p),
+    "matrix": lambda p: md.MatrixMechanism(md.Workload.prefix_sums(3), p),
+}
+
+
+@pytest.mark.parametrize("name", GAUSSIAN)
+def test_gaussian_noise_takes_all_three(name: str) -> None:
+    unit = GAUSSIAN[name](md.ZeroConcentratedDP(0.5)).solve()
+    for privacy, square in (
+        (md.GaussianDP(0.5), 0.25),
+        (md.MembershipAdvantage(0.3), (2 * stats.norm.ppf(0.65)) ** 2),
+        (TWO, gaussian_mu(1.0, 1e-3) ** 2),
+    ):
+        result = GAUSSIAN[name](privacy).solve()
+        assert accepted(result)
+        assert result.value * square == pytest.approx(unit.value, rel=1e-7)
+        assert result.status == unit.status
+
+
+@pytest.mark.parametrize("name", ["calibration", *GAUSSIAN])
+@pytest.mark.parametrize(
+    ("privacy", "member", "less"),
+    [(md.GaussianDP(0.5), "mu", 0.499), (md.MembershipAdvantage(0.3), "eta", 0.299)],
+)
+def test_a_doctored_requirement_is_refused(name: str, privacy: object, member: str, less: float) -> None:
+    makes = {"calibration": lambda p: md.Calibration("gaussian", p, 1.0), **GAUSSIAN}
+    payload = json.loads(dumps(makes[name](privacy).solve()))["payload"]
+    payload["fields"]["design"]["fields"]["privacy"]["fields"][member] = less
+    text = sealed(payload)
+    assert not all(holds for *_, holds in verify(text).rows)
+    assert not loads(text, kinds=KINDS).checks()["holds"].all()
+
+
+@pytest.mark.parametrize("privacy", [md.GaussianDP(1.0), md.MembershipAdvantage(0.1), TWO], ids=str)
+def test_designs_that_cannot_take_one_say_so(privacy: object) -> None:
+    for make in (
+        lambda: md.OptimalNoise(privacy),
+        lambda: md.noise.KNorm(3, privacy),
+        lambda: md.BoundedCount(4, privacy),
+        lambda: md.NoiseAllocation("laplace", [1.0, 2.0], privacy),
+        lambda: md.NoiseAllocation("mixed", [1.0, 2.0], privacy),
+        lambda: md.compare(md.NumericQuery(), privacy),
+    ):
+        with pytest.raises(md.DesignError, match="privacy"):
+            make()
+
+
+def test_gaussian_dp_is_for_gaussian_noise() -> None:
+    for make in (
+        lambda: md.calibrate("laplace", privacy=md.GaussianDP(1.0), sensitivity=1.0),
+        lambda: md.calibrate("gaussian", privacy=md.GaussianDP(1.0), sensitivity=1.0, sampling_rate=0.5),
+        lambda: md.calibrate("gaussian", privacy=md.TradeOff([(0, 0.1), (1, 0)]), sensitivity=1.0),
+        lambda: md.calibrate("laplace", privacy=md.TradeOff([(1, 1)]), sensitivity=1.0),
+        lambda: md.calibrate("laplace", privacy=md.TradeOff([(0, 0)]), sensitivity=1.0),
+    ):
+        with pytest.raises(md.DesignError):
+            make()
+
+
+@pytest.mark.parametrize("sigma", [0.5, 1.0, 2.0, 10 / 3, 5.0, 10.0])
+def test_mu_of_discrete_gaussian_noise(sigma: float) -> None:
+    noise = md.AdditiveNoise(md.noise.discrete_gaussian(sigma), 1.0)
+    low, high = noise.gaussian_mu()
+    assert low < high <= low + 1e-3
+    k = np.arange(-60 * int(sigma + 1), 60 * int(sigma + 1))
+    p, q = noise.law.pmf(k), noise.law.pmf(k - 1)
+    seen = 0.0
+    for epsilon in np.linspace(0, 6 / sigma, 500):
+        delta = float(np.maximum(q - math.exp(epsilon) * p, 0).sum())
+        if 1e-12 < delta < 1:
+            seen = max(seen, float(gaussian_mu(epsilon, delta)))
+    assert low - 1e-3 <= seen <= high and low > 1 / sigma
+    assert low == pytest.approx(gaussian_mu(0.0, float(noise.law.pmf(0))), abs=1e-3)
+
+
+def test_mu_of_other_laws() -> None:
+    low, high = md.AdditiveNoise(stats.laplace(), 1.0).gaussian_mu()
+    epsilons = np.linspace(0, 1, 401)[:-1]
+    seen = max(gaussian_mu(e, 1 - math.exp((e - 1) / 2)) for e in epsilons)
+    assert low - 1e-4 <= seen <= high <= low + 1e-3
+    for e in epsilons:
+        assert 1 - math.exp((e - 1) / 2) <= normal_delta(e, high)
+    exact = md.AdditiveNoise(stats.norm(scale=2.0), 1.0, 4, 9).gaussian_mu()
+    assert exact == pytest.approx((3.0, 3.0), rel=1e-12)
+    with pytest.raises(md.DesignError, match="sampling_rate"):
+        md.AdditiveNoise(stats.norm(), 1.0, sampling_rate=0.5).gaussian_mu()

@@ -56,6 +56,7 @@ MOST_SUMS = 5_000_000
 POWER_BITS = 320
 """Of the bounds of e^ε."""
 MOST_SPANS = 2000
+_NOTHING = 1e-30  # mass beyond the cells that are listed: more, and the tails are summed in closed form
 
 
 @serializable("cell-noise")
@@ -218,6 +219,9 @@ class CellNoise:
     def _drawn(self) -> tuple[Array, Array]:
         """Masses of pieces of one height, and their edges, in units of the query; the spike is one of them."""
         masses, cells, _ = self.extended
+        return self._pieces(masses, cells)
+
+    def _pieces(self, masses: Array, cells: Indices) -> tuple[Array, Array]:
         edges = np.asarray(self.start + self.width * cells, dtype=float)
         if not self.spike:
             return masses, edges
@@ -233,6 +237,78 @@ class CellNoise:
     @cached_property
     def _above(self) -> Array:
         return np.append(np.cumsum(self._drawn[0][::-1])[::-1], 0.0)
+
+    # Tails that fall too slowly to be listed: the outermost period, again and again ---------------------------
+
+    @property
+    def _long(self) -> bool:
+        return self.extended[2] > _NOTHING
+
+    @cached_property
+    def _body(self) -> tuple[Array, Array]:
+        """As `_drawn`, without the repetitions."""
+        masses = np.array([float(w / self.total) for w in self.weights])
+        return self._pieces(masses, np.append(0, self.ends))
+
+    def _period(self, side: int) -> tuple[Array, Array, float, float]:
+        """Masses and edges of the outermost period, as if on the right; its length, and the mass of all its repetitions."""
+        first, last = self.period
+        cut = slice(None, first) if side < 0 else slice(len(self.weights) - last, None)
+        masses = np.array([float(w / self.total) for w in self.weights[cut]])
+        edges = self.start + self.width * np.append(0, self.ends)
+        edges = edges[: first + 1] if side < 0 else edges[-last - 1 :]
+        if side < 0:
+            masses, edges = masses[::-1], -edges[::-1]
+        return masses, edges, self.width * self.cells_per_shift, float(masses.sum() * self._falls[0])
+
+    @cached_property
+    def _falls(self) -> tuple[float, float, float]:
+        """Σ r^k, Σ k r^k and Σ k² r^k over k ≥ 1, for the decay r."""
+        r = self.decay
+        return float(r / (1 - r)), float(r / (1 - r) ** 2), float(r * (1 + r) / (1 - r) ** 3)
+
+    def _beyond(self, side: int, t: Array) -> Array:
+        """P[T > t], or P[T < -t]."""
+        masses, edges, length, tail = self._period(side)
+        inner, ends = self._body
+        inner, ends = (inner[::-1], -ends[::-1]) if side < 0 else (inner, ends)
+        above, own = (np.append(np.cumsum(m[::-1])[::-1], 0.0) for m in (inner, masses))
+        turns = np.floor(np.maximum(t - ends[-1], 0.0) / length) + 1
+        outside = self._power(turns) * (np.interp(t - turns * length, edges, own) + tail)
+        found = np.where(t < ends[-1], np.interp(t, ends, above) + tail, outside)
+        before = t < ends[0]
+        if before.any():
+            found[before] = 1 - self._beyond(-side, -t[before])
+        return np.asarray(found)
+
+    def _power(self, k: Array) -> Array:
+        return np.asarray(np.exp(k * math.log1p(-float(1 - self.decay))))
+
+    def _reached(self, side: int, p: Array) -> Array:
+        """Where P[T > t], or P[T < -t], falls to p."""
+        masses, edges, length, tail = self._period(side)
+        inner, ends = self._body
+        inner, ends = (inner[::-1], -ends[::-1]) if side < 0 else (inner, ends)
+        above, own = (np.append(np.cumsum(m[::-1])[::-1], 0.0) for m in (inner, masses))
+        with np.errstate(divide="ignore"):
+            turns = np.floor(np.log(tail / p) / -math.log1p(-float(1 - self.decay))) + 1
+        outside = np.interp(tail - p / self._power(turns), -own, edges) + turns * length
+        return np.where(p < tail, outside, np.interp(tail - p, -above, ends))
+
+    def _moment(self, order: int) -> float:
+        """E|T|^order, 1 or 2, of the repetitions, which lie on one side of 0 each."""
+        found, (falls, first, second) = 0.0, self._falls
+        for side in (-1, 1):
+            masses, edges, length, _ = self._period(side)
+            middle, wide = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
+            mean, square = float(masses @ middle), float(masses @ (middle**2 + wide**2 / 12))
+            mass = float(masses.sum())
+            found += (
+                falls * mean + length * first * mass
+                if order == 1
+                else falls * square + 2 * length * first * mean + length**2 * second * mass
+            )
+        return found
 
     def support(self) -> tuple[float, float]:
         """End points of the support."""
@@ -253,15 +329,28 @@ class CellNoise:
 
     def cdf(self, t: Numbers) -> Array:
         """P[T ≤ t]."""
-        return np.asarray(np.interp(doubles("t", t), self._drawn[1], self._below))[()]
+        t = doubles("t", t)
+        return np.asarray(self._beyond(-1, -t) if self._long else np.interp(t, self._drawn[1], self._below))[
+            ()
+        ]
 
     def sf(self, t: Numbers) -> Array:
         """P[T > t], accurate in the right tail."""
-        return np.asarray(np.interp(doubles("t", t), self._drawn[1], self._above))[()]
+        t = doubles("t", t)
+        return np.asarray(self._beyond(1, t) if self._long else np.interp(t, self._drawn[1], self._above))[()]
 
     def ppf(self, q: Numbers) -> Array:
         """Quantile function."""
-        q, keep = doubles("q", q), np.append(True, self._drawn[0] > 0)
+        q = doubles("q", q)
+        if self._long:
+            right = q > 0.5
+            value = np.where(
+                right,
+                self._reached(1, np.where(right, 1 - q, 0.5)),
+                -self._reached(-1, np.where(right, 0.5, q)),
+            )
+            return np.where((q < 0) | (q > 1), np.nan, value)[()]
+        keep = np.append(True, self._drawn[0] > 0)
         value = np.interp(q, self._below[keep], self._drawn[1][keep])
         return np.where((q < 0) | (q > 1), np.nan, value)[()]
 
@@ -290,14 +379,22 @@ class CellNoise:
     def expected_loss(self, loss: object = "absolute") -> float:
         """Return E ℓ(T), exact to rounding for the absolute and squared losses, Gauss–Legendre otherwise."""
         loss = Loss.of(loss)
-        masses, edges = self._drawn
+        polynomial = self._long and loss.polynomial
+        masses, edges = self._body if polynomial else self._drawn
         x, w = np.polynomial.legendre.leggauss(2 if loss.polynomial else 32)
         # A cell across 0 is split there: every loss of interest has its kink at 0.
         pieces = np.union1d(edges, [0.0]) if edges[0] < 0 < edges[-1] else edges
         middle, half = (pieces[1:] + pieces[:-1]) / 2, np.diff(pieces) / 2
         owner = np.clip(np.searchsorted(edges, middle) - 1, 0, len(masses) - 1)
         mass = (masses / np.diff(edges))[owner] * half
-        return float(mass @ (loss(middle[:, None] + half[:, None] * x) @ w))
+        inner = float(mass @ (loss(middle[:, None] + half[:, None] * x) @ w))
+        if not polynomial:
+            return inner
+        return inner + sum(
+            weight * self._moment(order)
+            for order, weight in ((1, loss.absolute), (2, loss.squared))
+            if weight
+        )
 
     def privacy_profile(self, epsilon: Numbers) -> Array:
         """δ(ε) over every real shift up to the sensitivity, proved and rounded up; `epsilon` may be an array."""

@@ -167,3 +167,26 @@ def test_a_gap_that_doubles_cannot_prove(gap) -> None:
     """The lattice was refined for minutes; the programs leave rows open by 2e-9."""
     result = md.OptimalNoise(md.ApproximateDP(1.0, 0.2)).solve(gap=gap, max_cells=16)
     assert result.status == "gap not reached" and result.certificate.verify()
+
+
+def test_tails_too_long_to_be_listed_are_summed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The standard deviation at ε = 1e-6 was 400,754; the closed forms are those of the list where that is whole."""
+    for epsilon in (1e-4, 1e-6, 1e-8):
+        result = md.OptimalNoise(md.PureDP(epsilon), loss="squared").solve()
+        found = result.mechanism.errors()
+        assert found.standard_deviation == pytest.approx(math.sqrt(result.value), rel=1e-9)
+        assert found.absolute_error == pytest.approx(1 / epsilon, rel=1e-6)
+        assert result.mechanism.ppf(0.975) == pytest.approx(-math.log(0.05) / epsilon, rel=1e-4)
+    law = CellNoise((1, 3, 7, 4, 2, 5), 0.5, -1.3, 2, decay=Fraction(3, 5))
+    spiked = CellNoise((2, 3, 3, 2), 0.5, -1.0, 2, spike=4, spike_width=0.1, decay=Fraction(1, 2))
+    t, q = np.linspace(-30, 30, 601), np.array([1e-9, 1e-4, 0.01, 0.2, 0.5, 0.7, 0.99, 0.9999])
+
+    def seen(noise: CellNoise) -> list[np.ndarray]:
+        losses = [noise.expected_loss(loss) for loss in ("squared", "absolute")]
+        return [noise.sf(t), noise.cdf(t), noise.ppf(q), np.array(losses)]
+
+    listed = [*map(seen, (law, spiked))]
+    monkeypatch.setattr("mechdesign.noise.cell_noise._NOTHING", -1.0)
+    for noise, before in zip((law, spiked), listed):
+        for now, then in zip(seen(noise), before):
+            assert now == pytest.approx(then, rel=1e-9, abs=1e-15)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -32,6 +33,7 @@ from mechdesign.evidence.sampling import IntegerWeights, uniform_integers
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.pictures import draw_laws, half_width
 from mechdesign.noise.release import noisy
+from mechdesign.noise.repeated_tail import RepeatedTail
 from mechdesign.noise.vector_noise import shape_of
 from mechdesign.problem.checks import (
     answers,
@@ -56,12 +58,34 @@ MOST_SUMS = 5_000_000
 POWER_BITS = 320
 """Of the bounds of e^ε."""
 MOST_SPANS = 2000
-_NOTHING = 1e-30  # mass beyond the cells that are listed: more, and the tails are summed in closed form
+_NOTHING = 1e-12  # mass beyond the cells that are listed, at most, where a loss is summed over them
+
+
+class _Errors:
+    """How far off a law on a lattice is, from its moments and quantiles."""
+
+    symmetric: Any
+    mean: Callable[[], float]
+    ppf: Callable[[Numbers], Array]
+    expected_loss: Callable[[object], float]
+
+    def var(self) -> float:
+        """Variance."""
+        return self.expected_loss("squared") - self.mean() ** 2
+
+    def std(self) -> float:
+        """Standard deviation."""
+        return math.sqrt(self.var())
+
+    def errors(self) -> Accuracy:
+        """How far off an answer is."""
+        side = half_width(self) if self.symmetric else float(max(-self.ppf(0.025), self.ppf(0.975)))
+        return Accuracy(math.sqrt(self.expected_loss("squared")), self.expected_loss("absolute"), side)
 
 
 @serializable("cell-noise")
 @dataclass(frozen=True)
-class CellNoise:
+class CellNoise(_Errors):
     r"""Noise with a density that is constant on cells, with the interface of a frozen `scipy.stats` law.
 
     Parameters
@@ -201,7 +225,7 @@ class CellNoise:
     @cached_property
     def extended(self) -> tuple[Array, Indices, float]:
         """Masses of the cells and of the repetitions in both tails, out to where they weigh nothing; the edges, in cells; the mass beyond."""
-        masses, edges = np.array([float(w / self.total) for w in self.weights]), np.append(0, self.ends)
+        masses, edges = self._masses, np.append(0, self.ends)
         if not self.decay:
             return masses, edges, 0.0
         (first, last), rate = self.period, -math.log1p(-float(1 - self.decay))
@@ -216,12 +240,11 @@ class CellNoise:
         return np.concatenate([left.ravel(), masses, right.ravel()]), edges, beyond
 
     @cached_property
-    def _drawn(self) -> tuple[Array, Array]:
-        """Masses of pieces of one height, and their edges, in units of the query; the spike is one of them."""
-        masses, cells, _ = self.extended
-        return self._pieces(masses, cells)
+    def _masses(self) -> Array:
+        return np.array([float(w / self.total) for w in self.weights])
 
     def _pieces(self, masses: Array, cells: Indices) -> tuple[Array, Array]:
+        """Masses of pieces of one height, and their edges, in units of the query; the spike is one of them."""
         edges = np.asarray(self.start + self.width * cells, dtype=float)
         if not self.spike:
             return masses, edges
@@ -231,84 +254,14 @@ class CellNoise:
         return (heights[np.searchsorted(edges, middles)] + spike) * np.diff(cuts), cuts
 
     @cached_property
-    def _below(self) -> Array:
-        return np.append(0.0, np.cumsum(self._drawn[0]))
-
-    @cached_property
-    def _above(self) -> Array:
-        return np.append(np.cumsum(self._drawn[0][::-1])[::-1], 0.0)
-
-    # Tails that fall too slowly to be listed: the outermost period, again and again ---------------------------
-
-    @property
-    def _long(self) -> bool:
-        return self.extended[2] > _NOTHING
-
-    @cached_property
-    def _body(self) -> tuple[Array, Array]:
-        """As `_drawn`, without the repetitions."""
-        masses = np.array([float(w / self.total) for w in self.weights])
-        return self._pieces(masses, np.append(0, self.ends))
-
-    def _period(self, side: int) -> tuple[Array, Array, float, float]:
-        """Masses and edges of the outermost period, as if on the right; its length, and the mass of all its repetitions."""
+    def _tails(self) -> tuple[RepeatedTail, RepeatedTail]:
+        """Left, mirrored, and right."""
+        masses, edges = self._masses, self.start + self.width * np.append(0, self.ends)
+        body, ends = self._pieces(masses, np.append(0, self.ends))
         first, last = self.period
-        cut = slice(None, first) if side < 0 else slice(len(self.weights) - last, None)
-        masses = np.array([float(w / self.total) for w in self.weights[cut]])
-        edges = self.start + self.width * np.append(0, self.ends)
-        edges = edges[: first + 1] if side < 0 else edges[-last - 1 :]
-        if side < 0:
-            masses, edges = masses[::-1], -edges[::-1]
-        return masses, edges, self.width * self.cells_per_shift, float(masses.sum() * self._falls[0])
-
-    @cached_property
-    def _falls(self) -> tuple[float, float, float]:
-        """Σ r^k, Σ k r^k and Σ k² r^k over k ≥ 1, for the decay r."""
-        r = self.decay
-        return float(r / (1 - r)), float(r / (1 - r) ** 2), float(r * (1 + r) / (1 - r) ** 3)
-
-    def _beyond(self, side: int, t: Array) -> Array:
-        """P[T > t], or P[T < -t]."""
-        masses, edges, length, tail = self._period(side)
-        inner, ends = self._body
-        inner, ends = (inner[::-1], -ends[::-1]) if side < 0 else (inner, ends)
-        above, own = (np.append(np.cumsum(m[::-1])[::-1], 0.0) for m in (inner, masses))
-        turns = np.floor(np.maximum(t - ends[-1], 0.0) / length) + 1
-        outside = self._power(turns) * (np.interp(t - turns * length, edges, own) + tail)
-        found = np.where(t < ends[-1], np.interp(t, ends, above) + tail, outside)
-        before = t < ends[0]
-        if before.any():
-            found[before] = 1 - self._beyond(-side, -t[before])
-        return np.asarray(found)
-
-    def _power(self, k: Array) -> Array:
-        return np.asarray(np.exp(k * math.log1p(-float(1 - self.decay))))
-
-    def _reached(self, side: int, p: Array) -> Array:
-        """Where P[T > t], or P[T < -t], falls to p."""
-        masses, edges, length, tail = self._period(side)
-        inner, ends = self._body
-        inner, ends = (inner[::-1], -ends[::-1]) if side < 0 else (inner, ends)
-        above, own = (np.append(np.cumsum(m[::-1])[::-1], 0.0) for m in (inner, masses))
-        with np.errstate(divide="ignore"):
-            turns = np.floor(np.log(tail / p) / -math.log1p(-float(1 - self.decay))) + 1
-        outside = np.interp(tail - p / self._power(turns), -own, edges) + turns * length
-        return np.where(p < tail, outside, np.interp(tail - p, -above, ends))
-
-    def _moment(self, order: int) -> float:
-        """E|T|^order, 1 or 2, of the repetitions, which lie on one side of 0 each."""
-        found, (falls, first, second) = 0.0, self._falls
-        for side in (-1, 1):
-            masses, edges, length, _ = self._period(side)
-            middle, wide = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
-            mean, square = float(masses @ middle), float(masses @ (middle**2 + wide**2 / 12))
-            mass = float(masses.sum())
-            found += (
-                falls * mean + length * first * mass
-                if order == 1
-                else falls * square + 2 * length * first * mean + length**2 * second * mass
-            )
-        return found
+        left = body[::-1], -ends[::-1], masses[:first][::-1], -edges[: first + 1][::-1]
+        right = body, ends, masses[-last:], edges[-last - 1 :]
+        return RepeatedTail(*left, self.decay), RepeatedTail(*right, self.decay)
 
     def support(self) -> tuple[float, float]:
         """End points of the support."""
@@ -318,9 +271,12 @@ class CellNoise:
 
     def pdf(self, t: Numbers) -> Array:
         """Density at `t`."""
-        masses, edges = self._drawn
-        heights = np.pad(masses / np.diff(edges), 1)
-        return np.asarray(heights[np.searchsorted(edges, doubles("t", t), side="right")])[()]
+        left, right = self._tails
+        held = doubles("t", t)
+        (back, lighter), (mirrored, falls) = right.folded(held), left.folded(-held)
+        heights = np.pad(right.body / np.diff(right.ends), 1)
+        back = np.where(held < right.ends[0], -mirrored, back)
+        return np.asarray(heights[np.searchsorted(right.ends, back, side="right")] * lighter * falls)[()]
 
     def logpdf(self, t: Numbers) -> Array:
         """Logarithm of the density."""
@@ -329,48 +285,29 @@ class CellNoise:
 
     def cdf(self, t: Numbers) -> Array:
         """P[T ≤ t]."""
-        t = doubles("t", t)
-        return np.asarray(self._beyond(-1, -t) if self._long else np.interp(t, self._drawn[1], self._below))[
-            ()
-        ]
+        left, right = self._tails
+        held = doubles("t", t)
+        return np.where(held < right.ends[-1], left.beyond(-held), 1 - right.beyond(held))[()]
 
     def sf(self, t: Numbers) -> Array:
         """P[T > t], accurate in the right tail."""
-        t = doubles("t", t)
-        return np.asarray(self._beyond(1, t) if self._long else np.interp(t, self._drawn[1], self._above))[()]
+        left, right = self._tails
+        held = doubles("t", t)
+        return np.where(held < right.ends[0], 1 - left.beyond(-held), right.beyond(held))[()]
 
     def ppf(self, q: Numbers) -> Array:
         """Quantile function."""
-        q = doubles("q", q)
-        if self._long:
-            right = q > 0.5
-            value = np.where(
-                right,
-                self._reached(1, np.where(right, 1 - q, 0.5)),
-                -self._reached(-1, np.where(right, 0.5, q)),
-            )
-            return np.where((q < 0) | (q > 1), np.nan, value)[()]
-        keep = np.append(True, self._drawn[0] > 0)
-        value = np.interp(q, self._below[keep], self._drawn[1][keep])
+        q, (left, right) = doubles("q", q), self._tails
+        value = np.where(q > 0.5, right.reached(1 - q), -left.reached(q, "right"))
         return np.where((q < 0) | (q > 1), np.nan, value)[()]
 
     def mean(self) -> float:
         """E[T]."""
-        masses, edges = self._drawn
-        return 0.0 if self.symmetric else float(masses @ (edges[1:] + edges[:-1])) / 2
-
-    def var(self) -> float:
-        """Variance."""
-        return self.expected_loss("squared") - self.mean() ** 2
-
-    def std(self) -> float:
-        """Standard deviation."""
-        return math.sqrt(self.var())
-
-    def errors(self) -> Accuracy:
-        """How far off an answer is."""
-        side = half_width(self) if self.symmetric else float(max(-self.ppf(0.025), self.ppf(0.975)))
-        return Accuracy(math.sqrt(self.expected_loss("squared")), self.expected_loss("absolute"), side)
+        if self.symmetric:
+            return 0.0
+        left, right = self._tails
+        inner = float(right.body @ (right.ends[1:] + right.ends[:-1])) / 2
+        return inner + right.moment(1, signed=True) - left.moment(1, signed=True)
 
     def plot(self, **options: float) -> Figure:
         """Draw the density and the tail."""
@@ -379,19 +316,32 @@ class CellNoise:
     def expected_loss(self, loss: object = "absolute") -> float:
         """Return E ℓ(T), exact to rounding for the absolute and squared losses, Gauss–Legendre otherwise."""
         loss = Loss.of(loss)
-        polynomial = self._long and loss.polynomial
-        masses, edges = self._body if polynomial else self._drawn
+        masses, edges = self._pieces(*self._listed(loss))
         x, w = np.polynomial.legendre.leggauss(2 if loss.polynomial else 32)
         # A cell across 0 is split there: every loss of interest has its kink at 0.
         pieces = np.union1d(edges, [0.0]) if edges[0] < 0 < edges[-1] else edges
         middle, half = (pieces[1:] + pieces[:-1]) / 2, np.diff(pieces) / 2
         owner = np.clip(np.searchsorted(edges, middle) - 1, 0, len(masses) - 1)
         mass = (masses / np.diff(edges))[owner] * half
-        inner = float(mass @ (loss(middle[:, None] + half[:, None] * x) @ w))
-        if not polynomial:
-            return inner
-        return inner + sum(
-            weight * self._moment(order)
+        return float(mass @ (loss(middle[:, None] + half[:, None] * x) @ w)) + self._repeated(loss)
+
+    def _listed(self, loss: Loss) -> tuple[Array, Indices]:
+        """Masses and edges of the cells that a loss is summed over: the repetitions too, where `_repeated` has no closed form."""
+        if loss.polynomial:
+            return self._masses, np.append(0, self.ends)
+        masses, edges, beyond = self.extended
+        if beyond > _NOTHING:
+            allowed = "has no closed form, and the tails are too long to be listed: take the absolute or the squared loss"
+            raise DesignError.of("loss", loss.name, allowed)
+        return masses, edges
+
+    def _repeated(self, loss: Loss, *, spread: bool = True) -> float:
+        """What the repetitions add to an absolute or squared loss."""
+        if not (loss.polynomial and self.decay):
+            return 0.0
+        return sum(
+            weight * tail.moment(order, spread=spread)
+            for tail in self._tails
             for order, weight in ((1, loss.absolute), (2, loss.squared))
             if weight
         )
@@ -491,7 +441,7 @@ class CellNoise:
 
 @serializable("integer-noise")
 @dataclass(frozen=True)
-class IntegerNoise:
+class IntegerNoise(_Errors):
     r"""Noise on the whole numbers, with the interface of a frozen discrete `scipy.stats` law.
 
     It is the middle of the cell of a `CellNoise` of width 1, whose privacy at whole shifts it has.
@@ -585,25 +535,14 @@ class IntegerNoise:
 
     def expected_loss(self, loss: object = "absolute") -> float:
         """Return E ℓ(T), to rounding."""
-        masses, edges, _ = self.cells.extended
-        return float(masses @ Loss.of(loss)(self.first + edges[:-1].astype(float)))
+        loss = Loss.of(loss)
+        masses, edges = self.cells._listed(loss)
+        inner = float(masses @ loss(self.first + edges[:-1].astype(float)))
+        return inner + self.cells._repeated(loss, spread=False)
 
     def mean(self) -> float:
         """E[T]."""
         return self.cells.mean()
-
-    def var(self) -> float:
-        """Variance."""
-        return self.expected_loss("squared") - self.mean() ** 2
-
-    def std(self) -> float:
-        """Standard deviation."""
-        return math.sqrt(self.var())
-
-    def errors(self) -> Accuracy:
-        """How far off an answer is."""
-        side = half_width(self) if self.symmetric else float(max(-self.ppf(0.025), self.ppf(0.975)))
-        return Accuracy(math.sqrt(self.expected_loss("squared")), self.expected_loss("absolute"), side)
 
     def plot(self, **options: float) -> Figure:
         """Draw the probabilities and the tail."""

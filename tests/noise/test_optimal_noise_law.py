@@ -13,7 +13,7 @@ from scipy import integrate, stats
 
 import mechdesign as md
 from mechdesign.errors import DesignError
-from mechdesign.noise.cell_noise import CellNoise
+from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
 
 PLAIN = CellNoise(weights=(1, 4, 7, 2), width=0.5, start=-1.0, cells_per_shift=2)
 SPIKED = CellNoise(weights=(2, 3, 2), width=1.0, start=-1.5, cells_per_shift=1, spike=3, spike_width=0.25)
@@ -169,24 +169,77 @@ def test_a_gap_that_doubles_cannot_prove(gap) -> None:
     assert result.status == "gap not reached" and result.certificate.verify()
 
 
-def test_tails_too_long_to_be_listed_are_summed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The standard deviation at ε = 1e-6 was 400,754; the closed forms are those of the list where that is whole."""
+def test_tails_too_long_to_be_listed_are_summed() -> None:
+    """The standard deviation at ε = 1e-6 was 400,754."""
     for epsilon in (1e-4, 1e-6, 1e-8):
         result = md.OptimalNoise(md.PureDP(epsilon), loss="squared").solve()
-        found = result.mechanism.errors()
+        law, found = result.mechanism, result.mechanism.errors()
         assert found.standard_deviation == pytest.approx(math.sqrt(result.value), rel=1e-9)
         assert found.absolute_error == pytest.approx(1 / epsilon, rel=1e-6)
-        assert result.mechanism.ppf(0.975) == pytest.approx(-math.log(0.05) / epsilon, rel=1e-4)
-    law = CellNoise((1, 3, 7, 4, 2, 5), 0.5, -1.3, 2, decay=Fraction(3, 5))
-    spiked = CellNoise((2, 3, 3, 2), 0.5, -1.0, 2, spike=4, spike_width=0.1, decay=Fraction(1, 2))
-    t, q = np.linspace(-30, 30, 601), np.array([1e-9, 1e-4, 0.01, 0.2, 0.5, 0.7, 0.99, 0.9999])
+        far = -math.log(0.05) / epsilon
+        assert law.ppf(0.975) == pytest.approx(far, rel=1e-4) and law.sf(far) == pytest.approx(
+            0.025, rel=1e-3
+        )
+        assert law.pdf(far) == pytest.approx(0.05 * epsilon / 2, rel=1e-3)
+    with pytest.raises(DesignError, match="absolute or the squared"):
+        law.expected_loss(np.cosh)
 
-    def seen(noise: CellNoise) -> list[np.ndarray]:
-        losses = [noise.expected_loss(loss) for loss in ("squared", "absolute")]
-        return [noise.sf(t), noise.cdf(t), noise.ppf(q), np.array(losses)]
 
-    listed = [*map(seen, (law, spiked))]
-    monkeypatch.setattr("mechdesign.noise.cell_noise._NOTHING", -1.0)
-    for noise, before in zip((law, spiked), listed):
-        for now, then in zip(seen(noise), before):
-            assert now == pytest.approx(then, rel=1e-9, abs=1e-15)
+LISTED = [
+    CellNoise((1, 3, 7, 4, 2, 5), 0.5, -1.3, 2, decay=Fraction(3, 5)),
+    CellNoise((2, 3, 3, 2), 0.5, -1.0, 2, spike=4, spike_width=0.1, decay=Fraction(1, 2)),
+    CellNoise((1, 0, 2, 0, 1), 1.0, -2.5, 1, decay=Fraction(1, 4)),
+    CellNoise((1, 2, 0, 1), 1.0, -1.0, 2),
+]
+
+
+@pytest.mark.parametrize("law", LISTED)
+def test_closed_forms_are_those_of_the_cells_listed(law: CellNoise) -> None:
+    masses, cells, beyond = law.extended
+    assert beyond < 1e-30
+    masses, edges = law._pieces(masses, cells)
+    below, middles, widths = np.append(0.0, np.cumsum(masses)), (edges[1:] + edges[:-1]) / 2, np.diff(edges)
+    t = np.linspace(-30, 30, 601)
+    cdf = np.interp(t, edges, below)
+    assert law.cdf(t) == pytest.approx(cdf, rel=1e-9, abs=1e-15)
+    assert law.sf(t) == pytest.approx(1 - cdf, rel=1e-9, abs=1e-12)
+    assert law.pdf(middles) == pytest.approx(masses / widths, rel=1e-9)
+    assert law.mean() == pytest.approx(masses @ middles, abs=1e-12)
+    assert law.expected_loss("squared") == pytest.approx(masses @ (middles**2 + widths**2 / 12), rel=1e-12)
+    split = np.where(
+        (edges[:-1] < 0) & (edges[1:] > 0), edges[:-1] ** 2 + edges[1:] ** 2, 2 * widths * np.abs(middles)
+    )
+    assert law.expected_loss("absolute") == pytest.approx(masses @ (split / (2 * widths)), rel=1e-12)
+    for q in (1e-9, 1e-4, 0.01, 0.2, 0.41, 0.5, 0.7, 0.99, 0.9999):
+        value = float(law.ppf(q))
+        assert law.cdf(value) == pytest.approx(q, rel=1e-9)
+        assert law.cdf(value - 1e-6) < law.cdf(value)  # the least such value: no gap lies below it
+    assert law.ppf([0.0, 1.0]).tolist() == list(law.support())
+
+
+def test_no_quantile_is_a_value_without_mass() -> None:
+    """A gap between cells was drawn across: the value 0 of this law was drawn."""
+    law = IntegerNoise((1, 0, 1), -1, 1)
+    assert law.ppf([0.25, 0.5, 0.51, 0.75, 1.0]).tolist() == [-1.0, -1.0, 1.0, 1.0, 1.0]
+    assert set(law.rvs(200, np.random.default_rng(0)).tolist()) == {-1, 1}
+
+
+def test_integer_noise_of_long_tails_has_its_errors() -> None:
+    r = Fraction(10**7 - 1, 10**7)
+    law = IntegerNoise((1, 1, 1), -1, 1, decay=r)  # 1 at −1, 0, 1, then r^k on both sides
+    mass = 1 + 2 / (1 - r)
+    square = (
+        2
+        * sum(
+            c * m for c, m in ((1 / (1 - r), 1), (2 * r / (1 - r) ** 2, 1), (r * (1 + r) / (1 - r) ** 3, 1))
+        )
+        / mass
+    )
+    assert law.expected_loss("squared") == pytest.approx(float(square), rel=1e-9)
+
+
+def test_cells_beyond_0_have_no_absolute_error_in_closed_form() -> None:
+    law = CellNoise((1, 2, 2, 1), 1.0, 50.0, 2, decay=Fraction(1, 2))
+    with pytest.raises(DesignError, match="hold 0"):
+        law.expected_loss("absolute")
+    assert law.mean() == pytest.approx(52.0, rel=1e-12)

@@ -8,12 +8,13 @@ page, and its own security policy forbids all else. Every text is escaped, where
 from __future__ import annotations
 
 import base64
+import datetime
 import gzip
 import hashlib
 import io
 import platform
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -155,6 +156,24 @@ def page(
         version=metadata.version("mechdesign"),
         footer=f"Made by mechdesign {metadata.version('mechdesign')}. This page fetches nothing and sends nothing.",
     )
+
+
+def as_given(said: Mapping[str, str | None], date: str | datetime.date | None) -> tuple[Section, ...]:
+    """The part of a page that repeats what its author says of it, with a date; none where nothing is said."""
+    lines = []
+    for name, text in said.items():
+        if text is not None and not (isinstance(text, str) and text.strip()):
+            raise DesignError.of(name.replace(" ", ""), text, "must be a text that is not empty")
+        if text is not None:
+            lines.append(f"- {name}: {' '.join(text.split())}")
+    if not lines and date is None:
+        return ()
+    try:
+        day = datetime.date.today() if date is None else datetime.date.fromisoformat(str(date))
+    except ValueError:
+        raise DesignError.of("date", date, 'must be a date, "2026-11-23" for example') from None
+    words = "Said by whoever made this page. No file holds it, and nothing below proves it."
+    return (Section("What it is for", "\n".join([*lines, f"- date: {day.isoformat()}"]) + f"\n\n{words}"),)
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import gzip
 import html
 import math
@@ -21,7 +22,7 @@ from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.attack import Attack, TradeOff, share
 from mechdesign.evidence.classes import MechanismClass, Scope
 from mechdesign.evidence.digits import as_latex, at_least, at_most, gap_words, meaningful
-from mechdesign.evidence.page import Account, Fact, Page, Section, page, versions
+from mechdesign.evidence.page import Account, Fact, Page, Section, as_given, page, versions
 from mechdesign.evidence.proofs import (
     ABOUT_FILE,
     CLAIM_COLUMNS,
@@ -140,22 +141,37 @@ class Handed(ABC):
         """The parts of the page that `report` writes."""
         return tuple(self._page()["sections"])
 
-    def report(self, path: str | os.PathLike[str]) -> None:
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        dataset: str | None = None,
+        author: str | None = None,
+        purpose: str | None = None,
+        date: str | datetime.date | None = None,
+    ) -> None:
         """Write one self-contained HTML page, to read, print and hand over.
 
         Parameters
         ----------
         path : path
             Ends in ``.html``, by custom.
+        dataset, author, purpose : str, optional
+            What the mechanism is for, as you say it. The page shows it as given: no file holds it, and no check speaks of it.
+        date : str or datetime.date, optional
+            ``"2026-11-23"``; today, where one of the others is given.
 
         Examples
         --------
         >>> import mechdesign as md, tempfile, pathlib
         >>> result = md.calibrate("laplace", privacy=md.PureDP(1.0), sensitivity=1.0)
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     result.report(pathlib.Path(folder) / "report.html")
+        ...     result.report(pathlib.Path(folder) / "report.html", dataset="visits 2026", author="A. Turing")
         """
-        write_whole(check_writable(path), page(**self._page()))
+        given = as_given({"data set": dataset, "author": author, "purpose": purpose}, date)
+        target, parts = check_writable(path), self._page()
+        parts["sections"] = (*given, *parts["sections"])
+        write_whole(target, page(**parts))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it as versioned JSON; `mechdesign.load` reads it back."""

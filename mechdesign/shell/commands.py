@@ -38,6 +38,7 @@ L2 = Annotated[float | None, typer.Option("--l2", help="The largest Euclidean no
 Size = Annotated[int, typer.Option("--dimension", "-k", help="How many numbers the query returns.")]
 Loss = Annotated[str, typer.Option(help='What is minimised: "squared" or "absolute".')]
 Rounds = Annotated[int, typer.Option(help="How often the query is answered.")]
+Said = Annotated[str | None, typer.Option(help="Shown on the page, as given.")]
 Limit = Annotated[float | None, typer.Option("--time-limit", help="Seconds for each search.")]
 Rate = Annotated[float, typer.Option(help="Share of the records that a round samples (Poisson).")]
 
@@ -448,13 +449,17 @@ def report(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Page to write; next to the file if not given.")
     ] = None,
+    dataset: Said = None,
+    author: Said = None,
+    purpose: Said = None,
+    date: Said = None,
     modules: Modules = None,
 ) -> None:
     """Write a result as one self-contained HTML page, to read, print and hand over; exit 1 if a claim does not hold."""
     target = result.with_suffix(".html") if out is None and result.name else out or result
     _check_target(target, result, "out")
     loaded, _, failed, _ = _checked(result, modules)  # refuses a file whose parts do not fit together
-    loaded.report(target)
+    loaded.report(target, dataset=dataset, author=author, purpose=purpose, date=date)
     typer.echo(f"written to {target}")
     if failed:
         raise DesignError(f"{result}: {'; '.join(failed)}")

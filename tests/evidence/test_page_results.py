@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -70,6 +71,52 @@ def test_every_kind_of_result_has_a_page(name: str, tmp_path: Path) -> None:
     assert "unit of privacy" in words and "verify.pyz" in words and "scipy" in words
     ids = [attributes["id"] for _, attributes in found.elements if "id" in attributes]
     assert len(ids) == len(set(ids))
+
+
+SAID = {
+    "dataset": "visits <2026> & more",
+    "author": "A. Turing\n- proved: yes",
+    "purpose": "</section><script>x</script>",
+}
+
+
+@pytest.mark.parametrize("name", ["result", "comparison", "frontier"])
+def test_a_page_repeats_what_its_author_says_and_no_file_holds_it(name: str, tmp_path: Path) -> None:
+    handed: Any = {
+        "result": lambda: made("calibration"),
+        "comparison": lambda: md.compare(
+            md.NumericQuery(), md.PureDP(1.0), mechanisms=["laplace", "staircase"]
+        ),
+        "frontier": lambda: md.frontier(md.noise.KNorm(2, md.PureDP(1.0)), "epsilon", [1.0]),
+    }[name]()
+    handed.report(plain := tmp_path / "plain.html")
+    assert "Said by whoever" not in plain.read_text()
+    handed.report(page := tmp_path / "page.html", date="2026-11-23", **SAID)
+    text = page.read_text()
+    words = " ".join("".join(Outline(text).texts).split())
+    for key, given in SAID.items():
+        assert f"{'data set' if key == 'dataset' else key}: {' '.join(given.split())}" in words
+    assert "visits &lt;2026&gt; &amp; more" in text and "<script>x" not in text
+    assert "date: 2026-11-23" in words and "no file holds it, and nothing below proves it" in words.lower()
+    assert text.count("<section") == plain.read_text().count("<section") + 1
+    handed.save(file := tmp_path / "held.json")
+    assert "2026" not in file.read_text()
+    handed.report(page, author="A. Turing")
+    assert f"date: {datetime.date.today()}" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"dataset": 3}, "dataset = 3: must be a text that is not empty"),
+        ({"author": " "}, "author = ' ': must be a text"),
+        ({"date": "tomorrow"}, "date = 'tomorrow': must be a date"),
+    ],
+)
+def test_what_an_author_says_is_text(given: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(md.DesignError, match=re.escape(message)):
+        made("calibration").report(tmp_path / "page.html", **given)
+    assert not list(tmp_path.iterdir())
 
 
 @kinds

@@ -62,6 +62,11 @@ def test_report_and_verify(folder: Path, name: str, tmp_path: Path, capsys, monk
     monkeypatch.chdir(tmp_path)
     code, out, _ = ended(["report", str(folder / f"{name}.json"), "-o", "page.html"], capsys, monkeypatch)
     assert code == 0 and "written to page.html" in out and "<html" in Path("page.html").read_text()
+    words = ["--dataset", "visits", "--author", "A. <b>", "--purpose", "bulletin", "--date", "2026-11-23"]
+    code, _, _ = ended(
+        ["report", str(folder / f"{name}.json"), "-o", "page.html", *words], capsys, monkeypatch
+    )
+    assert code == 0 and "author: A. &lt;b&gt;" in Path("page.html").read_text()
     code, out, _ = ended(["verify", str(folder / f"{name}.json")], capsys, monkeypatch)
     assert code == 0 and "verified by" in out
     assert "two programs" in out

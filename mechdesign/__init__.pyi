@@ -70,6 +70,7 @@ from .quantizers.optimal.design import OptimalQuantizer as OptimalQuantizer
 from .quantizers.optimal.frontier import frontier as frontier
 from .quantizers.optm.design import OPTM as OPTM
 from .quantizers.optm.search import OPTMSearch as OPTMSearch
+from .quantizers.printed_table import audit_table as audit_table
 from .quantizers.rqm import RQM as RQM
 from .runs.grid import Grid as Grid
 from .spaces.earth_mover import emd as emd

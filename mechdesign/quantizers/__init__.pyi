@@ -13,4 +13,6 @@ from .optimal.frontier import Frontier as Frontier
 from .optimal.frontier import frontier as frontier
 from .optm.design import OPTM as OPTM
 from .optm.search import OPTMSearch as OPTMSearch
+from .printed_table import TableAudit as TableAudit
+from .printed_table import audit_table as audit_table
 from .rqm import RQM as RQM

@@ -160,7 +160,9 @@ app.command(
 app.command(epilog=examples("report result.json", "report result.json -o report.html"))(report)
 app.command(epilog=examples("verify result.json"))(verify)
 app.command(epilog=examples("certificate channel.json --vipr bound.vipr"))(certificate)
-app.command(epilog=examples("audit result.json --rows 5 --csv audit.csv"))(audit)
+app.command(epilog=examples("audit result.json --rows 5 --csv audit.csv", "audit table.csv --epsilon 1"))(
+    audit
+)
 
 
 @app.command("solvers", epilog=examples("solvers"))

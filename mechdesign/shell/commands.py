@@ -317,14 +317,20 @@ def _checked(
 
 
 def audit(
-    result: File,
+    result: Annotated[Path, typer.Argument(help="Result file, or a table of probabilities (CSV).")],
     rows: Annotated[int, typer.Option(help="Rows of least slack to show.", min=0)] = 20,
     csv: Annotated[Path | None, typer.Option(help="Write the whole audit table as CSV.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="ε that the table claims.")] = None,
+    delta: Annotated[float, typer.Option(help="δ that the table claims.")] = 0.0,
+    loss: Annotated[
+        str, typer.Option(help='What an error of the table costs: "squared" or "absolute".')
+    ] = "squared",
     modules: Modules = None,
 ) -> None:
     """Check a stored result claim by claim, and its constraints from its mechanism; exit 1 if anything is amiss.
 
-    Of a comparison or a frontier, every result in it.
+    Of a comparison or a frontier, every result in it. A table of somebody else's probabilities is held against the ε that it claims and
+    against the best there is: its first line holds the outputs, every other line an input and its probabilities.
     """
     import pandas as pd
 
@@ -333,6 +339,11 @@ def audit(
 
     if csv is not None:
         _check_target(csv, result, "csv")
+    if result.suffix.lower() == ".csv":
+        _audit_table(result, privacy_of(epsilon, delta, None), loss, rows, csv)
+        return
+    if epsilon is not None or delta:
+        raise DesignError("epsilon, delta: a result file states its own privacy; they go with a table (CSV)")
     _, found, amiss, claimed = _checked(result, modules)
     tables, counts = [], []
     for one in found:
@@ -354,6 +365,20 @@ def audit(
         raise DesignError(f"{result}: {'; '.join(amiss)}")
     for line in [*claimed, *counts]:
         typer.echo(line)
+
+
+def _audit_table(table: Path, privacy: Any, loss: str, rows: int, csv: Path | None) -> None:
+    from mechdesign.quantizers.printed_table import audit_table
+    from mechdesign.shell.show import show
+
+    found = audit_table(table, privacy=privacy, loss=loss)
+    typer.echo(str(found))
+    least = found.constraints.head(rows)
+    show(least.columns, least.itertuples(index=False), f"least slack of {len(found.constraints)} constraints")
+    if csv is not None:
+        found.to_csv(csv)
+    if not found.holds:
+        raise DesignError(f"{table}: does not keep the privacy that it claims")
 
 
 def _check_target(target: Path, result: Path, name: str) -> None:

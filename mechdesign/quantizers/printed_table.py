@@ -1,0 +1,454 @@
+r"""A table of output probabilities that somebody else printed: what it breaks, where, and how far it is from the best.
+
+The table is :math:`P_{ij} = \Pr[M(x_i) = y_j]`. It is held, in fractions of the entries as they are printed, against
+
+.. math:: P_{ij} \le e^{\varepsilon} P_{kj} \quad\text{or}\quad \sum_j [P_{ij} - e^{\varepsilon} P_{kj}]_+ \le \delta
+          \qquad \text{for all inputs } i, k,
+
+and its expected loss :math:`\sum_i w_i \sum_j P_{ij}\,\ell(y_j - x_i)` against the least of every mechanism between the same
+inputs and outputs that keeps the privacy asked: once unbiased, once with the table's own bias at every input. Both are linear
+programs in the entries, of which the multipliers prove lower bounds.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import pandas as pd
+
+from mechdesign import solvers
+from mechdesign.errors import DesignError, InfeasibleError, SolverError
+from mechdesign.evidence.digits import at_least, at_most, shown
+from mechdesign.evidence.exact import exp_lower, exp_upper, log_upper, round_up
+from mechdesign.problem.checks import array, instance, non_negative, number
+from mechdesign.problem.losses import Loss
+from mechdesign.problem.privacy import ApproximateDP, PureDP
+from mechdesign.problem.words import guarantee
+from mechdesign.solvers import Model, proved_bound
+from mechdesign.typing import Array, Numbers
+
+_ENTRIES = 40_000
+_ROWS = 200_000  # of the program under (ε, δ): ordered pairs of inputs, times outputs
+_COARSEST = Fraction(1, 10**9)  # of tables of doubles: what a solver leaves
+_BITS = 128  # of e^ε, rounded down
+_AROUND = 1e-12  # of the table's bias, either way: fractions do not fit a program in doubles
+
+
+@dataclass(frozen=True, eq=False)
+class TableAudit:
+    """What `audit_table` found.
+
+    Attributes
+    ----------
+    inputs, outputs : arrays
+    privacy : PureDP or ApproximateDP
+        What is claimed.
+    epsilon, delta : float
+        The least ε of pure privacy that the table keeps, rounded up (infinite where an output has probability 0 at some inputs
+        only); the least δ at the ε claimed, rounded up.
+    constraints : pandas.DataFrame
+        One row each: family ("privacy", "row sums"), index, left and right side, slack, and whether the digits that are
+        printed leave room for it to hold; least slack first.
+    biases : pandas.DataFrame
+        For every input: bias and expected loss.
+    value : float
+        Expected loss under the weights, rounded up.
+    lower_bound, lower_bound_same_bias : float or None
+        Proved: no mechanism between these inputs and outputs with the privacy claimed costs less, if it is unbiased, or has the
+        table's bias at every input. None: there is no such mechanism, or the program is too large (`notes`).
+    """
+
+    inputs: Array
+    outputs: Array
+    privacy: PureDP | ApproximateDP
+    loss: Loss
+    rounding: float
+    epsilon: float
+    delta: float
+    constraints: pd.DataFrame
+    biases: pd.DataFrame
+    value: float
+    lower_bound: float | None
+    lower_bound_same_bias: float | None
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def holds(self) -> bool:
+        """Whether the table, exactly as printed, keeps the privacy claimed."""
+        return bool((self._rows("privacy")["slack"] >= 0).all())
+
+    @property
+    def distance(self) -> float | None:
+        """By which share the table costs more than the least with its own bias; negative where the table breaks its budget for it."""
+        bound = self.lower_bound_same_bias
+        return None if not bound else self.value / bound - 1
+
+    def to_csv(self, path: str | Path) -> None:
+        """Write the constraints."""
+        self.constraints.to_csv(path, index=False)
+
+    def __str__(self) -> str:
+        private = self._rows("privacy")
+        over = private[private["slack"] < 0]
+        kept = "kept" if over.empty else f"NOT kept: {len(over)} of {len(private)} constraints broken"
+        lines = [
+            f"table of {len(self.inputs)} inputs and {len(self.outputs)} outputs",
+            f"  claimed {guarantee(self.privacy)}: {kept}",
+            f"  exact: ε = {at_most(self.epsilon)} with δ = 0; δ = {at_most(self.delta)} at ε = {shown(self.privacy.epsilon)}",
+        ]
+        for row in over.head(3).itertuples(index=False):
+            room = "; digits printed leave room for it to hold" if row.rounding else ""
+            lines.append(f"  {row.index}: {row.lhs:.6g} > {row.rhs:.6g}, by {-row.slack:.3g}{room}")
+        worst = self.biases.loc[self.biases["bias"].abs().idxmax()]
+        lines.append(f"  largest bias: {worst['bias']:.6g} at x = {worst['input']:g}")
+        lines.append(f"  expected loss ({self.loss.name}): {at_most(self.value)}")
+        for bound, words in (
+            (self.lower_bound, "if unbiased"),
+            (self.lower_bound_same_bias, "with the table's bias"),
+        ):
+            if bound is not None:
+                more = f", {self.value / bound - 1:+.2%} from there to the table" if bound > 0 else ""
+                lines.append(
+                    f"  proved least of every mechanism between these inputs and outputs, {words}: {at_least(bound)}{more}"
+                )
+        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
+
+    def _rows(self, family: str) -> pd.DataFrame:
+        return self.constraints[self.constraints["family"].eq(family)]
+
+
+def audit_table(
+    table: object,
+    inputs: Numbers | None = None,
+    outputs: Numbers | None = None,
+    privacy: PureDP | ApproximateDP | None = None,
+    *,
+    weights: Numbers | None = None,
+    loss: object = "squared",
+    rounding: float | None = None,
+    time_limit: float | None = None,
+) -> TableAudit:
+    """Audit a table of output probabilities against the privacy that is claimed, and against the best there is.
+
+    Parameters
+    ----------
+    table : array_like, shape (n, m); pandas.DataFrame; or path of a CSV file
+        The probability of output j at input i. A data frame has the inputs as index and the outputs as columns; a file has
+        the outputs in its first line and an input at the head of every other.
+    inputs, outputs : array_like
+        Numbers, distinct; only where `table` is an array.
+    privacy : PureDP or ApproximateDP
+        What is claimed.
+    weights : array_like, shape (n,), optional
+        Of the inputs in the expected loss; equal by default.
+    loss : "squared", "absolute", dict of the two, or callable
+    rounding : float, optional
+        Half a unit of the last digit printed; by default of the most decimals that an entry has, and 1e-9 at least.
+    time_limit : float, optional
+        Seconds for each of the two programs.
+
+    Returns
+    -------
+    TableAudit
+
+    Raises
+    ------
+    DesignError
+        An entry that is missing, negative or no number, a row that does not sum to 1 within the digits printed: named by row
+        and column.
+
+    Examples
+    --------
+    >>> found = audit_table([[0.7311, 0.2689], [0.2689, 0.7311]], [-1, 1], [-2.2, 2.2], PureDP(1))
+    >>> found.holds, round(found.epsilon, 5), bool(found.constraints.rounding[0])
+    (False, 1.00021, True)
+    """
+    if privacy is None:
+        raise DesignError.of("privacy", None, "must be what the table claims: PureDP(1.0), say")
+    instance("privacy", privacy, PureDP, ApproximateDP)
+    cells, x, y = _read(table, inputs, outputs)
+    measure = Loss.of(loss)
+    w = np.full(len(x), 1 / len(x)) if weights is None else _weights(weights, len(x))
+    decimals = max(_decimals(cell) for row in cells for cell in row)
+    unit = (
+        Fraction(non_negative("rounding", rounding))
+        if rounding is not None
+        else max(Fraction(1, 2 * 10**decimals), _COARSEST)
+    )
+    exact = _checked([[Fraction(cell) for cell in row] for row in cells], x, y, unit)
+    constraints, epsilon, delta = _privacy(exact, x, y, privacy, unit)
+    sums = [sum(row) for row in exact]
+    rows = [
+        ("row sums", f"x = {place:g}", float(total), 1.0, -float(abs(total - 1)), True)
+        for place, total in zip(x, sums, strict=True)
+    ]
+    table_of = pd.DataFrame(
+        [*constraints, *rows], columns=["family", "index", "lhs", "rhs", "slack", "rounding"]
+    )
+    cost = measure(y[None, :] - x[:, None])
+    errors = [
+        sum((p * Fraction(c) for p, c in zip(row, costs, strict=True)), Fraction(0))
+        for row, costs in zip(exact, cost.tolist(), strict=True)
+    ]
+    bias = [
+        sum((p * Fraction(v) for p, v in zip(row, y.tolist(), strict=True)), Fraction(0)) - Fraction(v)
+        for row, v in zip(exact, x.tolist(), strict=True)
+    ]
+    value = round_up(
+        sum((Fraction(share) * e for share, e in zip(w.tolist(), errors, strict=True)), Fraction(0))
+    )
+    bounds, notes = _bounds(x, y, privacy, w[:, None] * cost, np.array([float(b) for b in bias]), time_limit)
+    return TableAudit(
+        inputs=x,
+        outputs=y,
+        privacy=privacy,
+        loss=measure,
+        rounding=float(unit),
+        epsilon=epsilon,
+        delta=delta,
+        constraints=table_of.sort_values("slack", kind="stable", ignore_index=True),
+        biases=pd.DataFrame(
+            {"input": x, "bias": [float(b) for b in bias], "loss": [float(e) for e in errors]}
+        ),
+        value=value,
+        lower_bound=bounds[0],
+        lower_bound_same_bias=bounds[1],
+        notes=notes,
+    )
+
+
+# -- reading ------------------------------------------------------------------------------------------
+
+
+def _read(
+    table: object, inputs: Numbers | None, outputs: Numbers | None
+) -> tuple[list[list[Any]], Array, Array]:
+    """Entries as numbers or decimals, inputs, outputs."""
+    if isinstance(table, str | Path):
+        rows = _lines(Path(table))
+        head, body = rows[0], rows[1:]
+        table = pd.DataFrame([row[1:] for row in body], index=[row[0] for row in body], columns=head[1:])
+    if isinstance(table, pd.DataFrame):
+        if inputs is not None or outputs is not None:
+            raise DesignError(
+                "inputs, outputs: are the index and the columns of the table already: leave them out"
+            )
+        inputs, outputs = (
+            [_number("input", v) for v in table.index],
+            [_number("output", v) for v in table.columns],
+        )
+        table = table.to_numpy(dtype=object)
+    cells: list[list[Any]] = [list(row) for row in _rows_of(table)]
+    if inputs is None or outputs is None:
+        raise DesignError(
+            "inputs, outputs: give the numbers that the rows and the columns of the table stand for"
+        )
+    x, y = (_distinct(name, v) for name, v in (("inputs", inputs), ("outputs", outputs)))
+    if len(cells) != len(x) or any(len(row) != len(y) for row in cells):
+        wide = sorted({len(row) for row in cells})
+        raise DesignError(
+            f"table: has {len(cells)} rows of {wide} entries; {len(x)} inputs and {len(y)} outputs are given"
+        )
+    if len(x) * len(y) > _ENTRIES or len(x) < 2:
+        raise DesignError(
+            f"table: {len(x)} inputs times {len(y)} outputs; two inputs at least and {_ENTRIES} entries at most are taken"
+        )
+    return [[_cell(cell, x[i], y[j]) for j, cell in enumerate(row)] for i, row in enumerate(cells)], x, y
+
+
+def _lines(path: Path) -> list[list[str]]:
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = [[cell.strip() for cell in row] for row in csv.reader(file) if any(map(str.strip, row))]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DesignError(f"table: {path} cannot be read as CSV ({error})") from None
+    if len(rows) < 3:
+        raise DesignError(
+            f"table: {path} has {len(rows)} lines; the first holds the outputs, every other an input and its probabilities"
+        )
+    for k, row in enumerate(rows[1:], 2):
+        if len(row) != len(rows[0]):
+            raise DesignError(
+                f"table: line {k} of {path} has {len(row) - 1} probabilities; the first line names {len(rows[0]) - 1} outputs"
+            )
+    return rows
+
+
+def _rows_of(table: object) -> Iterable[Sequence[Any]]:
+    found = np.array(table, dtype=object)
+    if found.ndim != 2 or not found.size:
+        raise DesignError.of("table", np.shape(found), "must have two axes: inputs, and outputs")
+    return list(found)
+
+
+def _number(name: str, value: object) -> float:
+    try:
+        return number(name, float(value) if isinstance(value, str) else value)
+    except ValueError:
+        raise DesignError.of(
+            name,
+            value,
+            "must be a number: the first line holds the outputs, every other begins with its input",
+        ) from None
+
+
+def _distinct(name: str, values: Numbers) -> Array:
+    found = array(name, values)
+    for k in range(1, len(found)):
+        if found[k] in found[:k]:
+            raise DesignError.of(name, float(found[k]), "stands there twice")
+    return found
+
+
+def _cell(value: object, x: float, y: float) -> Decimal | Fraction:
+    """An entry, exactly as it is written; of a double its shortest decimal."""
+    where = f"table: the probability of output {y:g} at input {x:g}"
+    if value is None or (isinstance(value, str) and not value) or value != value:
+        raise DesignError(f"{where} is missing")
+    if isinstance(value, Fraction):
+        found: Decimal | Fraction = value
+    else:
+        text = value if isinstance(value, str) else repr(value.item() if hasattr(value, "item") else value)
+        if not re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", text):
+            raise DesignError(f"{where} is {text[:40]!r}, which is no number")
+        found = Decimal(text)
+    if not 0 <= found <= 1:
+        raise DesignError(f"{where} is {float(found):g}; it must be in [0, 1]")
+    return found
+
+
+def _decimals(value: Decimal | Fraction) -> int:
+    """How many decimals an entry is printed with."""
+    return max(0, -int(value.as_tuple().exponent)) if isinstance(value, Decimal) else 0
+
+
+def _weights(values: Numbers, size: int) -> Array:
+    found = array("weights", values)
+    if len(found) != size or (found < 0).any() or not found.sum() > 0:
+        raise DesignError.of("weights", values, f"must be {size} numbers of at least 0, not all of them 0")
+    return np.asarray(found / found.sum())
+
+
+def _checked(rows: list[list[Fraction]], x: Array, y: Array, unit: Fraction) -> list[list[Fraction]]:
+    for place, row in zip(x, rows, strict=True):
+        if abs(sum(row, Fraction(0)) - 1) > unit * len(y):
+            remedy = "give rounding=, half a unit of the last digit printed, if that explains it"
+            raise DesignError(
+                f"table: the probabilities at input {place:g} sum to {float(sum(row)):.9g}, not to 1; {remedy}"
+            )
+    return rows
+
+
+# -- privacy ------------------------------------------------------------------------------------------
+
+
+def _privacy(
+    table: list[list[Fraction]], x: Array, y: Array, privacy: PureDP | ApproximateDP, unit: Fraction
+) -> tuple[list[tuple[Any, ...]], float, float]:
+    """Constraints with their slack, the least pure ε, and the least δ at the ε asked: in integers over one denominator."""
+    whole = math.lcm(unit.denominator, *(p.denominator for row in table for p in row))
+    law = np.array([[int(p * whole) for p in row] for row in table], dtype=object)
+    half, scale = int(unit * whole), 1 << _BITS
+    factor = math.floor(exp_lower(privacy.epsilon) * scale)
+    lowest, highest = law.argmin(axis=0), law.max(axis=0)
+    least = law[lowest, range(len(y))]
+    ratios = [Fraction(int(most), int(few)) for most, few in zip(highest, least, strict=True) if few]
+    epsilon = (
+        math.inf if ((least == 0) & (highest > 0)).any() else log_upper(max(ratios, default=Fraction(1)))
+    )
+    rows: list[tuple[Any, ...]] = []
+    if isinstance(privacy, PureDP):
+        for i, j in np.ndindex(law.shape):
+            k = int(lowest[j])
+            if i != k:
+                right = Fraction(factor * int(least[j]), scale * whole)
+                fits = bool(scale * (law[i, j] - half) <= factor * (least[j] + half))
+                index = f"output {y[j]:g}: x = {x[i]:g} against x = {x[k]:g}"
+                left = Fraction(int(law[i, j]), whole)
+                rows.append(("privacy", index, float(left), float(right), float(right - left), fits))
+    worst, allowed = Fraction(0), Fraction(getattr(privacy, "delta", 0.0))
+    for i, one in enumerate(law):
+        over = np.maximum(scale * one - factor * law, 0)  # against every other input
+        totals = [Fraction(int(total), scale * whole) for total in over.sum(axis=1)]
+        worst = max(worst, *totals)
+        if isinstance(privacy, ApproximateDP):
+            fewest = np.maximum(scale * (one - half) - factor * (law + half), 0).sum(axis=1)
+            for k, total in enumerate(totals):
+                if i != k:
+                    index = f"x = {x[i]:g} against x = {x[k]:g}, most at output {y[over[k].argmax()]:g}"
+                    fits = bool(Fraction(int(fewest[k]), scale * whole) <= allowed)
+                    rows.append(
+                        ("privacy", index, float(total), float(allowed), float(allowed - total), fits)
+                    )
+    return rows, epsilon, round_up(worst)
+
+
+# -- the best -----------------------------------------------------------------------------------------
+
+
+def least_loss_model(
+    x: Array, y: Array, privacy: PureDP | ApproximateDP, cost: Array, bias: Array, around: float = 0.0
+) -> Model:
+    r"""Declare the least expected loss of all mechanisms between listed inputs and outputs with a given bias at every input.
+
+    .. math:: \min_P \sum_{ij} c_{ij} P_{ij} \quad\text{s.t.}\quad P \mathbf 1 = \mathbf 1,\; |P y - x - b| \le \text{around},\;
+              s_j \le P_{ij} \le e^{\varepsilon} s_j
+
+    (under (ε, δ) slacks :math:`S_{ik} \ge P_i - e^\varepsilon P_k`, :math:`S_{ik} \mathbf 1 \le \delta`), with e^ε rounded up.
+    """
+    n, m = cost.shape
+    law = cp.Variable((n, m), name="P", bounds=[0, 1])
+    factor = round_up(exp_upper(privacy.epsilon))
+    mean = law @ y
+    biased = [mean == x + bias] if not around else [mean <= x + bias + around, mean >= x + bias - around]
+    if isinstance(privacy, PureDP):
+        least = cp.Variable((1, m), name="s", bounds=[0, 1])
+        ones = np.ones((n, 1))
+        private: list[Any] = [law >= ones @ least, law <= factor * (ones @ least)]
+    else:
+        first, second = np.nonzero(~np.eye(n, dtype=bool))
+        slack = cp.Variable((len(first), m), name="S", bounds=[0, 1])
+        private = [slack >= law[first] - factor * law[second], cp.sum(slack, axis=1) <= privacy.delta]
+    families = {"normalisation": [cp.sum(law, axis=1) == 1], "bias": biased, "privacy": private}
+    problem = cp.Problem(
+        cp.Minimize(cp.sum(cp.multiply(cost, law))), [row for family in families.values() for row in family]
+    )
+    return Model(problem, {"P": law}, families)
+
+
+def _bounds(
+    x: Array, y: Array, privacy: PureDP | ApproximateDP, cost: Array, bias: Array, time_limit: float | None
+) -> tuple[tuple[float | None, float | None], tuple[str, ...]]:
+    """Lower bounds of the unbiased, and of those with the table's bias."""
+    n, m = cost.shape
+    if isinstance(privacy, ApproximateDP) and n * (n - 1) * m > _ROWS:
+        return (None, None), (
+            f"no lower bound: {n} inputs and {m} outputs have more than {_ROWS} constraints under (ε, δ)",
+        )
+    around = _AROUND * max(1.0, float(np.abs(x).max()), float(np.abs(y).max()))
+    found: list[float | None] = []
+    notes = []
+    for words, wanted, tolerance in (("unbiased", np.zeros(n), 0.0), ("with the table's bias", bias, around)):
+        try:
+            model = least_loss_model(x, y, privacy, cost, wanted, tolerance)
+            bound = proved_bound(model, solvers.solve(model, "highs", time_limit=time_limit))
+            found.append(bound if math.isfinite(bound) else None)
+        except InfeasibleError:
+            found.append(None)
+            notes.append(
+                f"no mechanism {words} between these inputs and outputs has {guarantee(privacy)}, says the solver"
+            )
+        except SolverError as error:
+            found.append(None)
+            notes.append(f"no lower bound of mechanisms {words}: {error}")
+    return (found[0], found[1]), tuple(notes)

@@ -1,0 +1,193 @@
+"""Tables that somebody else printed: exact audit, bounds against another solver, files with faults."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+from typer.testing import CliRunner
+
+import mechdesign as md
+from mechdesign.errors import DesignError
+from mechdesign.shell.cli import app
+
+X = np.linspace(-1, 1, 5)
+RQM = md.Quantizer.rqm(bins=[-2.7, -0.9, 0.9, 2.7], q=0.22, input_range=(-1, 1))
+
+
+def least_by_scipy(x, y, epsilon, cost, bias):
+    """The same program, written as dense rows over all ordered pairs of inputs."""
+    n, m = cost.shape
+    rows = []
+    for i in range(n):
+        for k in range(n):
+            for j in range(m):
+                if i != k:
+                    row = np.zeros((n, m))
+                    row[i, j], row[k, j] = 1, -math.exp(epsilon)
+                    rows.append(row.ravel())
+    equal = np.zeros((2 * n, n, m))
+    for i in range(n):
+        equal[i, i], equal[n + i, i] = 1, y
+    found = linprog(
+        cost.ravel(), rows, np.zeros(len(rows)), equal.reshape(2 * n, -1), [*np.ones(n), *(x + bias)]
+    )
+    return found.fun if found.status == 0 else None
+
+
+def test_the_table_of_rqm_as_printed():
+    found = md.audit_table(RQM.probabilities(X), X, RQM.bins, md.PureDP(1))
+    assert found.holds and 0.998 < found.epsilon < 1
+    assert found.delta == 0
+    assert found.value == pytest.approx(
+        sum(RQM.expected_loss([v, v + 1e-12], "squared") for v in X[:-1]) / 5
+        + RQM.expected_loss([1, 1 - 1e-12], "squared") / 5,
+        rel=1e-9,
+    )
+    best = md.MetricQuantizer(RQM.bins, md.PureDP(1), X, "squared", inputs=X).solve()
+    assert found.lower_bound == pytest.approx(best.lower_bound, rel=1e-6)
+    assert found.lower_bound_same_bias == pytest.approx(found.lower_bound, rel=1e-6)
+    assert found.distance == pytest.approx(found.value / best.value - 1, rel=1e-4)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(2, 4), st.integers(2, 4), st.integers(0, 10**6), st.floats(0.2, 3), st.floats(0, 0.3))
+def test_slacks_and_losses_are_those_of_fractions(n, m, seed, epsilon, delta):
+    rng = np.random.default_rng(seed)
+    weights = rng.integers(1, 100, (n, m))
+    table = [[Fraction(int(w), int(row.sum())) for w in row] for row in weights]
+    x, y = np.arange(n), 3.0 * np.arange(m) - 1
+    pure = md.audit_table(table, x, y, md.PureDP(epsilon))
+    ratio = max(a[j] / b[j] for a in table for b in table for j in range(m))
+    assert (
+        math.exp(pure.epsilon) == pytest.approx(float(ratio), rel=1e-12)
+        and pure.epsilon >= math.log(ratio) - 1e-15
+    )
+    assert pure.holds == (ratio <= Fraction(math.exp(epsilon)))
+    slack = pure.constraints.query("family == 'privacy'").slack.min()
+    assert (
+        slack
+        == pytest.approx(
+            min(
+                math.exp(epsilon) * min(float(row[j]) for row in table) - float(max(row[j] for row in table))
+                for j in range(m)
+            ),
+            abs=1e-14,
+        )
+        or slack > 0
+    )
+    stick = max(
+        sum(max(float(p) - math.exp(epsilon) * float(q), 0) for p, q in zip(a, b, strict=True))
+        for a in table
+        for b in table
+    )
+    assert pure.delta == pytest.approx(stick, abs=1e-14)
+    approximate = md.audit_table(
+        table, x, y, md.ApproximateDP(epsilon, delta) if delta else md.PureDP(epsilon)
+    )
+    assert approximate.holds == (stick <= delta) or abs(stick - delta) < 1e-12
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(2, 4), st.integers(2, 5), st.integers(0, 10**6), st.floats(0.5, 3))
+def test_the_best_is_that_of_another_solver(n, m, seed, epsilon):
+    rng = np.random.default_rng(seed)
+    table = rng.integers(1, 50, (n, m))
+    table = [[Fraction(int(w), int(row.sum())) for w in row] for row in table]
+    x, y = np.sort(rng.choice(np.arange(-8, 9), n, replace=False)) / 8, np.linspace(-4, 4, m)
+    found = md.audit_table(table, x, y, md.PureDP(epsilon))
+    cost = (y[None, :] - x[:, None]) ** 2 / n
+    for bound, bias in (
+        (found.lower_bound, np.zeros(n)),
+        (found.lower_bound_same_bias, found.biases["bias"].to_numpy()),
+    ):
+        least = least_by_scipy(x, y, epsilon, cost, bias)
+        assert (bound is None) == (least is None)
+        if bound is not None:
+            assert bound <= least * (1 + 1e-8) and bound == pytest.approx(least, rel=1e-5)
+
+
+def test_a_private_table_never_lies_below_the_bound_with_its_own_bias():
+    rng = np.random.default_rng(3)
+    for _ in range(10):
+        q = rng.uniform(0.1, 0.4)
+        table = (1 - q) * np.ones((4, 3)) / 3 + q * rng.dirichlet(np.ones(3), 4)
+        first = md.audit_table(table, [0, 1, 2, 5], [-1, 1, 9], md.PureDP(1))
+        again = md.audit_table(table, [0, 1, 2, 5], [-1, 1, 9], md.PureDP(first.epsilon))
+        assert again.holds and again.distance >= -1e-9
+
+
+def test_digits_that_are_printed_leave_room():
+    table = [[0.7311, 0.2689], [0.2689, 0.7311]]
+    found = md.audit_table(table, [-1, 1], [-2.2, 2.2], md.PureDP(1))
+    assert not found.holds and found.constraints["rounding"].all()
+    assert "digits printed leave room" in str(found)
+    worse = md.audit_table([[0.74, 0.26], [0.26, 0.74]], [-1, 1], [-2.2, 2.2], md.PureDP(1), rounding=1e-4)
+    assert not worse.constraints.query("family == 'privacy'")["rounding"].any()
+
+
+def test_an_output_that_gives_an_input_away():
+    found = md.audit_table([[1, 0], [0.5, 0.5]], [0, 1], [0, 2], md.PureDP(3))
+    assert found.epsilon == math.inf and not found.holds and found.delta == 0.5
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("x,-2,2\n-1,.6,.4\n1,.4\n", "line 3"),
+        ("x,-2,2\n-1,.6,.4\n1,.4,\n", "output 2 at input 1 is missing"),
+        ("x,-2,2\n-1,.6,.4\n1,1.4,-.4\n", "output -2 at input 1 is 1.4"),
+        ("x,-2,2\n-1,.6,.4\n1,-.4,1.4\n", "output -2 at input 1 is -0.4"),
+        ("x,-2,2\n-1,.6,.4\n1,.4,.8\n", "at input 1 sum to 1.2"),
+        ("x,-2,2\n-1,.6,.4\n-1,.4,.6\n", "inputs = -1.0: stands there twice"),
+        ("x,-2,-2\n-1,.6,.4\n1,.4,.6\n", "outputs = -2.0: stands there twice"),
+        ("x,-2,2\nlow,.6,.4\n1,.4,.6\n", "input = 'low'"),
+        ("x,-2,b\n-1,.6,.4\n1,.4,.6\n", "output = 'b'"),
+        ("x,-2,2\n-1,.6,abc\n1,.4,.6\n", "output 2 at input -1 is 'abc'"),
+        ("x,-2,2\n-1,.6,nan\n1,.4,.6\n", "output 2 at input -1 is 'nan'"),
+        ("x,-2,2\n-1,.6,.4\n", "has 2 lines"),
+        ("", "has 0 lines"),
+    ],
+)
+def test_files_with_faults_are_named_by_row_and_column(tmp_path, text, words):
+    path = tmp_path / "table.csv"
+    path.write_text(text)
+    with pytest.raises(DesignError, match=words):
+        md.audit_table(path, privacy=md.PureDP(1))
+    answer = CliRunner().invoke(app, ["audit", str(path), "--epsilon", "1"])
+    assert answer.exit_code != 0
+
+
+def test_arguments():
+    good = [[0.6, 0.4], [0.4, 0.6]]
+    for arguments, words in (
+        ((good, [0, 1], [0, 1]), "privacy"),
+        ((good, None, [0, 1], md.PureDP(1)), "inputs, outputs"),
+        ((good, [0, 1, 2], [0, 1], md.PureDP(1)), "2 rows"),
+        (([0.6, 0.4], [0, 1], [0, 1], md.PureDP(1)), "two axes"),
+        ((pd.DataFrame(good), [0, 1], [0, 1], md.PureDP(1)), "leave them out"),
+        ((good, [0, 1], [0, 1], md.ZeroConcentratedDP(1)), "privacy"),
+        (("nowhere.csv", None, None, md.PureDP(1)), "cannot be read"),
+    ):
+        with pytest.raises(DesignError, match=words):
+            md.audit_table(*arguments)
+    with pytest.raises(DesignError, match="weights"):
+        md.audit_table(good, [0, 1], [0, 1], md.PureDP(1), weights=[1, -1])
+
+
+def test_the_same_from_frame_and_file(tmp_path):
+    frame = pd.DataFrame(RQM.probabilities(X).round(6), index=X, columns=RQM.bins)
+    frame.to_csv(tmp_path / "table.csv")
+    one = md.audit_table(frame, privacy=md.PureDP(0.9))
+    two = md.audit_table(tmp_path / "table.csv", privacy=md.PureDP(0.9))
+    assert str(one) == str(two) and not one.holds
+    answer = CliRunner().invoke(
+        app, ["audit", str(tmp_path / "table.csv"), "--epsilon", "0.9", "--csv", str(tmp_path / "o.csv")]
+    )
+    assert answer.exit_code == 1 and "NOT kept" in answer.stdout
+    assert len(pd.read_csv(tmp_path / "o.csv")) == len(one.constraints)
+    assert CliRunner().invoke(app, ["audit", str(tmp_path / "table.csv"), "--epsilon", "1"]).exit_code == 0

@@ -4,6 +4,7 @@ from . import choose as choose
 from . import evidence as evidence
 from . import learning as learning
 from . import noise as noise
+from . import plan as plan
 from . import problem as problem
 from . import quantizers as quantizers
 from . import runs as runs
@@ -45,6 +46,11 @@ from .noise.correlated.counts import CountsGaussian as CountsGaussian
 from .noise.correlated.design import CorrelatedGaussian as CorrelatedGaussian
 from .noise.matrix.design import MatrixMechanism as MatrixMechanism
 from .noise.optimal.design import OptimalNoise as OptimalNoise
+from .plan.design import Plan as Plan
+from .plan.tasks import Count as Count
+from .plan.tasks import Histogram as Histogram
+from .plan.tasks import Mean as Mean
+from .plan.tasks import Sum as Sum
 from .problem.losses import Loss as Loss
 from .problem.priors import Prior as Prior
 from .problem.priors import clipped as clipped

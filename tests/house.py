@@ -22,7 +22,8 @@ FLOORS: dict[str, int] = {
     "noise": 5, "channels": 5, "vectors": 5,
     "user_level": 6,
     "choose": 7, "learning": 7, "": 7,
-    "shell": 8, "extend": 8,
+    "plan": 8,
+    "shell": 9, "extend": 9,
 }  # fmt: skip
 
 

@@ -29,7 +29,7 @@ def sought(design: Json) -> str:
         return EVERY
     if kind == "knorm" and grows_with_the_norm(design):
         return EVERY
-    return MENU if kind in ("knorm", "vector-design") else FAMILY
+    return MENU if kind in ("knorm", "vector-design", "plan") else FAMILY
 
 
 def grows_with_the_norm(design: Json) -> bool:
@@ -56,6 +56,8 @@ def spoken_of(result: Json) -> str:
             if proof["share"] and design["noise"] not in (*SEARCHED_SHAPES, *DISCRETE):
                 return FAMILY
             return INDEPENDENT if result["mechanism"]["law"]["name"] == "staircase" else LOG_CONCAVE
+        if proof[""] == "plan-bound" and not (proof["prices"] or design["targets"]):
+            return INDEPENDENT
         if proof[""] in ("subset-bound", "sampled-subset-bound", "symmetric-bound"):
             return INDEPENDENT
         if proof[""] == "vector-proof":

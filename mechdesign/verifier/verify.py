@@ -25,6 +25,7 @@ from mechdesign.verifier.knorm import knorm
 from mechdesign.verifier.lattice_noise import lattice_noise
 from mechdesign.verifier.mechanisms import MECHANISMS
 from mechdesign.verifier.members import MEMBERS
+from mechdesign.verifier.plan import plan
 from mechdesign.verifier.quantizer import quantizer
 from mechdesign.verifier.reading import Account, Json, NotCovered, NothingToCheck, Refused, read
 from mechdesign.verifier.several import comparison, frontier
@@ -46,6 +47,7 @@ CHECKS |= {
     "counts-gaussian": counts,
     "matrix-mechanism": strategy,
     "knorm": knorm,
+    "plan": plan,
     "vector-design": vectors,
     "biased-selection": biased_selection,
 }

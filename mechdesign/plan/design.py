@@ -1,0 +1,578 @@
+"""The plan: named tasks under one budget, with the noise of least error, or the least budget that meets targets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from mechdesign.accounting.gaussian import gaussian_square
+from mechdesign.accounting.interval import DeltaInterval
+from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.evidence.classes import INDEPENDENT_NOISE, MechanismClass, menu
+from mechdesign.evidence.digits import at_least, at_most, shown
+from mechdesign.evidence.exact import excess, safe_root
+from mechdesign.evidence.page import Account
+from mechdesign.evidence.proofs import ABOUT_FILE, PROVED, RECOMPUTED, Certificate, Claim, Proof
+from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
+from mechdesign.evidence.serialize import serializable
+from mechdesign.noise.additive import AdditiveNoise, law_name
+from mechdesign.noise.calibration.evaluation import budget_of, least_cost
+from mechdesign.noise.laws.staircase import staircase
+from mechdesign.plan.mechanism import PlannedRelease, Privacy, chains_of
+from mechdesign.plan.menu import FAMILIES, Item
+from mechdesign.plan.search import Choice, Search, items_of
+from mechdesign.plan.tasks import Part, Sum, task_of
+from mechdesign.plotting import COLOURS, figure, plain, sized
+from mechdesign.problem.checks import instance, integer, one_of, positive, settle
+from mechdesign.problem.fields import field
+from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
+from mechdesign.problem.sensitivity import NEIGHBOURS
+from mechdesign.problem.spine import Bound, Clock, Design, Law, relative_table
+from mechdesign.problem.words import NEIGHBOURS as PAIR
+from mechdesign.problem.words import guarantee, privacy_words
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_ROUND = 1e-12
+_CLOSE = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8)
+"""Logarithms of factors that rounding may need."""
+_VERIFIED = 1e-4
+"""Relative slack of a composed δ: the grid of the stand-alone verifier is coarser."""
+
+
+@serializable("plan")
+@dataclass(frozen=True, eq=False)
+class Plan(Design):
+    r"""Several tasks over the same people, released together under one budget.
+
+    Parameters
+    ----------
+    tasks : dict of str to a task
+        `Histogram`, `Count`, `Mean`, `Sum` or `NumericQuery`, by name.
+    privacy : PureDP, ApproximateDP or ZeroConcentratedDP
+        Of all tasks in all rounds together.
+    weights : dict of str to float, optional
+        Of a task's total squared error in the `value`; 1 where none is given.
+    targets : dict of str to float, optional
+        The largest standard deviation of an answer (root mean squared error, where a clip has a bias), for every task. The plan then takes the least budget:
+        `value` is the least ε at this δ, or the least ρ, at most that of `privacy`.
+    rounds : int
+        How often all tasks are answered.
+    neighbours : {"add-remove", "replace"}
+    disjoint : sequence of sequences of str, optional
+        Groups of tasks such that nobody is in the data of two of them: each may consume all that the tasks in no group leave. For add-remove neighbours.
+    families : sequence of {"laplace", "gaussian", "staircase"}
+        The menu; whole numbers take the discrete laws of the first two.
+
+    Notes
+    -----
+    The value is the weighted squared error of one round. A lower bound under pure ε or ρ is of all plans of the menu; of Gaussian noise alone under (ε, δ) also.
+    Else it only adds what each task would cost alone at the whole budget.
+
+    Examples
+    --------
+    >>> import mechdesign as md
+    >>> tasks = {"visits": md.Histogram(50), "spent": md.Sum(5.0)}
+    >>> result = md.Plan(tasks, md.PureDP(1.0), weights={"visits": 1 / 50}).solve()
+    >>> result.to_frame()[["task", "mechanism", "share"]].round(4).values.tolist()
+    [['visits', 'discrete Laplace', 0.2...], ['spent', 'staircase', 0.7...]]
+    >>> sorted(result.mechanism.release({"visits": range(50), "spent": 81.5}))
+    ['spent', 'visits']
+    """
+
+    tasks: dict[str, Any]
+    privacy: Privacy = field(PureDP, ApproximateDP, ZeroConcentratedDP)
+    weights: dict[str, float] | None = None
+    targets: dict[str, float] | None = None
+    rounds: int = field(check=integer, least=1, most=10**6, default=1)
+    neighbours: str = field(check=one_of, allowed=NEIGHBOURS, default="add-remove")
+    disjoint: tuple[tuple[str, ...], ...] = ()
+    families: tuple[str, ...] = FAMILIES
+
+    default_gap = 1e-6
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        settle(self, tasks=_named("tasks", self.tasks))
+        if self.weights is not None and self.targets is not None:
+            raise DesignError.of("targets", self.targets, "must be None where weights are given")
+        for name in ("weights", "targets"):
+            if (given := getattr(self, name)) is not None:
+                found = {key: positive(f"{name}[{key!r}]", v) for key, v in _named(name, given).items()}
+                missing = set(self.tasks) - set(found) if name == "targets" else ()
+                if missing or not set(found) <= set(self.tasks):
+                    raise DesignError.of(name, sorted(found), f"must be for the tasks {list(self.tasks)}")
+                settle(self, **{name: found})
+        groups = tuple(tuple(group) for group in instance("disjoint", self.disjoint, tuple, list))
+        listed = [name for group in groups for name in group]
+        if len(set(listed)) < len(listed) or not set(listed) <= set(self.tasks) or not all(groups):
+            raise DesignError.of("disjoint", groups, "must be groups of names of tasks, each name once")
+        if groups and self.neighbours == "replace":
+            allowed = (
+                'needs neighbours="add-remove": a person who is replaced may move from one group to another'
+            )
+            raise DesignError.of("disjoint", groups, allowed)
+        families = tuple(one_of("families", name, FAMILIES) for name in self.families)
+        settle(self, disjoint=groups, families=families)
+        if getattr(self.privacy, "xi", 0.0):
+            raise DesignError.of("xi", self.privacy.xi, "must be 0 for a plan")  # type: ignore[union-attr]
+        order = self._order
+        for name, versions in self._versions:
+            if not any(order < math.inf or not i.normal for v in versions for i in self._items(name, v)):
+                allowed = f"have no noise for {name!r} under {self.privacy}: add another one"
+                raise DesignError.of("families", families, allowed)
+
+    @property
+    def among(self) -> MechanismClass:
+        """Plans of the menu: other noise, or noise that moves together, may cost less."""
+        return menu(f"plan of independent {' or '.join(self.families)} noise")
+
+    @property
+    def _order(self) -> float:
+        """Of the divergences that are priced: ∞ of pure privacy, 1 of ρ."""
+        pure = not getattr(self.privacy, "rho", 0.0) and not getattr(self.privacy, "delta", 0.0)
+        return math.inf if pure else 1.0
+
+    @cached_property
+    def _versions(self) -> list[tuple[str, tuple[Part, ...]]]:
+        """Slots of all tasks, in order: the task, and the parts to choose from."""
+        return [
+            (name, versions)
+            for name, task in self.tasks.items()
+            for versions in task_of(name, task).slots(self.neighbours)
+        ]
+
+    def _weight(self, name: str) -> float:
+        return 1.0 if self.weights is None else self.weights.get(name, 1.0)
+
+    def _items(self, name: str, part: Part) -> list[Item]:
+        return Item.of(part, self.families, self._weight(name), self.rounds)
+
+    @cached_property
+    def _search(self) -> Search:
+        slots = [
+            [i for part in versions for i in self._items(name, part)] for name, versions in self._versions
+        ]
+        at = {name: [k for k, (own, _) in enumerate(self._versions) if own == name] for name in self.tasks}
+        chains = [
+            [k for name in chain for k in at[name]] for chain in chains_of([*self.tasks], self.disjoint)
+        ]
+        privacy = self.privacy
+        if not getattr(privacy, "delta", 0.0):
+            return Search(slots, chains, budget_of(privacy))
+        if all(i.normal and not i.part.whole for items in slots for i in items):
+            return Search(slots, chains, gaussian_square(privacy.epsilon, privacy.delta) / 2)  # type: ignore[union-attr]
+        return Search(slots, chains, privacy.epsilon, privacy)  # type: ignore[union-attr, arg-type]
+
+    def granted(self, value: float) -> Privacy:
+        """What a plan of this value keeps: the budget asked, or with targets the least one."""
+        if self.targets is None:
+            return self.privacy
+        name = "rho" if isinstance(self.privacy, ZeroConcentratedDP) else "epsilon"
+        return replace(self.privacy, **{name: value})  # type: ignore[return-value, arg-type]
+
+    def improve(self, clock: Clock) -> Iterator[Law | Bound]:
+        """Prices of the budget, the composition where there is one, then the common factor at which the budget is proved to be kept."""
+        search = self._search
+        if self.targets is not None:
+            yield from self._least_budget(clock)
+            return
+        if search.privacy is None:
+            chosen, prices = search.separable(self._order)
+            proof = PlanBound(tuple(prices.tolist()))
+            yield Bound(self.least(proof.prices), proof)
+            yield self._law(chosen, self.privacy, "prices")
+            return
+        yield Bound(self.least(()), PlanBound(()))
+        seen: dict[tuple[int, ...], list[Choice]] = {}
+        for chosen in search.composable(clock):
+            key = items_of(chosen)
+            if key not in seen or search.cost(chosen) < search.cost(seen[key]):
+                seen[key] = chosen
+        best = math.inf
+        for chosen in sorted(seen.values(), key=search.cost):
+            if search.cost(chosen) > 1.02 * best:
+                break
+            law = self._law(chosen, self.privacy, "search")
+            best = min(best, law.value)
+            yield law
+
+    def _mechanism(self, chosen: Sequence[Choice], factor: float = 0.0) -> PlannedRelease:
+        noises = tuple(item.noise(scale * math.exp(factor)) for item, scale in chosen)
+        tasks = dict(self.tasks)
+        for (name, _), (item, _) in zip(self._versions, chosen):
+            if isinstance(tasks[name], Sum):
+                tasks[name] = replace(tasks[name], clip=item.part.clip)
+        return PlannedRelease(tasks, noises, self.neighbours, self.disjoint)
+
+    def _law(self, chosen: Sequence[Choice], privacy: Privacy, how: str) -> Law:
+        """The choices with the least common factor on their scales that keeps the budget."""
+        slack = _VERIFIED if how == "search" else 0.0
+
+        def over(factor: float, slack: float = 0.0) -> float:
+            return excess(
+                self._mechanism(chosen, factor).consumed(privacy).upper, budget_of(privacy) * (1 - slack)
+            )
+
+        factor = next((f for f in _CLOSE if over(f) <= 0 and (how != "search" or over(f - 1e-4) > 0)), None)
+        if factor is None:
+            low, high = -1e-3, 1e-3
+            while over(high, slack) > 0:
+                low, high = high, 2 * high
+            while over(low, slack) <= 0:
+                low, high = 2 * low, low
+            factor = safe_root(lambda f: over(f, slack), low, high, xtol=1e-7)
+        mechanism = self._mechanism(chosen, factor)
+        value = (
+            self.cost(mechanism)
+            if self.targets is None
+            else budget_of(replace(privacy, delta=0.0) if hasattr(privacy, "delta") else privacy)
+        )
+        return Law(mechanism, value, report=SolveReport(how), notes=self._notes())
+
+    def _notes(self) -> tuple[str, ...]:
+        two = [name for name in self.tasks if sum(own == name for own, _ in self._versions) > 1]
+        return tuple(
+            f"{name} is a sum and a count: its error is to first order in 1/n, of the worst mean"
+            for name in two
+        )
+
+    def certified(self, law: Law, clock: Clock) -> Law:
+        spent = law.mechanism.consumed(self.granted(law.value))
+        return replace(law, proofs=(PlanProof(spent),))
+
+    def _least_budget(self, clock: Clock) -> Iterator[Law | Bound]:
+        """Every item at the scale that its target allows; items by price, and exchanged one by one."""
+        search, fixed = self._search, self._aimed
+        composed = search.privacy is not None
+
+        def value(chosen: Sequence[Choice]) -> float:
+            mechanism = self._mechanism(chosen)
+            if not composed:
+                privacy = self.privacy
+                return mechanism.consumed(privacy).upper
+
+            def over(log_epsilon: float) -> float:
+                privacy = replace(self.privacy, epsilon=math.exp(log_epsilon))
+                return excess(mechanism.consumed(privacy).upper, budget_of(privacy) * (1 - _VERIFIED))
+
+            low = high = math.log(self.privacy.epsilon)  # type: ignore[union-attr]
+            while over(high) > 0:
+                low, high = high, high + 1
+            while over(low) <= 0:
+                low, high = low - 1, low
+            return math.exp(safe_root(over, low, high, xtol=1e-9)) * (1 + 1e-15)
+
+        def cheapest(order: float) -> list[Choice]:
+            return [
+                min(choices, key=lambda choice: choice[0].consumed(choice[1], order)) for choices in fixed
+            ]
+
+        orders = [math.inf, *(1 + np.geomspace(0.5, 500, 7)).tolist()] if composed else [self._order]
+        tried = {
+            items_of(c): c for order in orders for c in [cheapest(order)] if all(s < math.inf for _, s in c)
+        }
+        found = {key: value(c) for key, c in tried.items() if not clock.passed or key == next(iter(tried))}
+        best = tried[min(found, key=lambda key: found[key])]
+        least = min(found.values())
+        for k, choices in enumerate(fixed if composed else []):
+            for choice in choices:
+                other = [*best[:k], choice, *best[k + 1 :]]
+                if choice[0] is not best[k][0] and not clock.passed and (worth := value(other)) < least:
+                    best, least = other, worth
+        if (least > budget_of(self.granted(search.budget)) and not composed) or least > search.budget:
+            reason = f"the targets need at least {at_least(least, 9)} of the budget, more than {guarantee(self.privacy)}"
+            raise InfeasibleError(reason, smallest_epsilon=least)
+        if not composed:
+            yield Bound(self.least(()), PlanBound(()))
+        yield Law(self._mechanism(best), least, report=SolveReport("search"), notes=self._notes())
+
+    @cached_property
+    def _aimed(self) -> list[list[Choice]]:
+        """Items at the scale that the targets allow."""
+        found = []
+        count = {name: sum(own == name for own, _ in self._versions) for name in self.tasks}
+        for (name, _), items in zip(self._versions, self._search.slots):
+            target = (self.targets or {})[name] ** 2
+            allowed = [(i, (target - i.part.bias) / i.part.worth / count[name]) for i in items]
+            found.append([(i, i.scale_of(v)) for i, v in allowed if v > 0])
+            if not found[-1]:
+                raise InfeasibleError(f"the target of {name!r} is below the bias of every clip")
+        return found
+
+    # -- what proofs ask ---------------------------------------------------------------------------------
+
+    def cost(self, law: PlannedRelease) -> float:
+        """Weighted squared error of all answers of a round."""
+        return math.fsum(
+            self._weight(name) * (part.worth * part.dimension * noise.variance + part.bias)
+            for name, parts in law.parts.items()
+            for part, noise in parts
+        )
+
+    def choices(self, law: PlannedRelease) -> list[Choice] | None:
+        """The items and scales of a law; None where it is no plan of these tasks."""
+        if (law.neighbours, law.disjoint, [*law.tasks]) != (self.neighbours, self.disjoint, [*self.tasks]):
+            return None
+        held = [(name, part, noise) for name, parts in law.parts.items() for part, noise in parts]
+        found: list[Choice] = []
+        if len(held) != len(self._versions):
+            return None
+        for (own, _), items, (name, part, noise) in zip(self._versions, self._search.slots, held):
+            fits = [(i, s) for i in items if i.part == part and (s := i.scale_in(noise.law)) is not None]
+            if own != name or not fits or (noise.rounds, noise.sampling_rate) != (self.rounds, 1.0):
+                return None
+            found.append(fits[0])
+        return found
+
+    def least(self, prices: Sequence[float]) -> float:
+        """What no plan costs less than: by prices of the budget, by the targets, or by what each task costs alone."""
+        search = self._search
+        if self.targets is not None:
+            least = [min(i.consumed(s, self._order) for i, s in choices) for choices in self._aimed]
+            return max(math.fsum(least[k] for k in chain) for chain in search.chains) * (1 - 1e-9)
+        if prices:
+            return search.bound(np.array(prices), self._order) * (1 - 1e-10)
+        return math.fsum(min(self._alone(i) for i in items) for items in search.slots)
+
+    def _alone(self, item: Item) -> float:
+        """What noise of one law on this part costs at least at the whole budget: that of symmetric laws, less 1/12 of whole ones."""
+        part = item.part
+        steps = part.whole or "staircase" in self.families
+        law = staircase(1.0, 0.5, scale=item.top) if steps else stats.laplace()
+        noise = AdditiveNoise(law, part.sensitivity, part.dimension, self.rounds)
+        variance = max(least_cost(noise, self.privacy, "squared") - part.whole / 12, 0.0)
+        return item.weight * (part.worth * part.dimension * variance + part.bias)
+
+    # -- what a result asks ------------------------------------------------------------------------------
+
+    def _even(self) -> list[Choice]:
+        """An equal share for every part: of pure ε, or of the ρ of normal noise."""
+        search, found = self._search, []
+        count = max(map(len, search.chains))
+        budgets = {True: search.budget / count, False: search.budget / count}
+        if self._order < math.inf and hasattr(self.privacy, "delta"):
+            budgets[True] = gaussian_square(self.privacy.epsilon, self.privacy.delta) / 2 / count
+        elif self._order < math.inf:
+            del budgets[False]
+        for normal, budget in budgets.items():
+            own = [[i for i in items if i.normal == normal] for items in search.slots]
+            if all(own) and not (normal and self._order == math.inf):
+                found.append(
+                    [
+                        min(((i, i.scale_at(budget)) for i in items), key=lambda c: c[0].cost(c[1]))
+                        for items in own
+                    ]
+                )
+        return min(found, key=search.cost, default=[])
+
+    def frame(self, result: Result) -> pd.DataFrame:
+        """A row per part: noise, share of the budget, error in the task's units, 95% half-width alone and of all answers jointly."""
+        chosen = self.choices(result.mechanism) or []
+        even = self._even() if self.targets is None else []
+        search = self._search
+        order = self._order if search.privacy is None else 1 + search.tilt(chosen)
+        spent = [item.consumed(scale, order) for item, scale in chosen]
+        largest = max((sum(spent[k] for k in chain) for chain in search.chains), default=math.nan)
+        answers = self.rounds * sum(item.part.dimension for item, _ in chosen)
+        joint = -math.expm1(math.log(0.95) / max(answers, 1)) / 2
+        rows = []
+        for k, ((name, _), (item, scale)) in enumerate(zip(self._versions, chosen)):
+            noise, unit = item.noise(scale), math.sqrt(item.part.worth)
+            row = {
+                "task": f"{name}: {item.part.name}" if item.part.name else name,
+                "mechanism": law_name(noise.law),
+                "scale": scale,
+                "share": spent[k] / largest,
+                "standard_deviation": unit * noise.standard_deviation,
+                "half_width": unit * float(noise.law.isf(0.025)),
+                "joint_half_width": unit * float(noise.law.isf(joint)),
+            }
+            if item.part.clip is not None:
+                row |= {"clip": item.part.clip, "bias": math.sqrt(item.part.bias)}
+            if even:
+                row["even_split"] = unit * even[k][0].noise(even[k][1]).standard_deviation
+            rows.append(row)
+        return pd.DataFrame(rows)
+
+    def audit(self, result: Result) -> pd.DataFrame:
+        privacy = self.granted(result.value)
+        used, budget = result.mechanism.consumed(privacy).upper, budget_of(privacy)
+        row = (
+            "privacy",
+            guarantee(privacy),
+            used,
+            budget,
+            budget - used,
+            math.nan,
+            budget - used <= 1e-2 * budget,
+        )
+        return pd.DataFrame([row], columns=AUDIT_COLUMNS)
+
+    def errors(self, result: Result, question: object = None) -> Any:
+        raise DesignError.of("result", "Plan", "has an error for every task: see to_frame()")
+
+    def alternatives(self, result: Result) -> pd.DataFrame:
+        even = self._even() if self.targets is None else []
+        rows = [("this plan", result.value), ("even split", self._search.cost(even))] if even else []
+        return relative_table(rows)
+
+    def lines(self, result: Result) -> list[str]:
+        rounds = "" if self.rounds == 1 else f", {self.rounds} rounds together"
+        shown_rows = (
+            f"{row.task}: {row.mechanism}, standard deviation {row.standard_deviation:.6g}, 95% within ±{row.half_width:.6g} "
+            f"(all answers: ±{row.joint_half_width:.6g}), {row.share:.1%} of the budget"
+            for row in self.frame(result).itertuples()
+        )
+        return [f"{guarantee(self.granted(result.value))}{rounds}, {self.neighbours} neighbours", *shown_rows]
+
+    def account(self, result: Result) -> Account:
+        privacy = self.granted(result.value)
+        names = ", ".join(self.tasks)
+        value = "weighted squared error of all answers of one round"
+        if self.targets is not None:
+            value = "least budget that meets the targets"
+        many = f", {self.rounds} times" if self.rounds > 1 else ""
+        question = [
+            f"Answers to {names} are released together{many}. Everything is counted under one budget.",
+            privacy_words(privacy, PAIR),
+            f"Neighbours differ by one person ({self.neighbours}), who moves all tasks at once"
+            + ("." if not self.disjoint else f"; nobody is in two of the groups {self.disjoint}."),
+            "In the table below half-widths hold 19 times out of 20: of one answer, and of all answers of all rounds jointly.",
+        ]
+        used = at_most(result.mechanism.consumed(privacy).upper)
+        return Account(
+            f"Release plan at {guarantee(privacy)}",
+            f"For {names}.",
+            "\n\n".join(question),
+            value,
+            (guarantee(privacy), f"consumes at most {used} of {shown(budget_of(privacy))}"),
+            "The share of the budget that each part takes.",
+            "The same tasks with an equal share of the budget for each.",
+        )
+
+    def tried(self, result: Result) -> pd.DataFrame:
+        return self.frame(result)
+
+    def plot(self, result: Result, **options: float) -> Figure:
+        """Draw each part's share of the budget."""
+        table = self.frame(result)
+        fig, axis = figure(**sized(options, 5.0, 1.2 + 0.35 * len(table)))
+        axis.barh([plain(name) for name in table["task"]], table["share"], color=COLOURS[0])
+        axis.invert_yaxis()
+        axis.set(xlabel="share of the budget", xlim=(0, None))
+        return fig
+
+
+def _named(name: str, value: object) -> dict[str, Any]:
+    found = dict(instance(name, value, Mapping))  # type: ignore[type-abstract]
+    if not found or not all(isinstance(key, str) and key for key in found):
+        raise DesignError.of(name, value, "must be a dictionary by names, with one at least")
+    return found
+
+
+def _parts(stated: Certificate) -> tuple[Plan, PlannedRelease]:
+    return instance("question", stated.question, Plan), instance("law", stated.law, PlannedRelease)
+
+
+@serializable("plan-proof")
+@dataclass(frozen=True, eq=False)
+class PlanProof(Proof):
+    """What all parts consume together in all rounds lies in an interval whose upper end keeps the budget.
+
+    Largest losses add up, and ρ (Bun and Steinke 2016); δ is that of the composition of all losses, each of the worst change
+    of its part: dominating pairs compose (Zhu, Dong and Wang 2022). Of groups of disjoint people the largest counts: one person is in one of them.
+
+    Parameters
+    ----------
+    spent : DeltaInterval
+        Encloses δ at ε, the largest loss, or ρ.
+    """
+
+    spent: DeltaInterval
+    speaks_of = ("privacy", "value")
+
+    def __post_init__(self) -> None:
+        instance("spent", self.spent, DeltaInterval)
+
+    @property
+    def privacy_how(self) -> str:
+        return self.spent.how
+
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        design, law = _parts(stated)
+        fits = design.choices(law) is not None
+        yield Claim("the noise is of the menu, for the tasks asked", PROVED, math.nan, fits, ABOUT_FILE)
+        if not fits:
+            return
+        privacy = design.granted(stated.value)
+        fresh = law.consumed(privacy)
+        room = budget_of(privacy) - fresh.upper
+        yield Claim(f"{privacy} is kept by all tasks and rounds", fresh.how, room, room >= 0)
+        agrees = self.spent.vouched(fresh, budget_of(privacy))
+        yield Claim("the enclosure stored is that of the plan", RECOMPUTED, math.nan, agrees, ABOUT_FILE)
+        if design.targets is None:
+            room = stated.value * (1 + _ROUND) - design.cost(law)
+            yield Claim(f"the error is at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)
+            return
+        room = (
+            budget_of(design.granted(design._search.budget)) - stated.value
+            if not getattr(privacy, "delta", 0.0)
+            else design._search.budget - stated.value
+        )
+        yield Claim(f"the least budget is at most {stated.value:.9g}", PROVED, room, room >= 0)
+        for name, parts in law.parts.items():
+            error = math.fsum(part.worth * noise.variance + part.bias for part, noise in parts)
+            room = design.targets[name] ** 2 * (1 + _ROUND) - error
+            yield Claim(
+                f"the error of {name} is at most {design.targets[name]:.9g}", RECOMPUTED, room, room >= 0
+            )
+
+
+@serializable("plan-bound")
+@dataclass(frozen=True, eq=False)
+class PlanBound(Proof):
+    r"""No plan of the menu costs less.
+
+    Parameters
+    ----------
+    prices : tuple of float
+        λ ≥ 0 of the budget, one a group: whatever they are, :math:`\sum \min_s (w e(s) + \lambda D(s)) - \lambda B` is a lower bound by weak duality,
+        D the largest loss, or the Kullback–Leibler divergence, which ρ is no less than. Without any: with targets, what each part consumes at least; else the
+        error that each part has alone at the whole budget, by the inequalities of `mechdesign.noise.calibration.evaluation`.
+    """
+
+    prices: tuple[float, ...]
+    speaks_of = ("lower bound",)
+    bound_how = RECOMPUTED
+    not_linear = "prices of the budget, by closed forms"
+
+    def among(self, stated: Certificate) -> MechanismClass:
+        return stated.question.among if self.prices or stated.question.targets else INDEPENDENT_NOISE
+
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        design, _ = _parts(stated)
+        if stated.lower_bound is None:
+            return
+        whole = (
+            (len(self.prices) == len(design._search.chains))
+            if design._search.privacy is None
+            else not self.prices
+        )
+        fits = (whole or design.targets is not None) and all(price >= 0 for price in self.prices)
+        least = design.least(self.prices) if fits else -math.inf
+        room = least + _ROUND * abs(least) - stated.lower_bound
+        yield Claim(
+            f"no {self.among(stated).noun} costs less than {stated.lower_bound:.9g}",
+            RECOMPUTED,
+            room,
+            room >= 0,
+        )

@@ -1,0 +1,169 @@
+"""What a plan releases: an answer for every task at once, each part with noise of its own, private all together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from scipy import stats
+
+from mechdesign.accounting.interval import DeltaInterval, delta_interval, lower_delta, upper_delta
+from mechdesign.accounting.losses import NoiseTerm, in_sigmas, is_gaussian, of_scipy
+from mechdesign.errors import DesignError
+from mechdesign.evidence.exact import round_up
+from mechdesign.evidence.proofs import PROVED, RECOMPUTED
+from mechdesign.evidence.serialize import serializable
+from mechdesign.noise.additive import AdditiveNoise
+from mechdesign.noise.allocation.composed import composition
+from mechdesign.noise.worst_case import worst_rho
+from mechdesign.plan.tasks import Part, task_of
+from mechdesign.problem.checks import instance, one_of
+from mechdesign.problem.law_moments import frozen_parts
+from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
+from mechdesign.problem.sensitivity import NEIGHBOURS
+
+Privacy = PureDP | ApproximateDP | ZeroConcentratedDP
+
+
+def chains_of(names: Sequence[str], disjoint: Sequence[Sequence[str]]) -> list[list[str]]:
+    """The tasks that one person can be in: those of everybody, and one group's."""
+    apart = {name for group in disjoint for name in group}
+    common = [name for name in names if name not in apart]
+    return [[*common, *group] for group in disjoint] or [common]
+
+
+@serializable("planned-release")
+@dataclass(frozen=True, eq=False)
+class PlannedRelease:
+    """Noise for all tasks of a plan.
+
+    Parameters
+    ----------
+    tasks : dict of str to a task
+        Each with the one clip that was chosen.
+    noises : tuple of AdditiveNoise
+        One a part, in the order of tasks and parts.
+    neighbours : {"add-remove", "replace"}
+    disjoint : tuple of tuples of str
+        Groups of tasks over disjoint people.
+    """
+
+    tasks: dict[str, Any]
+    noises: tuple[AdditiveNoise, ...]
+    neighbours: str = "add-remove"
+    disjoint: tuple[tuple[str, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        one_of("neighbours", self.neighbours, NEIGHBOURS)
+        for noise in instance("noises", self.noises, tuple):
+            instance("noises", noise, AdditiveNoise)
+        versions = [
+            s
+            for name, task in instance("tasks", self.tasks, dict).items()
+            for s in task_of(name, task).slots(self.neighbours)
+        ]
+        asked = [(v[0].sensitivity, v[0].dimension) for v in versions if len(v) == 1]
+        if len(asked) != len(versions) or asked != [(n.sensitivity, n.dimension) for n in self.noises]:
+            raise DesignError.of(
+                "noises", len(self.noises), "must be noise for what changes in the tasks, one a part"
+            )
+
+    @cached_property
+    def parts(self) -> dict[str, list[tuple[Part, AdditiveNoise]]]:
+        """The parts of each task with their noise."""
+        left = iter(self.noises)
+        return {
+            name: [(version[0], next(left)) for version in task_of(name, task).slots(self.neighbours)]
+            for name, task in self.tasks.items()
+        }
+
+    @property
+    def rounds(self) -> int:
+        """How often it may be released."""
+        return self.noises[0].rounds
+
+    def release(self, answers: Mapping[str, Any]) -> dict[str, Any]:
+        """Return an answer for every task, for deployment: one of `rounds`.
+
+        The noise is drawn exactly, from the operating system's randomness (`AdditiveNoise.release`); whole numbers stay whole.
+
+        Parameters
+        ----------
+        answers : dict of str to numbers
+            Of every task: a number, an array of counts; of a mean under add-remove neighbours the sum and the count.
+
+        Raises
+        ------
+        DesignError
+            A task without an answer, or an answer to none. Nothing is released.
+        DataError
+            A number that is not finite, or not whole. The guarantee does not cover that refusal.
+        """
+        if set(instance("answers", answers, Mapping)) != set(self.tasks):
+            raise DesignError.of(
+                "answers", sorted(map(str, answers)), f"must be for the tasks {list(self.tasks)}"
+            )
+        held = {
+            name: task_of(name, task).read(name, answers[name], [part for part, _ in self.parts[name]])
+            for name, task in self.tasks.items()
+        }
+        out = {}
+        for name, task in self.tasks.items():
+            parts = self.parts[name]
+            noisy = [
+                noise.release(x.reshape(-1)).reshape(x.shape) for (_, noise), x in zip(parts, held[name])
+            ]
+            out[name] = task_of(name, task).told(noisy, [part for part, _ in parts])
+        return out
+
+    def consumed(self, privacy: Privacy) -> DeltaInterval:
+        """Enclose what all tasks and rounds consume: δ at ε; the largest privacy loss; ρ. Of groups of disjoint people, the most."""
+        instance("privacy", privacy, PureDP, ApproximateDP, ZeroConcentratedDP)
+        found = [
+            _consumed([noise for name in chain for _, noise in self.parts[name]], privacy)
+            for chain in chains_of([*self.tasks], self.disjoint)
+        ]
+        how = PROVED if all(one.how == PROVED for one in found) else RECOMPUTED
+        return DeltaInterval(max(one.lower for one in found), max(one.upper for one in found), how)
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name}: {noise}" for name, parts in self.parts.items() for _, noise in parts)
+
+
+def _consumed(noises: list[AdditiveNoise], privacy: Privacy) -> DeltaInterval:
+    if isinstance(privacy, ZeroConcentratedDP):
+        rho = round_up(sum(Fraction(n.rounds * worst_rho(n.law, n.sensitivity, n.dimension)) for n in noises))
+        return DeltaInterval(rho * (1 - 3e-9), rho)
+    losses = [
+        n.rounds * Fraction(worst) if (worst := n.worst_cases.largest_loss()) < math.inf else None
+        for n in noises
+    ]
+    closed = PROVED if all(n.worst_cases.loss_is_closed for n in noises) else RECOMPUTED
+    total = math.inf if None in losses else round_up(sum(losses))  # type: ignore[arg-type]
+    if not (delta := getattr(privacy, "delta", 0.0)):
+        return DeltaInterval(total * (1 - 1e-14), total, closed)
+    if total <= privacy.epsilon:
+        return DeltaInterval(0.0, 0.0, closed)
+    terms, square = [], Fraction(0)
+    for term in (term for noise in noises for term in noise.noise_terms()):
+        if is_gaussian(term.law):
+            count, v, s, h = in_sigmas(term)
+            square += count * Fraction(v) ** 2 * h / Fraction(s) ** 2
+        elif of_scipy(term.law.dist) == "laplace":
+            ratio = term.sensitivity / frozen_parts(term.law)[3]
+            terms.append(NoiseTerm(stats.laplace(), math.nextafter(ratio, math.inf), term.count))
+        else:
+            terms.append(term)
+    if square:
+        terms.append(NoiseTerm(stats.norm(), math.sqrt(round_up(square)) * (1 + 4e-16), 1))
+    if len(terms) == 1 and square:
+        return delta_interval(terms, privacy.epsilon)
+    if not square and all(of_scipy(term.law.dist) == "laplace" for term in terms):
+        upper = composition(tuple(terms), 0.0, ApproximateDP(privacy.epsilon, delta))[0]
+    else:
+        upper = upper_delta(terms, privacy.epsilon, width=1e-4)
+    return DeltaInterval(min(lower_delta(terms, privacy.epsilon, width=1e-2), upper), upper)

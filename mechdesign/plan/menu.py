@@ -1,0 +1,244 @@
+r"""Which noise a part may get, and what it consumes: one law on all its numbers, of a scale to be chosen.
+
+What an item consumes at scale s is stated as Rényi divergences :math:`D_\alpha(s)` of order α, which add up over the parts and rounds of a plan:
+α = ∞ is the largest privacy loss, α = 1 the least ρ of these laws, and :math:`\alpha D` is what normal noise consumes of any order.
+At a price λ of the budget a part takes the item and the scale of least error plus λD. Whole numbers take whole noise, whose losses are atoms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from scipy import optimize, stats
+
+from mechdesign.accounting.losses import NoiseTerm
+from mechdesign.noise.additive import AdditiveNoise
+from mechdesign.noise.laws.discrete import discrete_gaussian, discrete_laplace_law
+from mechdesign.noise.laws.staircase import staircase
+from mechdesign.noise.worst_case import worst_cases
+from mechdesign.plan.tasks import Part
+from mechdesign.problem.law_moments import frozen_parts
+from mechdesign.typing import FrozenLaw
+
+FAMILIES = ("laplace", "gaussian", "staircase")
+_LEAST = 0.05
+"""Scale of whole noise: less noise is no double."""
+
+
+class _Form(NamedTuple):
+    """A family by scale s, for shifts v of at most `top`: SciPy's name, its law, variance, and D of order α for one shift."""
+
+    name: str
+    law: Callable[[float, float], FrozenLaw]
+    variance: Callable[[float, float], float]
+    divergence: Callable[[float, float, float, float], float]
+
+
+def _laplace(v: float, s: float, top: float, order: float) -> float:
+    r, theta = v / s, order - 1
+    if order * r < 1e-5:
+        return order * r * r / 2
+    if theta == 0:
+        return r + math.expm1(-r)
+    rest = theta * math.exp(-(2 * theta + 1) * r)
+    return r + math.log((theta + 1 + rest) / (2 * theta + 1)) / theta
+
+
+def _whole_laplace(v: float, s: float, top: float, order: float) -> float:
+    # losses rate·v, rate·(v − 2j) for 0 < j < v, −rate·v
+    rate, theta, tail = 1 / s, order - 1, 1 / (1 + math.exp(-1 / s))
+    if order * v * rate < 1e-5:
+        return order * (v * rate) ** 2 / 2
+    if theta == 0:
+        j = np.arange(1, v)
+        inner = math.tanh(rate / 2) * float(np.sum(np.exp(-rate * j) * rate * (v - 2 * j)))
+        return rate * v * tail * -math.expm1(-rate * v) + inner
+    fall = math.exp(-rate * (1 + 2 * theta))
+    last = math.exp(-rate * v * (1 + 2 * theta))
+    inner = math.tanh(rate / 2) * (fall - last) / (1 - fall)
+    return rate * v + math.log(tail * (1 + last) + inner) / theta
+
+
+def _normal(v: float, s: float, top: float, order: float) -> float:
+    return order * (v / s) ** 2 / 2
+
+
+def _staircase(v: float, s: float, top: float, order: float) -> float:
+    e, theta = top / s, order - 1
+    gamma, b = _gamma(e), math.exp(-e)
+    high = (2 * gamma * (1 - b) + b) / (2 * (gamma + b * (1 - gamma)))
+    if theta == 0:
+        return high * e * (1 - b)
+    # the loss is e, 0 or −e
+    up = high + high * math.exp(-(2 * theta + 1) * e) + (1 - high * (1 + b)) * math.exp(-theta * e)
+    return e + math.log(up) / theta
+
+
+def _gamma(e: float) -> float:
+    """The step of least variance at ε = e, below ½ (Geng and Viswanath, Theorem 8)."""
+    b = math.exp(-e)
+    return min(max(((b * (1 + b) / 2) ** (1 / 3) - b) / -math.expm1(-e), 0.0), 0.5)
+
+
+def _stair_variance(s: float, top: float) -> float:
+    b = math.exp(-top / s)
+    return top**2 * ((b * (1 + b) / 2) ** (2 / 3) + b) / math.expm1(-top / s) ** 2
+
+
+def _whole_variance(s: float, top: float) -> float:
+    if s > 3:
+        return s * s
+    k = np.arange(1, 60)
+    weights = np.exp(-((k / s) ** 2) / 2)
+    return float(2 * (k * k) @ weights / (1 + 2 * weights.sum()))
+
+
+_FORMS = {
+    "laplace": _Form("laplace", lambda s, top: stats.laplace(scale=s), lambda s, top: 2 * s * s, _laplace),
+    "gaussian": _Form("norm", lambda s, top: stats.norm(scale=s), lambda s, top: s * s, _normal),
+    "staircase": _Form(
+        "staircase",
+        lambda s, top: staircase(top / s, _gamma(top / s), scale=top),
+        _stair_variance,
+        _staircase,
+    ),
+}
+_WHOLE = {
+    "laplace": _Form(
+        "dlaplace",
+        lambda s, top: discrete_laplace_law(s),
+        lambda s, top: 0.5 / math.sinh(0.5 / s) ** 2,
+        _whole_laplace,
+    ),
+    "gaussian": _Form("discrete_gaussian", lambda s, top: discrete_gaussian(s), _whole_variance, _normal),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Item:
+    """One family of noise on one part.
+
+    Parameters
+    ----------
+    part : Part
+    family : str
+        One of `FAMILIES`; of whole numbers it is the discrete law.
+    weight : float
+        Of the task's squared error.
+    rounds : int
+    """
+
+    part: Part
+    family: str
+    weight: float
+    rounds: int
+
+    @staticmethod
+    def of(part: Part, families: tuple[str, ...], weight: float, rounds: int) -> list[Item]:
+        """The items of a part."""
+        forms = _WHOLE if part.whole else _FORMS
+        return [Item(part, name, weight, rounds) for name in families if name in forms]
+
+    @property
+    def _form(self) -> _Form:
+        return (_WHOLE if self.part.whole else _FORMS)[self.family]
+
+    @property
+    def normal(self) -> bool:
+        return self.family == "gaussian"
+
+    @cached_property
+    def shifts(self) -> tuple[tuple[float, int], ...]:
+        """The worst change: sizes, and how many numbers move so far in all rounds."""
+        return tuple((t.sensitivity, t.count * self.rounds) for t in self._alternatives[0])
+
+    @cached_property
+    def _alternatives(self) -> tuple[tuple[NoiseTerm, ...], ...]:
+        # at a scale at which no shift is beyond the law's step
+        top = self.part.sensitivity.largest_linf(self.part.dimension)
+        return worst_cases(self._form.law(top, top), self.part.sensitivity, self.part.dimension).alternatives
+
+    @cached_property
+    def _total(self) -> float:
+        """The least sum of shifts of a change that is as bad as all: what the largest loss goes by."""
+        return self.rounds * min(sum(t.sensitivity * t.count for t in case) for case in self._alternatives)
+
+    @cached_property
+    def _square(self) -> float:
+        return sum(count * v * v for v, count in self.shifts)
+
+    @property
+    def top(self) -> float:
+        """The largest shift of a number."""
+        return self.shifts[0][0]
+
+    def cost(self, scale: float) -> float:
+        """Weighted squared error of all numbers."""
+        part = self.part
+        noise = part.worth * part.dimension * self._form.variance(scale, self.top)
+        return self.weight * (noise + part.bias)
+
+    def consumed(self, scale: float, order: float) -> float:
+        """D of this order, of all numbers and rounds."""
+        if order == math.inf:
+            return math.inf if self.normal else self._total / scale
+        return sum(count * self._form.divergence(v, scale, self.top, order) for v, count in self.shifts)
+
+    def best(self, price: float, order: float) -> float:
+        """The scale of least cost plus `price` times D: in closed form where both are powers of it, else by Brent's method."""
+        unit = self.weight * self.part.worth * self.part.dimension
+        plain = not self.part.whole
+        cubic = (price * self._total / (4 * unit)) ** (1 / 3)
+        if order == math.inf and plain and self.family == "laplace":
+            return cubic
+        fourth = (price * order * self._square / (2 * unit)) ** 0.25 if order < math.inf else math.inf
+        if plain and self.normal:
+            return fourth
+
+        def paid(log_scale: float) -> float:
+            scale = math.exp(min(max(log_scale, -60.0), 60.0))
+            return self.cost(scale) + price * self.consumed(scale, order)
+
+        start = math.log(min(cubic, fourth))
+        found = optimize.minimize_scalar(paid, bracket=(start, start + 0.1), tol=1e-9)
+        return max(math.exp(float(found.x)), _LEAST if self.part.whole else 0.0)
+
+    def scale_of(self, variance: float) -> float:
+        """The scale of this variance."""
+        near = math.sqrt(variance / (2 if self.family == "laplace" else 1))
+        if not self.part.whole and self.family != "staircase":
+            return near
+
+        def over(log_scale: float) -> float:
+            return self._form.variance(math.exp(log_scale), self.top) / variance - 1
+
+        low, high = math.log(near), math.log(near) + 0.1
+        while over(low) > 0 and low > -6:
+            low -= 0.5
+        while over(high) < 0:
+            high += 0.5
+        return max(math.exp(float(optimize.brentq(over, low, high, xtol=1e-14))) * (1 - 1e-13), _LEAST)
+
+    def scale_at(self, budget: float) -> float:
+        """The scale at which the largest loss is this; of normal noise, at which ρ is."""
+        return math.sqrt(self._square / (2 * budget)) if self.normal else self._total / budget
+
+    def scale_in(self, law: FrozenLaw) -> float | None:
+        """The scale of a law of this family, of the shape that the menu has; None of another one."""
+        dist, shapes, loc, scale = frozen_parts(law)
+        if dist.name != self._form.name or loc:
+            return None
+        if self.family == "staircase":
+            found = self.top / shapes[0]
+            return found if (shapes[1], scale) == (_gamma(self.top / found), self.top) else None
+        return scale if not self.part.whole else 1 / shapes[0] if self.family == "laplace" else shapes[0]
+
+    def noise(self, scale: float) -> AdditiveNoise:
+        """The mechanism of this part."""
+        law, part = self._form.law(scale, self.top), self.part
+        return AdditiveNoise(law, part.sensitivity, part.dimension, self.rounds)

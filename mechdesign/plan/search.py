@@ -1,0 +1,279 @@
+r"""Noise and scales of least weighted error under one budget.
+
+*Budgets that add* (pure ε, ρ, and μ² of normal noise) have one price λ for each group: every part takes the item and scale of least
+:math:`w e(s) + \lambda D(s)`, and λ is where the budget is used up. For any λ ≥ 0, :math:`\sum \min(w e + \lambda D) - \lambda B` is
+a lower bound of all plans of the menu (Lagrangian duality). Where items change at λ both choices are filled up; a mixture of
+two is no way out, as it is only as private as the worse one.
+
+*(ε, δ)* is kept by the composition of all losses. At the tilt θ at which the composed loss has mean ε, δ moves with a part as its
+:math:`D_{1 + \theta}` does, about: so parts are priced by that order, λ is where the composed δ is the budget, and the tilt is taken anew. From the best plan
+on, prices are corrected by the differences of log δ in every scale, and items exchanged one part at a time.
+
+*Groups* of tasks over disjoint people have a price each, and tasks of everybody's pay all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import optimize, stats
+
+from mechdesign.accounting.gaussian import gaussian_profile
+from mechdesign.accounting.interval import upper_delta
+from mechdesign.accounting.losses import NoiseTerm
+from mechdesign.evidence.exact import safe_root
+from mechdesign.noise.allocation.composed import composition
+from mechdesign.plan.menu import Item
+from mechdesign.problem.privacy import ApproximateDP
+from mechdesign.solvers import Deadline
+from mechdesign.typing import Array
+
+Choice = tuple[Item, float]
+"""An item and its scale."""
+WIDTH = 1e-3
+"""Of the intervals of δ."""
+_SWEEPS = 30
+_TILTS = 3
+_FLIPS = 12
+"""Parts whose item is exchanged, at most: those with the smallest difference."""
+_NEAR = 1.05
+"""An exchange that costs more before its scales are polished is none."""
+_NONE = 1e-9
+"""Share of δ that counts as none: a root is looked for between this and 1."""
+_STEP = 0.02
+"""Of the logarithm of a scale, for differences of log δ."""
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """Slots of a plan, each with items to choose from.
+
+    Parameters
+    ----------
+    slots : sequence of sequences of Item
+    chains : sequence of sequences of int
+        The slots that one person is in.
+    budget : float
+        Of D; where `privacy` is given it is ε.
+    privacy : ApproximateDP, optional
+        δ > 0, kept by composition.
+    """
+
+    slots: Sequence[Sequence[Item]]
+    chains: Sequence[Sequence[int]]
+    budget: float
+    privacy: ApproximateDP | None = None
+
+    # -- what choices consume ----------------------------------------------------------------------------
+
+    def over(self, chosen: Sequence[Choice], chain: Sequence[int], order: float) -> float:
+        """Logarithm of what a chain consumes over the budget."""
+        if self.privacy is None:
+            return math.log(sum(chosen[k][0].consumed(chosen[k][1], order) for k in chain) / self.budget)
+        delta = composed([chosen[k] for k in chain], self.privacy)
+        return math.log(max(delta / self.privacy.delta, _NONE))
+
+    def cost(self, chosen: Sequence[Choice]) -> float:
+        """Weighted squared error."""
+        return math.fsum(item.cost(scale) for item, scale in chosen)
+
+    # -- prices ------------------------------------------------------------------------------------------
+
+    def _prices(self, chain_prices: Array, bends: Array) -> Array:
+        found = np.zeros(len(self.slots))
+        for price, chain in zip(chain_prices, self.chains):
+            found[list(chain)] += price
+        return found * bends
+
+    def at(self, chain_prices: Array, order: float, bends: Array | None = None) -> tuple[list[Choice], float]:
+        """What each slot takes at these prices, and the sum of what it pays in all."""
+        prices = self._prices(chain_prices, np.ones(len(self.slots)) if bends is None else bends)
+        chosen, total = [], 0.0
+        for items, price in zip(self.slots, prices):
+            paid = []
+            for item in items:
+                if order < math.inf or not item.normal:
+                    scale = item.best(price, order)
+                    paid.append((item.cost(scale) + price * item.consumed(scale, order), item, scale))
+            least, item, scale = min(paid, key=lambda one: one[0])
+            chosen.append((item, scale))
+            total += least
+        return chosen, total
+
+    def settled(
+        self, order: float, bends: Array | None = None, guess: Array | None = None, xtol: float = 1e-14
+    ) -> tuple[list[Choice], Array]:
+        """The prices at which every chain uses up its budget, and what is chosen there; never over the budget but for rounding."""
+        cheapest = [[i for i in items if order < math.inf or not i.normal][:1] for items in self.slots]
+        start = 2 * sum(i.cost(i.best(1.0, order)) for (i,) in cheapest) / self.budget
+        prices = np.full(len(self.chains), start) if guess is None else guess.copy()
+        for _ in range(_SWEEPS if len(self.chains) > 1 else 1):
+            before = prices.copy()
+            for g, chain in enumerate(self.chains):
+                prices[g] = self._root(prices, g, chain, order, bends, xtol)
+            if np.allclose(np.log(prices), np.log(before), rtol=0, atol=max(xtol, 1e-13)):
+                break
+        return self.at(prices, order, bends)[0], prices
+
+    def _root(
+        self, prices: Array, g: int, chain: Sequence[int], order: float, bends: Array | None, xtol: float
+    ) -> float:
+        def over(log_price: float) -> float:
+            tried = prices.copy()
+            tried[g] = math.exp(log_price)
+            return self.over(self.at(tried, order, bends)[0], chain, order)
+
+        low = high = math.log(prices[g])
+        step = 0.5
+        if over(low) > 0:
+            while over(high := high + step) > 0:
+                low, step = high, 2 * step
+        else:
+            while over(low := low - step) <= 0:
+                high, step = low, 2 * step
+        return math.exp(safe_root(over, low, high, xtol=xtol, rtol=1e-15))
+
+    def only(self, chosen: Sequence[Choice]) -> Search:
+        """The same with the items of these choices."""
+        return replace(self, slots=[[item] for item, _ in chosen])
+
+    # -- budgets that add --------------------------------------------------------------------------------
+
+    def separable(self, order: float) -> tuple[list[Choice], Array]:
+        """The best choices found, and the prices that bound all others from below."""
+        chosen, prices = self.settled(order)
+        above = self.at(prices * (1 - 1e-9), order)[0]  # on the other side of a change of items
+        found = [self.only(c).settled(order)[0] for c in {items_of(c): c for c in (chosen, above)}.values()]
+        return min(found, key=self.cost), prices
+
+    def bound(self, prices: Array, order: float) -> float:
+        """What no choices that keep the budget cost less than; in doubles."""
+        total = self.at(prices, order)[1]
+        return total - self.budget * float(prices.sum())
+
+    # -- (ε, δ) ------------------------------------------------------------------------------------------
+
+    def composable(self, deadline: Deadline) -> Iterator[list[Choice]]:
+        """Candidates, each nearly keeping (ε, δ)."""
+        assert self.privacy is not None
+        found: list[list[Choice]] = []
+        if all(any(not item.normal for item in items) for items in self.slots):
+            found.append(replace(self, privacy=None).separable(math.inf)[0])
+        for normal in (True, False):
+            alone = [[i for i in items if i.normal == normal] for items in self.slots]
+            if not all(alone):
+                continue
+            one = replace(self, slots=alone)
+            order = 2.0 if normal else 1 + self.tilt(found[0])
+            chosen, prices = one.settled(order, xtol=1e-9 if normal else WIDTH)
+            found.append(chosen)
+            for _ in range(_TILTS):
+                if deadline.passed:
+                    break
+                before, order = items_of(chosen), 1 + self.tilt(chosen)
+                chosen, prices = self.settled(order, guess=prices, xtol=WIDTH)
+                found.append(chosen)
+                if items_of(chosen) == before:
+                    break
+        if not found:  # of some parts there is normal noise alone, of others none
+            found.append(self.settled(2.0, xtol=WIDTH)[0])
+        yield from found
+        best = min(found, key=self.cost)
+        if (
+            len(self.chains) > 1 or composed(best, self.privacy) == 0
+        ):  # the pure plan has no further scale to gain by
+            return
+        yield (best := min([best, self._polished(best, deadline)], key=self.cost))
+        for items in self._exchanges(best):
+            if deadline.passed:
+                break
+            near = replace(self, slots=[[item] for item in items]).settled(1 + self.tilt(best), xtol=WIDTH)[0]
+            if self.cost(near) < self.cost(best) * _NEAR:
+                other = self._polished(near, deadline)
+                if self.cost(other) < self.cost(best) * (1 - 1e-5):
+                    yield (best := other)
+
+    def tilt(self, chosen: Sequence[Choice]) -> float:
+        """θ at which the losses of the first chain, tilted by e^{θL}, have mean ε: where Chernoff's bound is least."""
+        taken = [chosen[k] for k in self.chains[0]]
+
+        def exponent(log_theta: float) -> float:
+            theta = math.exp(log_theta)
+            return theta * (sum(i.consumed(s, 1 + theta) for i, s in taken) - self.budget)
+
+        found = optimize.minimize_scalar(
+            exponent, bounds=(-8.0, 16.0), method="bounded", options={"xatol": 1e-3}
+        )
+        return math.exp(float(found.x))
+
+    def _polished(self, chosen: list[Choice], deadline: Deadline) -> list[Choice]:
+        """The same items at the scales where the cost falls as log δ rises, by its differences."""
+        one, chain = self.only(chosen), self.chains[0]
+        order = 1 + self.tilt(chosen)
+        chosen, prices = one.settled(order, xtol=1e-4)
+        for _ in range(2):
+            if deadline.passed:
+                break
+            bends = np.ones(len(chosen))
+            for k, (item, scale) in enumerate(chosen):
+                ends = []
+                for sign in (1, -1):
+                    moved = [*chosen]
+                    moved[k] = item, scale * math.exp(sign * _STEP)
+                    ends.append((self.over(moved, chain, order), item.consumed(moved[k][1], order)))
+                bends[k] = max((ends[1][0] - ends[0][0]) / (ends[1][1] - ends[0][1]), 1e-12)
+            # λ D of all parts in the same unit as before
+            bends /= np.exp(np.mean(np.log(bends)))
+            chosen, prices = one.settled(order, bends, prices, xtol=1e-6)
+        return chosen
+
+    def _exchanges(self, chosen: Sequence[Choice]) -> Iterator[list[Item]]:
+        """The items with one of them exchanged, those first that cost little more at the prices of these."""
+        order = 1 + self.tilt(chosen)
+        one, chain = self.only(chosen), self.chains[0]
+        _, prices = one.settled(order, xtol=WIDTH)
+        others = []
+        for k in chain:
+            paid = {}
+            for item in self.slots[k]:
+                scale = item.best(float(prices[0]), order)
+                paid[item] = item.cost(scale) + prices[0] * item.consumed(scale, order)
+            here = paid[chosen[k][0]]
+            others += [
+                (value - here, k, i)
+                for i, (item, value) in enumerate(paid.items())
+                if item is not chosen[k][0]
+            ]
+        for _, k, i in sorted(others)[:_FLIPS]:
+            yield [self.slots[k][i] if j == k else item for j, (item, _) in enumerate(chosen)]
+
+
+def items_of(chosen: Sequence[Choice]) -> tuple[int, ...]:
+    """Which items, to compare choices by."""
+    return tuple(id(item) for item, _ in chosen)
+
+
+def composed(chosen: Sequence[Choice], privacy: ApproximateDP) -> float:
+    """δ of the composition at ε, from above; discrete normal noise as if it were normal."""
+    largest = sum(item.consumed(scale, math.inf) for item, scale in chosen)
+    if largest <= privacy.epsilon:
+        return 0.0
+    terms, square = [], 0.0
+    for item, scale in chosen:
+        if item.normal:
+            square += 2 * item.consumed(scale, 1.0)
+        elif item.family == "laplace" and not item.part.whole:
+            terms += [NoiseTerm(stats.laplace(), v / scale, count) for v, count in item.shifts]
+        else:
+            law = item.noise(scale).law
+            terms += [NoiseTerm(law, v, count) for v, count in item.shifts]
+    if not terms:
+        return float(gaussian_profile(privacy.epsilon, math.sqrt(square)))
+    if square:
+        terms.append(NoiseTerm(stats.norm(), math.sqrt(square), 1))
+    elif all(term.law.dist.name == "laplace" for term in terms):
+        return composition(tuple(terms), 0.0, privacy)[0]
+    return upper_delta(tuple(terms), privacy.epsilon, width=WIDTH)

@@ -1,0 +1,296 @@
+r"""What a plan answers: counts, histograms, means and sums over the same people.
+
+A task consists of *parts*, numbers that get independent noise of one law. Most have one. A mean of values in [a, b] is one number where
+one person's data are replaced: n is public then, and the mean changes by (b − a)/n. Where one person is added or removed it is two: the sum of the
+values less the middle m of [a, b], which one person changes by h = (b − a)/2, and the count. Released is their quotient plus m; for the
+worst mean its squared error is :math:`(V_{sum} + h^2 V_{count})/n^2` to first order in 1/n, which is what a plan counts.
+
+A sum clipped to [0, c] changes by c under either relation. Where a public law of the values is given, each clip that is offered has the squared
+bias :math:`(n\,E(X - c)^+)^2`, and the plan chooses among them; nothing is learnt from the data.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from mechdesign.choose.questions import NumericQuery
+from mechdesign.errors import DataError, DesignError
+from mechdesign.evidence.exact import round_up
+from mechdesign.evidence.serialize import serializable
+from mechdesign.problem.checks import answers, instance, integer, number, one_of, positive, settle
+from mechdesign.problem.fields import Checked, field
+from mechdesign.problem.priors import Prior
+from mechdesign.problem.sensitivity import Sensitivity
+from mechdesign.typing import Array
+
+_FINEST = 26
+"""A centred sum is rounded to 2⁻²⁶ of what one person changes: exact for up to 2²⁷ people."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Numbers that get independent noise of one law.
+
+    Parameters
+    ----------
+    name : str
+        "" of a task's only part.
+    dimension : int
+    sensitivity : Sensitivity
+    whole : bool
+        Whether the numbers and their noise are whole.
+    worth : float
+        Squared error of an answer of the task for a unit of this noise's variance.
+    bias : float
+        Squared error of the task that is no noise.
+    clip : float, optional
+    """
+
+    name: str
+    dimension: int
+    sensitivity: Sensitivity
+    whole: bool = False
+    worth: float = 1.0
+    bias: float = 0.0
+    clip: float | None = None
+
+
+class Task(Checked):
+    """What is asked of the data, once a round."""
+
+    @abstractmethod
+    def slots(self, neighbours: str) -> tuple[tuple[Part, ...], ...]:
+        """The parts, and of each the versions to choose from."""
+
+    def read(self, name: str, x: Any, parts: Sequence[Part]) -> list[Array]:
+        """The numbers of each part, or DataError."""
+        return [numbers(name, x, parts[0])]
+
+    def told(self, noisy: Sequence[Array], parts: Sequence[Part]) -> Any:
+        """The answer, from the numbers with noise."""
+        found = noisy[0].astype(np.int64) if parts[0].whole and np.abs(noisy[0]).max() < 2**62 else noisy[0]
+        return found if found.ndim else found.item()
+
+
+def numbers(name: str, x: Any, part: Part) -> Array:
+    """The numbers of one part: as many as it has, whole where it is."""
+    found = answers(name, x)
+    if found.shape not in ([(), (1,)] if part.dimension == 1 else [(part.dimension,)]):
+        count = "one number" if part.dimension == 1 else f"{part.dimension} numbers"
+        raise DesignError.of(name, found.shape, f"must be {count}")
+    if part.whole and np.any(np.floor(found) != found):
+        raise DataError(f"{name}: must be whole numbers")
+    return found
+
+
+@serializable("histogram-task")
+@dataclass(frozen=True)
+class Histogram(Task):
+    """Counts of people by bin.
+
+    Parameters
+    ----------
+    bins : int
+    contribution : int or Sensitivity
+        In how many bins one person is counted, at most, once in each; or what one person changes, for the plan's neighbours
+        (``Sensitivity.of_contribution(linf=2, l0=3)``: at most three bins, at most twice each).
+    whole : bool
+        Whether counts are answered by whole numbers.
+
+    Examples
+    --------
+    >>> part, = Histogram(50).slots("replace")[0]
+    >>> part.sensitivity.largest_l1(50), round(part.sensitivity.largest_l2(50), 6)
+    (2.0, 1.414214)
+    """
+
+    bins: int = field(check=integer, least=1, most=10**7)
+    contribution: int | Sensitivity = 1
+    whole: bool = field(check=one_of, allowed=(True, False), default=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.contribution, Sensitivity):
+            self.contribution.check(self.bins)
+        else:
+            integer("contribution", self.contribution, 1, self.bins)
+
+    def slots(self, neighbours: str) -> tuple[tuple[Part, ...], ...]:
+        changes = self.contribution
+        if not isinstance(changes, Sensitivity):
+            changes = Sensitivity.of_contribution(
+                linf=1, l0=changes, neighbours=neighbours, dimension=self.bins
+            )
+        return ((Part("", self.bins, alike(changes, neighbours), self.whole),),)
+
+
+@serializable("count-task")
+@dataclass(frozen=True)
+class Count(Task):
+    """How many there are: people, or things of which one person has at most so many.
+
+    Parameters
+    ----------
+    contribution : int
+        How often one person is counted, at most.
+    whole : bool
+        Whether it is answered by a whole number.
+    """
+
+    contribution: int = field(check=integer, least=1, most=10**9, default=1)
+    whole: bool = field(check=one_of, allowed=(True, False), default=True)
+
+    def slots(self, neighbours: str) -> tuple[tuple[Part, ...], ...]:
+        changes = Sensitivity(linf=self.contribution, neighbours=neighbours, signed=neighbours == "replace")
+        return ((Part("", 1, changes, self.whole),),)
+
+
+@serializable("mean-task")
+@dataclass(frozen=True)
+class Mean(Task):
+    """The mean of numbers in a range, one a person.
+
+    Parameters
+    ----------
+    lower, upper : float
+    n : int
+        How many people there are: public where data are replaced, else a public estimate that only says how errors count.
+
+    Notes
+    -----
+    A release takes the mean where data are replaced; where people are added or removed, the sum of the numbers and their count, and answers with the mean.
+    """
+
+    lower: float = field(check=number)
+    upper: float = field(check=number)
+    n: int = field(check=integer, least=1, most=2**_FINEST)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        width = self.upper - self.lower
+        if not 1e-100 < width < 1e100:
+            raise DesignError.of("upper", self.upper, "must be above lower, both finite")
+
+    @property
+    def _half(self) -> Fraction:
+        return (Fraction(self.upper) - Fraction(self.lower)) / 2
+
+    @property
+    def _grain(self) -> Fraction:
+        return Fraction(2) ** (math.frexp(float(self._half))[1] - _FINEST)
+
+    def slots(self, neighbours: str) -> tuple[tuple[Part, ...], ...]:
+        h, n = self._half, self.n
+        if neighbours == "replace":
+            return ((Part("", 1, Sensitivity(linf=round_up(2 * h / n), neighbours=neighbours)),),)
+        total = Part("sum", 1, Sensitivity(linf=round_up(h + self._grain)), worth=1 / n**2)
+        return ((total,), (Part("count", 1, Sensitivity(linf=1), True, float(h) ** 2 / n**2),))
+
+    def read(self, name: str, x: Any, parts: Sequence[Part]) -> list[Array]:
+        if len(parts) == 1:
+            return super().read(name, x, parts)
+        if len(pair := answers(name, x).ravel()) != 2:
+            raise DesignError.of(name, pair.shape, "must be the sum and the count")
+        middle = (Fraction(self.upper) + Fraction(self.lower)) / 2
+        centred = (Fraction(pair[0]) - middle * Fraction(pair[1])) / self._grain
+        if abs(centred) >= 2**53:
+            raise DataError(f"{name}: must be finite numbers of at most {2**_FINEST} people")
+        steps = math.floor(centred + Fraction(1, 2))
+        return [np.array(float(steps * self._grain)), numbers(name, pair[1], parts[1])]
+
+    def told(self, noisy: Sequence[Array], parts: Sequence[Part]) -> float:
+        if len(parts) == 1:
+            return float(noisy[0].item())
+        middle, half = (self.upper + self.lower) / 2, float(self._half)
+        return middle + min(max(noisy[0].item() / max(noisy[1].item(), 1.0), -half), half)
+
+
+@serializable("sum-task")
+@dataclass(frozen=True)
+class Sum(Task):
+    """The sum of numbers clipped to [0, clip], one a person.
+
+    Parameters
+    ----------
+    clip : float or sequence of float
+        Several, of which the plan chooses one, need `values` and `n`. The table says which; the answers that are released must be clipped there.
+    values : frozen scipy.stats law, md.clipped, md.truncated, or samples, optional
+        What is publicly known of the numbers.
+    n : int, optional
+        A public estimate of how many people there are.
+    whole : bool
+        Whether the numbers are whole.
+    """
+
+    clip: float | tuple[float, ...]
+    values: Any = None
+    n: int | None = field(check=integer, least=1, most=10**12, default=None)
+    whole: bool = field(check=one_of, allowed=(True, False), default=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        several = isinstance(self.clip, (list, tuple, np.ndarray))
+        clips = tuple(positive("clip", c) for c in (self.clip if several else [self.clip]))  # type: ignore[union-attr]
+        if not clips or (self.whole and any(c % 1 for c in clips)):
+            raise DesignError.of("clip", self.clip, "must be positive, and whole of whole numbers")
+        if (several or self.values is not None) and (self.values is None or self.n is None):
+            raise DesignError.of("values, n", (self.values, self.n), "must be given to choose among clips")
+        settle(self, clip=clips if several else clips[0])
+        if self.values is not None:
+            settle(self, values=Prior.of(self.values))
+            if self.values.support[0] < 0:
+                raise DesignError.of("values", self.values.support, "must not be negative")
+
+    @property
+    def clips(self) -> tuple[float, ...]:
+        """What is offered."""
+        return self.clip if isinstance(self.clip, tuple) else (self.clip,)
+
+    def _bias(self, clip: float) -> float:
+        if self.values is None or clip >= (top := self.values.support[1]):
+            return 0.0
+        mass, mean, _ = self.values.moments(np.array([max(clip, self.values.support[0]), top]))[0]
+        return float((self.n or 0) * max(mean - clip * mass, 0.0)) ** 2
+
+    def slots(self, neighbours: str) -> tuple[tuple[Part, ...], ...]:
+        return (
+            tuple(
+                Part("", 1, Sensitivity(linf=c, neighbours=neighbours), self.whole, 1.0, self._bias(c), c)
+                for c in self.clips
+            ),
+        )
+
+
+class _Numbers(Task):
+    """A `NumericQuery` as a task."""
+
+    def __init__(self, query: NumericQuery) -> None:
+        self.query = query
+
+    def slots(self, neighbours: str) -> tuple[tuple[Part, ...], ...]:
+        query = self.query
+        return ((Part("", query.dimension, alike(query.bounds, neighbours), query.integer),),)
+
+
+def alike(changes: Sensitivity, neighbours: str) -> Sensitivity:
+    """Return the bounds, or raise DesignError where they are for other neighbours than the plan."""
+    if changes.neighbours != neighbours:
+        allowed = f"must be for the plan's neighbours: Sensitivity(neighbours={neighbours!r})"
+        raise DesignError.of("sensitivity", str(changes), allowed)
+    return changes
+
+
+def task_of(name: str, task: object) -> Task:
+    """A task, or the one that a query of numbers is."""
+    if isinstance(task, NumericQuery):
+        if (task.rounds, task.sampling_rate, task.loss) != (1, 1.0, "squared"):
+            raise DesignError.of(name, str(task), "must be asked once, of everybody, with squared loss")
+        return _Numbers(task)
+    return instance(name, task, Task)  # type: ignore[type-abstract]

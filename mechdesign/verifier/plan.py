@@ -1,0 +1,217 @@
+"""A plan: several tasks released together, each part with independent noise of one law.
+
+One person changes all tasks at once, each part by at most what its task says: k counts by 1 (2k where a person is replaced), a mean of n numbers
+in [a, b] by (b − a)/n, or its sum less n(a + b)/2 by (b − a)/2 and its count by 1, a sum clipped to [0, c] by c. Of each part the worst change is as in
+`mechdesign.verifier.worst_shifts`, and pairs of laws whose hockey-stick curves are nowhere lower compose to one: largest losses and ρ add up over parts and
+rounds, δ is that of the composition of all losses, on one grid (`mechdesign.verifier.composition`). Of groups of tasks over disjoint people, under
+add-remove neighbours, one person is in one: each group, with the tasks that are in none, keeps the budget.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+from mechdesign.verifier.bound_class import spoken_of
+from mechdesign.verifier.calibration import largest_loss, proper
+from mechdesign.verifier.composed_noise import Asked
+from mechdesign.verifier.composition import PLACES, Grid, Losses
+from mechdesign.verifier.independent import NORMAL_CELLS, composed_delta, laplace_losses
+from mechdesign.verifier.noise_costs import COSTS
+from mechdesign.verifier.noise_laws import ONE, ROUND, ZERO, continuous_cells, normal
+from mechdesign.verifier.reading import Account, Json, NotCovered, Refused
+from mechdesign.verifier.worst_shifts import worst_shifts
+
+NAMES = {"laplace": "laplace", "gaussian": "norm", "staircase": "staircase"}
+WHOLE = {"laplace": "dlaplace", "gaussian": "discrete_gaussian"}
+POINTS = 2**12, 2**14
+
+
+def plan(result: Json, account: Account) -> None:
+    with localcontext() as context:
+        context.prec = PLACES
+        check(result, account)
+
+
+def check(result: Json, account: Account) -> None:
+    design, law, value = result["design"], result["mechanism"], result["value"]
+    tasks, settled, noises = dict(design["tasks"]), dict(law["tasks"]), law["noises"]
+    same = [*tasks] == [*settled] and all(
+        {**settled[name], "clip": 0} == {**task, "clip": 0}
+        if task[""] == "sum-task"
+        else settled[name] == task
+        for name, task in tasks.items()
+    )
+    account.agrees("the tasks answered are those asked", same)
+    own = (law["neighbours"], law["disjoint"]) == (design["neighbours"], design["disjoint"])
+    account.agrees("neighbours and groups are those of the design", own)
+    neighbours, groups = design["neighbours"], design["disjoint"]
+    if groups and neighbours != "add-remove":
+        raise Refused("disjoint groups between which a person may move")
+    parts, held = [], {name: [] for name in tasks}
+    for name, task in settled.items() if same else ():
+        clips = (
+            tasks[name]["clip"] if isinstance(tasks[name].get("clip"), list) else [tasks[name].get("clip")]
+        )
+        if task[""] == "sum-task":
+            account.agrees(f"the clip of {name} is one of those offered", task["clip"] in clips)
+        for part in parts_of(task, neighbours):
+            held[name].append(len(parts))
+            parts.append((name, *part))
+    account.agrees("every part of a task has its noise", len(parts) == len(noises))
+    if not same or len(parts) != len(noises):
+        return
+    weights, targets = dict(design["weights"] or []), dict(design["targets"] or [])
+    cost, errors, claimed = Fraction(0), dict.fromkeys(tasks, Fraction(0)), []
+    for (name, dimension, changes, whole, worth), noise in zip(parts, noises):
+        law = noise["law"]
+        menu = [(WHOLE if whole else NAMES).get(family) for family in design["families"]]
+        stated = noise["dimension"], noise["rounds"], noise["sampling_rate"]
+        fits = stated == (dimension, design["rounds"], 1.0) and covers(noise["sensitivity"], changes)
+        account.agrees(f"the noise of {name} is of the menu, for what changes", fits and law["name"] in menu)
+        shapes, scale = read_law(law)
+        variance = Fraction(COSTS[law["name"]](2, *shapes) * scale**2)
+        errors[name] += worth * variance
+        cost += Fraction(weights.get(name, 1.0)) * worth * dimension * variance
+        if settled[name].get("values") is not None and name not in claimed:
+            claimed.append(name)
+    room = Fraction(value) / 10**9
+    for name in claimed:
+        account.claimed_cost(f"the bias of the clip of {name}")
+    granted = dict(design["privacy"])
+    if targets:
+        granted["rho" if granted[""] == "zcdp" else "epsilon"] = value
+        account.agrees(
+            "the budget is within the one asked",
+            value <= design["privacy"].get("rho", design["privacy"].get("epsilon")),
+        )
+        for name, error in errors.items():
+            most = Fraction(targets[name]) ** 2
+            account.bounds(f"the error of {name} is at most {targets[name]!r}", error, most, most / 10**9)
+    else:
+        account.bounds(f"the weighted squared error is at most {value!r}", cost, Fraction(value), room)
+    apart = {name for group in groups for name in group}
+    common = [name for name in tasks if name not in apart]
+    for group in groups or [[]]:
+        mine = [noises[k] for name in [*common, *group] for k in held[name]]
+        private(mine, granted, f" of {', '.join(group)}" if group else "", account)
+    account.claimed("the enclosure of what is consumed")
+    if result["lower_bound"] is not None:
+        account.claimed_cost(
+            f"no plan of this class ({spoken_of(result)}) costs less than {result['lower_bound']!r}"
+        )
+
+
+def parts_of(task: Json, neighbours: str) -> list[tuple[int, Json, bool, Fraction]]:
+    """Numbers, what they change by, whether they are whole, and what a unit of variance adds to the task's squared error."""
+    kind, replaced = task[""], neighbours == "replace"
+    if kind == "numeric-query":
+        if (task["rounds"], task["sampling_rate"], task["loss"]) != (1, 1.0, "squared"):
+            raise Refused("a query that is asked more than once, or of a sample")
+        return [(task["dimension"], task["sensitivity"], task["integer"], Fraction(1))]
+    if kind == "histogram-task":
+        bins, most = task["bins"], task["contribution"]
+        changes = most if isinstance(most, dict) else {"linf": 1, "l0": min((1 + replaced) * most, bins)}
+        return [(bins, changes, task["whole"], Fraction(1))]
+    if kind == "count-task":
+        return [(1, task["contribution"], task["whole"], Fraction(1))]
+    if kind == "sum-task":
+        return [(1, task["clip"], task["whole"], Fraction(1))]
+    if kind == "mean-task":
+        n, half = task["n"], (Fraction(task["upper"]) - Fraction(task["lower"])) / 2
+        if replaced:
+            return [(1, 2 * half / n, False, Fraction(1))]
+        return [(1, half, False, Fraction(1, n**2)), (1, 1, True, half**2 / n**2)]
+    raise NotCovered(f"tasks of kind {kind}")
+
+
+def covers(stated: Json, changes: Json) -> bool:
+    """Whether the bounds that the noise is for are those of the task, or above them."""
+    names = "linf", "l1", "l2", "l0", "each"
+    if not isinstance(changes, dict):
+        alone = all(stated[name] is None for name in names[1:])
+        return alone and Fraction(stated["linf"]) >= Fraction(changes)
+    return all(stated[name] == changes.get(name) for name in names)
+
+
+def read_law(law: Json) -> tuple[tuple[Decimal, ...], Decimal]:
+    shapes, scale = tuple(Decimal(x) for x in law["args"]), Decimal(law.get("scale", 1))
+    if law["name"] not in COSTS or set(law) - {"", "name", "args", "scale"}:
+        raise NotCovered(f"noise of the law {law['name']}, or with other parameters than shapes and a scale")
+    if (
+        not 0 < scale < Decimal("Infinity")
+        or not all(x.is_finite() for x in shapes)
+        or not proper(law["name"], shapes)
+    ):
+        raise Refused("a shape or a scale that no law has")
+    return shapes, scale
+
+
+def private(noises: list[Json], privacy: Json, whose: str, account: Account) -> None:
+    """Check that all of the noise keeps the budget."""
+    most, square, rest = ZERO, ZERO, []
+    for noise in noises:
+        name, (shapes, scale) = noise["law"]["name"], read_law(noise["law"])
+        smooth = name == "norm" or (name == "discrete_gaussian" and privacy[""] == "zcdp")
+        cases = worst_shifts(noise["sensitivity"], noise["dimension"], "norm" if smooth else name, account)
+        shifts = [[(v / scale, count * noise["rounds"]) for v, count in case] for case in cases]
+        most += min(
+            sum((count * largest_loss(name, shapes, v) for v, count in case), ZERO) for case in shifts
+        )
+        if smooth:
+            square += sum((count * (v / (shapes[0] if shapes else ONE)) ** 2 for v, count in shifts[0]), ZERO)
+        else:
+            rest.append((name, shapes, shifts[0]))
+    if privacy[""] == "zcdp":
+        if rest:
+            raise NotCovered("noise other than normal under zero-concentrated privacy, in a plan")
+        account.proved(
+            f"rho at most {privacy['rho']!r}{whose}", square / 2 <= Decimal(privacy["rho"]) * ROUND
+        )
+        return
+    epsilon = Decimal(privacy["epsilon"])
+    if not privacy.get("delta"):
+        account.proved(f"privacy loss at most {privacy['epsilon']!r}{whose}", most <= epsilon * ROUND)
+        return
+    delta = Decimal(privacy["delta"])
+    holds = most <= epsilon * ROUND or any(
+        consumed(rest, square, epsilon, delta, n, account) <= delta for n in POINTS
+    )
+    account.proved(f"delta at most {privacy['delta']!r} at epsilon = {privacy['epsilon']!r}{whose}", holds)
+
+
+def consumed(
+    rest: list[tuple[str, tuple[Decimal, ...], list[tuple[Decimal, int]]]],
+    square: Decimal,
+    epsilon: Decimal,
+    delta: Decimal,
+    points: int,
+    account: Account,
+) -> Decimal:
+    """δ at ε of the composition, from above."""
+    ratios: Counter[Decimal] = Counter()
+    for name, _, shifts in rest:
+        if name == "laplace":
+            ratios.update(dict(shifts))
+    if all(name == "laplace" for name, *_ in rest):
+        return composed_delta(epsilon, delta, ratios, square * ROUND, account)
+    count = sum(count for _, _, shifts in rest for _, count in shifts)
+    grid, origin, parts = Grid(delta * Decimal("1e-9") / (count + 1), points, account), ZERO, list[Losses]()
+    for ratio, times in ratios.items():
+        parts.append(grid.power(laplace_losses(grid, ratio, epsilon), times))
+        origin += ratio * times
+    for name, shapes, shifts in rest:
+        if name == "laplace":
+            continue
+        law = Asked(name, shapes, 1, ONE, epsilon, delta, account)
+        for shift, times in shifts:
+            cells, infinite = law.outcomes(shift, grid.tail, epsilon, grid.points)
+            parts.append(grid.power(grid.losses(cells, epsilon, infinite), times))
+    if square:
+        account.takes(normal().work * NORMAL_CELLS)
+        cells, infinite = continuous_cells(
+            normal(), square.sqrt() * ROUND, grid.tail, epsilon / 2, NORMAL_CELLS
+        )
+        parts.append(grid.losses(cells, epsilon, infinite))
+    return grid.delta(grid.all(parts), epsilon - origin)

@@ -1,0 +1,418 @@
+"""Plans: reference values, closed forms, brute force, composition computed a second time, targets, rounds, groups, clips, files."""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import product
+
+import cheap
+import numpy as np
+import pytest
+from scipy import fft, stats
+
+import mechdesign as md
+from mechdesign.accounting import gaussian_mu
+from mechdesign.evidence.serialize import dumps, loads
+from mechdesign.files import KINDS
+from mechdesign.plan.menu import FAMILIES, Item
+from mechdesign.plan.search import composed
+from mechdesign.typing import Status
+from mechdesign.verifier.verify import verify
+
+BUDGET = md.ApproximateDP(1.0, 1e-6)
+SIZES = (200.0, 50.0, 12_500.0)
+NAMES = ("visits", "age", "spent")
+NUMBERS = {name: md.NumericQuery(1, change) for name, change in zip(NAMES, (1.0, 0.01, 5.0))}
+WEIGHTS = {name: size**-2 for name, size in zip(NAMES, SIZES)}
+TABLES = {"visits": md.Histogram(50, whole=False), "age": md.Mean(0, 100, n=10_000), "spent": md.Sum(5.0)}
+TABLE_WEIGHTS = {**WEIGHTS, "visits": WEIGHTS["visits"] / 50}
+
+
+def shares(result):
+    return result.to_frame()["share"].to_numpy()
+
+
+def drawn(rng, most=6):
+    """Tasks and weights over four decades."""
+    kinds = [
+        lambda: md.Histogram(int(rng.integers(1, 60)), int(rng.integers(1, 2)), whole=bool(rng.integers(2))),
+        lambda: md.Count(int(rng.integers(1, 4)), whole=bool(rng.integers(2))),
+        lambda: md.Mean(0.0, float(10 ** rng.uniform(0, 3)), n=int(10 ** rng.uniform(2, 5))),
+        lambda: md.Sum(float(10 ** rng.uniform(-1, 2))),
+        lambda: md.NumericQuery(int(rng.integers(1, 4)), float(10 ** rng.uniform(-2, 1))),
+    ]
+    tasks = {f"t{k}": kinds[rng.integers(len(kinds))]() for k in range(rng.integers(2, most + 1))}
+    return tasks, {name: float(10 ** rng.uniform(-4, 0)) for name in tasks}
+
+
+# -- the sheet's numbers, and closed forms ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("families", "value"),
+    [(("laplace",), 1.105166e-4), (("gaussian",), 5.597105e-4), (("laplace", "gaussian"), 1.105166e-4)],
+)
+def test_three_numbers(families, value):
+    found = md.Plan(NUMBERS, BUDGET, weights=WEIGHTS, families=families).solve()
+    assert found.value == pytest.approx(value, rel=5e-7) and found.certificate.verify()
+    if families[0] == "laplace":
+        assert shares(found) == pytest.approx([0.7677, 0.0898, 0.1425], abs=5e-5)
+
+
+@pytest.mark.parametrize(("families", "value"), [(("laplace",), 3.375770e-4), (("gaussian",), 1.050265e-3)])
+def test_three_tables_under_replacement(families, value):
+    design = md.Plan(TABLES, BUDGET, weights=TABLE_WEIGHTS, neighbours="replace", families=families)
+    found = design.solve()
+    assert found.value == pytest.approx(value, rel=5e-7) and found.certificate.verify()
+    if families == ("laplace",):
+        even = found.alternatives().set_index("mechanism")["error"]["even split"]
+        assert even == pytest.approx(1.8036e-3, rel=1e-4)
+
+
+def test_pure_shares_go_by_the_cube_root_of_the_costs():
+    rng = np.random.default_rng(0)
+    change, weight = 10 ** rng.uniform(-2, 2, 6), 10 ** rng.uniform(-4, 0, 6)
+    tasks = {f"t{k}": md.NumericQuery(3, float(c)) for k, c in enumerate(change)}
+    weights = dict(zip(tasks, weight.tolist()))
+    found = md.Plan(tasks, md.PureDP(0.7), weights=weights, families=("laplace",)).solve()
+    costs = np.cbrt(2 * weight * 3 * (3 * change) ** 2)
+    assert shares(found) == pytest.approx(costs / costs.sum(), rel=1e-9)
+    assert found.value == pytest.approx(costs.sum() ** 3 / 0.7**2, rel=1e-9)
+    assert found.status is Status.BEST and found.gap <= 1e-9
+
+
+@pytest.mark.parametrize("privacy", [BUDGET, md.ZeroConcentratedDP(0.3)])
+def test_gaussian_noise_in_closed_form(privacy):
+    rng = np.random.default_rng(1)
+    change, weight = 10 ** rng.uniform(-2, 2, 6), 10 ** rng.uniform(-4, 0, 6)
+    tasks = {f"t{k}": md.NumericQuery(3, float(c)) for k, c in enumerate(change)}
+    weights = dict(zip(tasks, weight.tolist()))
+    found = md.Plan(tasks, privacy, weights=weights, families=("gaussian",)).solve()
+    mu = gaussian_mu(1.0, 1e-6) if privacy is BUDGET else math.sqrt(0.6)
+    total = (math.sqrt(3) * change * np.sqrt(3 * weight)).sum()
+    assert found.value == pytest.approx(total**2 / mu**2, rel=1e-9)
+    assert found.status is Status.BEST and found.gap <= 1e-9
+
+
+@pytest.mark.parametrize(("rho", "epsilon", "less"), [(2.63, 18.1938, 0.1317), (0.1, 3.134854, 0.2169)])
+def test_exact_composition_against_zcdp(rho, epsilon, less):
+    """The 2020 US census published ρ = 2.63; at the ε that the usual conversion gives for δ = 1e-10 there is room for less noise."""
+    assert rho + 2 * math.sqrt(rho * math.log(1e10)) == pytest.approx(epsilon, abs=5e-5)
+    exact, by_rho = (
+        md.Plan(NUMBERS, privacy, families=("gaussian",)).solve().value
+        for privacy in (md.ApproximateDP(epsilon, 1e-10), md.ZeroConcentratedDP(rho))
+    )
+    assert 1 - exact / by_rho == pytest.approx(less, abs=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_agrees_with_the_allocation_of_single_numbers(seed):
+    rng = np.random.default_rng(seed)
+    n, privacy = (
+        int(rng.integers(2, 6)),
+        md.ApproximateDP(float(rng.uniform(0.5, 4)), float(10 ** rng.uniform(-7, -3))),
+    )
+    change = 10 ** rng.uniform(-1, 1, n)
+    tasks = {f"t{k}": md.NumericQuery(1, float(c)) for k, c in enumerate(change)}
+    plan = md.Plan(tasks, privacy, families=("laplace", "gaussian")).solve()
+    alone = md.NoiseAllocation("mixed", change, privacy).solve()
+    assert plan.value <= alone.value * (1 + 1e-4) + 0, (plan.value, alone.value)
+
+
+# -- against everything simpler ---------------------------------------------------------------------------
+
+
+def simpler(design):
+    """Errors of even and proportional splits of ε, and of one family for all."""
+    slots = design._search.slots
+    for weigh in (lambda item: 1.0, lambda item: item.weight, lambda item: item.cost(1.0)):
+        items = [min((i for i in s if not i.normal), key=lambda i: i.cost(i.scale_at(1.0))) for s in slots]
+        parts = np.array([weigh(i) for i in items])
+        yield sum(i.cost(i.scale_at(design.privacy.epsilon * p)) for i, p in zip(items, parts / parts.sum()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(12))
+def test_random_plans_are_below_everything_simpler(seed):
+    rng = np.random.default_rng(seed)
+    tasks, weights = drawn(rng, 5)
+    privacy = [md.PureDP(1.0), md.ApproximateDP(float(10 ** rng.uniform(-0.5, 0.7)), 1e-6)][seed % 3 > 0]
+    design = md.Plan(tasks, privacy, weights=weights)
+    found = design.solve()
+    assert found.certificate.verify() and found.lower_bound <= found.value
+    for other in simpler(design):
+        assert found.value <= other * (1 + 1e-6)
+    for family in ("laplace", "gaussian") if seed % 3 else ("laplace",):
+        one = md.Plan(tasks, privacy, weights=weights, families=(family,)).solve().value
+        assert found.value <= one * (1 + 1e-6)
+    if seed % 3:
+        assert_composed(found)
+
+
+def brute(design, spread=0.06, count=13):
+    """The least error on a grid of scales about the plan's, for every choice of families; the last scale by the budget."""
+    search, least = design._search, math.inf
+    for items in product(*search.slots):
+        start = search.only([(i, 1.0) for i in items]).settled(4.0, xtol=1e-6)[0]
+        for steps in product(np.linspace(-4 * spread, 4 * spread, count), repeat=len(items) - 1):
+            head = [(i, s * math.exp(x)) for (i, s), x in zip(start, steps)]
+            item, low, high = items[-1], start[-1][1] / 8, start[-1][1] * 64
+            if composed([*head, (item, high)], design.privacy) > design.privacy.delta:
+                continue
+            for _ in range(12):
+                middle = math.sqrt(low * high)
+                over = composed([*head, (item, middle)], design.privacy) > design.privacy.delta
+                low, high = (middle, high) if over else (low, middle)
+            least = min(least, search.cost([*head, (item, high)]))
+    return least
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+def test_no_point_of_a_grid_is_below(epsilon):
+    tasks = {"a": md.NumericQuery(1, 1.0), "b": md.NumericQuery(4, 0.2), "c": md.NumericQuery(9, 0.1)}
+    design = md.Plan(tasks, md.ApproximateDP(epsilon, 1e-4), families=("laplace", "gaussian"))
+    found = design.solve()
+    assert found.lower_bound <= found.value <= brute(design) * (1 + 1e-3)
+
+
+# -- the composition, computed a second time --------------------------------------------------------------
+
+
+def losses(noise, step):
+    """The loss of each worst coordinate in cells of outcomes, rounded down to a grid: a lower bound of δ."""
+    for term in noise.noise_terms():
+        law, v = term.law, term.sensitivity
+        if hasattr(law.dist, "_logpdf"):
+            reach = law.isf(1e-16) + v
+            edges = np.unique(np.concatenate([np.linspace(-reach, reach, 400_001), [-v, 0.0]]))
+            p, q = (np.diff(np.where(x > 0, 1 - law.sf(x), law.sf(-x))) for x in (edges, edges + v))
+            right = edges[:-1] >= 0
+            p[right] = -np.diff(law.sf(edges))[right]
+            q[edges[:-1] + v >= 0] = -np.diff(law.sf(edges + v))[edges[:-1] + v >= 0]
+        else:
+            k = np.arange(-int(law.isf(1e-17)) - v, int(law.isf(1e-17)) + 1)
+            p, q = law.pmf(k), law.pmf(k + v)
+        keep = (p > 1e-18) & (q > 0)
+        at = np.floor(np.log(p[keep] / q[keep]) / step + 1e-9).astype(int)
+        yield at, p[keep], term.count
+
+
+def delta_below(noises, epsilon, step=2e-5):
+    grids, first = [], 0
+    for noise in noises:
+        for at, p, count in losses(noise, step):
+            first += count * at.min()
+            grids.append((np.bincount(at - at.min(), p), count))
+    size = fft.next_fast_len(sum((len(g) - 1) * count for g, count in grids) + 1)
+    mass = fft.irfft(math.prod((fft.rfft(g, size) ** count for g, count in grids), start=1.0), size)
+    loss = step * (first + np.arange(size))
+    above = loss > epsilon
+    return float(mass[above] @ -np.expm1(epsilon - loss[above]))
+
+
+def assert_composed(found):
+    """δ by an FFT of losses rounded down is at most δ, and not far below where the budget is composed."""
+    privacy, law = found.design.privacy, found.mechanism
+    below = delta_below(law.noises, privacy.epsilon)
+    assert below <= privacy.delta * (1 + 1e-9) + 1e-13
+    if law.consumed(privacy).upper > 0:
+        assert below >= 0.9 * privacy.delta
+
+
+def mixed_plan(**options):
+    tasks = {"a": md.NumericQuery(1, 1.0), "b": md.Count(), "c": md.Histogram(30)}
+    return md.Plan(
+        tasks, md.ApproximateDP(3.0, 1e-5), weights={"a": 1.0, "b": 0.01, "c": 0.01}, rounds=2, **options
+    )
+
+
+@pytest.fixture(scope="module")
+def mixture():
+    return mixed_plan().solve()
+
+
+def test_delta_by_another_convolution(mixture):
+    assert_composed(mixture)
+
+
+def test_the_certificate_is_of_all_rounds():
+    once, twelve = (md.Plan(NUMBERS, md.PureDP(1.0), rounds=r).solve() for r in (1, 12))
+    assert twelve.mechanism.rounds == 12 and twelve.mechanism.consumed(md.PureDP(1.0)).upper <= 1.0
+    alone = md.Plan(NUMBERS, md.PureDP(1 / 12)).solve()
+    assert twelve.value == pytest.approx(alone.value, rel=1e-9) and twelve.value > once.value
+
+
+# -- targets, groups, clips -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "privacy", [md.PureDP(50.0), md.ZeroConcentratedDP(50.0), md.ApproximateDP(50.0, 1e-6)]
+)
+def test_targets_are_met_at_the_least_budget(privacy):
+    targets = {"visits": 3.0, "age": 0.5, "spent": 40.0}
+    tasks = {"visits": md.Histogram(50), "age": md.Mean(0, 100, n=10_000), "spent": md.Sum(5.0)}
+    found = md.Plan(tasks, privacy, targets=targets).solve()
+    assert (
+        found.checks()["holds"].all()
+        and found.mechanism.consumed(found.design.granted(found.value)).upper > 0
+    )
+    name = "rho" if hasattr(privacy, "rho") else "epsilon"
+    tight = type(privacy)(**{**vars(privacy), name: 0.99 * found.value})
+    with pytest.raises(md.InfeasibleError, match="targets") as error:
+        md.Plan(tasks, tight, targets=targets).solve()
+    assert error.value.smallest_epsilon == pytest.approx(found.value, rel=1e-6)
+
+
+def test_disjoint_groups_each_take_what_the_others_leave():
+    tasks = {
+        "all": md.NumericQuery(1, 1.0),
+        "north": md.NumericQuery(1, 1.0),
+        "south": md.NumericQuery(1, 1.0),
+    }
+    found = md.Plan(tasks, md.PureDP(1.0), disjoint=[["north"], ["south"]], families=("laplace",)).solve()
+    # the groups are one task of twice the cost
+    roots = np.cbrt([2.0, 4.0])
+    assert found.value == pytest.approx(roots.sum() ** 3, rel=1e-9) and found.gap < 1e-9
+    assert shares(found) == pytest.approx([roots[0] / roots.sum(), *[roots[1] / roots.sum()] * 2], rel=1e-9)
+    assert found.certificate.verify() and not [
+        claim for claim, _, holds in verify(dumps(found)).rows if not holds
+    ]
+    with pytest.raises(md.DesignError, match="add-remove"):
+        md.Plan(tasks, md.PureDP(1.0), disjoint=[["north"]], neighbours="replace")
+    both = md.Plan(tasks, md.ApproximateDP(3.0, 1e-5), disjoint=[["north"], ["south"]]).solve()
+    assert both.certificate.verify()
+
+
+def test_the_clip_is_chosen_by_the_law_of_the_values():
+    law, n = md.clipped(stats.expon(), 0, 60), 1000
+    clips = np.array([0.5, 1.0, 2.0, 4.0, 8.0, 16.0])
+    task = md.Sum(clip=clips, values=law, n=n)
+    for epsilon in (0.1, 1.0, 10.0):
+        found = md.Plan({"spent": task}, md.PureDP(epsilon), families=("laplace",)).solve()
+        # E(X − c)₊ = e^{−c} − e^{−60}
+        error = 2 * (clips / epsilon) ** 2 + (n * (np.exp(-clips) - math.exp(-60))) ** 2
+        assert found.value == pytest.approx(error.min(), rel=1e-9)
+        assert found.to_frame()["clip"].item() == clips[error.argmin()] == found.mechanism.tasks["spent"].clip
+        assert found.lower_bound == pytest.approx(found.value, rel=1e-6)
+
+
+# -- release and files ------------------------------------------------------------------------------------
+
+
+def test_whole_tasks_are_answered_by_whole_numbers():
+    tasks = {"n": md.Count(), "h": md.Histogram(4), "m": md.Mean(10, 20, n=100), "s": md.Sum(2.0)}
+    law = md.Plan(tasks, md.PureDP(100.0)).solve().mechanism
+    told = law.release({"n": 7, "h": [1, 2, 3, 4], "m": (1500.0, 100), "s": 31.0})
+    assert type(told["n"]) is int and told["h"].dtype == np.int64 and type(told["s"]) is float
+    assert (
+        told["n"] == pytest.approx(7, abs=3) and told["m"] == pytest.approx(15, abs=1) and [*told] == [*tasks]
+    )
+
+
+@pytest.mark.parametrize(
+    ("answers", "error"),
+    [
+        ({"n": 7}, "tasks"),
+        ({"n": 7, "h": [1, 2], "x": 1}, "tasks"),
+        ({"n": 7.5, "h": [1, 2]}, "n: must be whole"),
+        ({"n": math.nan, "h": [1, 2]}, "n: must be finite"),
+        ({"n": 7, "h": [1, 2, 3]}, "h = .*2 numbers"),
+        (3, "answers"),
+    ],
+)
+def test_bad_answers_release_nothing(answers, error):
+    law = md.Plan({"n": md.Count(), "h": md.Histogram(2)}, md.PureDP(1.0)).solve().mechanism
+    with pytest.raises(md.DesignError, match=error):
+        law.release(answers)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"tasks": {}}, "tasks"),
+        ({"tasks": {"a": 3}}, "a = 3"),
+        ({"weights": {"a": 0}}, "weights"),
+        ({"weights": {"b": 1}}, "weights"),
+        ({"targets": {}}, "targets"),
+        ({"targets": {"a": 1.0}, "weights": {"a": 1.0}}, "targets"),
+        ({"rounds": 0}, "rounds"),
+        ({"neighbours": "both"}, "neighbours"),
+        ({"disjoint": [["a"], ["a"]]}, "disjoint"),
+        ({"families": ("gaussian",)}, "families"),
+        ({"families": ("cauchy",)}, "families"),
+        ({"tasks": {"a": md.NumericQuery(1, 1.0, rounds=2)}}, "once"),
+        ({"tasks": {"a": md.NumericQuery(1, 1.0)}, "neighbours": "replace"}, "replace"),
+        ({"privacy": md.ZeroConcentratedDP(0.1, 0.1)}, "xi"),
+    ],
+)
+def test_bad_plans(options, error):
+    with pytest.raises(md.DesignError, match=error):
+        md.Plan(**{"tasks": {"a": md.Count()}, "privacy": md.PureDP(1.0), **options})
+
+
+@pytest.mark.parametrize(
+    ("make", "error"),
+    [
+        (lambda: md.Mean(3, 2, 10), "upper"),
+        (lambda: md.Sum([1.0, 2.0]), "values"),
+        (lambda: md.Sum(-1.0), "clip"),
+        (lambda: md.Sum(1.5, whole=True), "clip"),
+        (lambda: md.Sum(1.0, values=[-1.0, 2.0], n=3), "values"),
+        (lambda: md.Histogram(3, 4), "contribution"),
+    ],
+)
+def test_bad_tasks(make, error):
+    with pytest.raises(md.DesignError, match=error):
+        make()
+
+
+def held(result):
+    return [claim for claim, _, holds in verify(dumps(result)).rows if not holds]
+
+
+def test_files(mixture, tmp_path):
+    targets = md.Plan(TABLES, md.PureDP(9.0), targets={"visits": 3.0, "age": 0.5, "spent": 40.0}).solve()
+    for result in (mixture, targets, md.Plan(TABLES, md.ZeroConcentratedDP(0.1)).solve()):
+        result.save(tmp_path / "plan.json")
+        again = md.load(tmp_path / "plan.json")
+        assert dumps(again) == dumps(result) and again.certificate.verify() and held(result) == []
+        result.report(tmp_path / "plan.html")
+        assert "even split" in (tmp_path / "plan.html").read_text() or result is targets
+
+
+def test_doctored_plans_are_refused(mixture):
+    text = dumps(mixture)
+
+    def doctored(change):
+        payload = json.loads(text)["payload"]
+        change(payload["fields"])
+        return cheap.sealed(payload)
+
+    def less_noise(fields):
+        fields["mechanism"]["fields"]["noises"]["$tuple"][0]["fields"]["law"]["kwds"]["$items"][0][1] *= 0.99
+
+    def fewer_rounds(fields):
+        fields["mechanism"]["fields"]["noises"]["$tuple"][0]["fields"]["rounds"] = 1
+
+    def other_budget(fields):
+        fields["design"]["fields"]["privacy"]["fields"]["epsilon"] *= 0.99
+
+    def lower_value(fields):
+        fields["value"] *= 0.999
+
+    for change in (less_noise, fewer_rounds, other_budget, lower_value):
+        changed = doctored(change)
+        assert not loads(changed, kinds=KINDS).certificate.verify(), change.__name__
+        assert not all(holds for *_, holds in verify(changed).rows), change.__name__
+
+
+def test_items_state_what_their_laws_consume():
+    part = md.Histogram(4).slots("add-remove")[0][0]
+    for item in Item.of(part, FAMILIES, 1.0, 1):
+        noise = item.noise(3.0)
+        assert item.scale_in(noise.law) == pytest.approx(3.0) and item.cost(3.0) == pytest.approx(
+            4 * noise.variance
+        )

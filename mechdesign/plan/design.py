@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from mechdesign.accounting.gaussian import gaussian_square
 from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.classes import INDEPENDENT_NOISE, MechanismClass, menu
-from mechdesign.evidence.digits import at_least, at_most, shown
+from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import excess, safe_root
 from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import ABOUT_FILE, PROVED, RECOMPUTED, Certificate, Claim, Proof
@@ -27,7 +27,7 @@ from mechdesign.noise.calibration.evaluation import budget_of, least_cost
 from mechdesign.noise.laws.staircase import staircase
 from mechdesign.plan.mechanism import PlannedRelease, Privacy, chains_of
 from mechdesign.plan.menu import FAMILIES, Item
-from mechdesign.plan.search import Choice, Search, items_of
+from mechdesign.plan.search import Choice, Search, composed, items_of
 from mechdesign.plan.tasks import Part, Sum, task_of
 from mechdesign.plotting import COLOURS, figure, plain, sized
 from mechdesign.problem.checks import instance, integer, one_of, positive, settle
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _ROUND = 1e-12
-_CLOSE = (0.0, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8)
-"""Logarithms of factors that rounding may need."""
 _VERIFIED = 1e-4
 """Relative slack of a composed δ: the grid of the stand-alone verifier is coarser."""
 
@@ -215,21 +213,21 @@ class Plan(Design):
 
     def _law(self, chosen: Sequence[Choice], privacy: Privacy, how: str) -> Law:
         """The choices with the least common factor on their scales that keeps the budget."""
-        slack = _VERIFIED if how == "search" else 0.0
 
-        def over(factor: float, slack: float = 0.0) -> float:
-            return excess(
-                self._mechanism(chosen, factor).consumed(privacy).upper, budget_of(privacy) * (1 - slack)
-            )
+        def over(slack: float, factor: float) -> float:
+            spent = self._mechanism(chosen, factor).consumed(privacy).upper
+            return excess(spent, budget_of(privacy) * (1 - slack))
 
-        factor = next((f for f in _CLOSE if over(f) <= 0 and (how != "search" or over(f - 1e-4) > 0)), None)
-        if factor is None:
-            low, high = -1e-3, 1e-3
-            while over(high, slack) > 0:
-                low, high = high, 2 * high
-            while over(low, slack) <= 0:
-                low, high = 2 * low, low
-            factor = safe_root(lambda f: over(f, slack), low, high, xtol=1e-7)
+        # rounding alone, where closed forms say what is consumed
+        step, kept = 1e-8, partial(over, 0.0)
+        if not kept(-step) > 0 >= kept(step):
+            step, kept = 1e-3, partial(over, _VERIFIED)
+        low, high = -step, step
+        while kept(high) > 0:
+            low, high = high, 2 * high
+        while kept(low) <= 0:
+            low, high = 2 * low, low
+        factor = safe_root(kept, low, high, xtol=1e-4 * step)
         mechanism = self._mechanism(chosen, factor)
         value = (
             self.cost(mechanism)
@@ -252,48 +250,49 @@ class Plan(Design):
     def _least_budget(self, clock: Clock) -> Iterator[Law | Bound]:
         """Every item at the scale that its target allows; items by price, and exchanged one by one."""
         search, fixed = self._search, self._aimed
-        composed = search.privacy is not None
+        composes = search.privacy is not None
+
+        def root(spent: Callable[[Privacy], float], guess: float) -> float:
+            def over(epsilon: float) -> float:
+                privacy = replace(self.privacy, epsilon=epsilon)
+                return excess(spent(privacy), budget_of(privacy) * (1 - _VERIFIED))
+
+            low = high = guess
+            while over(high) > 0:
+                low, high = high, 1.1 * high
+            while over(low) <= 0:
+                low, high = low / 1.1, low
+            return safe_root(over, low, high, xtol=1e-9 * guess)
 
         def value(chosen: Sequence[Choice]) -> float:
-            mechanism = self._mechanism(chosen)
-            if not composed:
-                privacy = self.privacy
-                return mechanism.consumed(privacy).upper
-
-            def over(log_epsilon: float) -> float:
-                privacy = replace(self.privacy, epsilon=math.exp(log_epsilon))
-                return excess(mechanism.consumed(privacy).upper, budget_of(privacy) * (1 - _VERIFIED))
-
-            low = high = math.log(self.privacy.epsilon)  # type: ignore[union-attr]
-            while over(high) > 0:
-                low, high = high, high + 1
-            while over(low) <= 0:
-                low, high = low - 1, low
-            return math.exp(safe_root(over, low, high, xtol=1e-9)) * (1 + 1e-15)
+            """The least budget; of composed losses it takes discrete normal noise for normal noise."""
+            if not composes:
+                return self._mechanism(chosen).consumed(self.privacy).upper
+            chains = [[chosen[k] for k in chain] for chain in search.chains]
+            return max(root(partial(composed, taken), search.guessed(taken)) for taken in chains)
 
         def cheapest(order: float) -> list[Choice]:
             return [
                 min(choices, key=lambda choice: choice[0].consumed(choice[1], order)) for choices in fixed
             ]
 
-        orders = [math.inf, *(1 + np.geomspace(0.5, 500, 7)).tolist()] if composed else [self._order]
-        tried = {
-            items_of(c): c for order in orders for c in [cheapest(order)] if all(s < math.inf for _, s in c)
-        }
-        found = {key: value(c) for key, c in tried.items() if not clock.passed or key == next(iter(tried))}
-        best = tried[min(found, key=lambda key: found[key])]
-        least = min(found.values())
-        for k, choices in enumerate(fixed if composed else []):
+        orders = [1e6, *(1 + np.geomspace(0.5, 500, 7)).tolist()] if composes else [self._order]
+        best = min({items_of(c): c for c in map(cheapest, orders)}.values(), key=value)
+        least = value(best)
+        for k, choices in enumerate(fixed if composes else []):
             for choice in choices:
                 other = [*best[:k], choice, *best[k + 1 :]]
                 if choice[0] is not best[k][0] and not clock.passed and (worth := value(other)) < least:
                     best, least = other, worth
-        if (least > budget_of(self.granted(search.budget)) and not composed) or least > search.budget:
-            reason = f"the targets need at least {at_least(least, 9)} of the budget, more than {guarantee(self.privacy)}"
+        mechanism = self._mechanism(best)
+        if composes:
+            least = root(lambda privacy: mechanism.consumed(privacy).upper, least)
+        if least > search.budget:
+            reason = f"the targets need a budget of {at_most(least, 9)}, more than {guarantee(self.privacy)}"
             raise InfeasibleError(reason, smallest_epsilon=least)
-        if not composed:
+        if not composes:
             yield Bound(self.least(()), PlanBound(()))
-        yield Law(self._mechanism(best), least, report=SolveReport("search"), notes=self._notes())
+        yield Law(mechanism, least, report=SolveReport("search"), notes=self._notes())
 
     @cached_property
     def _aimed(self) -> list[list[Choice]]:

@@ -200,13 +200,15 @@ class Item:
         if plain and self.normal:
             return fourth
 
+        least = _LEAST if self.part.whole else 1e-3 * self.top if self.family == "staircase" else 0.0
+
         def paid(log_scale: float) -> float:
-            scale = math.exp(min(max(log_scale, -60.0), 60.0))
+            scale = max(math.exp(min(log_scale, 300.0)), least)
             return self.cost(scale) + price * self.consumed(scale, order)
 
         start = math.log(min(cubic, fourth))
         found = optimize.minimize_scalar(paid, bracket=(start, start + 0.1), tol=1e-9)
-        return max(math.exp(float(found.x)), _LEAST if self.part.whole else 0.0)
+        return max(math.exp(float(found.x)), least)
 
     def scale_of(self, variance: float) -> float:
         """The scale of this variance."""

@@ -209,6 +209,13 @@ class Search:
         )
         return math.exp(float(found.x))
 
+    def guessed(self, chosen: Sequence[Choice]) -> float:
+        """ε of these choices at the δ asked for, by Chernoff's bound."""
+        assert self.privacy is not None
+        extra = -math.log(self.privacy.delta)
+        thetas = np.geomspace(1e-2, 1e4, 25).tolist()
+        return min(sum(i.consumed(s, 1 + t) for i, s in chosen) + extra / t for t in thetas)
+
     def _polished(self, chosen: list[Choice], deadline: Deadline) -> list[Choice]:
         """The same items at the scales where the cost falls as log δ rises, by its differences."""
         one, chain = self.only(chosen), self.chains[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import suppress
 from itertools import product
 
 import cheap
@@ -18,6 +19,7 @@ from mechdesign.files import KINDS
 from mechdesign.plan.menu import FAMILIES, Item
 from mechdesign.plan.search import composed
 from mechdesign.typing import Status
+from mechdesign.verifier.reading import Refused
 from mechdesign.verifier.verify import verify
 
 BUDGET = md.ApproximateDP(1.0, 1e-6)
@@ -181,19 +183,26 @@ def test_no_point_of_a_grid_is_below(epsilon):
 # -- the composition, computed a second time --------------------------------------------------------------
 
 
+def masses(law, x):
+    """Of the cells between points, by the tail on their side."""
+    upper = law.sf(np.abs(x))
+    return np.where(
+        x[:-1] >= 0,
+        upper[:-1] - upper[1:],
+        np.where(x[1:] <= 0, upper[1:] - upper[:-1], 1 - upper[:-1] - upper[1:]),
+    )
+
+
 def losses(noise, step):
     """The loss of each worst coordinate in cells of outcomes, rounded down to a grid: a lower bound of δ."""
     for term in noise.noise_terms():
         law, v = term.law, term.sensitivity
+        reach = 1.4 * law.isf(1e-12) + v
         if hasattr(law.dist, "_logpdf"):
-            reach = law.isf(1e-16) + v
             edges = np.unique(np.concatenate([np.linspace(-reach, reach, 400_001), [-v, 0.0]]))
-            p, q = (np.diff(np.where(x > 0, 1 - law.sf(x), law.sf(-x))) for x in (edges, edges + v))
-            right = edges[:-1] >= 0
-            p[right] = -np.diff(law.sf(edges))[right]
-            q[edges[:-1] + v >= 0] = -np.diff(law.sf(edges + v))[edges[:-1] + v >= 0]
+            p, q = masses(law, edges), masses(law, edges + v)
         else:
-            k = np.arange(-int(law.isf(1e-17)) - v, int(law.isf(1e-17)) + 1)
+            k = np.arange(-int(reach), int(reach) + 1)
             p, q = law.pmf(k), law.pmf(k + v)
         keep = (p > 1e-18) & (q > 0)
         at = np.floor(np.log(p[keep] / q[keep]) / step + 1e-9).astype(int)
@@ -406,7 +415,8 @@ def test_doctored_plans_are_refused(mixture):
     for change in (less_noise, fewer_rounds, other_budget, lower_value):
         changed = doctored(change)
         assert not loads(changed, kinds=KINDS).certificate.verify(), change.__name__
-        assert not all(holds for *_, holds in verify(changed).rows), change.__name__
+        with suppress(Refused):
+            assert not all(holds for *_, holds in verify(changed).rows), change.__name__
 
 
 def test_items_state_what_their_laws_consume():

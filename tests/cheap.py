@@ -73,6 +73,19 @@ DESIGNS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
         {},
     ),
     "knorm": (lambda: md.noise.KNorm(4, PURE), {}),
+    "plan": (
+        lambda: md.Plan(
+            {
+                "visits": md.Histogram(3),
+                "people": md.Count(),
+                "age": md.Mean(0, 100, n=50),
+                "spent": md.Sum([1.0, 2.0], values=[0.5, 1.5, 2.5], n=40),
+            },
+            PURE,
+            rounds=2,
+        ),
+        {},
+    ),
     "calibration": (
         lambda: md.noise.Calibration("laplace", privacy=md.ApproximateDP(0.5, 1e-6), sensitivity=1.0),
         {},

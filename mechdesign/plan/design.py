@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _ROUND = 1e-12
-_VERIFIED = 1e-4
+_VERIFIED = 3e-4
 """Relative slack of a composed δ: the grid of the stand-alone verifier is coarser."""
 
 
@@ -68,7 +68,7 @@ class Plan(Design):
     disjoint : sequence of sequences of str, optional
         Groups of tasks such that nobody is in the data of two of them: each may consume all that the tasks in no group leave. For add-remove neighbours.
     families : sequence of {"laplace", "gaussian", "staircase"}
-        The menu; whole numbers take the discrete laws of the first two.
+        The menu; whole numbers take the discrete laws of the first two. Under ρ it is normal noise.
 
     Notes
     -----
@@ -131,7 +131,8 @@ class Plan(Design):
     @property
     def among(self) -> MechanismClass:
         """Plans of the menu: other noise, or noise that moves together, may cost less."""
-        return menu(f"plan of independent {' or '.join(self.families)} noise")
+        families = ["gaussian"] if hasattr(self.privacy, "rho") else self.families
+        return menu(f"plan of independent {' or '.join(families)} noise")
 
     @property
     def _order(self) -> float:
@@ -152,7 +153,8 @@ class Plan(Design):
         return 1.0 if self.weights is None else self.weights.get(name, 1.0)
 
     def _items(self, name: str, part: Part) -> list[Item]:
-        return Item.of(part, self.families, self._weight(name), self.rounds)
+        families = ("gaussian",) if hasattr(self.privacy, "rho") else self.families
+        return Item.of(part, families, self._weight(name), self.rounds)
 
     @cached_property
     def _search(self) -> Search:
@@ -197,7 +199,7 @@ class Plan(Design):
                 seen[key] = chosen
         best = math.inf
         for chosen in sorted(seen.values(), key=search.cost):
-            if search.cost(chosen) > 1.02 * best:
+            if search.cost(chosen) > 1.002 * best:
                 break
             law = self._law(chosen, self.privacy, "search")
             best = min(best, law.value)
@@ -360,8 +362,6 @@ class Plan(Design):
         budgets = {True: search.budget / count, False: search.budget / count}
         if self._order < math.inf and hasattr(self.privacy, "delta"):
             budgets[True] = gaussian_square(self.privacy.epsilon, self.privacy.delta) / 2 / count
-        elif self._order < math.inf:
-            del budgets[False]
         for normal, budget in budgets.items():
             own = [[i for i in items if i.normal == normal] for items in search.slots]
             if all(own) and not (normal and self._order == math.inf):
@@ -545,7 +545,7 @@ class PlanBound(Proof):
     ----------
     prices : tuple of float
         λ ≥ 0 of the budget, one a group: whatever they are, :math:`\sum \min_s (w e(s) + \lambda D(s)) - \lambda B` is a lower bound by weak duality,
-        D the largest loss, or the Kullback–Leibler divergence, which ρ is no less than. Without any: with targets, what each part consumes at least; else the
+        D the largest loss, or ρ of normal noise. Without any: with targets, what each part consumes at least; else the
         error that each part has alone at the whole budget, by the inequalities of `mechdesign.noise.calibration.evaluation`.
     """
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from scipy import stats
 
-from mechdesign.accounting.interval import DeltaInterval, delta_interval, lower_delta, upper_delta
+from mechdesign.accounting.interval import DeltaInterval, delta_interval, upper_delta
 from mechdesign.accounting.losses import NoiseTerm, in_sigmas, is_gaussian, of_scipy
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import round_up
@@ -121,7 +121,7 @@ class PlannedRelease:
         return out
 
     def consumed(self, privacy: Privacy) -> DeltaInterval:
-        """Enclose what all tasks and rounds consume: δ at ε; the largest privacy loss; ρ. Of groups of disjoint people, the most."""
+        """Bound what all tasks and rounds consume: δ at ε (composed it is from above alone); the largest privacy loss; ρ. Of groups, the most."""
         instance("privacy", privacy, PureDP, ApproximateDP, ZeroConcentratedDP)
         found = [
             _consumed([noise for name in chain for _, noise in self.parts[name]], privacy)
@@ -166,4 +166,4 @@ def _consumed(noises: list[AdditiveNoise], privacy: Privacy) -> DeltaInterval:
         upper = composition(tuple(terms), 0.0, ApproximateDP(privacy.epsilon, delta))[0]
     else:
         upper = upper_delta(terms, privacy.epsilon, width=1e-4)
-    return DeltaInterval(min(lower_delta(terms, privacy.epsilon, width=1e-2), upper), upper)
+    return DeltaInterval(0.0, upper)

@@ -1,7 +1,7 @@
 r"""Which noise a part may get, and what it consumes: one law on all its numbers, of a scale to be chosen.
 
 What an item consumes at scale s is stated as Rényi divergences :math:`D_\alpha(s)` of order α, which add up over the parts and rounds of a plan:
-α = ∞ is the largest privacy loss, α = 1 the least ρ of these laws, and :math:`\alpha D` is what normal noise consumes of any order.
+α = ∞ is the largest privacy loss; of normal noise, for which alone ρ is counted, D is αρ.
 At a price λ of the budget a part takes the item and the scale of least error plus λD. Whole numbers take whole noise, whose losses are atoms.
 """
 
@@ -43,8 +43,6 @@ def _laplace(v: float, s: float, top: float, order: float) -> float:
     r, theta = v / s, order - 1
     if order * r < 1e-5:
         return order * r * r / 2
-    if theta == 0:
-        return r + math.expm1(-r)
     rest = theta * math.exp(-(2 * theta + 1) * r)
     return r + math.log((theta + 1 + rest) / (2 * theta + 1)) / theta
 
@@ -54,10 +52,6 @@ def _whole_laplace(v: float, s: float, top: float, order: float) -> float:
     rate, theta, tail = 1 / s, order - 1, 1 / (1 + math.exp(-1 / s))
     if order * v * rate < 1e-5:
         return order * (v * rate) ** 2 / 2
-    if theta == 0:
-        j = np.arange(1, v)
-        inner = math.tanh(rate / 2) * float(np.sum(np.exp(-rate * j) * rate * (v - 2 * j)))
-        return rate * v * tail * -math.expm1(-rate * v) + inner
     fall = math.exp(-rate * (1 + 2 * theta))
     last = math.exp(-rate * v * (1 + 2 * theta))
     inner = math.tanh(rate / 2) * (fall - last) / (1 - fall)
@@ -72,8 +66,6 @@ def _staircase(v: float, s: float, top: float, order: float) -> float:
     e, theta = top / s, order - 1
     gamma, b = _gamma(e), math.exp(-e)
     high = (2 * gamma * (1 - b) + b) / (2 * (gamma + b * (1 - gamma)))
-    if theta == 0:
-        return high * e * (1 - b)
     # the loss is e, 0 or −e
     up = high + high * math.exp(-(2 * theta + 1) * e) + (1 - high * (1 + b)) * math.exp(-theta * e)
     return e + math.log(up) / theta
@@ -170,7 +162,7 @@ class Item:
 
     @cached_property
     def _square(self) -> float:
-        return sum(count * v * v for v, count in self.shifts)
+        return self.rounds * self.part.sensitivity.largest_l2(self.part.dimension) ** 2
 
     @property
     def top(self) -> float:
@@ -240,7 +232,11 @@ class Item:
             return found if (shapes[1], scale) == (_gamma(self.top / found), self.top) else None
         return scale if not self.part.whole else 1 / shapes[0] if self.family == "laplace" else shapes[0]
 
+    def law(self, scale: float) -> FrozenLaw:
+        """The law of one number."""
+        return self._form.law(scale, self.top)
+
     def noise(self, scale: float) -> AdditiveNoise:
         """The mechanism of this part."""
-        law, part = self._form.law(scale, self.top), self.part
-        return AdditiveNoise(law, part.sensitivity, part.dimension, self.rounds)
+        part = self.part
+        return AdditiveNoise(self.law(scale), part.sensitivity, part.dimension, self.rounds)

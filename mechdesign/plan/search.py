@@ -35,12 +35,9 @@ Choice = tuple[Item, float]
 """An item and its scale."""
 WIDTH = 1e-3
 """Of the intervals of δ."""
-_SWEEPS = 30
 _TILTS = 3
-_FLIPS = 12
-"""Parts whose item is exchanged, at most: those with the smallest difference."""
-_NEAR = 1.05
-"""An exchange that costs more before its scales are polished is none."""
+_NEAR = 0.1
+"""Share of the error that an exchange may cost at the prices of the plan, to be tried."""
 _NONE = 1e-9
 """Share of δ that counts as none: a root is looked for between this and 1."""
 _STEP = 0.02
@@ -110,7 +107,7 @@ class Search:
         cheapest = [[i for i in items if order < math.inf or not i.normal][:1] for items in self.slots]
         start = 2 * sum(i.cost(i.best(1.0, order)) for (i,) in cheapest) / self.budget
         prices = np.full(len(self.chains), start) if guess is None else guess.copy()
-        for _ in range(_SWEEPS if len(self.chains) > 1 else 1):
+        for _ in range(1 if len(self.chains) == 1 else 4 if self.privacy else 30):
             before = prices.copy()
             for g, chain in enumerate(self.chains):
                 prices[g] = self._root(prices, g, chain, order, bends, xtol)
@@ -162,39 +159,35 @@ class Search:
         found: list[list[Choice]] = []
         if all(any(not item.normal for item in items) for items in self.slots):
             found.append(replace(self, privacy=None).separable(math.inf)[0])
-        for normal in (True, False):
-            alone = [[i for i in items if i.normal == normal] for items in self.slots]
-            if not all(alone):
+        start = 1 - 2 * math.log(self.privacy.delta) / self.budget  # of normal noise, about
+        for normal in (True, False, None):
+            slots = [[i for i in items if normal in (i.normal, None)] for items in self.slots]
+            if not all(slots):
                 continue
-            one = replace(self, slots=alone)
-            order = 2.0 if normal else 1 + self.tilt(found[0])
-            chosen, prices = one.settled(order, xtol=1e-9 if normal else WIDTH)
-            found.append(chosen)
+            one, order, prices = replace(self, slots=slots), start, None
             for _ in range(_TILTS):
-                if deadline.passed:
-                    break
-                before, order = items_of(chosen), 1 + self.tilt(chosen)
-                chosen, prices = self.settled(order, guess=prices, xtol=WIDTH)
+                chosen, prices = one.settled(order, guess=prices, xtol=1e-9 if normal else WIDTH)
                 found.append(chosen)
-                if items_of(chosen) == before:
+                order, before = 1 + self.tilt(chosen), order
+                if normal or deadline.passed or abs(order / before - 1) < 0.1:
                     break
-        if not found:  # of some parts there is normal noise alone, of others none
-            found.append(self.settled(2.0, xtol=WIDTH)[0])
         yield from found
         best = min(found, key=self.cost)
         if (
             len(self.chains) > 1 or composed(best, self.privacy) == 0
         ):  # the pure plan has no further scale to gain by
             return
-        yield (best := min([best, self._polished(best, deadline)], key=self.cost))
-        for items in self._exchanges(best):
+        best, order, bends, prices = self._polished(best, deadline)
+        yield best
+        before = best
+        for items in self._exchanges(best, order, bends, prices):
             if deadline.passed:
                 break
-            near = replace(self, slots=[[item] for item in items]).settled(1 + self.tilt(best), xtol=WIDTH)[0]
-            if self.cost(near) < self.cost(best) * _NEAR:
-                other = self._polished(near, deadline)
-                if self.cost(other) < self.cost(best) * (1 - 1e-5):
-                    yield (best := other)
+            one = replace(self, slots=[[item] for item in items])
+            other, _ = one.settled(order, bends, prices, WIDTH)
+            best = min([best, other], key=self.cost)
+        if best is not before:
+            yield self._polished(best, deadline)[0]
 
     def tilt(self, chosen: Sequence[Choice]) -> float:
         """θ at which the losses of the first chain, tilted by e^{θL}, have mean ε: where Chernoff's bound is least."""
@@ -205,7 +198,7 @@ class Search:
             return theta * (sum(i.consumed(s, 1 + theta) for i, s in taken) - self.budget)
 
         found = optimize.minimize_scalar(
-            exponent, bounds=(-8.0, 16.0), method="bounded", options={"xatol": 1e-3}
+            exponent, bounds=(-8.0, 8.0), method="bounded", options={"xatol": 1e-3}
         )
         return math.exp(float(found.x))
 
@@ -216,15 +209,14 @@ class Search:
         thetas = np.geomspace(1e-2, 1e4, 25).tolist()
         return min(sum(i.consumed(s, 1 + t) for i, s in chosen) + extra / t for t in thetas)
 
-    def _polished(self, chosen: list[Choice], deadline: Deadline) -> list[Choice]:
-        """The same items at the scales where the cost falls as log δ rises, by its differences."""
+    def _polished(self, chosen: list[Choice], deadline: Deadline) -> tuple[list[Choice], float, Array, Array]:
+        """The same items at the scales where the cost falls as log δ rises, by its differences; with order and prices."""
         one, chain = self.only(chosen), self.chains[0]
-        order = 1 + self.tilt(chosen)
-        chosen, prices = one.settled(order, xtol=1e-4)
-        for _ in range(2):
+        order, bends = 1 + self.tilt(chosen), np.ones(len(chosen))
+        chosen, prices = one.settled(order, xtol=WIDTH)
+        for xtol in (WIDTH, 1e-6):
             if deadline.passed:
                 break
-            bends = np.ones(len(chosen))
             for k, (item, scale) in enumerate(chosen):
                 ends = []
                 for sign in (1, -1):
@@ -232,30 +224,25 @@ class Search:
                     moved[k] = item, scale * math.exp(sign * _STEP)
                     ends.append((self.over(moved, chain, order), item.consumed(moved[k][1], order)))
                 bends[k] = max((ends[1][0] - ends[0][0]) / (ends[1][1] - ends[0][1]), 1e-12)
-            # λ D of all parts in the same unit as before
             bends /= np.exp(np.mean(np.log(bends)))
-            chosen, prices = one.settled(order, bends, prices, xtol=1e-6)
-        return chosen
+            chosen, prices = one.settled(order, bends, prices, xtol)
+        return chosen, order, bends, prices
 
-    def _exchanges(self, chosen: Sequence[Choice]) -> Iterator[list[Item]]:
-        """The items with one of them exchanged, those first that cost little more at the prices of these."""
-        order = 1 + self.tilt(chosen)
-        one, chain = self.only(chosen), self.chains[0]
-        _, prices = one.settled(order, xtol=WIDTH)
-        others = []
-        for k in chain:
-            paid = {}
-            for item in self.slots[k]:
-                scale = item.best(float(prices[0]), order)
-                paid[item] = item.cost(scale) + prices[0] * item.consumed(scale, order)
-            here = paid[chosen[k][0]]
-            others += [
-                (value - here, k, i)
-                for i, (item, value) in enumerate(paid.items())
-                if item is not chosen[k][0]
-            ]
-        for _, k, i in sorted(others)[:_FLIPS]:
-            yield [self.slots[k][i] if j == k else item for j, (item, _) in enumerate(chosen)]
+    def _exchanges(
+        self, chosen: Sequence[Choice], order: float, bends: Array, prices: Array
+    ) -> Iterator[list[Item]]:
+        """The items with one of them exchanged for one that costs little more at these prices, the nearest first."""
+        most, others = _NEAR * self.cost(chosen), []
+        for k, (items, (own, scale)) in enumerate(zip(self.slots, chosen)):
+            price = float(prices[0] * bends[k])
+            here = own.cost(scale) + price * own.consumed(scale, order)
+            for item in items:
+                if item is not own:
+                    s = item.best(price, order)
+                    others.append((item.cost(s) + price * item.consumed(s, order) - here, k, id(item), item))
+        for more, k, _, item in sorted(others):
+            if more < most:
+                yield [item if j == k else i for j, (i, _) in enumerate(chosen)]
 
 
 def items_of(chosen: Sequence[Choice]) -> tuple[int, ...]:
@@ -275,7 +262,7 @@ def composed(chosen: Sequence[Choice], privacy: ApproximateDP) -> float:
         elif item.family == "laplace" and not item.part.whole:
             terms += [NoiseTerm(stats.laplace(), v / scale, count) for v, count in item.shifts]
         else:
-            law = item.noise(scale).law
+            law = item.law(scale)
             terms += [NoiseTerm(law, v, count) for v, count in item.shifts]
     if not terms:
         return float(gaussian_profile(privacy.epsilon, math.sqrt(square)))

@@ -25,7 +25,7 @@ from mechdesign.verifier.worst_shifts import worst_shifts
 
 NAMES = {"laplace": "laplace", "gaussian": "norm", "staircase": "staircase"}
 WHOLE = {"laplace": "dlaplace", "gaussian": "discrete_gaussian"}
-POINTS = 2**12, 2**14
+POINTS = 2**12, 2**15
 
 
 def plan(result: Json, account: Account) -> None:
@@ -165,7 +165,7 @@ def private(noises: list[Json], privacy: Json, whose: str, account: Account) -> 
             rest.append((name, shapes, shifts[0]))
     if privacy[""] == "zcdp":
         if rest:
-            raise NotCovered("noise other than normal under zero-concentrated privacy, in a plan")
+            raise Refused("noise other than normal under zero-concentrated privacy, in a plan")
         account.proved(
             f"rho at most {privacy['rho']!r}{whose}", square / 2 <= Decimal(privacy["rho"]) * ROUND
         )

@@ -333,6 +333,25 @@ RELEASES: dict[str, Release] = {
         counts(50, 50),
         delta=DELTA,
     ),
+    "plan": Release(
+        "planned-release",
+        solved(
+            lambda: md.Plan(
+                {"visits": md.Histogram(5), "age": md.Mean(0, 2, n=9), "spent": md.Sum(1.0)}, PURE
+            )
+        ),
+        lambda mechanism: {
+            f"{base:g}": tuple(
+                {
+                    "visits": np.append(base + more, np.ones(4)),
+                    "age": (base + more, base + more),
+                    "spent": base + more / 3,
+                }
+                for more in (0.0, 1.0)
+            )
+            for base in (0.0, 1.0, 300.0)
+        },
+    ),
     "matrix mechanism": Release(
         "strategy-noise",
         solved(lambda: md.MatrixMechanism(md.Workload.prefix_sums(8), APPROXIMATE)),

@@ -393,6 +393,8 @@ class Account:
         What the picture shows.
     alternatives : str
         What the others are that the result is compared with.
+    table : DataFrame, optional
+        What the mechanism consists of.
     """
 
     title: str
@@ -402,6 +404,7 @@ class Account:
     privacy: tuple[str, str]
     picture: str
     alternatives: str = "The same question answered by mechanisms that are known."
+    table: pd.DataFrame | None = None
 
 
 def versions(*more: str) -> pd.DataFrame:

@@ -553,7 +553,7 @@ def _headline(result: Result, account: Account, table: pd.DataFrame) -> list[Fac
 def _result_sections(result: Result, account: Account, table: pd.DataFrame) -> Iterator[Section]:
     """The page of a result, section by section."""
     yield Section("What was asked", account.question)
-    yield Section("The mechanism", "", figure=result.plot, caption=account.picture)
+    yield Section("The mechanism", "", account.table, figure=result.plot, caption=account.picture)
     with suppress(DesignError):  # a distance has no end, or nothing is promised at any epsilon
         curve = result.tradeoff(_ONE_IN)
         yield Section(

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _ROUND = 1e-12
+_PURE = 1 + 1e-4
+"""A plan that is pure is taken where no other one costs less by more than that: its proof is exact."""
 _VERIFIED = 3e-4
 """Relative slack of a composed δ: the grid of the stand-alone verifier is coarser."""
 
@@ -168,7 +170,8 @@ class Plan(Design):
         privacy = self.privacy
         if not getattr(privacy, "delta", 0.0):
             return Search(slots, chains, budget_of(privacy))
-        if all(i.normal and not i.part.whole for items in slots for i in items):
+        normal = all(i.normal and not i.part.whole for items in slots for i in items)
+        if normal and self.targets is None:
             return Search(slots, chains, gaussian_square(privacy.epsilon, privacy.delta) / 2)  # type: ignore[union-attr]
         return Search(slots, chains, privacy.epsilon, privacy)  # type: ignore[union-attr, arg-type]
 
@@ -189,21 +192,20 @@ class Plan(Design):
             chosen, prices = search.separable(self._order)
             proof = PlanBound(tuple(prices.tolist()))
             yield Bound(self.least(proof.prices), proof)
-            yield self._law(chosen, self.privacy, "prices")
+            yield self._law(chosen, self.privacy)
             return
         yield Bound(self.least(()), PlanBound(()))
-        seen: dict[tuple[int, ...], list[Choice]] = {}
-        for chosen in search.composable(clock):
-            key = items_of(chosen)
-            if key not in seen or search.cost(chosen) < search.cost(seen[key]):
-                seen[key] = chosen
-        best = math.inf
-        for chosen in sorted(seen.values(), key=search.cost):
+        found = sorted(search.composable(clock), key=search.cost)
+        pure = [c for c in found if search.pure(c) and search.cost(c) <= _PURE * search.cost(found[0])]
+        best, seen = math.inf, set()
+        for chosen in pure[:1] or found:
             if search.cost(chosen) > 1.002 * best:
                 break
-            law = self._law(chosen, self.privacy, "search")
-            best = min(best, law.value)
-            yield law
+            if items_of(chosen) not in seen:
+                seen.add(items_of(chosen))
+                law = self._law(chosen, PureDP(search.budget) if pure else self.privacy)
+                best = min(best, law.value)
+                yield law
 
     def _mechanism(self, chosen: Sequence[Choice], factor: float = 0.0) -> PlannedRelease:
         noises = tuple(item.noise(scale * math.exp(factor)) for item, scale in chosen)
@@ -213,7 +215,7 @@ class Plan(Design):
                 tasks[name] = replace(tasks[name], clip=item.part.clip)
         return PlannedRelease(tasks, noises, self.neighbours, self.disjoint)
 
-    def _law(self, chosen: Sequence[Choice], privacy: Privacy, how: str) -> Law:
+    def _law(self, chosen: Sequence[Choice], privacy: Privacy) -> Law:
         """The choices with the least common factor on their scales that keeps the budget."""
 
         def over(slack: float, factor: float) -> float:
@@ -229,14 +231,8 @@ class Plan(Design):
             low, high = high, 2 * high
         while kept(low) <= 0:
             low, high = 2 * low, low
-        factor = safe_root(kept, low, high, xtol=1e-4 * step)
-        mechanism = self._mechanism(chosen, factor)
-        value = (
-            self.cost(mechanism)
-            if self.targets is None
-            else budget_of(replace(privacy, delta=0.0) if hasattr(privacy, "delta") else privacy)
-        )
-        return Law(mechanism, value, report=SolveReport(how), notes=self._notes())
+        mechanism = self._mechanism(chosen, safe_root(kept, low, high, xtol=1e-4 * step))
+        return Law(mechanism, self.cost(mechanism), report=SolveReport("search"), notes=self._notes())
 
     def _notes(self) -> tuple[str, ...]:
         two = [name for name in self.tasks if sum(own == name for own, _ in self._versions) > 1]
@@ -378,7 +374,9 @@ class Plan(Design):
         chosen = self.choices(result.mechanism) or []
         even = self._even() if self.targets is None else []
         search = self._search
-        order = self._order if search.privacy is None else 1 + search.tilt(chosen)
+        order = self._order
+        if search.privacy is not None:
+            order = math.inf if search.pure(chosen) else 1 + search.tilt(chosen)
         spent = [item.consumed(scale, order) for item, scale in chosen]
         largest = max((sum(spent[k] for k in chain) for chain in search.chains), default=math.nan)
         answers = self.rounds * sum(item.part.dimension for item, _ in chosen)
@@ -454,12 +452,10 @@ class Plan(Design):
             "\n\n".join(question),
             value,
             (guarantee(privacy), f"consumes at most {used} of {shown(budget_of(privacy))}"),
-            "The share of the budget that each part takes.",
+            "Every part of a task: its noise, and the share of the budget that it takes.",
             "The same tasks with an equal share of the budget for each.",
+            self.frame(result),
         )
-
-    def tried(self, result: Result) -> pd.DataFrame:
-        return self.frame(result)
 
     def plot(self, result: Result, **options: float) -> Figure:
         """Draw each part's share of the budget."""

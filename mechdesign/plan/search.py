@@ -77,6 +77,11 @@ class Search:
         """Weighted squared error."""
         return math.fsum(item.cost(scale) for item, scale in chosen)
 
+    def pure(self, chosen: Sequence[Choice]) -> bool:
+        """Whether no loss is above ε, but for rounding."""
+        spent = [sum(chosen[k][0].consumed(chosen[k][1], math.inf) for k in chain) for chain in self.chains]
+        return self.privacy is not None and max(spent) <= self.budget * (1 + 1e-12)
+
     # -- prices ------------------------------------------------------------------------------------------
 
     def _prices(self, chain_prices: Array, bends: Array) -> Array:

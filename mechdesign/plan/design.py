@@ -19,7 +19,7 @@ from mechdesign.evidence.classes import INDEPENDENT_NOISE, MechanismClass, menu
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import excess, safe_root
 from mechdesign.evidence.page import Account
-from mechdesign.evidence.proofs import ABOUT_FILE, PROVED, RECOMPUTED, Certificate, Claim, Proof
+from mechdesign.evidence.proofs import ABOUT_FILE, PROVED, RECOMPUTED, Certificate, Claim, Proof, same
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise, law_name
@@ -319,6 +319,10 @@ class Plan(Design):
         """The items and scales of a law; None where it is no plan of these tasks."""
         if (law.neighbours, law.disjoint, [*law.tasks]) != (self.neighbours, self.disjoint, [*self.tasks]):
             return None
+        for name, task in self.tasks.items():
+            held = law.tasks[name]
+            if not same(replace(held, clip=task.clip) if isinstance(task, Sum) else held, task):
+                return None
         held = [(name, part, noise) for name, parts in law.parts.items() for part, noise in parts]
         found: list[Choice] = []
         if len(held) != len(self._versions):

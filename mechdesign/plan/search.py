@@ -36,6 +36,8 @@ Choice = tuple[Item, float]
 WIDTH = 1e-3
 """Of the intervals of δ."""
 _TILTS = 3
+_FLIPS = 12
+"""Exchanges that are tried, at most."""
 _NEAR = 0.1
 """Share of the error that an exchange may cost at the prices of the plan, to be tried."""
 _NONE = 1e-9
@@ -185,11 +187,11 @@ class Search:
         best, order, bends, prices = self._polished(best, deadline)
         yield best
         before = best
-        for items in self._exchanges(best, order, bends, prices):
+        for k, item in self._exchanges(best, order, bends, prices):
             if deadline.passed:
                 break
-            one = replace(self, slots=[[item] for item in items])
-            other, _ = one.settled(order, bends, prices, WIDTH)
+            slots = [[item] if j == k else [own] for j, (own, _) in enumerate(best)]
+            other, _ = replace(self, slots=slots).settled(order, bends, prices, WIDTH)
             best = min([best, other], key=self.cost)
         if best is not before:
             yield self._polished(best, deadline)[0]
@@ -235,8 +237,8 @@ class Search:
 
     def _exchanges(
         self, chosen: Sequence[Choice], order: float, bends: Array, prices: Array
-    ) -> Iterator[list[Item]]:
-        """The items with one of them exchanged for one that costs little more at these prices, the nearest first."""
+    ) -> list[tuple[int, Item]]:
+        """Slots and other items for them that cost little more at these prices, the nearest first."""
         most, others = _NEAR * self.cost(chosen), []
         for k, (items, (own, scale)) in enumerate(zip(self.slots, chosen)):
             price = float(prices[0] * bends[k])
@@ -245,9 +247,7 @@ class Search:
                 if item is not own:
                     s = item.best(price, order)
                     others.append((item.cost(s) + price * item.consumed(s, order) - here, k, id(item), item))
-        for more, k, _, item in sorted(others):
-            if more < most:
-                yield [item if j == k else i for j, (i, _) in enumerate(chosen)]
+        return [(k, item) for more, k, _, item in sorted(others)[:_FLIPS] if more < most]
 
 
 def items_of(chosen: Sequence[Choice]) -> tuple[int, ...]:

@@ -149,7 +149,7 @@ class Count(Task):
 
     def slots(self, neighbours: str) -> tuple[tuple[Part, ...], ...]:
         changes = Sensitivity(linf=self.contribution, neighbours=neighbours, signed=neighbours == "replace")
-        return ((Part("", 1, changes, self.whole),),)
+        return Histogram(1, changes, self.whole).slots(neighbours)
 
 
 @serializable("mean-task")
@@ -268,17 +268,6 @@ class Sum(Task):
         )
 
 
-class _Numbers(Task):
-    """A `NumericQuery` as a task."""
-
-    def __init__(self, query: NumericQuery) -> None:
-        self.query = query
-
-    def slots(self, neighbours: str) -> tuple[tuple[Part, ...], ...]:
-        query = self.query
-        return ((Part("", query.dimension, alike(query.bounds, neighbours), query.integer),),)
-
-
 def alike(changes: Sensitivity, neighbours: str) -> Sensitivity:
     """Return the bounds, or raise DesignError where they are for other neighbours than the plan."""
     if changes.neighbours != neighbours:
@@ -292,5 +281,5 @@ def task_of(name: str, task: object) -> Task:
     if isinstance(task, NumericQuery):
         if (task.rounds, task.sampling_rate, task.loss) != (1, 1.0, "squared"):
             raise DesignError.of(name, str(task), "must be asked once, of everybody, with squared loss")
-        return _Numbers(task)
+        return Histogram(task.dimension, task.bounds, task.integer)
     return instance(name, task, Task)  # type: ignore[type-abstract]

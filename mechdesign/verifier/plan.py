@@ -69,7 +69,10 @@ def check(result: Json, account: Account) -> None:
         menu = [(WHOLE if whole else NAMES).get(family) for family in design["families"]]
         stated = noise["dimension"], noise["rounds"], noise["sampling_rate"]
         fits = stated == (dimension, design["rounds"], 1.0) and covers(noise["sensitivity"], changes)
-        account.agrees(f"the noise of {name} is of the menu, for what changes", fits and law["name"] in menu)
+        fits = fits and noise["sensitivity"]["neighbours"] == neighbours and law["name"] in menu
+        account.agrees(f"the noise of {name} is of the menu, for what changes", fits)
+        if isinstance(changes, dict) and settled[name][""] in ("numeric-query", "histogram-task"):
+            account.claimed(f"the change of {name} is what one record does, as stated")
         shapes, scale = read_law(law)
         variance = Fraction(COSTS[law["name"]](2, *shapes) * scale**2)
         errors[name] += worth * variance

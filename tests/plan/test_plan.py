@@ -419,6 +419,19 @@ def test_doctored_plans_are_refused(mixture):
             assert not all(holds for *_, holds in verify(changed).rows), change.__name__
 
 
+def test_a_mean_is_of_the_range_asked():
+    """The middle of the range is added to the answer: another range of the same width is private, and wrong."""
+    payload = json.loads(dumps(md.Plan({"age": md.Mean(0, 100, n=50)}, md.PureDP(1.0)).solve()))["payload"]
+    assert (
+        verify(cheap.sealed(payload)).rows and loads(cheap.sealed(payload), kinds=KINDS).certificate.verify()
+    )
+    task = payload["fields"]["mechanism"]["fields"]["tasks"]["$items"][0][1]["fields"]
+    task["lower"], task["upper"] = 50.0, 150.0
+    changed = cheap.sealed(payload)
+    assert not loads(changed, kinds=KINDS).certificate.verify()
+    assert not all(holds for *_, holds in verify(changed).rows)
+
+
 def test_items_state_what_their_laws_consume():
     part = md.Histogram(4).slots("add-remove")[0][0]
     for item in Item.of(part, FAMILIES, 1.0, 1):

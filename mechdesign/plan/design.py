@@ -111,8 +111,9 @@ class Plan(Design):
                 if missing or not set(found) <= set(self.tasks):
                     raise DesignError.of(name, sorted(found), f"must be for the tasks {list(self.tasks)}")
                 settle(self, **{name: found})
-        groups = tuple(tuple(group) for group in instance("disjoint", self.disjoint, tuple, list))
-        listed = [name for group in groups for name in group]
+        given = instance("disjoint", self.disjoint, tuple, list)
+        groups = tuple(tuple(instance("disjoint", group, tuple, list)) for group in given)
+        listed = [instance("disjoint", name, str) for group in groups for name in group]
         if len(set(listed)) < len(listed) or not set(listed) <= set(self.tasks) or not all(groups):
             raise DesignError.of("disjoint", groups, "must be groups of names of tasks, each name once")
         if groups and self.neighbours == "replace":
@@ -120,7 +121,8 @@ class Plan(Design):
                 'needs neighbours="add-remove": a person who is replaced may move from one group to another'
             )
             raise DesignError.of("disjoint", groups, allowed)
-        families = tuple(one_of("families", name, FAMILIES) for name in self.families)
+        named = instance("families", self.families, tuple, list)
+        families = tuple(one_of("families", name, FAMILIES) for name in named)
         settle(self, disjoint=groups, families=families)
         if getattr(self.privacy, "xi", 0.0):
             raise DesignError.of("xi", self.privacy.xi, "must be 0 for a plan")  # type: ignore[union-attr]

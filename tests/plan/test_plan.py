@@ -120,7 +120,7 @@ def test_agrees_with_the_allocation_of_single_numbers(seed):
     tasks = {f"t{k}": md.NumericQuery(1, float(c)) for k, c in enumerate(change)}
     plan = md.Plan(tasks, privacy, families=("laplace", "gaussian")).solve()
     alone = md.NoiseAllocation("mixed", change, privacy).solve()
-    assert plan.value <= alone.value * (1 + 1e-4) + 0, (plan.value, alone.value)
+    assert -1e-3 <= plan.value / alone.value - 1 <= 1e-4
 
 
 # -- against everything simpler ---------------------------------------------------------------------------
@@ -153,12 +153,12 @@ def test_random_plans_are_below_everything_simpler(seed):
         assert_composed(found)
 
 
-def brute(design, spread=0.06, count=13):
+def brute(design, spread=0.06, count=7):
     """The least error on a grid of scales about the plan's, for every choice of families; the last scale by the budget."""
     search, least = design._search, math.inf
     for items in product(*search.slots):
         start = search.only([(i, 1.0) for i in items]).settled(4.0, xtol=1e-6)[0]
-        for steps in product(np.linspace(-4 * spread, 4 * spread, count), repeat=len(items) - 1):
+        for steps in product(np.linspace(-3 * spread, 3 * spread, count), repeat=len(items) - 1):
             head = [(i, s * math.exp(x)) for (i, s), x in zip(start, steps)]
             item, low, high = items[-1], start[-1][1] / 8, start[-1][1] * 64
             if composed([*head, (item, high)], design.privacy) > design.privacy.delta:
@@ -352,6 +352,8 @@ def test_bad_answers_release_nothing(answers, error):
         ({"disjoint": [["a"], ["a"]]}, "disjoint"),
         ({"families": ("gaussian",)}, "families"),
         ({"families": ("cauchy",)}, "families"),
+        ({"families": 3}, "families"),
+        ({"disjoint": ["a"]}, "disjoint"),
         ({"tasks": {"a": md.NumericQuery(1, 1.0, rounds=2)}}, "once"),
         ({"tasks": {"a": md.NumericQuery(1, 1.0)}, "neighbours": "replace"}, "replace"),
         ({"privacy": md.ZeroConcentratedDP(0.1, 0.1)}, "xi"),

@@ -32,6 +32,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy import fft
@@ -68,10 +69,16 @@ class GridLoss:
     slop: float
     pessimistic: bool
 
-    @property
+    @cached_property
     def points(self) -> np.ndarray:
         """The loss values."""
         return self.step * (self.start + np.arange(self.mass.size))
+
+    @cached_property
+    def log_mass(self) -> np.ndarray:
+        """Logarithms of the mass, which every tilt starts from."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.mass)
 
 
 def discretise(
@@ -330,8 +337,7 @@ def cumulants(parts: Sequence[Part], theta: float) -> Tilt:
     log_mgf = mean = variance = 0.0
     for grid, count in parts:
         points = grid.points
-        with np.errstate(divide="ignore"):
-            exponent = np.log(grid.mass) + theta * points
+        exponent = grid.log_mass + theta * points
         top = exponent.max()
         if top == -np.inf:
             return Tilt(theta, -np.inf, -np.inf, 0.0)

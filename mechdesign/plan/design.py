@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _ROUND = 1e-12
 _PURE = 1 + 1e-4
 """A plan that is pure is taken where no other one costs less by more than that: its proof is exact."""
-_VERIFIED = 3e-4
+_VERIFIED = 5e-4
 """Relative slack of a composed δ: the grid of the stand-alone verifier is coarser."""
 
 
@@ -182,7 +182,7 @@ class Plan(Design):
         if self.targets is None:
             return self.privacy
         name = "rho" if isinstance(self.privacy, ZeroConcentratedDP) else "epsilon"
-        return replace(self.privacy, **{name: value})  # type: ignore[return-value, arg-type]
+        return replace(self.privacy, **{name: value})  # type: ignore[arg-type]
 
     def improve(self, clock: Clock) -> Iterator[Law | Bound]:
         """Prices of the budget, the composition where there is one, then the common factor at which the budget is proved to be kept."""
@@ -254,7 +254,7 @@ class Plan(Design):
 
         def root(spent: Callable[[Privacy], float], guess: float) -> float:
             def over(epsilon: float) -> float:
-                privacy = replace(self.privacy, epsilon=epsilon)
+                privacy = self.granted(epsilon)
                 return excess(spent(privacy), budget_of(privacy) * (1 - _VERIFIED))
 
             low = high = guess
@@ -362,8 +362,8 @@ class Plan(Design):
         search, found = self._search, []
         count = max(map(len, search.chains))
         budgets = {True: search.budget / count, False: search.budget / count}
-        if self._order < math.inf and hasattr(self.privacy, "delta"):
-            budgets[True] = gaussian_square(self.privacy.epsilon, self.privacy.delta) / 2 / count
+        if search.privacy is not None:
+            budgets[True] = gaussian_square(search.privacy.epsilon, search.privacy.delta) / 2 / count
         for normal, budget in budgets.items():
             own = [[i for i in items if i.normal == normal] for items in search.slots]
             if all(own) and not (normal and self._order == math.inf):
@@ -474,7 +474,7 @@ class Plan(Design):
 
 
 def _named(name: str, value: object) -> dict[str, Any]:
-    found = dict(instance(name, value, Mapping))  # type: ignore[type-abstract]
+    found = dict(instance(name, value, Mapping))
     if not found or not all(isinstance(key, str) and key for key in found):
         raise DesignError.of(name, value, "must be a dictionary by names, with one at least")
     return found

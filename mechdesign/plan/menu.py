@@ -74,12 +74,13 @@ def _staircase(v: float, s: float, top: float, order: float) -> float:
 def _gamma(e: float) -> float:
     """The step of least variance at ε = e, below ½ (Geng and Viswanath, Theorem 8)."""
     b = math.exp(-e)
-    return min(max(((b * (1 + b) / 2) ** (1 / 3) - b) / -math.expm1(-e), 0.0), 0.5)
+    found: float = ((b * (1 + b) / 2) ** (1 / 3) - b) / -math.expm1(-e)
+    return min(max(found, 0.0), 0.5)
 
 
 def _stair_variance(s: float, top: float) -> float:
     b = math.exp(-top / s)
-    return top**2 * ((b * (1 + b) / 2) ** (2 / 3) + b) / math.expm1(-top / s) ** 2
+    return float(top**2 * ((b * (1 + b) / 2) ** (2 / 3) + b) / math.expm1(-top / s) ** 2)
 
 
 def _whole_variance(s: float, top: float) -> float:

@@ -131,13 +131,13 @@ class Search:
             return self.over(self.at(tried, order, bends)[0], chain, order)
 
         low = high = math.log(prices[g])
-        step = 0.5
+        step = 0.02
         if over(low) > 0:
             while over(high := high + step) > 0:
-                low, step = high, 2 * step
+                low, step = high, 3 * step
         else:
             while over(low := low - step) <= 0:
-                high, step = low, 2 * step
+                high, step = low, 3 * step
         return math.exp(safe_root(over, low, high, xtol=xtol, rtol=1e-15))
 
     def only(self, chosen: Sequence[Choice]) -> Search:
@@ -180,13 +180,10 @@ class Search:
                     break
         yield from found
         best = min(found, key=self.cost)
-        if (
-            len(self.chains) > 1 or composed(best, self.privacy) == 0
-        ):  # the pure plan has no further scale to gain by
+        if len(self.chains) > 1 or self.pure(best):
             return
-        best, order, bends, prices = self._polished(best, deadline)
-        yield best
-        before = best
+        before, order, bends, prices = self._polished(best, deadline)
+        yield (best := before)
         for k, item in self._exchanges(best, order, bends, prices):
             if deadline.passed:
                 break
@@ -214,7 +211,7 @@ class Search:
         assert self.privacy is not None
         extra = -math.log(self.privacy.delta)
         thetas = np.geomspace(1e-2, 1e4, 25).tolist()
-        return min(sum(i.consumed(s, 1 + t) for i, s in chosen) + extra / t for t in thetas)
+        return float(min(sum(i.consumed(s, 1 + t) for i, s in chosen) + extra / t for t in thetas))
 
     def _polished(self, chosen: list[Choice], deadline: Deadline) -> tuple[list[Choice], float, Array, Array]:
         """The same items at the scales where the cost falls as log δ rises, by its differences; with order and prices."""

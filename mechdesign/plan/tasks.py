@@ -282,4 +282,4 @@ def task_of(name: str, task: object) -> Task:
         if (task.rounds, task.sampling_rate, task.loss) != (1, 1.0, "squared"):
             raise DesignError.of(name, str(task), "must be asked once, of everybody, with squared loss")
         return Histogram(task.dimension, task.bounds, task.integer)
-    return instance(name, task, Task)  # type: ignore[type-abstract]
+    return instance(name, task, Task)

@@ -25,7 +25,7 @@ from mechdesign.verifier.worst_shifts import worst_shifts
 
 NAMES = {"laplace": "laplace", "gaussian": "norm", "staircase": "staircase"}
 WHOLE = {"laplace": "dlaplace", "gaussian": "discrete_gaussian"}
-POINTS = 2**12, 2**15
+POINTS = 2**13, 2**15
 
 
 def plan(result: Json, account: Account) -> None:
@@ -49,7 +49,8 @@ def check(result: Json, account: Account) -> None:
     neighbours, groups = design["neighbours"], design["disjoint"]
     if groups and neighbours != "add-remove":
         raise Refused("disjoint groups between which a person may move")
-    parts, held = [], {name: [] for name in tasks}
+    parts: list[tuple[str, int, Json, bool, Fraction]] = []
+    held: dict[str, list[int]] = {name: [] for name in tasks}
     for name, task in settled.items() if same else ():
         clips = (
             tasks[name]["clip"] if isinstance(tasks[name].get("clip"), list) else [tasks[name].get("clip")]

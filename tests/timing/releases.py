@@ -340,17 +340,8 @@ RELEASES: dict[str, Release] = {
                 {"visits": md.Histogram(5), "age": md.Mean(0, 2, n=9), "spent": md.Sum(1.0)}, PURE
             )
         ),
-        lambda mechanism: {
-            f"{base:g}": tuple(
-                {
-                    "visits": np.append(base + more, np.ones(4)),
-                    "age": (base + more, base + more),
-                    "spent": base + more / 3,
-                }
-                for more in (0.0, 1.0)
-            )
-            for base in (0.0, 1.0, 300.0)
-        },
+        counts(8, 1),
+        lambda plan: lambda x: plan.release({"visits": x[:5], "age": x[5:7], "spent": x[7]}),
     ),
     "matrix mechanism": Release(
         "strategy-noise",

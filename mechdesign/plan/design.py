@@ -352,7 +352,9 @@ class Plan(Design):
         steps = part.whole or "staircase" in self.families
         law = staircase(1.0, 0.5, scale=item.top) if steps else stats.laplace()
         noise = AdditiveNoise(law, part.sensitivity, part.dimension, self.rounds)
-        variance = max(least_cost(noise, self.privacy, "squared") - part.whole / 12, 0.0)
+        # whole noise plus a uniform number keeps the same for whole changes; norms allow others
+        norms = part.whole and (part.sensitivity.l1, part.sensitivity.l2) != (None, None)
+        variance = 0.0 if norms else max(least_cost(noise, self.privacy, "squared") - part.whole / 12, 0.0)
         return item.weight * (part.worth * part.dimension * variance + part.bias)
 
     # -- what a result asks ------------------------------------------------------------------------------

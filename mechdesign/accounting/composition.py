@@ -78,7 +78,7 @@ class GridLoss:
     def log_mass(self) -> np.ndarray:
         """Logarithms of the mass, which every tilt starts from."""
         with np.errstate(divide="ignore"):
-            return np.log(self.mass)
+            return np.asarray(np.log(self.mass))
 
 
 def discretise(

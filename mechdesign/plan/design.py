@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 _ROUND = 1e-12
 _PURE = 1 + 1e-4
 """A plan that is pure is taken where no other one costs less by more than that: its proof is exact."""
-_VERIFIED = 5e-4
-"""Relative slack of a composed δ: the grid of the stand-alone verifier is coarser."""
+_VERIFIED = 3e-5
+"""Relative increase of scales whose losses are composed: the grid of the stand-alone verifier is coarser, and shall prove the same δ."""
 
 
 @serializable("plan")
@@ -220,20 +220,19 @@ class Plan(Design):
     def _law(self, chosen: Sequence[Choice], privacy: Privacy) -> Law:
         """The choices with the least common factor on their scales that keeps the budget."""
 
-        def over(slack: float, factor: float) -> float:
-            spent = self._mechanism(chosen, factor).consumed(privacy).upper
-            return excess(spent, budget_of(privacy) * (1 - slack))
+        def over(factor: float) -> float:
+            return excess(self._mechanism(chosen, factor).consumed(privacy).upper, budget_of(privacy))
 
         # rounding alone, where closed forms say what is consumed
-        step, kept = 1e-8, partial(over, 0.0)
-        if not kept(-step) > 0 >= kept(step):
-            step, kept = 1e-3, partial(over, _VERIFIED)
+        step, wider = 1e-8, 0.0
+        if not over(-step) > 0 >= over(step):
+            step, wider = 1e-3, _VERIFIED
         low, high = -step, step
-        while kept(high) > 0:
+        while over(high) > 0:
             low, high = high, 2 * high
-        while kept(low) <= 0:
+        while over(low) <= 0:
             low, high = 2 * low, low
-        mechanism = self._mechanism(chosen, safe_root(kept, low, high, xtol=1e-4 * step))
+        mechanism = self._mechanism(chosen, safe_root(over, low, high, xtol=1e-4 * step) + wider)
         return Law(mechanism, self.cost(mechanism), report=SolveReport("search"), notes=self._notes())
 
     def _notes(self) -> tuple[str, ...]:
@@ -255,7 +254,7 @@ class Plan(Design):
         def root(spent: Callable[[Privacy], float], guess: float) -> float:
             def over(epsilon: float) -> float:
                 privacy = self.granted(epsilon)
-                return excess(spent(privacy), budget_of(privacy) * (1 - _VERIFIED))
+                return excess(spent(privacy), budget_of(privacy))
 
             low = high = guess
             while over(high) > 0:
@@ -286,7 +285,7 @@ class Plan(Design):
                     best, least = other, worth
         mechanism = self._mechanism(best)
         if composes:
-            least = root(lambda privacy: mechanism.consumed(privacy).upper, least)
+            least = root(lambda privacy: mechanism.consumed(privacy).upper, least) * (1 + _VERIFIED)
         if least > search.budget:
             reason = f"the targets need a budget of {at_most(least, 9)}, more than {guarantee(self.privacy)}"
             raise InfeasibleError(reason, smallest_epsilon=least)

@@ -11,7 +11,7 @@ from typing import Any
 
 from scipy import stats
 
-from mechdesign.accounting.interval import DeltaInterval, delta_interval, upper_delta
+from mechdesign.accounting.interval import DeltaInterval, delta_interval
 from mechdesign.accounting.losses import NoiseTerm, in_sigmas, is_gaussian, of_scipy
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import round_up
@@ -20,6 +20,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.allocation.composed import composition
 from mechdesign.noise.worst_case import worst_rho
+from mechdesign.plan.search import upper_bound
 from mechdesign.plan.tasks import Part, task_of
 from mechdesign.problem.checks import instance, one_of
 from mechdesign.problem.law_moments import frozen_parts
@@ -165,5 +166,5 @@ def _consumed(noises: list[AdditiveNoise], privacy: Privacy) -> DeltaInterval:
     if not square and all(of_scipy(term.law.dist) == "laplace" for term in terms):
         upper = composition(tuple(terms), 0.0, ApproximateDP(privacy.epsilon, delta))[0]
     else:
-        upper = upper_delta(terms, privacy.epsilon, width=1e-4)
+        upper = upper_bound(terms, privacy.epsilon, 1e-4)
     return DeltaInterval(0.0, upper)

@@ -186,7 +186,7 @@ class Item:
         """The scale of least cost plus `price` times D: in closed form where both are powers of it, else by Brent's method."""
         unit = self.weight * self.part.worth * self.part.dimension
         plain = not self.part.whole
-        cubic = (price * self._total / (4 * unit)) ** (1 / 3)
+        cubic: float = (price * self._total / (4 * unit)) ** (1 / 3)
         if order == math.inf and plain and self.family == "laplace":
             return cubic
         fourth = (price * order * self._square / (2 * unit)) ** 0.25 if order < math.inf else math.inf

@@ -22,7 +22,7 @@ import numpy as np
 from scipy import optimize, stats
 
 from mechdesign.accounting.gaussian import gaussian_profile
-from mechdesign.accounting.interval import upper_delta
+from mechdesign.accounting.interval import plan_grid
 from mechdesign.accounting.losses import NoiseTerm
 from mechdesign.evidence.exact import safe_root
 from mechdesign.noise.allocation.composed import composition
@@ -33,6 +33,7 @@ from mechdesign.typing import Array
 
 Choice = tuple[Item, float]
 """An item and its scale."""
+_POINTS = 2**16
 WIDTH = 1e-3
 """Of the intervals of δ."""
 _TILTS = 3
@@ -179,18 +180,20 @@ class Search:
                 if normal or deadline.passed or abs(order / before - 1) < 0.1:
                     break
         yield from found
-        best = min(found, key=self.cost)
-        if len(self.chains) > 1 or self.pure(best):
+        mixed = [c for c in found if not self.pure(c)]
+        if len(self.chains) > 1 or not mixed:
             return
-        before, order, bends, prices = self._polished(best, deadline)
-        yield (best := before)
+        best = min(mixed, key=self.cost)
+        best, order, bends, prices = self._polished(best, deadline)
+        yield best
+        first = best
         for k, item in self._exchanges(best, order, bends, prices):
             if deadline.passed:
                 break
             slots = [[item] if j == k else [own] for j, (own, _) in enumerate(best)]
             other, _ = replace(self, slots=slots).settled(order, bends, prices, WIDTH)
             best = min([best, other], key=self.cost)
-        if best is not before:
+        if best is not first:
             yield self._polished(best, deadline)[0]
 
     def tilt(self, chosen: Sequence[Choice]) -> float:
@@ -252,6 +255,14 @@ def items_of(chosen: Sequence[Choice]) -> tuple[int, ...]:
     return tuple(id(item) for item, _ in chosen)
 
 
+def upper_bound(terms: list[NoiseTerm], epsilon: float, width: float) -> float:
+    """δ at ε from above, on a grid of so many points for each loss that it takes milliseconds, however near ε the losses end."""
+    plan = plan_grid(tuple(terms), epsilon, width)
+    widest = max(grid.step * grid.mass.size for grid, _ in plan.coarse)
+    step = plan.align(max(plan.step / 2, widest / _POINTS))
+    return plan.delta(epsilon, step, pessimistic=True, width=width)
+
+
 def composed(chosen: Sequence[Choice], privacy: ApproximateDP) -> float:
     """δ of the composition at ε, from above; discrete normal noise as if it were normal."""
     largest = sum(item.consumed(scale, math.inf) for item, scale in chosen)
@@ -272,4 +283,4 @@ def composed(chosen: Sequence[Choice], privacy: ApproximateDP) -> float:
         terms.append(NoiseTerm(stats.norm(), math.sqrt(square), 1))
     elif all(term.law.dist.name == "laplace" for term in terms):
         return composition(tuple(terms), 0.0, privacy)[0]
-    return upper_delta(tuple(terms), privacy.epsilon, width=WIDTH)
+    return upper_bound(terms, privacy.epsilon, WIDTH)

@@ -179,9 +179,9 @@ def private(noises: list[Json], privacy: Json, whose: str, account: Account) -> 
         account.proved(f"privacy loss at most {privacy['epsilon']!r}{whose}", most <= epsilon * ROUND)
         return
     delta = Decimal(privacy["delta"])
-    holds = most <= epsilon * ROUND or any(
-        consumed(rest, square, epsilon, delta, n, account) <= delta for n in POINTS
-    )
+    # what loses at most so much is (ε, 1 − e^(ε − most))-private
+    holds = most <= epsilon * ROUND or (most.is_finite() and 1 - (epsilon - most).exp() <= delta)
+    holds = holds or any(consumed(rest, square, epsilon, delta, n, account) <= delta for n in POINTS)
     account.proved(f"delta at most {privacy['delta']!r} at epsilon = {privacy['epsilon']!r}{whose}", holds)
 
 

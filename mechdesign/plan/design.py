@@ -286,6 +286,7 @@ class Plan(Design):
         mechanism = self._mechanism(best)
         if composes:
             least = root(lambda privacy: mechanism.consumed(privacy).upper, least) * (1 + _VERIFIED)
+            least = min(least, mechanism.consumed(PureDP(least)).upper)
         if least > search.budget:
             reason = f"the targets need a budget of {at_most(least, 9)}, more than {guarantee(self.privacy)}"
             raise InfeasibleError(reason, smallest_epsilon=least)

@@ -257,6 +257,7 @@ def test_the_certificate_is_of_all_rounds():
 # -- targets, groups, clips -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "privacy", [md.PureDP(50.0), md.ZeroConcentratedDP(50.0), md.ApproximateDP(50.0, 1e-6)]
 )
@@ -264,10 +265,7 @@ def test_targets_are_met_at_the_least_budget(privacy):
     targets = {"visits": 3.0, "age": 0.5, "spent": 40.0}
     tasks = {"visits": md.Histogram(50), "age": md.Mean(0, 100, n=10_000), "spent": md.Sum(5.0)}
     found = md.Plan(tasks, privacy, targets=targets).solve()
-    assert (
-        found.checks()["holds"].all()
-        and found.mechanism.consumed(found.design.granted(found.value)).upper > 0
-    )
+    assert found.checks()["holds"].all() and held(found) == []
     name = "rho" if hasattr(privacy, "rho") else "epsilon"
     tight = type(privacy)(**{**vars(privacy), name: 0.99 * found.value})
     with pytest.raises(md.InfeasibleError, match="targets") as error:

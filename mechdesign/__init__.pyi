@@ -47,6 +47,7 @@ from .noise.correlated.design import CorrelatedGaussian as CorrelatedGaussian
 from .noise.matrix.design import MatrixMechanism as MatrixMechanism
 from .noise.optimal.design import OptimalNoise as OptimalNoise
 from .plan.design import Plan as Plan
+from .plan.ledger import Ledger as Ledger
 from .plan.tasks import Count as Count
 from .plan.tasks import Histogram as Histogram
 from .plan.tasks import Mean as Mean

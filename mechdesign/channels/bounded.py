@@ -96,6 +96,7 @@ class BoundedCount(ModelledDesign):
     """
 
     default_gap = 1e-6
+    central = True
 
     n: int = field(check=integer, least=1, most=500)
     privacy: PureDP | ApproximateDP = field(PureDP, ApproximateDP)

@@ -341,6 +341,29 @@ class Result(Handed):
             return f"best of {self.design.among}, {asked}"
         return str(self.status.value)
 
+    def release(self, x: Any, *, ledger: Any = None, **options: Any) -> Any:
+        """Return the answer with noise, as the mechanism's own `release` does: for deployment.
+
+        Parameters
+        ----------
+        x : object
+            The true answer.
+        ledger : Ledger, optional
+            What is consumed is entered there before any noise is drawn; the answer then is a `mechdesign.plan.Released`.
+        **options
+            Of the mechanism's `release`.
+
+        Raises
+        ------
+        DesignError
+            The ledger has not so much left. Nothing is drawn then.
+        """
+        if ledger is None:
+            return self.mechanism.release(x, **options)
+        if not hasattr(ledger, "release"):
+            raise DesignError.of("ledger", ledger, "must be a Ledger")
+        return ledger.release(self, x, **options)
+
     # -- what the design and the mechanism say ---------------------------------------------------------
 
     def audit(self) -> pd.DataFrame:

@@ -10,7 +10,9 @@ further words where a boundary is in that cell too, until it is settled. The law
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
@@ -27,8 +29,24 @@ _FEW = 1 << 10  # draws that are not worth a table
 _BLOCK = 1 << 15  # draws at a time: they stay in the cache
 
 
+_PENDING: ContextVar[Callable[[], object] | None] = ContextVar("pending", default=None)
+
+
+@contextmanager
+def before_noise(act: Callable[[], object]) -> Iterator[None]:
+    """Call `act` before the first word is drawn inside: once the input is found good, and nothing has been drawn."""
+    token = _PENDING.set(act)
+    try:
+        yield
+    finally:
+        _PENDING.reset(token)
+
+
 def random_words(count: int) -> Words:
     """Return that many 64-bit words of the operating system's randomness."""
+    if (act := _PENDING.get()) is not None:
+        act()  # where it refuses, it is asked again before any later word
+        _PENDING.set(None)
     return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
 
 

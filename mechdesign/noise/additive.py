@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
+from operator import and_
 from typing import Any
 
 import numpy as np
@@ -25,6 +28,7 @@ from mechdesign.noise.vector_noise import shape_of
 from mechdesign.noise.worst_case import WorstCases, amplified, worst_cases, worst_rho
 from mechdesign.problem.checks import UP, answers, array, generator, integer, positive, settle, share
 from mechdesign.problem.law_moments import frozen_parts
+from mechdesign.problem.privacy import Consumption
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array, FrozenLaw, Numbers, Randomness, Values
 
@@ -301,6 +305,27 @@ class AdditiveNoise:
 
         largest = self.rounds * self.worst_cases.largest_loss() * (1 + 1e-15)
         return least_mu(interval, rho, largest, width=positive("width", width))
+
+    def consumption(self) -> Consumption:
+        """What all rounds consume of a ledger: μ of Gaussian noise, ρ of the discrete one, else the largest losses, where they are finite."""
+        cases = self.worst_cases
+        if self.sampling_rate < 1:
+            return Consumption.pure((amplified(cases.largest_loss(), **self.in_rounds), 1))
+        normal = is_gaussian(self.law)
+        if normal or self.law.dist.name == "discrete_gaussian":
+            _, shapes, _, scale = frozen_parts(self.law)
+            changes = self.sensitivity
+            if isinstance(changes, Sensitivity):
+                square = Fraction(changes.largest_l2(self.dimension)) ** 2
+            else:
+                square = Fraction(changes) ** 2 * self.dimension
+            found = Consumption.gaussian(square * self.rounds / Fraction(scale if normal else shapes[0]) ** 2)
+            return found if normal else Consumption(rho=found.rho)
+        losses = [
+            [(profile_epsilon(t.law, t.sensitivity, 0.0), t.count * self.rounds) for t in terms]
+            for terms in cases.alternatives
+        ]
+        return functools.reduce(and_, (Consumption.pure(*some) for some in losses))
 
     def pld(self) -> Any:
         """dp-accounting's `PrivacyLossDistribution` of all rounds, to compose with any other mechanism."""

@@ -64,6 +64,7 @@ from mechdesign.problem.checks import (
 from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import (
     ApproximateDP,
+    Consumption,
     PureDP,
     ZeroConcentratedDP,
     implied_by_pure,
@@ -494,6 +495,11 @@ class KNorm(Design):
 
     def protection(self) -> Protection:
         return Protection(self.dimension, self.bounds, self.rounds, signed=self.bounds.signed)
+
+    def consumption(self, result: Result) -> Consumption:
+        law = result.mechanism
+        once = Fraction(law.largest) / Fraction(law.scale)
+        return super().consumption(result) & Consumption.pure((once, self.rounds))
 
     def largest(self, norm: float) -> float:
         """The largest norm of a change, rounded up."""

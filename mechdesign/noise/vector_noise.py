@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from types import NoneType
 
@@ -12,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special, stats
 
-from mechdesign.accounting.losses import NoiseTerm
+from mechdesign.accounting.losses import NoiseTerm, is_gaussian
 from mechdesign.errors import DesignError
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.serialize import serializable
@@ -28,6 +29,7 @@ from mechdesign.problem.checks import (
     one_of,
     settle,
 )
+from mechdesign.problem.privacy import Consumption
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array, Indices, Numbers, Randomness
 
@@ -288,6 +290,14 @@ class MixedNoise(_PerCoordinate):
     def small(self) -> float:
         """Σ λ/β of the Laplace coordinates whose ratio is far below the largest, rounded up: they are this private, purely."""
         return math.fsum(self._ratio[self._together]) * (1 + 1e-15)
+
+    def consumption(self) -> Consumption:
+        """What a release consumes of a ledger: the normal coordinates together, the small Laplace ones, and each of the others."""
+        terms, normal = self.terms(), Consumption.gaussian(0)
+        losses = [(t.sensitivity, t.count) for t in terms if not is_gaussian(t.law)]
+        for term in terms[: len(terms) - len(losses)]:
+            normal = Consumption.gaussian(Fraction(term.sensitivity) ** 2)
+        return normal + Consumption.pure(*losses, (self.small, 1))
 
     @cached_property
     def _ratio(self) -> Array:

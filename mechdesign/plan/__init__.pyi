@@ -1,6 +1,9 @@
 from .design import Plan as Plan
 from .design import PlanBound as PlanBound
 from .design import PlanProof as PlanProof
+from .ledger import Ledger as Ledger
+from .ledger import Released as Released
+from .ledger import consumption as consumption
 from .mechanism import PlannedRelease as PlannedRelease
 from .tasks import Count as Count
 from .tasks import Histogram as Histogram

@@ -4,6 +4,7 @@ from .priors import clipped as clipped
 from .priors import density as density
 from .priors import truncated as truncated
 from .privacy import ApproximateDP as ApproximateDP
+from .privacy import Consumption as Consumption
 from .privacy import GaussianDP as GaussianDP
 from .privacy import MembershipAdvantage as MembershipAdvantage
 from .privacy import MetricDP as MetricDP

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -26,7 +26,7 @@ from scipy import optimize
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.attack import TradeOff
-from mechdesign.evidence.exact import exp_lower, exp_upper
+from mechdesign.evidence.exact import exp_lower, exp_upper, round_up
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import DOWN, array, inside, non_negative, one_of, positive, probability
 from mechdesign.problem.fields import Checked, field
@@ -268,3 +268,90 @@ def pure_epsilon(privacy: PureDP | ApproximateDP | ZeroConcentratedDP) -> float:
     delta = privacy.delta if isinstance(privacy, ApproximateDP) else 0.0
     more = math.log1p(delta * math.exp(-privacy.epsilon)) - math.log1p(-delta)
     return max(privacy.epsilon, (privacy.epsilon + more) * (1 - 2e-15)) if delta else privacy.epsilon
+
+
+@dataclass(frozen=True)
+class Consumption:
+    r"""What a release consumes of a budget, each number proved and rounded up; infinite where none is known.
+
+    Parameters
+    ----------
+    epsilon : float
+        Pure ε.
+    rho : float
+        ρ of zCDP.
+    mu : float
+        μ of Gaussian differential privacy.
+    statement : (float, float), optional
+        The (ε, δ) that is certified.
+    neighbours : str
+        Whom it protects: ``"add-remove"`` or ``"replace"``; "" where what changes was listed.
+
+    Examples
+    --------
+    >>> laplace, normal = Consumption.pure((1.0, 2)), Consumption.gaussian(Fraction(1, 4))
+    >>> laplace.epsilon, round(laplace.rho, 6), normal.mu, normal.rho
+    (2.0, 0.924235, 0.5, 0.125)
+    >>> both = laplace + normal
+    >>> both.epsilon, round(both.rho, 6)
+    (inf, 1.049235)
+    """
+
+    epsilon: float = math.inf
+    rho: float = math.inf
+    mu: float = math.inf
+    statement: tuple[float, float] | None = None
+    neighbours: str = "add-remove"
+
+    @classmethod
+    def of(cls, privacy: object) -> Consumption:
+        """What a requirement states."""
+        if hasattr(privacy, "mu"):
+            return cls.gaussian(Fraction(privacy.mu) ** 2)
+        if isinstance(privacy, ZeroConcentratedDP):  # D_α ≤ ξ + ρα ≤ (ξ + ρ)α
+            return cls(rho=round_up(Fraction(privacy.rho) + Fraction(privacy.xi)))
+        if not isinstance(privacy, PureDP | ApproximateDP):
+            return cls()
+        delta = getattr(privacy, "delta", 0.0)
+        own = cls() if delta else cls.pure((privacy.epsilon, 1))
+        return replace(own, statement=(privacy.epsilon, delta))
+
+    @classmethod
+    def pure(cls, *losses: tuple[Fraction | float, int]) -> Consumption:
+        """Parts of these largest losses, each so many times: ε adds up, and so does ε tanh(ε/2), the ρ of each."""
+        if any(math.isinf(loss) for loss, _ in losses):
+            return cls()
+        epsilon = sum((Fraction(loss) * count for loss, count in losses), Fraction(0))
+        rho = sum((_rho_of_pure(Fraction(loss)) * count for loss, count in losses), Fraction(0))
+        return cls(round_up(epsilon), round_up(rho), math.inf if epsilon else 0.0)
+
+    @classmethod
+    def gaussian(cls, square: Fraction | float) -> Consumption:
+        """Noise of this μ²."""
+        mu = math.sqrt(round_up(square))
+        mu = mu if Fraction(mu) ** 2 >= square else math.nextafter(mu, math.inf)
+        return cls(math.inf if square else 0.0, round_up(Fraction(square) / 2), mu)
+
+    def __and__(self, other: Consumption) -> Consumption:
+        """The less of two proofs about one release."""
+        least = [min(a, b) for a, b in zip(self._numbers, other._numbers)]
+        return Consumption(*least, self.statement or other.statement, self.neighbours)
+
+    def __add__(self, other: Consumption) -> Consumption:
+        """Both releases about the same people; of two statements nothing is known but by composition."""
+        pairs = ((self.epsilon, other.epsilon), (self.rho, other.rho))
+        sums = [a + b if math.isinf(a + b) else round_up(Fraction(a) + Fraction(b)) for a, b in pairs]
+        mu = self.mu + other.mu
+        if math.isfinite(mu):
+            mu = Consumption.gaussian(Fraction(self.mu) ** 2 + Fraction(other.mu) ** 2).mu
+        return Consumption(*sums, mu, None, self.neighbours)
+
+    @property
+    def _numbers(self) -> tuple[float, float, float]:
+        return self.epsilon, self.rho, self.mu
+
+
+def _rho_of_pure(loss: Fraction) -> Fraction:
+    """ε tanh(ε/2), from above: see `implied_by_pure`."""
+    high = exp_upper(min(loss, Fraction(500)))
+    return loss if loss > 500 else loss * (high - 1) / (high + 1)

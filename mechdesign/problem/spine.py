@@ -31,7 +31,7 @@ from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.plotting import COLOURS, figure, plain, sized
 from mechdesign.problem.checks import inside, one_of
 from mechdesign.problem.fields import Checked
-from mechdesign.problem.privacy import points_of
+from mechdesign.problem.privacy import Consumption, points_of
 from mechdesign.problem.sensitivity import Protection
 from mechdesign.solvers.deadline import Deadline, too_late
 from mechdesign.solvers.registry import Model
@@ -139,6 +139,8 @@ class Design(Checked):
     """The gap asked for where none is given."""
     asks: ClassVar[str] = ""
     """What its mechanisms answer in a comparison: "numbers", "report" or "places"; "" for none of these."""
+    central: ClassVar[bool] = False
+    """Whether they answer about a whole data set, as those that answer "numbers" do: a ledger counts them."""
 
     @property
     def among(self) -> MechanismClass:
@@ -297,6 +299,21 @@ class Design(Checked):
     def asked_by(self, question: object) -> bool:
         """Whether a comparison's question is the design's own, so that its lower bound of every mechanism holds there."""
         return False
+
+    def consumption(self, result: Result) -> Consumption:
+        """What a release consumes of a ledger, all rounds together: the requirement, or less where the mechanism knows its own `consumption`."""
+        numbers = self.asks == "numbers"
+        if not (numbers or self.central):
+            remedy = (
+                "makes reports of one person each, who is protected by each report alone: a ledger counts what is released "
+                "about a whole data set, by designs of noise and by BoundedCount"
+            )
+            raise DesignError.of("design", type(self).__name__, remedy)
+        stated = Consumption.of(getattr(self, "privacy", None))
+        if hasattr(result.mechanism, "consumption"):
+            stated &= result.mechanism.consumption()
+        changes = self.protection().changes if numbers else None
+        return replace(stated, neighbours=getattr(changes, "neighbours", ""))
 
     # -- what a result asks of its design: prints, pages, tables -----------------------------------------
 

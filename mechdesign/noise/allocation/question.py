@@ -22,13 +22,14 @@ from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
+from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.allocation.composed import LaplaceProblem
 from mechdesign.noise.allocation.separable import EXACT, SUM_ERROR, Separable, power, weighted_moment
 from mechdesign.noise.allocation.several import ROUNDING, Among, Changes, changes_of, mixed, most_spent
 from mechdesign.noise.vector_noise import IndependentNoise, absolute_moment
 from mechdesign.problem.checks import doubles, instance, non_negative
-from mechdesign.problem.privacy import ApproximateDP, GaussianDP, PureDP, ZeroConcentratedDP
+from mechdesign.problem.privacy import ApproximateDP, Consumption, GaussianDP, PureDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.problem.spine import ModelledDesign
 from mechdesign.typing import Array, Indices, Numbers
@@ -66,6 +67,21 @@ class AllocationQuestion(ModelledDesign):
         """Laplace noise on several coordinates with δ > 0: the composition has no closed form."""
         delta = getattr(self.privacy, "delta", 0.0)
         return self.noise == "laplace" and delta > 0 and not self.one_dimensional
+
+    def consumption(self, result: Result) -> Consumption:
+        stated, law = super().consumption(result), result.mechanism
+        if self.composes:
+            return stated
+        if self.noise == "gaussian":
+            return stated & Consumption.gaussian(self.budget)
+        stated &= Consumption.pure((self.budget, 1))
+        if self.bounds is not None:
+            return stated
+        moved = law.sensitivities > 0
+        # rounding to the lattice moves the ratio of a coordinate up by two steps of 2⁻³⁰ at most
+        ratio = law.sensitivities[moved] / law.scales[moved] + 2**-28
+        rho = math.fsum(ratio * np.tanh(ratio / 2)) * (1 + 1e-14)
+        return stated & Consumption(rho=rho)
 
     @property
     def among(self) -> MechanismClass:

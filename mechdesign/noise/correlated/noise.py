@@ -29,6 +29,7 @@ from mechdesign.noise.release import ExactNoise
 from mechdesign.noise.vector_noise import accuracy_of, shape_of
 from mechdesign.plotting import figure, sized
 from mechdesign.problem.checks import answers, array, generator, instance, integer, positive, settle
+from mechdesign.problem.privacy import Consumption
 from mechdesign.problem.span import Lift, Span
 from mechdesign.solvers.deadline import one_thread
 from mechdesign.typing import Array, Numbers, Randomness
@@ -82,6 +83,10 @@ class LinearNoise(ABC):
     def lattice_cost(self) -> float:
         """Relative increase of the standard deviations in a release."""
         return self._exact[1].scale - 1.0
+
+    def consumption(self) -> Consumption:
+        """What a release consumes of a ledger."""
+        return Consumption.gaussian(self._whitened[0])
 
     def errors(self) -> Accuracy:
         """How far off an answer is, on average over the answers."""

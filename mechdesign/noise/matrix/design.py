@@ -106,6 +106,7 @@ class MatrixMechanism(ModelledDesign):
     participation: Participation | None = field(Participation, default=None)
 
     default_gap = 1e-6
+    central = True
 
     def __post_init__(self) -> None:
         settle(

@@ -1,0 +1,476 @@
+r"""The ledger: what was released about one data set, in a file that only grows, and what is left of its budget.
+
+**What adds up.** What is released next may be chosen in view of all answers before, and one currency is fixed when the ledger is
+opened: pure ε, ρ of zCDP, or μ² of Gaussian differential privacy, whose sums keep the budget however the parts are chosen
+(Rogers, Roth, Ullman and Vadhan 2016; Feldman and Zrnic 2021; Koskela, Tobaben and Honkela 2022; Smith and Thakurta 2022).
+
+A budget of (ε, δ) is worth the largest ρ that implies it. A result that is alone may consume all of (ε, δ) by its own
+certificate instead; a second one is let in only where the ρ of all, the first one's included, is within that ρ, which is fixed before
+either: of the two arguments one always holds.
+
+**The file.** The first line states the budget, every other one a release, in JSON. A line ends with the SHA-256 of the hash before it and
+of itself: a line that was changed, left out or moved is found. That the end was cut off shows against a hash that is known
+from elsewhere, and every answer carries that of its own line. A line is on the disk before any noise is drawn; what is locked by a process
+that dies, the operating system unlocks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from flint import arb, ctx
+
+from mechdesign.accounting.gaussian import gaussian_mu
+from mechdesign.errors import DesignError, ResultFormatError, instance
+from mechdesign.evidence.exact import round_down, round_up
+from mechdesign.evidence.page import Page, Section
+from mechdesign.evidence.proofs import CLAIMED, Claim
+from mechdesign.evidence.results import Handed, Result
+from mechdesign.evidence.sampling import before_noise
+from mechdesign.evidence.serialize import decode, dumps, encode
+from mechdesign.evidence.whole_files import check_writable
+from mechdesign.plotting import COLOURS, figure, sized
+from mechdesign.problem.privacy import (
+    ApproximateDP,
+    Consumption,
+    PureDP,
+    ZeroConcentratedDP,
+    implied_by_pure,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_HEAD = b'{"format": "mechdesign-ledger"'
+_BITS = 2148
+_NAMES = {"epsilon": "pure ε", "rho": "ρ", "mu": "μ²"}
+_COLUMNS = ["entry", "round", "rounds", "design", "mechanism", *_NAMES, "statement", "how", "time", "hash"]
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(file: IO[bytes], *, on: bool) -> None:
+        file.seek(1 << 30)  # a byte beyond the entries, so that they can still be read
+        while True:
+            with suppress(PermissionError):  # held by another process for ten seconds
+                return msvcrt.locking(file.fileno(), msvcrt.LK_LOCK if on else msvcrt.LK_UNLCK, 1)
+
+else:
+    import fcntl
+
+    def _lock(file: IO[bytes], *, on: bool) -> None:
+        fcntl.flock(file, fcntl.LOCK_EX if on else fcntl.LOCK_UN)
+
+
+@dataclass(frozen=True, eq=False)
+class Released:
+    """An answer that a ledger has counted.
+
+    Attributes
+    ----------
+    answer : object
+        What the mechanism released; ``released[name]`` is ``released.answer[name]``.
+    entry, round : int
+        Which entry of the ledger it is, and which of its rounds.
+    hash : str
+        The hash of its line: a ledger that has lost this line does not hold it.
+    """
+
+    answer: Any
+    entry: int
+    round: int
+    hash: str
+
+    def __getitem__(self, name: Any) -> Any:
+        return self.answer[name]
+
+
+@lru_cache(maxsize=64)
+def _certified(result: Result) -> tuple[Claim, Consumption, str]:
+    """The claim of privacy, recomputed; what is consumed; the SHA-256 of the result's file."""
+    certificate = instance("result", result, Result).certificate
+    claim = None if certificate is None else certificate.privacy_claim()
+    if claim is None or not claim.holds or claim.how == CLAIMED:
+        reason = "no certificate: solve it with certify=True" if claim is None else f"fails: {claim.claim}"
+        raise DesignError.of("result", type(result.design).__name__, f"must be certified ({reason})")
+    return claim, result.design.consumption(result), hashlib.sha256(dumps(result).encode()).hexdigest()
+
+
+def consumption(result: Result) -> Consumption:
+    """What a certified result consumes, all its rounds together, each number rounded up.
+
+    Raises
+    ------
+    DesignError
+        It is not certified, its proof of privacy does not hold, or its answers are not about a whole data set.
+
+    Examples
+    --------
+    >>> import mechdesign as md
+    >>> noise = md.calibrate("gaussian", privacy=md.ApproximateDP(1, 1e-6), sensitivity=1)
+    >>> found = consumption(noise)
+    >>> found.epsilon, round(found.rho, 6), round(found.mu, 6)
+    (inf, 0.028014, 0.236704)
+    """
+    return _certified(result)[1]
+
+
+def concentrated(privacy: ApproximateDP) -> float:
+    r"""The largest ρ, rounded down, whose zCDP implies (ε, δ).
+
+    At every order α, :math:`\varepsilon = \rho\alpha + \log\frac{\alpha - 1}\alpha - \frac{\log\delta + \log\alpha}{\alpha - 1}` (Canonne, Kamath
+    and Steinke 2020, Proposition 12). The order is searched in doubles; what it proves is enclosed in ball arithmetic.
+
+    Examples
+    --------
+    >>> round(concentrated(ApproximateDP(1.0, 1e-6)), 7)
+    0.024356
+    """
+
+    def proved(order: Any, number: Any, log: Any) -> Any:
+        spent = log((order - 1) / order) - (log(number(privacy.delta)) + log(order)) / (order - 1)
+        return (number(privacy.epsilon) - spent) / order
+
+    low, high = -20.0, 40.0
+    for _ in range(8):  # each grid a sixteenth as wide as the one before
+        grid = np.linspace(low, high, 65)
+        best = float(grid[np.argmax(proved(1 + np.exp(grid), float, np.log))])
+        low, high = best - (high - low) / 32, best + (high - low) / 32
+    with ctx.workprec(200):
+        found = float(proved(arb(1 + math.exp(best)), arb, arb.log).lower())
+    return max(0.0, math.nextafter(found, -math.inf))
+
+
+class Ledger(Handed):
+    """What was released about one data set, and what is left of its budget.
+
+    Parameters
+    ----------
+    path : path
+        The file, made when it is not there; its name ends in ``.jsonl``, by custom.
+    budget : PureDP, ApproximateDP, ZeroConcentratedDP or GaussianDP, optional
+        For all releases together; of a ledger that is there the file states it.
+
+    Raises
+    ------
+    DesignError
+        Another budget than that of the file; none for a new one.
+    ResultFormatError
+        The file is no ledger, or was edited: the message names the line.
+
+    Examples
+    --------
+    >>> import mechdesign as md, tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "ledger.jsonl"
+    >>> ledger = md.Ledger(path, md.PureDP(1.0))
+    >>> count = md.calibrate("discrete_laplace", privacy=md.PureDP(0.75), sensitivity=1)
+    >>> released = count.release(1234, ledger=ledger)
+    >>> released.entry, released.hash == ledger.hash
+    (1, True)
+    >>> round(md.Ledger(path).left().epsilon, 6)
+    0.25
+    >>> count.release(1235, ledger=ledger)
+    Traceback (most recent call last):
+        ...
+    mechdesign.errors.DesignError: ledger = 'ledger.jsonl': has 0.25000000000000... of pure ε left, and this result needs 0.7499999999999...
+    """
+
+    def __init__(self, path: str | os.PathLike[str], budget: Any = None) -> None:
+        self.path = check_writable(path)
+        if budget is not None:
+            _check_budget(budget)
+        elif not self.path.exists() or not self.path.stat().st_size:
+            raise DesignError.of("budget", budget, "must be given where there is no ledger yet")
+        self.budget: Any = None
+        self.hash, self._size, self._lines = "", 0, 0
+        self._entries, self._neighbours, self._whole = 0, "", True
+        self._spent, self._blocked, self._currency = 0, False, ""
+        self._drawn: dict[str, tuple[int, int, int]] = {}
+        with _locked(self.path, "a+b") as file:
+            self._refresh(file)
+            if self.budget is None:
+                head = {"format": "mechdesign-ledger", "version": 1, "budget": encode(budget), "time": _now()}
+                self._append(file, head)
+                with suppress(OSError):  # Windows opens no folders
+                    folder = os.open(self.path.parent, os.O_RDONLY)
+                    os.fsync(folder)
+                    os.close(folder)
+        if budget not in (None, self.budget):
+            raise DesignError.of("budget", budget, f"is not that of the ledger: {self.budget}")
+
+    # -- what is counted ---------------------------------------------------------------------------------
+
+    def _units(self, value: float | None) -> int | None:
+        """A number of the currency in units of 2⁻²¹⁴⁸, of which doubles and their squares are whole multiples; None where there is none."""
+        if value is None or value == math.inf:
+            return None
+        above, below = value.as_integer_ratio()
+        power = 2 if self._currency == "mu" else 1
+        return above**power << (_BITS - power * (below.bit_length() - 1))
+
+    @cached_property
+    def _limit(self) -> int:
+        budget = self.budget
+        found = concentrated(budget) if getattr(budget, "delta", 0.0) else getattr(budget, self._currency)
+        return self._units(found) or 0
+
+    @property
+    def _room(self) -> Fraction:
+        return Fraction(self._limit - self._spent, 1 << _BITS)
+
+    def left(self) -> Any:
+        """What the next result may ask for, rounded down: a requirement of the currency; None where nothing is left."""
+        self._sync()
+        if not self._entries:
+            return self.budget
+        room = self._room
+        if self._blocked or room <= 0 or not (value := round_down(room)):
+            return None
+        if self._currency == "mu":
+            root = math.sqrt(value)
+            return type(self.budget)(root if Fraction(root) ** 2 <= room else math.nextafter(root, 0.0))
+        return PureDP(value) if self._currency == "epsilon" else ZeroConcentratedDP(value)
+
+    def _alone(self, consumes: Consumption) -> bool:
+        """Whether a first result keeps a budget of (ε, δ) by its own certificate."""
+        budget, stated = self.budget, consumes.statement
+        if self._entries or not getattr(budget, "delta", 0.0):
+            return False
+        if stated is not None and stated[0] <= budget.epsilon and stated[1] <= budget.delta:
+            return True
+        if consumes.epsilon <= 700 and implied_by_pure(budget, Fraction(consumes.epsilon)):
+            return True
+        return consumes.mu <= gaussian_mu(budget.epsilon, budget.delta)
+
+    # -- entries -----------------------------------------------------------------------------------------
+
+    def release(self, result: Result, x: Any, **options: Any) -> Released:
+        """Return the answer of `Result.release`: entered before any noise is drawn, and only once the true answer is found good."""
+        if (shape := np.asarray(x, dtype=object).shape)[1:]:
+            raise DesignError.of("x", shape, "must be one answer: every row would be a release of its own")
+        consumption(result)
+        entered: list[Released] = []
+        with before_noise(lambda: entered.append(self.charge(result))):
+            answer = result.mechanism.release(x, **options)
+        return replace(entered[0] if entered else self.charge(result), answer=answer)
+
+    def charge(self, result: Result) -> Released:
+        """Enter one release of a certified result, which others make (a stream, another engine): it has no answer.
+
+        A result of several rounds is charged for all of them when it comes first, and for none of the others.
+
+        Raises
+        ------
+        DesignError
+            The result is not certified, or does not fit in what is left, or has no further round: nothing is entered.
+        """
+        claim, consumes, file_hash = _certified(result)
+        with _locked(self.path) as file:
+            self._refresh(file)
+            entry, drawn, rounds = self._drawn.get(file_hash, (0, 0, 1))
+            if rounds == 1:
+                self._check(consumes)
+                entry, drawn, rounds = self._entries + 1, 0, getattr(result.design, "rounds", 1)
+            elif drawn == rounds:
+                remedy = "have all been released: solve the design anew to reserve as many again"
+                raise DesignError.of("rounds", rounds, remedy)
+            mechanism = result.mechanism
+            line: dict[str, Any] = {"entry": entry, "round": drawn + 1, "rounds": rounds}
+            line["design"] = type(result.design).__name__
+            line["mechanism"] = getattr(mechanism, "summary", lambda: type(mechanism).__name__)()
+            line |= {"result": file_hash, "claim": claim.claim, "how": claim.how}
+            if not drawn:
+                numbers = {name: getattr(consumes, name) for name in _NAMES}
+                line |= {name: None if math.isinf(v) else v for name, v in numbers.items()}
+                line |= {"statement": consumes.statement, "neighbours": consumes.neighbours}
+            self._append(file, line | {"time": _now()})
+        return Released(None, entry, drawn + 1, self.hash)
+
+    def _check(self, consumes: Consumption) -> None:
+        """Refuse what has no place beside the entries, or is more than what is left."""
+        consumed, name, others = getattr(consumes, self._currency), _NAMES[self._currency], self._neighbours
+        amount, several = self._units(consumed), bool(getattr(self.budget, "delta", 0.0))
+        if others and consumes.neighbours not in ("", others):
+            reason = f"protects neighbours by {others!r}, and this result by {consumes.neighbours!r}"
+        elif self._blocked:
+            reason = f"holds a result that has no {name}: it is certified for {self.budget} alone"
+        elif self._alone(consumes) or (amount is not None and self._spent + amount <= self._limit):
+            return
+        elif several and not self._entries:
+            reason = f"allows {self.budget}, which the certificate of this result does not keep"
+        elif amount is None:
+            reason = f"adds up {name}, and none is proved of this result"
+        else:
+            need = round_up(Fraction(amount, 1 << _BITS))
+            reason = (
+                f"has {round_down(max(self._room, Fraction(0)))} of {name} left, and this result needs {need}"
+            )
+        raise DesignError.of("ledger", self.path.name, reason)
+
+    # -- the file ----------------------------------------------------------------------------------------
+
+    def _sync(self) -> None:
+        with _locked(self.path, "rb") as file:
+            self._refresh(file)
+
+    def _refresh(self, file: IO[bytes]) -> None:
+        """Take in what was appended since, under the lock."""
+        if file.seek(0, os.SEEK_END) < self._size:
+            raise ResultFormatError(f"{self.path}: ends before line {self._lines}, which was there: cut off")
+        file.seek(self._size)
+        for line in file:
+            content, whole = _opened(line, self.hash), line.endswith(b"\n")
+            if content is None and not whole and (self._lines or _HEAD.startswith(line[: len(_HEAD)])):
+                return  # a write that was cut short: nothing was drawn
+            if line.strip():
+                try:
+                    self._take(content)
+                except (ArithmeticError, LookupError, TypeError, ValueError):
+                    fault = "does not follow from the line before: edited, or no ledger"
+                    raise ResultFormatError(f"{self.path}, line {self._lines + 1}: {fault}") from None
+            self._size, self._whole = self._size + len(line), whole
+
+    def _take(self, line: Any) -> None:
+        if not self._lines:
+            budget = self.budget = _check_budget(decode(line["budget"]))
+            several = hasattr(budget, "rho") or getattr(budget, "delta", 0.0)
+            self._currency = "mu" if hasattr(budget, "mu") else "rho" if several else "epsilon"
+        else:
+            if line["round"] == 1:
+                self._entries += 1
+                amount = self._units(line[self._currency])
+                self._spent, self._blocked = self._spent + (amount or 0), self._blocked or amount is None
+                self._neighbours = self._neighbours or line["neighbours"]
+            self._drawn[line["result"]] = line["entry"], line["round"], line["rounds"]
+        self.hash = line["hash"]
+        self._lines += 1
+
+    def _append(self, file: IO[bytes], content: dict[str, Any]) -> None:
+        """Write a line, and wait until it is on the disk."""
+        body = json.dumps(content, ensure_ascii=False, allow_nan=False)[:-1].encode()
+        line = b'%s, "hash": "%s"}\n' % (body, _chained(self.hash, body))
+        file.truncate(self._size)  # what a write that was cut short has left
+        file.seek(self._size)
+        file.write(line if self._whole else b"\n" + line)
+        file.flush()
+        os.fsync(file.fileno())
+        self._refresh(file)
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        """All lines, read anew."""
+        again = Ledger(self.path)
+        with open(self.path, "rb") as file:
+            yield from (json.loads(line) for line in file.read(again._size).splitlines()[1:] if line)
+
+    def __contains__(self, last: object) -> bool:
+        """Whether a line has this hash, which an answer carries: False where the end was cut off since."""
+        return any(row["hash"] == last for row in self._rows())
+
+    # -- tables and pages --------------------------------------------------------------------------------
+
+    def to_frame(self) -> pd.DataFrame:
+        """The releases, one a row."""
+        return pd.DataFrame(self._rows(), columns=_COLUMNS)
+
+    def plot(self, **options: float) -> Figure:
+        """Draw what is consumed after each entry, as a share of the budget."""
+        frame = self.to_frame()
+        first = frame[frame["round"] == 1]
+        power = 2 if self._currency == "mu" else 1
+        spent = (first[self._currency] ** power).cumsum() / float(Fraction(self._limit, 1 << _BITS))
+        fig, axis = figure(**sized(options, 5.0, 3.0))
+        axis.step([0, *first["entry"]], [0.0, *spent], where="post", color=COLOURS[0])
+        axis.axhline(1.0, color=COLOURS[1])
+        axis.set(
+            xlabel="entry", ylabel=f"{_NAMES[self._currency]} consumed, share of the budget", ylim=(0, None)
+        )
+        return fig
+
+    def _page(self) -> Page:
+        words, frame = str(self), self.to_frame()
+        alone = (
+            "A budget of (ε, δ) adds up as ρ; a result that is alone counts by its own certificate, which may use all of it."
+            if getattr(self.budget, "delta", 0.0)
+            else f"What adds up is {_NAMES[self._currency]}, however each release was chosen in view of those before."
+        )
+        check = (
+            "Every line ends with the SHA-256 of the hash before it and of itself, and reading refuses a line that does not follow. "
+            "That the end was cut off shows against the hash that an answer carries: it must be in the list."
+        )
+        return {
+            "title": f"Ledger of {self.budget}",
+            "subtitle": "What was released about one data set, and what is left of its budget.",
+            "kind": "mechdesign ledger",
+            "facts": [
+                ("Entries", str(self._entries), f"{len(frame)} releases"),
+                ("Left", str(self.left()), ""),
+                ("Last hash", self.hash[:16], self.hash),
+            ],
+            "sections": (
+                Section(
+                    "What is left",
+                    f"{words}\n\n{alone}",
+                    figure=self.plot,
+                    caption="What each entry consumed.",
+                ),
+                Section(
+                    "What was released", check, frame, caption="The releases, in their order.", rows=10_000
+                ),
+            ),
+        }
+
+    def __str__(self) -> str:
+        left = self.left()
+        return "\n".join(
+            [
+                f"Ledger of {self.budget}: {self._entries} entries, {max(self._lines - 1, 0)} releases",
+                f"  left: {left or 'nothing'}",
+                f"  last hash: {self.hash}",
+            ]
+        )
+
+
+@contextmanager
+def _locked(path: Path, mode: str = "r+b") -> Iterator[IO[bytes]]:
+    with open(path, mode) as file:
+        _lock(file, on=True)
+        try:
+            yield file
+        finally:
+            _lock(file, on=False)
+
+
+def _chained(before: str, body: bytes) -> bytes:
+    return hashlib.sha256(before.encode() + body).hexdigest().encode()
+
+
+def _opened(line: bytes, before: str) -> Any:
+    """The content of a line; None where its hash is not the one that follows from the hash before."""
+    body, _, end = line.rstrip(b"\n").rpartition(b', "hash": "')
+    return json.loads(line.decode()) if end == _chained(before, body) + b'"}' else None
+
+
+def _check_budget(budget: Any) -> Any:
+    if not hasattr(budget, "mu"):
+        instance("budget", budget, PureDP, ApproximateDP, ZeroConcentratedDP)
+    if getattr(budget, "xi", 0.0):
+        raise DesignError.of("budget", budget, "must have xi = 0: a ledger adds up rho")
+    return budget
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,727 @@
+"""The ledger: nothing leaves without its entry, nothing above the budget, no line can be changed unseen."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+import mechdesign as md
+from mechdesign.evidence.proofs import PROVED, Claim
+from mechdesign.evidence.serialize import serializable
+from mechdesign.plan import Ledger, Released, consumption
+from mechdesign.plan import ledger as module
+from mechdesign.plan.ledger import concentrated
+from mechdesign.problem.privacy import Consumption
+
+if hasattr(md, "GaussianDP"):
+    GaussianDP = md.GaussianDP
+else:
+
+    @serializable("gaussian-dp")
+    @dataclass(frozen=True)
+    class GaussianDP:
+        """What the ledger asks of the requirement of that name."""
+
+        mu: float
+
+
+PURE = md.PureDP(0.25)
+
+
+def count(privacy: object = PURE, **options: object) -> md.Result:
+    return md.calibrate("discrete_laplace", privacy=privacy, sensitivity=1, **options)
+
+
+def normal(privacy: object, **options: object) -> md.Result:
+    return md.calibrate("gaussian", privacy=privacy, sensitivity=1, **options)
+
+
+@pytest.fixture(scope="module")
+def quarter() -> md.Result:
+    return count()
+
+
+@pytest.fixture(scope="module")
+def without_rho() -> md.Result:
+    """Finitely many answers: certified for (ε, δ), and for no ρ."""
+    return md.OptimalNoise(md.ApproximateDP(1.0, 0.1), integer=True).solve()
+
+
+# -- what is consumed ------------------------------------------------------------------------------------
+
+
+def _divergence(order: float, pairs: list[tuple[object, object]]) -> object:
+    """Rényi divergence of two laws on points, to 50 digits."""
+    a = mpmath.mpf(order)
+    return mpmath.log(mpmath.fsum(p**a * q ** (1 - a) for p, q in pairs)) / (a - 1)
+
+
+def _laplace_divergence(order: float, ratio: float) -> object:
+    a, r = mpmath.mpf(order), mpmath.mpf(float(ratio))
+    mean = (a * mpmath.exp((a - 1) * r) + (a - 1) * mpmath.exp(-a * r)) / (2 * a - 1)
+    return mpmath.log(mean) / (a - 1)
+
+
+mpmath.mp.dps = 50
+ORDERS = (1.0001, 1.1, 1.5, 2.0, 4.0, 16.0, 100.0, 1e4)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.3, 1.0, 4.0])
+@pytest.mark.parametrize("rounds", [1, 12])
+def test_laplace_noise_consumes_no_less_than_its_divergence(epsilon: float, rounds: int) -> None:
+    found = consumption(
+        md.calibrate("laplace", privacy=md.PureDP(epsilon), sensitivity=2.0, dimension=3, rounds=rounds)
+    )
+    each = epsilon / (3 * rounds)
+    assert found.epsilon == pytest.approx(epsilon, rel=1e-14) and found.epsilon <= epsilon
+    assert math.isinf(found.mu) and found.statement == (epsilon, 0.0)
+    assert all(3 * rounds * _laplace_divergence(a, each) <= found.rho * a for a in ORDERS)
+    assert found.rho == pytest.approx(3 * rounds * each * math.tanh(each / 2), rel=1e-12)
+
+
+def test_discrete_gaussian_noise_has_rho_and_no_mu() -> None:
+    result = md.calibrate("discrete_gaussian", privacy=md.ZeroConcentratedDP(0.5), sensitivity=1)
+    found, sigma = consumption(result), result.mechanism.law.args[0]
+    weight = {k: mpmath.exp(-(mpmath.mpf(k) ** 2) / (2 * mpmath.mpf(sigma) ** 2)) for k in range(-200, 201)}
+    total = mpmath.fsum(weight.values())
+    for order in ORDERS[:-1]:
+        pairs = [(weight[k] / total, weight[k - 1] / total) for k in range(-199, 201)]
+        assert _divergence(order, pairs) <= found.rho * order
+    assert found.rho == pytest.approx(0.5 / sigma**2, rel=1e-14) and math.isinf(found.mu)
+
+
+def test_gaussian_noise_has_the_mu_of_all_rounds() -> None:
+    three = md.Sensitivity(linf=2.0, l0=3)
+    result = md.Calibration("gaussian", md.ApproximateDP(1.0, 1e-6), three, dimension=20, rounds=12).solve()
+    sigma = Fraction(float(result.mechanism.law.kwds["scale"]))
+    found, true = consumption(result), Fraction(12 * 12) / sigma**2
+    assert true <= Fraction(found.mu) ** 2 <= true * (1 + Fraction(1, 10**15))
+    assert true / 2 <= Fraction(found.rho) <= true / 2 * (1 + Fraction(1, 10**15))
+
+
+SEVERAL = {
+    "covariance": (md.CorrelatedGaussian([[1, 0.5], [0, 2.0]], md.ZeroConcentratedDP(0.5)), 1.0),
+    "counts": (md.CountsGaussian(4, 2, md.ZeroConcentratedDP(0.5)), 1.0),
+    "matrix": (md.MatrixMechanism(md.Workload.prefix_sums(4), md.ZeroConcentratedDP(0.125)), 0.5),
+    "allocation": (md.NoiseAllocation("gaussian", [1.0, 2.0], md.ZeroConcentratedDP(0.5)), 1.0),
+}
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_correlated_and_allocated_noise_has_the_mu_of_its_budget(name: str) -> None:
+    design, mu = SEVERAL[name]
+    found = consumption(design.solve())
+    assert found.mu == pytest.approx(mu, rel=1e-9) and found.rho == pytest.approx(mu**2 / 2, rel=1e-9)
+    assert math.isinf(found.epsilon)
+
+
+@pytest.mark.parametrize(
+    "design",
+    [
+        md.NoiseAllocation("laplace", [1.0, 2.0, 0.0, 30.0], md.PureDP(1.0)),
+        md.NoiseAllocation("laplace", [1.0, 2.0, 3.0], md.ApproximateDP(1.0, 1e-6)),
+        md.NoiseAllocation("mixed", [1.0] * 20 + [10.0], md.ApproximateDP(1.0, 1e-6)),
+    ],
+)
+def test_allocations_consume_no_less_than_their_divergence(design: md.NoiseAllocation) -> None:
+    result = design.solve()
+    law, found = result.mechanism, consumption(result)
+    moved = law.sensitivities > 0
+    ratio = law.sensitivities[moved] / law.scales[moved]
+    laplace = np.broadcast_to(getattr(law, "laplace", True), moved.shape)[moved]
+    for order in ORDERS:
+        true = (
+            sum(_laplace_divergence(order, r) for r in ratio[laplace])
+            + order / 2 * (ratio[~laplace] ** 2).sum()
+        )
+        assert true <= found.rho * order
+    assert found.rho <= (ratio**2).sum() / 2 * (1 + 1e-6)
+    assert math.isinf(found.epsilon) if (~laplace).any() else found.epsilon >= ratio.sum() * (1 - 1e-12)
+
+
+def test_noise_that_is_drawn_together_consumes_its_largest_losses() -> None:
+    once = md.noise.KNorm(3, md.PureDP(1.0)).solve()
+    both = md.noise.KNorm(3, md.PureDP(1.0), rounds=2).solve()
+    assert consumption(once).rho == pytest.approx(math.tanh(0.5)) and consumption(once).epsilon == 1.0
+    assert consumption(both).rho == pytest.approx(math.tanh(0.25)) and consumption(both).epsilon == 1.0
+    cells = md.OptimalNoise(md.PureDP(1.0), dimension=2, loss="squared").solve()
+    assert consumption(cells).rho == pytest.approx(math.tanh(0.25)) and consumption(cells).epsilon == 1.0
+
+
+def test_sampled_rounds_are_amplified_purely_or_stated() -> None:
+    sampled = {"rounds": 3, "sampling_rate": 0.1}
+    pure = consumption(md.calibrate("laplace", privacy=md.PureDP(0.5), sensitivity=1.0, **sampled))
+    assert pure.epsilon == pytest.approx(0.5, rel=1e-9) and pure.rho == pytest.approx(
+        0.5 * math.tanh(0.25), rel=1e-9
+    )
+    stated = consumption(normal(md.ApproximateDP(1.0, 1e-5), **sampled))
+    assert stated == Consumption(statement=(1.0, 1e-5))
+
+
+@given(st.floats(1e-6, 40), st.integers(1, 5), st.floats(1e-6, 40))
+def test_parts_add_up_and_are_rounded_up(loss: float, times: int, square: float) -> None:
+    pure, normal = Consumption.pure((loss, times)), Consumption.gaussian(square)
+    assert Fraction(pure.epsilon) >= Fraction(loss) * times
+    assert Fraction(normal.mu) ** 2 >= Fraction(square) and Fraction(normal.rho) * 2 >= Fraction(square)
+    both, four = pure + normal, normal + normal
+    assert math.isinf(both.epsilon) and math.isinf(both.mu)
+    assert Fraction(both.rho) >= Fraction(pure.rho) + Fraction(normal.rho)
+    assert Fraction(four.mu) ** 2 >= 2 * Fraction(normal.mu) ** 2 and four.mu <= math.sqrt(2) * normal.mu * (
+        1 + 1e-14
+    )
+    # two answers of randomized response: no pair of this loss is further apart
+    p = 1 / (1 + mpmath.exp(-mpmath.mpf(loss)))
+    for order in ORDERS[1:6]:
+        assert times * _divergence(order, [(p, 1 - p), (1 - p, p)]) <= pure.rho * order
+
+
+@given(st.floats(0.01, 20), st.floats(-14, -1))
+@settings(max_examples=50)
+def test_the_rho_of_a_budget_implies_it_and_is_next_to_the_largest(epsilon: float, exponent: float) -> None:
+    delta = 10.0**exponent
+    rho = concentrated(md.ApproximateDP(epsilon, delta))
+
+    def log_delta(rho: float) -> float:
+        a = 1 + np.exp(np.linspace(-12, 25, 20_001))
+        return float(np.min((a - 1) * (a * rho - epsilon) + (a - 1) * np.log((a - 1) / a) - np.log(a)))
+
+    assert log_delta(rho) <= math.log(delta) + 1e-5 * epsilon / rho
+    assert log_delta(rho * (1 + 1e-6)) > math.log(delta) - 1e-5
+    # Gaussian noise of this ρ keeps the budget by its exact profile
+    assert md.accounting.gaussian_profile(epsilon, math.sqrt(2 * rho)) <= delta
+
+
+def test_the_rho_of_the_census() -> None:
+    assert concentrated(md.ApproximateDP(17.430585, 1e-10)) == pytest.approx(2.63, rel=1e-6)
+
+
+# -- never above the budget ------------------------------------------------------------------------------
+
+numbers = st.sampled_from([0.1, 0.2, 0.25, 1 / 3, 1e-3, 5e-324, 0.7, 1.0, 3.0, math.inf])
+
+
+@given(
+    st.sampled_from(
+        [md.PureDP(1.0), md.ZeroConcentratedDP(0.7), GaussianDP(1.0), md.ApproximateDP(2.0, 1e-6)]
+    ),
+    st.lists(st.tuples(numbers, numbers, numbers, st.booleans(), st.sampled_from([1, 1, 3])), max_size=12),
+)
+@settings(max_examples=100)
+def test_what_is_let_in_keeps_the_budget_and_what_is_refused_would_not(
+    tmp_path_factory, budget, asked
+) -> None:
+    """By a sum of its own in rational numbers, over entries that say anything."""
+    path = tmp_path_factory.mktemp("ledger") / "ledger.jsonl"
+    limit = concentrated(budget) if hasattr(budget, "delta") else next(iter(vars(budget).values()))
+    power = 2 if hasattr(budget, "mu") else 1
+    at = {"epsilon": 0, "rho": 1, "mu": 2}.get(next(iter(vars(budget))), 0)
+    at = 1 if hasattr(budget, "delta") else at
+    result, held, first = count(md.PureDP(2.0)), Fraction(0), None
+    with pytest.MonkeyPatch.context() as patch:
+        for k, (*values, small, rounds) in enumerate(asked):
+            stated = (2.0, 1e-6 if small else 1e-5)
+            consumes = Consumption(*values, statement=stated)
+            made = replace(result, design=replace(result.design, rounds=rounds))
+            patch.setattr(
+                module, "_certified", lambda _, c=consumes, k=k: (Claim("", PROVED, 0.0, True), c, str(k))
+            )
+            value, alone = values[at], first is None and hasattr(budget, "delta") and small
+            amount = None if math.isinf(value) else Fraction(value) ** power
+            fits = first != "alone" and amount is not None and held + amount <= Fraction(limit) ** power
+            implied = (
+                hasattr(budget, "delta")
+                and first is None
+                and (values[0] <= 2.0 or values[2] <= md.accounting.gaussian_mu(2.0, 1e-6))
+            )
+            entry = Ledger(path, budget)  # read anew each time
+            if fits or alone or implied:
+                for _ in range(rounds):
+                    entry.charge(made)
+                held += amount or 0
+                first = first or ("alone" if amount is None else "counted")
+                if rounds > 1:
+                    with pytest.raises(md.DesignError, match="have all been released"):
+                        entry.charge(made)
+            else:
+                before = path.read_bytes()
+                with pytest.raises(md.DesignError, match=r"^ledger = "):
+                    entry.charge(made)
+                assert path.read_bytes() == before
+            left = entry.left()
+            if first is not None:
+                room = Fraction(limit) ** power - held if first != "alone" else Fraction(0)
+                given_back = (
+                    Fraction(0) if left is None else Fraction(next(iter(vars(left).values()))) ** power
+                )
+                assert given_back <= max(room, 0) and (
+                    left is None or given_back >= room * (1 - Fraction(1, 10**15))
+                )
+
+
+def _pld(result: md.Result):
+    """Of the law that is deployed, from below, by Google's accountant."""
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    law, options = (
+        result.mechanism.law,
+        {"pessimistic_estimate": False, "value_discretization_interval": 1e-3},
+    )
+    name = law.dist.name
+    if name == "norm":
+        made = pld.from_gaussian_mechanism(float(law.kwds["scale"]), **options)
+    elif name == "laplace":
+        made = pld.from_laplace_mechanism(float(law.kwds["scale"]), **options)
+    elif name == "dlaplace":
+        made = pld.from_discrete_laplace_mechanism(float(law.args[0]), 1, **options)
+    else:
+        made = pld.from_discrete_gaussian_mechanism(float(law.args[0]), 1, **options)
+    return made.self_compose(result.mechanism.rounds) if result.mechanism.rounds > 1 else made
+
+
+@pytest.mark.slow
+@given(
+    st.sampled_from([(1.0, 1e-6), (3.0, 1e-4), (0.5, 1e-9)]),
+    st.lists(
+        st.tuples(
+            st.sampled_from(["gaussian", "laplace", "discrete_laplace", "discrete_gaussian"]),
+            st.floats(0.05, 1.2),
+            st.sampled_from([1, 3]),
+        ),
+        min_size=2,
+        max_size=6,
+    ),
+)
+@settings(max_examples=20)
+def test_releases_chosen_in_view_of_answers_keep_the_budget_by_another_accountant(
+    tmp_path_factory, budget, steps
+) -> None:
+    """Each step asks for a share of what is left that depends on the answer before."""
+    pytest.importorskip("dp_accounting")
+    ledger = Ledger(tmp_path_factory.mktemp("ledger") / "ledger.jsonl", md.ApproximateDP(*budget))
+    composed, last = None, 0.0
+    for noise, share, rounds in steps:
+        left = ledger.left()
+        if left is None:
+            break
+        share *= 1.0 if last >= 0 else 0.5
+        if isinstance(left, md.ApproximateDP):
+            wanted: object = md.ApproximateDP(left.epsilon * min(share, 1.0), left.delta)
+        else:
+            wanted = md.ZeroConcentratedDP(left.rho * share)
+        result = md.calibrate(noise, privacy=wanted, sensitivity=1, rounds=rounds)
+        try:
+            for _ in range(rounds):
+                last = float(result.release(0, ledger=ledger).answer)
+        except md.DesignError as error:
+            assert "left, and this result needs" in str(error) and share > 0.99
+            continue
+        made = _pld(result)
+        composed = made if composed is None else composed.compose(made)
+    assert composed is not None
+    assert composed.get_delta_for_epsilon(budget[0]) <= budget[1]
+
+
+def test_a_plan_that_is_alone_counts_by_its_certificate_and_by_rho_beside_others(tmp_path: Path) -> None:
+    whole, half = md.ApproximateDP(1.0, 1e-6), md.ApproximateDP(0.5, 1e-6)
+    ledger = Ledger(tmp_path / "alone.jsonl", whole)
+    assert ledger.left() == whole
+    made_for_it = normal(whole)
+    assert consumption(made_for_it).rho > concentrated(whole)  # ρ would refuse it
+    made_for_it.release(1.0, ledger=ledger)
+    assert ledger.left() is None
+    with pytest.raises(md.DesignError, match=r"has 0\.0 of ρ left"):
+        normal(md.ZeroConcentratedDP(1e-6)).release(1.0, ledger=ledger)
+    ledger = Ledger(tmp_path / "two.jsonl", whole)
+    normal(half).release(1.0, ledger=ledger)
+    assert ledger.left().rho == pytest.approx(concentrated(whole) - consumption(normal(half)).rho)
+    normal(md.ZeroConcentratedDP(ledger.left().rho)).release(1.0, ledger=ledger)
+    with pytest.raises(md.DesignError, match="which the certificate of this result does not keep"):
+        normal(md.ApproximateDP(1.0, 2e-6)).release(1.0, ledger=Ledger(tmp_path / "three.jsonl", whole))
+
+
+def test_what_has_no_rho_is_alone(tmp_path: Path, without_rho: md.Result) -> None:
+    budget = md.ApproximateDP(1.0, 0.1)
+    ledger = Ledger(tmp_path / "first.jsonl", budget)
+    without_rho.release(7, ledger=ledger)
+    assert ledger.left() is None
+    with pytest.raises(md.DesignError, match="holds a result that has no ρ: it is certified for"):
+        count(md.PureDP(1e-3)).release(7, ledger=ledger)
+    ledger = Ledger(tmp_path / "second.jsonl", budget)
+    count(md.PureDP(1e-3)).release(7, ledger=ledger)
+    with pytest.raises(md.DesignError, match=r"adds up .*, and none is proved of this result"):
+        without_rho.release(7, ledger=ledger)
+
+
+@pytest.mark.parametrize(
+    ("budget", "result", "allowed"),
+    [
+        (md.PureDP(1.0), normal(md.ZeroConcentratedDP(1e-3)), None),
+        (md.PureDP(1.0), count(), 4),
+        (md.ApproximateDP(1.0, 0.0), count(), 4),
+        (md.ZeroConcentratedDP(0.5), normal(md.ZeroConcentratedDP(0.125)), 4),
+        (md.ZeroConcentratedDP(0.5), count(md.PureDP(1.0)), 1),
+        (GaussianDP(1.0), normal(md.ZeroConcentratedDP(0.125)), 4),
+        (GaussianDP(1.0), count(), None),
+    ],
+)
+def test_a_ledger_of_each_currency(
+    tmp_path: Path, budget: object, result: md.Result, allowed: int | None
+) -> None:
+    ledger = Ledger(tmp_path / "ledger.jsonl", budget)
+    if allowed is None:
+        with pytest.raises(md.DesignError, match=r"adds up .*, and none is proved of this result"):
+            result.release(5, ledger=ledger)
+        assert ledger.left() == budget
+        return
+    for _ in range(allowed):
+        result.release(5, ledger=ledger)
+    with pytest.raises(md.DesignError, match="left, and this result needs"):
+        result.release(5, ledger=ledger)
+    assert type(Ledger(tmp_path / "ledger.jsonl", budget).left()) in (type(budget), md.PureDP, type(None))
+
+
+def test_twelve_rounds_are_one_entry_and_the_thirteenth_is_refused(tmp_path: Path) -> None:
+    monthly = normal(md.ApproximateDP(1.0, 1e-6), rounds=12)
+    monthly.save(tmp_path / "monthly.json")
+    path = tmp_path / "ledger.jsonl"
+    Ledger(path, md.ApproximateDP(1.0, 1e-6))
+    for month in range(1, 13):  # each month another program
+        again = md.load(tmp_path / "monthly.json")
+        released = again.release(float(month), ledger=Ledger(path))
+        assert (released.entry, released.round) == (1, month)
+    with pytest.raises(md.DesignError, match=r"rounds = 12: have all been released: solve the design anew"):
+        monthly.release(13.0, ledger=Ledger(path))
+    frame = Ledger(path).to_frame()
+    assert frame["round"].tolist() == list(range(1, 13)) and frame["rho"].notna().sum() == 1
+
+
+# -- kills, processes, disks -----------------------------------------------------------------------------
+
+
+def _child(work: Callable[[int], None]) -> tuple[int, int]:
+    """Run in a process of its own; its id, and where what it writes is read."""
+    read, write = os.pipe()
+    if (process := os.fork()) == 0:
+        try:
+            os.close(read)
+            work(write)
+        finally:
+            os._exit(0)
+    os.close(write)
+    return process, read
+
+
+def _text(read: int) -> str:
+    with os.fdopen(read, encoding="utf-8") as file:
+        return file.read()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_thirty_kills_in_mid_release(tmp_path: Path) -> None:
+    """Every answer that came out has its entry; entries without an answer there may be."""
+    path, rng = tmp_path / "ledger.jsonl", random.Random(7)
+    small = count(md.PureDP(2.0**-12))
+    Ledger(path, md.PureDP(1.0))
+    small.release(0, ledger=Ledger(tmp_path / "warm.jsonl", md.PureDP(1.0)))
+
+    def work(write: int) -> None:
+        ledger = Ledger(path)
+        while True:
+            released = small.release(100, ledger=ledger)
+            os.write(write, f"{released.entry} {released.hash}\n".encode())
+
+    answered: list[str] = []
+    for _ in range(30):
+        process, read = _child(work)
+        os.read(read, 1)  # in full swing
+        time.sleep(rng.uniform(0.0, 0.01))
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+        answered += [line.split()[-1] for line in _text(read).splitlines()]
+    ledger = Ledger(path)
+    entered = set(ledger.to_frame()["hash"])
+    assert len(answered) >= 30 and set(answered) <= entered and len(set(answered)) == len(answered)
+    assert len(entered) <= 4096 and ledger.left().epsilon == pytest.approx(1 - len(entered) / 4096)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_processes_at_once_never_go_above_the_budget(tmp_path: Path) -> None:
+    path, small = tmp_path / "ledger.jsonl", count(md.PureDP(1 / 64))
+    each = Fraction(consumption(small).epsilon)
+    Ledger(path, md.PureDP(1.0))
+
+    def work(write: int) -> None:
+        ledger, done = Ledger(path), 0
+        try:
+            while True:
+                small.release(100, ledger=ledger)
+                done += 1
+        except md.DesignError as error:
+            os.write(write, f"{done} {error}".encode())
+
+    running = [_child(work) for _ in range(4)]
+    said = [_text(read) for _, read in running]
+    for process, _ in running:
+        os.waitpid(process, 0)
+    assert all("left, and this result needs" in text for text in said)
+    assert sum(int(text.split()[0]) for text in said) == len(Ledger(path).to_frame()) == int(1 / each) == 64
+
+
+def test_a_write_that_was_cut_short_is_no_entry_and_disturbs_none(tmp_path: Path, quarter: md.Result) -> None:
+    path = tmp_path / "ledger.jsonl"
+    quarter.release(1, ledger=Ledger(path, md.PureDP(1.0)))
+    head, line = path.read_bytes().splitlines(keepends=True)
+    for cut in [*range(0, len(line), 7), len(line) - 2]:
+        path.write_bytes(head + line[:cut])
+        assert Ledger(path).left() == md.PureDP(1.0)
+        ledger = Ledger(path)
+        assert quarter.release(1, ledger=ledger).entry == 1
+        assert len(Ledger(path).to_frame()) == 1
+    path.write_bytes(head + line[:-1])  # all but its end of line: the hash is there
+    assert quarter.release(1, ledger=Ledger(path)).entry == 2
+    assert Ledger(path).to_frame()["entry"].tolist() == [1, 2]
+    path.write_bytes(head[:20])
+    assert Ledger(path, md.PureDP(2.0)).left() == md.PureDP(2.0)
+
+
+def test_the_entry_is_on_the_disk_before_any_noise_is_drawn(
+    tmp_path: Path, quarter: md.Result, monkeypatch
+) -> None:
+    path, events = tmp_path / "ledger.jsonl", []
+    ledger = Ledger(path, md.PureDP(1.0))
+    urandom, fsync = os.urandom, os.fsync
+    monkeypatch.setattr(
+        os, "urandom", lambda n: (events.append(f"draw {len(path.read_bytes().splitlines())}"), urandom(n))[1]
+    )
+    monkeypatch.setattr(os, "fsync", lambda f: (events.append("sync"), fsync(f))[1])
+    quarter.release([1, 2, 3], ledger=ledger)
+    assert events[:2] == ["sync", "draw 2"] and set(events[1:]) == {"draw 2"}
+
+
+def test_nothing_is_drawn_where_the_disk_does_not_take_the_entry(
+    tmp_path: Path, quarter: md.Result, monkeypatch
+) -> None:
+    ledger = Ledger(tmp_path / "ledger.jsonl", md.PureDP(1.0))
+    before = ledger.path.read_bytes()
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        patch.setattr(os, "urandom", lambda n: pytest.fail("drawn"))
+        with pytest.raises(OSError, match="No space"):
+            quarter.release(1, ledger=ledger)
+    quarter.release(1, ledger=ledger)
+    assert ledger.path.read_bytes().startswith(before) and len(ledger.to_frame()) in (1, 2)
+
+
+# -- a ledger that was edited ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def written(tmp_path: Path, quarter: md.Result) -> tuple[Path, list[Released]]:
+    ledger = Ledger(tmp_path / "ledger.jsonl", md.PureDP(1.0))
+    return ledger.path, [quarter.release(10 * k, ledger=ledger) for k in range(3)]
+
+
+@given(st.integers(0, 10**6), st.integers(0, 255))
+def test_a_changed_byte_is_refused_by_its_line(
+    tmp_path_factory, quarter: md.Result, place: int, value: int
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "edited.jsonl"
+    if not path.exists() or place == 0:
+        path.unlink(missing_ok=True)
+        ledger = Ledger(path, md.PureDP(1.0))
+        for k in range(3):
+            quarter.release(k, ledger=ledger)
+        path.with_suffix(".good").write_bytes(path.read_bytes())
+    good = path.with_suffix(".good").read_bytes()
+    place %= len(good) - 1  # all but the last end of line
+    if good[place] == value:
+        return
+    path.write_bytes(good[:place] + bytes([value]) + good[place + 1 :])
+    line = good[: place + 1].count(b"\n") + (good[place] != 10)
+    with pytest.raises(md.ResultFormatError, match=rf"edited.jsonl, line {line}: does not follow"):
+        Ledger(path)
+
+
+def test_lines_that_are_left_out_or_moved_are_refused(written: tuple[Path, list[Released]]) -> None:
+    path, _ = written
+    head, *lines = path.read_bytes().splitlines(keepends=True)
+    for bad, line in (
+        ([lines[1], lines[2]], 2),
+        ([lines[0], lines[2]], 3),
+        ([lines[1], lines[0], lines[2]], 2),
+    ):
+        path.write_bytes(head + b"".join(bad))
+        with pytest.raises(md.ResultFormatError, match=f"line {line}: does not follow from the line before"):
+            Ledger(path)
+    path.write_bytes(b"".join(lines))
+    with pytest.raises(md.ResultFormatError, match="line 1: does not follow"):
+        Ledger(path)
+
+
+def test_a_missing_end_shows_against_the_hash_of_an_answer(
+    written: tuple[Path, list[Released]], quarter
+) -> None:
+    path, answers = written
+    open_before = Ledger(path)
+    assert all(answer.hash in open_before for answer in answers) and answers[-1].hash == open_before.hash
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    again = Ledger(path)
+    assert answers[1].hash in again and answers[2].hash not in again
+    with pytest.raises(md.ResultFormatError, match=r"ends before line 4, which was there: cut off"):
+        quarter.release(1, ledger=open_before)
+
+
+def test_files_that_are_no_ledger_are_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    for text in ("my notes", "my notes\n", '{"format": "mechdesign-result"}\n', "\0\n"):
+        path.write_text(text)
+        with pytest.raises(md.ResultFormatError, match=r"line 1: does not follow.*or no ledger"):
+            Ledger(path, md.PureDP(1.0))
+        assert path.read_text() == text
+
+
+# -- bad input: a sentence, nothing released, nothing lost -----------------------------------------------
+
+
+def test_bad_input_is_refused_and_enters_nothing(
+    written: tuple[Path, list[Released]], quarter: md.Result
+) -> None:
+    path, _ = written
+    before, ledger = path.read_bytes(), Ledger(path)
+    local = md.OptimalQuantizer([-3, -0.5, 0.5, 3], md.PureDP(1.0), stats.uniform(-1, 2)).solve()
+    places = md.MetricChannel(md.MetricSpace.line([0.0, 1.0, 2.0]), alpha=0.1).solve()
+    replaced = md.calibrate(
+        "laplace", privacy=md.PureDP(0.01), sensitivity=md.Sensitivity(linf=1.0, neighbours="replace")
+    )
+    doctored = replace(quarter, mechanism=replace(quarter.mechanism, law=stats.dlaplace(2.0)))
+    bare = md.calibrate("laplace", privacy=PURE, sensitivity=1.0).design.solve(certify=False)
+    for result, x, message in (
+        (quarter, math.nan, "must be finite"),
+        (quarter, 1.5, "must be whole numbers"),
+        (quarter, "many", "must be"),
+        (quarter, [[1, 2], [3, 4]], "must be one answer: every row"),
+        (local, 0.3, "makes reports of one person each"),
+        (places, 1, "makes reports of one person each"),
+        (replaced, 1.0, "protects neighbours by 'add-remove', and this result by 'replace'"),
+        (doctored, 1, r"must be certified \(fails: "),
+        (bare, 1.0, r"must be certified \(no certificate: solve it with certify=True\)"),
+        (count(md.PureDP(0.5)), 1, r"has 0.25\d* of pure ε left, and this result needs 0.49\d*"),
+    ):
+        with pytest.raises(md.DesignError, match=message):
+            result.release(x, ledger=ledger)
+        assert path.read_bytes() == before
+    with pytest.raises(md.DesignError, match="must be a Result"):
+        ledger.charge(quarter.mechanism)
+    with pytest.raises(md.DesignError, match="must be a Ledger"):
+        quarter.release(1, ledger=str(path))
+    assert quarter.release(1, ledger=ledger).entry == 4
+
+
+@pytest.mark.parametrize(
+    ("budget", "message"),
+    [
+        (None, "must be given where there is no ledger yet"),
+        (1.0, "must be a PureDP"),
+        (md.MetricDP(1.0), "must be a PureDP"),
+        (md.ZeroConcentratedDP(1.0, 0.1), "must have xi = 0"),
+    ],
+)
+def test_a_new_ledger_has_a_budget_that_adds_up(tmp_path: Path, budget: object, message: str) -> None:
+    with pytest.raises(md.DesignError, match=message):
+        Ledger(tmp_path / "ledger.jsonl", budget)
+    assert not (tmp_path / "ledger.jsonl").exists()
+
+
+def test_a_ledger_keeps_the_budget_it_was_opened_with(written: tuple[Path, list[Released]]) -> None:
+    path, _ = written
+    with pytest.raises(md.DesignError, match=r"is not that of the ledger: PureDP\(epsilon=1.0\)"):
+        Ledger(path, md.PureDP(2.0))
+    with pytest.raises(md.DesignError, match="there is no folder"):
+        Ledger(path / "no" / "where.jsonl", md.PureDP(1.0))
+
+
+# -- reading ---------------------------------------------------------------------------------------------
+
+
+def _sealed(before: str, content: dict[str, object]) -> tuple[str, str]:
+    """A line by the description of the format, which shares no code with the ledger."""
+    body = json.dumps(content)[:-1]
+    found = hashlib.sha256((before + body).encode()).hexdigest()
+    return found, f'{body}, "hash": "{found}"}}\n'
+
+
+def test_a_hundred_thousand_entries_open_in_two_seconds(tmp_path: Path) -> None:
+    path, lines = tmp_path / "ledger.jsonl", []
+    head = {
+        "format": "mechdesign-ledger",
+        "version": 1,
+        "budget": {"$kind": "zcdp", "fields": {"rho": 1000.0, "xi": 0.0}},
+        "time": "2026-01-01T00:00:00+00:00",
+    }
+    last, line = _sealed("", head)
+    lines.append(line)
+    for k in range(100_000):
+        entry = {
+            "entry": k + 1,
+            "round": 1,
+            "rounds": 1,
+            "design": "Calibration",
+            "mechanism": "Gaussian noise (scale = 14.4598) on 1 coordinate(s), sensitivity 1 each (add-remove neighbours)",
+            "result": f"{k:064x}",
+            "claim": "ApproximateDP(epsilon=0.5, delta=5e-07) is kept",
+            "how": "proved",
+            "epsilon": None,
+            "rho": 0.00717417202969873 * (1 + k * 1e-9),
+            "mu": 0.1197845735451668,
+            "statement": [0.5, 5e-07],
+            "neighbours": "add-remove",
+            "time": "2026-01-01T00:00:00+00:00",
+        }
+        last, line = _sealed(last, entry)
+        lines.append(line)
+    path.write_text("".join(lines))
+    start = time.process_time()
+    ledger = Ledger(path)
+    assert time.process_time() - start < 2.0
+    exact = sum(Fraction(0.00717417202969873 * (1 + k * 1e-9)) for k in range(100_000))
+    assert ledger.hash == last and Fraction(ledger.left().rho) <= 1000 - exact
+    assert ledger.left().rho == pytest.approx(float(1000 - exact), rel=1e-15)
+
+
+def test_prints_tables_and_pages(written: tuple[Path, list[Released]]) -> None:
+    path, answers = written
+    ledger = Ledger(path)
+    text = str(ledger)
+    assert "Ledger of PureDP(epsilon=1.0): 3 entries, 3 releases" in text and ledger.hash in text
+    assert ledger.to_frame()["mechanism"].str.startswith("discrete Laplace noise").all()
+    ledger.report(path.with_suffix(".html"))
+    page = path.with_suffix(".html").read_text()
+    assert "Ledger of PureDP(epsilon=1.0)" in page and answers[-1].hash in page and "<svg" in page
+    assert isinstance(answers[0].answer, float) and answers[0].round == 1
+    several = count(md.PureDP(0.25)).release([1, 2, 3], ledger=ledger)
+    assert several[0] == several.answer[0]
+    assert "left: PureDP(epsilon=" in str(ledger)
+
+
+def test_without_a_ledger_a_result_releases_as_its_mechanism_does(quarter: md.Result) -> None:
+    assert isinstance(quarter.release(3), float) and quarter.release([1, 2]).shape == (2,)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import os
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property
-from operator import and_
 from typing import Any
 
 import numpy as np
@@ -308,24 +305,19 @@ class AdditiveNoise:
 
     def consumption(self) -> Consumption:
         """What all rounds consume of a ledger: μ of Gaussian noise, ρ of the discrete one, else the largest losses, where they are finite."""
-        cases = self.worst_cases
         if self.sampling_rate < 1:
-            return Consumption.pure((amplified(cases.largest_loss(), **self.in_rounds), 1))
+            return Consumption()
         normal = is_gaussian(self.law)
         if normal or self.law.dist.name == "discrete_gaussian":
-            _, shapes, _, scale = frozen_parts(self.law)
-            changes = self.sensitivity
-            if isinstance(changes, Sensitivity):
-                square = Fraction(changes.largest_l2(self.dimension)) ** 2
-            else:
-                square = Fraction(changes) ** 2 * self.dimension
-            found = Consumption.gaussian(square * self.rounds / Fraction(scale if normal else shapes[0]) ** 2)
-            return found if normal else Consumption(rho=found.rho)
-        losses = [
-            [(profile_epsilon(t.law, t.sensitivity, 0.0), t.count * self.rounds) for t in terms]
-            for terms in cases.alternatives
-        ]
-        return functools.reduce(and_, (Consumption.pure(*some) for some in losses))
+            rho = worst_rho(self.law, self.sensitivity, self.dimension) * self.rounds * (1 + 2e-15)
+            return Consumption.gaussian(2 * rho) if normal else Consumption(rho=rho)
+        found = (
+            Consumption.pure(
+                *((profile_epsilon(t.law, t.sensitivity, 0.0), t.count * self.rounds) for t in terms)
+            )
+            for terms in self.worst_cases.alternatives
+        )
+        return min(found, key=lambda one: one.rho)
 
     def pld(self) -> Any:
         """dp-accounting's `PrivacyLossDistribution` of all rounds, to compose with any other mechanism."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from types import NoneType
 
@@ -13,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special, stats
 
-from mechdesign.accounting.losses import NoiseTerm, is_gaussian
+from mechdesign.accounting.losses import NoiseTerm
 from mechdesign.errors import DesignError
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.serialize import serializable
@@ -41,6 +40,7 @@ class _PerCoordinate:
     """What follows from the scales and from which coordinates have Laplace noise, the others having Gaussian noise."""
 
     scales: Array
+    sensitivities: Array | None
 
     @property
     def _laplace(self) -> bool | npt.NDArray[np.bool_]:
@@ -63,6 +63,21 @@ class _PerCoordinate:
         order = inside("order", order, 0, 101)
         laplace, gaussian = (absolute_moment(noise, order) for noise in ("laplace", "gaussian"))
         return np.asarray(np.where(self._laplace, laplace, gaussian) * self.scales**order)
+
+    def consumption(self) -> Consumption:
+        """What a release consumes of a ledger where all coordinates change by all they may.
+
+        For its lattice the noise is widened so that normal coordinates together consume what they did, and so do Laplace ones; of one
+        of these the ratio λ/β may rise by two steps of 2⁻³⁰.
+        """
+        assert self.sensitivities is not None
+        moved = self.sensitivities > 0
+        ratio = self.sensitivities[moved] / self.scales[moved]
+        laplace = np.broadcast_to(self._laplace, moved.shape)[moved]
+        wider = ratio[laplace] + 2**-28
+        epsilon, rho = (math.fsum(v) * (1 + 1e-14) for v in (ratio[laplace], wider * np.tanh(wider / 2)))
+        normal = Consumption.gaussian(math.fsum(ratio[~laplace] ** 2) * (1 + 1e-14))
+        return normal + Consumption(epsilon, rho, math.inf if epsilon else 0.0)
 
     def rvs(self, size: object = None, random_state: Randomness = None) -> Array:
         """Draw noise vectors for simulation, shape ``size + (K,)``."""
@@ -290,14 +305,6 @@ class MixedNoise(_PerCoordinate):
     def small(self) -> float:
         """Σ λ/β of the Laplace coordinates whose ratio is far below the largest, rounded up: they are this private, purely."""
         return math.fsum(self._ratio[self._together]) * (1 + 1e-15)
-
-    def consumption(self) -> Consumption:
-        """What a release consumes of a ledger: the normal coordinates together, the small Laplace ones, and each of the others."""
-        terms, normal = self.terms(), Consumption.gaussian(0)
-        losses = [(t.sensitivity, t.count) for t in terms if not is_gaussian(t.law)]
-        for term in terms[: len(terms) - len(losses)]:
-            normal = Consumption.gaussian(Fraction(term.sensitivity) ** 2)
-        return normal + Consumption.pure(*losses, (self.small, 1))
 
     @cached_property
     def _ratio(self) -> Array:

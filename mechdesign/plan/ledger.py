@@ -26,39 +26,28 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
 import pandas as pd
 from flint import arb, ctx
+from scipy import optimize
 
-from mechdesign.accounting.gaussian import gaussian_mu
 from mechdesign.errors import DesignError, ResultFormatError, instance
 from mechdesign.evidence.exact import round_down, round_up
-from mechdesign.evidence.page import Page, Section
+from mechdesign.evidence.page import Section, page
 from mechdesign.evidence.proofs import CLAIMED, Claim
-from mechdesign.evidence.results import Handed, Result
+from mechdesign.evidence.results import Result
 from mechdesign.evidence.sampling import before_noise
 from mechdesign.evidence.serialize import decode, dumps, encode
-from mechdesign.evidence.whole_files import check_writable
-from mechdesign.plotting import COLOURS, figure, sized
-from mechdesign.problem.privacy import (
-    ApproximateDP,
-    Consumption,
-    PureDP,
-    ZeroConcentratedDP,
-    implied_by_pure,
-)
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from mechdesign.evidence.whole_files import check_writable, write_whole
+from mechdesign.problem.privacy import ApproximateDP, Consumption, PureDP, ZeroConcentratedDP
 
 _HEAD = b'{"format": "mechdesign-ledger"'
 _BITS = 2148
 _NAMES = {"epsilon": "pure ε", "rho": "ρ", "mu": "μ²"}
-_COLUMNS = ["entry", "round", "rounds", "design", "mechanism", *_NAMES, "statement", "how", "time", "hash"]
 
 if sys.platform == "win32":
     import msvcrt
@@ -105,8 +94,8 @@ def _certified(result: Result) -> tuple[Claim, Consumption, str]:
     certificate = instance("result", result, Result).certificate
     claim = None if certificate is None else certificate.privacy_claim()
     if claim is None or not claim.holds or claim.how == CLAIMED:
-        reason = "no certificate: solve it with certify=True" if claim is None else f"fails: {claim.claim}"
-        raise DesignError.of("result", type(result.design).__name__, f"must be certified ({reason})")
+        reason = f"must be certified; {claim.claim + ' fails' if claim else 'solve it with certify=True'}"
+        raise DesignError.of("result", type(result.design).__name__, reason)
     return claim, result.design.consumption(result), hashlib.sha256(dumps(result).encode()).hexdigest()
 
 
@@ -145,17 +134,18 @@ def concentrated(privacy: ApproximateDP) -> float:
         spent = log((order - 1) / order) - (log(number(privacy.delta)) + log(order)) / (order - 1)
         return (number(privacy.epsilon) - spent) / order
 
-    low, high = -20.0, 40.0
-    for _ in range(8):  # each grid a sixteenth as wide as the one before
-        grid = np.linspace(low, high, 65)
-        best = float(grid[np.argmax(proved(1 + np.exp(grid), float, np.log))])
-        low, high = best - (high - low) / 32, best + (high - low) / 32
+    best = optimize.minimize_scalar(
+        lambda u: -proved(1 + math.exp(u), float, math.log),
+        bounds=(-20, 40),
+        method="bounded",
+        options={"xatol": 1e-9},
+    )
     with ctx.workprec(200):
-        found = float(proved(arb(1 + math.exp(best)), arb, arb.log).lower())
+        found = float(proved(1 + arb(float(best.x)).exp(), arb, arb.log).lower())
     return max(0.0, math.nextafter(found, -math.inf))
 
 
-class Ledger(Handed):
+class Ledger:
     """What was released about one data set, and what is left of its budget.
 
     Parameters
@@ -191,19 +181,17 @@ class Ledger(Handed):
 
     def __init__(self, path: str | os.PathLike[str], budget: Any = None) -> None:
         self.path = check_writable(path)
-        if budget is not None:
+        if budget is not None or not (self.path.exists() and self.path.stat().st_size):
             _check_budget(budget)
-        elif not self.path.exists() or not self.path.stat().st_size:
-            raise DesignError.of("budget", budget, "must be given where there is no ledger yet")
         self.budget: Any = None
-        self.hash, self._size, self._lines = "", 0, 0
-        self._entries, self._neighbours, self._whole = 0, "", True
-        self._spent, self._blocked, self._currency = 0, False, ""
+        self.hash, self._size, self._whole = "", 0, True
+        self._entries, self._spent, self._blocked, self._neighbours = 0, 0, False, ""
+        self._rows: list[dict[str, Any]] = []
         self._drawn: dict[str, tuple[int, int, int]] = {}
         with _locked(self.path, "a+b") as file:
             self._refresh(file)
             if self.budget is None:
-                head = {"format": "mechdesign-ledger", "version": 1, "budget": encode(budget), "time": _now()}
+                head = {"format": "mechdesign-ledger", "version": 1, "budget": encode(budget)}
                 self._append(file, head)
                 with suppress(OSError):  # Windows opens no folders
                     folder = os.open(self.path.parent, os.O_RDONLY)
@@ -214,19 +202,13 @@ class Ledger(Handed):
 
     # -- what is counted ---------------------------------------------------------------------------------
 
-    def _units(self, value: float | None) -> int | None:
+    def _units(self, value: Any) -> Any:
         """A number of the currency in units of 2⁻²¹⁴⁸, of which doubles and their squares are whole multiples; None where there is none."""
         if value is None or value == math.inf:
             return None
         above, below = value.as_integer_ratio()
         power = 2 if self._currency == "mu" else 1
         return above**power << (_BITS - power * (below.bit_length() - 1))
-
-    @cached_property
-    def _limit(self) -> int:
-        budget = self.budget
-        found = concentrated(budget) if getattr(budget, "delta", 0.0) else getattr(budget, self._currency)
-        return self._units(found) or 0
 
     @property
     def _room(self) -> Fraction:
@@ -241,20 +223,8 @@ class Ledger(Handed):
         if self._blocked or room <= 0 or not (value := round_down(room)):
             return None
         if self._currency == "mu":
-            root = math.sqrt(value)
-            return type(self.budget)(root if Fraction(root) ** 2 <= room else math.nextafter(root, 0.0))
+            return type(self.budget)(math.nextafter(math.sqrt(value), 0.0))
         return PureDP(value) if self._currency == "epsilon" else ZeroConcentratedDP(value)
-
-    def _alone(self, consumes: Consumption) -> bool:
-        """Whether a first result keeps a budget of (ε, δ) by its own certificate."""
-        budget, stated = self.budget, consumes.statement
-        if self._entries or not getattr(budget, "delta", 0.0):
-            return False
-        if stated is not None and stated[0] <= budget.epsilon and stated[1] <= budget.delta:
-            return True
-        if consumes.epsilon <= 700 and implied_by_pure(budget, Fraction(consumes.epsilon)):
-            return True
-        return consumes.mu <= gaussian_mu(budget.epsilon, budget.delta)
 
     # -- entries -----------------------------------------------------------------------------------------
 
@@ -282,43 +252,47 @@ class Ledger(Handed):
         with _locked(self.path) as file:
             self._refresh(file)
             entry, drawn, rounds = self._drawn.get(file_hash, (0, 0, 1))
+            summary = getattr(result.mechanism, "summary", None)
             if rounds == 1:
                 self._check(consumes)
                 entry, drawn, rounds = self._entries + 1, 0, getattr(result.design, "rounds", 1)
             elif drawn == rounds:
                 remedy = "have all been released: solve the design anew to reserve as many again"
                 raise DesignError.of("rounds", rounds, remedy)
-            mechanism = result.mechanism
-            line: dict[str, Any] = {"entry": entry, "round": drawn + 1, "rounds": rounds}
-            line["design"] = type(result.design).__name__
-            line["mechanism"] = getattr(mechanism, "summary", lambda: type(mechanism).__name__)()
-            line |= {"result": file_hash, "claim": claim.claim, "how": claim.how}
+            line: dict[str, Any] = {
+                "entry": entry,
+                "round": drawn + 1,
+                "rounds": rounds,
+                "design": type(result.design).__name__,
+                "mechanism": summary() if summary else type(result.mechanism).__name__,
+                "result": file_hash,
+                "claim": claim.claim,
+                "how": claim.how,
+            }
             if not drawn:
-                numbers = {name: getattr(consumes, name) for name in _NAMES}
-                line |= {name: None if math.isinf(v) else v for name, v in numbers.items()}
-                line |= {"statement": consumes.statement, "neighbours": consumes.neighbours}
-            self._append(file, line | {"time": _now()})
-        return Released(None, entry, drawn + 1, self.hash)
+                line |= {key: None if v == math.inf else v for key, v in vars(consumes).items()}
+            self._append(file, line)
+            return Released(None, entry, drawn + 1, self.hash)
 
     def _check(self, consumes: Consumption) -> None:
         """Refuse what has no place beside the entries, or is more than what is left."""
         consumed, name, others = getattr(consumes, self._currency), _NAMES[self._currency], self._neighbours
-        amount, several = self._units(consumed), bool(getattr(self.budget, "delta", 0.0))
+        amount, first = self._units(consumed), self._several and not self._entries
+        stated = consumes.statement if first else None
+        alone = stated is not None and stated[0] <= self.budget.epsilon and stated[1] <= self.budget.delta
         if others and consumes.neighbours not in ("", others):
             reason = f"protects neighbours by {others!r}, and this result by {consumes.neighbours!r}"
         elif self._blocked:
             reason = f"holds a result that has no {name}: it is certified for {self.budget} alone"
-        elif self._alone(consumes) or (amount is not None and self._spent + amount <= self._limit):
+        elif alone or (amount is not None and self._spent + amount <= self._limit):
             return
-        elif several and not self._entries:
+        elif first:
             reason = f"allows {self.budget}, which the certificate of this result does not keep"
         elif amount is None:
             reason = f"adds up {name}, and none is proved of this result"
         else:
             need = round_up(Fraction(amount, 1 << _BITS))
-            reason = (
-                f"has {round_down(max(self._room, Fraction(0)))} of {name} left, and this result needs {need}"
-            )
+            reason = f"has {max(round_down(self._room), 0.0)} of {name} left, and this result needs {need}"
         raise DesignError.of("ledger", self.path.name, reason)
 
     # -- the file ----------------------------------------------------------------------------------------
@@ -330,25 +304,32 @@ class Ledger(Handed):
     def _refresh(self, file: IO[bytes]) -> None:
         """Take in what was appended since, under the lock."""
         if file.seek(0, os.SEEK_END) < self._size:
-            raise ResultFormatError(f"{self.path}: ends before line {self._lines}, which was there: cut off")
+            raise ResultFormatError(
+                f"{self.path}: ends before line {len(self._rows)}, which was there: cut off"
+            )
         file.seek(self._size)
         for line in file:
             content, whole = _opened(line, self.hash), line.endswith(b"\n")
-            if content is None and not whole and (self._lines or _HEAD.startswith(line[: len(_HEAD)])):
+            if content is None and not whole and (self._rows or _HEAD.startswith(line[: len(_HEAD)])):
                 return  # a write that was cut short: nothing was drawn
             if line.strip():
                 try:
                     self._take(content)
                 except (ArithmeticError, LookupError, TypeError, ValueError):
                     fault = "does not follow from the line before: edited, or no ledger"
-                    raise ResultFormatError(f"{self.path}, line {self._lines + 1}: {fault}") from None
+                    raise ResultFormatError(f"{self.path}, line {len(self._rows) + 1}: {fault}") from None
             self._size, self._whole = self._size + len(line), whole
 
     def _take(self, line: Any) -> None:
-        if not self._lines:
-            budget = self.budget = _check_budget(decode(line["budget"]))
-            several = hasattr(budget, "rho") or getattr(budget, "delta", 0.0)
-            self._currency = "mu" if hasattr(budget, "mu") else "rho" if several else "epsilon"
+        if not self._rows:
+            if line["version"] != 1:
+                raise ValueError
+            self.budget = budget = _check_budget(decode(line["budget"]))
+            self._several = bool(getattr(budget, "delta", 0.0))
+            rho = self._several or hasattr(budget, "rho")
+            self._currency = "mu" if hasattr(budget, "mu") else "rho" if rho else "epsilon"
+            limit = concentrated(budget) if self._several else getattr(budget, self._currency)
+            self._limit = self._units(limit)
         else:
             if line["round"] == 1:
                 self._entries += 1
@@ -357,10 +338,11 @@ class Ledger(Handed):
                 self._neighbours = self._neighbours or line["neighbours"]
             self._drawn[line["result"]] = line["entry"], line["round"], line["rounds"]
         self.hash = line["hash"]
-        self._lines += 1
+        self._rows.append(line)
 
     def _append(self, file: IO[bytes], content: dict[str, Any]) -> None:
         """Write a line, and wait until it is on the disk."""
+        content["time"] = datetime.now(UTC).isoformat(timespec="seconds")
         body = json.dumps(content, ensure_ascii=False, allow_nan=False)[:-1].encode()
         line = b'%s, "hash": "%s"}\n' % (body, _chained(self.hash, body))
         file.truncate(self._size)  # what a write that was cut short has left
@@ -370,78 +352,30 @@ class Ledger(Handed):
         os.fsync(file.fileno())
         self._refresh(file)
 
-    def _rows(self) -> Iterator[dict[str, Any]]:
-        """All lines, read anew."""
-        again = Ledger(self.path)
-        with open(self.path, "rb") as file:
-            yield from (json.loads(line) for line in file.read(again._size).splitlines()[1:] if line)
-
     def __contains__(self, last: object) -> bool:
         """Whether a line has this hash, which an answer carries: False where the end was cut off since."""
-        return any(row["hash"] == last for row in self._rows())
-
-    # -- tables and pages --------------------------------------------------------------------------------
+        self._sync()
+        return any(row["hash"] == last for row in self._rows)
 
     def to_frame(self) -> pd.DataFrame:
         """The releases, one a row."""
-        return pd.DataFrame(self._rows(), columns=_COLUMNS)
+        self._sync()
+        return pd.DataFrame(self._rows[1:])
 
-    def plot(self, **options: float) -> Figure:
-        """Draw what is consumed after each entry, as a share of the budget."""
-        frame = self.to_frame()
-        first = frame[frame["round"] == 1]
-        power = 2 if self._currency == "mu" else 1
-        spent = (first[self._currency] ** power).cumsum() / float(Fraction(self._limit, 1 << _BITS))
-        fig, axis = figure(**sized(options, 5.0, 3.0))
-        axis.step([0, *first["entry"]], [0.0, *spent], where="post", color=COLOURS[0])
-        axis.axhline(1.0, color=COLOURS[1])
-        axis.set(
-            xlabel="entry", ylabel=f"{_NAMES[self._currency]} consumed, share of the budget", ylim=(0, None)
+    def report(self, path: str | os.PathLike[str]) -> None:
+        """Write one HTML page: what was released, what is left, and how to see that the file is whole."""
+        words = (
+            "Every line of the file ends with the SHA-256 of the hash before it and of itself, and a line that does not follow is "
+            "refused. That the end was cut off shows against the hash that an answer carries: it must be in the list."
         )
-        return fig
-
-    def _page(self) -> Page:
-        words, frame = str(self), self.to_frame()
-        alone = (
-            "A budget of (ε, δ) adds up as ρ; a result that is alone counts by its own certificate, which may use all of it."
-            if getattr(self.budget, "delta", 0.0)
-            else f"What adds up is {_NAMES[self._currency]}, however each release was chosen in view of those before."
-        )
-        check = (
-            "Every line ends with the SHA-256 of the hash before it and of itself, and reading refuses a line that does not follow. "
-            "That the end was cut off shows against the hash that an answer carries: it must be in the list."
-        )
-        return {
-            "title": f"Ledger of {self.budget}",
-            "subtitle": "What was released about one data set, and what is left of its budget.",
-            "kind": "mechdesign ledger",
-            "facts": [
-                ("Entries", str(self._entries), f"{len(frame)} releases"),
-                ("Left", str(self.left()), ""),
-                ("Last hash", self.hash[:16], self.hash),
-            ],
-            "sections": (
-                Section(
-                    "What is left",
-                    f"{words}\n\n{alone}",
-                    figure=self.plot,
-                    caption="What each entry consumed.",
-                ),
-                Section(
-                    "What was released", check, frame, caption="The releases, in their order.", rows=10_000
-                ),
-            ),
-        }
+        table = self.to_frame()
+        part = Section("What was released", f"{self}\n\n{words}", table, rows=len(table))
+        write_whole(path, page(f"Ledger of {self.budget}", [part], kind="mechdesign ledger"))
 
     def __str__(self) -> str:
         left = self.left()
-        return "\n".join(
-            [
-                f"Ledger of {self.budget}: {self._entries} entries, {max(self._lines - 1, 0)} releases",
-                f"  left: {left or 'nothing'}",
-                f"  last hash: {self.hash}",
-            ]
-        )
+        held = f"{self._entries} entries, {len(self._rows) - 1} releases"
+        return f"Ledger of {self.budget}: {held}\n  left: {left or 'nothing'}\n  last hash: {self.hash}"
 
 
 @contextmanager
@@ -470,7 +404,3 @@ def _check_budget(budget: Any) -> Any:
     if getattr(budget, "xi", 0.0):
         raise DesignError.of("budget", budget, "must have xi = 0: a ledger adds up rho")
     return budget
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -318,11 +318,13 @@ class Consumption:
 
     @classmethod
     def pure(cls, *losses: tuple[Fraction | float, int]) -> Consumption:
-        """Parts of these largest losses, each so many times: ε adds up, and so does ε tanh(ε/2), the ρ of each."""
+        """Parts of these largest losses, each so many times: ε adds up, and so does ε tanh(ε/2), the ρ of each (`implied_by_pure`)."""
         if any(math.isinf(loss) for loss, _ in losses):
             return cls()
-        epsilon = sum((Fraction(loss) * count for loss, count in losses), Fraction(0))
-        rho = sum((_rho_of_pure(Fraction(loss)) * count for loss, count in losses), Fraction(0))
+        epsilon = rho = Fraction(0)
+        for loss, count in losses:
+            part, high = Fraction(loss) * count, exp_upper(loss)
+            epsilon, rho = epsilon + part, rho + part * (high - 1) / (high + 1)
         return cls(round_up(epsilon), round_up(rho), math.inf if epsilon else 0.0)
 
     @classmethod
@@ -334,24 +336,14 @@ class Consumption:
 
     def __and__(self, other: Consumption) -> Consumption:
         """The less of two proofs about one release."""
-        least = [min(a, b) for a, b in zip(self._numbers, other._numbers)]
-        return Consumption(*least, self.statement or other.statement, self.neighbours)
+        epsilon, rho, mu = (min(getattr(self, key), getattr(other, key)) for key in ("epsilon", "rho", "mu"))
+        return Consumption(epsilon, rho, mu, self.statement or other.statement, self.neighbours)
 
     def __add__(self, other: Consumption) -> Consumption:
         """Both releases about the same people; of two statements nothing is known but by composition."""
-        pairs = ((self.epsilon, other.epsilon), (self.rho, other.rho))
-        sums = [a + b if math.isinf(a + b) else round_up(Fraction(a) + Fraction(b)) for a, b in pairs]
-        mu = self.mu + other.mu
-        if math.isfinite(mu):
-            mu = Consumption.gaussian(Fraction(self.mu) ** 2 + Fraction(other.mu) ** 2).mu
-        return Consumption(*sums, mu, None, self.neighbours)
-
-    @property
-    def _numbers(self) -> tuple[float, float, float]:
-        return self.epsilon, self.rho, self.mu
-
-
-def _rho_of_pure(loss: Fraction) -> Fraction:
-    """ε tanh(ε/2), from above: see `implied_by_pure`."""
-    high = exp_upper(min(loss, Fraction(500)))
-    return loss if loss > 500 else loss * (high - 1) / (high + 1)
+        epsilon, rho = (
+            math.nextafter(a + b, math.inf) if a and b else a + b
+            for a, b in ((self.epsilon, other.epsilon), (self.rho, other.rho))
+        )
+        mu = math.hypot(self.mu, other.mu) * (1 + 1e-15 if self.mu and other.mu else 1)
+        return Consumption(epsilon, rho, mu, None, self.neighbours)

@@ -312,7 +312,7 @@ class Design(Checked):
         stated = Consumption.of(getattr(self, "privacy", None))
         if hasattr(result.mechanism, "consumption"):
             stated &= result.mechanism.consumption()
-        changes = self.protection().changes if numbers else None
+        changes = self.protection().changes if numbers else self
         return replace(stated, neighbours=getattr(changes, "neighbours", ""))
 
     # -- what a result asks of its design: prints, pages, tables -----------------------------------------

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from mechdesign.errors import MechdesignError
-from mechdesign.shell.commands import audit, calibrate, certificate, compare, report, solve, verify
+from mechdesign.shell.commands import Page, audit, calibrate, certificate, compare, report, solve, verify
 from mechdesign.shell.studykit import Study, all_studies, check_study, get_study, run_study
 
 
@@ -163,6 +163,19 @@ app.command(epilog=examples("certificate channel.json --vipr bound.vipr"))(certi
 app.command(epilog=examples("audit result.json --rows 5 --csv audit.csv", "audit table.csv --epsilon 1"))(
     audit
 )
+
+
+@app.command(epilog=examples("ledger ledger.jsonl", "ledger ledger.jsonl --report ledger.html"))
+def ledger(file: Annotated[Path, typer.Argument(help="A ledger.")], report: Page = None) -> None:
+    """Show what was released about a data set, and what is left of its budget."""
+    from mechdesign.plan.ledger import Ledger
+    from mechdesign.shell.show import show
+
+    held = Ledger(file)
+    typer.echo(str(held))
+    show(frame := held.to_frame().iloc[:, :8], frame.itertuples(index=False))
+    if report is not None:
+        held.report(report)
 
 
 @app.command("solvers", epilog=examples("solvers"))

@@ -69,19 +69,11 @@ class AllocationQuestion(ModelledDesign):
         return self.noise == "laplace" and delta > 0 and not self.one_dimensional
 
     def consumption(self, result: Result) -> Consumption:
-        stated, law = super().consumption(result), result.mechanism
+        stated = super().consumption(result)
         if self.composes:
             return stated
-        if self.noise == "gaussian":
-            return stated & Consumption.gaussian(self.budget)
-        stated &= Consumption.pure((self.budget, 1))
-        if self.bounds is not None:
-            return stated
-        moved = law.sensitivities > 0
-        # rounding to the lattice moves the ratio of a coordinate up by two steps of 2⁻³⁰ at most
-        ratio = law.sensitivities[moved] / law.scales[moved] + 2**-28
-        rho = math.fsum(ratio * np.tanh(ratio / 2)) * (1 + 1e-14)
-        return stated & Consumption(rho=rho)
+        normal = self.noise == "gaussian"
+        return stated & (Consumption.gaussian(self.budget) if normal else Consumption.pure((self.budget, 1)))
 
     @property
     def among(self) -> MechanismClass:

@@ -10,11 +10,10 @@ from typing import Any, ClassVar
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.classes import INDEPENDENT_NOISE, REAL_NOISE, MechanismClass, every
-from mechdesign.evidence.results import Result
 from mechdesign.problem.checks import UP, integer, one_of, positive, settle
 from mechdesign.problem.fields import field
 from mechdesign.problem.losses import Loss
-from mechdesign.problem.privacy import ApproximateDP, Consumption, PureDP
+from mechdesign.problem.privacy import ApproximateDP, PureDP
 from mechdesign.problem.sensitivity import Protection, Sensitivity
 from mechdesign.problem.spine import Design
 
@@ -68,13 +67,6 @@ class NoiseQuestion(Design):
         return Protection(
             self.dimension, Sensitivity(linf=self.sensitivity, l0=self.l0), integer=self.integer
         )
-
-    def consumption(self, result: Result) -> Consumption:
-        stated = super().consumption(result)
-        if self.delta or hasattr(result.mechanism, "consumption"):
-            return stated
-        # noise on cells: each coordinate that moves has its share
-        return stated & Consumption.pure((Fraction(self.epsilon) / self.moved, self.moved))
 
     @property
     def among(self) -> MechanismClass:

@@ -70,9 +70,9 @@ class _PerCoordinate:
         For its lattice the noise is widened so that normal coordinates together consume what they did, and so do Laplace ones; of one
         of these the ratio λ/β may rise by two steps of 2⁻³⁰.
         """
-        assert self.sensitivities is not None
-        moved = self.sensitivities > 0
-        ratio = self.sensitivities[moved] / self.scales[moved]
+        lam = np.asarray(self.sensitivities)
+        moved = lam > 0
+        ratio = lam[moved] / self.scales[moved]
         laplace = np.broadcast_to(self._laplace, moved.shape)[moved]
         wider = ratio[laplace] + 2**-28
         epsilon, rho = (math.fsum(v) * (1 + 1e-14) for v in (ratio[laplace], wider * np.tanh(wider / 2)))

@@ -191,7 +191,7 @@ class Ledger:
         with _locked(self.path, "a+b") as file:
             self._refresh(file)
             if self.budget is None:
-                head = {"format": "mechdesign-ledger", "version": 1, "budget": encode(budget)}
+                head = {"format": "mechdesign-ledger", "version": 1, "budget": encode(_check_budget(budget))}
                 self._append(file, head)
                 with suppress(OSError):  # Windows opens no folders
                     folder = os.open(self.path.parent, os.O_RDONLY)
@@ -219,8 +219,8 @@ class Ledger:
         self._sync()
         if not self._entries:
             return self.budget
-        room = self._room
-        if self._blocked or room <= 0 or not (value := round_down(room)):
+        value = round_down(self._room)
+        if self._blocked or value <= 0:
             return None
         if self._currency == "mu":
             return type(self.budget)(math.nextafter(math.sqrt(value), 0.0))
@@ -259,7 +259,7 @@ class Ledger:
             elif drawn == rounds:
                 remedy = "have all been released: solve the design anew to reserve as many again"
                 raise DesignError.of("rounds", rounds, remedy)
-            line: dict[str, Any] = {
+            line = {
                 "entry": entry,
                 "round": drawn + 1,
                 "rounds": rounds,
@@ -278,8 +278,8 @@ class Ledger:
         """Refuse what has no place beside the entries, or is more than what is left."""
         consumed, name, others = getattr(consumes, self._currency), _NAMES[self._currency], self._neighbours
         amount, first = self._units(consumed), self._several and not self._entries
-        stated = consumes.statement if first else None
-        alone = stated is not None and stated[0] <= self.budget.epsilon and stated[1] <= self.budget.delta
+        stated = consumes.statement
+        alone = first and stated and stated[0] <= self.budget.epsilon and stated[1] <= self.budget.delta
         if others and consumes.neighbours not in ("", others):
             reason = f"protects neighbours by {others!r}, and this result by {consumes.neighbours!r}"
         elif self._blocked:

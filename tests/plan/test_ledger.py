@@ -492,6 +492,8 @@ def test_a_write_that_was_cut_short_is_no_entry_and_disturbs_none(tmp_path: Path
     assert quarter.release(1, ledger=Ledger(path)).entry == 2
     assert Ledger(path).to_frame()["entry"].tolist() == [1, 2]
     path.write_bytes(head[:20])
+    with pytest.raises(md.DesignError, match="budget = None: must be a PureDP"):
+        Ledger(path)
     assert Ledger(path, md.PureDP(2.0)).left() == md.PureDP(2.0)
 
 

@@ -164,6 +164,11 @@ def test_noise_that_is_drawn_together_consumes_its_largest_losses() -> None:
     assert consumption(cells).rho == pytest.approx(math.tanh(0.5)) and consumption(cells).epsilon == 1.0
 
 
+def test_a_bounded_count_consumes_what_it_states() -> None:
+    found = consumption(md.BoundedCount(5, md.PureDP(0.5)).solve())
+    assert found == replace(Consumption.pure((0.5, 1)), statement=(0.5, 0.0), neighbours="")
+
+
 def test_sampled_rounds_are_amplified_purely_or_stated() -> None:
     sampled = {"rounds": 3, "sampling_rate": 0.1}
     pure = consumption(md.calibrate("laplace", privacy=md.PureDP(0.5), sensitivity=1.0, **sampled))
@@ -607,6 +612,7 @@ def test_bad_input_is_refused_and_enters_nothing(
     before, ledger = path.read_bytes(), Ledger(path)
     local = md.OptimalQuantizer([-3, -0.5, 0.5, 3], md.PureDP(1.0), stats.uniform(-1, 2)).solve()
     places = md.MetricChannel(md.MetricSpace.line([0.0, 1.0, 2.0]), alpha=0.1).solve()
+    vector = md.VectorQuantizer(4, md.PureDP(1.0)).solve()
     replaced = md.calibrate(
         "laplace", privacy=md.PureDP(0.01), sensitivity=md.Sensitivity(linf=1.0, neighbours="replace")
     )
@@ -619,6 +625,7 @@ def test_bad_input_is_refused_and_enters_nothing(
         (quarter, [[1, 2], [3, 4]], "must be one answer: every row"),
         (local, 0.3, "makes reports of one person each"),
         (places, 1, "makes reports of one person each"),
+        (vector, [1, 0, 0, 0], "makes reports of one person each"),
         (replaced, 1.0, "protects neighbours by 'add-remove', and this result by 'replace'"),
         (doctored, 1, r"must be certified; PureDP\(epsilon=0.25\) is kept fails"),
         (bare, 1.0, r"must be certified; solve it with certify=True"),

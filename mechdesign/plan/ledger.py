@@ -88,7 +88,7 @@ class Released:
         return self.answer[name]
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)  # results may be large
 def _certified(result: Result) -> tuple[Claim, Consumption, str]:
     """The claim of privacy, recomputed; what is consumed; the SHA-256 of the result's file."""
     certificate = instance("result", result, Result).certificate

@@ -294,7 +294,7 @@ class Consumption:
     (2.0, 0.924235, 0.5, 0.125)
     >>> both = laplace + normal
     >>> both.epsilon, round(both.rho, 6)
-    (inf, 1.049235)
+    (inf, 1.049234)
     """
 
     epsilon: float = math.inf

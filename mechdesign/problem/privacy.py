@@ -291,7 +291,7 @@ class Consumption:
     --------
     >>> laplace, normal = Consumption.pure((1.0, 2)), Consumption.gaussian(Fraction(1, 4))
     >>> laplace.epsilon, round(laplace.rho, 6), normal.mu, normal.rho
-    (2.0, 0.924235, 0.5, 0.125)
+    (2.0, 0.924234, 0.5, 0.125)
     >>> both = laplace + normal
     >>> both.epsilon, round(both.rho, 6)
     (inf, 1.049234)

@@ -136,7 +136,10 @@ def test_correlated_and_allocated_noise_has_the_mu_of_its_budget(name: str) -> N
     [
         md.NoiseAllocation("laplace", [1.0, 2.0, 0.0, 30.0], md.PureDP(1.0)),
         md.NoiseAllocation("laplace", [1.0, 2.0, 3.0], md.ApproximateDP(1.0, 1e-6)),
-        md.NoiseAllocation("mixed", [1.0] * 20 + [10.0], md.ApproximateDP(1.0, 1e-6)),
+        pytest.param(
+            md.NoiseAllocation("mixed", [1.0] * 20 + [10.0], md.ApproximateDP(1.0, 1e-6)),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_allocations_consume_no_less_than_their_divergence(design: md.NoiseAllocation) -> None:
@@ -221,6 +224,7 @@ def test_the_rho_of_the_census() -> None:
 numbers = st.sampled_from([0.1, 0.2, 0.25, 1 / 3, 1e-3, 5e-324, 0.7, 1.0, 3.0, math.inf])
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(
         [md.PureDP(1.0), md.ZeroConcentratedDP(0.7), GaussianDP(1.0), md.ApproximateDP(2.0, 1e-6)]
@@ -674,6 +678,7 @@ def _sealed(before: str, content: dict[str, object]) -> tuple[str, str]:
     return found, f'{body}, "hash": "{found}"}}\n'
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_entries_open_in_two_seconds(tmp_path: Path) -> None:
     path, lines = tmp_path / "ledger.jsonl", []
     head = {

@@ -131,8 +131,8 @@ def concentrated(privacy: ApproximateDP) -> float:
     """
 
     def proved(order: Any, number: Any, log: Any) -> Any:
-        spent = log((order - 1) / order) - (log(number(privacy.delta)) + log(order)) / (order - 1)
-        return (number(privacy.epsilon) - spent) / order
+        cost = log((order - 1) / order) - (log(number(privacy.delta)) + log(order)) / (order - 1)
+        return (number(privacy.epsilon) - cost) / order
 
     best = optimize.minimize_scalar(
         lambda u: -proved(1 + math.exp(u), float, math.log),
@@ -185,7 +185,7 @@ class Ledger:
             _check_budget(budget)
         self.budget: Any = None
         self.hash, self._size, self._whole = "", 0, True
-        self._entries, self._spent, self._blocked, self._neighbours = 0, 0, False, ""
+        self._entries, self._consumed, self._blocked, self._neighbours = 0, 0, False, ""
         self._rows: list[dict[str, Any]] = []
         self._drawn: dict[str, tuple[int, int, int]] = {}
         with _locked(self.path, "a+b") as file:
@@ -212,7 +212,7 @@ class Ledger:
 
     @property
     def _room(self) -> Fraction:
-        return Fraction(self._limit - self._spent, 1 << _BITS)
+        return Fraction(self._limit - self._consumed, 1 << _BITS)
 
     def left(self) -> Any:
         """What the next result may ask for, rounded down: a requirement of the currency; None where nothing is left."""
@@ -275,7 +275,7 @@ class Ledger:
             return Released(None, entry, drawn + 1, self.hash)
 
     def _check(self, consumes: Consumption) -> None:
-        """Refuse what has no place beside the entries, or is more than what is left."""
+        """Refuse what does not add up with the entries, or is more than what is left."""
         consumed, name, others = getattr(consumes, self._currency), _NAMES[self._currency], self._neighbours
         amount, first = self._units(consumed), self._several and not self._entries
         stated = consumes.statement
@@ -284,7 +284,7 @@ class Ledger:
             reason = f"protects neighbours by {others!r}, and this result by {consumes.neighbours!r}"
         elif self._blocked:
             reason = f"holds a result that has no {name}: it is certified for {self.budget} alone"
-        elif alone or (amount is not None and self._spent + amount <= self._limit):
+        elif alone or (amount is not None and self._consumed + amount <= self._limit):
             return
         elif first:
             reason = f"allows {self.budget}, which the certificate of this result does not keep"
@@ -334,7 +334,10 @@ class Ledger:
             if line["round"] == 1:
                 self._entries += 1
                 amount = self._units(line[self._currency])
-                self._spent, self._blocked = self._spent + (amount or 0), self._blocked or amount is None
+                self._consumed, self._blocked = (
+                    self._consumed + (amount or 0),
+                    self._blocked or amount is None,
+                )
                 self._neighbours = self._neighbours or line["neighbours"]
             self._drawn[line["result"]] = line["entry"], line["round"], line["rounds"]
         self.hash = line["hash"]

@@ -341,7 +341,7 @@ def test_releases_chosen_in_view_of_answers_keep_the_budget_by_another_accountan
     assert composed.get_delta_for_epsilon(budget[0]) <= budget[1]
 
 
-def test_a_plan_that_is_alone_counts_by_its_certificate_and_by_rho_beside_others(tmp_path: Path) -> None:
+def test_a_plan_that_is_alone_counts_by_its_certificate_and_by_rho_with_others(tmp_path: Path) -> None:
     whole, half = md.ApproximateDP(1.0, 1e-6), md.ApproximateDP(0.5, 1e-6)
     ledger = Ledger(tmp_path / "alone.jsonl", whole)
     assert ledger.left() == whole
@@ -436,6 +436,7 @@ def _text(read: int) -> str:
         return file.read()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_thirty_kills_in_mid_release(tmp_path: Path) -> None:
     """Every answer that came out has its entry; entries without an answer there may be."""

@@ -98,6 +98,7 @@ class Plan(Design):
     families: tuple[str, ...] = FAMILIES
 
     default_gap = 1e-6
+    central = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -43,7 +43,7 @@ from mechdesign.evidence.results import Result
 from mechdesign.evidence.sampling import before_noise
 from mechdesign.evidence.serialize import decode, dumps, encode
 from mechdesign.evidence.whole_files import check_writable, write_whole
-from mechdesign.problem.privacy import ApproximateDP, Consumption, PureDP, ZeroConcentratedDP
+from mechdesign.problem.privacy import ApproximateDP, Consumption, GaussianDP, PureDP, ZeroConcentratedDP
 
 _HEAD = b'{"format": "mechdesign-ledger"'
 _BITS = 2148
@@ -223,7 +223,7 @@ class Ledger:
         if self._blocked or value <= 0:
             return None
         if self._currency == "mu":
-            return type(self.budget)(math.nextafter(math.sqrt(value), 0.0))
+            return GaussianDP(math.nextafter(math.sqrt(value), 0.0))
         return PureDP(value) if self._currency == "epsilon" else ZeroConcentratedDP(value)
 
     # -- entries -----------------------------------------------------------------------------------------
@@ -325,9 +325,9 @@ class Ledger:
             if line["version"] != 1:
                 raise ValueError
             self.budget = budget = _check_budget(decode(line["budget"]))
-            self._several = bool(getattr(budget, "delta", 0.0))
-            rho = self._several or hasattr(budget, "rho")
-            self._currency = "mu" if hasattr(budget, "mu") else "rho" if rho else "epsilon"
+            self._several = isinstance(budget, ApproximateDP) and budget.delta > 0
+            rho = self._several or isinstance(budget, ZeroConcentratedDP)
+            self._currency = "mu" if isinstance(budget, GaussianDP) else "rho" if rho else "epsilon"
             limit = concentrated(budget) if self._several else getattr(budget, self._currency)
             self._limit = self._units(limit)
         else:
@@ -402,8 +402,7 @@ def _opened(line: bytes, before: str) -> Any:
 
 
 def _check_budget(budget: Any) -> Any:
-    if not hasattr(budget, "mu"):
-        instance("budget", budget, PureDP, ApproximateDP, ZeroConcentratedDP)
+    instance("budget", budget, PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP)
     if getattr(budget, "xi", 0.0):
         raise DesignError.of("budget", budget, "must have xi = 0: a ledger adds up rho")
     return budget

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from operator import add
 from typing import Any
 
 from scipy import stats
@@ -24,7 +26,7 @@ from mechdesign.plan.search import upper_bound
 from mechdesign.plan.tasks import Part, task_of
 from mechdesign.problem.checks import instance, one_of
 from mechdesign.problem.law_moments import frozen_parts
-from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
+from mechdesign.problem.privacy import ApproximateDP, Consumption, PureDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import NEIGHBOURS
 
 Privacy = PureDP | ApproximateDP | ZeroConcentratedDP
@@ -130,6 +132,14 @@ class PlannedRelease:
         ]
         how = PROVED if all(one.how == PROVED for one in found) else RECOMPUTED
         return DeltaInterval(max(one.lower for one in found), max(one.upper for one in found), how)
+
+    def consumption(self) -> Consumption:
+        """What all tasks and rounds consume of a ledger: of groups, the most."""
+        groups = [
+            functools.reduce(add, (noise.consumption() for name in chain for _, noise in self.parts[name]))
+            for chain in chains_of([*self.tasks], self.disjoint)
+        ]
+        return Consumption(*(max(getattr(one, key) for one in groups) for key in ("epsilon", "rho", "mu")))
 
     def __str__(self) -> str:
         return "\n".join(f"{name}: {noise}" for name, parts in self.parts.items() for _, noise in parts)

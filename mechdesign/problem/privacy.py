@@ -306,7 +306,7 @@ class Consumption:
     @classmethod
     def of(cls, privacy: object) -> Consumption:
         """What a requirement states."""
-        if hasattr(privacy, "mu"):
+        if isinstance(privacy, GaussianDP):
             return cls.gaussian(Fraction(privacy.mu) ** 2)
         if isinstance(privacy, ZeroConcentratedDP):  # D_α ≤ ξ + ρα ≤ (ξ + ρ)α
             return cls(rho=round_up(Fraction(privacy.rho) + Fraction(privacy.xi)))

@@ -2,7 +2,7 @@
 
 One person changes all tasks at once, each part by at most what its task says: k counts by 1 (2k where a person is replaced), a mean of n numbers
 in [a, b] by (b − a)/n, or its sum less n(a + b)/2 by (b − a)/2 and its count by 1, a sum clipped to [0, c] by c. Of each part the worst change is as in
-`mechdesign.verifier.worst_shifts`, and pairs of laws whose hockey-stick curves are nowhere lower compose to one: largest losses and ρ add up over parts and
+`mechdesign.verifier.changes`, and pairs of laws whose hockey-stick curves are nowhere lower compose to one: largest losses and ρ add up over parts and
 rounds, δ is that of the composition of all losses, on one grid (`mechdesign.verifier.composition`). Of groups of tasks over disjoint people, under
 add-remove neighbours, one person is in one: each group, with the tasks that are in none, keeps the budget.
 """
@@ -13,19 +13,18 @@ from collections import Counter
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
+from mechdesign.verifier.allocation import composed_delta
 from mechdesign.verifier.bound_class import spoken_of
 from mechdesign.verifier.calibration import largest_loss, proper
+from mechdesign.verifier.changes import Shifts, worst_shifts
 from mechdesign.verifier.composed_noise import Asked
-from mechdesign.verifier.composition import PLACES, Grid, Losses
-from mechdesign.verifier.independent import NORMAL_CELLS, composed_delta, laplace_losses
-from mechdesign.verifier.noise_costs import COSTS
-from mechdesign.verifier.noise_laws import ONE, ROUND, ZERO, continuous_cells, normal
+from mechdesign.verifier.composition import PLACES, Grid, Losses, laplace_losses, refined
+from mechdesign.verifier.discrete_laws import COSTS
+from mechdesign.verifier.noise_laws import ONE, ROUND, ZERO
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused
-from mechdesign.verifier.worst_shifts import worst_shifts
 
 NAMES = {"laplace": "laplace", "gaussian": "norm", "staircase": "staircase"}
 WHOLE = {"laplace": "dlaplace", "gaussian": "discrete_gaussian"}
-POINTS = 2**13, 2**15
 
 
 def plan(result: Json, account: Account) -> None:
@@ -82,7 +81,7 @@ def check(result: Json, account: Account) -> None:
             claimed.append(name)
     room = Fraction(value) / 10**9
     for name in claimed:
-        account.claimed_cost(f"the bias of the clip of {name}")
+        account.claimed(f"the bias of the clip of {name}")
     granted = dict(design["privacy"])
     if targets:
         granted["rho" if granted[""] == "zcdp" else "epsilon"] = value
@@ -102,7 +101,7 @@ def check(result: Json, account: Account) -> None:
         private(mine, granted, f" of {', '.join(group)}" if group else "", account)
     account.claimed("the enclosure of what is consumed")
     if result["lower_bound"] is not None:
-        account.claimed_cost(
+        account.claimed(
             f"no plan of this class ({spoken_of(result)}) costs less than {result['lower_bound']!r}"
         )
 
@@ -181,41 +180,37 @@ def private(noises: list[Json], privacy: Json, whose: str, account: Account) -> 
     delta = Decimal(privacy["delta"])
     # what loses at most so much is (ε, 1 − e^(ε − most))-private
     holds = most <= epsilon * ROUND or (most.is_finite() and 1 - (epsilon - most).exp() <= delta)
-    holds = holds or any(consumed(rest, square, epsilon, delta, n, account) <= delta for n in POINTS)
+    holds = holds or consumed(rest, square, epsilon, delta, account) <= delta
     account.proved(f"delta at most {privacy['delta']!r} at epsilon = {privacy['epsilon']!r}{whose}", holds)
 
 
 def consumed(
-    rest: list[tuple[str, tuple[Decimal, ...], list[tuple[Decimal, int]]]],
+    rest: list[tuple[str, tuple[Decimal, ...], Shifts]],
     square: Decimal,
     epsilon: Decimal,
     delta: Decimal,
-    points: int,
     account: Account,
 ) -> Decimal:
     """δ at ε of the composition, from above."""
-    ratios: Counter[Decimal] = Counter()
-    for name, _, shifts in rest:
-        if name == "laplace":
-            ratios.update(dict(shifts))
     if all(name == "laplace" for name, *_ in rest):
+        ratios: Counter[Decimal] = Counter()
+        for _, _, shifts in rest:
+            ratios.update(dict(shifts))
         return composed_delta(epsilon, delta, ratios, square * ROUND, account)
-    count = sum(count for _, _, shifts in rest for _, count in shifts)
-    grid, origin, parts = Grid(delta * Decimal("1e-9") / (count + 1), points, account), ZERO, list[Losses]()
-    for ratio, times in ratios.items():
-        parts.append(grid.power(laplace_losses(grid, ratio, epsilon), times))
-        origin += ratio * times
-    for name, shapes, shifts in rest:
-        if name == "laplace":
-            continue
-        law = Asked(name, shapes, 1, ONE, epsilon, delta, account)
-        for shift, times in shifts:
-            cells, infinite = law.outcomes(shift, grid.tail, epsilon, grid.points)
-            parts.append(grid.power(grid.losses(cells, epsilon, infinite), times))
-    if square:
-        account.takes(normal().work * NORMAL_CELLS)
-        cells, infinite = continuous_cells(
-            normal(), square.sqrt() * ROUND, grid.tail, epsilon / 2, NORMAL_CELLS
-        )
-        parts.append(grid.losses(cells, epsilon, infinite))
-    return grid.delta(grid.all(parts), epsilon - origin)
+    parts = [*rest, ("norm", (), [(square.sqrt() * ROUND, 1)])] if square else rest
+    count = sum(times for *_, shifts in parts for _, times in shifts)
+
+    def composed(points: int) -> Decimal:
+        grid, origin, found = Grid(delta * Decimal("1e-9") / count, points, account), ZERO, list[Losses]()
+        for name, shapes, shifts in parts:
+            law = Asked(name, shapes, 1, ONE, epsilon, delta, account)
+            for shift, times in shifts:
+                if name == "laplace":
+                    losses, origin = laplace_losses(grid, shift, epsilon), origin + shift * times
+                else:
+                    cells, infinite = law.outcomes(shift, grid.tail, epsilon / 2, points)
+                    losses = grid.losses(cells, epsilon, infinite)
+                found.append(grid.power(losses, times))
+        return grid.delta(grid.all(found), epsilon - origin)
+
+    return refined(composed, delta, delta, account)

@@ -85,7 +85,7 @@ MEMBERS: dict[str, dict[str, str]] = {
     "optm": {"bins": "nums", "privacy": "@pure-dp", "prior": "@prior-law|@prior-clipped|@prior-truncated|@prior-samples", "loss": "@loss", "bounds": "any", "constraints": "'theorem5'|'theorem6'|'across-outputs'", "families": "'auto'|'symmetric'|'separate'", "input_range": "pair"},
     "optm-search": {"bins": "any", "privacy": "@pure-dp", "prior": "@prior-law|@prior-clipped|@prior-truncated|@prior-samples", "loss": "@loss", "levels": "any", "constraints": "'theorem5'|'theorem6'|'across-outputs'", "families": "'auto'|'separate'", "judge": "'loss'|'objective'"},
     "participation": {"times": "count", "apart": "count|null", "every": "count|null", "fewer": "flag"},
-    "plan": {"tasks": "items", "privacy": "@pure-dp|@approximate-dp|@zcdp|@metric-dp", "weights": "items|null", "targets": "items|null", "rounds": "count", "neighbours": "'add-remove'|'replace'", "disjoint": "any", "families": "texts"},
+    "plan": {"tasks": "items", "privacy": "@pure-dp|@approximate-dp|@zcdp|@metric-dp|@gaussian-dp|@membership-advantage|@trade-off", "weights": "items|null", "targets": "items|null", "rounds": "count", "neighbours": "'add-remove'|'replace'", "disjoint": "any", "families": "texts"},
     "plan-bound": {"prices": "nums"},
     "plan-proof": {"spent": "@delta-interval"},
     "planned-release": {"tasks": "items", "noises": "any", "neighbours": "'add-remove'|'replace'", "disjoint": "any"},

@@ -17,7 +17,7 @@ from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.classes import INDEPENDENT_NOISE, MechanismClass, menu
 from mechdesign.evidence.digits import at_most, shown
-from mechdesign.evidence.exact import excess, safe_root
+from mechdesign.evidence.exact import excess
 from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import ABOUT_FILE, PROVED, RECOMPUTED, Certificate, Claim, Proof, same
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
@@ -27,7 +27,7 @@ from mechdesign.noise.calibration.evaluation import budget_of, least_cost
 from mechdesign.noise.laws.staircase import staircase
 from mechdesign.plan.mechanism import PlannedRelease, Privacy, chains_of
 from mechdesign.plan.menu import FAMILIES, Item
-from mechdesign.plan.search import Choice, Search, composed, items_of
+from mechdesign.plan.search import Choice, Search, composed, items_of, root
 from mechdesign.plan.tasks import Part, Sum, task_of
 from mechdesign.plotting import COLOURS, figure, plain, sized
 from mechdesign.problem.checks import instance, integer, one_of, positive, settle
@@ -228,12 +228,7 @@ class Plan(Design):
         step, wider = 1e-8, 0.0
         if not over(-step) > 0 >= over(step):
             step, wider = 1e-3, _VERIFIED
-        low, high = -step, step
-        while over(high) > 0:
-            low, high = high, 2 * high
-        while over(low) <= 0:
-            low, high = 2 * low, low
-        mechanism = self._mechanism(chosen, safe_root(over, low, high, xtol=1e-4 * step) + wider)
+        mechanism = self._mechanism(chosen, root(over, 0.0, step, 1e-4 * step) + wider)
         return Law(mechanism, self.cost(mechanism), report=SolveReport("search"), notes=self._notes())
 
     def _notes(self) -> tuple[str, ...]:
@@ -252,24 +247,19 @@ class Plan(Design):
         search, fixed = self._search, self._aimed
         composes = search.privacy is not None
 
-        def root(spent: Callable[[Privacy], float], guess: float) -> float:
-            def over(epsilon: float) -> float:
-                privacy = self.granted(epsilon)
+        def least_of(spent: Callable[[Privacy], float], guess: float) -> float:
+            def over(log_epsilon: float) -> float:
+                privacy = self.granted(math.exp(log_epsilon))
                 return excess(spent(privacy), budget_of(privacy))
 
-            low = high = guess
-            while over(high) > 0:
-                low, high = high, 1.1 * high
-            while over(low) <= 0:
-                low, high = low / 1.1, low
-            return safe_root(over, low, high, xtol=1e-9 * guess)
+            return math.exp(root(over, math.log(guess), 0.1, 1e-9))
 
         def value(chosen: Sequence[Choice]) -> float:
             """The least budget; of composed losses it takes discrete normal noise for normal noise."""
             if not composes:
                 return self._mechanism(chosen).consumed(self.privacy).upper
             chains = [[chosen[k] for k in chain] for chain in search.chains]
-            return max(root(partial(composed, taken), search.guessed(taken)) for taken in chains)
+            return max(least_of(partial(composed, taken), search.budget) for taken in chains)
 
         def cheapest(order: float) -> list[Choice]:
             return [
@@ -286,7 +276,7 @@ class Plan(Design):
                     best, least = other, worth
         mechanism = self._mechanism(best)
         if composes:
-            least = root(lambda privacy: mechanism.consumed(privacy).upper, least) * (1 + _VERIFIED)
+            least = least_of(lambda privacy: mechanism.consumed(privacy).upper, least) * (1 + _VERIFIED)
             least = min(least, mechanism.consumed(PureDP(least)).upper)
         if least > search.budget:
             reason = f"the targets need a budget of {at_most(least, 9)}, more than {guarantee(self.privacy)}"
@@ -320,22 +310,22 @@ class Plan(Design):
 
     def choices(self, law: PlannedRelease) -> list[Choice] | None:
         """The items and scales of a law; None where it is no plan of these tasks."""
-        if (law.neighbours, law.disjoint, [*law.tasks]) != (self.neighbours, self.disjoint, [*self.tasks]):
+        found = [
+            next(
+                (
+                    (i, s)
+                    for i in items
+                    if i.part.sensitivity == noise.sensitivity and (s := i.scale_in(noise.law)) is not None
+                ),
+                None,
+            )
+            for items, noise in zip(self._search.slots, law.noises)
+        ]
+        if len(found) != len(law.noises) or len(found) != len(self._versions) or None in found:
             return None
-        for name, task in self.tasks.items():
-            held = law.tasks[name]
-            if not same(replace(held, clip=task.clip) if isinstance(task, Sum) else held, task):
-                return None
-        held = [(name, part, noise) for name, parts in law.parts.items() for part, noise in parts]
-        found: list[Choice] = []
-        if len(held) != len(self._versions):
-            return None
-        for (own, _), items, (name, part, noise) in zip(self._versions, self._search.slots, held):
-            fits = [(i, s) for i in items if i.part == part and (s := i.scale_in(noise.law)) is not None]
-            if own != name or not fits or (noise.rounds, noise.sampling_rate) != (self.rounds, 1.0):
-                return None
-            found.append(fits[0])
-        return found
+        own = replace(self._mechanism(found), noises=law.noises)  # type: ignore[arg-type]
+        often = all((n.rounds, n.sampling_rate) == (self.rounds, 1.0) for n in law.noises)
+        return found if often and same(own, law) else None  # type: ignore[return-value]
 
     def least(self, prices: Sequence[float]) -> float:
         """What no plan costs less than: by prices of the budget, by the targets, or by what each task costs alone."""

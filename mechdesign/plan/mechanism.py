@@ -11,21 +11,16 @@ from functools import cached_property
 from operator import add
 from typing import Any
 
-from scipy import stats
-
-from mechdesign.accounting.interval import DeltaInterval, delta_interval
-from mechdesign.accounting.losses import NoiseTerm, in_sigmas, is_gaussian, of_scipy
+from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise
-from mechdesign.noise.allocation.composed import composition
 from mechdesign.noise.worst_case import worst_rho
-from mechdesign.plan.search import upper_bound
+from mechdesign.plan.search import together
 from mechdesign.plan.tasks import Part, task_of
 from mechdesign.problem.checks import instance, one_of
-from mechdesign.problem.law_moments import frozen_parts
 from mechdesign.problem.privacy import ApproximateDP, Consumption, PureDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import NEIGHBOURS
 
@@ -155,26 +150,8 @@ def _consumed(noises: list[AdditiveNoise], privacy: Privacy) -> DeltaInterval:
     ]
     closed = PROVED if all(n.worst_cases.loss_is_closed for n in noises) else RECOMPUTED
     total = math.inf if None in losses else round_up(sum(losses))  # type: ignore[arg-type]
-    if not (delta := getattr(privacy, "delta", 0.0)):
+    if not getattr(privacy, "delta", 0.0):
         return DeltaInterval(total * (1 - 1e-14), total, closed)
     if total <= privacy.epsilon:
         return DeltaInterval(0.0, 0.0, closed)
-    terms, square = [], Fraction(0)
-    for term in (term for noise in noises for term in noise.noise_terms()):
-        if is_gaussian(term.law):
-            count, v, s, h = in_sigmas(term)
-            square += count * Fraction(v) ** 2 * h / Fraction(s) ** 2
-        elif of_scipy(term.law.dist) == "laplace":
-            ratio = term.sensitivity / frozen_parts(term.law)[3]
-            terms.append(NoiseTerm(stats.laplace(), math.nextafter(ratio, math.inf), term.count))
-        else:
-            terms.append(term)
-    if square:
-        terms.append(NoiseTerm(stats.norm(), math.sqrt(round_up(square)) * (1 + 4e-16), 1))
-    if len(terms) == 1 and square:
-        return delta_interval(terms, privacy.epsilon)
-    if not square and all(of_scipy(term.law.dist) == "laplace" for term in terms):
-        upper = composition(tuple(terms), 0.0, ApproximateDP(privacy.epsilon, delta))[0]
-    else:
-        upper = upper_bound(terms, privacy.epsilon, 1e-4)
-    return DeltaInterval(0.0, upper)
+    return together([term for noise in noises for term in noise.noise_terms()], privacy, 1e-4)  # type: ignore[arg-type]

@@ -11,15 +11,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import optimize
 
 from mechdesign.accounting.losses import NoiseTerm
 from mechdesign.noise.additive import AdditiveNoise
-from mechdesign.noise.laws.discrete import discrete_gaussian, discrete_laplace_law
-from mechdesign.noise.laws.staircase import staircase
+from mechdesign.noise.laws.families import FAMILIES as LAWS
+from mechdesign.noise.laws.staircase import staircase_gamma
 from mechdesign.noise.worst_case import worst_cases
 from mechdesign.plan.tasks import Part
 from mechdesign.problem.law_moments import frozen_parts
@@ -28,15 +27,6 @@ from mechdesign.typing import FrozenLaw
 FAMILIES = ("laplace", "gaussian", "staircase")
 _LEAST = 0.05
 """Scale of whole noise: less noise is no double."""
-
-
-class _Form(NamedTuple):
-    """A family by scale s, for shifts v of at most `top`: SciPy's name, its law, variance, and D of order α for one shift."""
-
-    name: str
-    law: Callable[[float, float], FrozenLaw]
-    variance: Callable[[float, float], float]
-    divergence: Callable[[float, float, float, float], float]
 
 
 def _laplace(v: float, s: float, top: float, order: float) -> float:
@@ -64,18 +54,11 @@ def _normal(v: float, s: float, top: float, order: float) -> float:
 
 def _staircase(v: float, s: float, top: float, order: float) -> float:
     e, theta = top / s, order - 1
-    gamma, b = _gamma(e), math.exp(-e)
+    gamma, b = staircase_gamma(e, "squared"), math.exp(-e)
     high = (2 * gamma * (1 - b) + b) / (2 * (gamma + b * (1 - gamma)))
     # the loss is e, 0 or −e
     up = high + high * math.exp(-(2 * theta + 1) * e) + (1 - high * (1 + b)) * math.exp(-theta * e)
     return e + math.log(up) / theta
-
-
-def _gamma(e: float) -> float:
-    """The step of least variance at ε = e, below ½ (Geng and Viswanath, Theorem 8)."""
-    b = math.exp(-e)
-    found: float = ((b * (1 + b) / 2) ** (1 / 3) - b) / -math.expm1(-e)
-    return min(max(found, 0.0), 0.5)
 
 
 def _stair_variance(s: float, top: float) -> float:
@@ -91,25 +74,15 @@ def _whole_variance(s: float, top: float) -> float:
     return float(2 * (k * k) @ weights / (1 + 2 * weights.sum()))
 
 
-_FORMS = {
-    "laplace": _Form("laplace", lambda s, top: stats.laplace(scale=s), lambda s, top: 2 * s * s, _laplace),
-    "gaussian": _Form("norm", lambda s, top: stats.norm(scale=s), lambda s, top: s * s, _normal),
-    "staircase": _Form(
-        "staircase",
-        lambda s, top: staircase(top / s, _gamma(top / s), scale=top),
-        _stair_variance,
-        _staircase,
-    ),
+_Form = tuple[Callable[[float, float], float], Callable[[float, float, float, float], float]]
+_FORMS: dict[str, _Form] = {
+    "laplace": (lambda s, top: 2 * s * s, _laplace),
+    "gaussian": (lambda s, top: s * s, _normal),
+    "staircase": (_stair_variance, _staircase),
+    "discrete_laplace": (lambda s, top: 0.5 / math.sinh(0.5 / s) ** 2, _whole_laplace),
+    "discrete_gaussian": (_whole_variance, _normal),
 }
-_WHOLE = {
-    "laplace": _Form(
-        "dlaplace",
-        lambda s, top: discrete_laplace_law(s),
-        lambda s, top: 0.5 / math.sinh(0.5 / s) ** 2,
-        _whole_laplace,
-    ),
-    "gaussian": _Form("discrete_gaussian", lambda s, top: discrete_gaussian(s), _whole_variance, _normal),
-}
+"""Variance by scale, and D of order α for one shift v; both for shifts of at most `top`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,12 +107,13 @@ class Item:
     @staticmethod
     def of(part: Part, families: tuple[str, ...], weight: float, rounds: int) -> list[Item]:
         """The items of a part."""
-        forms = _WHOLE if part.whole else _FORMS
-        return [Item(part, name, weight, rounds) for name in families if name in forms]
+        found = [Item(part, name, weight, rounds) for name in families]
+        return [item for item in found if item.name in _FORMS]
 
     @property
-    def _form(self) -> _Form:
-        return (_WHOLE if self.part.whole else _FORMS)[self.family]
+    def name(self) -> str:
+        """Of the laws, in `mechdesign.noise.laws.families`."""
+        return f"discrete_{self.family}" if self.part.whole else self.family
 
     @property
     def normal(self) -> bool:
@@ -154,7 +128,7 @@ class Item:
     def _alternatives(self) -> tuple[tuple[NoiseTerm, ...], ...]:
         # at a scale at which no shift is beyond the law's step
         top = self.part.sensitivity.largest_linf(self.part.dimension)
-        return worst_cases(self._form.law(top, top), self.part.sensitivity, self.part.dimension).alternatives
+        return worst_cases(self._law(top, top), self.part.sensitivity, self.part.dimension).alternatives
 
     @cached_property
     def _total(self) -> float:
@@ -173,14 +147,14 @@ class Item:
     def cost(self, scale: float) -> float:
         """Weighted squared error of all numbers."""
         part = self.part
-        noise = part.worth * part.dimension * self._form.variance(scale, self.top)
+        noise = part.worth * part.dimension * _FORMS[self.name][0](scale, self.top)
         return self.weight * (noise + part.bias)
 
     def consumed(self, scale: float, order: float) -> float:
         """D of this order, of all numbers and rounds."""
         if order == math.inf:
             return math.inf if self.normal else self._total / scale
-        return sum(count * self._form.divergence(v, scale, self.top, order) for v, count in self.shifts)
+        return sum(count * _FORMS[self.name][1](v, scale, self.top, order) for v, count in self.shifts)
 
     def best(self, price: float, order: float) -> float:
         """The scale of least cost plus `price` times D: in closed form where both are powers of it, else by Brent's method."""
@@ -210,7 +184,7 @@ class Item:
             return near
 
         def over(log_scale: float) -> float:
-            return self._form.variance(math.exp(log_scale), self.top) / variance - 1
+            return _FORMS[self.name][0](math.exp(log_scale), self.top) / variance - 1
 
         low, high = math.log(near), math.log(near) + 0.1
         while over(low) > 0 and low > -6:
@@ -226,16 +200,23 @@ class Item:
     def scale_in(self, law: FrozenLaw) -> float | None:
         """The scale of a law of this family, of the shape that the menu has; None of another one."""
         dist, shapes, loc, scale = frozen_parts(law)
-        if dist.name != self._form.name or loc:
+        if dist.name != self.law(self.top).dist.name:
             return None
         if self.family == "staircase":
-            found = self.top / shapes[0]
-            return found if (shapes[1], scale) == (_gamma(self.top / found), self.top) else None
-        return scale if not self.part.whole else 1 / shapes[0] if self.family == "laplace" else shapes[0]
+            scale = self.top / shapes[0]
+        elif self.part.whole:
+            scale = 1 / shapes[0] if self.family == "laplace" else shapes[0]
+        own = frozen_parts(self.law(scale))
+        stated = [*shapes, loc, frozen_parts(law)[3]]
+        return scale if np.allclose(stated, [*own[1], *own[2:]], rtol=1e-12, atol=0) else None
 
     def law(self, scale: float) -> FrozenLaw:
         """The law of one number."""
-        return self._form.law(scale, self.top)
+        return self._law(scale, self.top)
+
+    def _law(self, scale: float, top: float) -> FrozenLaw:
+        gamma = staircase_gamma(top / scale, "squared") if self.family == "staircase" else 0.0
+        return LAWS[self.name].make(gamma, scale, top)
 
     def noise(self, scale: float) -> AdditiveNoise:
         """The mechanism of this part."""

@@ -15,18 +15,19 @@ on, prices are corrected by the differences of log δ in every scale, and items 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 from scipy import optimize, stats
 
-from mechdesign.accounting.gaussian import gaussian_profile
-from mechdesign.accounting.interval import plan_grid
-from mechdesign.accounting.losses import NoiseTerm
-from mechdesign.evidence.exact import safe_root
+from mechdesign.accounting.interval import DeltaInterval, delta_interval, plan_grid
+from mechdesign.accounting.losses import NoiseTerm, in_sigmas, is_gaussian, of_scipy
+from mechdesign.evidence.exact import round_up, safe_root
 from mechdesign.noise.allocation.composed import composition
 from mechdesign.plan.menu import Item
+from mechdesign.problem.law_moments import frozen_parts
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.solvers import Deadline
 from mechdesign.typing import Array
@@ -131,15 +132,7 @@ class Search:
             tried[g] = math.exp(log_price)
             return self.over(self.at(tried, order, bends)[0], chain, order)
 
-        low = high = math.log(prices[g])
-        step = 0.02
-        if over(low) > 0:
-            while over(high := high + step) > 0:
-                low, step = high, 3 * step
-        else:
-            while over(low := low - step) <= 0:
-                high, step = low, 3 * step
-        return math.exp(safe_root(over, low, high, xtol=xtol, rtol=1e-15))
+        return math.exp(root(over, math.log(prices[g]), 0.02, xtol))
 
     def only(self, chosen: Sequence[Choice]) -> Search:
         """The same with the items of these choices."""
@@ -209,13 +202,6 @@ class Search:
         )
         return math.exp(float(found.x))
 
-    def guessed(self, chosen: Sequence[Choice]) -> float:
-        """ε of these choices at the δ asked for, by Chernoff's bound."""
-        assert self.privacy is not None
-        extra = -math.log(self.privacy.delta)
-        thetas = np.geomspace(1e-2, 1e4, 25).tolist()
-        return float(min(sum(i.consumed(s, 1 + t) for i, s in chosen) + extra / t for t in thetas))
-
     def _polished(self, chosen: list[Choice], deadline: Deadline) -> tuple[list[Choice], float, Array, Array]:
         """The same items at the scales where the cost falls as log δ rises, by its differences; with order and prices."""
         one, chain = self.only(chosen), self.chains[0]
@@ -263,24 +249,43 @@ def upper_bound(terms: list[NoiseTerm], epsilon: float, width: float) -> float:
     return plan.delta(epsilon, step, pessimistic=True, width=width)
 
 
+def together(terms: Sequence[NoiseTerm], privacy: ApproximateDP, width: float) -> DeltaInterval:
+    """δ of the composition at ε, from above: of all normal noise as of one number."""
+    found, square = [], Fraction(0)
+    for term in terms:
+        if is_gaussian(term.law):
+            count, v, s, h = in_sigmas(term)
+            square += count * Fraction(v) ** 2 * h / Fraction(s) ** 2
+        elif of_scipy(term.law.dist) == "laplace":
+            ratio = term.sensitivity / frozen_parts(term.law)[3]
+            found.append(NoiseTerm(stats.laplace(), math.nextafter(ratio, math.inf), term.count))
+        else:
+            found.append(term)
+    if square:
+        normal = NoiseTerm(stats.norm(), math.sqrt(round_up(square)) * (1 + 4e-16), 1)
+        if not found:
+            return delta_interval([normal], privacy.epsilon)
+        found.append(normal)
+    elif all(of_scipy(term.law.dist) == "laplace" for term in found):
+        return DeltaInterval(0.0, composition(tuple(found), 0.0, privacy)[0])
+    return DeltaInterval(0.0, upper_bound(found, privacy.epsilon, width))
+
+
 def composed(chosen: Sequence[Choice], privacy: ApproximateDP) -> float:
     """δ of the composition at ε, from above; discrete normal noise as if it were normal."""
-    largest = sum(item.consumed(scale, math.inf) for item, scale in chosen)
-    if largest <= privacy.epsilon:
+    if sum(item.consumed(scale, math.inf) for item, scale in chosen) <= privacy.epsilon:
         return 0.0
-    terms, square = [], 0.0
+    terms = []
     for item, scale in chosen:
-        if item.normal:
-            square += 2 * item.consumed(scale, 1.0)
-        elif item.family == "laplace" and not item.part.whole:
-            terms += [NoiseTerm(stats.laplace(), v / scale, count) for v, count in item.shifts]
-        else:
-            law = item.law(scale)
-            terms += [NoiseTerm(law, v, count) for v, count in item.shifts]
-    if not terms:
-        return float(gaussian_profile(privacy.epsilon, math.sqrt(square)))
-    if square:
-        terms.append(NoiseTerm(stats.norm(), math.sqrt(square), 1))
-    elif all(term.law.dist.name == "laplace" for term in terms):
-        return composition(tuple(terms), 0.0, privacy)[0]
-    return upper_bound(terms, privacy.epsilon, WIDTH)
+        law = stats.norm(scale=scale) if item.normal else item.law(scale)
+        terms += [NoiseTerm(law, v, count) for v, count in item.shifts]
+    return together(terms, privacy, WIDTH).upper
+
+
+def root(over: Callable[[float], float], at: float, step: float, xtol: float) -> float:
+    """Where a falling function is 0, on the side where it is not above; looked for in growing steps."""
+    above = over(at) > 0
+    step = step if above else -step
+    while (over(at + step) > 0) == above:
+        at, step = at + step, 3 * step
+    return safe_root(over, at, at + step, xtol=xtol)

@@ -15,7 +15,7 @@ from fractions import Fraction
 
 import numpy as np
 from flint import arb
-from scipy import optimize, special
+from scipy import special
 
 from mechdesign.accounting.losses import AtomicLoss, PreciseLoss
 from mechdesign.errors import DesignError
@@ -34,7 +34,7 @@ def staircase_gamma(epsilon: float, loss: str = "absolute") -> float:
     r"""Return the step fraction γ that minimises the ℓ₁ or the squared error at ε.
 
     ``"absolute"``: :math:`1/(1 + e^{\varepsilon/2})`, with error :math:`\Delta e^{\varepsilon/2}/(e^\varepsilon - 1)`.
-    ``"squared"``: the root of the stationarity condition of the variance (Geng and Viswanath, Theorem 8).
+    ``"squared"``: where :math:`\gamma(1 - b) + b = (b(1 + b)/2)^{1/3}`, :math:`b = e^{-\varepsilon}` (Geng and Viswanath, Theorem 8).
 
     Examples
     --------
@@ -44,13 +44,8 @@ def staircase_gamma(epsilon: float, loss: str = "absolute") -> float:
     epsilon = positive("epsilon", epsilon, side=DOWN)
     if one_of("loss", loss, ("absolute", "squared")) == "absolute":
         return float(special.expit(-epsilon / 2))
-    found = optimize.minimize_scalar(
-        lambda g: float(_moment(2, epsilon, g) / _mass(epsilon, g)),
-        bounds=(0.0, 1.0),
-        method="bounded",
-        options={"xatol": 1e-12},
-    )
-    return float(found.x)
+    b = math.exp(-epsilon)
+    return min(max(((b * (1 + b) / 2) ** (1 / 3) - b) / -math.expm1(-epsilon), 0.0), 0.5)
 
 
 def _mass(epsilon: Values, gamma: Values) -> Values:

@@ -352,20 +352,15 @@ class Plan(Design):
 
     def _even(self) -> list[Choice]:
         """An equal share for every part: of pure ε, or of the ρ of normal noise."""
-        search, found = self._search, []
-        count = max(map(len, search.chains))
-        budgets = {True: search.budget / count, False: search.budget / count}
+        search, count = self._search, max(map(len, self._search.chains))
+        rho = search.budget
         if search.privacy is not None:
-            budgets[True] = gaussian_square(search.privacy.epsilon, search.privacy.delta) / 2 / count
-        for normal, budget in budgets.items():
-            own = [[i for i in items if i.normal == normal] for items in search.slots]
+            rho = gaussian_square(search.privacy.epsilon, search.privacy.delta) / 2
+        found = []
+        for normal, budget in ((False, search.budget), (True, rho)):
+            own = [[(i, i.scale_at(budget / count)) for i in s if i.normal == normal] for s in search.slots]
             if all(own) and not (normal and self._order == math.inf):
-                found.append(
-                    [
-                        min(((i, i.scale_at(budget)) for i in items), key=lambda c: c[0].cost(c[1]))
-                        for items in own
-                    ]
-                )
+                found.append([min(choices, key=lambda one: one[0].cost(one[1])) for choices in own])
         return min(found, key=search.cost, default=[])
 
     def frame(self, result: Result) -> pd.DataFrame:
@@ -517,11 +512,7 @@ class PlanProof(Proof):
             room = stated.value * (1 + _ROUND) - design.cost(law)
             yield Claim(f"the error is at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)
             return
-        room = (
-            budget_of(design.granted(design._search.budget)) - stated.value
-            if not getattr(privacy, "delta", 0.0)
-            else design._search.budget - stated.value
-        )
+        room = design._search.budget - stated.value
         yield Claim(f"the least budget is at most {stated.value:.9g}", PROVED, room, room >= 0)
         for name, parts in law.parts.items():
             error = math.fsum(part.worth * noise.variance + part.bias for part, noise in parts)
@@ -556,12 +547,9 @@ class PlanBound(Proof):
         design, _ = _parts(stated)
         if stated.lower_bound is None:
             return
-        whole = (
-            (len(self.prices) == len(design._search.chains))
-            if design._search.privacy is None
-            else not self.prices
-        )
-        fits = (whole or design.targets is not None) and all(price >= 0 for price in self.prices)
+        count = len(design._search.chains) if design._search.privacy is None else 0
+        fits = design.targets is not None or len(self.prices) == count
+        fits = fits and all(price >= 0 for price in self.prices)
         least = design.least(self.prices) if fits else -math.inf
         room = least + _ROUND * abs(least) - stated.lower_bound
         yield Claim(

@@ -17,7 +17,7 @@ from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise
-from mechdesign.noise.worst_case import worst_rho
+from mechdesign.noise.calibration.evaluation import consumed
 from mechdesign.plan.search import together
 from mechdesign.plan.tasks import Part, task_of
 from mechdesign.problem.checks import instance, one_of
@@ -80,6 +80,12 @@ class PlannedRelease:
         }
 
     @property
+    def _groups(self) -> list[list[AdditiveNoise]]:
+        """The noise of the tasks that one person can be in."""
+        chains = chains_of([*self.tasks], self.disjoint)
+        return [[noise for name in chain for _, noise in self.parts[name]] for chain in chains]
+
+    @property
     def rounds(self) -> int:
         """How often it may be released."""
         return self.noises[0].rounds
@@ -121,19 +127,13 @@ class PlannedRelease:
     def consumed(self, privacy: Privacy) -> DeltaInterval:
         """Bound what all tasks and rounds consume: δ at ε (composed it is from above alone); the largest privacy loss; ρ. Of groups, the most."""
         instance("privacy", privacy, PureDP, ApproximateDP, ZeroConcentratedDP)
-        found = [
-            _consumed([noise for name in chain for _, noise in self.parts[name]], privacy)
-            for chain in chains_of([*self.tasks], self.disjoint)
-        ]
+        found = [_consumed(noises, privacy) for noises in self._groups]
         how = PROVED if all(one.how == PROVED for one in found) else RECOMPUTED
         return DeltaInterval(max(one.lower for one in found), max(one.upper for one in found), how)
 
     def consumption(self) -> Consumption:
         """What all tasks and rounds consume of a ledger: of groups, the most."""
-        groups = [
-            functools.reduce(add, (noise.consumption() for name in chain for _, noise in self.parts[name]))
-            for chain in chains_of([*self.tasks], self.disjoint)
-        ]
+        groups = [functools.reduce(add, (n.consumption() for n in noises)) for noises in self._groups]
         return Consumption(*(max(getattr(one, key) for one in groups) for key in ("epsilon", "rho", "mu")))
 
     def __str__(self) -> str:
@@ -141,17 +141,13 @@ class PlannedRelease:
 
 
 def _consumed(noises: list[AdditiveNoise], privacy: Privacy) -> DeltaInterval:
-    if isinstance(privacy, ZeroConcentratedDP):
-        rho = round_up(sum(Fraction(n.rounds * worst_rho(n.law, n.sensitivity, n.dimension)) for n in noises))
-        return DeltaInterval(rho * (1 - 3e-9), rho)
-    losses = [
-        n.rounds * Fraction(worst) if (worst := n.worst_cases.largest_loss()) < math.inf else None
-        for n in noises
-    ]
-    closed = PROVED if all(n.worst_cases.loss_is_closed for n in noises) else RECOMPUTED
-    total = math.inf if None in losses else round_up(sum(losses))  # type: ignore[arg-type]
-    if not getattr(privacy, "delta", 0.0):
-        return DeltaInterval(total * (1 - 1e-14), total, closed)
-    if total <= privacy.epsilon:
-        return DeltaInterval(0.0, 0.0, closed)
-    return together([term for noise in noises for term in noise.noise_terms()], privacy, 1e-4)  # type: ignore[arg-type]
+    composes = isinstance(privacy, ApproximateDP) and privacy.delta > 0
+    each = [consumed(noise, PureDP(privacy.epsilon) if composes else privacy) for noise in noises]
+    how = PROVED if all(one.how == PROVED for one in each) else RECOMPUTED
+    ends = [one.upper for one in each]
+    upper = math.inf if math.inf in ends else round_up(sum(map(Fraction, ends)))
+    if not composes:
+        return DeltaInterval(math.fsum(one.lower for one in each) * (1 - 1e-15), upper, how)
+    if upper <= privacy.epsilon:
+        return DeltaInterval(0.0, 0.0, how)
+    return together([term for noise in noises for term in noise.noise_terms()], privacy, 1e-4)

@@ -167,7 +167,7 @@ class Item:
         if plain and self.normal:
             return fourth
 
-        least = _LEAST if self.part.whole else 1e-3 * self.top if self.family == "staircase" else 0.0
+        least = _LEAST if self.part.whole else self.top / 600 if self.family == "staircase" else 0.0
 
         def paid(log_scale: float) -> float:
             scale = max(math.exp(min(log_scale, 300.0)), least)

@@ -141,12 +141,12 @@ class PlannedRelease:
 
 
 def _consumed(noises: list[AdditiveNoise], privacy: Privacy) -> DeltaInterval:
-    composes = isinstance(privacy, ApproximateDP) and privacy.delta > 0
-    each = [consumed(noise, PureDP(privacy.epsilon) if composes else privacy) for noise in noises]
+    largest_loss = PureDP(privacy.epsilon) if getattr(privacy, "delta", 0.0) else privacy  # type: ignore[union-attr]
+    each = [consumed(noise, largest_loss) for noise in noises]
     how = PROVED if all(one.how == PROVED for one in each) else RECOMPUTED
     ends = [one.upper for one in each]
     upper = math.inf if math.inf in ends else round_up(sum(map(Fraction, ends)))
-    if not composes:
+    if not isinstance(privacy, ApproximateDP) or not privacy.delta:
         return DeltaInterval(math.fsum(one.lower for one in each) * (1 - 1e-15), upper, how)
     if upper <= privacy.epsilon:
         return DeltaInterval(0.0, 0.0, how)

@@ -29,38 +29,6 @@ _LEAST = 0.05
 """Scale of whole noise: less noise is no double."""
 
 
-def _laplace(v: float, s: float, top: float, order: float) -> float:
-    r, theta = v / s, order - 1
-    if order * r < 1e-5:
-        return order * r * r / 2
-    rest = theta * math.exp(-(2 * theta + 1) * r)
-    return r + math.log((theta + 1 + rest) / (2 * theta + 1)) / theta
-
-
-def _whole_laplace(v: float, s: float, top: float, order: float) -> float:
-    # losses rate·v, rate·(v − 2j) for 0 < j < v, −rate·v
-    rate, theta, tail = 1 / s, order - 1, 1 / (1 + math.exp(-1 / s))
-    if order * v * rate < 1e-5:
-        return order * (v * rate) ** 2 / 2
-    fall = math.exp(-rate * (1 + 2 * theta))
-    last = math.exp(-rate * v * (1 + 2 * theta))
-    inner = math.tanh(rate / 2) * (fall - last) / (1 - fall)
-    return rate * v + math.log(tail * (1 + last) + inner) / theta
-
-
-def _normal(v: float, s: float, top: float, order: float) -> float:
-    return order * (v / s) ** 2 / 2
-
-
-def _staircase(v: float, s: float, top: float, order: float) -> float:
-    e, theta = top / s, order - 1
-    gamma, b = staircase_gamma(e, "squared"), math.exp(-e)
-    high = (2 * gamma * (1 - b) + b) / (2 * (gamma + b * (1 - gamma)))
-    # the loss is e, 0 or −e
-    up = high + high * math.exp(-(2 * theta + 1) * e) + (1 - high * (1 + b)) * math.exp(-theta * e)
-    return e + math.log(up) / theta
-
-
 def _stair_variance(s: float, top: float) -> float:
     b = math.exp(-top / s)
     return float(top**2 * ((b * (1 + b) / 2) ** (2 / 3) + b) / math.expm1(-top / s) ** 2)
@@ -74,15 +42,23 @@ def _whole_variance(s: float, top: float) -> float:
     return float(2 * (k * k) @ weights / (1 + 2 * weights.sum()))
 
 
-_Form = tuple[Callable[[float, float], float], Callable[[float, float, float, float], float]]
-_FORMS: dict[str, _Form] = {
-    "laplace": (lambda s, top: 2 * s * s, _laplace),
-    "gaussian": (lambda s, top: s * s, _normal),
-    "staircase": (_stair_variance, _staircase),
-    "discrete_laplace": (lambda s, top: 0.5 / math.sinh(0.5 / s) ** 2, _whole_laplace),
-    "discrete_gaussian": (_whole_variance, _normal),
+_VARIANCES: dict[str, Callable[[float, float], float]] = {
+    "laplace": lambda s, top: 2 * s * s,
+    "gaussian": lambda s, top: s * s,
+    "staircase": _stair_variance,
+    "discrete_laplace": lambda s, top: 0.5 / math.sinh(0.5 / s) ** 2,
+    "discrete_gaussian": _whole_variance,
 }
-"""Variance by scale, and D of order α for one shift v; both for shifts of at most `top`."""
+"""By scale, for shifts of at most `top`."""
+
+
+def _divergence(r: float, order: float) -> float:
+    """D of Laplace noise moved by r scales; about that of a staircase and of whole noise, too."""
+    theta = order - 1
+    if order * r < 1e-5:
+        return order * r * r / 2
+    rest = theta * math.exp(-(2 * theta + 1) * r)
+    return r + math.log((theta + 1 + rest) / (2 * theta + 1)) / theta
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +84,7 @@ class Item:
     def of(part: Part, families: tuple[str, ...], weight: float, rounds: int) -> list[Item]:
         """The items of a part."""
         found = [Item(part, name, weight, rounds) for name in families]
-        return [item for item in found if item.name in _FORMS]
+        return [item for item in found if item.name in _VARIANCES]
 
     @property
     def name(self) -> str:
@@ -147,14 +123,16 @@ class Item:
     def cost(self, scale: float) -> float:
         """Weighted squared error of all numbers."""
         part = self.part
-        noise = part.worth * part.dimension * _FORMS[self.name][0](scale, self.top)
+        noise = part.worth * part.dimension * _VARIANCES[self.name](scale, self.top)
         return self.weight * (noise + part.bias)
 
     def consumed(self, scale: float, order: float) -> float:
         """D of this order, of all numbers and rounds."""
         if order == math.inf:
             return math.inf if self.normal else self._total / scale
-        return sum(count * _FORMS[self.name][1](v, scale, self.top, order) for v, count in self.shifts)
+        if self.normal:
+            return order * self._square / scale**2 / 2
+        return sum(count * _divergence(v / scale, order) for v, count in self.shifts)
 
     def best(self, price: float, order: float) -> float:
         """The scale of least cost plus `price` times D: in closed form where both are powers of it, else by Brent's method."""
@@ -184,7 +162,7 @@ class Item:
             return near
 
         def over(log_scale: float) -> float:
-            return _FORMS[self.name][0](math.exp(log_scale), self.top) / variance - 1
+            return _VARIANCES[self.name](math.exp(log_scale), self.top) / variance - 1
 
         low, high = math.log(near), math.log(near) + 0.1
         while over(low) > 0 and low > -6:

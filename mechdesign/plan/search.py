@@ -6,8 +6,8 @@ a lower bound of all plans of the menu (Lagrangian duality). Where items change 
 two is no way out, as it is only as private as the worse one.
 
 *(ε, δ)* is kept by the composition of all losses. At the tilt θ at which the composed loss has mean ε, δ moves with a part as its
-:math:`D_{1 + \theta}` does, about: so parts are priced by that order, λ is where the composed δ is the budget, and the tilt is taken anew. From the best plan
-on, prices are corrected by the differences of log δ in every scale, and items exchanged one part at a time.
+:math:`D_{1 + \theta}` does, about: so parts are priced by that order, and λ is where the composed δ is the budget. From the best plan
+on, the tilt is taken anew, prices are corrected by the differences of log δ in every scale, and items exchanged one part at a time.
 
 *Groups* of tasks over disjoint people have a price each, and tasks of everybody's pay all of them.
 """
@@ -37,7 +37,6 @@ Choice = tuple[Item, float]
 _POINTS = 2**16
 WIDTH = 1e-3
 """Of the intervals of δ."""
-_TILTS = 3
 _FLIPS = 12
 """Exchanges that are tried, at most."""
 _NEAR = 0.1
@@ -165,13 +164,7 @@ class Search:
             slots = [[i for i in items if normal in (i.normal, None)] for items in self.slots]
             if not all(slots):
                 continue
-            one, order, prices = replace(self, slots=slots), start, None
-            for _ in range(_TILTS):
-                chosen, prices = one.settled(order, guess=prices, xtol=1e-9 if normal else WIDTH)
-                found.append(chosen)
-                order, before = 1 + self.tilt(chosen), order
-                if normal or deadline.passed or abs(order / before - 1) < 0.1:
-                    break
+            found.append(replace(self, slots=slots).settled(start, xtol=1e-9 if normal else WIDTH)[0])
         yield from found
         mixed = [c for c in found if not self.pure(c)]
         if len(self.chains) > 1 or not mixed:

@@ -45,7 +45,7 @@ def staircase_gamma(epsilon: float, loss: str = "absolute") -> float:
     if one_of("loss", loss, ("absolute", "squared")) == "absolute":
         return float(special.expit(-epsilon / 2))
     b = math.exp(-epsilon)
-    return min(max(((b * (1 + b) / 2) ** (1 / 3) - b) / -math.expm1(-epsilon), 0.0), 0.5)
+    return float(min(max(((b * (1 + b) / 2) ** (1 / 3) - b) / -math.expm1(-epsilon), 0.0), 0.5))
 
 
 def _mass(epsilon: Values, gamma: Values) -> Values:

@@ -7,7 +7,7 @@ two is no way out, as it is only as private as the worse one.
 
 *(ε, δ)* is kept by the composition of all losses. At the tilt θ at which the composed loss has mean ε, δ moves with a part as its
 :math:`D_{1 + \theta}` does, about: so parts are priced by that order, and λ is where the composed δ is the budget. From the best plan
-on, the tilt is taken anew, prices are corrected by the differences of log δ in every scale, and items exchanged one part at a time.
+on, the tilt is taken anew, prices are corrected by the differences of δ in every scale, and items exchanged one part at a time.
 
 *Groups* of tasks over disjoint people have a price each, and tasks of everybody's pay all of them.
 """
@@ -43,8 +43,8 @@ _NEAR = 0.1
 """Share of the error that an exchange may cost at the prices of the plan, to be tried."""
 _NONE = 1e-9
 """Share of δ that counts as none: a root is looked for between this and 1."""
-_STEP = 0.02
-"""Of the logarithm of a scale, for differences of log δ."""
+_STEP = 0.002
+"""Of the logarithm of a scale, for differences of δ: 0 where losses end just above ε."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +196,7 @@ class Search:
         return math.exp(float(found.x))
 
     def _polished(self, chosen: list[Choice], deadline: Deadline) -> tuple[list[Choice], float, Array, Array]:
-        """The same items at the scales where the cost falls as log δ rises, by its differences; with order and prices."""
+        """The same items at the scales where the cost falls as δ rises, by its differences; with order and prices."""
         one, chain = self.only(chosen), self.chains[0]
         order, bends = 1 + self.tilt(chosen), np.ones(len(chosen))
         chosen, prices = one.settled(order, xtol=WIDTH)
@@ -208,7 +208,7 @@ class Search:
                 for sign in (1, -1):
                     moved = [*chosen]
                     moved[k] = item, scale * math.exp(sign * _STEP)
-                    ends.append((self.over(moved, chain, order), item.consumed(moved[k][1], order)))
+                    ends.append((math.exp(self.over(moved, chain, order)), item.consumed(moved[k][1], order)))
                 bends[k] = max((ends[1][0] - ends[0][0]) / (ends[1][1] - ends[0][1]), 1e-12)
             bends /= np.exp(np.mean(np.log(bends)))
             chosen, prices = one.settled(order, bends, prices, xtol)

@@ -96,11 +96,10 @@ class SolveReport:
         out = []
         if self.variables is not None:
             out.append(f"model: {self.variables} variables, {self.constraints} constraints")
-        effort = "" if self.iterations is None else f", {self.iterations} iterations"
-        out.append(f"solver: {self.solver}{effort}, {self.seconds:.3g} s")
         if self.fallbacks:
             out.append(f"fallback: after {'; '.join(self.fallbacks)}")
-        return out
+        effort = "" if self.iterations is None else f", {self.iterations} iterations"
+        return [*out, f"solver: {self.solver}{effort}, {self.seconds:.3g} s"]
 
 
 class Handed(ABC):
@@ -492,15 +491,15 @@ class Result(Handed):
         with fitting():
             # a bound of a larger class than the design's says nothing of the digits of the value
             digits = meaningful(self.gap if self.among == self.design.among else None)
-            lines = [*self.solver_report.lines(), f"status: {self.status_words}"]
-            lines.append(f"value: {at_most(self.value, digits)}")
+            lines = [f"value: {at_most(self.value, digits)}"]
             if self.lower_bound is not None:
                 bound = at_least(self.lower_bound, digits)
                 away = gap_words(self.gap or 0.0)
                 lines.append(f"lower bound: {bound} ({self.bound_how}) of {self.among}, gap {away}")
-            lines += self.design.lines(self)
+            lines += [f"status: {self.status_words}", *self.design.lines(self)]
             lines += [f"note: {note}" for note in (*self.notes, *self.remarks())]
-            return "\n".join([type(self.design).__name__, *("  " + line for line in lines)])
+            head = f"{type(self.design).__name__}: {self.design.stated(self)}"
+            return "\n  ".join([head, *lines, *self.solver_report.lines()])
 
     def __str__(self) -> str:
         return self.summary()

@@ -27,7 +27,11 @@ from mechdesign.problem.checks import UP, answers, array, generator, integer, po
 from mechdesign.problem.law_moments import frozen_parts
 from mechdesign.problem.privacy import Consumption
 from mechdesign.problem.sensitivity import Sensitivity
+from mechdesign.problem.words import stated
 from mechdesign.typing import Array, FrozenLaw, Numbers, Randomness, Values
+
+_DELTA = 1e-6
+"""The δ at which noise whose loss has no bound prints its ε."""
 
 
 @serializable("additive-noise")
@@ -341,7 +345,10 @@ class AdditiveNoise:
         )
 
     def __str__(self) -> str:
-        return self.summary()
+        unit = f"{Sensitivity.of(self.sensitivity).neighbours} neighbours"
+        delta = 0.0 if math.isfinite(self.worst_cases.largest_loss()) else _DELTA
+        asked = f"ε = {at_most(self.epsilon(delta, width=0.1))}, δ = {delta:g}"
+        return f"{stated(asked, unit, self.standard_deviation, **self.in_rounds)}\n  {self.summary()}"
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the mechanism as a result file; ``md.load(path)`` reads it back."""

@@ -417,13 +417,11 @@ class Plan(Design):
         return relative_table(rows)
 
     def lines(self, result: Result) -> list[str]:
-        rounds = "" if self.rounds == 1 else f", {self.rounds} rounds together"
-        shown_rows = (
+        return [
             f"{row.task}: {row.mechanism}, standard deviation {row.standard_deviation:.6g}, 95% within ±{row.half_width:.6g} "
             f"(all answers: ±{row.joint_half_width:.6g}), {row.share:.1%} of the budget"
             for row in self.frame(result).itertuples()
-        )
-        return [f"{guarantee(self.granted(result.value))}{rounds}, {self.neighbours} neighbours", *shown_rows]
+        ]
 
     def account(self, result: Result) -> Account:
         privacy = self.granted(result.value)

@@ -23,6 +23,7 @@ from mechdesign.plan.tasks import Part, task_of
 from mechdesign.problem.checks import instance, one_of
 from mechdesign.problem.privacy import ApproximateDP, Consumption, PureDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import NEIGHBOURS
+from mechdesign.problem.words import guarantee, stated
 
 Privacy = PureDP | ApproximateDP | ZeroConcentratedDP
 
@@ -137,7 +138,12 @@ class PlannedRelease:
         return Consumption(*(max(getattr(one, key) for one in groups) for key in ("epsilon", "rho", "mu")))
 
     def __str__(self) -> str:
-        return "\n".join(f"{name}: {noise}" for name, parts in self.parts.items() for _, noise in parts)
+        found = self.consumption()
+        asked = guarantee(ZeroConcentratedDP(found.rho))
+        if math.isfinite(found.epsilon):
+            asked = f"{guarantee(PureDP(found.epsilon))}, δ = 0"
+        lines = [f"{name}: {n.summary()}" for name, parts in self.parts.items() for _, n in parts]
+        return "\n  ".join([stated(asked, f"{self.neighbours} neighbours", None, self.rounds), *lines])
 
 
 def _consumed(noises: list[AdditiveNoise], privacy: Privacy) -> DeltaInterval:

@@ -154,10 +154,12 @@ class Sensitivity(Checked):
 
         Examples
         --------
-        >>> print(Sensitivity.of_contribution(linf=1, l0=3))
-        at most 3 coordinates change, each by at most 1, all up or all down (add-remove neighbours)
-        >>> print(Sensitivity.of_contribution(linf=1, l0=3, neighbours="replace"))
-        at most 6 coordinates change, each by at most 1 (replace neighbours)
+        At most three counts, at most twice in each:
+
+        >>> print(Sensitivity.of_contribution(linf=2, l0=3))
+        at most 3 coordinates change, each by at most 2, all up or all down (add-remove neighbours)
+        >>> print(Sensitivity.of_contribution(linf=2, l0=3, neighbours="replace"))
+        at most 6 coordinates change, each by at most 2 (replace neighbours)
         """
         own = cls(linf, l1, l2, l0, each, neighbours, signed)  # type: ignore[arg-type]
         most = len(own.each) if own.each is not None else dimension

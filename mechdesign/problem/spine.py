@@ -16,6 +16,7 @@ import inspect
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -31,8 +32,9 @@ from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.plotting import COLOURS, figure, plain, sized
 from mechdesign.problem.checks import inside, one_of
 from mechdesign.problem.fields import Checked
-from mechdesign.problem.privacy import Consumption, points_of
+from mechdesign.problem.privacy import Consumption, Privacy, PureDP, points_of
 from mechdesign.problem.sensitivity import Protection
+from mechdesign.problem.words import guarantee, stated
 from mechdesign.solvers.deadline import Deadline, too_late
 from mechdesign.solvers.registry import Model
 from mechdesign.typing import Status
@@ -354,6 +356,22 @@ class Design(Checked):
         if hasattr(result.mechanism, "privacy_profile"):
             return TradeOff.of_profile(result.mechanism.privacy_profile, at)
         return points_of(getattr(self, "privacy", None), at)
+
+    def granted(self, value: float) -> Any:
+        """The requirement that a mechanism of this value meets: the one asked."""
+        return getattr(self, "privacy", None)
+
+    def stated(self, result: Result) -> str:
+        """What a print says first: the requirement, how often, whose data it protects, the standard deviation of an answer."""
+        privacy, unit, error = self.granted(result.value), "one report of one person", None
+        asked = guarantee(privacy) if isinstance(privacy, Privacy) else str(privacy)
+        asked += ", δ = 0" if isinstance(privacy, PureDP) else ""
+        if self.asks == "numbers" or self.central:
+            changes = self.protection().changes if self.asks == "numbers" else self
+            unit = f"{getattr(changes, 'neighbours', 'add-remove')} neighbours"
+        with suppress(MechdesignError):
+            error = result.errors().standard_deviation
+        return stated(asked, unit, error, getattr(self, "rounds", 1), getattr(self, "sampling_rate", 1.0))
 
     def lines(self, result: Result) -> list[str]:
         """Lines of the summary that only this design's results have."""

@@ -45,6 +45,22 @@ def guarantee(privacy: Privacy) -> str:
     return f"ε = {shown(privacy.epsilon)}{unit}"
 
 
+def stated(
+    asked: str, unit: str, deviation: float | None, rounds: int = 1, sampling_rate: float = 1.0
+) -> str:
+    """What a print says first: the guarantee, how often, whose data it protects, how far off an answer is.
+
+    Examples
+    --------
+    >>> stated("ε = 1, δ = 0", "add-remove neighbours", 1.41421, rounds=12)
+    'ε = 1, δ = 0; 12 rounds together; add-remove neighbours; standard deviation 1.41421'
+    """
+    often = "1 round" if rounds == 1 else f"{rounds} rounds together"
+    often += "" if sampling_rate == 1 else f", each on a Poisson sample at rate {sampling_rate:g}"
+    error = [] if deviation is None else [f"standard deviation {deviation:.6g}"]
+    return "; ".join([asked, often, unit, *error])
+
+
 def privacy_words(privacy: Privacy, pair: str) -> str:
     """The requirement as a sentence about `pair`, the inputs that must look alike.
 

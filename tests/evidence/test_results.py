@@ -8,11 +8,13 @@ import pickle
 from dataclasses import FrozenInstanceError, replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
+from cheap import DESIGNS, solved
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -180,3 +182,45 @@ def test_parts_that_do_not_fit_together_are_said_to() -> None:
     for view in (forged.audit, forged.summary):
         with pytest.raises(md.ResultFormatError, match="do not fit together"):
             view()
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_a_print_says_first_what_is_guaranteed_and_last_how_long_it_took(name: str) -> None:
+    result = solved(name)
+    first, *_, last = str(result).splitlines()
+    asked = getattr(result.design.privacy, "epsilon", None)
+    assert asked is None or f"ε = {asked:g}" in first
+    central = result.design.central or result.design.asks == "numbers"
+    assert first.startswith(f"{type(result.design).__name__}: ")
+    assert ("add-remove neighbours" if central else "one report of one person") in first
+    assert ("2 rounds together" if name == "plan" else "1 round") in first
+    assert last.startswith("  solver: ") and last.endswith(" s")
+    if name != "plan" and not name.startswith("vectors"):
+        deviation = result.errors().standard_deviation
+        assert f"standard deviation {deviation:.6g}" in first
+
+
+@pytest.mark.parametrize(
+    ("asked", "first"),
+    [
+        ({}, "ε = 1, δ = 0; 1 round; add-remove neighbours; standard deviation 1.4142"),
+        (
+            {"rounds": 12},
+            "ε = 1, δ = 0; 12 rounds together; add-remove neighbours; standard deviation 16.970",
+        ),
+        (
+            {
+                "sensitivity": md.Sensitivity.of_contribution(linf=2, l0=3, neighbours="replace"),
+                "dimension": 9,
+            },
+            "ε = 1, δ = 0; 1 round; replace neighbours; standard deviation 16.970",
+        ),
+        (
+            {"noise": "gaussian", "privacy": md.ApproximateDP(0.7, 1e-6)},
+            "ε = 0.7, δ = 1e-06; 1 round; add-remove",
+        ),
+    ],
+)
+def test_noise_says_first_what_it_guarantees(asked: dict[str, Any], first: str) -> None:
+    design = {"noise": "laplace", "privacy": md.PureDP(1.0), "sensitivity": 1.0} | asked
+    assert str(md.calibrate(**design).mechanism).startswith(first)

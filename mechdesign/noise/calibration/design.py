@@ -275,11 +275,7 @@ class Calibration(Design):
     def lines(self, result: Result) -> list[str]:
         """The law, the requirement, how the law is released, what it consumes."""
         noise, spent = result.mechanism, _enclosure(result)
-        often = "" if self.rounds == 1 else f" in {self.rounds} rounds"
-        often += (
-            "" if self.sampling_rate == 1 else f", each on a Poisson sample at rate {self.sampling_rate:g}"
-        )
-        out = [noise.summary(), f"meets {self.privacy}{often}"]
+        out = [noise.summary()]
         if not noise.worst_cases.exact and not isinstance(self.privacy, PureDP):
             out.append(
                 "the worst change is bounded from above: no exact one is proved for these bounds and this law"

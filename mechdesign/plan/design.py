@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from mechdesign.accounting.gaussian import gaussian_square
+from mechdesign.accounting.gaussian import gaussian_budget, gaussian_privacy, gaussian_square
 from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.classes import INDEPENDENT_NOISE, MechanismClass, menu
@@ -25,7 +25,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise, law_name
 from mechdesign.noise.calibration.evaluation import budget_of, least_cost
 from mechdesign.noise.laws.staircase import staircase
-from mechdesign.plan.mechanism import PlannedRelease, Privacy, chains_of
+from mechdesign.plan.mechanism import BY_MU, PlannedRelease, Privacy, chains_of
 from mechdesign.plan.menu import FAMILIES, Item
 from mechdesign.plan.search import Choice, Search, composed, items_of, root
 from mechdesign.plan.tasks import Part, Sum, task_of
@@ -57,7 +57,7 @@ class Plan(Design):
     ----------
     tasks : dict of str to a task
         `Histogram`, `Count`, `Mean`, `Sum` or `NumericQuery`, by name.
-    privacy : PureDP, ApproximateDP or ZeroConcentratedDP
+    privacy : PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage or TradeOff
         Of all tasks in all rounds together.
     weights : dict of str to float, optional
         Of a task's total squared error in the `value`; 1 where none is given.
@@ -70,7 +70,8 @@ class Plan(Design):
     disjoint : sequence of sequences of str, optional
         Groups of tasks such that nobody is in the data of two of them: each may consume all that the tasks in no group leave. For add-remove neighbours.
     families : sequence of {"laplace", "gaussian", "staircase"}
-        The menu; whole numbers take the discrete laws of the first two. Under ρ it is normal noise.
+        The menu; whole numbers take the discrete laws of the first two. Under ρ it is normal noise, and so under μ, advantages and trade-offs, where whole
+        numbers get continuous noise, too: discrete normal noise is not Gaussian private.
 
     Notes
     -----
@@ -89,7 +90,7 @@ class Plan(Design):
     """
 
     tasks: dict[str, Any]
-    privacy: Privacy = field(PureDP, ApproximateDP, ZeroConcentratedDP)
+    privacy: Privacy = field(*get_args(Privacy))
     weights: dict[str, float] | None = None
     targets: dict[str, float] | None = None
     rounds: int = field(check=integer, least=1, most=10**6, default=1)
@@ -125,6 +126,12 @@ class Plan(Design):
         named = instance("families", self.families, tuple, list)
         families = tuple(one_of("families", name, FAMILIES) for name in named)
         settle(self, disjoint=groups, families=families)
+        if self._normal:
+            gaussian_privacy("privacy", self.privacy)
+        if self.targets is not None and isinstance(self.privacy, BY_MU):
+            raise DesignError.of(
+                "targets", self.targets, "ask for the least epsilon or rho: state one of these"
+            )
         if getattr(self.privacy, "xi", 0.0):
             raise DesignError.of("xi", self.privacy.xi, "must be 0 for a plan")  # type: ignore[union-attr]
         order = self._order
@@ -136,14 +143,18 @@ class Plan(Design):
     @property
     def among(self) -> MechanismClass:
         """Plans of the menu: other noise, or noise that moves together, may cost less."""
-        families = ["gaussian"] if hasattr(self.privacy, "rho") else self.families
+        families = ["gaussian"] if self._normal else self.families
         return menu(f"plan of independent {' or '.join(families)} noise")
 
     @property
+    def _normal(self) -> bool:
+        """Whether normal noise alone is counted."""
+        return not isinstance(self.privacy, PureDP | ApproximateDP)
+
+    @property
     def _order(self) -> float:
-        """Of the divergences that are priced: ∞ of pure privacy, 1 of ρ."""
-        pure = not getattr(self.privacy, "rho", 0.0) and not getattr(self.privacy, "delta", 0.0)
-        return math.inf if pure else 1.0
+        """Of the divergences that are priced: ∞ of pure privacy, else 1."""
+        return 1.0 if self._normal or getattr(self.privacy, "delta", False) else math.inf
 
     @cached_property
     def _versions(self) -> list[tuple[str, tuple[Part, ...]]]:
@@ -158,7 +169,9 @@ class Plan(Design):
         return 1.0 if self.weights is None else self.weights.get(name, 1.0)
 
     def _items(self, name: str, part: Part) -> list[Item]:
-        families = ("gaussian",) if hasattr(self.privacy, "rho") else self.families
+        families = ("gaussian",) if self._normal else self.families
+        if isinstance(self.privacy, BY_MU):
+            part = replace(part, whole=False)
         return Item.of(part, families, self._weight(name), self.rounds)
 
     @cached_property
@@ -171,6 +184,8 @@ class Plan(Design):
             [k for name in chain for k in at[name]] for chain in chains_of([*self.tasks], self.disjoint)
         ]
         privacy = self.privacy
+        if self._normal:
+            return Search(slots, chains, gaussian_budget(privacy) / 2)
         if not getattr(privacy, "delta", 0.0):
             return Search(slots, chains, budget_of(privacy))
         normal = all(i.normal and not i.part.whole for items in slots for i in items)

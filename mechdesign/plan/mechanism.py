@@ -5,14 +5,17 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from operator import add
-from typing import Any
+from typing import Any, get_args
+
+from scipy import stats
 
 from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.errors import DesignError
+from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED
 from mechdesign.evidence.serialize import serializable
@@ -21,11 +24,20 @@ from mechdesign.noise.calibration.evaluation import consumed
 from mechdesign.plan.search import together
 from mechdesign.plan.tasks import Part, task_of
 from mechdesign.problem.checks import instance, one_of
-from mechdesign.problem.privacy import ApproximateDP, Consumption, PureDP, ZeroConcentratedDP
+from mechdesign.problem.privacy import (
+    ApproximateDP,
+    Consumption,
+    GaussianDP,
+    MembershipAdvantage,
+    PureDP,
+    ZeroConcentratedDP,
+)
 from mechdesign.problem.sensitivity import NEIGHBOURS
 from mechdesign.problem.words import guarantee, stated
 
-Privacy = PureDP | ApproximateDP | ZeroConcentratedDP
+BY_MU = GaussianDP | MembershipAdvantage | TradeOff
+"""Requirements that a plan meets by its μ."""
+Privacy = PureDP | ApproximateDP | ZeroConcentratedDP | GaussianDP | MembershipAdvantage | TradeOff
 
 
 def chains_of(names: Sequence[str], disjoint: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -75,8 +87,12 @@ class PlannedRelease:
     def parts(self) -> dict[str, list[tuple[Part, AdditiveNoise]]]:
         """The parts of each task with their noise."""
         left = iter(self.noises)
+
+        def own(part: Part, noise: AdditiveNoise) -> tuple[Part, AdditiveNoise]:
+            return replace(part, whole=part.whole and isinstance(noise.law.dist, stats.rv_discrete)), noise
+
         return {
-            name: [(version[0], next(left)) for version in task_of(name, task).slots(self.neighbours)]
+            name: [own(version[0], next(left)) for version in task_of(name, task).slots(self.neighbours)]
             for name, task in self.tasks.items()
         }
 
@@ -126,15 +142,18 @@ class PlannedRelease:
         return out
 
     def consumed(self, privacy: Privacy) -> DeltaInterval:
-        """Bound what all tasks and rounds consume: δ at ε (composed it is from above alone); the largest privacy loss; ρ. Of groups, the most."""
-        instance("privacy", privacy, PureDP, ApproximateDP, ZeroConcentratedDP)
+        """Bound what all tasks and rounds consume: δ at ε (composed it is from above alone); the largest privacy loss; ρ; μ, and what follows from it.
+
+        Of groups, the most.
+        """
+        instance("privacy", privacy, *get_args(Privacy))
         found = [_consumed(noises, privacy) for noises in self._groups]
         how = PROVED if all(one.how == PROVED for one in found) else RECOMPUTED
         return DeltaInterval(max(one.lower for one in found), max(one.upper for one in found), how)
 
     def consumption(self) -> Consumption:
         """What all tasks and rounds consume of a ledger: of groups, the most."""
-        groups = [functools.reduce(add, (n.consumption() for n in noises)) for noises in self._groups]
+        groups = [_added(noises) for noises in self._groups]
         return Consumption(*(max(getattr(one, key) for one in groups) for key in ("epsilon", "rho", "mu")))
 
     def __str__(self) -> str:
@@ -146,7 +165,16 @@ class PlannedRelease:
         return "\n  ".join([stated(asked, f"{self.neighbours} neighbours", None, self.rounds), *lines])
 
 
+def _added(noises: list[AdditiveNoise]) -> Consumption:
+    return functools.reduce(add, (noise.consumption() for noise in noises))
+
+
 def _consumed(noises: list[AdditiveNoise], privacy: Privacy) -> DeltaInterval:
+    if isinstance(privacy, BY_MU):
+        mu = _added(noises).mu
+        if mu == math.inf:
+            return DeltaInterval(0.0, math.inf)
+        return consumed(AdditiveNoise(stats.norm(), mu), privacy)
     largest_loss = PureDP(privacy.epsilon) if getattr(privacy, "delta", 0.0) else privacy  # type: ignore[union-attr]
     each = [consumed(noise, largest_loss) for noise in noises]
     how = PROVED if all(one.how == PROVED for one in each) else RECOMPUTED

@@ -13,7 +13,7 @@ from collections import Counter
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
-from mechdesign.verifier.allocation import composed_delta
+from mechdesign.verifier.allocation import composed_delta, largest_square
 from mechdesign.verifier.bound_class import spoken_of
 from mechdesign.verifier.calibration import largest_loss, proper
 from mechdesign.verifier.changes import Shifts, worst_shifts
@@ -21,10 +21,11 @@ from mechdesign.verifier.composed_noise import Asked
 from mechdesign.verifier.composition import PLACES, Grid, Losses, laplace_losses, refined
 from mechdesign.verifier.discrete_laws import COSTS
 from mechdesign.verifier.noise_laws import ONE, ROUND, ZERO
-from mechdesign.verifier.reading import Account, Json, NotCovered, Refused
+from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, asked
 
 NAMES = {"laplace": "laplace", "gaussian": "norm", "staircase": "staircase"}
 WHOLE = {"laplace": "dlaplace", "gaussian": "discrete_gaussian"}
+BY_MU = "gaussian-dp", "membership-advantage", "trade-off"
 
 
 def plan(result: Json, account: Account) -> None:
@@ -65,7 +66,7 @@ def check(result: Json, account: Account) -> None:
     weights, targets = dict(design["weights"] or []), dict(design["targets"] or [])
     cost, errors, claimed = Fraction(0), dict.fromkeys(tasks, Fraction(0)), []
     for (name, dimension, changes, whole, worth), noise in zip(parts, noises):
-        law = noise["law"]
+        law, whole = noise["law"], whole and design["privacy"][""] not in BY_MU
         menu = [(WHOLE if whole else NAMES).get(family) for family in design["families"]]
         stated = noise["dimension"], noise["rounds"], noise["sampling_rate"]
         fits = stated == (dimension, design["rounds"], 1.0) and covers(noise["sensitivity"], changes)
@@ -166,9 +167,14 @@ def private(noises: list[Json], privacy: Json, whose: str, account: Account) -> 
             square += sum((count * (v / (shapes[0] if shapes else ONE)) ** 2 for v, count in shifts[0]), ZERO)
         else:
             rest.append((name, shapes, shifts[0]))
+    if privacy[""] in ("zcdp", *BY_MU) and rest:
+        raise Refused("noise other than normal under this privacy, in a plan")
+    if privacy[""] in BY_MU:
+        account.proved(
+            f"{asked(privacy)}{whose}", Fraction(square) <= largest_square(privacy) * Fraction(ROUND)
+        )
+        return
     if privacy[""] == "zcdp":
-        if rest:
-            raise Refused("noise other than normal under zero-concentrated privacy, in a plan")
         account.proved(
             f"rho at most {privacy['rho']!r}{whose}", square / 2 <= Decimal(privacy["rho"]) * ROUND
         )

@@ -97,6 +97,27 @@ def test_gaussian_noise_in_closed_form(privacy):
     assert found.status is Status.BEST and found.gap <= 1e-9
 
 
+@pytest.mark.parametrize(
+    ("privacy", "mu"),
+    [
+        (md.GaussianDP(0.5), 0.5),
+        (md.MembershipAdvantage(2 * stats.norm.cdf(0.25) - 1), 0.5),
+        (md.TradeOff([(0.0, 2 * stats.norm.cdf(0.25) - 1), (1.0, 0.5)]), 0.5),
+    ],
+)
+def test_requirements_that_normal_noise_meets(privacy, mu):
+    tasks = {"n": md.Count(), "h": md.Histogram(4, 2), "m": md.Mean(10, 20, n=100), "s": md.Sum(2.0)}
+    found = md.Plan(tasks, privacy, weights={"h": 0.1}, rounds=3).solve()
+    # the mean is its centred sum, changed by 5, and its count
+    roots = [1.0, math.sqrt(0.1 * 2 * 4), 0.05, 0.05, 2.0]
+    assert found.value == pytest.approx(3 * sum(roots) ** 2 / mu**2, rel=1e-6) and found.gap <= 1e-9
+    assert found.certificate.verify() and held(found) == []
+    told = found.mechanism.release({"n": 3, "h": [1, 2, 3, 4], "m": (1500, 100), "s": 2.0})
+    assert type(told["n"]) is float and told["h"].dtype == float
+    with pytest.raises(md.DesignError, match="targets"):
+        md.Plan(tasks, privacy, targets=dict.fromkeys(tasks, 1.0))
+
+
 @pytest.mark.parametrize(("rho", "epsilon", "less"), [(2.63, 18.1938, 0.1317), (0.1, 3.134854, 0.2169)])
 def test_exact_composition_against_zcdp(rho, epsilon, less):
     """The 2020 US census published ρ = 2.63; at the ε that the usual conversion gives for δ = 1e-10 there is room for less noise."""

@@ -29,6 +29,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "prose",
     "generated",
+    "pictures",
 ]
 exclude_patterns = ["_build", "_templates", "gallery/README.txt", "gallery/GALLERY_HEADER.rst"]
 templates_path = ["_templates"]
@@ -51,7 +52,9 @@ html_math_renderer = "mathml"
 html_theme = "pydata_sphinx_theme"
 html_title = "mechdesign"
 html_static_path = ["_static"]
-html_extra_path = [tempfile.mkdtemp()]  # the stand-alone verifier, for who does not install the package
+html_extra_path = [
+    tempfile.mkdtemp()
+]  # the stand-alone verifier, for who does not install the package; a page of evidence
 archive.build(Path(html_extra_path[0], "verify.pyz"))
 html_css_files = ["site.css"]
 html_show_sourcelink = False
@@ -79,4 +82,5 @@ sphinx_gallery_conf = {
     "write_computation_times": False,
     "remove_config_comments": True,
     "nested_sections": False,
+    "thumbnail_size": (600, 420),
 }

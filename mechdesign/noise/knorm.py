@@ -29,7 +29,7 @@ from scipy import special, stats
 from mechdesign.errors import DesignError
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.classes import REAL_NOISE, MechanismClass, every, menu
-from mechdesign.evidence.exact import excess, round_up, safe_root
+from mechdesign.evidence.exact import excess, round_down, round_up, safe_root
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
@@ -74,8 +74,10 @@ from mechdesign.problem.sensitivity import Protection, Sensitivity, sensitivity
 from mechdesign.problem.spine import Bound, Clock, Design, Law, relative_table
 from mechdesign.typing import Array, FrozenLaw, Indices, Numbers, Randomness, Values
 
-_MOST_ROUND, _MOST_EPSILON = 2000, 64
-"""Numbers and ε of which ℓ₂ noise has its δ counted: beyond, it costs .4% less than the Gaussian at most (ε = 1), or staircases cost least."""
+_MOST_ROUND = 2000
+"""Numbers of which ℓ₂ noise has its δ counted: beyond, it costs .4% less than the Gaussian at most (ε = 1)."""
+_MOST_COUNTED = 64.0, 0.5
+"""ε and δ that ℓ₂ noise is held to where more is asked: sums for larger ones take thousands of digits."""
 _MOST_CAPPED = 400
 """Coordinates of a hull with a cap: beyond, its volume takes sums of too many digits, and most of its draws are rejected."""
 
@@ -350,7 +352,7 @@ class KNormNoise:
         shift = non_negative("shift", shift)
         if self.gamma is not None and self.largest is not None:
             shift = math.ceil(shift / self.largest) * self.largest
-        return math.nextafter(shift / self.scale, math.inf) if shift else 0.0
+        return round_up(Fraction(shift) / Fraction(self.scale))
 
     def __str__(self) -> str:
         parts = [f"norm {self.norm:g}"]
@@ -408,8 +410,8 @@ def _changes(name: str, value: object) -> float | Sensitivity:
 class KNorm(Design):
     r"""The best radial noise for a vector, of the norms whose balls hold its changes: the lower bound is of these alone.
 
-    Under approximate and concentrated privacy the noise is x-DP, at the largest x that implies them, or (one round, δ > 0, at most 2,000
-    numbers, ε ≤ 64, δ ≤ ½) the exponential of ℓ₂ at its own δ.
+    Under approximate and concentrated privacy the noise is x-DP, at the largest x that implies them, or (δ > 0, at most 2,000 numbers) the
+    exponential of ℓ₂ at its own δ: at ε of at most 64 and δ of at most ½, and in each of r rounds at ε/r and δ/r, which compose to what is asked.
 
     Parameters
     ----------
@@ -473,20 +475,26 @@ class KNorm(Design):
             return every(REAL_NOISE)
         hulls = " or of a hull of the changes" if self.norm is None else ""
         noun = f"radial noise of norm {' or '.join(f'{order:g}' for order in self.norms)}{hulls}"
-        return menu(f"pure {noun}, or exponential noise of norm 2" if self.counts_delta else noun)
+        if not self.counts_delta:
+            return menu(noun)
+        epsilon, delta = self._profile
+        by_delta = (epsilon, delta) != (self.privacy.epsilon, self.privacy.delta)  # type: ignore[union-attr]
+        limits = f" at epsilon = {epsilon:g} and delta = {delta:g}{' in each round' * (self.rounds > 1)}"
+        return menu(f"pure {noun}, or exponential noise of norm 2{limits * by_delta}")
 
     @property
     def counts_delta(self) -> bool:
-        """Whether the δ of ℓ₂ noise is counted: for one round."""
-        epsilon, delta = self._profile
-        small = epsilon <= _MOST_EPSILON and 0 < delta <= 0.5
-        return small and 2.0 in self.norms and self.rounds == 1 < self.dimension <= _MOST_ROUND
+        """Whether the δ of ℓ₂ noise is counted."""
+        return self._profile[1] > 0 and 2.0 in self.norms and 1 < self.dimension <= _MOST_ROUND
 
     @property
     def _profile(self) -> tuple[float, float]:
-        """ε and δ; no δ under other privacy."""
+        """ε and δ of ℓ₂ noise in each round, which compose to no more than what is asked; no δ under other privacy."""
         p = self.privacy
-        return (p.epsilon, p.delta) if isinstance(p, ApproximateDP) else (0.0, 0.0)
+        if not isinstance(p, ApproximateDP):
+            return 0.0, 0.0
+        epsilon, delta = map(min, (p.epsilon, p.delta), _MOST_COUNTED)
+        return round_down(Fraction(epsilon) / self.rounds), round_down(Fraction(delta) / self.rounds)
 
     def asked_by(self, question: object) -> bool:
         names = ("dimension", "loss", "rounds", "bounds", "integer", "sampling_rate")
@@ -583,7 +591,10 @@ class KNorm(Design):
         """Compare the norms: closed forms, and one search for the best staircase each."""
         laws = self.laws()
         noise = min(laws, key=self.cost)
-        yield Law(noise, self.cost(noise), (KNormProof(),), notes=(f"the noise falls with the {noise}",))
+        notes = [f"the noise falls with the {noise}"]
+        if self._profile[1] > 0 and self.dimension > _MOST_ROUND:
+            notes.append(f"no δ is counted beyond {_MOST_ROUND} numbers: Gaussian noise may cost less")
+        yield Law(noise, self.cost(noise), (KNormProof(),), notes=tuple(notes))
         yield Bound(min(self.least(law) for law in laws))
 
     def least(self, law: KNormNoise) -> float:
@@ -644,7 +655,8 @@ class KNormProof(Proof):
         loss = Fraction(law.largest or 0) * design.rounds / Fraction(law.scale)
         if fits and design.counted(law):
             (epsilon, most), delta = design._profile, design.delta(law.scale)
-            claim = f"delta of {float(delta):.9g} at epsilon = {epsilon:g} is within {design.privacy}"
+            each = f", in each of {design.rounds} rounds," if design.rounds > 1 else ""
+            claim = f"delta of {float(delta):.9g} at epsilon = {epsilon:g}{each} is within {design.privacy}"
             yield Claim(claim, PROVED, float(most - delta), bool(delta <= most))
         else:
             left = Fraction(pure_epsilon(design.privacy)) - loss

@@ -12,7 +12,7 @@ max z⁺ + max z⁻ the largest |v_i| where all entries rise or all fall.
 **Theorem** [ours]. Of density ∝ e^(−‖z‖₂) in d ≥ 2 dimensions a change of norm t has the loss ηt, where η on [−1, 1] has the density
 ∝ e^(xη) (1 − η²)^((d−3)/2) (1 − η²/ρ), x = t/2, ρ = 1 + (d − 1)/x · K_{d/2}(x)/K_{d/2−1}(x). Proof: the distances to the two centres add to tξ and differ by tη;
 volume is ∝ ((ξ² − 1)(1 − η²))^((d−3)/2) (ξ² − η²) dξ dη and the density e^(−x(ξ − η)), so that ρ is the mean of ξ². δ(ε) = E (1 − e^(ε − ηt))⁺ grows with t, as
-1 − δ is an integral of volumes in which balls about the two centres overlap. The moments ∫ η^j (1 − η²)^((d−3)/2) beyond ε/t follow from the first two by parts, and
+1 − δ is an integral of volumes in which balls about the two centres overlap. r rounds at (ε/r, δ/r) each are (ε, δ)-DP together (Dwork et al. 2006). The moments ∫ η^j (1 − η²)^((d−3)/2) beyond ε/t follow from the first two by parts, and
 K_{ν+1}/K_ν = 2ν/x + K_{ν−1}/K_ν from 1 at ν = −½, or from K₁/K₀ by the trapezoidal rule for ∫ e^(−x cosh u) cosh(nu) du, which steps of 1/(16 + x) make right to
 e^(−2π(16 + x)) times its integrand's growth 1 off the real line, at most e^(x/2) (1 + 2/x). Sums carry digits for what cancels, e^t, and 30 more.
 
@@ -88,8 +88,9 @@ def knorm(result: Json, account: Account) -> None:
     loss = rounds * largest / scale
     private, claim = implied(design["privacy"], loss), f"privacy losses of at most {float(loss):.9g} are"
     if not private and norm == 2 and gamma is None and counts_delta(design):
-        claim = f"delta at epsilon = {design['privacy']['epsilon']!r} is"
-        private = round_delta(k, loss, design, account) * SUMMED <= Decimal(design["privacy"]["delta"])
+        epsilon, most = profile(design)
+        claim = f"delta at epsilon = {float(epsilon)!r}{' in each round' * (rounds > 1)} is"
+        private = round_delta(k, largest / scale, epsilon, account) * SUMMED <= most
     account.proved(f"{claim} private as asked", private)
     room = Fraction(stated) * ROOM
     if gamma is None:
@@ -121,8 +122,9 @@ def least(result: Json, account: Account, bounds: Bounds, l1: Fraction | None, l
         if bound and shape.norm == 2 and counts_delta(design):
             radial = bound * (1 - Fraction(NEAR)) / unit(shape, k, design["loss"])
             scale = float(radial / math.prod(k + i for i in range(1, order + 1))) ** (1 / order)
-            found = round_delta(k, largest / Fraction(scale), design, account)
-            holds = holds and found > Decimal(design["privacy"]["delta"]) * SUMMED
+            counted, most = profile(design)
+            found = round_delta(k, largest / Fraction(scale), counted, account)
+            holds = holds and found > most * SUMMED
     claim = f"no radial noise of these norms costs less than {result['lower_bound']!r}"
     account.recomputed(claim, holds)
 
@@ -162,19 +164,27 @@ def implied(privacy: Json, loss: Fraction) -> bool:
 
 
 def counts_delta(design: Json) -> bool:
-    """Whether exponential ℓ₂ noise is private by its δ, where its losses are too large."""
-    delta = design["privacy"].get("delta", 0) if design["privacy"][""] == "approximate-dp" else 0
-    small = 0 < delta <= 0.5 and design["privacy"]["epsilon"] <= 64
-    return small and design["rounds"] == 1 < design["dimension"] <= MOST_ROUND
+    """Whether exponential noise of norm 2 is private by its δ, where its losses are too large."""
+    asked = design["privacy"][""] == "approximate-dp" and design["privacy"]["delta"] > 0
+    return asked and design["norm"] in (None, 2) and 1 < design["dimension"] <= MOST_ROUND
 
 
-def round_delta(d: int, change: Fraction, design: Json, account: Account) -> Decimal:
+def profile(design: Json) -> tuple[Decimal, Decimal]:
+    """ε and δ that noise of norm 2 is held to in each round."""
+    privacy, rounds = design["privacy"], design["rounds"]
+    with localcontext() as context:
+        context.prec = 2 * PLACES
+        epsilon, delta = min(privacy["epsilon"], 64.0), min(privacy["delta"], 0.5)
+        return Decimal(epsilon) / rounds, Decimal(delta) / rounds
+
+
+def round_delta(d: int, change: Fraction, epsilon: Decimal, account: Account) -> Decimal:
     """δ at ε of the density ∝ e^(−‖z‖₂) for a change of this norm."""
     size = min(change, Fraction(10**9))
     account.takes(100 * (d + 8 * (128 + float(size))), 4 * int(size) + 300)
     with localcontext() as context:
         context.prec = PLACES + math.ceil(change)
-        t, epsilon = Decimal(change.numerator) / change.denominator, Decimal(design["privacy"]["epsilon"])
+        t = Decimal(change.numerator) / change.denominator
         x, edge, half = t / 2, epsilon / t, Decimal(d - 1) / 2
         if edge >= 1:
             return Decimal(0)

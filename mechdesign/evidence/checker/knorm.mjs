@@ -113,10 +113,9 @@ function implied(privacy, loss) {
 }
 
 // Whether exponential noise of norm 2 is private by its delta, where its losses are too large.
-function countsDelta({ privacy, norm, rounds, dimension }) {
-  const [k, delta] = [Number(dimension), privacy[""] === "approximate-dp" ? Number(privacy.delta) : 0];
-  const asked = (norm === null || Number(norm) === 2) && Number(rounds) === 1 && 1 < k && k <= 2000;
-  return asked && 0 < delta && delta <= 0.5 && Number(privacy.epsilon) <= 64;
+function countsDelta({ privacy, norm, dimension }) {
+  const asked = privacy[""] === "approximate-dp" && Number(privacy.delta) > 0 && 1n < dimension && dimension <= 2000n;
+  return asked && (norm === null || Number(norm) === 2);
 }
 
 // The largest loss that is implied, to rounding, from above.

@@ -252,36 +252,58 @@ class BoundedCount(ModelledDesign):
         return self.program()[0].model()
 
     def improve(self, clock: Clock, solver: str | None = None) -> Iterator[Law | Bound]:
-        """Yield the truncated geometric mechanism, then the optimum by HiGHS and the bound of its multipliers."""
+        """Yield the best constant answer and the truncated geometric mechanism, then the optimum by HiGHS and the bound of its multipliers."""
         if solver not in (None, "highs"):
             raise DesignError.of("solver", solver, 'must be "highs"; model() is for the others')
+        prior = np.ones(self.n + 1) if self.prior is None else np.asarray(self.prior)
+        yield self._bound(np.zeros((0, 3), dtype=np.int64), np.zeros(0), prior)
+        constant = np.zeros_like(self.losses)
+        costs = self.losses.max(axis=0) if self.prior is None else prior @ self.losses
+        constant[:, costs.argmin()] = 1.0
+        yield self._law(_whole(constant), SolveReport("closed form"))
         yield self._law(self._pure(self._geometric), SolveReport("closed form"))
-        program, owner, pairs = self.program(clock)
-        if program.solve() is not Status.OPTIMAL:
+        try:
+            program, owner, pairs = self.program(clock)
+            solved = program.solve() is Status.OPTIMAL
+        except (
+            SolverError
+        ):  # numbers beyond doubles, of a large ε: what is known is private, and the least loss a bound
+            return
+        if not solved:
             raise SolverError("the program has no answer in time", solver="highs", status="limit")
+        yield self._dual(program, pairs)
+        table = _rows(program.primal("table")[owner])
+        over = float(self.excess(_whole(table)) - Fraction(self.delta))
+        if self.delta >= _SMALLEST and over > 0:
+            # a basis with numbers near 1 and near δ misses δ: asking for that much less costs less than a mixture
+            program.change_rows("delta", upper=max(0.0, self.delta - 2 * over) * self._mass)
+            if program.solve() is Status.OPTIMAL:
+                table = _rows(program.primal("table")[owner])
         rows, columns = program.shape
-        yield self._bound(program, pairs)
         report = SolveReport("highs", variables=columns, constraints=rows, iterations=program.iterations)
-        yield self._law(self._repaired(program.primal("table")[owner] / self._mass), report)
+        yield self._law(self._repaired(table), report)
 
     def _law(self, weights: Weights, report: SolveReport) -> Law:
         return Law(Channel.from_weights(weights), round_up(self.worth(weights)), (BoundedProof(),), report)
 
-    def _bound(self, program: LinearProgram, pairs: Indices) -> Bound:
+    def _bound(self, triples: Indices, held: Array, weights: Array) -> Bound:
+        """What multipliers prove, at a prior where the question has none."""
+        proof = BoundedDual(triples, held, weights if self.prior is None else None)
+        return Bound(round_down(proof.bound(self)), proof)
+
+    def _dual(self, program: LinearProgram, pairs: Indices) -> Bound:
         """What the multipliers prove, those of the mirror images included."""
         count = self.n + 1
         prices = np.maximum(-program.row_dual[program.rows["private"]], 0.0).reshape(-1, count) * self._scale
         k, y = np.nonzero(prices > 1e-13 * self._scale)
-        triples, held, weights = np.column_stack([pairs[k], y]), prices[k, y], None
+        triples, held, weights = np.column_stack([pairs[k], y]), prices[k, y], np.zeros(count)
         if self.prior is None:
-            weights = np.zeros(count)
             found = np.maximum(-program.row_dual[program.rows["worst"]], 0.0)
             weights[: len(found)] = found
         if self._mirrored:
             triples, held = np.concatenate([triples, self.n - triples]), np.tile(held / 2, 2)
-            weights = weights if weights is None else weights + weights[::-1]
-        proof = BoundedDual(triples, held, weights)
-        return Bound(round_down(proof.bound(self)), proof)
+            weights = weights + weights[::-1]
+        return self._bound(triples, held, weights)
 
     def _pure(self, matrix: Array) -> Weights:
         """Integer weights close to the matrix that are ε-DP exactly."""
@@ -291,12 +313,11 @@ class BoundedCount(ModelledDesign):
 
     def _repaired(self, matrix: Array) -> Weights:
         """Integer weights close to the matrix that are private exactly."""
-        held, share = np.maximum(matrix, 0.0), 0.0
+        share = 0.0
         if self.delta < _SMALLEST:
-            return self._pure(held / held.sum(axis=1, keepdims=True))
-        held /= held.sum(axis=1, keepdims=True)
+            return self._pure(matrix)
         while share < 1:
-            weights = _whole((1 - share) * held + share * self._geometric)
+            weights = _whole((1 - share) * matrix + share * self._geometric)
             found, delta = self.excess(weights), Fraction(self.delta)
             if found <= delta:
                 return weights
@@ -369,6 +390,12 @@ class BoundedCount(ModelledDesign):
         return draw_matrix(result.mechanism.matrix, "answer", "true value", **options)
 
 
+def _rows(table: Array) -> Array:
+    """Probabilities, from a solver's numbers."""
+    held = np.maximum(table, 0.0)
+    return np.asarray(held / held.sum(axis=1, keepdims=True))
+
+
 def _whole(matrix: Array) -> Weights:
     """Rows of integers of one total, next to these: what is missing is added to the largest of each."""
     rows = []
@@ -412,7 +439,9 @@ class BoundedDual(Checked, Proof):
     r"""For a prior w of the true values and multipliers :math:`0 \le \psi_{x,x'}(y) \le \mu_{x,x'}` of neighbours, every private C has
 
     .. math:: \max_x \sum_y \ell(y - x)\,C[x, y] \;\ge\; \sum_{x,y} w_x \ell(y - x)\,C[x, y] \;\ge\;
-       \sum_x \min_y \left(w_x \ell(y - x) + \sum_{x'} \psi_{x,x'}(y) - e^\varepsilon \psi_{x',x}(y)\right) - \delta \sum \mu_{x,x'} .
+       \sum_x \min_y \left(w_x \ell(y - x) + \sum_{x'} \psi_{x,x'}(y) - e^\varepsilon \psi_{x',x}(y)\right) - \delta \sum \mu_{x,x'} ,
+
+    and no C costs less than the least loss.
 
     Parameters
     ----------
@@ -470,7 +499,8 @@ class BoundedDual(Checked, Proof):
             caps[x, other] = max(caps.get((x, other), 0), held)
         if len({(x, o, y) for x, o, y in self.triples.tolist()}) < len(self.triples):
             raise DesignError("triples: must differ")
-        return Fraction(reduced.min(axis=1).sum() - Fraction(design.delta) * sum(caps.values())) / unit
+        found = Fraction(reduced.min(axis=1).sum() - Fraction(design.delta) * sum(caps.values())) / unit
+        return max(found, min(design.costs))
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
         design, _ = _fitting(stated)

@@ -156,7 +156,7 @@ def bounded(result: Json, account: Account) -> None:
         reduced[x][y] += held
         reduced[other][y] -= -(-high.numerator * held // high.denominator)
         caps[x, other] = max(caps[x, other], held)
-    bound = (sum(map(min, reduced)) - delta * sum(caps.values())) / unit
+    bound = max((sum(map(min, reduced)) - delta * sum(caps.values())) / unit, Fraction(0))
     claim = f"no mechanism with answers 0 to {n} costs less than {result['lower_bound']!r}"
     account.proved(claim, Fraction(result["lower_bound"]) <= bound)
 

@@ -541,19 +541,18 @@ _HOW = {
 def _headline(result: Result, account: Account, table: pd.DataFrame) -> list[Fact]:
     """The key numbers: value, proved lower bound, gap, privacy, and whether all claims hold."""
     bound, digits = result.lower_bound, meaningful(result.gap, 7)
-    facts = [("Error", at_most(result.value, digits), account.value)]
+    facts = [("Privacy", *account.privacy), ("Error", at_most(result.value, digits), account.value)]
     if bound is not None and result.among is not None and math.isfinite(bound):
         others = "" if result.among.every else "; others may"
         least = f"{result.bound_how}: no {result.among.noun} costs less{others}"
         facts.append(("Lower bound", at_least(bound, digits), least))
         away = gap_words(result.gap or 0.0)
         what = "the error over" if away[-1] in "×∞" else "relative, of the error to"
-        facts.append(("Gap", away, f"{what} the lower bound of {result.among}"))
+        facts.append(("Gap", away, f"{what} the lower bound"))
     else:
         facts.append(("Lower bound", "none", "it is not known how much better others are"))
-    status, words = result.status.value, result.status_words
-    facts.append(("Status", status, "" if words == status else words.removeprefix(f"{status}: ")))
-    facts.append(("Privacy", *account.privacy))
+    closed = result.status in (Status.OPTIMAL, Status.BEST) and result.asked_gap is not None
+    facts.append(("Status", result.status.value, f"to a gap of {result.asked_gap:.3g}" if closed else ""))
     file = table["about"] == ABOUT_FILE
     made, agrees = table[~file], bool(table[file]["holds"].all())
     # A certificate that is not of this mechanism proves nothing of it.

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -30,10 +30,11 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.classes import REAL_NOISE, MechanismClass, every, menu
 from mechdesign.evidence.exact import excess, round_down, round_up, safe_root
+from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.pictures import half_width
+from mechdesign.noise.pictures import draw_vectors, half_width
 from mechdesign.noise.radial import (
     LEAST_GAMMA,
     LEAST_KEPT,
@@ -72,7 +73,11 @@ from mechdesign.problem.privacy import (
 )
 from mechdesign.problem.sensitivity import Protection, Sensitivity, sensitivity
 from mechdesign.problem.spine import Bound, Clock, Design, Law, relative_table
+from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words, unit_words
 from mechdesign.typing import Array, FrozenLaw, Indices, Numbers, Randomness, Values
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _MOST_ROUND = 2000
 """Numbers of which ℓ₂ noise has its δ counted: beyond, it costs .4% less than the Gaussian at most (ε = 1)."""
@@ -619,6 +624,33 @@ class KNorm(Design):
     def norms(self) -> tuple[float, ...]:
         """The plain norms that are allowed."""
         return _NORMS if self.norm is None else (self.norm,)
+
+    def account(self, result: Result) -> Account:
+        value = f"{'variance' if self.loss == 'squared' else 'mean absolute error'} of one number, on average"
+        often = f" It is answered {self.rounds} times, all under this requirement." if self.rounds > 1 else ""
+        question = [
+            f"A query returns {self.dimension} numbers about a data set. Between neighbouring data sets the numbers change together: "
+            f"{self.bounds}. Noise on all of them is drawn at once.{often}",
+            privacy_words(self.privacy, NEIGHBOURS),
+            unit_words("computed the sensitivity", "The guarantee is for all numbers together."),
+            f"Wanted is the least {value}. The noise falls with the {result.mechanism}. The lower bound is of {self.among}.",
+        ]
+        return Account(
+            f"Noise drawn together for {self.dimension} numbers at {guarantee(self.privacy)}",
+            f"{self.dimension} numbers, {self.bounds}: least {value}.",
+            "\n\n".join(question),
+            value,
+            (guarantee(self.privacy), "for all numbers together"),
+            "Left: the noise on two of the numbers, drawn a few thousand times. Right: how often a number is off by more than t.",
+            "The same question answered by noise that falls with other norms; ℓ1 noise is Laplace noise.",
+        )
+
+    def plot(self, result: Result, **options: float) -> Figure:
+        """Draw the noise on two numbers, and its tail beside those of the plain norms."""
+        law = result.mechanism
+        tails = {"this noise": law.law} | {f"ℓ{order:g} noise": self.noise(order).law for order in self.norms}
+        points = law.sample(3000, rng=0)[:, law.moving]
+        return draw_vectors(points[:, [0, -1]], tails, **options)
 
     def alternatives(self, result: Result) -> pd.DataFrame:
         rows = [("this noise", result.value)]

@@ -45,6 +45,20 @@ def draw_laws(laws: Mapping[str, FrozenLaw], **options: float) -> Figure:
     return fig
 
 
+def draw_vectors(points: Array, tails: Mapping[str, FrozenLaw], **options: float) -> Figure:
+    """Draw two coordinates of vectors that are drawn together, and how often one number is off by more than t."""
+    fig, (cloud, below) = figure(1, 2, **sized(options, 6.0, 3.2))
+    cloud.plot(points[:, 0], points[:, 1], ".", color=COLOURS[0], markersize=1.5, alpha=0.5)
+    cloud.set(xlabel="noise on one number", ylabel="noise on another", aspect="equal")
+    t = np.linspace(0, max(_quantile(law, 5e-5) for law in tails.values()), 81)
+    for k, (name, law) in enumerate(tails.items()):
+        style = {"color": COLOURS[k % len(COLOURS)], "linestyle": ("-", "--", ":", "-.")[k % 4]}
+        below.plot(t, 2 * np.asarray(law.sf(t), dtype=float), label=plain(name), **style)
+    below.set(xlabel="t", ylabel="P[ |noise| > t ]", yscale="log", ylim=(1e-4, 1.3))
+    below.legend(frameon=False)
+    return fig
+
+
 def _continuous(law: FrozenLaw) -> bool:
     return hasattr(law, "pdf") and not hasattr(getattr(law, "dist", None), "pmf")
 

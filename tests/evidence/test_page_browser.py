@@ -55,6 +55,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "many": md.OptimalQuantizer(np.linspace(-2, 2, 17), md.PureDP(2.0), uniform).solve(),
         "noise": md.calibrate("laplace", privacy=md.ApproximateDP(1.0, 1e-6), sensitivity=1.0),
         "channel": md.MetricChannel(md.MetricSpace.grid(3, 3), alpha=0.7).solve(),
+        "together": md.noise.KNorm(8, md.ApproximateDP(1.0, 1e-6)).solve(),
     }
     for name, result in results.items():
         result.report(folder / f"{name}.html")
@@ -62,8 +63,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 360])
-@pytest.mark.parametrize("name", ["quantizer", "many", "noise", "channel"])
+@pytest.mark.parametrize("width", [1400, 412, 360])
+@pytest.mark.parametrize("name", ["quantizer", "many", "noise", "channel", "together"])
 def test_it_shows(tab: Browser, pages: dict[str, Path], name: str, width: int, scheme: str) -> None:
     tab.open(pages[name], width=width, scheme=scheme)
     assert tab.complaints() == []

@@ -23,6 +23,7 @@ from .knorm import KNormNoise as KNormNoise
 from .knorm import KNormProof as KNormProof
 from .laws.discrete import discrete_gaussian as discrete_gaussian
 from .laws.discrete import discrete_laplace_law as discrete_laplace_law
+from .laws.discrete import opendp_measurement as opendp_measurement
 from .laws.discrete import opendp_sample as opendp_sample
 from .laws.staircase import staircase as staircase
 from .laws.staircase import staircase_law as staircase_law

@@ -42,6 +42,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _ROUND = 1e-12
+_HEADINGS = {
+    "standard_deviation": "standard deviation",
+    "half_width": "95% half-width",
+    "joint_half_width": "95% half-width, all jointly",
+    "even_split": "standard deviation, even split",
+}
 _PURE = 1 + 1e-4
 """A plan that is pure is taken where no other one costs less by more than that: its proof is exact."""
 _VERIFIED = 3e-5
@@ -445,12 +451,26 @@ class Plan(Design):
         if self.targets is not None:
             value = "least budget that meets the targets"
         many = f", {self.rounds} times" if self.rounds > 1 else ""
+        table, parts = self.frame(result), [p for found in result.mechanism.parts.values() for p, _ in found]
+        asked = [
+            f"- {row.task}: {part.dimension} {'whole ' if part.whole else ''}number{'s' * (part.dimension > 1)}; {part.sensitivity}"
+            for row, part in zip(table.itertuples(), parts)
+        ]
+        answers = self.rounds * sum(part.dimension for part in parts)
+        widths = ", ".join(f"{row.task} ±{shown(row.joint_half_width)}" for row in table.itertuples())
         question = [
             f"Answers to {names} are released together{many}. Everything is counted under one budget.",
             privacy_words(privacy, PAIR),
-            f"Neighbours differ by one person ({self.neighbours}), who moves all tasks at once"
-            + ("." if not self.disjoint else f"; nobody is in two of the groups {self.disjoint}."),
-            "In the table below half-widths hold 19 times out of 20: of one answer, and of all answers of all rounds jointly.",
+            f"The unit of privacy is one person ({self.neighbours} neighbours), who moves all tasks at once"
+            + (
+                ". Changes are of"
+                if not self.disjoint
+                else f"; nobody is in two of the groups {self.disjoint}. Changes are of"
+            )
+            + " what is released:",
+            "\n".join(asked),
+            f"With probability 95% at least, all {answers} numbers of all rounds are off by at most, jointly: {widths}. One number alone is "
+            "within its 95% half-width 19 times out of 20.",
         ]
         used = at_most(result.mechanism.consumed(privacy).upper)
         return Account(
@@ -461,7 +481,7 @@ class Plan(Design):
             (guarantee(privacy), f"consumes at most {used} of {shown(budget_of(privacy))}"),
             "Every part of a task: its noise, and the share of the budget that it takes.",
             "The same tasks with an equal share of the budget for each.",
-            self.frame(result),
+            table.rename(columns=_HEADINGS),
         )
 
     def plot(self, result: Result, **options: float) -> Figure:

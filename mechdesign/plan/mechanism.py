@@ -14,16 +14,19 @@ from typing import Any, get_args
 from scipy import stats
 
 from mechdesign.accounting.interval import DeltaInterval
+from mechdesign.accounting.losses import is_gaussian
 from mechdesign.errors import DesignError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.additive import AdditiveNoise
+from mechdesign.noise.additive import AdditiveNoise, law_name
 from mechdesign.noise.calibration.evaluation import consumed
+from mechdesign.noise.laws.discrete import opendp_measurement
 from mechdesign.plan.search import together
-from mechdesign.plan.tasks import Part, task_of
+from mechdesign.plan.tasks import Count, Histogram, Part, Sum, Task, task_of
 from mechdesign.problem.checks import instance, one_of
+from mechdesign.problem.law_moments import frozen_parts
 from mechdesign.problem.privacy import (
     ApproximateDP,
     Consumption,
@@ -34,6 +37,7 @@ from mechdesign.problem.privacy import (
 )
 from mechdesign.problem.sensitivity import NEIGHBOURS
 from mechdesign.problem.words import guarantee, stated
+from mechdesign.typing import FrozenLaw
 
 BY_MU = GaussianDP | MembershipAdvantage | TradeOff
 """Requirements that a plan meets by its μ."""
@@ -156,6 +160,32 @@ class PlannedRelease:
         groups = [_added(noises) for noises in self._groups]
         return Consumption(*(max(getattr(one, key) for one in groups) for key in ("epsilon", "rho", "mu")))
 
+    def engines(self) -> dict[str, Any]:
+        """Return every scale, for other engines to draw the noise: what JSON holds, all numbers as they are.
+
+        A part has its law with its parameters, what one person changes, and under ``sql`` a query where an engine has noise of that
+        law whose scale can be given: the ``noisy_sum_gaussian`` of Presto and Velox, for normal noise on a sum or counts. The query
+        counts a row of 0 more, as these functions answer NULL where there is no row, which tells. Such engines draw in floating point,
+        and nothing there counts the rounds: `Ledger.charge` does.
+        """
+        parts = [
+            {"task": name, "part": part.name, "numbers": part.dimension, "whole": part.whole}
+            | {"law": law_name(noise.law), **noise.parameters}
+            | {"standard_deviation": noise.standard_deviation, "changes": str(noise.sensitivity)}
+            | ({} if part.clip is None else {"clip": part.clip})
+            | _presto(name, self.tasks[name], part, noise.law)
+            for name, found in self.parts.items()
+            for part, noise in found
+        ]
+        stated = {"neighbours": self.neighbours, "rounds": self.rounds, "disjoint": self.disjoint}
+        return {"format": "mechdesign-scales", **stated, "parts": parts}
+
+    def to_opendp(self) -> dict[str, list[Any]]:
+        """Return OpenDP's measurements of each task, one a part (`mechdesign.noise.opendp_measurement`); it has no staircase: leave that out of ``families``."""
+        return {
+            name: [opendp_measurement(noise.law) for _, noise in found] for name, found in self.parts.items()
+        }
+
     def __str__(self) -> str:
         found = self.consumption()
         asked = guarantee(ZeroConcentratedDP(found.rho))
@@ -167,6 +197,22 @@ class PlannedRelease:
 
 def _added(noises: list[AdditiveNoise]) -> Consumption:
     return functools.reduce(add, (noise.consumption() for noise in noises))
+
+
+def _presto(name: str, task: Task, part: Part, law: FrozenLaw) -> dict[str, Any]:
+    """A query for normal noise on a sum or on counts."""
+    if not is_gaussian(law) or part.name or not isinstance(task, Sum | Count | Histogram):
+        return {}
+    most = part.clip if isinstance(task, Sum) else 1.0
+    held = '"' + name.replace('"', '""') + '"'
+    noisy = f"noisy_sum_gaussian(x, DOUBLE '{frozen_parts(law)[3]!r}', DOUBLE '0', DOUBLE '{most!r}')"
+    if isinstance(task, Histogram):
+        rows = f"SELECT {held} AS bin, DOUBLE '1' AS x FROM data WHERE {held} IN (SELECT bin FROM bins)"
+        query = f"SELECT bin, {noisy} FROM ({rows} UNION ALL SELECT bin, DOUBLE '0' FROM bins) GROUP BY bin"
+    else:
+        value = held if isinstance(task, Sum) else "DOUBLE '1'"
+        query = f"SELECT {noisy} FROM (SELECT {value} AS x FROM data UNION ALL SELECT DOUBLE '0')"
+    return {"sql": {"presto": query}}
 
 
 def _consumed(noises: list[AdditiveNoise], privacy: Privacy) -> DeltaInterval:

@@ -15,7 +15,22 @@ from typing import Annotated
 import typer
 
 from mechdesign.errors import MechdesignError
-from mechdesign.shell.commands import Page, audit, calibrate, certificate, compare, report, solve, verify
+from mechdesign.shell.commands import (
+    Delta,
+    Epsilon,
+    Page,
+    Rho,
+    audit,
+    calibrate,
+    certificate,
+    compare,
+    plan,
+    privacy_of,
+    release,
+    report,
+    solve,
+    verify,
+)
 from mechdesign.shell.studykit import Study, all_studies, check_study, get_study, run_study
 
 
@@ -165,13 +180,28 @@ app.command(epilog=examples("audit result.json --rows 5 --csv audit.csv", "audit
 )
 
 
-@app.command(epilog=examples("ledger ledger.jsonl", "ledger ledger.jsonl --report ledger.html"))
-def ledger(file: Annotated[Path, typer.Argument(help="A ledger.")], report: Page = None) -> None:
-    """Show what was released about a data set, and what is left of its budget."""
+app.command(epilog=examples("plan release.toml -o plan.json --engines scales.json"))(plan)
+app.command(epilog=examples("release plan.json answers.csv --ledger ledger.jsonl -o noisy.csv"))(release)
+
+
+@app.command(
+    epilog=examples(
+        "ledger ledger.jsonl --epsilon 1 --delta 1e-6", "ledger ledger.jsonl --report ledger.html"
+    )
+)
+def ledger(
+    file: Annotated[Path, typer.Argument(help="A ledger; with a budget, a new one.")],
+    epsilon: Epsilon = None,
+    delta: Delta = 0.0,
+    rho: Rho = None,
+    report: Page = None,
+) -> None:
+    """Show what was released about a data set, and what is left of its budget; open one with --epsilon or --rho."""
     from mechdesign.plan.ledger import Ledger
     from mechdesign.shell.show import show
 
-    held = Ledger(file)
+    asked = epsilon is not None or rho is not None or delta
+    held = Ledger(file, privacy_of(epsilon, delta, rho) if asked else None)
     typer.echo(str(held))
     show(frame := held.to_frame().iloc[:, :8], frame.itertuples(index=False))
     if report is not None:

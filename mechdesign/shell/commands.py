@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import importlib
+import io
+import itertools
+import json
 import os
 import re
 import sys
@@ -68,14 +72,36 @@ def solve(
     report: Page = None,
 ) -> None:
     """Solve the design described in a TOML file."""
+    _solve(spec, None, out, report)
+
+
+def _solve(
+    spec: Path, only: str | None, out: Path | None, report: Path | None, **others: Path | None
+) -> Result:
     from mechdesign.shell.spec_file import design_from_toml, located
 
-    _check_outputs(spec, out=out, report=report)
-    design, options = design_from_toml(spec)
+    _check_outputs(spec, out=out, report=report, **others)
+    design, options = design_from_toml(spec, only)
     with located(spec):
         result = design.solve(**options)
     typer.echo(str(result))
     _written(result, None, out, report)
+    return result
+
+
+def plan(
+    spec: Annotated[Path, typer.Argument(help="TOML file: privacy, rounds, and a table for every task.")],
+    out: Out = None,
+    report: Page = None,
+    engines: Annotated[Path | None, typer.Option(help="Write every scale, for other engines (JSON).")] = None,
+) -> None:
+    """Share one budget over everything that is released, with the least error."""
+    result = _solve(spec, "Plan", out, report, engines=engines)
+    if engines is not None:
+        from mechdesign.evidence.whole_files import write_whole
+
+        write_whole(engines, json.dumps(result.mechanism.engines(), indent=1, ensure_ascii=False) + "\n")
+        typer.echo(f"written to {engines}")
 
 
 def privacy_of(
@@ -426,6 +452,81 @@ def verify(result: File, modules: Modules = None) -> None:
         f"verified, and as its table shows them: {len(by)} results of {result}, "
         f"{both} by two programs, {len(by) - both} by the package alone"
     )
+
+
+def release(
+    plan: Annotated[Path, typer.Argument(help="Result file of a plan.")],
+    answers: Annotated[
+        Path, typer.Argument(help="The true answers (CSV): a column a task, its numbers from the top.")
+    ],
+    ledger: Annotated[Path | None, typer.Option(help="Count it there, before any noise is drawn.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="File for the noisy answers (CSV), instead of the terminal."),
+    ] = None,
+    modules: Modules = None,
+) -> None:
+    """Answer all tasks of a plan with noise: one of its rounds, exact, for deployment.
+
+    A histogram has a row a bin; a mean under add-remove neighbours has two, the sum and the count. What is wrong with plan, answers or
+    ledger is said before anything is drawn. With a ledger the last column holds the hash of the entry.
+    """
+    from mechdesign.evidence.results import Result
+    from mechdesign.evidence.whole_files import write_whole
+    from mechdesign.plan.ledger import Ledger
+    from mechdesign.plan.mechanism import PlannedRelease
+
+    targets = {"out": out} if ledger is None else {"ledger": ledger, "out": out}
+    _check_outputs(plan, **targets)
+    _check_outputs(answers, **targets)
+    result, _, failed, _ = _checked(plan, modules)
+    mechanism = result.mechanism if isinstance(result, Result) else None
+    if failed or not isinstance(result, Result) or not isinstance(mechanism, PlannedRelease):
+        raise DesignError(f"{plan}: {'; '.join(failed) or 'must be the result of a plan (mechdesign plan)'}")
+    held = None if ledger is None else Ledger(ledger)
+    found = result.release(_columns(answers, list(mechanism.tasks)), ledger=held)
+    given = found if held is None else found.answer
+    columns = {name: x.tolist() if hasattr(x, "tolist") else [x] for name, x in given.items()}
+    if held is not None:
+        columns["ledger hash"] = [found.hash]
+        typer.echo(f"entry {found.entry} of {ledger}, round {found.round} of {mechanism.rounds}", err=True)
+    elif mechanism.rounds > 1:
+        typer.echo(f"one of {mechanism.rounds} rounds, which nothing counts without --ledger", err=True)
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerows([list(columns), *itertools.zip_longest(*columns.values(), fillvalue="")])
+    try:
+        if out is not None:
+            write_whole(out, text.getvalue())
+            typer.echo(f"written to {out}")
+            return
+    except OSError as error:  # it is counted: it shall not be lost
+        typer.echo(f"error: {out}: {error.strerror}; the answers are here instead", err=True)
+    typer.echo(text.getvalue(), nl=False)
+
+
+def _columns(path: Path, names: list[str]) -> dict[str, list[float]]:
+    """The numbers of each column of a CSV file, which has exactly these."""
+    try:
+        head, *rows = csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig"), newline=""), strict=True)
+    except (OSError, ValueError, csv.Error) as error:
+        raise DesignError(f"{path}: must be a CSV file with a column a task ({error})") from None
+    if sorted(head) != sorted(names):
+        raise DesignError(f"{path}: has the columns {head}, and must have those of the plan's tasks: {names}")
+    found: dict[str, list[float]] = {name: [] for name in head}
+    for at, row in enumerate(rows, 2):
+        if len(row) > len(head):
+            raise DesignError(f"{path}, line {at}: has more numbers than columns")
+        for name, text in zip(head, row):
+            if not text.strip():
+                continue
+            if len(found[name]) < at - 2:
+                raise DesignError(f"{path}, line {at}: {name} has an empty row above")
+            try:
+                found[name].append(float(text))
+            except ValueError:
+                raise DesignError(f"{path}, line {at}: {name} must be a number") from None
+    return {name: x[0] if len(x) == 1 else x for name, x in found.items()}  # type: ignore[misc]
 
 
 def certificate(

@@ -21,7 +21,8 @@
 
 Outputs to search are tables too (``bins = {kind = "BinSearch", m = 4, max_abs = 3.0}``, or ``"Alphabet"``), so are grids
 (``levels = {level = [0.6, 0.7], width = [0.01]}``), metric spaces (``space = {kind = "grid", rows = 4, columns = 4}``; also
-matrix, line, euclidean, geodesic, clustered, tree) and sensitivities (``sensitivity = {linf = 1, l0 = 3}``).
+matrix, line, euclidean, geodesic, clustered, tree) and sensitivities (``sensitivity = {linf = 1, l0 = 3}``). Of a plan every task is
+a table, ``[tasks.visits]`` with ``kind = "Histogram"`` (`TASKS`).
 """
 
 from __future__ import annotations
@@ -72,12 +73,17 @@ _TABLES: dict[str, Kinds] = {
     "sensitivities": _BOUNDS,
     "vectors": _BOUNDS,
     "bounds": _BOUNDS,
+    "contribution": {"contribution": Sensitivity.of_contribution},
 }
 """What a table under a key makes, by its ``kind``; without one, the first."""
+TASKS: Kinds = {
+    name: getattr(mechdesign, name) for name in ("Histogram", "Count", "Mean", "Sum", "NumericQuery")
+}
+"""What a plan may be asked."""
 
 
-def design_from_toml(path: str | os.PathLike[str]) -> tuple[Design, dict[str, Any]]:
-    """Read a design and the options for its ``solve`` from a TOML file.
+def design_from_toml(path: str | os.PathLike[str], only: str | None = None) -> tuple[Design, dict[str, Any]]:
+    """Read a design and the options for its ``solve`` from a TOML file, which need not name the `only` one that is meant.
 
     Raises
     ------
@@ -86,8 +92,8 @@ def design_from_toml(path: str | os.PathLike[str]) -> tuple[Design, dict[str, An
     """
     with _opened(path) as given:
         options = instance("solve", given.pop("solve", {}), dict)
-        kinds, name = designs(), given.pop("design", None)
-        made = _made("design", kinds[one_of("design", name, tuple(kinds))], given)
+        kinds, name = designs(), given.pop("design", only)
+        made = _made("design", kinds[one_of("design", name, (only,) if only else tuple(kinds))], given)
         _check_call("solve", type(made).solve, options, made)
     return made, options
 
@@ -174,14 +180,21 @@ def _value(key: str, value: object) -> Any:
     """The object that a table describes; numbers, words and lists as they are, which constructors check."""
     if not isinstance(value, dict):
         return value
-    if key in ("prior", "noise"):
+    if key in ("prior", "noise", "values"):
         return _law(key, dict(value))
+    if key == "tasks":
+        return {name: _task(f"tasks.{name}", task) for name, task in value.items()}
     if key not in _TABLES:
         return value
     fields, kinds = dict(value), _TABLES[key]
     make = kinds[one_of(f"{key}.kind", fields.pop("kind", next(iter(kinds))), tuple(kinds))]
     _check_call(key, make, fields)
     return make(**fields)
+
+
+def _task(key: str, given: object) -> Any:
+    fields = dict(instance(key, given, dict))
+    return _made(key, TASKS[one_of(f"{key}.kind", fields.pop("kind", None), tuple(TASKS))], fields)
 
 
 def _law(key: str, fields: dict[str, object]) -> object:

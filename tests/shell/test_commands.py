@@ -23,6 +23,9 @@ COMMANDS = [
     ["solve"],
     ["calibrate"],
     ["compare"],
+    ["plan"],
+    ["release"],
+    ["ledger"],
     ["report"],
     ["verify"],
     ["certificate"],
@@ -153,6 +156,10 @@ def test_the_examples_run(tmp_path: Path, folder: Path, capsys, monkeypatch) -> 
     Path("question.toml").write_text(
         'question = "MetricReport"\nalpha = 0.7\nspace = {rows = 2, columns = 3}\n'
     )
+    Path("release.toml").write_text('privacy = {epsilon = 1.0}\n[tasks.people]\nkind = "Count"\n')
+    Path("answers.csv").write_text("people\n1234\n")
+    Path("table.csv").write_text("x,-2.2,2.2\n-1,0.7272,0.2728\n1,0.2728,0.7272\n")
+    md.Ledger("ledger.jsonl", md.ApproximateDP(1.0, 1e-6))
     Path("result.json").write_text((folder / "allocation.json").read_text())
     Path("channel.json").write_text((folder / "channel.json").read_text())
     for command in typer.main.get_command(app).commands.values():

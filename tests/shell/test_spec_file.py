@@ -47,6 +47,10 @@ SPECS = {
     "CountsGaussian": "counts = 20\nl0 = 3\n" + BOTH,
     "VectorQuantizer": 'dimension = 50\nbits = 4\ninputs = "box"\n' + PURE,
     "BoundedCount": 'n = 6\nloss = "squared"\n' + PURE,
+    "Plan": PURE
+    + 'targets = {visits = 19.0, age = 1.0, spent = 99.0}\n[tasks.visits]\nkind = "Histogram"\nbins = 4\ncontribution = {linf = 2, l0 = 3}\n'
+    + '[tasks.age]\nkind = "Mean"\nlower = 0\nupper = 100\nn = 1000\n[tasks.spent]\nkind = "Sum"\nclip = [1.0, 2.0]\nn = 20\n'
+    + 'values = {law = "uniform"}\n',
     "MetricChannel": 'space = {kind = "grid", rows = 3, columns = 3}\nalpha = 0.7\n',
 }
 

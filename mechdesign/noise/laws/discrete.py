@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from flint import acb, arb, ctx
@@ -191,19 +192,40 @@ def opendp_sample(law: FrozenLaw, size: int) -> Indices:
     MissingExtra
         OpenDP is not installed.
     """
+    if law.dist.name not in ("dlaplace", "discrete_gaussian"):
+        raise DesignError.of("law", law.dist.name, "must be a discrete Laplace or discrete Gaussian law")
+    measurement = opendp_measurement(law)
+    return np.asarray(measurement([0] * integer("size", size, 0, 2**40)), dtype=np.int64)
+
+
+def opendp_measurement(law: FrozenLaw) -> Any:
+    """Return the ``opendp.mod.Measurement`` that adds noise of this law to a vector (extra ``[opendp]``): whole numbers for a discrete law.
+
+    Its privacy map takes the ℓ₁ norm of a change for Laplace noise and says ε; the ℓ₂ norm for Gaussian noise, and says ρ.
+
+    Raises
+    ------
+    DesignError
+        OpenDP has no noise of this law.
+    MissingExtra
+        OpenDP is not installed.
+    """
     try:
         import opendp.prelude as dp
     except ImportError:
-        raise MissingExtra.of("opendp", "OpenDP's sampler of a discrete law") from None
-    dist, shapes, _, _ = frozen_parts(law)
-    name = dist.name
-    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
+        raise MissingExtra.of("opendp", "OpenDP's noise") from None
+    name = law.dist.name
+    if name not in ("dlaplace", "discrete_gaussian", "laplace", "norm"):
+        raise DesignError.of("law", name, "is not in OpenDP, which has Laplace and Gaussian noise")
+    _, shapes, _, scale = frozen_parts(law)
     dp.enable_features("contrib")
-    if name == "dlaplace":
-        measurement = dp.m.make_laplace(*space, scale=1 / float(shapes[0]))
-    elif name == "discrete_gaussian":
-        space = space[0], dp.l2_distance(T="f64")
-        measurement = dp.m.make_gaussian(*space, scale=float(shapes[0]))
-    else:
-        raise DesignError.of("law", name, "must be a discrete Laplace or discrete Gaussian law")
-    return np.asarray(measurement([0] * integer("size", size, 0, 2**40)), dtype=np.int64)
+    whole = name in ("dlaplace", "discrete_gaussian")
+    atoms = dp.atom_domain(T="i64") if whole else dp.atom_domain(T="f64", nan=False)
+    if name in ("dlaplace", "laplace"):
+        metric = dp.l1_distance(T="i64" if whole else "f64")
+        return dp.m.make_laplace(
+            dp.vector_domain(atoms), metric, scale=1 / float(shapes[0]) if whole else scale
+        )
+    return dp.m.make_gaussian(
+        dp.vector_domain(atoms), dp.l2_distance(T="f64"), scale=float(shapes[0]) if whole else scale
+    )

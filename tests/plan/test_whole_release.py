@@ -1,0 +1,285 @@
+"""A plan from a file to its answers: TOML, shell, ledger, page, and numbers for other engines."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from commands import ended
+from outline import Outline
+from scipy import stats
+
+import mechdesign as md
+from mechdesign.plan import PlannedRelease
+from mechdesign.shell.spec_file import design_from_toml
+
+SPEC = """
+rounds = {rounds}
+privacy = {{epsilon = 1.0}}
+[tasks.visits]
+kind = "Histogram"
+bins = 4
+contribution = {{linf = 2, l0 = 3}}
+[tasks.age]
+kind = "Mean"
+lower = 0
+upper = 100
+n = 10_000
+[tasks.spent]
+kind = "Sum"
+clip = 5.0
+[weights]
+visits = 6e-6
+"""
+ANSWERS = "spent,visits,age\n7021.5,120,412000\n,80,10012\n,45,\n,12,\n"
+TASKS = {"visits": md.Histogram(4, whole=False), "people": md.Count(whole=False), 'spent "net"': md.Sum(5.0)}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("release.toml").write_text(SPEC.format(rounds=12))
+    Path("answers.csv").write_text(ANSWERS)
+    return tmp_path
+
+
+def test_twelve_rounds_in_a_shell_and_no_thirteenth(here: Path, capsys, monkeypatch) -> None:
+    def run(words: str) -> tuple[int, str, str]:
+        return ended(words.split(), capsys, monkeypatch)
+
+    code, out, _ = run("plan release.toml -o plan.json --report plan.html --engines scales.json")
+    assert code == 0 and out.startswith("Plan: ε = 1, δ = 0; 12 rounds together; add-remove neighbours")
+    assert run("ledger year.jsonl --epsilon 1")[0] == 0
+    hashes = []
+    for month in range(1, 13):
+        code, out, said = run("release plan.json answers.csv --ledger year.jsonl -o noisy.csv")
+        assert code == 0 and said == f"entry 1 of year.jsonl, round {month} of 12\n"
+        noisy = pd.read_csv("noisy.csv")
+        assert list(noisy) == ["visits", "age", "spent", "ledger hash"] and noisy["visits"].dtype == np.int64
+        assert 0 <= noisy["age"][0] <= 100 and noisy["spent"].notna().tolist() == [True, False, False, False]
+        hashes.append(noisy["ledger hash"][0])
+    ledger = md.Ledger("year.jsonl")
+    assert all(one in ledger for one in hashes) and len(set(hashes)) == 12 and hashes[-1] == ledger.hash
+    before = Path("year.jsonl").read_bytes(), Path("noisy.csv").read_bytes()
+    code, out, said = run("release plan.json answers.csv --ledger year.jsonl -o noisy.csv")
+    assert code == 1 and out == "" and "have all been released" in said and said.count("\n") == 1
+    assert before == (Path("year.jsonl").read_bytes(), Path("noisy.csv").read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("answers", "message"),
+    [
+        (
+            ANSWERS.replace("age", "ages"),
+            "answers.csv: has the columns ['spent', 'visits', 'ages'], and must have",
+        ),
+        ("visits,age\n1,2\n", "must have those of the plan's tasks: ['visits', 'age', 'spent']"),
+        (ANSWERS.replace("age", "visits"), "has the columns"),
+        (ANSWERS.replace("412000", "x"), "answers.csv, line 2: age must be a number"),
+        (ANSWERS.replace("412000", ""), "answers.csv, line 3: age has an empty row above"),
+        (ANSWERS.replace("10012", "10012,3"), "answers.csv, line 3: has more numbers than columns"),
+        (ANSWERS.replace("45,", "45.5,"), "visits: must be whole numbers"),
+        (ANSWERS.replace(",12,\n", ""), "must be 4 numbers"),
+        (ANSWERS.replace("7021.5", "nan"), "must be finite"),
+        ("", "must be a CSV file with a column a task"),
+        ('"', "must be a CSV file with a column a task"),
+    ],
+)
+def test_wrong_answers_release_nothing(answers: str, message: str, here: Path, capsys, monkeypatch) -> None:
+    design_from_toml("release.toml", "Plan")[0].solve().save("plan.json")
+    ledger = md.Ledger("year.jsonl", md.PureDP(1.0))
+    Path("answers.csv").write_text(answers)
+    words = "release plan.json answers.csv --ledger year.jsonl -o noisy.csv"
+    code, out, said = ended(words.split(), capsys, monkeypatch)
+    assert code == 1 and out == "" and message in said and said.count("\n") == 1, said
+    assert len(ledger.to_frame()) == 0 and not Path("noisy.csv").exists()
+
+
+def test_what_is_no_plan_or_does_not_hold_is_not_released(here: Path, capsys, monkeypatch) -> None:
+    from cheap import sealed
+
+    result = design_from_toml("release.toml", "Plan")[0].solve()
+    result.save("plan.json")
+    document = json.loads(Path("plan.json").read_text())
+    document["payload"]["fields"]["value"] *= 0.5
+    Path("doctored.json").write_text(sealed(document["payload"]))
+    md.calibrate("laplace", privacy=md.PureDP(1.0), sensitivity=1.0).save("noise.json")
+    for words, message in (
+        ("doctored.json answers.csv", "does not hold: the error is at most"),
+        ("noise.json answers.csv", "must be the result of a plan"),
+        ("plan.json absent.csv", "absent.csv: must be a CSV file"),
+        ("plan.json answers.csv --ledger absent.jsonl", "budget = None"),
+        ("plan.json answers.csv -o answers.csv", "is the path of"),
+        ("plan.json answers.csv -o plan.json", "is the path of"),
+        ("plan.json answers.csv --ledger plan.json", "is the path of"),
+    ):
+        code, out, said = ended(["release", *words.split()], capsys, monkeypatch)
+        assert code == 1 and out == "" and message in said and said.count("\n") == 1, (words, said)
+    assert Path("answers.csv").read_text() == ANSWERS and not Path("absent.jsonl").exists()
+    code, out, said = ended(["release", "plan.json", "answers.csv"], capsys, monkeypatch)
+    assert code == 0 and out.startswith("visits,age,spent\n") and "nothing counts without --ledger" in said
+
+
+def test_answers_that_no_disk_takes_are_not_lost(here: Path, capsys, monkeypatch) -> None:
+    import mechdesign.evidence.whole_files as files
+
+    design_from_toml("release.toml", "Plan")[0].solve().save("plan.json")
+
+    def full(path: object, text: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files, "write_whole", full)
+    code, out, said = ended(["release", "plan.json", "answers.csv", "-o", "noisy.csv"], capsys, monkeypatch)
+    assert (
+        code == 0
+        and "No space left" in said
+        and out.startswith("visits,age,spent\n")
+        and out.count("\n") == 5
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('kind = "Mean"', 'kind = "Median"', "release.toml: tasks.age.kind = 'Median': must be one of"),
+        ('kind = "Mean"', "", "tasks.age.kind = None: must be one of"),
+        ("clip = 5.0", "clips = 5.0", "clips: Sum has no such argument; it takes clip, values, n, whole"),
+        ("upper = 100", "", "tasks.age: Mean needs upper"),
+        ("linf = 2", "linfty = 2", "contribution: "),
+        ("visits = 6e-6", "visits = 0", "weights['visits'] = 0: must be"),
+        ("visits = 6e-6", "visit = 1", "weights = ['visit']: must be for the tasks"),
+        ("rounds = 12", 'design = "OPTM"', "design = 'OPTM': must be one of"),
+    ],
+)
+def test_mistakes_in_a_plan_by_key(old: str, new: str, message: str, here: Path) -> None:
+    Path("release.toml").write_text(SPEC.format(rounds=12).replace(old, new))
+    with pytest.raises(md.DesignError, match=re.escape(message)):
+        design_from_toml("release.toml", "Plan")[0].solve()
+
+
+# -- the page -----------------------------------------------------------------------------------------------
+
+
+def test_the_page_of_a_plan_says_it_all(here: Path) -> None:
+    result = design_from_toml("release.toml", "Plan")[0].solve()
+    result.report("plan.html", dataset="visits 2026", author="A. Turing", purpose="bulletin")
+    words = " ".join("".join(Outline(Path("plan.html").read_text()).texts).split())
+    for task in (
+        "visits: 4 whole numbers; at most 3 coordinates change, each by at most 2",
+        "age: sum: 1 number;",
+        "spent: 1 number",
+    ):
+        assert task in words
+    assert "all 84 numbers of all rounds are off by at most, jointly: visits ±" in words
+    assert (
+        "unit of privacy is one person (add-remove neighbours)" in words and "data set: visits 2026" in words
+    )
+    assert "standard deviation, even split" in words and "verify.pyz result.json" in words
+
+
+@pytest.mark.slow
+def test_all_answers_of_all_rounds_are_within_their_joint_half_widths() -> None:
+    """19 times out of 20 by simulation; no more often than that where no noise is whole."""
+    rng = np.random.default_rng(7)
+    for whole in (True, False):
+        tasks = {
+            "visits": md.Histogram(4, whole=whole),
+            "people": md.Count(whole=whole),
+            "spent": md.Sum(5.0),
+        }
+        result = md.Plan(tasks, md.PureDP(1.0), rounds=3).solve()
+        within = np.ones(20_000, dtype=bool)
+        for noise, width in zip(result.mechanism.noises, result.to_frame()["joint_half_width"]):
+            drawn = noise.law.rvs(size=(len(within), 3 * noise.dimension), random_state=rng)
+            within &= np.abs(drawn).max(axis=1) <= width
+        spread = 4 * math.sqrt(0.05 * 0.95 / len(within))
+        assert within.mean() >= 0.95 - spread
+        assert whole or within.mean() <= 0.95 + spread
+
+
+# -- other engines ------------------------------------------------------------------------------------------
+
+
+def scale_of(law: object) -> float:
+    """The scale that engines take: 1/a of discrete Laplace noise, σ of normal noise."""
+    name = law.dist.name
+    return {"dlaplace": lambda: 1 / law.args[0], "discrete_gaussian": lambda: law.args[0]}.get(
+        name, lambda: law.std() / (math.sqrt(2) if name == "laplace" else 1.0)
+    )()
+
+
+@pytest.mark.parametrize("families", [("laplace",), ("gaussian",), ("staircase", "laplace")])
+def test_engines_get_the_numbers_of_the_plan(
+    families: tuple[str, ...], here: Path, capsys, monkeypatch
+) -> None:
+    plan = md.Plan(
+        {**TASKS, "age": md.Mean(0, 100, n=50)}, md.ApproximateDP(1.0, 1e-6), rounds=12, families=families
+    )
+    law: PlannedRelease = plan.solve().mechanism
+    found = json.loads(json.dumps(law.engines()))
+    assert (found["neighbours"], found["rounds"], found["disjoint"]) == ("add-remove", 12, [])
+    rows = [(name, part, noise) for name, parts in law.parts.items() for part, noise in parts]
+    assert len(found["parts"]) == len(rows) == 5
+    for row, (name, part, noise) in zip(found["parts"], rows):
+        assert (row["task"], row["part"], row["numbers"], row["whole"]) == (
+            name,
+            part.name,
+            part.dimension,
+            part.whole,
+        )
+        assert {k: row[k] for k in noise.parameters} == noise.parameters
+        assert row["standard_deviation"] == noise.standard_deviation
+        normal = noise.law.dist.name == "norm" and not part.name
+        assert ("sql" in row) == normal
+        if normal:
+            query = row["sql"]["presto"]
+            scale, low, high = re.search(
+                r"noisy_sum_gaussian\(x, DOUBLE '(.*?)', DOUBLE '(.*?)', DOUBLE '(.*?)'\)", query
+            ).groups()
+            assert float(scale) == noise.parameters["scale"] and (float(low), float(high)) == (
+                0,
+                part.clip or 1.0,
+            )
+            assert ('"spent ""net"""' in query) == name.startswith("spent") and "UNION ALL" in query
+            assert ("GROUP BY bin" in query) == (name == "visits")
+
+
+@pytest.mark.parametrize("families", [("laplace",), ("gaussian",)])
+@pytest.mark.parametrize("whole", [True, False])
+def test_opendp_draws_the_noise_of_the_plan(families: tuple[str, ...], whole: bool) -> None:
+    pytest.importorskip("opendp")
+    tasks = {
+        "visits": md.Histogram(4, contribution=3, whole=whole),
+        "people": md.Count(whole=whole),
+        "spent": md.Sum(5.0),
+    }
+    law = md.Plan(tasks, md.ApproximateDP(1.0, 1e-6), families=families).solve().mechanism
+    found = law.to_opendp()
+    assert list(found) == list(tasks)
+    for name, parts in law.parts.items():
+        for measurement, (part, noise) in zip(found[name], parts, strict=True):
+            scale, size = scale_of(noise.law), part.dimension
+            if families == ("laplace",):
+                norm = part.sensitivity.largest_l1(size)
+                assert measurement.map(int(norm) if part.whole else norm) == pytest.approx(
+                    norm / scale, rel=1e-6
+                )
+            else:
+                norm = part.sensitivity.largest_l2(size)
+                assert measurement.map(norm) == pytest.approx((norm / scale) ** 2 / 2, rel=1e-6)
+            drawn = np.array([measurement([0 if part.whole else 0.0] * size) for _ in range(4000 // size)])
+            assert np.var(drawn) == pytest.approx(noise.variance, rel=0.25)
+            if not part.whole:
+                assert stats.kstest(drawn.ravel(), noise.law.cdf).pvalue > 1e-6
+
+
+def test_opendp_has_no_staircase() -> None:
+    pytest.importorskip("opendp")
+    law = md.Plan({"spent": md.Sum(5.0)}, md.PureDP(1.0), families=("staircase",)).solve().mechanism
+    with pytest.raises(md.DesignError, match="law = 'staircase': is not in OpenDP"):
+        law.to_opendp()

@@ -50,7 +50,7 @@ _KINDS_OF = {
     "noise.vector_noise": "independent-noise mixed-noise",
     "plan.design": "plan plan-bound plan-proof",
     "plan.mechanism": "planned-release",
-    "plan.tasks": "count-task histogram-task mean-task sum-task",
+    "plan.tasks": "count-task histogram-task mean-task sum-task workload-task",
     "problem.losses": "loss",
     "problem.priors": "prior-clipped prior-law prior-samples prior-truncated",
     "problem.privacy": "approximate-dp gaussian-dp membership-advantage metric-dp pure-dp zcdp",

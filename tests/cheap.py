@@ -80,6 +80,7 @@ DESIGNS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
                 "people": md.Count(),
                 "age": md.Mean(0, 100, n=50),
                 "spent": md.Sum([1.0, 2.0], values=[0.5, 1.5, 2.5], n=40),
+                "totals": md.Workload.prefix_sums(3),
             },
             PURE,
             rounds=2,

@@ -28,7 +28,7 @@ from mechdesign.noise.laws.staircase import staircase
 from mechdesign.plan.mechanism import BY_MU, PlannedRelease, Privacy, chains_of
 from mechdesign.plan.menu import FAMILIES, Item
 from mechdesign.plan.search import Choice, Search, composed, items_of, root
-from mechdesign.plan.tasks import Part, Sum, task_of
+from mechdesign.plan.tasks import LinearQueries, Part, Task, task_of
 from mechdesign.plotting import COLOURS, figure, plain, sized
 from mechdesign.problem.checks import instance, integer, one_of, positive, settle
 from mechdesign.problem.fields import field
@@ -37,6 +37,7 @@ from mechdesign.problem.sensitivity import NEIGHBOURS
 from mechdesign.problem.spine import Bound, Clock, Design, Law, relative_table
 from mechdesign.problem.words import NEIGHBOURS as PAIR
 from mechdesign.problem.words import guarantee, privacy_words
+from mechdesign.problem.workload import Workload
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,7 +63,7 @@ class Plan(Design):
     Parameters
     ----------
     tasks : dict of str to a task
-        `Histogram`, `Count`, `Mean`, `Sum` or `NumericQuery`, by name.
+        `Histogram`, `Count`, `Mean`, `Sum`, `NumericQuery` or `Workload`, by name.
     privacy : PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage or TradeOff
         Of all tasks in all rounds together.
     weights : dict of str to float, optional
@@ -110,6 +111,15 @@ class Plan(Design):
     def __post_init__(self) -> None:
         super().__post_init__()
         settle(self, tasks=_named("tasks", self.tasks))
+        families = ("gaussian",) if self._normal else self.families
+        norms = sorted(
+            {2 if f == "gaussian" else 1 for f in families if self._order < math.inf or f != "gaussian"}
+        )
+        settled = {
+            name: LinearQueries.best(task, self.neighbours, norms) if isinstance(task, Workload) else task
+            for name, task in self.tasks.items()
+        }
+        settle(self, tasks=settled)
         if self.weights is not None and self.targets is not None:
             raise DesignError.of("targets", self.targets, "must be None where weights are given")
         for name in ("weights", "targets"):
@@ -235,8 +245,8 @@ class Plan(Design):
         noises = tuple(item.noise(scale * math.exp(factor)) for item, scale in chosen)
         tasks = dict(self.tasks)
         for (name, _), (item, _) in zip(self._versions, chosen):
-            if isinstance(tasks[name], Sum):
-                tasks[name] = replace(tasks[name], clip=item.part.clip)
+            if isinstance(tasks[name], Task):
+                tasks[name] = tasks[name].settled(item.part.version)
         return PlannedRelease(tasks, noises, self.neighbours, self.disjoint)
 
     def _law(self, chosen: Sequence[Choice], privacy: Privacy) -> Law:
@@ -313,7 +323,7 @@ class Plan(Design):
         count = {name: sum(own == name for own, _ in self._versions) for name in self.tasks}
         for (name, _), items in zip(self._versions, self._search.slots):
             target = (self.targets or {})[name] ** 2
-            allowed = [(i, (target - i.part.bias) / i.part.worth / count[name]) for i in items]
+            allowed = [(i, (target - i.part.bias) / i.part.largest / count[name]) for i in items]
             found.append([(i, i.scale_of(v)) for i, v in allowed if v > 0])
             if not found[-1]:
                 raise InfeasibleError(f"the target of {name!r} is below the bias of every clip")
@@ -394,19 +404,25 @@ class Plan(Design):
             order = math.inf if search.pure(chosen) else 1 + search.tilt(chosen)
         spent = [item.consumed(scale, order) for item, scale in chosen]
         largest = max((sum(spent[k] for k in chain) for chain in search.chains), default=math.nan)
-        answers = self.rounds * sum(item.part.dimension for item, _ in chosen)
+        answers = self.rounds * sum(item.part.answers or item.part.dimension for item, _ in chosen)
         joint = -math.expm1(math.log(0.95) / max(answers, 1)) / 2
         rows = []
         for k, ((name, _), (item, scale)) in enumerate(zip(self._versions, chosen)):
-            noise, unit = item.noise(scale), math.sqrt(item.part.worth)
+            noise, unit = item.noise(scale), math.sqrt(item.part.largest)
+            # sums of noise that is not normal are within so many deviations, by Chebyshev's inequality
+            sums = item.part.answers is not None and not item.normal
+            reach = [
+                noise.standard_deviation / math.sqrt(2 * p) if sums else float(noise.law.isf(p))
+                for p in (0.025, joint)
+            ]
             row = {
                 "task": f"{name}: {item.part.name}" if item.part.name else name,
                 "mechanism": law_name(noise.law),
                 "scale": scale,
                 "share": spent[k] / largest,
                 "standard_deviation": unit * noise.standard_deviation,
-                "half_width": unit * float(noise.law.isf(0.025)),
-                "joint_half_width": unit * float(noise.law.isf(joint)),
+                "half_width": unit * reach[0],
+                "joint_half_width": unit * reach[1],
             }
             if item.part.clip is not None:
                 row |= {"clip": item.part.clip, "bias": math.sqrt(item.part.bias)}
@@ -548,7 +564,7 @@ class PlanProof(Proof):
         room = design._search.budget - stated.value
         yield Claim(f"the least budget is at most {stated.value:.9g}", PROVED, room, room >= 0)
         for name, parts in law.parts.items():
-            error = math.fsum(part.worth * noise.variance + part.bias for part, noise in parts)
+            error = math.fsum(part.largest * noise.variance + part.bias for part, noise in parts)
             room = design.targets[name] ** 2 * (1 + _ROUND) - error
             yield Claim(
                 f"the error of {name} is at most {design.targets[name]:.9g}", RECOMPUTED, room, room >= 0
@@ -574,7 +590,11 @@ class PlanBound(Proof):
     not_linear = "prices of the budget, by closed forms"
 
     def among(self, stated: Certificate) -> MechanismClass:
-        return stated.question.among if self.prices or stated.question.targets else INDEPENDENT_NOISE
+        design = stated.question
+        own = (
+            self.prices or design.targets or any(isinstance(t, LinearQueries) for t in design.tasks.values())
+        )
+        return design.among if own else INDEPENDENT_NOISE
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
         design, _ = _parts(stated)

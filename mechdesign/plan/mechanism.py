@@ -119,7 +119,7 @@ class PlannedRelease:
         Parameters
         ----------
         answers : dict of str to numbers
-            Of every task: a number, an array of counts; of a mean under add-remove neighbours the sum and the count.
+            Of every task: a number, an array of counts, of a workload the counts that it is about; of a mean under add-remove neighbours the sum and the count.
 
         Raises
         ------

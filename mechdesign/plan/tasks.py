@@ -7,6 +7,9 @@ worst mean its squared error is :math:`(V_{sum} + h^2 V_{count})/n^2` to first o
 
 A sum clipped to [0, c] changes by c under either relation. Where a public law of the values is given, each clip that is offered has the squared
 bias :math:`(n\,E(X - c)^+)^2`, and the plan chooses among them; nothing is learnt from the data.
+
+A workload of linear queries A x on counts is answered as by the matrix mechanism: the numbers R x of a strategy get noise, and :math:`A R^+` makes the
+answers of them. R is that of least Gaussian noise, whatever the share of the budget, or the counts themselves.
 """
 
 from __future__ import annotations
@@ -14,8 +17,9 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,13 +28,20 @@ from mechdesign.choose.questions import NumericQuery
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.serialize import serializable
+from mechdesign.noise.correlated.changes import Changes
+from mechdesign.noise.correlated.noise import released
+from mechdesign.noise.matrix.design import MatrixMechanism
+from mechdesign.noise.matrix.strategy import StrategyNoise
 from mechdesign.problem.checks import answers, instance, integer, number, one_of, positive, settle
 from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.priors import Prior
+from mechdesign.problem.privacy import ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Sensitivity
+from mechdesign.problem.workload import Workload
 from mechdesign.typing import Array
 
 _FINEST = 26
+_GRAIN = Fraction(1, 2**_FINEST)
 """A centred sum is rounded to 2⁻²⁶ of what one person changes: exact for up to 2²⁷ people."""
 
 
@@ -47,10 +58,16 @@ class Part:
     whole : bool
         Whether the numbers and their noise are whole.
     worth : float
-        Squared error of an answer of the task for a unit of this noise's variance.
+        Squared error of the task for a unit of this noise's variance, over `dimension`.
     bias : float
         Squared error of the task that is no noise.
+    version : int
+        Which of those that the task offers.
     clip : float, optional
+    worst : float, optional
+        Squared error of the worst answer for a unit of variance, where answers are sums of these numbers; else it is `worth`.
+    answers : int, optional
+        How many such sums there are.
     """
 
     name: str
@@ -59,7 +76,15 @@ class Part:
     whole: bool = False
     worth: float = 1.0
     bias: float = 0.0
+    version: int = 0
     clip: float | None = None
+    worst: float | None = None
+    answers: int | None = None
+
+    @property
+    def largest(self) -> float:
+        """Squared error of the worst answer for a unit of variance."""
+        return self.worth if self.worst is None else self.worst
 
 
 class Task(Checked):
@@ -68,6 +93,10 @@ class Task(Checked):
     @abstractmethod
     def slots(self, neighbours: str) -> tuple[tuple[Part, ...], ...]:
         """The parts, and of each the versions to choose from."""
+
+    def settled(self, version: int) -> Task:
+        """The task with the one version that was chosen."""
+        return self
 
     def read(self, name: str, x: Any, parts: Sequence[Part]) -> list[Array]:
         """The numbers of each part, or DataError."""
@@ -262,10 +291,100 @@ class Sum(Task):
     def slots(self, neighbours: str) -> tuple[tuple[Part, ...], ...]:
         return (
             tuple(
-                Part("", 1, Sensitivity(linf=c, neighbours=neighbours), self.whole, 1.0, self._bias(c), c)
-                for c in self.clips
+                Part("", 1, Sensitivity(linf=c, neighbours=neighbours), self.whole, 1.0, self._bias(c), k, c)
+                for k, c in enumerate(self.clips)
             ),
         )
+
+    def settled(self, version: int) -> Sum:
+        return replace(self, clip=self.clips[version])
+
+
+@serializable("workload-task")
+@dataclass(frozen=True, eq=False)
+class LinearQueries(Task):
+    """A workload, answered by a strategy: what a plan makes of a `Workload`.
+
+    Parameters
+    ----------
+    workload : Workload
+        A. One person is in one of its counts.
+    strategies : tuple of (ndarray, shape (r, n), or None)
+        R, to choose from; None is of the counts themselves.
+    """
+
+    workload: Workload
+    strategies: tuple[Array | None, ...] = (None,)
+
+    def __post_init__(self) -> None:
+        instance("workload", self.workload, Workload)
+        for noise in self._laws:
+            instance("strategies", noise, StrategyNoise)
+
+    @classmethod
+    def best(cls, workload: Workload, neighbours: str, norms: Sequence[int]) -> LinearQueries:
+        """Noise on the counts, and on the strategy of least Gaussian noise; where scales go by one norm, this only if it costs 5% less."""
+        changed = min(1 + (neighbours == "replace"), workload.size)
+        asked = MatrixMechanism(workload, ZeroConcentratedDP(0.5), l0=changed)
+        found = cls(workload, (None, asked.solve(certify=False).mechanism.strategy))
+        if len(norms) > 1:
+            return found
+        size = Sensitivity.largest_l1 if norms[0] == 1 else Sensitivity.largest_l2
+        costs = [
+            size(p.sensitivity, p.dimension) ** 2 * p.worth * p.dimension for p in found.slots(neighbours)[0]
+        ]
+        return found.settled(int(0.95 * costs[0] > costs[1]))
+
+    def settled(self, version: int) -> LinearQueries:
+        return replace(self, strategies=(self.strategies[version],))
+
+    @cached_property
+    def _laws(self) -> tuple[StrategyNoise, ...]:
+        every = np.eye(self.workload.size)
+        return tuple(StrategyNoise(self.workload, every if r is None else r, 1.0) for r in self.strategies)
+
+    def slots(self, neighbours: str) -> tuple[tuple[Part, ...], ...]:
+        moved, size = 1 + (neighbours == "replace"), self.workload.size
+        found = []
+        for version, (strategy, law) in enumerate(zip(self.strategies, self._laws)):
+            rows = len(law.strategy)
+            changes = Histogram(size).slots(neighbours)[0][0].sensitivity
+            if strategy is not None:
+                spent, _ = Changes(size, min(moved, size), 1.0, signed=True).spent(strategy)
+                column = float(np.abs(strategy).sum(axis=0).max()) * (1 + (rows + 8) * 2.0**-52)
+                changes = Sensitivity(
+                    l1=round_up(moved * Fraction(column) + rows * _GRAIN),
+                    l2=(math.sqrt(spent) + math.sqrt(rows) * float(_GRAIN)) * (1 + 1e-15),
+                    neighbours=neighbours,
+                )
+            worth, worst = law.mse() / rows, float(law.variances().max())
+            found.append(
+                Part(
+                    "",
+                    rows,
+                    changes,
+                    strategy is None,
+                    worth,
+                    version=version,
+                    worst=worst,
+                    answers=self.workload.count,
+                )
+            )
+        return (tuple(found),)
+
+    def read(self, name: str, x: Any, parts: Sequence[Part]) -> list[Array]:
+        counts = numbers(name, x, replace(parts[0], dimension=self.workload.size))
+        if self.strategies[0] is None:
+            return [counts]
+        held = released(self.strategies[0], counts[None, :], float(_GRAIN), None)[0]
+        if np.abs(held).max() > 2**_FINEST:
+            raise DataError(f"{name}: must be finite numbers of at most {2**_FINEST} people")
+        return [held]
+
+    def told(self, noisy: Sequence[Array], parts: Sequence[Part]) -> Any:
+        found = self.workload.apply(self._laws[0].inverse @ noisy[0])
+        whole = parts[0].whole and "matrix" not in self.workload.kinds
+        return super().told([found], [replace(parts[0], whole=whole)])
 
 
 def alike(changes: Sensitivity, neighbours: str) -> Sensitivity:

@@ -125,5 +125,6 @@ MEMBERS: dict[str, dict[str, str]] = {
     "vector-proof": {},
     "vector-quantizer": {"coordinate": "@quantizer", "dimension": "count", "scale": "num"},
     "workload": {"blocks": "any", "name": "text"},
+    "workload-task": {"workload": "@workload", "strategies": "any"},
     "zcdp": {"rho": "pos", "xi": "nn"},
 }

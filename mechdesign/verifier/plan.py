@@ -2,16 +2,19 @@
 
 One person changes all tasks at once, each part by at most what its task says: k counts by 1 (2k where a person is replaced), a mean of n numbers
 in [a, b] by (b − a)/n, or its sum less n(a + b)/2 by (b − a)/2 and its count by 1, a sum clipped to [0, c] by c. Of each part the worst change is as in
-`mechdesign.verifier.changes`, and pairs of laws whose hockey-stick curves are nowhere lower compose to one: largest losses and ρ add up over parts and
-rounds, δ is that of the composition of all losses, on one grid (`mechdesign.verifier.composition`). Of groups of tasks over disjoint people, under
+`mechdesign.verifier.changes`; a person who moves in one of the counts of a workload, or from one to another, moves the numbers R x of a strategy by no more than a
+column of R, or two, and those that get noise are rounded to 2⁻²⁶. Pairs of laws whose hockey-stick curves are nowhere lower compose to one: largest losses and ρ add up over parts and
+rounds, and so does μ² of normal noise, δ is that of the composition of all losses, on one grid (`mechdesign.verifier.composition`). Of groups of tasks over disjoint people, under
 add-remove neighbours, one person is in one: each group, with the tasks that are in none, keeps the budget.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from operator import mul
 
 from mechdesign.verifier.allocation import composed_delta, largest_square
 from mechdesign.verifier.bound_class import spoken_of
@@ -20,12 +23,18 @@ from mechdesign.verifier.changes import Shifts, worst_shifts
 from mechdesign.verifier.composed_noise import Asked
 from mechdesign.verifier.composition import PLACES, Grid, Losses, laplace_losses, refined
 from mechdesign.verifier.discrete_laws import COSTS
+from mechdesign.verifier.matrices import transposed, whole
 from mechdesign.verifier.noise_laws import ONE, ROUND, ZERO
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, asked
+from mechdesign.verifier.strategy import MOST_WORK, Changed, answers, largest_change, unbiased
 
 NAMES = {"laplace": "laplace", "gaussian": "norm", "staircase": "staircase"}
 WHOLE = {"laplace": "dlaplace", "gaussian": "discrete_gaussian"}
 BY_MU = "gaussian-dp", "membership-advantage", "trade-off"
+CHOSEN = {"sum-task": "clip", "workload-task": "strategies"}
+"""What a plan chooses of a task."""
+UNIT = Fraction(1)
+GRAIN = Decimal(2) ** -26
 
 
 def plan(result: Json, account: Account) -> None:
@@ -38,9 +47,7 @@ def check(result: Json, account: Account) -> None:
     design, law, value = result["design"], result["mechanism"], result["value"]
     tasks, settled, noises = dict(design["tasks"]), dict(law["tasks"]), law["noises"]
     same = [*tasks] == [*settled] and all(
-        {**settled[name], "clip": 0} == {**task, "clip": 0}
-        if task[""] == "sum-task"
-        else settled[name] == task
+        {**settled[name], (chosen := CHOSEN.get(task[""], "")): 0} == {**task, chosen: 0}
         for name, task in tasks.items()
     )
     account.agrees("the tasks answered are those asked", same)
@@ -49,7 +56,7 @@ def check(result: Json, account: Account) -> None:
     neighbours, groups = design["neighbours"], design["disjoint"]
     if groups and neighbours != "add-remove":
         raise Refused("disjoint groups between which a person may move")
-    parts: list[tuple[str, int, Json, bool, Fraction]] = []
+    parts: list[tuple[str, int, Json, bool, Fraction | None, Fraction | None]] = []
     held: dict[str, list[int]] = {name: [] for name in tasks}
     for name, task in settled.items() if same else ():
         clips = (
@@ -57,17 +64,21 @@ def check(result: Json, account: Account) -> None:
         )
         if task[""] == "sum-task":
             account.agrees(f"the clip of {name} is one of those offered", task["clip"] in clips)
-        for part in parts_of(task, neighbours):
+        if task[""] == "workload-task":
+            offered = len(task["strategies"]) == 1 and task["strategies"][0] in tasks[name]["strategies"]
+            account.agrees(f"the strategy of {name} is one of those offered", offered)
+        for part in parts_of(task, neighbours, account):
             held[name].append(len(parts))
             parts.append((name, *part))
     account.agrees("every part of a task has its noise", len(parts) == len(noises))
     if not same or len(parts) != len(noises):
         return
     weights, targets = dict(design["weights"] or []), dict(design["targets"] or [])
-    cost, errors, claimed = Fraction(0), dict.fromkeys(tasks, Fraction(0)), []
-    for (name, dimension, changes, whole, worth), noise in zip(parts, noises):
-        law, whole = noise["law"], whole and design["privacy"][""] not in BY_MU
-        menu = [(WHOLE if whole else NAMES).get(family) for family in design["families"]]
+    cost, errors, claimed = Fraction(0), dict.fromkeys(tasks, Fraction(0)), list[str]()
+    unknown: list[str] = []
+    for (name, dimension, changes, integer, worth, worst), noise in zip(parts, noises):
+        law, integer = noise["law"], integer and design["privacy"][""] not in BY_MU
+        menu = [(WHOLE if integer else NAMES).get(family) for family in design["families"]]
         stated = noise["dimension"], noise["rounds"], noise["sampling_rate"]
         fits = stated == (dimension, design["rounds"], 1.0) and covers(noise["sensitivity"], changes)
         fits = fits and noise["sensitivity"]["neighbours"] == neighbours and law["name"] in menu
@@ -76,7 +87,10 @@ def check(result: Json, account: Account) -> None:
             account.claimed(f"the change of {name} is what one record does, as stated")
         shapes, scale = read_law(law)
         variance = Fraction(COSTS[law["name"]](2, *shapes) * scale**2)
-        errors[name] += worth * variance
+        if worth is None or worst is None:
+            unknown.append(name)
+            continue
+        errors[name] += worst * variance
         cost += Fraction(weights.get(name, 1.0)) * worth * dimension * variance
         if settled[name].get("values") is not None and name not in claimed:
             claimed.append(name)
@@ -92,7 +106,12 @@ def check(result: Json, account: Account) -> None:
         )
         for name, error in errors.items():
             most = Fraction(targets[name]) ** 2
-            account.bounds(f"the error of {name} is at most {targets[name]!r}", error, most, most / 10**9)
+            if name in unknown:
+                account.claimed(f"the error of {name} is at most {targets[name]!r}")
+            else:
+                account.bounds(f"the error of {name} is at most {targets[name]!r}", error, most, most / 10**9)
+    elif unknown:
+        account.claimed(f"the weighted squared error is at most {value!r}")
     else:
         account.bounds(f"the weighted squared error is at most {value!r}", cost, Fraction(value), room)
     apart = {name for group in groups for name in group}
@@ -107,27 +126,62 @@ def check(result: Json, account: Account) -> None:
         )
 
 
-def parts_of(task: Json, neighbours: str) -> list[tuple[int, Json, bool, Fraction]]:
-    """Numbers, what they change by, whether they are whole, and what a unit of variance adds to the task's squared error."""
+Numbers = tuple[int, Json, bool, Fraction | None, Fraction | None]
+"""How many, what they change by, whether they are whole; what a unit of their variance adds, over their count, to the task's squared error, and what to
+that of its worst answer: None where that takes too long to find."""
+
+
+def parts_of(task: Json, neighbours: str, account: Account) -> list[Numbers]:
     kind, replaced = task[""], neighbours == "replace"
     if kind == "numeric-query":
         if (task["rounds"], task["sampling_rate"], task["loss"]) != (1, 1.0, "squared"):
             raise Refused("a query that is asked more than once, or of a sample")
-        return [(task["dimension"], task["sensitivity"], task["integer"], Fraction(1))]
+        return [(task["dimension"], task["sensitivity"], task["integer"], UNIT, UNIT)]
     if kind == "histogram-task":
         bins, most = task["bins"], task["contribution"]
         changes = most if isinstance(most, dict) else {"linf": 1, "l0": min((1 + replaced) * most, bins)}
-        return [(bins, changes, task["whole"], Fraction(1))]
+        return [(bins, changes, task["whole"], UNIT, UNIT)]
     if kind == "count-task":
-        return [(1, task["contribution"], task["whole"], Fraction(1))]
+        return [(1, task["contribution"], task["whole"], UNIT, UNIT)]
     if kind == "sum-task":
-        return [(1, task["clip"], task["whole"], Fraction(1))]
+        return [(1, task["clip"], task["whole"], UNIT, UNIT)]
     if kind == "mean-task":
         n, half = task["n"], (Fraction(task["upper"]) - Fraction(task["lower"])) / 2
         if replaced:
-            return [(1, 2 * half / n, False, Fraction(1))]
-        return [(1, half, False, Fraction(1, n**2)), (1, 1, True, half**2 / n**2)]
+            return [(1, 2 * half / n, False, UNIT, UNIT)]
+        one, other = Fraction(1, n**2), half**2 / n**2
+        return [(1, half, False, one, one), (1, 1, True, other, other)]
+    if kind == "workload-task":
+        return [of_strategy(task, replaced, account)]
     raise NotCovered(f"tasks of kind {kind}")
+
+
+def of_strategy(task: Json, replaced: bool, account: Account) -> Numbers:
+    """The numbers of a strategy, of which the answers to a workload are made."""
+    size = math.prod(part["size"] for part in task["workload"]["blocks"][0])
+    rows, moved = task["strategies"][0], min(1 + replaced, size)
+    if rows is None:
+        factor = answers(task["workload"], MOST_WORK)
+        changes: Json = {"linf": 1, "l0": moved}
+        rank = size
+    else:
+        factor, rank = unbiased({**task, "strategy": rows}, account), len(rows)
+        r, bits = whole(rows)
+        account.takes(rank * size * (size if replaced else 1), 100)
+        columns = transposed(r)
+        if replaced:
+            gram = [[sum(map(mul, one, other)) for other in columns] for one in columns]
+            square = largest_change(gram, Changed(moved, True), account)
+        else:
+            square = max(sum(x * x for x in column) for column in columns)
+        longest = Decimal(square).sqrt() / 2**bits + Decimal(rank).sqrt() * GRAIN
+        widest = moved * Fraction(max(sum(map(abs, column)) for column in columns), 2**bits)
+        changes = {"l1": widest + rank * Fraction(GRAIN), "l2": Fraction(longest * ROUND)}
+    worth = worst = None
+    if factor is not None:
+        errors = [math.fsum(x * x for x in row) for row in factor]
+        worth, worst = Fraction(math.fsum(errors) / rank), Fraction(max(errors))
+    return rank, changes, rows is None, worth, worst
 
 
 def covers(stated: Json, changes: Json) -> bool:
@@ -136,6 +190,12 @@ def covers(stated: Json, changes: Json) -> bool:
     if not isinstance(changes, dict):
         alone = all(stated[name] is None for name in names[1:])
         return alone and Fraction(stated["linf"]) >= Fraction(changes)
+    if "l2" in changes and not isinstance(changes["l2"], float):
+        bounded = [changes.get(name) for name in names]
+        return all(
+            x is None if y is None else x is not None and Fraction(x) >= y
+            for x, y in zip([stated[n] for n in names], bounded)
+        )
     return all(stated[name] == changes.get(name) for name in names)
 
 

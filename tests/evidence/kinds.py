@@ -157,6 +157,7 @@ KINDS: dict[str, str] = {
     "plan-proof": "spent:@delta-interval",
     "planned-release": "tasks:items, noises:any, neighbours:'add-remove'|'replace', disjoint:any",
     "workload": "blocks:any, name:text",
+    "workload-task": "workload:@workload, strategies:any",
     "zcdp": "rho:pos, xi:nn",
 }
 # fmt: on

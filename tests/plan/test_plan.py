@@ -14,6 +14,8 @@ from scipy import fft, stats
 
 import mechdesign as md
 from mechdesign.accounting import gaussian_mu
+from mechdesign.errors import ResultFormatError
+from mechdesign.evidence.classes import Scope
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.files import KINDS
 from mechdesign.plan.menu import FAMILIES, Item
@@ -326,6 +328,50 @@ def test_the_clip_is_chosen_by_the_law_of_the_values():
         assert found.value == pytest.approx(error.min(), rel=1e-9)
         assert found.to_frame()["clip"].item() == clips[error.argmin()] == found.mechanism.tasks["spent"].clip
         assert found.lower_bound == pytest.approx(found.value, rel=1e-6)
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+def test_workloads_get_the_noise_of_the_matrix_mechanism(neighbours):
+    totals, tables = md.Workload.prefix_sums(9), md.Workload.marginals((2, 3), order=1)
+    tasks, privacy = {"totals": totals, "tables": tables, "spent": md.Sum(2.0)}, md.GaussianDP(0.5)
+    found = md.Plan(tasks, privacy, weights={"tables": 0.1}, neighbours=neighbours).solve()
+    alone = [
+        md.MatrixMechanism(w, md.GaussianDP(1.0), l0=1 + (neighbours == "replace")).solve().value
+        for w in (totals, tables)
+    ]
+    # each costs c/μ², c that of the best strategy; strategies are rounded to 2⁻²⁶
+    total = math.sqrt(alone[0]) + math.sqrt(0.1 * alone[1]) + 2.0
+    assert found.value == pytest.approx(total**2 / 0.5**2, rel=1e-6) and found.gap <= 1e-9
+    assert found.certificate.verify() and held(found) == []
+    sure = md.Plan(tasks, md.GaussianDP(1e5), neighbours=neighbours).solve().mechanism
+    told = sure.release({"totals": range(9), "tables": range(6), "spent": 3.0})
+    assert told["totals"] == pytest.approx(np.cumsum(range(9)), abs=0.01)
+    assert told["tables"] == pytest.approx([3, 12, 3, 5, 7], abs=0.01)
+    # twice the strategy and the same noise, where the answers are asked and where they are given
+    payload = json.loads(dumps(found))["payload"]
+    for side in ("design", "mechanism"):
+        task = payload["fields"][side]["fields"]["tasks"]["$items"][0][1]["fields"]["strategies"]
+        matrix = next(s for s in task["$tuple"] if s is not None)
+        matrix["$array"] = (2 * np.array(matrix["$array"])).tolist()
+    changed = cheap.sealed(payload)
+    with pytest.raises(ResultFormatError, match="noises"):
+        loads(changed, kinds=KINDS)
+    assert not all(holds for *_, holds in verify(changed).rows)
+
+
+def test_a_workload_is_answered_by_noise_on_its_counts_where_that_is_less():
+    tasks = {"totals": md.Workload.prefix_sums(12)}
+    for privacy in (md.PureDP(1.0), BUDGET):
+        found = md.Plan(tasks, privacy).solve()
+        assert found.to_frame()["mechanism"].item() == "discrete Laplace" and held(found) == []
+        # one count changes by 1; the k-th total has the noise of k
+        b = math.exp(-1.0)
+        assert found.value == pytest.approx(78 * 2 * b / (1 - b) ** 2, rel=1e-6)
+        assert found.mechanism.release({"totals": range(12)})["totals"].dtype == np.int64
+    few = md.Plan(tasks, md.ApproximateDP(1.0, 0.05)).solve()
+    assert few.to_frame()["mechanism"].item() == "Gaussian" and few.bound_class is Scope.MENU
+    aimed = md.Plan(tasks, md.ApproximateDP(9.0, 1e-6), targets={"totals": 10.0}).solve()
+    assert held(aimed) == [] and aimed.to_frame()["standard_deviation"].item() == pytest.approx(10, rel=1e-6)
 
 
 # -- release and files ------------------------------------------------------------------------------------

@@ -343,6 +343,13 @@ RELEASES: dict[str, Release] = {
         counts(8, 1),
         lambda plan: lambda x: plan.release({"visits": x[:5], "age": x[5:7], "spent": x[7]}),
     ),
+    "plan of workloads": Release(
+        "planned-release",
+        solved(lambda: md.Plan({"totals": md.Workload.prefix_sums(8)}, APPROXIMATE, families=("gaussian",))),
+        counts(8, 1),
+        lambda plan: lambda x: plan.release({"totals": x}),
+        delta=DELTA,
+    ),
     "matrix mechanism": Release(
         "strategy-noise",
         solved(lambda: md.MatrixMechanism(md.Workload.prefix_sums(8), APPROXIMATE)),

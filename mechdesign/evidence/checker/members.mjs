@@ -122,5 +122,6 @@ export const MEMBERS = {
     "vector-proof": {},
     "vector-quantizer": {"coordinate": "@quantizer", "dimension": "count", "scale": "num"},
     "workload": {"blocks": "any", "name": "text"},
+    "workload-task": {"workload": "@workload", "strategies": "any"},
     "zcdp": {"rho": "pos", "xi": "nn"},
 };

@@ -275,7 +275,7 @@ def inverse_rows(rows: Array) -> Array:
     return np.linalg.inv(unit) / length.T
 
 
-def released(whitening: Array, held: Array, step: float, noise: ExactNoise) -> Array:
+def released(whitening: Array, held: Array, step: float, noise: ExactNoise | None) -> Array:
     r"""Return R f with noise for each row f of `held`, on the lattice.
 
     One path for every finite double: each f is a whole number of 2⁻¹¹²⁶, less than 2²¹⁵¹ of them. A public multiple of
@@ -288,6 +288,8 @@ def released(whitening: Array, held: Array, step: float, noise: ExactNoise) -> A
     held : ndarray, shape (n, k)
     step : float
         h, a power of two.
+    noise : ExactNoise, optional
+        None: R f is rounded to the lattice alone.
     """
     r, r_unit = integers(whitening)
     unit = r_unit * Fraction(1, 2**_FINEST) / Fraction(step)
@@ -295,7 +297,7 @@ def released(whitening: Array, held: Array, step: float, noise: ExactNoise) -> A
     r = r * int(unit * 2**bits)
     far = 3 << max(bits, _FINEST + 1025)
     image = (_whole(held) + far) @ r.T + (1 << (bits - 1))
-    draws = noise.draw(image.size).reshape(image.shape).astype(object)
+    draws = noise.draw(image.size).reshape(image.shape).astype(object) if noise else 0
     steps = (image >> bits) + draws - (far >> bits) * r.sum(axis=1)
     return _quotients(steps, round(1 / Fraction(step)))
 

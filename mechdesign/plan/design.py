@@ -124,7 +124,7 @@ class Plan(Design):
             raise DesignError.of("targets", self.targets, "must be None where weights are given")
         for name in ("weights", "targets"):
             if (given := getattr(self, name)) is not None:
-                found = {key: positive(f"{name}[{key!r}]", v) for key, v in _named(name, given).items()}
+                found = {key: _held(f"{name}[{key!r}]", v) for key, v in _named(name, given).items()}
                 missing = set(self.tasks) - set(found) if name == "targets" else ()
                 if missing or not set(found) <= set(self.tasks):
                     raise DesignError.of(name, sorted(found), f"must be for the tasks {list(self.tasks)}")
@@ -283,6 +283,8 @@ class Plan(Design):
                 privacy = self.granted(math.exp(log_epsilon))
                 return excess(spent(privacy), budget_of(privacy))
 
+            if over(math.log(100 * search.budget)) > 0:
+                return math.inf
             return math.exp(root(over, math.log(guess), 0.1, 1e-9))
 
         def value(chosen: Sequence[Choice]) -> float:
@@ -306,7 +308,7 @@ class Plan(Design):
                 if choice[0] is not best[k][0] and not clock.passed and (worth := value(other)) < least:
                     best, least = other, worth
         mechanism = self._mechanism(best)
-        if composes:
+        if composes and least < math.inf:
             least = least_of(lambda privacy: mechanism.consumed(privacy).upper, least) * (1 + _VERIFIED)
             least = min(least, mechanism.consumed(PureDP(least)).upper)
         if least > search.budget:
@@ -324,9 +326,17 @@ class Plan(Design):
         for (name, _), items in zip(self._versions, self._search.slots):
             target = (self.targets or {})[name] ** 2
             allowed = [(i, (target - i.part.bias) / i.part.largest / count[name]) for i in items]
-            found.append([(i, i.scale_of(v)) for i, v in allowed if v > 0])
+            found.append(
+                [
+                    (i, s)
+                    for i, v in allowed
+                    if v > 0 and (self._order < math.inf or not i.normal) and (s := i.scale_of(v))
+                ]
+            )
             if not found[-1]:
-                raise InfeasibleError(f"the target of {name!r} is below the bias of every clip")
+                raise InfeasibleError(
+                    f"the target of {name!r} is below the bias of every clip, or the least noise of doubles"
+                )
         return found
 
     # -- what proofs ask ---------------------------------------------------------------------------------
@@ -510,10 +520,18 @@ class Plan(Design):
         return fig
 
 
+def _held(name: str, value: object) -> float:
+    if not 1e-50 <= (found := positive(name, value)) <= 1e50:
+        raise DesignError.of(name, found, "must be between 1e-50 and 1e50: choose another unit")
+    return found
+
+
 def _named(name: str, value: object) -> dict[str, Any]:
-    found = dict(instance(name, value, Mapping))
+    found = dict(value) if isinstance(value, Mapping) else {}
     if not found or not all(isinstance(key, str) and key for key in found):
-        raise DesignError.of(name, value, "must be a dictionary by names, with one at least")
+        raise DesignError.of(
+            name, value, "must be a dictionary by names, with one at least: no name is given twice"
+        )
     return found
 
 

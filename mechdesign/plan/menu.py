@@ -16,6 +16,7 @@ import numpy as np
 from scipy import optimize
 
 from mechdesign.accounting.losses import NoiseTerm
+from mechdesign.errors import DesignError
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.laws.families import FAMILIES as LAWS
 from mechdesign.noise.laws.staircase import staircase_gamma
@@ -134,6 +135,11 @@ class Item:
             return order * self._square / scale**2 / 2
         return sum(count * _divergence(v / scale, order) for v, count in self.shifts)
 
+    @property
+    def _least(self) -> float:
+        """The smallest scale whose losses doubles hold."""
+        return _LEAST if self.part.whole else self.top / 600 if self.family == "staircase" else 0.0
+
     def best(self, price: float, order: float) -> float:
         """The scale of least cost plus `price` times D: in closed form where both are powers of it, else by Brent's method."""
         unit = self.weight * self.part.worth * self.part.dimension
@@ -145,18 +151,23 @@ class Item:
         if plain and self.normal:
             return fourth
 
-        least = _LEAST if self.part.whole else self.top / 600 if self.family == "staircase" else 0.0
+        least = self._least
 
         def paid(log_scale: float) -> float:
             scale = max(math.exp(min(log_scale, 300.0)), least)
             return self.cost(scale) + price * self.consumed(scale, order)
 
-        start = math.log(min(cubic, fourth))
+        if not 0 < (near := min(cubic, fourth)) < math.inf:
+            allowed = (
+                "ask for noise that doubles do not hold: choose other units or weights, or a smaller budget"
+            )
+            raise DesignError.of("privacy, weights", f"price {price:.3g}", allowed)
+        start = math.log(near)
         found = optimize.minimize_scalar(paid, bracket=(start, start + 0.1), tol=1e-9)
         return max(math.exp(float(found.x)), least)
 
-    def scale_of(self, variance: float) -> float:
-        """The scale of this variance."""
+    def scale_of(self, variance: float) -> float | None:
+        """The scale of this variance; None where it is less than doubles hold."""
         near = math.sqrt(variance / (2 if self.family == "laplace" else 1))
         if not self.part.whole and self.family != "staircase":
             return near
@@ -164,12 +175,13 @@ class Item:
         def over(log_scale: float) -> float:
             return _VARIANCES[self.name](math.exp(log_scale), self.top) / variance - 1
 
-        low, high = math.log(near), math.log(near) + 0.1
-        while over(low) > 0 and low > -6:
-            low -= 0.5
+        low = math.log(self._least)
+        if over(low) > 0:
+            return None
+        high = max(low, math.log(near)) + 0.1
         while over(high) < 0:
             high += 0.5
-        return max(math.exp(float(optimize.brentq(over, low, high, xtol=1e-14))) * (1 - 1e-13), _LEAST)
+        return max(math.exp(float(optimize.brentq(over, low, high, xtol=1e-14))) * (1 - 1e-13), self._least)
 
     def scale_at(self, budget: float) -> float:
         """The scale at which the largest loss is this; of normal noise, at which ρ is."""

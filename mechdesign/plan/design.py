@@ -85,6 +85,8 @@ class Plan(Design):
     The value is the weighted squared error of one round. A lower bound under pure ε or ρ is of all plans of the menu; of Gaussian noise alone under (ε, δ) also.
     Else it only adds what each task would cost alone at the whole budget.
 
+    Whole numbers get whole noise unless the task says ``whole=False``; the table shows which deviation noise that is not whole would have for the same share.
+
     Examples
     --------
     >>> import mechdesign as md
@@ -111,15 +113,6 @@ class Plan(Design):
     def __post_init__(self) -> None:
         super().__post_init__()
         settle(self, tasks=_named("tasks", self.tasks))
-        families = ("gaussian",) if self._normal else self.families
-        norms = sorted(
-            {2 if f == "gaussian" else 1 for f in families if self._order < math.inf or f != "gaussian"}
-        )
-        settled = {
-            name: LinearQueries.best(task, self.neighbours, norms) if isinstance(task, Workload) else task
-            for name, task in self.tasks.items()
-        }
-        settle(self, tasks=settled)
         if self.weights is not None and self.targets is not None:
             raise DesignError.of("targets", self.targets, "must be None where weights are given")
         for name in ("weights", "targets"):
@@ -150,6 +143,15 @@ class Plan(Design):
             )
         if getattr(self.privacy, "xi", 0.0):
             raise DesignError.of("xi", self.privacy.xi, "must be 0 for a plan")  # type: ignore[union-attr]
+        menu_of = ("gaussian",) if self._normal else families
+        norms = sorted(
+            {2 if f == "gaussian" else 1 for f in menu_of if self._order < math.inf or f != "gaussian"}
+        )
+        settled = {
+            name: LinearQueries.best(task, self.neighbours, norms) if isinstance(task, Workload) else task
+            for name, task in self.tasks.items()
+        }
+        settle(self, tasks=settled)
         order = self._order
         for name, versions in self._versions:
             if not any(order < math.inf or not i.normal for v in versions for i in self._items(name, v)):
@@ -415,7 +417,7 @@ class Plan(Design):
         spent = [item.consumed(scale, order) for item, scale in chosen]
         largest = max((sum(spent[k] for k in chain) for chain in search.chains), default=math.nan)
         answers = self.rounds * sum(item.part.answers or item.part.dimension for item, _ in chosen)
-        joint = -math.expm1(math.log(0.95) / max(answers, 1)) / 2
+        joint = 0.025 / max(answers, 1)
         rows = []
         for k, ((name, _), (item, scale)) in enumerate(zip(self._versions, chosen)):
             noise, unit = item.noise(scale), math.sqrt(item.part.largest)
@@ -436,6 +438,8 @@ class Plan(Design):
             }
             if item.part.clip is not None:
                 row |= {"clip": item.part.clip, "bias": math.sqrt(item.part.bias)}
+            if item.part.whole:
+                row["not_whole"] = unit * item.continuous(scale)
             if even:
                 row["even_split"] = unit * even[k][0].noise(even[k][1]).standard_deviation
             rows.append(row)

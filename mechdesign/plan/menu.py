@@ -127,6 +127,11 @@ class Item:
         noise = part.worth * part.dimension * _VARIANCES[self.name](scale, self.top)
         return self.weight * (noise + part.bias)
 
+    def continuous(self, scale: float) -> float:
+        """Standard deviation of the best noise that is not whole, of this scale."""
+        families = ("gaussian",) if self.normal else ("laplace", "staircase")
+        return math.sqrt(min(_VARIANCES[name](scale, self.top) for name in families))
+
     def consumed(self, scale: float, order: float) -> float:
         """D of this order, of all numbers and rounds."""
         if order == math.inf:

@@ -327,7 +327,7 @@ class LinearQueries(Task):
         changed = min(1 + (neighbours == "replace"), workload.size)
         asked = MatrixMechanism(workload, ZeroConcentratedDP(0.5), l0=changed)
         found = cls(workload, (None, asked.solve(certify=False).mechanism.strategy))
-        if len(norms) > 1:
+        if len(norms) != 1:
             return found
         size = Sensitivity.largest_l1 if norms[0] == 1 else Sensitivity.largest_l2
         costs = [

@@ -387,6 +387,16 @@ def test_whole_tasks_are_answered_by_whole_numbers():
     )
 
 
+def test_whole_noise_is_kept_and_what_other_noise_would_have_is_shown():
+    """Three at most of one person: a staircase has less variance than discrete Laplace noise, and is not taken."""
+    task = {"n": md.Count(3)}
+    row = md.Plan(task, md.PureDP(6.0)).solve().to_frame().iloc[0]
+    free = md.Plan({"n": md.Count(3, whole=False)}, md.PureDP(6.0)).solve().to_frame().iloc[0]
+    assert (row["mechanism"], free["mechanism"]) == ("discrete Laplace", "staircase")
+    assert row["not_whole"] == pytest.approx(free["standard_deviation"], rel=1e-9)
+    assert row["not_whole"] < 0.95 * row["standard_deviation"]
+
+
 @pytest.mark.parametrize(
     ("answers", "error"),
     [
@@ -410,6 +420,10 @@ def test_bad_answers_release_nothing(answers, error):
         ({"tasks": {}}, "tasks"),
         ({"tasks": {"a": 3}}, "a = 3"),
         ({"weights": {"a": 0}}, "weights"),
+        ({"weights": {"a": 1e60}}, "weights"),
+        ({"targets": {"a": 1e-60}}, "targets"),
+        ({"tasks": [("a", md.Count()), ("a", md.Count())]}, "twice"),
+        ({"privacy": md.TradeOff([(1.0, 0.0)])}, "privacy"),
         ({"weights": {"b": 1}}, "weights"),
         ({"targets": {}}, "targets"),
         ({"targets": {"a": 1.0}, "weights": {"a": 1.0}}, "targets"),
@@ -428,6 +442,19 @@ def test_bad_answers_release_nothing(answers, error):
 def test_bad_plans(options, error):
     with pytest.raises(md.DesignError, match=error):
         md.Plan(**{"tasks": {"a": md.Count()}, "privacy": md.PureDP(1.0), **options})
+
+
+@pytest.mark.parametrize(
+    "privacy", [md.PureDP(500.0), md.ApproximateDP(9.0, 1e-6), md.ZeroConcentratedDP(1.0)]
+)
+def test_targets_that_no_budget_meets(privacy):
+    with pytest.raises(md.InfeasibleError, match="target"):
+        md.Plan({"a": md.Count(), "s": md.Sum(2.0)}, privacy, targets={"a": 1e-5, "s": 1e-30}).solve()
+
+
+def test_a_budget_beyond_doubles():
+    with pytest.raises(md.DesignError, match="units"):
+        md.Plan({"a": md.Sum(2.0)}, md.PureDP(1e5)).solve()
 
 
 @pytest.mark.parametrize(

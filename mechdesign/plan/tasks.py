@@ -41,7 +41,8 @@ from mechdesign.problem.workload import Workload
 from mechdesign.typing import Array
 
 _FINEST = 26
-_GRAIN = Fraction(1, 2**_FINEST)
+_GRAIN = 2.0**-22
+"""What the numbers of a strategy are rounded to: exact for up to 2³⁰ people."""
 """A centred sum is rounded to 2⁻²⁶ of what one person changes: exact for up to 2²⁷ people."""
 
 
@@ -353,8 +354,8 @@ class LinearQueries(Task):
                 spent, _ = Changes(size, min(moved, size), 1.0, signed=True).spent(strategy)
                 column = float(np.abs(strategy).sum(axis=0).max()) * (1 + (rows + 8) * 2.0**-52)
                 changes = Sensitivity(
-                    l1=round_up(moved * Fraction(column) + rows * _GRAIN),
-                    l2=(math.sqrt(spent) + math.sqrt(rows) * float(_GRAIN)) * (1 + 1e-15),
+                    l1=round_up(moved * Fraction(column) + rows * Fraction(_GRAIN)),
+                    l2=(math.sqrt(spent) + math.sqrt(rows) * _GRAIN) * (1 + 1e-15),
                     neighbours=neighbours,
                 )
             worth, worst = law.mse() / rows, float(law.variances().max())
@@ -376,9 +377,9 @@ class LinearQueries(Task):
         counts = numbers(name, x, replace(parts[0], dimension=self.workload.size))
         if self.strategies[0] is None:
             return [counts]
-        held = released(self.strategies[0], counts[None, :], float(_GRAIN), None)[0]
-        if np.abs(held).max() > 2**_FINEST:
-            raise DataError(f"{name}: must be finite numbers of at most {2**_FINEST} people")
+        held = released(self.strategies[0], counts[None, :], _GRAIN, None)[0]
+        if np.abs(held).max() > 2**30:
+            raise DataError(f"{name}: must be finite numbers of at most {2**30} people")
         return [held]
 
     def told(self, noisy: Sequence[Array], parts: Sequence[Part]) -> Any:

@@ -3,7 +3,7 @@
 One person changes all tasks at once, each part by at most what its task says: k counts by 1 (2k where a person is replaced), a mean of n numbers
 in [a, b] by (b − a)/n, or its sum less n(a + b)/2 by (b − a)/2 and its count by 1, a sum clipped to [0, c] by c. Of each part the worst change is as in
 `mechdesign.verifier.changes`; a person who moves in one of the counts of a workload, or from one to another, moves the numbers R x of a strategy by no more than a
-column of R, or two, and those that get noise are rounded to 2⁻²⁶. Pairs of laws whose hockey-stick curves are nowhere lower compose to one: largest losses and ρ add up over parts and
+column of R, or two, and those that get noise are rounded to 2⁻²². Pairs of laws whose hockey-stick curves are nowhere lower compose to one: largest losses and ρ add up over parts and
 rounds, and so does μ² of normal noise, δ is that of the composition of all losses, on one grid (`mechdesign.verifier.composition`). Of groups of tasks over disjoint people, under
 add-remove neighbours, one person is in one: each group, with the tasks that are in none, keeps the budget.
 """
@@ -34,7 +34,7 @@ BY_MU = "gaussian-dp", "membership-advantage", "trade-off"
 CHOSEN = {"sum-task": "clip", "workload-task": "strategies"}
 """What a plan chooses of a task."""
 UNIT = Fraction(1)
-GRAIN = Decimal(2) ** -26
+GRAIN = Decimal(2) ** -22
 
 
 def plan(result: Json, account: Account) -> None:
@@ -83,8 +83,8 @@ def check(result: Json, account: Account) -> None:
         fits = stated == (dimension, design["rounds"], 1.0) and covers(noise["sensitivity"], changes)
         fits = fits and noise["sensitivity"]["neighbours"] == neighbours and law["name"] in menu
         account.agrees(f"the noise of {name} is of the menu, for what changes", fits)
-        if isinstance(changes, dict) and settled[name][""] in ("numeric-query", "histogram-task"):
-            account.claimed(f"the change of {name} is what one record does, as stated")
+        if any(isinstance(settled[name].get(key), dict) for key in ("sensitivity", "contribution")):
+            account.claimed(f"the change is what one record of {name} does, as stated")
         shapes, scale = read_law(law)
         variance = Fraction(COSTS[law["name"]](2, *shapes) * scale**2)
         if worth is None or worst is None:

@@ -90,7 +90,7 @@ def test_sound_results(name: str) -> None:
     claimed = [claim for claim, how, _ in rows if how == "claimed" and not claim.startswith(known[1:])]
     beyond = (*known, "no mechanism") if name.startswith("metric-q") else known
     assert [c for c in claimed if not c.startswith(beyond)] == [] or name.startswith(
-        ("metric-grid", "matrix-")
+        ("metric-grid", "matrix-", "plan")
     )
     if any(isinstance(proof, LawProof) for proof in result.proofs) and not claimed:
         assert {how for c, how, _ in rows if not c.startswith(known)} == {"proved"}

@@ -339,9 +339,9 @@ def test_workloads_get_the_noise_of_the_matrix_mechanism(neighbours):
         md.MatrixMechanism(w, md.GaussianDP(1.0), l0=1 + (neighbours == "replace")).solve().value
         for w in (totals, tables)
     ]
-    # each costs c/μ², c that of the best strategy; strategies are rounded to 2⁻²⁶
+    # each costs c/μ², c that of the best strategy; their numbers are rounded to 2⁻²²
     total = math.sqrt(alone[0]) + math.sqrt(0.1 * alone[1]) + 2.0
-    assert found.value == pytest.approx(total**2 / 0.5**2, rel=1e-6) and found.gap <= 1e-9
+    assert found.value == pytest.approx(total**2 / 0.5**2, rel=3e-6) and found.gap <= 1e-9
     assert found.certificate.verify() and held(found) == []
     sure = md.Plan(tasks, md.GaussianDP(1e5), neighbours=neighbours).solve().mechanism
     told = sure.release({"totals": range(9), "tables": range(6), "spent": 3.0})

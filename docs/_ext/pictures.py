@@ -31,6 +31,13 @@ def noise() -> Any:
     return md.OptimalNoise(md.ApproximateDP(1.0, 0.01)).solve().plot()
 
 
+def plan() -> Any:
+    """Shares of one budget."""
+    tasks = {"fifty counts": md.Histogram(50), "a mean": md.Mean(0, 100, n=10_000), "a total": md.Sum(5.0)}
+    weights = {"fifty counts": 5e-7, "a mean": 4e-4, "a total": 6.4e-9}
+    return md.Plan(tasks, md.PureDP(1.0), weights=weights).solve().plot()
+
+
 def attack() -> Any:
     """What an attacker finds, by what is accused."""
     drawn, axis = figure()
@@ -108,6 +115,7 @@ def family() -> Any:
 
 DRAWN: dict[str, Callable[[], Any]] = {
     "noise": noise,
+    "whole_release": plan,
     "epsilon": attack,
     "federated": quantizer,
     "pytorch": reports,

@@ -191,6 +191,18 @@ def test_one_number_has_a_proved_least():
     assert str(alone.among) == "every additive noise for a real-valued query"
 
 
+def test_noise_drawn_together_for_counts_is_not_hidden_behind_whole_noise(tmp_path):
+    """Whole-number noise on eight counts has four times the variance of noise that is drawn together, whose answers may be rounded."""
+    names = ["laplace", "discrete_laplace", "k-norm"]
+    found = md.compare(md.NumericQuery(8, 1, integer=True), md.PureDP(1), mechanisms=names, progress=False)
+    assert found.names == ["k-norm", "discrete_laplace", "laplace"] and found.best is found["k-norm"]
+    assert "over 5% more error than k-norm: rounded" in str(found) and "best found, k-norm" in str(found)
+    assert all(claim.holds for claim in found.agreements())
+    found.save(tmp_path / "c.json")
+    text = (tmp_path / "c.json").read_text()
+    assert all(claim.holds for claim in md.load(tmp_path / "c.json").agreements()) and "k-norm" in text
+
+
 def test_a_question_of_whole_numbers_is_answered_in_whole_numbers(tmp_path):
     """Continuous noise of less error stays in the table, and says what it is."""
     names = ["laplace", "gaussian", "truncated_laplace", "discrete_gaussian", "discrete_laplace"]

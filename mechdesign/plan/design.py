@@ -143,18 +143,14 @@ class Plan(Design):
             )
         if getattr(self.privacy, "xi", 0.0):
             raise DesignError.of("xi", self.privacy.xi, "must be 0 for a plan")  # type: ignore[union-attr]
-        menu_of = ("gaussian",) if self._normal else families
-        norms = sorted(
-            {2 if f == "gaussian" else 1 for f in menu_of if self._order < math.inf or f != "gaussian"}
-        )
+        norms = sorted({2 if family == "gaussian" else 1 for family in self._families})
         settled = {
             name: LinearQueries.best(task, self.neighbours, norms) if isinstance(task, Workload) else task
             for name, task in self.tasks.items()
         }
         settle(self, tasks=settled)
-        order = self._order
         for name, versions in self._versions:
-            if not any(order < math.inf or not i.normal for v in versions for i in self._items(name, v)):
+            if not any(self._items(name, part) for part in versions):
                 allowed = f"have no noise for {name!r} under {self.privacy}: add another one"
                 raise DesignError.of("families", families, allowed)
 
@@ -163,6 +159,13 @@ class Plan(Design):
         """Plans of the menu: other noise, or noise that moves together, may cost less."""
         families = ["gaussian"] if self._normal else self.families
         return menu(f"plan of independent {' or '.join(families)} noise")
+
+    @property
+    def _families(self) -> tuple[str, ...]:
+        """Those that keep the privacy asked for."""
+        if self._normal:
+            return ("gaussian",)
+        return tuple(name for name in self.families if self._order < math.inf or name != "gaussian")
 
     @property
     def _normal(self) -> bool:
@@ -187,10 +190,9 @@ class Plan(Design):
         return 1.0 if self.weights is None else self.weights.get(name, 1.0)
 
     def _items(self, name: str, part: Part) -> list[Item]:
-        families = ("gaussian",) if self._normal else self.families
         if isinstance(self.privacy, BY_MU):
             part = replace(part, whole=False)
-        return Item.of(part, families, self._weight(name), self.rounds)
+        return Item.of(part, self._families, self._weight(name), self.rounds)
 
     @cached_property
     def _search(self) -> Search:
@@ -328,13 +330,7 @@ class Plan(Design):
         for (name, _), items in zip(self._versions, self._search.slots):
             target = (self.targets or {})[name] ** 2
             allowed = [(i, (target - i.part.bias) / i.part.largest / count[name]) for i in items]
-            found.append(
-                [
-                    (i, s)
-                    for i, v in allowed
-                    if v > 0 and (self._order < math.inf or not i.normal) and (s := i.scale_of(v))
-                ]
-            )
+            found.append([(i, s) for i, v in allowed if v > 0 and (s := i.scale_of(v))])
             if not found[-1]:
                 raise InfeasibleError(
                     f"the target of {name!r} is below the bias of every clip, or the least noise of doubles"
@@ -402,7 +398,7 @@ class Plan(Design):
         found = []
         for normal, budget in ((False, search.budget), (True, rho)):
             own = [[(i, i.scale_at(budget / count)) for i in s if i.normal == normal] for s in search.slots]
-            if all(own) and not (normal and self._order == math.inf):
+            if all(own):
                 found.append([min(choices, key=lambda one: one[0].cost(one[1])) for choices in own])
         return min(found, key=search.cost, default=[])
 

@@ -15,7 +15,8 @@ on, the tilt is taken anew, prices are corrected by the differences of δ in eve
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -29,6 +30,7 @@ from mechdesign.noise.allocation.composed import composition
 from mechdesign.plan.menu import Item
 from mechdesign.problem.law_moments import frozen_parts
 from mechdesign.problem.privacy import ApproximateDP
+from mechdesign.runs.parallel import progress_bar
 from mechdesign.solvers import Deadline
 from mechdesign.typing import Array
 
@@ -41,6 +43,8 @@ _FLIPS = 12
 """Exchanges that are tried, at most."""
 _NEAR = 0.1
 """Share of the error that an exchange may cost at the prices of the plan, to be tried."""
+_FEW = 8
+"""Parts of a plan that is found in a few seconds: no bar is shown."""
 _NONE = 1e-9
 """Share of δ that counts as none: a root is looked for between this and 1."""
 _STEP = 0.002
@@ -100,9 +104,8 @@ class Search:
         for items, price in zip(self.slots, prices):
             paid = []
             for item in items:
-                if order < math.inf or not item.normal:
-                    scale = item.best(price, order)
-                    paid.append((item.cost(scale) + price * item.consumed(scale, order), item, scale))
+                scale = item.best(price, order)
+                paid.append((item.cost(scale) + price * item.consumed(scale, order), item, scale))
             least, item, scale = min(paid, key=lambda one: one[0])
             chosen.append((item, scale))
             total += least
@@ -112,8 +115,7 @@ class Search:
         self, order: float, bends: Array | None = None, guess: Array | None = None, xtol: float = 1e-14
     ) -> tuple[list[Choice], Array]:
         """The prices at which every chain uses up its budget, and what is chosen there; never over the budget but for rounding."""
-        cheapest = [[i for i in items if order < math.inf or not i.normal][:1] for items in self.slots]
-        start = 2 * sum(i.cost(i.best(1.0, order)) for (i,) in cheapest) / self.budget
+        start = 2 * sum(items[0].cost(items[0].best(1.0, order)) for items in self.slots) / self.budget
         prices = np.full(len(self.chains), start) if guess is None else guess.copy()
         for _ in range(1 if len(self.chains) == 1 else 4 if self.privacy else 30):
             before = prices.copy()
@@ -153,34 +155,40 @@ class Search:
 
     # -- (ε, δ) ------------------------------------------------------------------------------------------
 
-    def composable(self, deadline: Deadline) -> Iterator[list[Choice]]:
+    def composable(self, deadline: Deadline) -> list[list[Choice]]:
         """Candidates, each nearly keeping (ε, δ)."""
         assert self.privacy is not None
         found: list[list[Choice]] = []
-        if all(any(not item.normal for item in items) for items in self.slots):
-            found.append(replace(self, privacy=None).separable(math.inf)[0])
         start = 1 - 2 * math.log(self.privacy.delta) / self.budget  # of normal noise, about
-        for normal in (True, False, None):
-            slots = [[i for i in items if normal in (i.normal, None)] for items in self.slots]
-            if not all(slots):
-                continue
-            found.append(replace(self, slots=slots).settled(start, xtol=1e-9 if normal else WIDTH)[0])
-        yield from found
-        mixed = [c for c in found if not self.pure(c)]
-        if len(self.chains) > 1 or not mixed:
-            return
-        best = min(mixed, key=self.cost)
-        best, order, bends, prices = self._polished(best, deadline)
-        yield best
-        first = best
-        for k, item in self._exchanges(best, order, bends, prices):
-            if deadline.passed:
-                break
-            slots = [[item] if j == k else [own] for j, (own, _) in enumerate(best)]
-            other, _ = replace(self, slots=slots).settled(order, bends, prices, WIDTH)
-            best = min([best, other], key=self.cost)
-        if best is not first:
-            yield self._polished(best, deadline)[0]
+        bar = (
+            progress_bar("choices of noise", 5 + _FLIPS)
+            if len(self.slots) > _FEW
+            else nullcontext(lambda: None)
+        )
+        with bar as step:
+            for normal in (True, False, None):
+                slots = [[i for i in items if normal in (i.normal, None)] for items in self.slots]
+                if not all(slots):
+                    continue
+                if normal is False:
+                    found.append(replace(self, slots=slots, privacy=None).separable(math.inf)[0])
+                found.append(replace(self, slots=slots).settled(start, xtol=1e-9 if normal else WIDTH)[0])
+                step()
+            mixed = [c for c in found if not self.pure(c)]
+            if len(self.chains) > 1 or not mixed:
+                return found
+            best, order, bends, prices = self._polished(min(mixed, key=self.cost), deadline)
+            found.append(best)
+            for k, item in self._exchanges(best, order, bends, prices):
+                step()
+                if deadline.passed:
+                    break
+                slots = [[item] if j == k else [own] for j, (own, _) in enumerate(best)]
+                other, _ = replace(self, slots=slots).settled(order, bends, prices, WIDTH)
+                best = min([best, other], key=self.cost)
+            if best is not found[-1]:
+                found.append(self._polished(best, deadline)[0])
+        return found
 
     def tilt(self, chosen: Sequence[Choice]) -> float:
         """θ at which the losses of the first chain, tilted by e^{θL}, have mean ε: where Chernoff's bound is least."""

@@ -84,7 +84,7 @@ def lattice_bound(
     plus: list[Json] = [0] * (2 * reach + 1)
     minus = list(plus)
     # Any multipliers prove a bound; these are the file's, rounded down as the claim was.
-    largest = max([1.0, *map(sum, psi), *stated["totals"]])
+    largest = max([1e-250, *map(sum, psi), *stated["totals"]])
     bits = 55 - math.ceil(math.log2(largest) + math.log2(max(1, len(psi))))
     scale = Fraction(2) ** bits
     for s, given, cap in zip(stated["shifts"], psi, stated["totals"]):

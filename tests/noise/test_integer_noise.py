@@ -15,6 +15,7 @@ import mechdesign as md
 from mechdesign.errors import DesignError, MechdesignError
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.noise import CellProduct, IntegerNoise, OptimalNoise
+from mechdesign.noise.optimal.lattice import inward
 from mechdesign.noise.optimal.staircase import StaircaseDual
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, PureDP
@@ -265,3 +266,47 @@ def test_bad_laws_and_options() -> None:
         OptimalNoise(PureDP(1), integer=True).solve(cells=4)
     with pytest.raises(DesignError):
         OptimalNoise(PureDP(1), integer=1)
+
+
+@pytest.mark.parametrize("change", [1, 3])
+@pytest.mark.parametrize("epsilon", [22.0, 30.0, 60.0, 200.0])
+def test_a_large_epsilon_has_its_optimum(epsilon: float, change: int) -> None:
+    """Beyond e²¹ the solver's numbers ended: 8,000 times the variance of discrete Laplace noise at ε = 30, and a bound of 0."""
+    result = md.OptimalNoise(md.PureDP(epsilon), change, "squared", integer=True).solve(gap=1e-6)
+    a = math.exp(-epsilon)
+    # the staircase of one level at 0, and one for every change
+    masses = {k: a ** math.ceil(abs(k) / change) for k in range(-6 * change, 6 * change + 1)}
+    least = sum(k * k * m for k, m in masses.items()) / sum(masses.values())
+    assert result.gap <= 1e-6 and result.value == pytest.approx(least, rel=1e-6)
+    assert result.certificate.verify() and all(holds for *_, holds in verify(dumps(result)).rows)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "change", "gap"),
+    [
+        (8.0, 1e-7, 3, 1e-6),
+        (20.0, 1e-3, 3, 1e-6),
+        (20.0, 1e-9, 3, 1e-6),
+        (2.0, 1e-9, 3, 1e-6),
+        (30.0, 1e-6, 1, 1e-5),
+        (30.0, 0.1, 3, 1e-5),
+    ],
+)
+def test_value_and_bound_meet_at_a_small_delta_or_a_large_epsilon(
+    epsilon: float, delta: float, change: int, gap: float
+) -> None:
+    """Gaps were 1.3e-5, .13, none (an error), 9e-8, 1 and 1."""
+    privacy = md.ApproximateDP(epsilon, delta)
+    result = md.OptimalNoise(privacy, change, "squared", integer=True).solve(gap=1e-7)
+    assert result.gap <= gap and all(holds for *_, holds in verify(dumps(result)).rows)
+
+
+def test_multipliers_are_lowered_inwards_until_no_cell_is_below_the_level() -> None:
+    psi = np.array([[0.0, 0.0, 0.30, 0.2, 0.0]])  # of the shift 1, cells −2 … 2
+    costs = np.abs(np.arange(-3, 4)).astype(float)
+    found = inward(np.array([1]), psi, costs, 0.3, 2.0, mirrored=True)
+    sums = np.zeros(7)
+    sums[1:6] += found[0]
+    sums[2:7] -= math.exp(2.0) * found[0]
+    reduced = costs + (sums + sums[::-1]) / 2
+    assert reduced[np.arange(7) != 3].min() >= 0.3 - 1e-12 and (found <= psi).all() and found.max() > 0

@@ -57,6 +57,8 @@ SMALLEST_DELTA = 1e-7
 MOST_CELLS = 50_000
 _SCALED = 1e-2
 """What δ is at least in the programs for whole numbers, where that takes no mass above 10⁷: by it alone gaps at δ ≤ 1e-8 fall from 14% to 1e-5."""
+_SHRUNK = 0.0, 1e-15, 1e-13, 1e-11, 1e-9, 1e-7
+"""Shares of all multipliers that are given up, so that as much of the costs pays for the rounding of the others."""
 _ATTEMPTS = 14  # lattices: an ablation stops after the first
 
 
@@ -111,6 +113,21 @@ class Lattice:
         unit, half = Fraction(self.width) / 2, 0 if self.question.integer else 1
         return tail_costs(self.question.given_loss, middles, unit, self.cells, decay, half=half)
 
+    def _priced(
+        self, line: Line, costs: ExactCosts, *, tail: float = 0.0, spike: float | None = None
+    ) -> tuple[Array, float]:
+        """Costs of the program's unknowns, scaled to order one, and the scale."""
+        values, units = costs.floats(), self._units(line)
+        if self.question.integer:
+            weights = units[line.owner]
+            scale = max(float(np.abs(values) @ weights / weights.sum()), 1e-300)
+        else:
+            scale = max(float(np.median(np.abs(values))), 1e-300)
+        cells = np.bincount(line.owner, weights=values)
+        tails = line.masses[len(line.mass) : -1] * tail
+        highest = values.max() if spike is None else spike
+        return np.concatenate([cells, tails, [highest]]) / scale, scale
+
     def _program(self, line: Line, cost: Array, delta: float) -> LatticeProgram:
         q = self.question
         # of pure noise on the whole numbers gaps are up to 7e-3 with larger masses, and 3e-5 at 1e-9
@@ -121,9 +138,20 @@ class Lattice:
             epsilon=q.epsilon,
             delta=delta,
             mass=self.mass,
+            units=self._units(line),
             tolerance=tolerance,
             deadline=self.clock,
         )
+
+    def _units(self, line: Line) -> Array:
+        """What the masses of a program are multiples of: of whole numbers those of the steepest staircase, so that a large ε is no large number."""
+        found, q = np.ones(len(line.masses)), self.question
+        if q.integer:
+            away = np.arange(len(line.mass)) - (0 if line.mirrored else len(line.mass) // 2)
+            steps = np.ceil(np.abs(away) / self.cells)
+            found[:-1] = math.exp(-q.epsilon * steps.max())
+            found[: len(line.mass)] = np.exp(-q.epsilon * steps)
+        return np.maximum(found, self.delta * math.exp(-q.epsilon))
 
     def _tolerance(self, share: float) -> float:
         """How much the privacy sums may miss δ by: this share of it, where the solver can."""
@@ -151,16 +179,24 @@ class Lattice:
         inner = lower[n + 1 : -n - 1]
         mirrored = inner.numerators == inner.numerators[::-1]
         line = _line(2 * side + 1, n, mirrored, tailed=True)
-        cost, scale = _priced(line, inner, tail=float(min(lower.floats()[[n, -n - 1]])))
+        cost, scale = self._priced(line, inner, tail=float(min(lower.floats()[[n, -n - 1]])))
         program = self._program(line, cost, self.delta)
         program.solve(self._tolerance(1e-8 if q.integer else 2e-4))
         kind = LatticeDual if q.given_loss.polynomial else SampledLatticeDual
         shifts, psi, totals = program.multipliers()
-        return program, kind(n, shifts, psi * scale, totals * scale, mirrored)
+        psi, totals = psi * scale, totals * scale
+        if not q.integer:
+            return program, kind(n, shifts, psi, totals, mirrored)
+        psi = inward(shifts, psi, lower.floats()[1:-1], program.level * scale, q.epsilon, mirrored=mirrored)
+        proofs = [kind(n, shifts, psi * (1 - x), totals * (1 - x), mirrored) for x in _SHRUNK]
+        return program, max(proofs, key=lambda proof: proof.proved(q))
 
     def law(self, lower: LatticeProgram) -> Law:
         """Price the cells from above, solve, and repair the answer into a private law."""
         program, masses = self._upper(lower) if self.delta > 0 else self._pure_upper(lower)
+        if self.question.integer and self.delta > 0 and (over := self._over(masses)) > 0:
+            # a basis with numbers near 1 and near δ misses δ: asking for that much less costs less than a mixture
+            masses = program.tightened(2 * over, self._tolerance(1e-8))[program.line.owner]
         law, q = self._mixed(program, masses) if self.delta > 0 else self._raised(masses), self.question
         rows, columns = max(lower.program.shape, program.program.shape)
         iterations = lower.program.iterations + (0 if program is lower else program.program.iterations)
@@ -177,7 +213,7 @@ class Lattice:
         if not half and not q.integer:
             spike = average_costs(q.given_loss, middles[:1] * 0, Fraction(self.spike_width) / 2).floats()[0]
         line = _line(count, n, program.line.mirrored, half=half) if half else program.line
-        cost, _ = _priced(line, self._averages(middles), spike=spike)
+        cost, _ = self._priced(line, self._averages(middles), spike=spike)
         if half:
             program = self._program(line, cost, self.delta)
         else:
@@ -195,7 +231,7 @@ class Lattice:
         ends, r = (plain.owner[:n], plain.owner[-n:]), float(decay)
         # One repeated period on each side is on the line; masses and costs include the infinite tails.
         mass = plain.mass.copy()
-        cost, scale = _priced(plain, self._averages(middles))
+        cost, scale = self._priced(plain, self._averages(middles))
         for owners, costs in zip(ends, self._tails(middles, decay)):
             np.add.at(mass, owners, r / (1 - r))
             np.add.at(cost, owners, costs.floats() / scale)
@@ -219,6 +255,11 @@ class Lattice:
         start = -len(weights) * self.width / 2
         narrow = self.spike_width if spike else 0.0
         return CellNoise(tuple(weights), self.width, start, self.cells, spike, narrow, decay)
+
+    def _over(self, masses: Array) -> float:
+        """By how much masses exceed δ."""
+        law = self._rounded(np.maximum(masses, 0.0), 60)
+        return float(law.exact_delta(self.question.epsilon) - Fraction(self.delta))
 
     def _mixed(self, program: LatticeProgram, masses: Array) -> CellNoise | IntegerNoise:
         """An exactly (ε, δ)-DP law close to the masses found, mixed with a geometric one as far as needed (δ > 0)."""
@@ -261,7 +302,8 @@ class Lattice:
         n, epsilon = self.cells, self.question.epsilon
         decay = outward_decay(epsilon)
         factor, p = math.exp(-epsilon) * (1 + 1e-12), np.zeros_like(masses)  # above all roundings
-        raised = np.maximum(masses, masses.max() * 2.0**-60)
+        bits = 60 + (math.ceil(4.5 * epsilon) if self.question.integer else 0)
+        raised = np.maximum(masses, masses.max() * 2.0**-bits)
         while np.any(raised > p):
             p = raised
             # A repeated cell is private towards its own period only if the period falls outwards.
@@ -270,7 +312,7 @@ class Lattice:
             # Tails follow from the outermost periods, so they join in with their decay.
             wide = np.concatenate([p[:n] * float(decay), p, p[-n:] * float(decay)])
             raised = np.maximum(p, factor * ndimage.maximum_filter1d(wide, 2 * n + 1)[n:-n])
-        law = self._rounded(p / p.sum(), 100, decay=decay)
+        law = self._rounded(p / p.sum(), bits + 40, decay=decay)
         if law.exact_delta(epsilon) > 0:
             raise SolverError("no law could be repaired to be private", solver="highs", status="inaccurate")
         return law
@@ -314,21 +356,27 @@ def refined(
             )
         lattice = Lattice(question, n, side, edge, clock)
         lattice.check_loss()
-        try:
-            program, proof = lattice.lower()
-            hidden = program.tail  # before the program is priced anew
-            yield Bound(round_down(proof.proved(question)), proof)
-            yield lattice.law(program)
-            if question.integer and 0 < question.delta < SMALLEST_DELTA:
-                # pure noise and its multipliers may be nearer to the optimum: gaps of up to 3e-3 at δ ≤ 1e-8 fall to 1e-6
-                pure = replace(lattice, question=replace(question, privacy=PureDP(question.epsilon)))
-                program, proof = pure.lower()
+        tries, hidden = [lattice], 0.0
+        if question.integer and question.delta:
+            # pure noise and its multipliers may be nearer to the optimum: gaps of up to 3e-3 at δ ≤ 1e-8 fall to 1e-6
+            pure = replace(question, privacy=PureDP(question.epsilon))
+            narrow = min(side, max(math.ceil(_window(pure) * n), n + 1))
+            tries.append(replace(lattice, question=pure, side=narrow))
+        failed: SolverError | None = None
+        for one in tries:
+            try:
+                program, proof = one.lower()
+                hidden = max(hidden, program.tail)  # before the program is priced anew
                 yield Bound(round_down(proof.proved(question)), proof)
-                yield pure.law(program)
-        except SolverError:  # what was found before is private, and its bound proved
-            if known or attempt:
+                yield one.law(program)
+            except SolverError as error:  # what was found before is private, and its bound proved
+                failed = error
+            else:
+                known = True
+        if failed and (attempt or len(tries) == 1 or not known):
+            if known:
                 return
-            raise
+            raise failed
         wider = hidden > 1e-7  # mass in the tails, which are free in the lower program
         if wider:
             window *= 1.4
@@ -359,18 +407,6 @@ def _line(count: int, n: int, mirrored: bool, *, half: bool = False, tailed: boo
         position = owner - count // 2
         owner = np.where(position >= 0, position, -1 - position) if half else np.abs(position)
     return Line(owner, np.ones(count), np.bincount(owner).astype(float), n, mirrored, tailed)
-
-
-def _priced(
-    line: Line, costs: ExactCosts, *, tail: float = 0.0, spike: float | None = None
-) -> tuple[Array, float]:
-    """Costs of the program's unknowns, scaled to order one, and the scale."""
-    values = costs.floats()
-    scale = max(float(np.median(np.abs(values))), 1e-300)
-    cells = np.bincount(line.owner, weights=values)
-    tails = line.masses[len(line.mass) : -1] * tail
-    highest = values.max() if spike is None else spike
-    return np.concatenate([cells, tails, [highest]]) / scale, scale
 
 
 @dataclass(frozen=True, eq=False)
@@ -474,6 +510,8 @@ class LatticeProgram:
         As in `lattice_model`.
     epsilon, delta : float
     deadline : Deadline
+    units : ndarray, optional
+        What the unknown masses are multiples of; 1 when not given.
     mass : float
         Of all cells, in the solver's numbers.
     tolerance : float
@@ -488,12 +526,18 @@ class LatticeProgram:
         epsilon: float,
         delta: float,
         deadline: Deadline,
+        units: Array | None = None,
         mass: float = 1.0,
         tolerance: float = 1e-9,
     ) -> None:
-        self.mass = mass
-        # A solver's numbers end before e^ε does; a smaller factor is only more private, and any multipliers are valid.
-        self.line, self.delta, self.growth = line, delta, math.exp(min(epsilon, 21.0))
+        units = np.ones(len(cost)) if units is None else units
+        self.mass, self.units = mass, units
+        self.line, self.delta = line, delta
+        # of a row: what is summed is in units of δ, what is a constraint of its own in those of its first mass
+        own = units[np.append(line.owner, 0)]
+        own[-1] = units[-2] * math.exp(epsilon)
+        self._own = np.ones(len(own)) if delta > 0 else own
+        self._most = math.exp(21.0 if (units == 1).all() else 14.0)
         self.program = LinearProgram(
             "lattice program",
             deadline=deadline,
@@ -502,19 +546,26 @@ class LatticeProgram:
         )
         self._shifts = line.signed(range(1, line.shift + 1))
         ends = line.tailed or delta > 0
-        self._rows = {s: line.rows(s, self.growth, ends=ends) for s in self._shifts}
+        self._rows = {s: self._scaled(line.rows(s, math.exp(epsilon), ends=ends)) for s in self._shifts}
         self._cuts: list[tuple[int, int, _Terms]] = []  # row, shift, terms of its set
         self._known: set[tuple[int, bytes]] = set()  # with δ > 0: the sets that have a row
         self._listed: dict[int, npt.NDArray[np.bool_]] = {}  # with δ = 0: the terms that have a row
         self.x: Array | None = None
         self._first(cost)
 
+    def _scaled(self, rows: sparse.csr_array) -> sparse.csr_array:
+        """Rows in these units. A solver's numbers end before e^ε does: a smaller factor is only more private, and any multipliers are valid."""
+        found = rows.tocoo()
+        data = found.data * self.units[found.coords[1]] / self._own[found.coords[0]]
+        return sparse.csr_array((np.maximum(data, -self._most), found.coords), shape=rows.shape)
+
     def _first(self, cost: Array) -> None:
         """The rows of `lattice_model` for the longest shift, in numbers."""
         line, program, spike = self.line, self.program, np.zeros((1, len(cost)))
         spike[0, -1] = 1.0
-        program.add_columns("masses", cost)
-        program.add_rows("normalisation", {"masses": line.masses[None]}, lower=self.mass, upper=self.mass)
+        program.add_columns("masses", cost * self.units)
+        blocks = {"masses": (line.masses * self.units)[None]}
+        program.add_rows("normalisation", blocks, lower=self.mass, upper=self.mass)
         for s in line.signed([line.shift]):
             rows = self._rows[s]
             program.add_columns(f"excess {s}", np.zeros(rows.shape[0]))
@@ -525,7 +576,7 @@ class LatticeProgram:
 
     def reprice(self, cost: Array) -> None:
         """Continue with other costs and closed tails: rows that held hold."""
-        self.program.change_costs("masses", cost)
+        self.program.change_costs("masses", cost * self.units)
         tails = np.zeros((1, len(cost)))
         tails[0, len(self.line.mass) : -1] = 1.0
         self.program.add_rows("closed tails", {"masses": tails}, upper=0.0)
@@ -536,10 +587,10 @@ class LatticeProgram:
             status = self.program.solve()
             if status is not Status.OPTIMAL:
                 return status
-            self.x = self.program.primal("masses") / self.mass
-            violated = []
+            found = self.program.primal("masses") / self.mass
+            self.x, violated = found * self.units, []
             for s in self._shifts:
-                value = self._rows[s] @ self.x
+                value = self._rows[s] @ found
                 inside = value > 0
                 excess = float(value[inside].sum() + self.x[-1]) - self.delta
                 if excess > tolerance:
@@ -547,6 +598,18 @@ class LatticeProgram:
             violated.sort(key=lambda v: -v[0])
             if not violated or not self._add([v[1:] for v in violated[: max(10, self.line.shift // 3)]]):
                 return status
+
+    def tightened(self, by: float, tolerance: float) -> Array:
+        """Solve for less δ; the masses, or those of before where there is no answer."""
+        before = self.x
+        if by < self.delta:
+            self.delta -= by
+            for name in self.program.rows:
+                if name.startswith(("sum ", "cuts")):
+                    self.program.change_rows(name, upper=self.delta * self.mass)
+            self.solve(tolerance)
+        assert before is not None and self.x is not None
+        return self.x
 
     def _add(self, violated: list[tuple[int, npt.NDArray[np.bool_]]]) -> int:
         """Add a row per set; with δ = 0, where every term is a constraint of its own, a row per new term."""
@@ -582,6 +645,11 @@ class LatticeProgram:
         ends = slice(len(self.line.mass), -1)
         return 0.0 if self.x is None else float(self.line.masses[ends] @ self.x[ends])
 
+    @property
+    def level(self) -> float:
+        """What the masses' costs are at least, less what is charged for them."""
+        return float(self.program.row_dual[self.program.rows["normalisation"][0]])
+
     def multipliers(self) -> tuple[Indices, Array, Array]:
         """The dual weights of the last solve: shifts that carry any, a row of weights for each, and their caps."""
         length = len(self.line.owner)
@@ -596,9 +664,44 @@ class LatticeProgram:
             at = self.program.rows[f"terms {s}"]
             psi[s] += duals[at]
             total[s] += float(duals[self.program.rows[f"sum {s}"][0]])
+        for weights in psi.values():
+            weights /= self._own
         for s, weights in psi.items():  # the tail's term stands for every cell that is sent there
             weights[:length][self.line.lost(s)] += weights[-1]
         used = [s for s in sorted(psi) if psi[s].any()]
         rows = np.array([psi[s][:-1] for s in used]).reshape(-1, length)
         totals = np.array([total[s] if self.delta else rows[k].max() for k, s in enumerate(used)])
         return np.array(used, dtype=np.int64), rows, totals
+
+
+def inward(
+    shifts: Indices, psi: Array, costs: Array, level: float, epsilon: float, *, mirrored: bool
+) -> Array:
+    """Multipliers that leave no cell below the level: where one is, those from nearer 0 that charge it are lowered, from the outermost inwards.
+
+    What a cell lacks takes e^{-ε} of that from cells nearer to 0: a solver's errors fall where those of their sums outwards grow.
+    """
+    psi, half, growth = psi.copy(), (psi.shape[1] - 1) // 2, math.exp(epsilon)
+    reach, sent, share = (len(costs) - 1) // 2, psi.sum(axis=0), 0.5 if mirrored else 1.0
+    at = np.arange(len(shifts))
+    for place in range(reach, 0, -1):
+        for side in (place,) if mirrored else (place, -place):
+            from_ = side - shifts
+            held = np.abs(from_) <= half
+            rows, cells = at[held], from_[held] + half
+            charged = psi[rows, cells].sum()
+            found = sent[side + half] if place <= half else 0.0
+            if mirrored:
+                other = -side - shifts
+                near = np.abs(other) <= half
+                charged += psi[at[near], other[near] + half].sum()
+                found += sent[half - side] if place <= half else 0.0
+            missing = level - costs[reach + side] - share * (found - growth * charged)
+            inner = np.abs(cells - half) < place
+            rows, cells = rows[inner], cells[inner]
+            lowered = psi[rows, cells]
+            if missing > 0 and lowered.sum() > 0:
+                lowered *= min(1.0, missing / (share * growth * lowered.sum()))
+                psi[rows, cells] -= lowered
+                sent[cells] -= lowered
+    return psi

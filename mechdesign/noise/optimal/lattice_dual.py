@@ -367,7 +367,7 @@ class LatticeDual(OneNumberDual):
 
     def _rounded(self) -> tuple[list[tuple[int, Indices, int]], float]:
         """Each shift with its ψ and its cap, in units of 1/scale, a power of two; sums stay below 2⁶³, the unit is more than 1 where costs are huge."""
-        largest = max(np.maximum(self.psi, 0.0).sum(axis=1).max(initial=1.0), self.totals.max(initial=1.0))
+        largest = max(np.maximum(self.psi, 0.0).sum(axis=1).max(initial=1e-250), self.totals.max(initial=0.0))
         scale = 2.0 ** (55 - math.ceil(math.log2(largest) + math.log2(max(1, len(self.shifts)))))
         rounded = []
         for s, row, total in zip(self.shifts.tolist(), self.psi, self.totals.tolist()):

@@ -537,7 +537,8 @@ class LatticeProgram:
         own = units[np.append(line.owner, 0)]
         own[-1] = units[-2] * math.exp(epsilon)
         self._own = np.ones(len(own)) if delta > 0 else own
-        self._most = math.exp(21.0 if (units == 1).all() else 14.0)
+        # in units of a staircase neighbours are near e^{-ε} to e^ε of each other, and at e¹⁷ programs fail
+        self._most = math.exp(21.0 if (units == 1).all() else 13.0)
         self.program = LinearProgram(
             "lattice program",
             deadline=deadline,

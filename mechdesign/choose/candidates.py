@@ -170,7 +170,8 @@ def _calibrated(family: str) -> Callable[[NumericQuery, CentralPrivacy, Deadline
     def solve(q: NumericQuery, privacy: CentralPrivacy, deadline: Deadline) -> Result:
         if FAMILIES[family].discrete and not q.integer:
             raise DesignError.of("integer", q.integer, _FOR_COUNTS)
-        design = Calibration(family, privacy, q.sensitivity, q.dimension, q.loss, q.rounds, q.sampling_rate)
+        changes = q.bounds if isinstance(q.sensitivity, tuple) else q.sensitivity
+        design = Calibration(family, privacy, changes, q.dimension, q.loss, q.rounds, q.sampling_rate)
         return design.solve(time_limit=deadline.limit())
 
     return solve
@@ -244,7 +245,7 @@ def _correlated(q: NumericQuery, privacy: Any, deadline: Deadline) -> Result:
         )
     if s.each is None and s.l1 is None and s.l2 is None:
         return CountsGaussian.of_sensitivity(s, q.dimension, privacy).solve(time_limit=deadline.limit())
-    if (listed := s.count(q.dimension)) and s.l1 is None and s.l2 is None:
+    if q.changes is None and (listed := s.count(q.dimension)) and s.l1 is None and s.l2 is None:
         entries = q.dimension * count_of(int(np.count_nonzero(s.each or ())), listed, signed=s.signed)
         if entries > _LISTED:
             raise DesignError.of(
@@ -257,7 +258,11 @@ def _correlated(q: NumericQuery, privacy: Any, deadline: Deadline) -> Result:
         raise DesignError.of(
             "l2", s.l2, "is a ball: independent gaussian noise is the optimum, no covariance does better"
         )
-    design = CorrelatedGaussian.of_sensitivity(s, q.dimension, privacy)
+    design = (
+        CorrelatedGaussian.of_sensitivity(s, q.dimension, privacy)
+        if q.changes is None
+        else CorrelatedGaussian(q.changes, privacy)
+    )
     return design.solve(time_limit=deadline.limit(most=_SECONDS))
 
 

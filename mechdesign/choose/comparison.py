@@ -224,7 +224,8 @@ class Comparison(Handed):
     def bounds(self) -> dict[str, float]:
         """The highest lower bound that the mechanisms' own proofs have of independent noise."""
         found: dict[str, float] = {}
-        for name in self.names if not getattr(self.question, "integer", False) else ():
+        changes = getattr(self.question, "changes", None)  # bounds that hold of a list allow more than it
+        for name in self.names if changes is None and not getattr(self.question, "integer", False) else ():
             result, of = self.results[name], self.results[name].among
             if name not in candidates(self.question) or of is None or result.bound_how == CLAIMED:
                 continue
@@ -436,6 +437,7 @@ def least_error(
         and (among := result.among) is not None
         and among.every
         and result.design.asked_by(question)
+        and getattr(question, "changes", None) is None
     ]
     return max(proved, default=(None, ""))
 

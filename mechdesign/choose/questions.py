@@ -22,6 +22,7 @@ from mechdesign.noise.optimal.staircase import first_step, paired_staircases
 from mechdesign.problem.checks import (
     UP,
     answers,
+    array,
     generator,
     instance,
     integer,
@@ -71,9 +72,9 @@ class NumericQuery(_Question):
     ----------
     dimension : int
         How many numbers.
-    sensitivity : float or Sensitivity
+    sensitivity : float, Sensitivity or array_like of shape (m, dimension)
         What one person more or less (add-remove neighbours) changes: a number for every coordinate at once, or
-        ``Sensitivity(linf=1, l0=3)``, which may say ``neighbours="replace"``.
+        ``Sensitivity(linf=1, l0=3)``, which may say ``neighbours="replace"``; or a list of all changes, each of which may be its negative.
     loss : {"squared", "absolute"}
         What mechanisms are ranked, and their parameters chosen, by.
     rounds : int
@@ -93,7 +94,7 @@ class NumericQuery(_Question):
     asks, answered_by = "numbers", "noise, for numbers"
 
     dimension: int = field(check=integer, least=1, most=10**9, default=1)
-    sensitivity: float | Sensitivity = 1.0
+    sensitivity: float | Sensitivity | tuple[tuple[float, ...], ...] = 1.0
     loss: str = field(check=one_of, allowed=("squared", "absolute"), default="squared")
     rounds: int = field(check=integer, least=1, most=10**9, default=1)
     sampling_rate: float = field(check=share, side=UP, default=1.0)
@@ -101,7 +102,13 @@ class NumericQuery(_Question):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.sensitivity, Sensitivity):
+        if isinstance(self.sensitivity, (list, tuple, np.ndarray)):
+            found = array("sensitivity", self.sensitivity, ndim=2)
+            if not found.any():
+                raise DesignError.of("sensitivity", found.shape, "is a list in which nothing changes")
+            settle(self, sensitivity=tuple(map(tuple, found.tolist())))
+            self.bounds.check(self.dimension)
+        elif isinstance(self.sensitivity, Sensitivity):
             self.sensitivity.check(self.dimension)
         else:
             settle(self, sensitivity=Sensitivity.of(self.sensitivity).largest_linf(1))
@@ -112,8 +119,13 @@ class NumericQuery(_Question):
 
     @property
     def bounds(self) -> Sensitivity:
-        """The sensitivity as a set of bounds."""
-        return Sensitivity.of(self.sensitivity)
+        """The sensitivity as a set of bounds; of a list, bounds that hold of all of it."""
+        return Sensitivity.of(self.sensitivity) if self.changes is None else Sensitivity.of_list(self.changes)
+
+    @property
+    def changes(self) -> Array | None:
+        """The list of changes, shape (m, dimension), where the sensitivity is one."""
+        return np.array(self.sensitivity) if isinstance(self.sensitivity, tuple) else None
 
     def check_privacy(self, privacy: object) -> Privacy:
         """Return the requirement, or raise DesignError unless this kind can be asked of numbers."""
@@ -144,7 +156,8 @@ class NumericQuery(_Question):
         )
         often = "" if self.rounds == 1 else f", {self.rounds} rounds"
         often += "" if self.sampling_rate == 1 else f", sampled at rate {self.sampling_rate:g}"
-        return f"{what}; {self.bounds}{often}"
+        changes = str(self.bounds) if self.changes is None else f"a list of {len(self.changes)} changes"
+        return f"{what}; {changes}{often}"
 
 
 @dataclass(frozen=True)
@@ -203,7 +216,7 @@ class PrivateMean(Checked):
         stairs = OptimalNoise(PureDP(pure_epsilon(privacy)), 1.0, self.loss).solve(**options)
         if isinstance(privacy, PureDP):
             return stairs
-        gaussian = Calibration("gaussian", privacy, self.query.sensitivity, 2, self.loss)
+        gaussian = Calibration("gaussian", privacy, self.query.bounds, 2, self.loss)
         return min(stairs, gaussian.solve(), key=lambda result: result.value)
 
     def numbers(self, values: Numbers) -> Array:

@@ -674,7 +674,7 @@ CHECKED_IN_PAGE = (
 def _checked_in_page(result: Result) -> bool:
     """Whether the page's checker has a check for this kind of result, and for what is asked."""
     kind, asked = kind_of(result.design), getattr(result.design, "privacy", None)
-    if kind == "knorm" and result.design.counted(result.mechanism):
+    if kind == "knorm" and (result.design.counted(result.mechanism) or result.mechanism.vertices):
         return False
     if kind_of(asked) in ("gaussian-dp", "membership-advantage", "trade-off"):
         return False

@@ -42,7 +42,11 @@ from mechdesign.noise.radial import (
     MOST_LEVELS,
     Ball,
     RadialLattice,
+    Rows,
     Shells,
+    Vectors,
+    hull_cached,
+    hull_of,
     radial_lattice,
     round_delta,
     short,
@@ -83,6 +87,10 @@ _MOST_ROUND = 2000
 """Numbers of which ℓ₂ noise has its δ counted: beyond, it costs .4% less than the Gaussian at most (ε = 1)."""
 _MOST_COUNTED = 64.0, 0.5
 """ε and δ that ℓ₂ noise is held to where more is asked: sums for larger ones take thousands of digits."""
+MOST_LISTED = 12
+"""Numbers that a listed change moves."""
+_MOST_TERMS = 5_000_000
+"""Of a list of changes: entries of it, and of its faces' determinants. The stand-alone check of so many takes its 5 s."""
 _MOST_CAPPED = 400
 """Coordinates of a hull with a cap: beyond, its volume takes sums of too many digits, and most of its draws are rejected."""
 
@@ -136,6 +144,10 @@ class KNormNoise:
         False, with norm inf: the norm is :math:`\max z^+ + \max z^-`, for changes of which all rise or all fall.
     widths : tuple of float, optional
         The norm is that of :math:`z_i/w_i`; numbers of width 0 get no noise.
+    vertices : array_like, optional
+        With norm inf: vectors of the coordinates that get noise, of numbers of at most 1 in size; the ball is their hull, with their negatives.
+    simplices : tuple of tuple of int, optional
+        The faces of that hull, by their vertices (`mechdesign.noise.radial.Hull`); found when not given.
 
     Examples
     --------
@@ -156,6 +168,8 @@ class KNormNoise:
     cap: float | None = None
     signed: bool = True
     widths: tuple[float, ...] | None = None
+    vertices: Vectors | None = None
+    simplices: Rows | None = None
 
     def __post_init__(self) -> None:
         dimension, scale = integer("dimension", self.dimension, 1, 10**9), positive("scale", self.scale)
@@ -186,6 +200,10 @@ class KNormNoise:
                 allowed = f"is of norm inf, of at most {_MOST_CAPPED} numbers, and a double of 12 bits"
                 raise DesignError.of("cap", cap, allowed)
             settle(self, cap=cap)
+        if self.vertices is not None:
+            self._check_hull(size)
+        elif self.simplices is not None:
+            raise DesignError.of("simplices", self.simplices, "are faces of a hull: give vertices")
         if self.gamma is not None:
             settle(self, gamma=inside("gamma", self.gamma, LEAST_GAMMA / 2, 1))
             if whole_bits(self.gamma) != self.gamma:
@@ -197,10 +215,34 @@ class KNormNoise:
                 allowed = "is so small at this scale that no double resolves its shells: choose a larger one"
                 raise DesignError.of("gamma", self.gamma, allowed)
 
+    def _check_hull(self, size: int) -> None:
+        """Take a hull that is that of its faces."""
+        vertices = spanning("vertices", self.vertices)
+        if (
+            vertices.shape[1] != size
+            or np.abs(vertices).max() > 1
+            or (self.norm, self.cap, self.signed) != (math.inf, None, True)
+        ):
+            allowed = "are of norm inf without a cap, of as many numbers as get noise, none above 1 in size: use widths"
+            raise DesignError.of("vertices", vertices.shape, allowed)
+        if self.simplices is None:
+            hull = hull_of(vertices)
+            settle(self, vertices=hull.vertices, simplices=hull.simplices)
+            return
+        faces = np.clip(array("simplices", self.simplices, ndim=2), -1e9, 1e9).astype(int).tolist()
+        settle(self, vertices=tuple(map(tuple, vertices.tolist())), simplices=tuple(map(tuple, faces)))
+        known = set(range(1, len(vertices) + 1))
+        named = all(len({abs(i) for i in face} & known) == len(face) == size for face in faces)
+        named = named and {abs(i) for face in faces for i in face} == known
+        if not named or not self.body.hull or not self.body.hull.sound:
+            allowed = "must be all faces of the hull, one of each and its negative: leave them out"
+            raise DesignError.of("simplices", len(faces), allowed)
+
     @property
     def shape(self) -> tuple[object, ...]:
         """All but the scale and the profile."""
-        return self.dimension, self.norm, self.largest, self.cap, self.signed, self.widths
+        hull = self.vertices, self.simplices
+        return self.dimension, self.norm, self.largest, self.cap, self.signed, *hull, self.widths
 
     @property
     def size(self) -> int:
@@ -215,7 +257,8 @@ class KNormNoise:
     @cached_property
     def body(self) -> Ball:
         """The unit ball, over the widths."""
-        return Ball(self.size, self.norm, self.cap, self.signed)
+        hull = hull_cached(self.vertices, self.simplices) if self.vertices and self.simplices else None
+        return Ball(self.size, self.norm, self.cap, self.signed, hull)
 
     def shells(self, power: int) -> Shells:
         """Moments of the staircases for changes of this size at this scale."""
@@ -305,20 +348,20 @@ class KNormNoise:
         d = self.size
         return d * self.scale if self.gamma is None else self.radial_moment(1) * d / (d + 1)
 
-    @property
-    def factors(self) -> tuple[float, float]:
-        """E|z_i| over E R and E z_i² over E R², on average over the coordinates."""
-        weights = (float((self._widths**p).sum()) / self.dimension for p in (1, 2))
-        first, second = (self.body.moment(p) * weight for p, weight in zip((1, 2), weights))
-        return first, second
+    def factor(self, power: int) -> float:
+        """E|z_i|^p over E R^p, on average over the coordinates."""
+        moment, weights = self.body.moment(power), self._widths**power
+        if isinstance(moment, np.ndarray):
+            return float(weights @ moment) / self.dimension
+        return moment * (float(weights.sum()) / self.dimension)
 
     def variance(self) -> float:
         """Of a coordinate, on average: s² times 2 (ℓ₁), k + 1 (ℓ₂), (k + 1)(k + 2)/3 (ℓ_∞) where it is exponential."""
-        return self.factors[1] * self.radial_moment(2)
+        return self.factor(2) * self.radial_moment(2)
 
     def absolute_error(self) -> float:
         """E|z_i|, on average: s times 1 (ℓ₁), kΓ(k/2)/(√π Γ((k + 1)/2)) (ℓ₂), (k + 1)/2 (ℓ_∞) where it is exponential."""
-        return self.factors[0] * self.radial_moment(1)
+        return self.factor(1) * self.radial_moment(1)
 
     def errors(self) -> Accuracy:
         """How far off one coordinate is."""
@@ -365,6 +408,8 @@ class KNormNoise:
             parts.append(f"or of norm 1 over {self.cap:g}")
         if not self.signed:
             parts.append("of what rises plus that of what falls")
+        if self.vertices is not None:
+            parts = [f"norm of the hull of {len(self.vertices)} changes"]
         if self.widths is not None:
             parts.append("over the bounds of the coordinates")
         return " ".join(parts) + ("" if self.gamma is None else f", a staircase (gamma = {self.gamma:.6g})")
@@ -382,31 +427,52 @@ class _Marginal:
     def sf(self, t: Numbers) -> Values:
         """P[z_i > t] for t ≥ 0, on average over the coordinates; of more than 64 widths those that are nearest stand for all."""
         found = np.sort(self._noise._widths)
+        x = np.asarray(t, dtype=float)
+        if self._noise.vertices is not None:
+            tails = (self._tail(x / w, i) for i, w in enumerate(self._noise._widths))
+            return sum(tails) / self._noise.dimension
         if len(found) > 64:
             found = np.repeat(found[len(found) // 128 :: len(found) // 64], len(found) // 64)
         widths, times = np.unique(found, return_counts=True)
-        x = np.asarray(t, dtype=float)
         share = self._noise.size / self._noise.dimension / len(found)
         return sum(count * share * self._tail(x / w) for w, count in zip(widths, times))
 
-    def _tail(self, t: Array) -> Values:
+    def _tail(self, t: Array, i: int = 0) -> Values:
         noise, d = self._noise, self._noise.size
-        if noise.gamma is None and noise.cap is None and noise.signed and noise.norm != 2:
+        plain = noise.cap is None and noise.vertices is None and noise.signed
+        if noise.gamma is None and plain and noise.norm != 2:
             x = t / noise.scale
             if noise.norm == 1 or d == 1:
                 return np.exp(-x) / 2
             return (stats.gamma.sf(x, d + 1) - x / d * stats.gamma.sf(x, d)) / 2
         length, mass = noise._radii
-        return np.vectorize(lambda v: float(mass @ noise.body.tail(v / np.maximum(length, 1e-300))))(t)
+        return np.vectorize(lambda v: float(mass @ noise.body.tail(v / np.maximum(length, 1e-300), i)))(t)
 
 
 _NORMS = (1.0, 2.0, math.inf)
 
 
-def _changes(name: str, value: object) -> float | Sensitivity:
+def spanning(name: str, value: ArrayLike | None) -> Array:
+    """Vectors that span the space of what they change."""
+    found = array(name, value, ndim=2)
+    moved = found[:, found.any(axis=0)]
+    size, most = moved.shape[1], np.abs(moved).max(axis=0, initial=0)
+    if not 1 < size <= MOST_LISTED:
+        allowed = f"may be a list where 2 to {MOST_LISTED} numbers change: give bounds, or CorrelatedGaussian the list"
+        raise DesignError.of(name, found.shape, allowed)
+    if not 1e-100 <= most.min() <= most.max() <= 1e100:
+        raise DesignError.of(name, value, "must have its largest changes between 1e-100 and 1e100")
+    rank = int(np.linalg.matrix_rank(moved / most))
+    if rank < size:
+        allowed = f"spans {rank} of the {size} dimensions in which it changes: add changes, or CorrelatedGaussian(..., span=True)"
+        raise DesignError.of(name, found.shape, allowed)
+    return found
+
+
+def listed_or_bounds(name: str, value: object) -> float | Sensitivity | Vectors:
+    """A list of changes, bounds, or a bound of every coordinate."""
     if isinstance(value, (list, tuple, np.ndarray)):
-        allowed = "must be bounds, Sensitivity(each=...) for example: the hull of a list has no radial noise; CorrelatedGaussian takes lists"
-        raise DesignError.of(name, value, allowed)
+        return tuple(map(tuple, spanning(name, value).tolist()))
     return sensitivity(name, value)
 
 
@@ -423,8 +489,9 @@ class KNorm(Design):
     dimension : int
         k.
     privacy : PureDP, ApproximateDP or ZeroConcentratedDP
-    sensitivity : float or Sensitivity
-        A number for every coordinate at once (for add-remove neighbours), or several bounds.
+    sensitivity : float, Sensitivity or array_like of shape (m, k)
+        A number for every coordinate at once (for add-remove neighbours), several bounds, or a list of changes, each with its negative: then the norm is
+        that of their hull alone, where at most 12 numbers change and its faces are few.
     norm : {None, 1, 2, inf}
         The norm of the noise; of these and of the hulls of the changes the one of least loss when not given.
     loss : {"squared", "absolute"}
@@ -447,29 +514,42 @@ class KNorm(Design):
     (8.0, 97.6)
     >>> box.mechanism.release([0.0] * 20).shape, box.mechanism.lattice.cost < 1e-5
     ((20,), True)
+    >>> listed = KNorm(2, PureDP(1.0), [[1, 1], [1, 0], [0, 1]]).solve()   # one sum, and the number of people in it
+    >>> listed.mechanism.vertices, round(listed.value, 6)
+    (((0.0, 1.0), (1.0, 0.0), (1.0, 1.0)), 3.309024)
     """
 
     asks: ClassVar[str] = "numbers"
 
     dimension: int = field(check=integer, least=1, most=10**6)
     privacy: PureDP | ApproximateDP | ZeroConcentratedDP = field(PureDP, ApproximateDP, ZeroConcentratedDP)
-    sensitivity: float | Sensitivity = field(check=_changes, default=1.0)
+    sensitivity: float | Sensitivity | Vectors = field(check=listed_or_bounds, default=1.0)
     norm: float | None = field(check=norm_order, default=None)
     loss: str = field(check=one_of, allowed=("squared", "absolute"), default="squared")
     rounds: int = field(check=integer, least=1, most=10**9, default=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if isinstance(self.sensitivity, tuple) and self.norm is not None:
+            raise DesignError.of(
+                "norm",
+                self.norm,
+                "is that of the hull where changes are listed: leave it out, or give bounds",
+            )
         self.bounds.check(self.dimension)
 
     @property
     def bounds(self) -> Sensitivity:
-        """The sensitivity as a set of bounds."""
+        """The sensitivity as a set of bounds, which hold of all changes."""
+        if isinstance(self.sensitivity, tuple):
+            return Sensitivity.of_list(np.array(self.sensitivity))
         return Sensitivity.of(self.sensitivity)
 
     @property
     def among(self) -> MechanismClass:
         """Every additive noise where the cost grows with the norm; else radial noise of the norms tried: other noise may cost less."""
+        if isinstance(self.sensitivity, tuple):
+            return menu("radial noise of the hull of the changes")
         s, grows = self.bounds, 2.0 if self.loss == "squared" else 1.0
         alone = (s.linf, s.each, s.l0, s.l1 if grows == 2 else s.l2) == (None, None, None, None)
         alone = alone and (
@@ -490,7 +570,8 @@ class KNorm(Design):
     @property
     def counts_delta(self) -> bool:
         """Whether the δ of ℓ₂ noise is counted."""
-        return self._profile[1] > 0 and 2.0 in self.norms and 1 < self.dimension <= _MOST_ROUND
+        few = 1 < self.dimension <= _MOST_ROUND and not isinstance(self.sensitivity, tuple)
+        return self._profile[1] > 0 and 2.0 in self.norms and few
 
     @property
     def _profile(self) -> tuple[float, float]:
@@ -504,9 +585,12 @@ class KNorm(Design):
     def asked_by(self, question: object) -> bool:
         names = ("dimension", "loss", "rounds", "bounds", "integer", "sampling_rate")
         asked = [getattr(question, name, None) for name in names]
-        return asked == [self.dimension, self.loss, self.rounds, self.bounds, False, 1]
+        own = [self.dimension, self.loss, self.rounds, self.bounds, False, 1]
+        return not isinstance(self.sensitivity, tuple) and asked == own
 
     def protection(self) -> Protection:
+        if isinstance(self.sensitivity, tuple):
+            return Protection(self.dimension, np.array(self.sensitivity), self.rounds)
         return Protection(self.dimension, self.bounds, self.rounds, signed=self.bounds.signed)
 
     def consumption(self, result: Result) -> Consumption:
@@ -541,6 +625,8 @@ class KNorm(Design):
 
     def laws(self) -> list[KNormNoise]:
         """The law of least cost of each norm that is allowed: of the plain ones, and of the hulls of the changes."""
+        if isinstance(self.sensitivity, tuple):
+            return [self._listed]
         found = [self.noise(order) for order in self.norms]
         if self.counts_delta:
             found.append(self._round)
@@ -558,6 +644,25 @@ class KNorm(Design):
         if 1 < cap < size and Ball(size, math.inf, cap).around[1] >= LEAST_KEPT:
             found.append(self._law(math.inf, top, cap=cap, **shape))
         return found
+
+    @cached_property
+    def _listed(self) -> KNormNoise:
+        """The law of the hull of a list, of which no change is outside, in rational numbers."""
+        widths = np.array(self.bounds.each)
+        vectors = np.array(self.sensitivity)[:, widths > 0]
+        hull = hull_of(vectors / widths[widths > 0])
+        (n, d), faces = vectors.shape, len(hull.simplices)
+        terms = faces * d * (n + (d if self.loss == "squared" else 4 * d) * d)
+        if terms > _MOST_TERMS:
+            allowed = f"is a list whose hull of {2 * faces} faces takes {terms / _MOST_TERMS:.2g} times the work that a check may: list fewer changes, or give bounds"
+            raise DesignError.of("sensitivity", vectors.shape, allowed)
+        kept = Ball(vectors.shape[1], math.inf, hull=hull).around[1]
+        if kept < LEAST_KEPT:
+            allowed = f"has a hull that fills {kept:.1g} of the box around it, too little to draw from: change the unit, or give bounds"
+            raise DesignError.of("sensitivity", vectors.shape, allowed)
+        units = [[Fraction(x) / Fraction(w) for x, w in zip(v, widths[widths > 0])] for v in vectors.tolist()]
+        shape = {"vertices": hull.vertices, "simplices": hull.simplices, "widths": tuple(widths.tolist())}
+        return self._law(math.inf, round_up(max(hull.most(units), Fraction(1))), **shape)
 
     def delta(self, scale: float) -> arb:
         """Of the exponential of ℓ₂, enclosed."""
@@ -606,19 +711,19 @@ class KNorm(Design):
         """Below what any staircase of the law's norm and scale costs, or where its δ counts the exponential."""
         if self.counted(law):
             return self.cost(law) * (1 - 1e-11)
-        return law.shells(self._power).bound * self.unit(law)
+        return law.shells(self._power).bound * self.unit(law) / law.body.slack
 
     def none_below(self, law: KNormNoise, bound: float) -> bool:
         """Whether no staircase of the law's norm and scale costs less, or no exponential where its δ counts."""
         if bound and self.counted(law):
             narrow = law.scale * (bound / self.cost(law)) ** (1 / self._power)
             return bool(self.delta(narrow) > self._profile[1])
-        return law.shells(self._power).none_below(bound / self.unit(law))
+        return law.shells(self._power).none_below(bound * law.body.slack / self.unit(law))
 
     def unit(self, law: KNormNoise) -> float:
         """The cost where E R^p is 1, for changes of norm 1."""
         assert law.largest is not None
-        return law.factors[self._power - 1] * law.largest**self._power
+        return law.factor(self._power) * law.largest**self._power
 
     @property
     def norms(self) -> tuple[float, ...]:
@@ -628,9 +733,16 @@ class KNorm(Design):
     def account(self, result: Result) -> Account:
         value = f"{'variance' if self.loss == 'squared' else 'mean absolute error'} of one number, on average"
         often = f" It is answered {self.rounds} times, all under this requirement." if self.rounds > 1 else ""
+        changes = str(self.bounds)
+        if isinstance(self.sensitivity, tuple):
+            shown = "; ".join(", ".join(f"{x:g}" for x in v) for v in self.sensitivity[:12])
+            more = "" if len(self.sensitivity) <= 12 else "; and others, which the file holds"
+            changes = (
+                f"by one of a list of {len(self.sensitivity)} changes, or by its negative ({shown}{more})"
+            )
         question = [
             f"A query returns {self.dimension} numbers about a data set. Between neighbouring data sets the numbers change together: "
-            f"{self.bounds}. Noise on all of them is drawn at once.{often}",
+            f"{changes}. Noise on all of them is drawn at once.{often}",
             privacy_words(self.privacy, NEIGHBOURS),
             unit_words("computed the sensitivity", "The guarantee is for all numbers together."),
             f"Wanted is the least {value}. The noise falls with the {result.mechanism}. The lower bound is of {self.among}.",

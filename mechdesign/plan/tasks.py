@@ -401,5 +401,7 @@ def task_of(name: str, task: object) -> Task:
     if isinstance(task, NumericQuery):
         if (task.rounds, task.sampling_rate, task.loss) != (1, 1.0, "squared"):
             raise DesignError.of(name, str(task), "must be asked once, of everybody, with squared loss")
+        if task.changes is not None:
+            raise DesignError.of(name, str(task), "must state bounds: noise of a plan is independent")
         return Histogram(task.dimension, task.bounds, task.integer)
     return instance(name, task, Task)

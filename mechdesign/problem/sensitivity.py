@@ -127,6 +127,15 @@ class Sensitivity(Checked):
             raise DesignError.of("l0", self.l0, f"{remedy} (of_contribution takes dimension=)")
 
     @classmethod
+    def of_list(cls, vectors: Array) -> Sensitivity:
+        """Bounds that hold of all vectors of a list, shape (n, K)."""
+        sizes = [[Fraction(abs(x)) for x in v] for v in vectors.tolist()]
+        l2 = math.nextafter(math.sqrt(round_up(max(sum(x * x for x in v) for v in sizes))), math.inf)
+        l1 = round_up(max(sum(v) for v in sizes))
+        count = int((vectors != 0).sum(axis=1).max())
+        return cls(each=tuple(np.abs(vectors).max(axis=0).tolist()), l1=l1, l2=l2, l0=count)
+
+    @classmethod
     def of(cls, value: object) -> Sensitivity:
         """Return the sensitivity that a number (every coordinate changes by at most that) or a Sensitivity states."""
         return value if isinstance(value, Sensitivity) else cls(linf=positive("sensitivity", value, side=UP))
@@ -462,16 +471,18 @@ class Protection:
             raise error("sampling_rate", rate, allowed)
         if self.integer and not asked.integer:
             raise error("noise", "discrete", "is for whole numbers: NumericQuery(integer=True)")
-        if not self.covers(asked.bounds):
+        if not self.covers(asked.bounds, asked.changes):
             words = str(self.changes) if isinstance(self.changes, Sensitivity) else "a list of changes"
             raise error("sensitivity", words, f"does not cover the question's: {asked.bounds}")
 
-    def covers(self, asked: Sensitivity) -> bool:
-        """Whether every change that `asked` allows is protected."""
+    def covers(self, asked: Sensitivity, changes: Array | None = None) -> bool:
+        """Whether every change that `asked` allows is protected, or of these `changes`, which it holds of."""
         if not self.signed and asked.signed and asked.count(self.dimension) > 1:
             return False
         if isinstance(self.changes, Sensitivity):
             return _bounded(self.changes, asked, self.dimension)
+        if changes is not None:
+            return _signed(changes) <= _signed(self.changes)
         return _listed(self.changes, asked)
 
 
@@ -494,6 +505,11 @@ def _each(asked: Sensitivity, size: int) -> Array:
     return np.full(size, most) if asked.each is None else np.minimum(asked.each, most)
 
 
+def _signed(vectors: Array) -> set[tuple[float, ...]]:
+    """Vectors and their negatives."""
+    return {tuple(row) for v in vectors.tolist() for row in (v, [-x for x in v])}
+
+
 def _listed(vectors: Array, asked: Sensitivity) -> bool:
     """Whether the corners of a box, of which so many coordinates change, are all among the vectors, up to sign."""
     each = _each(asked, vectors.shape[1])
@@ -503,7 +519,7 @@ def _listed(vectors: Array, asked: Sensitivity) -> bool:
         count = 1  # the corners of the ℓ₁ ball
     if math.comb(len(moved), count) * 2 ** (count - 1) > len(vectors):
         return False
-    known = {tuple(row) for v in vectors.tolist() for row in (v, [-x for x in v])}
+    known = _signed(vectors)
     for places in combinations(moved.tolist(), count):
         for signs in product((1.0, -1.0), repeat=count):
             corner = np.zeros(len(each))

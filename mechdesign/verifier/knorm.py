@@ -4,7 +4,8 @@
 ∝ e^(−Δj/s) on the shells γ + j − 1 < ‖z‖/Δ ≤ γ + j it loses Δ/s at most where ‖v‖ ≤ Δ. So what counts is the largest norm of a change: its ℓ₁, ℓ₂ or
 ℓ_∞ norm, for |v_i| ≤ b_i of at most c coordinates, ‖v‖₁ ≤ L₁, ‖v‖₂ ≤ L₂. The largest ‖v‖₁ under L₂ alone is, whatever t > 0, at most
 Σ (v − v²/2t) + L₂²/2t, v = min(b_i, t): weak duality. Of max(max |z_i|/w_i, Σ|z_i|/(w_i c)) it is at most Δ if |v_i| ≤ w_i Δ and Σ|v_i|/w_i ≤ cΔ; of
-max z⁺ + max z⁻ the largest |v_i| where all entries rise or all fall.
+max z⁺ + max z⁻ the largest |v_i| where all entries rise or all fall. Of a hull the norm is the largest of |z_i|/w_i and |n·(z/w)| over its faces n·u = 1: whatever
+these are, a change has the norm that it is found to have, in rational numbers.
 
 **Theorem** (Kairouz, Oh and Viswanath 2015). Losses of at most x are (ε, δ)-DP if e^x − e^ε ≤ δ (1 + e^x), and x tanh(x/2)-zCDP
 (`mechdesign.problem.privacy` has the proof).
@@ -17,7 +18,10 @@ K_{ν+1}/K_ν = 2ν/x + K_{ν−1}/K_ν from 1 at ν = −½, or from K₁/K₀ 
 e^(−2π(16 + x)) times its integrand's growth 1 off the real line, at most e^(x/2) (1 + 2/x). Sums carry digits for what cancels, e^t, and 30 more.
 
 **Cost.** z = R u, u uniform on the ball, so that E|z_i|^p = E|u_i|^p E R^p: E R^p is (d + 1)…(d + p) s^p, or Δ^p S_{d+p}/S_d with
-S_n = Σ_j e^(−Δj/s) (j + γ)^n. Of {|u_i| ≤ 1, Σ|u_i| ≤ c} volume and moments are sums of (−1)^i C(n, i) (c − i)^n.
+S_n = Σ_j e^(−Δj/s) (j + γ)^n. Of {|u_i| ≤ 1, Σ|u_i| ≤ c} volume and moments are sums of (−1)^i C(n, i) (c − i)^n. A hull is made of simplices F from 0 over its faces, if their cones fill all directions equally often: every
+ridge, F without a vertex, has as many on one side as on the other. On the cone of F the norm lies between n_F·z and 1 + η times it, η how far a vertex is beyond a face,
+so that E|u_i|^p of the simplices is right to (1 + η)^d from above and (1 + η)^(d+2) from below. With values h_i at the vertices, of a simplex
+(d + 1)(d + 2) E h² = (Σ h_i)² + Σ h_i², and (d + 1) E max(h, 0) is the divided difference of x₊^(d+1) (Hermite and Genocchi).
 
 **Lower bound** (Melbourne, Diaz and Asoodeh 2026). No noise whose density falls with the norm costs less than the best staircase; where the cost grows with the
 norm, no additive noise. That S_{d+p} ≥ b S_d for all γ is shown in cells, by expansions to the second order: S_n' = n S_{n−1}, and all S_n increase.
@@ -30,7 +34,8 @@ import math
 from collections import Counter
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from operator import mul
 from typing import NamedTuple
 
 from mechdesign.verifier.composition import PLACES
@@ -41,7 +46,7 @@ Bounds = list[tuple[Fraction, int]]
 """Sizes, and how many coordinates have them, from the largest on."""
 ROOM = Fraction(1, 10**12)
 LEAST_SUM = 1e-280  # below which a double keeps too few digits of a sum over its largest term
-MOST_CAPPED, MOST_ROUND, LEAST_KEPT = 400, 2000, 1e-4
+MOST_CAPPED, MOST_ROUND, MOST_LISTED, LEAST_KEPT = 400, 2000, 12, 1e-4
 SUMMED = 1 + Decimal("1e-25")
 """Above the rounding of sums of decimals."""
 
@@ -53,6 +58,98 @@ class Shape(NamedTuple):
     cap: Fraction | None = None
     signed: bool = True
     widths: tuple[Fraction, ...] | None = None
+    hull: Hull | None = None
+
+
+class Hull:
+    """The norm of the hull of a law's vertices and their negatives, by its faces; `sound` if ridges have as many on either side."""
+
+    def __init__(self, law: Json, account: Account) -> None:
+        exact = [[Fraction(x) for x in v] for v in law["vertices"]]
+        self.d, faces = len(exact[0]), law["simplices"]
+        self.unit = max(x.denominator for v in exact for x in v)
+        self.whole = [[int(x * self.unit) for x in v] for v in exact]
+        bits = math.log2(self.unit)
+        account.takes(1.5 * len(faces) * self.d**3, round(bits * self.d / 2))
+        self.account, self.cost, self.sizes, self.corners = account, round(bits * self.d), [], []
+        self.rows: list[tuple[list[int], int]] = []
+        sides = Counter[tuple[int, ...]]()
+        for face in faces:
+            corner = [[x if i > 0 else -x for x in self.whole[abs(i) - 1]] for i in face]
+            size, normal = solved([[*v, self.unit] for v in corner])
+            self.corners.append(corner)
+            self.sizes.append(abs(size))
+            self.rows.append((normal, abs(size)))
+            for p in range(self.d):
+                rest, turn = tuple(face[:p]) + tuple(face[p + 1 :]), (-1) ** p if size > 0 else -((-1) ** p)
+                sides[rest] += turn
+                sides[tuple(-i for i in rest)] += turn * (-1) ** self.d
+        once = len({tuple(face) for face in faces}) == len(faces)
+        self.sound = once and all(self.sizes) and not any(sides.values())
+
+    def most(self, points: list[list[Fraction]]) -> Fraction:
+        """The largest norm of points."""
+        self.account.takes(len(self.rows) * len(points) * self.d, self.cost)
+        top = Fraction(0)
+        for point in points:
+            over = math.lcm(*(x.denominator for x in point))
+            whole = [int(x * over) for x in point]
+            for normal, size in self.rows:
+                found = abs(sum(map(mul, normal, whole)))
+                if found * top.denominator > top.numerator * size * over:
+                    top = Fraction(found, size * over)
+        return top
+
+    @cached_property
+    def slack(self) -> Fraction:
+        """1 + η."""
+        return max(self.most([[Fraction(x, self.unit) for x in v] for v in self.whole]), Fraction(1))
+
+    def moments(self, order: int) -> list[Fraction]:
+        """E|u_i|^p of every coordinate, of the simplices."""
+        total = [Fraction(0)] * self.d
+        self.account.takes(len(self.rows) * self.d**2 * (1 if order == 2 else 2.5 * self.d), self.cost)
+        for size, corner in zip(self.sizes, self.corners):
+            for j, column in enumerate(zip(*corner)):
+                if order == 2:
+                    total[j] += size * (sum(column) ** 2 + sum(x * x for x in column))
+                else:
+                    total[j] += size * (2 * rising(column) - sum(column))
+        scale = sum(self.sizes) * math.prod(self.unit * (self.d + p) for p in range(1, order + 1))
+        return [x / scale for x in total]
+
+
+def solved(rows: list[list[int]]) -> tuple[int, list[int]]:
+    """The determinant of all columns but the last, and it times what they make the last of (Bareiss)."""
+    rows, last, sign = [list(row) for row in rows], 1, 1
+    for k in range(len(rows)):
+        p = next((i for i in range(k, len(rows)) if rows[i][k]), None)
+        if p is None:
+            return 0, []
+        if p != k:
+            rows[p], rows[k], sign = rows[k], rows[p], -sign
+        top, pivot = rows[k], rows[k][k]
+        for i, row in enumerate(rows):
+            if i != k:
+                rows[i] = [(pivot * x - row[k] * y) // last for x, y in zip(row, top)]
+        last = pivot
+    return sign * last, [sign * row[-1] for row in rows]
+
+
+def rising(column: tuple[int, ...]) -> Fraction:
+    """(d + 1) E max(h, 0) of h on a simplex, 0 at a vertex: divided differences of what is positive and 0, then with more and more that is negative."""
+    up, down, d = [x for x in column if x > 0], [x for x in column if x < 0], len(column)
+    powers = [[1] + [0] * (d + 1)]
+    for x in reversed(up):
+        rest = list(powers[0])
+        for k in range(1, len(rest)):
+            rest[k] += x * rest[k - 1]
+        powers.insert(0, rest)
+    last = [Fraction(powers[i][1 + len(down) + i]) for i in range(len(up))] + [Fraction(0)]
+    for y in down:
+        for i in range(len(up) - 1, -1, -1):
+            last[i] = (last[i] - last[i + 1]) / (up[i] - y)
+    return last[0]
 
 
 def knorm(result: Json, account: Account) -> None:
@@ -61,31 +158,39 @@ def knorm(result: Json, account: Account) -> None:
     if rounds < 1:
         raise Refused("rounds that are none")
     norm, cap, gamma = law["norm"], law["cap"], law["gamma"]
-    plain = cap is None and law["signed"] and law["widths"] is None
+    listed = isinstance(design["sensitivity"], list)
+    plain = cap is None and law["signed"] and law["widths"] is None and not listed
     account.agrees("the noise is for the design's numbers", law["dimension"] == k)
     allowed = (
         norm in (1, 2, math.inf) and design["norm"] in (None, norm) and (plain or design["norm"] is None)
     )
+    allowed = allowed and (law["vertices"] is not None) == listed
     account.agrees("the norm is one that is allowed", allowed and fits(law))
     if not all(holds for *_, holds in account.rows):
         return
-    bounds, l1, l2 = bounds_of(design["sensitivity"], k)
+    bounds, l1, l2 = ([], None, None) if listed else bounds_of(design["sensitivity"], k)
     account.takes(10 * len(bounds) + (0 if plain else 10 * k), 3000)
     account.takes(16 * k if design["loss"] == "absolute" else 0)
     if law["largest"] is None:
         raise Refused("noise that does not say for which changes it is")
     scale, largest = Fraction(law["scale"]), Fraction(law["largest"])
-    shape = Shape(
-        norm, cap and Fraction(cap), law["signed"], law["widths"] and tuple(map(Fraction, law["widths"]))
-    )
+    widths = law["widths"] and tuple(map(Fraction, law["widths"]))
+    shape = Shape(norm, cap and Fraction(cap), law["signed"], widths, Hull(law, account) if listed else None)
     size = moving(shape, k)
-    held = (
-        covers(norm, bounds, l1, l2, largest)
-        if plain
-        else hull_covers(shape, design["sensitivity"], k, largest)
-    )
+    if shape.hull is not None:
+        account.agrees("the faces are all that the hull has", shape.hull.sound)
+        listed_too = of_the_list(law, design["sensitivity"])
+        account.agrees("the vertices of the hull are changes of the list", listed_too)
+        top = reached_by_list(shape, design["sensitivity"], k) if shape.hull.sound else Fraction(0)
+        held = 0 < top <= largest
+    elif plain:
+        held = covers(norm, bounds, l1, l2, largest)
+    else:
+        held = hull_covers(shape, design["sensitivity"], k, largest)
     account.proved(f"no change has a norm above {law['largest']!r}", held)
     loss = rounds * largest / scale
+    if not held:
+        return
     private, claim = implied(design["privacy"], loss), f"privacy losses of at most {float(loss):.9g} are"
     if not private and norm == 2 and gamma is None and counts_delta(design):
         epsilon, most = profile(design)
@@ -103,21 +208,48 @@ def knorm(result: Json, account: Account) -> None:
         claim = f"the {design['loss']} error is at most {stated!r}"
         account.recomputed(claim, found <= stated + room)
     if result["lower_bound"] is not None:
-        least(result, account, bounds, l1, l2)
+        tried = [(shape, top)] if shape.hull else plain_and_hulls(design, bounds, l1, l2)
+        least(result, account, tried)
 
 
-def least(result: Json, account: Account, bounds: Bounds, l1: Fraction | None, l2: Fraction | None) -> None:
+def of_the_list(law: Json, vectors: Json) -> bool:
+    """Whether all vertices are changes over the widths, to rounding, so that the hull is no larger than that of the list."""
+    widths = law["widths"] or [1.0] * law["dimension"]
+    known = {tuple(s * x / w for x, w in zip(v, widths) if w) for v in vectors for s in (1, -1)}
+    return all(tuple(v) in known for v in law["vertices"])
+
+
+def reached_by_list(shape: Shape, vectors: Json, dimension: int) -> Fraction:
+    """The largest norm of a listed change; 0 where one moves a coordinate without noise."""
+    widths = shape.widths or (Fraction(1),) * dimension
+    if not shape.hull or any(
+        len(v) != dimension or any(x and not w for x, w in zip(v, widths)) for v in vectors
+    ):
+        return Fraction(0)
+    units = [[Fraction(x) / w for x, w in zip(v, widths) if w] for v in vectors]
+    return max(shape.hull.most(units), *(abs(x) for u in units for x in u))
+
+
+def plain_and_hulls(
+    design: Json, bounds: Bounds, l1: Fraction | None, l2: Fraction | None
+) -> list[tuple[Shape, Fraction]]:
+    """The norms that a design tries, and the largest of a change."""
+    allowed = (1.0, 2.0, math.inf) if design["norm"] is None else (design["norm"],)
+    tried = [(Shape(n), reached(n, bounds, l1, l2)) for n in allowed]
+    if design["norm"] is None and design["dimension"] > 1:
+        tried += hulls(design["sensitivity"], design["dimension"])
+    return tried
+
+
+def least(result: Json, account: Account, tried: list[tuple[Shape, Fraction]]) -> None:
     """No radial noise of the norms tried costs less: the best staircase of each, at its least scale from below."""
     design, bound = result["design"], Fraction(result["lower_bound"])
-    k, order, plain = design["dimension"], 2 if design["loss"] == "squared" else 1, design["norm"]
-    allowed = (1.0, 2.0, math.inf) if plain is None else (plain,)
-    tried = [(Shape(n), reached(n, bounds, l1, l2)) for n in allowed]
-    if plain is None and k > 1:
-        tried += hulls(design["sensitivity"], k)
+    k, order = design["dimension"], 2 if design["loss"] == "squared" else 1
     epsilon, holds = most_epsilon(design["privacy"]), True
     for shape, largest in tried:
         stairs = Stairs(moving(shape, k), epsilon / design["rounds"], account)
         asked = float(bound * (1 - Fraction(NEAR)) / largest**order / unit(shape, k, design["loss"]))
+        asked *= float(shape.hull.slack) ** (2 * moving(shape, k) + 2) if shape.hull else 1.0
         holds = holds and stairs.none_below(order, asked)
         if bound and shape.norm == 2 and counts_delta(design):
             radial = bound * (1 - Fraction(NEAR)) / unit(shape, k, design["loss"])
@@ -138,8 +270,15 @@ def fits(law: Json) -> bool:
     hull = cap is None or (
         law["signed"] and 1 < cap < size <= MOST_CAPPED and not math.frexp(cap)[0] * 2**12 % 1
     )
+    if law["vertices"] is not None or law["simplices"] is not None:
+        vertices, faces = law["vertices"] or [], law["simplices"] or []
+        known = set(range(1, len(vertices) + 1))
+        hull = hull and cap is None and law["signed"] and 1 < size <= MOST_LISTED and bool(vertices and faces)
+        hull = hull and all(len(v) == size and all(abs(x) <= 1 for x in v) for v in vertices)
+        hull = hull and all(len(f) == size == len({abs(i) for i in f} & known) for f in faces)
+        hull = hull and {abs(i) for f in faces for i in f} == known
     stairs = gamma is None or (0 < gamma < 1 and not math.frexp(gamma)[0] * 2**20 % 1)
-    bare = cap is None and law["signed"]
+    bare = cap is None and law["signed"] and law["vertices"] is None
     return size > 0 and hull and stairs and (bare or law["norm"] == math.inf)
 
 
@@ -148,6 +287,8 @@ def said(law: Json) -> str:
     parts = [f"the norm {law['norm']!r}"]
     parts += [] if law["cap"] is None else [f"or the sum of sizes over {law['cap']!r}, if that is more"]
     parts += [] if law["signed"] else ["rises and falls added"]
+    if law["vertices"] is not None:
+        parts = [f"the norm by {len(law['simplices'])} faces of the hull of {law['vertices']!r}"]
     parts += [] if law["widths"] is None else [f"in units of {law['widths']!r}"]
     return ", ".join(parts)
 
@@ -319,10 +460,15 @@ def moving(shape: Shape, dimension: int) -> int:
     return dimension if shape.widths is None else sum(w > 0 for w in shape.widths)
 
 
+@lru_cache(64)
 def unit(shape: Shape, dimension: int, loss: str) -> Fraction:
     """E|u_i|^p of a uniform point of the ball, times the mean of w_i^p."""
     d, order = moving(shape, dimension), 2 if loss == "squared" else 1
     mean = Fraction(1)
+    if shape.hull is not None:
+        widths = [w for w in shape.widths or (mean,) * dimension if w]
+        sums = sum(m * w**order for m, w in zip(shape.hull.moments(order), widths, strict=True))
+        return sums * shape.hull.slack**d / dimension
     if shape.widths is not None:
         mean = Fraction(math.fsum(float(w) ** order for w in shape.widths) * (1 + 1e-15)) / dimension
     if shape.cap is not None:

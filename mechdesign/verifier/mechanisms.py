@@ -36,6 +36,7 @@ from mechdesign.verifier.channel import table as channel
 from mechdesign.verifier.composed_noise import Asked
 from mechdesign.verifier.composition import PLACES
 from mechdesign.verifier.covariance import shown_is_the_law
+from mechdesign.verifier.knorm import Hull
 from mechdesign.verifier.knorm import fits as knorm_fits
 from mechdesign.verifier.knorm import said as norm_said
 from mechdesign.verifier.lattice_noise import cells_of, largest_quotient, on_cells
@@ -137,6 +138,8 @@ def knorm(law: Json, account: Account) -> None:
         raise NothingToCheck("noise that states no changes, which is not released")
     allowed = law["norm"] in (1, 2, math.inf) and law["dimension"] > 0 and law["largest"] >= 0
     account.agrees("norm, numbers and the largest change are some", allowed and knorm_fits(law))
+    if law["vertices"] is not None:
+        account.agrees("the faces are all that the hull has", Hull(law, account).sound)
     loss = Fraction(law["largest"]) / Fraction(law["scale"])
     claim = f"privacy loss at most {above(loss)!r} of a change of size {law['largest']!r} in {norm_said(law)}"
     account.proved(claim, True)

@@ -282,6 +282,7 @@ LISTED = {
     "texts": "text",
     "rows": "fracs",
     "irows": "ints",
+    "vectors": "nums",
     "pairs": "pair",
 }
 """What the values of a tuple are."""

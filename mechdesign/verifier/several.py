@@ -2,7 +2,7 @@
 
 *Noise for numbers* answers a question if it is for as many numbers, no fewer rounds, no smaller a sample of the people, and for every change
 that the question allows: each bound that the noise relies on holds on all of them, or, where it is made for a list of changes, the corners of a box of
-which so many coordinates move are in the list, up to sign. Noise on the whole numbers is for whole numbers only. *A report* of so many bits takes every
+which so many coordinates move are in the list, up to sign. Of a question that lists its changes, each bound holds on each of them, or they are in the list. Noise on the whole numbers is for whole numbers only. *A report* of so many bits takes every
 input of the question's range; *a channel* is on its space, for its prior, at its α.
 
 What is said to be the least error is a lower bound of every mechanism that is proved of a result whose own question this is, by the name of these
@@ -69,6 +69,8 @@ def protected(design: Json) -> Protected | None:
         whole = (noise["name"] if isinstance(noise, dict) else noise) in (*DISCRETE, "dlaplace")
         rounds, rate = design["rounds"], design["sampling_rate"]
         return Protected(design["dimension"], bounds(design["sensitivity"]), rounds, rate, whole)
+    if kind == "knorm" and isinstance(design["sensitivity"], list):
+        return Protected(design["dimension"], design["sensitivity"], design["rounds"])
     if kind == "knorm":
         changes = bounds(design["sensitivity"])
         return Protected(design["dimension"], changes, design["rounds"], signed=changes["signed"])
@@ -88,12 +90,15 @@ def protected(design: Json) -> Protected | None:
 
 def protects(design: Json, question: Json, account: Account) -> bool:
     """Whether noise is for all that a question of numbers says may change."""
-    held, asked = protected(design), bounds(question["sensitivity"])
+    changes = question["sensitivity"]
+    held, asked = protected(design), bounds(1.0 if isinstance(changes, list) else changes)
     if held is None or held.dimension != question["dimension"] or held.rounds < question["rounds"]:
         return False
     sampled = held.rate < 1 and asked["neighbours"] != "add-remove"
     if held.rate < question["sampling_rate"] or sampled or (held.whole and not question["integer"]):
         return False
+    if isinstance(changes, list):
+        return held.signed and all_held(held.changes, changes, held.dimension, account)
     sizes, l1, l2 = bounds_of(asked, held.dimension)
     count = sum(n for _, n in sizes)
     if asked["signed"] and not held.signed and count > 1:
@@ -111,6 +116,26 @@ def protects(design: Json, question: Json, account: Account) -> bool:
         each = each * (len(limits["each"]) if len(each) == 1 else 1)
         kept = kept and all(a <= Fraction(b) for a, b in zip(each, limits["each"], strict=True))
     return kept and (limits["l0"] is None or count <= limits["l0"])
+
+
+def all_held(limits: Json, changes: Json, dimension: int, account: Account) -> bool:
+    """Whether bounds hold of every vector of a list, or it is in a list, up to sign."""
+    account.takes(20 * len(changes) * dimension, 1000)
+    if any(len(v) != dimension for v in changes):
+        return False
+    if not isinstance(limits, dict):
+        account.takes(10 * len(limits) * dimension)
+        known = {tuple(sign * x for x in v) for v in limits for sign in (1, -1)}
+        return all(tuple(v) in known for v in changes)
+    for v in changes:
+        sizes = [abs(Fraction(x)) for x in v]
+        found = {"linf": max(sizes), "l1": sum(sizes), "l0": sum(map(bool, sizes))}
+        kept = all(limits[name] is None or most <= Fraction(limits[name]) for name, most in found.items())
+        kept = kept and (limits["l2"] is None or sum(x * x for x in sizes) <= Fraction(limits["l2"]) ** 2)
+        each = limits["each"] or sizes
+        if not kept or len(each) != dimension or any(x > Fraction(b) for x, b in zip(sizes, each)):
+            return False
+    return True
 
 
 def listed(vectors: Json, each: list[Fraction], asked: Json, account: Account) -> bool:
@@ -173,6 +198,8 @@ def same_question(design: Json, question: Json) -> str | None:
         or question["sampling_rate"] != 1
     ):
         return None
+    if isinstance(question["sensitivity"], list):
+        return None  # what no bound of all mechanisms is known of
     own, asked = bounds(design["sensitivity"]), bounds(question["sensitivity"])
     sizes = design["dimension"], question["dimension"]
     if design[""] == "knorm":
@@ -229,7 +256,7 @@ def shown(one: Json, question: Json, error: float) -> bool:
     """Whether the table shows the value of a result whose loss, of one number or report, is the question's, and else another error."""
     design, value = one["design"], one["value"]
     close: bool = abs(error - value) <= CLOSE * abs(value)
-    alike = bool(design["loss"] == question["loss"])
+    alike = bool(design.get("loss") == question["loss"])
     if question[""] == "numeric-query":
         alone = design[""] in ("calibration", "knorm", "optimal-noise")
         return not alone or close == alike

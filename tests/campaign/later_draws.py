@@ -164,6 +164,21 @@ def radial_staircase(rng: Draw) -> Any:
     )  # fmt: skip
 
 
+def listed_norm(rng: Draw) -> Any:
+    """Noise of the hull of a list of changes, whole numbers often: faces of many vertices, repeated and inner changes."""
+    size = rng.choice([2, 2, 3, 4])
+    unit = scale(rng, -2, 2)
+    whole = rng.random() < 0.6
+    rows = [
+        [unit * (rng.randint(-3, 3) if whole else rng.uniform(-1, 1)) for _ in range(size)]
+        for _ in range(rng.randint(size, size + 5))
+    ]
+    rows += [[unit * (i == j) for j in range(size)] for i in range(size)]
+    return md.noise.KNorm(
+        size, pure(rng), rows, loss=rng.choice(["squared", "absolute"]), rounds=rng.choice([1, 3])
+    )
+
+
 def sphere(rng: Draw) -> Any:
     bits = rng.randint(1, 6)
     size = rng.choice([max(2, 2**bits - 1), 2**bits + rng.randint(1, 40), 300])
@@ -254,6 +269,7 @@ LATER: dict[str, Callable[[random.Random], Any]] = {
     "OptimalNoise(dimension)": many_noise,
     "OptimalNoise(integer)": whole_noise,
     "BoundedCount": bounded_count,
+    "KNorm(listed)": listed_norm,
     "KNorm(staircase)": radial_staircase,
     "SphereQuantizer": sphere,
     "PrivUnit": cap,
@@ -266,6 +282,6 @@ LATER: dict[str, Callable[[random.Random], Any]] = {
     "sampled rounds": sampled_rounds,
 }
 
-OFTEN = ("KNorm", "KNorm(staircase)", "BoundedCount", "OptimalNoise(integer)", "MatrixMechanism", "SphereQuantizer", "PrivUnit", "SampledCoordinates", "VectorQuantizer",
+OFTEN = ("KNorm", "KNorm(listed)", "KNorm(staircase)", "BoundedCount", "OptimalNoise(integer)", "MatrixMechanism", "SphereQuantizer", "PrivUnit", "SampledCoordinates", "VectorQuantizer",
          "ItemwiseRelease(alpha)", "NoiseAllocation(Sensitivity)", "CorrelatedGaussian(Sensitivity)", "sampled rounds")  # fmt: skip
 """Classes that take milliseconds: drawn three times as often as the others."""

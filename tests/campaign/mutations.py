@@ -74,6 +74,7 @@ FURTHER: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     ),
     "bounded-count-worst": (lambda: md.BoundedCount(6, md.ApproximateDP(0.5, 0.01), "absolute", 2), {}),
     "knorm-staircase": (lambda: md.noise.KNorm(2, md.PureDP(5.0), loss="absolute"), {}),
+    "knorm-listed-plane": (lambda: md.noise.KNorm(2, md.PureDP(1.0), [[1, 1], [1, 0], [0, 1]]), {}),
     "knorm-capped": (lambda: md.noise.KNorm(4, md.PureDP(8.0), md.Sensitivity(linf=1, l1=2.5)), {}),
     "matrix-apart": (
         lambda: md.MatrixMechanism(

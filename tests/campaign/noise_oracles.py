@@ -10,7 +10,7 @@ from typing import Any
 
 import mpmath as mp
 import numpy as np
-from scipy import optimize
+from scipy import optimize, spatial
 
 import mechdesign as md
 from tests.campaign.bounds_oracles import CLOSE, changes, composed, drawn
@@ -95,6 +95,19 @@ def mixed_value(design: Any, result: Any) -> Faults:
 # K-norm noise ---------------------------------------------------------------------------------------------------
 
 
+def faces(vectors: Any) -> Any:
+    """n of the faces n·v = 1 of a hull of vectors and their negatives."""
+    hull = spatial.ConvexHull(np.concatenate([vectors, -np.asarray(vectors)]))
+    return -hull.equations[:, :-1] / hull.equations[:, -1:]
+
+
+def listed_costs(law: Any, power: int) -> float:
+    """The mean of w_i^p E|u_i|^p by points at random in the box, for lists that are right to a percent."""
+    points = np.random.default_rng(0).uniform(-1, 1, (400_000, law.dimension))
+    inside = points[(points @ faces(law.vertices).T).max(axis=1) <= 1]
+    return float(((np.abs(inside) * np.array(law.widths)) ** power).mean())
+
+
 def k_norm_costs(d: int, power: int, law: Any) -> Any:
     """E|u_i|^p of a point u that is uniform on the ball."""
     if law.cap is not None:
@@ -150,12 +163,24 @@ def k_norm(design: Any, result: Any) -> Faults:
     """No change that is allowed loses more than ε, in fractions; cost and lower bound in closed form."""
     law, k, rounds = result.mechanism, design.dimension, design.rounds
     s = design.sensitivity
-    bounds = s if isinstance(s, md.Sensitivity) else md.Sensitivity(linf=s)
     epsilon, scale = Fraction(design.privacy.epsilon), Fraction(law.scale)
     # a staircase falls by largest/scale for changes of norm at most largest
     most = epsilon * scale / rounds if law.gamma is None else Fraction(law.largest)
     if law.gamma is not None and rounds * most > epsilon * scale:
         yield "privacy: the staircase falls by more than epsilon"
+    if law.vertices is not None:
+        norms = np.array(s) / law.widths @ faces(np.array(s) / law.widths).T
+        if (
+            np.abs(norms).max() * (1 - 1e-9) > most
+            or law.body.gauge(np.array(s) / law.widths).max() * (1 - 1e-9) > most
+        ):
+            yield "privacy: a change of the list loses more than epsilon"
+        cost = listed_costs(law, 1 + (design.loss == "squared"))
+        radius = float(k_norm_radius(k, 1 + (design.loss == "squared"), law))
+        if abs(cost * radius / result.value - 1) > 0.1:
+            yield f"a value of {result.value!r} where it is about {cost * radius:.4g}"
+        return
+    bounds = s if isinstance(s, md.Sensitivity) else md.Sensitivity(linf=s)
     for v in changes(bounds, k, drawn(design), 12 if k < 100 else 3):
         if k_norm_gauge(law, v) > (most**2 if law.norm == 2 else most):
             yield f"privacy: a change of ℓ{law.norm:g} norm loses more than epsilon"

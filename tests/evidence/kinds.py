@@ -5,7 +5,7 @@ r"""The JSON Schema of result files, written from one line for each kind of save
 writes `mechdesign/evidence/result.schema.json` and the members that `mechdesign.verifier.members` knows anew; tests compare them. A line names every member of a kind and what it
 may be: ``num`` (∞ and NaN included), ``pos`` and ``nn`` (positive, not negative), ``count``, ``flag``, ``text``, ``frac``, ``arr`` (an
 array), ``table``, ``law``, ``fun`` (a function that was not stored), tuples ``nums``, ``ints``, ``fracs``, ``texts``, ``pair`` and rows of
-them, ``@kind``, ``'word'``, ``any``; ``|`` is or, a ``?`` at the end: or null.
+them (``vectors`` of ``nums``), ``@kind``, ``'word'``, ``any``; ``|`` is or, a ``?`` at the end: or null.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ KINDS: dict[str, str] = {
     "lattice-dual": "cells:count, shifts:arr, psi:arr, totals:arr, mirrored:flag",
     "item-privacy": "alpha:pos",
     "itemwise-release": "space:@metric-space, delta:nn, items:count, users:count, model:text, radius:num?, accounting:text, channel:any",
-    "knorm": "dimension:count, privacy:@notion, sensitivity:pos|@sensitivity, norm:num?, loss:'squared'|'absolute', rounds:count",
-    "knorm-noise": "dimension:count, scale:pos, norm:num, largest:num?, gamma:num?, cap:num?, signed:flag, widths:nums|null",
+    "knorm": "dimension:count, privacy:@notion, sensitivity:pos|@sensitivity|vectors, norm:num?, loss:'squared'|'absolute', rounds:count",
+    "knorm-noise": "dimension:count, scale:pos, norm:num, largest:num?, gamma:num?, cap:num?, signed:flag, widths:nums|null, vertices:vectors|null, simplices:irows|null",
     "knorm-proof": "",
     "result": "design:any, mechanism:any, value:num, lower_bound:num?, solver_report:@solve-report, notes:texts, proofs:any, duals:table?, table:table|null, asked_gap:nn?, bound_class:scope?",
     "laplace-histogram": "space:@metric-space, epsilon:pos, users:count, project:flag",
@@ -140,7 +140,7 @@ KINDS: dict[str, str] = {
     "comparison": "question:@numeric-query|@local-report|@metric-report, privacy:@notion, table:table, results:items, least:num?, least_name:text",
     "local-report": "bits:count, input_range:pair, prior:any, loss:@loss",
     "metric-report": "space:@metric-space, prior:any, loss:text|arr",
-    "numeric-query": "dimension:count, sensitivity:@sensitivity|num|arr|nums, loss:any, rounds:count, sampling_rate:num, integer:flag",
+    "numeric-query": "dimension:count, sensitivity:@sensitivity|num|arr|nums|vectors, loss:any, rounds:count, sampling_rate:num, integer:flag",
     "solve-report": "solver:text, status:status, seconds:num, build_seconds:num, variables:count?, constraints:count?, iterations:count?, requested:text?, fallbacks:texts",
     "sphere-quantizer": "dimension:count, bits:count, privacy:@pure-dp, inputs:'ball'|'sphere', radius:pos, rotation:'exact'|'fast'",
     "strategy-noise": "workload:@workload, strategy:arr, budget:pos",
@@ -209,7 +209,7 @@ WORDS: dict[str, Any] = {
     "frac": ref("fraction"), "any": VALUE, "arr": ref("array"), "table": ref("table"), "law": ref("law"),
     "fun": ref("callable"), "items": ref("items"), "null": {"type": "null"}, "pos": {"type": "number", "exclusiveMinimum": 0},
     "nn": {"type": "number", "minimum": 0}, "nums": ref("numbers"), "fracs": ref("fractions"), "texts": ref("texts"),
-    "ints": ref("integers"), "pair": ref("pair"), "pairs": ref("pairs"), "rows": ref("rational-rows"), "irows": ref("integer-rows"),
+    "ints": ref("integers"), "pair": ref("pair"), "pairs": ref("pairs"), "rows": ref("rational-rows"), "irows": ref("integer-rows"), "vectors": ref("vectors"),
     **{word: {"enum": [str(named.value) for named in kind]} for word, kind in ENUMERATED.items()},
 }  # fmt: skip
 SHARED: dict[str, Any] = {
@@ -234,6 +234,7 @@ SHARED: dict[str, Any] = {
     "pair": tupled(NUMBER, 2),
     "pairs": tupled(ref("pair")),
     "integer-rows": tupled(ref("integers")),
+    "vectors": tupled(ref("numbers")),
     "rational-rows": tupled(ref("fractions")),
     "items": wrapped("$items", pairs(VALUE, VALUE)),
     "callable": wrapped("$callable", TEXT),

@@ -274,6 +274,7 @@ MORE: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
         {},
     ),
     "knorm-rising": (lambda: md.noise.KNorm(3, md.PureDP(6.0), md.Sensitivity(linf=1, signed=False)), {}),
+    "knorm-listed": (lambda: md.noise.KNorm(3, P, [[1, 1, 0], [0.7, 0, 0], [0, 0.3, 2], [0, 1, -1]]), {}),
     "vectors-sphere": (lambda: md.VectorQuantizer(20, P, bits=2, inputs="sphere", radius=2.0), {}),
     "vectors-sampled": (lambda: md.VectorQuantizer(4, md.PureDP(6.0), inputs="box"), {}),
     "calibration-several": (
@@ -351,7 +352,7 @@ def test_doctored_files_are_refused(name: str) -> None:
 
 # Designs whose every number is forged, one at a time; of a list the first.
 FORGED = (
-    "matrix-mechanism", "mixed-allocation", "knorm", "knorm-hull", "knorm-rising", "vectors", "vectors-box", "counts-gaussian",
+    "matrix-mechanism", "mixed-allocation", "knorm", "knorm-hull", "knorm-rising", "knorm-listed", "vectors", "vectors-box", "counts-gaussian",
     "calibration-several", "few-allocation", "several-allocation", "filled-allocation", "listed-allocation",
 )  # fmt: skip
 

@@ -516,13 +516,13 @@ def test_its_table_of_members_is_that_of_the_schema() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("calibration", "knorm", "optimal-noise"),
+        *("calibration", "knorm", "knorm-listed", "optimal-noise"),
         *("optimal-noise-many", "optimal-integer-noise", "counts-gaussian", "correlated-gaussian"),
     ],
 )
 def test_a_page_says_beforehand_whether_its_script_checks(name: str, tmp_path: Path) -> None:
     """Was: "its script checks the file" on every page."""
-    result = cheap.solved(name)
+    result = solved(name)
     (found,) = raw_verdicts([dumps(result)], tmp_path)
     words = next(part.text for part in result.sections() if part.title == "Check it yourself")
     assert ("its script checks the file" in words) == ("rows" in found)

@@ -167,3 +167,49 @@ def test_the_largest_norms_are_those_of_a_search_and_of_the_package(seed: int) -
         start = np.full(size, 0.01)
         found = optimize.minimize(lambda v: -v.sum(), start, bounds=[(0, b) for b in each], constraints=limit)
         assert covers(1.0, bounds, l1, l2, Fraction(-found.fun * (1 + 1e-6)))
+
+
+@pytest.mark.parametrize("loss", ["squared", "absolute"])
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_listed_changes(size: int, loss: str) -> None:
+    """Sound files pass; with a face less, a vertex moved, another list, width or scale they do not."""
+    vectors = np.random.default_rng(size).integers(-5, 6, (2 * size, size)).tolist()
+    result = md.noise.KNorm(size, md.PureDP(2.1), vectors, loss=loss, rounds=3).solve()
+    assert not refused(result) and result.checks()["holds"].all()
+    law, design = result.mechanism, result.design
+    assert refused(replace(result, value=result.value * (1 - 1e-9)))
+    assert refused(replace(result, lower_bound=result.value * (1 + 1e-6), value=result.value * 1.1))
+    for other in ([[2.0 * x for x in vectors[0]], *vectors[1:]], [*vectors, [20.0] * size]):
+        assert refused(replace(result, design=replace(design, sensitivity=other)))
+    assert refused(replace(result, design=replace(design, sensitivity=1.0)))
+    first = law.vertices[0]
+    for changes in (
+        {"scale": law.scale * (1 - 1e-12)},
+        {"largest": law.largest * (1 - 1e-12)},
+        {"simplices": law.simplices[1:]},
+        {"simplices": (*law.simplices, law.simplices[0])},
+        {"vertices": (tuple(x * (1 - 1e-9) for x in first), *law.vertices[1:])},
+        {"widths": (law.widths[0] * (1 - 1e-9), *law.widths[1:])},
+        {"vertices": None, "simplices": None},
+        {"vertices": None, "simplices": None, "widths": None},
+    ):
+        assert withheld(result, **changes), changes
+
+
+def test_the_largest_face_list_that_is_designed_is_checked() -> None:
+    vectors = np.random.default_rng(8).normal(size=(20, 8))
+    result = md.noise.KNorm(8, md.ApproximateDP(1.0, 1e-6), vectors).solve()
+    assert len(result.mechanism.simplices) > 4000 and not refused(result)
+
+
+@pytest.mark.parametrize("wrong", ["vector", "bounds", "least"])
+def test_comparisons_for_listed_changes(wrong: str) -> None:
+    found = md.compare(md.NumericQuery(2, [[1, 1], [1, 0], [0, 1]]), md.ApproximateDP(1.0, 1e-6))
+    assert not [row for row in verify(dumps(found)).rows if not row[2]]
+    question = {
+        "vector": md.NumericQuery(2, [[1, 1], [1, 0], [0, 1], [1, -1]]),
+        "bounds": md.NumericQuery(2, 1.0),
+        "least": found.question,
+    }[wrong]
+    text = dumps(replace(found, question=question, **({"least": 3.3} if wrong == "least" else {})))
+    assert [row for row in verify(text).rows if not row[2]]

@@ -18,7 +18,7 @@ from scipy import stats
 import mechdesign as md
 from mechdesign.evidence.serialize import dumps
 from mechdesign.noise.knorm import KNorm, KNormNoise
-from mechdesign.noise.radial import Ball, RadialLattice, Shells, round_delta, short
+from mechdesign.noise.radial import Ball, RadialLattice, Shells, hull_of, round_delta, short
 from mechdesign.noise.release import RoundedSum
 from mechdesign.problem.privacy import implied_by_pure, pure_epsilon
 from mechdesign.verifier.verify import verify
@@ -192,11 +192,16 @@ def test_no_change_loses_more_than_epsilon(seed: int) -> None:
     assert worst <= Fraction(epsilon) * (1 + Fraction(law.norm == 2, 10**20))
 
 
-@pytest.mark.parametrize("ball", [Ball(2, b.norm, b.cap, b.signed) for b in BALLS if b.cap != 2], ids=str)
+LISTED = Ball(2, CUBE, hull=hull_of(np.array([[1, 0.75], [-0.5, 1], [0.75, -0.25]])))
+FLAT = [Ball(2, b.norm, b.cap, b.signed) for b in BALLS if b.cap != 2]
+
+
+@pytest.mark.parametrize("ball", [*FLAT, LISTED], ids=str)
 @pytest.mark.parametrize("gamma", [None, 0.375])
 def test_densities_integrate_to_one_and_have_the_stated_moments(ball: Ball, gamma: float | None) -> None:
     cap = None if ball.cap is None else ball.cap
-    law = KNormNoise(2, 0.8, ball.norm, 1.5, gamma, cap, ball.signed, (1.0, 0.5))
+    vertices = None if ball.hull is None else ball.hull.vertices
+    law = KNormNoise(2, 0.8, ball.norm, 1.5, gamma, cap, ball.signed, (1.0, 0.5), vertices)
     x, y = np.meshgrid(
         np.linspace(-15.0071, 15.0123, 1501), np.linspace(-8.0037, 8.0061, 1601), indexing="ij"
     )
@@ -643,7 +648,10 @@ def test_caps_are_rounded_up() -> None:
 @pytest.mark.parametrize(
     ("make", "word"),
     [
-        (lambda: KNorm(2, md.PureDP(1.0), [[1.0, 1.0], [1.0, 0.0]]), "CorrelatedGaussian takes lists"),
+        (
+            lambda: KNorm(2, md.PureDP(1.0), [[1.0, 1.0], [1.0, 0.0]], norm=2),
+            "norm = 2.0: is that of the hull",
+        ),
         (lambda: KNormNoise(3, 1.0, math.inf, 1.0, cap=3.5), "cap"),
         (lambda: KNormNoise(3, 1.0, 1, 1.0, cap=2.0), "cap"),
         (lambda: KNormNoise(3, 1.0, math.inf, 1.0, cap=2.00001), "cap"),
@@ -671,3 +679,218 @@ def test_levels_that_no_double_resolves_are_not_taken(dimension: int, epsilon: f
     assert 0 < result.value < 1e-5 and result.lower_bound == 0.0 and result.certificate.verify()
     with pytest.raises(md.DesignError, match="gamma"):
         replace(result.mechanism, dimension=10_000, gamma=2.0**-24)
+
+
+# The hull of a list of changes ----------------------------------------------------------------------------------
+
+
+def solved(rows: list[list[Fraction]]) -> list[Fraction] | None:
+    """n with n·v = 1 for every row v, by Cramer's rule."""
+
+    def det(m: list[list[Fraction]]) -> Fraction:
+        if not m:
+            return Fraction(1)
+        minors = ([row[:j] + row[j + 1 :] for row in m[1:]] for j in range(len(m)))
+        return sum(((-1) ** j * m[0][j] * det(minor) for j, minor in enumerate(minors)), Fraction(0))
+
+    whole = det(rows)
+    if not whole:
+        return None
+    one = Fraction(1)
+    return [det([row[:j] + [one] + row[j + 1 :] for row in rows]) / whole for j in range(len(rows))]
+
+
+def faces_of(vectors: list[list[Fraction]]) -> set[tuple[Fraction, ...]]:
+    """Both normals of all faces of a hull: planes through d vectors or negatives that have the others on one side."""
+    found = set()
+    for subset in itertools.combinations(vectors, len(vectors[0])):
+        for signs in itertools.product((1, -1), repeat=len(subset)):
+            n = solved([[s * x for x in v] for s, v in zip(signs, subset)])
+            if n and all(abs(sum(a * x for a, x in zip(n, v))) <= 1 for v in vectors):
+                found.add(tuple(n))
+    return found
+
+
+def gauge_of(faces: set[tuple[Fraction, ...]], z: list[Fraction]) -> Fraction:
+    return max(sum(a * x for a, x in zip(n, z)) for n in faces)
+
+
+def lists(dimension: int, most: int = 6) -> st.SearchStrategy[list[list[int]]]:
+    row = st.lists(st.integers(-4, 4), min_size=dimension, max_size=dimension)
+    return st.lists(row, min_size=dimension, max_size=most).filter(
+        lambda v: np.linalg.matrix_rank(np.array(v)) == dimension
+    )
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.one_of(lists(2, 8), lists(3), lists(4, 5)))
+def test_faces_of_a_hull_are_those_of_brute_force(vectors: list[list[int]]) -> None:
+    """Degenerate lists too: repeated, parallel, inner vectors, faces of many vertices. Each is met from both sides of a ridge."""
+    hull, faces = hull_of(np.array(vectors) / 4), faces_of([[Fraction(x, 4) for x in v] for v in vectors])
+    met = {tuple(Fraction(s * a, m) for a in n) for *n, m in hull.rows for s in (1, -1)}
+    assert met == faces
+    assert hull.sound and hull.over == 0
+    assert not replace(hull, simplices=hull.simplices[1:]).sound
+    point = np.random.default_rng(0).normal(size=len(vectors[0]))
+    assert hull.gauge(point[None])[0] == pytest.approx(
+        float(gauge_of(faces, [Fraction(x) for x in point.tolist()])), rel=1e-12
+    )
+
+
+@settings(deadline=None, max_examples=25)
+@given(lists(2, 8))
+def test_moments_of_a_hull_in_the_plane(vectors: list[list[int]]) -> None:
+    """In polar coordinates: area, E|u_j|, E u_j², a piece at a time."""
+    hull = hull_of(np.array(vectors) / 4)
+    faces = np.array(
+        [[float(a) for a in n] for n in faces_of([[Fraction(x, 4) for x in v] for v in vectors])]
+    )
+    angles = np.arctan2(*np.array(vectors).T[::-1])
+    cuts = np.unique(np.concatenate([angles % math.pi, [0, math.pi / 2, math.pi]]))
+
+    def integral(power: int, j: int) -> float:
+        total = 0.0
+        for low, high in itertools.pairwise(cuts):
+            nodes, weights = np.polynomial.legendre.leggauss(60)
+            turn = low + (high - low) * (nodes + 1) / 2
+            along = np.stack([np.cos(turn), np.sin(turn)])
+            radius = 1 / (faces @ along).max(axis=0)
+            total += (
+                weights @ (np.abs(along[j]) ** power * radius ** (power + 2)) * (high - low) / (power + 2)
+            )
+        return float(total)
+
+    area = integral(0, 0)
+    assert hull.volume == pytest.approx(area, rel=1e-9)
+    for power in (1, 2):
+        expected = [integral(power, j) / area for j in (0, 1)]
+        assert (hull.first, hull.second)[power - 1] == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("count", [3, 4, 9])
+def test_moments_of_a_hull_in_space(count: int) -> None:
+    """Of radii in all directions, and of points that are drawn."""
+    vectors = np.random.default_rng(count).integers(-8, 9, (count, 3)) / 8
+    hull, faces = hull_of(vectors), faces_of([[Fraction(x) for x in v] for v in vectors.tolist()])
+    height, turn = np.meshgrid((np.arange(400) + 0.5) / 200 - 1, (np.arange(800) + 0.5) * math.pi / 400)
+    flat = np.sqrt(1 - height**2)
+    along = np.stack([flat * np.cos(turn), flat * np.sin(turn), height]).reshape(3, -1)
+    radius = 1 / (np.array(list(faces), dtype=float) @ along).max(axis=0)
+    volume = (radius**3).mean() / 3
+    assert hull.volume == pytest.approx(4 * math.pi * volume, rel=1e-3)
+    points = hull.points(100_000, np.random.default_rng(0))
+    for power in (1, 2):
+        expected = [(np.abs(x) ** power * radius ** (3 + power)).mean() / (3 + power) / volume for x in along]
+        assert (hull.first, hull.second)[power - 1] == pytest.approx(expected, rel=2e-3)
+        spread = (np.abs(points) ** power).std(axis=0) / math.sqrt(len(points))
+        assert (
+            (np.abs(points) ** power).mean(axis=0) - (hull.first, hull.second)[power - 1] < 6 * spread
+        ).all()
+    assert stats.kstest(hull.gauge(points) ** 3, "uniform").pvalue > ALARM
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.one_of(lists(2, 8), lists(3)), st.floats(0.3, 8), st.integers(0, 2**32))
+def test_listed_changes_are_private(vectors: list[list[int]], epsilon: float, seed: int) -> None:
+    """No change has a larger norm, in fractions; densities fall by the levels of the norm that brute force finds, and by ε at most."""
+    law = KNorm(len(vectors[0]), md.PureDP(epsilon), vectors).solve().mechanism
+    assert law.vertices is not None and law.widths is not None and law.largest is not None
+    widths = [Fraction(w) for w in law.widths]
+    faces = faces_of([[Fraction(x) for x in v] for v in law.vertices])
+    for v in vectors:
+        assert gauge_of(faces, [Fraction(x) / w for x, w in zip(v, widths)]) <= Fraction(law.largest)
+    assert Fraction(law.largest) / Fraction(law.scale) <= Fraction(epsilon)
+    points = np.random.default_rng(seed).normal(size=(50, len(widths))) * 3 * np.array(law.widths)
+    norms = [float(gauge_of(faces, [Fraction(x) / w for x, w in zip(p, widths)])) for p in points.tolist()]
+    top = law.log_density(np.zeros(len(widths)))
+    fall = np.array(norms) / law.scale
+    if law.gamma is not None:
+        fall = np.maximum(np.ceil(np.array(norms) / law.largest - law.gamma), 0) * law.largest / law.scale
+    assert law.log_density(points) == pytest.approx(top - fall, rel=1e-9)
+    for v in vectors:
+        assert (np.abs(law.log_density(points + v) - law.log_density(points)) <= epsilon + 1e-9).all()
+
+
+def test_what_doubles_do_not_decide_is_decided_exactly() -> None:
+    vectors = [[1.0, 0.3, 0.1], [0.2, 1.0, -0.7], [0.5, -0.9, 1.0], [1.0, 1.0, 0.9]]
+    hull, faces = hull_of(np.array(vectors)), faces_of([[Fraction(x) for x in v] for v in vectors])
+    z = np.random.default_rng(0).integers(-(2**50), 2**50, (200, 3))
+    exact = [gauge_of(faces, [Fraction(x) for x in row]) for row in z.tolist()]
+    above, below = (np.array([f(x) for x in exact]) for f in (math.ceil, math.floor))
+    assert hull.within(z, above).all() and not hull.within(z, below).any()
+    assert hull.within(np.zeros((1, 3), dtype=int), np.zeros(1, dtype=int)).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("shift", "rate", "inner"), [(2, 2, None), (4, 7, 1), (2, 1, 0)])
+@pytest.mark.parametrize("vectors", [[[1, 1], [1, 0], [0, 1]], [[4, 1], [-1, 3], [2, 4], [3, -3]]])
+def test_the_law_of_the_steps_of_a_hull(
+    vectors: list[list[int]], shift: int, rate: int, inner: int | None
+) -> None:
+    faces = faces_of([[Fraction(x, 4) for x in v] for v in vectors])
+    points = np.array(list(itertools.product(range(-60, 61), repeat=2)))
+    lengths = np.array([math.ceil(gauge_of(faces, [Fraction(x) for x in p])) for p in points.tolist()])
+    logs = -lengths / rate if inner is None else -np.maximum(0, -(-(lengths - inner) // shift)) * shift / rate
+    near = np.abs(points).max(axis=1) <= 3
+    law = np.exp(logs) / np.exp(logs).sum()
+    lattice = RadialLattice(Ball(2, CUBE, hull=hull_of(np.array(vectors) / 4)), 1.0, shift, rate, inner, 0.0)
+    draws = [tuple(p) for p in lattice.draw(40_000).tolist()]
+    expected = np.append(law[near], 1 - law[near].sum()) * len(draws)
+    counts = [draws.count(tuple(p)) for p in points[near].tolist()]
+    assert stats.chisquare([*counts, len(draws) - sum(counts)], expected).pvalue > ALARM
+
+
+def test_a_list_costs_no_more_than_what_bounds_of_it_do() -> None:
+    """And a list of the corners of the cube as much as the cube."""
+    corners = list(itertools.product((1, -1), repeat=3))
+    cube = KNorm(3, md.PureDP(2.0), norm=math.inf).solve()
+    assert KNorm(3, md.PureDP(2.0), corners).solve().value == pytest.approx(cube.value, rel=1e-12)
+    query = md.NumericQuery(2, [[1, 1], [1, 0], [0, 1]])
+    found = md.compare(query, md.PureDP(1.0))
+    assert found.best is found.results["k-norm"] and found.least is None and not found.bounds
+    for epsilon, delta in ((1.0, 0), (2.0, 1e-6), (0.3, 1e-3)):
+        privacy = md.ApproximateDP(epsilon, delta) if delta else md.PureDP(epsilon)
+        best = KNorm(2, privacy, query.sensitivity).solve()
+        assert best.value < KNorm(2, privacy).solve().value
+        assert md.accuracy("k-norm", query, privacy).standard_deviation ** 2 == pytest.approx(best.value)
+        least = md.least_epsilon("k-norm", query, error=math.sqrt(best.value), delta=delta)
+        assert least == pytest.approx(epsilon, rel=1e-3)
+        with pytest.raises(md.DesignError, match="does not cover"):
+            md.accuracy(best, md.NumericQuery(2, [[1, 1], [1, 0], [0, 1], [1, -1]]))
+
+
+@pytest.mark.parametrize(
+    ("vectors", "said"),
+    [
+        ([[1, 1, 0], [1, 0, 1]], "spans 2 of the 3 dimensions"),
+        (np.eye(13), "2 to 12 numbers change"),
+        ([[1.0], [2.0]], "2 to 12 numbers change"),
+        ([[1, 1], [1, 0.9999999]], "fills 5e-08 of the box"),
+        (np.random.default_rng(0).normal(size=(60, 9)), "more than 10000 pairs of faces"),
+        (np.random.default_rng(0).normal(size=(30, 8)), "times the work that a check may"),
+        ([[1, math.nan], [0, 1]], "sensitivity"),
+    ],
+)
+def test_lists_that_have_no_noise_of_their_hull(vectors: object, said: str) -> None:
+    with pytest.raises(md.DesignError, match=said):
+        KNorm(np.shape(vectors)[1], md.PureDP(1.0), vectors).solve()
+
+
+def test_a_law_takes_only_all_faces_of_its_hull() -> None:
+    law = KNormNoise(2, 1.0, math.inf, vertices=[[1, 0], [0, 1], [1, 1]], largest=1.0)
+    assert law.vertices == ((0.0, 1.0), (1.0, 0.0), (1.0, 1.0)) and law.simplices == ((1, -2), (1, 3), (2, 3))
+    for bad in (
+        {"simplices": law.simplices[1:]},
+        {"simplices": ((1, 2), *law.simplices[1:])},
+        {"simplices": ((1, 9),)},
+        {"vertices": ((2.0, 0.0), (0.0, 1.0), (1.0, 1.0))},
+        {"vertices": None},
+        {"norm": 1.0},
+        {"cap": 1.5},
+        {"signed": False},
+    ):
+        with pytest.raises(md.DesignError):
+            replace(law, **bad)
+    assert law.release([0.0, 5.0]).shape == (2,)
+    with pytest.raises(md.DesignError, match="norm"):
+        KNorm(2, md.PureDP(1.0), [[1, 0], [0, 1]], norm=1)

@@ -318,6 +318,9 @@ RELEASES: dict[str, Release] = {
         solved(lambda: md.noise.KNorm(3, PURE, md.Sensitivity(each=[1.0, 0.5, 0.1]))),
         answers(3, moved=1),
     ),
+    "K-norm, listed": Release(
+        "knorm-noise", solved(lambda: md.noise.KNorm(2, PURE, [[1, 1], [1, 0], [0, 1]])), answers(2, moved=2)
+    ),
     "K-norm, staircase": Release(
         "knorm-noise", solved(lambda: md.noise.KNorm(2, md.PureDP(5.0))), answers(2, moved=2)
     ),

@@ -16,6 +16,7 @@ const maximumOf = (list) => list.reduce(larger);
 
 export function knorm(result, account) {
   const { design, mechanism: law, value } = result;
+  if (law.vertices !== null || Array.isArray(design.sensitivity)) throw new NotCovered("noise of the hull of a list of changes, in a page");
   if (design.rounds < 1n) throw new Refused("rounds that are none");
   const [k, order] = [Number(design.dimension), design.loss === "squared" ? 2 : 1];
   const [norm, asked] = [Number(law.norm), design.norm === null ? null : Number(design.norm)];

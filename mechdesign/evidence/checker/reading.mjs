@@ -145,7 +145,7 @@ function kind(name, fields) {
 export const isObject = (node) => node !== null && typeof node === "object" && !Array.isArray(node);
 const isDouble = (node) => typeof node === "number" || typeof node === "bigint";
 const TAGGED = { frac: "$fraction", arr: "$array", table: "$table", law: "$law", fun: "$callable", items: "$items" };
-const LISTED = { nums: "num", ints: "int", fracs: "frac", texts: "text", rows: "fracs", irows: "ints", pairs: "pair" };
+const LISTED = { nums: "num", ints: "int", fracs: "frac", texts: "text", rows: "fracs", irows: "ints", vectors: "nums", pairs: "pair" };
 const VALUES = {
   any: () => true,
   null: (node) => node === null,

@@ -196,12 +196,14 @@ def test_listed_changes(size: int, loss: str) -> None:
         assert withheld(result, **changes), changes
 
 
+@pytest.mark.slow
 def test_the_largest_face_list_that_is_designed_is_checked() -> None:
     vectors = np.random.default_rng(8).normal(size=(20, 8))
     result = md.noise.KNorm(8, md.ApproximateDP(1.0, 1e-6), vectors).solve()
     assert len(result.mechanism.simplices) > 4000 and not refused(result)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", ["vector", "bounds", "least"])
 def test_comparisons_for_listed_changes(wrong: str) -> None:
     found = md.compare(md.NumericQuery(2, [[1, 1], [1, 0], [0, 1]]), md.ApproximateDP(1.0, 1e-6))

@@ -840,6 +840,7 @@ def test_the_law_of_the_steps_of_a_hull(
     assert stats.chisquare([*counts, len(draws) - sum(counts)], expected).pvalue > ALARM
 
 
+@pytest.mark.slow
 def test_a_list_costs_no_more_than_what_bounds_of_it_do() -> None:
     """And a list of the corners of the cube as much as the cube."""
     corners = list(itertools.product((1, -1), repeat=3))

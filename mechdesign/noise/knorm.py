@@ -190,7 +190,7 @@ class KNormNoise:
                 raise DesignError.of(
                     "widths", self.widths, "must be numbers of at least 0, one a coordinate, not all 0"
                 )
-            settle(self, widths=tuple(found.tolist()))
+            settle(self, widths=None if (found == 1).all() else tuple(found.tolist()))
         size = self.size
         if not one_of("signed", self.signed, (True, False)) and (self.norm, self.cap) != (math.inf, None):
             raise DesignError.of("signed", False, "is of norm inf without a cap")

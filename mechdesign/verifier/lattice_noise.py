@@ -36,7 +36,7 @@ def lattice_noise(result: Json, account: Account) -> None:
             return
         account.agrees("the noise is for the design's numbers, of which as many change", alike)
         law = law["law"]
-    elif (design["dimension"], design["l0"]) != (1, None):
+    elif design["dimension"] != 1 or moved != 1:
         raise Refused("noise of one number for several")
     bounds = [proofs[kind] for kind in ("lattice-dual", "staircase-dual") if kind in proofs]
     of_law = len(proofs) == len(result["proofs"]) <= 2 and "cell-law-proof" in proofs

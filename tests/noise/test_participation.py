@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from itertools import combinations
 
+import cvxpy as cp
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -17,6 +18,8 @@ from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.files import KINDS
 from mechdesign.noise import Participation
 from mechdesign.noise.correlated.changes import Patterns
+from mechdesign.noise.matrix import solving
+from mechdesign.solvers import Deadline
 from mechdesign.verifier.verify import verify
 
 PRIVACY = md.ApproximateDP(1.0, 1e-6)
@@ -100,18 +103,103 @@ def test_steps_that_are_far_enough_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "square_root", "gap"),
-    [({}, 95_500, 0.16), ({"loss": "largest"}, 2_660, 0.4), ({"signed": False}, 95_500, 0.22)],
+    ("size", "often", "options", "least", "gap"),
+    [
+        (64, (8, 4), {}, 94_262.1, 0.119),  # the damped square root, its damping searched: 95,500
+        (64, (8, 4), {"loss": "largest"}, 2_222.8, 0.25),  # 2,660
+        (64, (8, 4), {"signed": False}, 94_262.1, 0.17),
+        (100, (20, 5), {}, 421_437.6, 0.08),  # of b bands, as below; the Toeplitz strategy: 467,152
+        (100, (20, 5), {"loss": "largest"}, 7_545.9, 0.025),  # 8,459.6
+        pytest.param(256, (4, 64), {}, 129_790.3, 0.044, marks=pytest.mark.slow),  # 143,214
+    ],
 )
-def test_patterns_that_nobody_can_list(options: dict[str, object], square_root: float, gap: float) -> None:
-    """4 · 10⁹ signed patterns: the damped square root, its damping searched, is what was published."""
-    result = prefix(64, Participation(8, apart=4), **options).solve()
+def test_patterns_that_nobody_can_list(
+    size: int, often: tuple[int, int], options: dict[str, object], least: float, gap: float
+) -> None:
+    """The better of two strategies, whose values are recorded."""
+    result = prefix(size, Participation(often[0], apart=often[1]), **options).solve()
     assert not result.design.changes.listed
-    assert result.lower_bound < result.value < square_root
+    assert result.lower_bound < result.value < least * 1.0005
     assert result.gap < gap
     assert result.mechanism.streams
     assert all(holds for *_, holds in verify(dumps(result)).rows)
     assert result.certificate.verify()
+
+
+def test_patterns_of_other_workloads_that_nobody_can_list() -> None:
+    result = md.MatrixMechanism(
+        md.Workload.ranges(64), PRIVACY, participation=Participation(8, apart=8)
+    ).solve()
+    assert not result.design.changes.listed
+    assert result.gap < 0.051
+    assert all(holds for *_, holds in verify(dumps(result)).rows)
+    assert result.certificate.verify()
+
+
+@pytest.mark.parametrize("largest", [False, True])
+def test_the_best_of_b_bands_is_that_of_the_semidefinite_program(largest: bool) -> None:
+    """Over all X ⪰ 0 of b bands: its diagonal against windows of b steps and the whole, by a solver."""
+    n, k, b = 16, 3, 5
+    x, rest = cp.Variable((n, n), symmetric=True), cp.Variable((n, n), symmetric=True)
+    window, whole = cp.Variable(n, nonneg=True), cp.Variable(nonneg=True)
+    covered = np.tri(n) - np.tri(n, k=-b)
+    held = [cp.bmat([[x, np.tri(n).T], [np.tri(n), rest]]) >> 0, cp.diag(x) <= whole + covered @ window]
+    held += [x[i, j] == 0 for i in range(n) for j in range(i - b + 1)] + [cp.sum(window) + k * whole == 1]
+    loss = cp.max(cp.diag(rest)) if largest else cp.trace(rest)
+    least = cp.Problem(cp.Minimize(loss), held).solve(solver="CLARABEL")
+    asked = Patterns(n, k, 1.0, signed=True, participation=Participation(k, apart=b))
+    asked.__dict__["listed"] = False
+    sums = md.Workload.prefix_sums(n)
+    strategy = solving.banded(sums, asked, largest=largest, deadline=Deadline(60))
+    found = solving.strategy_error(sums, asked, strategy, largest=largest)
+    assert least * (1 - 1e-6) <= found <= least * (1.002 if largest else 1.0001)
+
+
+@given(st.integers(1, 9), st.integers(1, 3), st.integers(1, 4), st.booleans())
+def test_the_worst_pattern_of_a_banded_strategy(n: int, k: int, b: int, signed: bool) -> None:
+    """Against the list; what has one band more is refused."""
+    assume(k <= -(-n // b))
+    rng = np.random.default_rng(n + 10 * k + 100 * b)
+    strategy = rng.normal(size=(n, n)) * (np.tri(n) - np.tri(n, k=-b))
+    asked = Patterns(n, k, 3.0, signed, Participation(k, apart=b))
+    spent = asked.spent(strategy)
+    assert spent[1]
+    asked.__dict__["listed"] = False
+    assert asked.spent(strategy) == spent
+    if n > b:
+        strategy[n - 1, n - 1 - b] = 1e-9
+        assert asked.spent(strategy)[0] == np.inf
+
+
+@pytest.mark.parametrize("where", ["band", "often", "fewer"])
+def test_files_of_banded_strategies_for_other_patterns_are_refused(where: str) -> None:
+    from faults import altered
+
+    result = prefix(30, Participation(8, apart=3)).solve()
+    assert not np.tril(result.mechanism.strategy, -3).any()
+    payload = json.loads(dumps(result))["payload"]
+    assert altered.ACCEPT["alone"](payload)
+    assert altered.ACCEPT["package"](payload)
+    fields = payload["fields"]
+    if where == "band":
+        fields["mechanism"]["fields"]["strategy"]["$array"][29][0] = 1e-9
+    else:
+        said = fields["design"]["fields"]["participation"]["fields"]
+        said |= {"times": 9} if where == "often" else {"fewer": False}
+    for verifier in ("alone", "package"):
+        assert not altered.ACCEPT[verifier](payload)
+
+
+def test_a_toeplitz_file_for_those_who_always_take_part_is_accepted_by_nobody() -> None:
+    """The package refuses the question, its patterns being too many to list."""
+    from faults import altered
+
+    result = prefix(64, Participation(8, apart=4)).solve()
+    payload = json.loads(dumps(result))["payload"]
+    assert altered.ACCEPT["alone"](payload)
+    payload["fields"]["design"]["fields"]["participation"]["fields"]["fewer"] = False
+    for verifier in ("alone", "package"):
+        assert not altered.ACCEPT[verifier](payload)
 
 
 @given(st.integers(1, 9), st.integers(1, 3), st.integers(1, 3), st.booleans(), st.data())
@@ -126,7 +214,7 @@ def test_the_first_pattern_is_the_worst_for_coefficients_that_fall(
     spent = asked.spent(strategy)[0]
     asked.__dict__["listed"] = False
     assert asked.spent(strategy)[0] == spent
-    if n > 1:
+    if n > b and falls[b] > 0:
         assert asked.spent(strategy + np.diag(np.ones(n - 1), -1) * (1 + falls[-1]))[0] == np.inf
 
 
@@ -177,9 +265,11 @@ def test_what_cannot_be_is_refused_in_a_sentence() -> None:
         prefix(32, Participation(4, every=8, fewer=False), signed=False)
     with pytest.raises(DesignError, match=r"too many patterns.*fewer=True"):
         prefix(1024, Participation(4, apart=64, fewer=False))
+    with pytest.raises(DesignError, match="at most 559 steps"):
+        prefix(560, Participation(16, apart=4))
     with pytest.raises(DesignError, match=r"too many patterns.*at most 1118 steps"):
         prefix(2048, Participation(4, apart=64))
     with pytest.raises(DesignError, match="too many patterns"):
-        md.MatrixMechanism(md.Workload.ranges(128), PRIVACY, participation=Participation(4, apart=8))
+        md.MatrixMechanism(md.Workload.ranges(128), PRIVACY, participation=Participation(4, apart=8, fewer=False))
     with pytest.raises(DesignError, match="participation says"):
         prefix(32, Participation(4, every=8), l0=2)

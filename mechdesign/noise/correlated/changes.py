@@ -10,6 +10,9 @@ at most a, up or down (signed), or all up or all down. The vertices are :math:`d
 Of a lower triangular Toeplitz R whose coefficients do not rise and are at least 0, the products of the columns i < j do not rise in j, nor in
 j − i, and are at least 0. Hence no pattern consumes more than 0, b, 2b, … (Kalinin and Lampert 2024, *Banded square root
 matrix factorization for differentially private model training*), and none needs to be listed.
+
+Of a lower triangular R of b bands columns at least b apart have no row in common: a pattern consumes the sum of their squared lengths, whatever its
+signs, and the largest such sum is found by dynamic programming.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from itertools import combinations, pairwise, product
 from math import comb
@@ -25,8 +29,9 @@ import numpy as np
 from scipy import linalg
 
 from mechdesign.errors import DesignError
+from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.correlated.noise import EXACT, column_spent, largest_spent
+from mechdesign.noise.correlated.noise import EXACT, column_spent, integers, largest_spent
 from mechdesign.problem.checks import UP, instance, integer, one_of, positive, settle
 from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.sensitivity import Sensitivity
@@ -197,7 +202,8 @@ class Participation(Checked):
 
     Notes
     -----
-    Every pattern of ``every=b`` is one of ``apart=b``, which costs more.
+    It cannot happen where (k − 1) b ≥ n. Every pattern of ``every=b`` is one of ``apart=b``, which costs more, and of which there are many: those
+    that are too many to list are taken up to √(10⁷/2k) steps (1,118 for four times, 559 for sixteen).
 
     Examples
     --------
@@ -316,7 +322,7 @@ class Patterns(Changes):
     ----------
     participation : Participation
     sums : bool
-        Whether prefix sums are asked: where the patterns are too many to list, a Toeplitz strategy answers them.
+        Whether prefix sums are asked: where the patterns are too many to list, a Toeplitz strategy may answer them.
     """
 
     participation: Participation = Participation(1, every=1)
@@ -332,14 +338,18 @@ class Patterns(Changes):
 
     @property
     def _steady(self) -> Array:
-        """The vertices of o, o + b, o + 2b, …: with signs of orthogonal columns, or with fewer steps."""
-        k, b = self.participation.times, self.participation.step
-        signs = linalg.hadamard(1 << (k - 1).bit_length())[:, :k] if self.signed else np.tri(k)
-        rows = np.zeros((self.size, len(signs), self.size))
-        for start in range(self.size):
-            steps = range(start, self.size, b)[:k]
-            rows[start][:, steps] = signs[:, : len(steps)]
-        return rows.reshape(-1, self.size)
+        """The vertices of o, o + b, o + 2b, …: with all signs of up to five steps or those of orthogonal columns, or with fewer steps."""
+        n, k, b = self.size, self.participation.times, self.participation.step
+        if not self.signed:
+            return np.concatenate([np.tri(k)[:, : len(range(o, n, b))] @ np.eye(n)[o::b][:k] for o in range(n)])
+        found = []
+        for o in range(max(min(b, n), n - (k - 1) * b)):
+            steps = range(o, n, b)[:k]
+            signs = linalg.hadamard(1 << (k - 1).bit_length())[:, : len(steps)]
+            if k <= 5:
+                signs = np.array([(1, *rest) for rest in product((1, -1), repeat=len(steps) - 1)])
+            found.append(signs @ np.eye(n)[list(steps)])
+        return np.concatenate(found)
 
     @property
     def count(self) -> int:
@@ -357,13 +367,13 @@ class Patterns(Changes):
         """Raise DesignError where nobody can take part so often, the list is too long, or a step is protected in no vertex's span."""
         asked = self.participation
         asked.check(self.size)
-        served = self.sums and asked.fewer and 2 * asked.times * self.size**2 <= LISTED
+        served = asked.fewer and 2 * asked.times * self.size**2 <= LISTED
         if not self.listed and not served:
             raise DesignError.of(
                 "participation",
                 f"times={asked.times}",
                 f"at least {asked.step} apart in {self.size} steps makes too many patterns to list; the same place of every "
-                f"epoch (every={asked.step}), fewer times, or fewer steps make fewer, and prefix sums of at most "
+                f"epoch (every={asked.step}), fewer times, or fewer steps make fewer, and at most "
                 f"{math.isqrt(LISTED // (2 * asked.times))} steps with fewer=True need no list",
             )
         if not self.signed and not asked.fewer:
@@ -385,8 +395,23 @@ class Patterns(Changes):
         """Upper bound on the budget that a pattern consumes, and whether it is rational; infinite where it would need a list."""
         if self.listed:
             return super().spent(strategy)
+        k, b = self.participation.times, self.participation.step
+        if np.array_equal(strategy, np.tril(strategy) - np.tril(strategy, -b)):
+            return round_up(Fraction(self.most) ** 2 * _most_apart(strategy, k, b)), True
         column = strategy[:, 0]
         steady = np.array_equal(strategy, np.tril(linalg.toeplitz(column)))
         if not steady or column[-1] < 0 or (np.diff(column) > 0).any():
             return math.inf, True
         return largest_spent(strategy, self.most * self.first)
+
+
+def _most_apart(strategy: Array, times: int, apart: int) -> Fraction:
+    """The largest sum of the squared lengths of so many columns so far apart, by dynamic programming over where they begin."""
+    held, unit = integers(strategy)
+    squares, size = (held * held).sum(axis=0), len(strategy)
+    best = [0] * (size + apart)
+    for _ in range(times):
+        rest, best = best, [0] * (size + apart)
+        for j in reversed(range(size)):
+            best[j] = max(best[j + 1], squares[j] + rest[j + apart])
+    return best[0] * unit**2

@@ -73,7 +73,8 @@ class MatrixMechanism(ModelledDesign):
         The sum of the variances of the answers, or the largest of them.
     participation : Participation, optional
         Of a stream in which one person takes part several times: how often and how far apart. Instead of `l0`; `most` and
-        `signed` are of every step.
+        `signed` are of every step. Patterns at least b apart that are too many to list get the better of a banded and (for prefix sums) a Toeplitz
+        strategy: k times of up to √(10⁷/2k) steps.
 
     Raises
     ------
@@ -211,7 +212,7 @@ class MatrixMechanism(ModelledDesign):
         ) * (rank < self.workload.size)
         if not self.changes.listed:
             notes += (
-                "the patterns are too many to list: the strategy is the best found among Toeplitz matrices",
+                "the patterns are too many to list: the strategy is the best found among those whose worst pattern is known",
             )
         proof = MatrixProof(found.multipliers)
         yield Bound(found.lower_bound * self.unit * (1 - 1e-12))

@@ -221,7 +221,10 @@ class PrivateMean(Checked):
 
     def numbers(self, values: Numbers) -> Array:
         """Return Σ y and Σ (1 − y), each y rounded to a multiple of 2⁻²⁰ at random, without bias: doubles hold such sums exactly."""
-        x = np.clip(answers("values", values), self.lower, self.upper)
+        held = answers("values", values)
+        if held.ndim != 1:
+            raise DesignError.of("values", held.shape, "must be a list of numbers, one a person")
+        x = np.clip(held, self.lower, self.upper)
         steps = (x - self.lower) / (self.upper - self.lower) * _PARTS + generator(None).random(x.shape)
         high = int(np.minimum(steps, _PARTS).astype(np.int64).sum())
         return np.array([high, x.size * _PARTS - high]) / _PARTS
@@ -238,10 +241,15 @@ class PrivateMean(Checked):
     def release(self, values: Numbers, result: Result) -> float:
         """Return the private mean of everybody's numbers, by a result of `solve` or one for `query`.
 
+        Parameters
+        ----------
+        values : array_like, shape (n,)
+            One number a person.
+
         Raises
         ------
         DataError
-            A number that is not finite. The guarantee does not cover that refusal.
+            A number that is not finite, true or false. The guarantee does not cover that refusal.
         """
         paired, counts = self._paired(result), self.numbers(values)
         if not paired:

@@ -152,7 +152,7 @@ class KNormNoise:
     Examples
     --------
     >>> noise = KNormNoise(3, 0.5, norm=2)
-    >>> noise.mean_norm(), noise.variance()
+    >>> noise.mean_norm, noise.variance
     (1.5, 1.0)
     >>> noise.sample(rng=0).shape, noise.sample(7, rng=0).shape
     ((3,), (7, 3))
@@ -343,6 +343,7 @@ class KNormNoise:
         assert self.largest is not None
         return self.shells(power).moment(self.gamma) * self.largest**power
 
+    @property
     def mean_norm(self) -> float:
         """E‖z‖, in the noise's own norm: ks where it is exponential."""
         d = self.size
@@ -355,17 +356,19 @@ class KNormNoise:
             return float(weights @ moment) / self.dimension
         return moment * (float(weights.sum()) / self.dimension)
 
+    @property
     def variance(self) -> float:
         """Of a coordinate, on average: s² times 2 (ℓ₁), k + 1 (ℓ₂), (k + 1)(k + 2)/3 (ℓ_∞) where it is exponential."""
         return self.factor(2) * self.radial_moment(2)
 
+    @property
     def absolute_error(self) -> float:
         """E|z_i|, on average: s times 1 (ℓ₁), kΓ(k/2)/(√π Γ((k + 1)/2)) (ℓ₂), (k + 1)/2 (ℓ_∞) where it is exponential."""
         return self.factor(1) * self.radial_moment(1)
 
     def errors(self) -> Accuracy:
         """How far off one coordinate is."""
-        return Accuracy(math.sqrt(self.variance()), self.absolute_error(), half_width(self.law))
+        return Accuracy(math.sqrt(self.variance), self.absolute_error, half_width(self.law))
 
     @cached_property
     def law(self) -> _Marginal:
@@ -422,7 +425,7 @@ class _Marginal:
         self._noise = noise
 
     def std(self) -> float:
-        return math.sqrt(self._noise.variance())
+        return math.sqrt(self._noise.variance)
 
     def sf(self, t: Numbers) -> Values:
         """P[z_i > t] for t ≥ 0, on average over the coordinates; of more than 64 widths those that are nearest stand for all."""
@@ -695,7 +698,7 @@ class KNorm(Design):
     def cost(self, noise: KNormNoise) -> float:
         """The loss of one coordinate."""
         instance("noise", noise, KNormNoise)
-        return noise.variance() if self.loss == "squared" else noise.absolute_error()
+        return noise.variance if self.loss == "squared" else noise.absolute_error
 
     def improve(self, clock: Clock) -> Iterator[Law | Bound]:
         """Compare the norms: closed forms, and one search for the best staircase each."""

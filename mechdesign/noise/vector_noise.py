@@ -46,13 +46,15 @@ class _PerCoordinate:
     def _laplace(self) -> bool | npt.NDArray[np.bool_]:
         raise NotImplementedError
 
+    @property
     def variance(self) -> Array:
         """Variance per coordinate."""
         return np.asarray(self.scales**2 * np.where(self._laplace, 2.0, 1.0))
 
+    @property
     def mse(self) -> float:
         """E‖T‖₂²."""
-        return float(self.variance().sum())
+        return float(self.variance.sum())
 
     def errors(self) -> Accuracy:
         """How far off an answer is, on average over the coordinates."""
@@ -105,7 +107,7 @@ class IndependentNoise(_PerCoordinate):
     Examples
     --------
     >>> law = IndependentNoise(noise="laplace", scales=np.array([1.0, 0.0]))
-    >>> law.variance()
+    >>> law.variance
     array([2., 0.])
     >>> law.rvs(3, random_state=0).shape
     (3, 2)
@@ -252,7 +254,7 @@ class MixedNoise(_PerCoordinate):
     Examples
     --------
     >>> law = MixedNoise([1.0, 2.0, 0.0], [True, False, False], [1.0, 1.0, 0.0])
-    >>> law.kinds, law.variance()
+    >>> law.kinds, law.variance
     (('laplace', 'gaussian', 'none'), array([2., 4., 0.]))
     """
 
@@ -349,7 +351,7 @@ class MixedNoise(_PerCoordinate):
         wider = np.ones(len(self.scales))
         for at, law in self._parts:
             wider[at] += law.lattice_cost
-        return float(np.linalg.norm(wider * np.sqrt(self.variance())) / math.sqrt(self.mse())) - 1.0
+        return float(np.linalg.norm(wider * np.sqrt(self.variance)) / math.sqrt(self.mse)) - 1.0
 
     def release(self, x: Numbers) -> Array:
         """Return answers with noise, each coordinate on a lattice of 2⁻³⁰ of its scale: for deployment.

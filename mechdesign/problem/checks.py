@@ -51,7 +51,7 @@ NARROWEST = 1e-140
 """The least width and the least change that is taken: squares of smaller ones are no normal doubles."""
 
 
-FINITE = "must be finite numbers of at most 1.8e308"
+FINITE = "must be finite numbers of at most 1.8e308; true and false are none"
 """What is said of data that no doubles hold, in the same words whatever they are."""
 
 

@@ -261,14 +261,14 @@ class LinearRelease:
         """Expected norm of the noise: ks in the K-norm's own norm; the Gaussian's ℓ₂ norm, about σ√k."""
         noise = self.noise
         if noise is not None:
-            return noise.mean_norm()
+            return noise.mean_norm
         k = self.query.dimension
         return self.scale * math.sqrt(2) * math.exp(special.gammaln((k + 1) / 2) - special.gammaln(k / 2))
 
     def rms(self, *, averaged: int = 1) -> float:
         """Root mean square ℓ₂ error; `averaged` local releases averaged have 1/√averaged of it."""
         noise = self.noise
-        variance = self.scale**2 if noise is None else noise.variance()
+        variance = self.scale**2 if noise is None else noise.variance
         return math.sqrt(self.query.dimension * variance / integer("averaged", averaged, 1))
 
 

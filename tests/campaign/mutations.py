@@ -82,6 +82,12 @@ FURTHER: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
         ),
         {},
     ),
+    "matrix-banded": (
+        lambda: md.MatrixMechanism(
+            md.Workload.prefix_sums(30), md.ApproximateDP(0.5, 1e-6), participation=md.noise.Participation(8, apart=3)
+        ),
+        {},
+    ),
 }  # fmt: skip
 """Designs of the kinds that came later, beyond those that every test of doctored files takes."""
 SAID = ("design", "mechanism", "value", "lower_bound")

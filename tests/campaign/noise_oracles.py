@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
@@ -260,6 +261,20 @@ def person_changes(design: Any) -> Any:
             yield d
 
 
+def far_apart(often: Any, exact: list[list[Fraction]]) -> tuple[list[tuple[int, ...]], Fraction]:
+    """All patterns, and the most that one of them consumes of a strategy, the sizes of its products added: whatever the signs."""
+    unit = math.lcm(*(v.denominator for row in exact for v in row))
+    columns = list(zip(*[[int(v * unit) for v in row] for row in exact]))
+    gram = [[sum(map(operator.mul, one, other)) for other in columns] for one in columns]
+    found: list[tuple[int, tuple[int, ...]]] = [(0, ())]
+    for spent, chosen in found:  # which grows
+        if len(chosen) < often.times:
+            for j in range(chosen[-1] + often.apart if chosen else 0, len(gram)):
+                found.append((spent + gram[j][j] + 2 * sum(abs(gram[j][i]) for i in chosen), (*chosen, j)))
+    places = [tuple(int(i in chosen) for i in range(len(gram))) for _, chosen in found[1:]]
+    return places, Fraction(max(spent for spent, _ in found), unit**2)
+
+
 def matrix_mechanism(design: Any, result: Any) -> Faults:
     """All corners of the changes in fractions, δ to sixty digits; the errors to sixty; strategies nearby."""
     law, workload, a = result.mechanism, design.workload, Fraction(design.most)
@@ -267,10 +282,14 @@ def matrix_mechanism(design: Any, result: Any) -> Faults:
     if not np.allclose(answers, workload.dense()):
         yield "the workload is another"
     exact = [[Fraction(v) for v in row] for row in strategy.tolist()]
-    spent, corners = Fraction(0), list(person_changes(design))
-    for d in corners:
-        image = [sum((v * x for v, x in zip(row, d) if x), Fraction(0)) for row in exact]
-        spent = max(spent, a * a * sum(v * v for v in image))
+    if design.changes.listed:
+        spent, corners = Fraction(0), list(person_changes(design))
+        for d in corners:
+            image = [sum((v * x for v, x in zip(row, d) if x), Fraction(0)) for row in exact]
+            spent = max(spent, a * a * sum(v * v for v in image))
+    else:
+        corners, spent = far_apart(design.participation, exact)
+        spent *= a * a
     yield from over_budget(design.privacy, spent)
     rows, off = matrix_costs(answers, strategy)
     largest = design.loss == "largest"

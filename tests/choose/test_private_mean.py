@@ -173,6 +173,11 @@ def test_refusals():
     with pytest.raises(DataError) as refused:
         AGES.release([1.0, math.nan], result)
     assert "nan" not in str(refused.value)
+    for values in ([[30.0, 31.0]], 30.0):
+        with pytest.raises(md.DesignError, match=r"values.*one a person"):
+            AGES.release(values, result)
+    with pytest.raises(DataError, match="true and false are none"):
+        AGES.release([True, False], result)
     others = md.OptimalNoise(PURE, 0.5).solve(), md.OptimalNoise(PURE, integer=True).solve()
     other = md.calibrate("laplace", privacy=PURE, sensitivity=0.5, dimension=2)
     for one in others:

@@ -20,7 +20,7 @@ from mechdesign.evidence.serialize import dumps
 from mechdesign.verifier.allocation import largest_square
 from mechdesign.verifier.matrices import inverse, singular_values
 from mechdesign.verifier.reading import Account, Refused
-from mechdesign.verifier.strategy import Changed, falling, largest_change
+from mechdesign.verifier.strategy import Changed, falling, largest_change, most_apart
 from mechdesign.verifier.verify import verify
 
 A = md.ApproximateDP(1.0, 1e-6)
@@ -161,6 +161,26 @@ def test_inverse_and_singular_values() -> None:
     assert math.isclose(
         math.fsum(singular_values(tall.tolist())), np.linalg.svd(tall)[1].sum(), rel_tol=1e-13
     )
+
+
+@pytest.mark.parametrize("name", ["prefix", "largest", "ranges", "marginals"])
+def test_the_error_of_a_strategy_is_recomputed_to_1e_11(name: str) -> None:
+    """As the format says."""
+    result = DESIGNS[name]().solve()
+    for off in (1e-10, 2e-11):
+        other = replace(result, value=result.value * (1 - off))
+        assert refused(other)
+        assert not other.checks()["holds"].all()
+
+
+@given(st.integers(1, 12), st.integers(1, 4), st.integers(1, 4), st.integers(0, 99))
+def test_the_columns_that_are_most_and_far_apart(size: int, most: int, apart: int, seed: int) -> None:
+    """Against every choice."""
+    squares = np.random.default_rng(seed).integers(0, 20, size).tolist()
+    chosen = (c for k in range(1, most + 1) for c in itertools.combinations(range(size), k))
+    apart_ones = (c for c in chosen if all(b - a >= apart for a, b in itertools.pairwise(c)))
+    best = max(sum(squares[j] for j in c) for c in apart_ones)
+    assert most_apart(squares, Changed(most, signed=True, apart=apart)) == best
 
 
 @pytest.mark.slow

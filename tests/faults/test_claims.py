@@ -43,6 +43,24 @@ def test_the_files_are_accepted_before_they_are_altered(name: str) -> None:
     assert altered.alone_accepts(altered.payload(name)) or name in ("calibration", "biased-selection")
 
 
+@pytest.mark.parametrize(
+    ("design", "part", "member", "value"),
+    [
+        (lambda: md.noise.KNorm(3, P), "mechanism", "widths", {"$tuple": [1.0, 1.0, 1.0]}),
+        (lambda: md.OptimalNoise(P, 2, integer=True), "design", "l0", 1),
+        (lambda: md.OptimalNoise(P), "design", "l0", 1),
+    ],
+    ids=["widths of 1", "one whole number", "one number"],
+)
+def test_the_same_said_at_length_is_accepted_by_both(
+    design: Callable[[], Any], part: str, member: str, value: Any, tmp_path: Path
+) -> None:
+    payload = json.loads(dumps(design().solve()))["payload"]
+    payload["fields"][part]["fields"][member] = value
+    assert altered.package_accepts(payload)
+    assert altered.alone_accepts(payload)
+
+
 # 8: a bound names its class --------------------------------------------------------------------------------------------
 
 

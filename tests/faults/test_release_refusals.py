@@ -198,4 +198,6 @@ def test_a_number_beyond_doubles_is_refused_without_a_warning() -> None:
     """Was: NumPy's RuntimeWarning, and a finite number that "must be finite"."""
     noise = md.AdditiveNoise(stats.laplace(scale=2.0), 1.0)
     for far in (np.longdouble("1e4000"), [np.longdouble("-1e4000")], 10**400):
-        assert said(noise.release, far) == ["x: must be finite numbers of at most 1.8e308"]
+        assert said(noise.release, far) == [
+            "x: must be finite numbers of at most 1.8e308; true and false are none"
+        ]

@@ -50,11 +50,11 @@ def test_every_structure_is_its_matrix(workload, loss, l0):
     # independent: the variances of the answers, and what each listed change spends
     law, matrix = result.mechanism, workload.dense()
     second = np.linalg.pinv(law.strategy.T @ law.strategy)
-    assert np.diag(matrix @ second @ matrix.T) == pytest.approx(law.variances(), rel=1e-6)
+    assert np.diag(matrix @ second @ matrix.T) == pytest.approx(law.variances, rel=1e-6)
     assert result.value == pytest.approx(
-        law.variances().sum() if loss == "total" else law.variances().max(), rel=1e-9
+        law.variances.sum() if loss == "total" else law.variances.max(), rel=1e-9
     )
-    assert law.mse() == pytest.approx(law.variances().sum(), rel=1e-9)
+    assert law.mse == pytest.approx(law.variances.sum(), rel=1e-9)
     assert np.allclose(matrix @ np.linalg.pinv(law.strategy) @ law.strategy, matrix)
     for places in itertools.combinations(range(workload.size), l0):
         for signs in itertools.product((1.0, -1.0), repeat=l0):
@@ -102,7 +102,7 @@ def test_largest_error_of_prefix_sums():
     norm = (result.value * result.design.budget) ** 0.5
     c = square_root(128)[-1]
     assert np.log(2 * 128 / 3 + 1) / np.pi <= norm <= (c**2).sum()
-    spread = result.mechanism.variances()
+    spread = result.mechanism.variances
     assert spread.max() == pytest.approx(result.value) and result.gap <= 1e-6
 
 

@@ -39,7 +39,7 @@ def test_a_mix_beats_both_types(mixed):
     lam, privacy = mixed.design.sensitivities, mixed.design.privacy
     assert mixed.mechanism.kinds == ("laplace",) + ("gaussian",) * 20
     assert mixed.value <= 0.88 * min(one_type(lam, privacy, noise) for noise in ("gaussian", "laplace"))
-    assert mixed.value == pytest.approx(mixed.mechanism.mse()) and delta(mixed) <= 1e-6
+    assert mixed.value == pytest.approx(mixed.mechanism.mse) and delta(mixed) <= 1e-6
     assert mixed.checks()["holds"].all() and (mixed.audit()["slack"] >= 0).all()
     assert (
         mixed.alternatives()["relative"].min() == 1.0
@@ -98,9 +98,9 @@ def test_coordinates_without_change_and_far_smaller_ones():
 def test_release_and_samples(mixed, tmp_path):
     law = mixed.mechanism
     draws = law.rvs(50_000, random_state=0)
-    assert draws.var(axis=0) == pytest.approx(law.variance(), rel=0.1)
+    assert draws.var(axis=0) == pytest.approx(law.variance, rel=0.1)
     released = law.release(np.zeros((400, 21)))
-    assert released.std(axis=0) == pytest.approx(np.sqrt(law.variance()), rel=0.3)
+    assert released.std(axis=0) == pytest.approx(np.sqrt(law.variance), rel=0.3)
     mixed.save(tmp_path / "m.json")
     back = md.load(tmp_path / "m.json")
     assert str(back) == str(mixed) and back.checks()["holds"].all()

@@ -270,6 +270,8 @@ def test_what_cannot_be_is_refused_in_a_sentence() -> None:
     with pytest.raises(DesignError, match=r"too many patterns.*at most 1118 steps"):
         prefix(2048, Participation(4, apart=64))
     with pytest.raises(DesignError, match="too many patterns"):
-        md.MatrixMechanism(md.Workload.ranges(128), PRIVACY, participation=Participation(4, apart=8, fewer=False))
+        md.MatrixMechanism(
+            md.Workload.ranges(128), PRIVACY, participation=Participation(4, apart=8, fewer=False)
+        )
     with pytest.raises(DesignError, match="participation says"):
         prefix(32, Participation(4, every=8), l0=2)

@@ -208,14 +208,14 @@ def test_densities_integrate_to_one_and_have_the_stated_moments(ball: Ball, gamm
     z = np.stack([x, y], axis=-1)
     mass = np.exp(law.log_density(z)) * (x[1, 0] - x[0, 0]) * (y[0, 1] - y[0, 0])
     assert mass.sum() == pytest.approx(1, abs=1e-2)
-    assert ((x**2 + y**2) / 2 * mass).sum() == pytest.approx(law.variance(), rel=1e-2)
-    assert ((np.abs(x) + np.abs(y)) / 2 * mass).sum() == pytest.approx(law.absolute_error(), rel=1e-2)
+    assert ((x**2 + y**2) / 2 * mass).sum() == pytest.approx(law.variance, rel=1e-2)
+    assert ((np.abs(x) + np.abs(y)) / 2 * mass).sum() == pytest.approx(law.absolute_error, rel=1e-2)
     width = law.errors().half_width
     assert (((np.abs(x) > width) * mass).sum() + ((np.abs(y) > width) * mass).sum()) / 2 == pytest.approx(
         0.05, abs=2e-3
     )
     draws = law.sample(40_000, rng=0)
-    assert (draws**2).mean() == pytest.approx(law.variance(), rel=0.05)
+    assert (draws**2).mean() == pytest.approx(law.variance, rel=0.05)
 
 
 # The released law ----------------------------------------------------------------------------------------------

@@ -485,7 +485,7 @@ def released(mechanism: Any) -> float | None:
         found = m.release(rows(len(deviations)))
         return min(continuous(found[:, i] / s, stats.norm(), 20) for i, s in enumerate(deviations[:20]) if s)
     if isinstance(m, md.noise.StrategyNoise):
-        deviations = np.sqrt(np.asarray(m.variances(), dtype=float))
+        deviations = np.sqrt(np.asarray(m.variances, dtype=float))
         found = np.array([m.release(np.zeros(m.workload.size)) for _ in range(1000)])
         return min(continuous(found[:, i] / s, stats.norm(), 20) for i, s in enumerate(deviations[:20]) if s)
     if isinstance(m, md.LinearRelease):

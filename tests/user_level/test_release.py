@@ -142,7 +142,7 @@ def test_every_norm_is_released(options: dict[str, Any]) -> None:
     release = LinearRelease(LinearQuery.histogram(LINE), alpha=1.0, model="local", **options)
     got = release.release(np.tile([1, 2, 1], (20_000, 1)))
     assert got.shape == (20_000, 3) and release.lattice.scale == release.scale
-    deviation = math.sqrt(release.scale**2 if release.noise is None else release.noise.variance())
+    deviation = math.sqrt(release.scale**2 if release.noise is None else release.noise.variance)
     assert (np.abs(got.mean(axis=0) - [0.25, 0.5, 0.25]) < 7 * deviation / math.sqrt(len(got))).all()
     assert got.std(axis=0) == pytest.approx(np.full(3, deviation), rel=0.1)
 

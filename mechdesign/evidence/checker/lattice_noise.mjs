@@ -21,7 +21,7 @@ export function latticeNoise(result, account) {
   if (["cell-product", "additive-noise"].includes(law[""])) throw new NotCovered("noise for several numbers or of a named family, in a page");
   if (design.integer) throw new NotCovered("noise on the whole numbers, in a page");
   if (law[""] !== "cell-noise") throw new Refused("a mechanism that is no noise of this kind");
-  if (design.dimension !== 1n || design.l0 !== null) throw new Refused("noise of one number for several");
+  if (design.dimension !== 1n || (design.l0 ?? 1n) !== 1n) throw new Refused("noise of one number for several");
   const bounds = ["lattice-dual", "staircase-dual"].filter((kind) => kind in proofs);
   const ofLaw = Object.keys(proofs).length === 2 && result.proofs.length === 2 && "cell-law-proof" in proofs;
   if (bounds.length !== 1 || !ofLaw) throw new NotCovered("evidence other than one proof of the law and one of the lower bound");

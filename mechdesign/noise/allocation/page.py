@@ -138,7 +138,7 @@ class AllocationPage(AllocationQuestion):
 
     def _compared(self, laws: Mapping[str, IndependentNoise | MixedNoise]) -> pd.DataFrame:
         """A row for each law."""
-        rows = [(name, law.scales, law.mse(), self.cost_of(law.scales)) for name, law in laws.items()]
+        rows = [(name, law.scales, law.mse, self.cost_of(law.scales)) for name, law in laws.items()]
         table = pd.DataFrame(rows, columns=["mechanism", "scales", "MSE", "loss"])
         with np.errstate(divide="ignore"):
             for name, measure in (("dB", "MSE"), ("loss dB", "loss")):
@@ -170,10 +170,10 @@ class AllocationPage(AllocationQuestion):
         table = {"coordinate": np.arange(len(lam)), "sensitivity": lam}
         if self.composes:
             return pd.DataFrame(
-                {**table, "noise": list(law.kinds), "scale": law.scales, "variance": law.variance()}
+                {**table, "noise": list(law.kinds), "scale": law.scales, "variance": law.variance}
             )
         return pd.DataFrame(
-            {**table, "scale": law.scales, "variance": law.variance(), "spent": self.spent(result)}
+            {**table, "scale": law.scales, "variance": law.variance, "spent": self.spent(result)}
         )
 
     def audit(self, result: Result) -> pd.DataFrame:
@@ -209,7 +209,7 @@ class AllocationPage(AllocationQuestion):
         return [
             *first,
             f"released on multiples of 2^-30 of each scale, wider by {law.lattice_cost:.2g}",
-            f"MSE: {law.mse():.9g}",
+            f"MSE: {law.mse:.9g}",
         ]
 
     def account(self, result: Result) -> Account:
@@ -260,7 +260,7 @@ class AllocationPage(AllocationQuestion):
 
     def _draw_types(self, result: Result, options: dict[str, float]) -> Figure:
         fig, axis = figure(**sized(options, 5.0, 3.2))
-        deviation, kinds = np.sqrt(result.mechanism.variance()), np.array(result.mechanism.kinds)
+        deviation, kinds = np.sqrt(result.mechanism.variance), np.array(result.mechanism.kinds)
         x = np.arange(len(kinds))
         for k, kind in enumerate(("laplace", "gaussian")):
             axis.plot(x[kinds == kind], deviation[kinds == kind], "o^"[k], color=COLOURS[k], label=kind)

@@ -341,7 +341,9 @@ class Patterns(Changes):
         """The vertices of o, o + b, o + 2b, …: with all signs of up to five steps or those of orthogonal columns, or with fewer steps."""
         n, k, b = self.size, self.participation.times, self.participation.step
         if not self.signed:
-            return np.concatenate([np.tri(k)[:, : len(range(o, n, b))] @ np.eye(n)[o::b][:k] for o in range(n)])
+            return np.concatenate(
+                [np.tri(k)[:, : len(range(o, n, b))] @ np.eye(n)[o::b][:k] for o in range(n)]
+            )
         found = []
         for o in range(max(min(b, n), n - (k - 1) * b)):
             steps = range(o, n, b)[:k]

@@ -61,6 +61,7 @@ class LinearNoise(ABC):
     def _whitened(self) -> tuple[float, int]:
         """The budget μ², and how many whitened coordinates are released."""
 
+    @property
     @abstractmethod
     def variances(self) -> Array:
         """Variance of each answer."""
@@ -90,7 +91,7 @@ class LinearNoise(ABC):
 
     def errors(self) -> Accuracy:
         """How far off an answer is, on average over the answers."""
-        return accuracy_of(np.sqrt(np.maximum(self.variances(), 0.0)))
+        return accuracy_of(np.sqrt(np.maximum(self.variances, 0.0)))
 
 
 @serializable("correlated-gaussian-noise")
@@ -114,7 +115,7 @@ class CorrelatedGaussianNoise(LinearNoise):
 
     Examples
     --------
-    >>> CorrelatedGaussianNoise(covariance=np.eye(2)).mse()
+    >>> CorrelatedGaussianNoise(covariance=np.eye(2)).mse
     2.0
     """
 
@@ -190,6 +191,7 @@ class CorrelatedGaussianNoise(LinearNoise):
         values, basis = self._spectrum
         return basis * np.sqrt(np.maximum(values, 0.0))
 
+    @property
     def mse(self) -> float:
         """E‖T‖₂² = tr Σ."""
         return float(np.trace(self.covariance))
@@ -217,6 +219,7 @@ class CorrelatedGaussianNoise(LinearNoise):
             )
         return self.budget, self.span.rank
 
+    @property
     def variances(self) -> Array:
         """Variance of each number, shape (K,)."""
         return np.diag(self.covariance).copy()

@@ -220,7 +220,7 @@ class MatrixMechanism(ModelledDesign):
 
     def cost(self, law: StrategyNoise) -> float:
         """The error of a law's answers."""
-        return float(law.variances().max()) if self.largest else law.mse()
+        return float(law.variances.max()) if self.largest else law.mse
 
     # -- what a result asks ------------------------------------------------------------------------------
 
@@ -236,7 +236,7 @@ class MatrixMechanism(ModelledDesign):
 
     def frame(self, result: Result) -> pd.DataFrame:
         """A row per answer."""
-        variances = result.mechanism.variances()
+        variances = result.mechanism.variances
         return pd.DataFrame(
             {
                 "query": np.arange(len(variances)),

@@ -258,7 +258,9 @@ def banded(workload: Workload, changes: Patterns, *, largest: bool, deadline: De
         found, squares, scale = strategy(free)
         factor = linalg.solve_triangular(found, asked, lower=True, trans=1)
         left, loads = _norm((factor**2).sum(axis=0), 1000 if largest else 1)
-        slope = -2 / left * linalg.solve_triangular(found, (factor * loads) @ factor.T, lower=True)[columns, rows]
+        slope = (
+            -2 / left * linalg.solve_triangular(found, (factor * loads) @ factor.T, lower=True)[columns, rows]
+        )
         along = np.bincount(columns, slope * found[rows, columns]) / squares
         across = slope * scale[columns] - free[:count] * (along * scale**2)[columns]
         spent = free[count:-1].sum() + k * free[-1]

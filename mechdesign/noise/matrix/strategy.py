@@ -50,7 +50,7 @@ class StrategyNoise(LinearNoise):
     Examples
     --------
     >>> law = StrategyNoise(Workload.prefix_sums(3), np.eye(3), 1.0)
-    >>> law.variances(), law.mse(), law.streams
+    >>> law.variances, law.mse, law.streams
     (array([1., 2., 3.]), 6.0, True)
     """
 
@@ -107,7 +107,7 @@ class StrategyNoise(LinearNoise):
             raise DesignError.of(
                 "workload",
                 self.workload.count,
-                f"has more than {FULL} queries: their covariance is not formed; see variances()",
+                f"has more than {FULL} queries: their covariance is not formed; see variances",
             )
         return self.workload.apply(self.inverse)
 
@@ -117,6 +117,7 @@ class StrategyNoise(LinearNoise):
         factor = self.factor
         return np.asarray(factor @ factor.T)
 
+    @property
     def variances(self) -> Array:
         """Variance of each answer, shape (m,)."""
         found, block = np.zeros(self.workload.count), max(1, 2_000_000 // self.workload.count)
@@ -124,6 +125,7 @@ class StrategyNoise(LinearNoise):
             found += (self.workload.apply(self.inverse[:, k : k + block]) ** 2).sum(axis=1)
         return found
 
+    @property
     def mse(self) -> float:
         """Sum of the variances of the answers, tr(AΣAᵀ)."""
         return float(((self.workload.root @ self.inverse) ** 2).sum())
@@ -199,7 +201,7 @@ class StrategyNoise(LinearNoise):
     def plot(self, **options: float) -> Figure:
         """Draw the standard deviation of each answer."""
         fig, axis = figure(**sized(options, 5.0, 3.2))
-        axis.plot(np.sqrt(self.variances()), color=COLOURS[0])
+        axis.plot(np.sqrt(self.variances), color=COLOURS[0])
         axis.set(xlabel="query", ylabel="standard deviation", ylim=(0, None))
         return fig
 

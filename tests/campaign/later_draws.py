@@ -111,7 +111,7 @@ def matrix_mechanism(rng: Draw) -> Any:
     if rng.random() < 0.05:  # patterns that are too many to list
         return md.MatrixMechanism(
             md.Workload.prefix_sums(rng.randint(30, 31)), approximate(rng),
-            participation=md.noise.Participation(8, apart=3), most=scale(rng, -2, 2), signed=rng.random() < 0.5,
+            participation=md.noise.Participation(8, apart=3), most=scale(rng, -2, 2),
         )  # fmt: skip
     asked = md.Workload(workload(rng))
     notion = rng.choice([approximate, zcdp])(rng)

@@ -358,7 +358,7 @@ class LinearQueries(Task):
                     l2=(math.sqrt(spent) + math.sqrt(rows) * _GRAIN) * (1 + 1e-15),
                     neighbours=neighbours,
                 )
-            worth, worst = law.mse() / rows, float(law.variances().max())
+            worth, worst = law.mse / rows, float(law.variances.max())
             found.append(
                 Part(
                     "",

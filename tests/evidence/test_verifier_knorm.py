@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
+import cheap
 import numpy as np
 import pytest
+from campaign import trees
 from flint import arb
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -215,3 +219,24 @@ def test_comparisons_for_listed_changes(wrong: str) -> None:
     }[wrong]
     text = dumps(replace(found, question=question, **({"least": 3.3} if wrong == "least" else {})))
     assert [row for row in verify(text).rows if not row[2]]
+
+
+def test_the_stand_alone_checker_sees_a_hull_that_is_not_that_of_the_list() -> None:
+    """A face less or twice, a vertex that no face has, a list of fewer changes: in the file, where no law is made of it."""
+    result = md.noise.KNorm(2, md.PureDP(1.0), [[1, 1], [1, 0], [0, 1]]).solve()
+    payload = json.loads(dumps(result))["payload"]
+    law, design = (("fields", part, "fields") for part in ("mechanism", "design"))
+
+    def seen(path: tuple[str, ...], change: Callable[[list[object]], list[object]]) -> list[str]:
+        where = (*path, "$tuple")
+        text = cheap.sealed(trees.put(payload, where, change(trees.at(payload, where))))
+        return [claim for claim, _, holds in verify(text).rows if not holds]
+
+    faces, vertices = (*law, "simplices"), (*law, "vertices")
+    assert seen(faces, list) == []
+    assert "the faces are all that the hull has" in seen(faces, lambda held: held[1:])
+    assert "the faces are all that the hull has" in seen(faces, lambda held: [*held, *held])
+    assert "the norm is one that is allowed" in seen(vertices, lambda held: [*held, held[0]])
+    assert "the vertices of the hull are changes of the list" in seen(
+        (*design, "sensitivity"), lambda held: held[:2]
+    )

@@ -190,12 +190,9 @@ def covers(stated: Json, changes: Json) -> bool:
     if not isinstance(changes, dict):
         alone = all(stated[name] is None for name in names[1:])
         return alone and Fraction(stated["linf"]) >= Fraction(changes)
-    if "l2" in changes and not isinstance(changes["l2"], float):
-        bounded = [changes.get(name) for name in names]
-        return all(
-            x is None if y is None else x is not None and Fraction(x) >= y
-            for x, y in zip([stated[n] for n in names], bounded)
-        )
+    if isinstance(changes.get("l2"), Fraction):  # of a strategy
+        same = {name for name in names if stated[name] is not None} == set(changes)
+        return same and all(Fraction(stated[name]) >= most for name, most in changes.items())
     return all(stated[name] == changes.get(name) for name in names)
 
 

@@ -488,6 +488,20 @@ def test_files(mixture, tmp_path):
         assert "even split" in (tmp_path / "plan.html").read_text() or result is targets
 
 
+def test_changes_in_other_norms_are_compared_as_stated():
+    tasks = {
+        "a": md.NumericQuery(2, md.Sensitivity(each=[1.0, 2.0])),
+        "b": md.NumericQuery(5, md.Sensitivity(l1=3.0, l2=2.0)),
+    }
+    found = md.Plan(tasks, md.PureDP(1.0)).solve()
+    assert held(found) == []
+    payload = json.loads(dumps(found))["payload"]
+    for side in ("design", "mechanism"):
+        task = payload["fields"][side]["fields"]["tasks"]["$items"][1][1]["fields"]
+        task["sensitivity"]["fields"]["l1"] = 4.0
+    assert not all(holds for *_, holds in verify(cheap.sealed(payload)).rows)
+
+
 @pytest.mark.slow
 def test_doctored_plans_are_refused(mixture):
     text = dumps(mixture)

@@ -24,7 +24,7 @@ from mechdesign.noise.additive import AdditiveNoise, law_name
 from mechdesign.noise.calibration.evaluation import consumed
 from mechdesign.noise.laws.discrete import opendp_measurement
 from mechdesign.plan.search import together
-from mechdesign.plan.tasks import Count, Histogram, Part, Sum, Task, task_of
+from mechdesign.plan.tasks import Count, Histogram, LinearQueries, Part, Sum, Task, task_of
 from mechdesign.problem.checks import instance, one_of
 from mechdesign.problem.law_moments import frozen_parts
 from mechdesign.problem.privacy import (
@@ -173,6 +173,7 @@ class PlannedRelease:
             | {"law": law_name(noise.law), **noise.parameters}
             | {"standard_deviation": noise.standard_deviation, "changes": str(noise.sensitivity)}
             | ({} if part.clip is None else {"clip": part.clip})
+            | _strategy(self.tasks[name])
             | _presto(name, self.tasks[name], part, noise.law)
             for name, found in self.parts.items()
             for part, noise in found
@@ -197,6 +198,12 @@ class PlannedRelease:
 
 def _added(noises: list[AdditiveNoise]) -> Consumption:
     return functools.reduce(add, (noise.consumption() for noise in noises))
+
+
+def _strategy(task: Task) -> dict[str, Any]:
+    """The rows of which the numbers that get noise are sums, of a workload."""
+    rows = task.strategies[0] if isinstance(task, LinearQueries) else None
+    return {} if rows is None else {"strategy": rows.tolist()}
 
 
 def _presto(name: str, task: Task, part: Part, law: FrozenLaw) -> dict[str, Any]:

@@ -347,6 +347,7 @@ def test_workloads_get_the_noise_of_the_matrix_mechanism(neighbours):
     told = sure.release({"totals": range(9), "tables": range(6), "spent": 3.0})
     assert told["totals"] == pytest.approx(np.cumsum(range(9)), abs=0.01)
     assert told["tables"] == pytest.approx([3, 12, 3, 5, 7], abs=0.01)
+    assert np.shape(sure.engines()["parts"][0]["strategy"]) == (9, 9)
     # twice the strategy and the same noise, where the answers are asked and where they are given
     payload = json.loads(dumps(found))["payload"]
     for side in ("design", "mechanism"):

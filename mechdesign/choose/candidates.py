@@ -17,11 +17,9 @@ import numpy as np
 from mechdesign.channels.channel import Channel, Response
 from mechdesign.channels.responses import ClusteredResponse, KaryResponse, planar_laplace
 from mechdesign.choose.questions import (
-    CentralPrivacy,
     LocalReport,
     MetricReport,
     NumericQuery,
-    Privacy,
     Question,
     check_same_privacy,
     checked_question,
@@ -37,7 +35,7 @@ from mechdesign.noise.knorm import KNorm
 from mechdesign.noise.laws.families import FAMILIES
 from mechdesign.noise.optimal.design import OptimalNoise
 from mechdesign.problem.checks import instance
-from mechdesign.problem.privacy import MetricDP, PureDP, ZeroConcentratedDP
+from mechdesign.problem.privacy import CentralPrivacy, MetricDP, Privacy, PureDP, ZeroConcentratedDP
 from mechdesign.problem.spine import Design
 from mechdesign.quantizers.erm import ERM
 from mechdesign.quantizers.mvu import MVU
@@ -192,7 +190,7 @@ def _optimal_integer_noise(q: NumericQuery, privacy: CentralPrivacy, deadline: D
     return _optimal(q, privacy, whole=True).solve(gap=1e-6, time_limit=deadline.limit(most=_SECONDS))
 
 
-def _optimal(q: NumericQuery, privacy: CentralPrivacy, *, whole: bool = False) -> OptimalNoise:
+def _optimal(q: NumericQuery, privacy: Any, *, whole: bool = False) -> OptimalNoise:
     if isinstance(privacy, ZeroConcentratedDP):
         raise DesignError.of("privacy", privacy, "optimal noise is known for pure and approximate privacy")
     if q.rounds > 1:
@@ -266,7 +264,7 @@ def _correlated(q: NumericQuery, privacy: Any, deadline: Deadline) -> Result:
     return design.solve(time_limit=deadline.limit(most=_SECONDS))
 
 
-def _knorm(q: NumericQuery, privacy: CentralPrivacy, deadline: Deadline) -> Result:
+def _knorm(q: NumericQuery, privacy: Any, deadline: Deadline) -> Result:
     if q.dimension == 1:
         raise DesignError.of(
             "dimension", 1, "is one number, of which every norm is the same: staircase noise"

@@ -12,14 +12,14 @@ from joblib import effective_n_jobs
 
 from mechdesign.choose.candidates import candidates, solved
 from mechdesign.choose.comparison import Comparison, least_error, measured, ranked
-from mechdesign.choose.questions import MetricReport, Privacy, Question, check_same_privacy, checked_question
+from mechdesign.choose.questions import MetricReport, Question, check_same_privacy, checked_question
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence.accuracy import Accuracy as Accuracy
 from mechdesign.evidence.digits import gap_words
 from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.results import Result
 from mechdesign.problem.checks import instance, one_of, positive, probability
-from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP
+from mechdesign.problem.privacy import ApproximateDP, MetricDP, Privacy, PureDP
 from mechdesign.runs.parallel import progress_bar, run_chunks
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.spaces.space import MetricSpace
@@ -46,8 +46,8 @@ def compare(
     Parameters
     ----------
     question : NumericQuery, LocalReport, MetricReport or MetricSpace
-    privacy : PureDP, ApproximateDP or ZeroConcentratedDP
-        The two latter for a `NumericQuery` only.
+    privacy : PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage or TradeOff
+        All but the first for a `NumericQuery` only.
     alpha : float, optional
         Privacy per unit of distance, for a metric space.
     mechanisms : sequence of str, optional

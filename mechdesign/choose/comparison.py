@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.choose.candidates import candidates, fewest
-from mechdesign.choose.questions import LocalReport, NumericQuery, Privacy, Question, check_same_privacy
+from mechdesign.choose.questions import LocalReport, NumericQuery, Question, check_same_privacy
 from mechdesign.errors import DesignError, MechdesignError
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.classes import Scope
@@ -31,7 +31,7 @@ from mechdesign.evidence.results import Handed, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, plain, sized
 from mechdesign.problem.checks import instance
-from mechdesign.problem.privacy import PureDP
+from mechdesign.problem.privacy import Privacy, PureDP
 from mechdesign.problem.words import guarantee
 from mechdesign.quantizers.optimal.bin_search import Alphabet
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
@@ -50,7 +50,7 @@ class Comparison(Handed):
     Parameters
     ----------
     question : NumericQuery, LocalReport or MetricReport
-    privacy : PureDP, ApproximateDP, ZeroConcentratedDP or MetricDP
+    privacy : PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage, TradeOff or MetricDP
     table : DataFrame
         A row per mechanism, best first; of a question of whole numbers those that answer in whole numbers before
         continuous noise that has at most 5% less error; `assumes` says which it is. Error (the question's loss, of one coordinate), ratio (to the proved

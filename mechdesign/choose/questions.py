@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 from scipy import stats
@@ -36,7 +36,15 @@ from mechdesign.problem.checks import (
 from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
-from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP, ZeroConcentratedDP, pure_epsilon
+from mechdesign.problem.privacy import (
+    ApproximateDP,
+    CentralPrivacy,
+    MetricDP,
+    Privacy,
+    PureDP,
+    ZeroConcentratedDP,
+    pure_epsilon,
+)
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Numbers
@@ -129,7 +137,7 @@ class NumericQuery(_Question):
 
     def check_privacy(self, privacy: object) -> Privacy:
         """Return the requirement, or raise DesignError unless this kind can be asked of numbers."""
-        found: Privacy = instance("privacy", privacy, PureDP, ApproximateDP, ZeroConcentratedDP)  # type: ignore[assignment]
+        found: Privacy = instance("privacy", privacy, *get_args(CentralPrivacy))
         return found
 
     def _check_covered(self, name: str, result: Result) -> None:
@@ -212,8 +220,8 @@ class PrivateMean(Checked):
 
         Under approximate and concentrated privacy the staircases are x-DP, at the largest x that implies them.
         """
-        self.query.check_privacy(privacy)
-        stairs = OptimalNoise(PureDP(pure_epsilon(privacy)), 1.0, self.loss).solve(**options)
+        asked = instance("privacy", privacy, PureDP, ApproximateDP, ZeroConcentratedDP)
+        stairs = OptimalNoise(PureDP(pure_epsilon(asked)), 1.0, self.loss).solve(**options)  # type: ignore[arg-type]
         if isinstance(privacy, PureDP):
             return stairs
         gaussian = Calibration("gaussian", privacy, self.query.bounds, 2, self.loss)
@@ -405,8 +413,6 @@ class MetricReport(_Question):
 
 
 Question = NumericQuery | LocalReport | MetricReport
-CentralPrivacy = PureDP | ApproximateDP | ZeroConcentratedDP
-Privacy = CentralPrivacy | MetricDP
 
 
 def checked_question(question: object) -> Question:

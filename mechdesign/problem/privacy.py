@@ -20,6 +20,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import TypeAlias
 
 import numpy as np
 from scipy import optimize
@@ -165,6 +166,9 @@ class MetricDP(Checked):
         return gap if self.metric == "absolute" else gap * gap
 
 
+GAUSSIAN_ALONE = 'is proved of Gaussian noise alone: calibrate("gaussian", ...), or state points of its curve, TradeOff([(epsilon, delta), ...])'
+"""What is possible where `GaussianDP`, which asks for every ε at once, cannot be proved."""
+
 CentralPrivacy = PureDP | ApproximateDP | ZeroConcentratedDP | GaussianDP | MembershipAdvantage | TradeOff
 """What is asked of all neighbouring data sets alike."""
 Privacy = CentralPrivacy | MetricDP
@@ -188,6 +192,21 @@ def parts_of(privacy: CentralPrivacy) -> tuple[CentralPrivacy, ...]:
     return tuple(
         MembershipAdvantage(d) if e == 0 else ApproximateDP(e, d) if d else PureDP(e) for e, d in asked
     )
+
+
+Pointwise: TypeAlias = PureDP | ApproximateDP | MembershipAdvantage | TradeOff
+"""What is asked at finitely many ε."""
+
+
+def pairs_of(privacy: Pointwise) -> tuple[tuple[float, float], ...]:
+    """(ε, δ) of all that is asked at once; δ = 0 under pure privacy.
+
+    Examples
+    --------
+    >>> pairs_of(TradeOff([(0, 0.4), (1, 0), (2, 1)]))
+    ((0.0, 0.4), (1.0, 0.0))
+    """
+    return tuple((part.epsilon, getattr(part, "delta", 0.0)) for part in parts_of(privacy))  # type: ignore[union-attr]
 
 
 def points_of(privacy: object, at: Iterable[float] = ()) -> TradeOff:

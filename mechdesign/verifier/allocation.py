@@ -113,21 +113,18 @@ def private(design: Json, proof: Json, scales: list[Json], peaked: list[bool], a
         words = [f"{name} at most {privacy[name]!r}" for name in ("rho", "mu") if name in privacy]
         words = words or [f"delta at most {d!r} at epsilon = {e!r}" for e, d in points_of(privacy)]
         account.proved("; ".join(words), within(largest_square(privacy)))
-    elif privacy[""] == "approximate-dp":
-        epsilon, delta = Decimal(privacy["epsilon"]), Decimal(privacy["delta"])
-        claim = f"delta at most {privacy['delta']!r} at epsilon = {privacy['epsilon']!r}"
-        if m == 1:
-            one = len(ratios) == 1 or (changes is not None and changes.l0 == 1)
-            most = epsilon - (2 if one else 1) * (1 - delta).ln() / ROUND
-            if within(Fraction(most)):
-                account.proved(claim, True)
-                return
-        found = Decimal(1)
-        if changes is None:
-            sizes = Counter(Decimal(rounded_up(r)) for r, kind in ratios if kind)
-            square = sum((Decimal(r.numerator) / r.denominator) ** 2 for r, kind in ratios if not kind)
-            found = composed_delta(epsilon, delta, sizes, square * ROUND, account)
-        account.proved(claim, found <= delta)
+    elif privacy[""] in ("approximate-dp", "membership-advantage", "trade-off"):
+        one = len(ratios) == 1 or (changes is not None and changes.l0 == 1)
+        for e, d in points_of(privacy):
+            if d == 1:
+                continue
+            epsilon, delta = Decimal(e), Decimal(d)
+            holds = m == 1 and within(Fraction(epsilon - (2 if one else 1) * (1 - delta).ln() / ROUND))
+            if not holds and delta and changes is None:
+                sizes = Counter(Decimal(rounded_up(r)) for r, kind in ratios if kind)
+                square = sum((Decimal(r.numerator) / r.denominator) ** 2 for r, kind in ratios if not kind)
+                holds = composed_delta(epsilon, delta, sizes, square * ROUND, account) <= delta
+            account.proved(f"delta at most {d!r} at epsilon = {e!r}", holds)
     else:
         raise Refused(f"{design['noise']} noise under {privacy['']}")
 
@@ -196,8 +193,8 @@ def composed_delta(
     largest = max(laplace, default=ZERO)
     alone = Counter({r: count for r, count in laplace.items() if r >= SMALL * largest and r > 0})
     epsilon -= sum((r * count for r, count in laplace.items() if r < SMALL * largest), ZERO) * ROUND
-    if epsilon < 0:
-        return ONE
+    if epsilon < 0:  # as noise is symmetric, δ(−τ) = 1 − e^(−τ) (1 − δ(τ))
+        return 1 - epsilon.exp() * (1 - composed_delta(ZERO, delta, alone, normal_square, account)) + SLACK
     if not alone:
         return normal_delta(epsilon, normal_square.sqrt() * ROUND) if normal_square else ZERO
     if alone.total() == 1 and not normal_square:

@@ -71,13 +71,12 @@ def largest_budget(design: Json, count: int) -> float | None:
         return 2.0 * float(privacy["rho"])
     if privacy[""] == "gaussian-dp":
         return float(privacy["mu"]) ** 2
-    points = points_of(privacy)
-    epsilon, delta = points[0]
+    points = [(e, d) for e, d in points_of(privacy) if d < 1]
     if design["noise"] == "laplace":
         one = sum(l > 0 for l in design["sensitivities"]) == 1 or (bounds is not None and bounds["l0"] == 1)
-        if delta and design["accounting"] == "exact" and not one:
+        if any(d for _, d in points) and design["accounting"] == "exact" and not one:
             return None
-        return epsilon - (2 if one else 1) * math.log1p(-delta)
+        return min(e - (2 if one else 1) * math.log1p(-d) for e, d in points)
     if design["noise"] == "mixed":
         return None
 

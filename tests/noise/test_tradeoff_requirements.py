@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 
@@ -128,19 +129,24 @@ def test_a_doctored_requirement_is_refused(name: str, privacy: object, member: s
 @pytest.mark.parametrize("privacy", [md.GaussianDP(1.0), md.MembershipAdvantage(0.1), TWO], ids=str)
 def test_designs_that_cannot_take_one_say_so(privacy: object) -> None:
     for make in (
-        lambda: md.OptimalNoise(privacy),
         lambda: md.noise.KNorm(3, privacy),
         lambda: md.BoundedCount(4, privacy),
-        lambda: md.NoiseAllocation("laplace", [1.0, 2.0], privacy),
-        lambda: md.NoiseAllocation("mixed", [1.0, 2.0], privacy),
-        lambda: md.compare(md.NumericQuery(), privacy),
+        lambda: md.PrivateMean(0, 1, about=100).solve(privacy),
+        lambda: md.compare(md.LocalReport(bits=2), privacy),
     ):
         with pytest.raises(md.DesignError, match="privacy"):
             make()
 
 
 def test_gaussian_dp_is_for_gaussian_noise() -> None:
+    for other in (
+        lambda: md.NoiseAllocation("laplace", [1.0, 2.0], md.GaussianDP(1.0)),
+        lambda: md.NoiseAllocation("mixed", [1.0, 2.0], md.GaussianDP(1.0)),
+    ):
+        with pytest.raises(md.DesignError, match=r"proved of Gaussian noise alone: calibrate.*TradeOff"):
+            other()
     for make in (
+        lambda: md.NoiseAllocation("mixed", [1.0, 2.0], md.TradeOff([(0, 0.1), (1, 0)])),
         lambda: md.calibrate("laplace", privacy=md.GaussianDP(1.0), sensitivity=1.0),
         lambda: md.calibrate("gaussian", privacy=md.GaussianDP(1.0), sensitivity=1.0, sampling_rate=0.5),
         lambda: md.calibrate("gaussian", privacy=md.TradeOff([(0, 0.1), (1, 0)]), sensitivity=1.0),
@@ -178,3 +184,77 @@ def test_mu_of_other_laws() -> None:
     assert exact == pytest.approx((3.0, 3.0), rel=1e-12)
     with pytest.raises(md.DesignError, match="sampling_rate"):
         md.AdditiveNoise(stats.norm(), 1.0, sampling_rate=0.5).gaussian_mu()
+
+
+# Allocations ------------------------------------------------------------------------------------
+
+points = st.lists(
+    st.tuples(st.sampled_from([0.0, 0.3, 0.7, 1.5]), st.floats(0.01, 0.4)), min_size=1, max_size=3, unique_by=lambda p: p[0]
+)  # fmt: skip
+
+
+ASKED = {
+    "laplace": lambda p: md.NoiseAllocation("laplace", [1.0, 2.0, 8.0], p),
+    "laplace alone": lambda p: md.NoiseAllocation("laplace", [0.0, 2.0], p),
+    "sufficient": lambda p: md.NoiseAllocation("laplace", [1.0, 8.0], p, accounting="corollary6"),
+    "bounded": lambda p: md.NoiseAllocation(
+        "laplace", md.Sensitivity(each=[1, 8, 3], l0=2), p, accounting="corollary6"
+    ),
+    "mixed": lambda p: md.NoiseAllocation("mixed", [1.0, 2.0, 8.0], p),
+}
+NOTIONS = (md.MembershipAdvantage(0.3), TWO, md.TradeOff([(0, 0.3), (1, 0)]), md.TradeOff([(0.5, 0.1), (1, 1e-9), (2, 1)]))  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("privacy", NOTIONS, ids=str)
+def test_both_checkers_accept_allocations(name: str, privacy: md.TradeOff) -> None:
+    if name == "mixed" and privacy in NOTIONS[2:]:
+        return  # Gaussian noise takes no δ of 0 or 1
+    result = ASKED[name](privacy).solve()
+    assert accepted(result)
+    assert loads(dumps(result), kinds=KINDS).design.privacy == privacy
+    assert (result.audit()["slack"] >= -1e-12).all()
+    print(result, result.account(), result.alternatives())
+    advantage = min((d for e, d in parts(privacy) if e == 0), default=1.0)
+    assert result.tradeoff().advantage <= advantage * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("points", [[(0, 0.03), (1, 1e-3)], [(0, 0.3), (1, 1e-4)], [(0, 0.3), (0.2, 1e-3)]])
+@pytest.mark.parametrize("name", ["laplace", "bounded", "mixed"])
+def test_each_point_is_held(name: str, points: list) -> None:
+    result = ASKED[name](TWO).solve()
+    forged = dataclasses.replace(
+        result, design=dataclasses.replace(result.design, privacy=md.TradeOff(points))
+    )
+    if name == "bounded" and points[1] == (1, 1e-4):
+        assert accepted(forged)  # by the sufficient condition, under which δ(0) alone binds
+        return
+    assert not forged.checks()["holds"].all()
+    assert not all(holds for *_, holds in verify(dumps(forged)).rows)
+
+
+def parts(privacy: md.TradeOff | md.MembershipAdvantage) -> list[tuple[float, float]]:
+    return [(0.0, privacy.eta)] if isinstance(privacy, md.MembershipAdvantage) else list(privacy.points)
+
+
+@pytest.mark.slow
+@given(st.lists(st.floats(0.1, 10), min_size=2, max_size=4), st.floats(0.05, 0.8), st.floats(0.1, 2))
+@settings(max_examples=5, deadline=None)
+def test_an_allocation_keeps_all_points_and_is_above_each_alone(
+    lam: list, eta: float, epsilon: float
+) -> None:
+    one, other = md.MembershipAdvantage(eta), md.ApproximateDP(epsilon, 1e-3)
+    both = md.TradeOff([(0, eta), (epsilon, 1e-3)])
+    result = md.NoiseAllocation("laplace", lam, both).solve()
+    for privacy in (one, other):
+        alone = md.NoiseAllocation("laplace", lam, privacy).solve()
+        assert alone.lower_bound <= result.value
+        assert result.lower_bound >= alone.lower_bound * (1 - 1e-6)
+    ratios = np.array(lam) / result.mechanism.scales
+    for e, d in both.points:  # what is lost is a sum of max(-r, min(r, r - 2x)), x exponential: by simulation
+        rng = np.random.default_rng(1)
+        noise = rng.laplace(size=(200_000, len(lam)))
+        loss = (np.abs(noise + ratios) - np.abs(noise)).sum(axis=1)
+        seen = np.maximum(-np.expm1(e - loss), 0.0)
+        assert seen.mean() <= d + 5 * seen.std() / math.sqrt(len(seen))

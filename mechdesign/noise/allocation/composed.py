@@ -31,10 +31,11 @@ from scipy import optimize, special, stats
 
 from mechdesign.accounting.interval import delta_interval, lower_delta, upper_delta
 from mechdesign.accounting.losses import NoiseTerm, is_gaussian
+from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.proofs import PROVED
 from mechdesign.noise.vector_noise import MixedNoise
-from mechdesign.problem.privacy import ApproximateDP
+from mechdesign.problem.privacy import Pointwise, pairs_of
 from mechdesign.solvers import Deadline
 from mechdesign.typing import Array, Indices
 
@@ -52,29 +53,52 @@ _ROWS = 16
 """Numbers of coordinates that the lower bound has a row for, about."""
 
 
-def composed(law: MixedNoise, privacy: ApproximateDP) -> tuple[float, bool]:
-    """δ of the exact composition at ε, from above, and whether a closed form or basic composition proves it.
+def composed(law: MixedNoise, privacy: Pointwise) -> tuple[float, bool]:
+    """δ of the exact composition at ε, from above, and whether a closed form or basic composition proves it; of a TradeOff the largest share of a δ.
 
     What is τ-private purely leaves ε − τ to the others.
     """
     return composition(law.terms(), law.small, privacy)
 
 
-def composition(terms: tuple[NoiseTerm, ...], small: float, privacy: ApproximateDP) -> tuple[float, bool]:
-    """The same of terms, beside what is `small`-private purely."""
-    left = math.nextafter(privacy.epsilon - small, -math.inf)
+def composition(terms: tuple[NoiseTerm, ...], small: float, privacy: Pointwise) -> tuple[float, bool]:
+    """The same of terms, beside what is `small`-private purely; where a point has δ = 0, the share is that of the largest loss in ε."""
+    if not isinstance(privacy, TradeOff):
+        return delta_at(terms, small, *pairs_of(privacy)[0])
+    largest, proved = 0.0, True
+    for epsilon, delta in pairs_of(privacy):
+        if delta:
+            found, basic = delta_at(terms, small, epsilon, delta)
+            share, proved = found / delta, proved and basic
+        else:
+            endless = any(is_gaussian(t.law) for t in terms)
+            total = math.inf if endless else small + math.fsum(t.sensitivity * t.count for t in terms)
+            share = total * (1 + 1e-15) / epsilon
+        largest = max(largest, share)
+    return largest, proved
+
+
+def delta_at(
+    terms: tuple[NoiseTerm, ...], small: float, epsilon: float, delta: float = 0.0
+) -> tuple[float, bool]:
+    """δ at ε ≥ 0, by basic composition alone where that shows no more than `delta`.
+
+    As noise is symmetric δ(−τ) = 1 − e^(−τ) (1 − δ(τ)), where what is τ-private purely leaves less than 0.
+    """
+    left = math.nextafter(epsilon - small, -math.inf) if epsilon else -small
     if left < 0:
-        return 1.0, False
+        at_zero, proved = delta_at(terms, 0.0, 0.0, delta)
+        return min((at_zero - math.expm1(left) * (1 - at_zero)) * (1 + 1e-15), 1.0), proved
     if len(terms) == 1 and terms[0].count == 1:
         found = delta_interval(terms, left)  # in closed form
         return found.upper, found.how == PROVED
     if not any(is_gaussian(t.law) for t in terms):
         total = (small + math.fsum(t.sensitivity * t.count for t in terms)) * (1 + 1e-15)
-        basic = -math.expm1(privacy.epsilon - total) * (1 + 1e-14) if total > privacy.epsilon else 0.0
-        if basic <= privacy.delta or len(terms) > LEVELS:
+        basic = -math.expm1(epsilon - total) * (1 + 1e-14) if total > epsilon else 0.0
+        if basic <= delta or len(terms) > LEVELS:
             return basic, True
-        if 0 < total - privacy.epsilon <= 2 * min(t.sensitivity for t in terms):
-            return barely_above(total - privacy.epsilon, sum(t.count for t in terms)), False
+        if 0 < total - epsilon <= 2 * min(t.sensitivity for t in terms):
+            return barely_above(total - epsilon, sum(t.count for t in terms)), False
     return upper_delta(terms, left, width=3e-3), False
 
 
@@ -148,14 +172,14 @@ class LaplaceProblem:
         Coordinates of a unit that change.
     order : float
         p.
-    privacy : ApproximateDP
-        δ > 0.
+    privacy : ApproximateDP, MembershipAdvantage or TradeOff
+        With a δ > 0.
     """
 
     costs: Array
     counts: Indices
     order: float
-    privacy: ApproximateDP
+    privacy: Pointwise
 
     @cached_property
     def _each(self) -> Array:
@@ -170,14 +194,14 @@ class LaplaceProblem:
         wanted = best = np.maximum((unit / unit.max()) ** (1 / (self.order + 1)), FLOOR)
         for _ in range(_ROUNDS if len(unit) > 1 else 0):
             shape = np.maximum(wanted / wanted.max(), FLOOR)
-            found = within_delta(shape, counts, self.privacy, deadline, 1e-2)
+            found, epsilon = within_delta(shape, counts, self.privacy, deadline, 1e-2)
             loss = float((costs * shape**-self.order).sum()) * found.max() ** -self.order
             if loss < least:
                 best, least = shape, loss
             # exact in one step where the slope is proportional to the ratio, as of Gaussian noise
-            slope = _slope(found, _tilt(found, counts, self.privacy.epsilon))
+            slope = _slope(found, _tilt(found, counts, epsilon))
             wanted = shape * (unit / unit.max() / slope / shape ** (self.order + 1)) ** (1 / (self.order + 2))
-        best = within_delta(best, counts, self.privacy, deadline)
+        best, _ = within_delta(best, counts, self.privacy, deadline)
         return best[level]
 
     def lower_bound(self) -> float:
@@ -209,18 +233,22 @@ class LaplaceProblem:
 
 
 @lru_cache(maxsize=256)
-def largest_equal(count: int, privacy: ApproximateDP) -> float:
-    """A ratio at which so many equal coordinates do not keep (ε, δ), or just do: next above the largest that do."""
-    epsilon, extra = privacy.epsilon, -math.log1p(-privacy.delta)
-    if count == 1:
-        return (epsilon + 2 * extra) * (1 + 1e-14)
+def largest_equal(count: int, privacy: Pointwise) -> float:
+    """A ratio at which so many equal coordinates do not keep the requirement, or just do: next above the largest that do."""
+    return min(_largest_equal(count, epsilon, delta) for epsilon, delta in pairs_of(privacy))
+
+
+def _largest_equal(count: int, epsilon: float, delta: float) -> float:
+    extra = -math.log1p(-delta)
+    if count == 1 or not delta:
+        return (epsilon + 2 * extra) / count * (1 + 1e-14)
 
     def missing(log_more: float) -> float:
-        term = NoiseTerm(stats.laplace(), epsilon * (1 + math.exp(log_more)) / count, count)
-        return math.log(privacy.delta / max(lower_delta(term, epsilon, width=1e-5), 1e-300))
+        term = NoiseTerm(stats.laplace(), (epsilon + math.exp(log_more)) / count, count)
+        return math.log(delta / max(lower_delta(term, epsilon, width=1e-5), 1e-300))
 
-    low, high = math.log(extra / epsilon), math.log(max(count * (1 + 2 * extra / epsilon) - 1, 0.0))
-    return epsilon * (1 + math.exp(safe_root(missing, low, high + 1e-3, xtol=1e-8))) / count * (1 + 1e-14)
+    low, high = math.log(extra), math.log(max(count * (epsilon + 2 * extra) - epsilon, 0.0))
+    return (epsilon + math.exp(safe_root(missing, low, high + 1e-3, xtol=1e-8))) / count * (1 + 1e-14)
 
 
 def _tilt(ratios: Array, counts: Indices, epsilon: float) -> float:
@@ -237,15 +265,25 @@ def _tilt(ratios: Array, counts: Indices, epsilon: float) -> float:
 
 
 def within_delta(
-    shape: Array, counts: Indices, privacy: ApproximateDP, deadline: Deadline, fine: float = 1e-7
+    shape: Array, counts: Indices, privacy: Pointwise, deadline: Deadline, fine: float = 1e-7
+) -> tuple[Array, float]:
+    """The largest multiple of these ratios at which the composition is proved to keep the requirement, and the ε that binds."""
+    parts = [(_within(shape, counts, e, d, deadline, fine), e) for e, d in pairs_of(privacy)]
+    return min(parts, key=lambda part: float(part[0].max()))
+
+
+def _within(
+    shape: Array, counts: Indices, epsilon: float, delta: float, deadline: Deadline, fine: float
 ) -> Array:
-    """The largest multiple of these ratios at which the composition is proved to keep (ε, δ).
+    """The same of one point (ε, δ).
 
     Their sum is searched for between what basic composition allows and where one coordinate alone takes all of δ, in the
     logarithm of what it has more than ε: at small δ that is all that can be gained.
     """
-    epsilon, extra = privacy.epsilon, -math.log1p(-privacy.delta)
     total = float(counts @ shape)
+    if not delta:
+        return _rounded(shape * (epsilon * (1 - 2e-14) / total))
+    extra = -math.log1p(-delta)
     kept = _rounded(shape * ((epsilon + extra) * (1 - 2e-14) / total))
 
     @cache
@@ -253,17 +291,15 @@ def within_delta(
         nonlocal kept
         if deadline.passed:
             raise _LateError
-        found = _rounded(shape * (epsilon * (1 + math.exp(log_more)) / total))
+        found = _rounded(shape * ((epsilon + math.exp(log_more)) / total))
         terms = tuple(NoiseTerm(stats.laplace(), float(r), int(n)) for r, n in zip(found, counts))
-        over = math.log(max(composition(terms, 0.0, privacy)[0], 1e-300) / privacy.delta)
+        over = math.log(max(delta_at(terms, 0.0, epsilon, delta)[0], 1e-300) / delta)
         if over <= 0 and found[0] > kept[0]:
             kept = found
         return over
 
-    low = math.log(extra / epsilon) + 1e-9
-    high = math.log(
-        max((epsilon + 2 * extra) * total / float(shape.max()) / epsilon - 1, 2 * extra / epsilon)
-    )
+    low = math.log(extra) + 1e-9
+    high = math.log(max((epsilon + 2 * extra) * total / float(shape.max()) - epsilon, 2 * extra))
     try:
         if excess(low) <= 0:
             safe_root(excess, low, high, xtol=fine, rtol=1e-12)

@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from types import NoneType
-from typing import Any
+from typing import Any, get_args
 
 import cvxpy as cp
 import numpy as np
@@ -50,7 +50,7 @@ from mechdesign.problem.checks import (
     refuse_unknown,
     settle,
 )
-from mechdesign.problem.privacy import ApproximateDP
+from mechdesign.problem.privacy import Pointwise
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.solvers import Model
@@ -71,7 +71,8 @@ class NoiseAllocation(AllocationPage):
         The profile λ, in units of the query, for add-remove neighbours. A coordinate with λ_i = 0 needs no noise and gets
         none. A Sensitivity with ``each`` may bound the number that change and the norms too (Gaussian and Laplace noise, without limits and groups):
         see Notes.
-    privacy : PureDP, ApproximateDP or ZeroConcentratedDP
+    privacy : PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage or TradeOff
+        ZeroConcentratedDP and GaussianDP of Gaussian noise alone; of a TradeOff all points at once.
         Laplace noise with δ > 0 has the closed form :math:`\Delta/\beta = \varepsilon - 2\log(1-\delta)` where one coordinate
         changes; on several coordinates `accounting` says how.
     loss : float
@@ -338,7 +339,7 @@ class NoiseAllocation(AllocationPage):
 
     def _laplace_laws(self, clock: Clock) -> Iterator[Law]:
         """The scales of Corollary 6, which need no search, and those of the best ratios under exact composition."""
-        privacy, lam = instance("privacy", self.privacy, ApproximateDP), self.sensitivities
+        lam = self.sensitivities
         scales = replace(self, accounting="corollary6").solve(certify=False).mechanism.scales
         member, shared = self._unit
         sufficient = np.zeros(len(shared))
@@ -347,12 +348,12 @@ class NoiseAllocation(AllocationPage):
             ratios = self.composition.ratios(clock) if search else sufficient[shared > 0] * (1 - 1e-12)
             scales = self._scales_of(np.maximum(ratios, FLOOR * ratios.max()))
             law = MixedNoise(scales, np.ones(len(scales), dtype=bool), lam)
-            if composed(law, privacy)[0] <= privacy.delta:
+            if composed(law, self.composition.privacy)[0] <= self.budget:
                 yield Law(law, mixed_cost(self, law), (MixedProof(),), SolveReport("search"), self._notes())
 
     def _mixes(self, clock: Clock) -> Iterator[Law]:
         """Both pure types, and mixes from the cheapest candidate on, each scaled until it is proved private."""
-        privacy, moved = instance("privacy", self.privacy, ApproximateDP), self.sensitivities > 0
+        privacy, moved = instance("privacy", self.privacy, *get_args(Pointwise)), self.sensitivities > 0
         gaussian, pure = self.of_one_type("gaussian").solve(certify=False), self.of_one_type("laplace")
         weights, lam = None if self.weights is None else self.weights[moved], self.sensitivities[moved]
         everywhere, best = np.ones(len(lam), dtype=bool), math.inf
@@ -404,7 +405,7 @@ class NoiseAllocation(AllocationPage):
                 "the least loss under the sufficient condition of Corollary 6, which is no lower bound of Laplace noise: exact "
                 "composition needs less"
             )
-        elif self.noise == "laplace" and getattr(self.privacy, "delta", 0.0) > 0:
+        elif self.noise == "laplace" and self.failing:
             notes.append(
                 "one coordinate matters: the (ε, δ) condition is exact"
                 if self.one_dimensional

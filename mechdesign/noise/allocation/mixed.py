@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 import numpy as np
 from scipy import optimize, stats
@@ -28,9 +28,10 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.allocation.composed import composed
 from mechdesign.noise.allocation.question import AllocationQuestion
 from mechdesign.noise.allocation.several import ROUNDING
+from mechdesign.noise.calibration.evaluation import budget_of
 from mechdesign.noise.vector_noise import MixedNoise, absolute_moment
 from mechdesign.problem.checks import instance
-from mechdesign.problem.privacy import ApproximateDP
+from mechdesign.problem.privacy import Pointwise, pairs_of
 from mechdesign.solvers import Deadline
 from mechdesign.typing import Array, Flags, Indices
 
@@ -59,7 +60,7 @@ class MixedProblem:
         Positive.
     weights : ndarray or None
     order : float
-    privacy : ApproximateDP
+    privacy : ApproximateDP, MembershipAdvantage or TradeOff
     mu : float
         Of a Gaussian that consumes all of it.
     pure : Mix
@@ -69,7 +70,7 @@ class MixedProblem:
     sensitivities: Array
     weights: Array | None
     order: float
-    privacy: ApproximateDP
+    privacy: Pointwise
     mu: float
     pure: Mix
 
@@ -147,17 +148,18 @@ class MixedProblem:
 
     def _ratio(self, mu: float, sizes: Array, counts: Indices) -> float:
         """The largest Laplace ratio next to a Gaussian of μ; 0 where δ leaves no room."""
-        epsilon, target = self.privacy.epsilon, self.privacy.delta
-        reach = epsilon + 5.0
+        points = pairs_of(self.privacy)
+        reach = max(epsilon for epsilon, _ in points) + 5.0
 
         def excess(log_ratio: float) -> float:
             ratio = math.exp(log_ratio)
             terms = [NoiseTerm(stats.norm(), mu, 1)]
             terms += [NoiseTerm(stats.laplace(), float(ratio * v), int(c)) for v, c in zip(sizes, counts)]
-            return math.log(max(upper_delta(tuple(terms), epsilon, width=_WIDTH), 1e-300) / target)
+            used = (upper_delta(tuple(terms), epsilon, width=_WIDTH) / delta for epsilon, delta in points)
+            return math.log(max(*used, 1e-300))
 
         high = math.log(reach)
-        low = high - math.log(4 * reach * float(counts.sum()) / epsilon)
+        low = math.log(min(epsilon or delta for epsilon, delta in points) / 4 / float(counts.sum()))
         for _ in range(3):
             if excess(low) <= 0:
                 inside = excess(high) <= 0
@@ -195,7 +197,7 @@ def mixed_scales(problem: MixedProblem, deadline: Deadline) -> list[Mix]:
 
 
 def within_budget(
-    scales: Array, laplace: Flags, sensitivities: Array, privacy: ApproximateDP, deadline: Deadline
+    scales: Array, laplace: Flags, sensitivities: Array, privacy: Pointwise, deadline: Deadline
 ) -> MixedNoise | None:
     """The law scaled by the least common factor at which the composition is proved to keep δ; None beyond `REACH`.
 
@@ -209,7 +211,7 @@ def within_budget(
     def excess(log_factor: float) -> float:
         if kept and deadline.passed:
             raise _LateError
-        over = math.log(max(composed(law(log_factor), privacy)[0], 1e-300) / privacy.delta)
+        over = math.log(max(composed(law(log_factor), privacy)[0], 1e-300) / budget_of(privacy))
         if over <= 0:
             kept.append(log_factor)
         return over
@@ -263,10 +265,11 @@ class MixedProof(Proof):
         if not alike or (asked.noise == "laplace" and not law.laplace.all()):
             yield Claim("the law is noise of the type, for these sensitivities", PROVED, -math.inf, False)
             return
-        privacy = instance("privacy", asked.privacy, ApproximateDP)
-        delta, basic = composed(law, privacy)
-        claim = f"δ at ε = {privacy.epsilon:g} is at most {privacy.delta:g} when all coordinates change by all they may"
-        yield Claim(claim, PROVED if basic else RECOMPUTED, privacy.delta - delta, delta <= privacy.delta)
+        privacy: Pointwise = instance("privacy", asked.privacy, *get_args(Pointwise))
+        used, basic = composed(law, privacy)
+        kept = ", ".join(f"δ at ε = {e:g} is at most {d:g}" for e, d in pairs_of(privacy))
+        claim = f"{kept} when all coordinates change by all they may"
+        yield Claim(claim, PROVED if basic else RECOMPUTED, asked.budget - used, used <= asked.budget)
         if asked.groups is not None:
             widest = max(float(np.ptp(law.scales[g])) for g in asked.groups)
             yield Claim("groups share a scale", PROVED, -widest, widest == 0)

@@ -5,19 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self, get_args
 
 import numpy as np
 import pandas as pd
 
-from mechdesign.accounting.interval import upper_delta
 from mechdesign.accounting.profile import gaussian_tradeoff
 from mechdesign.errors import DesignError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.page import Account
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
-from mechdesign.noise.allocation.composed import LEVELS, composed, levels_of, within_delta
+from mechdesign.noise.allocation.composed import (
+    LEVELS,
+    composed,
+    delta_at,
+    levels_of,
+    within_delta,
+)
 from mechdesign.noise.allocation.disparity import disparity, gini
 from mechdesign.noise.allocation.question import AllocationProof, AllocationQuestion
 from mechdesign.noise.allocation.separable import power
@@ -25,7 +30,7 @@ from mechdesign.noise.allocation.several_model import largest_spent
 from mechdesign.noise.vector_noise import IndependentNoise, MixedNoise
 from mechdesign.plotting import COLOURS, figure, legend_above, sized
 from mechdesign.problem.checks import instance, number
-from mechdesign.problem.privacy import ApproximateDP
+from mechdesign.problem.privacy import Pointwise
 from mechdesign.problem.sensitivity import Protection, Sensitivity
 from mechdesign.problem.spine import relative_table
 from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words, unit_words
@@ -57,7 +62,7 @@ class AllocationPage(AllocationQuestion):
         terms, small, asked = law.terms(), law.small, super().tradeoff(result, at)
         if self.bounds is not None or len(terms) > LEVELS:
             return asked
-        found = TradeOff.of_profile(lambda e: upper_delta(terms, e - small) if e > small else 1.0, at)
+        found = TradeOff.of_profile(lambda e: delta_at(terms, small, e)[0], at)
         return TradeOff((*found.points, *asked.points))
 
     def spent(self, result: Result) -> Array:
@@ -79,9 +84,14 @@ class AllocationPage(AllocationQuestion):
             proof = AllocationProof(0.0, largest_spent(self.changes, scales)[1])
         return instance("proofs", proof or AllocationProof(0.0), AllocationProof).slack(self, scales)
 
-    def _delta(self, result: Result) -> float:
-        """δ of the exact composition at the design's ε, from above."""
-        return composed(result.mechanism, instance("privacy", self.privacy, ApproximateDP))[0]
+    def _used(self, result: Result) -> float:
+        """δ of the exact composition at the design's ε, from above; of several points the largest share of a δ."""
+        return composed(result.mechanism, instance("privacy", self.privacy, *get_args(Pointwise)))[0]
+
+    @property
+    def _measure(self) -> str:
+        """What `_used` is, with the words for "at most"."""
+        return "largest share of a δ at most" if isinstance(self.privacy, TradeOff) else "δ at most"
 
     def compare(self, result: Result, *, overall: float | None = None) -> pd.DataFrame:
         """Compare scales with identical noise and with scale-perturb-rescale; a mix of types has `alternatives` only.
@@ -124,14 +134,14 @@ class AllocationPage(AllocationQuestion):
             name, value = ("overall", overall) if overall is not None else ("noise", self.noise)
             allowed = "has no row here: exact composition goes by the bounds of single coordinates"
             raise DesignError.of(name, value, allowed)
-        lam, privacy = self.sensitivities, instance("privacy", self.privacy, ApproximateDP)
+        lam, privacy = self.sensitivities, instance("privacy", self.privacy, *get_args(Pointwise))
         laws: dict[str, IndependentNoise | MixedNoise] = {}
         for name, unit in (("i.i.d.", np.ones(len(lam))), ("scale-perturb-rescale", lam)):
             wanted = lam[lam > 0] / unit[lam > 0]
             level = levels_of(wanted)
             shape = np.zeros(level.max() + 1)
             np.maximum.at(shape, level, wanted)  # the largest of a level stands for all
-            found = within_delta(shape, np.bincount(level), privacy, Deadline(None))
+            found, _ = within_delta(shape, np.bincount(level), privacy, Deadline(None))
             laws[name] = IndependentNoise("laplace", unit * float((shape / found).max()))
         laws["this allocation"] = result.mechanism
         return self._compared(laws)
@@ -181,8 +191,8 @@ class AllocationPage(AllocationQuestion):
 
     def _constraints(self, result: Result) -> Iterator[tuple[object, ...]]:
         if self.composes:
-            delta, left = self._delta(result), self.budget - self._delta(result)
-            yield "privacy", 0, delta, self.budget, left, math.nan, left <= 1e-3 * self.budget
+            used, left = self._used(result), self.budget - self._used(result)
+            yield "privacy", 0, used, self.budget, left, math.nan, left <= 1e-3 * self.budget
             return
         slack, scales = self._slack(result), result.mechanism.scales
         dual = math.nan if result.duals is None else float(result.duals["dual"].iloc[0])
@@ -198,7 +208,7 @@ class AllocationPage(AllocationQuestion):
             laplace, gaussian, none = (law.kinds.count(kind) for kind in ("laplace", "gaussian", "none"))
             first = [
                 f"{laplace} coordinates with Laplace noise, {gaussian} with Gaussian, {none} with none; "
-                f"δ at most {self._delta(result):.9g}"
+                f"{self._measure} {self._used(result):.9g}"
             ]
         else:
             lam = self.sensitivities
@@ -239,7 +249,7 @@ class AllocationPage(AllocationQuestion):
             )
             others = "The same requirement met by one type of noise on all numbers."
         if self.composes:
-            consumed = f"composed exactly: δ at most {at_most(self._delta(result), 6)}"
+            consumed = f"composed exactly: {self._measure} {at_most(self._used(result), 6)}"
             picture = "The standard deviation of the noise on each number, by its type."
         else:
             consumed = f"{at_most(float(self.spent(result).sum()))} of the budget consumed"

@@ -19,6 +19,7 @@ from mechdesign.accounting.gaussian import (
     gaussian_profile,
 )
 from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
@@ -29,7 +30,16 @@ from mechdesign.noise.allocation.separable import EXACT, SUM_ERROR, Separable, p
 from mechdesign.noise.allocation.several import ROUNDING, Among, Changes, changes_of, mixed, most_spent
 from mechdesign.noise.vector_noise import IndependentNoise, absolute_moment
 from mechdesign.problem.checks import doubles, instance, non_negative
-from mechdesign.problem.privacy import ApproximateDP, Consumption, GaussianDP, PureDP, ZeroConcentratedDP
+from mechdesign.problem.privacy import (
+    GAUSSIAN_ALONE,
+    ApproximateDP,
+    Consumption,
+    GaussianDP,
+    Pointwise,
+    PureDP,
+    ZeroConcentratedDP,
+    pairs_of,
+)
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.problem.spine import ModelledDesign
 from mechdesign.typing import Array, Indices, Numbers
@@ -65,8 +75,17 @@ class AllocationQuestion(ModelledDesign):
     @property
     def _delta_of_several(self) -> bool:
         """Laplace noise on several coordinates with δ > 0: the composition has no closed form."""
-        delta = getattr(self.privacy, "delta", 0.0)
-        return self.noise == "laplace" and delta > 0 and not self.one_dimensional
+        return self.noise == "laplace" and self.failing and not self.one_dimensional
+
+    @property
+    def _points(self) -> tuple[tuple[float, float], ...]:
+        """(ε, δ) of all that is asked at once; none under zero-concentrated and Gaussian privacy."""
+        return pairs_of(self.privacy) if isinstance(self.privacy, Pointwise) else ()
+
+    @property
+    def failing(self) -> bool:
+        """Whether some δ is above 0."""
+        return any(delta for _, delta in self._points)
 
     def consumption(self, result: Result) -> Consumption:
         stated = super().consumption(result)
@@ -114,30 +133,33 @@ class AllocationQuestion(ModelledDesign):
 
     @cached_property
     def budget(self) -> float:
-        r""":math:`\mu_0^2` (Gaussian) or the total ε (Laplace), rounded down; δ where it is composed exactly."""
+        r""":math:`\mu_0^2` (Gaussian) or the total ε (Laplace), rounded down; where it is composed exactly δ, of several points 1."""
         privacy = self.privacy
         instance("privacy", privacy, PureDP, *get_args(GaussianPrivacy))
-        if self.composes and isinstance(privacy, ApproximateDP) and privacy.delta > 0:
-            return float(privacy.delta)
-        if self.noise == "mixed":
+        points = self._points
+        if self.noise != "gaussian" and isinstance(privacy, GaussianDP):
+            raise DesignError.of("privacy", privacy, GAUSSIAN_ALONE)
+        if self.noise == "mixed" and not (points and all(delta for _, delta in points)):
             raise DesignError.of(
                 "privacy",
                 privacy,
-                'a mix takes ApproximateDP with delta > 0; at delta = 0 all noise is Laplace (noise="laplace"), under '
+                'a mix takes delta > 0, ApproximateDP, MembershipAdvantage or TradeOff; at delta = 0 all noise is Laplace (noise="laplace"), under '
                 'ZeroConcentratedDP take noise="gaussian"',
             )
+        if self.composes:
+            return 1.0 if isinstance(privacy, TradeOff) else points[0][1]
         if self.noise == "gaussian":
             exact = isinstance(privacy, ZeroConcentratedDP | GaussianDP)
             return gaussian_budget(privacy) * (1 - SUM_ERROR if exact else 1)
-        if not isinstance(privacy, PureDP | ApproximateDP):
-            raise DesignError.of("privacy", privacy, "Laplace noise takes PureDP or ApproximateDP")
-        extra = self._for_delta
-        return (privacy.epsilon + extra) * (1 - SUM_ERROR) if extra else privacy.epsilon
+        if not points:
+            raise DesignError.of(
+                "privacy", privacy, "Laplace noise takes epsilon and delta: PureDP, ApproximateDP or TradeOff"
+            )
+        return min((e + self._worth(d)) * (1 - SUM_ERROR) if d else e for e, d in points)
 
-    @property
-    def _for_delta(self) -> float:
+    def _worth(self, delta: float) -> float:
         """What δ adds to the total ε of Laplace noise."""
-        return -(2 if self.one_dimensional else 1) * math.log1p(-getattr(self.privacy, "delta", 0.0))
+        return -(2 if self.one_dimensional else 1) * math.log1p(-delta)
 
     def cost_of(self, scales: Numbers) -> float:
         r"""Return :math:`\sum_i w_i E|T_i|^p`."""
@@ -223,7 +245,7 @@ class AllocationQuestion(ModelledDesign):
         cost = np.bincount(member, self.weights) * (shared / shared.max()) ** float(self.loss)
         count, needs = np.bincount(member, self.sensitivities > 0).astype(np.int64), shared > 0
         cost = np.maximum(cost, 1e-300 * cost.max())  # what counts so little has the least ratio anyway
-        privacy = instance("privacy", self.privacy, ApproximateDP)
+        privacy = instance("privacy", self.privacy, *get_args(Pointwise))
         return LaplaceProblem(cost[needs], count[needs], float(self.loss), privacy)
 
     def _scales_of(self, ratios: Array) -> Array:
@@ -265,8 +287,8 @@ class AllocationQuestion(ModelledDesign):
 
     def _smallest_epsilon(self, least: float) -> float | None:
         privacy = self.privacy
-        if self.noise == "laplace":
-            return least - self._for_delta
+        if self.noise == "laplace" and len(self._points) == 1:
+            return max(least - self._worth(self._points[0][1]), 0.0)
         if not isinstance(privacy, ApproximateDP):
             return None
         high, mu = 2 * privacy.epsilon + least, math.sqrt(least * (1 + 1e-14))

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import random
 import re
+import signal
+import time
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +21,8 @@ from scipy import stats
 import mechdesign as md
 from mechdesign.plan import PlannedRelease
 from mechdesign.shell.spec_file import design_from_toml
+
+from .test_ledger import _child, _text
 
 SPEC = """
 rounds = {rounds}
@@ -143,6 +149,35 @@ def test_answers_that_no_disk_takes_are_not_lost(here: Path, capsys, monkeypatch
     )
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_thirty_kills_of_a_plan_in_mid_release(here: Path) -> None:
+    """No answer without its entry, no round twice."""
+    x, rng = {"visits": range(4), "age": (41, 1), "spent": 7.0}, random.Random(3)
+    Path("release.toml").write_text(SPEC.format(rounds=10**5))
+    result = design_from_toml("release.toml", "Plan")[0].solve()
+    md.Ledger("year.jsonl", md.ApproximateDP(1.0, 1e-6))
+    result.release(x, ledger=md.Ledger("warm.jsonl", md.PureDP(1.0)))
+
+    def work(write: int) -> None:
+        held = md.Ledger("year.jsonl")
+        while True:
+            released = result.release(x, ledger=held)
+            os.write(write, f"{released.round} {released.hash}\n".encode())
+
+    answered: list[list[str]] = []
+    for _ in range(30):
+        process, read = _child(work)
+        first = os.read(read, 1)
+        time.sleep(rng.uniform(0.0, 0.02))
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+        answered += [line.split() for line in (first.decode() + _text(read)).splitlines()]
+    ledger = md.Ledger("year.jsonl")
+    assert len(answered) >= 30 and {hash_ for _, hash_ in answered} <= set(ledger.to_frame()["hash"])
+    assert len({number for number, _ in answered}) == len(answered) and set(ledger.to_frame()["entry"]) == {1}
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -182,7 +217,6 @@ def test_the_page_of_a_plan_says_it_all(here: Path) -> None:
     assert "standard deviation, even split" in words and "verify.pyz result.json" in words
 
 
-@pytest.mark.slow
 def test_all_answers_of_all_rounds_are_within_their_joint_half_widths() -> None:
     """19 times out of 20 by simulation; no more often than that where no noise is whole."""
     rng = np.random.default_rng(7)

@@ -86,6 +86,8 @@ def test_twelve_rounds_in_a_shell_and_no_thirteenth(here: Path, capsys, monkeypa
         ),
         ("visits,age\n1,2\n", "must have those of the plan's tasks: ['visits', 'age', 'spent']"),
         (ANSWERS.replace("age", "visits"), "has the columns"),
+        (ANSWERS.replace("age", "age,height"), "has the columns ['spent', 'visits', 'age', 'height']"),
+        (ANSWERS.replace("age", "age,age"), "has the columns ['spent', 'visits', 'age', 'age']"),
         (ANSWERS.replace("412000", "x"), "answers.csv, line 2: age must be a number"),
         (ANSWERS.replace("412000", ""), "answers.csv, line 3: age has an empty row above"),
         (ANSWERS.replace("10012", "10012,3"), "answers.csv, line 3: has more numbers than columns"),

@@ -48,6 +48,7 @@ _HEADINGS = {
     "half_width": "95% half-width",
     "joint_half_width": "95% half-width, all jointly",
     "even_split": "standard deviation, even split",
+    "not_whole": "standard deviation, not whole",
 }
 _PURE = 1 + 1e-4
 """A plan that is pure is taken where no other one costs less by more than that: its proof is exact."""
@@ -479,10 +480,11 @@ class Plan(Design):
         many = f", {self.rounds} times" if self.rounds > 1 else ""
         table, parts = self.frame(result), [p for found in result.mechanism.parts.values() for p, _ in found]
         asked = [
-            f"- {row.task}: {part.dimension} {'whole ' if part.whole else ''}number{'s' * (part.dimension > 1)}; {part.sensitivity}"
+            f"- {row.task}: {part.dimension} {'whole ' if part.whole else ''}number{'s' * (part.dimension > 1)}"
+            f"{'' if part.answers is None else f', of which {part.answers} answers are sums'}; {part.sensitivity}"
             for row, part in zip(table.itertuples(), parts)
         ]
-        answers = self.rounds * sum(part.dimension for part in parts)
+        answers = self.rounds * sum(part.answers or part.dimension for part in parts)
         widths = ", ".join(f"{row.task} ±{shown(row.joint_half_width)}" for row in table.itertuples())
         question = [
             f"Answers to {names} are released together{many}. Everything is counted under one budget.",
@@ -495,7 +497,7 @@ class Plan(Design):
             )
             + " what is released:",
             "\n".join(asked),
-            f"With probability 95% at least, all {answers} numbers of all rounds are off by at most, jointly: {widths}. One number alone is "
+            f"With probability 95% at least, all {answers} answers of all rounds are off by at most, jointly: {widths}. One answer alone is "
             "within its 95% half-width 19 times out of 20.",
         ]
         used = at_most(result.mechanism.consumed(privacy).upper)

@@ -165,8 +165,8 @@ class PlannedRelease:
 
         A part has its law with its parameters, what one person changes, and under ``sql`` a query where an engine has noise of that
         law whose scale can be given: the ``noisy_sum_gaussian`` of Presto and Velox, for normal noise on a sum or counts. The query
-        counts a row of 0 more, as these functions answer NULL where there is no row, which tells. Such engines draw in floating point,
-        and nothing there counts the rounds: `Ledger.charge` does.
+        counts a row of 0 more, as these functions answer NULL where there is no row, which tells. A workload's
+        ``strategy`` has the rows of which the numbers that get noise are sums. Such engines draw in floating point, and nothing there counts the rounds: `Ledger.charge` does.
         """
         parts = [
             {"task": name, "part": part.name, "numbers": part.dimension, "whole": part.whole}

@@ -22,7 +22,7 @@
 Outputs to search are tables too (``bins = {kind = "BinSearch", m = 4, max_abs = 3.0}``, or ``"Alphabet"``), so are grids
 (``levels = {level = [0.6, 0.7], width = [0.01]}``), metric spaces (``space = {kind = "grid", rows = 4, columns = 4}``; also
 matrix, line, euclidean, geodesic, clustered, tree) and sensitivities (``sensitivity = {linf = 1, l0 = 3}``). Of a plan every task is
-a table, ``[tasks.visits]`` with ``kind = "Histogram"`` (`TASKS`).
+a table, ``[tasks.visits]`` with ``kind = "Histogram"`` (`TASKS`, or a workload).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _TABLES: dict[str, Kinds] = {
 TASKS: Kinds = {
     name: getattr(mechdesign, name) for name in ("Histogram", "Count", "Mean", "Sum", "NumericQuery")
 }
-"""What a plan may be asked."""
+"""What a plan may be asked, besides workloads."""
 
 
 def design_from_toml(path: str | os.PathLike[str], only: str | None = None) -> tuple[Design, dict[str, Any]]:
@@ -194,7 +194,8 @@ def _value(key: str, value: object) -> Any:
 
 def _task(key: str, given: object) -> Any:
     fields = dict(instance(key, given, dict))
-    return _made(key, TASKS[one_of(f"{key}.kind", fields.pop("kind", None), tuple(TASKS))], fields)
+    kind = one_of(f"{key}.kind", fields.pop("kind", None), (*TASKS, *_TABLES["workload"]))
+    return _made(key, TASKS[kind], fields) if kind in TASKS else _value("workload", given)
 
 
 def _law(key: str, fields: dict[str, object]) -> object:

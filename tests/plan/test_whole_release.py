@@ -212,7 +212,7 @@ def test_the_page_of_a_plan_says_it_all(here: Path) -> None:
         "spent: 1 number",
     ):
         assert task in words
-    assert "all 84 numbers of all rounds are off by at most, jointly: visits ±" in words
+    assert "all 84 answers of all rounds are off by at most, jointly: visits ±" in words
     assert (
         "unit of privacy is one person (add-remove neighbours)" in words and "data set: visits 2026" in words
     )

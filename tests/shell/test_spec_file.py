@@ -48,7 +48,7 @@ SPECS = {
     "VectorQuantizer": 'dimension = 50\nbits = 4\ninputs = "box"\n' + PURE,
     "BoundedCount": 'n = 6\nloss = "squared"\n' + PURE,
     "Plan": PURE
-    + 'targets = {visits = 19.0, age = 1.0, spent = 99.0}\n[tasks.visits]\nkind = "Histogram"\nbins = 4\ncontribution = {linf = 2, l0 = 3}\n'
+    + 'targets = {visits = 19.0, age = 1.0, spent = 99.0, totals = 99.0}\n[tasks.totals]\nkind = "prefix_sums"\nsize = 4\n[tasks.visits]\nkind = "Histogram"\nbins = 4\ncontribution = {linf = 2, l0 = 3}\n'
     + '[tasks.age]\nkind = "Mean"\nlower = 0\nupper = 100\nn = 1000\n[tasks.spent]\nkind = "Sum"\nclip = [1.0, 2.0]\nn = 20\n'
     + 'values = {law = "uniform"}\n',
     "MetricChannel": 'space = {kind = "grid", rows = 3, columns = 3}\nalpha = 0.7\n',

@@ -15,6 +15,13 @@ STUDIES = (
         "mechdesign_studies.noise.allocation:run",
     ),
     Study(
+        "bounded-learning",
+        "Private regression from declared bounds, and an attack on every estimator",
+        "Vu and Slavkovic (2009); Wang, Revisiting differentially private linear regression (2018); Jagielski, Ullman and Oprea (2020)",
+        "mechdesign_studies.learning.bounded:run",
+        quick=True,
+    ),
+    Study(
         "coordinate-descent",
         "Private coordinate descent on real data",
         "Muthukrishnan and Kalyani, Differential privacy with higher utility, Figures 5 and 6; Grafting Laplace and Gaussian distributions, Table III",

@@ -1,7 +1,8 @@
 """Private learning as scikit-learn knows it: estimators whose noise is designed, and whose privacy is a result.
 
-``coordinate_descent`` has the linear models, ``pca`` the principal components; both ask ``plan`` for noise that the
-package's own accounting certifies, and add it to sums that are exact to the last bit.
+``least_squares`` and ``logistic`` fit linear models of records with declared bounds (``bounded``), ``coordinate_descent`` by the
+published method; ``pca`` has the principal components. All ask ``plan`` for noise that the package's own accounting
+certifies, and add it to sums that are exact to the last bit.
 
 Needs scikit-learn (``pip install 'mechdesign[learning]'``). May import noise and every floor below it.
 """

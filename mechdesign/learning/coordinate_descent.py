@@ -47,6 +47,7 @@ from mechdesign.learning.plan import (
 )
 from mechdesign.problem.checks import array, integer, non_negative, one_of, positive
 from mechdesign.problem.privacy import CentralPrivacy
+from mechdesign.runs.parallel import progress_bar
 from mechdesign.typing import Array, Numbers
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ def descend(
     power: int,
     passes: int,
     answer: Answer,
+    step: Callable[[], None] = lambda: None,
 ) -> Array:
     """Return the iterates after each pass, shape (passes, K).
 
@@ -106,6 +108,8 @@ def descend(
     power : {1, 2}
     answer : callable
         ``answer(pass, i, total, change)``: the noisy gradient of a whole number that changes by at most `change`.
+    step : callable
+        Called after each pass.
     """
     users, k = x.shape
     integer = largest_whole(users)
@@ -124,6 +128,7 @@ def descend(
                 state += one
                 theta[i] = moved
             path[round] = theta
+            step()
     return path
 
 
@@ -309,17 +314,19 @@ class _PrivateCoordinateDescent(BaseEstimator):  # type: ignore[misc]
         penalties = np.full(x.shape[1], weight)
         penalties[self.n_features_in_ :] = 0.0
         power = 1 if self.penalty == "l1" else 2
-        self.path_ = descend(
-            x,
-            y,
-            loss=self._loss,
-            clips=clips,
-            steps=rate / smooth,
-            penalty=penalties,
-            power=power,
-            passes=passes,
-            answer=NoisyAnswers(plan, rng).answer,
-        )
+        with progress_bar("private coordinate descent", passes) as step:
+            self.path_ = descend(
+                x,
+                y,
+                loss=self._loss,
+                clips=clips,
+                steps=rate / smooth,
+                penalty=penalties,
+                power=power,
+                passes=passes,
+                answer=NoisyAnswers(plan, rng).answer,
+                step=step,
+            )
         if not np.isfinite(self.path_).all():
             raise DesignError.of(
                 "learning_rate", self.learning_rate, "the descent diverged: lower it, or the clip"
@@ -447,7 +454,58 @@ class PrivateCoordinateDescentRegressor(RegressorMixin, _PrivateCoordinateDescen
         return tags
 
 
-class PrivateCoordinateDescentClassifier(ClassifierMixin, _PrivateCoordinateDescent):  # type: ignore[misc]
+class TwoClasses(ClassifierMixin):  # type: ignore[misc]
+    """A classifier of two classes by the sign of a score: `classes`, or those of the labels, which leaks."""
+
+    classes: Numbers | None
+    classes_: Labels
+    _score: Callable[[Numbers], Array]
+
+    def _classes(self, labels: Array) -> Labels:
+        if self.classes is not None:
+            classes = np.unique(np.asarray(self.classes))
+            if np.shape(self.classes) != (2,) or len(classes) != 2:
+                raise DesignError.of("classes", self.classes, "must be two different labels")
+            if labels.dtype != object and (labels.dtype.kind in "US") != (classes.dtype.kind in "US"):
+                raise DesignError.of("classes", self.classes, f"must be of the type of y ({labels.dtype})")
+            return classes
+        warn_leak("the classes are read from the labels (classes=None)", "give the two as classes")
+        check_classification_targets(labels)
+        classes = np.unique(labels)
+        if len(classes) == 1:
+            raise DesignError("y: there is only one class; give both as classes")
+        if len(classes) > 2:
+            raise ValueError(
+                f"Only binary classification is supported. The type of the target is {type_of_target(labels)}."
+            )
+        return classes
+
+    def _signs(self, labels: Array) -> Array:
+        """−1 for the first class, 1 for the second, 0 for what is neither."""
+        return np.asarray((labels == self.classes_[1]) * 1.0 - (labels == self.classes_[0]) * 1.0)
+
+    def decision_function(self, X: Numbers) -> Array:
+        """Return Xθ and the intercept: positive for the second class."""
+        return self._score(X)
+
+    def predict(self, X: Numbers) -> Labels:
+        """Return the likelier class."""
+        second = self._score(X) > 0
+        return np.asarray(self.classes_[second.astype(int)])
+
+    def predict_proba(self, X: Numbers) -> Array:
+        """Return the probabilities of both classes, shape (N, 2)."""
+        second = special.expit(self._score(X))
+        return np.column_stack([1 - second, second])
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.poor_score = True  # on data of ten records nothing private is accurate
+        return tags
+
+
+class PrivateCoordinateDescentClassifier(TwoClasses, _PrivateCoordinateDescent):
     r"""Logistic regression with an ℓ₁ or ℓ₂ penalty, fitted by differentially private coordinate descent; two classes.
 
     Minimises :math:`\frac1N\sum_n \log(1 + e^{-y_n \langle x_n, \theta\rangle}) + \psi(\theta)`.
@@ -514,50 +572,7 @@ class PrivateCoordinateDescentClassifier(ClassifierMixin, _PrivateCoordinateDesc
         self._descend(x, self._signs(labels))
         return self
 
-    def _classes(self, labels: Array) -> Labels:
-        if self.classes is not None:
-            classes = np.unique(np.asarray(self.classes))
-            if np.shape(self.classes) != (2,) or len(classes) != 2:
-                raise DesignError.of("classes", self.classes, "must be two different labels")
-            if labels.dtype != object and (labels.dtype.kind in "US") != (classes.dtype.kind in "US"):
-                raise DesignError.of("classes", self.classes, f"must be of the type of y ({labels.dtype})")
-            return classes
-        warn_leak("the classes are read from the labels (classes=None)", "give the two as classes")
-        check_classification_targets(labels)
-        classes = np.unique(labels)
-        if len(classes) == 1:
-            raise DesignError("y: there is only one class; give both as classes")
-        if len(classes) > 2:
-            raise ValueError(
-                f"Only binary classification is supported. The type of the target is {type_of_target(labels)}."
-            )
-        return classes
-
-    def _signs(self, labels: Array) -> Array:
-        """−1 for the first class, 1 for the second, 0 for what is neither."""
-        return np.asarray((labels == self.classes_[1]) * 1.0 - (labels == self.classes_[0]) * 1.0)
-
-    def decision_function(self, X: Numbers) -> Array:
-        """Return Xθ and the intercept: positive for the second class."""
-        return self._score(X)
-
-    def predict(self, X: Numbers) -> Labels:
-        """Return the likelier class."""
-        second = self._score(X) > 0
-        return np.asarray(self.classes_[second.astype(int)])
-
-    def predict_proba(self, X: Numbers) -> Array:
-        """Return the probabilities of both classes, shape (N, 2)."""
-        second = special.expit(self._score(X))
-        return np.column_stack([1 - second, second])
-
     def objectives(self, X: Numbers, y: Numbers) -> Array:
         """J after each pass on given data, shape (passes,): of the fitted data it is no private number."""
         x, labels = validate_data(self, X, y, dtype=np.float64, reset=False)
         return self._objectives(x, self._signs(labels))
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        tags.classifier_tags.poor_score = True  # on data of ten records nothing private is accurate
-        return tags

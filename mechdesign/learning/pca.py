@@ -14,6 +14,7 @@ x_i: :math:`1/\beta_d + (M-1)/2\beta_o`; the least variance under that has equal
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ from mechdesign.evidence.results import Result
 from mechdesign.learning.plan import (
     BaseEstimator,
     ClassNamePrefixFeaturesOutMixin,
+    NoisySums,
     TransformerMixin,
     calibrated,
     check_is_fitted,
@@ -40,7 +42,7 @@ from mechdesign.typing import Array, Numbers
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
-_ROOT = Fraction(math.nextafter(math.sqrt(2.0), 0.0))
+ROOT = Fraction(math.nextafter(math.sqrt(2.0), 0.0))
 """Just below √2: how far off-diagonal entries are stretched."""
 
 
@@ -140,16 +142,19 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         calibration = self._calibration(size, stretch)
         with np.errstate(over="ignore"):
             centred = np.nan_to_num(x - mean)
-        moments = second_moments(centred, norm)
-        noisy = self._noisy(*moments, calibration, stretch) * norm**2
+        rng = None if self.random_state is None else check_random_state(self.random_state)
+        total, unit = second_moments(centred, norm)
+        noisy = noisy_matrix(total, NoisySums(calibration, rng), Fraction(1, unit), stretch) * (
+            norm**2 / unit
+        )
         values, vectors = np.linalg.eigh(noisy)
         top = np.argsort(values)[::-1][:wanted]
         vectors = vectors[:, top].T
         signs = np.sign(vectors[np.arange(wanted), np.abs(vectors).argmax(axis=1)])
         self.components_ = vectors * signs[:, None]
         self.singular_values_ = np.sqrt(np.maximum(values[top], 0.0))
-        total = float(np.maximum(values, 0.0).sum())
-        self.explained_variance_ratio_ = np.maximum(values[top], 0.0) / (total or 1.0)
+        trace = float(np.maximum(values, 0.0).sum())
+        self.explained_variance_ratio_ = np.maximum(values[top], 0.0) / (trace or 1.0)
         self.n_components_, self.mean_, self.second_moments_ = wanted, mean, noisy
         each = calibration.mechanism.standard_deviation * norm**2
         self.noise_scales_ = (each, each / float(stretch))
@@ -170,7 +175,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _stretch(self) -> Fraction:
         """What off-diagonal entries are multiplied by before identical noise is added."""
         kind = one_of("allocation", self.allocation, ("least-variance", "iid"))
-        return Fraction(1) if kind == "iid" or isinstance(self.privacy, PureDP) else _ROOT
+        return Fraction(1) if kind == "iid" or isinstance(self.privacy, PureDP) else ROOT
 
     def _calibration(self, size: int, stretch: Fraction) -> Result:
         # Σx_i² + s Σ_{i<j}|x_ix_j| ≤ 1 + s(M − 1)/2 on the unit ball
@@ -178,35 +183,6 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         bounds = Sensitivity(linf=1.0, l1=math.nextafter(total * (1 + 1e-15), math.inf), l2=1.0)
         dimension = size * (size + 1) // 2
         return calibrated(self.noise, self.privacy, bounds, dimension)
-
-    def _noisy(
-        self, total: npt.NDArray[np.object_], unit: int, calibration: Result, stretch: Fraction
-    ) -> Array:
-        """The matrix of whole numbers, over `unit`, with noise."""
-        size, noise = len(total), calibration.mechanism
-        upper = np.triu_indices(size)
-        entries = total[upper]
-        off = upper[0] != upper[1]
-        factor = np.where(off, float(stretch), 1.0)
-        if self.random_state is not None:
-            rng = check_random_state(self.random_state)
-            answers = (entries / unit).astype(float) * factor + noise.law.rvs(
-                size=len(entries), random_state=rng
-            )
-        else:
-            step = noise.lattice.step
-            drawn = np.asarray(noise.release(np.zeros((1, len(entries))))).ravel() / step
-            # In steps, rounded to the nearest, in integers: fractions would be reduced, in a time that tells what they are.
-            weights = [
-                (2 * w).as_integer_ratio()
-                for w in (1 / (unit * Fraction(step)), stretch / (unit * Fraction(step)))
-            ]
-            ratios = [weights[o] for o in off.tolist()]
-            steps = [(int(n) * a + b) // (2 * b) for n, (a, b) in zip(entries.tolist(), ratios)]
-            answers = np.array([float(n + int(t)) for n, t in zip(steps, drawn.tolist())]) * step
-        noisy = np.zeros((size, size))
-        noisy[upper] = answers / factor
-        return np.asarray(noisy + np.triu(noisy, 1).T)
 
     @property
     def _n_features_out(self) -> int:
@@ -219,15 +195,18 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
 
 _SIDE = 1 << 20
-_ROWS = 1 << 12
-"""Rows whose products sum to at most 2⁵²: doubles add them without rounding."""
+_ROWS = 1 << 10
+"""Rows at a time: they stay in the cache, and of up to 2¹² the products sum to at most 2⁵², which doubles hold."""
 
 
-def second_moments(x: Array, norm: float) -> tuple[npt.NDArray[np.object_], int]:
+def second_moments(
+    x: Array, norm: float, records: Callable[[int, int], Array] | None = None
+) -> tuple[npt.NDArray[np.object_], int]:
     r"""Return the whole numbers :math:`\sum_n z_nz_n^\top` and the largest :math:`\lVert z\rVert^2`, exactly.
 
     z is x/norm, shrunk into the unit ball and rounded to multiples of 2⁻²⁰, whatever the number of records: another
-    record adds its own matrix and changes nothing else.
+    record adds its own matrix and changes nothing else. Instead of the rows of x, `records` may return vectors that are made
+    of those from one place to another, with squares within doubles.
 
     Examples
     --------
@@ -235,16 +214,27 @@ def second_moments(x: Array, norm: float) -> tuple[npt.NDArray[np.object_], int]
     >>> (total / unit).astype(float).round(3).tolist()
     [[0.45, 0.6], [0.6, 0.8]]
     """
-    part: npt.NDArray[np.int64] = np.zeros((x.shape[1],) * 2, dtype=np.int64)
-    total: npt.NDArray[np.object_] = part.astype(object)
+    part: npt.NDArray[np.int64] | int = 0
+    total: npt.NDArray[np.object_] | int = 0
     for block, start in enumerate(range(0, len(x), _ROWS)):
-        z = _in_ball(x[start : start + _ROWS], norm)
-        part += (z.T @ z).astype(np.int64)
+        end = min(start + _ROWS, len(x))
+        z = _in_ball(x[start:end], norm) if records is None else _shortened(records(start, end), norm)
+        part = part + (z.T @ z).astype(np.int64)
         if block % 1024 == 1023:  # at most 2⁶²
-            total += part
-            part[:] = 0
-    total += part
-    return total, _SIDE * _SIDE
+            total = total + part.astype(object)
+            part = 0
+    return np.asarray(total + np.asarray(part, dtype=object)), _SIDE * _SIDE
+
+
+def noisy_matrix(
+    total: npt.NDArray[np.object_], sums: NoisySums, weight: Fraction, stretch: Fraction
+) -> Array:
+    """A symmetric matrix of whole numbers with noise on its upper triangle; entries off the diagonal weigh `stretch` more."""
+    upper = np.triu_indices(len(total))
+    off = (upper[0] != upper[1]).astype(int).tolist()
+    noisy = np.zeros(total.shape)
+    noisy[upper] = sums.answer(total[upper].tolist(), weight, weight * stretch, kinds=off)
+    return np.asarray(noisy + np.triu(noisy, 1).T)
 
 
 def _in_ball(x: Array, norm: float) -> Array:
@@ -259,3 +249,11 @@ def _in_ball(x: Array, norm: float) -> Array:
     long = np.einsum("ni,ni->n", z, z) > float(_SIDE) ** 2  # exact: below 2⁵³
     # One less than what is rounded is below what was to be rounded: no such row is too long any more.
     return np.asarray(z - np.where(long[:, None], np.sign(z), 0.0))
+
+
+def _shortened(x: Array, norm: float) -> Array:
+    """As `_in_ball`, of vectors without extremes, in place: the long are shrunk by what rounding may add."""
+    length = np.sqrt(np.einsum("ni,ni->n", x, x))
+    most = (_SIDE - math.sqrt(x.shape[1]) / 2 - 1) * norm
+    x *= np.minimum(_SIDE / norm, most / norm / np.maximum(length, norm / 2))[:, None]
+    return np.rint(x, out=x)

@@ -17,7 +17,10 @@ from __future__ import annotations
 
 import warnings
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 
@@ -34,6 +37,7 @@ __all__ = [
     "ClassNamePrefixFeaturesOutMixin",
     "ClassifierMixin",
     "NoisePlan",
+    "NoisySums",
     "PrivacyLeakWarning",
     "RegressorMixin",
     "TransformerMixin",
@@ -156,6 +160,11 @@ _TRUSTED: weakref.WeakSet[Result] = weakref.WeakSet()
 """Calibrations made or verified in this process: frozen, so that they need not be verified for every fit."""
 
 
+@lru_cache(maxsize=64)
+def _solved(design: Calibration) -> Result:
+    return design.solve()
+
+
 def calibrated(
     noise: FrozenLaw, privacy: CentralPrivacy, bounds: Sensitivity, dimension: int, *, rounds: int = 1
 ) -> Result:
@@ -173,7 +182,7 @@ def calibrated(
             "noise", noise, "is for whole answers: use its continuous law, which is released on a lattice"
         )
     if not again:
-        found = design.solve()
+        found = _solved(design)
         _TRUSTED.add(found)
         return found
     name = type(noise).__name__
@@ -188,6 +197,52 @@ def calibrated(
             raise DesignError.of("noise", name, "does not pass its own checks: see its checks()")
         _TRUSTED.add(noise)
     return instance("noise", noise, Result)
+
+
+class NoisySums:
+    """Adds noise to sums of whole numbers, some after others: the questions may follow earlier answers, the shares may not.
+
+    With Gaussian noise whose shares of the squared sensitivity sum to one, questions chosen by earlier answers are as private as one
+    question of sensitivity 1 (Dong, Roth and Su 2022, Theorem 4 and its corollary); Laplace noise adds its shares of ε.
+
+    Parameters
+    ----------
+    calibration : Result
+        Of as many coordinates as there will be sums.
+    rng : numpy.random.RandomState, optional
+        For simulation, in doubles. Without it the noise is drawn exactly, from the operating system's randomness, on
+        the lattice of the law's release.
+    """
+
+    def __init__(self, calibration: Result, rng: np.random.RandomState | None = None) -> None:
+        self.noise = calibration.mechanism
+        self._step, self._next, count = (
+            None if rng is not None else self.noise.lattice.step,
+            0,
+            self.noise.dimension,
+        )
+        if rng is None:
+            self._drawn = (
+                np.asarray(self.noise.release(np.zeros((1, count)))).ravel() / self.noise.lattice.step
+            )
+        else:
+            self._drawn = np.asarray(self.noise.law.rvs(size=count, random_state=rng))
+
+    def answer(self, totals: Sequence[int], *weights: Fraction, kinds: Sequence[int] | None = None) -> Array:
+        """Return the sums with noise: that of the calibration is added to each times its weight, and the weight removed.
+
+        There is one weight for all, or one for each of the `kinds` that the sums are of.
+        """
+        kinds = [0] * len(totals) if kinds is None else kinds
+        drawn = self._drawn[self._next : self._next + len(totals)].tolist()
+        self._next += len(totals)
+        over = np.array([float(w) for w in weights])[kinds]
+        if self._step is None:
+            return np.asarray(np.array(totals, dtype=float) + np.array(drawn) / over)
+        # In steps, rounded to the nearest, in integers: fractions would be reduced, in a time that tells what they are.
+        ratios = [(2 * w / Fraction(self._step)).as_integer_ratio() for w in weights]
+        steps = [(int(n) * ratios[k][0] + ratios[k][1]) // (2 * ratios[k][1]) for n, k in zip(totals, kinds)]
+        return np.asarray(np.array([float(n + int(t)) for n, t in zip(steps, drawn)]) * self._step / over)
 
 
 def _table(name: str, value: Numbers, rounds: int, size: int) -> Array:

@@ -33,7 +33,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -185,9 +185,16 @@ class ExactNoise:
         self._wanted = step
 
     @cached_property
-    def _mean(self) -> Callable[[int], Fraction]:
-        """`_mean_of`, which keeps what it has found: many draws may lie in the half step where a staircase falls."""
-        return lru_cache(1 << 10)(self._mean_of)
+    def _means(self) -> dict[int, Fraction]:
+        """What `_mean` has found: many draws may lie in the half step where a staircase falls."""
+        return {}
+
+    def _mean(self, k: int) -> Fraction:
+        if (found := self._means.get(k)) is None:
+            found = self._mean_of(k)
+            if len(self._means) < 1 << 10:
+                self._means[k] = found
+        return found
 
     @cached_property
     def _reach(self) -> float:

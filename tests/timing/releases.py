@@ -17,6 +17,8 @@ from mechdesign.channels import Channel, ClusteredResponse, HadamardResponse
 from mechdesign.learning import (
     PrivateCoordinateDescentClassifier,
     PrivateCoordinateDescentRegressor,
+    PrivateLinearRegression,
+    PrivateLogisticRegression,
     PrivatePCA,
 )
 from mechdesign.user_level import LaplaceHistogram, LinearQuery
@@ -491,6 +493,20 @@ RELEASES: dict[str, Release] = {
     "classification": Release(
         "PrivateCoordinateDescentClassifier",
         estimator(PrivateCoordinateDescentClassifier, smoothness=[1, 1], passes=1, classes=[-1, 1]),
+        records(2),
+        fitted(np.sign),
+        DELTA,
+    ),
+    "bounded regression": Release(
+        "PrivateLinearRegression",
+        lambda: PrivateLinearRegression(privacy=APPROXIMATE, bounds=(-1, 1), target_bounds=(-1, 1)),
+        records(2),
+        fitted(),
+        DELTA,
+    ),
+    "bounded classification": Release(
+        "PrivateLogisticRegression",
+        lambda: PrivateLogisticRegression(privacy=APPROXIMATE, bounds=(-1, 1), classes=[-1, 1], steps=2),
         records(2),
         fitted(np.sign),
         DELTA,

@@ -1,0 +1,257 @@
+r"""Private least squares from noisy second moments, three times, each in coordinates that the one before made round.
+
+Let v = (1, z) be a record in units of its bounds and t its target. A round has coordinates W and coefficients θ, both
+functions of what was released; a record's vector is :math:`w = (W^\top v,\; e\,(t - \langle v, \theta\rangle))`, shrunk to the length
+ρ. Released is the upper triangle of :math:`\sum ww^\top` with Gaussian noise, half the variance off the diagonal: the
+matrix of a replaced record changes by at most :math:`\sqrt2\rho^2` in Frobenius norm (:math:`|w|^4 + |w'|^4 - 2\langle w, w'\rangle^2`), which orthogonal
+records of full length attain, so that no independent noise of two scales serves with less. Shrinking a whole record, target included, weighs
+it less and moves no linear relation: heavy tails cost variance, not bias.
+
+Noise E on the matrix H and e on the right side g of the normal equations harm δ by :math:`H^{-1}(e - E\delta)`. The first
+round has δ = θ, and columns as unequal as the data; the second has a record's usual length in every direction, and only what
+the first left of θ. On 16,000 × 20 correlated columns at ε = 1 the test error is .2024 of the variance after one round with the whole
+budget, .1984 after two, .1974 after three with a fifth, three tenths and half, .1973 after four; not private it is .1964.
+
+The ridge follows from the noise, whose law is public. In the eigenbasis of H, with eigenvalues h and prior variance v of every coordinate of δ,
+:math:`g_k \sim N(0,\; h_k^2 v + \tau^2 + s^2 h_k)`, where τ² is the variance of e − Eδ and s² that of the residuals. The v of
+largest likelihood is taken; :math:`\delta_k = h_k v g_k / (h_k^2 v + \tau^2 + s^2 h_k)` is the posterior mean, and the posterior variance
+gives the standard errors: they count noise, sampling and ridge. No data are used but the release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import linalg, stats
+
+from mechdesign.learning.bounded import BoundedEstimator, Interval, box
+from mechdesign.learning.pca import noisy_matrix, second_moments
+from mechdesign.learning.plan import NoisySums, RegressorMixin, check_is_fitted, validate_data
+from mechdesign.problem.checks import share
+from mechdesign.problem.privacy import CentralPrivacy
+from mechdesign.runs.parallel import progress_bar
+from mechdesign.typing import Array, Numbers
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
+
+ROUNDS = (0.2, 0.3, 0.5)
+"""What the rounds consume of the budget that the counts leave."""
+_SHARE = 0.05
+_KEPT = 0.9
+_ONE = 0.1
+"""Squared length of the constant, of that of a record."""
+_TARGET = (0.3, 0.1, 0.1)
+"""Squared length of a target at one usual residual, likewise: at first it is a third of its bounds."""
+_ROOM = 2.0
+"""Squared length to which records are shrunk, of their mean one, in round coordinates."""
+_PRIORS = np.exp(np.linspace(-18.0, 8.0, 53))
+_INFLATED = np.exp(np.linspace(0.0, 8.0, 17))
+
+
+class PrivateLinearRegression(RegressorMixin, BoundedEstimator):  # type: ignore[misc]
+    r"""Least squares under differential privacy: declare bounds and a budget, nothing else.
+
+    Minimises :math:`\sum_n (y_n - \langle x_n, \theta\rangle - \theta_0)^2` with a ridge that the noise chooses, from noisy second
+    moments (`mechdesign.learning.least_squares`). Neighbours have one record replaced; the number of records is public.
+
+    Parameters
+    ----------
+    privacy : ApproximateDP, PureDP, ZeroConcentratedDP or another requirement of one result
+        Of the whole fit. PureDP has Laplace noise, the others Gaussian.
+    bounds : (low, high)
+        Numbers, or arrays of shape (n_features,): what the columns can take, from public knowledge. Values beyond are clipped, in
+        `fit` and `predict`, and counted (`clipped_`). Bounds ten times too wide cost little: the usual length of the records is
+        found, for 5% of the budget.
+    target_bounds : (low, high)
+        The same for y, in `fit` alone.
+    random_state : None, int or RandomState
+        None draws exact noise from the operating system's randomness: the guarantee is for the bits of the model. A seed
+        repeats a simulation in doubles, and whoever knows it can subtract the noise.
+
+    Attributes
+    ----------
+    coef_, intercept_ : ndarray, shape (n_features,); float
+    covariance_ : ndarray, shape (1 + n_features, 1 + n_features)
+        Of the errors of intercept and coefficients: noise, sampling and ridge.
+    standard_errors_ : ndarray, shape (n_features,)
+    clipped_ : float
+        A noisy count of the records with a value beyond its bounds.
+    radius_ : float
+        The length, in units of the bounds, that about three quarters of the records keep: longer ones are shrunk.
+    moments_ : list of ndarray, shape (2 + n_features, 2 + n_features)
+        The noisy second moments of each round, in its coordinates: constant and columns, then the target. They are released.
+    privacy_ : Result
+        The certified noise of all answers together.
+
+    Raises
+    ------
+    DesignError
+        A bad parameter. No finite value of a record raises; what warns is a noisy count.
+    ValueError
+        As scikit-learn requires, an entry of X or y that is missing, infinite or no number. The guarantee does not
+        cover that refusal.
+
+    Examples
+    --------
+    >>> import mechdesign as md
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.uniform(0, 10, (20000, 3))
+    >>> y = x @ [1.0, -0.5, 0.0] + rng.standard_normal(20000)
+    >>> model = md.learning.PrivateLinearRegression(
+    ...     privacy=md.ApproximateDP(1.0, 1e-6), bounds=(0, 10), target_bounds=(-10, 20), random_state=0
+    ... ).fit(x, y)
+    >>> model.coef_.round(1) + 0.0
+    array([ 1. , -0.5,  0. ])
+    >>> model.intervals(0.95).round(2).tolist()
+    [[0.99, 1.0], [-0.5, -0.49], [-0.01, 0.0]]
+    """
+
+    def __init__(
+        self,
+        *,
+        privacy: CentralPrivacy,
+        bounds: Interval | None = None,
+        target_bounds: Interval | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.privacy = privacy
+        self.bounds = bounds
+        self.target_bounds = target_bounds
+        self.random_state = random_state
+
+    def fit(self, X: Numbers, y: Numbers) -> PrivateLinearRegression:
+        """Fit to features, shape (N, n_features), and numbers, shape (N,)."""
+        x, target = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
+        size = x.shape[1] + 1
+        middle, half = (float(v[0]) for v in box("target_bounds", self.target_bounds, 1))
+        self._check(x.shape[1])
+        sums = self._sums(len(ROUNDS) * (size + 1) * (size + 2) // 2)
+        t = (np.clip(np.asarray(target, dtype=float), middle - half, middle + half) - middle) / half
+        outside = np.abs(target - middle) > half * (1 + 1e-12)
+        with progress_bar("private least squares", 1 + len(ROUNDS)) as step:
+            square = self._count(x, outside, sums, share=_SHARE, kept=_KEPT) * (1 + _ONE)
+            step()
+            theta, covariance = self._rounds(x, t, square, sums, step)
+        scale = self._settle(theta)
+        self.intercept_, self.coef_ = middle + half * self.intercept_, half * self.coef_
+        self.covariance_ = half**2 * scale @ covariance @ scale.T
+        self.standard_errors_ = np.sqrt(np.diag(self.covariance_)[1:])
+        return self
+
+    def _rounds(
+        self, x: Array, t: Array, square: float, sums: NoisySums, step: Callable[[], None]
+    ) -> tuple[Array, Array]:
+        size = x.shape[1] + 1
+        theta, usual, self.moments_ = np.zeros(size), 1 / 3, []
+        axes = np.eye(size)
+        axes[0, 0] = np.sqrt(_ONE * square)
+        prior, scales = np.eye(size), _PRIORS
+        for part, room in zip(ROUNDS, _TARGET):
+            stretch = np.sqrt(room * square) / usual
+            matrix, noise = self._moments(
+                x, t, axes, theta, stretch, square * (1 + room), (1 - _SHARE) * part, sums
+            )
+            self.moments_.append(matrix)
+            second, right = matrix[:-1, :-1], matrix[:-1, -1] / stretch
+            moved, spread, best = posterior(second, right, prior, scales, (noise, noise / stretch))
+            if scales is _PRIORS:
+                start = np.sqrt(best) * axes
+            left = max(matrix[-1, -1] / stretch**2, 1e-4 * len(x) * usual**2)
+            explained = 2 * moved @ right - moved @ second @ moved
+            usual = np.sqrt(max(left - explained, 0.02 * left) / len(x))
+            theta, covariance, scales = theta + axes @ moved, axes @ spread @ axes.T, _INFLATED
+            values, basis = np.linalg.eigh(second)
+            least = np.maximum(values, 2 * noise * np.sqrt(size))
+            square = _ROOM * max(1.0, float((np.maximum(values, 0.0) / least).sum()))
+            axes = axes @ basis * np.sqrt(len(x) / least)
+            back = np.linalg.inv(axes)
+            prior = back @ covariance @ back.T
+            step()
+        # what the sample itself leaves open, in the coordinates of the first round's prior
+        inner = back @ start
+        held = inner.T @ np.diag(np.maximum(values, 0.0) / least * len(x)) @ inner
+        return theta, covariance + start @ np.linalg.inv(held / usual**2 + np.eye(size)) @ start.T
+
+    def _moments(
+        self,
+        x: Array,
+        t: Array,
+        axes: Array,
+        theta: Array,
+        stretch: float,
+        square: float,
+        part: float,
+        sums: NoisySums,
+    ) -> tuple[Array, float]:
+        """The noisy second moments of (Wᵀv, e(t − ⟨v, θ⟩)) shrunk to this squared length, and the noise off the diagonal."""
+        turn = np.column_stack([axes, -stretch * theta])
+        turn[1:] /= self._half[:, None]
+
+        def records(start: int, end: int) -> Array:
+            w = self._centred(x[start:end]) @ turn[1:]
+            w += turn[0]
+            w[:, -1] += stretch * t[start:end]
+            return np.asarray(w)
+
+        total, unit = second_moments(x, float(np.sqrt(square)), records)
+        weight, off = self._moments_weight(part, len(total), unit)
+        scale = square / unit
+        noise = sums.noise.standard_deviation / float(weight * off) * scale
+        return noisy_matrix(total, sums, weight, off) * scale, noise
+
+    def intervals(self, level: float = 0.95) -> Array:
+        """Intervals of the coefficients, shape (n_features, 2), each of this level by itself."""
+        check_is_fitted(self, "coef_")
+        z = stats.norm.isf((1 - share("level", level)) / 2)
+        return np.column_stack(
+            [self.coef_ - z * self.standard_errors_, self.coef_ + z * self.standard_errors_]
+        )
+
+    def predict(self, X: Numbers) -> Array:
+        """Return Xθ and the intercept; X is clipped to its bounds."""
+        return self._score(X)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # on data of a hundred records nothing private is accurate
+        return tags
+
+
+def posterior(
+    second: Array, right: Array, prior: Array, scales: Array, noise: tuple[float, float]
+) -> tuple[Array, Array, float]:
+    """Posterior mean and covariance of the solution of noisy normal equations, and the likeliest multiple of the prior.
+
+    Parameters
+    ----------
+    second, right : ndarray
+        H and g.
+    prior, scales : ndarray
+        The prior covariance, and multiples of it.
+    noise : tuple of float
+        Standard deviations of the noise on entries of H and of g.
+
+    Examples
+    --------
+    >>> mean, covariance, _ = posterior(
+    ...     np.diag([100.0, 1.0]), np.array([100.0, 1.0]), np.eye(2), np.ones(1), (1.0, 1.0)
+    ... )
+    >>> mean.round(2).tolist(), np.diag(covariance).round(2).tolist()
+    ([1.0, 0.25], [0.0, 0.75])
+    """
+    least = np.inf
+    for scale in scales:
+        gain = scale * prior @ second
+        rest = noise[1] ** 2 + noise[0] ** 2 * scale * np.trace(prior)
+        signal = second @ gain
+        rest = max(rest, 1e-13 * float(np.trace(signal)))  # what rounding leaves of it
+        factor = linalg.cho_factor(signal + rest * np.eye(len(right)))
+        solved = linalg.cho_solve(factor, right)
+        unlikely = 2 * np.log(np.diag(factor[0])).sum() + right @ solved
+        if unlikely < least:
+            least, best, found = unlikely, scale, gain @ solved
+            covariance = scale * prior - gain @ linalg.cho_solve(factor, gain.T)
+    return found, covariance, float(best)

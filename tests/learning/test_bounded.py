@@ -1,0 +1,244 @@
+"""Least squares and logistic regression of bounded records: what a record changes, what is gained, bad input."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import warnings
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.utils.estimator_checks import check_estimator
+
+import mechdesign as md
+from mechdesign.learning import PrivateLinearRegression, PrivateLogisticRegression
+from mechdesign.learning.bounded import COUNTS
+from mechdesign.learning.least_squares import posterior
+from mechdesign.learning.pca import second_moments
+from mechdesign.learning.plan import NoisySums
+
+DP = md.ApproximateDP(1.0, 1e-6)
+RNG = np.random.default_rng(3)
+X = RNG.uniform(-1, 1, (4000, 3)) * [1.0, 5.0, 0.3]
+Y = X @ [1.0, -0.5, 2.0] + 0.5 + 0.2 * RNG.standard_normal(4000)
+LINEAR = {"privacy": DP, "bounds": (-5.0, 5.0), "target_bounds": (-5.0, 5.0), "random_state": 0}
+LOGISTIC = {"privacy": DP, "bounds": (-5.0, 5.0), "classes": [-1.0, 1.0], "random_state": 0}
+KINDS = [(PrivateLinearRegression, LINEAR), (PrivateLogisticRegression, LOGISTIC)]
+EXPECTED_FAILURES: dict[str, str] = {}
+"""Checks of scikit-learn's that are expected to fail, with the reason: none."""
+
+
+@pytest.mark.parametrize(("kind", "options"), KINDS)
+def test_scikit_learn_accepts_it(kind: type, options: dict[str, Any]) -> None:
+    options = {k: v for k, v in options.items() if k != "classes"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = check_estimator(kind(**options), expected_failed_checks=EXPECTED_FAILURES, on_skip=None)
+    assert sum(r["status"] == "passed" for r in found) > 30
+
+
+class Seen(NoisySums):
+    """Sums without noise in the end: it shows them, and what every one consumes."""
+
+    log: list[tuple[list[int], list[Fraction]]]
+    answers: np.ndarray
+
+    def answer(self, totals: Any, *weights: Fraction, kinds: Any = None) -> Any:
+        kinds = [0] * len(totals) if kinds is None else kinds
+        self.log.append(([int(n) for n in totals], [weights[k] for k in kinds]))
+        first = self._next
+        self._next += len(totals)
+        return self.answers[first : self._next]  # of both data sets: what was released before is the same
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    size=st.sampled_from([1.0, 1e-6, 0.3, 1e9]),
+    pure=st.booleans(),
+    logistic=st.booleans(),
+    rows=st.sampled_from([2, 40, 3000]),
+)
+def test_a_replaced_record_consumes_no_more_than_the_budget(
+    seed: int, size: float, pure: bool, logistic: bool, rows: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((rows, 2)) * rng.choice([0.2, 2.0])
+    y = np.sign(x[:, 0] + 0.1)
+    x2, y2 = x.copy(), y.copy()
+    x2[0], y2[0] = size * rng.standard_normal(2), -y[0]
+    pure = pure and not logistic
+    kind, options = KINDS[logistic]
+    options = {**options, "privacy": md.PureDP(1.0) if pure else DP, "bounds": ([-1.0, -3.0], [1.0, 2.0])}
+    logs = []
+    for features, target in ((x, y), (x2, y2)):
+        model = kind(**options)
+        start, sums = model._sums, []
+
+        def started(*sizes: int, start: Any = start, sums: list[Any] = sums) -> Seen:
+            found = start(*sizes)
+            found.__class__, found.log = Seen, []
+            sums[:] = [found]
+            plain = np.random.default_rng(seed + 1).standard_normal(found.noise.dimension)
+            found.answers = plain * rows
+            return found
+
+        model._sums = started
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            model.fit(features, target)
+        logs.append(sums[0].log)
+    spent = Fraction(0)
+    for (one, weights), (other, again) in zip(*logs):
+        assert weights == again
+        for a, b, w in zip(one, other, weights):
+            spent += abs(a - b) * w if pure else ((a - b) * w) ** 2
+    assert len(logs[0]) == len(logs[1])
+    assert spent <= 1
+
+
+@settings(max_examples=100)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    columns=st.sampled_from([1, 2, 30]),
+    size=st.sampled_from([1e-30, 0.3, 1.0, 1.0000001, 1e20]),
+    norm=st.sampled_from([1e-3, 1.0, 7.0]),
+)
+def test_a_made_record_adds_a_matrix_of_norm_at_most_one(
+    seed: int, columns: int, size: float, norm: float
+) -> None:
+    w = np.random.default_rng(seed).standard_normal((1, columns))
+    w *= size * norm / np.linalg.norm(w)
+    total, unit = second_moments(w, norm, lambda start, end: w[start:end].copy())
+    assert sum(int(v) ** 2 for v in total.ravel()) <= unit**2
+    shrunk = w[0] / norm / max(size, 1.0)
+    np.testing.assert_allclose((total / unit).astype(float), np.outer(shrunk, shrunk), atol=2e-5)
+
+
+def test_orthogonal_records_of_full_length_consume_the_whole_share() -> None:
+    model = PrivateLinearRegression(**LINEAR)
+    model._check(2)
+    unit = 1 << 40
+    weight, stretch = model._moments_weight(1.0, 3, unit)
+    change = 2 * weight**2 * unit**2  # e₁e₁ᵀ − e₂e₂ᵀ
+    assert 1 - 1e-9 < change <= 1
+    z, other = np.ones(4) / 2, np.array([1, 1, -1, -1]) / 2
+    moved = np.outer(z, z) - np.outer(other, other)
+    upper = np.triu_indices(4)
+    weights = [float(weight * unit * (1 if i == j else stretch)) for i, j in zip(*upper)]
+    assert 1 - 1e-9 < ((moved[upper] * weights) ** 2).sum() <= 1 + 1e-12
+
+
+@pytest.mark.parametrize("seed", [0, None])
+def test_sums_have_the_stated_noise_and_are_exact_on_the_lattice(seed: int | None) -> None:
+    model = PrivateLinearRegression(**{**LINEAR, "random_state": seed})
+    model._check(1)
+    sums = model._sums(3000)
+    weights = Fraction(1, 1000), Fraction(1, 10)
+    off = sums.answer([10**12 + k for k in range(3000)], *weights, kinds=[k % 2 for k in range(3000)])
+    off -= 1e12 + np.arange(3000)
+    for k, weight in enumerate(weights):
+        scale = sums.noise.standard_deviation / float(weight)
+        assert off[k::2].std() == pytest.approx(scale, rel=0.1)
+        assert abs(off[k::2].mean()) < 5 * scale / math.sqrt(1500)
+
+
+@pytest.mark.parametrize(
+    "privacy",
+    [DP, md.PureDP(4.0), md.ApproximateDP(4.0, 0.0), md.ZeroConcentratedDP(0.1), md.GaussianDP(0.5)],
+    ids=repr,
+)
+def test_least_squares_finds_the_line(privacy: Any) -> None:
+    model = PrivateLinearRegression(**{**LINEAR, "privacy": privacy, "bounds": ([-1, -5, -0.3], [1, 5, 0.3])})
+    model.fit(X, Y)
+    off = np.append(model.coef_ - [1.0, -0.5, 2.0], model.intercept_ - 0.5)
+    errors = np.sqrt(np.diag(model.covariance_))
+    assert (np.abs(off) < 4.5 * np.append(errors[1:], errors[0])).all()
+    assert model.score(X, Y) > 0.9
+    assert model.privacy_.certificate.verify()
+
+
+def test_intervals_cover_as_often_as_they_say() -> None:
+    hits = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        x = rng.uniform(-1, 1, (3000, 3))
+        y = x @ [1.0, -0.5, 0.0] + 0.5 * rng.standard_normal(3000)
+        model = PrivateLinearRegression(**{**LINEAR, "random_state": seed, "bounds": (-1, 1)}).fit(x, y)
+        low, high = model.intervals(0.9).T
+        hits.append((low <= [1.0, -0.5, 0.0]) & (high >= [1.0, -0.5, 0.0]))
+    assert 0.8 <= np.mean(hits) <= 0.99
+
+
+def test_the_posterior_is_that_of_normal_equations_of_which_all_is_normal() -> None:
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((3, 3))
+    second, right, prior = a + a.T, rng.standard_normal(3), np.diag([1.0, 2.0, 3.0])
+    mean, covariance, scale = posterior(second, right, prior, np.array([0.5]), (0.0, 0.7))
+    precision = second @ second / 0.49 + np.linalg.inv(prior) / 0.5
+    np.testing.assert_allclose(covariance, np.linalg.inv(precision), atol=1e-10)
+    np.testing.assert_allclose(mean, np.linalg.solve(precision, second @ right / 0.49), atol=1e-10)
+    assert scale == 0.5
+
+
+def test_logistic_regression_finds_the_direction_and_its_units() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 1, (20000, 2)) * [10.0, 0.1] + [100.0, 0.0]
+    score = 0.8 * (x[:, 0] - 105) + 20 * (x[:, 1] - 0.05)
+    y = np.where(rng.uniform(size=20000) < 1 / (1 + np.exp(-score)), "yes", "no")
+    options = {**LOGISTIC, "bounds": ([100, 0], [110, 0.1]), "classes": ["no", "yes"]}
+    model = PrivateLogisticRegression(**options).fit(x, y)
+    np.testing.assert_allclose(model.coef_, [0.8, 20.0], rtol=0.25)
+    np.testing.assert_allclose(model.decision_function(x), score, atol=1.5)
+    assert model.path_.shape == (60, 3) and model.classes_.tolist() == ["no", "yes"]
+    np.testing.assert_allclose(model.path_[30:].mean(axis=0)[1:], model.coef_)
+
+
+@pytest.mark.parametrize(("kind", "options"), KINDS)
+def test_what_lies_beyond_the_bounds_is_clipped_and_counted(kind: type, options: dict[str, Any]) -> None:
+    wild = X.copy()
+    wild[:100] *= 1e200
+    held = np.clip(wild, -5, 5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        one, other = kind(**options).fit(wild, np.sign(Y)), kind(**options).fit(held, np.sign(Y))
+    np.testing.assert_array_equal(one.coef_, other.coef_)
+    np.testing.assert_array_equal(one.predict(wild), one.predict(held))
+    assert one.clipped_ - other.clipped_ == pytest.approx(100)
+    with pytest.warns(UserWarning, match="of the records lie beyond the bounds"):
+        kind(**{**options, "bounds": (-0.01, 0.01)}).fit(X, np.sign(Y))
+
+
+def test_bad_input_is_named() -> None:
+    for changes, word in (
+        ({"bounds": None}, "questionnaire"),
+        ({"target_bounds": None}, "target_bounds"),
+        ({"bounds": (5, -5)}, "low < high"),
+        ({"bounds": 5}, "pair"),
+        ({"bounds": ([0, 0], [1, 1])}, "3 numbers"),
+        ({"bounds": (1.0, 1.0 + 1e-15)}, "narrow"),
+        ({"bounds": (-math.inf, 1.0)}, "bounds"),
+        ({"privacy": None}, "stated"),
+        ({"privacy": 1.0}, "privacy"),
+    ):
+        with pytest.raises(md.DesignError, match=word):
+            PrivateLinearRegression(**{**LINEAR, **changes}).fit(X, Y)
+    for changes, word in (
+        ({"privacy": md.PureDP(1.0)}, "PrivateCoordinateDescentClassifier"),
+        ({"steps": 0}, "steps"),
+        ({"clip": -1.0}, "clip"),
+    ):
+        with pytest.raises(md.DesignError, match=word):
+            PrivateLogisticRegression(**{**LOGISTIC, **changes}).fit(X, np.sign(Y))
+    assert COUNTS == 7
+
+
+def test_a_model_whose_noise_was_drawn_exactly_is_pickled() -> None:
+    model = PrivateLinearRegression(**{**LINEAR, "random_state": None}).fit(X, Y)
+    model.privacy_.mechanism._exact._mean(0)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))

@@ -15,7 +15,7 @@ sum of sensitivity 1 with noise 1/μ. Everything follows from n, μ and the numb
   where a matrix was released the inverse of the largest curvature that it allows: there descent is stable.
 - **matrix**: the second moments of the records, with a tenth of the budget, where :math:`\mu n \ge 6.3 K^{3/2}`: so many records that its
   usual eigenvalue stands above the noise. Directions are stretched to equal lengths, none beyond what the noise resolves. On 16,000 × 20
-  correlated columns at ε = .3 the log loss is .322 with and .331 without it; on 455 × 30 at ε = 4 it would harm.
+  correlated columns at ε = .3 the log loss is .322 with and .326 without it; on breast cancer at ε = 4 it would be .123 for .109.
 """
 
 from __future__ import annotations

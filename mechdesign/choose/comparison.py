@@ -53,7 +53,7 @@ class Comparison(Handed):
     privacy : PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage, TradeOff or MetricDP
     table : DataFrame
         A row per mechanism, best first; of a question of whole numbers those that answer in whole numbers before
-        continuous noise that has at most 5% less error; `assumes` says which it is. Error (the question's loss, of one coordinate), ratio (to the proved
+        continuous noise, unless that has 5% less error when its answers are rounded; `assumes` says which it is. Error (the question's loss, of one coordinate), ratio (to the proved
         least, or to the first row where nothing is proved), standard deviation, mean absolute error and 95% half-width in the answer's own
         units, how the certificate checked its privacy, bits of a report, what it assumes, seconds; mechanisms that do not
         apply stand below, their reason in `note`.
@@ -86,7 +86,7 @@ class Comparison(Handed):
 
     @property
     def names(self) -> list[str]:
-        """Mechanisms that apply, best first; where numbers are whole, continuous noise last unless it has 5% less error."""
+        """Mechanisms that apply, best first; where numbers are whole, continuous noise last unless it has 5% less error when rounded."""
         return [name for name in self.table["mechanism"] if name in self.results]
 
     @property
@@ -160,8 +160,8 @@ class Comparison(Handed):
     def best(self) -> Result:
         """The result of least error that can be deployed; what is for simulation only is passed over.
 
-        A question of whole numbers is answered in whole numbers, unless that costs over 5% more error than continuous noise: round
-        its answers then, which stay as private.
+        A question of whole numbers is answered in whole numbers, unless that costs over 5% more error than the rounded answers of
+        continuous noise: round them, they stay as private.
         """
         return self.results[self._best_name]
 
@@ -204,7 +204,7 @@ class Comparison(Handed):
         first = [name for name in self.continuous if name not in last]
         if not first:
             return late
-        return f"{late} Whole-number noise has over 5% more error than {', '.join(first)}: rounded, such answers are whole and as private."
+        return f"{late} Whole-number noise has over 5% more error than rounded answers of {', '.join(first)}, which are as private."
 
     @property
     def together(self) -> str:
@@ -391,14 +391,15 @@ def _privacy_claim(result: Result, privacy: Privacy, fresh: bool) -> str:
 
 
 def _late(table: pd.DataFrame, continuous: Collection[str]) -> pd.Series[bool]:
-    """Which rows stand after whole-number noise: continuous noise, but where the best whole-number noise has over 5% more error.
+    """Which rows stand after whole-number noise: continuous noise, unless it has 5% less error even when its answers are rounded.
 
-    A count is answered by a count. For one number and for five at ε from .1 to 8 and δ up to 1e-5 named continuous families have at
-    most .8% less error; noise drawn together has up to seven times less.
+    A count is answered by a count. Rounded, an answer is off by ½ more at most. For one number and for five at ε from .1 to 8 and δ up to
+    1e-5 named continuous families have at most .8% less error; noise drawn together has up to seven times less.
     """
     apart = table["mechanism"].isin(list(continuous))
     whole = table.loc[~apart, "error"].min()
-    return apart & ~(table["error"] * 1.05 < whole)
+    rounded = table["error"] * (1 + 0.5 / table["standard deviation"]) ** 2
+    return apart & ~(rounded * 1.05 < whole)
 
 
 def ranked(
@@ -406,7 +407,7 @@ def ranked(
 ) -> pd.DataFrame:
     """The table of these rows, best first, with ratios to the least error proved, or to the best found.
 
-    `continuous` noise comes after noise on the integers where numbers are whole, unless that has 5% more error (`_late`).
+    `continuous` noise comes after noise on the integers where numbers are whole, as a rule (`_late`).
     """
     table = pd.DataFrame(rows).reindex(columns=COLUMNS).sort_values("error", kind="stable")
     late = _late(table, continuous) + 2 * table["error"].isna()

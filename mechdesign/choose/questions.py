@@ -91,7 +91,7 @@ class NumericQuery(_Question):
         Each round sees a Poisson sample of the people at this rate.
     integer : bool
         Whether the numbers are whole (counts): noise on the integers then applies, and stands before continuous noise, which
-        answers by numbers that are not whole, unless that has 5% less error. False compares them all by their error.
+        answers by numbers that are not whole, unless that has 5% less error when rounded. False compares them all by their error.
 
     Examples
     --------

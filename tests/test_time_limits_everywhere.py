@@ -24,7 +24,7 @@ SHORT = {
         " gaussian_mu gaussian_profile privacy_profile profile_epsilon shuffled_alpha"
     ),
     "as long as what it reads or writes": (
-        "load c_header flat_json gradient_hook privatize_gradients torch_module opendp_sample to_pld emd emd_multisets"
+        "load c_header flat_json gradient_hook privatize_gradients torch_module opendp_measurement opendp_sample to_pld emd emd_multisets"
         " emd_error_bound planar_laplace"
     ),
     "one accounting of one mechanism": "accuracy least_epsilon",
@@ -32,6 +32,9 @@ SHORT = {
     "the proof of a solution in hand": "proved_bound",
 }
 LONG: dict[str, Callable[[Any], Any]] = {
+    "audit_table": lambda limit: md.audit_table(
+        [[0.6, 0.4], [0.4, 0.6]], [0, 1], [-2, 3], md.PureDP(1.0), time_limit=limit
+    ),
     "calibrate": lambda limit: md.calibrate(
         "laplace", privacy=md.PureDP(1.0), sensitivity=1.0, time_limit=limit
     ),

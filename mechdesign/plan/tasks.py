@@ -231,7 +231,7 @@ class Mean(Task):
         middle = (Fraction(self.upper) + Fraction(self.lower)) / 2
         centred = (Fraction(pair[0]) - middle * Fraction(pair[1])) / self._grain
         if abs(centred) >= 2**53:
-            raise DataError(f"{name}: must be finite numbers of at most {2**_FINEST} people")
+            raise DataError(f"{name}: must count at most {2**_FINEST} people")
         steps = math.floor(centred + Fraction(1, 2))
         return [np.array(float(steps * self._grain)), numbers(name, pair[1], parts[1])]
 
@@ -379,7 +379,7 @@ class LinearQueries(Task):
             return [counts]
         held = released(self.strategies[0], counts[None, :], _GRAIN, None)[0]
         if np.abs(held).max() > 2**30:
-            raise DataError(f"{name}: must be finite numbers of at most {2**30} people")
+            raise DataError(f"{name}: must count at most {2**30} people")
         return [held]
 
     def told(self, noisy: Sequence[Array], parts: Sequence[Part]) -> Any:

@@ -196,7 +196,9 @@ def test_noise_drawn_together_for_counts_is_not_hidden_behind_whole_noise(tmp_pa
     names = ["laplace", "discrete_laplace", "k-norm"]
     found = md.compare(md.NumericQuery(8, 1, integer=True), md.PureDP(1), mechanisms=names, progress=False)
     assert found.names == ["k-norm", "discrete_laplace", "laplace"] and found.best is found["k-norm"]
-    assert "over 5% more error than rounded answers of k-norm" in str(found) and "best found, k-norm" in str(found)
+    assert "over 5% more error than rounded answers of k-norm" in str(found) and "best found, k-norm" in str(
+        found
+    )
     assert all(claim.holds for claim in found.agreements())
     found.save(tmp_path / "c.json")
     text = (tmp_path / "c.json").read_text()

@@ -7,6 +7,7 @@ import math
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from decimal import Decimal
 from fractions import Fraction
 
 import cheap
@@ -125,7 +126,7 @@ def test_both_sides_count_the_same_delta(d: int, part: float, size: float, edge:
     """Ball arithmetic with the library's Bessel and beta functions, and decimals with sums of their own."""
     change = Fraction(size * part)
     epsilon = float(change) * edge
-    found = round_delta(d, change, {"privacy": {"epsilon": epsilon}}, Account(10**6))
+    found = round_delta(d, change, Decimal(epsilon), Account(10**6))
     assert abs(arb(str(found)) / known_delta(d, change, epsilon) - 1) < 1e-15
 
 

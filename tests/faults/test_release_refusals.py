@@ -40,6 +40,8 @@ STATED = {
     **dict.fromkeys(("exponential channel", "bounded count", "clustered response", "Hadamard response"), NUMBER | ITEMS),
     **dict.fromkeys(("items of users", "sampled items of users"), NUMBER | ITEMS),
     **{name: SHARES for name in RELEASES if name.startswith("linear query")},
+    "plan": NOISE | {"must be whole numbers"},
+    "plan of workloads": NOISE | {"must count at most"},
     "Laplace histogram": SHARES - {"would be rounded"},
 }  # fmt: skip
 """What each release refuses, in the words of `DataError`; noise refuses `NOISE`."""
@@ -87,6 +89,8 @@ def changed(base: np.ndarray) -> Iterator[object]:
 def stated(release: str, messages: set[str]) -> set[str]:
     """The words of the list for these messages, each of which is worded alike whatever the value was."""
     words = STATED.get(release, NOISE)
+    if release.startswith("plan"):  # which names the task
+        messages = {message.partition(": ")[2] for message in messages}
     found = [[m for m in messages if word in m] for word in words]
     assert sum(map(len, found)) == len(messages), messages
     assert max(map(len, found), default=0) <= 1, messages

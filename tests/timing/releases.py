@@ -514,6 +514,7 @@ RELEASES: dict[str, Release] = {
 }
 """By name."""
 WITHOUT = {
+    "result": "hands on to its mechanism's",
     "priv-unit": "refuses to release",
     "frequency-estimate": "its `fit` reads reports that are private already",
 }

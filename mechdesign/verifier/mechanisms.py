@@ -41,6 +41,7 @@ from mechdesign.verifier.knorm import fits as knorm_fits
 from mechdesign.verifier.knorm import said as norm_said
 from mechdesign.verifier.lattice_noise import cells_of, largest_quotient, on_cells
 from mechdesign.verifier.lattice_noise import largest_excess as cells_excess
+from mechdesign.verifier.plan import covers, parts_of
 from mechdesign.verifier.quantizer import (
     increase,
     largest_bias,
@@ -260,6 +261,25 @@ def biased_quantizer(law: Json, account: Account) -> None:
         account.proved(f"privacy loss at most {loss!r}", True)
 
 
+def planned(law: Json, account: Account) -> None:
+    """Each part of a plan by itself: what they consume together is a claim of the plan, not of its noise."""
+    with localcontext() as context:
+        context.prec = PLACES
+        tasks = dict(law["tasks"])
+        parts = [(name, *p) for name in tasks for p in parts_of(tasks[name], law["neighbours"], account)]
+        account.agrees("every part of a task has its noise", len(parts) == len(law["noises"]))
+        account.agrees(
+            "the noise of all parts is drawn equally often", len({n["rounds"] for n in law["noises"]}) == 1
+        )
+        for (name, size, changes, *_), noise in zip(parts, law["noises"]):
+            stated = noise["dimension"], noise["sensitivity"]["neighbours"], noise["sampling_rate"]
+            fits = stated == (size, law["neighbours"], 1.0) and covers(noise["sensitivity"], changes)
+            account.agrees(f"the noise of {name} is for what changes", fits)
+            own = account.part()
+            additive(noise, own)
+            account.join(name, own)
+
+
 def vector_mechanism(law: Json, account: Account) -> None:
     vectors(law, account)
 
@@ -273,6 +293,7 @@ MECHANISMS: dict[str, Callable[[Json, Account], None]] = {
     "independent-noise": independent,
     "knorm-noise": knorm,
     "mixed-noise": independent,
+    "planned-release": planned,
     "strategy-noise": strategy,
     "biased-quantizer": biased_quantizer,
     "channel": channel,

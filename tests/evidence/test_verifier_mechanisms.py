@@ -294,6 +294,12 @@ DOCTORED: dict[str, list[tuple[tuple[Any, ...], Any]]] = {
     "laplace-histogram": [(("users",), 0)],
     "linear-release": [(("delta",), 1e-6), (("norm",), 3.0), (("gaussian",), True), (("model",), "local")],
     "mixed-noise": [(("scales", "$array", 0), 0.0), (("laplace", "$array"), [True])],
+    "planned-release": [
+        (("neighbours",), "replace"),
+        (("noises", "$tuple", 0, "fields", "dimension"), 4),
+        (("noises", "$tuple", 0, "fields", "rounds"), 1),
+        (("tasks", "$items", 1, 1, "fields", "contribution"), 2),
+    ],
     "priv-unit": [(("inputs",), "box")],
     "quantizer": [(("starts", "$array", 0, 0), lambda p: p + 1e-9), (("bins", "$array", 0), -2.5)],
     "rational-table": [(("starts", "$tuple", 0, "$tuple", 0, "$fraction"), "1/3")],

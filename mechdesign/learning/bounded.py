@@ -50,7 +50,8 @@ def box(name: str, value: Interval | None, size: int) -> tuple[Array, Array]:
     if value is None:
         remedy = (
             "must be stated: the least and the largest value that a column can take, as a questionnaire, a sensor or a law limits it, never "
-            "as these data do; where nothing limits it, pay for bounds with a private quantile of each column, and compose"
+            "as these data do, and rather too wide than too narrow; where nothing limits it, pay: count the column's values between public "
+            "thresholds with noise (md.calibrate), and add that budget to this one"
         )
         raise DesignError.of(name, None, remedy)
     try:

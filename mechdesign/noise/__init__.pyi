@@ -19,8 +19,8 @@ from .correlated.design import CorrelatedGaussian as CorrelatedGaussian
 from .correlated.design import CorrelatedGaussianProof as CorrelatedGaussianProof
 from .correlated.noise import CorrelatedGaussianNoise as CorrelatedGaussianNoise
 from .knorm import KNorm as KNorm
-from .knorm import KNormNoise as KNormNoise
 from .knorm import KNormProof as KNormProof
+from .knorm_noise import KNormNoise as KNormNoise
 from .laws.discrete import discrete_gaussian as discrete_gaussian
 from .laws.discrete import discrete_laplace_law as discrete_laplace_law
 from .laws.discrete import opendp_measurement as opendp_measurement

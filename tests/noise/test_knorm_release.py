@@ -14,7 +14,8 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.noise import radial
-from mechdesign.noise.radial import Ball, RadialLattice, radial_lattice
+from mechdesign.noise.balls import Ball
+from mechdesign.noise.radial import RadialLattice, radial_lattice
 from mechdesign.noise.release import noisy
 
 # Not seeded, by design: one false alarm in 10⁸ runs.

@@ -17,8 +17,10 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.evidence.serialize import dumps
-from mechdesign.noise.knorm import KNorm, KNormNoise
-from mechdesign.noise.radial import Ball, RadialLattice, Shells, hull_of, round_delta, short
+from mechdesign.noise.balls import Ball, hull_of, short
+from mechdesign.noise.knorm import KNorm
+from mechdesign.noise.knorm_noise import KNormNoise
+from mechdesign.noise.radial import RadialLattice, Shells, round_delta
 from mechdesign.noise.release import RoundedSum
 from mechdesign.problem.privacy import implied_by_pure, pure_epsilon
 from mechdesign.verifier.verify import verify

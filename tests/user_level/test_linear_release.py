@@ -15,7 +15,8 @@ from spaces.test_metric import SPACES
 from mechdesign.accounting.gaussian import gaussian_profile
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import dumps, loads
-from mechdesign.noise.knorm import KNormNoise, ball
+from mechdesign.noise.balls import Ball
+from mechdesign.noise.knorm_noise import KNormNoise
 from mechdesign.spaces.earth_mover import emd, emd_multisets
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.user_level.linear_release import LinearQuery, LinearRelease
@@ -96,7 +97,7 @@ def test_ready_made_queries():
 @pytest.mark.parametrize("k", [1, 2, 5])
 def test_ball_is_uniform(order, k):
     """‖u‖^k is uniform on [0, 1], and by symmetry each coordinate has the ball's own marginal variance."""
-    points = ball(k, order, 40_000, rng=7)
+    points = Ball(k, order).points(40_000, np.random.default_rng(7))
     radius = np.linalg.norm(points, ord=order, axis=1)
     assert stats.kstest(radius**k, "uniform").pvalue > 1e-4
     variance = {1: 2 / ((k + 1) * (k + 2)), 2: 1 / (k + 2), math.inf: 1 / 3}[order]

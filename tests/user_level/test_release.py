@@ -14,7 +14,7 @@ from scipy import stats
 from mechdesign.channels.channel import Channel
 from mechdesign.channels.responses import ClusteredResponse
 from mechdesign.errors import DesignError
-from mechdesign.noise.knorm import KNormNoise
+from mechdesign.noise.knorm_noise import KNormNoise
 from mechdesign.noise.release import RoundedSum
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.user_level.frequency import FrequencyEstimate, LaplaceHistogram

@@ -1,0 +1,459 @@
+r"""Unit balls of norms, over which radial noise is spread (`mechdesign.noise.radial`): volumes, moments, points, norms of whole vectors.
+
+Those of ℓ₁, ℓ₂, ℓ_∞; the hull of "at most c numbers change, each by at most 1", :math:`\{\lVert v\rVert_\infty \le 1, \lVert v\rVert_1 \le c\}`, whose
+volume and moments are sums of :math:`(-1)^i \binom ni (c - i)^n` (Joseph and Yu, arXiv 2309.15790); and the hull of "all rise or all fall, by at most 1",
+:math:`\{\max v^+ + \max v^- \le 1\}`: the differences of d numbers to one more, all within an interval of length 1 [new here]; and the hull of
+a list of vectors, of few faces. It is the union of simplices from 0 over them, of volume :math:`|\det|/d!`; of a linear h that is :math:`h_i` at the vertices of one
+:math:`E h^2 = ((\sum h_i)^2 + \sum h_i^2)/((d + 1)(d + 2))`, and E max(h, 0) is a divided difference. Faces are solved for in rational numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from operator import mul
+
+import numpy as np
+import numpy.typing as npt
+from flint import fmpq, fmpz_mat
+from scipy import linalg, optimize, spatial, special
+
+from mechdesign.errors import DesignError
+from mechdesign.evidence.exact import round_up
+from mechdesign.typing import Array, Indices, Numbers, Values
+
+Kept = npt.NDArray[np.bool_]
+Rows = tuple[tuple[int, ...], ...]
+Vectors = tuple[tuple[float, ...], ...]
+_MOST_FACES = 10_000
+"""Pairs of faces of a hull: seconds."""
+
+
+def short(cap: Fraction) -> float:
+    """The least number of 12 bits that is no less: the cap of a hull, which integers of the release are multiplied by."""
+    unit = Fraction(2) ** (math.frexp(float(cap))[1] - 12)
+    return float(math.ceil(cap / unit) * unit)
+
+
+@dataclass(frozen=True)
+class Ball:
+    r"""The unit ball of a norm on :math:`\mathbb R^d`.
+
+    Parameters
+    ----------
+    dimension : int
+        d.
+    norm : {1, 2, inf}
+    cap : float, optional
+        c of {ℓ_∞ norm ≤ 1, ℓ₁ norm ≤ c}, between 1 and d.
+    signed : bool
+        False: the hull of the vectors of ℓ_∞ norm at most 1 whose entries all rise or all fall.
+    hull : Hull, optional
+        Within the ball of norm inf: of this too.
+
+    Examples
+    --------
+    >>> [round(21 * 22 * ball.moment(2), 2) for ball in (Ball(20, math.inf), Ball(20, math.inf, 5.0), Ball(20, math.inf, signed=False))]
+    [154.0, 46.12, 84.33]
+    """
+
+    dimension: int
+    norm: float
+    cap: float | None = None
+    signed: bool = True
+    hull: Hull | None = None
+
+    def gauge(self, z: Numbers) -> Array:
+        """‖z‖ of vectors in the last axis."""
+        z = np.asarray(z, dtype=float)
+        if not self.signed:
+            return np.asarray(np.maximum(z.max(axis=-1), 0) - np.minimum(z.min(axis=-1), 0))
+        found = np.linalg.norm(z, ord=self.norm, axis=-1)
+        if self.hull is not None:
+            return np.asarray(np.maximum(found, self.hull.gauge(z)))
+        return np.asarray(found if self.cap is None else np.maximum(found, np.abs(z).sum(axis=-1) / self.cap))
+
+    def radius(self, z: Indices) -> Indices:
+        """The least whole number that is no less than ‖z‖, of whole numbers; not of ℓ₂."""
+        if not self.signed:
+            return np.asarray(np.maximum(z.max(axis=1), 0) - np.minimum(z.min(axis=1), 0))
+        sizes = np.abs(z)
+        if self.norm == 1:
+            return np.asarray(sizes.sum(axis=1))
+        top = np.asarray(sizes.max(axis=1))
+        if self.cap is None:
+            return top
+        whole, rest = np.divmod(sizes.sum(axis=1), self.ratio[0])
+        return np.asarray(np.maximum(top, whole * self.ratio[1] - -rest * self.ratio[1] // self.ratio[0]))
+
+    def within(self, z: Indices, radius: Indices) -> Kept:
+        """Whether whole vectors, shape (n, d), have at most this radius; of a hull those of the cube around."""
+        return np.asarray(self.radius(z) <= radius) if self.hull is None else self.hull.within(z, radius)
+
+    @property
+    def ratio(self) -> tuple[int, int]:
+        """The cap as a fraction; 1 for ℓ₁."""
+        return Fraction(1 if self.cap is None else self.cap).as_integer_ratio()
+
+    @property
+    def wide(self) -> float:
+        """The norm of a vector of ones, of the signs that make it largest."""
+        d, shared = self.dimension, 1.0 if self.hull is None else self.hull.wide
+        return {1.0: float(d), 2.0: math.sqrt(d), math.inf: max(1.0, shared, d / (self.cap or d))}[self.norm]
+
+    @property
+    def slack(self) -> float:
+        """What a moment may be too large by, of a hull whose vertices are not exactly on its faces."""
+        return 1.0 if self.hull is None else (1 + self.hull.over) ** (2 * self.dimension + 2)
+
+    def moment(self, power: int) -> float | Array:
+        """E|u_i|^p of a uniform point u, p = 1 or 2; of a hull of each coordinate."""
+        d = self.dimension
+        if self.hull is not None:
+            return self.hull.first if power == 1 else self.hull.second
+        if not self.signed:
+            return (d + 2) / (3 * (d + 1)) if power == 1 else (d + 3) / (6 * (d + 1))
+        if self.cap is not None:
+            return _hull(d, self.cap).moments[power - 1]
+        if self.norm == 1:
+            return power / math.prod(d + i for i in range(1, power + 1))
+        if self.norm == 2:
+            return 1 / (d + 2) if power == 2 else 1 / float(special.poch(d / 2 + 1, 0.5)) / math.sqrt(math.pi)
+        return 1 / (power + 1)
+
+    def tail(self, x: Numbers, i: int = 0) -> Values:
+        """P[u_i > x] for x ≥ 0; of a hull simulated, right to .002."""
+        d, at = self.dimension, np.asarray(np.minimum(np.asarray(x, dtype=float), 1.0))
+        if self.hull is not None:
+            return (1 - np.searchsorted(self._simulated[:, i], at, "right") / len(self._simulated)) / 2
+        if not self.signed:
+            return ((1 - at) + (d - 1) * (1 - at) ** 2 / 2) / (d + 1)
+        if self.cap is not None:
+            return _hull(d, self.cap).tail(at)
+        if self.norm == 2:
+            return special.betainc((d + 1) / 2, 0.5, 1 - at**2) / 2
+        return (1 - at) ** (d if self.norm == 1 else 1) / 2
+
+    @property
+    def log_volume(self) -> float:
+        """Of the ball."""
+        d = self.dimension
+        if not self.signed:
+            return math.log(d + 1)
+        if self.norm == 2:
+            return d / 2 * math.log(math.pi) - math.lgamma(d / 2 + 1)
+        full = d * math.log(2)
+        if self.hull is not None:
+            return math.log(self.hull.volume)
+        if self.cap is not None:
+            return full + _hull(d, self.cap).log_share
+        return full - (math.lgamma(d + 1) if self.norm == 1 else 0.0)
+
+    def points(self, size: int, draws: np.random.Generator) -> Array:
+        """Uniform points, shape (size, d), for simulation.
+
+        ℓ₂: a Gaussian direction with radius U^{1/d}; ℓ₁: the first d of d + 1 uniform spacings with random signs; a hull:
+        numbers of density e^(−t|x|), kept with probability e^(t(Σ|x| − c)), t such that Σ|x| is about c.
+        """
+        shape = (size, self.dimension)
+        if not self.signed:
+            numbers = draws.random((size, self.dimension + 1))
+            np.put_along_axis(numbers, draws.integers(self.dimension + 1, size=(size, 1)), 0.0, axis=1)
+            return numbers[:, 1:] - numbers[:, :1]
+        if self.cap is not None:
+            return self._hull_points(shape, draws)
+        if self.hull is not None:
+            return self.hull.points(size, draws)
+        if self.norm == math.inf:
+            return draws.uniform(-1.0, 1.0, shape)
+        if self.norm == 2:
+            direction = draws.standard_normal(shape)
+            direction /= np.linalg.norm(direction, axis=1, keepdims=True)
+            return direction * draws.random((size, 1)) ** (1 / self.dimension)
+        spacings = draws.standard_exponential((size, self.dimension + 1))
+        points = spacings[:, :-1] / spacings.sum(axis=1, keepdims=True)
+        return np.asarray(points * draws.choice([-1.0, 1.0], shape))
+
+    def _hull_points(self, shape: tuple[int, int], draws: np.random.Generator) -> Array:
+        assert self.cap is not None
+        mean, tilt = self.cap / self.dimension, 0.0
+        if mean < 0.499:
+            tilt = optimize.brentq(lambda t: 1 / t - 1 / math.expm1(t) - mean, 1e-3, 1 / mean)
+        out, filled = np.empty(shape), 0
+        while filled < shape[0]:
+            u = draws.random((2 * (shape[0] - filled) + 16, shape[1]))
+            sizes = -np.log1p(u * math.expm1(-tilt)) / tilt if tilt else u
+            over = sizes.sum(axis=1) - self.cap
+            kept = sizes[(over <= 0) & (draws.random(len(over)) < np.exp(np.minimum(tilt * over, 0)))]
+            kept = kept[: shape[0] - filled]
+            out[filled : filled + len(kept)] = kept
+            filled += len(kept)
+        return np.asarray(out * draws.choice([-1.0, 1.0], shape))
+
+    @cached_property
+    def _simulated(self) -> Array:
+        """Sizes of uniform points, each coordinate in order."""
+        return np.sort(np.abs(self.points(1 << 16, np.random.default_rng(0))), axis=0)
+
+    @cached_property
+    def around(self) -> tuple[Ball, float]:
+        """The ball that its lattice points are drawn from by rejection, and the share that is kept."""
+        d = self.dimension
+        if self.hull is not None:
+            return Ball(d, math.inf), math.exp(self.log_volume) / 2**d
+        if self.cap is None:
+            return self, 1.0
+        around = [Ball(d, math.inf), Ball(d, 1.0)]
+        larger = [ball.log_volume + d * math.log(self.cap) * (ball.norm == 1) for ball in around]
+        k = int(np.argmin(larger))
+        return around[k], math.exp(self.log_volume - larger[k])
+
+
+class _Hull:
+    """Volume, moments and tail of {|v_i| ≤ 1, Σ|v_i| ≤ c}, by exact sums: T_m(t) is the m-fold integral of the density of the sum of d − 1 uniform numbers."""
+
+    def __init__(self, dimension: int, cap: float) -> None:
+        self.dimension, self.cap = dimension, Fraction(cap)
+        share, (near, far) = self._fold(1), ([self._fold(m, less) for m in (1, 2, 3)] for less in (0, 1))
+        self.share = share - far[0]
+        first = -far[0] + near[1] - far[1]
+        second = -far[0] + 2 * (near[2] - far[2] - far[1])
+        self.moments = float(first / self.share), float(second / self.share)
+        self.log_share = _log(self.share)
+
+    def _fold(self, times: int, less: Fraction | int = 0) -> Fraction:
+        """T_m(c − less)."""
+        n, power = self.dimension - 1, self.dimension - 1 + times
+        over, under = (self.cap - less).as_integer_ratio()
+        if over <= 0:
+            return Fraction(0)
+        terms = (
+            (-1) ** i * math.comb(n, i) * (over - i * under) ** power
+            for i in range(min(n, over // under) + 1)
+        )
+        return Fraction(sum(terms), under**power * math.factorial(power))
+
+    @cached_property
+    def _tails(self) -> Array:
+        far = self._fold(1, 1)
+        return np.array([float((self._fold(1, Fraction(i, 64)) - far) / self.share / 2) for i in range(65)])
+
+    def tail(self, x: Values) -> Values:
+        """Interpolated between 65 places: P falls convexly."""
+        return np.asarray(np.interp(x, np.linspace(0, 1, 65), self._tails))
+
+
+@lru_cache(256)
+def _hull(dimension: int, cap: float) -> _Hull:
+    return _Hull(dimension, cap)
+
+
+@dataclass(frozen=True)
+class Hull:
+    r"""The hull of vectors and of their negatives, whose norm is the largest :math:`|n \cdot z|` over its faces :math:`n \cdot v = 1`.
+
+    Parameters
+    ----------
+    vertices : tuple of tuple of float
+    simplices : tuple of tuple of int
+        Faces: d vertices each, counted from 1, negative for the negative of a vertex; one of each face and its negative.
+
+    Examples
+    --------
+    >>> hull = hull_of(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
+    >>> hull.simplices, hull.rows
+    (((1, -2), (1, 3), (2, 3)), ((-1, 1, 1), (0, 1, 1), (1, 0, 1)))
+    >>> round(hull.volume, 9), hull.second
+    (3.0, array([0.27777778, 0.27777778]))
+    """
+
+    vertices: Vectors
+    simplices: Rows
+
+    @cached_property
+    def _whole(self) -> tuple[list[list[int]], int]:
+        """The vertices as whole multiples of the inverse of a power of two."""
+        exact = [[Fraction(x) for x in v] for v in self.vertices]
+        unit = max(x.denominator for v in exact for x in v)
+        return [[int(x * unit) for x in v] for v in exact], unit
+
+    @cached_property
+    def _solved(self) -> tuple[list[int], Rows, list[list[list[int]]]]:
+        """Of each face its determinant, n over the least common denominator, and its vertices."""
+        whole, unit = self._whole
+        sizes, rows, corners = [], [], []
+        for face in self.simplices:
+            corner = [whole[i - 1] if i > 0 else [-x for x in whole[-i - 1]] for i in face]
+            matrix = fmpz_mat(corner)
+            size = int(matrix.det())
+            normal = matrix.solve(fmpz_mat([[unit]] * len(face))).entries() if size else [fmpq(0)] * len(face)
+            over = math.lcm(*(int(x.q) for x in normal))
+            rows.append((*(int(x.p) * (over // int(x.q)) for x in normal), over))
+            sizes.append(size)
+            corners.append(corner)
+        return sizes, tuple(rows), corners
+
+    @property
+    def rows(self) -> Rows:
+        r"""Of the faces the whole :math:`n_1 m, \dots, n_d m` and m."""
+        return self._solved[1]
+
+    @cached_property
+    def sound(self) -> bool:
+        """Whether every direction is in as many faces as any other: on both sides of what is left of a face without a vertex there are as many."""
+        sizes, sides, d = self._solved[0], Counter[tuple[int, ...]](), len(self.vertices[0])
+        for face, size in zip(self.simplices, sizes):
+            for p in range(d):
+                rest, turn = face[:p] + face[p + 1 :], (-1) ** p * (1 if size > 0 else -1)
+                sides[rest] += turn
+                sides[tuple(-i for i in rest)] += turn * (-1) ** d
+        return all(sizes) and not any(sides.values()) and len(set(self.simplices)) == len(self.simplices)
+
+    @cached_property
+    def normals(self) -> Array:
+        """n of the faces, in doubles."""
+        return np.array([[a / m for a in n] for *n, m in self.rows])
+
+    def most(self, points: Sequence[Sequence[Fraction]]) -> Fraction:
+        """The largest norm of points, exactly."""
+        near = np.abs(np.array(points, dtype=float) @ self.normals.T)
+        units = [math.lcm(*(x.denominator for x in point)) for point in points]
+        scaled = [([int(x * unit) for x in point], unit) for point, unit in zip(points, units)]
+        top = Fraction(0)
+        for i, j in np.argwhere(near >= near.max() - 1e-9 - 1e-14 * self.wide):
+            *n, m = self.rows[j]
+            whole, over = scaled[i]
+            top = max(top, Fraction(abs(sum(map(mul, n, whole))), m * over))
+        return top
+
+    @cached_property
+    def over(self) -> float:
+        """How far, relatively, a vertex is beyond a face at most: the norm on a face is at most so much above that of its own n."""
+        return round_up(max(self.most([[Fraction(x) for x in v] for v in self.vertices]) - 1, Fraction(0)))
+
+    def gauge(self, z: Array) -> Array:
+        """The norm of vectors in the last axis."""
+        flat, faces = z.reshape(-1, z.shape[-1]), len(self.rows)
+        parts = np.array_split(flat, max(1, flat.size * faces // (1 << 22)))
+        found = [np.abs(part @ self.normals.T).max(axis=1, initial=0.0) for part in parts]
+        return np.concatenate(found).reshape(z.shape[:-1])
+
+    def within(self, z: Indices, radius: Indices) -> Kept:
+        """Whether whole vectors have a norm of at most a whole number: in doubles, those in doubt exactly."""
+        sizes = self.gauge(z.astype(float))
+        kept = np.asarray(sizes <= radius)
+        doubt = 2.0**-46 * self.wide * (1 + np.abs(z).max(axis=1, initial=0))
+        for i in np.flatnonzero(np.abs(sizes - radius) <= doubt):
+            row, most = z[i].tolist(), int(radius[i])
+            kept[i] = all(abs(sum(map(mul, n, row))) <= m * most for *n, m in self.rows)
+        return kept
+
+    @cached_property
+    def wide(self) -> float:
+        """The norm of a vector of ones, of the signs that make it largest."""
+        return round_up(max(Fraction(sum(map(abs, n)), m) for *n, m in self.rows))
+
+    @cached_property
+    def volume(self) -> float:
+        d, unit = len(self.vertices[0]), self._whole[1]
+        return float(Fraction(2 * sum(map(abs, self._solved[0])), math.factorial(d) * unit**d))
+
+    @cached_property
+    def first(self) -> Array:
+        """E|u_j| of a uniform point, from above."""
+        return self._moment(1)
+
+    @cached_property
+    def second(self) -> Array:
+        """E u_j² of a uniform point, from above."""
+        return self._moment(2)
+
+    def _moment(self, power: int) -> Array:
+        sizes, _, corners = self._solved
+        d, unit = len(self.vertices[0]), self._whole[1]
+        total = [fmpq(0)] * d
+        for size, corner in zip(map(abs, sizes), corners):
+            for j, column in enumerate(zip(*corner)):
+                if power == 2:
+                    total[j] += size * (sum(column) ** 2 + sum(x * x for x in column))
+                else:
+                    total[j] += size * (2 * rising(column) - sum(column))
+        scale = sum(map(abs, sizes)) * math.prod(unit * (d + p) for p in range(1, power + 1))
+        means = [float(Fraction(int(x.p), int(x.q) * scale)) for x in total]
+        return np.array(means) * (1 + self.over) ** d
+
+    def points(self, size: int, draws: np.random.Generator) -> Array:
+        """Uniform points."""
+        share = np.array([abs(x) / sum(map(abs, self._solved[0])) for x in self._solved[0]])
+        corners = np.array([[self.vertices[abs(i) - 1] for i in face] for face in self.simplices])
+        corners *= np.sign(self.simplices)[:, :, None]
+        chosen = draws.choice(len(share), size, p=share / share.sum())
+        weights = draws.dirichlet(np.ones(corners.shape[1] + 1), size)[:, 1:]
+        found = np.einsum("ni,nij->nj", weights, corners[chosen])
+        return np.asarray(found * draws.choice([-1.0, 1.0], (size, 1)))
+
+
+def rising(column: Sequence[int]) -> fmpq:
+    r"""(d + 1) E max(h, 0) of a linear function h that is 0 and these d numbers at the corners of a simplex.
+
+    It is the divided difference of :math:`x_+^{d+1}` (Hermite and Genocchi); of x^(d+1) at numbers that all are positive the sum of all products of as many
+    as are left.
+    """
+    up, down = [x for x in column if x > 0], [x for x in column if x < 0]
+    powers = [[1] + [0] * (len(column) + 1)]  # of up[i:], by degree
+    for x in reversed(up):
+        rest = list(powers[0])
+        for k in range(1, len(rest)):
+            rest[k] += x * rest[k - 1]
+        powers.insert(0, rest)
+    # of up[i:], all zeros and nothing else; then of more and more of down
+    last = [fmpq(powers[i][1 + len(down) + i]) for i in range(len(up))] + [fmpq(0)]
+    for y in down:
+        for i in range(len(up) - 1, -1, -1):
+            last[i] = (last[i] - last[i + 1]) / (up[i] - y)
+    return last[0]
+
+
+@lru_cache(8)
+def hull_cached(vertices: Vectors, simplices: Rows) -> Hull:
+    """One object for every law of the same norm."""
+    return Hull(vertices, simplices)
+
+
+def hull_of(vectors: Array) -> Hull:
+    """Find the faces of the hull of vectors that span the space.
+
+    All are moved outwards by relative differences of some 1e-8: faces then have d vertices, which are linearly independent, and together they fill all
+    directions once. Vectors are added a few at a time, so that a hull of too many faces is refused soon.
+    """
+    signs = np.sign(vectors[np.arange(len(vectors)), np.argmax(vectors != 0, axis=1)])
+    found = np.unique((vectors * signs[:, None])[signs != 0], axis=0)
+    d = found.shape[1]
+    moved = found * (1 + 1e-8 * np.random.default_rng(0).random((len(found), 1)))
+    order = linalg.qr(found.T, mode="r", pivoting=True)[1]  # d that span first
+    found, moved = found[order], moved[order]
+    taken, labels = d, [*range(1, d + 1), *range(-1, -d - 1, -1)]
+    hull = spatial.ConvexHull(np.concatenate([moved[:d], -moved[:d]]), incremental=True)
+    while taken < len(found) and len(hull.simplices) <= 2 * _MOST_FACES:
+        more = np.arange(taken, min(len(found), taken + 1 + taken // 8))
+        hull.add_points(np.concatenate([moved[more], -moved[more]]))
+        labels += [*(more + 1).tolist(), *(-more - 1).tolist()]
+        taken = more[-1] + 1
+    if len(hull.simplices) > 2 * _MOST_FACES:
+        allowed = f"have a hull of more than {_MOST_FACES} pairs of faces: list fewer changes, or bounds that hold them"
+        raise DesignError.of("changes", vectors.shape, allowed)
+    faces = {tuple(labels[i] for i in face) for face in hull.simplices.tolist()}
+    used = sorted({abs(i) for face in faces for i in face}, key=lambda i: tuple(found[i - 1]))
+    place = {s * old: s * new for new, old in enumerate(used, 1) for s in (1, -1)}
+    faces = {tuple(sorted((place[i] for i in face), key=abs)) for face in faces}
+    named = sorted({face if face[0] > 0 else tuple(-i for i in face) for face in faces})
+    return hull_cached(tuple(tuple(found[i - 1].tolist()) for i in used), tuple(named))
+
+
+def _log(x: Fraction) -> float:
+    """Of a number that doubles may not hold."""
+    return math.log(x.numerator) - math.log(x.denominator)

@@ -1,0 +1,401 @@
+r"""The best local report for linear questions on the counts of categories: over all tables, with all decoders.
+
+A person of one of k categories sends one report; wanted are the answers W·counts. For the mean over the categories (`LocalWorkload`)
+
+.. math:: \min_{d \ge 0}\ \operatorname{tr}\bigl(W M(d)^{-1} W^\top\bigr), \quad M(d) = \sum_u d_u u u^\top, \quad \sum_u d_u u = 1,
+
+over the rays :math:`u \in \{1, e^\varepsilon\}^k` scaled to mean 1: every private table is a sum of these, and a report may be split without loss.
+A program over some of the rays prices the others (`mechdesign.channels.linear_solving`); its multipliers prove the bound
+(`mechdesign.channels.linear_proofs`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from mechdesign.channels.design import draw_matrix
+from mechdesign.channels.exact import Weights
+from mechdesign.channels.linear_proofs import (
+    LISTED,
+    LinearBound,
+    LinearProof,
+    centred,
+    cost_above,
+    exact_gram,
+    mean_square,
+    rays,
+)
+from mechdesign.channels.linear_report import LinearReport
+from mechdesign.channels.linear_solving import Point, best_weights, climbed, multipliers, relaxation
+from mechdesign.errors import DesignError, SolverError
+from mechdesign.evidence.classes import MechanismClass, every
+from mechdesign.evidence.digits import shown
+from mechdesign.evidence.exact import exp_lower, round_down, round_up
+from mechdesign.evidence.page import Account
+from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
+from mechdesign.evidence.serialize import serializable
+from mechdesign.problem.checks import integer, one_of, settle
+from mechdesign.problem.fields import field
+from mechdesign.problem.privacy import PureDP
+from mechdesign.problem.spine import Bound, Clock, Design, Law, relative_table
+from mechdesign.problem.words import LOCAL, guarantee, privacy_words
+from mechdesign.problem.workload import Workload
+from mechdesign.solvers import Model
+from mechdesign.solvers.deadline import one_thread
+from mechdesign.solvers.registry import solve
+from mechdesign.typing import Array
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_MOST = 64
+"""Categories, at most: the relaxation of 64 takes a minute."""
+_BITS = 80  # of the weights of a law
+_JOIN = 60  # rays that join in a round
+_STARTS = 20  # of local searches for rays, a category
+_LITTLE = 1e-8
+
+
+@serializable("local-workload")
+@dataclass(frozen=True, eq=False)
+class LocalWorkload(Design):
+    r"""The best ε-locally private report of one category, for linear questions on everybody's counts.
+
+    Parameters
+    ----------
+    workload : Workload or array_like, shape (m, k)
+        W: ``Workload.identity(k)`` for histograms, ``prefix_sums``, ``ranges``, ``marginals``, ``kron``, or a matrix. 64 categories at most.
+    privacy : PureDP
+    data : {"average", "worst"}
+        What is least: the variance of one report summed over the answers, on average over the categories, or for the worst of
+        them (up to 16 categories). The value of the average is :math:`\operatorname{tr}(W M^{-1} W^\top)`, without the constant
+        :math:`\lVert W\rVert^2 / k` that every mechanism's variance is less by; that of the worst case is the variance.
+    outputs : int, optional
+        How many different reports there may be: 2^b of them are b bits. At least k. The lower bound is that of any number.
+
+    Raises
+    ------
+    DesignError
+        A row of zeros, a workload of the total alone, too many categories.
+
+    Notes
+    -----
+    McKenna, Maity, Mazumdar and Miklau (2020), *A workload-adaptive mechanism for linear queries under local differential privacy*, search the
+    same tables by gradient descent, without a bound. The program, its optimum and the bound are [new]. Up to 16 categories all
+    :math:`2^k` rays are priced and the gap closes; beyond, the bound is that of a relaxation: ask for a `gap` of .01.
+
+    Examples
+    --------
+    >>> import mechdesign as md
+    >>> result = md.LocalWorkload(md.Workload.prefix_sums(4), md.PureDP(1.0)).solve()
+    >>> round(result.value, 6), round(result.mechanism.variance, 6), result.gap < 1e-6, result.certificate.verify()
+    (8.493008, 5.993008, True, True)
+    >>> reports = result.mechanism.release([0, 3, 3, 1] * 100)
+    >>> result.mechanism.decode(reports).answers.shape
+    (4,)
+    """
+
+    default_gap = 1e-6
+
+    workload: Workload
+    privacy: PureDP = field(PureDP)
+    data: str = field(check=one_of, allowed=("average", "worst"), default="average")
+    outputs: int | None = field(check=integer, least=2, default=None)
+
+    def __post_init__(self) -> None:
+        settle(self, workload=self.workload if isinstance(self.workload, Workload) else Workload(self.workload))
+        super().__post_init__()
+        size = self.workload.size
+        if not 2 <= size <= (most := LISTED if self.worst else _MOST):
+            remedy = f'must be 2 to {most} where data="{self.data}": join categories, or ask for the parts of a product one by one'
+            raise DesignError.of("workload", f"{size} categories", remedy)
+        if any(not np.any(row) for block in self.workload.blocks for part in block if part.kind == "matrix" for row in part.matrix):
+            raise DesignError.of("workload", str(self.workload), "has a row of zeros: leave out what is 0 whatever the counts")
+        if not self._exact_gram[0].any():
+            remedy = "asks for the number of people alone, which is known: ask for what differs between categories"
+            raise DesignError.of("workload", str(self.workload), remedy)
+        if not 1e-3 <= self.privacy.epsilon <= 20:
+            raise DesignError.of("epsilon", self.privacy.epsilon, "must be between 0.001 and 20")
+        if self.outputs is not None:
+            integer("outputs", self.outputs, size)
+
+    @property
+    def worst(self) -> bool:
+        """Whether the variance of the worst category is least."""
+        return self.data == "worst"
+
+    @property
+    def among(self) -> MechanismClass:
+        """Every table and decoder."""
+        return every("unbiased local report")
+
+    @cached_property
+    def _exact_gram(self) -> tuple[Array, int]:
+        return centred(*exact_gram(self.workload))
+
+    @cached_property
+    def gram(self) -> Array:
+        """G, the Gram matrix of W(I − 11ᵀ/k), in doubles."""
+        numbers, common = self._exact_gram
+        return np.asarray((numbers / common).astype(float))
+
+    @cached_property
+    def constant(self) -> float:
+        """What the value is above the variance."""
+        return 0.0 if self.worst else float(mean_square(self.workload))
+
+    def relaxation(self) -> Model:
+        """The semidefinite program over the moments of rays, whose value bounds the average from below for any number of categories."""
+        return relaxation(self.gram, math.exp(self.privacy.epsilon))[0]
+
+    def improve(self, clock: Clock) -> Iterator[Law | Bound]:
+        """Yield laws on some of the rays, which are joined by those of the highest price, and the bound of the prices."""
+        with one_thread():
+            yield from self._listed(clock) if self.workload.size <= LISTED else self._climbed(clock)
+
+    def _rays(self, sets: Array) -> Array:
+        points = 1 + math.expm1(self.privacy.epsilon) * sets
+        return np.asarray(points / points.mean(axis=1, keepdims=True))
+
+    def _first(self) -> tuple[Array, Array, Array]:
+        """The rays of one category each, their weights, and the uniform prior."""
+        size = self.workload.size
+        return np.eye(size), np.full(size, 1 / size), np.full(size, 1 / size)
+
+    def _joined(self, sets: Array, point: Point, new: Array) -> tuple[Array, Array]:
+        """The rays that have weight, and new ones."""
+        kept = point.weights > 1e-7 * point.weights.max()
+        known = {row.tobytes() for row in sets[kept]}
+        new = new[[row.tobytes() not in known for row in new]]
+        light = np.full(len(new), 1e-3 / max(len(new), 1))
+        return np.concatenate([sets[kept], new]), np.concatenate([point.weights[kept], light])
+
+    def _listed(self, clock: Clock) -> Iterator[Law | Bound]:
+        """All rays are priced."""
+        everything = rays(self.workload.size)
+        points = self._rays(everything)
+        sets, start, prior = self._first()
+        best, proof = -math.inf, None
+        for rounds in range(200):
+            point = best_weights(self.gram, self._rays(sets), start, prior, worst=self.worst)
+            prior, at = point.prior, points @ point.prior
+            quadratic = point.inverse @ self.gram @ point.inverse
+            over = ((points @ quadratic) * points).sum(axis=1) / at - points @ point.prices
+            most = float((over / at).max())
+            bound = float((self.gram * point.inverse).sum()) ** 2 / (point.prices.sum() + most) - float(prior @ np.diag(self.gram))
+            if bound > best:
+                prices = point.prices + (most + 1e-11 * point.prices.sum()) * prior
+                best, proof = bound, LinearBound(point.inverse, prices, prior if self.worst else None)
+            value = self._value(point)
+            new = np.flatnonzero(over > 1e-10 * abs(value))
+            closed = value - (best + self.constant) <= 0.9 * clock.gap * value
+            if proof is not None and (closed or clock.passed or not new.size):
+                yield Bound(round_down(proof.bound(self)), proof)
+            yield self._law(sets, point, rounds)
+            if closed or not new.size:
+                return
+            sets, start = self._joined(sets, point, everything[new[np.argsort(-over[new])[:_JOIN]]])
+
+    def _climbed(self, clock: Clock) -> Iterator[Law | Bound]:
+        """Rays are found by local search, and the bound is that of the relaxation."""
+        size, growth = self.workload.size, math.exp(self.privacy.epsilon)
+        sets, start, prior = self._first()
+        yield self._law(sets, best_weights(self.gram, self._rays(sets), start, prior, worst=False), 0)
+        model, scale = relaxation(self.gram, growth)
+        solve(model, "scs", deadline=clock, fallback=False, eps_abs=1e-5, eps_rel=1e-5, max_iters=20_000)
+        relaxed = multipliers(model, scale, self.gram, growth)
+        proof = LinearBound(relaxed.inverse, relaxed.prices, None, *relaxed[2:])
+        bound = proof.bound(self)
+        yield Bound(round_down(bound), proof)
+        point = Point(start, relaxed.prices, prior, math.inf, relaxed.inverse, 0.0)
+        rng, before, shown_cost = np.random.default_rng(0), math.inf, math.inf
+        for rounds in range(1, 500):
+            over = point.inverse @ self.gram @ point.inverse - np.add.outer(point.prices, point.prices) / (2 * size)
+            starts = rng.integers(0, 2, (_STARTS * size, size)).astype(float)
+            found = climbed(over, growth, np.concatenate([starts, sets]))
+            points = self._rays(found)
+            new = found[np.argsort(-((points @ over) * points).sum(axis=1))[: 4 * size]]
+            sets, start = self._joined(sets, point, new)
+            point = best_weights(self.gram, self._rays(sets), start, prior, worst=False)
+            value = self._value(point)
+            ended = before - point.cost < 1e-4 * point.cost or value - bound <= 0.99 * clock.gap * value
+            if ended or clock.passed or point.cost < 0.9 * shown_cost:
+                yield self._law(sets, point, rounds)
+                shown_cost = point.cost
+            if ended:
+                return
+            before = point.cost
+
+    def _value(self, point: Point) -> float:
+        return point.cost + (0.0 if self.worst else self._value_constant)
+
+    def _law(self, sets: Array, point: Point, rounds: int) -> Law:
+        """The law of these weights, exactly private, with at most so many outputs as are asked for."""
+        kept = point.weights > 1e-9 * point.weights.max()
+        sets, point = sets[kept], point._replace(weights=point.weights[kept])
+        if self.outputs is not None:
+            sets, point = self._fewer(sets, point, self.outputs)
+        if np.linalg.matrix_rank(self._rays(sets).T * np.sqrt(point.weights), tol=1e-5) < self.workload.size:
+            one, weights, _ = self._first()  # a little of every category's own ray, that counts can be told
+            sets = np.concatenate([sets, one])
+            point = point._replace(weights=np.concatenate([point.weights * (1 - _LITTLE), weights * _LITTLE]))
+        rows = table_of(sets, point.weights, self.privacy.epsilon)
+        law = LinearReport(self.workload, rows, point.prior if self.worst else None)
+        report = SolveReport("interior point", variables=len(sets), constraints=self.workload.size, iterations=rounds)
+        return Law(law, self._value(point), report=report)
+
+    def _fewer(self, sets: Array, point: Point, most: int) -> tuple[Array, Point]:
+        """Rays without the lightest ones, solved again, half of those that are too many at a time; those of one category each in the end."""
+        one, weights, prior = self._first()
+        while len(sets) > most:
+            order = np.argsort(-point.weights)[: max(most, (len(sets) + most) // 2)]
+            try:
+                fresh = best_weights(self.gram, self._rays(sets[order]), point.weights[order], point.prior, worst=self.worst)
+            except np.linalg.LinAlgError:
+                fresh = point._replace(residual=1.0)
+            if fresh.residual > 1e-9:
+                return one, best_weights(self.gram, self._rays(one), weights, prior, worst=self.worst)
+            sets, point = sets[order], fresh
+        return sets, point
+
+    def certified(self, law: Law, clock: Clock) -> Law:
+        """The law with its exact value."""
+        return replace(law, value=round_up(cost_above(self, law.mechanism)), proofs=(LinearProof(),))
+
+    # -- what a result says ------------------------------------------------------------------------------------
+
+    def published(self) -> dict[str, float]:
+        """What published reports cost at the same privacy, each with its best decoder and size."""
+        size, growth = self.workload.size, math.exp(self.privacy.epsilon)
+        subsets = [self._cost(moments_of_subsets(size, growth, np.eye(size)[s - 1])) for s in range(1, size)]
+        best = int(np.argmin(subsets)) + 1
+        found = {f"subset selection, {best} of {size}": subsets[best - 1], "k-ary response": subsets[0]}
+        both = math.exp(self.privacy.epsilon / 2) / (1 + math.exp(self.privacy.epsilon / 2))
+        for name, kept, turned in (("symmetric", both, 1 - both), ("optimised", 0.5, 1 / (1 + growth))):
+            found[f"{name} unary encoding"] = self._cost(moments_of_subsets(size, growth, unary_sizes(size, kept, turned)))
+        tables = {b: hadamard_table(size, growth, b) for b in (2**j for j in range(1, size.bit_length() + 1))}
+        costs = {b: self._cost((q / q.mean(axis=0)) @ q.T) for b, q in tables.items()}
+        block = min(costs, key=costs.__getitem__)
+        found[f"Hadamard response, blocks of {block}"] = costs[block]
+        return found
+
+    def _cost(self, moments: Array) -> float:
+        """What a table with these moments and its best decoder costs: on average, also where the worst case is asked for."""
+        return float((self.gram * np.linalg.inv(moments)).sum()) + self._value_constant
+
+    @property
+    def _value_constant(self) -> float:
+        return self.constant - float(np.trace(self.gram)) / self.workload.size
+
+    def alternatives(self, result: Result) -> pd.DataFrame:
+        """What published reports cost, with their best decoders; of the worst case their average, which is less."""
+        rows = [("this report", result.value), *sorted(self.published().items(), key=lambda row: row[1])]
+        if result.lower_bound is not None:
+            rows.append((f"lower bound of {result.among}", result.lower_bound))
+        return relative_table(rows)
+
+    def audit(self, result: Result) -> pd.DataFrame:
+        """Privacy of the tightest report, exactly, and how far the decoder is from unbiased, in doubles."""
+        law = result.mechanism
+        off = np.abs(law.decoder @ law.channel.matrix.T - self.workload.dense()).max()
+        found = [
+            ("privacy", "largest quotient", law.epsilon, self.privacy.epsilon, self.privacy.epsilon - law.epsilon, math.nan, True),
+            ("unbiased", "largest error", float(off), 0.0, 0.0, math.nan, True),
+        ]
+        return pd.DataFrame(found, columns=AUDIT_COLUMNS)
+
+    def lines(self, result: Result) -> list[str]:
+        """Variance and size of a report."""
+        law = result.mechanism
+        bits = math.ceil(math.log2(law.outputs))
+        which = "of the worst category" if self.worst else "on average over the categories"
+        variance = result.value - self.constant
+        return [
+            f"variance: {shown(variance)} for one report {which}, summed over {self.workload.count} answers; times n for n people",
+            f"report: one of {law.outputs} outputs, {bits} bits",
+        ]
+
+    def account(self, result: Result) -> Account:
+        """The question in words, and what the value is."""
+        over = "of the worst category" if self.worst else "on average over the categories, plus the constant ‖W‖²/k"
+        value = f"variance of one report, summed over the answers, {over}"
+        question = [
+            f"A person has one of {self.workload.size} categories and sends one report. Wanted of everybody's counts: {self.workload}.",
+            privacy_words(self.privacy, LOCAL),
+            f"Wanted are the report and the decoder of least {value}; answers are unbiased for every data set. The lower bound is of {self.among}.",
+        ]
+        return Account(
+            f"A local report for {self.workload} at {guarantee(self.privacy)}",
+            f"Least {value}.",
+            "\n\n".join(question),
+            value,
+            (guarantee(self.privacy), f"exact ε at most {shown(result.mechanism.epsilon)}"),
+            "The probability of every report (across) for every category (down).",
+            "Published reports with their best decoders.",
+        )
+
+    def plot(self, result: Result, **options: float) -> Figure:
+        """Draw the table as shades."""
+        return draw_matrix(result.mechanism.channel.matrix, "report", "category", **options)
+
+
+def table_of(sets: Array, weights: Array, epsilon: float) -> Weights:
+    """Integer weights of rays, a ray a column, rows of one total; exactly private.
+
+    Rows that rounding leaves short are filled up by a column that is private itself, added to that of the largest weight.
+    """
+    bits = _BITS + math.ceil(1.5 * epsilon)
+    growth, means = exp_lower(epsilon), 1 + math.expm1(epsilon) * sets.mean(axis=1)
+    columns = []
+    for favoured, share in zip(sets.astype(bool).tolist(), (weights / means).tolist()):
+        low = int(Fraction(share) * 2**bits)
+        if low:
+            high = low * growth.numerator // growth.denominator
+            columns.append([high if f else low for f in favoured])
+    sums = [sum(row) for row in zip(*columns)]
+    most, least = max(sums), min(sums)
+    spare = -((least - most) * growth.denominator // (growth.numerator - growth.denominator)) if most > least else 0
+    target = max(columns, key=sum)
+    target[:] = [w + most + spare - s for w, s in zip(target, sums)]
+    return tuple(zip(*columns))
+
+
+def moments_of_subsets(size: int, growth: float, shares: Array) -> Array:
+    """M of reports that favour a random set of s categories, s with probability in proportion to `shares[s - 1]`, each set alike."""
+    sizes = np.arange(1, len(shares) + 1)
+    squares = size**2 * (sizes * growth**2 + size - sizes) / (sizes * growth + size - sizes) ** 2
+    trace = float(shares @ squares) / float(shares.sum())
+    apart = (trace - size) / (size - 1) if size > 1 else 0.0
+    return apart * np.eye(size) + (size - apart) / size * np.ones((size, size))
+
+
+def unary_sizes(size: int, kept: float, turned: float) -> Array:
+    """How often s of k bits are set in a unary encoding, s = 1, …, k; 0 bits tell as little as k do, and count there."""
+    s = np.arange(size + 1)
+    ways = np.array([math.comb(size, int(i)) for i in s], dtype=float)
+    own = s / size * kept * turned ** np.maximum(s - 1, 0) * (1 - turned) ** (size - s)
+    other = (size - s) / size * (1 - kept) * turned**s * (1 - turned) ** np.maximum(size - s - 1, 0)
+    chances = ways * (own + other)
+    chances[-1] += chances[0]
+    return np.asarray(chances[1:])
+
+
+def hadamard_table(size: int, growth: float, block: int) -> Array:
+    """Hadamard response (Acharya, Sun and Zhang 2019) of blocks of so many reports: each category favours half of one block."""
+    signs = np.ones((1, 1))
+    while len(signs) < block:
+        signs = np.block([[signs, signs], [signs, -signs]])
+    blocks = -(-size // (block - 1))
+    table = np.ones((size, blocks * block))
+    for x in range(size):
+        at = x // (block - 1) * block
+        table[x, at : at + block] += (growth - 1) * (signs[1 + x % (block - 1)] > 0)
+    return np.asarray(table / table.sum(axis=1, keepdims=True))

@@ -1,0 +1,315 @@
+r"""What a local report for linear questions costs at least, and that a table costs what is stated: theorems and exact checks.
+
+G is the Gram matrix of :math:`W(I - 11^\top/k)`. Adding constants to the rows of W changes no variance, so that all variances
+are those of G.
+
+*Table.* With :math:`u_y = q_y / \pi\cdot q_y` and :math:`M = \sum_y q_y u_y^\top`, which is not singular, the decoder is unbiased, and a report of
+category x has variance :math:`\sum_y Q(y|x)\, u_y^\top M^{-1} G M^{-1} u_y - G_{xx}`. An integer inverse Y of M with a small residual :math:`R = I - MY` is
+enough: :math:`M^{-1} - Y = M^{-1} R`, and :math:`\lVert M^{-1} - Y\rVert \le \lVert Y\rVert\lVert R\rVert / (1 - \lVert R\rVert)`.
+
+*Bound.* Every table with :math:`Q(y|x) \le \rho\, Q(y|x')` is a sum of rays :math:`u \in \{1, \rho\}^k`. For any matrix Y, prices ν and prior π, if
+:math:`(\nu^\top u)(\pi^\top u) \ge u^\top Y^\top G Y u` for all of these, then no unbiased report has a smaller variance on average over π than
+:math:`\operatorname{tr}(G Y)^2 / \nu^\top 1 - \sum_x \pi_x G_{xx}`. The condition is checked for every ray, or for many categories
+implied by one matrix inequality (`LinearBound`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mechdesign.channels.exact import common_integers
+from mechdesign.channels.linear_report import LinearReport
+from mechdesign.errors import DesignError
+from mechdesign.evidence.exact import exp_lower, exp_upper, round_down
+from mechdesign.evidence.proofs import PROVED, Certificate, Claim, Proof, same
+from mechdesign.evidence.serialize import serializable
+from mechdesign.problem.checks import array, instance, non_negative
+from mechdesign.problem.fields import Checked, field
+from mechdesign.problem.workload import Workload
+from mechdesign.typing import Array
+
+if TYPE_CHECKING:
+    from mechdesign.channels.linear_design import LocalWorkload
+
+LISTED = 16
+"""Categories up to which all 2^k rays are listed."""
+_BITS = 128  # of fixed point
+_GROWTH = 64  # of the fraction that stands for e^ε
+
+
+@cache
+def rays(size: int) -> Array:
+    """Which categories a ray favours, one row each: all sets but the empty and the full one."""
+    numbers = np.arange(1, 2**size - 1)[:, None]
+    return np.asarray((numbers >> np.arange(size)) & 1, dtype=float)
+
+
+def exact_gram(workload: Workload) -> tuple[Any, int]:
+    """WᵀW as integers over a common denominator."""
+    total, common = np.zeros((workload.size, workload.size), dtype=object), 1
+    for block in workload.blocks:
+        found, below = np.ones((1, 1), dtype=object), 1
+        for part in block:
+            if part.matrix is None:
+                own, unit = part.gram().astype(int).astype(object), 1
+            else:
+                rows, unit = common_integers(part.matrix)
+                own, unit = rows.T @ rows, unit * unit
+            found, below = np.kron(found, own), below * unit
+        shared = math.lcm(common, below)
+        total, common = total * (shared // common) + found * (shared // below), shared
+    return total, common
+
+
+def centred(gram: Any, common: int) -> tuple[Any, int]:
+    """The Gram matrix of W(I − 11ᵀ/k)."""
+    size, sums = len(gram), gram.sum(axis=0)
+    return gram * size**2 - size * (sums[:, None] + sums) + sums.sum(), common * size**2
+
+
+def mean_square(workload: Workload) -> Fraction:
+    """‖W‖²/k: what the value of the average leaves in, and the variance takes off."""
+    gram, common = exact_gram(workload)
+    return Fraction(int(np.trace(gram)), common * workload.size)
+
+
+def prior_of(given: Array | None, size: int) -> tuple[Any, int]:
+    """The prior as integers and their sum; uniform where none is given."""
+    counts = np.ones(size, dtype=object) if given is None else common_integers(np.asarray(given))[0]
+    return counts, int(counts.sum())
+
+
+def _norm(matrix: Any) -> int:
+    return int(np.abs(matrix).sum())
+
+
+def variances_above(law: LinearReport) -> list[Fraction]:
+    """Upper bounds of the variance of one report of each category; DesignError where different counts give the same reports."""
+    unit, size = 1 << _BITS, law.size
+    gram, common = centred(*exact_gram(law.workload))
+    prior, people = prior_of(law.prior, size)
+    table = np.array(law.weights, dtype=object)
+    total = int(table[0].sum())
+    columns = table * (people * unit) // (prior @ table)
+    moments = table @ columns.T // total  # entries below the true ones by two units at most, as rows of Q sum to 1
+    try:
+        inverse = np.linalg.inv((moments / unit).astype(float))
+    except np.linalg.LinAlgError:
+        inverse = np.full((size, size), np.nan)
+    if not np.isfinite(inverse).all():
+        raise DesignError("weights: different counts give the same reports")
+    numbers, below = common_integers(inverse)
+    held, eye = numbers * unit // below, np.eye(size, dtype=int).astype(object) * unit
+    for _ in range(3):
+        held = held @ (2 * eye - moments @ held // unit) // unit
+    norm = Fraction(_norm(held), unit)
+    residual = Fraction(_norm(eye - moments @ held // unit) + size * size, unit) + Fraction(2 * size, unit) * norm
+    if residual >= 1:
+        raise DesignError("weights: the moments of the table are not proved to have an inverse")
+    lost = norm * residual / (1 - residual)
+    longest = Fraction(int(columns.sum(axis=0).max()) + size, unit)
+    off = (Fraction(int(np.trace(gram)), common) + 1) * (lost * longest + norm * Fraction(size, unit))
+    squares = (((held.T @ gram @ held) @ columns) * columns).sum(axis=0)
+    found = []
+    for x in range(size):
+        seen = Fraction(int(table[x] @ squares), total * common * unit**4)
+        found.append(seen + 2 * off * (seen + 1) + off * off - Fraction(int(gram[x, x]), common))
+    return found
+
+
+def cost_above(design: LocalWorkload, law: LinearReport) -> Fraction:
+    """An upper bound of what the law costs: the worst variance, or the mean variance and ‖W‖²/k."""
+    found = variances_above(law)
+    if design.data == "worst":
+        return max(found)
+    return sum(found, Fraction(0)) / law.size + mean_square(law.workload)
+
+
+def growth_above(epsilon: float) -> tuple[int, int]:
+    """A fraction above e^ε with a power of two below."""
+    high = exp_upper(epsilon)
+    return -((-high.numerator << _GROWTH) // high.denominator), 1 << _GROWTH
+
+
+@serializable("linear-proof")
+@dataclass(frozen=True, eq=False)
+class LinearProof(Proof):
+    r"""A table of integer weights is ε-locally private if in every column no weight is more than :math:`\rho \le e^\varepsilon` times another.
+
+    If M is not singular its decoder is unbiased for every data set, and its variance is a fraction.
+    """
+
+    speaks_of = ("privacy", "bias", "value")
+
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        design, law = _fitting(stated)
+        growth = exp_lower(design.privacy.epsilon)
+        spare = min(growth * min(column) - max(column) for column in zip(*law.weights))
+        claim = f"every report at most e^{design.privacy.epsilon!r} times likelier for one category than for another: private"
+        yield Claim(claim, PROVED, float(spare / sum(law.weights[0])), spare >= 0)
+        room = Fraction(stated.value) - cost_above(design, law)
+        yield Claim("unbiased for every data set", PROVED, math.nan, True)
+        yield Claim(f"value at most {stated.value!r}", PROVED, float(room), room >= 0)
+
+
+def _fitting(stated: Certificate) -> tuple[LocalWorkload, LinearReport]:
+    """Question and law, which are of one workload."""
+    design, law = stated.question, instance("law", stated.law, LinearReport)
+    if getattr(design, "data", None) not in ("average", "worst") or not same(law.workload, design.workload):
+        raise DesignError("law: must be of the design's workload")
+    if design.data == "average" and law.prior is not None:
+        raise DesignError("law: must have no prior where the average over all categories is asked for")
+    if design.outputs is not None and law.outputs > design.outputs:
+        raise DesignError.of("law", law.outputs, f"must have at most {design.outputs} outputs")
+    return design, law
+
+
+@serializable("linear-bound")
+@dataclass(frozen=True, eq=False)
+class LinearBound(Checked, Proof):
+    r"""No unbiased report has a variance below :math:`\operatorname{tr}(GY)^2/\nu^\top 1 - \sum_x \pi_x G_{xx}` if
+    :math:`(\nu^\top u)(\pi^\top u) \ge u^\top \Lambda u`, :math:`\Lambda = Y^\top G Y`, for all rays u.
+
+    With `products` and π uniform the inequality is implied for all u between 1 and ρ with :math:`u_i^2 = (1 + \rho) u_i - \rho`: for :math:`N_1, N_2, N_3 \ge 0`
+    without diagonals, :math:`z = (1, u)`, :math:`l = u - 1`, :math:`h = \rho - u`, let
+
+    .. math:: z^\top T z = (\nu^\top u)(1^\top u)/k - u^\top \Lambda u + \sum_i s_i (u_i - 1)(u_i - \rho) - l^\top N_1 l - h^\top N_2 h - l^\top N_3 h .
+
+    If :math:`T + \delta I \succeq 0` the inequality fails by at most :math:`\delta(1 + |u|^2) \le \delta (k + 1) (1 + \rho)^2 (1^\top u)^2 / 4 \rho k^2`, which
+    :math:`\delta (k + 1)(1 + \rho)^2 / 4\rho` more of νᵀ1 pays for.
+
+    Parameters
+    ----------
+    inverse : array, shape (k, k)
+        Y.
+    prices : array, shape (k,)
+        ν.
+    prior : array, shape (k,), optional
+        π, in proportion, where the worst case is asked for.
+    squares : array, shape (k,), optional
+        s, of the matrix inequality.
+    products : array, shape (3, k, k), optional
+        The three N.
+    slack : float
+        δ.
+    """
+
+    inverse: Array = field(check=array, ndim=2)
+    prices: Array = field(check=array)
+    prior: Array | None = field(check=array, default=None)
+    squares: Array | None = field(check=array, default=None)
+    products: Array | None = field(check=array, ndim=3, default=None)
+    slack: float = field(check=non_negative, default=0.0)
+
+    speaks_of = ("lower bound",)
+
+    def bound(self, design: LocalWorkload) -> Fraction:
+        """The lower bound that this proves, or DesignError where it proves none of this design."""
+        size, worst = design.workload.size, design.data == "worst"
+        whole, unit = exact_gram(design.workload)
+        gram, common = centred(whole, unit)
+        if self.inverse.shape != (size, size) or self.prices.shape != (size,):
+            raise DesignError.of("inverse", self.inverse.shape, f"must have shape ({size}, {size})")
+        if worst == (self.prior is None) or (worst and self.products is not None):
+            raise DesignError("prior: must be given where the worst case is asked for, of listed rays")
+        prior, people = prior_of(self.prior, size)
+        if prior.shape != (size,) or prior.min() < 0 or people <= 0:
+            raise DesignError("prior: must be at least 0, and not all 0")
+        inverse, below = common_integers(self.inverse)
+        prices, over = common_integers(self.prices)
+        quadratic = inverse.T @ gram @ inverse  # over below² common
+        cost = Fraction(int(prices.sum()), over)
+        if self.products is None:
+            products = np.multiply.outer(prices, prior)
+            matrix = (products + products.T) * (below**2 * common) - quadratic * (2 * over * people)
+            self._check_rays(matrix, design.privacy.epsilon)
+        else:
+            cost += self._paid(quadratic, below**2 * common, design.privacy.epsilon)
+        if cost <= 0:
+            raise DesignError("prices: must have a positive sum")
+        trace = Fraction(int((gram * inverse.T).sum()), common * below)
+        found = trace * trace / cost - Fraction(int(prior @ np.diag(gram)), people * common)
+        return found if worst else found + Fraction(int(np.trace(whole)), unit * size)
+
+    def _check_rays(self, matrix: Any, epsilon: float) -> None:
+        """Raise DesignError unless the form is at least 0 at all rays: those that doubles do not decide, in integers."""
+        size = len(matrix)
+        if size > LISTED:
+            raise DesignError.of("inverse", size, f"must be of at most {LISTED} categories where rays are listed")
+        high, low = growth_above(epsilon)
+        top = max(_norm(matrix), 1)
+        near = (matrix / top).astype(float)
+        all_rays = rays(size)
+        points = 1 + (high / low - 1) * all_rays
+        points /= points.max(axis=1, keepdims=True)
+        forms = ((points @ near) * points).sum(axis=1)
+        for favoured in all_rays[forms < 1e-11].astype(int):  # doubles lose less than 1e-13 of a norm of 1
+            ray = low + favoured.astype(object) * (high - low)
+            if ray @ matrix @ ray < 0:
+                raise DesignError("prices: are too low for a ray")
+
+    def _paid(self, quadratic: Any, unit: int, epsilon: float) -> Fraction:
+        """What the slack of the matrix inequality adds to the prices."""
+        size = len(self.prices)
+        if self.products is None or self.squares is None or self.squares.shape != (size,):
+            raise DesignError("squares: must be given with the products, one for each category")
+        if self.products.shape != (3, size, size) or (self.products < 0).any():
+            raise DesignError("products: must be three matrices of numbers at least 0")
+        if any(np.diag(each).any() for each in self.products):
+            raise DesignError("products: must have no diagonal")
+        high, low = growth_above(epsilon)
+        growth = Fraction(high, low)
+        given = fractions(self.prices), fractions(self.squares), fractions(self.products)
+        matrix = inequality(*given, quadratic * Fraction(1, unit), growth)
+        matrix[range(size + 1), range(size + 1)] += Fraction(self.slack)
+        if not semidefinite(matrix):
+            raise DesignError.of("slack", self.slack, "is too small: the matrix inequality does not hold")
+        return Fraction(self.slack) * (size + 1) * (1 + growth) ** 2 / (4 * growth)
+
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        design, _ = _fitting(stated)
+        if stated.lower_bound is None:
+            raise DesignError.of("lower_bound", None, "must be a number where a proof speaks of it")
+        margin = self.bound(design) - Fraction(stated.lower_bound)
+        claim = f"no {design.among.noun} costs less than {stated.lower_bound!r}"
+        yield Claim(claim, PROVED, float(margin), margin >= 0)
+
+
+@np.vectorize(otypes=[object])
+def fractions(number: float) -> Fraction:
+    """Doubles as the fractions they are."""
+    return Fraction(number)
+
+
+def inequality(prices: Any, squares: Any, products: Any, quadratic: Any, growth: Any) -> Any:
+    """T of `LinearBound`, in the arithmetic of its arguments."""
+    size = len(prices)
+    low, high, mixed = products
+    found = np.zeros((size + 1, size + 1), dtype=prices.dtype)
+    found[1:, 1:] = (prices[:, None] + prices) / (2 * size) - quadratic - low - high + (mixed + mixed.T) / 2
+    found[range(1, size + 1), range(1, size + 1)] += squares
+    linear = low.sum(axis=1) + growth * high.sum(axis=1) - (growth * mixed.sum(axis=1) + mixed.sum(axis=0)) / 2
+    found[0, 1:] = found[1:, 0] = linear - (1 + growth) * squares / 2
+    found[0, 0] = growth * squares.sum() - low.sum() - growth**2 * high.sum() + growth * mixed.sum()
+    return found
+
+
+def semidefinite(matrix: Any) -> bool:
+    """Whether a matrix of fractions is proved so: less L Lᵀ for an L of doubles, it is diagonally dominant."""
+    near = matrix.astype(float)
+    size = len(near)
+    near[range(size), range(size)] -= 1e-12 * np.abs(near).max()
+    try:
+        factor, unit = common_integers(np.linalg.cholesky(near))
+    except np.linalg.LinAlgError:
+        return False
+    rest = matrix - (factor @ factor.T) * Fraction(1, unit**2)
+    diagonal = np.diag(rest)
+    return bool((2 * diagonal >= np.abs(rest).sum(axis=1)).all() and (diagonal >= 0).all())

@@ -1,0 +1,208 @@
+r"""The law of a local report for linear questions: a table of integer weights, and what is made of counts of reports.
+
+A person of category x sends y with probability Q(y|x). With weights π of the categories and :math:`q_y = Q(y|\cdot)`, the decoder
+
+.. math:: v_y = W M^{-1} \frac{q_y}{\pi \cdot q_y}, \qquad M = \sum_y \frac{q_y q_y^\top}{\pi \cdot q_y},
+
+has :math:`\sum_y Q(y|x) v_y = W e_x` for every x, and of all such decoders the least variance averaged over π. Since
+:math:`M \pi = 1`, adding c to every entry of a row of W adds c to every :math:`v_y`: no variance changes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from statistics import NormalDist
+
+import numpy as np
+
+from mechdesign.channels.channel import Channel
+from mechdesign.channels.exact import Weights, integer_weights
+from mechdesign.errors import DesignError
+from mechdesign.evidence.accuracy import Accuracy
+from mechdesign.evidence.exact import log_upper
+from mechdesign.evidence.serialize import serializable
+from mechdesign.problem.checks import array, indices, probability, settle
+from mechdesign.problem.fields import Checked, field
+from mechdesign.problem.privacy import PureDP
+from mechdesign.problem.workload import Workload
+from mechdesign.typing import Array, Indices, Numbers, Randomness
+
+FULL = 4096
+"""Answers whose covariance is formed, at most."""
+
+
+@dataclass(frozen=True, eq=False)
+class LinearEstimate:
+    """Answers made of local reports.
+
+    Attributes
+    ----------
+    answers : array, shape (m,)
+        Unbiased for the workload applied to the counts of the people who reported.
+    counts : array, shape (k,)
+        Unbiased for these counts; entries may be negative.
+    report : LinearReport
+    tally : array, shape (outputs,)
+        How often each output was reported.
+    """
+
+    answers: Array
+    counts: Array
+    report: LinearReport
+    tally: Array
+
+    @property
+    def covariance(self) -> Array:
+        """An unbiased estimate of the covariance of the answers, given who reported, shape (m, m)."""
+        law = self.report
+        if len(self.answers) > FULL:
+            remedy = f"has more than {FULL} answers: their covariance is not formed; see standard_errors"
+            raise DesignError.of("workload", len(self.answers), remedy)
+        asked = law.workload.dense()
+        return np.asarray((law.decoder * self.tally) @ law.decoder.T - (asked * self.counts) @ asked.T)
+
+    @property
+    def standard_errors(self) -> Array:
+        """Of every answer, estimated from the reports."""
+        law = self.report
+        squares = law.decoder**2 @ self.tally - law.workload.dense() ** 2 @ self.counts
+        return np.sqrt(np.maximum(squares, 0.0))
+
+    def intervals(self, level: float = 0.95) -> Array:
+        """Normal intervals that hold each answer with about this probability, shape (m, 2)."""
+        share = probability("level", level, below_one=True)
+        reach = NormalDist().inv_cdf((1 + share) / 2) * self.standard_errors
+        return np.column_stack([self.answers - reach, self.answers + reach])
+
+
+@serializable("linear-report")
+@dataclass(frozen=True, eq=False)
+class LinearReport(Checked):
+    """A local report with its decoder for linear queries on the counts of categories.
+
+    Parameters
+    ----------
+    workload : Workload
+        W, on k counts.
+    weights : sequence of sequences of int, shape (k, outputs)
+        A row for each category, all of one total.
+    prior : array, shape (k,), optional
+        π > 0, in proportion: over which data the decoder's variance is least. Uniform by default.
+
+    Examples
+    --------
+    >>> law = LinearReport(Workload.prefix_sums(2), ((3, 1), (1, 3)))
+    >>> law.epsilon <= math.log(3) + 1e-15, law.decoder.round(6).tolist()
+    (True, [[1.5, -0.5], [1.0, 1.0]])
+    >>> estimate = law.decode_counts([300, 100])
+    >>> estimate.answers.round(6).tolist(), estimate.standard_errors.round(3).tolist()
+    ([400.0, 400.0], [17.321, 0.0])
+    """
+
+    workload: Workload = field(Workload)
+    weights: Weights = field(check=integer_weights)
+    prior: Array | None = field(check=array, default=None)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.weights) != self.workload.size or not all(any(column) for column in zip(*self.weights)):
+            allowed = f"must have a row for each of {self.workload.size} categories, and no column of zeros"
+            raise DesignError.of("weights", (len(self.weights), len(self.weights[0])), allowed)
+        if self.prior is not None:
+            if self.prior.shape != (self.size,) or not (self.prior > 0).all():
+                raise DesignError.of("prior", self.prior, f"must be {self.size} positive numbers")
+            settle(self, prior=self.prior / self.prior.sum())
+
+    @cached_property
+    def channel(self) -> Channel:
+        """The table as a channel."""
+        return Channel.from_weights(self.weights)
+
+    @property
+    def size(self) -> int:
+        """k, the number of categories."""
+        return len(self.weights)
+
+    @property
+    def outputs(self) -> int:
+        """Number of different reports."""
+        return len(self.weights[0])
+
+    @cached_property
+    def epsilon(self) -> float:
+        """The least ε, rounded up: the largest quotient of two entries of a column."""
+        columns = [(max(c), min(c)) for c in zip(*self.weights)]
+        if any(low == 0 for _, low in columns):
+            return math.inf
+        return log_upper(max(Fraction(high, low) for high, low in columns))
+
+    @property
+    def privacy(self) -> PureDP:
+        """The guarantee of every person."""
+        return PureDP(self.epsilon)
+
+    @cached_property
+    def _inverse(self) -> tuple[Array, Array]:
+        """M⁻¹, and the columns q_y / (π · q_y)."""
+        table = self.channel.matrix
+        uniform = np.full(self.size, 1 / self.size)
+        columns = table / ((uniform if self.prior is None else self.prior) @ table)
+        moments = columns @ table.T
+        try:
+            return np.linalg.inv((moments + moments.T) / 2), columns
+        except np.linalg.LinAlgError:
+            raise DesignError("weights: two different counts give the same reports") from None
+
+    @cached_property
+    def decoder(self) -> Array:
+        """V, shape (m, outputs): a report y adds column y to the answers."""
+        inverse, columns = self._inverse
+        return self.workload.apply(inverse @ columns)
+
+    @cached_property
+    def variances(self) -> Array:
+        """Variance of one report of each category, summed over the answers, shape (k,)."""
+        squares = (self.decoder**2).sum(axis=0)
+        return np.asarray(self.channel.matrix @ squares - np.diag(self.workload.gram()))
+
+    @property
+    def variance(self) -> float:
+        """Variance of one report summed over the answers: the mean over the categories, or with a prior over it."""
+        return float(np.average(self.variances, weights=self.prior))
+
+    def errors(self) -> Accuracy:
+        """Of one answer on average, from one report; those of n people are √n times as large, and nearly normal."""
+        deviation = math.sqrt(max(self.variance, 0.0) / self.workload.count)
+        normal = NormalDist(0, 1)
+        return Accuracy(deviation, deviation * math.sqrt(2 / math.pi), deviation * normal.inv_cdf(0.975))
+
+    def sample(self, x: Numbers, *, rng: Randomness = None) -> Indices:
+        """Draw a report for every category of `x`: for simulation, in doubles; `release` deploys."""
+        return self.channel.sample(x, rng=rng)
+
+    def release(self, x: Numbers) -> Indices:
+        """Draw a report for every category of `x` with exactly the weights' probabilities, from the operating system's randomness.
+
+        Raises
+        ------
+        DataError
+            A category that is none of 0, …, k − 1. The guarantee does not cover that refusal.
+        """
+        return self.channel.release(x)
+
+    def decode(self, reports: Numbers) -> LinearEstimate:
+        """Estimate the answers from reports, an array of output indices of any shape."""
+        held = indices("reports", reports, self.outputs)
+        return self.decode_counts(np.bincount(held.ravel(), minlength=self.outputs))
+
+    def decode_counts(self, tally: Numbers) -> LinearEstimate:
+        """Estimate the answers from how often each output was reported, shape (outputs,)."""
+        held = array("tally", tally)
+        if held.shape != (self.outputs,) or (held < 0).any():
+            raise DesignError.of("tally", held.shape, f"must be {self.outputs} counts of reports")
+        inverse, columns = self._inverse
+        counts = inverse @ (columns @ held)
+        return LinearEstimate(self.workload.apply(counts), counts, self, held)

@@ -1,0 +1,212 @@
+r"""Solving for the best local report: weights of rays by Newton's method, rays by their prices, and the relaxation without rays.
+
+Over weights d ≥ 0 of rays u, scaled to mean 1, with :math:`\sum_y d_y u_y = 1` the mean variance is :math:`f(d) = \operatorname{tr}(G M^{-1})`,
+:math:`M = \sum_y d_y u_y u_y^\top`: an A-optimal design of experiments. In the worst case M has the weights :math:`d_y / \pi \cdot u_y`, and
+:math:`f - \sum_x \pi_x G_{xx}` is maximised over priors π, in which it is concave.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import cvxpy as cp
+import numpy as np
+
+from mechdesign.channels.linear_proofs import inequality
+from mechdesign.solvers import Model
+from mechdesign.typing import Array
+
+
+class Point(NamedTuple):
+    """Weights of rays, prices of the categories, and the prior.
+
+    Attributes
+    ----------
+    weights : array, shape (n,)
+        d.
+    prices : array, shape (k,)
+        ν, the multipliers of Σ d u = 1.
+    prior : array, shape (k,)
+        π; uniform where it is not sought.
+    cost : float
+        f(d), less the mean of G_xx over π where it is sought.
+    inverse : array, shape (k, k)
+        M⁻¹.
+    residual : float
+        How far Σ d u is from 1.
+    """
+
+    weights: Array
+    prices: Array
+    prior: Array
+    cost: float
+    inverse: Array
+    residual: float
+
+
+def best_weights(gram: Array, rays: Array, start: Array, prior: Array, *, worst: bool) -> Point:
+    """Minimise over the weights, and in the worst case maximise over the prior, by a primal-dual interior-point method.
+
+    Parameters
+    ----------
+    gram : array, shape (k, k)
+        G.
+    rays : array, shape (n, k)
+    start : array, shape (n,)
+        Positive.
+    prior : array, shape (k,)
+        Positive; π to start from in the worst case.
+    worst : bool
+    """
+    n, k = rays.shape
+    scale = 1.0
+
+    def moments(d: Array, pi: Array) -> tuple[Array, Array, Array, Array]:
+        at = rays @ pi
+        inverse = np.linalg.inv((rays.T * (d / at)) @ rays)
+        half = rays @ (inverse @ gram @ inverse)
+        return at, inverse, half, (half * rays).sum(axis=1)
+
+    def residuals(z: list[Array], found: tuple[Array, ...], barrier: float) -> list[Array]:
+        d, nu, left, pi, level, spare = z
+        at, _, _, size = found
+        parts = [rays @ nu - size / at - left, (rays.T @ d - 1) * scale, left * d - barrier]
+        if worst:
+            slope = rays.T @ (size * d / at**2) - np.diag(gram)
+            parts += [level - slope - spare, (np.atleast_1d(pi.sum()) - 1) * scale, spare * pi - barrier]
+        return parts
+
+    found = moments(start, prior)
+    scale = float((gram * found[1]).sum())
+    steep = float((found[3] / found[0]).max())
+    z = [start, np.full(k, steep), np.full(n, 0.01 * steep), prior, np.zeros(1), np.full(k, scale / k)]
+    for _ in range(100):
+        d, nu, left, pi, _, spare = z
+        at, inverse, half, size = found
+        cost = float((gram * inverse).sum() - (pi @ np.diag(gram) if worst else 0.0))
+        gap = d @ left + (spare @ pi if worst else 0.0)
+        barrier = 0.1 * gap / (n + k * worst)
+        parts = residuals(z, found, barrier)
+        off = float(np.abs(parts[1]).max()) / scale
+        if gap < 1e-11 * scale and np.abs(parts[0]).max() < 1e-10 * steep and off < 1e-13:
+            break
+        curve = 2 * (rays @ inverse @ rays.T) * (half @ rays.T)
+        total = n + k + (k + 1) * worst
+        matrix, right = np.zeros((total, total)), np.zeros(total)
+        matrix[:n, :n] = curve / np.outer(at, at)
+        matrix[range(n), range(n)] += left / d
+        matrix[:n, n : n + k], matrix[n : n + k, :n] = rays, rays.T
+        right[:n], right[n : n + k] = -parts[0] - parts[2] / d, -parts[1] / scale
+        if worst:
+            p = slice(n + k, n + 2 * k)
+            turn = -(d / at**2)[:, None] * rays
+            cross = (curve @ turn) / at[:, None] + (size / at**2)[:, None] * rays
+            matrix[:n, p], matrix[p, :n] = cross, -cross.T
+            matrix[p, p] = (rays.T * (2 * size * d / at**3)) @ rays - turn.T @ curve @ turn + np.diag(spare / pi)
+            matrix[p, -1] = matrix[-1, p] = 1.0
+            right[p], right[-1:] = -parts[3] - parts[5] / pi, -parts[4] / scale
+        step = np.linalg.solve(matrix, right)
+        moves = [step[:n], step[n : n + k], -(parts[2] + left * step[:n]) / d, 0 * pi, np.zeros(1), 0 * spare]
+        if worst:
+            moves[3:] = [step[n + k : n + 2 * k], step[-1:], -(parts[5] + spare * step[n + k : n + 2 * k]) / pi]
+        signed = [(v, m) for i, (v, m) in enumerate(zip(z, moves)) if i in (0, 2, 3, 5)]
+        length = min(1.0, *(0.99 * float(np.min(-v[m < 0] / m[m < 0], initial=np.inf)) for v, m in signed))
+        before = sum(float(part @ part) for part in parts)
+        for _ in range(25):
+            tried = [v + length * m for v, m in zip(z, moves)]
+            seen = moments(tried[0], tried[3])
+            after = sum(float(part @ part) for part in residuals(tried, seen, barrier))
+            if after <= (1 - 0.01 * length) * before:
+                break
+            length /= 2
+        else:
+            break
+        z, found = tried, seen
+    return Point(z[0], z[1], z[3], cost, found[1], off)
+
+
+def climbed(matrix: Array, growth: float, starts: Array) -> Array:
+    """Sets whose rays have a large uᵀ(matrix)u: from each start, the category that gains most changes sides until none gains.
+
+    Parameters
+    ----------
+    matrix : array, shape (k, k)
+    growth : float
+        ρ: a ray is ρ on its set and 1 elsewhere.
+    starts : array of 0 and 1, shape (n, k)
+    """
+    held, diagonal = starts.copy(), np.diag(matrix)
+    for _ in range(4 * len(matrix)):
+        points = 1 + (growth - 1) * held
+        turn = (growth - 1) * (1 - 2 * held)
+        gains = turn * (2 * points @ matrix + turn * diagonal)
+        best = gains.argmax(axis=1)
+        rows = np.flatnonzero(gains[np.arange(len(held)), best] > 1e-12 * np.abs(matrix).max())
+        if not rows.size:
+            break
+        held[rows, best[rows]] = 1 - held[rows, best[rows]]
+    sizes = held.sum(axis=1)
+    return np.unique(held[(sizes > 0) & (sizes < len(matrix))], axis=0)
+
+
+class Relaxed(NamedTuple):
+    """Multipliers of the relaxation: what `LinearBound` is made of."""
+
+    inverse: Array
+    prices: Array
+    squares: Array
+    products: Array
+    slack: float
+
+
+def relaxation(gram: Array, growth: float) -> tuple[Model, float]:
+    r"""The moments of rays without the rays, and the factor that its objective is scaled by.
+
+    Unscaled rays have moments :math:`X = \sum_y c_y u_y u_y^\top`, :math:`m = \sum_y c_y u_y` and :math:`c = \sum_y c_y`, with
+    :math:`X_{ii} = (1 + \rho) m_i - \rho c` and products of :math:`u_i - 1` and :math:`\rho - u_i` that are not negative; :math:`X 1 = k 1`. The least
+    :math:`\operatorname{tr}(G X^{-1})` of these is a lower bound.
+    """
+    k = len(gram)
+    values, vectors = np.linalg.eigh(gram)
+    kept = values > 1e-12 * values[-1]
+    scale = (k / np.sqrt(values[kept]).sum()) ** 2
+    root = (vectors[:, kept] * np.sqrt(values[kept] * scale)).T
+    moments, count = cp.Variable((k, k), symmetric=True, name="moments"), cp.Variable((1, 1), name="count")
+    spread = cp.Variable((len(root), len(root)), symmetric=True, name="spread")
+    mean = cp.reshape((cp.diag(moments) + growth * count[0, 0]) / (1 + growth), (k, 1), order="C")
+    rows, upper = mean @ np.ones((1, k)), np.triu_indices(k, 1)
+    low = moments - rows - rows.T + count[0, 0]
+    high = moments - growth * (rows + rows.T) + growth**2 * count[0, 0]
+    mixed = growth * rows + rows.T - moments - growth * count[0, 0]
+    families = {
+        "sums": moments @ np.ones(k) / k == 1,
+        "moments": cp.bmat([[count, mean.T], [mean, moments]]) >> 0,
+        "spread": cp.bmat([[spread, root], [root.T, moments]]) >> 0,
+        "low": low[upper] >= 0,
+        "high": high[upper] >= 0,
+        "mixed": mixed[upper] >= 0,
+        "mixed, turned": mixed.T[upper] >= 0,
+    }
+    problem = cp.Problem(cp.Minimize(cp.trace(spread)), list(families.values()))
+    return Model(problem, {"moments": moments, "count": count, "spread": spread}, families), scale
+
+
+def multipliers(model: Model, scale: float, gram: Array, growth: float) -> Relaxed:
+    """The solved relaxation's multipliers, and the slack that makes them valid."""
+    k, upper = len(gram), np.triu_indices(len(gram), 1)
+    duals = model.duals()
+    inverse = np.linalg.inv(np.asarray(model.variables["moments"].value))
+    inverse = (inverse + inverse.T) / 2
+    prices = duals["sums"] * np.sign(duals["sums"].sum()) / scale
+    products = np.zeros((3, k, k))
+    for at, name in enumerate(("low", "high")):
+        products[at][upper] = np.maximum(duals[name], 0.0) / 2 / scale
+        products[at] += products[at].T
+    products[2][upper] = np.maximum(duals["mixed"], 0.0) / scale
+    products[2].T[upper] = np.maximum(duals["mixed, turned"], 0.0) / scale
+    low, high, mixed = products
+    linear = low.sum(axis=1) + growth * high.sum(axis=1) - (growth * mixed.sum(axis=1) + mixed.sum(axis=0)) / 2
+    squares = 2 / (1 + growth) * (linear - duals["moments"][0, 1:] / scale)
+    left = inequality(prices, squares, products, inverse @ gram @ inverse, growth)
+    least = float(np.linalg.eigvalsh(left)[0])
+    return Relaxed(inverse, prices, squares, products, max(0.0, -least) + 1e-9 * float(np.abs(left).max()))

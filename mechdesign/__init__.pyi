@@ -16,6 +16,7 @@ from .accounting.shuffling import amplification as amplification
 from .channels.bounded import BoundedCount as BoundedCount
 from .channels.channel import Channel as Channel
 from .channels.design import MetricChannel as MetricChannel
+from .channels.linear_design import LocalWorkload as LocalWorkload
 from .choose.comparing import accuracy as accuracy
 from .choose.comparing import compare as compare
 from .choose.comparing import least_epsilon as least_epsilon

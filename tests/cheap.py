@@ -102,6 +102,9 @@ DESIGNS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     "vectors-signs": (lambda: md.VectorQuantizer(30, md.PureDP(3.0), bits=4, inputs="box"), {}),
     "bounded-count": (lambda: md.BoundedCount(4, md.ApproximateDP(1.0, 0.05), "squared"), {}),
     "metric-channel": (lambda: md.MetricChannel(md.MetricSpace.grid(2, 3), alpha=0.7), {}),
+    "local-workload": (lambda: md.LocalWorkload(md.Workload.prefix_sums(3), PURE), {}),
+    "local-worst": (lambda: md.LocalWorkload([[0.0, 1.0, 2.0]], PURE, data="worst"), {}),
+    "local-relaxed": (lambda: md.LocalWorkload(md.Workload.ranges(17), PURE), {"gap": 0.2}),
 }
 
 

@@ -5,6 +5,11 @@ from .channel import Channel as Channel
 from .design import ChannelDual as ChannelDual
 from .design import ChannelProof as ChannelProof
 from .design import MetricChannel as MetricChannel
+from .linear_design import LocalWorkload as LocalWorkload
+from .linear_proofs import LinearBound as LinearBound
+from .linear_proofs import LinearProof as LinearProof
+from .linear_report import LinearEstimate as LinearEstimate
+from .linear_report import LinearReport as LinearReport
 from .responses import ClusteredResponse as ClusteredResponse
 from .responses import HadamardResponse as HadamardResponse
 from .responses import KaryResponse as KaryResponse

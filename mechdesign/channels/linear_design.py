@@ -35,7 +35,7 @@ from mechdesign.channels.linear_proofs import (
 )
 from mechdesign.channels.linear_report import LinearReport
 from mechdesign.channels.linear_solving import Point, best_weights, climbed, multipliers, relaxation
-from mechdesign.errors import DesignError, SolverError
+from mechdesign.errors import DesignError
 from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.exact import exp_lower, round_down, round_up
@@ -60,6 +60,8 @@ _MOST = 64
 """Categories, at most: the relaxation of 64 takes a minute."""
 _BITS = 80  # of the weights of a law
 _JOIN = 60  # rays that join in a round
+_ROUNDS = 200  # at most
+_STALLED = 8  # rounds without a better law or bound
 _STARTS = 20  # of local searches for rays, a category
 _LITTLE = 1e-8
 
@@ -111,16 +113,28 @@ class LocalWorkload(Design):
     outputs: int | None = field(check=integer, least=2, default=None)
 
     def __post_init__(self) -> None:
-        settle(self, workload=self.workload if isinstance(self.workload, Workload) else Workload(self.workload))
+        settle(
+            self, workload=self.workload if isinstance(self.workload, Workload) else Workload(self.workload)
+        )
         super().__post_init__()
         size = self.workload.size
         if not 2 <= size <= (most := LISTED if self.worst else _MOST):
             remedy = f'must be 2 to {most} where data="{self.data}": join categories, or ask for the parts of a product one by one'
             raise DesignError.of("workload", f"{size} categories", remedy)
-        if any(not np.any(row) for block in self.workload.blocks for part in block if part.kind == "matrix" for row in part.matrix):
-            raise DesignError.of("workload", str(self.workload), "has a row of zeros: leave out what is 0 whatever the counts")
+        if any(
+            not np.any(row)
+            for block in self.workload.blocks
+            for part in block
+            if part.kind == "matrix"
+            for row in part.matrix
+        ):
+            raise DesignError.of(
+                "workload", str(self.workload), "has a row of zeros: leave out what is 0 whatever the counts"
+            )
         if not self._exact_gram[0].any():
-            remedy = "asks for the number of people alone, which is known: ask for what differs between categories"
+            remedy = (
+                "asks for the number of people alone, which is known: ask for what differs between categories"
+            )
             raise DesignError.of("workload", str(self.workload), remedy)
         if not 1e-3 <= self.privacy.epsilon <= 20:
             raise DesignError.of("epsilon", self.privacy.epsilon, "must be between 0.001 and 20")
@@ -181,28 +195,36 @@ class LocalWorkload(Design):
     def _listed(self, clock: Clock) -> Iterator[Law | Bound]:
         """All rays are priced."""
         everything = rays(self.workload.size)
-        points = self._rays(everything)
         sets, start, prior = self._first()
-        best, proof = -math.inf, None
-        for rounds in range(200):
+        best, cost, stalled = -math.inf, math.inf, 0
+        proof: LinearBound | None = None
+        for rounds in range(_ROUNDS + 1):
             point = best_weights(self.gram, self._rays(sets), start, prior, worst=self.worst)
-            prior, at = point.prior, points @ point.prior
-            quadratic = point.inverse @ self.gram @ point.inverse
-            over = ((points @ quadratic) * points).sum(axis=1) / at - points @ point.prices
-            most = float((over / at).max())
-            bound = float((self.gram * point.inverse).sum()) ** 2 / (point.prices.sum() + most) - float(prior @ np.diag(self.gram))
-            if bound > best:
-                prices = point.prices + (most + 1e-11 * point.prices.sum()) * prior
-                best, proof = bound, LinearBound(point.inverse, prices, prior if self.worst else None)
+            prior = point.prior
+            bounds = [self._of_rays(*each) for each in (point.last if stalled else point.last[-1:])]
+            over = bounds[-1][1]
+            bound, _, priced = max(bounds, key=lambda found: found[0])
+            stalled = 0 if bound > best + 1e-9 * abs(best) or point.cost < cost * (1 - 1e-9) else stalled + 1
+            best, proof = max((best, proof), (bound, priced), key=lambda found: found[0])
+            cost = min(cost, point.cost)
             value = self._value(point)
-            new = np.flatnonzero(over > 1e-10 * abs(value))
-            closed = value - (best + self.constant) <= 0.9 * clock.gap * value
-            if proof is not None and (closed or clock.passed or not new.size):
+            new = np.flatnonzero(over > 1e-10 * point.prices.sum())
+            closed = value - (best + self._value_constant) <= 0.9 * clock.gap * value
+            ended = closed or not new.size or stalled == _STALLED or rounds == _ROUNDS
+            if proof is not None and (ended or clock.passed):
                 yield Bound(round_down(proof.bound(self)), proof)
             yield self._law(sets, point, rounds)
-            if closed or not new.size:
+            if ended:
                 return
             sets, start = self._joined(sets, point, everything[new[np.argsort(-over[new])[:_JOIN]]])
+
+    def _of_rays(self, prices: Array, prior: Array, inverse: Array) -> tuple[float, Array, LinearBound]:
+        """The bound of an iterate, how much more every ray needs than its prices, and the proof."""
+        priced, over = LinearBound.of_rays(self, inverse, prices, prior)
+        least = float((self.gram * inverse.T).sum()) ** 2 / priced.prices.sum() - float(
+            prior @ np.diag(self.gram)
+        )
+        return least, over, priced
 
     def _climbed(self, clock: Clock) -> Iterator[Law | Bound]:
         """Rays are found by local search, and the bound is that of the relaxation."""
@@ -215,10 +237,12 @@ class LocalWorkload(Design):
         proof = LinearBound(relaxed.inverse, relaxed.prices, None, *relaxed[2:])
         bound = proof.bound(self)
         yield Bound(round_down(bound), proof)
-        point = Point(start, relaxed.prices, prior, math.inf, relaxed.inverse, 0.0)
+        point = Point(start, relaxed.prices, prior, relaxed.inverse, math.inf, 0.0)
         rng, before, shown_cost = np.random.default_rng(0), math.inf, math.inf
-        for rounds in range(1, 500):
-            over = point.inverse @ self.gram @ point.inverse - np.add.outer(point.prices, point.prices) / (2 * size)
+        for rounds in range(1, _ROUNDS + 1):
+            over = point.inverse @ self.gram @ point.inverse - np.add.outer(point.prices, point.prices) / (
+                2 * size
+            )
             starts = rng.integers(0, 2, (_STARTS * size, size)).astype(float)
             found = climbed(over, growth, np.concatenate([starts, sets]))
             points = self._rays(found)
@@ -227,6 +251,7 @@ class LocalWorkload(Design):
             point = best_weights(self.gram, self._rays(sets), start, prior, worst=False)
             value = self._value(point)
             ended = before - point.cost < 1e-4 * point.cost or value - bound <= 0.99 * clock.gap * value
+            ended = ended or rounds == _ROUNDS
             if ended or clock.passed or point.cost < 0.9 * shown_cost:
                 yield self._law(sets, point, rounds)
                 shown_cost = point.cost
@@ -235,7 +260,7 @@ class LocalWorkload(Design):
             before = point.cost
 
     def _value(self, point: Point) -> float:
-        return point.cost + (0.0 if self.worst else self._value_constant)
+        return point.cost + self._value_constant
 
     def _law(self, sets: Array, point: Point, rounds: int) -> Law:
         """The law of these weights, exactly private, with at most so many outputs as are asked for."""
@@ -245,11 +270,16 @@ class LocalWorkload(Design):
             sets, point = self._fewer(sets, point, self.outputs)
         if np.linalg.matrix_rank(self._rays(sets).T * np.sqrt(point.weights), tol=1e-5) < self.workload.size:
             one, weights, _ = self._first()  # a little of every category's own ray, that counts can be told
-            sets = np.concatenate([sets, one])
-            point = point._replace(weights=np.concatenate([point.weights * (1 - _LITTLE), weights * _LITTLE]))
+            if self.outputs is not None and len(sets) + len(one) > self.outputs:
+                sets, point = self._fewer(sets, point, max(self.outputs - len(one), 1))
+            sets, which = np.unique(np.concatenate([sets, one]), axis=0, return_inverse=True)
+            mixed = np.concatenate([point.weights * (1 - _LITTLE), weights * _LITTLE])
+            point = point._replace(weights=np.asarray(np.bincount(which.ravel(), mixed), dtype=float))
         rows = table_of(sets, point.weights, self.privacy.epsilon)
         law = LinearReport(self.workload, rows, point.prior if self.worst else None)
-        report = SolveReport("interior point", variables=len(sets), constraints=self.workload.size, iterations=rounds)
+        report = SolveReport(
+            "interior point", variables=len(sets), constraints=self.workload.size, iterations=rounds
+        )
         return Law(law, self._value(point), report=report)
 
     def _fewer(self, sets: Array, point: Point, most: int) -> tuple[Array, Point]:
@@ -258,7 +288,9 @@ class LocalWorkload(Design):
         while len(sets) > most:
             order = np.argsort(-point.weights)[: max(most, (len(sets) + most) // 2)]
             try:
-                fresh = best_weights(self.gram, self._rays(sets[order]), point.weights[order], point.prior, worst=self.worst)
+                fresh = best_weights(
+                    self.gram, self._rays(sets[order]), point.weights[order], point.prior, worst=self.worst
+                )
             except np.linalg.LinAlgError:
                 fresh = point._replace(residual=1.0)
             if fresh.residual > 1e-9:
@@ -280,7 +312,9 @@ class LocalWorkload(Design):
         found = {f"subset selection, {best} of {size}": subsets[best - 1], "k-ary response": subsets[0]}
         both = math.exp(self.privacy.epsilon / 2) / (1 + math.exp(self.privacy.epsilon / 2))
         for name, kept, turned in (("symmetric", both, 1 - both), ("optimised", 0.5, 1 / (1 + growth))):
-            found[f"{name} unary encoding"] = self._cost(moments_of_subsets(size, growth, unary_sizes(size, kept, turned)))
+            found[f"{name} unary encoding"] = self._cost(
+                moments_of_subsets(size, growth, unary_sizes(size, kept, turned))
+            )
         tables = {b: hadamard_table(size, growth, b) for b in (2**j for j in range(1, size.bit_length() + 1))}
         costs = {b: self._cost((q / q.mean(axis=0)) @ q.T) for b, q in tables.items()}
         block = min(costs, key=costs.__getitem__)
@@ -289,11 +323,13 @@ class LocalWorkload(Design):
 
     def _cost(self, moments: Array) -> float:
         """What a table with these moments and its best decoder costs: on average, also where the worst case is asked for."""
-        return float((self.gram * np.linalg.inv(moments)).sum()) + self._value_constant
+        mean = float(np.trace(self.gram)) / self.workload.size
+        return float((self.gram * np.linalg.inv(moments)).sum()) + self.constant - mean
 
     @property
     def _value_constant(self) -> float:
-        return self.constant - float(np.trace(self.gram)) / self.workload.size
+        """What the value is above tr(G M⁻¹), less the mean of G_xx over the prior where that is sought."""
+        return 0.0 if self.worst else self.constant - float(np.trace(self.gram)) / self.workload.size
 
     def alternatives(self, result: Result) -> pd.DataFrame:
         """What published reports cost, with their best decoders; of the worst case their average, which is less."""
@@ -307,7 +343,15 @@ class LocalWorkload(Design):
         law = result.mechanism
         off = np.abs(law.decoder @ law.channel.matrix.T - self.workload.dense()).max()
         found = [
-            ("privacy", "largest quotient", law.epsilon, self.privacy.epsilon, self.privacy.epsilon - law.epsilon, math.nan, True),
+            (
+                "privacy",
+                "largest quotient",
+                law.epsilon,
+                self.privacy.epsilon,
+                self.privacy.epsilon - law.epsilon,
+                math.nan,
+                True,
+            ),
             ("unbiased", "largest error", float(off), 0.0, 0.0, math.nan, True),
         ]
         return pd.DataFrame(found, columns=AUDIT_COLUMNS)
@@ -325,7 +369,11 @@ class LocalWorkload(Design):
 
     def account(self, result: Result) -> Account:
         """The question in words, and what the value is."""
-        over = "of the worst category" if self.worst else "on average over the categories, plus the constant ‖W‖²/k"
+        over = (
+            "of the worst category"
+            if self.worst
+            else "on average over the categories, plus the constant ‖W‖²/k"
+        )
         value = f"variance of one report, summed over the answers, {over}"
         question = [
             f"A person has one of {self.workload.size} categories and sends one report. Wanted of everybody's counts: {self.workload}.",
@@ -362,7 +410,11 @@ def table_of(sets: Array, weights: Array, epsilon: float) -> Weights:
             columns.append([high if f else low for f in favoured])
     sums = [sum(row) for row in zip(*columns)]
     most, least = max(sums), min(sums)
-    spare = -((least - most) * growth.denominator // (growth.numerator - growth.denominator)) if most > least else 0
+    spare = (
+        -((least - most) * growth.denominator // (growth.numerator - growth.denominator))
+        if most > least
+        else 0
+    )
     target = max(columns, key=sum)
     target[:] = [w + most + spare - s for w, s in zip(target, sums)]
     return tuple(zip(*columns))

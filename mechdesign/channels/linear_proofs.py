@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mechdesign.channels.exact import common_integers
-from mechdesign.channels.linear_report import LinearReport
+from mechdesign.channels.linear_report import BITS, LinearReport, fixed_inverse, fixed_moments, prior_of
 from mechdesign.errors import DesignError
-from mechdesign.evidence.exact import exp_lower, exp_upper, round_down
+from mechdesign.evidence.exact import exp_lower, exp_upper
 from mechdesign.evidence.proofs import PROVED, Certificate, Claim, Proof, same
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import array, instance, non_negative
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 LISTED = 16
 """Categories up to which all 2^k rays are listed."""
-_BITS = 128  # of fixed point
 _GROWTH = 64  # of the fraction that stands for e^ε
 
 
@@ -80,37 +79,22 @@ def mean_square(workload: Workload) -> Fraction:
     return Fraction(int(np.trace(gram)), common * workload.size)
 
 
-def prior_of(given: Array | None, size: int) -> tuple[Any, int]:
-    """The prior as integers and their sum; uniform where none is given."""
-    counts = np.ones(size, dtype=object) if given is None else common_integers(np.asarray(given))[0]
-    return counts, int(counts.sum())
-
-
 def _norm(matrix: Any) -> int:
     return int(np.abs(matrix).sum())
 
 
 def variances_above(law: LinearReport) -> list[Fraction]:
     """Upper bounds of the variance of one report of each category; DesignError where different counts give the same reports."""
-    unit, size = 1 << _BITS, law.size
+    unit, size = 1 << BITS, law.size
     gram, common = centred(*exact_gram(law.workload))
-    prior, people = prior_of(law.prior, size)
-    table = np.array(law.weights, dtype=object)
+    columns, moments = fixed_moments(law.weights, law.prior)
+    held = fixed_inverse(moments)
+    table, eye = np.array(law.weights, dtype=object), np.eye(size, dtype=int).astype(object) * unit
     total = int(table[0].sum())
-    columns = table * (people * unit) // (prior @ table)
-    moments = table @ columns.T // total  # entries below the true ones by two units at most, as rows of Q sum to 1
-    try:
-        inverse = np.linalg.inv((moments / unit).astype(float))
-    except np.linalg.LinAlgError:
-        inverse = np.full((size, size), np.nan)
-    if not np.isfinite(inverse).all():
-        raise DesignError("weights: different counts give the same reports")
-    numbers, below = common_integers(inverse)
-    held, eye = numbers * unit // below, np.eye(size, dtype=int).astype(object) * unit
-    for _ in range(3):
-        held = held @ (2 * eye - moments @ held // unit) // unit
     norm = Fraction(_norm(held), unit)
-    residual = Fraction(_norm(eye - moments @ held // unit) + size * size, unit) + Fraction(2 * size, unit) * norm
+    residual = (
+        Fraction(_norm(eye - moments @ held // unit) + size * size, unit) + Fraction(2 * size, unit) * norm
+    )
     if residual >= 1:
         raise DesignError("weights: the moments of the table are not proved to have an inverse")
     lost = norm * residual / (1 - residual)
@@ -177,13 +161,13 @@ class LinearBound(Checked, Proof):
     r"""No unbiased report has a variance below :math:`\operatorname{tr}(GY)^2/\nu^\top 1 - \sum_x \pi_x G_{xx}` if
     :math:`(\nu^\top u)(\pi^\top u) \ge u^\top \Lambda u`, :math:`\Lambda = Y^\top G Y`, for all rays u.
 
-    With `products` and π uniform the inequality is implied for all u between 1 and ρ with :math:`u_i^2 = (1 + \rho) u_i - \rho`: for :math:`N_1, N_2, N_3 \ge 0`
-    without diagonals, :math:`z = (1, u)`, :math:`l = u - 1`, :math:`h = \rho - u`, let
+    With `products` and π uniform the inequality is implied for all :math:`u = 1 + b w`, :math:`b = \min(1, \rho - 1)`, with entries of w 0 or
+    :math:`t = \max(1, \rho - 1)` and not constant: for :math:`N_1, N_2, N_3 \ge 0` without diagonals, :math:`z = (1, w)`, :math:`r = t - w`, let
 
-    .. math:: z^\top T z = (\nu^\top u)(1^\top u)/k - u^\top \Lambda u + \sum_i s_i (u_i - 1)(u_i - \rho) - l^\top N_1 l - h^\top N_2 h - l^\top N_3 h .
+    .. math:: z^\top T z = (\nu^\top u)(1^\top u)/k - u^\top \Lambda u + \sum_i \sigma_i w_i (w_i - t) - w^\top N_1 w - r^\top N_2 r - w^\top N_3 r .
 
-    If :math:`T + \delta I \succeq 0` the inequality fails by at most :math:`\delta(1 + |u|^2) \le \delta (k + 1) (1 + \rho)^2 (1^\top u)^2 / 4 \rho k^2`, which
-    :math:`\delta (k + 1)(1 + \rho)^2 / 4\rho` more of νᵀ1 pays for.
+    If :math:`T + \delta I \succeq 0` the inequality fails by at most :math:`\delta(1 + t^2 j)` where j entries are t, and :math:`1^\top u = k + (\rho - 1) j`: more of
+    νᵀ1 by :math:`\delta \max_j (1 + t^2 j) k^2 / (k + (\rho - 1) j)^2` pays for it.
 
     Parameters
     ----------
@@ -194,7 +178,7 @@ class LinearBound(Checked, Proof):
     prior : array, shape (k,), optional
         π, in proportion, where the worst case is asked for.
     squares : array, shape (k,), optional
-        s, of the matrix inequality.
+        σ, of the matrix inequality.
     products : array, shape (3, k, k), optional
         The three N.
     slack : float
@@ -209,6 +193,23 @@ class LinearBound(Checked, Proof):
     slack: float = field(check=non_negative, default=0.0)
 
     speaks_of = ("lower bound",)
+
+    @classmethod
+    def of_rays(
+        cls, design: LocalWorkload, inverse: Array, prices: Array, prior: Array
+    ) -> tuple[LinearBound, Array]:
+        """The proof with prices raised to what every ray needs, and what each needs more than the prices given."""
+        gram, common = centred(*exact_gram(design.workload))
+        numbers, below = common_integers(inverse)
+        quadratic = (numbers.T @ gram @ numbers / (below**2 * common)).astype(float)
+        points = 1 + math.expm1(design.privacy.epsilon) * rays(len(prices))
+        at = points @ prior
+        over = ((points @ quadratic) * points).sum(axis=1) / at**2 - (points @ prices) / at
+        raised = (
+            prices
+            + (float(over.max()) + 1e-12 * float(np.abs(quadratic).sum() + np.abs(prices).sum())) * prior
+        )
+        return cls(inverse, raised, prior if design.data == "worst" else None), over
 
     def bound(self, design: LocalWorkload) -> Fraction:
         """The lower bound that this proves, or DesignError where it proves none of this design."""
@@ -242,7 +243,9 @@ class LinearBound(Checked, Proof):
         """Raise DesignError unless the form is at least 0 at all rays: those that doubles do not decide, in integers."""
         size = len(matrix)
         if size > LISTED:
-            raise DesignError.of("inverse", size, f"must be of at most {LISTED} categories where rays are listed")
+            raise DesignError.of(
+                "inverse", size, f"must be of at most {LISTED} categories where rays are listed"
+            )
         high, low = growth_above(epsilon)
         top = max(_norm(matrix), 1)
         near = (matrix / top).astype(float)
@@ -265,13 +268,16 @@ class LinearBound(Checked, Proof):
         if any(np.diag(each).any() for each in self.products):
             raise DesignError("products: must have no diagonal")
         high, low = growth_above(epsilon)
-        growth = Fraction(high, low)
         given = fractions(self.prices), fractions(self.squares), fractions(self.products)
-        matrix = inequality(*given, quadratic * Fraction(1, unit), growth)
+        step = Fraction(high - low, low)
+        width, top = min(step, Fraction(1)), max(step, Fraction(1))
+        matrix = inequality(*given, quadratic * Fraction(1, unit), width, top)
         matrix[range(size + 1), range(size + 1)] += Fraction(self.slack)
         if not semidefinite(matrix):
             raise DesignError.of("slack", self.slack, "is too small: the matrix inequality does not hold")
-        return Fraction(self.slack) * (size + 1) * (1 + growth) ** 2 / (4 * growth)
+        return Fraction(self.slack) * max(
+            (1 + top**2 * j) * size**2 / (size + step * j) ** 2 for j in range(1, size)
+        )
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
         design, _ = _fitting(stated)
@@ -288,16 +294,18 @@ def fractions(number: float) -> Fraction:
     return Fraction(number)
 
 
-def inequality(prices: Any, squares: Any, products: Any, quadratic: Any, growth: Any) -> Any:
+def inequality(prices: Any, squares: Any, products: Any, quadratic: Any, unit: Any, top: Any) -> Any:
     """T of `LinearBound`, in the arithmetic of its arguments."""
     size = len(prices)
-    low, high, mixed = products
+    both, neither, one = products
     found = np.zeros((size + 1, size + 1), dtype=prices.dtype)
-    found[1:, 1:] = (prices[:, None] + prices) / (2 * size) - quadratic - low - high + (mixed + mixed.T) / 2
+    found[1:, 1:] = (
+        unit**2 * ((prices[:, None] + prices) / (2 * size) - quadratic) - both - neither + (one + one.T) / 2
+    )
     found[range(1, size + 1), range(1, size + 1)] += squares
-    linear = low.sum(axis=1) + growth * high.sum(axis=1) - (growth * mixed.sum(axis=1) + mixed.sum(axis=0)) / 2
-    found[0, 1:] = found[1:, 0] = linear - (1 + growth) * squares / 2
-    found[0, 0] = growth * squares.sum() - low.sum() - growth**2 * high.sum() + growth * mixed.sum()
+    linear = unit * (prices + prices.sum() / size) - 2 * unit * quadratic.sum(axis=1)
+    found[0, 1:] = found[1:, 0] = (linear + top * (2 * neither.sum(axis=1) - one.sum(axis=1) - squares)) / 2
+    found[0, 0] = prices.sum() - quadratic.sum() - top**2 * neither.sum()
     return found
 
 

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 
 from mechdesign.channels.channel import Channel
-from mechdesign.channels.exact import Weights, integer_weights
+from mechdesign.channels.exact import Weights, common_integers, integer_weights
 from mechdesign.errors import DesignError
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.exact import log_upper
@@ -30,6 +31,8 @@ from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.workload import Workload
 from mechdesign.typing import Array, Indices, Numbers, Randomness
 
+BITS = 128
+"""Of the fixed point in which the moments of a table are inverted."""
 FULL = 4096
 """Answers whose covariance is formed, at most."""
 
@@ -145,22 +148,15 @@ class LinearReport(Checked):
         return PureDP(self.epsilon)
 
     @cached_property
-    def _inverse(self) -> tuple[Array, Array]:
-        """M⁻¹, and the columns q_y / (π · q_y)."""
-        table = self.channel.matrix
-        uniform = np.full(self.size, 1 / self.size)
-        columns = table / ((uniform if self.prior is None else self.prior) @ table)
-        moments = columns @ table.T
-        try:
-            return np.linalg.inv((moments + moments.T) / 2), columns
-        except np.linalg.LinAlgError:
-            raise DesignError("weights: two different counts give the same reports") from None
+    def _counting(self) -> Array:
+        """M⁻¹ u for every report, shape (k, outputs): what a report adds to the estimated counts; rounded once from fixed point."""
+        columns, moments = fixed_moments(self.weights, self.prior)
+        return np.asarray((fixed_inverse(moments) @ columns / (1 << 2 * BITS)).astype(float))
 
     @cached_property
     def decoder(self) -> Array:
         """V, shape (m, outputs): a report y adds column y to the answers."""
-        inverse, columns = self._inverse
-        return self.workload.apply(inverse @ columns)
+        return self.workload.apply(self._counting)
 
     @cached_property
     def variances(self) -> Array:
@@ -203,6 +199,35 @@ class LinearReport(Checked):
         held = array("tally", tally)
         if held.shape != (self.outputs,) or (held < 0).any():
             raise DesignError.of("tally", held.shape, f"must be {self.outputs} counts of reports")
-        inverse, columns = self._inverse
-        counts = inverse @ (columns @ held)
+        counts = self._counting @ held
         return LinearEstimate(self.workload.apply(counts), counts, self, held)
+
+
+def prior_of(given: Array | None, size: int) -> tuple[Any, int]:
+    """The prior as integers and their sum; uniform where none is given."""
+    counts = np.ones(size, dtype=object) if given is None else common_integers(np.asarray(given))[0]
+    return counts, int(counts.sum())
+
+
+def fixed_moments(weights: Weights, given: Array | None) -> tuple[Any, Any]:
+    """The columns u and M in fixed point: entries of u are low by less than one unit, of M by less than two, as rows of Q sum to 1."""
+    table = np.array(weights, dtype=object)
+    prior, people = prior_of(given, len(table))
+    columns = (table * people << BITS) // (prior @ table)
+    return columns, table @ columns.T // int(table[0].sum())
+
+
+def fixed_inverse(moments: Any) -> Any:
+    """An inverse in fixed point, from doubles by Newton's steps; DesignError where doubles find none."""
+    unit = 1 << BITS
+    try:
+        start = np.linalg.inv((moments / unit).astype(float))
+    except np.linalg.LinAlgError:
+        start = np.full(moments.shape, np.nan)
+    if not np.isfinite(start).all():
+        raise DesignError("weights: different counts give the same reports")
+    numbers, below = common_integers(start)
+    held, twice = numbers * unit // below, np.eye(len(moments), dtype=int).astype(object) * (2 * unit)
+    for _ in range(3):
+        held = held @ (twice - moments @ held // unit) // unit
+    return held

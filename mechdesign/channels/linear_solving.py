@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import cvxpy as cp
 import numpy as np
+from scipy import linalg
 
 from mechdesign.channels.linear_proofs import inequality
 from mechdesign.solvers import Model
@@ -18,7 +19,7 @@ from mechdesign.typing import Array
 
 
 class Point(NamedTuple):
-    """Weights of rays, prices of the categories, and the prior.
+    """Weights of rays, and prices that prove how good they are.
 
     Attributes
     ----------
@@ -28,20 +29,23 @@ class Point(NamedTuple):
         ν, the multipliers of Σ d u = 1.
     prior : array, shape (k,)
         π; uniform where it is not sought.
-    cost : float
-        f(d), less the mean of G_xx over π where it is sought.
     inverse : array, shape (k, k)
         M⁻¹.
+    cost : float
+        f(d), less the mean of G_xx over π where it is sought.
     residual : float
         How far Σ d u is from 1.
+    last : tuple of (prices, prior, inverse)
+        Of the last iterates: the bound of the last is not the best where M is nearly singular.
     """
 
     weights: Array
     prices: Array
     prior: Array
-    cost: float
     inverse: Array
+    cost: float
     residual: float
+    last: tuple[tuple[Array, Array, Array], ...] = ()
 
 
 def best_weights(gram: Array, rays: Array, start: Array, prior: Array, *, worst: bool) -> Point:
@@ -59,13 +63,13 @@ def best_weights(gram: Array, rays: Array, start: Array, prior: Array, *, worst:
     worst : bool
     """
     n, k = rays.shape
-    scale = 1.0
+    scale, floor = 1.0, 1e-14 * np.eye(k)  # what no ray needs stays out of the inverse
 
     def moments(d: Array, pi: Array) -> tuple[Array, Array, Array, Array]:
         at = rays @ pi
-        inverse = np.linalg.inv((rays.T * (d / at)) @ rays)
+        inverse = np.linalg.inv((rays.T * (d / at)) @ rays + floor)
         half = rays @ (inverse @ gram @ inverse)
-        return at, inverse, half, (half * rays).sum(axis=1)
+        return at, np.asarray(inverse), half, np.asarray((half * rays).sum(axis=1))
 
     def residuals(z: list[Array], found: tuple[Array, ...], barrier: float) -> list[Array]:
         d, nu, left, pi, level, spare = z
@@ -80,14 +84,16 @@ def best_weights(gram: Array, rays: Array, start: Array, prior: Array, *, worst:
     scale = float((gram * found[1]).sum())
     steep = float((found[3] / found[0]).max())
     z = [start, np.full(k, steep), np.full(n, 0.01 * steep), prior, np.zeros(1), np.full(k, scale / k)]
+    last: list[tuple[Array, Array, Array]] = []
     for _ in range(100):
-        d, nu, left, pi, _, spare = z
+        d, _, left, pi, _, spare = z
         at, inverse, half, size = found
         cost = float((gram * inverse).sum() - (pi @ np.diag(gram) if worst else 0.0))
         gap = d @ left + (spare @ pi if worst else 0.0)
         barrier = 0.1 * gap / (n + k * worst)
         parts = residuals(z, found, barrier)
         off = float(np.abs(parts[1]).max()) / scale
+        last = [*last[-7:], (z[1], pi, inverse)]
         if gap < 1e-11 * scale and np.abs(parts[0]).max() < 1e-10 * steep and off < 1e-13:
             break
         curve = 2 * (rays @ inverse @ rays.T) * (half @ rays.T)
@@ -102,13 +108,22 @@ def best_weights(gram: Array, rays: Array, start: Array, prior: Array, *, worst:
             turn = -(d / at**2)[:, None] * rays
             cross = (curve @ turn) / at[:, None] + (size / at**2)[:, None] * rays
             matrix[:n, p], matrix[p, :n] = cross, -cross.T
-            matrix[p, p] = (rays.T * (2 * size * d / at**3)) @ rays - turn.T @ curve @ turn + np.diag(spare / pi)
+            matrix[p, p] = (
+                (rays.T * (2 * size * d / at**3)) @ rays - turn.T @ curve @ turn + np.diag(spare / pi)
+            )
             matrix[p, -1] = matrix[-1, p] = 1.0
             right[p], right[-1:] = -parts[3] - parts[5] / pi, -parts[4] / scale
-        step = np.linalg.solve(matrix, right)
+        try:
+            step = np.linalg.solve(matrix, right)
+        except np.linalg.LinAlgError:
+            break
         moves = [step[:n], step[n : n + k], -(parts[2] + left * step[:n]) / d, 0 * pi, np.zeros(1), 0 * spare]
         if worst:
-            moves[3:] = [step[n + k : n + 2 * k], step[-1:], -(parts[5] + spare * step[n + k : n + 2 * k]) / pi]
+            moves[3:] = [
+                step[n + k : n + 2 * k],
+                step[-1:],
+                -(parts[5] + spare * step[n + k : n + 2 * k]) / pi,
+            ]
         signed = [(v, m) for i, (v, m) in enumerate(zip(z, moves)) if i in (0, 2, 3, 5)]
         length = min(1.0, *(0.99 * float(np.min(-v[m < 0] / m[m < 0], initial=np.inf)) for v, m in signed))
         before = sum(float(part @ part) for part in parts)
@@ -122,7 +137,7 @@ def best_weights(gram: Array, rays: Array, start: Array, prior: Array, *, worst:
         else:
             break
         z, found = tried, seen
-    return Point(z[0], z[1], z[3], cost, found[1], off)
+    return Point(z[0], *last[-1], cost, off, tuple(last))
 
 
 def climbed(matrix: Array, growth: float, starts: Array) -> Array:
@@ -162,51 +177,55 @@ class Relaxed(NamedTuple):
 def relaxation(gram: Array, growth: float) -> tuple[Model, float]:
     r"""The moments of rays without the rays, and the factor that its objective is scaled by.
 
-    Unscaled rays have moments :math:`X = \sum_y c_y u_y u_y^\top`, :math:`m = \sum_y c_y u_y` and :math:`c = \sum_y c_y`, with
-    :math:`X_{ii} = (1 + \rho) m_i - \rho c` and products of :math:`u_i - 1` and :math:`\rho - u_i` that are not negative; :math:`X 1 = k 1`. The least
-    :math:`\operatorname{tr}(G X^{-1})` of these is a lower bound.
+    Let :math:`u = 1 + b w` with :math:`b = \min(1, \rho - 1)`, so that w is 0 or :math:`t = \max(1, \rho - 1)`, and let P, p and c be the sums of
+    :math:`c_u w w^\top`, :math:`c_u w` and :math:`c_u` over weights c of rays. Then :math:`P_{ii} = t p_i`; products of :math:`w_i` and :math:`t - w_i` are not
+    negative; :math:`\sum_u c_u u u^\top 1 = k 1`. The least :math:`\operatorname{tr}(G M^{-1})` of such moments is a lower bound.
     """
-    k = len(gram)
-    values, vectors = np.linalg.eigh(gram)
+    k, basis = len(gram), contrasts(len(gram))
+    unit, top = min(1.0, growth - 1), max(1.0, growth - 1)
+    values, vectors = np.linalg.eigh(basis.T @ gram @ basis)
     kept = values > 1e-12 * values[-1]
     scale = (k / np.sqrt(values[kept]).sum()) ** 2
     root = (vectors[:, kept] * np.sqrt(values[kept] * scale)).T
-    moments, count = cp.Variable((k, k), symmetric=True, name="moments"), cp.Variable((1, 1), name="count")
+    pairs, count = cp.Variable((k, k), symmetric=True, name="pairs"), cp.Variable((1, 1), name="count")
     spread = cp.Variable((len(root), len(root)), symmetric=True, name="spread")
-    mean = cp.reshape((cp.diag(moments) + growth * count[0, 0]) / (1 + growth), (k, 1), order="C")
-    rows, upper = mean @ np.ones((1, k)), np.triu_indices(k, 1)
-    low = moments - rows - rows.T + count[0, 0]
-    high = moments - growth * (rows + rows.T) + growth**2 * count[0, 0]
-    mixed = growth * rows + rows.T - moments - growth * count[0, 0]
+    single = cp.reshape(cp.diag(pairs) / top, (k, 1), order="C")
+    rows, upper, every = single @ np.ones((1, k)), np.triu_indices(k, 1), count[0, 0]
+    sums = every + unit * (single[:, 0] + cp.sum(single) / k) + unit**2 * cp.sum(pairs, axis=1) / k
     families = {
-        "sums": moments @ np.ones(k) / k == 1,
-        "moments": cp.bmat([[count, mean.T], [mean, moments]]) >> 0,
-        "spread": cp.bmat([[spread, root], [root.T, moments]]) >> 0,
-        "low": low[upper] >= 0,
-        "high": high[upper] >= 0,
-        "mixed": mixed[upper] >= 0,
-        "mixed, turned": mixed.T[upper] >= 0,
+        "sums": sums == 1,
+        "moments": cp.bmat([[count, single.T], [single, pairs]]) >> 0,
+        "spread": cp.bmat([[spread, root], [root.T, basis.T @ pairs @ basis]]) >> 0,
+        "both": pairs[upper] >= 0,
+        "neither": (top**2 * every - top * (rows + rows.T) + pairs)[upper] >= 0,
+        "one": (top * rows - pairs)[upper] >= 0,
+        "other": (top * rows.T - pairs)[upper] >= 0,
     }
     problem = cp.Problem(cp.Minimize(cp.trace(spread)), list(families.values()))
-    return Model(problem, {"moments": moments, "count": count, "spread": spread}, families), scale
+    return Model(problem, {"pairs": pairs, "count": count, "spread": spread}, families), scale * unit**2
+
+
+def contrasts(size: int) -> Array:
+    """An orthonormal basis of the vectors that sum to 0, in columns."""
+    return np.asarray(linalg.helmert(size).T)
 
 
 def multipliers(model: Model, scale: float, gram: Array, growth: float) -> Relaxed:
     """The solved relaxation's multipliers, and the slack that makes them valid."""
-    k, upper = len(gram), np.triu_indices(len(gram), 1)
-    duals = model.duals()
-    inverse = np.linalg.inv(np.asarray(model.variables["moments"].value))
-    inverse = (inverse + inverse.T) / 2
+    k, basis, unit, top = len(gram), contrasts(len(gram)), min(1.0, growth - 1), max(1.0, growth - 1)
+    duals, upper = model.duals(), np.triu_indices(len(gram), 1)
+    inner = basis.T @ np.asarray(model.variables["pairs"].value) @ basis
+    inverse = basis @ np.linalg.inv((inner + inner.T) / 2) @ basis.T / unit**2 + 1 / k**2
     prices = duals["sums"] * np.sign(duals["sums"].sum()) / scale
     products = np.zeros((3, k, k))
-    for at, name in enumerate(("low", "high")):
+    for at, name in enumerate(("both", "neither")):
         products[at][upper] = np.maximum(duals[name], 0.0) / 2 / scale
         products[at] += products[at].T
-    products[2][upper] = np.maximum(duals["mixed"], 0.0) / scale
-    products[2].T[upper] = np.maximum(duals["mixed, turned"], 0.0) / scale
-    low, high, mixed = products
-    linear = low.sum(axis=1) + growth * high.sum(axis=1) - (growth * mixed.sum(axis=1) + mixed.sum(axis=0)) / 2
-    squares = 2 / (1 + growth) * (linear - duals["moments"][0, 1:] / scale)
-    left = inequality(prices, squares, products, inverse @ gram @ inverse, growth)
+    products[2][upper] = np.maximum(duals["one"], 0.0) / scale
+    products[2].T[upper] = np.maximum(duals["other"], 0.0) / scale
+    quadratic, none = inverse @ gram @ inverse, np.zeros(k)
+    linear = inequality(prices, none, products, quadratic, unit, top)[0, 1:]
+    squares = 2 / top * (linear - duals["moments"][0, 1:] / scale)
+    left = inequality(prices, squares, products, quadratic, unit, top)
     least = float(np.linalg.eigvalsh(left)[0])
     return Relaxed(inverse, prices, squares, products, max(0.0, -least) + 1e-9 * float(np.abs(left).max()))

@@ -27,7 +27,7 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import pairwise
 
-from mechdesign.verifier import user_level
+from mechdesign.verifier import local_report, user_level
 from mechdesign.verifier.biased_selection import extremes, whole_weights
 from mechdesign.verifier.calibration import largest_loss, law_of, plainest, rounds_of
 from mechdesign.verifier.changes import changes_of, worst_shifts
@@ -300,6 +300,7 @@ MECHANISMS: dict[str, Callable[[Json, Account], None]] = {
     "clustered-response": clustered_response,
     "hadamard-response": hadamard_response,
     "integer-table": integer_table,
+    "linear-report": local_report.alone,
     "quantizer": quantizer,
     "selection": selection,
     "vector-quantizer": coordinates,

@@ -23,6 +23,7 @@ from mechdesign.verifier.channel import bounded, channel
 from mechdesign.verifier.covariance import correlated, counts
 from mechdesign.verifier.knorm import knorm
 from mechdesign.verifier.lattice_noise import lattice_noise
+from mechdesign.verifier.local_report import local_report
 from mechdesign.verifier.mechanisms import MECHANISMS
 from mechdesign.verifier.members import MEMBERS
 from mechdesign.verifier.plan import plan
@@ -40,6 +41,7 @@ CHECKS |= dict.fromkeys(("optm", "optm-search", "rqm", "erm", "mvu"), quantizer)
 CHECKS |= {
     "metric-channel": channel,
     "bounded-count": bounded,
+    "local-workload": local_report,
     "optimal-noise": lattice_noise,
     "noise-allocation": allocation,
     "calibration": calibration,

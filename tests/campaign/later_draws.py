@@ -155,6 +155,27 @@ def bounded_count(rng: Draw) -> Any:
     return md.BoundedCount(n, notion, rng.choice(["absolute", "squared"]), rng.randint(1, min(n, 3)), weights)
 
 
+def local_workload(rng: Draw) -> Any:
+    """Few categories, all of whose rays are listed; now and then as many as take the relaxation."""
+    epsilon = md.PureDP(scale(rng, -1.5, 0.9))
+    if rng.random() < 0.05:
+        return md.LocalWorkload(md.Workload.ranges(rng.choice([17, 18])), epsilon)
+    k, w, data = rng.randint(2, 6), md.Workload, rng.choice(["average", "average", "worst"])
+    asked = rng.choice(
+        [
+            w.identity(k),
+            w.prefix_sums(k),
+            w.ranges(k),
+            w.marginals((2, rng.randint(2, 3)), order=1),
+            [[float(rng.randint(-2, 2)) for _ in range(k - 1)] + [3.0] for _ in range(rng.randint(1, 3))],
+            [[scale(rng, -2, 2) for _ in range(k)] for _ in range(rng.randint(1, k))],
+        ]
+    )
+    size = md.Workload(asked).size
+    outputs = rng.choice([None, None, None, size + rng.randint(0, 5)])
+    return md.LocalWorkload(asked, epsilon, data, outputs)
+
+
 def radial_staircase(rng: Draw) -> Any:
     """Budgets at which noise in levels of a norm costs less than noise that falls smoothly, and norms that are hulls of changes."""
     size = rng.choice([2, 3, 4])
@@ -275,6 +296,7 @@ LATER: dict[str, Callable[[random.Random], Any]] = {
     "OptimalNoise(integer)": whole_noise,
     "BoundedCount": bounded_count,
     "KNorm(listed)": listed_norm,
+    "LocalWorkload": local_workload,
     "KNorm(staircase)": radial_staircase,
     "SphereQuantizer": sphere,
     "PrivUnit": cap,
@@ -287,6 +309,6 @@ LATER: dict[str, Callable[[random.Random], Any]] = {
     "sampled rounds": sampled_rounds,
 }
 
-OFTEN = ("KNorm", "KNorm(listed)", "KNorm(staircase)", "BoundedCount", "OptimalNoise(integer)", "MatrixMechanism", "SphereQuantizer", "PrivUnit", "SampledCoordinates", "VectorQuantizer",
+OFTEN = ("KNorm", "KNorm(listed)", "KNorm(staircase)", "BoundedCount", "LocalWorkload", "OptimalNoise(integer)", "MatrixMechanism", "SphereQuantizer", "PrivUnit", "SampledCoordinates", "VectorQuantizer",
          "ItemwiseRelease(alpha)", "NoiseAllocation(Sensitivity)", "CorrelatedGaussian(Sensitivity)", "sampled rounds")  # fmt: skip
 """Classes that take milliseconds: drawn three times as often as the others."""

@@ -16,6 +16,7 @@ LATER_ORACLES: dict[type, Callable[[Any, Any], Faults]] = {
     md.MatrixMechanism: noise_oracles.matrix_mechanism,
     md.OptimalNoise: noise_oracles.optimal_noise,
     md.BoundedCount: noise_oracles.bounded_count,
+    md.LocalWorkload: noise_oracles.local_workload,
     md.Calibration: bounds_oracles.bounded_calibration,
     Bounded: bounds_oracles.bounded,
     Rounds: bounds_oracles.sampled_rounds,

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
+import cvxpy as cp
 import mpmath as mp
 import numpy as np
 from scipy import optimize, spatial
@@ -585,3 +586,47 @@ def least_noise(most: int, epsilon: float, delta: float, power: int) -> float | 
     whole = (np.arange(len(costs)) < size).astype(float)[None]
     found = optimize.linprog(costs, np.array(lines), right, whole, [1.0], method="highs")
     return float(found.fun) if found.status == 0 else None
+
+
+def local_workload(design: Any, result: Any) -> Faults:
+    """Privacy of every two categories in fractions; the variance of the stated decoder; a cone program over all rays for the bound."""
+    law, size = result.mechanism, design.workload.size
+    table = [[Fraction(w, sum(row)) for w in row] for row in law.weights]
+    with mp.workdps(60):
+        growth = Fraction(mp.nstr(mp.exp(mp.mpf(design.privacy.epsilon)), 55))
+    for column in zip(*table):
+        if max(column) > growth * min(column) * (1 + Fraction(1, 10**50)):
+            yield f"privacy: a report {float(max(column) / min(column))!r} times likelier"
+    chances, asked = np.array(table, dtype=float), design.workload.apply(np.eye(size))
+    off = np.abs(law.decoder @ chances.T - asked).max() / np.abs(asked).max()
+    if off > 1e-6:
+        yield f"bias: {off!r}"
+    moments = chances @ (law.decoder**2).sum(axis=0)
+    squares = (asked**2).sum(axis=0)
+    cost = (moments - squares).max() if design.data == "worst" else moments.mean()
+    if not abs(cost - result.value) <= 1e-5 * max(cost, squares.max()):
+        yield f"a value of {result.value!r} where it is {cost!r}"
+    if size > 4 or result.lower_bound is None:
+        return
+    least = least_report(asked, math.exp(design.privacy.epsilon), worst=design.data == "worst")
+    room = 1e-5 * max(least, squares.max())
+    if result.lower_bound > least + room:
+        yield f"a lower bound of {result.lower_bound!r} above the least, {least!r}"
+    if design.outputs is None and abs(result.value - least) > room:
+        yield f"a value of {result.value!r} where the least is {least!r}"
+
+
+def least_report(asked: Any, growth: float, *, worst: bool) -> float:
+    """The cone program over all rays: shares of the rays, and for each its answer times its share."""
+    rows, size = asked.shape
+    sets = (np.arange(1, 2**size - 1)[:, None] >> np.arange(size)) & 1
+    rays = 1 + (growth - 1) * sets
+    scale = math.sqrt((asked**2).sum() / size)
+    shares, answers = cp.Variable(len(rays), nonneg=True), cp.Variable((len(rays), rows))
+    spreads = cp.hstack([cp.quad_over_lin(answers[y], shares[y]) for y in range(len(rays))])
+    unbiased = [answers.T @ rays == asked / scale, shares @ rays == 1]
+    means = rays.T @ spreads
+    cost = cp.max(means - (asked**2).sum(axis=0) / scale**2) if worst else cp.sum(means) / size
+    problem = cp.Problem(cp.Minimize(cost), unbiased)
+    problem.solve(solver="CLARABEL")
+    return float(problem.value) * scale**2

@@ -1,0 +1,285 @@
+"""Local reports for linear questions: a person of category x sends y with probability Q(y|x), and answers W·counts are made of all reports.
+
+Adding a constant to a row of W moves its answer by a known number: all variances are those of G, the Gram matrix of W(I − 11ᵀ/k).
+
+*Privacy*: in every column of Q no weight is more than e^ε times another.
+
+*Value*: with weights π of the categories, u_y = Q(y|·)/π·Q(y|·) and M = Σ_y Q(y|·) u_yᵀ invertible, v_y = W M⁻¹ u_y is unbiased: Σ_y Q(y|x) v_y = W e_x. A report of
+category x has variance Σ_y Q(y|x) |v_y|² − |W e_x|². For any Y with R = I − MY, ‖R‖ < 1, M is invertible and ‖M⁻¹ − Y‖ ≤ ‖Y‖ ‖R‖/(1 − ‖R‖): by Minkowski's
+inequality the root of Σ_y Q(y|x)|v_y|² is at most that of Y's decoder and |W| ‖M⁻¹ − Y‖ max |u_y|. The value of the worst case is the largest variance, that of the average
+the mean of Σ_y Q(y|x)|v_y|².
+
+*Bound*: a private Q is a sum of rays u ∈ {1, ρ}^k, not constant, ρ ≥ e^ε. If (νᵀu)(πᵀu) ≥ uᵀΛu, Λ = YᵀGY, for all of them, then for unbiased v
+tr(GY)² = (Σ_y v_y·(W Y q_y))² ≤ Σ_y (π·q_y)|v_y|² · Σ_y q_yᵀΛq_y/π·q_y ≤ Σ_y (π·q_y)|v_y|² · νᵀ1: the mean variance over π is at least tr(GY)²/νᵀ1 − Σ_x π_x G_xx.
+Up to 16 categories all rays are tried, each from the last by one change. For more, π is uniform, u = 1 + bw, b = min(1, ρ − 1), entries of w are 0 or t = max(1, ρ − 1), and the difference
+of the two sides is zᵀTz, z = (1, w), and terms that are at least 0: σ_i w_i(t − w_i) = 0, and products of numbers w_i and t − w_j, i ≠ j, with weights N ≥ 0. If T + δI is positive
+semidefinite the difference is at least −δ(1 + t²j) where j entries are t, and 1ᵀu = k + (ρ − 1)j: prices that sum to δ max (1 + t²j)k²/(k + (ρ − 1)j)² more pay for it.
+T + δI less LLᵀ for an L of doubles is diagonally dominant, which proves it semidefinite.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import product
+from operator import mul
+
+from mechdesign.verifier.matrices import cholesky, inverse, times, transposed, whole
+from mechdesign.verifier.reading import Account, Json, Refused, exp_bounds, flat, log_above, proofs_of
+
+LISTED = 16
+BITS = 128
+Whole = list[list[int]]
+
+
+def local_report(result: Json, account: Account) -> None:
+    design, law, proofs = result["design"], result["mechanism"], proofs_of(result)
+    if law[""] != "linear-report" or not {"linear-proof"} <= set(proofs) <= {"linear-proof", "linear-bound"}:
+        raise Refused("a law or proofs of something else than local reports")
+    worst = design["data"] == "worst"
+    account.agrees("the answers are those of the design", repr(law["workload"]) == repr(design["workload"]))
+    if worst != (law["prior"] is not None):
+        raise Refused("a decoder for other data than the design's")
+    epsilon = design["privacy"]["epsilon"]
+    rows = table(law, account)
+    account.agrees("no more outputs than asked for", len(rows[0]) <= (design["outputs"] or len(rows[0])))
+    num, den = exp_bounds(epsilon)[0].as_integer_ratio()
+    claim = f"every report at most e^{epsilon!r} times likelier for one category than for another"
+    account.proved(claim, all(max(column) * den <= num * min(column) for column in zip(*rows)))
+    full, below = gram(law["workload"], account)
+    found, scale = centred(full, below)
+    seen = squares(rows, law["prior"], found, scale, account)
+    size, constant = len(rows), Fraction(sum(full[x][x] for x in range(len(rows))), below * len(rows))
+    lost = [Fraction(found[x][x], scale) for x in range(size)]
+    cost = max(map(Fraction.__sub__, seen, lost)) if worst else (sum(seen) - sum(lost)) / size + constant
+    account.proved("unbiased for every data set", True)
+    account.proved(f"value at most {result['value']!r}", cost <= Fraction(result["value"]))
+    if result["lower_bound"] is None:
+        return
+    claim = f"no unbiased local report costs less than {result['lower_bound']!r}"
+    if "linear-bound" not in proofs:
+        account.claimed(claim)
+        return
+    bound = below_all(proofs["linear-bound"], found, scale, epsilon, worst, account)
+    account.proved(claim, Fraction(result["lower_bound"]) <= bound + (0 if worst else constant))
+
+
+def alone(law: Json, account: Account) -> None:
+    """Of a law without a design: its privacy, and that its decoder is unbiased."""
+    rows = table(law, account)
+    account.proved("no report rules a category out", min(map(min, rows)) > 0)
+    if min(map(min, rows)) > 0:
+        loss = log_above(max(Fraction(max(column), min(column)) for column in zip(*rows)))
+        account.proved(f"privacy loss at most {loss!r}", True)
+    squares(rows, law["prior"], *centred(*gram(law["workload"], account)), account)
+    account.proved("unbiased for every data set", True)
+
+
+def table(law: Json, account: Account) -> Whole:
+    """The weights: rows of one total, a row for each category."""
+    rows, size = law["weights"], math.prod(part["size"] for part in law["workload"]["blocks"][0])
+    if len(rows) != size or len({len(row) for row in rows}) != 1 or size < 2:
+        raise Refused("a table of another size than the workload")
+    prior = law["prior"]
+    if prior is not None and (len(prior) != size or min(prior) <= 0):
+        raise Refused("a prior that is none")
+    account.takes(size * len(rows[0]), 200)
+    account.agrees("rows sum to 1", len({sum(row) for row in rows}) == 1 and min(map(min, rows)) >= 0)
+    if min(map(sum, zip(*rows))) <= 0:
+        raise Refused("a report that nobody sends")
+    return list(rows)
+
+
+def gram(workload: Json, account: Account) -> tuple[Whole, int]:
+    """WᵀW as integers over a common denominator."""
+    size = math.prod(part["size"] for part in workload["blocks"][0])
+    total, common = [[0] * size for _ in range(size)], 1
+    for block in workload["blocks"]:
+        if [part["size"] for part in block] != [part["size"] for part in workload["blocks"][0]]:
+            raise Refused("blocks of a workload on other counts")
+        account.takes(size * size * len(block), 200)
+        found, below = [[1]], 1
+        for part in block:
+            own, unit = part_gram(part, account)
+            found = [[a * b for a in row for b in other] for row, other in product(found, own)]
+            below *= unit
+        shared = math.lcm(common, below)
+        total = [
+            [a * (shared // common) + b * (shared // below) for a, b in zip(*pair)]
+            for pair in zip(total, found)
+        ]
+        common = shared
+    return total, common
+
+
+def part_gram(part: Json, account: Account) -> tuple[Whole, int]:
+    n, kind = part["size"], part["kind"]
+    if kind == "matrix":
+        account.takes(len(part["matrix"]) * n * n, 200)
+        if not part["matrix"] or any(len(row) != n for row in part["matrix"]):
+            raise Refused("queries on other counts")
+        rows, bits = whole(part["matrix"])
+        columns = transposed(rows)
+        return times(columns, rows), 4**bits
+    low = [[min(i, j) + 1 for j in range(n)] for i in range(n)]
+    high = [[n - max(i, j) for j in range(n)] for i in range(n)]
+    if kind in ("identity", "total"):
+        return [[int(i == j or kind == "total") for j in range(n)] for i in range(n)], 1
+    if kind == "prefix":
+        return high, 1
+    return [[a * b for a, b in zip(*pair)] for pair in zip(low, high)], 1
+
+
+def centred(found: Whole, common: int) -> tuple[Whole, int]:
+    """The Gram matrix of W(I − 11ᵀ/k)."""
+    size, sums = len(found), [sum(row) for row in found]
+    every = sum(sums)
+    rows = [[size * (size * g - a - b) + every for g, b in zip(row, sums)] for row, a in zip(found, sums)]
+    return rows, common * size**2
+
+
+def squares(rows: Whole, prior: Json, found: Whole, scale: int, account: Account) -> list[Fraction]:
+    """Upper bounds of Σ_y Q(y|x)|v_y|² for every category, v of W(I − 11ᵀ/k); refused where M is not shown to be invertible."""
+    size, total, unit = len(rows), sum(rows[0]), 1 << BITS
+    account.takes(size * size * (2 * len(rows[0]) + 9 * size), 260)
+    chances = [1] * size if prior is None else whole([prior])[0][0]
+    tops = [sum(map(mul, chances, column)) for column in zip(*rows)]
+    # fixed point: entries of u are low by less than one unit, of M by less than two, as rows of Q sum to 1
+    columns = [[w * sum(chances) * unit // top for w in column] for column, top in zip(zip(*rows), tops)]
+    spread = transposed(columns)
+    moments = [[sum(map(mul, row, other)) // total for other in spread] for row in rows]
+    held = [
+        [int(x * 2**60) << (BITS - 60) for x in row]
+        for row in inverse([[m / unit for m in row] for row in moments])
+    ]
+    for _ in range(3):
+        rest = residual(moments, held, unit)
+        held = [[a + b // unit for a, b in zip(*pair)] for pair in zip(held, times(held, rest))]
+    norm = Fraction(sum(map(abs, flat(held))), unit)
+    left = sum(map(abs, flat(residual(moments, held, unit)))) + size * size
+    off = Fraction(left, unit) + Fraction(2 * size, unit) * norm
+    if off >= 1:
+        raise Refused("a table by which counts cannot be told")
+    longest = Fraction(max(map(sum, columns)) + size, unit)
+    weight = Fraction(sum(found[x][x] for x in range(size)), scale) + 1  # at least |W|
+    error = weight * (norm * off / (1 - off) * longest + norm * Fraction(size, unit))
+    form = times(times(transposed(held), found), held)
+    each = [sum(a * sum(map(mul, line, column)) for a, line in zip(column, form)) for column in columns]
+    means = [Fraction(sum(map(mul, row, each)), total * scale * unit**4) for row in rows]
+    return [mean + 2 * error * (mean + 1) + error**2 for mean in means]
+
+
+def residual(moments: Whole, held: Whole, unit: int) -> Whole:
+    """I − MY in fixed point, rounded down."""
+    rows = times(moments, held)
+    return [[(unit if i == j else 0) - x // unit for j, x in enumerate(row)] for i, row in enumerate(rows)]
+
+
+def below_all(
+    proof: Json, found: Whole, scale: int, epsilon: float, worst: bool, account: Account
+) -> Fraction:
+    """The bound of the mean variance over the prior."""
+    size = len(found)
+    if (
+        len(proof["prices"]) != size
+        or len(proof["inverse"]) != size
+        or any(len(row) != size for row in proof["inverse"])
+    ):
+        raise Refused("multipliers of another number of categories")
+    account.takes(2 * size**3, 260)
+    (prices,), price_bits = whole([proof["prices"]])
+    near, bits = whole(proof["inverse"])
+    prior = whole([proof["prior"]])[0][0] if worst else [1] * size
+    if worst != (proof["prior"] is not None) or len(prior) != size or min(prior) < 0 or not any(prior):
+        raise Refused("a prior that is none, or of other data than the design's")
+    form, unit = times(times(transposed(near), found), near), 4**bits * scale
+    cost, growth = Fraction(sum(prices), 2**price_bits), exp_bounds(epsilon)[1]
+    if proof["products"] is not None:
+        if worst:
+            raise Refused("a matrix inequality for the worst case")
+        cost += paid(proof, [[Fraction(x, unit) for x in row] for row in form], growth, account)
+    else:
+        two = 2 * sum(prior) << price_bits
+        pairs = [[(a * q + b * p) * unit for b, q in zip(prices, prior)] for a, p in zip(prices, prior)]
+        rows = [[x - two * y for x, y in zip(*pair)] for pair in zip(pairs, form)]
+        account.proved("the prices of all rays are enough", no_ray_below(rows, growth, account))
+    if cost <= 0:
+        raise Refused("prices that are not positive")
+    trace = Fraction(sum(sum(map(mul, row, column)) for row, column in zip(found, zip(*near))), scale << bits)
+    return trace**2 / cost - Fraction(sum(p * found[x][x] for x, p in enumerate(prior)), sum(prior) * scale)
+
+
+def no_ray_below(rows: Whole, growth: Fraction, account: Account) -> bool:
+    """Whether uᵀ(rows)u ≥ 0 for all u of 1 and ρ that are not constant: in the order of Gray, one entry changes at a time."""
+    size = len(rows)
+    if size > LISTED:
+        raise Refused("rays of so many categories are not listed")
+    account.takes(2**size * (size + 4), 300)
+    low = 1 << 64
+    step = -(-growth.numerator * low // growth.denominator) - low
+    slopes = [low * sum(row) for row in rows]
+    form, favoured, least = low * sum(slopes), set[int](), 0
+    for number in range(1, 2**size):
+        i = (number & -number).bit_length() - 1
+        move = -step if i in favoured else step
+        form += 2 * move * slopes[i] + move * move * rows[i][i]
+        slopes = [slope + move * x for slope, x in zip(slopes, rows[i])]
+        favoured ^= {i}
+        if len(favoured) < size:
+            least = min(least, form)
+    return least == 0
+
+
+def paid(proof: Json, form: list[list[Fraction]], growth: Fraction, account: Account) -> Fraction:
+    """What the slack of the matrix inequality costs; a claim says whether the inequality holds."""
+    size, slack = len(form), Fraction(proof["slack"])
+    step = Fraction(-(-growth.numerator * 2**64 // growth.denominator), 2**64) - 1
+    width, top = min(step, Fraction(1)), max(step, Fraction(1))
+    parts = [[[Fraction(x) for x in row] for row in part] for part in proof["products"]]
+    if len(parts) != 3 or any(len(part) != size or any(len(row) != size for row in part) for part in parts):
+        raise Refused("products of another number of categories")
+    if any(x < 0 for x in flat(parts)) or any(part[i][i] for part in parts for i in range(size)) or slack < 0:
+        raise Refused("products that are negative, or of one category with itself")
+    prices, square = [[Fraction(x) for x in proof[name] or ()] for name in ("prices", "squares")]
+    if len(square) != size:
+        raise Refused("squares of another number of categories")
+    account.divides(20 * size * size, 200)
+    account.takes(size**3, 100)
+    matrix = [[slack * (i == j) for j in range(size + 1)] for i in range(size + 1)]
+
+    def add(i: int, j: int, amount: Fraction) -> None:
+        """Add amount · z_i z_j."""
+        matrix[i][j] += amount / 2
+        matrix[j][i] += amount / 2
+
+    for i, j in product(range(size), repeat=2):
+        # of u_i u_j = 1 + b (w_i + w_j) + b² w_i w_j
+        amount = prices[i] / size - form[i][j]
+        add(0, 0, amount)
+        add(0, i + 1, width * amount)
+        add(0, j + 1, width * amount)
+        add(i + 1, j + 1, width**2 * amount)
+        both, neither, one = (part[i][j] for part in parts)
+        add(i + 1, j + 1, one - both - neither)
+        add(0, i + 1, top * (neither - one))
+        add(0, j + 1, top * neither)
+        add(0, 0, -(top**2) * neither)
+    for i, sigma in enumerate(square, 1):
+        add(i, i, sigma)
+        add(0, i, -top * sigma)
+    account.proved("the matrix inequality for all rays holds", semidefinite(matrix))
+    return slack * max((1 + top**2 * j) * size**2 / (size + step * j) ** 2 for j in range(1, size))
+
+
+def semidefinite(matrix: list[list[Fraction]]) -> bool:
+    """Whether a symmetric matrix less L Lᵀ, for an L of doubles, is diagonally dominant."""
+    near = [[float(x) for x in row] for row in matrix]
+    top = max(map(abs, flat(near)))
+    root, bits = whole(
+        cholesky([[x - 1e-12 * top * (i == j) for j, x in enumerate(row)] for i, row in enumerate(near)])
+    )
+    for i, row in enumerate(matrix):
+        rest = [x - Fraction(sum(map(mul, root[i], other)), 4**bits) for x, other in zip(row, root)]
+        if 2 * rest[i] < sum(map(abs, rest)):
+            return False
+    return True

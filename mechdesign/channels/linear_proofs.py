@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -34,9 +34,6 @@ from mechdesign.problem.checks import array, instance, non_negative
 from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.workload import Workload
 from mechdesign.typing import Array
-
-if TYPE_CHECKING:
-    from mechdesign.channels.linear_design import LocalWorkload
 
 LISTED = 16
 """Categories up to which all 2^k rays are listed."""
@@ -108,7 +105,7 @@ def variances_above(law: LinearReport) -> list[Fraction]:
     return found
 
 
-def cost_above(design: LocalWorkload, law: LinearReport) -> Fraction:
+def cost_above(design: Any, law: LinearReport) -> Fraction:
     """An upper bound of what the law costs: the worst variance, or the mean variance and ‖W‖²/k."""
     found = variances_above(law)
     if design.data == "worst":
@@ -143,7 +140,7 @@ class LinearProof(Proof):
         yield Claim(f"value at most {stated.value!r}", PROVED, float(room), room >= 0)
 
 
-def _fitting(stated: Certificate) -> tuple[LocalWorkload, LinearReport]:
+def _fitting(stated: Certificate) -> tuple[Any, LinearReport]:
     """Question and law, which are of one workload."""
     design, law = stated.question, instance("law", stated.law, LinearReport)
     if getattr(design, "data", None) not in ("average", "worst") or not same(law.workload, design.workload):
@@ -195,9 +192,7 @@ class LinearBound(Checked, Proof):
     speaks_of = ("lower bound",)
 
     @classmethod
-    def of_rays(
-        cls, design: LocalWorkload, inverse: Array, prices: Array, prior: Array
-    ) -> tuple[LinearBound, Array]:
+    def of_rays(cls, design: Any, inverse: Array, prices: Array, prior: Array) -> tuple[LinearBound, Array]:
         """The proof with prices raised to what every ray needs, and what each needs more than the prices given."""
         gram, common = centred(*exact_gram(design.workload))
         numbers, below = common_integers(inverse)
@@ -211,7 +206,7 @@ class LinearBound(Checked, Proof):
         )
         return cls(inverse, raised, prior if design.data == "worst" else None), over
 
-    def bound(self, design: LocalWorkload) -> Fraction:
+    def bound(self, design: Any) -> Fraction:
         """The lower bound that this proves, or DesignError where it proves none of this design."""
         size, worst = design.workload.size, design.data == "worst"
         whole, unit = exact_gram(design.workload)

@@ -629,4 +629,4 @@ def least_report(asked: Any, growth: float, *, worst: bool) -> float:
     cost = cp.max(means - (asked**2).sum(axis=0) / scale**2) if worst else cp.sum(means) / size
     problem = cp.Problem(cp.Minimize(cost), unbiased)
     problem.solve(solver="CLARABEL")
-    return float(problem.value) * scale**2
+    return float(problem.solution.opt_val) * scale**2  # at shares of 0 the objective is no number

@@ -435,7 +435,7 @@ RELEASES: dict[str, Release] = {
     ),
     "exponential channel": Release("channel", lambda: Channel.exponential(LINE, EPSILON), items(5)),
     "local report": Release(
-        "linear-report", solved(lambda: md.LocalWorkload(md.Workload.prefix_sums(8), PURE)), items(8)
+        "linear-report", solved(lambda: md.LocalWorkload(md.Workload.prefix_sums(8), PURE)), items(7)
     ),
     "bounded count": Release("channel", solved(lambda: md.BoundedCount(20, PURE)), items(1)),
     "clustered response": Release(

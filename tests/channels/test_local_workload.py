@@ -1,0 +1,309 @@
+"""The best local report for linear questions: reference values, oracles, proofs, baselines, doctored files, bad input."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mechdesign as md
+from mechdesign.channels.linear_design import hadamard_table, moments_of_subsets, table_of, unary_sizes
+from mechdesign.channels.linear_proofs import LinearBound, centred, exact_gram, semidefinite, variances_above
+from mechdesign.channels.linear_report import LinearReport
+from mechdesign.channels.linear_solving import multipliers, relaxation
+from mechdesign.evidence.serialize import dumps
+from mechdesign.solvers.registry import solve
+from mechdesign.verifier.reading import Refused
+from mechdesign.verifier.verify import verify
+from tests.campaign.noise_oracles import least_report
+
+ONE = md.PureDP(1.0)
+prefix = md.Workload.prefix_sums
+
+
+def alone(result: Any) -> list[str]:
+    """What the stand-alone check refuses."""
+    try:
+        return [claim for claim, _, holds in verify(dumps(result)).rows if not holds]
+    except Refused as error:
+        return [str(error)]
+
+
+@pytest.mark.parametrize(
+    ("workload", "value", "subsets"),
+    [
+        (md.Workload.identity(4), 8.5562229, 1.0),
+        (md.Workload.identity(8), 22.736385, 1.0),
+        (prefix(4), 8.493008, 1.036),
+        (prefix(8), 27.531368, 1.348),
+        (prefix(12), 53.12969, 1.603),
+        pytest.param(prefix(16), 83.3086, 1.836, marks=pytest.mark.slow),
+    ],
+)
+def test_reference_values(workload: md.Workload, value: float, subsets: float) -> None:
+    """Values to a gap of 1e-6, by two methods of others; subset selection of the best size with its best decoder over them."""
+    result = md.LocalWorkload(workload, ONE).solve()
+    assert result.value == pytest.approx(value, rel=1.2e-6) and result.gap <= 1e-6
+    assert result.status is md.typing.Status.OPTIMAL and result.certificate.verify() and not alone(result)
+    published = result.design.published()
+    best = next(cost for name, cost in published.items() if name.startswith("subset"))
+    assert best / result.value == pytest.approx(subsets, abs=6e-4)
+    if "all counts" in str(workload):
+        assert best == pytest.approx(result.value, rel=1e-9)
+    assert min(published.values()) >= result.lower_bound * (1 - 1e-12)
+
+
+def test_the_worst_case_and_one_row() -> None:
+    worst = md.LocalWorkload(prefix(4), ONE, data="worst").solve()
+    assert worst.value == pytest.approx(6.075936, abs=5e-7) and worst.gap < 1e-6 and not alone(worst)
+    assert worst.mechanism.prior == pytest.approx([0.4022, 0.0978, 0.0978, 0.4022], abs=5e-5)
+    assert worst.mechanism.variances.max() == pytest.approx(worst.value, rel=1e-9)
+    grid = [[-1, -0.5, 0, 0.5, 1]]
+    mean = md.LocalWorkload(grid, ONE).solve()
+    assert mean.mechanism.variance == pytest.approx(3.9669043, abs=5e-8)
+    assert mean.value - mean.mechanism.variance == pytest.approx(0.5, abs=1e-9)
+    assert md.LocalWorkload(grid, ONE, data="worst").solve().value == pytest.approx(3.980022, abs=5e-7)
+
+
+def test_one_row_is_the_best_quantizer_of_the_grid() -> None:
+    outputs = [-2.800502, -2.318775, -1.926409, 0.0, 1.926409, 2.318775, 2.800502]
+    prior = [-1.0, -0.5, 0.0, 0.5, 1.0]
+    quantizer = md.OptimalQuantizer(outputs, ONE, prior, "squared").solve()
+    assert quantizer.value == pytest.approx(
+        md.LocalWorkload([prior], ONE).solve().mechanism.variance, abs=1e-6
+    )
+
+
+@settings(max_examples=6, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(-3, 3), min_size=3, max_size=3), min_size=1, max_size=4), st.floats(0.05, 3)
+)
+def test_against_a_cone_program_over_all_rays(rows: list[list[int]], epsilon: float) -> None:
+    asked = np.array([row for row in rows if len(set(row)) > 1] + [[1, 0, 0]], dtype=float)
+    for data in ("average", "worst"):
+        result = md.LocalWorkload(asked, md.PureDP(epsilon), data=data).solve()
+        least = least_report(asked, math.exp(epsilon), worst=data == "worst")
+        room = 1e-5 * max(least, (asked**2).sum())
+        assert result.value == pytest.approx(least, abs=room) and result.lower_bound <= least + room
+        assert result.mechanism.epsilon <= epsilon and not alone(result)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "name"), [(0.05, "ranges"), (1.0, "ranges"), (5.0, "ranges"), (1.0, "prefix_sums")]
+)
+def test_many_categories_by_the_relaxation(epsilon: float, name: str) -> None:
+    result = md.LocalWorkload(getattr(md.Workload, name)(17), md.PureDP(epsilon)).solve(gap=0.2)
+    assert result.gap <= 0.2 and result.certificate.verify() and not alone(result)
+    rows = verify(dumps(result)).rows
+    assert ("the matrix inequality for all rays holds", "proved", True) in rows
+    raised = replace(result, lower_bound=result.lower_bound * (1 + 1e-6))
+    assert any("costs less" in claim for claim in alone(raised)) and not raised.certificate.verify()
+    law, bound = result.proofs
+    for altered in (
+        replace(bound, squares=bound.squares * 1.01),
+        replace(bound, products=bound.products - 1e-6),
+        replace(bound, products=bound.products + 1e-6),  # also of a category with itself
+        replace(bound, prices=bound.prices * 0.99),
+    ):
+        doctored = replace(result, proofs=(law, altered))
+        assert alone(doctored) and not doctored.certificate.verify()
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0])
+def test_the_relaxation_is_below_the_optimum(epsilon: float) -> None:
+    design, growth = md.LocalWorkload(prefix(6), md.PureDP(epsilon)), math.exp(epsilon)
+    model, scale = relaxation(design.gram, growth)
+    solve(model, "clarabel")
+    found = multipliers(model, scale, design.gram, growth)
+    bound = float(LinearBound(found.inverse, found.prices, None, *found[2:]).bound(design))
+    best = design.solve()
+    assert best.lower_bound * 0.95 <= bound <= best.value
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("size", "gap", "seconds"), [(32, 0.01, 60), (64, 0.05, 300)])
+@pytest.mark.parametrize("name", ["prefix_sums", "ranges"])
+def test_bars_of_many_categories(name: str, size: int, gap: float, seconds: float) -> None:
+    result = md.LocalWorkload(getattr(md.Workload, name)(size), ONE).solve(gap=gap)
+    assert result.gap <= gap and result.solver_report.seconds <= seconds
+    assert result.certificate.verify() and not alone(result)
+
+
+def test_variance_of_a_simulation_is_as_stated() -> None:
+    """Twenty questions: the mean squared error of 4,000 reports of each category within 4 standard errors of the stated variance."""
+    rng = np.random.default_rng(5)
+    for case in range(20):
+        k = int(rng.integers(2, 7))
+        asked = rng.normal(size=(int(rng.integers(1, k + 1)), k))
+        law = md.LocalWorkload(asked, md.PureDP(float(rng.uniform(0.3, 3)))).solve(gap=1e-3).mechanism
+        for x in range(k):
+            off = law.decoder[:, law.sample(np.full(4000, x), rng=rng)] - asked[:, [x]]
+            squares = (off**2).sum(axis=0)
+            error = squares.std() / math.sqrt(len(squares))
+            assert abs(squares.mean() - law.variances[x]) <= 4 * error + 1e-9, (case, x)
+
+
+def test_estimates_of_counts() -> None:
+    law = md.LocalWorkload(prefix(4), ONE).solve().mechanism
+    people = np.repeat([0, 1, 2, 3], [700, 100, 1000, 200])
+    truth, rng = np.array([700.0, 800, 1800, 2000]), np.random.default_rng(0)
+    found = [law.decode(law.sample(people, rng=rng)) for _ in range(300)]
+    answers = np.array([each.answers for each in found])
+    errors = np.array([each.standard_errors for each in found])
+    spread = answers.std(axis=0)
+    assert np.abs(answers.mean(axis=0) - truth)[:3] == pytest.approx(0, abs=4 * spread.max() / math.sqrt(300))
+    assert answers[:, 3] == pytest.approx(2000.0)  # how many there are is known
+    assert np.sqrt((errors**2).mean(axis=0)) == pytest.approx(spread, rel=0.15, abs=1e-6)
+    assert np.diag(found[0].covariance)[:3] == pytest.approx(found[0].standard_errors[:3] ** 2)
+    inside = [(each.intervals()[:, 0] <= truth) & (truth <= each.intervals()[:, 1]) for each in found]
+    assert 0.9 <= np.mean([row[:3] for row in inside]) <= 0.99
+    assert set(np.unique(law.release(people))) <= set(range(law.outputs))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(2, 6), st.floats(1e-3, 20), st.integers(0, 10**6))
+def test_tables_are_private_whatever_the_weights(size: int, epsilon: float, seed: int) -> None:
+    """Also where the weights do not sum to what they should: the rows do."""
+    rng = np.random.default_rng(seed)
+    sets = np.array([rng.permutation(size) < rng.integers(1, size) for _ in range(8)], dtype=float)
+    rows = table_of(sets, rng.random(8) + 1e-6, epsilon)
+    assert len({sum(row) for row in rows}) == 1 and min(map(min, rows)) > 0
+    exact = max(Fraction(max(c), min(c)) for c in zip(*rows))
+    law = LinearReport(md.Workload.identity(size), rows)
+    assert law.epsilon <= epsilon and exact <= Fraction(math.exp(epsilon)) * (1 + Fraction(1, 2**50))
+
+
+def test_baselines_are_what_their_tables_cost() -> None:
+    k, growth = 5, math.e
+    for s in range(1, k):
+        sets = np.array([[i in c for i in range(k)] for c in combinations(range(k), s)], dtype=float)
+        rays = 1 + (growth - 1) * sets
+        rays /= rays.mean(axis=1, keepdims=True)
+        assert moments_of_subsets(k, growth, np.eye(k)[s - 1]) == pytest.approx(rays.T @ rays / len(rays))
+    kept, turned = 0.5, 1 / (1 + growth)
+    bits = (np.arange(2**k)[:, None] >> np.arange(k)) & 1
+    q = np.array(
+        [
+            [
+                math.prod(
+                    (kept if i == x else turned) if b else 1 - (kept if i == x else turned)
+                    for i, b in enumerate(y)
+                )
+                for y in bits
+            ]
+            for x in range(k)
+        ]
+    )
+    assert moments_of_subsets(k, growth, unary_sizes(k, kept, turned)) == pytest.approx(
+        (q / q.mean(axis=0)) @ q.T
+    )
+    for block in (2, 4, 8):
+        table = hadamard_table(k, growth, block)
+        assert table.sum(axis=1) == pytest.approx(1) and (
+            table.max(axis=0) / table.min(axis=0)
+        ).max() == pytest.approx(growth)
+
+
+def test_exact_arithmetic() -> None:
+    workload = md.Workload.kron(prefix(2), md.Workload([[0.1, 0.7, 0.0], [1.0, 0.0, 3.0]]))
+    gram, common = exact_gram(workload)
+    dense = [[Fraction(x) for x in row] for row in workload.dense().tolist()]
+    assert all(
+        Fraction(int(gram[i, j]), common) == sum(r[i] * r[j] for r in dense)
+        for i in range(6)
+        for j in range(6)
+    )
+    middle, below = centred(gram, common)
+    means = [sum(row) / 6 for row in dense]
+    assert Fraction(int(middle[1, 4]), below) == sum((r[1] - m) * (r[4] - m) for r, m in zip(dense, means))
+    law = LinearReport(md.Workload.identity(2), ((3, 1), (1, 3)))
+    assert [float(v) for v in variances_above(law)] == pytest.approx(
+        [1.5, 1.5], rel=1e-12
+    )  # 2 (e^ε + 1)² / … by hand: 2 · 3/4
+    assert all(v >= Fraction(3, 2) for v in variances_above(law))
+    third = np.array(
+        [[Fraction(2), Fraction(1)], [Fraction(1), Fraction(1, 2) + Fraction(1, 10**6)]], dtype=object
+    )
+    assert semidefinite(third) and not semidefinite(
+        third - np.array([[0, 0], [0, Fraction(1, 10**5)]], dtype=object)
+    )
+
+
+@pytest.mark.parametrize("data", ["average", "worst"])
+def test_doctored_files(data: str) -> None:
+    result = md.LocalWorkload(prefix(4), ONE, data=data).solve()
+    design, law, (proof, bound) = result.design, result.mechanism, result.proofs
+    first, second, *rest = law.weights
+    moved = ((first[0] + 1, first[1] - 1, *first[2:]), second, *rest)
+    double = tuple(tuple(2 * w for w in row) for row in law.weights)
+    assert not alone(replace(result, mechanism=replace(law, weights=double)))  # the same law
+    changed: list[dict[str, Any]] = [
+        {"value": result.value * (1 - 1e-9)},
+        {"lower_bound": result.lower_bound * (1 + 1e-9)},
+        {"design": replace(design, privacy=md.PureDP(0.999))},
+        {"design": replace(design, workload=md.Workload.identity(4))},
+        {
+            "design": replace(design, workload=md.Workload.identity(4)),
+            "mechanism": replace(law, workload=md.Workload.identity(4)),
+        },
+        {"design": replace(design, outputs=4)},
+        {"mechanism": replace(law, weights=moved)},
+        {"mechanism": replace(law, prior=None if law.prior is not None else np.ones(4))},
+        {"design": replace(design, data="average" if data == "worst" else "worst")},
+        {"proofs": (proof, replace(bound, prices=bound.prices * (1 - 1e-6)))},
+        {"proofs": (proof, replace(bound, inverse=bound.inverse * 1.001))},
+        {"proofs": (proof,)},
+    ]
+    for change in changed:
+        doctored = replace(result, **change)
+        assert alone(doctored) or any(how == "claimed" for _, how, _ in verify(dumps(doctored)).rows), change
+        if "proofs" not in change or len(change["proofs"]) > 1:
+            assert not doctored.certificate.verify(), change
+    constant = replace(bound, prices=bound.prices * 2)  # valid, and a lower bound of its own
+    assert "costs less" in " ".join(alone(replace(result, proofs=(proof, constant))))
+
+
+def test_fewer_outputs() -> None:
+    full = md.LocalWorkload(prefix(6), ONE).solve()
+    before = full.value
+    for outputs in (16, 8, 6):
+        result = md.LocalWorkload(prefix(6), ONE, outputs=outputs).solve()
+        assert (
+            result.mechanism.outputs <= outputs and result.value >= before * (1 - 1e-9) and not alone(result)
+        )
+        assert result.lower_bound == pytest.approx(full.value, rel=2e-6)
+        before = result.value
+    assert before <= full.design.published()["k-ary response"] * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("asked", "options", "said"),
+    [
+        ([[1, 0, 1], [0, 0, 0]], {}, "a row of zeros"),
+        ([[0, 0, 0]], {}, "rank 0"),
+        ([[1, 1, 1]], {}, "the number of people alone"),
+        (np.eye(2000), {}, "2000 categories"),
+        (md.Workload.identity(65), {}, "must be 2 to 64"),
+        (md.Workload.identity(17), {"data": "worst"}, "must be 2 to 16"),
+        (md.Workload.identity(4), {"outputs": 3}, "outputs"),
+        (md.Workload.identity(4), {"data": "mean"}, "data"),
+    ],
+)
+def test_bad_input(asked: Any, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(md.DesignError, match=said) as error:
+        md.LocalWorkload(asked, ONE, **options)
+    assert "\n" not in str(error.value)
+
+
+def test_a_law_alone_says_its_privacy() -> None:
+    law = md.LocalWorkload(prefix(3), ONE).solve().mechanism
+    assert any("privacy loss at most 1.0000" in claim for claim, *_ in verify(dumps(law)).rows)
+    with pytest.raises(md.DesignError, match="same reports"):
+        _ = LinearReport(md.Workload.identity(2), ((1, 1), (1, 1))).decoder

@@ -3,7 +3,8 @@ r"""The best local report for linear questions on counts, against published repo
 A person of one of k categories sends one ε-locally private report; wanted are histograms, running totals, ranges, marginals and
 moments of everybody's counts. `md.LocalWorkload` is the optimum over all tables and decoders, with its proved bound. Beside it stand subset
 selection, Hadamard response, unary encodings and k-ary response, each of its best size and with its best decoder, and the workload-adaptive
-gradient descent of McKenna, Maity, Mazumdar and Miklau (2020), run here: Adam on a table of 4k reports projected onto the private ones.
+gradient descent of McKenna, Maity, Mazumdar and Miklau (2020), run here: projected gradient descent
+on a table of 4k reports and on the bounds of its columns, from a random table.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from mechdesign.shell.studykit import Report
 
 EPSILONS = (0.5, 1.0, 2.0)
 GAPS = {8: 1e-6, 12: 1e-6, 16: 1e-6, 32: 0.01, 64: 0.05}
-STEPS = 1500
+STEPS = 1000
+LARGE = ("running totals", "all ranges")  # of 64 categories
 
 
 def workloads(size: int) -> dict[str, md.Workload]:
@@ -37,42 +39,48 @@ def workloads(size: int) -> dict[str, md.Workload]:
     return found
 
 
-def projected(table: np.ndarray, low: np.ndarray, growth: float) -> tuple[np.ndarray, np.ndarray]:
-    """The table within [z_y, e^ε z_y] whose rows sum to 1, each shifted by one number, and which entries are inside."""
-    shift_low, shift_high = np.full(len(table), -2.0), np.full(len(table), 2.0)
-    for _ in range(50):
-        middle = (shift_low + shift_high) / 2
-        sums = np.clip(table + middle[:, None], low, growth * low).sum(axis=1)
-        shift_low, shift_high = np.where(sums < 1, middle, shift_low), np.where(sums < 1, shift_high, middle)
-    moved = table + ((shift_low + shift_high) / 2)[:, None]
-    return np.clip(moved, low, growth * low), (moved > low) & (moved < growth * low)
+def projected(table: np.ndarray, low: np.ndarray, growth: float) -> np.ndarray:
+    """The nearest table within [z_y, e^ε z_y] whose rows sum to 1: each row is shifted by one number and cut off."""
+    least, most = (low - table).min(axis=1), (growth * low - table).max(axis=1)
+    for _ in range(60):
+        middle = (least + most) / 2
+        above = np.clip(table + middle[:, None], low, growth * low).sum(axis=1) > 1
+        least, most = np.where(above, least, middle), np.where(above, middle, most)
+    return np.clip(table + ((least + most) / 2)[:, None], low, growth * low)
 
 
-def adaptive(workload: md.Workload, epsilon: float, seed: int = 0) -> float:
-    """What the published search reaches: projected gradient descent on table and bounds, from a random one; the best of its steps."""
-    growth, k = math.exp(epsilon), workload.size
-    gram, rng, outputs = workload.gram(), np.random.default_rng(seed), 4 * workload.size
+def descent(gram: np.ndarray, growth: float, rate: float, steps: int) -> float:
+    """Projected gradient descent on the table and on its bounds z from a random table; the best of its steps."""
+    k = len(gram)
+    outputs, rng, best = 4 * k, np.random.default_rng(0), math.inf
     low = np.full(outputs, (1 + 1 / growth) / (2 * outputs))
-    table = projected(rng.random((k, outputs)) / outputs * growth, low, growth)[0]
-    first, second, best = np.zeros((k, outputs)), np.zeros((k, outputs)), math.inf
-    for step in range(1, STEPS + 1):
-        mean = table.mean(axis=0)
-        columns = table / mean
-        inverse = np.linalg.inv(columns @ table.T)
-        best = min(best, float((gram * inverse).sum()))
+    table = projected(rng.random((k, outputs)), low, growth)
+    for _ in range(steps):
+        columns = table / table.mean(axis=0)
+        moments = columns @ table.T
+        if np.linalg.eigvalsh(moments)[0] < 1e-9:  # a rate at which reports no longer tell categories apart
+            break
+        inverse = np.linalg.inv(moments)
+        cost = float((gram * inverse).sum())
+        best = min(best, cost)
         spread = inverse @ gram @ inverse @ columns
-        slope = -2 * spread + (columns * spread).sum(axis=0) / k
-        first, second = 0.9 * first + 0.1 * slope, 0.99 * second + 0.01 * slope**2
-        move = first / (1 - 0.9**step) / (np.sqrt(second / (1 - 0.99**step)) + 1e-12)
-        rate = 0.03 / outputs * (1 - step / (STEPS + 1))
-        raw = table - rate * move
-        low = np.maximum(low, 1e-9) * 0.9 + 0.1 * np.maximum(raw.min(axis=0), raw.max(axis=0) / growth).clip(
-            1e-9
-        )
-        low *= min(1.0, 0.999 / low.sum())
-        low *= max(1.0, 1.001 / (growth * low.sum()))
-        table = projected(raw, low, growth)[0]
+        slope = (columns * spread).sum(axis=0) / k - 2 * spread
+        slope /= cost
+        at_low, at_high = table <= low * (1 + 1e-12), table >= growth * low * (1 - 1e-12)
+        free = ~(at_low | at_high)
+        level = (slope * free).sum(axis=1, keepdims=True) / np.maximum(free.sum(axis=1, keepdims=True), 1)
+        turn = ((slope - level) * at_low).sum(axis=0) + growth * ((slope - level) * at_high).sum(axis=0)
+        low = np.clip(low - rate / (k * growth) * turn, 1e-9, 1.0)
+        low *= min(1.0, 0.999 / low.sum()) * max(1.0, 1.001 / (growth * low.sum()))
+        table = projected(table - rate * slope, low, growth)
     return best
+
+
+def adaptive(workload: md.Workload, epsilon: float) -> float:
+    """What the published search reaches: the rate is the best of short runs, as there."""
+    gram, growth = workload.gram(), math.exp(epsilon)
+    rate = min((10.0**-e for e in (0.5, 1, 1.5, 2, 2.5, 3)), key=lambda r: descent(gram, growth, r, 60))
+    return descent(gram, growth, rate, STEPS)
 
 
 def run(report: Report) -> None:
@@ -81,8 +89,14 @@ def run(report: Report) -> None:
         "certified, `gap` its distance to the proved bound of every unbiased local report. The other columns are ratios to `best`: of subset selection, "
         "Hadamard response and unary encodings of their best size, of k-ary response, each with its best decoder, and of the workload-adaptive search."
     )
-    sizes = [8, 12, 16, 32, 64] if False else [8, 12, 16, 32]
-    cases = [(k, name, e) for k in sizes for name in workloads(k) for e in (EPSILONS if k <= 16 else (1.0,))]
+    sizes = [8, 12, 16, 32, 64]
+    cases = [
+        (k, name, e)
+        for k in sizes
+        for name in workloads(k)
+        for e in (EPSILONS if k <= 16 else (1.0,))
+        if k < 64 or name in LARGE
+    ]
     rows = []
     with report.progress("questions", len(cases)) as step:
         for k, name, epsilon in cases:
@@ -120,7 +134,7 @@ def run(report: Report) -> None:
         caption="The best report, and what published ones cost over it",
         volatile=("gap", "workload-adaptive"),
         timings=("seconds",),
-        rtol=5e-3,
+        rtol=0.03,
         atol=1e-6,
         show=60,
     )

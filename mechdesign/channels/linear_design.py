@@ -61,7 +61,7 @@ _MOST = 64
 _BITS = 80  # of the weights of a law
 _JOIN = 60  # rays that join in a round
 _ROUNDS = 200  # at most
-_STALLED = 8  # rounds without a better law or bound
+_STALLED = 12  # rounds without a better law or bound
 _STARTS = 20  # of local searches for rays, a category
 _LITTLE = 1e-8
 
@@ -184,9 +184,9 @@ class LocalWorkload(Design):
         size = self.workload.size
         return np.eye(size), np.full(size, 1 / size), np.full(size, 1 / size)
 
-    def _joined(self, sets: Array, point: Point, new: Array) -> tuple[Array, Array]:
+    def _joined(self, sets: Array, point: Point, new: Array, least: float = 1e-7) -> tuple[Array, Array]:
         """The rays that have weight, and new ones."""
-        kept = point.weights > 1e-7 * point.weights.max()
+        kept = point.weights > least * point.weights.max()
         known = {row.tobytes() for row in sets[kept]}
         new = new[[row.tobytes() not in known for row in new]]
         light = np.full(len(new), 1e-3 / max(len(new), 1))
@@ -216,7 +216,9 @@ class LocalWorkload(Design):
             yield self._law(sets, point, rounds)
             if ended:
                 return
-            sets, start = self._joined(sets, point, everything[new[np.argsort(-over[new])[:_JOIN]]])
+            joining = everything[new[np.argsort(-over[new])[:_JOIN]]]
+            # where none helps alone, several together may: none leaves again
+            sets, start = self._joined(sets, point, joining, 0.0 if stalled else 1e-7)
 
     def _of_rays(self, prices: Array, prior: Array, inverse: Array) -> tuple[float, Array, LinearBound]:
         """The bound of an iterate, how much more every ray needs than its prices, and the proof."""
@@ -240,7 +242,7 @@ class LocalWorkload(Design):
         point = Point(start, relaxed.prices, prior, relaxed.inverse, math.inf, 0.0)
         rng, before, shown_cost = np.random.default_rng(0), math.inf, math.inf
         for rounds in range(1, _ROUNDS + 1):
-            over = point.inverse @ self.gram @ point.inverse - np.add.outer(point.prices, point.prices) / (
+            over = point.inverse.T @ self.gram @ point.inverse - np.add.outer(point.prices, point.prices) / (
                 2 * size
             )
             starts = rng.integers(0, 2, (_STARTS * size, size)).astype(float)

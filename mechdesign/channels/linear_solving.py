@@ -183,10 +183,7 @@ def relaxation(gram: Array, growth: float) -> tuple[Model, float]:
     """
     k, basis = len(gram), contrasts(len(gram))
     unit, top = min(1.0, growth - 1), max(1.0, growth - 1)
-    values, vectors = np.linalg.eigh(basis.T @ gram @ basis)
-    kept = values > 1e-12 * values[-1]
-    scale = (k / np.sqrt(values[kept]).sum()) ** 2
-    root = (vectors[:, kept] * np.sqrt(values[kept] * scale)).T
+    root, scale = scaled_root(gram)
     pairs, count = cp.Variable((k, k), symmetric=True, name="pairs"), cp.Variable((1, 1), name="count")
     spread = cp.Variable((len(root), len(root)), symmetric=True, name="spread")
     single = cp.reshape(cp.diag(pairs) / top, (k, 1), order="C")
@@ -205,6 +202,15 @@ def relaxation(gram: Array, growth: float) -> tuple[Model, float]:
     return Model(problem, {"pairs": pairs, "count": count, "spread": spread}, families), scale * unit**2
 
 
+def scaled_root(gram: Array) -> tuple[Array, float]:
+    """T, of independent rows, with TᵀT = G in the coordinates of `contrasts` times a factor that makes values about k; and that factor."""
+    basis = contrasts(len(gram))
+    values, vectors = np.linalg.eigh(basis.T @ gram @ basis)
+    kept = values > 1e-12 * values[-1]
+    scale = float((len(gram) / np.sqrt(values[kept]).sum()) ** 2)
+    return np.asarray((vectors[:, kept] * np.sqrt(values[kept] * scale)).T), scale
+
+
 def contrasts(size: int) -> Array:
     """An orthonormal basis of the vectors that sum to 0, in columns."""
     return np.asarray(linalg.helmert(size).T)
@@ -214,8 +220,10 @@ def multipliers(model: Model, scale: float, gram: Array, growth: float) -> Relax
     """The solved relaxation's multipliers, and the slack that makes them valid."""
     k, basis, unit, top = len(gram), contrasts(len(gram)), min(1.0, growth - 1), max(1.0, growth - 1)
     duals, upper = model.duals(), np.triu_indices(len(gram), 1)
-    inner = basis.T @ np.asarray(model.variables["pairs"].value) @ basis
-    inverse = basis @ np.linalg.inv((inner + inner.T) / 2) @ basis.T / unit**2 + 1 / k**2
+    # of the cone of `spread` the multipliers are (I, -T S⁻¹; ·, ·) for its blocks T and S; S itself may be nearly singular
+    root = scaled_root(gram)[0]
+    inner = -np.linalg.pinv(root) @ duals["spread"][: len(root), len(root) :]
+    inverse = basis @ inner @ basis.T / unit**2
     prices = duals["sums"] * np.sign(duals["sums"].sum()) / scale
     products = np.zeros((3, k, k))
     for at, name in enumerate(("both", "neither")):
@@ -223,7 +231,7 @@ def multipliers(model: Model, scale: float, gram: Array, growth: float) -> Relax
         products[at] += products[at].T
     products[2][upper] = np.maximum(duals["one"], 0.0) / scale
     products[2].T[upper] = np.maximum(duals["other"], 0.0) / scale
-    quadratic, none = inverse @ gram @ inverse, np.zeros(k)
+    quadratic, none = inverse.T @ gram @ inverse, np.zeros(k)
     linear = inequality(prices, none, products, quadratic, unit, top)[0, 1:]
     squares = 2 / top * (linear - duals["moments"][0, 1:] / scale)
     left = inequality(prices, squares, products, quadratic, unit, top)

@@ -194,7 +194,7 @@ class Lattice:
     def law(self, lower: LatticeProgram) -> Law:
         """Price the cells from above, solve, and repair the answer into a private law."""
         program, masses = self._upper(lower) if self.delta > 0 else self._pure_upper(lower)
-        if self.question.integer and self.delta > 0 and (over := self._over(masses)) > 0:
+        if self.question.integer and self.delta > 0 and masses.any() and (over := self._over(masses)) > 0:
             # a basis with numbers near 1 and near δ misses δ: asking for that much less costs less than a mixture
             masses = program.tightened(2 * over, self._tolerance(1e-8))[program.line.owner]
         law, q = self._mixed(program, masses) if self.delta > 0 else self._raised(masses), self.question
@@ -649,7 +649,8 @@ class LatticeProgram:
     @property
     def level(self) -> float:
         """What the masses' costs are at least, less what is charged for them."""
-        return float(self.program.row_dual[self.program.rows["normalisation"][0]])
+        at, found = self.program.rows["normalisation"][0], self.program.row_dual
+        return float(found[at]) if at < found.size else 0.0  # where the time was over before a solve
 
     def multipliers(self) -> tuple[Indices, Array, Array]:
         """The dual weights of the last solve: shifts that carry any, a row of weights for each, and their caps."""

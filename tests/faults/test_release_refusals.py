@@ -45,7 +45,13 @@ STATED = {
     "Laplace histogram": SHARES - {"would be rounded"},
 }  # fmt: skip
 """What each release refuses, in the words of `DataError`; noise refuses `NOISE`."""
-FITS = ("principal components", "regression", "classification")
+FITS = (
+    "principal components",
+    "regression",
+    "classification",
+    "bounded regression",
+    "bounded classification",
+)
 
 
 def calls(release: Release) -> Iterator[Callable[[Any], object]]:

@@ -39,6 +39,7 @@ export function knorm(result, account) {
   const size = moving(shape, k);
   const held = plain ? covers(norm, bounds, largest) : hullCovers(shape, design.sensitivity, k, largest);
   account.proved(`no change has a norm above ${shown(law.largest)}`, held);
+  if (!held) return;
   const loss = counted(design.rounds).times(largest).over(scale).reduced();
   const claim = `privacy losses of at most ${general(loss.toNumber(), 9)} are private as asked`;
   const lossesAlone = implied(design.privacy, loss);

@@ -134,8 +134,10 @@ class BoundedCount(ModelledDesign):
         given = np.zeros(len(off))
         if loss.function is not None:
             given = Loss(function=loss.function)(np.array(off, dtype=float))
-            if not np.isfinite(given).all():
-                raise DesignError.of("loss", loss.name, f"must be finite from {-self.n} to {self.n}")
+            if not (np.isfinite(given).all() and given.min() >= 0):
+                raise DesignError.of(
+                    "loss", loss.name, f"must be finite and at least 0 from {-self.n} to {self.n}"
+                )
         parts = zip(off, given.tolist())
         return tuple(
             Fraction(loss.absolute) * abs(t) + Fraction(loss.squared) * t * t + Fraction(g) for t, g in parts

@@ -70,13 +70,13 @@ def spanning(name: str, value: ArrayLike | None) -> Array:
     moved = found[:, found.any(axis=0)]
     size, most = moved.shape[1], np.abs(moved).max(axis=0, initial=0)
     if not 1 < size <= _MOST_LISTED:
-        allowed = f"may be a list where 2 to {_MOST_LISTED} numbers change: give bounds, or CorrelatedGaussian the list"
+        allowed = f"may be a list where 2 to {_MOST_LISTED} numbers change: give bounds (a number for one), or under δ > 0 CorrelatedGaussian the list"
         raise DesignError.of(name, found.shape, allowed)
     if not 1e-100 <= most.min() <= most.max() <= 1e100:
         raise DesignError.of(name, value, "must have its largest changes between 1e-100 and 1e100")
     rank = int(np.linalg.matrix_rank(moved / most))
     if rank < size:
-        allowed = f"spans {rank} of the {size} dimensions in which it changes: add changes, or CorrelatedGaussian(..., span=True)"
+        allowed = f"spans {rank} of the {size} dimensions in which it changes: add small changes across it (a hundredth of the others costs little), or under δ > 0 CorrelatedGaussian(..., span=True)"
         raise DesignError.of(name, found.shape, allowed)
     return found
 

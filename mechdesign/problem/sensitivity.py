@@ -205,7 +205,7 @@ class Sensitivity(Checked):
     def check(self, dimension: int) -> None:
         """Raise DesignError unless the bounds fit an answer of this many coordinates."""
         if self.each is not None and len(self.each) != dimension:
-            allowed = f"must have one bound for each of {dimension} coordinates"
+            allowed = f"must have one bound for each of {dimension} coordinates (dimension={len(self.each)} for these)"
             raise DesignError.of("each", _shown(self.each), allowed)
         self._check_count(dimension)
 

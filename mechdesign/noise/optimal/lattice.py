@@ -350,7 +350,7 @@ def refined(
                 return
             raise SolverError(
                 f"epsilon = {question.epsilon:g} needs a lattice of {2 * side} cells, more than {MOST_CELLS}; "
-                "Laplace noise is all but the least additive noise there",
+                f"{'discrete ' * question.integer}Laplace noise is all but the least additive noise there",
                 solver="highs",
                 status="too large",
             )

@@ -576,6 +576,8 @@ def _result_sections(result: Result, account: Account, table: pd.DataFrame) -> I
     yield Section("What was asked", account.question)
     yield Section("The mechanism", "", account.table, figure=result.plot, caption=account.picture)
     with suppress(DesignError):  # a distance has no end, or nothing is promised at any epsilon
+        if not table["holds"].all():
+            raise DesignError("of a law that does not keep what it claims nothing is said")
         curve = result.tradeoff(_ONE_IN)
         yield Section(
             "What an attacker gains",

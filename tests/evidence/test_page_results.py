@@ -167,7 +167,9 @@ def test_a_result_without_a_certificate_says_so(tmp_path: Path) -> None:
     result.report(tmp_path / "a.html")
     text = (tmp_path / "a.html").read_text()
     assert 'class="no"' in text and "Warning" in text and "do not deploy" in text
-    assert "innocents finds at most" not in text  # what an attacker gains from such a law is not what was asked
+    assert (
+        "innocents finds at most" not in text
+    )  # what an attacker gains from such a law is not what was asked
 
 
 def test_a_claim_that_fails_is_seen(tmp_path: Path) -> None:

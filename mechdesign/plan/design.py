@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, get_args
@@ -145,10 +146,11 @@ class Plan(Design):
         if getattr(self.privacy, "xi", 0.0):
             raise DesignError.of("xi", self.privacy.xi, "must be 0 for a plan")  # type: ignore[union-attr]
         norms = sorted({2 if family == "gaussian" else 1 for family in self._families})
-        settled = {
-            name: LinearQueries.best(task, self.neighbours, norms) if isinstance(task, Workload) else task
-            for name, task in self.tasks.items()
-        }
+        settled = dict(self.tasks)
+        for name, task in settled.items():
+            if isinstance(task, Workload):
+                with _naming(name):
+                    settled[name] = LinearQueries.best(task, self.neighbours, norms)
         settle(self, tasks=settled)
         for name, versions in self._versions:
             if not any(self._items(name, part) for part in versions):
@@ -181,11 +183,11 @@ class Plan(Design):
     @cached_property
     def _versions(self) -> list[tuple[str, tuple[Part, ...]]]:
         """Slots of all tasks, in order: the task, and the parts to choose from."""
-        return [
-            (name, versions)
-            for name, task in self.tasks.items()
-            for versions in task_of(name, task).slots(self.neighbours)
-        ]
+        found = []
+        for name, task in self.tasks.items():
+            with _naming(name):
+                found += [(name, versions) for versions in task_of(name, task).slots(self.neighbours)]
+        return found
 
     def _weight(self, name: str) -> float:
         return 1.0 if self.weights is None else self.weights.get(name, 1.0)
@@ -535,6 +537,15 @@ def _named(name: str, value: object) -> dict[str, Any]:
             name, value, "must be a dictionary by names, with one at least: no name is given twice"
         )
     return found
+
+
+@contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Say of which task an argument is that is not acceptable."""
+    try:
+        yield
+    except DesignError as error:
+        raise DesignError(f"tasks[{name!r}]: {error}") from None
 
 
 def _parts(stated: Certificate) -> tuple[Plan, PlannedRelease]:

@@ -326,6 +326,11 @@ class LinearQueries(Task):
     def best(cls, workload: Workload, neighbours: str, norms: Sequence[int]) -> LinearQueries:
         """Noise on the counts, and on the strategy of least Gaussian noise; where scales go by one norm, this only if it costs 5% less."""
         changed = min(1 + (neighbours == "replace"), workload.size)
+        try:
+            Changes(workload.size, changed, 1.0, signed=True).check()
+        except DesignError:
+            allowed = 'has too many changes of two counts at once to list: ask for fewer counts, or for neighbours="add-remove"'
+            raise DesignError.of("workload", str(workload), allowed) from None
         asked = MatrixMechanism(workload, ZeroConcentratedDP(0.5), l0=changed)
         found = cls(workload, (None, asked.solve(certify=False).mechanism.strategy))
         if len(norms) != 1:

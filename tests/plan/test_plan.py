@@ -436,7 +436,11 @@ def test_bad_answers_release_nothing(answers, error):
         ({"families": 3}, "families"),
         ({"disjoint": ["a"]}, "disjoint"),
         ({"tasks": {"a": md.NumericQuery(1, 1.0, rounds=2)}}, "once"),
-        ({"tasks": {"a": md.NumericQuery(1, 1.0)}, "neighbours": "replace"}, "replace"),
+        ({"tasks": {"a": md.NumericQuery(1, 1.0)}, "neighbours": "replace"}, r"tasks\['a'\].*replace"),
+        (
+            {"tasks": {"a": md.Workload.ranges(400)}, "neighbours": "replace"},
+            r"tasks\['a'\]: workload .*fewer",
+        ),
         ({"privacy": md.ZeroConcentratedDP(0.1, 0.1)}, "xi"),
     ],
 )

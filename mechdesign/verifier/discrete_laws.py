@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from mechdesign.verifier.composition import SLACK, Cell
 from mechdesign.verifier.noise_laws import ONE, PI, ZERO, gamma, mills
-from mechdesign.verifier.reading import Refused
+from mechdesign.verifier.reading import Refused, TooLarge
 
 LARGEST_SIGMA = 50_000
 
@@ -86,7 +86,7 @@ def discrete_gaussian(sigma: Decimal, shift: Decimal) -> Whole:
 def gaussian_weights(sigma: Decimal) -> list[Decimal]:
     """e^(-k²/2σ²) of k = 0, 1, … as far as it is 1e-60."""
     if sigma > LARGEST_SIGMA:
-        raise Refused("discrete Gaussian noise of sigma above 50000")
+        raise TooLarge("too large to check: discrete Gaussian noise of sigma above 50000")
     weight, fall = ONE, (-1 / (2 * sigma * sigma)).exp()
     twice = fall * fall
     found = []

@@ -60,15 +60,15 @@ def drawn(design: Any) -> random.Random:
     return random.Random(repr(getattr(design, "privacy", "")) + str(type(design)))
 
 
-def composed(parts: list[tuple[Losses, int]], epsilon: float) -> float:
-    """δ from below of independent coordinates."""
+def composed(parts: list[tuple[Losses, int]], epsilon: float, mu: float = 0.0) -> float:
+    """δ from below of independent coordinates, and of Gaussian noise of this μ."""
     most = math.fsum(
         max(np.abs(v[np.isfinite(v)]).max(initial=0.0), 1e-12) * count for (v, _), count in parts
     )
     grid = Grid(max(min(2 * most, 3 * epsilon + 2 * most / 10) / POINTS, most / POINTS))
     for losses, count in parts:
         grid.add(losses, count)
-    return grid.delta(epsilon)
+    return grid.delta(epsilon, mu)
 
 
 # Sensitivity of several bounds ------------------------------------------------------------------------------------

@@ -288,6 +288,22 @@ def sampled_rounds(rng: Draw) -> Any:
     return Rounds((term,), scale(rng, -1.5, 0.7), rng.choice([1, 2, 10, 60]), scale(rng, -3, -0.05))
 
 
+def plan(rng: Draw) -> Any:
+    neighbours = rng.choice(["add-remove", "replace"])
+    kinds: list[Callable[[], Any]] = [
+        lambda: md.Histogram(n := rng.randint(1, 40), rng.randint(1, min(n, 3)), whole=rng.random() < 0.5),
+        lambda: md.Count(rng.randint(1, 3), whole=rng.random() < 0.5),
+        lambda: md.Mean(0.0, scale(rng, -2, 3), n=rng.randint(20, 10**5)),
+        lambda: md.Sum(scale(rng, -2, 3)),
+        lambda: md.Sum([1.0, 2.0], values=[rng.uniform(0, 3) for _ in range(3)], n=rng.randint(1, 99)),
+        lambda: md.Workload.prefix_sums(rng.randint(1, 9)),
+    ]
+    tasks = {f"t{k}": rng.choice(kinds)() for k in range(rng.randint(1, 4))}
+    notion = rng.choice([pure, approximate, zcdp, lambda rng: md.GaussianDP(scale(rng, -2, 1))])(rng)
+    weights = {name: scale(rng, -4, 0) for name in tasks}
+    return md.Plan(tasks, notion, weights=weights, rounds=rng.choice([1, 1, 4]), neighbours=neighbours)
+
+
 LATER: dict[str, Callable[[random.Random], Any]] = {
     "NoiseAllocation(mixed)": mixed,
     "KNorm": k_norm,
@@ -307,6 +323,7 @@ LATER: dict[str, Callable[[random.Random], Any]] = {
     "NoiseAllocation(Sensitivity)": bounded_allocation,
     "CorrelatedGaussian(Sensitivity)": bounded_covariance,
     "sampled rounds": sampled_rounds,
+    "Plan": plan,
 }
 
 OFTEN = ("KNorm", "KNorm(listed)", "KNorm(staircase)", "BoundedCount", "LocalWorkload", "OptimalNoise(integer)", "MatrixMechanism", "SphereQuantizer", "PrivUnit", "SampledCoordinates", "VectorQuantizer",

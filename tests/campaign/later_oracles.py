@@ -25,4 +25,5 @@ LATER_ORACLES: dict[type, Callable[[Any, Any], Faults]] = {
     md.SampledCoordinates: vector_oracles.sampled,
     md.VectorQuantizer: vector_oracles.vector,
     md.ItemwiseRelease: vector_oracles.itemwise,
+    md.Plan: noise_oracles.plan,
 }

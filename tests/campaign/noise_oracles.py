@@ -94,6 +94,76 @@ def mixed_value(design: Any, result: Any) -> Faults:
                 yield f"a value of {result.value}: {name} noise alone costs {mp.nstr(known, 15)}"
 
 
+# Plans ----------------------------------------------------------------------------------------------------------
+
+
+def moved(task: Any, replaced: bool) -> list[tuple[Fraction, int, Fraction]]:
+    """By part of a task, how far one person moves how many numbers, and what a unit of their variance costs; of prefix sums that of counts."""
+    match task:
+        case md.Histogram():
+            return [(Fraction(1), min(task.contribution * (1 + replaced), task.bins), Fraction(task.bins))]
+        case md.Count():
+            return [(Fraction(task.contribution), 1, Fraction(1))]
+        case md.Sum():
+            return [(Fraction(task.clip), 1, Fraction(1))]
+        case md.Mean():
+            half, people = (Fraction(task.upper) - Fraction(task.lower)) / 2, Fraction(1, task.n)
+            both = [(half, 1, people**2), (Fraction(1), 1, (half * people) ** 2)]
+            return [(2 * half * people, 1, Fraction(1))] if replaced else both
+    n = task.workload.size
+    return [(Fraction(1), min(1 + replaced, n), Fraction(n * (n + 1), 2))]
+
+
+def moved_losses(law: Any, v: float) -> Losses:
+    """Of one number that moves by v, from below."""
+    shapes, _, size = law.dist._parse_args(*law.args, **law.kwds)
+    if hasattr(law.dist, "_logpdf"):
+        return density_losses(law.dist.name, tuple(shapes), v / size)
+    power, reach = (1, 40) if law.dist.name == "dlaplace" else (2, 9)
+    unit = shapes[0] if power == 1 else 0.5 / shapes[0] ** 2
+    t = np.arange(-(far := math.ceil(reach * law.std() + v)), far + 1)
+    masses = np.exp(-unit * np.abs(t) ** power)
+    return unit * (np.abs(t + v) ** power - np.abs(t) ** power) - 1e-12, masses / (masses.sum() * (1 + 1e-10))
+
+
+def plan(design: Any, result: Any) -> Faults:
+    """The moves of every task in fractions, composed from below; noise of one family with an even split, which is feasible."""
+    notion, rounds = design.privacy, design.rounds
+    held, moves = [], []
+    squares, bias = Fraction(0), 0.0
+    noises = iter(result.mechanism.noises)
+    for name, task in result.mechanism.tasks.items():
+        weight = (design.weights or {}).get(name, 1.0)
+        if getattr(task, "values", None) is not None:
+            bias += weight * (task.n * np.maximum(task.values.samples - task.clip, 0).mean()) ** 2
+        for v, count, cost in moved(task, design.neighbours == "replace"):
+            law = next(noises).law
+            held.append((v, rounds * count, cost * Fraction(weight)))
+            if getattr(task, "strategies", (None,))[0] is not None:
+                continue  # what a strategy's rows move is left to the verifier: less is composed here
+            if law.dist.name == "norm" or not hasattr(notion, "epsilon"):
+                scale = law.args[0] if law.args else law.kwds["scale"]
+                squares += rounds * count * (v / Fraction(float(scale))) ** 2
+            else:
+                moves.append((moved_losses(law, float(v)), rounds * count))
+    if hasattr(notion, "epsilon"):
+        delta, most = getattr(notion, "delta", 0.0), math.fsum(n * x.max() for (x, _), n in moves)
+        if not delta and (squares or most > notion.epsilon * CLOSE):
+            yield f"privacy: {most} of {notion}"
+        composes = delta and (squares or most > notion.epsilon)
+        if composes and (found := composed(moves, notion.epsilon, math.sqrt(squares))) > delta * CLOSE:
+            yield f"privacy: delta is at least {found!r} of {notion}"
+        share = Fraction(notion.epsilon) / len(held)
+        known = sum(2 * cost * (n * v / share) ** 2 for v, n, cost in held)
+    else:
+        budget = 2 * Fraction(notion.rho) if hasattr(notion, "rho") else Fraction(notion.mu) ** 2
+        if squares > budget:
+            yield f"privacy: {float(squares)!r} of {notion}"
+        known = sum(cost * n * v * v * len(held) / budget for v, n, cost in held)
+    if max(result.value, result.lower_bound) > (float(known) + bias) * (1 + 1e-6):
+        yield f"a value of {result.value}, a bound of {result.lower_bound}: an even split costs {float(known)}"
+
+
 # K-norm noise ---------------------------------------------------------------------------------------------------
 
 

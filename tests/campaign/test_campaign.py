@@ -64,6 +64,8 @@ def test_every_later_class_has_an_oracle() -> None:
         ("vectors", {"lower_bound": 33.0}),
         ("vectors-box", {"lower_bound": 1200.0}),
         ("optimal-noise-many", {"lower_bound": 10.0}),
+        ("plan", {"value": 1e9}),
+        ("plan", {"lower_bound": 1e9}),
     ],
 )
 def test_a_false_claim_of_a_later_kind_is_seen(name: str, changes: dict[str, float]) -> None:
@@ -85,6 +87,9 @@ def test_a_false_claim_of_a_later_kind_is_seen(name: str, changes: dict[str, flo
         lambda e: md.SphereQuantizer(20, 3, md.PureDP(e)),
         lambda e: md.SampledCoordinates(4, 2, md.PureDP(e)),
         lambda e: md.ItemwiseRelease(md.MetricSpace.line([0.0, 1.0]), alpha=e, items=3, model="local", accounting="composition"),
+        lambda e: md.Plan({"n": md.Count(2), "m": md.Mean(0, 9, n=50)}, md.PureDP(e)),
+        lambda e: md.Plan({"n": md.Count(), "h": md.Histogram(9, 2)}, md.ZeroConcentratedDP(e), rounds=3),
+        lambda e: md.Plan({"n": md.Count(), "h": md.Histogram(20), "s": md.Sum(2.0)}, md.ApproximateDP(3 * e, 1e-5)),
     ],
 )  # fmt: skip
 def test_noise_for_a_larger_budget_is_seen(asked: Callable[[float], Any]) -> None:

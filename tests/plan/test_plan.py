@@ -21,7 +21,7 @@ from mechdesign.files import KINDS
 from mechdesign.plan.menu import FAMILIES, Item
 from mechdesign.plan.search import composed
 from mechdesign.typing import Status
-from mechdesign.verifier.reading import Refused
+from mechdesign.verifier.reading import Refused, TooLarge
 from mechdesign.verifier.verify import verify
 
 BUDGET = md.ApproximateDP(1.0, 1e-6)
@@ -480,6 +480,13 @@ def test_bad_tasks(make, error):
 
 def held(result):
     return [claim for claim, _, holds in verify(dumps(result)).rows if not holds]
+
+
+def test_noise_that_is_too_wide_to_add_up_is_no_fault_of_the_file():
+    wide = md.Plan({"n": md.Count(10**6)}, md.ZeroConcentratedDP(0.1)).solve()
+    assert wide.certificate.verify()
+    with pytest.raises(TooLarge, match="sigma"):
+        verify(dumps(wide))
 
 
 @pytest.mark.slow

@@ -654,7 +654,8 @@ def least_noise(most: int, epsilon: float, delta: float, power: int) -> float | 
     costs = np.zeros(size * (len(shifts) + 1))
     costs[:size] = np.abs(np.arange(-REACH, REACH + 1)) ** float(power)
     whole = (np.arange(len(costs)) < size).astype(float)[None]
-    found = optimize.linprog(costs, np.array(lines), right, whole, [1.0], method="highs")
+    fine = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}  # δ may be 1e-6
+    found = optimize.linprog(costs, np.array(lines), right, whole, [1.0], method="highs", options=fine)
     return float(found.fun) if found.status == 0 else None
 
 

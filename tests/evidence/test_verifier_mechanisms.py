@@ -292,6 +292,10 @@ DOCTORED: dict[str, list[tuple[tuple[Any, ...], Any]]] = {
         (("widths",), {"$tuple": [1.0, 1.0]}),
     ],
     "laplace-histogram": [(("users",), 0)],
+    "linear-report": [
+        (("weights", "$tuple", 0, "$tuple", 0), 0),
+        (("workload", "fields", "blocks", "$tuple", 0, "$tuple", 0, "fields", "size"), 4),
+    ],
     "linear-release": [(("delta",), 1e-6), (("norm",), 3.0), (("gaussian",), True), (("model",), "local")],
     "mixed-noise": [(("scales", "$array", 0), 0.0), (("laplace", "$array"), [True])],
     "planned-release": [

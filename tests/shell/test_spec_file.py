@@ -46,6 +46,7 @@ SPECS = {
     + BOTH,
     "CountsGaussian": "counts = 20\nl0 = 3\n" + BOTH,
     "VectorQuantizer": 'dimension = 50\nbits = 4\ninputs = "box"\n' + PURE,
+    "LocalWorkload": 'workload = {kind = "prefix_sums", size = 4}\n' + PURE,
     "BoundedCount": 'n = 6\nloss = "squared"\n' + PURE,
     "Plan": PURE
     + 'targets = {visits = 19.0, age = 1.0, spent = 99.0, totals = 99.0}\n[tasks.totals]\nkind = "prefix_sums"\nsize = 4\n[tasks.visits]\nkind = "Histogram"\nbins = 4\ncontribution = {linf = 2, l0 = 3}\n'

@@ -31,13 +31,20 @@ STEPS = 400
 ROOM = 1 + Decimal("1e-30")
 
 
+Points = list[tuple[Fraction, Fraction]]
+"""e^ε, from above, and δ of all that is asked, by increasing ε."""
+
+
 def staircase_bound(
-    stated: Json, loss: str, delta: Fraction, growth: Fraction, sensitivity: Fraction, times: int = 1
+    stated: Json, loss: str, points: Points, sensitivity: Fraction, times: int = 1
 ) -> Fraction:
-    """Weak duality with G(t) = (ℓ(t) − λ + G(t + 1))/e^ε, 0 from `periods` on (0 of them: for ever), at the shift 1.
+    """Of one point ε > 0, weak duality with G(t) = (ℓ(t) − λ + G(t + 1))/e^ε, 0 from `periods` on (0 of them: for ever), at the shift 1.
 
     What is missing on [0, 1) below the root γ of G is sent to what G leaves above it: noise/optimal/staircase.py says why.
     """
+    growth, delta = points[0]
+    if len(points) > 1 or growth - 1 < Fraction(1, 2**100):
+        raise Refused("a bound of one epsilon, where more are asked or none is above 0")
     periods, b = stated["periods"], int(loss == "squared")
     a, unit = 1 - b, times * sensitivity ** (1 + b)  # the loss is |t| or t² in this unit
     level, bits = stated["level"] / unit, 400 + 4 * math.floor(math.log2(growth))
@@ -67,43 +74,47 @@ def staircase_bound(
 def lattice_bound(
     stated: Json,
     loss: str,
-    delta: Fraction,
-    growth: Fraction,
+    points: Points,
     sensitivity: Fraction,
     times: int = 1,
     counts: bool = False,
 ) -> Fraction:
-    """Weak duality: min_j (c_j + Σ_s ψ_s(j) − e^ε ψ_s(j − s)) − δ Σ_s μ_s, averaged with the mirror image if asked.
+    """Weak duality: min_j (c_j + Σ_s ψ_s(j) − e^ε ψ_s(j − s)) − Σ_s δ μ_s, averaged with the mirror image if asked.
 
+    ε and δ are those of the point that a shift s is for; with one point no shift says which.
     c is a lower bound of the loss of noise rounded at random to the lattice; of noise of `counts`, on the whole numbers, the loss itself.
     """
-    n, psi, spent = stated["cells"], stated["psi"], 0
+    n, psi, spent = stated["cells"], stated["psi"], Fraction(0)
     half = (len(psi[0]) - 1) // 2 if psi else 0
     step, reach = sensitivity / n, half + n + 1
     offset = 0 if counts else step**2 / 4
     plus: list[Json] = [0] * (2 * reach + 1)
-    minus = list(plus)
+    minus = [list(plus) for _ in points]
+    shifts = stated["shifts"] if len(points) > 1 else [[s, 0] for s in stated["shifts"]]
+    if not all(isinstance(row, list) and len(row) == 2 and row[1] in range(len(points)) for row in shifts):
+        raise Refused("multipliers of points other than those asked")
     # Any multipliers prove a bound; these are the file's, rounded down as the claim was.
     largest = max([1e-250, *map(sum, psi), *stated["totals"]])
     bits = 55 - math.ceil(math.log2(largest) + math.log2(max(1, len(psi))))
     scale = Fraction(2) ** bits
-    for s, given, cap in zip(stated["shifts"], psi, stated["totals"]):
+    for (s, at), given, cap in zip(shifts, psi, stated["totals"]):
         whole = [max(math.floor(math.ldexp(p, bits)), 0) for p in given]
-        spent += max([math.ceil(math.ldexp(cap, bits)), *whole])
+        spent += max([math.ceil(math.ldexp(cap, bits)), *whole]) * points[at][1]
         if abs(s) > n or len(whole) != 2 * half + 1:
             raise Refused("shifts beyond the sensitivity")
         for i, p in enumerate(whole, start=n + 1):
             plus[i] += p
-            minus[i + s] += p
+            minus[at][i + s] += p
     if stated["mirrored"]:
-        plus, minus = ([(a + b) / Fraction(2) for a, b in zip(v, v[::-1])] for v in (plus, minus))
+        plus, *minus = ([(a + b) / Fraction(2) for a, b in zip(v, v[::-1])] for v in (plus, *minus))
 
     def cost(j: int) -> Fraction:
         return times * Fraction(abs(j) * step if loss == "absolute" else (j * step) ** 2 - offset)
 
-    gains = (a - growth * b if a or b else 0 for a, b in zip(plus, minus))
+    received = (sum(g * b for (g, _), b in zip(points, row) if b) for row in zip(*minus))
+    gains = (a - b for a, b in zip(plus, received))
     least = min(cost(j) + g / scale for j, g in enumerate(gains, start=-reach))
-    return Fraction(least - delta * spent / scale)
+    return Fraction(least - spent / scale)
 
 
 @cache

@@ -18,7 +18,15 @@ from mechdesign.verifier.calibration import additive
 from mechdesign.verifier.composition import PLACES
 from mechdesign.verifier.discrete_laws import WHOLE
 from mechdesign.verifier.lattice_bound import MOST, Copies, lattice_bound, staircase_bound
-from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, exp_bounds, proofs_of
+from mechdesign.verifier.reading import (
+    Account,
+    Json,
+    NotCovered,
+    Refused,
+    exp_bounds,
+    points_of,
+    proofs_of,
+)
 
 
 def lattice_noise(result: Json, account: Account) -> None:
@@ -46,15 +54,15 @@ def lattice_noise(result: Json, account: Account) -> None:
     if whole != (law[""] == "integer-noise"):
         raise Refused("noise for numbers of the other kind, whole or not")
     law = on_cells(law) if whole else law
-    # c coordinates that are (ε/c, δ/c)-private each are (ε, δ)-private together
-    delta, epsilon = Fraction(privacy.get("delta", 0)) / moved, Fraction(privacy["epsilon"]) / moved
-    low = exp_bounds(epsilon)[0]
     held = cells_of(law, stated.get("cells", 1))
     n, cells, r, spike = law["cells_per_shift"], law["weights"], law["decay"], law["spike"]
     width, start, sensitivity = (Fraction(v) for v in (law["width"], law["start"], changes(design)))
     account.proved("shifts up to the sensitivity", n * width >= sensitivity)
-    claim = f"delta at most {privacy.get('delta', 0.0)!r} at epsilon = {privacy['epsilon']!r}"
-    account.proved(claim, largest_excess(law, held, low, account) <= delta * held.total)
+    for e, d in points_of(privacy):
+        # c coordinates that are (ε/c, δ/c)-private each are (ε, δ)-private together
+        low = exp_bounds(Fraction(e) / moved)[0]
+        claim = f"delta at most {d!r} at epsilon = {e!r}"
+        account.proved(claim, largest_excess(law, held, low, account) <= Fraction(d) / moved * held.total)
     # The first and the last n cells are repeated further out, times r, r², …: so are the sums over them.
     zero, one, two = r / (1 - r), r / (1 - r) ** 2, r * (1 + r) / (1 - r) ** 3
 
@@ -211,9 +219,7 @@ def bound_of_alone(result: Json, stated: Json, account: Account) -> None:
     if least is None or stated.get("cells", 1) > 10**5:
         raise Refused("a proof of no lower bound, or of more cells than it has use for")
     account.takes(100 * stated.get("periods", 0) + 20 * stated.get("cells", 0))
-    privacy = design["privacy"]
-    growth = exp_bounds(Fraction(privacy["epsilon"]))[1]
-    bound = bound_of_one(stated, design, Fraction(privacy.get("delta", 0)), growth)
+    bound = bound_of_one(stated, design, design["privacy"])
     noise = "whole-number noise" if design["integer"] else "noise for a real-valued query"
     account.proved(f"no additive {noise} costs less than {least!r}", Fraction(least) <= bound)
 
@@ -228,33 +234,40 @@ def bound_of_several(result: Json, proofs: Json, moved: int, account: Account) -
         account.claimed(claim)
         return
     kept, mean, dual = proof["privacy"], proof["mean"], proof["dual"]
-    epsilon, delta = Fraction(kept["epsilon"]), Fraction(kept.get("delta", 0))
-    pure = (
-        mean == 1 and not delta and not asked.get("delta") and epsilon * moved >= Fraction(asked["epsilon"])
-    )
-    if not pure and kept != asked:
-        together = Copies(min(moved // mean, MOST), asked["epsilon"], asked.get("delta", 0.0), account)
-        if not together.delta or not together.n or not together.imply(kept["epsilon"], float(delta)):
-            account.claimed(claim)
-            return
+    if kept != asked and not implied(kept, asked, mean, moved, account):
+        account.claimed(claim)
+        return
     if not 1 <= mean <= moved or dual.get("cells", 1) > 10**5 or dual[""] not in ONE_NUMBER:
         raise Refused("a mean of more numbers than change, or a bound of another kind")
     account.takes(100 * dual.get("periods", 0) + 20 * dual.get("cells", 0))
     if result["design"]["integer"] and mean > 1:
         raise Refused("a mean of whole numbers, which is none")
     times = mean if loss == "squared" else 1
-    bound = bound_of_one(dual, result["design"], delta, exp_bounds(epsilon)[1], times)
+    bound = bound_of_one(dual, result["design"], kept, times)
     account.proved(claim, Fraction(stated) <= bound)
 
 
-def bound_of_one(stated: Json, design: Json, delta: Fraction, growth: Fraction, times: int = 1) -> Fraction:
-    """The bound of noise for one number, of `times` the loss."""
+def implied(kept: Json, asked: Json, mean: int, moved: int, account: Account) -> bool:
+    """Whether the mean of so many numbers keeps this where all of them keep what is asked, of one point each."""
+    (epsilon, delta), *others = points_of(kept)
+    (whole, together), *more = points_of(asked)
+    if others or more:
+        return False
+    if not delta and not together:
+        return mean == 1 and Fraction(epsilon) * moved >= Fraction(whole)
+    copies = Copies(min(moved // mean, MOST), whole, together, account)
+    return bool(together and copies.n and copies.imply(epsilon, delta))
+
+
+def bound_of_one(stated: Json, design: Json, privacy: Json, times: int = 1) -> Fraction:
+    """The bound of noise for one number that keeps this, of `times` the loss."""
     loss, size, whole = design["loss"], changes(design), design["integer"]
+    points = [(exp_bounds(Fraction(e))[1], Fraction(d)) for e, d in sorted(points_of(privacy)) if d < 1]
     if not whole:
-        return max(ONE_NUMBER[stated[""]](stated, loss, delta, growth, size, times), Fraction(0))
+        return max(ONE_NUMBER[stated[""]](stated, loss, points, size, times), Fraction(0))
     if stated[""] != "lattice-dual" or stated["cells"] != size:
         raise Refused("a proof that is not of whole numbers, or of another change")
-    return max(lattice_bound(stated, loss, delta, growth, size, times, counts=True), Fraction(0))
+    return max(lattice_bound(stated, loss, points, size, times, counts=True), Fraction(0))
 
 
 ONE_NUMBER = {"staircase-dual": staircase_bound, "lattice-dual": lattice_bound}

@@ -304,12 +304,37 @@ def plan(rng: Draw) -> Any:
     return md.Plan(tasks, notion, weights=weights, rounds=rng.choice([1, 1, 4]), neighbours=neighbours)
 
 
+def points(rng: Draw) -> Any:
+    """An advantage, or several points at once; a δ of 0 now and then."""
+    eta = rng.uniform(0.02, 0.9)
+    if rng.random() < 0.3:
+        return md.MembershipAdvantage(eta)
+    more = [(scale(rng, -1, 0.7), scale(rng, -6, -1)) for _ in range(rng.randint(1, 3))]
+    return md.TradeOff([(0.0, eta), *more][rng.randint(0, 1) :])
+
+
+def noise_of_points(rng: Draw) -> Any:
+    whole = rng.random() < 0.5
+    asked = points(rng)
+    if rng.random() < 0.2 and isinstance(asked, md.TradeOff):
+        asked = md.TradeOff([*asked.points, (asked.points[-1][0] + 0.5, 0.0)])
+    size = rng.choice([1, 2, 2.5]) if whole else scale(rng, -2, 2)
+    return md.OptimalNoise(asked, size, rng.choice(["absolute", "squared"]), integer=whole)
+
+
+def allocation_of_points(rng: Draw) -> Any:
+    lam = [scale(rng, -1, 1) for _ in range(rng.choice([1, 2, 3, 6]))]
+    return md.NoiseAllocation(rng.choice(["laplace", "mixed"]), lam, points(rng), loss=rng.choice([1, 2]))
+
+
 LATER: dict[str, Callable[[random.Random], Any]] = {
     "NoiseAllocation(mixed)": mixed,
     "KNorm": k_norm,
     "MatrixMechanism": matrix_mechanism,
     "OptimalNoise(dimension)": many_noise,
     "OptimalNoise(integer)": whole_noise,
+    "OptimalNoise(TradeOff)": noise_of_points,
+    "NoiseAllocation(TradeOff)": allocation_of_points,
     "BoundedCount": bounded_count,
     "KNorm(listed)": listed_norm,
     "LocalWorkload": local_workload,
@@ -326,6 +351,6 @@ LATER: dict[str, Callable[[random.Random], Any]] = {
     "Plan": plan,
 }
 
-OFTEN = ("KNorm", "KNorm(listed)", "KNorm(staircase)", "BoundedCount", "LocalWorkload", "OptimalNoise(integer)", "MatrixMechanism", "SphereQuantizer", "PrivUnit", "SampledCoordinates", "VectorQuantizer",
+OFTEN = ("KNorm", "KNorm(listed)", "KNorm(staircase)", "BoundedCount", "LocalWorkload", "OptimalNoise(integer)", "OptimalNoise(TradeOff)", "NoiseAllocation(TradeOff)", "MatrixMechanism", "SphereQuantizer", "PrivUnit", "SampledCoordinates", "VectorQuantizer",
          "ItemwiseRelease(alpha)", "NoiseAllocation(Sensitivity)", "CorrelatedGaussian(Sensitivity)", "sampled rounds")  # fmt: skip
 """Classes that take milliseconds: drawn three times as often as the others."""

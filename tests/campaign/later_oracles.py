@@ -11,7 +11,7 @@ from tests.campaign.later_draws import Bounded, Rounds
 from tests.campaign.oracles import Faults
 
 LATER_ORACLES: dict[type, Callable[[Any, Any], Faults]] = {
-    md.NoiseAllocation: noise_oracles.mixed,
+    md.NoiseAllocation: noise_oracles.allocation,
     md.noise.KNorm: noise_oracles.k_norm,
     md.MatrixMechanism: noise_oracles.matrix_mechanism,
     md.OptimalNoise: noise_oracles.optimal_noise,

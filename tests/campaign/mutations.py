@@ -67,6 +67,10 @@ SEARCHED = (
 WORDS = ("unit",)
 FURTHER: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     "integer-noise-pure": (lambda: md.OptimalNoise(md.PureDP(0.7), 2, integer=True), {}),
+    "optimal-noise-points": (lambda: md.OptimalNoise(md.TradeOff([(0, 0.3), (1, 1e-3)])), {"gap": 0.05}),
+    "integer-noise-points": (lambda: md.OptimalNoise(md.TradeOff([(0, 0.3), (1, 0)]), 2, integer=True), {}),
+    "optimal-noise-advantage": (lambda: md.OptimalNoise(md.MembershipAdvantage(0.4)), {"gap": 0.05}),
+    "allocation-points": (lambda: md.NoiseAllocation("laplace", [1.0, 3.0], md.TradeOff([(0, 0.3), (1, 1e-3)])), {}),
     "integer-noise-many": (lambda: md.OptimalNoise(md.PureDP(2.0), dimension=2, integer=True), {"gap": 0.05}),
     "bounded-count-mean": (
         lambda: md.BoundedCount(5, md.PureDP(1.0), "absolute", 2, [0.3, 0.1, 0.1, 0.2, 0.1, 0.2]),

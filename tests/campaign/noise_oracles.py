@@ -56,6 +56,72 @@ def mixed(design: Any, result: Any) -> Faults:
     yield from mixed_value(design, result)
 
 
+def points_of(privacy: Any) -> list[tuple[float, float]]:
+    """(ε, δ) where an advantage, or several at once, are asked; none elsewhere."""
+    if isinstance(privacy, md.MembershipAdvantage):
+        return [(0.0, privacy.eta)]
+    return list(privacy.points) if isinstance(privacy, md.TradeOff) else []
+
+
+def allocation(design: Any, result: Any) -> Faults:
+    """One point as it is; of several the composition from below at each, and what Laplace noise costs by Corollary 6."""
+    asked, law = points_of(design.privacy), result.mechanism
+    if not asked:
+        yield from mixed(design, result)
+        return
+    lam, scales = design.sensitivities, law.scales
+    peaked = getattr(law, "laplace", np.ones(len(lam), dtype=bool))
+    ratios = [Fraction(v) / Fraction(s) for v, s in zip(lam.tolist(), scales.tolist())]
+    squares = sum((r * r for r, kind in zip(ratios, peaked) if not kind), Fraction(0))
+    for epsilon, delta in asked:
+        found = mixed_delta([float(r) for r, kind in zip(ratios, peaked) if kind], squares, epsilon)
+        if found > delta * CLOSE:
+            yield f"privacy: delta is at least {found!r} of {delta!r} at {epsilon!r}"
+    p = design.loss
+    total = min(e - (2 if len(lam) == 1 else 1) * math.log1p(-d) for e, d in asked if d < 1)
+    unit = lam ** (1 / (p + 1))
+    known = math.factorial(p) * float(((unit * float((lam / unit).sum()) / total) ** p).sum())
+    yield from beyond(result, known)
+
+
+def beyond(result: Any, known: float) -> Faults:
+    """A value that is larger, or a lower bound above, what a known law costs."""
+    if result.value > known * 1.02:  # searches end at a gap of 1%
+        yield f"a value of {result.value} where a known law costs {known}"
+    if result.lower_bound is not None and result.lower_bound > known * (1 + 1e-9):
+        yield f"a lower bound of {result.lower_bound} above a known law's {known}"
+
+
+def noise_of_points(design: Any, result: Any) -> Faults:
+    """δ of every point at whole shifts of a cell, by doubles; Laplace noise, of whole numbers by the sum of its masses."""
+    law, top = result.mechanism, design.sensitivity
+    if design.integer:
+        far = abs(law.first) + len(law.weights) + (0 if not law.decay else law.change * 60)
+        masses, n = np.asarray(law.pmf(np.arange(-far, far + 1))), int(top)
+    else:
+        logs, n = (None if law.spike or law.spans else cell_masses(law)), law.cells_per_shift
+        masses = None if logs is None else np.exp(logs - np.logaddexp.reduce(logs))
+        if Fraction(law.width) * n < Fraction(top):
+            yield "privacy: made for smaller changes"
+    for (epsilon, delta), s in itertools.product(points_of(design.privacy), range(1, n + 1)):
+        if masses is None:
+            break
+        for here, there in ((masses[:-s], masses[s:]), (masses[s:], masses[:-s])):
+            over = float(np.maximum(here - math.exp(epsilon) * there, 0).sum())
+            if over > delta * CLOSE + 1e-12:
+                yield f"privacy: delta is at least {over!r} of {delta!r} at {epsilon!r}, shift {s}"
+    total = min(e - 2 * math.log1p(-d) for e, d in points_of(design.privacy) if d < 1)
+    squared = design.loss == "squared"
+    if not design.integer:
+        yield from beyond(result, 2 * (top / total) ** 2 if squared else top / total)
+        return
+    total = min(
+        e - math.log1p(-d) for e, d in points_of(design.privacy) if d < 1
+    )  # of discrete noise this is enough
+    fall = math.exp(-total / n)
+    yield from beyond(result, 2 * fall / (1 - fall) ** 2 if squared else 2 * fall / ((1 - fall) * (1 + fall)))
+
+
 def mixed_delta(laplace: list[float], squares: Fraction, epsilon: float) -> float:
     """δ from below of Laplace ratios beside Gaussian noise."""
     if not laplace:
@@ -536,6 +602,9 @@ REACH = 60
 
 
 def optimal_noise(design: Any, result: Any) -> Faults:
+    if points_of(design.privacy):
+        yield from noise_of_points(design, result)
+        return
     yield from (whole_noise if design.integer else many_noise)(design, result)
 
 

@@ -166,7 +166,7 @@ def law(p: Payload, other: Payload) -> bool:
         if owner["$kind"] in ("selection-law", "block-fill-law", "rational-table"):
             owner["fields"]["bins"]["$tuple"][0] = {"$fraction": "-999/100"}
             return True
-        if owner["$kind"] == "cell-noise":  # all weights doubled are the same law
+        if owner["$kind"] in ("cell-noise", "integer-noise"):  # all weights doubled are the same law
             owner["fields"]["weights"]["$tuple"][0] *= 2
             return True
     return scaled(p["mechanism"], "weights", "decay", "scales", "epsilon", by=2)
@@ -221,6 +221,7 @@ MORE: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     "pure-noise": (lambda: md.OptimalNoise(privacy=md.PureDP(1.0), loss="squared"), {"gap": 0.05}),
     "steep-noise": (lambda: md.OptimalNoise(privacy=md.ApproximateDP(8.0, 0.05)), {"gap": 0.1}),
     "steep-pure-noise": (lambda: md.OptimalNoise(privacy=md.PureDP(9.0), loss="squared"), {"gap": 0.1}),
+    "noise-of-points": (lambda: md.OptimalNoise(md.TradeOff([(0, 0.3), (1, 1e-3)])), {"gap": 0.1}),
     "unbiased-channel": (lambda: md.MetricChannel(LINE, alpha=0.7, unbiased=([0, 1, 3.0], [-4, 1, 7.0])), {}),
     "squared-channel": (lambda: md.MetricChannel(LINE, alpha=0.7, loss="squared", prior=[0.5, 0.2, 0.3]), {}),
     "gaussian-allocation": (
@@ -287,6 +288,7 @@ MORE: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
 
 # The same designs at another budget: what is put in the place of the true parts.
 OTHERS: dict[str, Callable[[], Any]] = {
+    "noise-of-points": lambda: md.OptimalNoise(md.TradeOff([(0, 0.6), (2, 1e-3)])),
     "metric-channel": lambda: md.MetricChannel(md.MetricSpace.grid(2, 3), alpha=1.4),
     "unbiased-channel": lambda: md.MetricChannel(LINE, alpha=1.4, unbiased=([0, 1, 3.0], [-4, 1, 7.0])),
     "squared-channel": lambda: md.MetricChannel(LINE, alpha=1.4, loss="squared"),

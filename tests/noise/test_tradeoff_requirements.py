@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from cheap import sealed
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import optimize, sparse, stats
 
 import mechdesign as md
 from mechdesign.accounting.gaussian import gaussian_mu
@@ -140,12 +141,15 @@ def test_designs_that_cannot_take_one_say_so(privacy: object) -> None:
 
 def test_gaussian_dp_is_for_gaussian_noise() -> None:
     for other in (
+        lambda: md.OptimalNoise(md.GaussianDP(1.0)),
         lambda: md.NoiseAllocation("laplace", [1.0, 2.0], md.GaussianDP(1.0)),
         lambda: md.NoiseAllocation("mixed", [1.0, 2.0], md.GaussianDP(1.0)),
     ):
         with pytest.raises(md.DesignError, match=r"proved of Gaussian noise alone: calibrate.*TradeOff"):
             other()
     for make in (
+        lambda: md.OptimalNoise(md.TradeOff([(0, 0)])),
+        lambda: md.OptimalNoise(md.TradeOff([(0, 1), (3, 1)])),
         lambda: md.NoiseAllocation("mixed", [1.0, 2.0], md.TradeOff([(0, 0.1), (1, 0)])),
         lambda: md.calibrate("laplace", privacy=md.GaussianDP(1.0), sensitivity=1.0),
         lambda: md.calibrate("gaussian", privacy=md.GaussianDP(1.0), sensitivity=1.0, sampling_rate=0.5),
@@ -186,14 +190,76 @@ def test_mu_of_other_laws() -> None:
         md.AdditiveNoise(stats.norm(), 1.0, sampling_rate=0.5).gaussian_mu()
 
 
-# Allocations ------------------------------------------------------------------------------------
+# Optimal noise and allocations ------------------------------------------------------------------------------------
 
 points = st.lists(
     st.tuples(st.sampled_from([0.0, 0.3, 0.7, 1.5]), st.floats(0.01, 0.4)), min_size=1, max_size=3, unique_by=lambda p: p[0]
 )  # fmt: skip
 
 
+def least_cost(costs: np.ndarray, asked: list[tuple[float, float]], shifts: range) -> float:
+    """The least cost of masses on these places that keep every point at every shift: a linear program of HiGHS, every row listed.
+
+    A point with δ = 0 is held between the places alone: a relaxation, whose ends cost too much to matter.
+    """
+    size = len(costs)
+    blocks = [(e, d, s) for e, d in asked for k in shifts for s in (k, -k)]
+    above = sparse.lil_array((len(blocks) * (size + 1), size * (len(blocks) + 1)))
+    right = np.zeros(above.shape[0])
+    for at, (e, d, s) in enumerate(blocks):
+        row, start = at * (size + 1), size * (at + 1)
+        for i in range(size):
+            inside = 0 <= i + s < size
+            if inside or d:
+                above[row + i, i], above[row + i, start + i] = 1, -1
+            if inside:
+                above[row + i, i + s] = -math.exp(e)
+            above[row + size, start + i] = 1
+        right[row + size] = d
+    whole = np.append(np.ones(size), np.zeros(size * len(blocks)))
+    padded = np.append(costs, np.zeros(size * len(blocks)))
+    tight = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+    found = optimize.linprog(padded, above.tocsr(), right, whole[None], [1.0], method="highs", options=tight)
+    assert found.status == 0
+    return float(found.fun)
+
+
+@given(points, st.sampled_from(["absolute", "squared"]), st.sampled_from([1, 2]), st.booleans())
+@settings(max_examples=8, deadline=None)
+def test_whole_noise_is_that_of_a_linear_program(pairs: list, loss: str, change: int, pure: bool) -> None:
+    asked = [*pairs, (1.2, 0.0)] if pure else pairs
+    result = md.OptimalNoise(md.TradeOff(asked), change, loss, integer=True).solve()
+    j = np.arange(-110, 111).astype(float)
+    least = least_cost(np.abs(j) ** (2 if loss == "squared" else 1), asked, range(1, change + 1))
+    assert result.value == pytest.approx(least, rel=2e-6) and result.lower_bound <= least * (1 + 1e-7)
+    assert result.gap < 2e-6
+    for e, d in asked:
+        assert result.mechanism.exact_delta(e) <= Fraction(d)
+
+
+@given(points, st.booleans())
+@settings(max_examples=5, deadline=None)
+def test_the_bound_of_real_noise_is_that_of_its_lattice(pairs: list, pure: bool) -> None:
+    asked = [*pairs, (1.5, 0.0)] if pure else pairs
+    result = md.OptimalNoise(md.TradeOff(asked)).solve(cells=2)
+    least = least_cost(np.abs(np.arange(-150, 151)) / 2, asked, range(1, 3))
+    assert least * (1 - 1e-3) <= result.lower_bound <= least * (1 + 1e-7) <= result.value
+
+
+def test_uniform_noise_is_best_for_an_advantage() -> None:
+    """Noise of density η/Δ where 1/η is whole: E|T| = Δ/4η, half of what Laplace noise costs at small η."""
+    for eta in (1e-3, 0.1, 0.25):
+        result = md.OptimalNoise(md.MembershipAdvantage(eta), 2.0).solve(gap=1e-3)
+        assert result.lower_bound <= 0.5 / eta * (1 + 1e-12) <= result.value * (1 + 1e-9)
+        assert result.gap <= 1e-3 and result.tradeoff().advantage <= eta * (1 + 1e-12)
+
+
 ASKED = {
+    "real": lambda p: md.OptimalNoise(p),
+    "real, squared": lambda p: md.OptimalNoise(p, loss="squared"),
+    "whole": lambda p: md.OptimalNoise(p, 2, "squared", integer=True),
+    "one of three": lambda p: md.OptimalNoise(p, dimension=3, l0=1),
+    "three whole": lambda p: md.OptimalNoise(p, loss="squared", dimension=3, integer=True),
     "laplace": lambda p: md.NoiseAllocation("laplace", [1.0, 2.0, 8.0], p),
     "laplace alone": lambda p: md.NoiseAllocation("laplace", [0.0, 2.0], p),
     "sufficient": lambda p: md.NoiseAllocation("laplace", [1.0, 8.0], p, accounting="corollary6"),
@@ -208,7 +274,7 @@ NOTIONS = (md.MembershipAdvantage(0.3), TWO, md.TradeOff([(0, 0.3), (1, 0)]), md
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ASKED)
 @pytest.mark.parametrize("privacy", NOTIONS, ids=str)
-def test_both_checkers_accept_allocations(name: str, privacy: md.TradeOff) -> None:
+def test_both_checkers_accept_optimal_noise_and_allocations(name: str, privacy: md.TradeOff) -> None:
     if name == "mixed" and privacy in NOTIONS[2:]:
         return  # Gaussian noise takes no δ of 0 or 1
     result = ASKED[name](privacy).solve()
@@ -258,3 +324,43 @@ def test_an_allocation_keeps_all_points_and_is_above_each_alone(
         loss = (np.abs(noise + ratios) - np.abs(noise)).sum(axis=1)
         seen = np.maximum(-np.expm1(e - loss), 0.0)
         assert seen.mean() <= d + 5 * seen.std() / math.sqrt(len(seen))
+
+
+def found_by_the_best_test(p: np.ndarray, q: np.ndarray, alpha: float) -> float:
+    """Neyman–Pearson, randomised where the level is met."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        order = np.argsort(-np.where(p > 0, q / p, np.inf), kind="stable")
+    accused, found = np.cumsum(p[order]), np.cumsum(q[order])
+    at = int(np.searchsorted(accused, alpha))
+    before = (accused[at - 1], found[at - 1]) if at else (0.0, 0.0)
+    share = (alpha - before[0]) / (accused[at] - before[0])
+    return float(before[1] + share * (found[at] - before[1]))
+
+
+@pytest.mark.slow
+@given(points, st.floats(1e-3, 0.5), st.integers(1, 3))
+@settings(max_examples=15, deadline=None)
+def test_no_attacker_finds_more_than_is_said(pairs: list, alpha: float, change: int) -> None:
+    asked = md.TradeOff(pairs)
+    result = md.OptimalNoise(asked, change, integer=True).solve()
+    k = np.arange(-400, 401)
+    masses = result.mechanism.pmf(k)
+    said, required = result.attack(alpha).found, asked.attack(alpha).found
+    seen = [
+        found_by_the_best_test(masses, np.roll(masses, s), alpha)
+        for d in range(1, change + 1)
+        for s in (d, -d)
+    ]
+    assert max(seen) <= said * (1 + 1e-9) <= required * (1 + 1e-4)  # said is searched for
+    assert said <= max(seen) * 1.2 + 1e-3
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_multipliers_of_another_point_prove_nothing(at: int) -> None:
+    payload = json.loads(dumps(md.OptimalNoise(TWO, integer=True).solve()))["payload"]
+    dual = next(p for p in payload["fields"]["proofs"]["$tuple"] if p.get("$kind") == "lattice-dual")
+    for row in dual["fields"]["shifts"]["$array"]:
+        row[1] = at
+    text = sealed(payload)
+    assert not all(holds for *_, holds in verify(text).rows)
+    assert not loads(text, kinds=KINDS).checks()["holds"].all()

@@ -48,8 +48,8 @@ def lattice(delta: float, mirrored: bool) -> Both:
     mass = np.where(np.arange(count) > 0, 2.0, 1.0) if mirrored else np.ones(count)
     line = Line(owner, np.ones(17), mass, 4, mirrored)
     cost = np.append(np.abs(np.arange(count) - (0 if mirrored else 8)) * mass, 50.0)
-    program = LatticeProgram(line, cost, epsilon=1.0, delta=delta, deadline=Deadline(None))
-    return lattice_model(line, cost, epsilon=1.0, delta=delta, shifts=[4]), program.program
+    program = LatticeProgram(line, cost, points=[(1.0, delta)], deadline=Deadline(None))
+    return lattice_model(line, cost, points=[(1.0, delta)], shifts=[4]), program.program
 
 
 PROGRAMS: dict[str, Callable[[], Both]] = {

@@ -5,9 +5,12 @@ import { double, Fraction, larger, ONE, rational, smallest, sum, THREE, TWO, ZER
 
 const wholeNumber = (x) => new Fraction(BigInt(x));
 
-// Weak duality with G(t) = (ℓ(t) − λ + G(t + 1))/e^ε, 0 from `periods` on (0 of them: for ever), at the shift 1.
+// Of one point ε > 0, weak duality with G(t) = (ℓ(t) − λ + G(t + 1))/e^ε, 0 from `periods` on (0 of them: for ever), at the shift 1.
 // What is missing on [0, 1) below the root γ of G is sent to what G leaves above it.
-export function staircaseBound(stated, loss, delta, growth, sensitivity) {
+export function staircaseBound(stated, loss, points, sensitivity) {
+  const [growth, delta] = points[0];
+  if (points.length > 1 || growth.minus(ONE).below(new Fraction(1n, 1n << 100n)))
+    throw new Refused("a bound of one epsilon, where more are asked or none is above 0");
   const periods = Number(stated.periods);
   const squared = loss === "squared";
   const b = squared ? ONE : ZERO; // the loss is |t| or t² in this unit
@@ -50,8 +53,9 @@ export function staircaseBound(stated, loss, delta, growth, sensitivity) {
   return level.minus(TWO.times(delta).times(highest.plus(charge))).times(unit);
 }
 
-// Weak duality: min_j (c_j + Σ_s ψ_s(j) − e^ε ψ_s(j − s)) − δ Σ_s μ_s, averaged with the mirror image if asked.
-export function latticeBound(stated, loss, delta, growth, sensitivity) {
+// Weak duality: min_j (c_j + Σ_s ψ_s(j) − e^ε ψ_s(j − s)) − Σ_s δ μ_s, averaged with the mirror image if asked. `points`: e^ε, from
+// above, and δ of all that is asked; those of a shift s are of the point that it is for, and with one point no shift says which.
+export function latticeBound(stated, loss, points, sensitivity) {
   const n = Number(stated.cells);
   const psi = stated.psi.map((row) => row.map(double));
   const totals = stated.totals.map(double);
@@ -59,31 +63,35 @@ export function latticeBound(stated, loss, delta, growth, sensitivity) {
   const step = sensitivity.over(wholeNumber(n)).reduced();
   const reach = half + n + 1;
   let plus = Array(2 * reach + 1).fill(0n);
-  let minus = [...plus];
+  let minus = points.map(() => [...plus]);
+  const shifts = points.length > 1 ? stated.shifts : stated.shifts.map((s) => [s, 0n]);
+  const known = (row) => Array.isArray(row) && row.length === 2 && !Array.isArray(row[0]) && Number(row[1]) in points;
+  if (!shifts.every(known)) throw new Refused("multipliers of points other than those asked");
   // Any multipliers prove a bound; these are the file's, rounded down as the claim was.
-  const biggest = Math.max(1, ...psi.map((row) => row.reduce((x, y) => x + y, 0)), ...totals);
+  const biggest = Math.max(1e-250, ...psi.map((row) => row.reduce((x, y) => x + y, 0)), ...totals);
   const bits = 55 - Math.ceil(Math.log2(biggest) + Math.log2(Math.max(1, psi.length)));
   const [up, down] = [1n << BigInt(Math.max(bits, 0)), 1n << BigInt(Math.max(-bits, 0))];
   const scaled = (p) => rational(p).times(new Fraction(up, down));
-  let spent = 0n;
-  for (let k = 0; k < Math.min(psi.length, totals.length, stated.shifts.length); k++) {
+  let spent = ZERO;
+  for (let k = 0; k < Math.min(psi.length, totals.length, shifts.length); k++) {
     const whole = psi[k].map((p) => scaled(p).floor()).map((p) => (p > 0n ? p : 0n));
-    spent += whole.reduce((x, y) => (x < y ? y : x), scaled(totals[k]).ceil());
-    const shift = Number(stated.shifts[k]);
+    const [shift, at] = shifts[k].map(Number);
+    const cap = whole.reduce((x, y) => (x < y ? y : x), scaled(totals[k]).ceil());
+    spent = spent.plus(points[at][1].times(new Fraction(cap)));
     if (Math.abs(shift) > n || whole.length !== 2 * half + 1) throw new Refused("shifts beyond the sensitivity");
     whole.forEach((p, i) => {
       plus[i + n + 1] += p;
-      minus[i + n + 1 + shift] += p;
+      minus[at][i + n + 1 + shift] += p;
     });
   }
   let scale = new Fraction(up, down);
   if (stated.mirrored) {
     const both = (v) => v.map((x, i) => x + v[v.length - 1 - i]);
-    [plus, minus, scale] = [both(plus), both(minus), scale.times(TWO)];
+    [plus, minus, scale, spent] = [both(plus), minus.map(both), scale.times(TWO), spent.times(TWO)];
   }
   const square = step.times(step);
   const cost = (j) => (loss === "absolute" ? wholeNumber(Math.abs(j)).times(step) : wholeNumber(j * j).times(square).minus(square.over(new Fraction(4n))));
-  const value = (a, i) => cost(i - reach).plus(new Fraction(a).minus(growth.times(new Fraction(minus[i]))).over(scale));
-  const spentFraction = new Fraction(stated.mirrored ? 2n * spent : spent);
-  return smallest(plus.map(value)).minus(delta.times(spentFraction).over(scale));
+  const received = (i) => sum(points.map(([growth], at) => growth.times(new Fraction(minus[at][i]))));
+  const value = (a, i) => cost(i - reach).plus(new Fraction(a).minus(received(i)).over(scale));
+  return smallest(plus.map(value)).minus(spent.over(scale));
 }

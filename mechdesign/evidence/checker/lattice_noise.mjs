@@ -7,8 +7,8 @@
 import { NotCovered, Refused } from "./errors.mjs";
 import { latticeBound, staircaseBound } from "./lattice_bound.mjs";
 import { total } from "./quantizer_laws.mjs";
-import { bitLength, Fraction, larger, magnitude, maximum, ONE, rational, sum, TWO, ZERO } from "./rational.mjs";
-import { accumulated, difference, expBounds, optional } from "./reading.mjs";
+import { bitLength, double, Fraction, larger, magnitude, maximum, ONE, rational, sum, TWO, ZERO } from "./rational.mjs";
+import { accumulated, difference, expBounds, optional, pointsOf } from "./reading.mjs";
 import { shown } from "./words.mjs";
 
 const THIRD = new Fraction(1n, 3n);
@@ -26,27 +26,31 @@ export function latticeNoise(result, account) {
   const ofLaw = Object.keys(proofs).length === 2 && result.proofs.length === 2 && "cell-law-proof" in proofs;
   if (bounds.length !== 1 || !ofLaw) throw new NotCovered("evidence other than one proof of the law and one of the lower bound");
   const stated = proofs[bounds[0]];
-  const delta = rational(optional(privacy, "delta", 0));
-  const [low, high] = expBounds(rational(privacy.epsilon));
   const sensitivity = rational(design.sensitivity);
   const cells = cellsOf(law, stated);
   const { n, mass } = cells;
-  const bits = bitLength(low.n) + bitLength(law.decay.d ** 2n);
   const [count, outer] = [law.weights.length, cells.first + cells.final];
-  if (law.spans.length) account.takes(16 * (count + 2 * outer) * (count + 4 * outer), bits);
-  else account.takes(2 * Number(n) * (count + 4 * Number(n)), bits);
-
   account.proved("shifts up to the sensitivity", sensitivity.atMost(rational(law.width).times(new Fraction(n))));
-  const excess = law.spans.length ? spansExcess(cells, low) : largestOfShifts(cells, low);
-  const found = excess.plus(new Fraction(law.spike)).over(mass);
-  const claim = `delta at most ${shown(optional(privacy, "delta", 0))} at epsilon = ${shown(privacy.epsilon)}`;
-  account.proved(claim, found.atMost(delta), difference(found, delta));
+  for (const [epsilon, allowed] of pointsOf(privacy)) {
+    const [low] = expBounds(rational(epsilon));
+    const bits = bitLength(low.n) + bitLength(law.decay.d ** 2n);
+    if (law.spans.length) account.takes(16 * (count + 2 * outer) * (count + 4 * outer), bits);
+    else account.takes(2 * Number(n) * (count + 4 * Number(n)), bits);
+    const excess = law.spans.length ? spansExcess(cells, low) : largestOfShifts(cells, low);
+    const found = excess.plus(new Fraction(law.spike)).over(mass);
+    const delta = rational(allowed);
+    const claim = `delta at most ${shown(allowed)} at epsilon = ${shown(epsilon)}`;
+    account.proved(claim, found.atMost(delta), difference(found, delta));
+  }
   const value = rational(result.value);
   const spent = costOf(law, cells, loss).over(mass);
   account.proved(`the value is at most ${shown(result.value)}`, spent.atMost(value), difference(spent, value));
   account.takes(100 * Number(optional(stated, "periods", 0n)) + 20 * Number(optional(stated, "cells", 0n)));
   const proof = bounds[0] === "staircase-dual" ? staircaseBound : latticeBound;
-  const bound = larger(proof(stated, loss, delta, high, sensitivity), ZERO);
+  const inOrder = (p, q) => double(p[0]) - double(q[0]) || double(p[1]) - double(q[1]);
+  const asked = [...pointsOf(privacy)].sort(inOrder).filter(([, d]) => double(d) < 1);
+  const points = asked.map(([e, d]) => [expBounds(rational(e))[1], rational(d)]);
+  const bound = larger(proof(stated, loss, points, sensitivity), ZERO);
   const claimed = rational(result.lower_bound);
   account.proved(`no additive noise for a real-valued query costs less than ${shown(result.lower_bound)}`, claimed.atMost(bound), difference(claimed, bound));
 }

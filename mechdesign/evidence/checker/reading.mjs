@@ -3,7 +3,7 @@
 import { NotCovered, Refused, TooLarge } from "./errors.mjs";
 import { canonical, parse } from "./json.mjs";
 import { MEMBERS } from "./members.mjs";
-import { bitLength, Fraction, lcm, ZERO } from "./rational.mjs";
+import { bitLength, double, Fraction, lcm, ZERO } from "./rational.mjs";
 import { sha256 } from "./sha256.mjs";
 
 export const NEAR = 1e-9;
@@ -110,6 +110,15 @@ const strict = (object) =>
   });
 
 export const optional = (object, name, otherwise) => (name in object ? object[name] : otherwise);
+
+// (ε, δ) of all that is asked at once, where that is finite.
+export function pointsOf(privacy) {
+  if (privacy[""] === "membership-advantage") return [[0, privacy.eta]];
+  const points = "points" in privacy ? privacy.points : [[privacy.epsilon, optional(privacy, "delta", 0)]];
+  const sound = ([e, d]) => double(e) >= 0 && double(e) < Infinity && double(d) >= 0 && double(d) <= 1;
+  if (!points.length || !points.every(sound)) throw new Refused("a point (epsilon, delta) that is none");
+  return points;
+}
 
 // Objects hold their kind under "".
 function plain(node) {

@@ -207,9 +207,10 @@ class CellLawProof(Proof):
             raise DesignError.of(
                 "dimension", (size, moved), "must be the question's: numbers, and how many change"
             )
-        spare = Fraction(question.delta) - moved * law.exact_delta(Fraction(question.epsilon) / moved)
-        claim = f"delta at epsilon = {question.epsilon:g} is at most {question.delta:g}"
-        yield Claim(claim, PROVED, float(spare), spare >= 0)
+        for epsilon, delta in question.points:
+            spare = Fraction(delta) - moved * law.exact_delta(Fraction(epsilon) / moved)
+            claim = f"delta at epsilon = {epsilon:g} is at most {delta:g}"
+            yield Claim(claim, PROVED, float(spare), spare >= 0)
         cells = on_cells(law)
         reach = Fraction(cells.width) * cells.cells_per_shift - (
             question.change if question.integer else Fraction(question.sensitivity)

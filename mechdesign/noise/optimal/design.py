@@ -33,7 +33,7 @@ from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration.design import Calibration
-from mechdesign.noise.calibration.evaluation import consumed
+from mechdesign.noise.calibration.evaluation import budget_of, consumed
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
 from mechdesign.noise.optimal.cell_product import CellProduct
 from mechdesign.noise.optimal.lattice import MOST_CELLS, SMALLEST_DELTA, Line, lattice_model, refined
@@ -59,7 +59,8 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
 
     Parameters
     ----------
-    privacy : PureDP or ApproximateDP
+    privacy : PureDP, ApproximateDP, MembershipAdvantage or TradeOff
+        Of a TradeOff all points at once: the programs have a block of rows for each.
     sensitivity : float or Sensitivity
         Δ > 0, in units of the query, for add-remove neighbours. Of several numbers what any of them changes by; or
         ``Sensitivity(linf=1, l0=3)``, which is held as Δ and `l0`. Other sets of changes are refused.
@@ -153,7 +154,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
             yield from refined(self, clock, cells=self.change, edge=False, max_cells=self.change)
             return
         yield from ranked(started(self, starts or {}))
-        known = self.given_loss.polynomial and cells is None and not edge
+        known = self.given_loss.polynomial and cells is None and not edge and self.alone
         if known:
             yield from staircase(self, clock)
         if not (known and self.delta < SMALLEST_DELTA):
@@ -190,28 +191,32 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
         return lattice_model(
             line,
             np.append(costs, costs.max()),
-            epsilon=self.epsilon,
-            delta=self.delta,
+            points=self.points,
             shifts=range(1, n + 1),
         )
 
     # -- what a result says ------------------------------------------------------------------------------
 
     def audit(self, result: Result) -> pd.DataFrame:
-        """δ at every shift of a law on cells, at ε/c each of c coordinates that move; else δ of all coordinates."""
-        law, moved, budget = _cells(result), self.moved, Fraction(self.delta)
+        """δ of each point at every shift of a law on cells, at ε/c each of c coordinates that move; else what all coordinates consume."""
+        law, moved = _cells(result), self.moved
         rows: list[tuple[object, ...]] = []
         if law is None:
-            lhs = consumed(result.mechanism, self.privacy).upper
-            limit = self.delta or self.epsilon  # under pure privacy what counts is the largest loss
+            lhs, limit = consumed(result.mechanism, self.privacy).upper, budget_of(self.privacy)
             rows.append(("privacy", 0, lhs, limit, limit - lhs, math.nan, limit - lhs <= 1e-2 * limit))
             return pd.DataFrame(rows, columns=AUDIT_COLUMNS)
         duals = next((p for p in result.proofs if isinstance(p, LatticeDual)), None)
-        prices = {} if duals is None else dict(zip(duals.shifts.tolist(), duals.totals.tolist()))
-        for shift, value in law.hockey_stick(Fraction(self.epsilon) / moved).items():
-            slack, dual = budget - moved * value, prices.get(shift, math.nan)
-            active = slack <= Fraction(1, 10**9)
-            rows.append(("privacy", shift, float(moved * value), self.delta, float(slack), dual, active))
+        prices = {} if duals is None else dict(zip(map(str, duals.shifts.tolist()), duals.totals.tolist()))
+        for at, (epsilon, delta) in enumerate(self.points):
+            several = len(self.points) > 1
+            family = f"privacy at ε = {shown(epsilon)}" if several else "privacy"
+            for shift, value in law.hockey_stick(Fraction(epsilon) / moved).items():
+                slack, dual = (
+                    Fraction(delta) - moved * value,
+                    prices.get(str([shift, at] if several else shift), math.nan),
+                )
+                active = slack <= Fraction(1, 10**9)
+                rows.append((family, shift, float(moved * value), delta, float(slack), dual, active))
         rows.append(("normalisation", 0, 1.0, 1.0, 0.0, math.nan, True))
         return pd.DataFrame(rows, columns=AUDIT_COLUMNS)
 
@@ -245,7 +250,8 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
                 else "a density that is constant on {} cells"
             )
             what = listed.format(len(law.weights))
-            exact = f"exact δ at most {at_most(self._spent(law), 4)}" if self.delta else "pure, exactly"
+            spent = ", ".join(at_most(v, 4) for v, (_, d) in zip(self._spent(law), self.points) if d)
+            exact = f"exact δ at most {spent}" if spent else "pure, exactly"
         question = [
             f"A query returns {numbers} about a data set. Between neighbouring data sets each changes by at "
             f"most {shown(self.sensitivity)}{together}. Independent noise of one law is added to each.",
@@ -284,14 +290,14 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
             tails = ", geometric tails" if law.decay else ""
             return [
                 f"law: whole numbers from {law.first} to {-law.first}{tails}; released as whole numbers",
-                f"exact delta: {self._spent(law):.9g} (asked: {self.delta:.9g})",
+                self._exact(law),
             ]
         return [
             f"law: {len(law.weights)} cells of width {law.width:.6g}, {law.cells_per_shift} per sensitivity"
             + (f", spike of mass {float(law.spike / law.total):.3g}" if law.spike else "")
             + (", geometric tails" if law.decay else ""),
             f"release: on the lattice of step {law.step:.6g}, at most {law.step / law.width:.1g} of a cell from the law",
-            f"exact delta: {self._spent(law):.9g} (asked: {self.delta:.9g})",
+            self._exact(law),
         ]
 
     def remarks(self, result: Result) -> list[str]:
@@ -306,9 +312,13 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
             laws |= {name: noise.law for name, noise in self._usual().items()}
         return draw_laws(laws, **options)
 
-    def _spent(self, law: CellNoise | IntegerNoise) -> float:
-        """δ of all coordinates together."""
-        return float(self.moved * law.exact_delta(Fraction(self.epsilon) / self.moved))
+    def _spent(self, law: CellNoise | IntegerNoise) -> list[float]:
+        """δ of all coordinates together, at every point."""
+        return [float(self.moved * law.exact_delta(Fraction(e) / self.moved)) for e, _ in self.points]
+
+    def _exact(self, law: CellNoise | IntegerNoise) -> str:
+        pairs = zip(self._spent(law), self.points)
+        return "exact delta: " + ", ".join(f"{spent:.9g} (asked: {d:.9g})" for spent, (_, d) in pairs)
 
     def _usual(self) -> dict[str, AdditiveNoise]:
         """Laplace and Gaussian noise at the same privacy, discrete for whole numbers, where they can meet it."""

@@ -6,6 +6,8 @@ For every signed shift s of at most n cells
 .. math:: a + \sum_i [p_i - e^{\varepsilon} p_{i+s}]_+ + \Big[\sum_{i:\, i+s \text{ in the tail}} p_i
           - e^{\varepsilon} p_\text{tail}\Big]_+ \le \delta .
 
+Where several points (ε, δ) are asked, each has a block of these rows.
+
 `lattice_model` declares it for any list of shifts, the positive parts as variables. `LatticeProgram` starts from the
 model of the largest shift alone; the sums of the others are maxima over sets of cells and join as the sets that the
 current solution violates (all by sets alone took 90 times as long). Each relaxation gives valid multipliers; how they are
@@ -19,18 +21,20 @@ rises by up to 28% (ε = 2, δ = .1) and the gap 74 times in the median; without
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from typing import TypeAlias
 
 import cvxpy as cp
 import numpy as np
 import numpy.typing as npt
 from scipy import ndimage, sparse
 
-from mechdesign.errors import SolverError
+from mechdesign.errors import InfeasibleError, SolverError
 from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.results import SolveReport
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise, outward_decay, round_width
@@ -62,6 +66,9 @@ _SHRUNK = 0.0, 1e-15, 1e-13, 1e-11, 1e-9, 1e-7
 _ATTEMPTS = 14  # lattices: an ablation stops after the first
 
 
+Points: TypeAlias = Sequence[tuple[float, float]]
+_Place: TypeAlias = tuple[int, int]
+"""A signed shift, and the number of the point."""
 _Terms = npt.NDArray[np.bool_] | int
 """Of one shift: which terms are summed, or the one that is constrained."""
 
@@ -88,16 +95,31 @@ class Lattice:
     edge: bool
     clock: Clock
 
+    @cached_property
+    def points(self) -> tuple[tuple[float, float], ...]:
+        """(ε, δ) of the programs: δ = 0 where it is too small for them."""
+        return tuple((e, d if d >= _smallest(self.question) else 0.0) for e, d in self.question.points)
+
     @property
     def delta(self) -> float:
-        """δ of the programs."""
-        return self.question.delta if self.question.delta >= _smallest(self.question) else 0.0
+        """The least δ of the programs that is not 0, if any."""
+        return min((d for _, d in self.points if d), default=0.0)
+
+    @property
+    def pure(self) -> float | None:
+        """The least ε with δ = 0, if any: the law then has tails without end."""
+        return min((e for e, d in self.points if not d), default=None)
+
+    @property
+    def stepped(self) -> bool:
+        """Whether masses fall in steps of e^{-ε} at most: of whole numbers under one point, at any ε up to 200."""
+        return self.question.integer and self.question.alone
 
     @property
     def mass(self) -> float:
-        """Mass of all cells in the programs for whole numbers, whose masses are large where δ is small: the solver's tolerances are absolute."""
-        whole = self.question.integer and self.delta
-        return min(max(1.0, _SCALED / self.delta), 1e7) if whole else 1.0
+        """Mass of all cells in the programs for whole numbers, or several points, whose masses are large where δ is small: the solver's tolerances are absolute."""
+        scaled = self.delta and (self.question.integer or len(self.points) > 1)
+        return min(max(1.0, _SCALED / self.delta), 1e7) if scaled else 1.0
 
     @property
     def width(self) -> float:
@@ -118,7 +140,7 @@ class Lattice:
     ) -> tuple[Array, float]:
         """Costs of the program's unknowns, scaled to order one, and the scale."""
         values, units = costs.floats(), self._units(line)
-        if self.question.integer:
+        if self.stepped:
             weights = units[line.owner]
             scale = max(float(np.abs(values) @ weights / weights.sum()), 1e-300)
         else:
@@ -128,15 +150,13 @@ class Lattice:
         highest = values.max() if spike is None else spike
         return np.concatenate([cells, tails, [highest]]) / scale, scale
 
-    def _program(self, line: Line, cost: Array, delta: float) -> LatticeProgram:
-        q = self.question
+    def _program(self, line: Line, cost: Array) -> LatticeProgram:
         # of pure noise on the whole numbers gaps are up to 7e-3 with larger masses, and 3e-5 at 1e-9
-        tolerance = 1e-10 if q.integer and not delta else 1e-9
+        tolerance = 1e-10 if self.question.integer and not self.delta else 1e-9
         return LatticeProgram(
             line,
             cost,
-            epsilon=q.epsilon,
-            delta=delta,
+            points=self.points,
             mass=self.mass,
             units=self._units(line),
             tolerance=tolerance,
@@ -144,13 +164,14 @@ class Lattice:
         )
 
     def _units(self, line: Line) -> Array:
-        """What the masses of a program are multiples of: of whole numbers those of the steepest staircase, so that a large ε is no large number."""
+        """What the masses of a program are multiples of: those of the steepest staircase where `stepped`, so that a large ε is no large number."""
         found, q = np.ones(len(line.masses)), self.question
-        if q.integer:
-            away = np.arange(len(line.mass)) - (0 if line.mirrored else len(line.mass) // 2)
-            steps = np.ceil(np.abs(away) / self.cells)
-            found[:-1] = math.exp(-q.epsilon * steps.max())
-            found[: len(line.mass)] = np.exp(-q.epsilon * steps)
+        if not self.stepped:
+            return found
+        away = np.arange(len(line.mass)) - (0 if line.mirrored else len(line.mass) // 2)
+        steps = np.ceil(np.abs(away) / self.cells)
+        found[:-1] = math.exp(-q.epsilon * steps.max())
+        found[: len(line.mass)] = np.exp(-q.epsilon * steps)
         return np.maximum(found, self.delta * math.exp(-q.epsilon))
 
     def _tolerance(self, share: float) -> float:
@@ -169,8 +190,8 @@ class Lattice:
             return
         width = q.unit(n)
         check_loss(q.given_loss, float(width) * np.arange(-side - n - 1, side + n + 2))
-        if self.delta == 0:
-            self._tails(2 * np.arange(-n, n) + 1, outward_decay(q.epsilon))
+        if self.pure is not None:
+            self._tails(2 * np.arange(-n, n) + 1, outward_decay(self.pure))
 
     def lower(self) -> tuple[LatticeProgram, LatticeDual]:
         """Solve the lower program; what its multipliers say is a proof for every δ."""
@@ -180,12 +201,12 @@ class Lattice:
         mirrored = inner.numerators == inner.numerators[::-1]
         line = _line(2 * side + 1, n, mirrored, tailed=True)
         cost, scale = self._priced(line, inner, tail=float(min(lower.floats()[[n, -n - 1]])))
-        program = self._program(line, cost, self.delta)
+        program = self._program(line, cost)
         program.solve(self._tolerance(1e-8 if q.integer else 2e-4))
         kind = LatticeDual if q.given_loss.polynomial else SampledLatticeDual
         shifts, psi, totals = program.multipliers()
         psi, totals = psi * scale, totals * scale
-        if not q.integer:
+        if not self.stepped:
             return program, kind(n, shifts, psi, totals, mirrored)
         psi = inward(shifts, psi, lower.floats()[1:-1], program.level * scale, q.epsilon, mirrored=mirrored)
         proofs = [kind(n, shifts, psi * (1 - x), totals * (1 - x), mirrored) for x in _SHRUNK]
@@ -193,11 +214,11 @@ class Lattice:
 
     def law(self, lower: LatticeProgram) -> Law:
         """Price the cells from above, solve, and repair the answer into a private law."""
-        program, masses = self._upper(lower) if self.delta > 0 else self._pure_upper(lower)
-        if self.question.integer and self.delta > 0 and masses.any() and (over := self._over(masses)) > 0:
+        program, masses = self._upper(lower) if self.pure is None else self._pure_upper(lower, self.pure)
+        if self.stepped and self.pure is None and masses.any() and (over := self._over(masses)) > 0:
             # a basis with numbers near 1 and near δ misses δ: asking for that much less costs less than a mixture
             masses = program.tightened(2 * over, self._tolerance(1e-8))[program.line.owner]
-        law, q = self._mixed(program, masses) if self.delta > 0 else self._raised(masses), self.question
+        law, q = self._private(program, masses), self.question
         rows, columns = max(lower.program.shape, program.program.shape)
         iterations = lower.program.iterations + (0 if program is lower else program.program.iterations)
         report = SolveReport("highs", variables=columns, constraints=rows, iterations=iterations)
@@ -215,31 +236,37 @@ class Lattice:
         line = _line(count, n, program.line.mirrored, half=half) if half else program.line
         cost, _ = self._priced(line, self._averages(middles), spike=spike)
         if half:
-            program = self._program(line, cost, self.delta)
+            program = self._program(line, cost)
         else:
             program.reprice(cost)
         program.solve(self._tolerance(1e-8 if q.integer else 1e-6))
         return program, np.zeros(count) if program.x is None else program.x[line.owner]
 
-    def _pure_upper(self, lower: LatticeProgram) -> tuple[LatticeProgram, Array]:
+    def _pure_upper(self, lower: LatticeProgram, epsilon: float) -> tuple[LatticeProgram, Array]:
         """The same for δ = 0, where tails are geometric; before any solution, masses that fall by e^{-ε}."""
-        q, n, half = self.question, self.cells, self.edge
-        decay, side = outward_decay(q.epsilon), min(self.side, 3 * n + 1)
+        n, half = self.cells, self.edge
+        decay, side = outward_decay(epsilon), self.side if self.delta else min(self.side, 3 * n + 1)
         count = 2 * side if half else 2 * side + 1
         middles = 2 * np.arange(count) + 1 - count
         plain = _line(count, n, lower.line.mirrored, half=half)
         ends, r = (plain.owner[:n], plain.owner[-n:]), float(decay)
-        # One repeated period on each side is on the line; masses and costs include the infinite tails.
+        # One repeated period on each side is on the line, and where excesses are summed the next for its shifts; masses and costs
+        # include the infinite tails, and the excesses of the first those of all.
         mass = plain.mass.copy()
         cost, scale = self._priced(plain, self._averages(middles))
         for owners, costs in zip(ends, self._tails(middles, decay)):
             np.add.at(mass, owners, r / (1 - r))
             np.add.at(cost, owners, costs.floats() / scale)
-        factor = np.concatenate([np.full(n, r), np.ones(count), np.full(n, r)])
-        line = replace(plain, owner=np.concatenate([ends[0], plain.owner, ends[1]]), factor=factor, mass=mass)
-        program = self._program(line, cost, 0.0)
-        program.solve(2e-9)
-        falling = np.exp(-q.epsilon * np.abs(np.arange(count) - (count - 1) / 2) / n)
+        outside = 2 if self.delta else 1
+        owner = np.concatenate([*[ends[0]] * outside, plain.owner, *[ends[1]] * outside])
+        period = np.repeat(
+            [*range(outside, 0, -1), 0, *range(1, outside + 1)], [n] * outside + [count] + [n] * outside
+        )
+        sums = np.array([1.0, 1 / (1 - r), 0.0])[period] if self.delta else None
+        line = replace(plain, owner=owner, factor=r**period, mass=mass, sums=sums)
+        program = self._program(line, cost)
+        program.solve(self._tolerance(1e-6) if self.delta else 2e-9)
+        falling = np.exp(-epsilon * np.abs(np.arange(count) - (count - 1) / 2) / n)
         return program, falling if program.x is None else program.x[plain.owner]
 
     def _rounded(
@@ -261,49 +288,64 @@ class Lattice:
         law = self._rounded(np.maximum(masses, 0.0), 60)
         return float(law.exact_delta(self.question.epsilon) - Fraction(self.delta))
 
-    def _mixed(self, program: LatticeProgram, masses: Array) -> CellNoise | IntegerNoise:
-        """An exactly (ε, δ)-DP law close to the masses found, mixed with a geometric one as far as needed (δ > 0)."""
-        epsilon, delta = self.question.epsilon, self.delta
-        spike = 0.0 if program.x is None else max(0.0, float(program.x[-1]))
-        reserve = self._reserve(len(masses))
-        masses = np.pad(np.maximum(masses, 0.0), (len(reserve) - len(masses)) // 2)
-        share = 0.0 if masses.any() or spike else 1.0
+    def _private(self, program: LatticeProgram, masses: Array) -> CellNoise | IntegerNoise:
+        """A law close to the masses found that keeps every point exactly: raised where δ = 0, mixed with a geometric one as far as needed where not."""
+        spike = 0.0 if program.x is None or self.pure is not None else max(0.0, float(program.x[-1]))
+        reserve, share, masses = np.zeros(len(masses)), 0.0, np.maximum(masses, 0.0)
+        if self.delta:
+            reserve = self._reserve(len(masses))
+            masses = np.pad(masses, (len(reserve) - len(masses)) // 2)
+            share = 0.0 if masses.any() or spike else 1.0
+        decay, bits = Fraction(0), 60
+        if self.pure is not None:  # windows of several points are wide, and most masses small
+            decay, bits = (
+                outward_decay(self.pure),
+                self._floor(self.pure) + (40 if self.question.alone else 60),
+            )
         while True:
+            held = (1 - share) * masses + share * reserve
+            if self.pure is not None:
+                held = self._raised(held, self.pure)
             narrow = int((1 - share) * spike * 2**60)
-            law = self._rounded((1 - share) * masses + share * reserve, 60, spike=narrow)
-            excess = float(law.exact_delta(epsilon) - Fraction(delta))
-            if excess <= 0:
+            law = self._rounded(held, bits, spike=narrow, decay=decay)
+            excess = [(float(law.exact_delta(e) - Fraction(d)), d) for e, d in self.points]
+            excess = [(over, delta) for over, delta in excess if over > 0]
+            if not excess:
                 return law
-            if share == 1:
+            if share == 1 or not self.delta:
                 raise SolverError(
                     "no law could be repaired to be private", solver="highs", status="inaccurate"
                 )
-            # The reserve's own sum is at most 0.9 δ, and the sums are convex in the law.
-            share = min(1.0, max(2 * share, 1.001 * excess / (excess + 0.1 * delta) + 1e-13))
+            # The reserve's own sums are at most 0.9 δ, and the sums are convex in the law.
+            needed = max(1.001 * over / (over + 0.1 * delta) for over, delta in excess)
+            share = min(1.0, max(2 * share, needed + 1e-13))
 
     def _reserve(self, cells: int) -> Array:
-        """Truncated geometric masses that are (ε, δ)-DP with room, on at least so many cells.
+        """Truncated geometric masses that keep every point with room, on at least so many cells.
 
-        Decay e^{-ε} per sensitivity makes every pair of cells harmless; only the n outermost cells, whose partners have no
-        mass, count. The support grows until those weigh at most 0.9 δ.
+        Decay e^{-ε} per sensitivity makes every pair of cells harmless, and at ε = 0 a decay of 0.45 δ all of them together cost no more than
+        that; else the n outermost cells count, whose partners have no mass. The support grows until those weigh at most what is left of 0.9 δ.
         """
-        n, q = self.cells, self.question
-        reach = math.ceil(n * math.log1p(math.expm1(q.epsilon) / (1.8 * q.delta)) / q.epsilon)
+        n, rate = self.cells, min(e or 0.45 * d for e, d in self.points)
+        room = min(0.9 * d if e else 0.45 * d for e, d in self.points if d)
+        reach = math.ceil(n * math.log1p(math.expm1(rate) / (2 * room)) / rate)
         while True:
             count = 2 * reach + (not self.edge)
-            masses = np.exp(-q.epsilon * np.abs(np.arange(count) - (count - 1) / 2) / n)
+            masses = np.exp(-rate * np.abs(np.arange(count) - (count - 1) / 2) / n)
             masses /= masses.sum()
-            if masses[-n:].sum() <= 0.9 * q.delta:
+            if masses[-n:].sum() <= room:
                 return np.pad(masses, max(0, (cells - count) // 2))
             reach += max(1, reach // 16)
 
-    def _raised(self, masses: Array) -> CellNoise | IntegerNoise:
-        """An exactly ε-DP law with geometric tails, made by raising masses that are too small (δ = 0)."""
-        n, epsilon = self.cells, self.question.epsilon
-        decay = outward_decay(epsilon)
+    def _floor(self, epsilon: float) -> int:
+        """Masses of pure noise are at least the largest times 2 to the minus this."""
+        return 60 + (math.ceil(4.5 * epsilon) if self.question.integer else 0)
+
+    def _raised(self, masses: Array, epsilon: float) -> Array:
+        """Masses that are ε-DP with geometric tails, made by raising those that are too small."""
+        n, decay = self.cells, outward_decay(epsilon)
         factor, p = math.exp(-epsilon) * (1 + 1e-12), np.zeros_like(masses)  # above all roundings
-        bits = 60 + (math.ceil(4.5 * epsilon) if self.question.integer else 0)
-        raised = np.maximum(masses, masses.max() * 2.0**-bits)
+        raised = np.maximum(masses, masses.max() * 2.0 ** -self._floor(epsilon))
         while np.any(raised > p):
             p = raised
             # A repeated cell is private towards its own period only if the period falls outwards.
@@ -312,10 +354,7 @@ class Lattice:
             # Tails follow from the outermost periods, so they join in with their decay.
             wide = np.concatenate([p[:n] * float(decay), p, p[-n:] * float(decay)])
             raised = np.maximum(p, factor * ndimage.maximum_filter1d(wide, 2 * n + 1)[n:-n])
-        law = self._rounded(p / p.sum(), bits + 40, decay=decay)
-        if law.exact_delta(epsilon) > 0:
-            raise SolverError("no law could be repaired to be private", solver="highs", status="inaccurate")
-        return law
+        return np.asarray(p / p.sum())
 
 
 def refined(
@@ -349,15 +388,15 @@ def refined(
             if known or attempt:
                 return
             raise SolverError(
-                f"epsilon = {question.epsilon:g} needs a lattice of {2 * side} cells, more than {MOST_CELLS}; "
-                f"{'discrete ' * question.integer}Laplace noise is all but the least additive noise there",
+                f"{question.privacy} needs a lattice of {2 * side} cells, more than {MOST_CELLS}; "
+                f"calibrate {'discrete ' * question.integer}Laplace noise instead",
                 solver="highs",
                 status="too large",
             )
         lattice = Lattice(question, n, side, edge, clock)
         lattice.check_loss()
         tries, hidden = [lattice], 0.0
-        if question.integer and question.delta:
+        if lattice.stepped and question.delta:
             # pure noise and its multipliers may be nearer to the optimum: gaps of up to 3e-3 at δ ≤ 1e-8 fall to 1e-6
             pure = replace(question, privacy=PureDP(question.epsilon))
             narrow = min(side, max(math.ceil(_window(pure) * n), n + 1))
@@ -369,6 +408,8 @@ def refined(
                 hidden = max(hidden, program.tail)  # before the program is priced anew
                 yield Bound(round_down(proof.proved(question)), proof)
                 yield one.law(program)
+            except InfeasibleError:  # one point asks for slow decay, another for little mass at the end
+                hidden = 1.0
             except SolverError as error:  # what was found before is private, and its bound proved
                 failed = error
             else:
@@ -390,15 +431,21 @@ def refined(
 
 def _smallest(q: NoiseQuestion) -> float:
     """The least δ that programs are solved with."""
-    return 1e-12 if q.integer else SMALLEST_DELTA
+    return 1e-12 if q.integer or len(q.points) > 1 else SMALLEST_DELTA
 
 
 def _window(q: NoiseQuestion) -> float:
-    """Sensitivities on each side: past the support of truncated Laplace noise; of whole numbers, which are few, further."""
-    if q.delta < _smallest(q):
-        return 2.0 + (28.0 if q.integer else 9.0) / q.epsilon
-    support = math.log1p(math.expm1(q.epsilon) / (2 * q.delta)) / q.epsilon
-    return 1.0 + max(support, 1.6 * support if q.integer else min(1.6 * support, 2.0 + 12.0 / q.epsilon))
+    """Sensitivities on each side: past the support of truncated Laplace noise, at ε = 0 uniform; of whole numbers, which are few, further."""
+
+    def reach(epsilon: float, delta: float) -> float:
+        if delta < _smallest(q):
+            return 2.0 + (28.0 if q.integer else 9.0) / epsilon
+        if epsilon == 0:
+            return 1.0 + 0.8 / delta
+        support = math.log1p(math.expm1(epsilon) / (2 * delta)) / epsilon
+        return 1.0 + max(support, 1.6 * support if q.integer else min(1.6 * support, 2.0 + 12.0 / epsilon))
+
+    return max(reach(e, d) for e, d in q.points)
 
 
 def _line(count: int, n: int, mirrored: bool, *, half: bool = False, tailed: bool = False) -> Line:
@@ -427,6 +474,8 @@ class Line:
         Whether the line is its own mirror image, so that positive shifts suffice.
     tailed : bool
         Whether mass may lie in the tails beyond the line.
+    sums : ndarray, optional
+        How often the excess of a cell counts, where tails are geometric: that of a period for all its repetitions.
     """
 
     owner: Indices
@@ -435,6 +484,7 @@ class Line:
     shift: int
     mirrored: bool
     tailed: bool = False
+    sums: Array | None = None
 
     @cached_property
     def masses(self) -> Array:
@@ -453,10 +503,10 @@ class Line:
     def _tail(self, s: int) -> int:
         return len(self.mass) if s > 0 or self.mirrored else len(self.mass) + 1
 
-    def rows(self, s: int, growth: float, *, ends: bool) -> sparse.csr_array:
+    def rows(self, s: int, growth: float, *, ends: bool, summed: bool = False) -> sparse.csr_array:
         """What [·]₊ is taken of at one shift: a row per cell, empty where it is never positive, and one for the tail.
 
-        The last is empty unless the line `ends`: geometric tails are on the line itself.
+        The last is empty unless the line `ends`: geometric tails are on the line itself, times `sums` where rows are `summed`.
         """
         length, every = len(self.owner), np.arange(len(self.owner))
         here = every[max(0, -s) : length - max(0, s)]
@@ -471,26 +521,31 @@ class Line:
             column.append(np.array([self._tail(s)]))
             value.append(np.array([-growth]))
         entries = (np.concatenate(value), (np.concatenate(row), np.concatenate(column)))
-        return sparse.csr_array(entries, shape=(length + 1, len(self.masses)))
+        found = sparse.csr_array(entries, shape=(length + 1, len(self.masses)))
+        return (
+            found
+            if self.sums is None or not summed
+            else sparse.csr_array(sparse.diags_array(np.append(self.sums, 1.0)) @ found)
+        )
 
 
-def lattice_model(line: Line, cost: Array, *, epsilon: float, delta: float, shifts: Sequence[int]) -> Model:
-    """Declare the program with the privacy rows of the given shifts.
+def lattice_model(line: Line, cost: Array, *, points: Points, shifts: Sequence[int]) -> Model:
+    """Declare the program with the privacy rows of the given shifts, a block for each point.
 
     Parameters
     ----------
     line : Line
     cost : ndarray
         Cost per unit of every unknown: cells, tails, spike.
-    epsilon, delta : float
+    points : sequence of (ε, δ)
     shifts : sequence of int
         Positive shifts in cells; all of 1..n make it the whole program.
     """
     x = cp.Variable(len(cost), nonneg=True, name="masses")
     normalisation = line.masses @ x == 1
-    parts, sums = [], []
-    for s in line.signed(shifts):
-        terms = line.rows(s, math.exp(epsilon), ends=line.tailed or delta > 0)
+    parts, sums, bounded = [], [], all(delta > 0 for _, delta in points)
+    for (epsilon, delta), s in itertools.product(points, line.signed(shifts)):
+        terms = line.rows(s, math.exp(epsilon), ends=line.tailed or bounded)
         excess = cp.Variable(terms.shape[0], nonneg=True)
         parts.append(terms @ x <= excess)
         sums.append(cp.sum(excess) + x[-1] <= delta)
@@ -508,7 +563,7 @@ class LatticeProgram:
     line : Line
     cost : ndarray
         As in `lattice_model`.
-    epsilon, delta : float
+    points : sequence of (ε, δ)
     deadline : Deadline
     units : ndarray, optional
         What the unknown masses are multiples of; 1 when not given.
@@ -523,8 +578,7 @@ class LatticeProgram:
         line: Line,
         cost: Array,
         *,
-        epsilon: float,
-        delta: float,
+        points: Points,
         deadline: Deadline,
         units: Array | None = None,
         mass: float = 1.0,
@@ -532,11 +586,13 @@ class LatticeProgram:
     ) -> None:
         units = np.ones(len(cost)) if units is None else units
         self.mass, self.units = mass, units
-        self.line, self.delta = line, delta
+        self.line, self.deltas = line, [delta for _, delta in points]
         # of a row: what is summed is in units of δ, what is a constraint of its own in those of its first mass
-        own = units[np.append(line.owner, 0)]
-        own[-1] = units[-2] * math.exp(epsilon)
-        self._own = np.ones(len(own)) if delta > 0 else own
+        first = units[line.owner]
+        self._own = [
+            np.ones(len(first) + 1) if delta else np.append(first, units[-2] * math.exp(epsilon))
+            for epsilon, delta in points
+        ]
         # in units of a staircase neighbours are near e^{-ε} to e^ε of each other, and at e¹⁷ programs fail
         self._most = math.exp(21.0 if (units == 1).all() else 13.0)
         self.program = LinearProgram(
@@ -545,19 +601,22 @@ class LatticeProgram:
             primal_feasibility_tolerance=tolerance,
             dual_feasibility_tolerance=tolerance,
         )
-        self._shifts = line.signed(range(1, line.shift + 1))
-        ends = line.tailed or delta > 0
-        self._rows = {s: self._scaled(line.rows(s, math.exp(epsilon), ends=ends)) for s in self._shifts}
-        self._cuts: list[tuple[int, int, _Terms]] = []  # row, shift, terms of its set
-        self._known: set[tuple[int, bytes]] = set()  # with δ > 0: the sets that have a row
-        self._listed: dict[int, npt.NDArray[np.bool_]] = {}  # with δ = 0: the terms that have a row
+        ends = line.tailed or min(self.deltas) > 0
+        self._rows: dict[_Place, sparse.csr_array] = {
+            (s, at): self._scaled(line.rows(s, math.exp(epsilon), ends=ends, summed=delta > 0), at)
+            for at, (epsilon, delta) in enumerate(points)
+            for s in line.signed(range(1, line.shift + 1))
+        }
+        self._cuts: list[tuple[int, _Place, _Terms]] = []  # row, place, terms of its set
+        self._known: set[tuple[_Place, bytes]] = set()  # with δ > 0: the sets that have a row
+        self._listed: dict[_Place, npt.NDArray[np.bool_]] = {}  # with δ = 0: the terms that have a row
         self.x: Array | None = None
         self._first(cost)
 
-    def _scaled(self, rows: sparse.csr_array) -> sparse.csr_array:
+    def _scaled(self, rows: sparse.csr_array, at: int) -> sparse.csr_array:
         """Rows in these units. A solver's numbers end before e^ε does: a smaller factor is only more private, and any multipliers are valid."""
         found = rows.tocoo()
-        data = found.data * self.units[found.coords[1]] / self._own[found.coords[0]]
+        data = found.data * self.units[found.coords[1]] / self._own[at][found.coords[0]]
         return sparse.csr_array((np.maximum(data, -self._most), found.coords), shape=rows.shape)
 
     def _first(self, cost: Array) -> None:
@@ -567,13 +626,16 @@ class LatticeProgram:
         program.add_columns("masses", cost * self.units)
         blocks = {"masses": (line.masses * self.units)[None]}
         program.add_rows("normalisation", blocks, lower=self.mass, upper=self.mass)
-        for s in line.signed([line.shift]):
+        for s in self._longest():
             rows = self._rows[s]
             program.add_columns(f"excess {s}", np.zeros(rows.shape[0]))
             blocks = {"masses": rows, f"excess {s}": -sparse.eye_array(rows.shape[0])}
             program.add_rows(f"terms {s}", blocks, upper=0.0)
             blocks = {"masses": spike, f"excess {s}": np.ones((1, rows.shape[0]))}
-            program.add_rows(f"sum {s}", blocks, upper=self.delta * self.mass)
+            program.add_rows(f"sum {s}", blocks, upper=self.deltas[s[1]] * self.mass)
+
+    def _longest(self) -> list[_Place]:
+        return [(s, at) for at in range(len(self.deltas)) for s in self.line.signed([self.line.shift])]
 
     def reprice(self, cost: Array) -> None:
         """Continue with other costs and closed tails: rows that held hold."""
@@ -590,10 +652,10 @@ class LatticeProgram:
                 return status
             found = self.program.primal("masses") / self.mass
             self.x, violated = found * self.units, []
-            for s in self._shifts:
-                value = self._rows[s] @ found
+            for s, rows in self._rows.items():
+                value = rows @ found
                 inside = value > 0
-                excess = float(value[inside].sum() + self.x[-1]) - self.delta
+                excess = float(value[inside].sum() + self.x[-1]) - self.deltas[s[1]]
                 if excess > tolerance:
                     violated.append((excess, s, inside))
             violated.sort(key=lambda v: -v[0])
@@ -601,44 +663,48 @@ class LatticeProgram:
                 return status
 
     def tightened(self, by: float, tolerance: float) -> Array:
-        """Solve for less δ; the masses, or those of before where there is no answer."""
-        before = self.x
-        if by < self.delta:
-            self.delta -= by
+        """Solve for less δ of one point; the masses, or those of before where there is no answer."""
+        before, [delta] = self.x, self.deltas
+        if by < delta:
+            self.deltas = [delta - by]
             for name in self.program.rows:
                 if name.startswith(("sum ", "cuts")):
-                    self.program.change_rows(name, upper=self.delta * self.mass)
+                    self.program.change_rows(name, upper=self.deltas[0] * self.mass)
             self.solve(tolerance)
         assert before is not None and self.x is not None
         return self.x
 
-    def _add(self, violated: list[tuple[int, npt.NDArray[np.bool_]]]) -> int:
+    def _add(self, violated: list[tuple[_Place, npt.NDArray[np.bool_]]]) -> int:
         """Add a row per set; with δ = 0, where every term is a constraint of its own, a row per new term."""
-        if self.delta > 0:
-            # a set that is a row already is met as well as the solver's numbers allow
-            sets: list[tuple[int, _Terms]] = [
-                (s, inside) for s, inside in violated if (s, inside.tobytes()) not in self._known
-            ]
-            if not sets:
-                return 0
-            self._known |= {(s, inside.tobytes()) for s, inside in violated}
+        # a set that is a row already is met as well as the solver's numbers allow
+        sets: list[tuple[_Place, _Terms]] = [
+            (s, inside)
+            for s, inside in violated
+            if self.deltas[s[1]] > 0 and (s, inside.tobytes()) not in self._known
+        ]
+        self._known |= {(s, inside.tobytes()) for s, inside in violated}
+        if sets:
             rows = np.array([self._rows[s].T @ inside for s, inside in sets])
             rows[:, -1] += 1
-            added = self.program.add_rows("cuts", {"masses": rows}, upper=self.delta * self.mass)
-        else:
-            sets, blocks = [], []
-            for s, inside in violated:
-                listed = self._listed.setdefault(s, np.zeros_like(inside))
-                new = np.flatnonzero(inside & ~listed)
-                listed[new] = True
-                sets += [(s, k) for k in new.tolist()]
-                blocks.append(self._rows[s][new])
-            if not sets:
-                return 0
+            upper = np.array([self.deltas[s[1]] for s, _ in sets]) * self.mass
+            self._cut(self.program.add_rows("cuts", {"masses": rows}, upper=upper), sets)
+        alone: list[tuple[_Place, _Terms]] = []
+        blocks = []
+        for s, inside in violated:
+            if self.deltas[s[1]] > 0:
+                continue
+            listed = self._listed.setdefault(s, np.zeros_like(inside))
+            new = np.flatnonzero(inside & ~listed)
+            listed[new] = True
+            alone += [(s, k) for k in new.tolist()]
+            blocks.append(self._rows[s][new])
+        if alone:
             terms = sparse.vstack(blocks, format="csr")
-            added = self.program.add_rows("cuts", {"masses": terms}, upper=0.0)
+            self._cut(self.program.add_rows("cuts", {"masses": terms}, upper=0.0), alone)
+        return len(sets) + len(alone)
+
+    def _cut(self, added: npt.NDArray[np.integer], sets: list[tuple[_Place, _Terms]]) -> None:
         self._cuts += [(int(row), s, cells) for row, (s, cells) in zip(added, sets)]
-        return len(sets)
 
     @property
     def tail(self) -> float:
@@ -653,27 +719,27 @@ class LatticeProgram:
         return float(found[at]) if at < found.size else 0.0  # where the time was over before a solve
 
     def multipliers(self) -> tuple[Indices, Array, Array]:
-        """The dual weights of the last solve: shifts that carry any, a row of weights for each, and their caps."""
+        """The dual weights of the last solve: shifts that carry any, of several points with the point's number; a row of weights for each, and their caps."""
         length = len(self.line.owner)
-        psi = {s: np.zeros(length + 1) for s in self._shifts}
-        total = dict.fromkeys(self._shifts, 0.0)
+        psi = {s: np.zeros(length + 1) for s in self._rows}
+        total = dict.fromkeys(self._rows, 0.0)
         duals, found = np.zeros(self.program.shape[0]), self.program.row_dual
         duals[: found.size] = np.maximum(-found, 0.0)  # the last rows may not have been solved with
         for row, s, cells in self._cuts:
             psi[s][cells] += duals[row]
             total[s] += float(duals[row])
-        for s in self.line.signed([self.line.shift]):
+        for s in self._longest():
             at = self.program.rows[f"terms {s}"]
             psi[s] += duals[at]
             total[s] += float(duals[self.program.rows[f"sum {s}"][0]])
-        for weights in psi.values():
-            weights /= self._own
         for s, weights in psi.items():  # the tail's term stands for every cell that is sent there
-            weights[:length][self.line.lost(s)] += weights[-1]
+            weights /= self._own[s[1]]
+            weights[:length][self.line.lost(s[0])] += weights[-1]
         used = [s for s in sorted(psi) if psi[s].any()]
         rows = np.array([psi[s][:-1] for s in used]).reshape(-1, length)
-        totals = np.array([total[s] if self.delta else rows[k].max() for k, s in enumerate(used)])
-        return np.array(used, dtype=np.int64), rows, totals
+        totals = np.array([total[s] if self.deltas[s[1]] else rows[k].max() for k, s in enumerate(used)])
+        shifts = np.array(used, dtype=np.int64).reshape(-1, 2)
+        return shifts if len(self.deltas) > 1 else shifts[:, 0], rows, totals
 
 
 def inward(

@@ -6,6 +6,8 @@ numbers :math:`0 \le \psi_s(j) \le \mu_s`,
 .. math:: \sum_j \hat c_j p_j \;\ge\; \min_j \Big(\hat c_j + \sum_s \psi_s(j) - e^\varepsilon \psi_s(j - s)\Big)
           - \delta \sum_s \mu_s .
 
+Of several points (ε, δ) each has multipliers of its own, which are summed with its ε and charged its δ: a multiplier of any is one of all.
+
 With the lattice costs of `lower_costs`, which grow beyond the line of the multipliers, the right side bounds the cost of **every** (ε, δ)-DP noise from below.
 
 For noise on the whole numbers the lattice is ℤ itself, its costs are the loss, and n is the largest change: the right side bounds all of it. It bounds
@@ -301,8 +303,8 @@ class LatticeDual(OneNumberDual):
     ----------
     cells : int
         n, lattice cells per sensitivity.
-    shifts : ndarray of int
-        Signed shifts that carry multipliers.
+    shifts : ndarray of int, shape (shifts,) or (shifts, 2)
+        Signed shifts that carry multipliers; where several points (ε, δ) are asked with the number of the point, by increasing ε.
     psi : ndarray, shape (shifts, cells of the line)
         The multipliers.
     totals : ndarray
@@ -324,7 +326,10 @@ class LatticeDual(OneNumberDual):
                 raise DesignError.of(name, getattr(self, name), "must be at most 1e250")
         if (self.totals < 0).any():
             raise DesignError.of("totals", self.totals, "must not be negative: they are caps")
-        if (self.shifts < -self.cells).any() or (self.shifts > self.cells).any():
+        if self.shifts.ndim not in (1, 2) or self.shifts.shape[1:] not in ((), (2,)):
+            raise DesignError.of("shifts", self.shifts.shape, "must be a vector, or have two columns")
+        shifts = self.shifts[:, 0] if self.shifts.ndim == 2 else self.shifts
+        if (np.abs(shifts) > self.cells).any():
             raise DesignError.of(
                 "shifts", self.shifts, "must be within the sensitivity, at most so many cells"
             )
@@ -336,23 +341,27 @@ class LatticeDual(OneNumberDual):
         pad, length = n + 1, self.psi.shape[1]
         reach = (length - 1) // 2 + pad
         costs = self._costs(question, reach)
-        shares, scale = self._rounded()
-        plus, minus = np.zeros((2, len(costs.numerators)), dtype=np.int64)
-        budget = 0
-        for s, psi, cap in shares:
+        shares, scale = self._rounded(question)
+        plus = np.zeros(len(costs.numerators), dtype=np.int64)
+        minus = np.zeros((len(question.points), len(plus)), dtype=np.int64)
+        spent = Fraction(0)
+        for (s, at), psi, cap in shares:
             plus[pad : pad + length] += psi
-            minus[pad + s : pad + s + length] += psi
-            budget += cap
+            minus[at, pad + s : pad + s + length] += psi
+            spent += cap * Fraction(question.points[at][1])
         if self.mirrored:  # the average of a dual point and its mirror image
-            plus, minus, scale, budget = plus + plus[::-1], minus + minus[::-1], 2 * scale, 2 * budget
-        growth, unit = exp_upper(question.epsilon), 1 / Fraction(scale)
-        up, down = growth.numerator, growth.denominator
-        integer, part = unit.denominator * down, unit.numerator * costs.denominator
-        level = min(
-            c * integer + (a * down - b * up) * part
-            for c, a, b in zip(costs.numerators, plus.tolist(), minus.tolist())
+            plus, minus, scale, spent = plus + plus[::-1], minus + minus[:, ::-1], 2 * scale, 2 * spent
+        growth, unit = (
+            ExactCosts.of(exp_upper(epsilon) for epsilon, _ in question.points),
+            1 / Fraction(scale),
         )
-        found = Fraction(level, integer * costs.denominator) - Fraction(question.delta) * budget * unit
+        down = growth.denominator
+        integer, part = unit.denominator * down, unit.numerator * costs.denominator
+        received = np.array(growth.numerators, dtype=object) @ minus.astype(object)
+        level = min(
+            c * integer + (a * down - b) * part for c, a, b in zip(costs.numerators, plus.tolist(), received)
+        )
+        found = Fraction(level, integer * costs.denominator) - spent * unit
         # no multipliers at all prove the least cost; lattice costs of t² may be negative, the loss is not
         found = max(found, Fraction(min(costs.numerators), costs.denominator))
         return found if loss.function else max(found, Fraction(0))
@@ -365,14 +374,20 @@ class LatticeDual(OneNumberDual):
         unit = question.unit(self.cells)
         return lower_costs(question.given_loss, -reach, reach, unit, whole=question.integer)
 
-    def _rounded(self) -> tuple[list[tuple[int, Indices, int]], float]:
-        """Each shift with its ψ and its cap, in units of 1/scale, a power of two; sums stay below 2⁶³, the unit is more than 1 where costs are huge."""
+    def _rounded(self, question: NoiseQuestion) -> tuple[list[tuple[tuple[int, int], Indices, int]], float]:
+        """Each shift and its point, with its ψ and its cap, in units of 1/scale, a power of two; sums stay below 2⁶³, the unit is more than 1 where costs are huge."""
+        several = len(question.points) > 1
+        if (self.shifts.ndim == 2) != several or (
+            several and not np.isin(self.shifts[:, 1], range(len(question.points))).all()
+        ):
+            raise DesignError.of("shifts", self.shifts.shape, "must have the points that are asked")
+        owners = self.shifts.tolist() if several else [(s, 0) for s in self.shifts.tolist()]
         largest = max(np.maximum(self.psi, 0.0).sum(axis=1).max(initial=1e-250), self.totals.max(initial=0.0))
         scale = 2.0 ** (55 - math.ceil(math.log2(largest) + math.log2(max(1, len(self.shifts)))))
         rounded = []
-        for s, row, total in zip(self.shifts.tolist(), self.psi, self.totals.tolist()):
+        for (s, at), row, total in zip(owners, self.psi, self.totals.tolist()):
             psi = np.maximum(np.floor(row * scale), 0.0).astype(np.int64)
-            rounded.append((s, psi, max(math.ceil(total * scale), int(psi.max(initial=0)))))
+            rounded.append(((s, at), psi, max(math.ceil(total * scale), int(psi.max(initial=0)))))
         return rounded, scale
 
     def linear_bound(self, stated: Certificate) -> LinearBound:
@@ -382,7 +397,7 @@ class LatticeDual(OneNumberDual):
             raise NoProgramError(FUNCTION)
         reach, sides = half + n + 1, (1, -1) if self.mirrored else (1,)
         costs = self._costs(question, reach)
-        shares, scale = self._rounded()
+        shares, scale = self._rounded(question)
         unit = 1 / (rational(scale) * len(sides))
         rows = len(sides) * sum(int((psi > 0).sum()) for _, psi, _ in shares)
         program = LinearBound(
@@ -392,15 +407,16 @@ class LatticeDual(OneNumberDual):
             program.variable(f"p_{j}", fmpq(c, costs.denominator))
             for j, c in enumerate(costs.numerators, start=-reach)
         ]
-        growth, delta = rational(exp_upper(question.epsilon)), rational(question.delta)
-        for s, psi, cap in shares:
+        points = [(rational(exp_upper(e)), rational(d)) for e, d in question.points]
+        for (s, at), psi, cap in shares:
+            growth, delta = points[at]
             for side in sides:
                 over: list[int] = []
                 for i in np.flatnonzero(psi).tolist():
                     j, price = side * (i - half), int(psi[i]) * unit
                     terms = [(mass[reach + j], 1), (mass[reach + j + side * s], -growth)]
                     if delta:
-                        over.append(program.variable(f"over_{side * s}_{j}_{len(over)}"))
+                        over.append(program.variable(f"over_{side * s}_{j}_{at}_{len(over)}"))
                         terms.append((over[-1], -1))
                     program.row("private", terms, "L", 0, -price)
                 if delta:
@@ -412,7 +428,7 @@ class LatticeDual(OneNumberDual):
 _LEMMA = (
     "Let T be additive noise, rounded at random, and without bias, to one of its two neighbours among the multiples of h (the sensitivity "
     "divided by a whole number n). That is post-processing, so the result keeps (epsilon, delta)-privacy at shifts by up to n steps: for every such s "
-    "the sum of all positive parts of p_j - e^epsilon p_(j+s) is at most delta, p_j being the mass at jh ('over' variables are not less than "
+    "the sum of all positive parts of p_j - e^epsilon p_(j+s) is at most delta, for each (epsilon, delta) that is asked, p_j being the mass at jh ('over' variables are not less than "
     "these parts, of some j; a rational number above e^epsilon stands for it). The expected absolute value is not smaller than that of T, and the "
     "expected square not more than h^2/4 larger: so the cost of p_j is a|j|h + b(j^2 h^2 - h^2/4), for the loss a|t| + bt^2, and the expected cost is at "
     "most the expected loss of T. The first and the last p_j stand for all mass from there outward, which costs no less. So every additive noise that is private gives a point of "
@@ -422,7 +438,7 @@ _LEMMA = (
 
 _WHOLE_LEMMA = (
     "Let T be noise on the whole numbers, private at every shift s by up to n: the sum of all positive parts of p_j - e^epsilon p_(j+s) is at "
-    "most delta, p_j being the probability of j ('over' variables are not less than these parts, of some j; a rational number above e^epsilon stands "
+    "most delta, for each (epsilon, delta) that is asked, p_j being the probability of j ('over' variables are not less than these parts, of some j; a rational number above e^epsilon stands "
     "for it). The cost of p_j is the loss a|j| + bj^2. The first and the last p_j stand for all mass from there outward, which costs no less. So every such "
     "noise gives a point of this program which costs no more than its own expected loss, and none has a smaller one than the bound derived below."
 )

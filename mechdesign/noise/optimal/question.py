@@ -6,14 +6,14 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.classes import INDEPENDENT_NOISE, REAL_NOISE, MechanismClass, every
 from mechdesign.problem.checks import UP, integer, one_of, positive, settle
 from mechdesign.problem.fields import field
 from mechdesign.problem.losses import Loss
-from mechdesign.problem.privacy import ApproximateDP, PureDP
+from mechdesign.problem.privacy import GAUSSIAN_ALONE, GaussianDP, Pointwise, pairs_of
 from mechdesign.problem.sensitivity import Protection, Sensitivity
 from mechdesign.problem.spine import Design
 
@@ -27,7 +27,7 @@ class NoiseQuestion(Design):
 
     asks: ClassVar[str] = "numbers"
 
-    privacy: PureDP | ApproximateDP = field(PureDP, ApproximateDP)
+    privacy: Pointwise = field(*get_args(Pointwise))
     sensitivity: Any = 1.0
     loss: object = "absolute"
     dimension: int = field(check=integer, least=1, most=10**6, default=1)
@@ -35,6 +35,8 @@ class NoiseQuestion(Design):
     integer: bool = field(check=one_of, allowed=(True, False), default=False)
 
     def __post_init__(self) -> None:
+        if isinstance(self.privacy, GaussianDP):
+            raise DesignError.of("privacy", self.privacy, GAUSSIAN_ALONE)
         super().__post_init__()
         if isinstance(self.sensitivity, Sensitivity):
             if self.l0 is not None:
@@ -45,9 +47,10 @@ class NoiseQuestion(Design):
         if self.l0 is not None:
             count = integer("l0", self.l0, 1, self.dimension)
             settle(self, l0=None if count == self.dimension else count)
-        if not 1e-18 <= self.epsilon <= 200:
-            what = "where e^-ε is a mass, and not 1 to all digits kept"
-            raise DesignError.of("epsilon", self.epsilon, f"must be between 1e-18 and 200, {what}")
+        for epsilon, delta in self.points:
+            if not (1e-18 <= epsilon <= 200 or (epsilon == 0 and delta >= 1e-18)):
+                what = "where e^-ε is a mass, and not 1 to all digits kept; or 0, with delta"
+                raise DesignError.of("epsilon", epsilon, f"must be between 1e-18 and 200, {what}")
         if self.integer and not 1 <= self.sensitivity <= LARGEST_CHANGE:
             allowed = f"must be 1 to {LARGEST_CHANGE}, where whole numbers change; of larger changes leave integer=True out"
             raise DesignError.of("sensitivity", self.sensitivity, allowed)
@@ -88,15 +91,27 @@ class NoiseQuestion(Design):
         """The loss of one coordinate."""
         return Loss.of(self.loss)
 
+    @cached_property
+    def points(self) -> tuple[tuple[float, float], ...]:
+        """(ε, δ) of all that is asked at once, δ = 0 under pure privacy."""
+        return pairs_of(self.privacy)
+
+    @property
+    def alone(self) -> bool:
+        """Whether one ε > 0 is asked, as closed forms and what several copies imply are for."""
+        return len(self.points) == 1 and self.points[0][0] > 0
+
     @property
     def epsilon(self) -> float:
-        """ε of the requirement."""
-        return self.privacy.epsilon
+        """ε of the requirement, of one point."""
+        [(epsilon, _)] = self.points
+        return epsilon
 
     @property
     def delta(self) -> float:
-        """δ of the requirement, 0 for pure privacy."""
-        return self.privacy.delta if isinstance(self.privacy, ApproximateDP) else 0.0
+        """δ of the requirement, of one point."""
+        [(_, delta)] = self.points
+        return delta
 
     @property
     def change(self) -> int:

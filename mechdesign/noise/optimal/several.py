@@ -26,6 +26,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import get_args
 
 import numpy as np
 import pandas as pd
@@ -46,7 +47,7 @@ from mechdesign.noise.optimal.lattice_dual import OneNumberDual, SampledLatticeD
 from mechdesign.noise.optimal.question import NoiseQuestion, averaged
 from mechdesign.problem.checks import instance, integer
 from mechdesign.problem.losses import Loss
-from mechdesign.problem.privacy import ApproximateDP, PureDP
+from mechdesign.problem.privacy import ApproximateDP, Pointwise, PureDP, pairs_of
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.solvers.deadline import Deadline
@@ -162,7 +163,7 @@ def binomial_tail(n: int, j: int, p: arb) -> arb:
     return p.beta_lower(j, n - j + 1, regularized=True)
 
 
-def one_number(question: NoiseQuestion, privacy: PureDP | ApproximateDP, mean: int) -> NoiseQuestion:
+def one_number(question: NoiseQuestion, privacy: Pointwise, mean: int) -> NoiseQuestion:
     """The question of one number that bounds the mean of so many coordinates."""
     loss = question.given_loss if mean == 1 else averaged(question.loss, mean)
     return replace(question, privacy=privacy, loss=loss, dimension=1, l0=None)
@@ -179,7 +180,7 @@ class SubsetBound(Proof):
     ----------
     mean : int
         m, how many of the coordinates that change are averaged.
-    privacy : PureDP or ApproximateDP
+    privacy : PureDP, ApproximateDP, MembershipAdvantage or TradeOff
         What the mean keeps, as is implied.
     dual : OneNumberDual
         Bounds noise for the mean.
@@ -193,12 +194,12 @@ class SubsetBound(Proof):
     not_linear = "the bound of one number and a binomial law of how many change"
 
     mean: int
-    privacy: PureDP | ApproximateDP
+    privacy: Pointwise
     dual: OneNumberDual
 
     def __post_init__(self) -> None:
         integer("mean", self.mean, 1)
-        instance("privacy", self.privacy, PureDP, ApproximateDP)
+        instance("privacy", self.privacy, *get_args(Pointwise))
         instance("dual", self.dual, OneNumberDual)
 
     def among(self, stated: Certificate) -> MechanismClass:
@@ -209,11 +210,17 @@ class SubsetBound(Proof):
         moved, given = question.moved, self.privacy
         if self.mean > moved or (question.integer and self.mean > 1):  # a mean of whole numbers is none
             return False
-        delta = float(getattr(given, "delta", 0.0))
+        if given == question.privacy:
+            return True  # the requirement on the mean, which is post-processing
+        if not question.alone:
+            return False
+        (epsilon, delta), *others = pairs_of(given)
+        if others:
+            return False
         if question.delta == 0:
-            enough = Fraction(given.epsilon) * moved >= Fraction(question.epsilon)
+            enough = Fraction(epsilon) * moved >= Fraction(question.epsilon)
             return self.mean == 1 and delta == 0 and enough
-        return Copies.of(moved, self.mean, question.epsilon, question.delta).imply(given.epsilon, delta)
+        return Copies.of(moved, self.mean, question.epsilon, question.delta).imply(epsilon, delta)
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
         question = instance("question", stated.question, NoiseQuestion)
@@ -253,9 +260,10 @@ class SymmetricBound(Proof):
         loss, size = question.given_loss, question.sensitivity
         if not loss.polynomial or question.integer:
             return 0.0
-        epsilon, delta = question.epsilon * (1 + 1e-12), question.delta * (1 + 1e-12)
+        points = [(e * (1 + 1e-12), d * (1 + 1e-12)) for e, d in question.points]
         absolute, squared = (
-            unit_cost(epsilon, delta, name, log_concave=False) for name in ("absolute", "squared")
+            max(unit_cost(e, d, name, log_concave=False) for e, d in points)
+            for name in ("absolute", "squared")
         )
         found = loss.absolute * size * absolute + loss.squared * question.moved * size * size * squared
         return float(found) * (1 - 1e-9)
@@ -279,7 +287,7 @@ def lower_bounds(question: NoiseQuestion, clock: Deadline) -> Iterator[Bound]:
     if not question.integer:
         yield Bound(best, closed)
 
-    def proved(privacy: PureDP | ApproximateDP, mean: int, gap: float, seconds: float | None) -> Bound | None:
+    def proved(privacy: Pointwise, mean: int, gap: float, seconds: float | None) -> Bound | None:
         try:
             found = one_number(question, privacy, mean).solve(gap=gap, time_limit=seconds)
         except MechdesignError:
@@ -291,6 +299,8 @@ def lower_bounds(question: NoiseQuestion, clock: Deadline) -> Iterator[Bound]:
     if whole_mean is not None:
         best = max(best, whole_mean.value)
         yield whole_mean
+    if not question.alone:
+        return
     inner = Deadline(clock.limit(most=3.0))
     for promised, mean, copies, epsilon in _promising(question, inner):
         if inner.passed or best >= promised:
@@ -303,7 +313,7 @@ def lower_bounds(question: NoiseQuestion, clock: Deadline) -> Iterator[Bound]:
                 yield found
 
 
-def shared_bound(found: Result, privacy: PureDP | ApproximateDP, mean: int) -> Bound | None:
+def shared_bound(found: Result, privacy: Pointwise, mean: int) -> Bound | None:
     """The bound of a result for one number, said of several; None where it has none."""
     dual = next((proof for proof in found.proofs if isinstance(proof, OneNumberDual)), None)
     if dual is None or found.lower_bound is None:
@@ -420,11 +430,11 @@ def several(
     starts : mapping of str to frozen law, optional
         Families that were calibrated before: no other is then tried.
     """
-    if question.delta == 0 or question.moved == 1:
+    if question.moved == 1 or (question.alone and question.delta == 0):
         yield from _shared(question, clock, starts or {})
         return
     found = _calibrated(question, clock) if starts is None else started(question, starts)
-    if question.integer:
+    if question.integer and question.alone:
         found += _split(question, clock)
     yield from ranked(found)
     if clock.certify:

@@ -290,7 +290,7 @@ class StaircaseDual(OneNumberDual):
         integer("periods", self.periods, 0, _MOST_PERIODS)
 
     def proved(self, question: NoiseQuestion) -> Fraction:
-        if not question.given_loss.polynomial or question.integer:
+        if not question.given_loss.polynomial or question.integer or not question.alone:
             return Fraction(0)
         return StaircaseMultipliers.of(question, self.periods).bound(self.level)
 

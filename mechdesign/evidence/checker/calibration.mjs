@@ -26,7 +26,7 @@ export function calibration(result, account) {
   const { design, mechanism: noise } = result;
   const { law } = noise;
   const { noise: wanted, privacy } = design;
-  if (!["pure-dp", "approximate-dp", "zcdp"].includes(privacy[""])) throw new NotCovered(`calibrated noise for the requirement ${privacy[""]}, in a page`);
+  if (!["pure-dp", "approximate-dp", "zcdp"].includes(privacy[""])) throw new NotCovered(`calibrated noise under ${privacy[""]}, in a page`);
   for (const name of ["sensitivity", "dimension", "rounds", "sampling_rate"])
     account.agrees(`the noise is for the ${name} that the design states`, equal(noise[name], design[name]));
   if (Array.isArray(wanted)) throw new Refused("a family that is none");

@@ -287,7 +287,10 @@ def test_both_checkers_accept_optimal_noise_and_allocations(name: str, privacy: 
 
 
 @pytest.mark.parametrize("points", [[(0, 0.03), (1, 1e-3)], [(0, 0.3), (1, 1e-4)], [(0, 0.3), (0.2, 1e-3)]])
-@pytest.mark.parametrize("name", ["real", "whole", "three whole", "laplace", "bounded", "mixed"])
+@pytest.mark.parametrize(
+    "name",
+    ["real", "whole", "three whole", "laplace", "bounded", pytest.param("mixed", marks=pytest.mark.slow)],
+)
 def test_each_point_is_held(name: str, points: list) -> None:
     result = ASKED[name](TWO).solve()
     forged = dataclasses.replace(

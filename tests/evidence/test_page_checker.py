@@ -530,6 +530,15 @@ def test_a_page_says_beforehand_whether_its_script_checks(name: str, tmp_path: P
 
 
 @node
+def test_a_small_bound_is_recomputed_as_finely(tmp_path: Path) -> None:
+    """Was: multipliers below 1 rounded to 2⁻⁵⁵, by which a bound of 1e-12 did not hold."""
+    for privacy in (md.ApproximateDP(1, 0.1), md.TradeOff([(0, 0.3), (1, 0.01)])):
+        result = md.OptimalNoise(privacy, 1e-6, "squared").solve(cells=2)
+        (found,) = raw_verdicts([dumps(result)], tmp_path)
+        assert all(row["holds"] for row in found["rows"])
+
+
+@node
 def test_no_margin_of_what_holds_is_negative(tmp_path: Path) -> None:
     """Was: "holds (margin -2.44e-16)"."""
     noise = cheap.solved("calibration")

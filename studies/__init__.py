@@ -62,6 +62,12 @@ STUDIES = (
         quick=True,
     ),
     Study(
+        "local-workloads",
+        "The best local report for linear questions",
+        "McKenna, Maity, Mazumdar and Miklau, A workload-adaptive mechanism for linear queries under local differential privacy, VLDB 2020",
+        "mechdesign_studies.channels.local_workloads:run",
+    ),
+    Study(
         "location",
         "Daily locations of a city, private in the earth mover's distance",
         "Metric differential privacy at the user level via the earth mover's distance, the running example",

@@ -18,6 +18,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from mechdesign.choose import candidates
+
 collect_ignore_glob = ["*.py"]  # the gallery runs when the pages are built
 if importlib.util.find_spec("torch") is None:
     collect_ignore_glob.append("*/pytorch.rst")
@@ -32,8 +34,12 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     """Examples write where they stand; tables are shown whole and 80 columns wide."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "Agg")
+    known = {kind: dict(tried) for kind, tried in candidates._KNOWN.items()}
     with pd.option_context("display.width", 90, "display.max_columns", 12, "display.max_colwidth", 60):
         yield
+    for kind, tried in known.items():  # what one page registers is not on the next
+        candidates._KNOWN[kind].clear()
+        candidates._KNOWN[kind].update(tried)
 
 
 def pytest_collect_file(parent: pytest.Collector, file_path: Path) -> pytest.Collector | None:

@@ -210,6 +210,8 @@ STATED: dict[str, str] = {
     r"design\.bins\.(seed|starts|exhaustive|symmetric|axes.*)": "where a search looked",
     r"design\.(input_bits|max_abs|families.*|judge|bounds.*|constraints)": "where a search looked",
     r"(design|mechanism)\.space\.unit": "a word for the distances",
+    r"design\.tasks\.\w+\.clip\[\]": "what was offered: the one that was chosen is one of them",
+    r"mechanism\.noises\[\]\.sensitivity\.signed": "whether changes have both signs: independent symmetric noise keeps either",
     r"design\.spanner": "which pairs the program began with",
     r"design\.(span|signed|sensitivity\.signed|participation\.fewer)": "whether more may change than the mechanism is made for: the other way is refused",
 }

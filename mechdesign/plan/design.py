@@ -51,6 +51,8 @@ _HEADINGS = {
     "even_split": "standard deviation, even split",
     "not_whole": "standard deviation, not whole",
 }
+_LEAST = 1e-6
+"""Share of ε that is asked, at least: targets that δ alone allows."""
 _PURE = 1 + 1e-4
 """A plan that is pure is taken where no other one costs less by more than that: its proof is exact."""
 _VERIFIED = 3e-5
@@ -292,6 +294,8 @@ class Plan(Design):
 
             if over(math.log(100 * search.budget)) > 0:
                 return math.inf
+            if over(math.log(_LEAST * search.budget)) <= 0:  # δ alone allows it
+                return _LEAST * search.budget
             return math.exp(root(over, math.log(guess), 0.1, 1e-9))
 
         def value(chosen: Sequence[Choice]) -> float:
@@ -319,8 +323,10 @@ class Plan(Design):
             least = least_of(lambda privacy: mechanism.consumed(privacy).upper, least) * (1 + _VERIFIED)
             least = min(least, mechanism.consumed(PureDP(least)).upper)
         if least > search.budget:
-            reason = f"the targets need a budget of {at_most(least, 9)}, more than {guarantee(self.privacy)}"
-            raise InfeasibleError(reason, smallest_epsilon=least)
+            known = least < math.inf
+            need = f"{at_most(least, 9)}" if known else f"more than {100 * search.budget:g}"
+            reason = f"the targets need a budget of {need}, more than {guarantee(self.privacy)}"
+            raise InfeasibleError(reason, smallest_epsilon=least if known else None)
         if not composes:
             yield Bound(self.least(()), PlanBound(()))
         yield Law(mechanism, least, report=SolveReport("search"), notes=self._notes())
@@ -531,12 +537,13 @@ def _held(name: str, value: object) -> float:
 
 
 def _named(name: str, value: object) -> dict[str, Any]:
-    found = dict(value) if isinstance(value, Mapping) else {}
-    if not found or not all(isinstance(key, str) and key for key in found):
-        raise DesignError.of(
-            name, value, "must be a dictionary by names, with one at least: no name is given twice"
-        )
-    return found
+    if not isinstance(value, Mapping):
+        raise DesignError.of(name, value, "must be a dictionary by names: no name is given twice")
+    if not value:
+        raise DesignError.of(name, value, "must have one name at least")
+    if not all(isinstance(key, str) and key for key in value):
+        raise DesignError.of(name, value, "must have names that are strings, and not empty")
+    return dict(value)
 
 
 @contextmanager

@@ -181,8 +181,10 @@ class Ledger:
 
     def __init__(self, path: str | os.PathLike[str], budget: Any = None) -> None:
         self.path = check_writable(path)
-        if budget is not None or not (self.path.exists() and self.path.stat().st_size):
+        if budget is not None:
             _check_budget(budget)
+        elif not (self.path.exists() and self.path.stat().st_size):
+            raise DesignError(f"there is no ledger {path}: give its budget to open one")
         self.budget: Any = None
         self.hash, self._size, self._whole = "", 0, True
         self._entries, self._consumed, self._blocked, self._neighbours = 0, 0, False, ""
@@ -383,12 +385,16 @@ class Ledger:
 
 @contextmanager
 def _locked(path: Path, mode: str = "r+b") -> Iterator[IO[bytes]]:
-    with open(path, mode) as file:
-        _lock(file, on=True)
-        try:
-            yield file
-        finally:
-            _lock(file, on=False)
+    try:
+        with open(path, mode) as file:
+            _lock(file, on=True)
+            try:
+                yield file
+            finally:
+                _lock(file, on=False)
+    except OSError as error:  # the file is gone, the disk is full, a device
+        reason = f"cannot be read or written ({error.strerror}): nothing is released"
+        raise DesignError.of("ledger", str(path), reason) from None
 
 
 def _chained(before: str, body: bytes) -> bytes:

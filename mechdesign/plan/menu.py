@@ -2,7 +2,8 @@ r"""Which noise a part may get, and what it consumes: one law on all its numbers
 
 What an item consumes at scale s is stated as Rényi divergences :math:`D_\alpha(s)` of order α, which add up over the parts and rounds of a plan:
 α = ∞ is the largest privacy loss; of normal noise, for which alone ρ is counted, D is αρ.
-At a price λ of the budget a part takes the item and the scale of least error plus λD. Whole numbers take whole noise, whose losses are atoms.
+At a price λ of the budget a part takes the item and the scale of least error plus λD. Whole numbers take whole noise, whose losses are atoms;
+beyond the largest scale of discrete normal noise that is normal noise, which is not whole.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from scipy import optimize
 from mechdesign.accounting.losses import NoiseTerm
 from mechdesign.errors import DesignError
 from mechdesign.noise.additive import AdditiveNoise
+from mechdesign.noise.laws.discrete import LARGEST_SIGMA
 from mechdesign.noise.laws.families import FAMILIES as LAWS
 from mechdesign.noise.laws.staircase import staircase_gamma
 from mechdesign.noise.worst_case import worst_cases
@@ -163,10 +165,9 @@ class Item:
             return self.cost(scale) + price * self.consumed(scale, order)
 
         if not 0 < (near := min(cubic, fourth)) < math.inf:
-            allowed = (
-                "ask for noise that doubles do not hold: choose other units or weights, or a smaller budget"
-            )
-            raise DesignError.of("privacy, weights", f"price {price:.3g}", allowed)
+            size, other = ("large", "larger") if near > 0 else ("small", "smaller")
+            remedy = f"choose other units or weights, or a {other} budget"
+            raise DesignError(f"privacy, weights: ask for noise that is too {size} for doubles: {remedy}")
         start = math.log(near)
         found = optimize.minimize_scalar(paid, bracket=(start, start + 0.1), tol=1e-9)
         return max(math.exp(float(found.x)), least)
@@ -195,14 +196,16 @@ class Item:
     def scale_in(self, law: FrozenLaw) -> float | None:
         """The scale of a law of this family, of the shape that the menu has; None of another one."""
         dist, shapes, loc, scale = frozen_parts(law)
-        if dist.name != self.law(self.top).dist.name:
+        if dist.name not in {self._law(1.0, 1.0).dist.name, "norm" if self.normal else ""}:
             return None
         if self.family == "staircase":
             scale = self.top / shapes[0]
-        elif self.part.whole:
+        elif shapes:
             scale = 1 / shapes[0] if self.family == "laplace" else shapes[0]
         own = frozen_parts(self.law(scale))
         stated = [*shapes, loc, frozen_parts(law)[3]]
+        if len(shapes) != len(own[1]):
+            return None
         return scale if np.allclose(stated, [*own[1], *own[2:]], rtol=1e-12, atol=0) else None
 
     def law(self, scale: float) -> FrozenLaw:
@@ -211,7 +214,8 @@ class Item:
 
     def _law(self, scale: float, top: float) -> FrozenLaw:
         gamma = staircase_gamma(top / scale, "squared") if self.family == "staircase" else 0.0
-        return LAWS[self.name].make(gamma, scale, top)
+        name = self.family if self.normal and scale > LARGEST_SIGMA else self.name
+        return LAWS[name].make(gamma, scale, top)
 
     def noise(self, scale: float) -> AdditiveNoise:
         """The mechanism of this part."""

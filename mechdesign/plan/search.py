@@ -25,6 +25,7 @@ from scipy import optimize, stats
 
 from mechdesign.accounting.interval import DeltaInterval, delta_interval, plan_grid
 from mechdesign.accounting.losses import NoiseTerm, in_sigmas, is_gaussian, of_scipy
+from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import round_up, safe_root
 from mechdesign.noise.allocation.composed import composition
 from mechdesign.plan.menu import Item
@@ -47,6 +48,8 @@ _FEW = 8
 """Parts of a plan that is found in a few seconds: no bar is shown."""
 _NONE = 1e-9
 """Share of δ that counts as none: a root is looked for between this and 1."""
+_FARTHEST = 700.0
+"""Of logarithms, whose exponentials are doubles."""
 _STEP = 0.002
 """Of the logarithm of a scale, for differences of δ: 0 where losses end just above ε."""
 
@@ -288,5 +291,10 @@ def root(over: Callable[[float], float], at: float, step: float, xtol: float) ->
     above = over(at) > 0
     step = step if above else -step
     while (over(at + step) > 0) == above:
+        if abs(at + 3 * step) > _FARTHEST:
+            asked = (
+                "ask for noise or a budget that doubles do not hold: choose other units, or another budget"
+            )
+            raise DesignError(f"privacy, tasks: {asked}")
         at, step = at + step, 3 * step
     return safe_root(over, at, at + step, xtol=xtol)

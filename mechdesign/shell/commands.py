@@ -512,6 +512,8 @@ def _columns(path: Path, names: list[str]) -> dict[str, list[float]]:
     except (OSError, ValueError, csv.Error) as error:
         raise DesignError(f"{path}: must be a CSV file with a column a task ({error})") from None
     if sorted(head) != sorted(names):
+        head = [name.strip() for name in head]
+    if sorted(head) != sorted(names):
         raise DesignError(f"{path}: has the columns {head}, and must have those of the plan's tasks: {names}")
     found: dict[str, list[float]] = {name: [] for name in head}
     for at, row in enumerate(rows, 2):

@@ -533,7 +533,7 @@ def test_nothing_is_drawn_where_the_disk_does_not_take_the_entry(
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         patch.setattr(os, "urandom", lambda n: pytest.fail("drawn"))
-        with pytest.raises(OSError, match="No space"):
+        with pytest.raises(md.DesignError, match=r"No space left on device.: nothing is released"):
             quarter.release(1, ledger=ledger)
     quarter.release(1, ledger=ledger)
     assert ledger.path.read_bytes().startswith(before) and len(ledger.to_frame()) in (1, 2)
@@ -649,7 +649,7 @@ def test_bad_input_is_refused_and_enters_nothing(
 @pytest.mark.parametrize(
     ("budget", "message"),
     [
-        (None, "must be a PureDP"),
+        (None, r"there is no ledger .*ledger.jsonl: give its budget to open one"),
         (1.0, "must be a PureDP"),
         (md.MetricDP(1.0), "must be a PureDP"),
         (md.ZeroConcentratedDP(1.0, 0.1), "must have xi = 0"),
@@ -735,3 +735,16 @@ def test_prints_tables_and_pages(written: tuple[Path, list[Released]]) -> None:
 
 def test_without_a_ledger_a_result_releases_as_its_mechanism_does(quarter: md.Result) -> None:
     assert isinstance(quarter.release(3), float) and quarter.release([1, 2]).shape == (2,)
+
+
+def test_a_file_that_cannot_be_written_ends_in_one_sentence(tmp_path: Path) -> None:
+    path, quarter = tmp_path / "ledger.jsonl", md.calibrate("laplace", privacy=md.PureDP(0.25), sensitivity=1)
+    ledger = Ledger(path, md.PureDP(1.0))
+    path.unlink()
+    for ask in (ledger.left, lambda: quarter.release(1, ledger=ledger)):
+        with pytest.raises(md.DesignError, match=r"No such file or directory.*: nothing is released"):
+            ask()
+    assert not path.exists()
+    if os.path.exists("/dev/null"):
+        with pytest.raises(md.DesignError, match="ledger = '/dev/null': cannot be read or written"):
+            Ledger("/dev/null", md.PureDP(1.0))

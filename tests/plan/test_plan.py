@@ -562,3 +562,54 @@ def test_items_state_what_their_laws_consume():
         assert item.scale_in(noise.law) == pytest.approx(3.0) and item.cost(3.0) == pytest.approx(
             4 * noise.variance
         )
+
+
+def test_whole_sums_beyond_discrete_normal_noise_get_normal_noise() -> None:
+    result = md.Plan({"pay": md.Sum(50_000, whole=True)}, md.ZeroConcentratedDP(0.1)).solve()
+    assert result.status is Status.BEST and result.to_frame()["mechanism"].tolist() == ["Gaussian"]
+    assert result.value == pytest.approx(50_000**2 / 0.2, rel=1e-6)
+    assert isinstance(result.mechanism.release({"pay": 10**6})["pay"], float)
+    assert all(holds for _, _, holds in verify(dumps(result)).rows) and result.certificate.verify()
+    # up to there they get whole noise, and the verifier takes no other
+    whole = md.Plan({"pay": md.Sum(20_000, whole=True)}, md.ZeroConcentratedDP(0.1)).solve()
+    assert whole.to_frame()["mechanism"].tolist() == ["discrete gaussian"]
+    plain = md.Plan({"pay": md.Sum(20_000)}, md.ZeroConcentratedDP(0.1)).solve().mechanism
+    item = whole.design._search.slots[0][0]
+    assert item.scale_in(plain.noises[0].law) is None
+    assert item.scale_in(whole.mechanism.noises[0].law) == pytest.approx(20_000 / 0.2**0.5, rel=1e-6)
+
+
+@pytest.mark.slow
+def test_whole_sums_beyond_discrete_normal_noise_compose() -> None:
+    tasks = {"pay": md.Sum(200_000, whole=True), "n": md.Count()}
+    result = md.Plan(tasks, md.ApproximateDP(1, 1e-6), weights={"pay": 1e-10}, rounds=12).solve()
+    assert result.to_frame()["mechanism"].tolist() == ["Gaussian", "discrete gaussian"]
+    assert all(holds for _, _, holds in verify(dumps(result)).rows)
+
+
+def test_targets_that_cost_nothing_get_a_tiny_epsilon() -> None:
+    tasks, targets = {"n": md.Count(), "m": md.Count()}, {"n": 2000, "m": 2000}
+    result = md.Plan(tasks, md.ApproximateDP(1, 1e-3), targets=targets).solve()
+    assert 0 < result.value < 1.1e-6
+    assert all(holds for _, _, holds in verify(dumps(result)).rows)
+
+
+@pytest.mark.parametrize(
+    ("privacy", "options", "message"),
+    [
+        (md.ApproximateDP(1, 1e-300), {}, "ask for noise or a budget that doubles do not hold"),
+        (md.PureDP(700), {}, "doubles"),
+        (md.PureDP(1), {"weights": {}}, "weights = {}: must have one name at least"),
+        (md.PureDP(1), {"weights": {1: 2.0}}, "must have names that are strings"),
+        (md.PureDP(1), {"weights": 3}, "must be a dictionary by names"),
+    ],
+)
+def test_what_no_plan_can_be_made_of_ends_in_one_sentence(privacy, options, message) -> None:
+    with pytest.raises(md.DesignError, match=message):
+        md.Plan({"n": md.Count(), "m": md.Count()}, privacy, **options).solve()
+
+
+def test_targets_beyond_any_budget_name_no_infinite_one() -> None:
+    with pytest.raises(md.InfeasibleError, match=r"need a budget of more than 0\.1, more than") as raised:
+        md.Plan({"n": md.Count()}, md.ApproximateDP(1e-3, 1e-6), targets={"n": 0.1}).solve()
+    assert raised.value.smallest_epsilon is None

@@ -108,6 +108,16 @@ def test_wrong_answers_release_nothing(answers: str, message: str, here: Path, c
     assert len(ledger.to_frame()) == 0 and not Path("noisy.csv").exists()
 
 
+def test_columns_may_have_a_mark_and_spaces(here: Path, capsys, monkeypatch) -> None:
+    design_from_toml("release.toml", "Plan")[0].solve().save("plan.json")
+    md.Ledger("year.jsonl", md.PureDP(1.0))
+    head, rest = ANSWERS.split("\n", 1)
+    Path("answers.csv").write_text("\ufeff " + head.replace(",", " , ") + "\n" + rest, encoding="utf-8")
+    words = "release plan.json answers.csv --ledger year.jsonl -o noisy.csv"
+    code, _, said = ended(words.split(), capsys, monkeypatch)
+    assert code == 0, said
+
+
 def test_what_is_no_plan_or_does_not_hold_is_not_released(here: Path, capsys, monkeypatch) -> None:
     from cheap import sealed
 
@@ -121,7 +131,7 @@ def test_what_is_no_plan_or_does_not_hold_is_not_released(here: Path, capsys, mo
         ("doctored.json answers.csv", "does not hold: the error is at most"),
         ("noise.json answers.csv", "must be the result of a plan"),
         ("plan.json absent.csv", "absent.csv: must be a CSV file"),
-        ("plan.json answers.csv --ledger absent.jsonl", "budget = None"),
+        ("plan.json answers.csv --ledger absent.jsonl", "there is no ledger absent.jsonl: give its budget"),
         ("plan.json answers.csv -o answers.csv", "is the path of"),
         ("plan.json answers.csv -o plan.json", "is the path of"),
         ("plan.json answers.csv --ledger plan.json", "is the path of"),

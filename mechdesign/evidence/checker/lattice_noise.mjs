@@ -48,7 +48,9 @@ export function latticeNoise(result, account) {
   account.takes(100 * Number(optional(stated, "periods", 0n)) + 20 * Number(optional(stated, "cells", 0n)));
   const proof = bounds[0] === "staircase-dual" ? staircaseBound : latticeBound;
   const inOrder = (p, q) => double(p[0]) - double(q[0]) || double(p[1]) - double(q[1]);
-  const asked = [...pointsOf(privacy)].sort(inOrder).filter(([, d]) => double(d) < 1);
+  const every = [...pointsOf(privacy)].sort(inOrder);
+  const binding = every.filter(([, d]) => double(d) < 1);
+  const asked = binding.length ? binding : every;
   const points = asked.map(([e, d]) => [expBounds(rational(e))[1], rational(d)]);
   const bound = larger(proof(stated, loss, points, sensitivity), ZERO);
   const claimed = rational(result.lower_bound);

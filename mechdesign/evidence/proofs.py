@@ -271,7 +271,8 @@ class Certificate:
         with fitting():
             made = [c for proof in self.proofs if "privacy" in proof.speaks_of for c in proof.check(self)]
         failed = [claim for claim in made if not claim.holds]
-        of_privacy = [claim for claim in made if "priva" in claim.claim]
+        own = [claim for claim in made if claim.about != ABOUT_FILE]
+        of_privacy = [claim for claim in own if "priva" in claim.claim] or own
         return next(iter([*failed, *of_privacy, *made]), Claim("privacy", CLAIMED, math.nan, False))
 
     def to_vipr(self, path: str | os.PathLike[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -15,7 +15,9 @@ from scipy import stats
 
 from mechdesign.accounting.gaussian import gaussian_budget, gaussian_privacy, gaussian_square
 from mechdesign.accounting.interval import DeltaInterval
+from mechdesign.accounting.profile import gaussian_tradeoff
 from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.classes import INDEPENDENT_NOISE, MechanismClass, menu
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import excess
@@ -33,7 +35,7 @@ from mechdesign.plan.tasks import LinearQueries, Part, Task, task_of
 from mechdesign.plotting import COLOURS, figure, plain, sized
 from mechdesign.problem.checks import instance, integer, one_of, positive, settle
 from mechdesign.problem.fields import field
-from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
+from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP, points_of
 from mechdesign.problem.sensitivity import NEIGHBOURS
 from mechdesign.problem.spine import Bound, Clock, Design, Law, relative_table
 from mechdesign.problem.words import NEIGHBOURS as PAIR
@@ -466,6 +468,17 @@ class Plan(Design):
 
     def errors(self, result: Result, question: object = None) -> Any:
         raise DesignError.of("result", "Plan", "has an error for every task: see to_frame()")
+
+    def tradeoff(self, result: Result, at: Iterable[float] = ()) -> TradeOff:
+        """Of the plan's own noise: in closed form where all of it is normal, else its composed δ at some ε; under pure ε and ρ, of what was asked."""
+        law, asked = result.mechanism, self.granted(result.value)
+        if (mu := law.consumption().mu) < math.inf:
+            return gaussian_tradeoff(mu**2, at)
+        if not isinstance(asked, ApproximateDP) or not asked.delta:
+            return points_of(asked, at)
+        ladder = [asked.epsilon * k / 8 for k in range(1, 13)]
+        found = [(e, min(law.consumed(replace(asked, epsilon=e)).upper, 1.0)) for e in (1e-6, *ladder)]
+        return TradeOff(((asked.epsilon, asked.delta), *found))
 
     def alternatives(self, result: Result) -> pd.DataFrame:
         even = self._even() if self.targets is None else []

@@ -40,7 +40,7 @@ STATED = {
     **dict.fromkeys(("exponential channel", "local report", "bounded count", "clustered response", "Hadamard response"), NUMBER | ITEMS),
     **dict.fromkeys(("items of users", "sampled items of users"), NUMBER | ITEMS),
     **{name: SHARES for name in RELEASES if name.startswith("linear query")},
-    "plan": NOISE | {"must be whole numbers"},
+    "plan": NOISE | {"must be whole numbers", "must count at most"},
     "plan of workloads": NOISE | {"must count at most"},
     "Laplace histogram": SHARES - {"would be rounded"},
 }  # fmt: skip

@@ -611,3 +611,28 @@ def test_targets_beyond_any_budget_name_no_infinite_one() -> None:
     with pytest.raises(md.InfeasibleError, match=r"need a budget of more than 0\.1, more than") as raised:
         md.Plan({"n": md.Count()}, md.ApproximateDP(1e-3, 1e-6), targets={"n": 0.1}).solve()
     assert raised.value.smallest_epsilon is None
+
+
+def test_what_an_attacker_gains_is_of_the_plan_s_own_noise():
+    """Was: of the one pair that was asked (7.39%, advantage .76), and nothing of a plan by μ."""
+    tasks = {"age": md.Histogram(30), "salary": md.Mean(0, 200_000, n=5000), "hours": md.Sum(60.0)}
+    weights = {"age": 1e-3, "salary": 1e-6, "hours": 1e-6}
+    result = md.Plan(tasks, md.ApproximateDP(2, 1e-7), weights=weights, rounds=12).solve()
+    mu = math.sqrt(2 * result.mechanism.consumption().rho)  # of continuous normal noise as wide
+    exact = stats.norm.cdf(stats.norm.ppf(0.01) + mu)
+    assert exact < result.attack(0.01).found < 1.1 * exact
+    advantage = 2 * stats.norm.cdf(mu / 2) - 1
+    assert advantage < result.tradeoff().advantage < 1.05 * advantage
+    by_mu = md.Plan(tasks, md.GaussianDP(0.4), weights=weights).solve()
+    assert by_mu.attack(0.01).found == pytest.approx(stats.norm.cdf(stats.norm.ppf(0.01) + 0.4), rel=1e-3)
+    mixed = md.Plan({"a": md.Count(), "b": md.Histogram(5)}, md.ApproximateDP(1, 1e-2), rounds=3).solve()
+    assert mixed.attack(0.01).found <= math.e * 0.01 + 1e-2
+    pure = md.Plan({"a": md.Count()}, md.PureDP(1.0)).solve()
+    assert pure.attack(0.01).found == pytest.approx(math.e * 0.01, rel=1e-6)
+
+
+def test_a_ledger_holds_the_claim_of_privacy(tmp_path):
+    result = md.Plan({"a": md.Count()}, md.ApproximateDP(1, 1e-6)).solve()
+    ledger = md.Ledger(tmp_path / "l.jsonl", md.ApproximateDP(1, 1e-6))
+    result.release({"a": 3}, ledger=ledger)
+    assert "ApproximateDP(epsilon=1.0, delta=1e-06) is kept" in (tmp_path / "l.jsonl").read_text()

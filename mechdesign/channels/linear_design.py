@@ -118,7 +118,8 @@ class LocalWorkload(Design):
         )
         super().__post_init__()
         size = self.workload.size
-        if not 2 <= size <= (most := LISTED if self.worst else _MOST):
+        most = LISTED if self.worst else _MOST
+        if not 2 <= size <= most:
             remedy = f'must be 2 to {most} where data="{self.data}": join categories, or ask for the parts of a product one by one'
             raise DesignError.of("workload", f"{size} categories", remedy)
         if any(
@@ -136,6 +137,10 @@ class LocalWorkload(Design):
                 "asks for the number of people alone, which is known: ask for what differs between categories"
             )
             raise DesignError.of("workload", str(self.workload), remedy)
+        largest = math.sqrt(float(np.diag(self.gram).max()))
+        if not 1e-6 <= largest <= 1e6:
+            remedy = "must be between 1e-6 and 1e6: choose another unit for the answers"
+            raise DesignError.of("workload", f"{largest:.3g} for one person's largest effect", remedy)
         if not 1e-3 <= self.privacy.epsilon <= 20:
             raise DesignError.of("epsilon", self.privacy.epsilon, "must be between 0.001 and 20")
         if self.outputs is not None:

@@ -40,6 +40,7 @@ from mechdesign.typing import Array, Numbers
 _ENTRIES = 40_000
 _ROWS = 200_000  # of the program under (ε, δ): ordered pairs of inputs, times outputs
 _COARSEST = Fraction(1, 10**9)  # of tables of doubles: what a solver leaves
+_EPSILON = 200
 _BITS = 128  # of e^ε, rounded down
 _AROUND = 1e-12  # of the table's bias, either way: fractions do not fit a program in doubles
 
@@ -176,6 +177,10 @@ def audit_table(
     if privacy is None:
         raise DesignError.of("privacy", None, "must be what the table claims: PureDP(1.0), say")
     instance("privacy", privacy, PureDP, ApproximateDP)
+    if not privacy.epsilon <= _EPSILON:
+        raise DesignError.of(
+            "epsilon", privacy.epsilon, f"must be at most {_EPSILON}: beyond, nothing is protected"
+        )
     cells, x, y = _read(table, inputs, outputs)
     measure = Loss.of(loss)
     w = np.full(len(x), 1 / len(x)) if weights is None else _weights(weights, len(x))
@@ -304,6 +309,8 @@ def _number(name: str, value: object) -> float:
 
 def _distinct(name: str, values: Numbers) -> Array:
     found = array(name, values)
+    if np.abs(found).max() > 1e100:
+        raise DesignError.of(name, values, "must be at most 1e100 in size: choose another unit")
     for k in range(1, len(found)):
         if found[k] in found[:k]:
             raise DesignError.of(name, float(found[k]), "stands there twice")
@@ -441,8 +448,9 @@ def _bounds(
     for words, wanted, tolerance in (("unbiased", np.zeros(n), 0.0), ("with the table's bias", bias, around)):
         try:
             model = least_loss_model(x, y, privacy, cost, wanted, tolerance)
-            bound = proved_bound(model, solvers.solve(model, "highs", time_limit=time_limit))
-            found.append(bound if math.isfinite(bound) else None)
+            bound = proved_bound(model, solvers.solve(model, "highs", time_limit=time_limit, fallback=False))
+            least = 0.0 if (cost >= 0).all() else -math.inf
+            found.append(max(bound, least) if math.isfinite(bound) else None)
         except InfeasibleError:
             found.append(None)
             notes.append(

@@ -292,6 +292,8 @@ def test_fewer_outputs() -> None:
         (np.eye(2000), {}, "2000 categories"),
         (md.Workload.identity(65), {}, "must be 2 to 64"),
         (md.Workload.identity(17), {"data": "worst"}, "must be 2 to 16"),
+        (md.Workload.identity(1), {}, "1 categories"),
+        (1e-90 * np.eye(3), {}, "another unit"),
         (md.Workload.identity(4), {"outputs": 3}, "outputs"),
         (md.Workload.identity(4), {"data": "mean"}, "data"),
     ],

@@ -172,6 +172,8 @@ def test_arguments():
         ((pd.DataFrame(good), [0, 1], [0, 1], md.PureDP(1)), "leave them out"),
         ((good, [0, 1], [0, 1], md.ZeroConcentratedDP(1)), "privacy"),
         (("nowhere.csv", None, None, md.PureDP(1)), "cannot be read"),
+        ((good, [0, 1], [-1e300, 1e300], md.PureDP(1)), "another unit"),
+        ((good, [0, 1], [0, 1], md.PureDP(700)), "nothing is protected"),
     ):
         with pytest.raises(DesignError, match=words):
             md.audit_table(*arguments)
@@ -191,3 +193,12 @@ def test_the_same_from_frame_and_file(tmp_path):
     assert answer.exit_code == 1 and "NOT kept" in answer.stdout
     assert len(pd.read_csv(tmp_path / "o.csv")) == len(one.constraints)
     assert CliRunner().invoke(app, ["audit", str(tmp_path / "table.csv"), "--epsilon", "1"]).exit_code == 0
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 30.0, 64.0, 200.0])
+def test_no_other_solver_takes_over_at_the_ends_of_doubles(epsilon, capfd):
+    """Was: SCS ran out of memory at a large ε, with a crash and words of its own."""
+    found = md.audit_table([[0.6, 0.4], [0.4, 0.6]], [-1, 1], [-1, 1], md.PureDP(epsilon))
+    assert found.holds == (epsilon > 1) and found.value == pytest.approx(1.6)
+    assert found.lower_bound is None or 0 <= found.lower_bound <= 4
+    assert capfd.readouterr().out == ""

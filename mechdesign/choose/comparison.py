@@ -16,6 +16,7 @@ from mechdesign.errors import DesignError, MechdesignError
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.classes import Scope
 from mechdesign.evidence.digits import shown
+from mechdesign.evidence.handed import Handed
 from mechdesign.evidence.page import Page, Section, page
 from mechdesign.evidence.proofs import (
     CLAIMED,
@@ -27,7 +28,7 @@ from mechdesign.evidence.proofs import (
     close,
     fitting,
 )
-from mechdesign.evidence.results import Handed, Result
+from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, plain, sized
 from mechdesign.problem.checks import instance

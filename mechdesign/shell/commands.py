@@ -21,7 +21,8 @@ from mechdesign.errors import DesignError, MechdesignError, MissingExtra, Result
 if TYPE_CHECKING:
     import pandas as pd
 
-    from mechdesign.evidence.results import Handed, Result
+    from mechdesign.evidence.handed import Handed
+    from mechdesign.evidence.results import Result
     from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
     from mechdesign.problem.sensitivity import Sensitivity
 

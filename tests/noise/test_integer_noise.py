@@ -15,7 +15,7 @@ import mechdesign as md
 from mechdesign.errors import DesignError, MechdesignError
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.noise import CellProduct, IntegerNoise, OptimalNoise
-from mechdesign.noise.optimal.lattice import inward
+from mechdesign.noise.optimal.lattice_dual import inward
 from mechdesign.noise.optimal.staircase import StaircaseDual
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, PureDP

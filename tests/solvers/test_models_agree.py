@@ -10,7 +10,7 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign import solvers
-from mechdesign.noise.optimal.lattice import LatticeProgram, Line, lattice_model
+from mechdesign.noise.optimal.lattice_program import LatticeProgram, Line, lattice_model
 from mechdesign.quantizers.optm.design import BoxSearch
 from mechdesign.solvers import Deadline, LinearProgram, Model
 

@@ -36,8 +36,9 @@ from mechdesign.noise.calibration.design import Calibration
 from mechdesign.noise.calibration.evaluation import budget_of, consumed
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
 from mechdesign.noise.optimal.cell_product import CellProduct
-from mechdesign.noise.optimal.lattice import MOST_CELLS, SMALLEST_DELTA, Line, lattice_model, refined
+from mechdesign.noise.optimal.lattice import MOST_CELLS, SMALLEST_DELTA, refined
 from mechdesign.noise.optimal.lattice_dual import LatticeDual, average_costs
+from mechdesign.noise.optimal.lattice_program import Line, lattice_model
 from mechdesign.noise.optimal.question import NoiseQuestion
 from mechdesign.noise.optimal.several import DISCRETE, named_cost, ranked, several, started
 from mechdesign.noise.optimal.staircase import staircase

@@ -450,3 +450,36 @@ class SampledLatticeDual(LatticeDual):
     """The same for a convex callable, whose values in floating point are taken as exact and its convexity as given."""
 
     bound_how = RECOMPUTED
+
+
+def inward(
+    shifts: Indices, psi: Array, costs: Array, level: float, epsilon: float, *, mirrored: bool
+) -> Array:
+    """Multipliers that leave no cell below the level: where one is, those from nearer 0 that charge it are lowered, from the outermost inwards.
+
+    What a cell lacks takes e^{-ε} of that from cells nearer to 0: a solver's errors fall where those of their sums outwards grow.
+    """
+    psi, half, growth = psi.copy(), (psi.shape[1] - 1) // 2, math.exp(epsilon)
+    reach, sent, share = (len(costs) - 1) // 2, psi.sum(axis=0), 0.5 if mirrored else 1.0
+    at = np.arange(len(shifts))
+    for place in range(reach, 0, -1):
+        for side in (place,) if mirrored else (place, -place):
+            from_ = side - shifts
+            held = np.abs(from_) <= half
+            rows, cells = at[held], from_[held] + half
+            charged = psi[rows, cells].sum()
+            found = sent[side + half] if place <= half else 0.0
+            if mirrored:
+                other = -side - shifts
+                near = np.abs(other) <= half
+                charged += psi[at[near], other[near] + half].sum()
+                found += sent[half - side] if place <= half else 0.0
+            missing = level - costs[reach + side] - share * (found - growth * charged)
+            inner = np.abs(cells - half) < place
+            rows, cells = rows[inner], cells[inner]
+            lowered = psi[rows, cells]
+            if missing > 0 and lowered.sum() > 0:
+                lowered *= min(1.0, missing / (share * growth * lowered.sum()))
+                psi[rows, cells] -= lowered
+                sent[cells] -= lowered
+    return psi

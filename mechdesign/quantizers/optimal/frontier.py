@@ -17,6 +17,7 @@ import pandas as pd
 
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence.digits import at_most
+from mechdesign.evidence.handed import Handed
 from mechdesign.evidence.page import Page, Section, versions
 from mechdesign.evidence.proofs import (
     CLAIMED,
@@ -29,7 +30,7 @@ from mechdesign.evidence.proofs import (
     fitting,
     same,
 )
-from mechdesign.evidence.results import Handed, Result
+from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import array, instance, one_of
 from mechdesign.problem.spine import Design

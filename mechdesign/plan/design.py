@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 _ROUND = 1e-12
 _HEADINGS = {
     "standard_deviation": "standard deviation",
+    "task_deviation": "standard deviation of the task's answer",
     "half_width": "95% half-width",
     "joint_half_width": "95% half-width, all jointly",
     "even_split": "standard deviation, even split",
@@ -271,14 +272,7 @@ class Plan(Design):
         if not over(-step) > 0 >= over(step):
             step, wider = 1e-3, _VERIFIED
         mechanism = self._mechanism(chosen, root(over, 0.0, step, 1e-4 * step) + wider)
-        return Law(mechanism, self.cost(mechanism), report=SolveReport("search"), notes=self._notes())
-
-    def _notes(self) -> tuple[str, ...]:
-        two = [name for name in self.tasks if sum(own == name for own, _ in self._versions) > 1]
-        return tuple(
-            f"{name} is a sum and a count: its error is to first order in 1/n, of the worst mean"
-            for name in two
-        )
+        return Law(mechanism, self.cost(mechanism), report=SolveReport("search"))
 
     def certified(self, law: Law, clock: Clock) -> Law:
         spent = law.mechanism.consumed(self.granted(law.value))
@@ -331,7 +325,7 @@ class Plan(Design):
             raise InfeasibleError(reason, smallest_epsilon=least if known else None)
         if not composes:
             yield Bound(self.least(()), PlanBound(()))
-        yield Law(mechanism, least, report=SolveReport("search"), notes=self._notes())
+        yield Law(mechanism, least, report=SolveReport("search"))
 
     @cached_property
     def _aimed(self) -> list[list[Choice]]:
@@ -414,7 +408,7 @@ class Plan(Design):
         return min(found, key=search.cost, default=[])
 
     def frame(self, result: Result) -> pd.DataFrame:
-        """A row per part: noise, share of the budget, error in the task's units, 95% half-width alone and of all answers jointly."""
+        """A row per part: noise, share of the budget, error of its worst number, 95% half-width alone and of all numbers jointly, and the task's error."""
         chosen = self.choices(result.mechanism) or []
         even = self._even() if self.targets is None else []
         search = self._search
@@ -427,7 +421,7 @@ class Plan(Design):
         joint = 0.025 / max(answers, 1)
         rows = []
         for k, ((name, _), (item, scale)) in enumerate(zip(self._versions, chosen)):
-            noise, unit = item.noise(scale), math.sqrt(item.part.largest)
+            noise, unit = item.noise(scale), item.part.unit
             # sums of noise that is not normal are within so many deviations, by Chebyshev's inequality
             sums = item.part.answers is not None and not item.normal
             reach = [
@@ -440,6 +434,7 @@ class Plan(Design):
                 "scale": scale,
                 "share": spent[k] / largest,
                 "standard_deviation": unit * noise.standard_deviation,
+                "task_deviation": math.sqrt(_error(result.mechanism.parts[name])),
                 "half_width": unit * reach[0],
                 "joint_half_width": unit * reach[1],
             }
@@ -486,10 +481,16 @@ class Plan(Design):
         return relative_table(rows)
 
     def lines(self, result: Result) -> list[str]:
-        return [
+        rows = [
             f"{row.task}: {row.mechanism}, standard deviation {row.standard_deviation:.6g}, 95% within ±{row.half_width:.6g} "
             f"(all answers: ±{row.joint_half_width:.6g}), {row.share:.1%} of the budget"
             for row in self.frame(result).itertuples()
+        ]
+        return rows + [
+            f"{name}, the {' over the '.join(part.name for part, _ in parts)}: standard deviation {math.sqrt(_error(parts)):.6g}, "
+            "to first order in 1/n, of the worst mean"
+            for name, parts in result.mechanism.parts.items()
+            if len(parts) > 1
         ]
 
     def account(self, result: Result) -> Account:
@@ -541,6 +542,11 @@ class Plan(Design):
         axis.invert_yaxis()
         axis.set(xlabel="share of the budget", xlim=(0, None))
         return fig
+
+
+def _error(parts: Sequence[tuple[Part, AdditiveNoise]]) -> float:
+    """Squared error of a task's worst answer."""
+    return math.fsum(part.largest * noise.variance + part.bias for part, noise in parts)
 
 
 def _held(name: str, value: object) -> float:
@@ -615,8 +621,7 @@ class PlanProof(Proof):
         room = design._search.budget - stated.value
         yield Claim(f"the least budget is at most {stated.value:.9g}", PROVED, room, room >= 0)
         for name, parts in law.parts.items():
-            error = math.fsum(part.largest * noise.variance + part.bias for part, noise in parts)
-            room = design.targets[name] ** 2 * (1 + _ROUND) - error
+            room = design.targets[name] ** 2 * (1 + _ROUND) - _error(parts)
             yield Claim(
                 f"the error of {name} is at most {design.targets[name]:.9g}", RECOMPUTED, room, room >= 0
             )

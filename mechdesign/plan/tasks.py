@@ -87,6 +87,11 @@ class Part:
         """Squared error of the worst answer for a unit of variance."""
         return self.worth if self.worst is None else self.worst
 
+    @property
+    def unit(self) -> float:
+        """What a number's noise is multiplied by in the worst answer that is handed out: 1 but for sums of these numbers."""
+        return 1.0 if self.answers is None else math.sqrt(self.largest)
+
 
 class Task(Checked):
     """What is asked of the data, once a round."""

@@ -229,6 +229,16 @@ def test_the_page_of_a_plan_says_it_all(here: Path) -> None:
     assert "standard deviation, even split" in words and "verify.pyz result.json" in words
 
 
+def test_parts_of_a_mean_are_in_their_own_units_and_the_mean_in_its_own() -> None:
+    result = md.Plan({"age": md.Mean(0, 100, n=10_000)}, md.PureDP(1.0)).solve()
+    table = result.to_frame()
+    total, count = result.mechanism.noises
+    assert table["standard_deviation"].tolist() == [total.standard_deviation, count.standard_deviation]
+    mean = math.sqrt(total.variance + 50**2 * count.variance) / 10_000
+    assert table["task_deviation"].tolist() == pytest.approx([mean, mean], rel=1e-12)
+    assert f"age, the sum over the count: standard deviation {mean:.6g}" in str(result)
+
+
 def test_all_answers_of_all_rounds_are_within_their_joint_half_widths() -> None:
     """19 times out of 20 by simulation; no more often than that where no noise is whole."""
     rng = np.random.default_rng(7)

@@ -25,7 +25,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.exact import log_upper
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import array, indices, probability, settle
+from mechdesign.problem.checks import array, indices, probability
 from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.workload import Workload
@@ -114,10 +114,8 @@ class LinearReport(Checked):
         if len(self.weights) != self.workload.size or not all(any(column) for column in zip(*self.weights)):
             allowed = f"must have a row for each of {self.workload.size} categories, and no column of zeros"
             raise DesignError.of("weights", (len(self.weights), len(self.weights[0])), allowed)
-        if self.prior is not None:
-            if self.prior.shape != (self.size,) or not (self.prior > 0).all():
-                raise DesignError.of("prior", self.prior, f"must be {self.size} positive numbers")
-            settle(self, prior=self.prior / self.prior.sum())
+        if self.prior is not None and (self.prior.shape != (self.size,) or not (self.prior > 0).all()):
+            raise DesignError.of("prior", self.prior, f"must be {self.size} positive numbers")
 
     @cached_property
     def channel(self) -> Channel:

@@ -18,7 +18,7 @@ from mechdesign.channels.linear_design import hadamard_table, moments_of_subsets
 from mechdesign.channels.linear_proofs import LinearBound, centred, exact_gram, semidefinite, variances_above
 from mechdesign.channels.linear_report import LinearReport
 from mechdesign.channels.linear_solving import multipliers, relaxation
-from mechdesign.evidence.serialize import dumps
+from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.solvers.registry import solve
 from mechdesign.verifier.reading import Refused
 from mechdesign.verifier.verify import verify
@@ -309,3 +309,11 @@ def test_a_law_alone_says_its_privacy() -> None:
     assert any("privacy loss at most 1.0000" in claim for claim, *_ in verify(dumps(law)).rows)
     with pytest.raises(md.DesignError, match="same reports"):
         _ = LinearReport(md.Workload.identity(2), ((1, 1), (1, 1))).decoder
+
+
+def test_a_prior_of_the_worst_case_is_saved_as_it_is() -> None:
+    """Was: divided by its sum once more at every reading, so that files came back with other bytes."""
+    result = md.LocalWorkload(
+        md.Workload.marginals((2, 3), order=1), md.PureDP(4.8110131919765085), data="worst"
+    ).solve()
+    assert dumps(loads(dumps(result))) == dumps(result)

@@ -643,7 +643,15 @@ def least_table(
     whole = np.hstack([np.kron(np.eye(rows), np.ones(answers)), np.zeros((rows, slack + 1))])
     objective = np.zeros(size)
     objective[-1] = 1
-    found = optimize.linprog(objective, np.array(above), right, whole, np.ones(rows), method="highs")
+    found = optimize.linprog(
+        objective,
+        np.array(above),
+        right,
+        whole,
+        np.ones(rows),
+        method="highs",
+        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+    )
     return float(found.fun) if found.status == 0 else None
 
 

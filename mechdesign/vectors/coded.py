@@ -443,15 +443,15 @@ def checked_key(seed: object, number: object) -> tuple[int, int]:
     return integer("seed", seed, 0, (1 << SEED_BITS) - 1), integer("first", number, 0, (1 << 63) - 1)
 
 
-def shared_words(seed: int, number: int, count: int) -> npt.NDArray[np.uint64]:
-    """Return `count` 64-bit words, the same wherever they are asked for.
+def shared_words(seed: int, number: int, count: int, block: int = 0) -> npt.NDArray[np.uint64]:
+    """Return `count` 64-bit words from a block of four on, the same wherever they are asked for.
 
     Examples
     --------
     >>> int(shared_words(1, 2, 1)[0]) == int(shared_words(1, 2, 5)[0])
     True
     """
-    bits = np.random.Philox(key=seed, counter=number << 128)
+    bits = np.random.Philox(key=seed, counter=(number << 128) + block)
     return np.asarray(bits.random_raw(count), dtype=np.uint64)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import doctest
 import importlib
 import tomllib
 from pathlib import Path
@@ -85,3 +86,10 @@ def test_every_public_name_of_every_wing_loads() -> None:
     for stub in sorted((ROOT / "mechdesign").rglob("__init__.pyi")):
         wing = importlib.import_module(".".join(stub.parent.relative_to(ROOT).parts))
         assert [name for name in wing.__all__ if not hasattr(wing, name)] == []
+
+
+def test_guides_show_whole_outputs() -> None:
+    parser = doctest.DocTestParser()
+    for page in sorted((ROOT / "docs" / "guides").glob("*.rst")):
+        for example in parser.get_examples(page.read_text(encoding="utf-8")):
+            assert "..." not in example.want, f"{page.name}, line {example.lineno + 1}"

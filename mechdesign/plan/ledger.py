@@ -307,7 +307,7 @@ class Ledger:
         """Take in what was appended since, under the lock."""
         if file.seek(0, os.SEEK_END) < self._size:
             raise ResultFormatError(
-                f"{self.path}: ends before line {len(self._rows)}, which was there: cut off"
+                f"{self.path.name}: ends before line {len(self._rows)}, which was there: cut off"
             )
         file.seek(self._size)
         for line in file:
@@ -319,7 +319,7 @@ class Ledger:
                     self._take(content)
                 except (ArithmeticError, LookupError, TypeError, ValueError):
                     fault = "does not follow from the line before: edited, or no ledger"
-                    raise ResultFormatError(f"{self.path}, line {len(self._rows) + 1}: {fault}") from None
+                    raise ResultFormatError(f"{self.path.name}, line {len(self._rows) + 1}: {fault}") from None
             self._size, self._whole = self._size + len(line), whole
 
     def _take(self, line: Any) -> None:

@@ -319,7 +319,9 @@ class Ledger:
                     self._take(content)
                 except (ArithmeticError, LookupError, TypeError, ValueError):
                     fault = "does not follow from the line before: edited, or no ledger"
-                    raise ResultFormatError(f"{self.path.name}, line {len(self._rows) + 1}: {fault}") from None
+                    raise ResultFormatError(
+                        f"{self.path.name}, line {len(self._rows) + 1}: {fault}"
+                    ) from None
             self._size, self._whole = self._size + len(line), whole
 
     def _take(self, line: Any) -> None:

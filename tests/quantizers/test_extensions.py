@@ -151,6 +151,14 @@ def test_biased_design() -> None:
         md.BiasedSelection(4, md.PureDP(1.0), UNIFORM, max_bias=-1)
 
 
+def test_biased_design_of_a_prior_that_is_one_point() -> None:
+    """Was: ZeroDivisionError, as the bound's own design loses nothing there."""
+    grid = md.Grid(delta=[0.5, 1.0], q=[0.3], beta=[0.1])
+    prior = md.clipped(stats.norm(50, 0.01), -1, 1)
+    found = md.BiasedSelection(4, md.PureDP(1.0), prior, "squared", input_range=(-1, 1), grid=grid).solve()
+    assert found.lower_bound is None and found.certificate.verify()
+
+
 def test_opendp_measurement() -> None:
     """The measurement releases outputs of the mechanism and states the certified loss."""
     pytest.importorskip("opendp")

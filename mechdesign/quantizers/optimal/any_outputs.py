@@ -110,7 +110,9 @@ def _solved(
 
 
 def _error(loss: Loss, value: float) -> float:
-    """The error whose loss is `value`."""
+    """The error whose loss is `value`; 0 where rounding leaves less than no loss."""
+    if value <= 0:
+        return 0.0
     first, second = loss.absolute, loss.squared
     return 2 * value / (first + math.sqrt(first * first + 4 * second * value))
 

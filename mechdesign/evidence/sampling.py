@@ -268,7 +268,7 @@ def bernoulli(near: Array, error: Array, exact: Callable[[int], Fraction]) -> np
     uniform, close = words * 2.0**-64, near[open_]
     out[open_] = uniform < close
     for k in np.flatnonzero(np.abs(uniform - close) <= room[open_]):
-        out[open_[k]] = _below(int(words[k]), exact(int(open_[k])))
+        out[open_[k]] = below(int(words[k]), exact(int(open_[k])))
     return out
 
 
@@ -286,8 +286,8 @@ def _longer(word: int, bits: int) -> tuple[int, int]:
     return (word << 64) | int(random_words(1)[0]), bits + 64
 
 
-def _below(word: int, threshold: Fraction) -> bool:
-    """Decide U < threshold for U uniform with the leading bits `word`, drawing more as needed."""
+def below(word: int, threshold: Fraction) -> bool:
+    """Return whether U < threshold, for U uniform with the leading bits `word`, drawing more as needed."""
     bits = 64
     while True:
         scaled = threshold * (1 << bits)

@@ -2,10 +2,10 @@ r"""Messages: codes of vectors as bytes, with a versioned header; decoding, and 
 
 A message is little-endian: ``MV``, version, flags, four bytes of the mechanism's fingerprint, the number of vectors (4 bytes); then the seed
 (16 bytes) or, where it was agreed on beforehand, the number of the first vector (8 bytes); the codes, bit-packed; a CRC-32 of all before.
-Nothing of a message but the codes depends on the vectors.
+Nothing of a message but the codes depends on the vectors. docs/wire.md says it byte by byte, for clients in other languages.
 
 **Shared randomness.** Both ends derive the same words from a seed and the number of a vector. Words come from the counter-based generator
-Philox, whose raw output NumPy fixes for good: the seed is its key, the number of the vector the upper half of its counter. Seeds are drawn
+Philox 4x64-10, a few lines in any language: the seed is its key, the number of the vector the upper half of its counter. Seeds are drawn
 by the operating system, independently of all inputs, so that what an encoder's guarantee says of every rotation it says of the message
 with its seed.
 """
@@ -17,23 +17,24 @@ import secrets
 import struct
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import count as naturals
 
 import numpy as np
 import numpy.typing as npt
 from scipy import special
 
 from mechdesign.errors import DesignError, ResultFormatError
-from mechdesign.evidence.sampling import IntegerWeights, uniform_integers
+from mechdesign.evidence.sampling import IntegerWeights, below, random_words, uniform_integers
 from mechdesign.evidence.serialize import dumps
 from mechdesign.problem.checks import generator, indices, integer
 from mechdesign.problem.fields import Checked, field
 from mechdesign.typing import Array, Indices, Numbers, Randomness
 
-_MAGIC, _VERSION, _SEEDED = b"MV", 1, 1
+_MAGIC, _VERSION, _SEEDED = b"MV", 2, 1
 _HEAD = struct.Struct("<2sBB4sI")
 SEED_BITS = 128
 _SEED_BYTES = SEED_BITS // 8
@@ -444,19 +445,27 @@ def checked_key(seed: object, number: object) -> tuple[int, int]:
 
 
 def shared_words(seed: int, number: int, count: int, block: int = 0) -> npt.NDArray[np.uint64]:
-    """Return `count` 64-bit words from a block of four on, the same wherever they are asked for.
+    """Return `count` 64-bit words from a block of four on, the same wherever and in whatever language they are asked for.
 
     Examples
     --------
-    >>> int(shared_words(1, 2, 1)[0]) == int(shared_words(1, 2, 5)[0])
-    True
+    >>> [hex(word) for word in shared_words(1, 2, 2)]
+    ['0x451d0dd40544b02e', '0xcfe1c8d758c1a838']
     """
     bits = np.random.Philox(key=seed, counter=(number << 128) + block)
     return np.asarray(bits.random_raw(count), dtype=np.uint64)
 
 
+def _words(seed: int, number: int) -> Iterator[int]:
+    """Shared words without end."""
+    for block in naturals(step=4):
+        yield from shared_words(seed, number, 16, block).tolist()
+
+
 def shared_subsets(seed: int, first: int, count: int, size: int, few: int) -> Indices:
-    """Return the coordinates that vectors first, first + 1, … send, in order, shape (count, few).
+    """Return the coordinates that vectors first, first + 1, … send, in order, shape (count, few); all subsets are equally likely.
+
+    (Floyd's algorithm: as many uniform integers as coordinates, each the lowest bits of the next word that has them small enough.)
 
     Examples
     --------
@@ -467,8 +476,12 @@ def shared_subsets(seed: int, first: int, count: int, size: int, few: int) -> In
         return np.tile(np.arange(size), (count, 1))
     out = np.empty((count, few), dtype=np.int64)
     for i in range(count):
-        words = shared_words(seed, first + i, size)
-        out[i] = np.sort(np.argsort(words, kind="stable")[:few])
+        words, chosen = _words(seed, first + i), set[int]()
+        for last in range(size - few, size):
+            mask = (1 << last.bit_length()) - 1
+            place = next(low for word in words if (low := word & mask) <= last)
+            chosen.add(last if place in chosen else place)
+        out[i] = sorted(chosen)
     return out
 
 
@@ -476,3 +489,21 @@ def shared_normals(seed: int, number: int, count: int) -> Array:
     """Return `count` standard normals, by the inverse of the normal law at the middles of 2⁵² cells."""
     words = shared_words(seed, number, count)
     return np.asarray(special.ndtri(((words >> np.uint64(12)).astype(float) + 0.5) * 2.0**-52))
+
+
+def rounded_signs(y: Array) -> npt.NDArray[np.bool_]:
+    """Draw true with probability exactly (1 + y)/2 for every y of [−1, 1], with the operating system's randomness.
+
+    With probability |y| the sign of y, else a fair coin: the last bit of the word whose other bits decide which.
+
+    Examples
+    --------
+    >>> rounded_signs(np.array([1.0, -1.0])).tolist()
+    [True, False]
+    """
+    words, scaled = random_words(y.size).reshape(y.shape), np.abs(y) * 2.0**63
+    whole = scaled.astype(np.uint64)
+    kept = (words >> np.uint64(1)) < whole
+    for i in zip(*np.nonzero(((words >> np.uint64(1)) == whole) & (scaled > whole))):
+        kept[i] = below(int(random_words(1)[0]), Fraction(float(scaled[i])) - int(whole[i]))
+    return np.where(kept, y > 0, (words & np.uint64(1)).astype(bool))

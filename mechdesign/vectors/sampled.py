@@ -34,7 +34,7 @@ from scipy import optimize
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower, round_down, round_up
-from mechdesign.evidence.sampling import random_words
+from mechdesign.evidence.sampling import IntegerRows
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import integer, one_of, settle
 from mechdesign.problem.fields import Checked, field
@@ -49,7 +49,13 @@ from mechdesign.vectors.ball import (
     power_of_e,
     scaled_vectors,
 )
-from mechdesign.vectors.coded import CodedMechanism, SubsetSelection, checked_key, shared_subsets
+from mechdesign.vectors.coded import (
+    CodedMechanism,
+    SubsetSelection,
+    checked_key,
+    rounded_signs,
+    shared_subsets,
+)
 
 
 def coordinate_epsilon(epsilon: float, count: int) -> float:
@@ -252,11 +258,25 @@ class SampledCoordinates(Checked, SampledSubset):
 
     sent = slots
 
+    @property
+    def one_segment(self) -> bool:
+        """Whether probabilities are affine on [−1, 1]: an input is rounded to one of the ends first."""
+        return len(self.one.knots) == 2
+
+    @cached_property
+    def _ends(self) -> IntegerRows:
+        """The exact laws of the codes at −1 and at 1."""
+        law = self.one.law
+        assert law is not None
+        return IntegerRows(lambda end: law.weights(0, end)[0], 2)
+
     def _drawn(
         self, x: Numbers, seed: int, first: int, clip: bool, rng: np.random.Generator | None
     ) -> Indices:
         """The numbers of outputs for the chosen coordinates."""
         part = self._chosen(x, seed, first, clip)
+        if rng is None and self.one_segment:
+            return self._ends.draw(rounded_signs(part).astype(np.int64).ravel()).reshape(part.shape)
         values = self.one.release(part) if rng is None else self.one.sample(part, rng=rng)
         return np.asarray(np.searchsorted(self.one.bins, values), dtype=np.int64)
 
@@ -361,11 +381,8 @@ class SampledSigns(PureMechanism, SampledSubset, SubsetSelection):
     ) -> Indices:
         """A text of signs for every vector: its rounded signs, lowest bit first, some of them changed."""
         part = self._chosen(x, seed, first, clip)
-        if rng is None:
-            chance = (random_words(part.size) >> np.uint64(11)).reshape(part.shape) * 2.0**-53
-        else:
-            chance = rng.random(part.shape)
-        texts = (chance < (1 + part) / 2) @ (1 << np.arange(self.bits))
+        up = rounded_signs(part) if rng is None else rng.random(part.shape) < (1 + part) / 2
+        texts = up @ (1 << np.arange(self.bits))
         return (texts ^ self._order[self._ranks(len(texts), rng)])[:, None]
 
     def _estimates(self, codes: Indices) -> Array:

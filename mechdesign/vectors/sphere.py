@@ -44,11 +44,10 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import generator, integer, one_of
 from mechdesign.problem.fields import field
-from mechdesign.problem.hadamard import walsh_hadamard
 from mechdesign.problem.privacy import PureDP
 from mechdesign.solvers.deadline import one_thread
 from mechdesign.typing import Array, Indices, Numbers, Randomness
-from mechdesign.vectors.ball import VectorMechanism, checked_dimension, checked_radius
+from mechdesign.vectors.ball import VectorMechanism, checked_dimension, checked_radius, halved_sum
 from mechdesign.vectors.coded import SubsetSelection, checked_key, shared_normals, shared_words
 
 LARGEST_BITS = 16
@@ -316,7 +315,12 @@ class FastRotation(Rotation):
         size = 1 << (self.dimension.bit_length() - 1)
         blocks = [slice(start, start + size) for start in {0, self.dimension - size}]
         for block in sorted(blocks, key=lambda each: each.start, reverse=back):
-            x[:, block] = walsh_hadamard(x[:, block]) / math.sqrt(size)
+            y = x[:, block]
+            for _ in range(
+                size.bit_length() - 1
+            ):  # in the order that docs/wire.md states, not that of a matrix product
+                y = np.hstack([y[:, ::2] + y[:, 1::2], y[:, ::2] - y[:, 1::2]])
+            x[:, block] = y / math.sqrt(size)
         return x
 
     def turned(self, x: Array, keys: Keys) -> Array:
@@ -355,7 +359,7 @@ def vertex_products(z: Array) -> Array:
     """
     n = z.shape[1]
     along, back = _constants(n)
-    total = z.sum(axis=1, keepdims=True)
+    total = halved_sum(z)
     return np.hstack([along * z - back * total, -total / math.sqrt(n)])
 
 

@@ -53,8 +53,9 @@ html_theme = "pydata_sphinx_theme"
 html_title = "mechdesign"
 html_static_path = ["_static"]
 html_extra_path = [
-    tempfile.mkdtemp()
-]  # the stand-alone verifier, for who does not install the package; a page of evidence
+    tempfile.mkdtemp(),  # the stand-alone verifier, for who does not install the package; a page of evidence
+    "wire-vectors.json",
+]
 archive.build(Path(html_extra_path[0], "verify.pyz"))
 html_css_files = ["site.css"]
 html_show_sourcelink = False

@@ -401,7 +401,7 @@ def _listed(values: Sequence[str]) -> str:
 def flat_json(mechanism: object) -> str:
     """Return what a device needs of a mechanism as one flat JSON object: names to numbers, texts and lists of them.
 
-    Integers beyond 2⁵³ are texts of digits. A certified result keeps its proof by ``result.save``; this is for programs that
+    Integers beyond 2⁵³ are texts of digits; docs/wire.md says what the members mean. A certified result keeps its proof by ``result.save``; this is for programs that
     draw and decode.
 
     Parameters
@@ -448,7 +448,12 @@ def _fields(mechanism: Deployed, *names: str) -> Flat:
     """The kind, the budget and attributes of a mechanism."""
     kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(mechanism).__name__).lower()
     budget = mechanism.privacy.epsilon if hasattr(mechanism, "privacy") else mechanism.privacy_loss()
-    return {"kind": kind, "epsilon": budget, **{name: getattr(mechanism, name) for name in names}}
+    coded = (
+        {"fingerprint": mechanism.fingerprint.hex(), "code_bits": mechanism.code_bits}
+        if isinstance(mechanism, CodedMechanism)
+        else {}
+    )
+    return {"kind": kind, "epsilon": budget, **coded, **{name: getattr(mechanism, name) for name in names}}
 
 
 def _near(mechanism: SubsetSelection) -> Flat:

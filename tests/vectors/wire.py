@@ -1,0 +1,118 @@
+"""Messages for given random words: `python -m vectors.wire`, with tests/ on the path, writes docs/wire-vectors.json."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+import mechdesign as md
+from mechdesign.vectors import coded
+
+FILE = Path(__file__).parents[2] / "docs" / "wire-vectors.json"
+ALL = 1 << 64
+Case = dict[str, Any]
+
+MECHANISMS: dict[str, Any] = {
+    "signs": md.SampledSigns(12, 5, md.PureDP(1.0)),
+    "long signs": md.SampledSigns(100, 16, md.PureDP(6.0), radius=0.3),
+    "one sign": md.SampledSigns(3, 1, md.PureDP(1e-9)),
+    "coordinates": md.SampledCoordinates(9, None, md.PureDP(8.0)),
+    "all coordinates": md.SampledCoordinates(5, None, md.PureDP(4.0), count=5, radius=2.5),
+    "coordinates of a ball": md.SampledCoordinates(7, None, md.PureDP(4.0), "ball", count=2),
+    "sphere": md.SphereQuantizer(20, 4, md.PureDP(4.0), rotation="fast"),
+    "sphere, exactly": md.SphereQuantizer(16, 4, md.PureDP(2.0), "sphere", 3.0, rotation="fast"),
+    "one bit": md.SphereQuantizer(2, 1, md.PureDP(30.0), rotation="fast"),
+    "wide": md.SphereQuantizer(300, 8, md.PureDP(5.0), radius=0.1, rotation="fast"),
+    "table": md.vectors.IntegerTable.of(md.Quantizer.rqm([-2.7, -0.9, 0.9, 2.7], 0.22, (-1, 1))),
+}
+
+
+def dimension(mechanism: Any) -> int:
+    return 6 if isinstance(mechanism, md.vectors.IntegerTable) else mechanism.dimension
+
+
+def inputs(mechanism: Any, rng: np.random.Generator) -> np.ndarray:
+    """A vector, or the numbers of one message: spread, with a single coordinate, 0, at the ends, too long, tiny or huge."""
+    d, radius = dimension(mechanism), getattr(mechanism, "radius", 1.0)
+    kind = rng.integers(0, 8)
+    x = rng.normal(size=d) * rng.choice([0.05, 0.3, 2.0])
+    if kind == 0:
+        x = np.zeros(d)
+    elif kind == 1:
+        x = np.eye(d)[rng.integers(0, d)] * rng.choice([-1.0, 1.0])
+    elif kind == 2:
+        x = rng.choice([-1.0, 0.0, 0.5, 1.0], d)
+    elif kind == 3:
+        x *= 10.0 ** rng.choice([-300.0, -145.0, -139.0, -20.0, -5.0, 5.0, 300.0], d)
+    return x * radius
+
+
+def words(mechanism: Any, seed: int) -> Iterator[int]:
+    """Random words, among them those that decide by a hair, or are drawn again."""
+    rng = np.random.default_rng(seed)
+    near = [0, ALL - 1, ALL // 2]
+    for p in getattr(mechanism, "probabilities", (Fraction(1, 3),)):
+        for share in (p, p * getattr(mechanism, "near", 1)):
+            leading = int(share * ALL)
+            near += [leading, leading - 1, leading + 1, int(share * ALL**2) % ALL]
+    while True:
+        plain = int(rng.integers(0, ALL, dtype=np.uint64, endpoint=False)) if rng.random() > 0.1 else None
+        yield rng.choice(np.array(near, dtype=object)) % ALL if plain is None else plain
+
+
+def encoded(
+    mechanism: Any, x: np.ndarray, seed: int, first: int | None, clip: bool, source: Iterator[int]
+) -> tuple[bytes, list[int]]:
+    """The message that `encode` makes with these random words, and those of them that it took."""
+    taken: list[int] = []
+
+    def bytes_of(size: int) -> bytes:
+        new = [next(source) for _ in range(size // 8)]
+        taken.extend(new)
+        return np.array(new, dtype=np.uint64).tobytes()
+
+    with mock.patch.object(os, "urandom", bytes_of), mock.patch.object(coded, "fresh_seed", lambda: seed):
+        agreed = {} if first is None else {"seed": seed, "first": first}
+        return mechanism.encode(x, clip=clip, **agreed), taken
+
+
+def cases(names: Sequence[str], count: int, start: int = 0) -> dict[str, Any]:
+    """So many messages of each mechanism, with what makes them."""
+    out: list[Case] = []
+    for name in names:
+        mechanism = MECHANISMS[name]
+        for i in range(start, start + count):
+            key = hashlib.sha256(f"{name} {i}".encode()).digest()
+            rng = np.random.default_rng(int.from_bytes(key[:8], "little"))
+            x, seed, first = inputs(mechanism, rng), int.from_bytes(key[16:], "little"), None
+            if i % 3 == 2:
+                first = int(rng.integers(0, 1 << 62)) >> int(rng.integers(0, 62))
+            message, taken = encoded(mechanism, x, seed, first, True, words(mechanism, i))
+            case = {"mechanism": name, "inputs": [x.tolist()], "clip": True, "seed": key[16:].hex()}
+            if isinstance(mechanism, md.vectors.IntegerTable):
+                case["inputs"] = x.tolist()
+            case |= {"first": None if first is None else str(first), "words": [f"{w:016x}" for w in taken]}
+            out.append({**case, "message": message.hex()})
+    flat = {name: json.loads(md.vectors.flat_json(MECHANISMS[name])) for name in names}
+    return {"mechanisms": flat, "cases": out}
+
+
+def committed() -> str:
+    """The text of docs/wire-vectors.json: a few small mechanisms."""
+    kept = [name for name in MECHANISMS if name not in ("wide", "long signs")]
+    made = cases(kept, 8)
+    lines = ",\n".join(json.dumps(case) for case in made["cases"])
+    flat = ",\n".join(f"{json.dumps(name)}: {json.dumps(m)}" for name, m in made["mechanisms"].items())
+    return f'{{"mechanisms": {{\n{flat}\n}},\n"cases": [\n{lines}\n]}}\n'
+
+
+if __name__ == "__main__":
+    FILE.write_text(committed())

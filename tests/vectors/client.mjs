@@ -1,6 +1,5 @@
 // A client in JavaScript, written from docs/wire.md alone. `node client.mjs FILE` prints the messages of the cases in a JSON file.
 
-import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 
 const ALL = 1n << 64n;
@@ -18,13 +17,18 @@ export function sum(numbers) {
 // -- shared choices ---------------------------------------------------------------------------------------------
 
 function* shared(seed, number) {
-  for (let i = 0n; ; i++) {
-    const block = Buffer.alloc(32);
-    seed.copy(block);
-    block.writeBigUInt64LE(number, 16);
-    block.writeBigUInt64LE(i, 24);
-    const digest = createHash("sha256").update(block).digest();
-    for (let j = 0; j < 4; j++) yield digest.readBigUInt64LE(8 * j);
+  for (let j = 0n; ; j++) {
+    let c = [j + 1n, 0n, number, 0n];
+    let k0 = seed.readBigUInt64LE(0);
+    let k1 = seed.readBigUInt64LE(8);
+    for (let round = 0; round < 10; round++) {
+      const p = 0xd2e7470ee14c6c93n * c[0];
+      const q = 0xca5a826395121157n * c[2];
+      c = [(q >> 64n) ^ c[1] ^ k0, q % ALL, (p >> 64n) ^ c[3] ^ k1, p % ALL];
+      k0 = (k0 + 0x9e3779b97f4a7c15n) % ALL;
+      k1 = (k1 + 0xbb67ae8584caa73bn) % ALL;
+    }
+    yield* c;
   }
 }
 

@@ -412,7 +412,7 @@ def flat_json(mechanism: object) -> str:
     --------
     >>> import mechdesign as md
     >>> sorted(json.loads(flat_json(md.SphereQuantizer(10, 3, md.PureDP(1.0)))))[:4]
-    ['bits', 'dimension', 'epsilon', 'format']
+    ['bits', 'code_bits', 'dimension', 'epsilon']
     """
     if isinstance(mechanism, SphereQuantizer):
         body = {

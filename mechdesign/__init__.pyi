@@ -21,6 +21,7 @@ from .choose.comparing import accuracy as accuracy
 from .choose.comparing import compare as compare
 from .choose.comparing import least_epsilon as least_epsilon
 from .choose.comparison import Comparison as Comparison
+from .choose.questions import CategoryReport as CategoryReport
 from .choose.questions import LocalReport as LocalReport
 from .choose.questions import MetricReport as MetricReport
 from .choose.questions import NumericQuery as NumericQuery

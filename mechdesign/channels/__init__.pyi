@@ -6,6 +6,7 @@ from .design import ChannelDual as ChannelDual
 from .design import ChannelProof as ChannelProof
 from .design import MetricChannel as MetricChannel
 from .linear_design import LocalWorkload as LocalWorkload
+from .linear_proofs import HistogramBound as HistogramBound
 from .linear_proofs import LinearBound as LinearBound
 from .linear_proofs import LinearProof as LinearProof
 from .linear_report import LinearEstimate as LinearEstimate
@@ -14,3 +15,4 @@ from .responses import ClusteredResponse as ClusteredResponse
 from .responses import HadamardResponse as HadamardResponse
 from .responses import KaryResponse as KaryResponse
 from .responses import planar_laplace as planar_laplace
+from .subset_report import SubsetReport as SubsetReport

@@ -16,15 +16,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from scipy import linalg
 
 from mechdesign.channels.design import draw_matrix
 from mechdesign.channels.exact import Weights
 from mechdesign.channels.linear_proofs import (
     LISTED,
+    HistogramBound,
     LinearBound,
     LinearProof,
     centred,
@@ -35,7 +37,10 @@ from mechdesign.channels.linear_proofs import (
 )
 from mechdesign.channels.linear_report import LinearReport
 from mechdesign.channels.linear_solving import Point, best_weights, climbed, multipliers, relaxation
+from mechdesign.channels.responses import TOP, level
+from mechdesign.channels.subset_report import SubsetReport, centred_diagonal, histogram, margins
 from mechdesign.errors import DesignError
+from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.exact import exp_lower, round_down, round_up
@@ -51,11 +56,18 @@ from mechdesign.problem.workload import Workload
 from mechdesign.solvers import Model
 from mechdesign.solvers.deadline import one_thread
 from mechdesign.solvers.registry import solve
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Status
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+PUBLISHED = (
+    "Hadamard response",
+    "subset selection",
+    "k-ary response",
+    "symmetric unary encoding",
+    "optimised unary encoding",
+)
 _MOST = 64
 """Categories, at most: the relaxation of 64 takes a minute."""
 _BITS = 80  # of the weights of a law
@@ -74,7 +86,8 @@ class LocalWorkload(Design):
     Parameters
     ----------
     workload : Workload or array_like, shape (m, k)
-        W: ``Workload.identity(k)`` for histograms, ``prefix_sums``, ``ranges``, ``marginals``, ``kron``, or a matrix. 64 categories at most.
+        W: ``Workload.identity(k)`` for histograms, of any number of categories; ``prefix_sums``, ``ranges``, ``marginals``, ``kron``, or
+        a matrix, of 64 categories at most.
     privacy : PureDP
     data : {"average", "worst"}
         What is least: the variance of one report summed over the answers, on average over the categories, or for the worst of
@@ -86,12 +99,13 @@ class LocalWorkload(Design):
     Raises
     ------
     DesignError
-        A row of zeros, a workload of the total alone, too many categories.
+        A row of zeros, a workload of the total alone; when solved, too many categories.
 
     Notes
     -----
     McKenna, Maity, Mazumdar and Miklau (2020), *A workload-adaptive mechanism for linear queries under local differential privacy*, search the
-    same tables by gradient descent, without a bound. The program, its optimum and the bound are [new]. Up to 16 categories all
+    same tables by gradient descent, without a bound. The program, its optimum and the bound are [new]. Of histograms subset selection is the
+    optimum, a `SubsetReport`, by a theorem (`HistogramBound`). Of other questions up to 16 categories all
     :math:`2^k` rays are priced and the gap closes; beyond, the bound is that of a relaxation: ask for a `gap` of .01.
 
     Examples
@@ -106,6 +120,7 @@ class LocalWorkload(Design):
     """
 
     default_gap = 1e-6
+    asks = "categories"
 
     workload: Workload
     privacy: PureDP = field(PureDP)
@@ -118,10 +133,8 @@ class LocalWorkload(Design):
         )
         super().__post_init__()
         size = self.workload.size
-        most = LISTED if self.worst else _MOST
-        if not 2 <= size <= most:
-            remedy = f'must be 2 to {most} where data="{self.data}": join categories, or ask for the parts of a product one by one'
-            raise DesignError.of("workload", f"{size} categories", remedy)
+        if size < 2:
+            raise DesignError.of("workload", f"{size} categories", "must be of 2 at least")
         if any(
             not np.any(row)
             for block in self.workload.blocks
@@ -132,12 +145,13 @@ class LocalWorkload(Design):
             raise DesignError.of(
                 "workload", str(self.workload), "has a row of zeros: leave out what is 0 whatever the counts"
             )
-        if not self._exact_gram[0].any():
+        entries, trace = centred_diagonal(*margins(self.workload))
+        if not trace:
             remedy = (
                 "asks for the number of people alone, which is known: ask for what differs between categories"
             )
             raise DesignError.of("workload", str(self.workload), remedy)
-        largest = math.sqrt(float(np.diag(self.gram).max()))
+        largest = math.sqrt(max(entries))
         if not 1e-6 <= largest <= 1e6:
             remedy = "must be between 1e-6 and 1e6: choose another unit for the answers"
             raise DesignError.of("workload", f"{largest:.3g} for one person's largest effect", remedy)
@@ -177,8 +191,26 @@ class LocalWorkload(Design):
 
     def improve(self, clock: Clock) -> Iterator[Law | Bound]:
         """Yield laws on some of the rays, which are joined by those of the highest price, and the bound of the prices."""
-        with one_thread():
-            yield from self._listed(clock) if self.workload.size <= LISTED else self._climbed(clock)
+        size, most = self.workload.size, LISTED if self.worst else _MOST
+        if alike := self.outputs is None and histogram(self.workload):
+            proof = HistogramBound()
+            yield Bound(round_down(proof.bound(self)), proof)
+        elif size > most:
+            remedy = (
+                f'must be 2 to {most} where data="{self.data}", unless all counts are asked for (Workload.identity) with any number of reports: join '
+                "categories, ask for the parts of a product one by one, or take the best published report of md.compare(md.CategoryReport(workload), privacy)"
+            )
+            raise DesignError.of("workload", f"{size} categories", remedy)
+        if alike or (
+            self.outputs is None and size > LISTED
+        ):  # where all rays are listed nothing is left to find
+            for name in PUBLISHED[1:2] if alike else PUBLISHED[:2]:
+                law = self.published(name)
+                value = round_up(cost_above(self, law))
+                yield Law(law, value, (LinearProof(),), SolveReport("closed form"))
+        if not alike:
+            with one_thread():
+                yield from self._listed(clock) if size <= LISTED else self._climbed(clock)
 
     def _rays(self, sets: Array) -> Array:
         points = 1 + math.expm1(self.privacy.epsilon) * sets
@@ -307,31 +339,49 @@ class LocalWorkload(Design):
 
     def certified(self, law: Law, clock: Clock) -> Law:
         """The law with its exact value."""
+        if law.proofs:
+            return law
         return replace(law, value=round_up(cost_above(self, law.mechanism)), proofs=(LinearProof(),))
+
+    def answered_by(self, name: str) -> Result:
+        """The published report of this name as a result, certified."""
+        law = self.published(name)
+        value = round_up(cost_above(self, law))
+        report = SolveReport("closed form", Status.FEASIBLE)
+        return Result(self, law, value, None, report, proofs=(LinearProof(),))
 
     # -- what a result says ------------------------------------------------------------------------------------
 
-    def published(self) -> dict[str, float]:
-        """What published reports cost at the same privacy, each with its best decoder and size."""
-        size, growth = self.workload.size, math.exp(self.privacy.epsilon)
-        subsets = [self._cost(moments_of_subsets(size, growth, np.eye(size)[s - 1])) for s in range(1, size)]
-        best = int(np.argmin(subsets)) + 1
-        found = {f"subset selection, {best} of {size}": subsets[best - 1], "k-ary response": subsets[0]}
-        both = math.exp(self.privacy.epsilon / 2) / (1 + math.exp(self.privacy.epsilon / 2))
-        for name, kept, turned in (("symmetric", both, 1 - both), ("optimised", 0.5, 1 / (1 + growth))):
-            found[f"{name} unary encoding"] = self._cost(
-                moments_of_subsets(size, growth, unary_sizes(size, kept, turned))
-            )
-        tables = {b: hadamard_table(size, growth, b) for b in (2**j for j in range(1, size.bit_length() + 1))}
-        costs = {b: self._cost((q / q.mean(axis=0)) @ q.T) for b, q in tables.items()}
-        block = min(costs, key=costs.__getitem__)
-        found[f"Hadamard response, blocks of {block}"] = costs[block]
-        return found
+    def published(self, name: str) -> LinearReport | SubsetReport:
+        """The published report of a name of `PUBLISHED` for this workload, exactly private, of its best size and with the decoder of least mean variance."""
+        size, epsilon = self.workload.size, self.privacy.epsilon
+        if name == "Hadamard response":
+            if size > _MOST:
+                remedy = f"must be at most {_MOST} for Hadamard response, which is a table"
+                raise DesignError.of("workload", f"{size} categories", remedy)
+            sizes = (2**j for j in range(1, size.bit_length() + 1))
+            return min((hadamard(self.workload, epsilon, b) for b in sizes), key=self._roughly)
+        if name in ("subset selection", "k-ary response"):
+            return SubsetReport.selection(self.workload, epsilon, 1 if name[0] == "k" else None)
+        both = 1 / (1 + math.exp(-epsilon / 2))
+        kept, turned = (both, 1 - both) if name[0] == "s" else (0.5, 1 / (1 + math.exp(epsilon)))
+        return SubsetReport.unary(self.workload, epsilon, kept, turned)
 
-    def _cost(self, moments: Array) -> float:
-        """What a table with these moments and its best decoder costs: on average, also where the worst case is asked for."""
-        mean = float(np.trace(self.gram)) / self.workload.size
-        return float((self.gram * np.linalg.inv(moments)).sum()) + self.constant - mean
+    def _roughly(self, law: LinearReport) -> float:
+        """tr(G M⁻¹), in doubles."""
+        table = law.channel.matrix
+        return float((self.gram * np.linalg.inv((table / table.mean(axis=0)) @ table.T)).sum())
+
+    def costs(self) -> dict[str, float]:
+        """What published reports cost at the same privacy, each of its best size."""
+        found = {}
+        for name in PUBLISHED if self.workload.size <= _MOST else PUBLISHED[1:]:
+            law = self.published(name)
+            sizes = {
+                "subset selection": f", {law.sizes[0]} of {law.size}" if isinstance(law, SubsetReport) else ""
+            }
+            found[name + sizes.get(name, "")] = float(cost_above(self, law))
+        return found
 
     @property
     def _value_constant(self) -> float:
@@ -339,8 +389,8 @@ class LocalWorkload(Design):
         return 0.0 if self.worst else self.constant - float(np.trace(self.gram)) / self.workload.size
 
     def alternatives(self, result: Result) -> pd.DataFrame:
-        """What published reports cost, with their best decoders; of the worst case their average, which is less."""
-        rows = [("this report", result.value), *sorted(self.published().items(), key=lambda row: row[1])]
+        """What published reports cost, with the decoders of least mean variance."""
+        rows = [("this report", result.value), *sorted(self.costs().items(), key=lambda row: row[1])]
         if result.lower_bound is not None:
             rows.append((f"lower bound of {result.among}", result.lower_bound))
         return relative_table(rows)
@@ -348,7 +398,9 @@ class LocalWorkload(Design):
     def audit(self, result: Result) -> pd.DataFrame:
         """Privacy of the tightest report, exactly, and how far the decoder is from unbiased, in doubles."""
         law = result.mechanism
-        off = np.abs(law.decoder @ law.channel.matrix.T - self.workload.dense()).max()
+        off = 0.0
+        if isinstance(law, LinearReport):
+            off = np.abs(law.decoder @ law.channel.matrix.T - self.workload.dense()).max()
         found = [
             (
                 "privacy",
@@ -363,15 +415,28 @@ class LocalWorkload(Design):
         ]
         return pd.DataFrame(found, columns=AUDIT_COLUMNS)
 
+    def asked_by(self, question: Any) -> bool:
+        """Whether the question is about categories: a result answers it if it is for the same workload and data."""
+        return bool(question.asks == self.asks)
+
+    def errors(self, result: Result, question: Any = None) -> Accuracy:
+        """Of one answer on average, from one report or from those of the question's people."""
+        people = 1 if question is None else question.people
+        return result.mechanism.errors(people, worst=self.worst)  # type: ignore[no-any-return]
+
     def lines(self, result: Result) -> list[str]:
         """Variance and size of a report."""
         law = result.mechanism
-        bits = math.ceil(math.log2(law.outputs))
+        bits = f"{math.ceil(math.log2(law.outputs))} bits"
+        report = f"one of {law.outputs} outputs, {bits}"
+        if isinstance(law, SubsetReport):
+            number = str(law.sizes[0]) if len(law.sizes) == 1 else f"{law.sizes[0]} to {law.sizes[-1]}"
+            report = f"a set of {number} of the {law.size} categories, {bits}, or {law.size} as they are"
         which = "of the worst category" if self.worst else "on average over the categories"
         variance = result.value - self.constant
         return [
             f"variance: {shown(variance)} for one report {which}, summed over {self.workload.count} answers; times n for n people",
-            f"report: one of {law.outputs} outputs, {bits} bits",
+            f"report: {report}",
         ]
 
     def account(self, result: Result) -> Account:
@@ -393,13 +458,15 @@ class LocalWorkload(Design):
             "\n\n".join(question),
             value,
             (guarantee(self.privacy), f"exact ε at most {shown(result.mechanism.epsilon)}"),
-            "The probability of every report (across) for every category (down).",
+            "The probability of every report, or that the reported set holds a category (across), for every category (down).",
             "Published reports with their best decoders.",
         )
 
     def plot(self, result: Result, **options: float) -> Figure:
-        """Draw the table as shades."""
-        return draw_matrix(result.mechanism.channel.matrix, "report", "category", **options)
+        """Draw the table as shades; of sets, the chance that a set holds a category."""
+        law = result.mechanism
+        table = law.chances if isinstance(law, SubsetReport) else law.channel.matrix
+        return draw_matrix(table, "report", "category", **options)
 
 
 def table_of(sets: Array, weights: Array, epsilon: float) -> Weights:
@@ -427,34 +494,11 @@ def table_of(sets: Array, weights: Array, epsilon: float) -> Weights:
     return tuple(zip(*columns))
 
 
-def moments_of_subsets(size: int, growth: float, shares: Array) -> Array:
-    """M of reports that favour a random set of s categories, s with probability in proportion to `shares[s - 1]`, each set alike."""
-    sizes = np.arange(1, len(shares) + 1)
-    squares = size**2 * (sizes * growth**2 + size - sizes) / (sizes * growth + size - sizes) ** 2
-    trace = float(shares @ squares) / float(shares.sum())
-    apart = (trace - size) / (size - 1) if size > 1 else 0.0
-    return apart * np.eye(size) + (size - apart) / size * np.ones((size, size))
-
-
-def unary_sizes(size: int, kept: float, turned: float) -> Array:
-    """How often s of k bits are set in a unary encoding, s = 1, …, k; 0 bits tell as little as k do, and count there."""
-    s = np.arange(size + 1)
-    ways = np.array([math.comb(size, int(i)) for i in s], dtype=float)
-    own = s / size * kept * turned ** np.maximum(s - 1, 0) * (1 - turned) ** (size - s)
-    other = (size - s) / size * (1 - kept) * turned**s * (1 - turned) ** np.maximum(size - s - 1, 0)
-    chances = ways * (own + other)
-    chances[-1] += chances[0]
-    return np.asarray(chances[1:])
-
-
-def hadamard_table(size: int, growth: float, block: int) -> Array:
+def hadamard(workload: Workload, epsilon: float, block: int) -> LinearReport:
     """Hadamard response (Acharya, Sun and Zhang 2019) of blocks of so many reports: each category favours half of one block."""
-    signs = np.ones((1, 1))
-    while len(signs) < block:
-        signs = np.block([[signs, signs], [signs, -signs]])
-    blocks = -(-size // (block - 1))
-    table = np.ones((size, blocks * block))
+    signs, size = linalg.hadamard(block), workload.size
+    table = np.full((size, -(-size // (block - 1)) * block), level(Fraction(epsilon)), dtype=object)
     for x in range(size):
         at = x // (block - 1) * block
-        table[x, at : at + block] += (growth - 1) * (signs[1 + x % (block - 1)] > 0)
-    return np.asarray(table / table.sum(axis=1, keepdims=True))
+        table[x, at : at + block][signs[1 + x % (block - 1)] > 0] = TOP
+    return LinearReport(workload, tuple(map(tuple, table.tolist())))

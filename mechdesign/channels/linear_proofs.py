@@ -26,6 +26,7 @@ import numpy as np
 
 from mechdesign.channels.exact import common_integers
 from mechdesign.channels.linear_report import BITS, LinearReport, fixed_inverse, fixed_moments, prior_of
+from mechdesign.channels.subset_report import SubsetReport, centred_diagonal, contrast, histogram, margins
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower, exp_upper
 from mechdesign.evidence.proofs import PROVED, Certificate, Claim, Proof, same
@@ -72,8 +73,8 @@ def centred(gram: Any, common: int) -> tuple[Any, int]:
 
 def mean_square(workload: Workload) -> Fraction:
     """‖W‖²/k: what the value of the average leaves in, and the variance takes off."""
-    gram, common = exact_gram(workload)
-    return Fraction(int(np.trace(gram)), common * workload.size)
+    diagonal, _, common = margins(workload)
+    return Fraction(int(diagonal.sum()), common * workload.size)
 
 
 def _norm(matrix: Any) -> int:
@@ -105,8 +106,10 @@ def variances_above(law: LinearReport) -> list[Fraction]:
     return found
 
 
-def cost_above(design: Any, law: LinearReport) -> Fraction:
+def cost_above(design: Any, law: LinearReport | SubsetReport) -> Fraction:
     """An upper bound of what the law costs: the worst variance, or the mean variance and ‖W‖²/k."""
+    if isinstance(law, SubsetReport):
+        return law.cost(worst=design.data == "worst")
     found = variances_above(law)
     if design.data == "worst":
         return max(found)
@@ -124,7 +127,8 @@ def growth_above(epsilon: float) -> tuple[int, int]:
 class LinearProof(Proof):
     r"""A table of integer weights is ε-locally private if in every column no weight is more than :math:`\rho \le e^\varepsilon` times another.
 
-    If M is not singular its decoder is unbiased for every data set, and its variance is a fraction.
+    If M is not singular its decoder is unbiased for every data set, and its variance is a fraction. Of sets of categories
+    (`mechdesign.channels.subset_report`) both have closed forms.
     """
 
     speaks_of = ("privacy", "bias", "value")
@@ -132,17 +136,19 @@ class LinearProof(Proof):
     def check(self, stated: Certificate) -> Iterator[Claim]:
         design, law = _fitting(stated)
         growth = exp_lower(design.privacy.epsilon)
-        spare = min(growth * min(column) - max(column) for column in zip(*law.weights))
+        spare = min(growth - Fraction(max(column), max(min(column), 1)) for column in law.columns)
+        possible = all(min(column) > 0 for column in law.columns)
         claim = f"every report at most e^{design.privacy.epsilon!r} times likelier for one category than for another: private"
-        yield Claim(claim, PROVED, float(spare / sum(law.weights[0])), spare >= 0)
+        yield Claim(claim, PROVED, float(spare), spare >= 0 and possible)
         room = Fraction(stated.value) - cost_above(design, law)
         yield Claim("unbiased for every data set", PROVED, math.nan, True)
         yield Claim(f"value at most {stated.value!r}", PROVED, float(room), room >= 0)
 
 
-def _fitting(stated: Certificate) -> tuple[Any, LinearReport]:
+def _fitting(stated: Certificate) -> tuple[Any, LinearReport | SubsetReport]:
     """Question and law, which are of one workload."""
-    design, law = stated.question, instance("law", stated.law, LinearReport)
+    design: Any = stated.question
+    law: Any = instance("law", stated.law, LinearReport, SubsetReport)
     if getattr(design, "data", None) not in ("average", "worst") or not same(law.workload, design.workload):
         raise DesignError("law: must be of the design's workload")
     if design.data == "average" and law.prior is not None:
@@ -275,12 +281,46 @@ class LinearBound(Checked, Proof):
         )
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
-        design, _ = _fitting(stated)
-        if stated.lower_bound is None:
-            raise DesignError.of("lower_bound", None, "must be a number where a proof speaks of it")
-        margin = self.bound(design) - Fraction(stated.lower_bound)
-        claim = f"no {design.among.noun} costs less than {stated.lower_bound!r}"
-        yield Claim(claim, PROVED, float(margin), margin >= 0)
+        return bound_claim(self, stated)
+
+
+@serializable("histogram-bound")
+@dataclass(frozen=True, eq=False)
+class HistogramBound(Proof):
+    r"""No unbiased report of a histogram has a mean variance below that of subset selection of the best size.
+
+    Let the centred Gram matrix be :math:`c(I - 11^\top/k)`, of trace T. As :math:`M 1 = k 1`, the inequality of the arithmetic and the harmonic mean for the
+    other eigenvalues of M gives :math:`\operatorname{tr}(G M^{-1}) \ge c (k - 1)^2 / (\operatorname{tr} M - k)`. M is a mean of :math:`u u^\top` of rays u, and
+    :math:`|u|^2 - k = k (\rho - 1)^2 s (k - s)/(s \rho + k - s)^2` for a ray of s categories: its maximum over s bounds tr M.
+    """
+
+    speaks_of = ("lower bound",)
+
+    def bound(self, design: Any) -> Fraction:
+        """The lower bound, or DesignError where categories are not alike."""
+        if not histogram(design.workload):
+            raise DesignError.of(
+                "workload", str(design.workload), "must be a histogram: Workload.identity(k)"
+            )
+        k, (high, low) = design.workload.size, growth_above(design.privacy.epsilon)
+        most = max(contrast(k, s, high, low) for s in range(1, k)) * k
+        trace = centred_diagonal(*margins(design.workload))[1]
+        found: Fraction = trace * (k - 1) / most - trace / k
+        return found if design.data == "worst" else found + mean_square(design.workload)
+
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        return bound_claim(self, stated)
+
+
+def bound_claim(proof: Any, stated: Certificate) -> Iterator[Claim]:
+    """Whether the lower bound stated is one that the proof implies."""
+    design, _ = _fitting(stated)
+    if stated.lower_bound is None:
+        raise DesignError.of("lower_bound", None, "must be a number where a proof speaks of it")
+    margin = proof.bound(design) - Fraction(stated.lower_bound)
+    yield Claim(
+        f"no {design.among.noun} costs less than {stated.lower_bound!r}", PROVED, float(margin), margin >= 0
+    )
 
 
 @np.vectorize(otypes=[object])

@@ -11,7 +11,8 @@ has :math:`\sum_y Q(y|x) v_y = W e_x` for every x, and of all such decoders the 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from statistics import NormalDist
@@ -23,9 +24,10 @@ from mechdesign.channels.channel import Channel
 from mechdesign.channels.exact import Weights, common_integers, integer_weights
 from mechdesign.errors import DesignError
 from mechdesign.evidence.accuracy import Accuracy
+from mechdesign.evidence.digits import shown
 from mechdesign.evidence.exact import log_upper
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import array, indices, probability
+from mechdesign.problem.checks import array, indices, one_of, probability
 from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.workload import Workload
@@ -44,46 +46,142 @@ class LinearEstimate:
     Attributes
     ----------
     answers : array, shape (m,)
-        Unbiased for the workload applied to the counts of the people who reported.
+        Unbiased for the workload applied to the counts of the people who reported; consistent, as they are W times `counts`.
     counts : array, shape (k,)
         Unbiased for these counts; entries may be negative.
-    report : LinearReport
-    tally : array, shape (outputs,)
+    report : LinearReport or SubsetReport
+    tally : array
         How often each output was reported.
+    unbiased : LinearEstimate, optional
+        Of a post-processed estimate (`nonnegative`), which is biased, what it was made of; standard errors and intervals are that one's.
     """
 
     answers: Array
     counts: Array
-    report: LinearReport
+    report: LinearDecoder
     tally: Array
+    unbiased: LinearEstimate | None = None
 
-    @property
+    @cached_property
     def covariance(self) -> Array:
-        """An unbiased estimate of the covariance of the answers, given who reported, shape (m, m)."""
-        law = self.report
+        """An unbiased estimate of the covariance of the unbiased answers, given who reported, shape (m, m)."""
         if len(self.answers) > FULL:
             remedy = f"has more than {FULL} answers: their covariance is not formed; see standard_errors"
             raise DesignError.of("workload", len(self.answers), remedy)
-        asked = law.workload.dense()
-        return np.asarray((law.decoder * self.tally) @ law.decoder.T - (asked * self.counts) @ asked.T)
+        return np.asarray(self.report.workload.apply(self._half.T))
 
     @property
+    def _half(self) -> Array:
+        """W times the covariance of the counts."""
+        own = self.unbiased or self
+        return np.asarray(own.report.workload.apply(own.report.spread(own.counts, own.tally)))
+
+    @cached_property
     def standard_errors(self) -> Array:
-        """Of every answer, estimated from the reports."""
-        law = self.report
-        squares = law.decoder**2 @ self.tally - law.workload.dense() ** 2 @ self.counts
-        return np.sqrt(np.maximum(squares, 0.0))
+        """Of every unbiased answer, estimated from the reports."""
+        if len(self.answers) > FULL:
+            squares = (self._half * self.report.workload.dense()).sum(axis=1)
+        else:
+            squares = np.diag(self.covariance)
+        return np.asarray(np.sqrt(np.maximum(squares, 0.0)))
 
     def intervals(self, level: float = 0.95) -> Array:
-        """Normal intervals that hold each answer with about this probability, shape (m, 2)."""
+        """Normal intervals that hold each answer with about this probability, around the unbiased answers, shape (m, 2)."""
         share = probability("level", level, below_one=True)
         reach = NormalDist().inv_cdf((1 + share) / 2) * self.standard_errors
-        return np.column_stack([self.answers - reach, self.answers + reach])
+        middle = (self.unbiased or self).answers
+        return np.column_stack([middle - reach, middle + reach])
+
+    def nonnegative(self, *, whole: bool = False) -> LinearEstimate:
+        """The nearest counts that are at least 0 and of the same sum, and their answers: post-processing, as private as the reports; biased.
+
+        Parameters
+        ----------
+        whole : bool
+            Whether counts are rounded to whole numbers, the largest remainders up, so that they keep their sum.
+        """
+        counts = (self.unbiased or self).counts
+        total = max(counts.sum(), 0.0)
+        ordered = -np.sort(-counts)
+        levels = (np.cumsum(ordered) - total) / np.arange(1, len(counts) + 1)
+        found = np.maximum(counts - levels[max(int((ordered > levels).sum()) - 1, 0)], 0.0)
+        if one_of("whole", whole, (True, False)):
+            low = np.floor(found)
+            up = np.argsort(low - found, kind="stable")[: round(total) - int(low.sum())]
+            low[up] += 1
+            found = low
+        answers = self.report.workload.apply(found)
+        return replace(self, answers=answers, counts=found, unbiased=self.unbiased or self)
+
+    def __str__(self) -> str:
+        how = "unbiased" if self.unbiased is None else "post-processed (non-negative counts), biased"
+        reach = float(np.sqrt(np.mean(self.standard_errors**2)))
+        return f"{len(self.answers)} answers, {how}; standard error of an unbiased answer {shown(reach)}"
+
+
+class LinearDecoder:
+    """What reports for linear questions share: their errors, and decoding."""
+
+    workload: Workload
+    prior: Array | None
+
+    @property
+    def epsilon(self) -> float:
+        """The least ε, rounded up."""
+        raise NotImplementedError
+
+    @property
+    def variances(self) -> Array:
+        """Variance of one report of each category, summed over the answers, shape (k,)."""
+        raise NotImplementedError
+
+    @property
+    def outputs(self) -> int:
+        """Number of different reports."""
+        raise NotImplementedError
+
+    @property
+    def privacy(self) -> PureDP:
+        """The guarantee of every person."""
+        return PureDP(self.epsilon)
+
+    @property
+    def variance(self) -> float:
+        """Variance of one report summed over the answers: the mean over the categories, or with a prior over it."""
+        return float(np.average(self.variances, weights=self.prior))
+
+    def errors(self, people: int = 1, *, worst: bool = False) -> Accuracy:
+        """Of one answer, its square averaged over the answers, from so many reports; nearly normal."""
+        variance = float(self.variances.max()) if worst else self.variance
+        deviation = math.sqrt(max(people * variance, 0.0) / self.workload.count)
+        normal = NormalDist(0, 1)
+        return Accuracy(deviation, deviation * math.sqrt(2 / math.pi), deviation * normal.inv_cdf(0.975))
+
+    def tally(self, reports: Numbers) -> Array:
+        """How often each output was reported."""
+        raise NotImplementedError
+
+    def spread(self, counts: Array, tally: Array) -> Array:
+        """An unbiased estimate of the covariance of the estimated counts, shape (k, k)."""
+        raise NotImplementedError
+
+    def _counted(self, tally: Numbers) -> tuple[Array, Array]:
+        """The estimated counts, and the checked tally."""
+        raise NotImplementedError
+
+    def decode(self, reports: Numbers) -> LinearEstimate:
+        """Estimate the answers from reports, as `release` returns them."""
+        return self.decode_counts(self.tally(reports))
+
+    def decode_counts(self, tally: Numbers) -> LinearEstimate:
+        """Estimate the answers from how often each output was reported, as `tally` returns it."""
+        counts, held = self._counted(tally)
+        return LinearEstimate(self.workload.apply(counts), counts, self, held)
 
 
 @serializable("linear-report")
 @dataclass(frozen=True, eq=False)
-class LinearReport(Checked):
+class LinearReport(Checked, LinearDecoder):
     """A local report with its decoder for linear queries on the counts of categories.
 
     Parameters
@@ -132,18 +230,18 @@ class LinearReport(Checked):
         """Number of different reports."""
         return len(self.weights[0])
 
+    @property
+    def columns(self) -> Iterator[Sequence[int]]:
+        """Weights of one report for all categories."""
+        return zip(*self.weights)
+
     @cached_property
     def epsilon(self) -> float:
         """The least ε, rounded up: the largest quotient of two entries of a column."""
-        columns = [(max(c), min(c)) for c in zip(*self.weights)]
+        columns = [(max(c), min(c)) for c in self.columns]
         if any(low == 0 for _, low in columns):
             return math.inf
         return log_upper(max(Fraction(high, low) for high, low in columns))
-
-    @property
-    def privacy(self) -> PureDP:
-        """The guarantee of every person."""
-        return PureDP(self.epsilon)
 
     @cached_property
     def _counting(self) -> Array:
@@ -162,17 +260,6 @@ class LinearReport(Checked):
         squares = (self.decoder**2).sum(axis=0)
         return np.asarray(self.channel.matrix @ squares - np.diag(self.workload.gram()))
 
-    @property
-    def variance(self) -> float:
-        """Variance of one report summed over the answers: the mean over the categories, or with a prior over it."""
-        return float(np.average(self.variances, weights=self.prior))
-
-    def errors(self) -> Accuracy:
-        """Of one answer on average, from one report; those of n people are √n times as large, and nearly normal."""
-        deviation = math.sqrt(max(self.variance, 0.0) / self.workload.count)
-        normal = NormalDist(0, 1)
-        return Accuracy(deviation, deviation * math.sqrt(2 / math.pi), deviation * normal.inv_cdf(0.975))
-
     def sample(self, x: Numbers, *, rng: Randomness = None) -> Indices:
         """Draw a report for every category of `x`: for simulation, in doubles; `release` deploys."""
         return self.channel.sample(x, rng=rng)
@@ -187,18 +274,19 @@ class LinearReport(Checked):
         """
         return self.channel.release(x)
 
-    def decode(self, reports: Numbers) -> LinearEstimate:
-        """Estimate the answers from reports, an array of output indices of any shape."""
+    def tally(self, reports: Numbers) -> Array:
+        """How often each output was reported, shape (outputs,), by reports of any shape."""
         held = indices("reports", reports, self.outputs)
-        return self.decode_counts(np.bincount(held.ravel(), minlength=self.outputs))
+        return np.bincount(held.ravel(), minlength=self.outputs).astype(float)
 
-    def decode_counts(self, tally: Numbers) -> LinearEstimate:
-        """Estimate the answers from how often each output was reported, shape (outputs,)."""
+    def _counted(self, tally: Numbers) -> tuple[Array, Array]:
         held = array("tally", tally)
         if held.shape != (self.outputs,) or (held < 0).any():
             raise DesignError.of("tally", held.shape, f"must be {self.outputs} counts of reports")
-        counts = self._counting @ held
-        return LinearEstimate(self.workload.apply(counts), counts, self, held)
+        return self._counting @ held, held
+
+    def spread(self, counts: Array, tally: Array) -> Array:
+        return np.asarray((self._counting * tally) @ self._counting.T - np.diag(counts))
 
 
 def prior_of(given: Array | None, size: int) -> tuple[Any, int]:

@@ -10,13 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from mechdesign.channels.channel import Channel, Response
+from mechdesign.channels.linear_design import PUBLISHED
+from mechdesign.channels.linear_proofs import LISTED
 from mechdesign.channels.responses import ClusteredResponse, KaryResponse, planar_laplace
+from mechdesign.channels.subset_report import histogram
 from mechdesign.choose.questions import (
+    CategoryReport,
     LocalReport,
     MetricReport,
     NumericQuery,
@@ -93,7 +97,7 @@ def register(
     name : str
         Its name in tables; a registered mechanism of this name is replaced.
     question : type
-        `NumericQuery`, `LocalReport` or `MetricReport`.
+        `NumericQuery`, `LocalReport`, `CategoryReport` or `MetricReport`.
     designs : callable
         ``designs(question, privacy)`` returns the design that answers, or several of which the best is taken; it raises
         `DesignError` where the mechanism does not apply. What it finds is held to the question, the privacy and its own
@@ -111,8 +115,9 @@ def register(
     """
     if not isinstance(name, str) or not name:
         raise DesignError.of("name", name, "must be a text")
-    if question not in (NumericQuery, LocalReport, MetricReport):
-        raise DesignError.of("question", question, "must be NumericQuery, LocalReport or MetricReport")
+    if question not in get_args(Question):
+        kinds = ", ".join(kind.__name__ for kind in get_args(Question))
+        raise DesignError.of("question", question, f"must be one of {kinds}")
     if not callable(designs):
         raise DesignError.of("designs", designs, "must be a function of a question and a privacy requirement")
     instance("assumes", assumes, str)
@@ -384,9 +389,12 @@ _QUANTIZERS: dict[str, Candidate] = {
 }
 
 
-def fewest(result: Result) -> int:
-    """Bits of a report."""
-    return int(np.ceil(np.log2(len(result.mechanism.bins))))
+def fewest(result: Result) -> float:
+    """Bits of a report of a number or of a category; NaN of others."""
+    law, asks = result.mechanism, result.design.asks
+    if asks not in ("report", "categories"):
+        return math.nan
+    return float(math.ceil(math.log2(len(law.bins) if asks == "report" else law.outputs)))
 
 
 # Points of a metric space --------------------------------------------------------------------------------------
@@ -436,4 +444,25 @@ _CHANNELS: dict[str, Candidate] = {
     "planar Laplace, remapped": Candidate(_published(_planar, remapped=True), "a Euclidean grid, the prior"),
 }
 
-_KNOWN: dict[str, dict[str, Candidate]] = {"numbers": _NOISE, "report": _QUANTIZERS, "places": _CHANNELS}
+# Categories ----------------------------------------------------------------------------------------------------
+
+
+def _known(name: str) -> Callable[[CategoryReport, PureDP, Deadline], Result]:
+    return lambda q, privacy, _: q.design(privacy).answered_by(name)
+
+
+_CATEGORIES: dict[str, Candidate] = {
+    "optimal report": Candidate(
+        lambda q, privacy, deadline: q.design(privacy).solve(
+            gap=None if q.categories <= LISTED or histogram(q.workload) else 0.01, time_limit=deadline.limit()
+        )
+    ),
+    **{name: Candidate(_known(name)) for name in PUBLISHED},
+}
+
+_KNOWN: dict[str, dict[str, Candidate]] = {
+    "numbers": _NOISE,
+    "report": _QUANTIZERS,
+    "places": _CHANNELS,
+    "categories": _CATEGORIES,
+}

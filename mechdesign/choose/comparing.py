@@ -45,7 +45,7 @@ def compare(
 
     Parameters
     ----------
-    question : NumericQuery, LocalReport, MetricReport or MetricSpace
+    question : NumericQuery, LocalReport, CategoryReport, MetricReport or MetricSpace
     privacy : PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage or TradeOff
         All but the first for a `NumericQuery` only.
     alpha : float, optional
@@ -223,7 +223,7 @@ def accuracy(
     ----------
     mechanism : Result, or the name of one of `compare`'s mechanisms
         A name needs question and privacy: ``md.accuracy("gaussian", query, md.ApproximateDP(1, 1e-6))``.
-    question : NumericQuery, LocalReport or MetricReport, optional
+    question : NumericQuery, LocalReport, CategoryReport or MetricReport, optional
         Of a result for reports, the prior that errors are averaged over; its own by default. A result must answer it.
     privacy : optional
         Of a result, what it must have been made for.
@@ -262,7 +262,7 @@ def least_epsilon(
     ----------
     mechanism : str
         One of `compare`'s, by name.
-    question : NumericQuery, LocalReport or MetricReport
+    question : NumericQuery, LocalReport, CategoryReport or MetricReport
     error : float
         In the question's own units.
     measure : {"standard_deviation", "absolute_error", "half_width"}

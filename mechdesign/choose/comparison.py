@@ -50,7 +50,7 @@ class Comparison(Handed):
 
     Parameters
     ----------
-    question : NumericQuery, LocalReport or MetricReport
+    question : NumericQuery, LocalReport, MetricReport or CategoryReport
     privacy : PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage, TradeOff or MetricDP
     table : DataFrame
         A row per mechanism, best first; of a question of whole numbers those that answer in whole numbers before
@@ -373,7 +373,7 @@ def measured(
         "mean absolute error": found.absolute_error,
         "95% half-width": found.half_width,
         "privacy": _privacy_claim(result, privacy, fresh),
-        "bits": float(fewest(result)) if isinstance(question, LocalReport) else math.nan,
+        "bits": float(fewest(result)),
         "assumes": "; ".join(filter(None, assumes)),
         "seconds": seconds,
         "note": "; ".join((*result.notes, *result.remarks())),
@@ -432,7 +432,7 @@ def least_error(
     if isinstance(question, LocalReport):
         return _least_report(question, privacy, results, time_limit, gap)
     proved = [
-        (result.lower_bound, f"no {among.noun} does better")
+        (question.least(result), f"no {among.noun} does better")
         for result in results.values()
         if result.lower_bound is not None
         and result.bound_how != CLAIMED

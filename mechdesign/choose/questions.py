@@ -1,4 +1,4 @@
-"""What may be asked of `compare`: three questions, each a frozen value that says itself in words."""
+"""What may be asked of `compare`: four questions, each a frozen value that says itself in words."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from scipy import stats
 
 from mechdesign.channels.design import MetricChannel
+from mechdesign.channels.linear_design import LocalWorkload
 from mechdesign.errors import DesignError
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.proofs import same
@@ -46,12 +47,13 @@ from mechdesign.problem.privacy import (
     pure_epsilon,
 )
 from mechdesign.problem.sensitivity import Sensitivity
+from mechdesign.problem.workload import Workload
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Numbers
 
 
 class _Question(Checked):
-    """What the three questions share: a result answers one if its mechanism is of the kind and covers what is asked."""
+    """What the questions share: a result answers one if its mechanism is of the kind and covers what is asked."""
 
     asks: ClassVar[str]
     answered_by: ClassVar[str]
@@ -69,6 +71,10 @@ class _Question(Checked):
     def continuous(self, result: Result) -> bool:
         """Whether numbers are whole that a result answers by numbers that are not."""
         return False
+
+    def least(self, result: Result) -> float:
+        """The result's lower bound in the units of the question's error."""
+        return float(result.lower_bound or 0.0)
 
 
 @serializable("numeric-query")
@@ -412,12 +418,78 @@ class MetricReport(_Question):
         return f"a report on {self.space.size} points, {loss} loss"
 
 
-Question = NumericQuery | LocalReport | MetricReport
+@serializable("category-report")
+@dataclass(frozen=True, eq=False)
+class CategoryReport(_Question):
+    """The category of each of many people, reported privately by each; wanted are linear questions on everybody's counts.
+
+    Parameters
+    ----------
+    workload : Workload or array_like, shape (m, k), optional
+        W: the answers are W·counts; all counts by default.
+    categories : int, optional
+        k, where no workload is given.
+    people : int
+        How many report: the error is that of their answers together.
+    data : {"average", "worst"}
+        Over which people: on average over the categories, or all of the worst one.
+
+    Examples
+    --------
+    >>> print(CategoryReport(categories=100, people=10_000))
+    reports of 10000 people on 100 categories: 100 queries on 100 counts: all counts
+    """
+
+    asks, answered_by = "categories", "a local report of a category"
+
+    workload: Any = None
+    categories: int | None = field(check=integer, least=2, default=None)
+    people: int = field(check=integer, least=1, most=10**12, default=1)
+    data: str = field(check=one_of, allowed=("average", "worst"), default="average")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.workload is None and self.categories is None:
+            raise DesignError.of("categories", None, "must be given, or a workload")
+        asked = Workload.identity(self.categories or 2) if self.workload is None else Workload(self.workload)
+        if self.categories not in (None, asked.size):
+            raise DesignError.of("categories", self.categories, f"must be the workload's {asked.size}")
+        settle(self, workload=LocalWorkload(asked, PureDP(1.0), self.data).workload, categories=asked.size)
+
+    def design(self, privacy: PureDP) -> LocalWorkload:
+        """The report of least error."""
+        return LocalWorkload(self.workload, privacy, self.data)
+
+    def check_privacy(self, privacy: object) -> Privacy:
+        """Return the requirement, or raise DesignError unless this kind can be asked of reports."""
+        return instance("privacy", privacy, PureDP)
+
+    def _check_covered(self, name: str, result: Result) -> None:
+        if not same(result.design.workload, self.workload) or result.design.data != self.data:
+            raise DesignError.of(
+                name, str(result.design.workload), "must be for the question's workload and data"
+            )
+
+    def _of_one(self, value: float, design: Any) -> float:
+        return float(self.people * max(value - design.constant, 0.0) / self.workload.count)
+
+    def error(self, result: Result) -> float:
+        """Squared error of one answer on average, of all people's reports together."""
+        return self._of_one(result.value, result.design)
+
+    def least(self, result: Result) -> float:
+        return self._of_one(result.lower_bound or 0.0, result.design)
+
+    def __str__(self) -> str:
+        return f"reports of {self.people} people on {self.categories} categories: {self.workload}"
+
+
+Question = NumericQuery | LocalReport | MetricReport | CategoryReport
 
 
 def checked_question(question: object) -> Question:
     """Return the question, or raise DesignError."""
-    found: Question = instance("question", question, NumericQuery, LocalReport, MetricReport)  # type: ignore[assignment]
+    found: Question = instance("question", question, *get_args(Question))
     return found
 
 

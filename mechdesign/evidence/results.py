@@ -331,7 +331,9 @@ class Result(Handed):
         """
         if question is not None and not hasattr(question, "asks"):
             raise DesignError.of(
-                "question", question, "must be a NumericQuery, a LocalReport or a MetricReport"
+                "question",
+                question,
+                "must be a question of md.compare: a NumericQuery, a LocalReport, a CategoryReport or a MetricReport",
             )
         found: Accuracy = self.design.errors(self, question)
         return found

@@ -15,6 +15,13 @@ Up to 16 categories all rays are tried, each from the last by one change. For mo
 of the two sides is zᵀTz, z = (1, w), and terms that are at least 0: σ_i w_i(t − w_i) = 0, and products of numbers w_i and t − w_j, i ≠ j, with weights N ≥ 0. If T + δI is positive
 semidefinite the difference is at least −δ(1 + t²j) where j entries are t, and 1ᵀu = k + (ρ − 1)j: prices that sum to δ max (1 + t²j)k²/(k + (ρ − 1)j)² more pay for it.
 T + δI less LLᵀ for an L of doubles is diagonally dominant, which proves it semidefinite.
+
+*Sets of categories*: a size s is drawn with weight w_s, whatever the category, and then a set S of s categories, with weight A where it holds the person's own and B elsewhere. With
+D = sA + (k − s)B and t = k(A − B)/D, u = 1 + t(1_S − s/k) and M = aI + b11ᵀ, k(k − 1)a = Σ w_s t² s(k − s): unbiased, as S holds the own category with the probability sA/D and any
+other with one less by ts(k − s)/(k(k − 1)). The variances follow from the probabilities of one and two categories in S, the same for all: they are linear in G_xx.
+
+*Histograms*: let G = c(I − 11ᵀ/k). As M1 = k1, the harmonic and the arithmetic mean of the other eigenvalues of M give tr(GM⁻¹) ≥ c(k − 1)²/(tr M − k), and M is a mean of uuᵀ over rays,
+for which |u|² − k = k(ρ − 1)²s(k − s)/(sρ + k − s)² at most its maximum over s. The worst variance is at least the mean.
 """
 
 from __future__ import annotations
@@ -29,18 +36,44 @@ from mechdesign.verifier.reading import Account, Json, Refused, exp_bounds, flat
 
 LISTED = 16
 BITS = 128
+UNIT = 1 << 256
 Whole = list[list[int]]
 
 
 def local_report(result: Json, account: Account) -> None:
     design, law, proofs = result["design"], result["mechanism"], proofs_of(result)
-    if law[""] != "linear-report" or not {"linear-proof"} <= set(proofs) <= {"linear-proof", "linear-bound"}:
+    bounds = set(proofs) - {"linear-proof"}
+    if (
+        law[""] not in ("linear-report", "subset-report")
+        or "linear-proof" not in proofs
+        or bounds not in (set(), {"linear-bound"}, {"histogram-bound"})
+    ):
         raise Refused("a law or proofs of something else than local reports")
-    worst = design["data"] == "worst"
+    worst, epsilon = design["data"] == "worst", design["privacy"]["epsilon"]
     account.agrees("the answers are those of the design", repr(law["workload"]) == repr(design["workload"]))
-    if worst != (law["prior"] is not None):
+    (subsets if law[""] == "subset-report" else tables)(result, account)
+    if result["lower_bound"] is None:
+        return
+    claim = f"no unbiased local report costs less than {result['lower_bound']!r}"
+    if not bounds:
+        account.claimed(claim)
+        return
+    diagonal, sums, below = margins(law["workload"], account)
+    constant = Fraction(0) if worst else Fraction(sum(diagonal), below * len(diagonal))
+    if "histogram-bound" in bounds:
+        bound = below_histograms(law["workload"], diagonal, sums, below, epsilon, account)
+    else:
+        found, scale = centred(*gram(law["workload"], account))
+        bound = below_all(proofs["linear-bound"], found, scale, epsilon, worst, account)
+    account.proved(claim, Fraction(result["lower_bound"]) <= bound + constant)
+
+
+def tables(result: Json, account: Account) -> None:
+    """Privacy, bias and value of a table of weights."""
+    design, law = result["design"], result["mechanism"]
+    worst, epsilon = design["data"] == "worst", design["privacy"]["epsilon"]
+    if law["prior"] is not None and not worst:
         raise Refused("a decoder for other data than the design's")
-    epsilon = design["privacy"]["epsilon"]
     rows = table(law, account)
     account.agrees("no more outputs than asked for", len(rows[0]) <= (design["outputs"] or len(rows[0])))
     num, den = exp_bounds(epsilon)[0].as_integer_ratio()
@@ -54,18 +87,124 @@ def local_report(result: Json, account: Account) -> None:
     cost = max(map(Fraction.__sub__, seen, lost)) if worst else (sum(seen) - sum(lost)) / size + constant
     account.proved("unbiased for every data set", True)
     account.proved(f"value at most {result['value']!r}", cost <= Fraction(result["value"]))
-    if result["lower_bound"] is None:
-        return
-    claim = f"no unbiased local report costs less than {result['lower_bound']!r}"
-    if "linear-bound" not in proofs:
-        account.claimed(claim)
-        return
-    bound = below_all(proofs["linear-bound"], found, scale, epsilon, worst, account)
-    account.proved(claim, Fraction(result["lower_bound"]) <= bound + (0 if worst else constant))
+
+
+def subsets(result: Json, account: Account) -> None:
+    """Privacy, bias and value of sets of categories."""
+    design, law = result["design"], result["mechanism"]
+    epsilon, (high, low) = design["privacy"]["epsilon"], levels(law)
+    num, den = exp_bounds(epsilon)[0].as_integer_ratio()
+    size = math.prod(part["size"] for part in law["workload"]["blocks"][0])
+    if design["outputs"] is not None:
+        number = sum(math.comb(size, s) for s in law["sizes"])
+        account.agrees("no more outputs than asked for", number <= design["outputs"])
+    claim = f"every report at most e^{epsilon!r} times likelier for one category than for another"
+    account.proved(claim, high * den <= num * low)
+    diagonal, sums, below = margins(law["workload"], account)
+    entries = [
+        Fraction(size * (size * g - 2 * r) + sum(sums), below * size**2) for g, r in zip(diagonal, sums)
+    ]
+    trace = sum(entries, Fraction(0))
+    scale, (low_end, high_end) = moments_of_sets(law, size, [min(entries), max(entries)], trace, account)
+    cost = max(low_end - min(entries), high_end - max(entries))
+    if design["data"] != "worst":
+        cost = trace / scale - trace / size + Fraction(sum(diagonal), below * size)
+    account.proved("unbiased for every data set", True)
+    account.proved(f"value at most {result['value']!r}", cost <= Fraction(result["value"]))
+
+
+def levels(law: Json) -> tuple[int, int]:
+    """The two weights of a set."""
+    if len(law["levels"]) != 2 or not law["levels"][0] > law["levels"][1] > 0:
+        raise Refused("levels that are not two, the first larger")
+    return law["levels"][0], law["levels"][1]
+
+
+def moments_of_sets(
+    law: Json, size: int, entries: list[Fraction], trace: Fraction, account: Account
+) -> tuple[Fraction, list[Fraction]]:
+    """A lower bound of a, and upper bounds of Σ_y Q(y|x)|v_y|² of categories with these entries of G."""
+    sizes, shares, (high, low) = law["sizes"], law["shares"], levels(law)
+    good = sizes and len(shares) == len(sizes) and min(shares) > 0 and 0 < sizes[0] < size >= sizes[-1]
+    if not good or any(a >= b for a, b in zip(sizes, sizes[1:])):
+        raise Refused("sizes of sets that are none, or shares of other sizes")
+    account.divides(20 * len(sizes), 800)
+    scale, found, people = 0, [0] * len(entries), sum(shares)
+    for s, share in zip(sizes, shares):
+        total = s * high + (size - s) * low
+        square = Fraction(share, people) * Fraction(size * (high - low), total) ** 2
+        scale += int(square * s * (size - s) / (size * (size - 1)) * UNIT)
+        # that the own category, another, the own and another, two others are in the set
+        held = Fraction(s * high, total)
+        other, pair = (s - held) / (size - 1), held * (s - 1) / (size - 1)
+        two = (other * (s - 1) - pair) / (size - 2) if size > 2 else Fraction(0)
+        for i, g in enumerate(entries):
+            form = (held - other - 2 * pair + 2 * two) * g + (other - two) * trace
+            found[i] += math.ceil(square * form * UNIT)
+    if scale <= 0:
+        raise Refused("sets by which counts cannot be told")
+    return Fraction(scale, UNIT), [Fraction(each * UNIT, scale**2) for each in found]
+
+
+def margins(workload: Json, account: Account) -> tuple[list[int], list[int], int]:
+    """Diagonal and row sums of WᵀW over a common denominator, without the matrix where W has kinds of queries."""
+    size, found = math.prod(part["size"] for part in workload["blocks"][0]), []
+    for block in workload["blocks"]:
+        if [part["size"] for part in block] != [part["size"] for part in workload["blocks"][0]]:
+            raise Refused("blocks of a workload on other counts")
+        account.takes(4 * size * len(block), 200)
+        diagonal, sums, below = [1], [1], 1
+        for part in block:
+            squares_of, sums_of, unit = part_margins(part, account)
+            diagonal = [a * b for a, b in product(diagonal, squares_of)]
+            sums, below = [a * b for a, b in product(sums, sums_of)], below * unit
+        found.append((diagonal, sums, below))
+    common = math.lcm(*(below for *_, below in found))
+    scaled = [([x * (common // d) for x in g], [x * (common // d) for x in r]) for g, r, d in found]
+    diagonal, sums = ([sum(column) for column in zip(*each)] for each in zip(*scaled))
+    return diagonal, sums, common
+
+
+def part_margins(part: Json, account: Account) -> tuple[list[int], list[int], int]:
+    n, kind = part["size"], part["kind"]
+    places = range(1, n + 1)
+    if kind == "matrix":
+        account.takes(4 * len(part["matrix"]) * n, 200)
+        if not part["matrix"] or any(len(row) != n for row in part["matrix"]):
+            raise Refused("queries on other counts")
+        rows, bits = whole(part["matrix"])
+        each, totals = transposed(rows), [sum(row) for row in rows]
+        return [sum(x * x for x in c) for c in each], [sum(map(mul, c, totals)) for c in each], 4**bits
+    if kind in ("identity", "total"):
+        return [1] * n, [1 if kind == "identity" else n] * n, 1
+    if kind == "prefix":
+        return [n + 1 - i for i in places], [(n + 1 - i) * (n + i) // 2 for i in places], 1
+    return [i * (n + 1 - i) for i in places], [i * (n + 1 - i) * (n + 1) // 2 for i in places], 1
+
+
+def below_histograms(
+    workload: Json, diagonal: list[int], sums: list[int], below: int, epsilon: float, account: Account
+) -> Fraction:
+    """The bound of the mean variance where all categories are alike."""
+    kinds = [{part["kind"] for part in block if part["size"] > 1} for block in workload["blocks"]]
+    if {"identity"} not in kinds or any(each not in ({"identity"}, {"total"}) for each in kinds):
+        raise Refused("a histogram's bound for another question")
+    size, growth = len(diagonal), exp_bounds(epsilon)[1]
+    step = Fraction(-(-growth.numerator * 2**64 // growth.denominator), 2**64) - 1
+    account.divides(size, 400)
+    most = size * step**2 * max(Fraction(s * (size - s)) / (s * step + size) ** 2 for s in range(1, size))
+    trace = Fraction(size * sum(diagonal) - sum(sums), below * size)
+    return trace * (size - 1) / most - trace / size
 
 
 def alone(law: Json, account: Account) -> None:
     """Of a law without a design: its privacy, and that its decoder is unbiased."""
+    if law[""] == "subset-report":
+        size = math.prod(part["size"] for part in law["workload"]["blocks"][0])
+        moments_of_sets(law, size, [], Fraction(0), account)
+        account.proved(f"privacy loss at most {log_above(Fraction(*levels(law)))!r}", True)
+        account.proved("unbiased for every data set", True)
+        return
     rows = table(law, account)
     account.proved("no report rules a category out", min(map(min, rows)) > 0)
     if min(map(min, rows)) > 0:

@@ -301,6 +301,7 @@ MECHANISMS: dict[str, Callable[[Json, Account], None]] = {
     "hadamard-response": hadamard_response,
     "integer-table": integer_table,
     "linear-report": local_report.alone,
+    "subset-report": local_report.alone,
     "quantizer": quantizer,
     "selection": selection,
     "vector-quantizer": coordinates,

@@ -3,7 +3,8 @@
 *Noise for numbers* answers a question if it is for as many numbers, no fewer rounds, no smaller a sample of the people, and for every change
 that the question allows: each bound that the noise relies on holds on all of them, or, where it is made for a list of changes, the corners of a box of
 which so many coordinates move are in the list, up to sign. Of a question that lists its changes, each bound holds on each of them, or they are in the list. Noise on the whole numbers is for whole numbers only. *A report* of so many bits takes every
-input of the question's range; *a channel* is on its space, for its prior, at its α.
+input of the question's range; *a channel* is on its space, for its prior, at its α; *a report of a category* is for the same queries, on average or for the worst category: its
+error is the variance of one report, times the people, over the number of queries.
 
 What is said to be the least error is a lower bound of every mechanism that is proved of a result whose own question this is, by the name of these
 mechanisms. Of reports it is found by a search of its own: it is claimed, and must not exceed what an unbiased one of the results costs.
@@ -19,15 +20,17 @@ from typing import NamedTuple
 
 from mechdesign.verifier.bound_class import DISCRETE, EVERY
 from mechdesign.verifier.knorm import bounds_of, coordinates, covers
+from mechdesign.verifier.local_report import margins
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, TooLarge
 
 Check = Callable[[Json, Account], None]
-REAL, WHOLE, CHANNEL = (
+REAL, WHOLE, CHANNEL, LOCAL = (
     f"no {noun} does better"
     for noun in (
         "additive noise for a real-valued query",
         "additive whole-number noise",
         "channel between the points",
+        "unbiased local report",
     )
 )
 QUANTIZERS = (
@@ -181,6 +184,27 @@ def between_points(design: Json, question: Json) -> bool:
     return len(own) == len(asked) and all(abs(p - q) <= 1e-12 for p, q in zip(own, asked))
 
 
+def of_one_answer(design: Json, question: Json, cost: float, account: Account) -> float:
+    """A cost of a design for local reports of categories as the mean variance of an answer of the question's people."""
+    count = sum(math.prod(map(queries, block)) for block in design["workload"]["blocks"])
+    diagonal, _, below = margins(design["workload"], account)
+    constant = 0 if design["data"] == "worst" else Fraction(sum(diagonal), below * len(diagonal))
+    return float(question["people"] * max(cost - float(constant), 0.0) / count)
+
+
+def queries(part: Json) -> int:
+    n: int = part["size"]
+    if part["kind"] == "matrix":
+        return len(part["matrix"])
+    return {"total": 1, "ranges": n * (n + 1) // 2}.get(part["kind"], n)
+
+
+def of_categories(design: Json, question: Json) -> bool:
+    """Whether a local report is for the queries and the data of a question."""
+    alike = design[""] == "local-workload" and repr(design["workload"]) == repr(question["workload"])
+    return alike and design["data"] == question["data"]
+
+
 def privacy_of(design: Json) -> Json:
     if "privacy" in design:
         return design["privacy"]
@@ -231,6 +255,7 @@ def comparison(held: Json, account: Account, check: Check) -> None:
         "numeric-query": lambda one: protects(one["design"], question, account),
         "local-report": lambda one: reports(one, question),
         "metric-report": lambda one: between_points(one["design"], question),
+        "category-report": lambda one: of_categories(one["design"], question),
     }[question[""]]
     answered = all(map(answers, results.values()))
     account.agrees("every result answers the question", answered)
@@ -238,7 +263,7 @@ def comparison(held: Json, account: Account, check: Check) -> None:
         return
     order = [(not in_whole(designs[name], question), error) for name, error in errors.items()]
     account.agrees("the table begins with the least error", order == sorted(order))
-    of_loss = all(shown(one, question, errors[name]) for name, one in results.items())
+    of_loss = all(shown(one, question, errors[name], account) for name, one in results.items())
     account.agrees(
         "an error of the question's loss is the value of a result for this loss, and no other", of_loss
     )
@@ -252,9 +277,11 @@ def in_whole(design: Json, question: Json) -> bool:
     return not (question[""] == "numeric-query" and question["integer"]) or (held is not None and held.whole)
 
 
-def shown(one: Json, question: Json, error: float) -> bool:
+def shown(one: Json, question: Json, error: float, account: Account) -> bool:
     """Whether the table shows the value of a result whose loss, of one number or report, is the question's, and else another error."""
     design, value = one["design"], one["value"]
+    if question[""] == "category-report":
+        return math.isclose(error, of_one_answer(design, question, value, account), rel_tol=1e-9)
     close: bool = abs(error - value) <= CLOSE * abs(value)
     alike = bool(design.get("loss") == question["loss"])
     if question[""] == "numeric-query":
@@ -292,6 +319,16 @@ def least(held: Json, results: dict[str, Json], account: Account) -> None:
         ]
         account.claimed(
             f"the least error is {stated!r}", 0 < stated <= min(costs, default=math.inf) * (1 + CLOSE)
+        )
+    elif question[""] == "category-report":
+        lows = [
+            of_one_answer(one["design"], question, one["lower_bound"], account)
+            for one in results.values()
+            if one["bound_class"] == EVERY
+        ]
+        found = any(math.isclose(stated, low, rel_tol=1e-9) for low in lows) and name == LOCAL
+        account.agrees(
+            "the least error is the lower bound of a result, of every unbiased local report", found
         )
     else:
         bounds = [

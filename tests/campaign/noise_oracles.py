@@ -15,6 +15,7 @@ import numpy as np
 from scipy import optimize, spatial
 
 import mechdesign as md
+from mechdesign.channels.linear_report import LinearReport
 from tests.campaign.bounds_oracles import CLOSE, changes, composed, drawn
 from tests.campaign.compositions import (
     Grid,
@@ -739,6 +740,8 @@ def least_noise(most: int, epsilon: float, delta: float, power: int) -> float | 
 def local_workload(design: Any, result: Any) -> Faults:
     """Privacy of every two categories in fractions; the variance of the stated decoder; a cone program over all rays for the bound."""
     law, size = result.mechanism, design.workload.size
+    if hasattr(law, "levels"):
+        law = as_table(law)
     table = [[Fraction(w, sum(row)) for w in row] for row in law.weights]
     with mp.workdps(60):
         growth = Fraction(mp.nstr(mp.exp(mp.mpf(design.privacy.epsilon)), 55))
@@ -762,6 +765,19 @@ def local_workload(design: Any, result: Any) -> Faults:
         yield f"a lower bound of {result.lower_bound!r} above the least, {least!r}"
     if design.outputs is None and abs(result.value - least) > room:
         yield f"a value of {result.value!r} where the least is {least!r}"
+
+
+def as_table(law: Any) -> LinearReport:
+    """Sets of categories as a table of all of them."""
+    k, (high, low), columns = law.size, law.levels, []
+    totals = [
+        math.comb(k, s) * (s * high + (k - s) * low) for s in law.sizes
+    ]  # k times a row's sum, of each size
+    for s, share, total in zip(law.sizes, law.shares, totals):
+        rest = share * math.prod(totals) // total
+        for chosen in itertools.combinations(range(k), s):
+            columns.append([rest * (high if x in chosen else low) for x in range(k)])
+    return LinearReport(law.workload, tuple(zip(*columns)))
 
 
 def least_report(asked: Any, growth: float, *, worst: bool) -> float:

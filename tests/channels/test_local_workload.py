@@ -14,15 +14,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mechdesign as md
-from mechdesign.channels.linear_design import hadamard_table, moments_of_subsets, table_of, unary_sizes
-from mechdesign.channels.linear_proofs import LinearBound, centred, exact_gram, semidefinite, variances_above
+from mechdesign.accounting.shuffling import amplification
+from mechdesign.channels.linear_design import PUBLISHED, hadamard, table_of
+from mechdesign.channels.linear_proofs import (
+    HistogramBound,
+    LinearBound,
+    centred,
+    exact_gram,
+    semidefinite,
+    variances_above,
+)
 from mechdesign.channels.linear_report import LinearReport
 from mechdesign.channels.linear_solving import multipliers, relaxation
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.solvers.registry import solve
 from mechdesign.verifier.reading import Refused
 from mechdesign.verifier.verify import verify
-from tests.campaign.noise_oracles import least_report
+from tests.campaign.noise_oracles import as_table, least_report
 
 ONE = md.PureDP(1.0)
 prefix = md.Workload.prefix_sums
@@ -52,7 +60,7 @@ def test_reference_values(workload: md.Workload, value: float, subsets: float) -
     result = md.LocalWorkload(workload, ONE).solve()
     assert result.value == pytest.approx(value, rel=1.2e-6) and result.gap <= 1e-6
     assert result.status is md.typing.Status.OPTIMAL and result.certificate.verify() and not alone(result)
-    published = result.design.published()
+    published = result.design.costs()
     best = next(cost for name, cost in published.items() if name.startswith("subset"))
     assert best / result.value == pytest.approx(subsets, abs=6e-4)
     if "all counts" in str(workload):
@@ -180,35 +188,187 @@ def test_tables_are_private_whatever_the_weights(size: int, epsilon: float, seed
     assert law.epsilon <= epsilon and exact <= Fraction(math.exp(epsilon)) * (1 + Fraction(1, 2**50))
 
 
-def test_baselines_are_what_their_tables_cost() -> None:
+@settings(max_examples=15, deadline=None)
+@given(st.integers(2, 5), st.floats(0.01, 5), st.integers(0, 10**6))
+def test_sets_are_what_their_tables_say(k: int, epsilon: float, seed: int) -> None:
+    """Variances, decoders and estimated covariances of published sets, of any workload, against a table of all sets."""
+    rng = np.random.default_rng(seed)
+    asked = np.concatenate([rng.normal(size=(2, k)), np.eye(k)[:1]])
+    design = md.LocalWorkload(asked, md.PureDP(epsilon))
+    for name in PUBLISHED[1:]:
+        law = design.published(name)
+        table = as_table(law)
+        assert law.epsilon == table.epsilon <= epsilon
+        assert law.variances == pytest.approx(table.variances, rel=1e-9)
+        assert law.variances.max() <= float(law.cost(worst=True)) * (1 + 1e-12)
+        assert float(law.cost(worst=True)) == pytest.approx(law.variances.max(), rel=1e-9)
+        assert float(law.cost(worst=False)) == pytest.approx(law.variance + design.constant, rel=1e-9)
+        reports = law.sample(rng.integers(0, k, 50), rng=rng)
+        sets = [c for s in law.sizes for c in combinations(range(k), s)]
+        numbers = [sets.index(tuple(np.flatnonzero(r))) for r in reports]
+        mine, theirs = law.decode(reports), table.decode(numbers)
+        assert mine.answers == pytest.approx(theirs.answers, rel=1e-7, abs=1e-6)
+        # both estimates of the covariance are unbiased: they agree on average over the reports of any data
+        counts = rng.integers(1, 9, k).astype(float)
+        expected = table.spread(counts, counts @ table.channel.matrix)
+        assert law.spread(counts, np.zeros(0)) == pytest.approx(expected, rel=1e-6, abs=1e-6)
+
+
+def test_unary_encodings_and_hadamard_response_are_the_published_ones() -> None:
     k, growth = 5, math.e
-    for s in range(1, k):
-        sets = np.array([[i in c for i in range(k)] for c in combinations(range(k), s)], dtype=float)
-        rays = 1 + (growth - 1) * sets
-        rays /= rays.mean(axis=1, keepdims=True)
-        assert moments_of_subsets(k, growth, np.eye(k)[s - 1]) == pytest.approx(rays.T @ rays / len(rays))
-    kept, turned = 0.5, 1 / (1 + growth)
     bits = (np.arange(2**k)[:, None] >> np.arange(k)) & 1
-    q = np.array(
-        [
+    both = 1 / (1 + math.exp(-0.5))
+    for name, kept, turned in (("symmetric", both, 1 - both), ("optimised", 0.5, 1 / (1 + growth))):
+        q = np.array(
             [
-                math.prod(
-                    (kept if i == x else turned) if b else 1 - (kept if i == x else turned)
-                    for i, b in enumerate(y)
+                np.prod(
+                    np.where(bits == 1, np.where(own, kept, turned), np.where(own, 1 - kept, 1 - turned)),
+                    axis=1,
                 )
-                for y in bits
+                for own in np.eye(k, dtype=bool)
             ]
-            for x in range(k)
-        ]
-    )
-    assert moments_of_subsets(k, growth, unary_sizes(k, kept, turned)) == pytest.approx(
-        (q / q.mean(axis=0)) @ q.T
-    )
+        )
+        cost = np.trace(np.linalg.inv((q / q.mean(axis=0)) @ q.T))
+        found = md.LocalWorkload(md.Workload.identity(k), ONE).costs()[f"{name} unary encoding"]
+        assert found == pytest.approx(cost, rel=1e-9)
     for block in (2, 4, 8):
-        table = hadamard_table(k, growth, block)
-        assert table.sum(axis=1) == pytest.approx(1) and (
-            table.max(axis=0) / table.min(axis=0)
-        ).max() == pytest.approx(growth)
+        law = hadamard(md.Workload.identity(k), 1.0, block)
+        assert law.outputs == block * -(-k // (block - 1)) and 1 - 1e-12 < law.epsilon <= 1
+
+
+@pytest.mark.parametrize(("k", "epsilon"), [(2, 1.0), (32, 1.0), (100, 2.0), (4096, 0.5)])
+@pytest.mark.parametrize("data", ["average", "worst"])
+def test_histograms_of_any_size(k: int, epsilon: float, data: str) -> None:
+    """Value and bound are the closed form; checked alone; nothing published is below."""
+    result = md.LocalWorkload(md.Workload.identity(k), md.PureDP(epsilon), data=data).solve()
+    growth = math.exp(epsilon)
+    traces = [k**2 * (s * growth**2 + k - s) / (s * growth + k - s) ** 2 for s in range(1, k)]
+    assert result.value + (data == "worst") == pytest.approx(
+        1 / k + (k - 1) ** 2 / (max(traces) - k), rel=1e-9
+    )
+    assert result.gap < 1e-12 and result.status is md.typing.Status.OPTIMAL
+    assert result.certificate.verify() and not alone(result)
+    if k <= 100:
+        assert min(result.design.costs().values()) >= result.value * (1 - 1e-12)
+    law, (_, bound) = result.mechanism, result.proofs
+    high, low = law.levels
+    size = law.sizes[0] + 1 if law.sizes[0] + 1 < k else 1
+    changed: list[dict[str, Any]] = [
+        {"value": result.value * (1 - 1e-9)},
+        {"lower_bound": result.value * (1 + 1e-9)},
+        {"mechanism": replace(law, levels=(high, low - 1 - low // 10**6))},
+        {"mechanism": replace(law, workload=md.Workload.prefix_sums(k))},
+        {"design": replace(result.design, privacy=md.PureDP(epsilon * 0.999))},
+        {"design": replace(result.design, workload=md.Workload.prefix_sums(k))},
+        {"design": replace(result.design, outputs=k)} if k > 2 else {"proofs": (bound,)},
+    ]
+    if k > 2:
+        changed += [{"mechanism": replace(law, sizes=(size,))}]
+    for change in changed:
+        doctored = replace(result, **change)
+        assert alone(doctored) and not doctored.certificate.verify(), change
+    other = md.LocalWorkload(md.Workload.prefix_sums(5), ONE).solve()
+    assert alone(replace(other, proofs=(other.proofs[0], HistogramBound())))
+
+
+def test_draws_of_sets() -> None:
+    """Frequencies of every set within 5 standard errors, of `release` and of `sample`; sizes and the own category are not told apart by work."""
+    law = md.LocalWorkload(md.Workload.identity(4), md.PureDP(1.0)).published("optimised unary encoding")
+    table, n = as_table(law).channel.matrix, 20_000
+    sets = [sum(1 << i for i in c) for s in law.sizes for c in combinations(range(4), s)]
+    for draw in (law.release, lambda x: law.sample(x, rng=1)):
+        for x in (0, 3):
+            words = draw(np.full(n, x)) @ (1 << np.arange(4))
+            share = np.bincount(words, minlength=16)[sets] / n
+            assert (np.abs(share - table[x]) <= 5 * np.sqrt(table[x] / n)).all()
+    assert law.release(2).shape == (4,) and law.release([[0, 1]]).shape == (1, 2, 4)
+    with pytest.raises(md.DataError):
+        law.release([4])
+    with pytest.raises(md.DesignError, match="sizes of no set"):
+        law.decode([[0, 0, 0, 0]])
+    with pytest.raises(md.DesignError, match="entries in its last axis"):
+        law.decode([[0, 1]])
+
+
+def test_simulated_squared_error_of_sets() -> None:
+    """Twenty questions of many categories: the squared error of all answers within 4 standard errors of the variance stated."""
+    rng = np.random.default_rng(8)
+    for case in range(20):
+        k = int(rng.integers(20, 90))
+        workload = [md.Workload.identity, prefix][case % 2](k)
+        law = md.LocalWorkload(workload, md.PureDP(float(rng.uniform(0.3, 3)))).published(
+            PUBLISHED[1 + case % 4]
+        )
+        people = rng.integers(0, k, 30)
+        truth = workload.apply(np.bincount(people, minlength=k))
+        squares = [
+            float(((law.decode(law.sample(people, rng=rng)).answers - truth) ** 2).sum()) for _ in range(200)
+        ]
+        error = np.std(squares) / math.sqrt(len(squares))
+        assert abs(np.mean(squares) - law.variances[people].sum()) <= 4 * error, case
+
+
+@pytest.mark.parametrize("kind", ["subset selection", "Hadamard response"])
+def test_post_processed_counts(kind: str) -> None:
+    law = md.LocalWorkload(md.Workload.ranges(6), ONE).published(kind)
+    found = law.decode(law.sample(np.repeat([0, 1], [70, 30]), rng=3))
+    assert found.counts.min() < 0 and "unbiased;" in str(found)
+    fitted, whole = found.nonnegative(), found.nonnegative(whole=True)
+    for each in (fitted, whole):
+        assert each.counts.min() >= 0 and each.counts.sum() == pytest.approx(100)
+        assert each.answers == pytest.approx(md.Workload.ranges(6).apply(each.counts))
+        assert "biased" in str(each) and each.unbiased is found
+        assert np.array_equal(each.intervals(), found.intervals())
+    assert np.array_equal(whole.counts, np.round(whole.counts))
+    # the nearest such counts: no other is nearer
+    rng = np.random.default_rng(0)
+    others = 100 * rng.dirichlet(np.ones(6), 500)
+    assert ((others - found.counts) ** 2).sum(axis=1).min() >= ((fitted.counts - found.counts) ** 2).sum()
+    assert fitted.nonnegative().counts == pytest.approx(fitted.counts)
+
+
+@pytest.mark.parametrize("data", ["average", "worst"])
+def test_compare(data: str) -> None:
+    question = md.CategoryReport(prefix(6), people=1000, data=data)
+    found = md.compare(question, ONE, progress=False)
+    assert found.names[0] == "optimal report" and set(found.names) == {"optimal report", *PUBLISHED}
+    one = md.LocalWorkload(prefix(6), ONE, data=data).solve()
+    variance = one.value if data == "worst" else one.mechanism.variance
+    table = found.table.set_index("mechanism")
+    assert table.loc["optimal report", "error"] == pytest.approx(1000 * variance / 6)
+    assert table.loc["optimal report", "standard deviation"] == pytest.approx(math.sqrt(1000 * variance / 6))
+    assert found.least == pytest.approx(1000 * variance / 6, rel=2e-6) and "every" not in found.least_name
+    assert all(claim.holds for claim in found.agreements())
+    assert all(result.certificate.verify() for result in found.results.values())
+    assert not alone(found)
+    assert alone(replace(found, least=found.least * 1.001))
+    assert alone(replace(found, question=replace(question, people=999)))
+    other = md.CategoryReport(categories=6, people=1000, data=data)
+    assert alone(replace(found, question=other)) and not all(
+        c.holds for c in replace(found, question=other).agreements()
+    )
+
+
+def test_compare_many_categories() -> None:
+    found = md.compare(md.CategoryReport(categories=100), md.PureDP(2.0), progress=False)
+    errors = found.table.set_index("mechanism")["error"]
+    assert errors["subset selection"] == pytest.approx(errors["optimal report"], rel=1e-12)
+    assert "64" in found.refused["Hadamard response"]
+    found = md.compare(md.CategoryReport(prefix(100)), ONE, progress=False)
+    assert found.names[0] == "subset selection" and "CategoryReport" in found.refused["optimal report"]
+
+
+@pytest.mark.parametrize("size", [20, 32])
+def test_never_above_what_is_published(size: int) -> None:
+    design = md.LocalWorkload(np.eye(size), ONE)  # a histogram, but not in these words
+    found = design.solve(gap=0.5)
+    assert found.value <= min(design.costs().values()) * (1 + 1e-12) and not alone(found)
+
+
+def test_shuffled_reports() -> None:
+    law = md.LocalWorkload(md.Workload.identity(100), ONE).solve().mechanism
+    spent = amplification(law.epsilon, moved=1.0, total=100_000, delta=1e-8)
+    assert spent.epsilon < 0.1
 
 
 def test_exact_arithmetic() -> None:
@@ -280,7 +440,7 @@ def test_fewer_outputs() -> None:
         )
         assert result.lower_bound == pytest.approx(full.value, rel=2e-6)
         before = result.value
-    assert before <= full.design.published()["k-ary response"] * (1 + 1e-9)
+    assert before <= full.design.costs()["k-ary response"] * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(
@@ -289,9 +449,10 @@ def test_fewer_outputs() -> None:
         ([[1, 0, 1], [0, 0, 0]], {}, "a row of zeros"),
         ([[0, 0, 0]], {}, "rank 0"),
         ([[1, 1, 1]], {}, "the number of people alone"),
-        (np.eye(2000), {}, "2000 categories"),
-        (md.Workload.identity(65), {}, "must be 2 to 64"),
-        (md.Workload.identity(17), {"data": "worst"}, "must be 2 to 16"),
+        (np.eye(2000)[::-1], {}, "2000 categories"),
+        (prefix(65), {}, "must be 2 to 64"),
+        (md.Workload.identity(65), {"outputs": 65}, "must be 2 to 64"),
+        (prefix(17), {"data": "worst"}, "must be 2 to 16"),
         (md.Workload.identity(1), {}, "1 categories"),
         (1e-90 * np.eye(3), {}, "another unit"),
         (md.Workload.identity(4), {"outputs": 3}, "outputs"),
@@ -300,7 +461,7 @@ def test_fewer_outputs() -> None:
 )
 def test_bad_input(asked: Any, options: dict[str, Any], said: str) -> None:
     with pytest.raises(md.DesignError, match=said) as error:
-        md.LocalWorkload(asked, ONE, **options)
+        md.LocalWorkload(asked, ONE, **options).solve()
     assert "\n" not in str(error.value)
 
 

@@ -296,6 +296,12 @@ DOCTORED: dict[str, list[tuple[tuple[Any, ...], Any]]] = {
         (("weights", "$tuple", 0, "$tuple", 0), 0),
         (("workload", "fields", "blocks", "$tuple", 0, "$tuple", 0, "fields", "size"), 4),
     ],
+    "subset-report": [
+        (("levels", "$tuple", 0), 1),
+        (("sizes", "$tuple", 0), 30),
+        (("shares", "$tuple", 0), 0),
+        (("workload", "fields", "blocks", "$tuple", 0, "$tuple", 0, "fields", "size"), 4),
+    ],
     "linear-release": [(("delta",), 1e-6), (("norm",), 3.0), (("gaussian",), True), (("model",), "local")],
     "mixed-noise": [(("scales", "$array", 0), 0.0), (("laplace", "$array"), [True])],
     "planned-release": [

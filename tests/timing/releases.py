@@ -437,6 +437,9 @@ RELEASES: dict[str, Release] = {
     "local report": Release(
         "linear-report", solved(lambda: md.LocalWorkload(md.Workload.prefix_sums(8), PURE)), items(7)
     ),
+    "local histogram": Release(
+        "subset-report", solved(lambda: md.LocalWorkload(md.Workload.identity(8), PURE)), items(7)
+    ),
     "bounded count": Release("channel", solved(lambda: md.BoundedCount(20, PURE)), items(1)),
     "clustered response": Release(
         "clustered-response", lambda: ClusteredResponse(CLUSTERS, EPSILON), items(7)

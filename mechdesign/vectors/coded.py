@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import count as naturals
+from typing import Literal, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +31,7 @@ from scipy import special
 from mechdesign.errors import DesignError, ResultFormatError
 from mechdesign.evidence.sampling import IntegerWeights, below, random_words, uniform_integers
 from mechdesign.evidence.serialize import dumps
-from mechdesign.problem.checks import generator, indices, integer
+from mechdesign.problem.checks import generator, indices, integer, one_of
 from mechdesign.problem.fields import Checked, field
 from mechdesign.typing import Array, Indices, Numbers, Randomness
 
@@ -264,7 +265,19 @@ class CodedMechanism(ABC):
             raise ResultFormatError("message: the number of its first vector is too large")
         return codes, checked_seed(seed), tail
 
-    def aggregate(self, messages: Iterable[bytes], *, seed: int | None = None) -> tuple[Array, int]:
+    @overload
+    def aggregate(
+        self, messages: Iterable[bytes], *, seed: int | None = None, skip_damaged: Literal[False] = False
+    ) -> tuple[Array, int]: ...
+
+    @overload
+    def aggregate(
+        self, messages: Iterable[bytes], *, seed: int | None = None, skip_damaged: Literal[True]
+    ) -> tuple[Array, int, list[int]]: ...
+
+    def aggregate(
+        self, messages: Iterable[bytes], *, seed: int | None = None, skip_damaged: bool = False
+    ) -> tuple[Array, int] | tuple[Array, int, list[int]]:
         """Return the sum of all estimates of these messages, and how many vectors they hold.
 
         Vectors of one seed and number share their randomness: their codes are counted and the counts decoded once,
@@ -274,11 +287,15 @@ class CodedMechanism(ABC):
         ----------
         messages : iterable of bytes
         seed : int, optional
+        skip_damaged : bool
+            Leave out what `decode` refuses, and return its indices as well.
 
         Returns
         -------
         ndarray, shape (d,)
         int
+        list of int
+            Only with `skip_damaged`: the indices of the messages that were left out.
 
         Raises
         ------
@@ -293,19 +310,30 @@ class CodedMechanism(ABC):
         >>> total, count = mechanism.aggregate(messages, seed=7)
         >>> total.shape, count
         ((100,), 20)
+        >>> total, count, skipped = mechanism.aggregate([*messages, b"nonsense"], seed=7, skip_damaged=True)
+        >>> count, skipped
+        (20, [20])
         """
+        one_of("skip_damaged", skip_damaged, (True, False))
+        if seed is not None:
+            checked_seed(seed)
         groups: dict[tuple[int, int], list[Indices]] = {}
+        skipped = []
         for k, message in enumerate(listed_messages(messages)):
             try:
                 codes, used, first = self._parsed(message, seed)
             except (ResultFormatError, DesignError) as error:
-                raise type(error)(f"messages[{k}]: {error}") from None
+                if not skip_damaged:
+                    raise type(error)(f"messages[{k}]: {error}") from None
+                skipped.append(k)
+                continue
             for i, row in enumerate(codes):
                 groups.setdefault((used, first + i), []).append(row)
         total = np.zeros(self.dimension)
         for (used, number), rows in groups.items():
             total += self._total(np.array(rows), used, number)
-        return total, sum(map(len, groups.values()))
+        count = sum(map(len, groups.values()))
+        return (total, count, skipped) if skip_damaged else (total, count)
 
 
 class SubsetSelection(CodedMechanism):

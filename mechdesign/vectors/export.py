@@ -39,6 +39,7 @@ from mechdesign.quantizers.mechanism.quantizer import CoordinateQuantizer, Quant
 from mechdesign.quantizers.mechanism.sampling import segment_finder
 from mechdesign.quantizers.mechanism.table import doubles, inside
 from mechdesign.typing import Array, Indices, Numbers, Randomness
+from mechdesign.vectors.client import MESSAGE, defined, encoder, message_constants, prefixed
 from mechdesign.vectors.coded import CodedMechanism, SubsetSelection
 from mechdesign.vectors.sampled import SampledCoordinates, SampledSigns
 from mechdesign.vectors.sphere import SphereQuantizer
@@ -339,19 +340,20 @@ static inline double {name}_decode(int code)
 {{
     return code >= 0 && code < {m} ? {name}_bins[code] : 0.0;
 }}
-#endif
+{message}#endif
 """
 
 
-def c_header(table: IntegerTable, *, name: str = "quantizer") -> str:
-    """Return a C header with the integer tables and the functions that encode and decode.
+def c_header(table: IntegerTable | Mechanism, *, name: str = "quantizer") -> str:
+    """Return a C header with the functions that encode numbers or whole vectors.
 
-    ``NAME_encode(x, word)`` gives what ``table.draw(x, word)`` gives, bit for bit: a ``NAME_word`` is eight random bytes, the
-    least significant of the 64-bit word first.
+    Of a table ``NAME_encode(x, word)`` gives what ``table.draw(x, word)`` gives, bit for bit: a ``NAME_word`` is eight random bytes, the
+    least significant of the 64-bit word first. Of a mechanism of whole vectors ``NAME_encode`` writes a message of one vector, with words
+    from a function of the caller's. ``NAME_message`` writes codes as a message that ``decode`` reads.
 
     Parameters
     ----------
-    table : IntegerTable
+    table : IntegerTable, SampledSigns, SampledCoordinates (of two outputs) or SphereQuantizer (with the fast rotation)
         Of a quantizer: ``IntegerTable.of(quantizer, epsilon=…)``.
     name : str
         What its functions and tables begin with.
@@ -363,12 +365,14 @@ def c_header(table: IntegerTable, *, name: str = "quantizer") -> str:
     >>> print(c_header(table, name="gradient").splitlines()[5])
     #define MECHDESIGN_GRADIENT_H
     """
-    if not isinstance(table, IntegerTable):
-        wanted = "must be an IntegerTable: IntegerTable.of(quantizer) of a quantizer of numbers; flat_json exports mechanisms of whole vectors"
+    if not isinstance(table, IntegerTable | Mechanism):
+        wanted = "must be a mechanism of vectors, or an IntegerTable: IntegerTable.of(quantizer) of a quantizer of numbers"
         raise DesignError.of("table", table, wanted)
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         allowed = "must be a C identifier of at most 41 letters, digits and underscores"
         raise DesignError.of("name", name, allowed)
+    if not isinstance(table, IntegerTable):
+        return encoder(table, name)
     keep, alias = table.alias
     bits = table.column_bits
     return _C.format(
@@ -390,6 +394,7 @@ def c_header(table: IntegerTable, *, name: str = "quantizer") -> str:
         bits=bits,
         shift=32 - bits,
         mask=(1 << (32 - bits)) - 1,
+        message=prefixed(defined(message_constants(table)) + MESSAGE, name),
     )
 
 

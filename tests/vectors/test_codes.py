@@ -141,6 +141,26 @@ def test_a_damaged_message_spoils_no_sum() -> None:
     assert mechanism.aggregate([])[1] == 0
 
 
+@pytest.mark.parametrize("seed", [None, 9])
+def test_damaged_messages_are_left_out_by_index(seed: int | None) -> None:
+    mechanism = MADE["sphere"]
+    good = [mechanism.encode(X, seed=seed, first=5 * i if seed else 0) for i in range(3)]
+    flipped = bytes([*good[1][:21], good[1][21] ^ 1, *good[1][22:]])
+    other = md.SphereQuantizer(12, 3, md.PureDP(2.5)).encode(X, seed=seed)
+    wrong_seed = mechanism.encode(X, seed=None if seed else 9)
+    bad = [b"", flipped, good[0][:-1], good[0] + b"\0", other, wrong_seed, "text", None, bytes(100_000)]
+    messages = [good[0], *bad, *good[1:]]
+    total, count, skipped = mechanism.aggregate(messages, seed=seed, skip_damaged=True)
+    assert skipped == list(range(1, 1 + len(bad))) and count == 15
+    assert np.array_equal(total, mechanism.aggregate(good, seed=seed)[0])
+    with pytest.raises(md.MechdesignError, match=r"messages\[1\]"):
+        mechanism.aggregate(messages, seed=seed)
+    with pytest.raises(md.DesignError, match="seed"):
+        mechanism.aggregate(messages, seed=-1, skip_damaged=True)
+    with pytest.raises(md.DesignError, match="skip_damaged"):
+        mechanism.aggregate(messages, skip_damaged="yes")  # type: ignore[call-overload]
+
+
 @pytest.mark.parametrize("name", MADE)
 def test_no_vectors_are_no_trouble(name: str) -> None:
     mechanism = MADE[name]

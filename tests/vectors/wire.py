@@ -58,13 +58,13 @@ def inputs(mechanism: Any, rng: np.random.Generator) -> np.ndarray:
 def words(mechanism: Any, seed: int) -> Iterator[int]:
     """Random words, among them those that decide by a hair, or are drawn again."""
     rng = np.random.default_rng(seed)
-    near = [0, ALL - 1, ALL // 2]
+    near = [*[0, 1] * 6, ALL - 1, ALL // 2]
     for p in getattr(mechanism, "probabilities", (Fraction(1, 3),)):
         for share in (p, p * getattr(mechanism, "near", 1)):
             leading = int(share * ALL)
             near += [leading, leading - 1, leading + 1, int(share * ALL**2) % ALL]
     while True:
-        plain = int(rng.integers(0, ALL, dtype=np.uint64, endpoint=False)) if rng.random() > 0.1 else None
+        plain = int(rng.integers(0, ALL, dtype=np.uint64, endpoint=False)) if rng.random() > 0.25 else None
         yield rng.choice(np.array(near, dtype=object)) % ALL if plain is None else plain
 
 

@@ -92,6 +92,17 @@ def worst_ratio(rows: list[list[int]]) -> Fraction | None:
     return worst
 
 
+def counts_within(rows: list[list[Fraction]], budget: Fraction) -> list[list[int]]:
+    """Counts out of 2³² next to rows of probabilities, mixed with so little of the uniform law that their ratios are within a budget."""
+    size, mixed, counts = len(rows[0]), Fraction(0), [rounded_counts(row) for row in rows]
+    while (worst := worst_ratio(counts)) is None or worst > budget:
+        mixed = mixed * 2 if mixed else Fraction(1, 1 << 31)
+        if mixed > Fraction(1, 1 << 16):
+            raise DesignError.of("epsilon", math.log(budget), "must be at least the law's own privacy loss")
+        counts = [rounded_counts([(1 - mixed) * p + mixed / size for p in row]) for row in rows]
+    return counts
+
+
 def _copied(name: str, value: object, kinds: str) -> npt.NDArray[np.generic]:
     if not isinstance(value, np.ndarray) or value.dtype.kind not in kinds or not value.size:
         raise DesignError.of(name, value, "must be an array of the kind that IntegerTable.of makes")
@@ -168,17 +179,53 @@ class IntegerTable(Checked, CodedMechanism):
         budget = ratio if epsilon is None else exp_lower(positive("epsilon", epsilon))
         if budget is None:
             raise DesignError("the quantizer has infinite privacy loss: there is no budget to keep")
-        size, rows = len(law.bins), [law.row(k, end) for k in range(len(law.knots) - 1) for end in (0, 1)]
-        mixed, counts = Fraction(0), [rounded_counts(row) for row in rows]
-        while (worst := worst_ratio(counts)) is None or worst > budget:
-            mixed = mixed * 2 if mixed else Fraction(1, 1 << 31)
-            if mixed > Fraction(1, 1 << 16):
-                asked = quantizer.privacy_loss() if epsilon is None else epsilon
-                raise DesignError.of("epsilon", asked, "must be at least the quantizer's own privacy loss")
-            counts = [rounded_counts([(1 - mixed) * p + mixed / size for p in row]) for row in rows]
+        rows = [law.row(k, end) for k in range(len(law.knots) - 1) for end in (0, 1)]
+        counts = counts_within(rows, budget)
         knots = np.array([float(scale * x) for x in law.knots])
         outputs = [scale * b for b in law.bins]
         return cls(knots, np.array(counts, dtype=np.int64), _moved(outputs, counts, rows))
+
+    @classmethod
+    def of_weights(cls, weights: Sequence[Sequence[int]], *, epsilon: float | None = None) -> IntegerTable:
+        """Return the table of a local report of a category: the input 0, …, k − 1 is a row of weights, the output the number of a column.
+
+        Decode with the rounded law: ``LinearReport(workload, table.counts[::2].tolist())``, whose decoder is unbiased for it.
+
+        Parameters
+        ----------
+        weights : sequence of sequences of int
+            As `LinearReport.weights` and `Channel.weights`.
+        epsilon : float, optional
+            The budget; the weights' own privacy loss by default.
+
+        Examples
+        --------
+        >>> table = IntegerTable.of_weights(((3, 1), (1, 3)))
+        >>> table.categories, table.counts[::2].tolist(), table.privacy_loss() <= math.log(3) + 1e-15
+        (2, [[3221225472, 1073741824], [1073741824, 3221225472]], True)
+        """
+        shapes = {len(row) for row in weights}
+        if len(shapes) != 1 or not all(min(row, default=0) >= 0 and sum(row) > 0 for row in weights):
+            raise DesignError.of(
+                "weights", sorted(shapes), "must be rows of one length, of integers that are not all 0"
+            )
+        rows = [[Fraction(w, sum(row)) for w in row] for row in weights]
+        budget = (
+            worst_ratio([list(row) for row in weights])
+            if epsilon is None
+            else exp_lower(positive("epsilon", epsilon))
+        )
+        if budget is None:
+            raise DesignError("the report has infinite privacy loss: there is no budget to keep")
+        counts = np.repeat(np.array(counts_within(rows, budget), dtype=np.int64), 2, axis=0)
+        return cls(np.arange(len(rows) + 1.0), counts, np.arange(counts.shape[1], dtype=float))
+
+    @property
+    def categories(self) -> int | None:
+        """k, where inputs are the numbers of categories: one law from every whole number to the next; None of a quantizer."""
+        k = len(self.knots) - 1
+        alike = np.array_equal(self.counts[::2], self.counts[1::2])
+        return k if alike and np.array_equal(self.knots, np.arange(k + 1)) else None
 
     # -- what is exact --------------------------------------------------------------------------------
 
@@ -300,7 +347,7 @@ def _moved(bins: list[Fraction], counts: list[list[int]], rows: list[list[Fracti
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,40}", re.ASCII)
 _C = """/* {name}: {m} outputs on [{low!r}, {high!r}], written by mechdesign.
- * Local differential privacy: epsilon = {epsilon!r}, exact for these integers. Bias at most {bias:.3g}.
+ * Local differential privacy: epsilon = {epsilon!r}, exact for these integers. {bias}
  * One word of a cryptographic generator (getrandom, /dev/urandom) for every number, never used twice.
  * C99, IEEE doubles; no other library. */
 #ifndef MECHDESIGN_{upper}_H
@@ -354,7 +401,7 @@ def c_header(table: IntegerTable | Mechanism, *, name: str = "quantizer") -> str
     Parameters
     ----------
     table : IntegerTable, SampledSigns, SampledCoordinates (of two outputs) or SphereQuantizer (with the fast rotation)
-        Of a quantizer: ``IntegerTable.of(quantizer, epsilon=…)``.
+        Of a quantizer, ``IntegerTable.of(quantizer, epsilon=…)``, or of a report of a category, ``IntegerTable.of_weights(law.weights, epsilon=…)``.
     name : str
         What its functions and tables begin with.
 
@@ -382,7 +429,9 @@ def c_header(table: IntegerTable | Mechanism, *, name: str = "quantizer") -> str
         low=table.knots_range[0],
         high=table.knots_range[1],
         epsilon=table.privacy_loss(),
-        bias=table.bias() * 1.01,
+        bias=f"Bias at most {table.bias() * 1.01:.3g}."
+        if table.categories is None
+        else f"x is a category, 0 to {table.categories - 1}; what is sent is the number of an output.",
         segments=len(table.slopes),
         knot_count=len(table.knots),
         cells=keep.size,

@@ -31,6 +31,8 @@ MADE: dict[str, Any] = {
     "far": lambda: md.Quantizer.rqm([997.3, 999.1, 1000.9, 1002.7], 0.22, (999, 1001)),
 }
 TABLES = {name: md.vectors.IntegerTable.of(made()) for name, made in MADE.items()}
+REPORT = md.LocalWorkload(md.Workload.prefix_sums(5), md.PureDP(1.0)).solve().mechanism
+EVERY = TABLES | {"category": md.vectors.IntegerTable.of_weights(REPORT.weights, epsilon=1.0)}
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -89,7 +91,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Any:
         pytest.skip("no C compiler")
     folder: Path = tmp_path_factory.mktemp("c")
     lines = []
-    for name, table in TABLES.items():
+    for name, table in EVERY.items():
         (folder / f"{name}.h").write_text(md.vectors.c_header(table, name=f"q_{name}"))
         lines += [
             f'#include "{name}.h"',
@@ -115,10 +117,10 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return ctypes.CDLL(str(folder / "all.so"))
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", EVERY)
 def test_c_draws_as_python_does(library: Any, name: str) -> None:
     """On the same words, ends and knots among the inputs; the benchmark does it on ten million."""
-    table = TABLES[name]
+    table = EVERY[name]
     lower, upper = table.knots_range
     rng = np.random.default_rng(1)
     x = rng.uniform(lower, upper, 400_000)
@@ -134,6 +136,34 @@ def test_c_draws_as_python_does(library: Any, name: str) -> None:
     getattr(library, f"all_{name}")(*pointers, ctypes.c_long(x.size))
     assert np.array_equal(codes, table.draw(x, words))
     assert np.array_equal(back, table.decoded(codes))
+
+
+def test_reports_of_a_category() -> None:
+    """Private in integers, drawn by a whole number's own row, decoded without bias by the rounded law; the header says what it takes."""
+    table = EVERY["category"]
+    counts = table.counts[::2].tolist()
+    assert table.categories == 5 and all(sum(row) == 2**32 for row in counts)
+    assert max(Fraction(max(c), min(c)) for c in zip(*counts)) <= exp_lower(1.0) and table.privacy_loss() <= 1
+    server = md.channels.LinearReport(REPORT.workload, counts)
+    assert (
+        server.variance == pytest.approx(REPORT.variance, rel=1e-6) and server.epsilon == table.privacy_loss()
+    )
+    for x in (0, 4):
+        found = np.bincount(table.codes(np.full(40_000, float(x))).ravel(), minlength=REPORT.outputs)
+        assert stats.chisquare(found, np.array(counts[x]) / 2**32 * 40_000).pvalue > 1e-6
+    text = md.vectors.c_header(table, name="hours")
+    assert "x is a category, 0 to 4" in text and "Bias" not in text
+    assert json.loads(md.vectors.flat_json(table))["knots"] == [0, 1, 2, 3, 4, 5]
+    assert TABLES["rqm"].categories is None
+    for bad, said in (
+        ([[1, 2], [3]], "one length"),
+        ([[0, 0], [1, 2]], "not all 0"),
+        ([[0, 1], [1, 1]], "infinite"),
+    ):
+        with pytest.raises(md.DesignError, match=said):
+            md.vectors.IntegerTable.of_weights(bad)
+    with pytest.raises(md.DesignError, match="at least the law's own"):
+        md.vectors.IntegerTable.of_weights(REPORT.weights, epsilon=0.9)
 
 
 def test_c_refuses_what_is_outside(library: Any) -> None:

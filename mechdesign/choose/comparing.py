@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 from joblib import effective_n_jobs
@@ -20,8 +19,8 @@ from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.results import Result
 from mechdesign.problem.checks import instance, one_of, positive, probability
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, Privacy, PureDP
-from mechdesign.runs.parallel import progress_bar, run_chunks
-from mechdesign.solvers.deadline import Deadline
+from mechdesign.runs.parallel import run_chunks
+from mechdesign.solvers.deadline import Deadline, progress_bar
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Status
 
@@ -103,7 +102,7 @@ def compare(
     one_of("progress", progress, (True, False))
     Deadline(time_limit)  # checked before the work
     clock = Deadline(total_time_limit, "total_time_limit")
-    with progress_bar("comparing", len(names)) if progress else nullcontext(lambda: None) as step:
+    with progress_bar("comparing", len(names), shown=progress) as step:
         attempt = _Try(question, privacy, time_limit, clock=clock)
         tried = _tried(attempt, names, jobs, step)
     results = {name: found for name, (_, found) in tried.items() if found is not None} | own

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import warnings
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,21 +18,16 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.results import Result
 from mechdesign.learning.pca import ROOT
 from mechdesign.learning.plan import (
-    BaseEstimator,
     NoisySums,
+    PrivateEstimator,
     calibrated,
     check_is_fitted,
-    check_random_state,
     validate_data,
-    warn_refit,
 )
 from mechdesign.problem.checks import array
-from mechdesign.problem.privacy import CentralPrivacy, PureDP
+from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array, Numbers
-
-if TYPE_CHECKING:
-    from sklearn.utils import Tags
 
 COUNTS = 7
 """Noisy counts of a fit: one of the records beyond the bounds, six for the length."""
@@ -73,39 +67,29 @@ def box(name: str, value: Interval | None, size: int) -> tuple[Array, Array]:
     return np.where(np.abs(middle) < half * 2.0**-60, half * 2.0**-60, middle), half
 
 
-class BoundedEstimator(BaseEstimator):  # type: ignore[misc]
+class BoundedEstimator(PrivateEstimator):
     """A linear model of records with declared bounds."""
 
-    privacy: CentralPrivacy
     bounds: Interval | None
-    random_state: int | np.random.RandomState | None
     coef_: Array
     intercept_: float
-    privacy_: Result
 
     def _check(self, size: int) -> None:
         """Check what all such models have."""
-        if self.privacy is None:
-            raise DesignError.of(
-                "privacy",
-                None,
-                "must be stated: md.ApproximateDP(epsilon, delta), for one; there is no default",
-            )
+        self._begin()
         self._middle, self._half = box("bounds", self.bounds, size)
-        if hasattr(self, "privacy_"):
-            warn_refit()
         self._pure = isinstance(self.privacy, PureDP) or getattr(self.privacy, "delta", 1.0) == 0
 
-    def _sums(self, most: int) -> NoisySums:
+    def _noise(self, most: int) -> Result:
         """Noise for the counts and at most that many further sums."""
         changes = Sensitivity(
             l1=1.0 if self._pure else None, l2=None if self._pure else 1.0, neighbours="replace"
         )
         law = "laplace" if self._pure else "gaussian"
-        self.privacy_ = calibrated(law, self.privacy, changes, COUNTS + most)
-        return NoisySums(
-            self.privacy_, None if self.random_state is None else check_random_state(self.random_state)
-        )
+        return calibrated(law, self.privacy, changes, COUNTS + most)
+
+    def _sums(self, noise: Result) -> NoisySums:
+        return NoisySums(noise, self._drawing(noise))
 
     def _weight(self, share: float, change: Fraction | float) -> Fraction:
         """What sums that change by `change` are multiplied by, in ℓ₂ (ℓ₁ under pure privacy), to consume a share of the budget."""
@@ -170,8 +154,3 @@ class BoundedEstimator(BaseEstimator):  # type: ignore[misc]
         x = validate_data(self, X, dtype=np.float64, reset=False)
         inside = np.clip(x, self._middle - self._half, self._middle + self._half)
         return np.asarray(inside @ self.coef_ + self.intercept_)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
-        return tags

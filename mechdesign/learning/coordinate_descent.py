@@ -22,32 +22,32 @@ are given and checked in ``fit``; what ``fit`` finds ends in an underscore.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy import special
 
 from mechdesign.errors import DesignError
+from mechdesign.learning.bounded import Interval, box
 from mechdesign.learning.plan import (
-    BaseEstimator,
     ClassifierMixin,
     NoisePlan,
-    RegressorMixin,
+    PrivateEstimator,
+    Regressor,
     check_classification_targets,
     check_is_fitted,
-    check_random_state,
     noise_plan,
     type_of_target,
     validate_data,
     warn_leak,
-    warn_refit,
 )
 from mechdesign.problem.checks import array, integer, non_negative, one_of, positive
 from mechdesign.problem.privacy import CentralPrivacy
-from mechdesign.runs.parallel import progress_bar
+from mechdesign.solvers.deadline import progress_bar
 from mechdesign.typing import Array, Numbers
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ _LEAST = 1e-10
 """The least curvature of a column, of the largest: `noise_plan` takes sensitivities within 1e12 of each other."""
 
 
-class _PrivateCoordinateDescent(BaseEstimator):  # type: ignore[misc]
+class _PrivateCoordinateDescent(PrivateEstimator):
     """What both estimators share: parameters, the noise, the descent.
 
     Parameters
@@ -207,10 +207,15 @@ class _PrivateCoordinateDescent(BaseEstimator):  # type: ignore[misc]
         α Σ|θ_i|, or α Σθ_i²/2; the intercept has none.
     alpha : float
         Weight of the penalty.
-    clip : float or array_like, shape (K,)
-        C: a record's gradient along coordinate i is clipped to C √(M_i/ΣM_j); or every C_i.
+    clip : float or array_like, shape (K,), optional
+        C: a record's gradient along coordinate i is clipped to C √(M_i/ΣM_j); or every C_i. Noise is in proportion. By default
+        C_i = R √(M_i/c), with c as for `smoothness` and R the largest residual at the start: the largest magnitude within
+        `target_bounds`, or 1 for classes. No record whose x_i is usual, √(M_i/c), is cut then. Less is less noise and more bias; below half
+        of it most first gradients are cut, were the targets spread evenly, and a warning says so.
     passes : int
-        L: how often every coordinate is visited; all L·K noisy gradients are accounted for together.
+        L: how often every coordinate is visited. All L·K noisy gradients are accounted for together: noise grows as √L. Without
+        correlation a pass leaves 1 − M_i*/M_i of the error, where M_i* is the true smoothness: ten suffice where M is near it, wide
+        bounds in place of `smoothness` want more.
     learning_rate : float
         τ: the step of coordinate i is τ/M_i.
     noise : str, law or Result
@@ -223,9 +228,17 @@ class _PrivateCoordinateDescent(BaseEstimator):  # type: ignore[misc]
     noise_on : {"gradient", "update"}
         Whose variance "iid" and "least-variance" mean: the published conventions differ.
     smoothness : array_like, shape (n_features,), optional
-        M_i, public. By default they are computed from the data, which leaks: a `PrivacyLeakWarning` says so.
+        M_i = c E[x_i²], public, with c = 1 for least squares and ¼ for logistic regression. By default the largest that `bounds` allow,
+        c max(low², high²); without those they are computed from the data, which leaks: a `PrivacyLeakWarning` says so.
+    bounds : (low, high), optional
+        Numbers, or arrays of shape (n_features,): what the columns can take, from public knowledge. Values beyond are clipped, in `fit`
+        and in prediction.
     fit_intercept : bool
         Adds a coordinate of ones.
+    ledger : Ledger, optional
+        Every fit is an entry of its own, on the disk before any noise is drawn; one that does not fit in is refused.
+    progress : bool
+        Whether a terminal shows a bar, after two seconds.
     random_state : None, int or RandomState
         None draws exact noise from the operating system's randomness: the guarantee is for the bits of the model. A seed
         repeats a simulation in doubles, and whoever knows it can subtract the noise.
@@ -267,14 +280,18 @@ class _PrivateCoordinateDescent(BaseEstimator):  # type: ignore[misc]
         privacy: CentralPrivacy,
         penalty: str | None = "l2",
         alpha: float = 1e-3,
-        clip: Numbers = 1.0,
+        clip: Numbers | None = None,
         passes: int = 10,
         learning_rate: float = 1.0,
         noise: object = "gaussian",
         allocation: Numbers = "scale-perturb-rescale",
         noise_on: str = "gradient",
         smoothness: Numbers | None = None,
+        bounds: Interval | None = None,
+        target_bounds: Interval | None = None,
         fit_intercept: bool = False,
+        ledger: Any = None,
+        progress: bool = True,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.privacy = privacy
@@ -287,13 +304,12 @@ class _PrivateCoordinateDescent(BaseEstimator):  # type: ignore[misc]
         self.allocation = allocation
         self.noise_on = noise_on
         self.smoothness = smoothness
+        self.bounds = bounds
+        self.target_bounds = target_bounds
         self.fit_intercept = fit_intercept
+        self.ledger = ledger
+        self.progress = progress
         self.random_state = random_state
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
-        return tags
 
     def _descend(self, x: Array, y: Array) -> None:
         """Check the parameters, calibrate the noise, descend; `x` and `y` are checked."""
@@ -302,19 +318,21 @@ class _PrivateCoordinateDescent(BaseEstimator):  # type: ignore[misc]
         weight = non_negative("alpha", self.alpha) if self.penalty else 0.0
         rate = positive("learning_rate", self.learning_rate)
         passes = integer("passes", self.passes, 1, 10**6)
-        x, y = x.clip(-_HUGE, _HUGE), y.clip(-_HUGE, _HUGE)
-        if hasattr(self, "privacy_"):
-            warn_refit()
+        self._begin()
+        self._low, self._high = self._ends("bounds", self.bounds, x.shape[1])
+        low, high = self._ends("target_bounds", self.target_bounds, 1)
+        x, y = x.clip(self._low, self._high), y.clip(low, high)
+        residual = 1.0 if self._loss == "logistic" else float(np.maximum(-low, high)[0])
         if self.fit_intercept:
             x = np.hstack([x, np.ones((len(x), 1))])
         smooth = self._smoothness(x)
-        clips = self._clips(smooth)
+        clips = self._clips(smooth, residual)
         plan = self._plan(smooth, 2 * clips / len(x), passes)
-        rng = None if self.random_state is None else check_random_state(self.random_state)
+        rng = self._drawing(plan.calibration)
         penalties = np.full(x.shape[1], weight)
         penalties[self.n_features_in_ :] = 0.0
         power = 1 if self.penalty == "l1" else 2
-        with progress_bar("private coordinate descent", passes) as step:
+        with progress_bar("private coordinate descent", passes, shown=self.progress) as step:
             self.path_ = descend(
                 x,
                 y,
@@ -331,33 +349,57 @@ class _PrivateCoordinateDescent(BaseEstimator):  # type: ignore[misc]
             raise DesignError.of(
                 "learning_rate", self.learning_rate, "the descent diverged: lower it, or the clip"
             )
-        self.privacy_, self.noise_scales_ = plan.calibration, plan.scales
-        self.smoothness_, self.clips_, self.n_iter_ = smooth, clips, passes
+        self.noise_scales_, self.smoothness_ = plan.scales, smooth
+        self.clips_, self.n_iter_ = clips, passes
         self._penalties, self._power = penalties, power
 
+    @staticmethod
+    def _ends(name: str, value: Interval | None, size: int) -> tuple[Array, Array]:
+        middle, half = (np.zeros(size), np.full(size, _HUGE)) if value is None else box(name, value, size)
+        return middle - half, middle + half
+
     def _smoothness(self, x: Array) -> Array:
-        if self.smoothness is None:
+        if self.smoothness is None and self.bounds is None:
             warn_leak(
                 "steps, clips and noise follow the data's own second moments (smoothness=None)",
-                "give public values as smoothness",
+                "give public values as smoothness, or bounds",
             )
             smooth = smoothness_of(x, self._loss)
             largest = smooth.max()  # any upper bound of a curvature serves, for a column of zeros too
             return np.maximum(smooth, _LEAST * largest) if largest > 1e-200 else np.ones_like(smooth)
-        smooth, features = array("smoothness", self.smoothness), self.n_features_in_
+        features = self.n_features_in_
+        if self.smoothness is None:
+            smooth = CURVATURE[self._loss] * np.maximum(-self._low, self._high) ** 2
+        else:
+            smooth = array("smoothness", self.smoothness)
         if smooth.shape != (features,) or smooth.min() < 1e-200 or smooth.max() > 1e200:
             wanted = f"must be {features} numbers between 1e-200 and 1e200: rescale X"
             raise DesignError.of("smoothness", self.smoothness, wanted)
         return np.append(smooth, CURVATURE[self._loss]) if self.fit_intercept else smooth
 
-    def _clips(self, smooth: Array) -> Array:
-        """C_i: as given, or one norm shared out as √M_i."""
-        if np.ndim(self.clip) == 0:
-            return np.asarray(positive("clip", self.clip) * np.sqrt(smooth / smooth.sum()))
-        clips = array("clip", self.clip)
-        if clips.shape != smooth.shape or clips.min() <= 0:
+    def _clips(self, smooth: Array, residual: float) -> Array:
+        """C_i: as given, one norm shared out as √M_i, or what the largest residual at the start needs."""
+        usual, known = np.sqrt(smooth / CURVATURE[self._loss]), residual < _HUGE
+        if self.clip is None:
+            if known:
+                return np.asarray(residual * usual)
+            remedy = (
+                "must be stated, or follow from target_bounds, the least and the largest value that y can take by public knowledge: choose about two "
+                "usual residuals times √Σ smoothness, or pay for it with PrivateLinearRegression, which finds it within its own budget"
+            )
+            raise DesignError.of("clip", None, remedy)
+        clips = array("clip", self.clip, ndim=None)
+        if clips.shape not in ((), smooth.shape) or clips.min() <= 0:
             raise DesignError.of("clip", self.clip, f"must be a positive number, or {len(smooth)} of them")
-        return clips
+        if clips.ndim == 0:
+            clips = clips * np.sqrt(smooth / smooth.sum())
+        if known and np.median(clips / usual) < residual / 2:
+            cut = (
+                "cuts the first gradients of most records, if their targets are spread evenly: the default is"
+            )
+            least = float(residual * math.sqrt(usual @ usual))
+            warnings.warn(f"clip = {self.clip} {cut} {least:g}", UserWarning, stacklevel=4)
+        return np.asarray(clips)
 
     def _plan(self, smooth: Array, sensitivities: Array, rounds: int) -> NoisePlan:
         plan = partial(
@@ -368,12 +410,6 @@ class _PrivateCoordinateDescent(BaseEstimator):  # type: ignore[misc]
             rounds=rounds,
             neighbours="replace",  # the number of records is public
         )
-        if self.privacy is None:
-            raise DesignError.of(
-                "privacy",
-                None,
-                "must be stated: md.ApproximateDP(epsilon, delta), for one; there is no default",
-            )
         on_update = one_of("noise_on", self.noise_on, ("gradient", "update")) == "update"
         if self.allocation is not None and not isinstance(self.allocation, str):
             return plan(scales=self.allocation)
@@ -399,7 +435,7 @@ class _PrivateCoordinateDescent(BaseEstimator):  # type: ignore[misc]
 
     def _score(self, X: Numbers) -> Array:
         check_is_fitted(self, "path_")
-        x = validate_data(self, X, dtype=np.float64, reset=False)
+        x = validate_data(self, X, dtype=np.float64, reset=False).clip(self._low, self._high)
         return np.asarray(x @ self.coef_ + self.intercept_)
 
     def _objectives(self, x: Array, y: Array) -> Array:
@@ -409,13 +445,15 @@ class _PrivateCoordinateDescent(BaseEstimator):  # type: ignore[misc]
         return np.array([how(theta) for theta in self.path_])
 
 
-class PrivateCoordinateDescentRegressor(RegressorMixin, _PrivateCoordinateDescent):  # type: ignore[misc]
+class PrivateCoordinateDescentRegressor(Regressor, _PrivateCoordinateDescent):
     r"""Least squares with an ℓ₁ or ℓ₂ penalty, fitted by differentially private coordinate descent.
 
     Minimises :math:`\frac1{2N}\lVert X\theta - y\rVert^2 + \psi(\theta)`.
 
     Parameters
     ----------
+    target_bounds : (low, high), optional
+        What y can take, from public knowledge, from which `clip` follows; values beyond are clipped in `fit`.
     SHARED
 
     Examples
@@ -425,7 +463,7 @@ class PrivateCoordinateDescentRegressor(RegressorMixin, _PrivateCoordinateDescen
     >>> x = rng.uniform(-1, 1, (2000, 3))
     >>> y = x @ [1.0, -0.5, 0.0] + 0.1 * rng.standard_normal(2000)
     >>> model = md.learning.PrivateCoordinateDescentRegressor(
-    ...     privacy=md.ApproximateDP(1.0, 1e-6), alpha=0.0, smoothness=[1 / 3] * 3, random_state=0
+    ...     privacy=md.ApproximateDP(1.0, 1e-6), alpha=0.0, bounds=(-1, 1), target_bounds=(-2, 2), random_state=0
     ... ).fit(np.tile(x, (10, 1)), np.tile(y, 10))
     >>> model.coef_.round(1) + 0.0
     array([ 1. , -0.5,  0. ])
@@ -447,11 +485,6 @@ class PrivateCoordinateDescentRegressor(RegressorMixin, _PrivateCoordinateDescen
         """J after each pass on given data, shape (passes,): of the fitted data it is no private number."""
         x, target = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=False)
         return self._objectives(x, np.asarray(target, dtype=float))
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True  # on data of ten records nothing private is accurate
-        return tags
 
 
 class TwoClasses(ClassifierMixin):  # type: ignore[misc]
@@ -538,15 +571,18 @@ class PrivateCoordinateDescentClassifier(TwoClasses, _PrivateCoordinateDescent):
         privacy: CentralPrivacy,
         penalty: str | None = "l2",
         alpha: float = 1e-3,
-        clip: Numbers = 1.0,
+        clip: Numbers | None = None,
         passes: int = 10,
         learning_rate: float = 1.0,
         noise: object = "gaussian",
         allocation: Numbers = "scale-perturb-rescale",
         noise_on: str = "gradient",
         smoothness: Numbers | None = None,
+        bounds: Interval | None = None,
         classes: Numbers | None = None,
         fit_intercept: bool = False,
+        ledger: Any = None,
+        progress: bool = True,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         super().__init__(
@@ -560,7 +596,10 @@ class PrivateCoordinateDescentClassifier(TwoClasses, _PrivateCoordinateDescent):
             allocation=allocation,
             noise_on=noise_on,
             smoothness=smoothness,
+            bounds=bounds,
             fit_intercept=fit_intercept,
+            ledger=ledger,
+            progress=progress,
             random_state=random_state,
         )
         self.classes = classes

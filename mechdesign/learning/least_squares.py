@@ -21,21 +21,18 @@ added for the standard errors. No data are used but the release.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from scipy import linalg, stats
 
 from mechdesign.learning.bounded import BoundedEstimator, Interval, box
 from mechdesign.learning.pca import noisy_matrix, second_moments
-from mechdesign.learning.plan import NoisySums, RegressorMixin, check_is_fitted, validate_data
+from mechdesign.learning.plan import NoisySums, Regressor, check_is_fitted, validate_data
 from mechdesign.problem.checks import share
 from mechdesign.problem.privacy import CentralPrivacy
-from mechdesign.runs.parallel import progress_bar
+from mechdesign.solvers.deadline import progress_bar
 from mechdesign.typing import Array, Numbers
-
-if TYPE_CHECKING:
-    from sklearn.utils import Tags
 
 ROUNDS = (0.2, 0.3, 0.5)
 """What the rounds consume of the budget that the counts leave."""
@@ -51,7 +48,7 @@ _PRIORS = np.exp(np.linspace(-18.0, 8.0, 53))
 _INFLATED = np.exp(np.linspace(0.0, 8.0, 17))
 
 
-class PrivateLinearRegression(RegressorMixin, BoundedEstimator):  # type: ignore[misc]
+class PrivateLinearRegression(Regressor, BoundedEstimator):
     r"""Least squares under differential privacy: declare bounds and a budget, nothing else.
 
     Minimises :math:`\sum_n (y_n - \langle x_n, \theta\rangle - \theta_0)^2` with a ridge that the noise chooses, from noisy second
@@ -67,6 +64,11 @@ class PrivateLinearRegression(RegressorMixin, BoundedEstimator):  # type: ignore
         found, for 5% of the budget.
     target_bounds : (low, high)
         The same for y, in `fit` alone.
+    ledger : Ledger, optional
+        Every fit is an entry of its own, on the disk before any noise is drawn; one that does not fit in is refused. It goes
+        along with clones and pickles, so that a search is counted fit by fit.
+    progress : bool
+        Whether a terminal shows a bar, after two seconds.
     random_state : None, int or RandomState
         None draws exact noise from the operating system's randomness: the guarantee is for the bits of the model. A seed
         repeats a simulation in doubles, and whoever knows it can subtract the noise.
@@ -115,11 +117,15 @@ class PrivateLinearRegression(RegressorMixin, BoundedEstimator):  # type: ignore
         privacy: CentralPrivacy,
         bounds: Interval | None = None,
         target_bounds: Interval | None = None,
+        ledger: Any = None,
+        progress: bool = True,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.privacy = privacy
         self.bounds = bounds
         self.target_bounds = target_bounds
+        self.ledger = ledger
+        self.progress = progress
         self.random_state = random_state
 
     def fit(self, X: Numbers, y: Numbers) -> PrivateLinearRegression:
@@ -128,10 +134,10 @@ class PrivateLinearRegression(RegressorMixin, BoundedEstimator):  # type: ignore
         size = x.shape[1] + 1
         middle, half = (float(v[0]) for v in box("target_bounds", self.target_bounds, 1))
         self._check(x.shape[1])
-        sums = self._sums(len(ROUNDS) * (size + 1) * (size + 2) // 2)
+        sums = self._sums(self._noise(len(ROUNDS) * (size + 1) * (size + 2) // 2))
         t = (np.clip(np.asarray(target, dtype=float), middle - half, middle + half) - middle) / half
         outside = np.abs(target - middle) > half * (1 + 1e-12)
-        with progress_bar("private least squares", 1 + len(ROUNDS)) as step:
+        with progress_bar("private least squares", 1 + len(ROUNDS), shown=self.progress) as step:
             square = self._count(x, outside, sums, share=_SHARE, kept=_KEPT) * (1 + _ONE)
             step()
             theta, covariance = self._rounds(x, t, square, sums, step)
@@ -213,11 +219,6 @@ class PrivateLinearRegression(RegressorMixin, BoundedEstimator):  # type: ignore
     def predict(self, X: Numbers) -> Array:
         """Return Xθ and the intercept; X is clipped to its bounds."""
         return self._score(X)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True  # on data of a hundred records nothing private is accurate
-        return tags
 
 
 def posterior(

@@ -21,6 +21,7 @@ sum of sensitivity 1 with noise 1/μ. Everything follows from n, μ and the numb
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from scipy import special
@@ -32,7 +33,7 @@ from mechdesign.learning.pca import noisy_matrix, second_moments
 from mechdesign.learning.plan import NoisySums, validate_data
 from mechdesign.problem.checks import integer, positive
 from mechdesign.problem.privacy import CentralPrivacy
-from mechdesign.runs.parallel import progress_bar
+from mechdesign.solvers.deadline import progress_bar
 from mechdesign.typing import Array, Numbers
 
 _KEPT = 0.5
@@ -65,6 +66,10 @@ class PrivateLogisticRegression(TwoClasses, BoundedEstimator):
         C: the longest gradient, in usual lengths of a record; by default √(μn)/60.
     steps : int
         T. More cost time, and little accuracy either way: the noise of a step grows as their length falls.
+    ledger : Ledger, optional
+        As of `PrivateLinearRegression`: every fit is an entry, and one that does not fit in is refused.
+    progress : bool
+        Whether a terminal shows a bar, after two seconds.
     random_state : None, int or RandomState
         None draws exact noise from the operating system's randomness: the guarantee is for the bits of the model. A seed
         repeats a simulation in doubles, and whoever knows it can subtract the noise.
@@ -114,6 +119,8 @@ class PrivateLogisticRegression(TwoClasses, BoundedEstimator):
         classes: Numbers | None = None,
         clip: float | None = None,
         steps: int = 60,
+        ledger: Any = None,
+        progress: bool = True,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.privacy = privacy
@@ -121,6 +128,8 @@ class PrivateLogisticRegression(TwoClasses, BoundedEstimator):
         self.classes = classes
         self.clip = clip
         self.steps = steps
+        self.ledger = ledger
+        self.progress = progress
         self.random_state = random_state
 
     def fit(self, X: Numbers, y: Numbers) -> PrivateLogisticRegression:
@@ -137,14 +146,16 @@ class PrivateLogisticRegression(TwoClasses, BoundedEstimator):
                 self.privacy,
                 "has no Gaussian noise: ask for ApproximateDP, or take PrivateCoordinateDescentClassifier",
             )
-        sums = self._sums(steps * size)
-        strength = count / sums.noise.standard_deviation
+        noise = self._noise(steps * size)
+        strength = count / noise.mechanism.standard_deviation
         matrix = _MATRIX if strength >= _RESOLVED * size**1.5 else 0.0
         if matrix:
-            sums = self._sums(triangle + steps * size)
+            noise = self._noise(triangle + steps * size)
         # counts of few records need more of the budget: else the search loses its way in the noise
         counted = min(0.15, max(0.05, (20 / strength) ** 2))
-        with progress_bar("private logistic regression", 1 + steps) as step:
+        clip = math.sqrt(strength) / _CLIPPED if self.clip is None else positive("clip", self.clip)
+        sums = self._sums(noise)
+        with progress_bar("private logistic regression", 1 + steps, shown=self.progress) as step:
             square = self._count(x, np.zeros(count, dtype=bool), sums, share=counted, kept=_KEPT)
             one = math.sqrt(_ONE * square)
             square *= 1 + _ONE
@@ -154,10 +165,9 @@ class PrivateLogisticRegression(TwoClasses, BoundedEstimator):
                 axes, square, steepest = self._round(v, square, matrix, sums)
                 v = v @ axes
             step()
-            self.clip_ = math.sqrt(strength) / _CLIPPED if self.clip is None else positive("clip", self.clip)
-            rate = min(strength / (2 * self.clip_ * steps), steepest)
+            rate = min(strength / (2 * clip * steps), steepest)
             weight = self._weight((1 - counted - matrix) / steps, 2 * largest_whole(count))
-            descent = _Descent(v, self._signs(labels), math.sqrt(square), self.clip_)
+            descent = _Descent(v, self._signs(labels), math.sqrt(square), clip)
             theta, path = np.zeros(size), np.empty((steps, size))
             for k in range(steps):
                 gradient = sums.answer(descent.gradient(theta), weight) * descent.unit
@@ -166,7 +176,7 @@ class PrivateLogisticRegression(TwoClasses, BoundedEstimator):
                 step()
         scale = self._settle(np.append(one, np.ones(size - 1)) * (axes @ path[steps // 2 :].mean(axis=0)))
         self.path_ = path @ (axes.T * np.append(one, np.ones(size - 1))) @ scale.T
-        self.n_iter_ = steps
+        self.clip_, self.n_iter_ = clip, steps
         return self
 
     def _round(self, v: Array, square: float, share: float, sums: NoisySums) -> tuple[Array, float, float]:

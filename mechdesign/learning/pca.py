@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,29 +24,25 @@ import numpy.typing as npt
 from mechdesign.errors import DesignError
 from mechdesign.evidence.results import Result
 from mechdesign.learning.plan import (
-    BaseEstimator,
     ClassNamePrefixFeaturesOutMixin,
     NoisySums,
+    PrivateEstimator,
     TransformerMixin,
     calibrated,
     check_is_fitted,
-    check_random_state,
     validate_data,
-    warn_refit,
 )
 from mechdesign.problem.checks import array, integer, one_of, positive
 from mechdesign.problem.privacy import CentralPrivacy, PureDP
 from mechdesign.problem.sensitivity import Sensitivity
+from mechdesign.solvers.deadline import progress_bar
 from mechdesign.typing import Array, Numbers
-
-if TYPE_CHECKING:
-    from sklearn.utils import Tags
 
 ROOT = Fraction(math.nextafter(math.sqrt(2.0), 0.0))
 """Just below √2: how far off-diagonal entries are stretched."""
 
 
-class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
     r"""Principal components of the second moments, under differential privacy of one record more or less.
 
     Parameters
@@ -63,6 +59,10 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         Whether off-diagonal entries get their own, smaller noise.
     center : array_like, shape (n_features,), optional
         A public mean, subtracted from every row. The data's own mean is not used: it would leak, here and before `fit`.
+    ledger : Ledger, optional
+        As of `PrivateLinearRegression`: every fit is an entry, and one that does not fit in is refused.
+    progress : bool
+        Whether a terminal shows a bar, after two seconds.
     random_state : None, int or RandomState
         None draws exact noise from the operating system's randomness; a seed repeats a simulation in doubles.
 
@@ -113,6 +113,8 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         noise: object = "gaussian",
         allocation: str = "least-variance",
         center: Numbers | None = None,
+        ledger: Any = None,
+        progress: bool = True,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_components = n_components
@@ -121,6 +123,8 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.noise = noise
         self.allocation = allocation
         self.center = center
+        self.ledger = ledger
+        self.progress = progress
         self.random_state = random_state
 
     def fit(self, X: Numbers, y: object = None) -> PrivatePCA:
@@ -131,10 +135,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         norm = positive("norm", self.norm)
         if not 1e-150 < norm < 1e150:
             raise DesignError.of("norm", self.norm, "must lie between 1e-150 and 1e150")
-        if self.privacy is None:
-            raise DesignError.of("privacy", None, "must be stated: md.ApproximateDP(epsilon, delta), for one")
-        if hasattr(self, "privacy_"):
-            warn_refit()
+        self._begin()
         mean = np.zeros(size) if self.center is None else array("center", self.center)
         if mean.shape != (size,):
             raise DesignError.of("center", self.center, f"must be {size} numbers")
@@ -142,11 +143,10 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         calibration = self._calibration(size, stretch)
         with np.errstate(over="ignore"):
             centred = np.nan_to_num(x - mean)
-        rng = None if self.random_state is None else check_random_state(self.random_state)
-        total, unit = second_moments(centred, norm)
-        noisy = noisy_matrix(total, NoisySums(calibration, rng), Fraction(1, unit), stretch) * (
-            norm**2 / unit
-        )
+        with progress_bar("private components", None, shown=self.progress):
+            total, unit = second_moments(centred, norm)
+        sums = NoisySums(calibration, self._drawing(calibration))
+        noisy = noisy_matrix(total, sums, Fraction(1, unit), stretch) * (norm**2 / unit)
         values, vectors = np.linalg.eigh(noisy)
         top = np.argsort(values)[::-1][:wanted]
         vectors = vectors[:, top].T
@@ -158,7 +158,6 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.n_components_, self.mean_, self.second_moments_ = wanted, mean, noisy
         each = calibration.mechanism.standard_deviation * norm**2
         self.noise_scales_ = (each, each / float(stretch))
-        self.privacy_ = calibration
         return self
 
     def transform(self, X: Numbers) -> Array:
@@ -187,11 +186,6 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     @property
     def _n_features_out(self) -> int:
         return int(self.n_components_)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
-        return tags
 
 
 _SIDE = 1 << 20

@@ -9,8 +9,8 @@ With :math:`\sum_i u_i \sigma_i^2` the cost, Gaussian noise consumes :math:`\lam
 :math:`s_i^3 = \lambda_i/u_i` (Muthukrishnan and Kalyani). For other laws under (ε, δ) the first is near the best over
 many rounds, whose losses sum to nearly a normal one; whatever s is, the privacy is exact.
 
-Also what the estimators share: scikit-learn's names (without it, the error that names the extra), and warnings of leaks, which
-an estimator's parameters alone raise, never a record's value.
+Also what the estimators share: scikit-learn's names (without it, the error that names the extra), the entry in a ledger before any noise
+is drawn, and warnings of leaks, which an estimator's parameters alone raise, never a record's value.
 """
 
 from __future__ import annotations
@@ -21,37 +21,39 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.evidence.results import Result
 from mechdesign.noise.calibration.design import Calibration
-from mechdesign.problem.checks import array, instance
+from mechdesign.problem.checks import array, instance, one_of
 from mechdesign.problem.privacy import CentralPrivacy, PureDP
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array, FrozenLaw, Numbers
 
 __all__ = [
-    "BaseEstimator",
     "ClassNamePrefixFeaturesOutMixin",
     "ClassifierMixin",
     "NoisePlan",
     "NoisySums",
     "PrivacyLeakWarning",
-    "RegressorMixin",
+    "PrivateEstimator",
+    "Regressor",
     "TransformerMixin",
     "calibrated",
     "cheapest_scales",
     "check_classification_targets",
     "check_is_fitted",
-    "check_random_state",
     "noise_plan",
     "type_of_target",
     "validate_data",
     "warn_leak",
-    "warn_refit",
 ]
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,9 +281,46 @@ def warn_leak(what: str, remedy: str) -> None:
     warnings.warn(f"{what}: the guarantee does not cover that; {remedy}", PrivacyLeakWarning, stacklevel=3)
 
 
-def warn_refit() -> None:
-    """Warn that an estimator is fitted a second time, as tuning does."""
-    warn_leak(
-        "fitted again: every fit consumes the whole budget, and choosing between fits by their scores leaks too",
-        "compose the fits, or tune on public data",
-    )
+class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
+    """What every estimator has: a budget, one calibration, and its entry in a ledger before any noise is drawn."""
+
+    privacy: CentralPrivacy
+    ledger: Any
+    progress: bool
+    random_state: int | np.random.RandomState | None
+    privacy_: Result
+
+    def _begin(self) -> None:
+        """Check what all have; a fit that no ledger counts is warned of when it is not the first."""
+        if self.privacy is None:
+            remedy = "must be stated: md.ApproximateDP(epsilon, delta), for one; there is no default"
+            raise DesignError.of("privacy", None, remedy)
+        one_of("progress", self.progress, (True, False))
+        if not (self.ledger is None or hasattr(self.ledger, "charge")):
+            raise DesignError.of("ledger", self.ledger, "must be a Ledger: md.Ledger(path)")
+        if self.ledger is None and hasattr(self, "privacy_"):
+            warn_leak(
+                "fitted again: every fit consumes the whole budget, and choosing between fits by their scores leaks too",
+                "give a ledger, which counts the fits, or tune on public data",
+            )
+
+    def _drawing(self, calibration: Result) -> np.random.RandomState | None:
+        """Enter the fit in the ledger, which may refuse it; then noise may be drawn: exactly where nothing is returned."""
+        if self.ledger is not None:
+            self.ledger.charge(calibration, whole=True)
+        self.privacy_ = calibration
+        return None if self.random_state is None else check_random_state(self.random_state)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        return tags
+
+
+class Regressor(RegressorMixin):  # type: ignore[misc]
+    """A private regressor."""
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # on data of a hundred records nothing private is accurate
+        return tags

@@ -240,10 +240,11 @@ class Ledger:
             answer = result.mechanism.release(x, **options)
         return replace(entered[0] if entered else self.charge(result), answer=answer)
 
-    def charge(self, result: Result) -> Released:
+    def charge(self, result: Result, *, whole: bool = False) -> Released:
         """Enter one release of a certified result, which others make (a stream, another engine): it has no answer.
 
-        A result of several rounds is charged for all of them when it comes first, and for none of the others.
+        A result of several rounds is charged for all of them when it comes first, and for none of the others; with `whole`, who makes all
+        rounds at once, as a fit does, enters them anew each time.
 
         Raises
         ------
@@ -253,11 +254,12 @@ class Ledger:
         claim, consumes, file_hash = _certified(result)
         with _locked(self.path) as file:
             self._refresh(file)
-            entry, drawn, rounds = self._drawn.get(file_hash, (0, 0, 1))
+            entry, drawn, rounds = (0, 0, 1) if whole else self._drawn.get(file_hash, (0, 0, 1))
             summary = getattr(result.mechanism, "summary", None)
             if rounds == 1:
                 self._check(consumes)
-                entry, drawn, rounds = self._entries + 1, 0, getattr(result.design, "rounds", 1)
+                entry, drawn = self._entries + 1, 0
+                rounds = 1 if whole else getattr(result.design, "rounds", 1)
             elif drawn == rounds:
                 remedy = "have all been released: solve the design anew to reserve as many again"
                 raise DesignError.of("rounds", rounds, remedy)

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -31,8 +30,7 @@ from mechdesign.noise.allocation.composed import composition
 from mechdesign.plan.menu import Item
 from mechdesign.problem.law_moments import frozen_parts
 from mechdesign.problem.privacy import ApproximateDP
-from mechdesign.runs.parallel import progress_bar
-from mechdesign.solvers import Deadline
+from mechdesign.solvers.deadline import Deadline, progress_bar
 from mechdesign.typing import Array
 
 Choice = tuple[Item, float]
@@ -44,8 +42,6 @@ _FLIPS = 12
 """Exchanges that are tried, at most."""
 _NEAR = 0.1
 """Share of the error that an exchange may cost at the prices of the plan, to be tried."""
-_FEW = 8
-"""Parts of a plan that is found in a few seconds: no bar is shown."""
 _NONE = 1e-9
 """Share of δ that counts as none: a root is looked for between this and 1."""
 _FARTHEST = 700.0
@@ -163,12 +159,7 @@ class Search:
         assert self.privacy is not None
         found: list[list[Choice]] = []
         start = 1 - 2 * math.log(self.privacy.delta) / self.budget  # of normal noise, about
-        bar = (
-            progress_bar("choices of noise", 5 + _FLIPS)
-            if len(self.slots) > _FEW
-            else nullcontext(lambda: None)
-        )
-        with bar as step:
+        with progress_bar("choices of noise", 5 + _FLIPS) as step:
             for normal in (True, False, None):
                 slots = [[i for i in items if normal in (i.normal, None)] for items in self.slots]
                 if not all(slots):

@@ -35,7 +35,7 @@ from mechdesign.problem.fields import Checked
 from mechdesign.problem.privacy import Consumption, Privacy, PureDP, points_of
 from mechdesign.problem.sensitivity import Protection
 from mechdesign.problem.words import guarantee, stated
-from mechdesign.solvers.deadline import Deadline, too_late
+from mechdesign.solvers.deadline import Deadline, progress_bar, too_late
 from mechdesign.solvers.registry import Model
 from mechdesign.typing import Status
 
@@ -176,7 +176,7 @@ class Design(Checked):
         gap: float | None = None,
         certify: bool = True,
         time_limit: float | None = None,
-        progress: Callable[[Incumbent], None] | None = None,
+        progress: Callable[[Incumbent], None] | bool | None = None,
         **options: Any,
     ) -> Result:
         """Search, certify, and return the mechanism with its evidence.
@@ -189,8 +189,8 @@ class Design(Checked):
             Whether the mechanism is made exact and proved inside the requirement.
         time_limit : float, optional
             Seconds, after which the best law and bound so far are returned. Certification may add to them.
-        progress : callable, optional
-            Called with the `Incumbent` at every improvement.
+        progress : callable or False, optional
+            Called with the `Incumbent` at every improvement. False takes away the line that a terminal shows after two seconds.
         **options
             Those of this design's `improve`.
 
@@ -206,25 +206,27 @@ class Design(Checked):
         clock = Clock(time_limit, gap=self._wanted(gap), certify=one_of("certify", certify, (True, False)))
         if options:
             self._check_options(options)
-        if not (progress is None or callable(progress)):
-            raise DesignError.of("progress", progress, "must be a function of an Incumbent")
+        if not (progress is None or progress is False or callable(progress)):
+            raise DesignError.of("progress", progress, "must be a function of an Incumbent, or False")
         incumbent = Incumbent()
-        try:
-            for found in self.improve(clock, **options):
-                incumbent.take(found)
-                if progress is not None:
-                    self._show(progress, incumbent)
-                if incumbent.gap <= clock.gap or (clock.passed and incumbent.laws):
-                    break
-        except KeyboardInterrupt:
+        with progress_bar(type(self).__name__, None, shown=progress is not False) as step:
+            try:
+                for found in self.improve(clock, **options):
+                    incumbent.take(found)
+                    step(f", gap {incumbent.gap:.2g}" if math.isfinite(incumbent.gap) else "")
+                    if progress:
+                        self._show(progress, incumbent)
+                    if incumbent.gap <= clock.gap or (clock.passed and incumbent.laws):
+                        break
+            except KeyboardInterrupt:
+                if not incumbent.laws:
+                    raise
+            except SolverError as error:
+                if error.status != "limit" or not incumbent.laws:
+                    raise
             if not incumbent.laws:
-                raise
-        except SolverError as error:
-            if error.status != "limit" or not incumbent.laws:
-                raise
-        if not incumbent.laws:
-            raise too_late(type(self).__name__)
-        return self._result(incumbent, clock)
+                raise too_late(type(self).__name__)
+            return self._result(incumbent, clock)
 
     @staticmethod
     def _show(progress: Callable[[Incumbent], None], incumbent: Incumbent) -> None:
@@ -404,7 +406,7 @@ class ModelledDesign(Design):
         gap: float | None = None,
         certify: bool = True,
         time_limit: float | None = None,
-        progress: Callable[[Incumbent], None] | None = None,
+        progress: Callable[[Incumbent], None] | bool | None = None,
         **options: Any,
     ) -> Result:
         """Solve with a registered backend (`mechdesign.solvers.available`), the fitting one when not named.

@@ -1,4 +1,4 @@
-"""Run the chunks of a search: in parallel by joblib, in order, with progress, into a store that survives a kill.
+"""Run the chunks of a search: in parallel by joblib, in order, into a store that survives a kill.
 
 joblib's own backends are the way past one machine. Dask: start a ``distributed.Client`` and pass
 ``backend="dask"``. Ray: connect with ``ray.init(...)`` and pass ``backend="ray"``.
@@ -10,9 +10,8 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from numbers import Integral
-from typing import IO, TYPE_CHECKING, TypeVar
+from typing import IO, TypeVar
 
 import joblib
 from joblib import parallel
@@ -20,9 +19,6 @@ from joblib import parallel
 from mechdesign.errors import DesignError, MissingExtra, ResultFormatError
 from mechdesign.evidence.whole_files import file_path
 from mechdesign.solvers.deadline import Deadline
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 C = TypeVar("C")
 R = TypeVar("R")
@@ -204,21 +200,3 @@ def _lock(file: IO[bytes]) -> None:
         raise DesignError(
             f"{file.name}: another run is writing this store; wait for it or use another file"
         ) from None
-
-
-@contextmanager
-def progress_bar(
-    label: str, total: int | None, *, console: Console | None = None
-) -> Iterator[Callable[[], None]]:
-    """Show a progress bar on a terminal, nothing elsewhere; yields a function that advances it by one."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = console or Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda: None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(label, total=total)
-        yield lambda: bar.advance(task)

@@ -101,8 +101,8 @@ def study_run(
     quick: Annotated[bool, typer.Option("--quick", help="The quick variant, into <study>/quick/.")] = False,
 ) -> None:
     """Run studies and write their tables and figures."""
-    from mechdesign.runs.parallel import progress_bar
     from mechdesign.shell.show import console
+    from mechdesign.solvers.deadline import progress_bar
 
     chosen = [study for study in _chosen(names) if study.quick or not quick or names != ["all"]]
     if not quiet or len(chosen) == 1:

@@ -237,7 +237,7 @@ class Report:
         if not self._bars:
             yield lambda: None
             return
-        from mechdesign.runs.parallel import progress_bar  # brings joblib
+        from mechdesign.solvers.deadline import progress_bar
 
         with progress_bar(label, total) as step:
             yield step

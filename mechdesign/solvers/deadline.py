@@ -1,15 +1,28 @@
-"""What a step may take: a time limit that is handed from step to step, and one thread for its linear algebra."""
+"""What a step may take: a time limit that is handed from step to step, one thread for its linear algebra; and the bar that shows how far it is."""
 
 from __future__ import annotations
 
 import math
+import sys
+import threading
 import time
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
-from typing import Any
+from multiprocessing import current_process
+from typing import TYPE_CHECKING, Any
 
 from mechdesign.errors import DesignError, SolverError, instance
 from mechdesign.typing import no_numbers
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_PATIENCE = 2.0
+"""Seconds that nobody needs a bar for."""
+_BAR: ContextVar[Any] = ContextVar("_BAR", default=None)
+"""The bar that stands on the terminal; False where there is to be none."""
 
 
 class Deadline:
@@ -100,3 +113,61 @@ def one_thread() -> AbstractContextManager[object]:
     """
     limited: AbstractContextManager[object] = _controller().limit(limits=1, user_api="blas")
     return limited
+
+
+@contextmanager
+def progress_bar(
+    label: str, total: int | None, *, shown: bool = True, console: Console | None = None
+) -> Iterator[Callable[..., None]]:
+    """Show a bar on a terminal, once two seconds have passed; yields a function that advances it by one and may say how it stands.
+
+    A bar inside of another one is its further line; inside of one that is not `shown`, and in other threads and processes, there is none.
+    """
+    outer: Any = _BAR.get()
+    alone = threading.current_thread() is threading.main_thread() and current_process().name == "MainProcess"
+    terminal = console is not None or (sys.stderr is not None and sys.stderr.isatty())
+    if outer is None and shown and alone and terminal:
+        with _bar(console) as bar, _line(bar, label, total) as step:
+            yield step
+    else:
+        with _line(outer if shown else False, label, total) as step:
+            yield step
+
+
+@contextmanager
+def _line(bar: Any, label: str, total: int | None) -> Iterator[Callable[..., None]]:
+    before = _BAR.get()
+    _BAR.set(bar or False)
+    task = bar.add_task(label, total=total) if bar else 0
+    try:
+        yield lambda news="": bar.update(task, advance=1, description=label + news) if bar else None
+    finally:
+        _BAR.set(before)
+        if bar:
+            bar.remove_task(task)
+
+
+@contextmanager
+def _bar(console: Console | None) -> Iterator[Any]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    bar = Progress(*columns, console=console or Console(stderr=True), transient=True)
+    late = threading.Timer(_PATIENCE, bar.start)
+    late.daemon = True
+    if bar.console.is_terminal:
+        late.start()
+    try:
+        yield bar
+    finally:
+        late.cancel()
+        if late.ident is not None:
+            late.join()  # it may just have begun
+        if bar.live.is_started:
+            bar.stop()

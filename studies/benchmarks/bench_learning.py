@@ -56,7 +56,12 @@ def main() -> list[Ratio]:
     warnings.simplefilter("ignore")
     x, y, source = data()
     model = md.learning.PrivateCoordinateDescentRegressor(
-        privacy=md.ApproximateDP(1.0, len(x) ** -2.0), penalty="l1", alpha=1e-4, passes=50, learning_rate=0.4
+        privacy=md.ApproximateDP(1.0, len(x) ** -2.0),
+        penalty="l1",
+        alpha=1e-4,
+        passes=50,
+        learning_rate=0.4,
+        clip=1.0,
     )
     times: dict[str, list[float]] = {"plain": [], "private": []}
     for _ in range(9):

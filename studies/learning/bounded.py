@@ -121,7 +121,7 @@ def logistic(report: Report) -> list[tuple[object, ...]]:
 def attacked(epsilon: float) -> dict[str, tuple[Callable[[], object], Callable[[object], np.ndarray], bool]]:
     """Every estimator, what a fit releases, and whether neighbours have one record more or less."""
     learning, privacy = md.learning, md.ApproximateDP(epsilon, DELTA)
-    descent = {"privacy": privacy, "smoothness": [1.0, 1.0], "passes": 2, "random_state": 0}
+    descent = {"privacy": privacy, "smoothness": [1.0, 1.0], "passes": 2, "clip": 1.0, "random_state": 0}
     whole = {"privacy": privacy, "bounds": (-1.0, 1.0)}
     return {
         "PrivateLinearRegression": (

@@ -67,11 +67,13 @@ ALLOCATIONS = ("iid", "scale-perturb-rescale", "least-variance", "least-harm")
 @pytest.mark.parametrize("base", BASES)
 @pytest.mark.parametrize("seed", [None, 0])
 def test_no_record_makes_a_regression_speak(base: str, seed: int | None) -> None:
-    noise = PrivateCoordinateDescentRegressor(privacy=DP, smoothness=[1, 1], passes=2).fit(USUAL, USUAL[:, 0])
+    noise = PrivateCoordinateDescentRegressor(privacy=DP, clip=1.0, smoothness=[1, 1], passes=2).fit(
+        USUAL, USUAL[:, 0]
+    )
     for x in data(base):
         for y in (x[:, 0], np.ones(len(x)), np.append(np.zeros(len(x) - 1), 1.7e308)):
             model = PrivateCoordinateDescentRegressor(
-                privacy=DP, smoothness=[1, 1], passes=2, noise=noise.privacy_, random_state=seed
+                privacy=DP, clip=1.0, smoothness=[1, 1], passes=2, noise=noise.privacy_, random_state=seed
             )
             assert said_by(model.fit, x, y) == [] and np.isfinite(model.path_).all()
 
@@ -85,7 +87,7 @@ def test_moments_of_the_data_say_the_same_whatever_they_are(
     options: dict[str, Any] = {"allocation": allocation, "noise_on": noise_on, "fit_intercept": fit_intercept}
     said = set()
     for x in (x for base in BASES for x in data(base)):
-        model = PrivateCoordinateDescentRegressor(privacy=DP, passes=2, random_state=0, **options)
+        model = PrivateCoordinateDescentRegressor(privacy=DP, clip=1.0, passes=2, random_state=0, **options)
         said.add(tuple(said_by(model.fit, x, x[:, 1])))
     assert len(said) == 1 and "second moments" in said.pop()[0]
 

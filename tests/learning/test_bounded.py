@@ -137,7 +137,7 @@ def test_orthogonal_records_of_full_length_consume_the_whole_share() -> None:
 def test_sums_have_the_stated_noise_and_are_exact_on_the_lattice(seed: int | None) -> None:
     model = PrivateLinearRegression(**{**LINEAR, "random_state": seed})
     model._check(1)
-    sums = model._sums(3000)
+    sums = model._sums(model._noise(3000))
     weights = Fraction(1, 1000), Fraction(1, 10)
     off = sums.answer([10**12 + k for k in range(3000)], *weights, kinds=[k % 2 for k in range(3000)])
     off -= 1e12 + np.arange(3000)

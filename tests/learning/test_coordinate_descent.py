@@ -42,7 +42,7 @@ Y = X @ [1.0, -0.5, 0.1] + 0.05 * RNG.standard_normal(400)
 
 def regressor(**changes: Any) -> PrivateCoordinateDescentRegressor:
     return PrivateCoordinateDescentRegressor(
-        **{"privacy": DP, "smoothness": [1 / 3, 4 / 3, 25 / 3], "random_state": 0, **changes}
+        **{"privacy": DP, "smoothness": [1 / 3, 4 / 3, 25 / 3], "clip": 1.0, "random_state": 0, **changes}
     )
 
 

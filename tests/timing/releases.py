@@ -491,14 +491,14 @@ RELEASES: dict[str, Release] = {
     "principal components": Release("PrivatePCA", estimator(PrivatePCA), records(2), fitted(), DELTA),
     "regression": Release(
         "PrivateCoordinateDescentRegressor",
-        estimator(PrivateCoordinateDescentRegressor, smoothness=[1, 1], passes=1),
+        estimator(PrivateCoordinateDescentRegressor, smoothness=[1, 1], passes=1, clip=1.0),
         records(2),
         fitted(),
         DELTA,
     ),
     "classification": Release(
         "PrivateCoordinateDescentClassifier",
-        estimator(PrivateCoordinateDescentClassifier, smoothness=[1, 1], passes=1, classes=[-1, 1]),
+        estimator(PrivateCoordinateDescentClassifier, smoothness=[1, 1], passes=1, clip=1.0, classes=[-1, 1]),
         records(2),
         fitted(np.sign),
         DELTA,

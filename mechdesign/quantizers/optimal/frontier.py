@@ -37,8 +37,7 @@ from mechdesign.problem.spine import Design
 from mechdesign.problem.words import loss_words, prior_words
 from mechdesign.quantizers.optimal.bin_search import Alphabet, BinSearch
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
-from mechdesign.runs.parallel import progress_bar
-from mechdesign.solvers.deadline import Deadline
+from mechdesign.solvers.deadline import Deadline, progress_bar
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -34,8 +34,8 @@ from mechdesign.quantizers.optimal.any_outputs import least_loss
 from mechdesign.quantizers.optm.design import OPTM, Boxes, Sweep, authors_levels, check_levels, grid_boxes
 from mechdesign.quantizers.optm.program import RESOLVED
 from mechdesign.runs.grid import Grid
-from mechdesign.runs.parallel import Store, progress_bar, run_chunks
-from mechdesign.solvers.deadline import Deadline, too_late
+from mechdesign.runs.parallel import Store, run_chunks
+from mechdesign.solvers.deadline import Deadline, progress_bar, too_late
 
 Row = tuple[list[float], float | None, int, int]
 """Of one choice of bins: best level(s), its score (None where infeasible), feasible programs, programs."""
@@ -191,7 +191,7 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
         alphabets = self.alphabets()
         kept = None if store is None else Store(store, self._definition(alphabets))
         shown = one_of("bar", bar, (True, False))
-        steps = progress_bar("bins", len(alphabets)) if shown else nullcontext(lambda: None)
+        steps = progress_bar("bins", len(alphabets), shown=shown)
         with nullcontext() if kept is None else closing(kept), steps as step:
             rows = run_chunks(
                 _Task(self), alphabets, store=kept, jobs=jobs, backend=backend, step=step, deadline=clock

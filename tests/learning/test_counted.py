@@ -1,0 +1,262 @@
+"""What every estimator shares: its entry in a ledger, clips from declared bounds, bars of progress; and an enemy's data."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.utils.estimator_checks import check_estimator
+
+import mechdesign as md
+from mechdesign import learning
+from mechdesign.problem.spine import Design
+from mechdesign.solvers import deadline
+from mechdesign.solvers.deadline import progress_bar
+
+DP = md.ApproximateDP(0.5, 1e-6)
+RNG = np.random.default_rng(4)
+X = RNG.uniform(-1, 1, (300, 2))
+Y = np.sign(X[:, 0] + 0.1)
+BOUNDED: dict[str, Any] = {"privacy": DP, "bounds": (-1, 1), "random_state": 0}
+ESTIMATORS: dict[str, dict[str, Any]] = {
+    "PrivateLinearRegression": {**BOUNDED, "target_bounds": (-1, 1)},
+    "PrivateLogisticRegression": {**BOUNDED, "classes": [-1.0, 1.0], "steps": 5},
+    "PrivateCoordinateDescentRegressor": {**BOUNDED, "target_bounds": (-1, 1), "passes": 3},
+    "PrivateCoordinateDescentClassifier": {**BOUNDED, "classes": [-1.0, 1.0], "passes": 3},
+    "PrivatePCA": {"privacy": DP, "norm": 1.5, "random_state": 0},
+}
+"""All, with what is public of the data above."""
+EXPECTED_FAILURES: dict[str, str] = {}
+"""Checks of scikit-learn's that are expected to fail, with the reason why privacy forbids it: none."""
+every = pytest.mark.parametrize("name", ESTIMATORS)
+
+
+def estimator(name: str, **changes: Any) -> Any:
+    return getattr(learning, name)(**{**ESTIMATORS[name], **changes})
+
+
+def test_none_is_left_out() -> None:
+    assert {name for name in learning.__all__ if hasattr(getattr(learning, name), "fit")} == set(ESTIMATORS)
+
+
+@pytest.mark.slow
+@every
+def test_scikit_learn_accepts_it_with_bounds(name: str) -> None:
+    model = estimator(name).set_params(**({} if name == "PrivatePCA" else {"bounds": (-9.0, 9.0)}))
+    if "classes" in model.get_params():
+        model.set_params(classes=None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = check_estimator(model, expected_failed_checks=EXPECTED_FAILURES, on_skip=None)
+    assert sum(r["status"] == "passed" for r in found) > 30
+    tags = model.__sklearn_tags__()
+    assert tags.non_deterministic
+    assert all(kind.poor_score for kind in (tags.regressor_tags, tags.classifier_tags) if kind is not None)
+
+
+@every
+def test_every_fit_is_an_entry_before_any_noise_and_what_is_too_much_is_refused(
+    name: str, tmp_path: Path
+) -> None:
+    first = estimator(name).fit(X, Y)
+    consumed = md.plan.consumption(first.privacy_)
+    ledger = md.Ledger(tmp_path / "ledger.jsonl", md.ZeroConcentratedDP(2.5 * consumed.rho))
+    model = estimator(name, ledger=ledger, random_state=None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # fitted again, but counted
+        model.fit(X, Y).fit(X, Y)
+    assert len(ledger.to_frame()) == 2 and ledger.left().rho == pytest.approx(0.5 * consumed.rho)
+    released = vars(model).copy()
+    with pytest.raises(md.DesignError, match="and this result needs"):
+        model.fit(X, Y)
+    assert len(ledger.to_frame()) == 2
+    assert all(
+        vars(model)[key] is value
+        for key, value in released.items()
+        if key in ("coef_", "path_", "components_")
+    )
+
+
+@every
+def test_what_is_refused_for_its_input_enters_nothing(name: str, tmp_path: Path) -> None:
+    ledger = md.Ledger(tmp_path / "ledger.jsonl", md.ApproximateDP(1.0, 1e-6))
+    holes = X.copy()
+    holes[0, 0] = np.nan
+    for data in (holes, X[:0]):
+        with pytest.raises(ValueError):
+            estimator(name, ledger=ledger).fit(data, Y[: len(data)])
+    for bad in ({"privacy": None}, {"privacy": md.PureDP(1.0)}, {"progress": 3}):
+        if not (name == "PrivateLinearRegression" and bad.get("privacy")):
+            with pytest.raises(md.DesignError):
+                estimator(name, ledger=ledger, **bad).fit(X, Y)
+    with pytest.raises(md.DesignError, match="must be a Ledger"):
+        estimator(name, ledger=str(ledger.path)).fit(X, Y)
+    assert ledger.to_frame().empty
+
+
+@every
+def test_a_ledger_survives_clones_and_pickles(name: str, tmp_path: Path) -> None:
+    ledger = md.Ledger(tmp_path / "ledger.jsonl", md.ZeroConcentratedDP(1.0))
+    model = estimator(name, ledger=ledger)
+    for other in (
+        clone(model),
+        pickle.loads(pickle.dumps(model)),
+        pickle.loads(pickle.dumps(clone(model).fit(X, Y))),
+    ):
+        other.fit(X, Y)
+    assert len(ledger.to_frame()) == 4
+    moved = clone(model)
+    ledger.path.unlink()
+    with pytest.raises(md.DesignError, match="nothing is released"):
+        moved.fit(X, Y)
+
+
+def test_a_search_is_counted_fit_by_fit_and_ends_at_the_limit(tmp_path: Path) -> None:
+    model = estimator("PrivateCoordinateDescentRegressor")
+    needs = md.plan.consumption(clone(model).fit(X, Y).privacy_).rho
+    ledger = md.Ledger(tmp_path / "ledger.jsonl", md.ZeroConcentratedDP(4.5 * needs))
+    search = GridSearchCV(model.set_params(ledger=ledger), {"alpha": [0.0, 0.1]}, cv=2)
+    with pytest.raises(
+        md.DesignError, match="and this result needs"
+    ):  # two candidates twice, and the best again
+        search.fit(X, Y)
+    assert len(ledger.to_frame()) == 4
+    with pytest.raises(ValueError, match="4 fits failed"):
+        search.fit(X, Y)
+    assert len(ledger.to_frame()) == 4
+
+
+def test_a_fit_of_several_rounds_is_charged_whole_each_time(tmp_path: Path) -> None:
+    """Not as one of the rounds that an earlier fit has paid for."""
+    ledger = md.Ledger(tmp_path / "ledger.jsonl", md.ZeroConcentratedDP(1.0))
+    first = estimator("PrivateCoordinateDescentRegressor", ledger=ledger).fit(X, Y)
+    estimator("PrivateCoordinateDescentRegressor", ledger=ledger, noise=first.privacy_).fit(X, Y)
+    table = ledger.to_frame()
+    assert table["entry"].tolist() == [1, 2] and table["rho"].nunique() == 1
+
+
+# -- clips -------------------------------------------------------------------------------------------------
+
+
+def test_clips_follow_from_what_is_declared() -> None:
+    wide = estimator(
+        "PrivateCoordinateDescentRegressor", bounds=([-1, -2], [1, 3]), target_bounds=(-4, 2)
+    ).fit(X, Y)
+    np.testing.assert_allclose(wide.smoothness_, [1.0, 9.0])
+    np.testing.assert_allclose(wide.clips_, [4.0, 12.0])
+    stated = estimator("PrivateCoordinateDescentClassifier", smoothness=[0.25, 1.0]).fit(X, Y)
+    np.testing.assert_allclose(stated.clips_, [1.0, 2.0])
+    with pytest.raises(
+        md.DesignError, match=r"clip = None: must be stated, or follow from target_bounds.*pay"
+    ):
+        estimator("PrivateCoordinateDescentRegressor", target_bounds=None).fit(X, Y)
+
+
+@pytest.mark.parametrize("name", [n for n in ESTIMATORS if "Coordinate" in n])
+def test_a_clip_that_is_known_to_cut_most_gradients_is_warned_of_whatever_the_data(name: str) -> None:
+    for x in (X, 0 * X):
+        with pytest.warns(UserWarning, match="cuts the first gradients of most records"):
+            estimator(name, clip=0.1).fit(x, Y)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            estimator(name, clip=0.8).fit(x, Y)
+    if name.endswith("Regressor"):  # nothing is known of the targets
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            estimator(name, clip=0.1, target_bounds=None).fit(X, Y)
+
+
+@pytest.mark.parametrize("name", [n for n in ESTIMATORS if "Coordinate" in n])
+def test_what_lies_beyond_declared_bounds_is_clipped(name: str) -> None:
+    wild = X.copy()
+    wild[:9] *= 1e200
+    one, other = estimator(name).fit(wild, Y), estimator(name).fit(wild.clip(-1, 1), Y)
+    np.testing.assert_array_equal(one.path_, other.path_)
+    np.testing.assert_array_equal(one.predict(wild), one.predict(wild.clip(-1, 1)))
+
+
+# -- an enemy's data -----------------------------------------------------------------------------------------
+
+
+@every
+@pytest.mark.parametrize("last", [np.zeros(2), np.full(2, 1e308), np.full(2, -5e-324)])
+def test_no_record_raises_or_warns(name: str, last: np.ndarray) -> None:
+    for base in (X[:40], np.zeros((40, 2)), np.full((40, 2), 7.0)):
+        x = np.vstack([base, last])
+        for y in (np.ones(41), np.append(np.ones(40), 1e308)):
+            with warnings.catch_warnings():
+                warnings.filterwarnings("error")
+                warnings.filterwarnings("ignore", "[0-9]+% of the records")  # a noisy count
+                model = estimator(name).fit(x, y)
+            found = model.components_ if name == "PrivatePCA" else model.coef_
+            assert np.isfinite(found).all()
+
+
+@every
+def test_bounds_may_be_huge(name: str) -> None:
+    if "bounds" in estimator(name).get_params():
+        model = estimator(name, bounds=(-1e90, 1e90)).fit(X, Y)
+        assert np.isfinite(model.predict(X)).all() if "Reg" in name else len(model.predict(X)) == len(X)
+
+
+# -- bars ----------------------------------------------------------------------------------------------------
+
+
+def shown(work: Any, monkeypatch: pytest.MonkeyPatch, patience: float) -> str:
+    monkeypatch.setattr(deadline, "_PATIENCE", patience)
+    screen = Console(file=io.StringIO(), force_terminal=True, width=80)
+    with progress_bar("outer", 2, console=screen) as step:
+        work(step)
+    return screen.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_a_bar_is_shown_late_one_at_a_time_and_not_where_it_is_not_wanted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def work(step: Any) -> None:
+        with (
+            progress_bar("inner", None) as inside,
+            progress_bar("quiet", 3, shown=False),
+            progress_bar("deep", 3),
+        ):
+            for _ in range(10):
+                time.sleep(0.03)
+                inside(", gap 0.1")
+        step()
+
+    assert shown(work, monkeypatch, 5.0) == ""
+    seen = shown(work, monkeypatch, 0.05)
+    assert "outer" in seen and "inner, gap 0.1" in seen and "quiet" not in seen and "deep" not in seen
+    with progress_bar("none", None) as step:  # no terminal
+        step()
+
+
+def test_every_solve_and_every_fit_has_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    def below(kind: type) -> set[type]:
+        return {kind}.union(*(below(child) for child in kind.__subclasses__()))
+
+    own = {kind.__name__ for kind in below(Design) if "solve" in vars(kind)}
+    assert own <= {"Design", "ModelledDesign"}, own  # whose bar is that of all
+    for name in ESTIMATORS:
+        begun: list[tuple[str, bool]] = []
+
+        def bar(label: str, total: Any, shown: bool, begun: list[tuple[str, bool]] = begun) -> Any:
+            begun.append((label, shown))
+            return progress_bar(label, total, shown=shown)
+
+        monkeypatch.setattr(f"{getattr(learning, name).__module__}.progress_bar", bar)
+        estimator(name).fit(X, Y)
+        estimator(name, progress=False).fit(X, Y)
+        assert [shown for _, shown in begun] == [True, False] and begun[0][0].startswith("private ")
+    with pytest.raises(md.DesignError, match="progress"):
+        md.OptimalNoise(md.PureDP(1.0)).solve(progress=3)
+    assert md.OptimalNoise(md.PureDP(1.0)).solve(progress=False).value > 0

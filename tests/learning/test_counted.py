@@ -48,7 +48,6 @@ def test_none_is_left_out() -> None:
     assert {name for name in learning.__all__ if hasattr(getattr(learning, name), "fit")} == set(ESTIMATORS)
 
 
-@pytest.mark.slow
 @every
 def test_scikit_learn_accepts_it_with_bounds(name: str) -> None:
     model = estimator(name).set_params(**({} if name == "PrivatePCA" else {"bounds": (-9.0, 9.0)}))

@@ -547,7 +547,7 @@ _UNCHECKED_HERE = (
     "the sender is verify.pyz."
 )
 CHECKED_IN_PAGE = (
-    *("calibration", "knorm", "metric-channel", "metric-quantizer", "optimal-quantizer"),
+    *("calibration", "knorm", "local-workload", "metric-channel", "metric-quantizer", "optimal-quantizer"),
     *("optm", "optm-search", "rqm", "erm", "mvu"),
 )
 """Kinds that `checker/verify.mjs` checks; optimal noise besides, where it is a law on cells for one number."""

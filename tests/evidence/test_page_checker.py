@@ -44,6 +44,9 @@ QUICK = [
     "histogram",
     "worst-case",
     "metric-channel",
+    "local-workload",
+    "local-worst",
+    "local-histogram",
     "optimal-noise",
     "knorm",
     "knorm-several",
@@ -63,7 +66,7 @@ SLOW = [
         "clipped-uniform",
     ),
     *("truncated-histogram", "triangle", "samples", "cap", "bias", "far", "rqm-searched", "rqm-clipped"),
-    *("wide-budget", "optm-beta", "metric-grid", "unbiased-channel", "squared-channel"),
+    *("wide-budget", "optm-beta", "metric-grid", "unbiased-channel", "squared-channel", "local-relaxed"),
     *("pure-noise", "steep-noise", "steep-pure-noise"),
 ]
 

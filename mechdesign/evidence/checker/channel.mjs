@@ -79,7 +79,7 @@ function matrixFits(weights, matrix, whole) {
 }
 
 // A value of the file, spelled out: the same text for the same value alone.
-function spelled(value) {
+export function spelled(value) {
   if (Array.isArray(value)) return `[${value.map(spelled).join(", ")}]`;
   if (value instanceof Fraction) return `${value.n}/${value.d}`;
   if (value !== null && typeof value === "object") return `{${Object.entries(value).map(([key, child]) => `${key}: ${spelled(child)}`).join(", ")}}`;

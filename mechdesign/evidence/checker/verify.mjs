@@ -7,10 +7,11 @@ import { channel } from "./channel.mjs";
 import { NotCovered, Refused } from "./errors.mjs";
 import { knorm } from "./knorm.mjs";
 import { latticeNoise } from "./lattice_noise.mjs";
+import { localReport } from "./local_report.mjs";
 import { quantizer } from "./quantizer.mjs";
 import { Account, isObject, optional, read } from "./reading.mjs";
 
-const CHECKS = { calibration, knorm, "metric-channel": channel, "optimal-noise": latticeNoise };
+const CHECKS = { calibration, knorm, "local-workload": localReport, "metric-channel": channel, "optimal-noise": latticeNoise };
 for (const name of ["metric-quantizer", "optimal-quantizer", "optm", "optm-search", "rqm", "erm", "mvu"]) CHECKS[name] = quantizer;
 
 // The claims of a file; throws NotCovered, or Refused for what cannot be a result.

@@ -80,7 +80,8 @@ class PrivateLogisticRegression(TwoClasses, BoundedEstimator):
     path_ : ndarray, shape (steps, 1 + n_features)
         Every iterate, as intercept and coefficients: all are released.
     clip_ : float
-        C, as it was used.
+        C, as it was used. Below ½ it cuts most first gradients, whatever the data: half of the records are at least as long as `radius_`, and
+        begin with half of their length.
     clipped_ : float
         A noisy count of the records with a value beyond its bounds.
     radius_ : float

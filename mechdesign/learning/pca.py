@@ -52,7 +52,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
     privacy : PureDP, ApproximateDP or ZeroConcentratedDP
         There is no default.
     norm : float
-        r: rows longer than that are shrunk to it. A public number.
+        r: rows longer than that are shrunk to it. A public number, without default: √d for d columns within [−1, 1]; noise grows as r².
     noise : str, law or Result
         As in `mechdesign.calibrate`, or an earlier fit's `privacy_`.
     allocation : {"least-variance", "iid"}
@@ -109,7 +109,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         n_components: int | None = None,
         *,
         privacy: CentralPrivacy,
-        norm: float = 1.0,
+        norm: float | None = None,
         noise: object = "gaussian",
         allocation: str = "least-variance",
         center: Numbers | None = None,
@@ -130,12 +130,15 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
     def fit(self, X: Numbers, y: object = None) -> PrivatePCA:
         """Find the components of records, shape (N, n_features); `y` is not used."""
         x = validate_data(self, X, dtype=np.float64)
+        self._begin()
         size = x.shape[1]
         wanted = size if self.n_components is None else integer("n_components", self.n_components, 1, size)
+        if self.norm is None:
+            remedy = "must be stated: a length that most rows keep, from public knowledge; longer ones are shrunk to it"
+            raise DesignError.of("norm", None, remedy)
         norm = positive("norm", self.norm)
         if not 1e-150 < norm < 1e150:
             raise DesignError.of("norm", self.norm, "must lie between 1e-150 and 1e150")
-        self._begin()
         mean = np.zeros(size) if self.center is None else array("center", self.center)
         if mean.shape != (size,):
             raise DesignError.of("center", self.center, f"must be {size} numbers")

@@ -136,9 +136,9 @@ def test_classes_that_are_read_from_the_labels_are_a_leak() -> None:
 @pytest.mark.parametrize("base", BASES)
 @pytest.mark.parametrize("center", [None, [0.5, -1e308]])
 def test_no_record_makes_principal_components_speak(base: str, center: Any) -> None:
-    noise = PrivatePCA(privacy=DP).fit(USUAL).privacy_
+    noise = PrivatePCA(privacy=DP, norm=1.0).fit(USUAL).privacy_
     for x in [*data(base), BASES[base][:1]]:
-        model = PrivatePCA(privacy=DP, center=center, noise=noise)
+        model = PrivatePCA(privacy=DP, norm=1.0, center=center, noise=noise)
         assert said_by(model.fit, x) == [] and np.isfinite(model.second_moments_).all()
 
 

@@ -50,7 +50,7 @@ def regressor(**changes: Any) -> PrivateCoordinateDescentRegressor:
 def test_scikit_learn_accepts_it(kind: type) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        public = {"clip": 1.0} if kind is PrivateCoordinateDescentRegressor else {}
+        public = {"norm": 1.0} if kind is PrivatePCA else {"clip": 1.0}
         found = check_estimator(
             kind(privacy=DP, **public), expected_failed_checks=EXPECTED_FAILURES, on_skip=None
         )

@@ -143,6 +143,56 @@ def test_a_fit_of_several_rounds_is_charged_whole_each_time(tmp_path: Path) -> N
     assert table["entry"].tolist() == [1, 2] and table["rho"].nunique() == 1
 
 
+PURE = md.PureDP(2.0)
+CURRENCIES: dict[str, tuple[str, dict[str, Any], str, float]] = {
+    "least squares": ("PrivateLinearRegression", {"privacy": PURE}, "epsilon", 2.0),
+    "descent": ("PrivateCoordinateDescentRegressor", {"privacy": PURE, "noise": "laplace"}, "epsilon", 2.0),
+    "components": ("PrivatePCA", {"privacy": PURE, "noise": "laplace"}, "epsilon", 2.0),
+    "zero-concentrated": (
+        "PrivateCoordinateDescentClassifier",
+        {"privacy": md.ZeroConcentratedDP(0.1)},
+        "rho",
+        0.1,
+    ),
+    "Gaussian": ("PrivateLogisticRegression", {"privacy": md.GaussianDP(0.3)}, "mu", 0.3),
+}
+
+
+@pytest.mark.parametrize("case", CURRENCIES)
+def test_what_a_fit_consumes_is_what_it_was_asked_to_keep(case: str, tmp_path: Path) -> None:
+    name, options, currency, whole = CURRENCIES[case]
+    ledger = md.Ledger(tmp_path / "ledger.jsonl", options["privacy"])
+    estimator(name, **options, ledger=ledger).fit(X, Y)
+    assert ledger.to_frame()[currency].iloc[0] == pytest.approx(whole, rel=1e-6)
+    with pytest.raises(md.DesignError, match="ledger = "):
+        estimator(name, **options, ledger=ledger).fit(X, Y)
+
+
+def test_gaussian_noise_consumes_the_sum_of_all_squared_ratios() -> None:
+    model = estimator("PrivateCoordinateDescentRegressor", passes=7, allocation="iid").fit(X, Y)
+    spent = ((2 * model.clips_ / len(X) / model.noise_scales_) ** 2).sum()
+    assert md.plan.consumption(model.privacy_).mu ** 2 == pytest.approx(spent, rel=1e-9)
+
+
+def test_who_is_killed_while_noise_is_drawn_has_an_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = md.Ledger(tmp_path / "ledger.jsonl", md.ApproximateDP(1.0, 1e-6))
+
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    for module in ("bounded", "pca"):
+        monkeypatch.setattr(f"mechdesign.learning.{module}.NoisySums", killed)
+    monkeypatch.setattr("mechdesign.learning.coordinate_descent.NoisyAnswers", killed)
+    for name in list(ESTIMATORS)[:4]:  # neighbours of components are others
+        with pytest.raises(KeyboardInterrupt):
+            estimator(name, ledger=ledger, privacy=md.ApproximateDP(0.1, 1e-6)).fit(X, Y)
+    assert len(ledger.to_frame()) == 4
+    with pytest.raises(md.DesignError, match="protects neighbours by 'replace'"):
+        estimator("PrivatePCA", ledger=ledger, privacy=md.ApproximateDP(0.1, 1e-6)).fit(X)
+
+
 # -- clips -------------------------------------------------------------------------------------------------
 
 

@@ -62,8 +62,8 @@ def test_the_gaussian_spends_its_budget_at_every_record_of_full_norm() -> None:
 
 
 def test_three_decibels_below_identical_noise() -> None:
-    best = PrivatePCA(privacy=DP, random_state=0).fit(X)
-    same = PrivatePCA(privacy=DP, random_state=0, allocation="iid").fit(X)
+    best = PrivatePCA(privacy=DP, norm=1.0, random_state=0).fit(X)
+    same = PrivatePCA(privacy=DP, norm=1.0, random_state=0, allocation="iid").fit(X)
     assert same.noise_scales_[0] == same.noise_scales_[1] == pytest.approx(best.noise_scales_[0], rel=1e-9)
     assert best.noise_scales_[0] / best.noise_scales_[1] == pytest.approx(math.sqrt(2), rel=1e-12)
 
@@ -102,6 +102,7 @@ def test_bad_input_is_named() -> None:
     holes = X.copy()
     holes[0, 0] = math.inf
     for changes, data, word in (
+        ({"norm": None}, X, "norm = None: must be stated"),
         ({"norm": 0.0}, X, "norm"),
         ({"norm": 1e200}, X, "norm"),
         ({"n_components": 5}, X, "n_components"),
@@ -112,12 +113,12 @@ def test_bad_input_is_named() -> None:
         ({}, holes, "infinity"),
     ):
         with pytest.raises(ValueError, match=word):
-            PrivatePCA(**{"privacy": DP, **changes}).fit(data)
+            PrivatePCA(**{"privacy": DP, "norm": 1.0, **changes}).fit(data)
 
 
 def test_a_second_fit_is_warned_of() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model = PrivatePCA(privacy=DP, center=[0.1] * 4).fit(X)
+        model = PrivatePCA(privacy=DP, norm=1.0, center=[0.1] * 4).fit(X)
     with pytest.warns(PrivacyLeakWarning, match="fitted again"):
         model.fit(X)

@@ -377,7 +377,7 @@ def facts(solved: Callable[[str], Any]) -> dict[str, Callable[[], list[Any]]]:
         "flat(sphere)": lambda: flat(md.SphereQuantizer(20, 3, pure(2))),
         "fit(regressor)": lambda: fit("PrivateCoordinateDescentRegressor", privacy=privacy, clip=1.0),
         "fit(classifier)": lambda: fit("PrivateCoordinateDescentClassifier", privacy=privacy),
-        "fit(components)": lambda: fit("PrivatePCA", privacy=privacy, n_components=2),
+        "fit(components)": lambda: fit("PrivatePCA", privacy=privacy, norm=1.0, n_components=2),
         "rows(numbers)": lambda: rows(
             md.compare(
                 small,

@@ -488,7 +488,9 @@ RELEASES: dict[str, Release] = {
     "Laplace histogram": Release(
         "laplace-histogram", lambda: LaplaceHistogram(LINE, EPSILON, users=1), histograms()
     ),
-    "principal components": Release("PrivatePCA", estimator(PrivatePCA), records(2), fitted(), DELTA),
+    "principal components": Release(
+        "PrivatePCA", estimator(PrivatePCA, norm=1.0), records(2), fitted(), DELTA
+    ),
     "regression": Release(
         "PrivateCoordinateDescentRegressor",
         estimator(PrivateCoordinateDescentRegressor, smoothness=[1, 1], passes=1, clip=1.0),

@@ -322,7 +322,8 @@ class _PrivateCoordinateDescent(PrivateEstimator):
         self._low, self._high = self._ends("bounds", self.bounds, x.shape[1])
         low, high = self._ends("target_bounds", self.target_bounds, 1)
         x, y = x.clip(self._low, self._high), y.clip(low, high)
-        residual = 1.0 if self._loss == "logistic" else float(np.maximum(-low, high)[0])
+        largest = math.inf if self.target_bounds is None else float(np.maximum(-low, high)[0])
+        residual = 1.0 if self._loss == "logistic" else largest
         if self.fit_intercept:
             x = np.hstack([x, np.ones((len(x), 1))])
         smooth = self._smoothness(x)
@@ -379,7 +380,7 @@ class _PrivateCoordinateDescent(PrivateEstimator):
 
     def _clips(self, smooth: Array, residual: float) -> Array:
         """C_i: as given, one norm shared out as √M_i, or what the largest residual at the start needs."""
-        usual, known = np.sqrt(smooth / CURVATURE[self._loss]), residual < _HUGE
+        usual, known = np.sqrt(smooth / CURVATURE[self._loss]), residual < math.inf
         if self.clip is None:
             if known:
                 return np.asarray(residual * usual)

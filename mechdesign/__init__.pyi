@@ -90,6 +90,7 @@ from .user_level.linear_release import LinearRelease as LinearRelease
 from .user_level.privacy import EMDPrivacy as EMDPrivacy
 from .vectors.cap import PrivUnit as PrivUnit
 from .vectors.design import VectorQuantizer as VectorQuantizer
+from .vectors.directions import RandomDirections as RandomDirections
 from .vectors.sampled import SampledCoordinates as SampledCoordinates
 from .vectors.sampled import SampledSigns as SampledSigns
 from .vectors.sphere import SphereQuantizer as SphereQuantizer

@@ -87,6 +87,7 @@ _KINDS_OF = {
     "user_level.reduction": "reduced-release sampling-reduction",
     "vectors.cap": "priv-unit",
     "vectors.design": "vector-design vector-proof",
+    "vectors.directions": "random-directions",
     "vectors.export": "integer-table",
     "vectors.sampled": "sampled-coordinates sampled-signs",
     "vectors.sphere": "sphere-quantizer",

@@ -100,6 +100,7 @@ DESIGNS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     "vectors": (lambda: md.VectorQuantizer(20, md.PureDP(2.0), bits=3), {}),
     "vectors-box": (lambda: md.VectorQuantizer(30, md.PureDP(2.0), bits=1, inputs="box"), {}),
     "vectors-signs": (lambda: md.VectorQuantizer(30, md.PureDP(3.0), bits=4, inputs="box"), {}),
+    "vectors-directions": (lambda: md.VectorQuantizer(5, md.PureDP(3.0), bits=4, inputs="sphere"), {}),
     "bounded-count": (lambda: md.BoundedCount(4, md.ApproximateDP(1.0, 0.05), "squared"), {}),
     "metric-channel": (lambda: md.MetricChannel(md.MetricSpace.grid(2, 3), alpha=0.7), {}),
     "local-workload": (lambda: md.LocalWorkload(md.Workload.prefix_sums(3), PURE), {}),

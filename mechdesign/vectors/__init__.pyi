@@ -2,6 +2,7 @@ from .cap import PrivUnit as PrivUnit
 from .coded import ModularSum as ModularSum
 from .design import VectorProof as VectorProof
 from .design import VectorQuantizer as VectorQuantizer
+from .directions import RandomDirections as RandomDirections
 from .export import IntegerTable as IntegerTable
 from .export import c_header as c_header
 from .export import flat_json as flat_json

@@ -17,7 +17,8 @@ import secrets
 import struct
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -386,6 +387,16 @@ class SubsetSelection(CodedMechanism):
             return np.where(self._choice.draw(size).astype(bool), self.near + other, near)
         first, other = rng.integers(0, self.near, size), rng.integers(self.near, self.outputs, size)
         return np.where(rng.random(size) < self.near * float(self.probabilities[0]), first, other)
+
+
+def best_near(codes: int, power: Fraction, sums: Callable[[int], float]) -> int:
+    """k, the number of near codes for which their mean sum of inner products is largest over kE + M − k: it rises to one peak."""
+    gain = min(float(power) - 1, 1e200) if power > 2 else float(power - 1)
+
+    def worth(k: int) -> float:
+        return sums(k) / (k * gain + codes)
+
+    return 1 + bisect_left(range(1, codes - 1), True, key=lambda k: worth(k) >= worth(k + 1))
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 r"""The best way to send a vector under one budget, in so many bits.
 
-Rotated simplices of 1, …, b bits, sampled coordinates and, for a box, their signs together are tried. Their errors are exact before
+Rotated simplices and random directions of 1, …, b bits, several messages of random directions, sampled coordinates and, for a box, their
+signs together are tried. Their errors are exact before
 any run, and the least worst error is taken. The lower bound is the cap's error: of all unbiased ε-private answers to the vectors of
 one length none has a smaller one (Asi, Feldman, Talwar 2022), and these are among the inputs whatever their kind. For a box the
 corners give another bound (`cap`).
@@ -35,15 +36,17 @@ from mechdesign.problem.spine import Bound, Clock, Design, Law, relative_table
 from mechdesign.problem.words import LOCAL, guarantee, privacy_words
 from mechdesign.vectors.ball import checked_dimension, checked_radius, power_of_e
 from mechdesign.vectors.cap import box_error, cap_error
+from mechdesign.vectors.directions import RandomDirections
 from mechdesign.vectors.sampled import LARGEST_BITS as MOST_SIGNS
-from mechdesign.vectors.sampled import SampledCoordinates, SampledSigns
+from mechdesign.vectors.sampled import SampledCoordinates, SampledSigns, coordinate_epsilon
 from mechdesign.vectors.sphere import LARGEST_BITS, LARGEST_FRAME, SphereQuantizer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Mechanism = SphereQuantizer | SampledSigns | SampledCoordinates
+Mechanism = SphereQuantizer | RandomDirections | SampledSigns | SampledCoordinates
 
+_DRAWN = 1 << 22  # numbers of directions a vector where bits are not limited: a fifth of a second
 _ROUNDING = 1e-9  # relative room for the roundings of a lower bound
 _EQUAL = 1e-12  # how far what is stated may be better than what is computed anew
 _INPUTS = {
@@ -56,7 +59,7 @@ _INPUTS = {
 @serializable("vector-design")
 @dataclass(frozen=True)
 class VectorQuantizer(Design):
-    """The best of three mechanisms for a whole vector under one budget; the lower bound is of every unbiased mechanism, in any bits.
+    """The best of four mechanisms for a whole vector under one budget; the lower bound is of every unbiased mechanism, in any bits.
 
     Parameters
     ----------
@@ -65,7 +68,7 @@ class VectorQuantizer(Design):
     privacy : PureDP
         Of the whole vector, between any two inputs (local model).
     bits : int, optional
-        At most so many for a vector, 1 to 16; no limit when not given.
+        At most so many for a vector, 1 to 16; when not given, what an encoder of a fifth of a second has.
     inputs : {"ball", "sphere", "box"}
         ‖x‖₂ ≤ R, ‖x‖₂ = R, or every coordinate in [−R, R].
     radius : float
@@ -98,8 +101,8 @@ class VectorQuantizer(Design):
 
     @property
     def among(self) -> MechanismClass:
-        """Rotated simplices, sampled signs and sampled coordinates: others may do better, down to the lower bound."""
-        return menu("rotated simplex, sampled signs or sampled coordinates")
+        """Rotated simplices, random directions, sampled signs and coordinates: others may do better, down to the lower bound."""
+        return menu("rotated simplex, random directions, sampled signs or sampled coordinates")
 
     @property
     def epsilon(self) -> float:
@@ -109,17 +112,38 @@ class VectorQuantizer(Design):
     @property
     def spheres(self) -> Iterator[SphereQuantizer]:
         """The rotated simplices of 1, 2, … bits."""
-        sphere = self.inputs == "sphere"
-        reach = self.radius
-        if self.inputs == "box":
-            reach = math.nextafter(self.radius * math.sqrt(self.dimension), math.inf)
-        working = self.dimension + (not sphere)
+        kind, reach, working = self._sphere
         most = min((working + 1).bit_length() - 1, LARGEST_BITS if self.bits is None else self.bits)
         while self.rotation == "exact" and most > 1 and working * ((1 << most) - 1) > LARGEST_FRAME:
             most -= 1
-        kind = "sphere" if sphere else "ball"
         for bits in range(1, most + 1):
             yield SphereQuantizer(self.dimension, bits, self.privacy, kind, reach, self.rotation)
+
+    @property
+    def _sphere(self) -> tuple[str, float, int]:
+        """The kind of inputs of what works on a sphere, their length, and the sphere's dimension."""
+        sphere, reach = self.inputs == "sphere", self.radius
+        if self.inputs == "box":
+            reach = math.nextafter(self.radius * math.sqrt(self.dimension), math.inf)
+        return ("sphere" if sphere else "ball"), reach, self.dimension + (not sphere)
+
+    @property
+    def directions(self) -> Iterator[RandomDirections]:
+        """One message of 1, 2, … bits, then 2, 3, … messages of as many bits each as there are, while the error falls."""
+        kind, reach, working = self._sphere
+        drawn = _DRAWN if self.bits is None else LARGEST_FRAME
+        error, messages = math.inf, 1
+        while True:
+            fitting = (drawn // (working * messages)).bit_length() - 1
+            most = min(LARGEST_BITS if self.bits is None else self.bits // messages, fitting)
+            if most < 1:
+                return
+            for bits in range(1 if messages == 1 else most, most + 1):
+                found = RandomDirections(self.dimension, bits, self.privacy, messages, kind, reach)
+                yield found
+            if found.error >= error:
+                return
+            error, messages = found.error, messages + 1
 
     @property
     def signs(self) -> Iterator[SampledSigns]:
@@ -131,6 +155,7 @@ class VectorQuantizer(Design):
     def candidates(self) -> Iterator[Mechanism]:
         """What is tried, each made when it is asked for."""
         yield from self.spheres
+        yield from self.directions
         yield from self.signs
         kind = "box" if self.inputs == "box" else "ball"
         yield SampledCoordinates(self.dimension, self.bits, self.privacy, kind, self.radius)
@@ -187,6 +212,8 @@ class VectorQuantizer(Design):
             what = f"{m.slots} of {m.dimension} coordinates, {m.levels} outputs each"
         elif isinstance(m, SampledSigns):
             what = f"{m.near} of {m.outputs} texts near, {m.bits} of {m.dimension} coordinates"
+        elif isinstance(m, RandomDirections):
+            what = f"{m.near} of {m.outputs} directions near"
         else:
             what = f"{m.near} of {m.outputs} vertices near"
         return [f"{_named(m)}: {what}; {m.vector_bits} bits a vector"]
@@ -231,6 +258,9 @@ class VectorQuantizer(Design):
 
 
 def _named(mechanism: Mechanism) -> str:
+    if isinstance(mechanism, RandomDirections):
+        several = f"{mechanism.messages} messages of " * (mechanism.messages > 1)
+        return several + ("rotated polygon" if mechanism.working == 2 else "random directions")
     if isinstance(mechanism, SampledSigns):
         return "sampled signs"
     return "rotated simplex" if isinstance(mechanism, SphereQuantizer) else "sampled coordinates"
@@ -266,7 +296,7 @@ class VectorProof(Proof):
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
         design = instance("question", stated.question, VectorQuantizer)
-        kinds = SphereQuantizer, SampledSigns, SampledCoordinates
+        kinds = SphereQuantizer, RandomDirections, SampledSigns, SampledCoordinates
         m = cast(Mechanism, instance("law", stated.law, *kinds))
         if isinstance(m, SampledCoordinates):
             yield from _of_coordinates(m)
@@ -303,10 +333,12 @@ def _covers(design: VectorQuantizer, m: Mechanism) -> bool:
     return m.radius >= design.radius * larger
 
 
-def _of_codes(m: SphereQuantizer | SampledSigns) -> Iterator[Claim]:
-    bound, (more, less) = exp_lower(m.privacy.epsilon), m.probabilities
-    margin = float(1 - more / (less * bound))
-    yield Claim("two probabilities of a code differ by at most e^ε", PROVED, margin, more <= bound * less)
+def _of_codes(m: SphereQuantizer | RandomDirections | SampledSigns) -> Iterator[Claim]:
+    bound, (more, less) = exp_lower(coordinate_epsilon(m.privacy.epsilon, m.slots)), m.probabilities
+    margin, power = float(1 - more / (less * bound)), "e^ε" if m.slots == 1 else f"e^(ε/{m.slots})"
+    yield Claim(
+        f"two probabilities of a code differ by at most {power}", PROVED, margin, more <= bound * less
+    )
     total = m.near * more + (m.outputs - m.near) * less
     yield Claim("the probabilities of the codes sum to 1", PROVED, 0.0, total == 1 and less > 0)
     if isinstance(m, SampledSigns):
@@ -316,8 +348,9 @@ def _of_codes(m: SphereQuantizer | SampledSigns) -> Iterator[Claim]:
         holds = agreement == m.agreement > 0
         yield Claim("unbiased over the coordinates that are sent", PROVED, 0.0, holds)
         return
-    exact, off = m.rotation == "exact", abs(m.factor * float(more - less) * m.closeness - 1)
-    name = f"unbiased over the {m.rotation} rotation" + ("" if exact else ", nearly")
+    rotation = m.rotation if isinstance(m, SphereQuantizer) else "exact"
+    exact, off = rotation == "exact", abs(m.factor * float(more - less) * m.closeness - 1)
+    name = f"unbiased over the {rotation} rotation" + ("" if exact else ", nearly")
     yield Claim(name, RECOMPUTED if exact else CLAIMED, 1e-12 - off, off <= 1e-12)
 
 

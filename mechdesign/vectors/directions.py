@@ -1,4 +1,26 @@
-r"""Directions from a shared seed, the same bits in every language: integers, and doubles with + − × ÷ √ in a stated order.
+r"""A whole vector in b bits, however many: M = 2^b random directions from a shared seed, k of which are called near.
+
+The k directions of largest inner product with the input are *near*, whatever the ties; one of them is sent with probability
+E / (kE + M − k) each, another with 1 / (kE + M − k), E ≤ e^ε rational. Over the directions :math:`r v_J` has the mean x, and the error
+:math:`r^2 - 1` on the sphere, with :math:`r = (kE + M - k)/((E - 1)\, c_k)` and :math:`c_k` the mean sum of the k largest inner products. For j
+messages each has a budget of ε/j and directions of its own, and their mean is the answer: the error is that of one over j.
+
+**The k largest of M inner products.** Let U be the inner product of a uniform direction with the input, f its density, S(t) = P[U ≥ t],
+A(t) = E[U; U ≥ t]. By parts, with P beta-distributed with parameters (k, M − k),
+
+.. math:: c_k = M\, E\,A(S^{-1}(P)), \quad k - c_k = M\, E\,(S - A)(S^{-1}(P)), \quad
+   E \sum_{i \le k} U_{(i)}^2 = \frac{k + (D - 1)\, M\, E\,(t A)(S^{-1}(P))}{D} .
+
+With t = tanh x the density of :math:`x = \operatorname{artanh} S^{-1}(P)` is :math:`g \propto \mathrm{sech}^{D-1}(x)\, S^{k-1} (1 - S)^{M-k-1}`, and :math:`A \propto \mathrm{sech}^{D-1}(x)`.
+The trapezoidal rule of step h finds their integrals over the line but for a relative error of at most
+:math:`2 e^{-2\pi a/h} (\cos a)^{-(D-1) M} / (1 - e^{-2\pi a/h})` for every a < π/2: by Poisson's formula the error is at most that with
+:math:`\int |g(x + ia)|\,dx` in the place of the power; and as :math:`|\cosh(x + ia)| \ge \cosh x \cos a`, each of the D − 1 times M factors grows by 1/cos a at most, in S
+and in 1 − S = S(−x) under the integral. The step below makes it less than 10⁻¹⁷.
+
+**Polygons.** In D = 2 the directions are the corners of a regular polygon in a random rotation. Its k nearest corners are at offsets that
+together are uniform on an arc: :math:`c_k = (M/\pi) \sin(\pi k/M)`.
+
+**Directions from a seed** are the same bits in every language: integers, and doubles with + − × ÷ √ in a stated order.
 
 **The definition.** Direction c = 0, 1, … of vector i under a seed, in D ≥ 2 dimensions. Let P = ⌈D/2⌉, K = ⌊3P/2⌋ + 64, B = ⌈(P − 1 + K)/4⌉.
 Its words of 64 bits W₀, W₁, … are the output of Philox4x64-10 with the key (seed mod 2⁶⁴, ⌊seed/2⁶⁴⌋) for the counters (cB + 1, 0, i, 0),
@@ -24,12 +46,27 @@ Turned by direction 0, (x, y), a corner (c, s) is (c × x − s × y, c × y + s
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+
 import numpy as np
 import numpy.typing as npt
+from scipy import special
 
-from mechdesign.typing import Array
-from mechdesign.vectors.coded import shared_words
+from mechdesign.errors import DesignError
+from mechdesign.evidence.serialize import serializable
+from mechdesign.problem.checks import integer, one_of
+from mechdesign.problem.fields import field
+from mechdesign.problem.privacy import PureDP
+from mechdesign.typing import Array, Indices, Numbers
+from mechdesign.vectors.ball import VectorMechanism, checked_dimension, checked_radius, halved_sum, power_of_e
+from mechdesign.vectors.coded import SubsetSelection, best_near, checked_key, shared_words
+from mechdesign.vectors.sampled import coordinate_epsilon
+from mechdesign.vectors.sphere import LARGEST_BITS, LARGEST_FRAME, chi_mean
 
+_PART = 1 << 16  # numbers of directions at a time: they fit a processor's cache
 _WHOLE = 1 << 53
 _SIDE = 1 << 26
 
@@ -83,3 +120,179 @@ def polygon(corners: int, turn: Array) -> Array:
         c, s = np.stack([c, e / length], axis=1).ravel(), np.stack([s, f / length], axis=1).ravel()
     c, s = c[:: len(c) // corners], s[:: len(s) // corners]
     return np.stack([c * turn[0] - s * turn[1], c * turn[1] + s * turn[0]], axis=1)
+
+
+# -- what the nearest of them are worth ----------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4)
+def _nodes(d: int, m: int) -> tuple[Array, ...]:
+    """At the nodes: log sech^{D−1}, log S and log(1 − S), A, S − A, t A."""
+    reach = math.acosh(math.exp(55 / (d - 1)))  # less than e^{-55} of the density of U is beyond
+    count = math.ceil(reach / 0.7 * math.sqrt((d - 1) * m + 100))
+    x = np.linspace(-reach, reach, 2 * count + 1)
+    shape, w = (d - 1) / 2, special.expit(-2 * x)
+    density = -(d - 1) * np.log1p(2 * np.sinh(x / 2) ** 2)
+    tail = special.betainc(shape, shape, w)
+    mean = chi_mean(d - 1) / (math.sqrt(2 * math.pi) * (d - 1)) * np.exp(density)
+    return (
+        density,
+        np.log(tail),
+        np.log(tail[::-1]),
+        mean,
+        special.betainc(shape + 1, shape, w),
+        np.tanh(x) * mean,
+    )
+
+
+def nearest(d: int, m: int, k: int) -> tuple[float, float, float]:
+    """Return the means of Σ U, Σ (1 − U) and Σ U² over the k largest of M inner products, 1 ≤ k < M; of a polygon's at D = 2.
+
+    Examples
+    --------
+    >>> [round(v, 12) for v in nearest(3, 2, 1)]          # the larger of two uniform numbers of [−1, 1]
+    [0.333333333333, 0.666666666667, 0.333333333333]
+    """
+    if d == 2:
+        angle = math.pi * k / m
+        short = k * math.fsum(
+            (-1) ** (n + 1) * angle ** (2 * n) / math.factorial(2 * n + 1) for n in range(1, 20)
+        )
+        return k - short, short, k / 2 + m / (4 * math.pi) * math.sin(2 * angle)
+    density, above, below, *values = _nodes(d, m)
+    logs = density + (k - 1) * above + (m - k - 1) * below
+    weights = np.exp(logs - logs.max())
+    total, short, along = (m * float(weights @ value) / float(weights.sum()) for value in values)
+    return total, short, (k + (d - 1) * along) / d
+
+
+@serializable("random-directions")
+@dataclass(frozen=True)
+class RandomDirections(VectorMechanism, SubsetSelection):
+    """A vector of any length in any number of bits under one budget.
+
+    Parameters
+    ----------
+    dimension : int
+        d, at least 2.
+    bits : int
+        b from 1 to 16, of a message: it names one of 2^b directions.
+    privacy : PureDP
+        Of all messages together.
+    messages : int
+        j, each of a budget of ε/j and of directions of its own; their mean is the answer.
+    inputs : {"ball", "sphere"}
+        Lengths at most `radius`, or exactly `radius`.
+    radius : float
+
+    Examples
+    --------
+    >>> mechanism = RandomDirections(10, 8, PureDP(8.0), inputs="sphere")
+    >>> round(mechanism.error, 4), mechanism.near
+    (0.9595, 2)
+    >>> x = np.eye(10)[:2]
+    >>> mechanism.release(x).shape
+    (2, 10)
+    """
+
+    dimension: int = field(check=checked_dimension)
+    bits: int = field(check=integer, least=1, most=LARGEST_BITS)
+    privacy: PureDP = field(PureDP)
+    messages: int = field(check=integer, least=1, most=1 << 10, default=1)
+    inputs: str = field(check=one_of, allowed=("ball", "sphere"), default="ball")
+    radius: float = field(check=checked_radius, default=1.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.messages * self.outputs * self.working > LARGEST_FRAME:
+            most = (LARGEST_FRAME // (self.messages * self.working)).bit_length() - 1
+            allowed = f"must be at most {most} in {self.dimension} dimensions, where an encoder draws all directions"
+            raise DesignError.of("bits", self.bits, allowed)
+
+    @cached_property
+    def power(self) -> Fraction:
+        """E, the rational lower bound of e^{ε/j} that every message's probabilities are made of."""
+        return power_of_e(coordinate_epsilon(self.privacy.epsilon, self.messages))
+
+    @property
+    def slots(self) -> int:
+        return self.messages
+
+    @cached_property
+    def near(self) -> int:
+        """k, the best number of near directions."""
+        return best_near(self.outputs, self.power, lambda k: nearest(self.working, self.outputs, k)[0])
+
+    @cached_property
+    def _sums(self) -> tuple[float, float, float]:
+        return nearest(self.working, self.outputs, self.near)
+
+    @property
+    def closeness(self) -> float:
+        """c_k, the mean sum of the inner products of a unit input with its near directions."""
+        return self._sums[0]
+
+    @property
+    def factor(self) -> float:
+        return float((self.near * (self.power - 1) + self.outputs) / (self.power - 1)) / self.closeness
+
+    @property
+    def excess(self) -> float:
+        gain, (total, short, _) = self.power - 1, self._sums
+        over = short + float(
+            self.outputs / gain
+        )  # k − c_k and M/(E − 1), neither from c_k, as both may be tiny
+        return over / total * (2 + over / total)
+
+    @property
+    def second_moment(self) -> float:
+        more, less = map(float, self.probabilities)
+        return (more - less) * self._sums[2] + less * self.outputs / self.working
+
+    def _unit_error(self, square: float) -> float:
+        return super()._unit_error(square) / self.messages
+
+    # -- codes ----------------------------------------------------------------------------------------
+
+    def _directions(self, seed: int, number: int, message: int, start: int, stop: int) -> Array:
+        """Directions start, …, stop − 1 of a message of a vector."""
+        d, first = self.working, message * self.outputs
+        if d > 2:
+            return directions(d, direction_words(d, seed, number, first + start, first + stop))
+        turn = directions(d, direction_words(d, seed, number, message, message + 1))[0]
+        return polygon(self.outputs, turn)[start:stop]
+
+    def _order(self, y: Array, seed: int, number: int, message: int) -> Indices:
+        """All directions, those of the largest inner products first."""
+        step = max(1, _PART // self.working)
+        products = [
+            halved_sum(self._directions(seed, number, message, start, min(start + step, self.outputs)) * y)
+            for start in range(0, self.outputs, step)
+        ]
+        return np.argsort(-np.concatenate(products)[:, 0], kind="stable")
+
+    def _drawn(
+        self, x: Numbers, seed: int, first: int, clip: bool, rng: np.random.Generator | None
+    ) -> Indices:
+        y = self.lifted(x, clip=clip)
+        out = self._ranks(len(y) * self.messages, rng).reshape(-1, self.messages)
+        for (i, message), rank in np.ndenumerate(out):
+            out[i, message] = self._order(y[i], seed, first + i, message)[rank]
+        return out
+
+    def _sent(self, codes: Indices, seed: int, number: int) -> Array:
+        """The mean of the directions that the messages of a vector name."""
+        named = [self._directions(seed, number, j, c, c + 1)[0] for j, c in enumerate(codes.tolist())]
+        return np.asarray(sum(named) / self.messages)
+
+    def decoded(self, codes: Numbers, seed: int, *, first: int = 0) -> Array:
+        """Return the unbiased estimates, shape (n, d), of vectors whose codes these are."""
+        held, (seed, first) = self._checked(codes), checked_key(seed, first)
+        units = [self._sent(row, seed, first + i) for i, row in enumerate(held)]
+        return self._answered(np.reshape(units, (-1, self.working)), (len(held), self.dimension))
+
+    def _total(self, codes: Indices, seed: int, number: int) -> Array:
+        """Each direction that is named once, times how often."""
+        rows, counts = np.unique(codes, axis=0, return_counts=True)
+        units = sum(count * self._sent(row, seed, number) for row, count in zip(rows, counts))
+        return self._answered(np.reshape(units, (1, -1)), (self.dimension,))

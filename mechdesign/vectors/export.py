@@ -24,7 +24,7 @@ from fractions import Fraction
 from functools import cached_property, partial
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,7 @@ from mechdesign.quantizers.mechanism.table import doubles, inside
 from mechdesign.typing import Array, Indices, Numbers, Randomness
 from mechdesign.vectors.client import MESSAGE, defined, encoder, message_constants, prefixed
 from mechdesign.vectors.coded import CodedMechanism, SubsetSelection
+from mechdesign.vectors.directions import RandomDirections
 from mechdesign.vectors.sampled import SampledCoordinates, SampledSigns
 from mechdesign.vectors.sphere import SphereQuantizer
 
@@ -418,6 +419,9 @@ def c_header(table: IntegerTable | Mechanism, *, name: str = "quantizer") -> str
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         allowed = "must be a C identifier of at most 41 letters, digits and underscores"
         raise DesignError.of("name", name, allowed)
+    if isinstance(table, RandomDirections):
+        missing = "has no client in C: docs/wire.md says its messages byte by byte"
+        raise DesignError.of("table", type(table).__name__, missing)
     if not isinstance(table, IntegerTable):
         return encoder(table, name)
     keep, alias = table.alias
@@ -460,7 +464,7 @@ def flat_json(mechanism: object) -> str:
 
     Parameters
     ----------
-    mechanism : SphereQuantizer, SampledSigns, SampledCoordinates, IntegerTable, Quantizer or CoordinateQuantizer
+    mechanism : SphereQuantizer, RandomDirections, SampledSigns, SampledCoordinates, IntegerTable, Quantizer or CoordinateQuantizer
 
     Examples
     --------
@@ -468,9 +472,10 @@ def flat_json(mechanism: object) -> str:
     >>> sorted(json.loads(flat_json(md.SphereQuantizer(10, 3, md.PureDP(1.0)))))[:4]
     ['bits', 'code_bits', 'dimension', 'epsilon']
     """
-    if isinstance(mechanism, SphereQuantizer):
+    if isinstance(mechanism, SphereQuantizer | RandomDirections):
+        last = "rotation" if isinstance(mechanism, SphereQuantizer) else "messages"
         body = {
-            **_fields(mechanism, "dimension", "bits", "radius", "inputs", "rotation"),
+            **_fields(mechanism, "dimension", "bits", "radius", "inputs", last),
             "working_dimension": mechanism.working,
             "vertices": mechanism.outputs,
             "stretch": mechanism.factor * mechanism.radius,
@@ -493,7 +498,7 @@ def flat_json(mechanism: object) -> str:
     elif isinstance(mechanism, Quantizer):
         body = {**_fields(mechanism), **_rows(mechanism)}
     else:
-        wanted = "must be a SphereQuantizer, SampledSigns, SampledCoordinates, IntegerTable, Quantizer or CoordinateQuantizer"
+        wanted = "must be a SphereQuantizer, RandomDirections, SampledSigns, SampledCoordinates, IntegerTable, Quantizer or CoordinateQuantizer"
         raise DesignError.of("mechanism", mechanism, wanted)
     return json.dumps({"format": "mechdesign-flat", "version": 1, **body}, indent=1, allow_nan=False) + "\n"
 
@@ -532,7 +537,7 @@ def _rows(quantizer: Quantizer) -> Flat:
     }
 
 
-Mechanism = SphereQuantizer | SampledSigns | SampledCoordinates
+Mechanism = SphereQuantizer | RandomDirections | SampledSigns | SampledCoordinates
 Deployed = Mechanism | IntegerTable | Quantizer | CoordinateQuantizer
 Flat = dict[str, object]
 
@@ -546,7 +551,7 @@ def _torch() -> ModuleType:
 
 def _answering(mechanism: Mechanism, clip: bool, rng: Randomness) -> Callable[[Tensor], Tensor]:
     """Return what answers a tensor (..., d) privately, where it lies and in its type."""
-    instance("mechanism", mechanism, SphereQuantizer, SampledSigns, SampledCoordinates)
+    instance("mechanism", mechanism, *get_args(Mechanism))
     one_of("clip", clip, (True, False))
     torch = _torch()
     draw = mechanism.release if rng is None else partial(mechanism.sample, rng=generator(rng))
@@ -567,7 +572,7 @@ def torch_module(mechanism: Mechanism, *, clip: bool = True, rng: Randomness = N
 
     Parameters
     ----------
-    mechanism : SphereQuantizer, SampledSigns or SampledCoordinates
+    mechanism : SphereQuantizer, RandomDirections, SampledSigns or SampledCoordinates
     clip : bool
         Shorten vectors that are too long.
     rng : seed or numpy Generator, optional

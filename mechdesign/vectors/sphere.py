@@ -32,7 +32,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -48,7 +47,7 @@ from mechdesign.problem.privacy import PureDP
 from mechdesign.solvers.deadline import one_thread
 from mechdesign.typing import Array, Indices, Numbers, Randomness
 from mechdesign.vectors.ball import VectorMechanism, checked_dimension, checked_radius, halved_sum
-from mechdesign.vectors.coded import SubsetSelection, checked_key, shared_normals, shared_words
+from mechdesign.vectors.coded import SubsetSelection, best_near, checked_key, shared_normals, shared_words
 
 LARGEST_BITS = 16
 LARGEST_FRAME = 1 << 27  # numbers of an exact rotation: a gigabyte
@@ -102,12 +101,7 @@ class SphereQuantizer(VectorMechanism, SubsetSelection):
     @cached_property
     def near(self) -> int:
         """k, the best number of near vertices: c_k over kE + M − k rises to one peak."""
-        m, gain = self.outputs, min(float(self.power) - 1, 1e200) if self.power > 2 else float(self.power - 1)
-
-        def worth(k: int) -> float:
-            return top_sum(m, k) / (k * gain + m)
-
-        return 1 + bisect_left(range(1, m - 1), True, key=lambda k: worth(k) >= worth(k + 1))
+        return best_near(self.outputs, self.power, lambda k: top_sum(self.outputs, k))
 
     @cached_property
     def closeness(self) -> float:

@@ -307,7 +307,8 @@ MECHANISMS: dict[str, Callable[[Json, Account], None]] = {
     "vector-quantizer": coordinates,
     **dict.fromkeys(LAWS, exact_law),
     **dict.fromkeys(
-        ("sphere-quantizer", "sampled-signs", "sampled-coordinates", "priv-unit"), vector_mechanism
+        ("sphere-quantizer", "random-directions", "sampled-signs", "sampled-coordinates", "priv-unit"),
+        vector_mechanism,
     ),
     **user_level.MECHANISMS,
 }

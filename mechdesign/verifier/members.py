@@ -107,6 +107,7 @@ MEMBERS: dict[str, dict[str, str]] = {
     "quantizer-law-proof": {},
     "quantizer-value-proof": {"moments": "@prior-moments|null"},
     "queries": {"kind": "'identity'|'total'|'prefix'|'ranges'|'matrix'", "size": "count", "matrix": "arr|null"},
+    "random-directions": {"dimension": "count", "bits": "count", "privacy": "@pure-dp", "messages": "count", "inputs": "'ball'|'sphere'", "radius": "pos"},
     "rational-table": {"bins": "fracs", "knots": "fracs", "starts": "rows", "ends": "rows"},
     "reduced-release": {"mechanism": "@itemwise-release|@linear-release", "radius": "num", "failure": "num", "samples": "count|null"},
     "result": {"design": "any", "mechanism": "any", "value": "num", "lower_bound": "num|null", "solver_report": "@solve-report", "notes": "texts", "proofs": "any", "duals": "table|null", "table": "table|null", "asked_gap": "nn|null", "bound_class": "'every mechanism'|'independent noise of one law'|'symmetric log-concave noise'|'this family'|'this menu'|null"},

@@ -7,6 +7,9 @@ E/t each, another with 1/t, t = kE + M − k, E ≤ e^ε rational. Two inputs' p
   k of largest inner product with the input are near. With T_k the mean sum of the k largest of M normals, the answer r v_J with
   r = t/((E − 1)c), c = (M/(M − 1))^½ T_k/E‖G_D‖, is unbiased, and its error is r² − 1 on the sphere. Vectors of a ball are first
   lifted to the sphere in D = d + 1 dimensions; the worst input then is 0 or of full length. The best k is taken.
+- Random directions: codes are M independent uniform directions in D dimensions that both ends know, or at D = 2 the corners of a
+  regular polygon in a uniform rotation; as above with c the mean sum of the k largest inner products. Of j messages, each of a budget of ε/j
+  and with directions of its own, the mean is the answer, and the error a j-th.
 - Sampled signs: b of d coordinates are each rounded to a sign at random; of the 2^b texts of signs those that differ in at most j
   places are near. A sign agrees with its answer a = (E − 1) Σ_{i≤j} C(b, i)(b − 2i)/(b t) on average; the error is d²/(b a²) at 0.
 
@@ -19,6 +22,14 @@ is Σ_j ((d/k) E M(x_j)² − x_j²), of which d times the largest term bounds t
 *Largest normals.* With S the survival function of the normal law, φ its density, V beta-distributed with parameters (M − k, k) and
 Z = Φ⁻¹(V), the k largest of M independent normals have the mean sum M E φ(Z), and squares of mean sum k + M E Z φ(Z) (by parts).
 Both are ratios of smooth integrals that decay on both sides: sums over a fine grid give them.
+
+*Largest inner products.* Let U be the inner product of a uniform direction with a unit vector, S(t) = P[U ≥ t], A(t) = E[U; U ≥ t], and P
+beta-distributed with parameters (k, M − k). The k largest of M have the mean sums M E A of U, M E(S − A) of 1 − U and
+(k + (D − 1) M E t A)/D of U², all at t = S⁻¹(P) (by parts). With t = tanh x, P has a density ∝ sech^{D−1}(x) S^{k−1} (1 − S)^{M−k−1} of x, and
+A ∝ sech^{D−1}(x). The trapezoidal rule of step h errs on such an integral by at most 2 e^{−2πa/h} (cos a)^{−(D−1)M}/(1 − e^{−2πa/h}) of it for every
+a < π/2: by Poisson's formula, and as |cosh(x + ia)| ≥ cosh x cos a (D − 1 times M factors, with those under the integrals S and 1 − S = S(−x)).
+At h = .7/((D − 1)M + 100)^½ this is less than 10⁻¹⁷. S and S − A are added up from cell to cell, S(0) = ½. Of a regular polygon the k nearest
+corners are at offsets that together are uniform on an arc: the sums are those of (M/π) sin(πk/M).
 
 *The cap* (Asi, Feldman, Talwar 2022). Let U be a coordinate of a uniform point of the unit sphere in D dimensions, and s the root of
 (e^ε − 1) E(U − s)₊ = s. No unbiased ε-private answer to unit vectors has a smaller squared error than 1/s² − 1. With s = cos θ it is
@@ -109,15 +120,35 @@ def covers(design: Json, law: Json) -> bool:
     return bool(law["radius"] >= design["radius"] * corner)
 
 
+def power_of(law: Json) -> Fraction:
+    """E, a lower bound of e^ε, or of e^{ε/j} for each of j messages."""
+    return exp_bounds(Fraction(law["privacy"]["epsilon"]) / law.get("messages", 1))[0]
+
+
 def near_codes(law: Json, near: int, account: Account) -> tuple[Fraction, Fraction]:
     """The probabilities of a near code and of another one, whose quotient is E."""
-    power = exp_bounds(Fraction(law["privacy"]["epsilon"]))[0]
+    power = power_of(law)
     total = near * power + (1 << law["bits"]) - near
     more, less = power / total, 1 / total
     whole = near * more + ((1 << law["bits"]) - near) * less == 1
     account.agrees("the probabilities of the codes sum to 1", whole and power > 1)
-    account.proved(f"privacy loss at most {law['privacy']['epsilon']!r}", more <= power * less)
+    share = f", of {law['messages']} messages together" if law.get("messages", 1) > 1 else ""
+    account.proved(f"privacy loss at most {law['privacy']['epsilon']!r}{share}", more <= power * less)
     return more, less
+
+
+def best_near(m: int, power: Fraction, sums: Callable[[int], float]) -> int:
+    """The number of near codes whose sum of inner products is largest over kE + M − k, which rises to one peak."""
+    gain = float(power - 1)
+
+    def worth(k: int) -> float:
+        return sums(k) / (k * gain + m)
+
+    low, high = 1, m - 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if worth(middle) >= worth(middle + 1) else (middle + 1, high)
+    return low
 
 
 def rotated_simplex(law: Json, account: Account) -> tuple[int, float]:
@@ -125,16 +156,7 @@ def rotated_simplex(law: Json, account: Account) -> tuple[int, float]:
     working, m = int(dimension + ball), 1 << bits
     if not 1 <= bits <= 16 or m > working + 1 or law["inputs"] not in ("ball", "sphere"):
         raise Refused("more vertices than a simplex of these dimensions has")
-    power = exp_bounds(Fraction(law["privacy"]["epsilon"]))[0]
-    gain = float(power - 1)
-
-    def worth(k: int) -> float:
-        return float(largest_normals(m, k)[0] / (k * gain + m))
-
-    low, high = 1, m - 1
-    while low < high:  # it rises to one peak
-        middle = (low + high) // 2
-        low, high = (low, middle) if worth(middle) >= worth(middle + 1) else (middle + 1, high)
+    low = best_near(m, power_of(law), lambda k: largest_normals(m, k)[0])
     more, less = near_codes(law, low, account)
     total, squares = largest_normals(m, low)
     closeness = math.sqrt(m / (m - 1)) * total / normal_length(working)
@@ -147,6 +169,27 @@ def rotated_simplex(law: Json, account: Account) -> tuple[int, float]:
     near = m / (m - 1) * (squares - low / m) / working
     spread = 1 - float(less) * m / working - float(more - less) * near
     return bits, max(factor**2 * spread, on_sphere - factor**2 * spread / dimension)
+
+
+def random_directions(law: Json, account: Account) -> tuple[int, float]:
+    bits, dimension, messages, ball = law["bits"], law["dimension"], law["messages"], law["inputs"] == "ball"
+    working, m = int(dimension + ball), 1 << bits
+    if not 1 <= bits <= 16 or not 1 <= messages <= 1 << 10 or law["inputs"] not in ("ball", "sphere"):
+        raise Refused("more messages or bits than random directions have")
+    if messages * m * working > 1 << 27:
+        raise Refused("more directions than an encoder draws")
+    power = power_of(law)
+    if working > 2:
+        account.takes(100 * len(heights(working, m)))
+    near = best_near(m, power, lambda k: nearest(working, m, k)[0])
+    more, less = near_codes(law, near, account)
+    total, short, squares = nearest(working, m, near)
+    over = (short + float(m / (power - 1))) / total
+    account.recomputed("unbiased over the directions", over > -1)
+    if not ball:
+        return bits * messages, over * (2 + over) / messages
+    across = (1 + over) ** 2 * (1 - float(less) * m / working - float(more - less) * squares)
+    return bits * messages, max(across, over * (2 + over) - across / dimension) / messages
 
 
 def sampled_signs(law: Json, account: Account) -> tuple[int, float]:
@@ -225,6 +268,7 @@ def cap(law: Json, account: Account) -> tuple[int, float]:
 
 MECHANISMS = {
     "sphere-quantizer": rotated_simplex,
+    "random-directions": random_directions,
     "sampled-signs": sampled_signs,
     "sampled-coordinates": sampled_coordinates,
     "priv-unit": cap,
@@ -260,6 +304,59 @@ def largest_normals(count: int, largest: int) -> tuple[float, float]:
     total = math.fsum(weights)
     squares = math.fsum(NODES[n] * density for n, density in zip(held, densities))
     return m * math.fsum(densities) / total, k + m * squares / total
+
+
+GAUSS = [(0.0, 128 / 225)] + [
+    (side * math.sqrt(5 - s * 2 * math.sqrt(10 / 7)) / 3, (322 + s * 13 * math.sqrt(70)) / 900)
+    for side in (1, -1)
+    for s in (1, -1)
+]
+"""Points of [−1, 1] and weights that integrate polynomials of degree nine."""
+
+
+@cache
+def heights(d: int, m: int) -> list[tuple[float, ...]]:
+    """At the nodes: log sech^{D−1}, log S, log(1 − S), and A, S − A, t A."""
+    reach = math.acosh(math.exp(55 / (d - 1)))
+    count = math.ceil(reach / 0.7 * math.sqrt((d - 1) * m + 100))
+    h = reach / count
+
+    def log_density(x: float) -> float:
+        return -(d - 1) * math.log1p(2 * math.sinh(x / 2) ** 2)
+
+    tail = math.exp(log_density(reach)) / ((d - 1) * math.tanh(reach))  # of less than e^{-55}
+    cut, found = tail * (1 - math.tanh(reach)), []
+    for n in range(count, -1, -1):
+        found.append((n * h, log_density(n * h), tail, cut))
+        for place, weight in GAUSS:
+            x = (n - 0.5 + place / 2) * h
+            mass = weight * h / 2 * math.exp(log_density(x))
+            tail, cut = tail + mass, cut + mass * 2 / (1 + math.exp(2 * x))
+    whole = 2 * found[-1][2]
+    rows: list[tuple[float, ...]] = []
+    for x, log, tail, cut in found:
+        above, mean, across = tail / whole, math.exp(log) / (whole * (d - 1)), cut / whole
+        logs, t = (math.log(above), math.log1p(-above)), math.tanh(x)
+        rows.append((log, *logs, mean, across, t * mean))
+        if x:
+            rows.append((log, *logs[::-1], mean, 1 - above - mean, -t * mean))
+    return rows
+
+
+def nearest(d: int, m: int, k: int) -> tuple[float, float, float]:
+    """The mean sums of U, of 1 − U and of U² over the k largest of m inner products; over the k nearest corners where d = 2."""
+    if d == 2:
+        angle = math.pi * k / m
+        terms = [(-1) ** (n + 1) * angle ** (2 * n) / math.factorial(2 * n + 1) for n in range(1, 20)]
+        short = k * math.fsum(terms)
+        return k - short, short, k / 2 + m / (4 * math.pi) * math.sin(2 * angle)
+    rows = heights(d, m)
+    logs = [row[0] + (k - 1) * row[1] + (m - k - 1) * row[2] for row in rows]
+    top = max(logs)
+    held = [(math.exp(log - top), row) for log, row in zip(logs, rows) if log > top - 60]
+    whole = math.fsum(weight for weight, _ in held)
+    total, short, along = (m * math.fsum(w * row[i] for w, row in held) / whole for i in (3, 4, 5))
+    return total, short, (k + (d - 1) * along) / d
 
 
 def normal_length(d: int) -> float:

@@ -304,6 +304,11 @@ VECTOR = (
     Strategy(
         "rotated simplices", {VECTORS + "design:VectorQuantizer.spheres": nothing}, chosen("SphereQuantizer")
     ),
+    Strategy(
+        "random directions",
+        {VECTORS + "design:VectorQuantizer.directions": nothing},
+        chosen("RandomDirections"),
+    ),
     Strategy("sampled signs", {VECTORS + "design:VectorQuantizer.signs": nothing}, chosen("SampledSigns")),
     Strategy(
         "sampled coordinates",

@@ -1,7 +1,7 @@
 r"""A vector under one budget: errors over ε, bits and dimension, against the best that is possible and everything published.
 
 The cap (PrivUnit) has the least error of all unbiased ε-private answers to unit vectors. How near do b bits come to it, with
-the rotated simplex and with sampled coordinates? What do SQKR, I-MVU, the Poisson binomial mechanism, Skellam and distributed
+the rotated simplex, with random directions and with sampled coordinates? What do SQKR, I-MVU, the Poisson binomial mechanism, Skellam and distributed
 discrete Gaussian noise cost at the same budget, of one client (local), and of the sum of many that a secure aggregation reveals (central: a weaker
 guarantee, that trusts the aggregation)? Errors are exact before any run; runs check them.
 """
@@ -26,7 +26,7 @@ PRINTED = {
     (1000, 4.0): (434.603, 1688.37, 815.98, 505.61, 453.42, 438.79),
 }
 PRINTED_BITS = (1, 2, 4, 6, 8)
-BOXED = ("rotated simplex", "sampled coordinates", "sampled signs")
+BOXED = ("rotated simplex", "random directions", "sampled coordinates", "sampled signs")
 
 
 def sphere(d: int, bits: int, epsilon: float, **more: Any) -> md.SphereQuantizer:
@@ -67,6 +67,40 @@ def over_everything(report: Report) -> pd.DataFrame:
     frame = pd.DataFrame(rows, columns=columns)
     report.table("simplex", frame, caption="Rotated simplex: error over ε, bits and d")
     return frame
+
+
+def few_dimensions_or_many_bits(report: Report) -> None:
+    """Where no simplex has 2^b vertices: polygons and random directions, over the cap's error of the same inputs; what they cost where one has."""
+    cases = [
+        (2, 8.0, 8),
+        (3, 8.0, 8),
+        (10, 8.0, 8),
+        (30, 8.0, 8),
+        (100, 8.0, 8),
+        (1000, 8.0, 8),
+        (100, 4.0, 8),
+        (1000, 4.0, 8),
+    ]
+    cases += [(100, 16.0, 16), (1000, 16.0, 16), (10_000, 16.0, 16), (100_000, 16.0, 16)]
+    rows = []
+    for d, epsilon, bits in cases:
+        for inputs in ("sphere", "ball"):
+            result = md.VectorQuantizer(d, md.PureDP(epsilon), bits=bits, inputs=inputs).solve()
+            table, least = result.tried(), md.PrivUnit(d, md.PureDP(epsilon), inputs=inputs).error
+            simplex = table[table["mechanism"] == "rotated simplex"]["error"].min() / least
+            drawn = (
+                table[table["mechanism"].isin(("random directions", "rotated polygon"))]["error"].min()
+                / least
+            )
+            rows.append(
+                (d, epsilon, bits, inputs, simplex, drawn, result.value / least, table.iloc[0]["mechanism"])
+            )
+    columns = ["d", "epsilon", "bits", "inputs", "simplex", "random directions, one message", "best", "what"]
+    report.table(
+        "directions",
+        pd.DataFrame(rows, columns=columns),
+        caption="Errors over the cap's, in few dimensions or many bits (two: corners of a polygon)",
+    )
 
 
 def everything_published(report: Report, d: int, epsilon: float, clients: int) -> pd.DataFrame:
@@ -120,8 +154,6 @@ def boxes(report: Report) -> None:
     for d in (100, 1000):
         for epsilon in (1.0, 2.0, 4.0, 8.0, 16.0):
             for bits in (1, 2, 4, 8):
-                if 2**bits > d + 2:
-                    continue
                 result = md.VectorQuantizer(d, md.PureDP(epsilon), bits=bits, inputs="box").solve()
                 table = result.tried().set_index("mechanism")["error"].groupby(level=0).min()
                 errors = [table.get(name, float("nan")) for name in BOXED]
@@ -209,6 +241,7 @@ def run(report: Report) -> None:
     d, clients = (100, 100) if report.quick else (500, 1000)
     reference(report)
     frame = over_everything(report)
+    few_dimensions_or_many_bits(report)
     published = everything_published(report, d, 4.0, clients)
     boxes(report)
     runs(report)

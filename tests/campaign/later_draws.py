@@ -214,6 +214,13 @@ def sphere(rng: Draw) -> Any:
     )  # fmt: skip
 
 
+def directions(rng: Draw) -> Any:
+    size, inputs = rng.choice([2, 3, 10, 30, 300]), rng.choice(["ball", "sphere"])
+    return md.RandomDirections(
+        size, rng.randint(1, 6), md.PureDP(scale(rng, -3, 2.6)), rng.choice([1, 1, 2, 3]), inputs, scale(rng, -2, 2)
+    )  # fmt: skip
+
+
 def cap(rng: Draw) -> Any:
     size = rng.choice([2, 3, 10, rng.randint(2, 5000)])
     return md.PrivUnit(
@@ -340,6 +347,7 @@ LATER: dict[str, Callable[[random.Random], Any]] = {
     "LocalWorkload": local_workload,
     "KNorm(staircase)": radial_staircase,
     "SphereQuantizer": sphere,
+    "RandomDirections": directions,
     "PrivUnit": cap,
     "SampledCoordinates": sampled,
     "VectorQuantizer": vector,

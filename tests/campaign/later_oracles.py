@@ -21,6 +21,7 @@ LATER_ORACLES: dict[type, Callable[[Any, Any], Faults]] = {
     Bounded: bounds_oracles.bounded,
     Rounds: bounds_oracles.sampled_rounds,
     md.SphereQuantizer: vector_oracles.sphere,
+    md.RandomDirections: vector_oracles.sphere,
     md.PrivUnit: vector_oracles.cap,
     md.SampledCoordinates: vector_oracles.sampled,
     md.VectorQuantizer: vector_oracles.vector,

@@ -57,6 +57,37 @@ def simplex_error(m: Any) -> float:
     return ball_error(m, r, square)
 
 
+def nearest_moments(d: int, m: int, k: int) -> tuple[float, float, float]:
+    """E Σ u, Σ (1 − u) and Σ u² over the k largest of m coordinates of uniform directions, from their density at angles; of corners at d = 2."""
+    if d == 2:
+        with mp.workdps(DIGITS):
+            arc = mp.pi * k / m
+            along, square = (mp.quad(lambda a, n=n: m / mp.pi * mp.cos(a) ** n, [0, arc]) for n in (1, 2))
+            return float(along), float(k - along), float(square)
+    places, weights = np.polynomial.legendre.leggauss(16)
+    edges = np.linspace(0, np.pi, 4001)
+    angles = (edges[:-1, None] + (places + 1) / 2 * np.diff(edges)[:, None]).ravel()
+    held = np.tile(weights / 2, 4000) * np.repeat(np.diff(edges), 16) * np.sin(angles) ** (d - 2)
+    held *= m / held.sum()
+    held *= special.betaincc(k, m - k, special.betainc((d - 1) / 2, (d - 1) / 2, np.sin(angles / 2) ** 2))
+    return tuple(
+        float(held @ value) for value in (np.cos(angles), 2 * np.sin(angles / 2) ** 2, np.cos(angles) ** 2)
+    )  # type: ignore[return-value]
+
+
+def directions_error(m: Any) -> float:
+    """The worst expected squared error of random directions, a j-th of one message's."""
+    more, less = m.probabilities
+    total, short, squares = nearest_moments(m.working, m.outputs, m.near)
+    over = (short + float(1 / ((more - less) / less) * m.outputs)) / total
+    square = float(more - less) * squares + float(less) * m.outputs / m.working
+    error = over * (2 + over)
+    if m.inputs == "ball":
+        across = (1 + over) ** 2 * (1 - square)
+        error = max(across, error - across / m.dimension)
+    return m.radius**2 * error / m.messages
+
+
 def ball_error(m: Any, r: float, square: float) -> float:
     """Of unit answers stretched by r with E⟨u, y⟩² = square: what the dropped coordinate leaves of r², less ‖x‖²."""
     if m.inputs == "sphere":
@@ -132,15 +163,14 @@ def sphere(m: Any, result: Any = None) -> Faults:
     more, less = m.probabilities
     if m.near * more + (m.outputs - m.near) * less != 1 or less <= 0:
         yield "probabilities that do not sum to 1"
-    if not ratio_kept(more / less, Fraction(m.privacy.epsilon)):
-        yield f"privacy: a ratio of {float(more / less)} at epsilon = {m.privacy.epsilon}"
+    epsilon = Fraction(m.privacy.epsilon) / m.slots
+    if not ratio_kept(more / less, epsilon):
+        yield f"privacy: a ratio of {float(more / less)} at epsilon = {float(epsilon)}"
     table = m._choice  # integers, what release draws from
     counts = [table.cumulative[0], table.cumulative[1] - table.cumulative[0]]
-    if not ratio_kept(
-        Fraction(counts[0], m.near) / Fraction(counts[1], m.outputs - m.near), Fraction(m.privacy.epsilon)
-    ):
+    if not ratio_kept(Fraction(counts[0], m.near) / Fraction(counts[1], m.outputs - m.near), epsilon):
         yield "privacy: the integers that are drawn"
-    exact = simplex_error(m)
+    exact = (simplex_error if isinstance(m, md.SphereQuantizer) else directions_error)(m)
     if not near(m.error / m.radius**2, exact / m.radius**2, 1e-7):
         yield f"an error of {m.error!r} where it is {exact!r}"
     yield from drawn_faults(m, m.error)
@@ -270,7 +300,9 @@ def farthest_mean(d: int, epsilon: float) -> float:
 def vector(design: Any, result: Any) -> Faults:
     """The mechanism's own faults; the bound against the cap, or against a box's corners; the value against one bit of a simplex."""
     m = result.mechanism
-    own = {md.SphereQuantizer: sphere, md.SampledCoordinates: sampled}.get(type(m), signs)
+    own = {md.SphereQuantizer: sphere, md.RandomDirections: sphere, md.SampledCoordinates: sampled}.get(
+        type(m), signs
+    )
     yield from own(m)
     if m.privacy.epsilon > design.privacy.epsilon or m.dimension != design.dimension:
         yield "another budget or another dimension"

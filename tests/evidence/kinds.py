@@ -149,6 +149,7 @@ KINDS: dict[str, str] = {
     "metric-report": "space:@metric-space, prior:any, loss:text|arr",
     "numeric-query": "dimension:count, sensitivity:@sensitivity|num|arr|nums|vectors, loss:any, rounds:count, sampling_rate:num, integer:flag",
     "solve-report": "solver:text, status:status, seconds:num, build_seconds:num, variables:count?, constraints:count?, iterations:count?, requested:text?, fallbacks:texts",
+    "random-directions": "dimension:count, bits:count, privacy:@pure-dp, messages:count, inputs:'ball'|'sphere', radius:pos",
     "sphere-quantizer": "dimension:count, bits:count, privacy:@pure-dp, inputs:'ball'|'sphere', radius:pos, rotation:'exact'|'fast'",
     "strategy-noise": "workload:@workload, strategy:arr, budget:pos",
     "trade-off": "points:pairs",

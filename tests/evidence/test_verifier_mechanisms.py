@@ -455,6 +455,7 @@ def test_a_status_is_checked_no_better_than_what_it_rests_on(name: str, how: str
 
 def test_every_kind_that_is_checked_alone_is_doctored() -> None:
     others = {
+        "random-directions",
         "result",
         "sampled-coordinates",
         "sampled-signs",

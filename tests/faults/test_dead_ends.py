@@ -235,7 +235,7 @@ def test_a_quantizer_that_is_too_large_is_refused_by_its_size() -> None:
 
 
 def test_every_vector_mechanism_takes_the_same_for_its_squared_error() -> None:
-    classes = (md.SphereQuantizer, md.SampledSigns, md.SampledCoordinates, md.PrivUnit)
+    classes = (md.SphereQuantizer, md.RandomDirections, md.SampledSigns, md.SampledCoordinates, md.PrivUnit)
     assert len({tuple(inspect.signature(c.squared_error).parameters) for c in classes}) == 1
 
 

@@ -169,6 +169,8 @@ MECHANISMS: dict[str, Callable[[], Any]] = {
     "SphereQuantizer/1": lambda: md.SphereQuantizer(20, 3, pure(2)),
     "SphereQuantizer/2": lambda: md.SphereQuantizer(5, 2, pure(1), inputs="sphere"),
     "SphereQuantizer/3": lambda: md.SphereQuantizer(200, 6, pure(8), rotation="fast"),
+    "RandomDirections/1": lambda: md.RandomDirections(5, 4, pure(3), inputs="sphere"),
+    "RandomDirections/2": lambda: md.RandomDirections(20, 5, pure(8), messages=2),
     "SampledSigns/1": lambda: md.SampledSigns(20, 3, pure(2)),
     "SampledSigns/2": lambda: md.SampledSigns(5, 2, pure(1)),
     "SampledSigns/3": lambda: md.SampledSigns(200, 6, pure(4)),

@@ -356,6 +356,7 @@ SPENT: dict[type, Callable[[Any, Any], Spent]] = {
     md.channels.HadamardResponse: channel,
     md.channels.ClusteredResponse: channel,
     md.SphereQuantizer: near_response,
+    md.RandomDirections: near_response,
     md.SampledSigns: near_response,
     md.SampledCoordinates: sampled_coordinates,
     md.PrivUnit: cap,
@@ -495,7 +496,7 @@ def released(mechanism: Any) -> float | None:
         return continuous(draws / m.scale, stats.norm() if m.gaussian else stats.laplace())
     if isinstance(m, md.ItemwiseRelease):
         return released(m.channel)
-    if isinstance(m, (md.SphereQuantizer, md.SampledSigns, md.SampledCoordinates)):
+    if isinstance(m, (md.SphereQuantizer, md.RandomDirections, md.SampledSigns, md.SampledCoordinates)):
         return None if getattr(m, "rotation", "exact") == "fast" or m.dimension > 50 else unbiased(m)
     if hasattr(m, "apply") and hasattr(m, "size"):
         masses = np.asarray(m.apply(np.eye(m.size)))[m.size // 2]

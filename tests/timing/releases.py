@@ -418,6 +418,9 @@ RELEASES: dict[str, Release] = {
         vectors(20, 1.0),
         encoded,
     ),
+    "random directions": Release(
+        "random-directions", lambda: md.RandomDirections(20, 6, PURE), vectors(20, 1.0), clipped
+    ),
     "sampled coordinates": Release(
         "sampled-coordinates",
         solved(lambda: md.VectorQuantizer(30, PURE, bits=1, inputs="box")),

@@ -17,6 +17,8 @@ P = md.PureDP(2.0)
 MADE: dict[str, Any] = {
     "sphere": md.SphereQuantizer(12, 3, P),
     "fast": md.SphereQuantizer(12, 3, P, rotation="fast"),
+    "directions": md.RandomDirections(12, 5, P),
+    "directions, messages": md.RandomDirections(12, 3, md.PureDP(6.0), messages=2),
     "coordinates": md.SampledCoordinates(12, 4, P),
     "all": md.SampledCoordinates(4, 4, md.PureDP(20.0)),
 }

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator
+from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from mechdesign.vectors.directions import direction_words, directions, polygon
+import mechdesign as md
+from mechdesign.evidence.exact import exp_upper
+from mechdesign.evidence.serialize import dumps
+from mechdesign.vectors.cap import cap_error
+from mechdesign.vectors.directions import direction_words, directions, nearest, polygon
+from mechdesign.verifier import vectors as alone
+from mechdesign.verifier.verify import verify
 
 LOW = (1 << 64) - 1
 
@@ -103,3 +114,149 @@ def test_polygon(bits: int) -> None:
     found = polygon(1 << bits, np.array([0.6, 0.8]))
     wanted = (0.6 + 0.8j) * np.exp(2j * np.pi * np.arange(1 << bits) / (1 << bits))
     assert abs(found[:, 0] + 1j * found[:, 1] - wanted).max() < 1e-14
+
+
+# -- what the nearest of them are worth ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bits", [1, 2, 5, 16])
+def test_in_three_dimensions_inner_products_are_uniform(bits: int) -> None:
+    """Order statistics of uniform numbers are rational."""
+    m = 1 << bits
+    for k in {1, 2, m // 3, m // 2, m - 1} & set(range(1, m)):
+        total = Fraction(k) - Fraction(k * (k + 1), m + 1)
+        below = sum(Fraction(i * (i + 1), (m + 1) * (m + 2)) for i in range(1, k + 1))
+        squares = Fraction(k) - 4 * Fraction(k * (k + 1), 2 * (m + 1)) + 4 * below
+        wanted = total, k - total, squares
+        assert nearest(3, m, k) == pytest.approx([float(v) for v in wanted], rel=1e-12, abs=1e-12 * k)
+        assert alone.nearest(3, m, k) == pytest.approx([float(v) for v in wanted], rel=1e-12, abs=1e-12 * k)
+
+
+@pytest.mark.parametrize(("d", "m", "k"), [(2, 8, 3), (4, 8, 1), (10, 256, 2), (11, 16, 4)])
+def test_nearest_against_forty_digits(d: int, m: int, k: int) -> None:
+    with mpmath.workdps(40):
+        constant = (
+            mpmath.gamma(mpmath.mpf(d) / 2) / mpmath.sqrt(mpmath.pi) / mpmath.gamma(mpmath.mpf(d - 1) / 2)
+        )
+        parts = [mpmath.pi * i / 24 for i in range(25)]
+
+        def moment(power: int) -> mpmath.mpf:
+            def among(angle: mpmath.mpf) -> mpmath.mpf:
+                half = mpmath.mpf(d - 1) / 2
+                above = mpmath.betainc(half, half, 0, mpmath.sin(angle / 2) ** 2, regularized=True)
+                others = mpmath.fsum(
+                    mpmath.binomial(m - 1, i) * above**i * (1 - above) ** (m - 1 - i) for i in range(k)
+                )
+                return m * constant * mpmath.sin(angle) ** (d - 2) * mpmath.cos(angle) ** power * others
+
+            return mpmath.quad(among, parts, maxdegree=4)
+
+        if d == 2:
+            wanted = [m / mpmath.pi * mpmath.sin(mpmath.pi * k / m)]
+            wanted.append(mpmath.mpf(k) / 2 + m / (4 * mpmath.pi) * mpmath.sin(2 * mpmath.pi * k / m))
+        else:
+            wanted = [moment(1), moment(2)]
+        exact = float(wanted[0]), float(k - wanted[0]), float(wanted[1])
+    assert nearest(d, m, k) == pytest.approx(exact, rel=1e-12)
+    assert alone.nearest(d, m, k) == pytest.approx(exact, rel=1e-12)
+
+
+# -- the mechanism ----------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.integers(2, 300), st.floats(1e-6, 60), st.integers(1, 9), st.integers(1, 3), st.sampled_from(["ball", "sphere"])
+)  # fmt: skip
+def test_probabilities_are_exact(d: int, epsilon: float, bits: int, messages: int, inputs: str) -> None:
+    mechanism = md.RandomDirections(d, bits, md.PureDP(epsilon), messages, inputs)
+    (more, less), k, m = mechanism.probabilities, mechanism.near, mechanism.outputs
+    assert 1 < more / less <= exp_upper(Fraction(epsilon) / messages) and k * more + (m - k) * less == 1
+    worth = [nearest(mechanism.working, m, i)[0] / (i * float(mechanism.power - 1) + m) for i in range(1, m)]
+    assert worth[k - 1] >= max(worth) * (1 - 1e-12)
+    assert mechanism.factor * float(more - less) * mechanism.closeness == pytest.approx(1, rel=1e-12)
+    assert mechanism.error >= cap_error(d, epsilon) * (1 - 1e-9)
+    assert math.isclose(mechanism.excess, mechanism.factor**2 - 1, rel_tol=1e-9, abs_tol=1e-9)
+
+
+@pytest.mark.parametrize("inputs", ["ball", "sphere"])
+@pytest.mark.parametrize(("d", "bits", "messages"), [(2, 3, 1), (2, 4, 2), (6, 5, 1), (7, 2, 3)])
+def test_exact_error_and_no_bias(d: int, bits: int, messages: int, inputs: str) -> None:
+    mechanism = md.RandomDirections(d, bits, md.PureDP(3.0), messages, inputs, 2.0)
+    count = 1200
+    for length in (1.0,) if inputs == "sphere" else (0.0, 1.0):
+        x = np.zeros((count, d))
+        x[:, 1] = 2.0 * length
+        answers = mechanism.sample(x, rng=3)
+        error = ((answers - x) ** 2).sum(axis=1)
+        assert abs(error.mean() - mechanism.squared_error(x[0])) <= 4 * error.std() / math.sqrt(count)
+        assert (abs((answers - x).mean(axis=0)) <= 4 * answers.std(axis=0) / math.sqrt(count)).all()
+        assert mechanism.error >= mechanism.squared_error(x[0]) * (1 - 1e-12)
+
+
+def test_release_has_the_exact_law() -> None:
+    mechanism = md.RandomDirections(3, 4, md.PureDP(2.0), inputs="sphere")
+    x = np.tile([0.0, 0.6, 0.8], (4000, 1))
+    error = ((mechanism.release(x) - x) ** 2).sum(axis=1)
+    assert abs(error.mean() - mechanism.error) <= 5 * error.std() / math.sqrt(len(error))
+
+
+def test_codes_are_places_in_an_order_that_scalars_give() -> None:
+    """A client in another language adds the second half of the products to the first, until one is left."""
+    mechanism = md.RandomDirections(5, 5, md.PureDP(4.0), messages=2, inputs="sphere")
+    x = np.array([0.1, -0.5, 0.3, 0.7, -0.4])
+    y = mechanism.lifted(x, clip=True)[0]
+    for message in (0, 1):
+        sums = []
+        for code in range(32):
+            left = [a * b for a, b in zip(direction(5, 9, 4, 32 * message + code), y.tolist())]
+            while (half := (len(left) + 1) // 2) < len(left):
+                left = [*(a + b for a, b in zip(left, left[half:])), *left[len(left) - half : half]]
+            sums.append(-left[0])
+        wanted = sorted(range(32), key=sums.__getitem__)
+        assert mechanism._order(y, 9, 4, message).tolist() == wanted
+
+
+def test_sums_of_clients_that_share_directions() -> None:
+    mechanism = md.RandomDirections(6, 4, md.PureDP(4.0), messages=2)
+    messages = [mechanism.encode(np.zeros((2, 6)), seed=7) for _ in range(10)]
+    total, count = mechanism.aggregate(messages, seed=7)
+    one_by_one = sum(mechanism.decode(message, seed=7).sum(axis=0) for message in messages)
+    assert count == 20 and total == pytest.approx(one_by_one)
+
+
+def test_more_than_an_encoder_draws_is_refused() -> None:
+    with pytest.raises(md.DesignError, match=r"bits.*16.*at most 10 in 100000 dimensions"):
+        md.RandomDirections(100_000, 16, md.PureDP(4.0))
+    with pytest.raises(md.DesignError, match="messages"):
+        md.RandomDirections(10, 4, md.PureDP(4.0), messages=0)
+
+
+# -- the design -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("d", "epsilon", "bits", "most"),
+    [(2, 8.0, 8, 1.0001), (10, 8.0, 8, 1.14), (30, 8.0, 8, 1.12), (100, 16.0, 16, 1.153), (1000, 16.0, 16, 1.148)],
+)  # fmt: skip
+def test_error_over_the_cap(d: int, epsilon: float, bits: int, most: float) -> None:
+    result = md.VectorQuantizer(d, md.PureDP(epsilon), bits=bits, inputs="sphere").solve()
+    assert isinstance(result.mechanism, md.RandomDirections) and result.value <= most * result.lower_bound
+    assert result.certificate.verify()
+    account = verify(dumps(result))
+    assert all(holds for _, _, holds in account.rows)
+
+
+def test_several_messages_where_an_encoder_has_no_more_directions() -> None:
+    result = md.VectorQuantizer(100_000, md.PureDP(16.0), bits=16).solve()
+    assert result.mechanism.messages == 2 and result.mechanism.vector_bits == 16
+    table = result.tried()
+    one = table[table["mechanism"] == "random directions"]["error"].min()
+    assert table.iloc[0]["mechanism"] == "2 messages of random directions" and result.value < 0.9 * one
+    assert all(holds for _, _, holds in verify(dumps(result)).rows)
+
+
+def test_a_smaller_error_than_it_has_is_seen() -> None:
+    result = md.VectorQuantizer(10, md.PureDP(8.0), bits=8).solve()
+    text = dumps(dataclasses.replace(result, value=result.value * (1 - 1e-9)))
+    assert not all(holds for _, _, holds in verify(text).rows)

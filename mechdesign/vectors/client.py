@@ -8,12 +8,11 @@ all near codes are is cut off after 256 binary digits, which makes E smaller, by
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 from mechdesign.errors import DesignError
 from mechdesign.vectors.coded import CodedMechanism, SubsetSelection
-from mechdesign.vectors.directions import RandomDirections
-from mechdesign.vectors.sampled import SampledCoordinates, SampledSigns
-from mechdesign.vectors.sphere import SphereQuantizer
+from mechdesign.vectors.sampled import SampledCoordinates, SampledSigns, SampledSubset
 
 _LIMBS = 4
 
@@ -483,47 +482,37 @@ def _digits(p: Fraction) -> str:
     return "{" + ", ".join(found) + "}"
 
 
-def encoder(mechanism: RandomDirections | SampledSigns | SampledCoordinates | SphereQuantizer, name: str) -> str:
-    """The C header of a mechanism of whole vectors."""
-    inputs = mechanism.inputs
+def encoder(mechanism: Any, name: str) -> str:
+    """The C header of a mechanism of whole vectors: of those that `c_header` takes."""
     constants = {
         "DIMENSION": mechanism.dimension,
         "RADIUS": mechanism.radius.hex(),
-        "BOX": int(inputs == "box"),
-        "SPHERE": int(inputs == "sphere"),
-        "CUT": int(isinstance(mechanism, SampledSigns | SampledCoordinates)),
+        "BOX": int(mechanism.inputs == "box"),
+        "SPHERE": int(mechanism.inputs == "sphere"),
+        "CUT": int(isinstance(mechanism, SampledSubset)),
         **message_constants(mechanism),
     }
+    own = _PLACES
     if isinstance(mechanism, SubsetSelection):
         near = _digits(mechanism.near * mechanism.probabilities[0])
         constants |= {"OUTPUTS": mechanism.outputs, "NEAR": mechanism.near, "NEAR_DIGITS": near}
-    own = _PLACES
-    if isinstance(mechanism, SphereQuantizer):
-        if mechanism.rotation != "fast":
-            raise DesignError.of(
-                "rotation",
-                mechanism.rotation,
-                "must be 'fast' for a client in C: an exact one takes a QR decomposition",
-            )
-        working = mechanism.working
-        constants |= {"WORKING": working, "POWER": 1 << (working.bit_length() - 1)}
-        own += _NEAREST + _SPHERE
-    elif isinstance(mechanism, RandomDirections):
-        constants |= {"WORKING": mechanism.working}
-        own += _NEAREST + _DIRECTIONS
-    elif isinstance(mechanism, SampledSigns):
-        constants |= {"SENT": mechanism.bits}
+    if isinstance(mechanism, SampledSigns):
+        constants |= {"SENT": mechanism.sent}
         own += _SAMPLED + _SIGNS
-    else:
+    elif isinstance(mechanism, SampledCoordinates):
         law = mechanism.one.law
         if not mechanism.one_segment or mechanism.levels != 2 or law is None:
-            raise DesignError.of(
-                "coordinate",
-                mechanism.coordinate,
-                "must be of two outputs for a client in C: export its IntegerTable",
-            )
-        constants |= {"SENT": mechanism.slots}
+            wanted = "must be of two outputs for a client in C: export its IntegerTable"
+            raise DesignError.of("coordinate", mechanism.coordinate, wanted)
+        constants |= {"SENT": mechanism.sent}
         constants |= {f"{key}_DIGITS": _digits(law.row(0, end)[0]) for end, key in enumerate(("DOWN", "UP"))}
         own = _SAMPLED + _COORDINATES
+    else:
+        working, fast = mechanism.working, getattr(mechanism, "rotation", None)
+        if fast == "exact":
+            wanted = "must be 'fast' for a client in C: an exact rotation takes a QR decomposition"
+            raise DesignError.of("rotation", fast, wanted)
+        constants |= {"WORKING": working, "POWER": 1 << (working.bit_length() - 1)}
+        own += _NEAREST + (_SPHERE if fast else _DIRECTIONS)
     head = _HEAD.format(dimension=mechanism.dimension, epsilon=mechanism.privacy_loss())
     return prefixed(head + defined(constants) + _WORDS + MESSAGE + _DRAWS + own + _ENCODE, name)

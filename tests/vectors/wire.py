@@ -32,6 +32,7 @@ MECHANISMS: dict[str, Any] = {
     "one bit": md.SphereQuantizer(2, 1, md.PureDP(30.0), rotation="fast"),
     "wide": md.SphereQuantizer(300, 8, md.PureDP(5.0), radius=0.1, rotation="fast"),
     "table": md.vectors.IntegerTable.of(md.Quantizer.rqm([-2.7, -0.9, 0.9, 2.7], 0.22, (-1, 1))),
+    "category": md.vectors.IntegerTable.of_weights(((5, 2, 2), (2, 5, 2), (2, 2, 5))),
 }
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mechdesign.errors import DesignError, MissingExtra
-from mechdesign.problem.checks import generator, instance, integer, number
+from mechdesign.problem.checks import doubles, generator, instance, integer, number
 from mechdesign.typing import Array, Numbers, Randomness
 from mechdesign.vectors.coded import CodedMechanism
 
@@ -38,7 +38,9 @@ def flower_update(mechanism: CodedMechanism, update: Sequence[Numbers]) -> list[
     [(33,)]
     """
     instance("mechanism", mechanism, CodedMechanism)
-    vector = np.concatenate([np.ravel(np.asarray(part, dtype=float)) for part in update])
+    if not isinstance(update, list | tuple) or not update:
+        raise DesignError.of("update", update, "must be a list of arrays")
+    vector = np.concatenate([doubles("update", part).ravel() for part in update])
     return [np.frombuffer(mechanism.encode(vector, clip=True), dtype=np.uint8)]
 
 

@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 
 import mechdesign as md
-from mechdesign.vectors import flower_strategy, flower_update
 
 CLASSES, FEATURES = 10, 64
 SIZE = CLASSES * (FEATURES + 1)
@@ -78,7 +77,11 @@ def clients_of(mechanism: md.SphereQuantizer, clients: int, seed: int) -> Any:
         def fit(
             self, parameters: list[np.ndarray], config: dict[str, Any]
         ) -> tuple[list[np.ndarray], int, dict[str, Any]]:
-            return flower_update(mechanism, [clipped_gradient(parameters[0], self.x, self.y)]), 1, {}
+            return (
+                md.vectors.flower_update(mechanism, [clipped_gradient(parameters[0], self.x, self.y)]),
+                1,
+                {},
+            )
 
     x, y, parts = split(clients, seed)
     return lambda i: PrivateClient(x[parts[i]], y[parts[i]])
@@ -88,7 +91,7 @@ def strategy_of(mechanism: md.SphereQuantizer, rate: float, each: int, clients: 
     """Asks every client once, and takes a step along the mean gradient."""
     from flwr.common import ndarrays_to_parameters
 
-    return flower_strategy(
+    return md.vectors.flower_strategy(
         mechanism,
         each,
         rate=-rate,

@@ -421,6 +421,8 @@ class LocalWorkload(Design):
 
     def errors(self, result: Result, question: Any = None) -> Accuracy:
         """Of one answer on average, from one report or from those of the question's people."""
+        if question is not None and not self.asked_by(question):
+            raise DesignError.of("question", type(question).__name__, "must be a CategoryReport")
         people = 1 if question is None else question.people
         return result.mechanism.errors(people, worst=self.worst)  # type: ignore[no-any-return]
 

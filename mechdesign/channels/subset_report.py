@@ -39,14 +39,9 @@ _UNIT = 1 << 256  # of the fixed point that sums over sizes are rounded to, outw
 _SHARES = 1 << 40  # that the weights of sizes sum to, nearly
 
 
-def _increasing(name: str, value: Any) -> tuple[int, ...]:
-    found = tuple(integer(name, s, 1) for s in value)
-    if not found or any(b <= a for a, b in zip(found, found[1:])):
-        raise DesignError.of(name, value, "must be sizes that increase")
-    return found
-
-
 def _positive(name: str, value: Any) -> tuple[int, ...]:
+    if not isinstance(value, tuple | list) or not value:
+        raise DesignError.of(name, value, "must be a list of positive integers")
     return tuple(integer(name, w, 1) for w in value)
 
 
@@ -77,7 +72,7 @@ class SubsetReport(Checked, LinearDecoder):
     """
 
     workload: Workload = field(Workload)
-    sizes: tuple[int, ...] = field(check=_increasing)
+    sizes: tuple[int, ...] = field(check=_positive)
     shares: tuple[int, ...] = field(check=_positive)
     levels: tuple[int, int] = field(check=_positive)
 
@@ -85,9 +80,12 @@ class SubsetReport(Checked, LinearDecoder):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.sizes[-1] > self.size or self.sizes[0] == self.size or len(self.shares) != len(self.sizes):
-            allowed = f"must be at most {self.size}, not that alone, and have a share each"
-            raise DesignError.of("sizes", (self.sizes[0], self.sizes[-1]), allowed)
+        if sorted({*self.sizes}) != [*self.sizes] or self.sizes[0] >= self.size or self.sizes[-1] > self.size:
+            raise DesignError.of(
+                "sizes", self.sizes, f"must increase, from below {self.size} to at most {self.size}"
+            )
+        if len(self.shares) != len(self.sizes):
+            raise DesignError.of("shares", len(self.shares), f"must be {len(self.sizes)}, one for each size")
         if len(self.levels) != 2 or self.levels[0] <= self.levels[1]:
             raise DesignError.of("levels", self.levels, "must be two, the first larger")
 

@@ -271,12 +271,12 @@ def least_epsilon(
     Returns
     -------
     float
-        To a relative 1e-4, on the side where the error was seen to be small enough; nothing below 1e-14 is tried.
+        To a relative 1e-4, on the side where the error was seen to be small enough; nothing below 1e-14 (.001 of a `CategoryReport`) is tried.
 
     Raises
     ------
     InfeasibleError
-        No ε up to 1000 brings the error down that far.
+        No ε up to 1000 (20 of a `CategoryReport`) brings the error down that far.
 
     Examples
     --------
@@ -295,18 +295,19 @@ def least_epsilon(
             seen[log_epsilon] = math.log(max(getattr(found, measure), 1e-300) / error)
         return seen[log_epsilon]
 
+    fewest, most = checked_question(question).epsilons
     low = high = 0.0
     step = 1.0
     while excess(high) > 0:
-        low, high, step = high, min(high + step, math.log(1000.0)), 2 * step
+        low, high, step = high, min(high + step, math.log(most)), 2 * step
         if low == high:
             raise InfeasibleError(
-                f"{mechanism}: no epsilon up to 1000 brings the {measure} down to {error:g}"
+                f"{mechanism}: no epsilon up to {most:g} brings the {measure} down to {error:g}"
             )
     step = 1.0
     while low == high or excess(low) <= 0:
         high, low, step = low, low - step, 2 * step
-        if low < math.log(1e-14):
+        if low < math.log(fewest):
             return math.exp(high)
     return math.exp(safe_root(excess, low, high, xtol=5e-5, rtol=1e-6))
 

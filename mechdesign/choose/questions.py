@@ -57,6 +57,8 @@ class _Question(Checked):
 
     asks: ClassVar[str]
     answered_by: ClassVar[str]
+    epsilons: ClassVar[tuple[float, float]] = (1e-14, 1000.0)
+    """Between which `least_epsilon` looks."""
 
     def check(self, name: str, result: Result) -> None:
         """Raise DesignError unless a result answers the question, or one that asks for more."""
@@ -441,6 +443,7 @@ class CategoryReport(_Question):
     """
 
     asks, answered_by = "categories", "a local report of a category"
+    epsilons = (1e-3, 19.9)
 
     workload: Any = None
     categories: int | None = field(check=integer, least=2, default=None)

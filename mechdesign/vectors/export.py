@@ -205,11 +205,14 @@ class IntegerTable(Checked, CodedMechanism):
         >>> table.categories, table.counts[::2].tolist(), table.privacy_loss() <= math.log(3) + 1e-15
         (2, [[3221225472, 1073741824], [1073741824, 3221225472]], True)
         """
-        shapes = {len(row) for row in weights}
-        if len(shapes) != 1 or not all(min(row, default=0) >= 0 and sum(row) > 0 for row in weights):
-            raise DesignError.of(
-                "weights", sorted(shapes), "must be rows of one length, of integers that are not all 0"
-            )
+        try:
+            good = {len(row) for row in weights} == {len(weights[0])} and len(weights[0]) > 1
+            good = good and all(sum(row) > 0 and min(row) >= 0 and type(sum(row)) is int for row in weights)
+        except (TypeError, LookupError):
+            good = False
+        if not good:
+            wanted = "must be rows of one length, two or more, of integers that are not all 0"
+            raise DesignError.of("weights", weights, wanted)
         rows = [[Fraction(w, sum(row)) for w in row] for row in weights]
         budget = (
             worst_ratio([list(row) for row in weights])
@@ -401,7 +404,7 @@ def c_header(table: IntegerTable | Mechanism, *, name: str = "quantizer") -> str
 
     Parameters
     ----------
-    table : IntegerTable, RandomDirections, SampledSigns, SampledCoordinates (of two outputs) or SphereQuantizer (with the fast rotation)
+    table : IntegerTable, SampledSigns, SampledCoordinates (of two outputs) or SphereQuantizer (with the fast rotation)
         Of a quantizer, ``IntegerTable.of(quantizer, epsilon=…)``, or of a report of a category, ``IntegerTable.of_weights(law.weights, epsilon=…)``.
     name : str
         What its functions and tables begin with.
@@ -419,6 +422,9 @@ def c_header(table: IntegerTable | Mechanism, *, name: str = "quantizer") -> str
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         allowed = "must be a C identifier of at most 41 letters, digits and underscores"
         raise DesignError.of("name", name, allowed)
+    if isinstance(table, RandomDirections):
+        missing = "has no client in C: docs/wire.md says its messages byte by byte"
+        raise DesignError.of("table", type(table).__name__, missing)
     if not isinstance(table, IntegerTable):
         return encoder(table, name)
     keep, alias = table.alias

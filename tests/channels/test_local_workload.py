@@ -26,6 +26,7 @@ from mechdesign.channels.linear_proofs import (
 )
 from mechdesign.channels.linear_report import LinearReport
 from mechdesign.channels.linear_solving import multipliers, relaxation
+from mechdesign.channels.subset_report import SubsetReport
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.solvers.registry import solve
 from mechdesign.verifier.reading import Refused
@@ -363,6 +364,33 @@ def test_never_above_what_is_published(size: int) -> None:
     design = md.LocalWorkload(np.eye(size), ONE)  # a histogram, but not in these words
     found = design.solve(gap=0.5)
     assert found.value <= min(design.costs().values()) * (1 + 1e-12) and not alone(found)
+
+
+def test_questions_and_laws_refuse_in_a_sentence() -> None:
+    """Also at the ends of the range of ε: the least ε of an error is found, or said to be too large."""
+    asked = md.CategoryReport(categories=50, people=10_000)
+    least = md.least_epsilon("subset selection", asked, error=50.0)
+    assert md.accuracy("subset selection", asked, md.PureDP(least)).standard_deviation == pytest.approx(
+        50, rel=1e-3
+    )
+    with pytest.raises(md.InfeasibleError, match=r"no epsilon up to 19\.9"):
+        md.least_epsilon("subset selection", asked, error=1e-9)
+    assert md.least_epsilon("k-ary response", asked, error=1e9) < 0.1
+    result, counts = md.LocalWorkload(md.Workload.identity(5), ONE).solve(), md.Workload.identity(5)
+    for call, said in (
+        (lambda: md.CategoryReport(), "must be given, or a workload"),
+        (lambda: md.CategoryReport([[1, 2]], categories=3), "must be the workload's 2"),
+        (lambda: md.CategoryReport([[1, 1, 1]]), "number of people alone"),
+        (lambda: result.errors(md.NumericQuery()), "must be a CategoryReport"),
+        (lambda: SubsetReport(counts, (6,), (1,), (3, 1)), "must increase, from below 5"),
+        (lambda: SubsetReport(counts, (5,), (1,), (3, 1)), "must increase, from below 5"),
+        (lambda: SubsetReport(counts, (2, 1), (1, 1), (3, 1)), "must increase"),
+        (lambda: SubsetReport(counts, (2,), (1, 2), (3, 1)), "one for each size"),
+        (lambda: SubsetReport(counts, 2, (1,), (3, 1)), "a list of positive integers"),
+        (lambda: SubsetReport(counts, (2,), (1,), (1, 3)), "the first larger"),
+    ):
+        with pytest.raises(md.DesignError, match=said):
+            call()
 
 
 def test_shuffled_reports() -> None:

@@ -159,6 +159,9 @@ def test_reports_of_a_category() -> None:
         ([[1, 2], [3]], "one length"),
         ([[0, 0], [1, 2]], "not all 0"),
         ([[0, 1], [1, 1]], "infinite"),
+        (3, "rows of"),
+        ([], "rows"),
+        ([[0.5, 0.5]], "integers"),
     ):
         with pytest.raises(md.DesignError, match=said):
             md.vectors.IntegerTable.of_weights(bad)

@@ -136,7 +136,7 @@ class VectorQuantizer(Design):
         while True:
             fitting = (drawn // (working * messages)).bit_length() - 1
             most = min(LARGEST_BITS if self.bits is None else self.bits // messages, fitting)
-            if most < 1:
+            if most < 1 or self.epsilon < messages - 1:  # at a small ε an error rises with 1/ε²
                 return
             for bits in range(1 if messages == 1 else most, most + 1):
                 found = RandomDirections(self.dimension, bits, self.privacy, messages, kind, reach)
@@ -348,9 +348,9 @@ def _of_codes(m: SphereQuantizer | RandomDirections | SampledSigns) -> Iterator[
         holds = agreement == m.agreement > 0
         yield Claim("unbiased over the coordinates that are sent", PROVED, 0.0, holds)
         return
-    rotation = m.rotation if isinstance(m, SphereQuantizer) else "exact"
-    exact, off = rotation == "exact", abs(m.factor * float(more - less) * m.closeness - 1)
-    name = f"unbiased over the {rotation} rotation" + ("" if exact else ", nearly")
+    over = f"{m.rotation} rotation" if isinstance(m, SphereQuantizer) else "directions"
+    exact, off = over != "fast rotation", abs(m.factor * float(more - less) * m.closeness - 1)
+    name = f"unbiased over the {over}" + ("" if exact else ", nearly")
     yield Claim(name, RECOMPUTED if exact else CLAIMED, 1e-12 - off, off <= 1e-12)
 
 

@@ -111,14 +111,20 @@ def directions(dimension: int, words: npt.NDArray[np.uint64]) -> Array:
     return np.stack([u * q, v * q], axis=-1).reshape(-1, 2 * pairs)[:, :dimension]
 
 
-def polygon(corners: int, turn: Array) -> Array:
-    """Return the corners of a regular polygon on the unit circle, a power of two of them, the first at `turn`; shape (corners, 2)."""
+@lru_cache(maxsize=4)
+def _corners(count: int) -> Array:
+    """The corners of a regular polygon, the first at (1, 0); shape (2, count)."""
     c, s = np.array([1.0, 0.0, -1.0, 0.0]), np.array([0.0, 1.0, 0.0, -1.0])
-    while len(c) < corners:
+    while len(c) < count:
         e, f = c + np.roll(c, -1), s + np.roll(s, -1)
         length = np.sqrt(e * e + f * f)
         c, s = np.stack([c, e / length], axis=1).ravel(), np.stack([s, f / length], axis=1).ravel()
-    c, s = c[:: len(c) // corners], s[:: len(s) // corners]
+    return np.stack([c, s])[:, :: len(c) // count]
+
+
+def polygon(count: int, turn: Array, start: int = 0, stop: int | None = None) -> Array:
+    """Return corners start, …, stop − 1 of a regular polygon of a power of two of them, the first at `turn`, on the unit circle; shape (n, 2)."""
+    c, s = _corners(count)[:, start:stop]
     return np.stack([c * turn[0] - s * turn[1], c * turn[1] + s * turn[0]], axis=1)
 
 
@@ -260,7 +266,7 @@ class RandomDirections(VectorMechanism, SubsetSelection):
         if d > 2:
             return directions(d, direction_words(d, seed, number, first + start, first + stop))
         turn = directions(d, direction_words(d, seed, number, message, message + 1))[0]
-        return polygon(self.outputs, turn)[start:stop]
+        return polygon(self.outputs, turn, start, stop)
 
     def _order(self, y: Array, seed: int, number: int, message: int) -> Indices:
         """All directions, those of the largest inner products first."""

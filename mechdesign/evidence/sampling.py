@@ -62,9 +62,10 @@ def uniform_integers(bound: int, size: int) -> Indices:
         raise DesignError.of("bound", bound, "must be an integer from 1 to 2^63")
     words = random_words(size)
     surplus = (1 << 64) % bound
-    while surplus and (over := words >= np.uint64((1 << 64) - surplus)).any():
+    while surplus and (over := np.flatnonzero(words >= np.uint64((1 << 64) - surplus))).size:
         # The last 2^64 mod `bound` words would favour small remainders: they are drawn again.
-        words = np.where(over, random_words(size), words)
+        words = words.copy()
+        words[over] = random_words(over.size)
     return (words % np.uint64(bound)).astype(np.int64)
 
 

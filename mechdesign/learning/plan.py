@@ -306,10 +306,11 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _drawing(self, calibration: Result) -> np.random.RandomState | None:
         """Enter the fit in the ledger, which may refuse it; then noise may be drawn: exactly where nothing is returned."""
+        rng = None if self.random_state is None else check_random_state(self.random_state)
         if self.ledger is not None:
             self.ledger.charge(calibration, whole=True)
         self.privacy_ = calibration
-        return None if self.random_state is None else check_random_state(self.random_state)
+        return rng
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -9,6 +9,8 @@ from .export import flat_json as flat_json
 from .export import gradient_hook as gradient_hook
 from .export import privatize_gradients as privatize_gradients
 from .export import torch_module as torch_module
+from .flower import flower_strategy as flower_strategy
+from .flower import flower_update as flower_update
 from .sampled import SampledCoordinates as SampledCoordinates
 from .sampled import SampledSigns as SampledSigns
 from .sphere import SphereQuantizer as SphereQuantizer

@@ -8,11 +8,11 @@ all near codes are is cut off after 256 binary digits, which makes E smaller, by
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 from mechdesign.errors import DesignError
 from mechdesign.vectors.coded import CodedMechanism, SubsetSelection
-from mechdesign.vectors.sampled import SampledCoordinates, SampledSigns
-from mechdesign.vectors.sphere import SphereQuantizer
+from mechdesign.vectors.sampled import SampledCoordinates, SampledSigns, SampledSubset
 
 _LIMBS = 4
 
@@ -69,14 +69,6 @@ static inline uint64_t name_next(name_source source, void *state)
 {
     const name_word word = source(state);
     return name_number(word.bytes);
-}
-
-static inline uint64_t name_below(uint64_t bound, name_source source, void *state)
-{
-    const uint64_t surplus = (0 - bound) % bound;
-    uint64_t word;
-    do word = name_next(source, state); while (word > UINT64_MAX - surplus);
-    return word % bound;
 }
 
 /* Whether U is below the number with these digits to the base 2^64; U begins with the word. */
@@ -162,14 +154,32 @@ static inline int name_inputs(const double *x, int clip, double *y, double *q)
 }
 """
 
-_PLACE = """
-static inline uint32_t name_place(name_source source, void *state)
+_PLACES = """
+static inline void name_below(uint64_t bound, uint64_t *out, name_source source, void *state)
+{
+    const uint64_t surplus = (0 - bound) % bound;
+    int i, again;
+    for (i = 0; i < NAME_CODES; i++) out[i] = name_next(source, state);
+    do
+        for (again = 0, i = 0; i < NAME_CODES; i++)
+            if (out[i] > UINT64_MAX - surplus) out[i] = name_next(source, state), again = 1;
+    while (again);
+    for (i = 0; i < NAME_CODES; i++) out[i] %= bound;
+}
+
+/* For every code a place in an order that puts the near ones first. */
+static inline void name_places(uint32_t *places, name_source source, void *state)
 {
     static const uint64_t digits[] = NAME_NEAR_DIGITS;
-    const uint32_t near = (uint32_t)name_below(NAME_NEAR, source, state);
-    const uint32_t other = (uint32_t)name_below(NAME_OUTPUTS - NAME_NEAR, source, state);
-    const uint64_t word = name_next(source, state);
-    return name_less(word, digits, (int)(sizeof digits / sizeof *digits), source, state) ? near : NAME_NEAR + other;
+    uint64_t near[NAME_CODES], other[NAME_CODES], words[NAME_CODES];
+    int i;
+    name_below(NAME_NEAR, near, source, state);
+    name_below(NAME_OUTPUTS - NAME_NEAR, other, source, state);
+    for (i = 0; i < NAME_CODES; i++) words[i] = name_next(source, state);
+    for (i = 0; i < NAME_CODES; i++) {
+        const int is_near = name_less(words[i], digits, (int)(sizeof digits / sizeof *digits), source, state);
+        places[i] = (uint32_t)(is_near ? near[i] : NAME_NEAR + other[i]);
+    }
 }
 """
 
@@ -238,10 +248,11 @@ static inline uint32_t name_text(uint32_t place)
 
 static inline void name_codes(const name_seed *seed, uint64_t number, name_source source, void *state, name_scratch *s, uint32_t *codes)
 {
+    uint32_t place;
     size_t i;
     name_signs(seed, number, source, state, s);
-    for (codes[0] = 0, i = 0; i < NAME_SENT; i++) codes[0] |= (uint32_t)s->up[i] << i;
-    codes[0] ^= name_text(name_place(source, state));
+    name_places(&place, source, state);
+    for (codes[0] = name_text(place), i = 0; i < NAME_SENT; i++) codes[0] ^= (uint32_t)s->up[i] << i;
 }
 """
 
@@ -258,18 +269,31 @@ static inline void name_codes(const name_seed *seed, uint64_t number, name_sourc
 }
 """
 
-_SPHERE = """
+_NEAREST = """
 #include <stdlib.h>
 
-typedef struct { double product; uint32_t vertex; } name_pair;
-typedef struct { double y[NAME_WORKING], q[NAME_WORKING]; name_pair order[NAME_OUTPUTS]; } name_scratch;
+typedef struct { double product; uint32_t code; } name_pair;
 
 static int name_nearer(const void *a, const void *b)
 {
     const name_pair *one = a, *other = b;
     if (one->product != other->product) return one->product < other->product ? 1 : -1;
-    return (one->vertex > other->vertex) - (one->vertex < other->vertex);
+    return (one->code > other->code) - (one->code < other->code);
 }
+
+static inline void name_lift(double *u, double *q)
+{
+    double rest;
+    size_t i;
+    if (NAME_WORKING == NAME_DIMENSION) return;
+    for (i = 0; i < NAME_DIMENSION; i++) q[i] = u[i] * u[i];
+    rest = 1 - name_sum(q, NAME_DIMENSION);
+    u[NAME_WORKING - 1] = sqrt(rest > 0 ? rest : 0);
+}
+"""
+
+_SPHERE = """
+typedef struct { double y[NAME_WORKING], q[NAME_WORKING]; name_pair order[NAME_OUTPUTS]; } name_scratch;
 
 static inline void name_transform(double *z)
 {
@@ -291,13 +315,11 @@ static inline void name_codes(const name_seed *seed, uint64_t number, name_sourc
     name_stream shared = name_shared(seed, number);
     double *u = s->y, *q = s->q, total;
     uint64_t word = 0;
+    uint32_t place;
     size_t i, m = 0;
     int round;
-    if (NAME_WORKING > NAME_DIMENSION) {
-        for (i = 0; i < NAME_DIMENSION; i++) q[i] = u[i] * u[i];
-        total = 1 - name_sum(q, NAME_DIMENSION);
-        u[NAME_WORKING - 1] = sqrt(total > 0 ? total : 0);
-    }
+    name_places(&place, source, state);
+    name_lift(u, q);
     for (round = 0; round < 4; round++) {
         for (i = 0; i < NAME_WORKING; i++, m++, word >>= 1) {
             if (m % 64 == 0) word = name_shared_word(&shared);
@@ -312,10 +334,97 @@ static inline void name_codes(const name_seed *seed, uint64_t number, name_sourc
     total = name_sum(q, NAME_OUTPUTS - 1);
     for (i = 0; i < NAME_OUTPUTS; i++) {
         s->order[i].product = i < NAME_OUTPUTS - 1 ? along * u[i] - back * total : -total / sqrt(n);
-        s->order[i].vertex = (uint32_t)i;
+        s->order[i].code = (uint32_t)i;
     }
     qsort(s->order, NAME_OUTPUTS, sizeof *s->order, name_nearer);
-    codes[0] = s->order[name_place(source, state)].vertex;
+    codes[0] = s->order[place].code;
+}
+"""
+
+_DIRECTIONS = """
+#define NAME_PAIRS ((NAME_WORKING + 1) / 2)
+#define NAME_TRIES (3 * NAME_PAIRS / 2 + 64)
+#define NAME_BLOCKS ((NAME_PAIRS - 1 + NAME_TRIES + 3) / 4)
+#define NAME_CORNERS (NAME_WORKING > 2 ? 1 : NAME_OUTPUTS < 4 ? 4 : NAME_OUTPUTS)
+typedef struct {
+    double y[NAME_WORKING], q[NAME_WORKING], e[2 * NAME_PAIRS], square[NAME_PAIRS], corner[NAME_CORNERS][2];
+    uint64_t mark[NAME_PAIRS + 1];
+    name_pair order[NAME_OUTPUTS];
+} name_scratch;
+
+static int name_larger(const void *a, const void *b)
+{
+    const uint64_t one = *(const uint64_t *)a, other = *(const uint64_t *)b;
+    return (one > other) - (one < other);
+}
+
+/* Put a direction into s->e. */
+static inline void name_direction(name_stream *shared, uint64_t index, name_scratch *s)
+{
+    const int64_t side = (int64_t)1 << 26;
+    const double whole = 0x1p53, *last = s->e + (2 * NAME_PAIRS - 2);
+    double length = whole;
+    size_t i;
+    int passed = 0;
+    shared->block = index * NAME_BLOCKS, shared->left = 0;
+    s->mark[0] = 0, s->mark[NAME_PAIRS] = (uint64_t)1 << 53;
+    for (i = 1; i < NAME_PAIRS; i++) s->mark[i] = name_shared_word(shared) >> 11;
+    qsort(s->mark + 1, NAME_PAIRS - 1, sizeof *s->mark, name_larger);
+    for (i = 0; i < NAME_PAIRS;) {
+        const uint64_t word = name_shared_word(shared);
+        const int64_t u = 2 * (int64_t)(word >> 38) + 1 - side, v = 2 * (int64_t)(word >> 12 & (uint64_t)(side - 1)) + 1 - side;
+        if (u * u + v * v > side * side && ++passed <= NAME_TRIES - NAME_PAIRS) continue;
+        s->e[2 * i] = (double)u, s->e[2 * i + 1] = (double)v, s->square[i++] = (double)(u * u + v * v);
+    }
+    if (NAME_WORKING % 2) {
+        const double w = (double)(s->mark[NAME_PAIRS] - s->mark[NAME_PAIRS - 1]);
+        const double part = w * (last[0] * last[0] / s->square[NAME_PAIRS - 1]);
+        length = whole - w;
+        length += part;
+    }
+    for (i = 0; i < NAME_PAIRS; i++) {
+        const double q = sqrt((double)(s->mark[i + 1] - s->mark[i]) / s->square[i] / length);
+        s->e[2 * i] *= q, s->e[2 * i + 1] *= q;
+    }
+}
+
+/* Put the corners of a regular polygon into s->corner, the first at (1, 0). */
+static inline void name_polygon(name_scratch *s)
+{
+    size_t size = 4, i;
+    for (i = 0; i < 4; i++) s->corner[i][0] = i % 2 ? 0 : 1.0 - (double)i, s->corner[i][1] = i % 2 ? 2.0 - (double)i : 0;
+    for (; size < NAME_OUTPUTS; size *= 2)
+        for (i = size; i-- > 0;) {
+            const double *next = s->corner[i + 1 < size ? i + 1 : 0];
+            const double e = s->corner[i][0] + next[0], f = s->corner[i][1] + next[1], length = sqrt(e * e + f * f);
+            s->corner[2 * i + 1][0] = e / length, s->corner[2 * i + 1][1] = f / length;
+            memcpy(s->corner[2 * i], s->corner[i], sizeof s->corner[i]);
+        }
+}
+
+static inline void name_codes(const name_seed *seed, uint64_t number, name_source source, void *state, name_scratch *s, uint32_t *codes)
+{
+    name_stream shared = name_shared(seed, number);
+    uint32_t places[NAME_CODES], message;
+    size_t c, i;
+    name_places(places, source, state);
+    name_lift(s->y, s->q);
+    if (NAME_WORKING == 2) name_polygon(s);
+    for (message = 0; message < NAME_CODES; message++) {
+        double x = 0, y = 0;
+        if (NAME_WORKING == 2) name_direction(&shared, message, s), x = s->e[0], y = s->e[1];
+        for (c = 0; c < NAME_OUTPUTS; c++) {
+            if (NAME_WORKING == 2) {
+                const double *at = s->corner[NAME_OUTPUTS == 2 ? 2 * c : c];
+                s->e[0] = at[0] * x - at[1] * y, s->e[1] = at[0] * y + at[1] * x;
+            } else name_direction(&shared, (uint64_t)message * NAME_OUTPUTS + c, s);
+            for (i = 0; i < NAME_WORKING; i++) s->q[i] = s->e[i] * s->y[i];
+            s->order[c].product = name_sum(s->q, NAME_WORKING);
+            s->order[c].code = (uint32_t)c;
+        }
+        qsort(s->order, NAME_OUTPUTS, sizeof *s->order, name_nearer);
+        codes[message] = s->order[places[message]].code;
+    }
 }
 """
 
@@ -373,44 +482,37 @@ def _digits(p: Fraction) -> str:
     return "{" + ", ".join(found) + "}"
 
 
-def encoder(mechanism: SampledSigns | SampledCoordinates | SphereQuantizer, name: str) -> str:
-    """The C header of a mechanism of whole vectors."""
-    inputs = mechanism.inputs
+def encoder(mechanism: Any, name: str) -> str:
+    """The C header of a mechanism of whole vectors: of those that `c_header` takes."""
     constants = {
         "DIMENSION": mechanism.dimension,
         "RADIUS": mechanism.radius.hex(),
-        "BOX": int(inputs == "box"),
-        "SPHERE": int(inputs == "sphere"),
-        "CUT": int(isinstance(mechanism, SampledSigns | SampledCoordinates)),
+        "BOX": int(mechanism.inputs == "box"),
+        "SPHERE": int(mechanism.inputs == "sphere"),
+        "CUT": int(isinstance(mechanism, SampledSubset)),
         **message_constants(mechanism),
     }
+    own = _PLACES
     if isinstance(mechanism, SubsetSelection):
         near = _digits(mechanism.near * mechanism.probabilities[0])
         constants |= {"OUTPUTS": mechanism.outputs, "NEAR": mechanism.near, "NEAR_DIGITS": near}
-    own = _PLACE
-    if isinstance(mechanism, SphereQuantizer):
-        if mechanism.rotation != "fast":
-            raise DesignError.of(
-                "rotation",
-                mechanism.rotation,
-                "must be 'fast' for a client in C: an exact one takes a QR decomposition",
-            )
-        working = mechanism.working
-        constants |= {"WORKING": working, "POWER": 1 << (working.bit_length() - 1)}
-        own += _SPHERE
-    elif isinstance(mechanism, SampledSigns):
-        constants |= {"SENT": mechanism.bits}
+    if isinstance(mechanism, SampledSigns):
+        constants |= {"SENT": mechanism.sent}
         own += _SAMPLED + _SIGNS
-    else:
+    elif isinstance(mechanism, SampledCoordinates):
         law = mechanism.one.law
         if not mechanism.one_segment or mechanism.levels != 2 or law is None:
-            raise DesignError.of(
-                "coordinate",
-                mechanism.coordinate,
-                "must be of two outputs for a client in C: export its IntegerTable",
-            )
-        constants |= {"SENT": mechanism.slots}
+            wanted = "must be of two outputs for a client in C: export its IntegerTable"
+            raise DesignError.of("coordinate", mechanism.coordinate, wanted)
+        constants |= {"SENT": mechanism.sent}
         constants |= {f"{key}_DIGITS": _digits(law.row(0, end)[0]) for end, key in enumerate(("DOWN", "UP"))}
         own = _SAMPLED + _COORDINATES
+    else:
+        working, fast = mechanism.working, getattr(mechanism, "rotation", None)
+        if fast == "exact":
+            wanted = "must be 'fast' for a client in C: an exact rotation takes a QR decomposition"
+            raise DesignError.of("rotation", fast, wanted)
+        constants |= {"WORKING": working, "POWER": 1 << (working.bit_length() - 1)}
+        own += _NEAREST + (_SPHERE if fast else _DIRECTIONS)
     head = _HEAD.format(dimension=mechanism.dimension, epsilon=mechanism.privacy_loss())
     return prefixed(head + defined(constants) + _WORDS + MESSAGE + _DRAWS + own + _ENCODE, name)

@@ -268,16 +268,31 @@ class CodedMechanism(ABC):
 
     @overload
     def aggregate(
-        self, messages: Iterable[bytes], *, seed: int | None = None, skip_damaged: Literal[False] = False
+        self,
+        messages: Iterable[bytes],
+        *,
+        seed: int | None = None,
+        vectors: int | None = None,
+        skip_damaged: Literal[False] = False,
     ) -> tuple[Array, int]: ...
 
     @overload
     def aggregate(
-        self, messages: Iterable[bytes], *, seed: int | None = None, skip_damaged: Literal[True]
+        self,
+        messages: Iterable[bytes],
+        *,
+        seed: int | None = None,
+        vectors: int | None = None,
+        skip_damaged: Literal[True],
     ) -> tuple[Array, int, list[int]]: ...
 
     def aggregate(
-        self, messages: Iterable[bytes], *, seed: int | None = None, skip_damaged: bool = False
+        self,
+        messages: Iterable[bytes],
+        *,
+        seed: int | None = None,
+        vectors: int | None = None,
+        skip_damaged: bool = False,
     ) -> tuple[Array, int] | tuple[Array, int, list[int]]:
         """Return the sum of all estimates of these messages, and how many vectors they hold.
 
@@ -288,8 +303,10 @@ class CodedMechanism(ABC):
         ----------
         messages : iterable of bytes
         seed : int, optional
+        vectors : int, optional
+            How many each must hold: one client's message may count for many otherwise.
         skip_damaged : bool
-            Leave out what `decode` refuses, and return its indices as well.
+            Leave out what is refused, and return its indices as well.
 
         Returns
         -------
@@ -301,7 +318,7 @@ class CodedMechanism(ABC):
         Raises
         ------
         ResultFormatError
-            One of them, named by its index, is damaged, or of another mechanism; nothing is returned then.
+            One of them, named by its index, is damaged, of another mechanism, or not of so many vectors; nothing is returned then.
 
         Examples
         --------
@@ -323,6 +340,10 @@ class CodedMechanism(ABC):
         for k, message in enumerate(listed_messages(messages)):
             try:
                 codes, used, first = self._parsed(message, seed)
+                if vectors not in (None, len(codes)):
+                    raise ResultFormatError(
+                        f"message: of {len(codes)} vectors, where {vectors} were asked for"
+                    )
             except (ResultFormatError, DesignError) as error:
                 if not skip_damaged:
                     raise type(error)(f"messages[{k}]: {error}") from None

@@ -404,7 +404,7 @@ def c_header(table: IntegerTable | Mechanism, *, name: str = "quantizer") -> str
 
     Parameters
     ----------
-    table : IntegerTable, SampledSigns, SampledCoordinates (of two outputs) or SphereQuantizer (with the fast rotation)
+    table : IntegerTable, RandomDirections, SampledSigns, SampledCoordinates (of two outputs) or SphereQuantizer (with the fast rotation)
         Of a quantizer, ``IntegerTable.of(quantizer, epsilon=…)``, or of a report of a category, ``IntegerTable.of_weights(law.weights, epsilon=…)``.
     name : str
         What its functions and tables begin with.
@@ -422,9 +422,6 @@ def c_header(table: IntegerTable | Mechanism, *, name: str = "quantizer") -> str
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         allowed = "must be a C identifier of at most 41 letters, digits and underscores"
         raise DesignError.of("name", name, allowed)
-    if isinstance(table, RandomDirections):
-        missing = "has no client in C: docs/wire.md says its messages byte by byte"
-        raise DesignError.of("table", type(table).__name__, missing)
     if not isinstance(table, IntegerTable):
         return encoder(table, name)
     keep, alias = table.alias

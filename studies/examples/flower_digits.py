@@ -58,8 +58,14 @@ def split(clients: int, seed: int) -> tuple[np.ndarray, np.ndarray, list[np.ndar
     return x[order], y[order], np.array_split(np.arange(297, len(x)), clients)
 
 
-def clients_of(mechanism: md.SphereQuantizer | None, clients: int, seed: int) -> Any:
-    """What makes client i: it encodes; without a mechanism it sends a plain vector."""
+def clipped_gradient(weights: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """A client's gradient, of length 1 at most."""
+    step = gradient(weights, x, y)
+    return step / max(1.0, float(np.sqrt((step**2).sum())))
+
+
+def clients_of(mechanism: md.SphereQuantizer, clients: int, seed: int) -> Any:
+    """What makes client i."""
     from flwr.client import NumPyClient
 
     class PrivateClient(NumPyClient):
@@ -71,54 +77,32 @@ def clients_of(mechanism: md.SphereQuantizer | None, clients: int, seed: int) ->
         def fit(
             self, parameters: list[np.ndarray], config: dict[str, Any]
         ) -> tuple[list[np.ndarray], int, dict[str, Any]]:
-            step = gradient(parameters[0], self.x, self.y)
-            step /= max(1.0, float(np.sqrt((step**2).sum())))
-            if mechanism is None:
-                return [step], 1, {}
-            message = mechanism.encode(step)
-            return [np.frombuffer(message, dtype=np.uint8)], 1, {}
+            return (
+                md.vectors.flower_update(mechanism, [clipped_gradient(parameters[0], self.x, self.y)]),
+                1,
+                {},
+            )
 
     x, y, parts = split(clients, seed)
     return lambda i: PrivateClient(x[parts[i]], y[parts[i]])
 
 
-def strategy_of(mechanism: md.SphereQuantizer | None, rate: float, each: int, clients: int, seed: int) -> Any:
-    """A strategy that decodes, and asks every client once."""
-    from flwr.common import FitIns, ndarrays_to_parameters, parameters_to_ndarrays
-    from flwr.server.strategy import FedAvg
+def strategy_of(mechanism: md.SphereQuantizer, rate: float, each: int, clients: int, seed: int) -> Any:
+    """Asks every client once, and takes a step along the mean gradient."""
+    from flwr.common import ndarrays_to_parameters
 
-    class DecodingStrategy(FedAvg):
-        """Adds up the estimates of the messages: an unbiased estimate of the mean gradient, and a step along it."""
-
-        weights, seen, failed = np.zeros(SIZE), 0, 0
-
-        def configure_fit(self, server_round: int, parameters: Any, client_manager: Any) -> list[Any]:
-            client_manager.wait_for(clients)
-            nodes = sorted(client_manager.all())
-            asked = np.random.default_rng(seed + 1).permutation(len(nodes))
-            now = asked[(server_round - 1) * each : server_round * each]
-            return [(client_manager.all()[nodes[i]], FitIns(parameters, {})) for i in now]
-
-        def aggregate_fit(
-            self, server_round: int, results: list[Any], failures: list[Any]
-        ) -> tuple[Any, dict[str, Any]]:
-            self.failed += len(failures)
-            parts = [parameters_to_ndarrays(result.parameters)[0] for _, result in results]
-            if mechanism is None:
-                mean = np.mean(parts, axis=0)
-            else:
-                total, count = mechanism.aggregate([part.tobytes() for part in parts])
-                mean = total / count
-            self.seen += len(parts)
-            self.weights = self.weights - rate * mean
-            return ndarrays_to_parameters([self.weights]), {}
-
-    return DecodingStrategy(
-        fraction_evaluate=0.0, initial_parameters=ndarrays_to_parameters([np.zeros(SIZE)])
+    return md.vectors.flower_strategy(
+        mechanism,
+        each,
+        rate=-rate,
+        rng=seed + 1,
+        fraction_evaluate=0.0,
+        min_available_clients=clients,
+        initial_parameters=ndarrays_to_parameters([np.zeros(SIZE)]),
     )
 
 
-def loop(strategy: Any, make: Any, *, rounds: int, each: int, clients: int) -> None:
+def loop(strategy: Any, make: Any, *, rounds: int, clients: int) -> Any:
     """The rounds, client after client in this process."""
     from flwr.common import Code, FitRes, Status, ndarrays_to_parameters, parameters_to_ndarrays
 
@@ -137,14 +121,23 @@ def loop(strategy: Any, make: Any, *, rounds: int, each: int, clients: int) -> N
             reply = FitRes(Status(Code.OK, ""), ndarrays_to_parameters(arrays), examples, metrics)
             results.append((None, reply))
         parameters, _ = strategy.aggregate_fit(turn, results, [])
+    return parameters
 
 
-def simulation(strategy: Any, make: Any, *, rounds: int, clients: int) -> None:
+def simulation(strategy: Any, make: Any, *, rounds: int, clients: int) -> Any:
     """The rounds in Flower's simulation."""
     from flwr.client import ClientApp
     from flwr.server import ServerApp, ServerAppComponents, ServerConfig
     from flwr.simulation import run_simulation
 
+    found: list[Any] = []
+    aggregate = strategy.aggregate_fit
+
+    def kept(*arguments: Any) -> Any:
+        found.append(aggregate(*arguments))
+        return found[-1]
+
+    strategy.aggregate_fit = kept
     config = ServerConfig(num_rounds=rounds)
     run_simulation(
         server_app=ServerApp(server_fn=lambda context: ServerAppComponents(strategy=strategy, config=config)),
@@ -154,10 +147,11 @@ def simulation(strategy: Any, make: Any, *, rounds: int, clients: int) -> None:
         num_supernodes=clients,
         backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0.0}},
     )
+    return found[-1][0]
 
 
 def train(
-    mechanism: md.SphereQuantizer | None,
+    mechanism: md.SphereQuantizer,
     *,
     rounds: int,
     clients: int,
@@ -166,16 +160,26 @@ def train(
     simulated: bool = False,
 ) -> float:
     """Run the rounds; return the accuracy on records that no client holds."""
+    from flwr.common import parameters_to_ndarrays
+
     each = clients // rounds
     strategy, make = strategy_of(mechanism, rate, each, clients, seed), clients_of(mechanism, clients, seed)
-    if simulated:
-        simulation(strategy, make, rounds=rounds, clients=clients)
-    else:
-        loop(strategy, make, rounds=rounds, each=each, clients=clients)
-    if strategy.failed or strategy.seen != each * rounds:
-        raise RuntimeError(f"{strategy.seen} answers of {each * rounds}, {strategy.failed} failures")
+    last = (simulation if simulated else loop)(strategy, make, rounds=rounds, clients=clients)
+    if strategy.damaged or strategy.seen != each * rounds:
+        raise RuntimeError(f"{strategy.seen} answers of {each * rounds}, {strategy.damaged} damaged")
     x, y, _ = split(clients, seed)
-    return accuracy(strategy.weights, x[:297], y[:297])
+    return accuracy(parameters_to_ndarrays(last)[0], x[:297], y[:297])
+
+
+def train_plainly(*, rounds: int, clients: int, rate: float, seed: int = 0) -> float:
+    """The same without privacy and without Flower."""
+    x, y, parts = split(clients, seed)
+    weights, order = np.zeros(SIZE), np.random.default_rng(seed + 1).permutation(clients)
+    for asked in order[: clients // rounds * rounds].reshape(rounds, -1):
+        weights = weights - rate * np.mean(
+            [clipped_gradient(weights, x[parts[i]], y[parts[i]]) for i in asked], axis=0
+        )
+    return accuracy(weights, x[:297], y[:297])
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -208,7 +212,7 @@ def main(arguments: list[str] | None = None) -> int:
         f"{SIZE} numbers in {options.bits} bits at ε = {options.epsilon:g}: expected squared error {mechanism.error:.1f}, "
         f"at least {result.lower_bound:.1f} for any number of bits"
     )
-    plain = train(None, rounds=rounds, clients=clients, rate=20.0)
+    plain = train_plainly(rounds=rounds, clients=clients, rate=20.0)
     private = train(mechanism, rounds=rounds, clients=clients, rate=4.0, simulated=simulated)
     size = len(mechanism.encode(np.zeros(SIZE)))
     print(f"a client sends {size} bytes, header and seed included, instead of {8 * SIZE}")

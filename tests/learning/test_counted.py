@@ -97,6 +97,8 @@ def test_what_is_refused_for_its_input_enters_nothing(name: str, tmp_path: Path)
         if not (name == "PrivateLinearRegression" and bad.get("privacy")):
             with pytest.raises(md.DesignError):
                 estimator(name, ledger=ledger, **bad).fit(X, Y)
+    with pytest.raises(ValueError, match="seed"):
+        estimator(name, ledger=ledger, random_state="seed").fit(X, Y)
     with pytest.raises(md.DesignError, match="must be a Ledger"):
         estimator(name, ledger=str(ledger.path)).fit(X, Y)
     assert ledger.to_frame().empty

@@ -16,8 +16,8 @@ export function sum(numbers) {
 
 // -- shared choices ---------------------------------------------------------------------------------------------
 
-function* shared(seed, number) {
-  for (let j = 0n; ; j++) {
+function* shared(seed, number, from = 0n) {
+  for (let j = from; ; j++) {
     let c = [j + 1n, 0n, number, 0n];
     let k0 = seed.readBigUInt64LE(0);
     let k1 = seed.readBigUInt64LE(8);
@@ -47,12 +47,12 @@ export function subset(seed, number, d, s) {
 
 // -- private choices: next() is the next random word --------------------------------------------------------------
 
-function below(bound, next) {
+function below(bound, count, next) {
   const b = BigInt(bound);
-  let w;
-  do w = next();
-  while (w >= ALL - (ALL % b));
-  return Number(w % b);
+  const words = Array.from({ length: count }, () => next());
+  const refused = (w) => w >= ALL - (ALL % b);
+  while (words.some(refused)) words.forEach((w, i) => refused(w) && (words[i] = next()));
+  return words.map((w) => Number(w % b));
 }
 
 // Numbers to compare with are [numerator, denominator].
@@ -95,12 +95,13 @@ function signs(ys, next) {
   });
 }
 
-function place(m, next) {
-  const codes = 2 ** m.bits;
-  const a = below(m.near, next);
-  const c = below(codes - m.near, next);
+function places(m, next) {
+  const count = m.messages ?? 1;
+  const near = below(m.near, count, next);
+  const other = below(2 ** m.bits - m.near, count, next);
   const n = BigInt(m.weight_of_all_near);
-  return less(next(), [n, n + BigInt(m.weight_of_all_others)], next) ? a : m.near + c;
+  const p = [n, n + BigInt(m.weight_of_all_others)];
+  return lessOfAll(near.map(() => p), next).map((is, i) => (is ? near[i] : m.near + other[i]));
 }
 
 // -- inputs ---------------------------------------------------------------------------------------------------------
@@ -153,7 +154,7 @@ function signsCode(m, y, seed, number, next) {
   const sent = subset(seed, number, m.dimension, m.bits);
   let text = 0;
   signs(sent.map((i) => y[i]), next).forEach((up, i) => (text += up ? 2 ** i : 0));
-  return [text ^ texts(m.bits)[place(m, next)]];
+  return [text ^ texts(m.bits)[places(m, next)[0]]];
 }
 
 function coordinatesCodes(m, y, seed, number, next) {
@@ -191,16 +192,78 @@ export function rotated(u, seed, number) {
   return u;
 }
 
+const lifted = (m, y) => (m.inputs === "ball" ? [...y, Math.sqrt(Math.max(1 - sum(y.map((v) => v * v)), 0))] : y);
+
+function nearestFirst(products) {
+  return products.map((_, i) => i).sort((i, j) => products[j] - products[i] || i - j);
+}
+
 function sphereCode(m, y, seed, number, next) {
-  const u = m.inputs === "ball" ? [...y, Math.sqrt(Math.max(1 - sum(y.map((v) => v * v)), 0))] : y;
+  const u = lifted(m, y);
   const n = 2 ** m.bits - 1;
   const z = rotated(u, seed, number).slice(0, n);
   const t = sum(z);
   const a = Math.sqrt(1 + 1 / n);
   const b = (Math.sqrt(n + 1) - 1) / (n * Math.sqrt(n));
   const products = [...z.map((v) => a * v - b * t), (0 - t) / Math.sqrt(n)];
-  const order = products.map((_, i) => i).sort((i, j) => products[j] - products[i] || i - j);
-  return [order[place(m, next)]];
+  const order = nearestFirst(products);
+  return [order[places(m, next)[0]]];
+}
+
+export function direction(seed, number, d, index) {
+  const pairs = Math.ceil(d / 2);
+  const tries = Math.floor((3 * pairs) / 2) + 64;
+  const blocks = Math.ceil((pairs - 1 + tries) / 4);
+  const words = shared(seed, number, BigInt(index * blocks));
+  const marks = Array.from({ length: pairs - 1 }, () => Number(words.next().value >> 11n)).sort((a, b) => a - b);
+  const shares = [...marks, 2 ** 53].map((v, i) => v - (i ? marks[i - 1] : 0));
+  const points = [];
+  for (let passed = 0; points.length < pairs; ) {
+    const w = words.next().value;
+    const u = 2 * Number(w >> 38n) + 1 - 2 ** 26;
+    const v = 2 * Number((w >> 12n) % 2n ** 26n) + 1 - 2 ** 26;
+    const t = u * u + v * v;
+    if (t > 2 ** 52 && passed < tries - pairs) passed++;
+    else points.push([u, v, t]);
+  }
+  let n = 2 ** 53;
+  if (d % 2) {
+    const w = shares[pairs - 1];
+    const [u, , t] = points[pairs - 1];
+    n = 2 ** 53 - w + w * ((u * u) / t);
+  }
+  return points
+    .flatMap(([u, v, t], j) => {
+      const q = Math.sqrt(shares[j] / t / n);
+      return [u * q, v * q];
+    })
+    .slice(0, d);
+}
+
+export function polygon(corners, [x, y]) {
+  let all = [[1, 0], [0, 1], [-1, 0], [0, -1]];
+  while (all.length < corners)
+    all = all.flatMap(([a, b], i) => {
+      const [c, d] = all[(i + 1) % all.length];
+      const e = a + c;
+      const f = b + d;
+      const l = Math.sqrt(e * e + f * f);
+      return [[a, b], [e / l, f / l]];
+    });
+  if (corners === 2) all = [all[0], all[2]];
+  return all.map(([c, s]) => [c * x - s * y, c * y + s * x]);
+}
+
+function directionsCodes(m, y, seed, number, next) {
+  const u = lifted(m, y);
+  const count = 2 ** m.bits;
+  return places(m, next).map((place, j) => {
+    const all =
+      u.length === 2
+        ? polygon(count, direction(seed, number, 2, j))
+        : Array.from({ length: count }, (_, c) => direction(seed, number, u.length, j * count + c));
+    return nearestFirst(all.map((e) => sum(e.map((v, i) => v * u[i]))))[place];
+  });
 }
 
 function tableCodes(m, numbers, clip, next) {
@@ -222,7 +285,7 @@ function tableCodes(m, numbers, clip, next) {
   });
 }
 
-const KINDS = { "sampled-signs": signsCode, "sampled-coordinates": coordinatesCodes, "sphere-quantizer": sphereCode };
+const KINDS = { "sampled-signs": signsCode, "sampled-coordinates": coordinatesCodes, "sphere-quantizer": sphereCode, "random-directions": directionsCodes };
 
 // -- messages -------------------------------------------------------------------------------------------------------
 

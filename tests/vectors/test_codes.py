@@ -159,6 +159,9 @@ def test_damaged_messages_are_left_out_by_index(seed: int | None) -> None:
         mechanism.aggregate(messages, seed=seed)
     with pytest.raises(md.DesignError, match="seed"):
         mechanism.aggregate(messages, seed=-1, skip_damaged=True)
+    with pytest.raises(md.ResultFormatError, match=r"messages\[0\].*5 vectors"):
+        mechanism.aggregate(good, seed=seed, vectors=1)
+    assert mechanism.aggregate(good, seed=seed, vectors=5)[1] == 15
     with pytest.raises(md.DesignError, match="skip_damaged"):
         mechanism.aggregate(messages, skip_damaged="yes")  # type: ignore[call-overload]
 

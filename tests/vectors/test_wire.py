@@ -82,7 +82,7 @@ size_t run_ID(const double *x, int clip, const ID_seed *seed, int agreed, uint64
 {
     uint32_t codes[SIZE]; int i, code;
     for (i = 0; i < SIZE; i++) {
-        ID_word word; const double v = clip && x[i] > 1 ? 1 : clip && x[i] < -1 ? -1 : x[i];
+        ID_word word; const double v = clip && x[i] > MOST ? MOST : clip && x[i] < LEAST ? LEAST : x[i];
         memcpy(word.bytes, take(w).bytes, 8); code = ID_encode(v, word);
         if (code < 0) return 0;
         codes[i] = (uint32_t)code;
@@ -115,7 +115,10 @@ def source(folder: Path, names: list[str]) -> str:
         mechanism = wire.MECHANISMS[name]
         (folder / f"m{i}.h").write_text(md.vectors.c_header(mechanism, name=f"m{i}"))
         lines.append(f'#include "m{i}.h"')
-        text = TABLE_IN_C if isinstance(mechanism, md.vectors.IntegerTable) else VECTOR_IN_C
+        text = VECTOR_IN_C
+        if isinstance(mechanism, md.vectors.IntegerTable):
+            least, most = map(str, mechanism.knots_range)
+            text = TABLE_IN_C.replace("LEAST", least).replace("MOST", most)
         body.append(text.replace("ID", f"m{i}").replace("SIZE", str(wire.dimension(mechanism))))
     return "\n".join([*lines, *body])
 
@@ -205,7 +208,7 @@ def test_c_under_sanitizers(tmp_path: Path) -> None:
         calls.append(
             f"{{ const double x[] = {{{', '.join(v.hex() for v in numbers)}}}; const m{i}_seed s = {{{{{key}}}}};"
             f' words w = {{(const unsigned char *)"{given}", {len(case["words"])}}};'
-            f" unsigned char *out = malloc(M{i}_BYTES({len(numbers) if case['mechanism'] == 'table' else 1}));"
+            f" unsigned char *out = malloc(M{i}_BYTES({len(numbers) if case['mechanism'] in ('table', 'category') else 1}));"
             f" const size_t n = run_m{i}(x, 1, &s, {int(case['first'] is not None)}, UINT64_C({case['first'] or 0}), &w, out);"
             f" if (n != {len(case['message']) // 2} || w.left) return 1; free(out); }}"
         )

@@ -20,6 +20,7 @@ FILE = Path(__file__).parents[2] / "docs" / "wire-vectors.json"
 ALL = 1 << 64
 Case = dict[str, Any]
 
+R = md.vectors.RandomDirections
 MECHANISMS: dict[str, Any] = {
     "signs": md.SampledSigns(12, 5, md.PureDP(1.0)),
     "long signs": md.SampledSigns(100, 16, md.PureDP(6.0), radius=0.3),
@@ -31,7 +32,13 @@ MECHANISMS: dict[str, Any] = {
     "sphere, exactly": md.SphereQuantizer(16, 4, md.PureDP(2.0), "sphere", 3.0, rotation="fast"),
     "one bit": md.SphereQuantizer(2, 1, md.PureDP(30.0), rotation="fast"),
     "wide": md.SphereQuantizer(300, 8, md.PureDP(5.0), radius=0.1, rotation="fast"),
+    "directions": R(3, 4, md.PureDP(4.0)),
+    "three messages": R(10, 3, md.PureDP(8.0), messages=3, radius=0.5),
+    "directions on a sphere": R(7, 2, md.PureDP(2.0), inputs="sphere"),
+    "polygon": R(2, 5, md.PureDP(6.0), inputs="sphere"),
+    "two corners": R(2, 1, md.PureDP(2.0), inputs="sphere", messages=2),
     "table": md.vectors.IntegerTable.of(md.Quantizer.rqm([-2.7, -0.9, 0.9, 2.7], 0.22, (-1, 1))),
+    "category": md.vectors.IntegerTable.of_weights(((5, 2, 2), (2, 5, 2), (2, 2, 5))),
 }
 
 
@@ -108,7 +115,7 @@ def cases(names: Sequence[str], count: int, start: int = 0) -> dict[str, Any]:
 def committed() -> str:
     """The text of docs/wire-vectors.json: a few small mechanisms."""
     kept = [name for name in MECHANISMS if name not in ("wide", "long signs")]
-    made = cases(kept, 8)
+    made = cases(kept, 5)
     lines = ",\n".join(json.dumps(case) for case in made["cases"])
     flat = ",\n".join(f"{json.dumps(name)}: {json.dumps(m)}" for name, m in made["mechanisms"].items())
     return f'{{"mechanisms": {{\n{flat}\n}},\n"cases": [\n{lines}\n]}}\n'

@@ -22,7 +22,7 @@ privacy", CCS 2014.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -41,10 +41,15 @@ from mechdesign.channels.exact import (
     least_slack,
     private_weights,
 )
+from mechdesign.channels.interior import ReportProgram, covering
 from mechdesign.channels.program import (
+    MOST_ROWS,
+    SEED,
     Answer,
     ChannelProgram,
     automorphisms,
+    graph_stretch,
+    greedy_spanner,
     pair_orbits,
     privacy_rows,
     spread_multipliers,
@@ -81,6 +86,11 @@ _LOSSES = {
 _FIXED = 256  # bits of the fixed point in which the dual bound is accumulated, below 1 or the largest loss
 _EQUAL = 1e-6  # largest violation of an equality, relative to the reports' values: what rounding leaves
 _MOST_ITEMS = 1000  # up to which a step that is cubic in their number takes a second
+_SIMPLEX = (
+    1_000  # variables up to which a program without symmetry takes HiGHS's simplex method half a second
+)
+_FIRST = 1e-2  # tolerance of the first rounds, and of parts of the program
+_ENTRIES = 30_000_000  # of the interior point's blocks: 240 MB, rounds of half a minute
 _CALIBRATED = 200  # items up to which a page calibrates the exponential mechanism
 
 
@@ -214,14 +224,17 @@ class MetricChannel(ModelledDesign):
         Symmetry brings 18 × of time (median; at most 50 ×) in the designs that have one (results/ablations, metric-channel).
         """
         one_of("symmetry", symmetry, (True, False))
+        rows = privacy_rows(self.space, *self._orbits(symmetry, deadline), self.spanner, deadline=deadline)
+        return ChannelProgram(self.cost, self.equalities, rows, self.alpha / rows.stretch)
+
+    def _orbits(self, symmetry: bool, deadline: Deadline | None) -> tuple[Indices, Indices]:
+        """Variable of every (item, report), and orbit of every pair of items."""
         n, k = self.cost.shape
         if n > _MOST_ITEMS:
             raise DesignError.of("space", f"{n} items", f"must be at most {_MOST_ITEMS}; merge points")
         usable = symmetry and n == k and self.equalities is None
         generators = automorphisms(self.space.distances, self.cost, deadline=deadline) if usable else []
-        orbits, pairs = pair_orbits(n, k, generators), pair_orbits(n, n, generators)
-        rows = privacy_rows(self.space, orbits, pairs, self.spanner, deadline=deadline)
-        return ChannelProgram(self.cost, self.equalities, rows, self.alpha / rows.stretch)
+        return pair_orbits(n, k, generators), pair_orbits(n, n, generators)
 
     def model(self, *, symmetry: bool = True) -> Model:
         """The linear program, with one variable per orbit of (item, report)."""
@@ -232,10 +245,18 @@ class MetricChannel(ModelledDesign):
     ) -> Iterator[Law | Bound]:
         """Solve the program by HiGHS's simplex method, or by another registered LP solver, and repair its answer.
 
+        Large programs with few symmetries, and those of more than five million rows, are solved by the interior-point method of `interior`.
         With a spanner the lower bound is for *all* α-private channels, so that the gap is what the spanner can have cost: the
         spanner's edges with the whole budget are a relaxation, whose repaired channel is private too and, where α is large, the
         cheaper one.
         """
+        one_of("symmetry", symmetry, (True, False))
+        n, k = self.cost.shape
+        if solver is None and self.equalities is None:
+            variables = int(self._orbits(symmetry, clock)[0].max()) + 1
+            if variables > _SIMPLEX and (4 * variables > n * k or variables * k > MOST_ROWS):
+                yield from self._by_reports(clock)
+                return
         program = self.program(symmetry=symmetry, deadline=clock)
         rows, answer = program.rows, program.solve(solver, clock)
         spanned = rows.stretch > 1
@@ -252,6 +273,58 @@ class MetricChannel(ModelledDesign):
                 yield Bound(round_down(dual.bound(self)), dual)
             if not spanned or self.equalities is None:  # a large repair costs the equalities
                 yield law
+
+    def _by_reports(self, clock: Clock) -> Iterator[Law | Bound]:
+        """Laws of few reports, then laws and bounds of all; where those are too many, bounds of the likeliest items and laws of what they are sent."""
+        n, k = self.cost.shape
+        everyone, everything = np.arange(n), np.arange(k)
+        few = covering(self.cost, min(k, math.isqrt(k - 1) + 1))
+        if len(few) < k:
+            yield from self._rounds(everyone, few, _FIRST, clock)
+        if n * n * k <= _ENTRIES:
+            yield from self._rounds(everyone, everything, clock.gap / 4, clock)
+            return
+        likeliest = np.sort(
+            np.argsort(-np.abs(self.cost).sum(axis=1), kind="stable")[: math.isqrt(_ENTRIES // k)]
+        )
+        sent = yield from self._rounds(likeliest, everything, _FIRST, clock)
+        most = np.argsort(-sent, kind="stable")[: _ENTRIES // n**2]
+        yield from self._rounds(everyone, np.union1d(most, few), _FIRST, clock)
+
+    def _rounds(
+        self, items: Indices, reports: Indices, tolerance: float, clock: Clock
+    ) -> Generator[Law | Bound, None, Array]:
+        """Solve for some items and reports, with more and more constraints; a law where the items are all, a bound where the reports are."""
+        (n, k), distances = self.cost.shape, self.space.distances[np.ix_(items, items)]
+        part = MetricSpace(kind="matrix", matrix=distances, shape=(len(items),))
+        edges, spanned = greedy_spanner(part, self.spanner or SEED, deadline=clock), self.spanner is not None
+        program = ReportProgram(self.cost[np.ix_(items, reports)].T, distances, self.alpha)
+        rows, asked = program.along(edges), max(tolerance, _FIRST)
+        budgets = [self.alpha / graph_stretch(distances, edges)] * spanned
+        while True:
+            alpha = budgets.pop() if budgets else self.alpha
+            solved = replace(program, alpha=alpha)
+            found = solved.solve(rows, asked, clock)
+            if len(items) == n:
+                matrix = np.zeros((n, k))
+                matrix[:, reports] = np.maximum(found.columns, 0.0).T
+                report = SolveReport(
+                    "interior point",
+                    variables=found.columns.size,
+                    constraints=len(rows),
+                    iterations=found.steps,
+                )
+                yield self.repaired(matrix / matrix.sum(axis=1, keepdims=True), report=report)
+            if len(reports) == k and alpha == self.alpha:
+                triples, multipliers = program.proving(rows, found.multipliers, asked / 10)
+                triples[:, :2], triples[:, 2] = items[triples[:, :2]], reports[triples[:, 2]]
+                dual = ChannelDual(triples, multipliers)
+                yield Bound(round_down(dual.bound(self)), dual)
+            more = rows[:0] if spanned else np.setdiff1d(program.broken(found.columns, asked / 10), rows)
+            done = not (len(more) or budgets) and (asked <= tolerance or spanned)
+            if found.ended or clock.passed or (done and alpha == self.alpha):
+                return np.bincount(reports, (self.weights[items] * found.columns).sum(axis=1), k)
+            rows, asked = np.union1d(rows, more), max(tolerance, asked / 10)
 
     def _law(self, answer: Answer, clock: Clock, notes: tuple[str, ...]) -> Law:
         if clock.certify:

@@ -42,11 +42,11 @@ from mechdesign.solvers.deadline import too_late
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Indices
 
-_STEEP = 50.0  # αd above which e^{αd} is lowered to e^50 in the model: it binds probabilities of 10⁻²² only
-_SEED = 1.2  # stretch of the spanner whose rows come first where there are very many
+STEEP = 50.0  # αd above which e^{αd} is lowered to e^50 in the model: it binds probabilities of 10⁻²² only
+SEED = 1.2  # stretch of the spanner whose rows come first where there are very many
 _MANY = 10_000  # rows above which only those that bind are generated, measured on grids
 _TOLERANCE = 1e-8  # what counts as broken then
-_MOST_ROWS = 5_000_000  # collecting them takes 1.3 s; a 20 × 20 grid with its symmetries has 4.7 million, a 15 × 15 grid without any 7
+MOST_ROWS = 5_000_000  # collecting them takes 1.3 s; a 20 × 20 grid with its symmetries has 4.7 million, a 15 × 15 grid without any 7
 
 
 def graph_stretch(distances: Array, edges: Indices) -> float:
@@ -147,11 +147,11 @@ class PrivacyRows:
 
     def half(self, alpha: float) -> Array:
         """e^{αd/2} of every row; rates that no solver in doubles tells from infinity are lowered: more is asked."""
-        return np.exp(np.minimum(alpha * self.distance, _STEEP) / 2)
+        return np.exp(np.minimum(alpha * self.distance, STEEP) / 2)
 
     def lowered(self, alpha: float) -> NDArray[np.bool_]:
         """Where that was done."""
-        return alpha * self.distance > _STEEP
+        return alpha * self.distance > STEEP
 
     def matrix(self, alpha: float) -> sparse.csr_matrix:
         """The rows' coefficients, balanced by e^{-αd/2} on both sides for the solver's sake."""
@@ -166,7 +166,7 @@ class PrivacyRows:
 
     def thin(self, deadline: Deadline) -> Indices:
         """The rows along a spanner of small stretch, in either direction."""
-        edges = greedy_spanner(self.space, _SEED, self.pair_orbits, deadline=deadline)
+        edges = greedy_spanner(self.space, SEED, self.pair_orbits, deadline=deadline)
         labels = self.pair_orbits[edges, edges[:, ::-1]]
         return np.flatnonzero(np.isin(self.pair, labels))
 
@@ -207,8 +207,8 @@ def privacy_rows(
     both = np.concatenate([edges, edges[:, ::-1]])
     labels, first = np.unique(pairs[both[:, 0], both[:, 1]], return_index=True)
     asked = len(labels) * orbits.shape[1]
-    if asked > _MOST_ROWS:
-        remedy = f"must be at most {_MOST_ROWS}; merge points, or give a spanner= of a larger stretch"
+    if asked > MOST_ROWS:
+        remedy = f"must be at most {MOST_ROWS}; merge points, or give a spanner= of a larger stretch"
         raise DesignError.of("space", f"{space.size} items, {asked} rows of privacy", remedy)
     Deadline.of(deadline).hold("metric channel")
     chosen = both[first]

@@ -1,0 +1,212 @@
+r"""Channels of hundreds of items: an interior-point method with a block for each report.
+
+The columns :math:`v_y = C[\cdot, y]` of a private channel meet only in the sums of rows, :math:`\sum_y v_y = 1`. With
+:math:`s = e^{αd(x, x')/2}\, v_y(x') - e^{-αd(x, x')/2}\, v_y(x) \ge 0` for the constraints (x, x', y) that are asked, written :math:`s = G_y v_y`, and
+their multipliers λ, Newton's step is :math:`dv_y = M_y^{-1}(r_y + du)` with the symmetric :math:`M_y = G_y^T \mathrm{diag}(λ/s)\, G_y` of the size of the
+items, and du from :math:`\sum_y M_y^{-1}`: as many Cholesky factors of small matrices as there are reports, whatever the number of constraints.
+The constant channel is strictly private, so that every iterate is feasible, and every λ ≥ 0 proves a lower bound: whenever time ends there
+is an answer. (Predictor and corrector of Mehrotra, *On the implementation of a primal-dual interior point method*, SIAM J. Optim. 2, 1992.)
+
+Constraints are those of a greedy spanner first, then those that the answer breaks. Of 60 random places in the plane it reaches a gap of
+1e-6 in 2 s where the simplex method takes 16 s; of 100 in 9 s, where that has a gap of .36 after 60 s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.linalg import blas, lapack
+
+from mechdesign.channels.program import STEEP
+from mechdesign.solvers.deadline import Deadline, one_thread
+from mechdesign.typing import Array, Indices
+
+_STEPS = 150  # of Newton, far above what is needed: 20 to 60
+_LEAST = 1e-13  # complementarity, in units of the costs, that doubles still tell from none
+_RIDGE = 1e-11  # relative, of the blocks' diagonals; with 1e-13 Cholesky's factor fails at gaps of 1e-5 where a report is all but unused
+
+
+@dataclass(frozen=True, eq=False)
+class Iterate:
+    """A channel, feasible for the constraints that were asked, and multipliers.
+
+    Attributes
+    ----------
+    columns : array, shape (k, n)
+        A row for each report.
+    multipliers : array, shape (constraints,)
+        λ > 0 of ``v[x] <= e^{αd} v[x']``.
+    steps : int
+    ended : bool
+        Whether it stopped short of the tolerance.
+    """
+
+    columns: Array
+    multipliers: Array
+    steps: int
+    ended: bool
+
+
+@dataclass(frozen=True, eq=False)
+class ReportProgram:
+    """The program of the optimal channel, constraint (x, x', y) having the number (y n + x) n + x'.
+
+    Parameters
+    ----------
+    cost : array, shape (k, n)
+        Prior times loss, a row for each report.
+    distances : array, shape (n, n)
+    alpha : float
+    """
+
+    cost: Array
+    distances: Array
+    alpha: float
+
+    @cached_property
+    def _half(self) -> Array:
+        return np.exp(np.minimum(self.alpha * self.distances, STEEP) / 2)
+
+    @cached_property
+    def unit(self) -> float:
+        """The size of the costs."""
+        return float(np.abs(self.cost).sum() / len(self.cost)) or 1.0
+
+    def along(self, edges: Indices) -> Indices:
+        """The constraints of pairs of items, shape (m, 2), in either direction and for every report."""
+        k, n = self.cost.shape
+        both = np.concatenate([edges[:, 0] * n + edges[:, 1], edges[:, 1] * n + edges[:, 0]])
+        return np.add.outer(np.arange(k) * n * n, np.sort(both)).ravel()
+
+    def broken(self, columns: Array, tolerance: float) -> Indices:
+        """The constraints, scaled to ``e^{-αd} v[x] <= v[x']``, that are broken by more than a tolerance over k."""
+        k, n = self.cost.shape
+        decay, found = 1 / self._half**2, []
+        for y, column in enumerate(columns):
+            over = decay * column[:, None] - column > tolerance / k
+            over.flat[:: n + 1] = False
+            found.append(y * n * n + np.flatnonzero(over))
+        return np.concatenate(found)
+
+    def reduced(self, rows: Indices, multipliers: Array) -> Array:
+        """The costs with the multipliers' terms, shape (k, n): the sum of the least over the reports is a lower bound."""
+        (k, n), half = self.cost.shape, self._half.ravel()[rows % self.distances.size]
+        high, low = rows // n, rows // (n * n) * n + rows % n
+        terms = np.bincount(low, multipliers * half, k * n) - np.bincount(high, multipliers / half, k * n)
+        return np.asarray(self.cost - terms.reshape(k, n))
+
+    def worth(self, rows: Indices, multipliers: Array) -> float:
+        """The lower bound of multipliers, in doubles."""
+        return float(self.reduced(rows, multipliers).min(axis=0).sum())
+
+    def proving(self, rows: Indices, multipliers: Array, tolerance: float) -> tuple[Indices, Array]:
+        """(x, x', y) and λ of ``v[x] - e^{αd} v[x'] <= 0``: the fewest that prove the bound to a tolerance.
+
+        Any multiplier may be dropped; those of lowered rates are.
+        """
+        n = self.cost.shape[1]
+        x, other = rows // n % n, rows % n
+        held = np.where(self.alpha * self.distances[x, other] > STEEP, 0.0, multipliers)
+        goal = self.worth(rows, held) - tolerance * self.unit
+        for cut in float(held.max(initial=0.0)) * 10.0 ** -np.arange(1, 17):
+            if self.worth(rows, np.where(held > cut, held, 0.0)) >= goal:
+                break
+        kept = held > cut
+        triples = np.column_stack([x, other, rows // (n * n)])[kept]
+        return triples, (held / self._half[x, other])[kept]
+
+    def solve(self, rows: Indices, tolerance: float, deadline: Deadline) -> Iterate:
+        """Solve with these constraints to a relative tolerance, as far as time allows."""
+        (k, n), half = self.cost.shape, self._half.ravel()[rows % self.distances.size]
+        high, low = rows // n, rows // (n * n) * n + rows % n
+        cost, blocks = self.cost / self.unit, np.empty((k, n, n))
+
+        def slack(v: Array) -> Array:
+            return np.asarray(v.ravel()[low] * half - v.ravel()[high] / half)
+
+        def gathered(held: Array) -> Array:
+            sums = np.bincount(low, held * half, k * n) - np.bincount(high, held / half, k * n)
+            return np.asarray(sums.reshape(k, n))
+
+        def longest(values: Array, change: Array) -> float:
+            return 1 / max(1.0, float((-change / values).max()))
+
+        columns, prices = np.full((k, n), 1 / k), np.zeros(n)
+        slacks = slack(columns)
+        held, steps, ended = 1 / (len(rows) * slacks), 0, True
+        for steps in range(_STEPS):
+            residual, missing = cost - prices - gathered(held), 1 - columns.sum(axis=0)
+            mean = float((slacks * held).mean())
+            off = max(
+                mean * len(rows) / abs(float((cost * columns).sum())),
+                float(np.abs(residual).sum(axis=1).max()),
+            )
+            if off < tolerance:
+                ended = False
+                break
+            if deadline.passed or mean * len(rows) < _LEAST:
+                break
+            weights = held / slacks
+            blocks[:] = 0.0
+            blocks.ravel()[rows] = -weights
+            diagonal = np.bincount(low, weights * half**2, k * n) + np.bincount(
+                high, weights / half**2, k * n
+            )
+            with one_thread():
+                if not _inverted(blocks, diagonal.reshape(k, n) * (1 + _RIDGE)):
+                    break
+                whole, failed = lapack.dpotrf(blocks.sum(axis=0).T, lower=1)
+                if failed:
+                    break
+
+                def direction(wanted: Array) -> tuple[Array, Array, Array, Array]:
+                    own = _times(blocks, gathered(wanted / slacks) - residual)
+                    priced = lapack.dpotrs(whole, missing - own.sum(axis=0), lower=1)[0]
+                    moved = own + _times(blocks, np.broadcast_to(priced, (k, n)))
+                    wider = slack(moved)
+                    return moved, priced, wider, (wanted - held * wider) / slacks
+
+                _, _, wider, more = direction(-slacks * held)
+                ahead = (slacks + longest(slacks, wider) * wider) * (held + longest(held, more) * more)
+                centre = mean * (float(ahead.mean()) / mean) ** 3
+                moved, priced, wider, more = direction(centre - slacks * held - wider * more)
+            primal, dual = (0.995 * longest(*pair) for pair in ((slacks, wider), (held, more)))
+            columns, slacks = columns + primal * moved, slacks + primal * wider
+            held, prices = held + dual * more, prices + dual * priced
+        return Iterate(columns, held * self.unit, steps, ended)
+
+
+def _inverted(blocks: Array, diagonal: Array) -> bool:
+    """Replace every block, given by its entries off the diagonal on either side of it, by the upper half of its inverse."""
+    for block, values in zip(blocks, diagonal):
+        block += block.T
+        block.flat[:: len(block) + 1] = values
+        factor, failed = lapack.dpotrf(block.T, lower=1, overwrite_a=1)
+        if failed:
+            return False
+        block[:] = lapack.dpotri(factor, lower=1, overwrite_c=1)[0].T
+    return True
+
+
+def _times(blocks: Array, rows: Array) -> Array:
+    return np.stack([blas.dsymv(1.0, block.T, row, lower=1) for block, row in zip(blocks, rows)])
+
+
+def covering(cost: Array, count: int) -> Indices:
+    """Reports, in order, that serve the items best where each gets its cheapest: medoids, chosen greedily; cost of shape (n, k).
+
+    Examples
+    --------
+    >>> covering(np.abs(np.subtract.outer(np.arange(9.0), np.arange(9.0))), 3).tolist()
+    [4, 1, 7]
+    """
+    chosen = [int(cost.sum(axis=0).argmin())]
+    least = cost[:, chosen[0]]
+    while len(chosen) < count:
+        gains = np.maximum(least[:, None] - cost, 0.0).sum(axis=0)
+        gains[chosen] = -1.0
+        chosen.append(int(gains.argmax()))
+        least = np.minimum(least, cost[:, chosen[-1]])
+    return np.array(chosen)

@@ -130,17 +130,26 @@ class ReportProgram:
             sums = np.bincount(low, held * half, k * n) - np.bincount(high, held / half, k * n)
             return np.asarray(sums.reshape(k, n))
 
+        def direction(
+            wanted: Array, state: tuple[Array, ...], residual: Array, missing: Array, whole: Array
+        ) -> tuple[Array, ...]:
+            own = _times(blocks, gathered(wanted / state[0]) - residual)
+            priced = lapack.dpotrs(whole, missing - own.sum(axis=0), lower=1)[0]
+            moved = own + _times(blocks, np.broadcast_to(priced, (k, n)))
+            wider = slack(moved)
+            return moved, priced, wider, (wanted - state[1] * wider) / state[0]
+
         def longest(values: Array, change: Array) -> float:
             return 1 / max(1.0, float((-change / values).max()))
 
         columns, prices = np.full((k, n), 1 / k), np.zeros(n)
         slacks = slack(columns)
         held, steps, ended = 1 / (len(rows) * slacks), 0, True
-        for steps in range(_STEPS):
+        while steps < _STEPS:
             residual, missing = cost - prices - gathered(held), 1 - columns.sum(axis=0)
             mean = float((slacks * held).mean())
             off = max(
-                mean * len(rows) / abs(float((cost * columns).sum())),
+                mean * len(rows) / max(abs(float((cost * columns).sum())), 1e-300),
                 float(np.abs(residual).sum(axis=1).max()),
             )
             if off < tolerance:
@@ -161,20 +170,14 @@ class ReportProgram:
                 if failed:
                     break
 
-                def direction(wanted: Array) -> tuple[Array, Array, Array, Array]:
-                    own = _times(blocks, gathered(wanted / slacks) - residual)
-                    priced = lapack.dpotrs(whole, missing - own.sum(axis=0), lower=1)[0]
-                    moved = own + _times(blocks, np.broadcast_to(priced, (k, n)))
-                    wider = slack(moved)
-                    return moved, priced, wider, (wanted - held * wider) / slacks
-
-                _, _, wider, more = direction(-slacks * held)
+                given = (slacks, held), residual, missing, whole
+                _, _, wider, more = direction(-slacks * held, *given)
                 ahead = (slacks + longest(slacks, wider) * wider) * (held + longest(held, more) * more)
                 centre = mean * (float(ahead.mean()) / mean) ** 3
-                moved, priced, wider, more = direction(centre - slacks * held - wider * more)
+                moved, priced, wider, more = direction(centre - slacks * held - wider * more, *given)
             primal, dual = (0.995 * longest(*pair) for pair in ((slacks, wider), (held, more)))
             columns, slacks = columns + primal * moved, slacks + primal * wider
-            held, prices = held + dual * more, prices + dual * priced
+            held, prices, steps = held + dual * more, prices + dual * priced, steps + 1
         return Iterate(columns, held * self.unit, steps, ended)
 
 

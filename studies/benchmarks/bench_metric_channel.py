@@ -6,6 +6,8 @@ Same problem (unit grid, uniform prior, Euclidean metric and loss, α = 0.7), sa
 no slower than `qif` from 4 × 4 up, 10 times faster at 7 × 7 without symmetry. `qif` is
 optional (``pip install qif``); it runs in a process of its own and is stopped after --limit seconds. Times are
 the best of the repetitions, certified (repair and exact certificate included) and not; the time of verifying is shown apart.
+Then random places in the plane, a unit square for each, α = 1, a Dirichlet prior; bars: 200 at least 12% below the remapped exponential
+mechanism within 5 s, with a gap below .3 within 60 s; 400 10% below within 10 s.
 """
 
 from __future__ import annotations
@@ -62,6 +64,16 @@ def theirs(side: int, limit: float) -> tuple[float, float] | None:
         process.join()
 
 
+def scattered(places: int, limit: float) -> tuple[float, float]:
+    """How far the channel of random places is below the remapped exponential mechanism, and its gap, within a time."""
+    rng = np.random.default_rng(0)
+    space = md.MetricSpace.euclidean(rng.uniform(0, places**0.5, (places, 2)))
+    prior = rng.dirichlet(np.ones(places))
+    remapped = md.Channel.exponential(space, 1.0).remapped(prior=prior).expected_loss(prior=prior)
+    found = md.MetricChannel(space, 1.0, prior).solve(time_limit=limit)
+    return 1 - found.value / remapped, found.gap
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--side", type=int, default=7, help="largest grid given to qif")
@@ -111,6 +123,11 @@ def main() -> None:
             f"({result.solver_report.variables} variables, {result.solver_report.constraints} rows)",
             flush=True,
         )
+
+    print("random places: below the remapped exponential mechanism, and gap")
+    for places, limit in ((200, 5.0), (200, 60.0), (400, 10.0)):
+        below, gap = scattered(places, limit)
+        print(f"  {places} within {limit:g} s: {below:.1%} below, gap {gap:.3f}", flush=True)
 
     print("spanner of stretch 1.1 on the 10x10 grid")
     result, seconds = ours(10, spanner=1.1)

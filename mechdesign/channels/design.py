@@ -544,7 +544,7 @@ class MetricChannel(ModelledDesign):
         unit = f" ({self.space.unit})" if self.space.unit else ""
         axis.set(xlabel="longitude" if earth else f"x{unit}", ylabel="latitude" if earth else f"y{unit}")
         axis.set_aspect(1 / max(0.02, math.cos(math.radians(float(up.mean())))) if earth else 1.0)
-        axis.legend(fontsize=7, loc="upper right")
+        axis.legend(fontsize=7)
         return fig
 
     @property

@@ -1,4 +1,4 @@
-r"""Published channels: metric, k-ary and Hadamard response with fast transforms, planar Laplace noise on a grid.
+r"""Published channels: metric, k-ary and Hadamard response with fast transforms, planar Laplace noise snapped to places.
 
 Their matrices are never built unless asked for: a report is drawn in O(1), and the channel and its inverse
 are applied in O(|X|), which is what frequency estimation needs.
@@ -17,16 +17,17 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
+from scipy.spatial import ConvexHull, Delaunay, QhullError
 
 from mechdesign.channels.channel import Channel, Deployment, Response, Simulation
-from mechdesign.channels.exact import shortest
+from mechdesign.channels.exact import private_weights, shortest
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower, log_upper
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import DOWN, integer, positive
 from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.hadamard import walsh_hadamard
-from mechdesign.spaces.space import MetricSpace, check_size, cluster_matrix
+from mechdesign.spaces.space import EARTH_RADIUS_KM, MetricSpace, check_size, cluster_matrix
 from mechdesign.typing import Array, Indices, Numbers
 
 TOP = 1 << 100  # fine enough for levels e^{-αd} down to 10⁻³⁰ before rounding up costs anything
@@ -431,8 +432,74 @@ def _snapped(count: int, reach: int) -> Array:
     return out.reshape(count * count, reach)
 
 
+_RAYS = 720  # around every place; errors fall with their square, and are made private
+_ALL = 12  # places up to which every one is taken for a neighbour of every other
+
+
+def _neighbours(directions: Array, plane: bool) -> Indices:
+    """Places whose cells touch, a row for each place, filled up with the place itself: by the triangulation of Delaunay."""
+    n = len(directions)
+    around = [{*range(n)} for _ in range(n)]
+    if n > _ALL:
+        try:
+            simplices = Delaunay(directions).simplices if plane else ConvexHull(directions).simplices
+        except QhullError:  # on one line
+            simplices = np.zeros((0, 3), dtype=np.int64)
+        found = [{x} for x in range(n)]
+        for simplex in simplices.tolist():
+            for x in simplex:
+                found[x].update(simplex)
+        around = around if min(map(len, found)) == 1 else found
+    most = max(map(len, around))
+    return np.array([sorted(each) + [x] * (most - len(each)) for x, each in enumerate(around)])
+
+
+def _around_places(space: MetricSpace, alpha: float) -> Array:
+    """Probability of every cell under noise of density e^{-αd} around every place: exact along rays at the midpoints of equal angles."""
+    assert space.points is not None
+    plane, places = space.kind != "geodesic", space.points
+    if not plane:
+        alpha, (up, turn) = alpha * EARTH_RADIUS_KM, np.radians(places.T)
+        places = np.column_stack([np.cos(up) * np.cos(turn), np.cos(up) * np.sin(turn), np.sin(up)])
+    touching, angles = _neighbours(places, plane), (np.arange(_RAYS) + 0.5) * (2 * math.pi / _RAYS)
+    whole = 1.0 if plane else 1 + math.exp(-alpha * math.pi)
+    table = np.zeros((len(places), len(places)))
+    for x, place in enumerate(places):
+        if plane:
+            east, north = np.array([1.0, 0.0]), np.array([0.0, 1.0])
+        else:
+            east = np.array([-math.sin(turn[x]), math.cos(turn[x]), 0.0])
+            north = np.cross(place, east)
+        near = -((places - place) ** 2).sum(axis=1) / 2  # on the sphere its cosine, less 1
+        along = np.stack([(places - place) @ east, (places - place) @ north], axis=1)
+        ray = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+        cell, reached, mass = np.full(_RAYS, x), np.zeros(_RAYS), np.zeros(_RAYS)
+        while len(ray):
+            next_to = touching[cell]
+            nearer = near[cell][:, None] - near[next_to]
+            ahead = ((along[next_to] - along[cell][:, None]) * ray[:, None]).sum(axis=2)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                if plane:
+                    met = np.where(ahead > 0, nearer / ahead, math.inf)
+                else:
+                    met = np.arctan2(nearer, ahead)
+                    met[(met <= reached[:, None] - 1e-12) | (next_to == cell[:, None])] = math.inf
+            first, rows = met.argmin(axis=1), np.arange(len(ray))
+            reached = np.maximum(met[rows, first], reached)
+            far = np.minimum(alpha * reached, _REACH)
+            wave = (1 + far) if plane else alpha * np.sin(far / alpha) + np.cos(far / alpha)
+            within = np.where(np.isinf(reached), 1.0, (1 - wave * np.exp(-far)) / whole)
+            np.add.at(table[x], cell, within - mass)
+            going = within < 1 - 1e-15
+            cell, ray, reached, mass = next_to[rows, first][going], ray[going], reached[going], within[going]
+    return np.maximum(table, 0.0) / table.sum(axis=1, keepdims=True)
+
+
 def planar_laplace(space: MetricSpace, alpha: float) -> Channel:
-    r"""Planar Laplace noise snapped to the nearest point of a grid, as a channel.
+    r"""Planar Laplace noise snapped to the nearest place, as a channel: in the plane, or on the sphere.
+
+    Noise of density proportional to :math:`e^{-α d}` is private, its normaliser being the same around every place, and snapping is post-processing. Off
+    grids the cells' probabilities are integrated along 720 rays and the table made private exactly, which costs little.
 
     Parameters
     ----------
@@ -449,7 +516,7 @@ def planar_laplace(space: MetricSpace, alpha: float) -> Channel:
     Raises
     ------
     DesignError
-        Not a Euclidean grid.
+        A space without places in the plane or on the sphere.
 
     Source: Andrés, Bordenabe, Chatzikokolakis, Palamidessi 2013.
 
@@ -460,9 +527,17 @@ def planar_laplace(space: MetricSpace, alpha: float) -> Channel:
     (True, True)
     """
     alpha = positive("alpha", alpha, side=DOWN)
-    grid = isinstance(space, MetricSpace) and space.kind == "grid" and space.matrix is None
-    if not grid or space.points is None:
-        raise DesignError.of("space", space, "must be a Euclidean MetricSpace.grid(rows, columns)")
+    mapped = (
+        isinstance(space, MetricSpace)
+        and space.kind in ("grid", "euclidean", "geodesic")
+        and space.matrix is None
+    )
+    if not mapped or space.points is None or space.points.shape[1] != 2:
+        allowed = "must have places in the plane or on the sphere: MetricSpace.grid(rows, columns), euclidean or geodesic"
+        raise DesignError.of("space", space, allowed)
+    if space.kind != "grid":
+        table, distances = _around_places(space, alpha), space.distances
+        return Channel.from_weights(private_weights(table, distances, alpha, distances / len(table)), space)
     rows, columns = space.shape
     step = float(space.points[1, 1] - space.points[0, 1]) if columns > 1 else 1.0
     if rows > 1:

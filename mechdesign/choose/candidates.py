@@ -440,8 +440,10 @@ _CHANNELS: dict[str, Candidate] = {
     "exponential, remapped": Candidate(_published(_exponential, remapped=True), "the prior"),
     "k-ary response": Candidate(_published(_kary)),
     "clustered response": Candidate(_published(lambda s, a, _: ClusteredResponse(s, a)), "a clustered space"),
-    "planar Laplace": Candidate(_published(_planar), "a Euclidean grid"),
-    "planar Laplace, remapped": Candidate(_published(_planar, remapped=True), "a Euclidean grid, the prior"),
+    "planar Laplace": Candidate(_published(_planar), "places in the plane or on the sphere"),
+    "planar Laplace, remapped": Candidate(
+        _published(_planar, remapped=True), "places in the plane or on the sphere, the prior"
+    ),
 }
 
 # Categories ----------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from mechdesign.channels.responses import (
 )
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import dumps, loads
-from mechdesign.spaces.space import MetricSpace
+from mechdesign.spaces.space import EARTH_RADIUS_KM, MetricSpace
 
 mpmath.mp.dps = 40
 
@@ -223,6 +223,43 @@ def test_exponential_is_calibrated_to_its_real_loss() -> None:
     assert plain.alpha < tight.alpha <= 0.7
     assert tight.alpha > 0.7 * (1 - 1e-9)
     assert tight.expected_loss() < plain.expected_loss()
+
+
+def test_planar_laplace_of_any_places_is_that_of_the_grid() -> None:
+    """Along rays in the plane, and on the sphere where it is flat: the cells' integrals of the grid, by other means."""
+    grid = MetricSpace.grid(4, 4)
+    exact = planar_laplace(grid, 0.7).matrix
+    plane = planar_laplace(MetricSpace.euclidean(grid.points), 0.7)
+    assert plane.matrix == pytest.approx(exact, abs=2e-5) and plane.alpha <= 0.7
+    degree = math.pi / 180 * EARTH_RADIUS_KM
+    flat = planar_laplace(MetricSpace.geodesic(*(grid.points / degree).T), 0.7)
+    assert flat.matrix == pytest.approx(exact, abs=2e-5) and flat.alpha <= 0.7
+
+
+@pytest.mark.parametrize("alpha", [1e-4, 1e-3])
+def test_planar_laplace_around_the_earth(alpha: float) -> None:
+    """Against noise drawn at a distance by its density, 300,000 times."""
+    rng = np.random.default_rng(5)
+    space = MetricSpace.geodesic(np.degrees(np.arcsin(rng.uniform(-1, 1, 30))), rng.uniform(-180, 180, 30))
+    reach = np.linspace(0, math.pi, 200_001)
+    mass = np.cumsum(np.exp(-alpha * EARTH_RADIUS_KM * reach) * np.sin(reach))
+    far, turn = np.interp(rng.random(300_000), mass / mass[-1], reach), rng.uniform(0, 2 * math.pi, 300_000)
+    up, around = np.radians(space.points).T
+    places = np.column_stack([np.cos(up) * np.cos(around), np.cos(up) * np.sin(around), np.sin(up)])
+    east = np.array([-math.sin(around[0]), math.cos(around[0]), 0.0])
+    north = np.cross(places[0], east)
+    noisy = np.cos(far) * places[0][:, None] + np.sin(far) * (
+        np.cos(turn) * east[:, None] + np.sin(turn) * north[:, None]
+    )
+    seen = np.bincount((places @ noisy).argmax(axis=0), minlength=30) / 300_000
+    channel = planar_laplace(space, alpha)
+    assert channel.alpha <= alpha
+    assert channel.matrix[0] == pytest.approx(seen, abs=5e-3)
+
+
+def test_planar_laplace_of_places_on_a_line() -> None:
+    channel = planar_laplace(MetricSpace.euclidean(np.column_stack([np.arange(20.0), np.arange(20.0)])), 1.0)
+    assert channel.alpha <= 1.0 and (np.diag(channel.matrix) > 0.2).all()
 
 
 @pytest.mark.parametrize(

@@ -276,12 +276,14 @@ class MetricChannel(ModelledDesign):
                 yield law
 
     def _by_reports(self, clock: Clock) -> Iterator[Law | Bound]:
-        """Laws of few reports, then laws and bounds of all; where those are too many, bounds of the likeliest items and laws of what they are sent."""
+        """Laws of few reports, of twice as many up to a quarter, then laws and bounds of all; where those are too many, bounds of the likeliest items and laws of what they are sent."""
         n, k = self.cost.shape
         everyone, everything = np.arange(n), np.arange(k)
-        few = covering(self.cost, min(k, math.isqrt(k - 1) + 1))
-        if len(few) < k:
-            yield from self._rounds(everyone, few, _FIRST, clock)
+        count = math.isqrt(k - 1) + 1
+        few = covering(self.cost, max(count, k // 4))
+        while count < k and (count == len(few) or 4 * count <= k):
+            yield from self._rounds(everyone, few[:count], _FIRST, clock)
+            count *= 2
         if n * n * k <= _ENTRIES:
             yield from self._rounds(everyone, everything, clock.gap / 4, clock)
             return
@@ -290,7 +292,7 @@ class MetricChannel(ModelledDesign):
         )
         sent = yield from self._rounds(likeliest, everything, _FIRST, clock)
         most = np.argsort(-sent, kind="stable")[: _ENTRIES // n**2]
-        yield from self._rounds(everyone, np.union1d(most, few), _FIRST, clock)
+        yield from self._rounds(everyone, np.union1d(most, few[: math.isqrt(k)]), _FIRST, clock)
 
     def _rounds(
         self, items: Indices, reports: Indices, tolerance: float, clock: Clock

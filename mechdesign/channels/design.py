@@ -326,7 +326,9 @@ class MetricChannel(ModelledDesign):
             more = rows[:0] if spanned else np.setdiff1d(program.broken(found.columns, asked / 10), rows)
             done = not (len(more) or budgets) and (asked <= tolerance or spanned)
             if found.ended or clock.passed or (done and alpha == self.alpha):
-                return np.bincount(reports, (self.weights[items] * found.columns).sum(axis=1), k)
+                return np.asarray(
+                    np.bincount(reports, (self.weights[items] * found.columns).sum(axis=1), k), dtype=float
+                )
             rows, asked = np.union1d(rows, more), max(tolerance, asked / 10)
 
     def _law(self, answer: Answer, clock: Clock, notes: tuple[str, ...]) -> Law:

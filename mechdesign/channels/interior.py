@@ -78,7 +78,7 @@ class ReportProgram:
         """The constraints of pairs of items, shape (m, 2), in either direction and for every report."""
         k, n = self.cost.shape
         both = np.concatenate([edges[:, 0] * n + edges[:, 1], edges[:, 1] * n + edges[:, 0]])
-        return np.add.outer(np.arange(k) * n * n, np.sort(both)).ravel()
+        return np.asarray(np.add.outer(np.arange(k) * n * n, np.sort(both)).ravel())
 
     def broken(self, columns: Array, tolerance: float) -> Indices:
         """The constraints, scaled to ``e^{-αd} v[x] <= v[x']``, that are broken by more than a tolerance over k."""
@@ -164,7 +164,7 @@ class ReportProgram:
                 high, weights / half**2, k * n
             )
             with one_thread():
-                if not _inverted(blocks, diagonal.reshape(k, n) * (1 + _RIDGE)):
+                if not _inverted(blocks, np.asarray(diagonal.reshape(k, n) * (1 + _RIDGE))):
                     break
                 whole, failed = lapack.dpotrf(blocks.sum(axis=0).T, lower=1)
                 if failed:

@@ -492,7 +492,7 @@ def _around_places(space: MetricSpace, alpha: float) -> Array:
             np.add.at(table[x], cell, within - mass)
             going = within < 1 - 1e-15
             cell, ray, reached, mass = next_to[rows, first][going], ray[going], reached[going], within[going]
-    return np.maximum(table, 0.0) / table.sum(axis=1, keepdims=True)
+    return np.asarray(np.maximum(table, 0.0) / table.sum(axis=1, keepdims=True))
 
 
 def planar_laplace(space: MetricSpace, alpha: float) -> Channel:

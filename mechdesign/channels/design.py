@@ -89,6 +89,7 @@ _MOST_ITEMS = 1000  # up to which a step that is cubic in their number takes a s
 _SIMPLEX = (
     1_000  # variables up to which a program without symmetry takes HiGHS's simplex method half a second
 )
+_VERTICES = 5_000  # variables up to which that ends within half a minute: it closes gaps of 1e-5
 _SEEN = 1e-3  # probability of a report from which a map shows it
 _FIRST = 1e-2  # tolerance of the first rounds, and of parts of the program
 _ENTRIES = 30_000_000  # of the interior point's blocks: 240 MB, rounds of half a minute
@@ -246,7 +247,8 @@ class MetricChannel(ModelledDesign):
     ) -> Iterator[Law | Bound]:
         """Solve the program by HiGHS's simplex method, or by another registered LP solver, and repair its answer.
 
-        Large programs with few symmetries, and those of more than five million rows, are solved by the interior-point method of `interior`.
+        Large programs with few symmetries, and those of more than five million rows, are solved by the interior-point method of `interior`, whose
+        last digits the simplex method finds where it takes no longer than half a minute.
         With a spanner the lower bound is for *all* α-private channels, so that the gap is what the spanner can have cost: the
         spanner's edges with the whole budget are a relaxation, whose repaired channel is private too and, where α is large, the
         cheaper one.
@@ -257,7 +259,8 @@ class MetricChannel(ModelledDesign):
             variables = int(self._orbits(symmetry, clock)[0].max()) + 1
             if variables > _SIMPLEX and (4 * variables > n * k or variables * k > MOST_ROWS):
                 yield from self._by_reports(clock)
-                return
+                if variables > _VERTICES:
+                    return
         program = self.program(symmetry=symmetry, deadline=clock)
         rows, answer = program.rows, program.solve(solver, clock)
         spanned = rows.stretch > 1

@@ -21,6 +21,7 @@ from mechdesign.verifier.verify import verify
 @pytest.fixture(autouse=True)
 def _by_reports(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metric_channel, "_SIMPLEX", 0)
+    monkeypatch.setattr(metric_channel, "_VERTICES", 0)
 
 
 def drawn(

@@ -96,6 +96,7 @@ def subsets(result: Json, account: Account) -> None:
     num, den = exp_bounds(epsilon)[0].as_integer_ratio()
     size = math.prod(part["size"] for part in law["workload"]["blocks"][0])
     if design["outputs"] is not None:
+        account.takes(size * len(law["sizes"]), size)
         number = sum(math.comb(size, s) for s in law["sizes"])
         account.agrees("no more outputs than asked for", number <= design["outputs"])
     claim = f"every report at most e^{epsilon!r} times likelier for one category than for another"
@@ -128,7 +129,7 @@ def moments_of_sets(
     good = sizes and len(shares) == len(sizes) and min(shares) > 0 and 0 < sizes[0] < size >= sizes[-1]
     if not good or any(a >= b for a, b in zip(sizes, sizes[1:])):
         raise Refused("sizes of sets that are none, or shares of other sizes")
-    account.divides(20 * len(sizes), 800)
+    account.divides(20 * len(sizes), 4 * (high.bit_length() + max(shares).bit_length() + size.bit_length()))
     scale, found, people = 0, [0] * len(entries), sum(shares)
     for s, share in zip(sizes, shares):
         total = s * high + (size - s) * low

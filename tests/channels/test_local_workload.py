@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
@@ -29,7 +30,7 @@ from mechdesign.channels.linear_solving import multipliers, relaxation
 from mechdesign.channels.subset_report import SubsetReport
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.solvers.registry import solve
-from mechdesign.verifier.reading import Refused
+from mechdesign.verifier.reading import NotCovered, Refused
 from mechdesign.verifier.verify import verify
 from tests.campaign.noise_oracles import as_table, least_report
 
@@ -364,6 +365,20 @@ def test_never_above_what_is_published(size: int) -> None:
     design = md.LocalWorkload(np.eye(size), ONE)  # a histogram, but not in these words
     found = design.solve(gap=0.5)
     assert found.value <= min(design.costs().values()) * (1 + 1e-12) and not alone(found)
+
+
+def test_files_that_ask_for_much_work_are_refused_at_once() -> None:
+    """Long levels with many sizes; how many sets there are of half of many categories."""
+    result = md.LocalWorkload(md.Workload.identity(3000), ONE).solve()
+    law, sizes = result.mechanism, tuple(range(1, 3000))
+    long = replace(law, sizes=sizes, shares=(1,) * len(sizes), levels=tuple(w * 10**4000 for w in law.levels))
+    many = replace(law, sizes=sizes, shares=(1,) * len(sizes))
+    limited = replace(result, mechanism=many, design=replace(result.design, outputs=3000))
+    for hostile in (replace(result, mechanism=long), limited):
+        started = time.perf_counter()
+        with pytest.raises(NotCovered, match="too large"):
+            verify(dumps(hostile))
+        assert time.perf_counter() - started < 5
 
 
 def test_questions_and_laws_refuse_in_a_sentence() -> None:

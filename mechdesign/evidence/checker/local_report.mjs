@@ -96,6 +96,7 @@ function subsets(result, account) {
   const [growth] = expBounds(rational(design.privacy.epsilon));
   const size = counts(law.workload);
   if (design.outputs !== null) {
+    account.takes(size * law.sizes.length, size);
     const number = total(law.sizes.map((s) => binomial(BigInt(size), s)));
     account.agrees("no more outputs than asked for", number <= design.outputs);
   }
@@ -137,7 +138,7 @@ function momentsOfSets(law, n, entries, trace, account) {
   const good = sizes.length && shares.length === sizes.length && bottom(shares) > 0n && sizes[0] > 0n;
   if (!good || sizes[0] >= size || sizes[sizes.length - 1] > size || sizes.slice(1).some((b, i) => sizes[i] >= b))
     throw new Refused("sizes of sets that are none, or shares of other sizes");
-  account.divides(20 * sizes.length, 800);
+  account.divides(20 * sizes.length, 4 * (bitLength(high) + bitLength(top(shares)) + bitLength(size)));
   const people = total(shares);
   let scale = 0n;
   const found = entries.map(() => 0n);

@@ -22,6 +22,7 @@ from .choose.comparing import compare as compare
 from .choose.comparing import least_epsilon as least_epsilon
 from .choose.comparison import Comparison as Comparison
 from .choose.questions import CategoryReport as CategoryReport
+from .choose.questions import HistogramOfUsers as HistogramOfUsers
 from .choose.questions import LocalReport as LocalReport
 from .choose.questions import MetricReport as MetricReport
 from .choose.questions import NumericQuery as NumericQuery
@@ -85,6 +86,7 @@ from .runs.grid import Grid as Grid
 from .spaces.earth_mover import emd as emd
 from .spaces.space import MetricSpace as MetricSpace
 from .user_level.frequency import FrequencyEstimate as FrequencyEstimate
+from .user_level.histogram import UserHistogram as UserHistogram
 from .user_level.itemwise import ItemwiseRelease as ItemwiseRelease
 from .user_level.linear_release import LinearRelease as LinearRelease
 from .user_level.privacy import EMDPrivacy as EMDPrivacy

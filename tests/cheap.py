@@ -104,6 +104,20 @@ DESIGNS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     "bounded-count": (lambda: md.BoundedCount(4, md.ApproximateDP(1.0, 0.05), "squared"), {}),
     "metric-channel": (lambda: md.MetricChannel(md.MetricSpace.grid(2, 3), alpha=0.7), {}),
     "local-workload": (lambda: md.LocalWorkload(md.Workload.prefix_sums(3), PURE), {}),
+    "user-histogram": (
+        lambda: md.UserHistogram(md.MetricSpace.line([0.0, 1.0, 3.0]), md.EMDPrivacy(2.0), 3, 5),
+        {},
+    ),
+    "user-itemwise": (
+        lambda: md.UserHistogram(
+            md.MetricSpace.clustered(2, 2, within=0.1), md.EMDPrivacy(9.0, 1e-6), 3, 50, "itemwise"
+        ),
+        {},
+    ),
+    "user-linear": (
+        lambda: md.UserHistogram(md.MetricSpace.grid(2, 2), md.EMDPrivacy(2.0), 3, 5, "linear"),
+        {},
+    ),
     "local-worst": (lambda: md.LocalWorkload([[0.0, 1.0, 2.0]], PURE, data="worst"), {}),
     "local-histogram": (lambda: md.LocalWorkload(md.Workload.identity(30), PURE), {}),
     "local-relaxed": (lambda: md.LocalWorkload(md.Workload.ranges(17), PURE), {"gap": 0.2}),
@@ -163,8 +177,8 @@ def objects() -> Iterator[Any]:
     yield [n.NamedLawProof(), n.SymmetricBound()]
     query = md.NumericQuery(dimension=3, sensitivity=md.Sensitivity(linf=1, l0=2, each=[1.0, 2.0, 0.0]))
     yield md.compare(query, PURE, mechanisms=["laplace", "gaussian"])
-    yield [md.LocalReport(bits=2), md.MetricReport(space), md.choose.Accuracy(1.0, 1.0, 2.0)]
-    yield md.CategoryReport(categories=5, people=10)
+    yield [md.HistogramOfUsers(space, items=3, users=5), md.LocalReport(bits=2), md.MetricReport(space)]
+    yield [md.choose.Accuracy(1.0, 1.0, 2.0), md.CategoryReport(categories=5, people=10)]
     yield md.OPTM(BINS, PURE, stats.beta(2, 3, -1, 2)).solve().certificate
     table = md.vectors.IntegerTable.of(md.Quantizer.rqm([-2, -1, 1, 2], 0.5, (-1, 1)))
     yield [md.PrivUnit(5, PURE), table]

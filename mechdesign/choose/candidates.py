@@ -21,6 +21,7 @@ from mechdesign.channels.responses import ClusteredResponse, KaryResponse, plana
 from mechdesign.channels.subset_report import histogram
 from mechdesign.choose.questions import (
     CategoryReport,
+    HistogramOfUsers,
     LocalReport,
     MetricReport,
     NumericQuery,
@@ -50,6 +51,8 @@ from mechdesign.quantizers.rqm import RQM
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Status
+from mechdesign.user_level.histogram import NAMES
+from mechdesign.user_level.privacy import EMDPrivacy
 
 _REACH = 2.5
 """Outputs of searched and spread alphabets go out to this times the least reach that an unbiased report needs."""
@@ -97,7 +100,7 @@ def register(
     name : str
         Its name in tables; a registered mechanism of this name is replaced.
     question : type
-        `NumericQuery`, `LocalReport`, `CategoryReport` or `MetricReport`.
+        `NumericQuery`, `LocalReport`, `CategoryReport`, `MetricReport` or `HistogramOfUsers`.
     designs : callable
         ``designs(question, privacy)`` returns the design that answers, or several of which the best is taken; it raises
         `DesignError` where the mechanism does not apply. What it finds is held to the question, the privacy and its own
@@ -462,9 +465,17 @@ _CATEGORIES: dict[str, Candidate] = {
     **{name: Candidate(_known(name)) for name in PUBLISHED},
 }
 
+# Histograms of users -------------------------------------------------------------------------------------------
+
+
+def _of_users(by: str) -> Callable[[HistogramOfUsers, EMDPrivacy, Deadline], Result]:
+    return lambda q, privacy, deadline: q.design(privacy, by).solve(time_limit=deadline.limit())
+
+
 _KNOWN: dict[str, dict[str, Candidate]] = {
     "numbers": _NOISE,
     "report": _QUANTIZERS,
     "places": _CHANNELS,
     "categories": _CATEGORIES,
+    "users": {name: Candidate(_of_users(by)) for by, name in NAMES.items()},
 }

@@ -11,7 +11,13 @@ from joblib import effective_n_jobs
 
 from mechdesign.choose.candidates import candidates, solved
 from mechdesign.choose.comparison import Comparison, least_error, measured, ranked
-from mechdesign.choose.questions import MetricReport, Question, check_same_privacy, checked_question
+from mechdesign.choose.questions import (
+    HistogramOfUsers,
+    MetricReport,
+    Question,
+    check_same_privacy,
+    checked_question,
+)
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence.accuracy import Accuracy as Accuracy
 from mechdesign.evidence.digits import gap_words
@@ -23,6 +29,7 @@ from mechdesign.runs.parallel import run_chunks
 from mechdesign.solvers.deadline import Deadline, progress_bar
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Status
+from mechdesign.user_level.privacy import EMDPrivacy
 
 Tried = tuple[dict[str, object], Result | None]
 """A row of the table, and the result where there is one."""
@@ -44,11 +51,11 @@ def compare(
 
     Parameters
     ----------
-    question : NumericQuery, LocalReport, CategoryReport, MetricReport or MetricSpace
-    privacy : PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage or TradeOff
-        All but the first for a `NumericQuery` only.
+    question : NumericQuery, LocalReport, CategoryReport, MetricReport, HistogramOfUsers or MetricSpace
+    privacy : PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage, TradeOff or EMDPrivacy
+        All but the first for a `NumericQuery` only; the last for a `HistogramOfUsers`.
     alpha : float, optional
-        Privacy per unit of distance, for a metric space.
+        Privacy per unit of distance, for a metric space and users who hold points of one.
     mechanisms : sequence of str, optional
         Names, to try these alone; all by default.
     also : mapping of str to Result, optional
@@ -141,7 +148,7 @@ def _parsed(
     if isinstance(question, MetricSpace):
         question = MetricReport(question)
     checked_question(question)
-    if isinstance(question, MetricReport):
+    if isinstance(question, MetricReport | HistogramOfUsers):
         if (alpha is None) == (privacy is None):
             raise DesignError.of(
                 "alpha", alpha, "a metric space needs alpha, its privacy per unit of distance"
@@ -313,6 +320,8 @@ def least_epsilon(
 
 
 def _privacy(question: Question, epsilon: float, delta: float) -> Privacy:
+    if isinstance(question, HistogramOfUsers):
+        return question.check_privacy(EMDPrivacy(epsilon, delta))
     if isinstance(question, MetricReport):
         return MetricDP(epsilon)
     return ApproximateDP(epsilon, delta) if delta else PureDP(epsilon)

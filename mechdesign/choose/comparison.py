@@ -36,6 +36,7 @@ from mechdesign.problem.privacy import Privacy, PureDP
 from mechdesign.problem.words import guarantee
 from mechdesign.quantizers.optimal.bin_search import Alphabet
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
+from mechdesign.user_level.privacy import EMDPrivacy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,8 +51,8 @@ class Comparison(Handed):
 
     Parameters
     ----------
-    question : NumericQuery, LocalReport, MetricReport or CategoryReport
-    privacy : PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage, TradeOff or MetricDP
+    question : NumericQuery, LocalReport, MetricReport, CategoryReport or HistogramOfUsers
+    privacy : PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage, TradeOff, MetricDP or EMDPrivacy
     table : DataFrame
         A row per mechanism, best first; of a question of whole numbers those that answer in whole numbers before
         continuous noise, unless that has 5% less error when its answers are rounded; `assumes` says which it is. Error (the question's loss, of one coordinate), ratio (to the proved
@@ -66,7 +67,7 @@ class Comparison(Handed):
     """
 
     question: Question
-    privacy: Privacy
+    privacy: Privacy | EMDPrivacy
     table: pd.DataFrame
     results: dict[str, Result]
     least: float | None = None

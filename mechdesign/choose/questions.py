@@ -50,6 +50,8 @@ from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.problem.workload import Workload
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Numbers
+from mechdesign.user_level.histogram import UserHistogram
+from mechdesign.user_level.privacy import EMDPrivacy
 
 
 class _Question(Checked):
@@ -487,12 +489,62 @@ class CategoryReport(_Question):
         return f"reports of {self.people} people on {self.categories} categories: {self.workload}"
 
 
-Question = NumericQuery | LocalReport | MetricReport | CategoryReport
+@serializable("histogram-of-users")
+@dataclass(frozen=True)
+class HistogramOfUsers(_Question):
+    """The histogram of all items of n users with m items each, released without bias.
+
+    Its error is the expected earth mover's distance to the true histogram, in the unit of the space.
+
+    Parameters
+    ----------
+    space : MetricSpace
+    items, users : int
+        m and n, public.
+
+    Examples
+    --------
+    >>> print(HistogramOfUsers(MetricSpace.grid(3, 3), items=30, users=1000))
+    the histogram of 1000 users with 30 items each, on 9 points
+    """
+
+    asks, answered_by = "users", "a histogram of users"
+
+    space: MetricSpace = field(MetricSpace)
+    items: int = field(check=integer, least=1)
+    users: int = field(check=integer, least=1)
+
+    def design(self, privacy: EMDPrivacy, by: str | None = None) -> UserHistogram:
+        """The best of the mechanisms, or one of them by name."""
+        return UserHistogram(self.space, privacy, self.items, self.users, by)
+
+    def check_privacy(self, privacy: object) -> Any:
+        """Return the requirement in the earth mover's distance, or raise DesignError."""
+        if isinstance(privacy, MetricDP) and privacy.metric == "absolute":
+            privacy = EMDPrivacy(privacy.epsilon)
+        return self.design(instance("privacy", privacy, EMDPrivacy)).privacy
+
+    def _check_covered(self, name: str, result: Result) -> None:
+        given = result.design
+        if not same((given.space, given.items, given.users), (self.space, self.items, self.users)):
+            raise DesignError.of(name, str(given.space), "must be for the question's space, items and users")
+
+    def error(self, result: Result) -> float:
+        """The expected earth mover's distance, or a bound of it, for all data."""
+        return float(instance("result", result, Result).design.error(result.mechanism))
+
+    def __str__(self) -> str:
+        return (
+            f"the histogram of {self.users} users with {self.items} items each, on {self.space.size} points"
+        )
+
+
+Question = NumericQuery | LocalReport | MetricReport | CategoryReport | HistogramOfUsers
 
 
 def checked_question(question: object) -> Question:
     """Return the question, or raise DesignError."""
-    found: Question = instance("question", question, *get_args(Question))
+    found: Question = instance("question", question, *get_args(Question))  # type: ignore[assignment]
     return found
 
 

@@ -330,11 +330,7 @@ class Result(Handed):
             Whose prior errors are averaged over, where they depend on the input; the design's own when not given.
         """
         if question is not None and not hasattr(question, "asks"):
-            raise DesignError.of(
-                "question",
-                question,
-                "must be a question of md.compare: a NumericQuery, a LocalReport, a CategoryReport or a MetricReport",
-            )
+            raise DesignError.of("question", question, "must be one of the questions of compare")
         found: Accuracy = self.design.errors(self, question)
         return found
 

@@ -38,6 +38,8 @@ def guarantee(privacy: Privacy) -> str:
         return f"ρ = {shown(privacy.rho)}" + (f", ξ = {shown(privacy.xi)}" if privacy.xi else "")
     if isinstance(privacy, GaussianDP):
         return f"μ = {shown(privacy.mu)}"
+    if not isinstance(privacy, Privacy):  # of users
+        return str(privacy)
     if not isinstance(privacy, PureDP | MetricDP):
         points = points_of(privacy).points
         return "; ".join(f"ε = {shown(e)}" + (f", δ = {shown(d)}" if d else "") for e, d in points)

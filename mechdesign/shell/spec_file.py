@@ -107,7 +107,7 @@ def question_from_toml(path: str | os.PathLike[str]) -> tuple[Question, dict[str
         As `design_from_toml`.
     """
     with _opened(path) as given:
-        names = ("NumericQuery", "LocalReport", "MetricReport", "CategoryReport")
+        names = ("NumericQuery", "LocalReport", "MetricReport", "CategoryReport", "HistogramOfUsers")
         name = one_of("question", given.pop("question", None), names)
         asked: dict[str, object] = {
             key: _value(key, given.pop(key)) for key in ("privacy", "alpha") if key in given

@@ -4,6 +4,9 @@ from .frequency import LaplaceHistogram as LaplaceHistogram
 from .frequency import emd_error_bound as emd_error_bound
 from .frequency import metric_response_error_bound as metric_response_error_bound
 from .frequency import simplex_projection as simplex_projection
+from .histogram import TreeHistogram as TreeHistogram
+from .histogram import UserHistogram as UserHistogram
+from .histogram import UserHistogramProof as UserHistogramProof
 from .itemwise import ItemwiseRelease as ItemwiseRelease
 from .linear_release import LinearQuery as LinearQuery
 from .linear_release import LinearRelease as LinearRelease

@@ -52,6 +52,15 @@ def equal_sizes(datasets: Numbers) -> Numbers:
     return cast(Numbers, rows)
 
 
+def checked_items(space: MetricSpace, datasets: Numbers, shape: tuple[int, int], model: str) -> Indices:
+    """Return the point indices of (users, items) centrally, (…, items) locally, or raise."""
+    items = space.indices(equal_sizes(datasets), name="datasets")
+    expected, got = (shape, items.shape) if model == "central" else (shape[1:], items.shape[-1:])
+    if got != expected or items.ndim > 2:
+        raise DesignError.of("datasets", items.shape, f"must have shape {expected}: users and items")
+    return items
+
+
 _TRIED, _TRIES = 400, 10
 """Points up to which further channels are tried for the largest α₀, and how many."""
 _ENOUGH = 0.99  # of the α asked for: no further channel is tried
@@ -249,18 +258,11 @@ class ItemwiseRelease:
         return self._drawn(datasets, Deployment())
 
     def _drawn(self, datasets: Numbers, source: Simulation | Deployment) -> Indices:
-        reports = self.channel.drawn(self._items(datasets), source)
+        items = checked_items(self.space, datasets, (self.users, self.items), self.model)
+        reports = self.channel.drawn(items, source)
         rows = reports.reshape(-1, self.total)  # what is shuffled together
         mixed = np.take_along_axis(rows, source.order(*rows.shape), axis=1)
         return mixed.ravel() if self.model == "central" else mixed.reshape(reports.shape)
-
-    def _items(self, datasets: Numbers) -> Indices:
-        items = self.space.indices(equal_sizes(datasets), name="datasets")
-        expected = (self.users, self.items) if self.model == "central" else (self.items,)
-        got = items.shape if self.model == "central" else items.shape[-1:]
-        if got != expected or items.ndim > 2:
-            raise DesignError.of("datasets", items.shape, f"must have shape {expected}: users and items")
-        return items
 
     def compare(self) -> pd.DataFrame:
         """α₀ for this α (and α for this α₀) under each accounting; missing where the closed form does not apply.

@@ -169,6 +169,9 @@ class EMDPrivacy(Checked):
     model: str = field(check=one_of, allowed=MODELS, default="local")
     sizes: str = field(check=one_of, allowed=SIZES, default="bounded")
 
+    def __str__(self) -> str:
+        return f"α = {self.alpha:g} per unit of earth mover's distance, δ = {self.delta:g}"
+
     def epsilon(self, emd: float) -> float:
         """ε for two datasets at this earth mover's distance; δ is the same for all."""
         return self.alpha * non_negative("emd", emd)

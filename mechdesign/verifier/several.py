@@ -3,7 +3,7 @@
 *Noise for numbers* answers a question if it is for as many numbers, no fewer rounds, no smaller a sample of the people, and for every change
 that the question allows: each bound that the noise relies on holds on all of them, or, where it is made for a list of changes, the corners of a box of
 which so many coordinates move are in the list, up to sign. Of a question that lists its changes, each bound holds on each of them, or they are in the list. Noise on the whole numbers is for whole numbers only. *A report* of so many bits takes every
-input of the question's range; *a channel* is on its space, for its prior, at its α; *a report of a category* is for the same queries, on average or for the worst category: its
+input of the question's range; *a channel* is on its space, for its prior, at its α; *a histogram* is of its users; *a report of a category* is for the same queries, on average or for the worst category: its
 error is the variance of one report, times the people, over the number of queries.
 
 What is said to be the least error is a lower bound of every mechanism that is proved of a result whose own question this is, by the name of these
@@ -24,13 +24,14 @@ from mechdesign.verifier.local_report import margins
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, TooLarge
 
 Check = Callable[[Json, Account], None]
-REAL, WHOLE, CHANNEL, LOCAL = (
+REAL, WHOLE, CHANNEL, LOCAL, USERS = (
     f"no {noun} does better"
     for noun in (
         "additive noise for a real-valued query",
         "additive whole-number noise",
         "channel between the points",
         "unbiased local report",
+        "unbiased histogram of users with so many items each",
     )
 )
 QUANTIZERS = (
@@ -205,6 +206,12 @@ def of_categories(design: Json, question: Json) -> bool:
     return alike and design["data"] == question["data"]
 
 
+def of_users(design: Json, question: Json) -> bool:
+    """Whether a histogram is of the users of a question."""
+    names = ("space", "items", "users")
+    return design[""] == "user-histogram" and all(repr(design[n]) == repr(question[n]) for n in names)
+
+
 def privacy_of(design: Json) -> Json:
     if "privacy" in design:
         return design["privacy"]
@@ -213,6 +220,8 @@ def privacy_of(design: Json) -> Json:
 
 def same_question(design: Json, question: Json) -> str | None:
     """The mechanisms that a design's lower bound speaks of, where its question is the comparison's own; None elsewhere."""
+    if question[""] == "histogram-of-users":
+        return USERS
     if question[""] == "metric-report":
         free = design["unbiased"] is None and design["decoder"] is None
         return CHANNEL if free and design["loss"] == question["loss"] else None
@@ -254,6 +263,7 @@ def comparison(held: Json, account: Account, check: Check) -> None:
     answers = {
         "numeric-query": lambda one: protects(one["design"], question, account),
         "local-report": lambda one: reports(one, question),
+        "histogram-of-users": lambda one: of_users(one["design"], question),
         "metric-report": lambda one: between_points(one["design"], question),
         "category-report": lambda one: of_categories(one["design"], question),
     }[question[""]]
@@ -282,6 +292,8 @@ def shown(one: Json, question: Json, error: float, account: Account) -> bool:
     design, value = one["design"], one["value"]
     if question[""] == "category-report":
         return math.isclose(error, of_one_answer(design, question, value, account), rel_tol=1e-9)
+    if question[""] == "histogram-of-users":
+        return bool(error == value)
     close: bool = abs(error - value) <= CLOSE * abs(value)
     alike = bool(design.get("loss") == question["loss"])
     if question[""] == "numeric-query":

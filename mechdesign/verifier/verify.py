@@ -31,6 +31,7 @@ from mechdesign.verifier.quantizer import quantizer
 from mechdesign.verifier.reading import Account, Json, NotCovered, NothingToCheck, Refused, read
 from mechdesign.verifier.several import comparison, frontier
 from mechdesign.verifier.strategy import strategy
+from mechdesign.verifier.user_level import user_histogram
 from mechdesign.verifier.vectors import vectors
 
 CHECKS: dict[str, Callable[[Json, Account], None]] = {
@@ -52,6 +53,7 @@ CHECKS |= {
     "plan": plan,
     "vector-design": vectors,
     "biased-selection": biased_selection,
+    "user-histogram": user_histogram,
 }
 
 

@@ -262,6 +262,15 @@ def itemwise(rng: Draw) -> Any:
     )  # fmt: skip
 
 
+def user_histogram(rng: Draw) -> Any:
+    """So small that a user's data can be enumerated."""
+    where = space(rng)
+    while where.size > 4:
+        where = space(rng)
+    privacy = md.EMDPrivacy(scale(rng, -1, 1.5), rng.choice([0.0, 1e-6]))
+    return md.UserHistogram(where, privacy, rng.randint(1, 3), rng.randint(1, 50), "tree")
+
+
 LAWS = ("gaussian", "laplace", "logistic", "flipped_huber", "osgt", "gennorm", "staircase", stats.hypsecant())
 
 
@@ -352,6 +361,7 @@ LATER: dict[str, Callable[[random.Random], Any]] = {
     "SampledCoordinates": sampled,
     "VectorQuantizer": vector,
     "ItemwiseRelease(alpha)": itemwise,
+    "UserHistogram": user_histogram,
     "Calibration(Sensitivity)": bounded_calibration,
     "NoiseAllocation(Sensitivity)": bounded_allocation,
     "CorrelatedGaussian(Sensitivity)": bounded_covariance,
@@ -360,5 +370,5 @@ LATER: dict[str, Callable[[random.Random], Any]] = {
 }
 
 OFTEN = ("KNorm", "KNorm(listed)", "KNorm(staircase)", "BoundedCount", "LocalWorkload", "OptimalNoise(integer)", "OptimalNoise(TradeOff)", "NoiseAllocation(TradeOff)", "MatrixMechanism", "SphereQuantizer", "PrivUnit", "SampledCoordinates", "VectorQuantizer",
-         "ItemwiseRelease(alpha)", "NoiseAllocation(Sensitivity)", "CorrelatedGaussian(Sensitivity)", "sampled rounds")  # fmt: skip
+         "ItemwiseRelease(alpha)", "UserHistogram", "NoiseAllocation(Sensitivity)", "CorrelatedGaussian(Sensitivity)", "sampled rounds")  # fmt: skip
 """Classes that take milliseconds: drawn three times as often as the others."""

@@ -25,6 +25,7 @@ LATER_ORACLES: dict[type, Callable[[Any, Any], Faults]] = {
     md.PrivUnit: vector_oracles.cap,
     md.SampledCoordinates: vector_oracles.sampled,
     md.VectorQuantizer: vector_oracles.vector,
+    md.UserHistogram: vector_oracles.user_histogram,
     md.ItemwiseRelease: vector_oracles.itemwise,
     md.Plan: noise_oracles.plan,
 }

@@ -353,6 +353,33 @@ def shuffled(table: Any, items: tuple[int, ...]) -> dict[tuple[int, ...], float]
     return law
 
 
+def user_histogram(design: Any, result: Any) -> Faults:
+    """Every pair of one user's datasets: what changes below every edge against α EMD; the value from the law of the noise, above the bound."""
+    law, n, m = result.mechanism, design.space.size, design.items
+    ways: list[set[int]] = []
+    for point in range(n):
+        way, at = set(), point
+        while law.parents[at] >= 0:
+            way.add(at)
+            at = law.parents[at]
+        ways.append(way)
+    edges = [e for e in range(n) if law.parents[e] >= 0]
+    for first, second in itertools.combinations(itertools.combinations_with_replacement(range(n), m), 2):
+        counts = [[sum(e in ways[x] for x in held) for e in edges] for held in (first, second)]
+        loss = sum(abs(a - b) * law.losses[e] for a, b, e in zip(*counts, edges)) / 2**50
+        if loss > design.privacy.alpha * moved(first, second, design.space.distances) * (1 + 1e-12):
+            yield f"privacy: data {first} and {second}"
+    sizes = []
+    for e in edges:
+        tau = law.losses[e] / 2**50
+        steps = np.arange(1, min(10**6, int(40 / tau) + 3))
+        weights = np.exp(-tau * steps)
+        mean = 2 * (steps * weights).sum() / (1 + 2 * weights.sum())
+        sizes.append(mean * float(design.space.distances[e, law.parents[e]]))
+    if abs(sum(sizes) / (m * design.users) - result.value) > 1e-4 * result.value:
+        yield f"value: {result.value!r} of {sum(sizes) / (m * design.users)!r}"
+
+
 def itemwise(design: Any, result: Any) -> Faults:
     """Every pair of datasets: the divergence of the shuffled reports against e^(α EMD)."""
     n, m = design.space.size, design.items

@@ -38,7 +38,7 @@ STATED = {
     "coordinates": RANGE,
     **dict.fromkeys(("sphere", "sphere, messages", "sampled coordinates", "sampled signs"), BALL),
     **dict.fromkeys(("exponential channel", "local report", "bounded count", "clustered response", "Hadamard response"), NUMBER | ITEMS),
-    **dict.fromkeys(("items of users", "sampled items of users"), NUMBER | ITEMS),
+    **dict.fromkeys(("items of users", "sampled items of users", "histogram of users"), NUMBER | ITEMS),
     **{name: SHARES for name in RELEASES if name.startswith("linear query")},
     "plan": NOISE | {"must be whole numbers"},
     "plan of workloads": NOISE | {"must count at most"},

@@ -461,6 +461,11 @@ RELEASES: dict[str, Release] = {
         ),
         datasets(2, 3, 5),
     ),
+    "histogram of users": Release(
+        "tree-histogram",
+        solved(lambda: md.UserHistogram(LINE, md.EMDPrivacy(EPSILON), 3, 2, "tree")),
+        datasets(2, 3, 5),
+    ),
     "linear query": Release(
         "linear-release", lambda: md.LinearRelease(LinearQuery.average(LINE), alpha=EPSILON), histograms()
     ),

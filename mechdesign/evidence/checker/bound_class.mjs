@@ -20,7 +20,7 @@ function sought(design) {
   const searched = bins !== null && typeof bins === "object" && optional(bins, "", "") === "bin-search";
   if (kind === "optimal-quantizer") return searched ? MENU : EVERY;
   if (kind === "optimal-noise") return design.dimension === 1n ? EVERY : INDEPENDENT;
-  if (["metric-quantizer", "metric-channel", "bounded-count", "local-workload"].includes(kind)) return EVERY;
+  if (["metric-quantizer", "metric-channel", "bounded-count", "local-workload", "user-histogram"].includes(kind)) return EVERY;
   if (kind === "knorm" && growsWithTheNorm(design)) return EVERY;
   return kind === "knorm" || kind === "vector-design" ? MENU : FAMILY;
 }

@@ -1,0 +1,595 @@
+r"""The histogram of all users' items, unbiased, of least expected earth mover's distance to the true one.
+
+n users hold m items each. A user's data are protected in the earth mover's distance: :math:`\alpha\,\mathrm{EMD}(D, D')`, or
+that and δ. The error is :math:`E\,\mathrm{EMD}(\hat f, f)`, extended to estimates with negative entries.
+
+**Counts below the edges of a tree** (`TreeHistogram`). On a tree whose vertices are the points, an item that moves from x to y
+changes the numbers of items below the edges of its path by one each. Independent noise on these counts with weights
+:math:`e^{-\tau_e|z|}` on the integers loses at most :math:`\sum_e \tau_e` of the path; with all paths at most
+:math:`\alpha d(x, y)/m` the best pairing of a user's items before and after loses at most α EMD. Flows of :math:`z_e` items
+along edges of length :math:`w_e` turn the estimate into the truth:
+
+.. math:: E\,\mathrm{EMD} \le \frac1{nm}\sum_e \frac{w_e}{\sinh\tau_e}, \qquad E|z_e| = \frac1{\sinh\tau_e},
+
+with equality where the tree's paths are the distances. Elsewhere :math:`\tau_e = \alpha w_e/(m s_e)`, with :math:`s_e` the largest ratio
+of path to distance over the pairs whose paths have e.
+
+**No unbiased mechanism of pure privacy does better** on a tree's distances than :math:`\sum_e w_e/(nm \sinh(\alpha w_e/m))`: at data with
+an item at one end of e, move it to the other, t = α w_e/m. The likelihood ratio L of the two data sets is in :math:`[e^{-t}, e^t]`, the error :math:`X_e` of
+the share below e has mean 0, and its mean under the second law is 1/nm more or less:
+
+.. math:: \frac1{nm} = |E\,X_e (L - \cosh t)| \le \sinh t\;E|X_e| , \qquad \mathrm{EMD} = \sum_e w_e |X_e| .
+
+Fewer items than edges serve as many edges, those of the largest terms.
+
+*In any space*: with an item at r, moves of it to all other points :math:`x_i` with ratios :math:`L_i`, and :math:`g(x_i) = nm(L_i - 1)`, g(r) = 0,
+
+.. math:: N - 1 = E\sum_x X_x\,g(x) \le \mathrm{Lip}(g)\,E\,\mathrm{EMD}, \qquad
+    \mathrm{Lip}(g) \le nm\,e^{\alpha\rho/m}(e^{\alpha D/m} - 1)/D ,
+
+for :math:`|L_i - L_j| \le L_j(e^{\alpha d_{ij}/m} - 1)`, with D the diameter and ρ the largest distance from r. Both hold for estimates whose sum is 1. With δ > 0 an unbiased
+mechanism may tell the truth with probability δ, over and over: no bound is known.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
+
+from mechdesign.errors import DataError, DesignError, MechdesignError
+from mechdesign.evidence.accuracy import Accuracy
+from mechdesign.evidence.attack import TradeOff
+from mechdesign.evidence.classes import MechanismClass, every
+from mechdesign.evidence.exact import exp_lower, exp_upper, round_down, round_up
+from mechdesign.evidence.page import Account
+from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
+from mechdesign.evidence.results import Result
+from mechdesign.evidence.sampling import geometric
+from mechdesign.evidence.serialize import serializable
+from mechdesign.plotting import COLOURS, figure, plain, sized
+from mechdesign.problem.checks import answers, array, generator, instance, integer, one_of, settle
+from mechdesign.problem.fields import Checked, field
+from mechdesign.problem.privacy import Consumption, points_of
+from mechdesign.problem.spine import Bound, Clock, Design, Law, relative_table
+from mechdesign.spaces.space import MetricSpace
+from mechdesign.typing import Array, Indices, Numbers, Randomness
+from mechdesign.user_level.frequency import (
+    FrequencyEstimate,
+    FrequencyFit,
+    emd_error_bound,
+    laplace_error_bound,
+)
+from mechdesign.user_level.itemwise import ItemwiseRelease, checked_items
+from mechdesign.user_level.linear_release import LinearQuery, LinearRelease
+from mechdesign.user_level.privacy import EMDPrivacy
+
+_UNIT = 1 << 50
+_LEAST, _LARGEST = 2.0**-40, 500.0
+"""Losses of an edge: below, integers in `_UNIT` are too coarse; beyond, the noise is 0 but for a chance of e⁻⁵⁰⁰."""
+_ROOM = 1e-12  # of a loss: for the rounding of distances, and of paths of up to `_POINTS` edges
+_NEARLY = 1 + Fraction(2, 10**15)
+"""Of distances, which are doubles."""
+_POINTS = 1000
+
+
+def sinh_bounds(x: Fraction) -> tuple[Fraction, Fraction]:
+    """Rationals below and above sinh x."""
+    low, high = exp_lower(x), exp_upper(x)
+    return (low - 1 / low) / 2, (high - 1 / high) / 2
+
+
+@serializable("tree-histogram")
+@dataclass(frozen=True, eq=False)
+class TreeHistogram(Checked):
+    """The histogram of n users' m items each, by noise on the numbers of items below the edges of a tree.
+
+    Parameters
+    ----------
+    space : MetricSpace
+    items, users : int
+        m and n, public.
+    parents : tuple of int
+        Of each point, the point at the other end of its edge; −1 at the root.
+    losses : tuple of int
+        What one item more or less below the edge loses, in units of 2⁻⁵⁰; 0 at the root.
+
+    Examples
+    --------
+    >>> line = MetricSpace.line([0.0, 1.0, 3.0])
+    >>> law = UserHistogram(line, EMDPrivacy(2.0), items=2, users=100).solve().mechanism
+    >>> law.parents, [round(loss / 2**50, 6) for loss in law.losses]
+    ((-1, 0, 1), [0.0, 1.0, 2.0])
+    >>> float(law.release(np.zeros((100, 2), dtype=int)).estimate.sum().round(9))
+    1.0
+    """
+
+    space: MetricSpace = field(MetricSpace)
+    items: int = field(check=integer, least=1)
+    users: int = field(check=integer, least=1)
+    parents: tuple[int, ...] = ()
+    losses: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("parents", "losses"):
+            found = tuple(int(v) for v in np.asarray(getattr(self, name)).ravel())
+            settle(self, **{name: found})
+            if len(found) != self.space.size:
+                raise DesignError.of(name, len(found), f"must be one for each of {self.space.size} points")
+        kept = all(
+            0 < loss <= _LARGEST * _UNIT for loss, p in zip(self.losses, self.parents, strict=True) if p >= 0
+        )
+        if not kept or self.total > 1 << 50:
+            raise DesignError.of("losses", self.losses, "must be positive, of at most 2^50 items")
+        _ = self.order
+
+    @property
+    def total(self) -> int:
+        """Number of items."""
+        return self.items * self.users
+
+    @cached_property
+    def order(self) -> list[int]:
+        """The points, each after its parent."""
+        children: dict[int, list[int]] = {}
+        for point, parent in enumerate(self.parents):
+            children.setdefault(parent, []).append(point)
+        found = list(children.get(-1, []))
+        if len(found) != 1:
+            raise DesignError.of("parents", self.parents, "must have one root, whose parent is -1")
+        for point in found:  # which grows
+            found += children.get(point, [])
+        if len(found) < len(self.parents):
+            raise DesignError.of("parents", self.parents, "must be a tree of the points")
+        return found
+
+    @cached_property
+    def lengths(self) -> Array:
+        """Distance of each point to its parent; 0 at the root."""
+        return np.array([self.space.distances[x, p] if p >= 0 else 0.0 for x, p in enumerate(self.parents)])
+
+    @cached_property
+    def below(self) -> Array:
+        """Whether point x (row) is below the edge of point e (column)."""
+        found = np.eye(self.space.size)
+        for point in self.order[1:]:
+            found[point] += found[self.parents[point]]
+        return found
+
+    @cached_property
+    def alpha(self) -> Fraction:
+        """The largest loss of a path over its distance, times m: exact for the distances as doubles."""
+        size, found = self.space.size, Fraction(0)
+        paths = np.zeros((size, size), dtype=object)
+        for k, point in enumerate(self.order):
+            known = self.order[:k]
+            if known:
+                paths[point, known] = paths[self.parents[point], known] + self.losses[point]
+                paths[known, point] = paths[point, known]
+        for x in range(size):
+            ratios = (paths[x, :x] / _UNIT).astype(float) / self.space.distances[x, :x]
+            for y in np.flatnonzero(ratios >= ratios.max(initial=0) * (1 - 1e-9)).tolist():
+                found = max(found, Fraction(int(paths[x, y])) / Fraction(float(self.space.distances[x, y])))
+        return found * self.items / _UNIT
+
+    @cached_property
+    def error_bound(self) -> float:
+        """The expected earth mover's distance, exactly that where the tree's paths are the distances; rounded up."""
+        terms = (
+            Fraction(length) * _NEARLY / sinh_bounds(Fraction(loss, _UNIT))[0]
+            for length, loss in zip(self.lengths.tolist(), self.losses)
+            if length
+        )
+        return round_up(sum((Fraction(round_up(term)) for term in terms), Fraction(0)) / self.total)
+
+    @property
+    def moments(self) -> tuple[Array, Array]:
+        """Mean size and variance of the noise of every edge, in items; 0 at the root."""
+        taus = np.array([loss / _UNIT if p >= 0 else math.inf for loss, p in zip(self.losses, self.parents)])
+        with np.errstate(over="ignore"):
+            return 1 / np.sinh(taus), 1 / (2 * np.sinh(taus / 2) ** 2)
+
+    def sample(
+        self, datasets: Numbers, *, sizes: Numbers | None = None, rng: Randomness = None
+    ) -> FrequencyFit:
+        """The same as `release` with a seeded generator: for simulation."""
+        chances, source = -np.expm1(-np.maximum(self.losses, 1 << 20) / _UNIT), generator(rng)
+        return self._fit(datasets, sizes, source.geometric(chances) - source.geometric(chances))
+
+    def release(self, datasets: Numbers, *, sizes: Numbers | None = None) -> FrequencyFit:
+        """Release the histogram, in exact integers, from the operating system's randomness.
+
+        Parameters
+        ----------
+        datasets : array_like of int, shape (users, items)
+            Point indices; or with `sizes` counts of all items together, shape (n,).
+        sizes : int or array_like, shape (users,), optional
+            How many items each user holds: public, and `items` each. A user with more would count for more than one.
+
+        Raises
+        ------
+        DataError
+            An item that is no point, counts that are not those of the sizes. The guarantee does not cover that refusal.
+        """
+        noise = [geometric(_UNIT, self.space.size) // np.maximum(self.losses, 1) for _ in range(2)]
+        return self._fit(datasets, sizes, noise[0] - noise[1])
+
+    def _fit(self, datasets: Numbers, sizes: Numbers | None, noise: Indices) -> FrequencyFit:
+        counts = self._counts(datasets, sizes)
+        children = np.eye(self.space.size, dtype=np.int64)
+        edges = [point for point in self.order if self.parents[point] >= 0]
+        children[[self.parents[point] for point in edges], edges] = -1
+        flows = self.below.T.astype(np.int64) @ counts + noise
+        flows[self.order[0]] = self.total
+        estimate = children @ flows / self.total
+        spread = np.sqrt(np.abs(children) @ self.moments[1]) / self.total
+        return FrequencyFit(estimate, estimate, self.error_bound, self.space, self.users, spread)
+
+    def _counts(self, datasets: Numbers, sizes: Numbers | None) -> Indices:
+        size = self.space.size
+        if sizes is None:
+            held = checked_items(self.space, datasets, (self.users, self.items), "central")
+            return np.bincount(held.ravel(), minlength=size)
+        found, given = answers("datasets", datasets), array("sizes", sizes, ndim=None)
+        if found.shape != (size,):
+            raise DesignError.of(
+                "datasets", found.shape, f"must be counts of all users together, shape {(size,)}"
+            )
+        if given.shape not in ((), (self.users,)) or (given != self.items).any():
+            raise DesignError.of("sizes", sizes, f"must be {self.items} for each of {self.users} users")
+        if ((found < 0) | (found != np.floor(found))).any() or found.sum() != self.total:
+            raise DataError("datasets: must be whole counts of all items together, those of the sizes")
+        return found.astype(np.int64)
+
+
+def private_tree(space: MetricSpace, alpha: float, items: int, users: int) -> TreeHistogram:
+    """The tree of least error among the path of a line, the least spanning tree, a star at each of a few points, and one star a cluster."""
+    if space.size > _POINTS:
+        raise DesignError.of("space", space.size, f"must have at most {_POINTS} points: merge near ones")
+    if space.size < 2:
+        raise DesignError.of("space", space.size, "must have two points: the histogram of one is known")
+    distances, size = space.distances, space.size
+    tried = []
+    if space.kind == "line" and space.points is not None:
+        tried.append(_path(np.argsort(space.points[:, 0])))
+    else:
+        centres = {int(distances.sum(axis=1).argmin()), int(distances.max(axis=1).argmin())}
+        tried += [np.where(np.arange(size) == c, -1, c) for c in sorted(centres)]
+        _, parents = breadth_first_order(minimum_spanning_tree(distances), min(centres), directed=False)
+        tried.append(np.where(parents < 0, -1, parents))
+        if space.kind == "clustered":
+            heads = np.arange(size) // space.shape[1] * space.shape[1]
+            tried.append(np.where(heads == np.arange(size), np.where(heads == 0, -1, 0), heads))
+    laws = []
+    for parents in tried:
+        start = TreeHistogram(space, items, users, tuple(parents), (1,) * size)
+        laws.append(replace(start, losses=_losses(start, alpha)))
+    return min(laws, key=lambda law: float(law.lengths @ law.moments[0]))
+
+
+def _path(order: Indices) -> Indices:
+    parents = np.full(len(order), -1)
+    parents[order[1:]] = order[:-1]
+    return parents
+
+
+def _losses(tree: TreeHistogram, alpha: float) -> tuple[int, ...]:
+    """α w/(m s) for every edge, rounded down."""
+    below, lengths, distances = tree.below, tree.lengths, tree.space.distances
+    stretch = np.ones(len(lengths))
+    if tree.space.kind != "line":
+        far = below @ lengths
+        paths = far[:, None] + far - 2 * (below * lengths) @ below.T
+        ratio = paths / np.where(distances > 0, distances, np.inf)
+        for edge in range(len(lengths)):
+            inside = below[:, edge] > 0
+            if not inside.all():
+                stretch[edge] = max(1.0, float(ratio[np.ix_(inside, ~inside)].max()))
+    taus = np.minimum(alpha / tree.items * lengths / stretch * (1 - _ROOM), _LARGEST)
+    if taus[lengths > 0].min() < _LEAST:
+        raise DesignError.of(
+            "alpha",
+            alpha,
+            f"must lose at least 2^-40 over the shortest edge, {lengths[lengths > 0].min():g}, for each of the items",
+        )
+    return tuple(int(tau * _UNIT) if length else 0 for tau, length in zip(taus.tolist(), lengths.tolist()))
+
+
+NAMES = {
+    "tree": "counts on a tree",
+    "linear": "linear release",
+    "gaussian": "linear release, Gaussian",
+    "itemwise": "item by item",
+}
+
+
+@serializable("user-histogram")
+@dataclass(frozen=True, eq=False)
+class UserHistogram(Design):
+    """The unbiased histogram of all users' items that is expected nearest to the true one, in the earth mover's distance.
+
+    Parameters
+    ----------
+    space : MetricSpace
+        Of at most 1,000 points.
+    privacy : EMDPrivacy
+        Central: one user's data become others; of equal size (bounded) or not.
+    items, users : int
+        m items of each of n users, public.
+    by : {None, "tree", "linear", "gaussian", "itemwise"}
+        Noise on counts below the edges of a tree; the published releases, `LinearRelease` of the histogram by Laplace or Gaussian noise
+        and `ItemwiseRelease` with `FrequencyEstimate`; by default the best of these. On a line the tree is the best of all unbiased
+        mechanisms of pure privacy.
+
+    Examples
+    --------
+    >>> found = UserHistogram(MetricSpace.line(range(6)), EMDPrivacy(1.0), items=20, users=100).solve()
+    >>> found.status, round(found.value, 6)
+    (<Status.OPTIMAL: 'optimal'>, 0.049979)
+    >>> found.design.release(np.zeros((100, 20), dtype=int), found).estimate.shape
+    (6,)
+    """
+
+    asks: ClassVar[str] = "users"
+    central: ClassVar[bool] = True
+    neighbours: ClassVar[str] = "replace"
+
+    space: MetricSpace = field(MetricSpace)
+    privacy: EMDPrivacy = field(EMDPrivacy)
+    items: int = field(check=integer, least=1)
+    users: int = field(check=integer, least=1)
+    by: str | None = field(check=one_of, allowed=(None, *NAMES), default=None)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        settle(self, privacy=replace(self.privacy, model="central", sizes="bounded"))
+        if self.space.size < 2 or self.space.size > _POINTS:
+            raise DesignError.of("space", self.space.size, f"must have 2 to {_POINTS} points")
+
+    @property
+    def among(self) -> MechanismClass:
+        return every("unbiased histogram of users with so many items each")
+
+    @property
+    def total(self) -> int:
+        return self.items * self.users
+
+    def asked_by(self, question: object) -> bool:
+        return getattr(question, "asks", "") == self.asks
+
+    @cached_property
+    def floor(self) -> float | None:
+        """What no unbiased mechanism is below; None for δ > 0."""
+        if self.privacy.delta > 0:
+            return None
+        rate, distances = Fraction(self.privacy.alpha) / self.items, self.space.distances
+        far, near = Fraction(float(distances.max())), Fraction(float(distances.max(axis=1).min()))
+        anywhere, edges = 0.0, [0.0]
+        if rate * far < _LARGEST:
+            growth = exp_upper(rate * near * _NEARLY) * (exp_upper(rate * far * _NEARLY) - 1)
+            anywhere = round_down((self.space.size - 1) * far / growth / _NEARLY)
+        if self.space.kind == "line" and self.space.points is not None:
+            places = [Fraction(x) for x in sorted(self.space.points[:, 0].tolist())]
+            gaps = [q - p for p, q in pairwise(places) if rate * (q - p) < _LARGEST]
+            edges = [round_down(gap / sinh_bounds(rate * gap)[1]) for gap in gaps]
+        found = sum(map(Fraction, sorted(edges)[-self.total :]))
+        return round_down(max(Fraction(anywhere), found) / self.total)
+
+    def improve(self, clock: Clock) -> Iterator[Law | Bound]:
+        """Yield what each of the mechanisms costs."""
+        if self.floor is not None:
+            yield Bound(self.floor)
+        for way in NAMES if self.by is None else (self.by,):
+            with suppress(MechdesignError) if self.by is None and way != "tree" else nullcontext():
+                law = self.law(way, clock)
+                yield Law(law, self.error(law), (UserHistogramProof(way_of(law)),))
+
+    def law(self, way: str, clock: Clock) -> Any:
+        """One of the mechanisms, at the largest loss allowed."""
+        alpha, delta = self.privacy.alpha, self.privacy.delta
+        if way == "tree":
+            return private_tree(self.space, alpha, self.items, self.users)
+        if way == "itemwise":
+            plain = {"alpha": alpha * (1 - 1e-8), "accounting": "composition"}
+            asked = {"alpha": alpha, "delta": delta} if delta else plain
+            return ItemwiseRelease(
+                self.space, items=self.items, users=self.users, time_limit=clock.limit(), **asked
+            )  # type: ignore[arg-type]
+        if way == "gaussian" and not delta:
+            raise DesignError.of("delta", delta, "Gaussian noise needs delta > 0")
+        normal = {"gaussian": True, "delta": delta} if way == "gaussian" else {}
+        return LinearRelease(LinearQuery.histogram(self.space), alpha, "central", self.users, **normal)  # type: ignore[arg-type]
+
+    @cached_property
+    def _edges(self) -> TreeHistogram:
+        return private_tree(self.space, self.items * 2.0**-20 / self._shortest, self.items, self.users)
+
+    @property
+    def _shortest(self) -> float:
+        return float(self.space.distances[~np.eye(self.space.size, dtype=bool)].min())
+
+    def error(self, law: Any) -> float:
+        """The expected earth mover's distance, or a bound of it, for all data; rounded up."""
+        if isinstance(law, TreeHistogram):
+            return law.error_bound
+        space, edges, n = self.space, self._edges, self.space.size
+        if isinstance(law, LinearRelease):
+            deviation = law.scale if law.gaussian else law.scale * math.sqrt(2)
+            points = edges.below.sum(axis=0)
+            spread = deviation * np.sqrt(points * (1 - points / n))
+            known = laplace_error_bound(space, deviation / math.sqrt(2))
+        else:
+            channel, reports = law.channel, law.total
+            inverse = np.asarray(channel.unbias(np.eye(channel.outputs))) @ edges.below
+            squares = np.asarray(channel.dense) @ inverse**2
+            rounded = _ROOM * squares.max(axis=0)
+            spread = np.sqrt(np.maximum((squares - edges.below).max(axis=0) + rounded, 0.0) / reports)
+            known = emd_error_bound(channel, space, reports=reports)
+            known += space.diameter * math.sqrt(n * _ROOM / reports)
+        # rounding to steps adds less than 1e-7 of the variance
+        return min(known, float(edges.lengths @ spread)) * (1 + 1e-6)
+
+    def release(self, datasets: Numbers, result: Result, *, sizes: Numbers | None = None) -> FrequencyFit:
+        """Release the histogram by a result of `solve`, with the operating system's randomness.
+
+        Parameters
+        ----------
+        datasets : array_like of int, shape (users, items)
+            Point indices; or counts of all items together, shape (n,), with `sizes`, for mechanisms that see counts alone.
+        result : Result
+        sizes : int or array_like, optional
+            As in `TreeHistogram.release`.
+        """
+        law = instance("result", result, Result).mechanism
+        if isinstance(law, TreeHistogram):
+            return law.release(datasets, sizes=sizes)
+        if isinstance(law, ItemwiseRelease):
+            if sizes is not None:
+                raise DesignError.of("sizes", sizes, "is for counts: every item is reported by itself here")
+            return FrequencyEstimate(law.channel, self.space).fit(law.release(datasets))
+        counts = self._edges._counts(datasets, sizes)
+        noisy = law.release(counts, sizes=self.items if self.users > 1 else None)
+        estimate = noisy + (1 - noisy.sum()) / len(noisy)
+        deviation = law.rms() / math.sqrt(len(noisy)) * math.sqrt(1 - 1 / len(noisy))
+        spread = np.full(len(noisy), deviation)
+        return FrequencyFit(estimate, estimate, self.error(law), self.space, self.users, spread)
+
+    # -- what a result says ------------------------------------------------------------------------------------
+
+    def errors(self, result: Result, question: object = None) -> Accuracy:
+        """The earth mover's distance to the truth; the half-width by Cantelli's inequality."""
+        mean = spread = self.error(result.mechanism)
+        if isinstance(result.mechanism, TreeHistogram):
+            law = result.mechanism
+            absolute, squares = law.moments
+            spread = (
+                float(np.linalg.norm(law.lengths * np.sqrt(np.maximum(squares - absolute**2, 0.0))))
+                / law.total
+            )
+            return Accuracy(math.hypot(mean, spread), mean, mean + math.sqrt(19) * spread)
+        return Accuracy(mean, mean, math.sqrt(20) * mean)  # of the root mean square, too
+
+    def tradeoff(self, result: Result, at: Any = ()) -> TradeOff:
+        return points_of(self.privacy.user_level(self.space), at)
+
+    def consumption(self, result: Result) -> Consumption:
+        return replace(Consumption.of(self.privacy.user_level(self.space)), neighbours=self.neighbours)
+
+    def stated(self, result: Result) -> str:
+        unit = self.space.unit or "unit of the space"
+        return f"{self.privacy}; one user's {self.items} items; expected earth mover's distance {result.value:.6g} ({unit})"
+
+    def account(self, result: Result) -> Account:
+        unit = self.space.unit or "the space's unit"
+        question = [
+            f"{self.users} users hold {self.items} items each, points of a space of {self.space.size}. The histogram of all items is released, "
+            "without bias.",
+            f"Required: {self.privacy}. No set of answers is likelier under one user's data than e^(α t) times under others of his at an earth "
+            "mover's distance of t, plus δ. How many items a user holds is public.",
+            "Wanted is the least expected earth mover's distance between the answer, which may have negative entries, and the true histogram.",
+        ]
+        return Account(
+            f"The histogram of {self.users} users",
+            f"Expected earth mover's distance to the true histogram, in {unit}.",
+            "\n\n".join(question),
+            "expected earth mover's distance, for all data",
+            (
+                str(self.privacy),
+                f"at most {self.privacy.alpha * self.space.diameter:.6g} for one user, whatever changes",
+            ),
+            "Expected earth mover's distance of each mechanism.",
+            "The same histogram by the published releases.",
+        )
+
+    def alternatives(self, result: Result) -> Any:
+        rows = [("this mechanism", result.value)]
+        for way in NAMES:
+            with suppress(MechdesignError):
+                rows.append((NAMES[way], self.error(self.law(way, Clock()))))
+        return relative_table(rows)
+
+    def plot(self, result: Result, **options: float) -> Any:
+        table = self.alternatives(result).iloc[1:]
+        fig, axis = figure(**sized(options, 5.0, 2.5))
+        axis.barh(
+            [plain(name) for name in table["mechanism"]],
+            table["error"].to_numpy(dtype=float),
+            color=COLOURS[0],
+        )
+        if result.lower_bound:
+            axis.axvline(result.lower_bound, color=COLOURS[6], linewidth=0.8)
+        axis.set(
+            xlabel=f"expected earth mover's distance ({self.space.unit or 'unit of the space'})", xscale="log"
+        )
+        return fig
+
+
+def way_of(law: Any) -> str:
+    """How privacy is checked."""
+    normal = isinstance(law, LinearRelease) and law.gaussian
+    return RECOMPUTED if normal or isinstance(law, ItemwiseRelease) else PROVED
+
+
+@serializable("user-histogram-proof")
+@dataclass(frozen=True, eq=False)
+class UserHistogramProof(Checked, Proof):
+    """The theorems of `mechdesign.user_level.histogram`: losses of all paths in exact arithmetic, E|z| = 1/sinh τ, and the lower bounds.
+
+    What `LinearRelease` and `ItemwiseRelease` guarantee follows from their slopes, channels and accounting, computed anew.
+
+    Parameters
+    ----------
+    how : {"proved", "recomputed"}
+        How privacy is checked: in exact arithmetic, or by accounting in doubles (Gaussian noise, shuffling).
+    """
+
+    how: str = field(check=one_of, allowed=(PROVED, RECOMPUTED), default=PROVED)
+
+    speaks_of = ("privacy", "value", "lower bound")
+
+    @property
+    def privacy_how(self) -> str:
+        return self.how
+
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        design, law = instance("question", stated.question, UserHistogram), stated.law
+        instance("law", law, TreeHistogram, LinearRelease, ItemwiseRelease)
+        space = law.query.space if isinstance(law, LinearRelease) else law.space
+        fits = np.array_equal(space.distances, design.space.distances) and law.users == design.users
+        fits = fits and getattr(law, "items", design.items) == design.items
+        if isinstance(law, LinearRelease):
+            fits = fits and np.array_equal(law.query.values, np.eye(space.size)) and law.model == "central"
+        yield Claim("the mechanism is for the question's users", PROVED, math.nan, fits, "file")
+        alpha, delta = design.privacy.alpha, design.privacy.delta
+        if isinstance(law, TreeHistogram):
+            found, lost = law.alpha * _NEARLY, 0.0
+        else:
+            kept = law.guarantee
+            found, lost = (
+                Fraction(kept.alpha) if isinstance(kept, EMDPrivacy) else Fraction(10**9),
+                kept.delta,
+            )
+        words = f"privacy of users: alpha at most {alpha:g}, delta = {delta:g}"
+        kept_so = found <= alpha and lost <= delta and self.how == way_of(law)
+        yield Claim(words, self.how, float(alpha - found), kept_so)
+        spare = stated.value - design.error(law)
+        how = PROVED if isinstance(law, TreeHistogram) else RECOMPUTED
+        yield Claim(
+            f"expected distance at most {stated.value!r}",
+            how,
+            spare,
+            spare >= -1e-9 * stated.value * (how != PROVED),
+        )
+        if stated.lower_bound is not None:
+            margin = (-math.inf if design.floor is None else design.floor) - stated.lower_bound
+            words = f"no {design.among.noun} costs less than {stated.lower_bound!r}"
+            yield Claim(words, PROVED, margin, margin >= 0)

@@ -113,12 +113,19 @@ def family() -> Any:
     return drawn
 
 
+def users() -> Any:
+    """Errors of the mechanisms for one histogram."""
+    hours = md.MetricSpace.line(range(24), unit="hours")
+    return md.UserHistogram(hours, md.EMDPrivacy(10.0), items=30, users=1000).solve().plot()
+
+
 DRAWN: dict[str, Callable[[], Any]] = {
     "noise": noise,
     "whole_release": plan,
     "epsilon": attack,
     "federated": quantizer,
     "pytorch": reports,
+    "users": users,
     "audit_table": table,
     "write_prior_loss": samples,
     "write_design": family,

@@ -335,7 +335,7 @@ class UserHistogram(Design):
     >>> found = UserHistogram(MetricSpace.line(range(6)), EMDPrivacy(1.0), items=20, users=100).solve()
     >>> found.status, round(found.value, 6)
     (<Status.OPTIMAL: 'optimal'>, 0.049979)
-    >>> found.design.release(np.zeros((100, 20), dtype=int), found).estimate.shape
+    >>> found.design.fit(np.zeros((100, 20), dtype=int), found).estimate.shape
     (6,)
     """
 
@@ -438,7 +438,7 @@ class UserHistogram(Design):
         # rounding to steps adds less than 1e-7 of the variance
         return min(known, float(edges.lengths @ spread)) * (1 + 1e-6)
 
-    def release(self, datasets: Numbers, result: Result, *, sizes: Numbers | None = None) -> FrequencyFit:
+    def fit(self, datasets: Numbers, result: Result, *, sizes: Numbers | None = None) -> FrequencyFit:
         """Release the histogram by a result of `solve`, with the operating system's randomness.
 
         Parameters

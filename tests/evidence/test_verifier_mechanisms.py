@@ -260,6 +260,7 @@ DOCTORED: dict[str, list[tuple[tuple[Any, ...], Any]]] = {
         (("covariance", "$array", 0, 0), lambda v: v * 0.99),
         (("whitening", "$array", 0, 0), lambda v: v * 1.01),
     ],
+    "tree-histogram": [(("items",), 0), (("parents", "$tuple", 0), 2), (("losses", "$tuple", 1), 0)],
     "frequency-estimate": [(("space", "fields", "shape", "$tuple"), [2, 3])],
     "frontier": [
         (("results", "$tuple", 0, "fields", "value"), lambda v: v * 0.9),

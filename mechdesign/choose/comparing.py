@@ -321,7 +321,7 @@ def least_epsilon(
 
 def _privacy(question: Question, epsilon: float, delta: float) -> Privacy:
     if isinstance(question, HistogramOfUsers):
-        return question.check_privacy(EMDPrivacy(epsilon, delta))
+        return question.check_privacy(EMDPrivacy(epsilon, delta))  # type: ignore[no-any-return]
     if isinstance(question, MetricReport):
         return MetricDP(epsilon)
     return ApproximateDP(epsilon, delta) if delta else PureDP(epsilon)

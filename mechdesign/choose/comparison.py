@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.choose.candidates import candidates, fewest
-from mechdesign.choose.questions import LocalReport, NumericQuery, Question, check_same_privacy
+from mechdesign.choose.questions import LocalReport, NumericQuery, Question, Requirement, check_same_privacy
 from mechdesign.errors import DesignError, MechdesignError
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.classes import Scope
@@ -32,11 +32,10 @@ from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, plain, sized
 from mechdesign.problem.checks import instance
-from mechdesign.problem.privacy import Privacy, PureDP
+from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.words import guarantee
 from mechdesign.quantizers.optimal.bin_search import Alphabet
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
-from mechdesign.user_level.privacy import EMDPrivacy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -67,7 +66,7 @@ class Comparison(Handed):
     """
 
     question: Question
-    privacy: Privacy | EMDPrivacy
+    privacy: Requirement
     table: pd.DataFrame
     results: dict[str, Result]
     least: float | None = None
@@ -357,7 +356,7 @@ _STEPS = 300
 def measured(
     name: str,
     question: Question,
-    privacy: Privacy,
+    privacy: Requirement,
     result: Result,
     seconds: float = math.nan,
     *,
@@ -381,7 +380,7 @@ def measured(
     }
 
 
-def _privacy_claim(result: Result, privacy: Privacy, fresh: bool) -> str:
+def _privacy_claim(result: Result, privacy: Requirement, fresh: bool) -> str:
     """The guarantee, and how the certificate's claim of privacy was checked."""
     if result.certificate is None:
         return "not certified"
@@ -423,7 +422,7 @@ def ranked(
 
 def least_error(
     question: Question,
-    privacy: Privacy,
+    privacy: Requirement,
     results: dict[str, Result],
     time_limit: float | None = None,
     *,
@@ -446,7 +445,7 @@ def least_error(
 
 
 def _least_report(
-    q: LocalReport, privacy: Privacy, results: dict[str, Result], time_limit: float | None, gap: float
+    q: LocalReport, privacy: Requirement, results: dict[str, Result], time_limit: float | None, gap: float
 ) -> tuple[float | None, str]:
     """A bound for all unbiased reports, of any number of outputs, as far out as those compared.
 

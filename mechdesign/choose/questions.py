@@ -540,11 +540,12 @@ class HistogramOfUsers(_Question):
 
 
 Question = NumericQuery | LocalReport | MetricReport | CategoryReport | HistogramOfUsers
+Requirement = Privacy | EMDPrivacy
 
 
 def checked_question(question: object) -> Question:
     """Return the question, or raise DesignError."""
-    found: Question = instance("question", question, *get_args(Question))  # type: ignore[assignment]
+    found: Question = instance("question", question, *get_args(Question))
     return found
 
 

@@ -78,7 +78,7 @@ _LEAST, _LARGEST = 2.0**-40, 500.0
 _ROOM = 1e-12  # of a loss: for the rounding of distances, and of paths of up to `_POINTS` edges
 _NEARLY = 1 + Fraction(2, 10**15)
 """Of distances, which are doubles."""
-_POINTS = 1000
+_POINTS = 500
 
 
 def sinh_bounds(x: Fraction) -> tuple[Fraction, Fraction]:
@@ -299,7 +299,7 @@ def _losses(tree: TreeHistogram, alpha: float) -> tuple[int, ...]:
         raise DesignError.of(
             "alpha",
             alpha,
-            f"must lose at least 2^-40 over the shortest edge, {lengths[lengths > 0].min():g}, for each of the items",
+            f"times the shortest edge, {lengths[lengths > 0].min():g}, over {tree.items} items must be at least 2^-40: merge near points",
         )
     return tuple(int(tau * _UNIT) if length else 0 for tau, length in zip(taus.tolist(), lengths.tolist()))
 
@@ -320,7 +320,7 @@ class UserHistogram(Design):
     Parameters
     ----------
     space : MetricSpace
-        Of at most 1,000 points.
+        Of at most 500 points.
     privacy : EMDPrivacy
         Central: one user's data become others; of equal size (bounded) or not.
     items, users : int
@@ -403,7 +403,7 @@ class UserHistogram(Design):
             asked = {"alpha": alpha, "delta": delta} if delta else plain
             return ItemwiseRelease(
                 self.space, items=self.items, users=self.users, time_limit=clock.limit(), **asked
-            )  # type: ignore[arg-type]
+            )
         if way == "gaussian" and not delta:
             raise DesignError.of("delta", delta, "Gaussian noise needs delta > 0")
         normal = {"gaussian": True, "delta": delta} if way == "gaussian" else {}

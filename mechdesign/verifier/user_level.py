@@ -249,11 +249,11 @@ UNIT = 1 << 50
 LARGEST = 500
 
 
-def tree(law: Json, account: Account) -> tuple[Fraction, list[Fraction]]:
-    """α of counts on a tree, and the lengths of its edges from above; 0 at the root."""
+def tree(law: Json, account: Account) -> tuple[Fraction, list[Fraction], list[list[float]]]:
+    """α of counts on a tree, the lengths of its edges from above (0 at the root), and all distances."""
     size, parents, losses = math.prod(law["space"]["shape"]), law["parents"], law["losses"]
     found = distances(law["space"], account)
-    account.takes(6 * size**2)
+    account.takes(2 * size**2)
     fits = len(parents) == len(losses) == size and law["items"] >= 1 and law["users"] >= 1
     fits = fits and all(-1 <= p < size for p in parents) and parents.count(-1) == 1
     known = [parents.index(-1)] if fits else []
@@ -279,11 +279,12 @@ def tree(law: Json, account: Account) -> tuple[Fraction, list[Fraction]]:
     alpha = (
         max(Fraction(paths[x][y]) / Fraction(found[x][y]) for x, y in pairs) * law["items"] / UNIT / NEARER
     )
-    return alpha, [Fraction(found[x][p]) / NEARER if p >= 0 else Fraction(0) for x, p in enumerate(parents)]
+    lengths = [Fraction(found[x][p]) / NEARER if p >= 0 else Fraction(0) for x, p in enumerate(parents)]
+    return alpha, lengths, found
 
 
 def counts_on_a_tree(law: Json, account: Account) -> None:
-    alpha, _ = tree(law, account)
+    alpha, *_ = tree(law, account)
     account.proved(f"privacy of users: alpha at most {above(alpha)!r}, delta = 0.0", alpha > 0)
 
 
@@ -317,9 +318,10 @@ def user_histogram(result: Json, account: Account) -> None:
     account.agrees("privacy is accounted for as said", (how == "proved") == (kind in ("tree", "linear")))
     alpha, delta = Fraction(asked["alpha"]), asked["delta"]
     claim = f"privacy of users: alpha at most {asked['alpha']!r}, delta = {delta!r}"
+    apart: list[list[float]] = []
     claimed = f"expected earth mover's distance at most {result['value']!r}"
     if kind == "tree":
-        found, lengths = tree(law, account)
+        found, lengths, apart = tree(law, account)
         account.proved(claim, found <= alpha)
         account.takes(60 * len(lengths), 600)
         terms = (w / sinh(Fraction(loss, UNIT))[0] for w, loss in zip(lengths, law["losses"]) if w)
@@ -345,13 +347,13 @@ def user_histogram(result: Json, account: Account) -> None:
         claim = (
             f"no unbiased histogram of users with so many items each is nearer than {result['lower_bound']!r}"
         )
-        least = floor(space, alpha / design["items"], total, account)
+        apart = apart or distances(space, account)
+        least = floor(space, apart, alpha / design["items"], total, account)
         account.proved(claim, delta == 0 and Fraction(result["lower_bound"]) <= least)
 
 
-def floor(space: Json, rate: Fraction, total: int, account: Account) -> Fraction:
+def floor(space: Json, found: list[list[float]], rate: Fraction, total: int, account: Account) -> Fraction:
     """What no unbiased histogram is below, for this α/m and so many items."""
-    found = distances(space, account)
     far, near = (Fraction(most(map(max, found))) / NEARER for most in (max, min))
     bound = Fraction(0)
     if rate * far < LARGEST:

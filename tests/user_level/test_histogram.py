@@ -230,7 +230,7 @@ def test_counts_of_all_users_need_their_sizes():
 @pytest.mark.parametrize(
     ("call", "word"),
     [
-        (lambda: UserHistogram(md.MetricSpace.line([1.0]), md.EMDPrivacy(1.0), 1, 1), "2 to 1000"),
+        (lambda: UserHistogram(md.MetricSpace.line([1.0]), md.EMDPrivacy(1.0), 1, 1), "2 to 500"),
         (lambda: UserHistogram(LINE, md.EMDPrivacy(1.0), 1, 0), "users"),
         (lambda: UserHistogram(LINE, md.PureDP(1.0), 1, 1), "privacy"),
         (lambda: UserHistogram(LINE, md.EMDPrivacy(1e-300), 1, 1).solve(), "alpha"),

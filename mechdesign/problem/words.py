@@ -26,7 +26,7 @@ LOCAL = "any two inputs that a person might have"
 NEIGHBOURS = "any two neighbouring data sets"
 
 
-def guarantee(privacy: Privacy) -> str:
+def guarantee(privacy: object) -> str:
     """The requirement in symbols.
 
     Examples

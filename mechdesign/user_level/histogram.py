@@ -354,6 +354,12 @@ class UserHistogram(Design):
         settle(self, privacy=replace(self.privacy, model="central", sizes="bounded"))
         if self.space.size < 2 or self.space.size > _POINTS:
             raise DesignError.of("space", self.space.size, f"must have 2 to {_POINTS} points")
+        if self.total > 1 << 50:
+            raise DesignError.of("items", self.items, f"of {self.users} users must be at most 2^50 in all")
+        near, far = (self.privacy.alpha * d for d in (self._shortest, self.space.diameter))
+        if near < _LEAST * self.items or far > 1e15 or self._shortest < 1e-100:
+            said = f"must be at least 2^-40 times the items over the shortest distance, {self._shortest:g}, and at most 1e15 over the diameter"
+            raise DesignError.of("alpha", self.privacy.alpha, said)
 
     @property
     def among(self) -> MechanismClass:
@@ -413,7 +419,7 @@ class UserHistogram(Design):
     def _edges(self) -> TreeHistogram:
         return private_tree(self.space, self.items * 2.0**-20 / self._shortest, self.items, self.users)
 
-    @property
+    @cached_property
     def _shortest(self) -> float:
         return float(self.space.distances[~np.eye(self.space.size, dtype=bool)].min())
 

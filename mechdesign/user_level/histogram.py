@@ -43,6 +43,7 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
 
 from mechdesign.errors import DataError, DesignError, MechdesignError
@@ -52,7 +53,7 @@ from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.exact import exp_lower, exp_upper, round_down, round_up
 from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
-from mechdesign.evidence.results import Result
+from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.sampling import geometric
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, plain, sized
@@ -483,6 +484,13 @@ class UserHistogram(Design):
             )
             return Accuracy(math.hypot(mean, spread), mean, mean + math.sqrt(19) * spread)
         return Accuracy(mean, mean, math.sqrt(20) * mean)  # of the root mean square, too
+
+    def audit(self, result: Result) -> pd.DataFrame:
+        """The guarantee against what is asked."""
+        alpha, law = self.privacy.alpha, result.mechanism
+        held = float(law.alpha) if isinstance(law, TreeHistogram) else law.guarantee.alpha
+        row = ("privacy", "users", held, alpha, alpha - held, math.nan, held > 0.999 * alpha)
+        return pd.DataFrame([row], columns=AUDIT_COLUMNS)
 
     def tradeoff(self, result: Result, at: Any = ()) -> TradeOff:
         return points_of(self.privacy.user_level(self.space), at)

@@ -9,7 +9,7 @@ messages each has a budget of ε/j and directions of its own, and their mean is 
 A(t) = E[U; U ≥ t]. By parts, with P beta-distributed with parameters (k, M − k),
 
 .. math:: c_k = M\, E\,A(S^{-1}(P)), \quad k - c_k = M\, E\,(S - A)(S^{-1}(P)), \quad
-   E \sum_{i \le k} U_{(i)}^2 = \frac{k + (D - 1)\, M\, E\,(t A)(S^{-1}(P))}{D} .
+   E \sum_{i \le k} (1 - U_{(i)}^2) = \frac{D - 1}{D}\, M\, E\,(S - t A)(S^{-1}(P)) .
 
 With t = tanh x the density of :math:`x = \operatorname{artanh} S^{-1}(P)` is :math:`g \propto \mathrm{sech}^{D-1}(x)\, S^{k-1} (1 - S)^{M-k-1}`, and :math:`A \propto \mathrm{sech}^{D-1}(x)`.
 The trapezoidal rule of step h finds their integrals over the line but for a relative error of at most
@@ -133,43 +133,38 @@ def polygon(count: int, turn: Array, start: int = 0, stop: int | None = None) ->
 
 @lru_cache(maxsize=4)
 def _nodes(d: int, m: int) -> tuple[Array, ...]:
-    """At the nodes: log sech^{D−1}, log S and log(1 − S), A, S − A, t A."""
+    """At the nodes: log sech^{D−1}, log S and log(1 − S), A, S − A, S − t A."""
     reach = math.acosh(math.exp(55 / (d - 1)))  # less than e^{-55} of the density of U is beyond
     count = math.ceil(reach / 0.7 * math.sqrt((d - 1) * m + 100))
     x = np.linspace(-reach, reach, 2 * count + 1)
-    shape, w = (d - 1) / 2, special.expit(-2 * x)
+    shape, w = (d - 1) / 2, special.expit(-2 * x)  # 1 − t = 2w
     density = -(d - 1) * np.log1p(2 * np.sinh(x / 2) ** 2)
-    tail = special.betainc(shape, shape, w)
+    tail, short = special.betainc(shape, shape, w), special.betainc(shape + 1, shape, w)
     mean = chi_mean(d - 1) / (math.sqrt(2 * math.pi) * (d - 1)) * np.exp(density)
-    return (
-        density,
-        np.log(tail),
-        np.log(tail[::-1]),
-        mean,
-        special.betainc(shape + 1, shape, w),
-        np.tanh(x) * mean,
-    )
+    return density, np.log(tail), np.log(tail[::-1]), mean, short, short + 2 * w * mean
+
+
+def _off(x: float) -> float:
+    """1 − sin(x)/x on [0, 2π]."""
+    return math.fsum((-1) ** (n + 1) * x ** (2 * n) / math.factorial(2 * n + 1) for n in range(1, 24))
 
 
 def nearest(d: int, m: int, k: int) -> tuple[float, float, float]:
-    """Return the means of Σ U, Σ (1 − U) and Σ U² over the k largest of M inner products, 1 ≤ k < M; of a polygon's at D = 2.
+    """Return the means of Σ U, Σ (1 − U) and Σ (1 − U²) over the k largest of M inner products, 1 ≤ k < M; of a polygon's at D = 2.
 
     Examples
     --------
     >>> [round(v, 12) for v in nearest(3, 2, 1)]          # the larger of two uniform numbers of [−1, 1]
-    [0.333333333333, 0.666666666667, 0.333333333333]
+    [0.333333333333, 0.666666666667, 0.666666666667]
     """
     if d == 2:
         angle = math.pi * k / m
-        short = k * math.fsum(
-            (-1) ** (n + 1) * angle ** (2 * n) / math.factorial(2 * n + 1) for n in range(1, 20)
-        )
-        return k - short, short, k / 2 + m / (4 * math.pi) * math.sin(2 * angle)
+        return k - k * _off(angle), k * _off(angle), k / 2 * _off(2 * angle)
     density, above, below, *values = _nodes(d, m)
     logs = density + (k - 1) * above + (m - k - 1) * below
     weights = np.exp(logs - logs.max())
-    total, short, along = (m * float(weights @ value) / float(weights.sum()) for value in values)
-    return total, short, (k + (d - 1) * along) / d
+    total, short, across = (m * float(weights @ value) / float(weights.sum()) for value in values)
+    return total, short, (d - 1) / d * across
 
 
 @serializable("random-directions")
@@ -251,9 +246,13 @@ class RandomDirections(VectorMechanism, SubsetSelection):
         return over / total * (2 + over / total)
 
     @property
-    def second_moment(self) -> float:
+    def spread(self) -> float:
         more, less = map(float, self.probabilities)
-        return (more - less) * self._sums[2] + less * self.outputs / self.working
+        return (more - less) * self._sums[2] + less * self.outputs * (1 - 1 / self.working)
+
+    @property
+    def second_moment(self) -> float:
+        return 1 - self.spread
 
     def _unit_error(self, square: float) -> float:
         return super()._unit_error(square) / self.messages

@@ -25,7 +25,7 @@ Both are ratios of smooth integrals that decay on both sides: sums over a fine g
 
 *Largest inner products.* Let U be the inner product of a uniform direction with a unit vector, S(t) = P[U ≥ t], A(t) = E[U; U ≥ t], and P
 beta-distributed with parameters (k, M − k). The k largest of M have the mean sums M E A of U, M E(S − A) of 1 − U and
-(k + (D − 1) M E t A)/D of U², all at t = S⁻¹(P) (by parts). With t = tanh x, P has a density ∝ sech^{D−1}(x) S^{k−1} (1 − S)^{M−k−1} of x, and
+(1 − 1/D) M E(S − t A) of 1 − U², all at t = S⁻¹(P) (by parts). With t = tanh x, P has a density ∝ sech^{D−1}(x) S^{k−1} (1 − S)^{M−k−1} of x, and
 A ∝ sech^{D−1}(x). The trapezoidal rule of step h errs on such an integral by at most 2 e^{−2πa/h} (cos a)^{−(D−1)M}/(1 − e^{−2πa/h}) of it for every
 a < π/2: by Poisson's formula, and as |cosh(x + ia)| ≥ cosh x cos a (D − 1 times M factors, with those under the integrals S and 1 − S = S(−x)).
 At h = .7/((D − 1)M + 100)^½ this is less than 10⁻¹⁷. S and S − A are added up from cell to cell, S(0) = ½. Of a regular polygon the k nearest
@@ -183,12 +183,12 @@ def random_directions(law: Json, account: Account) -> tuple[int, float]:
         account.takes(100 * len(heights(working, m)))
     near = best_near(m, power, lambda k: nearest(working, m, k)[0])
     more, less = near_codes(law, near, account)
-    total, short, squares = nearest(working, m, near)
+    total, short, aside = nearest(working, m, near)
     over = (short + float(m / (power - 1))) / total
     account.recomputed("unbiased over the directions", over > -1)
     if not ball:
         return bits * messages, over * (2 + over) / messages
-    across = (1 + over) ** 2 * (1 - float(less) * m / working - float(more - less) * squares)
+    across = (1 + over) ** 2 * (float(less) * m * (1 - 1 / working) + float(more - less) * aside)
     return bits * messages, max(across, over * (2 + over) - across / dimension) / messages
 
 
@@ -316,7 +316,7 @@ GAUSS = [(0.0, 128 / 225)] + [
 
 @cache
 def heights(d: int, m: int) -> list[tuple[float, ...]]:
-    """At the nodes: log sech^{D−1}, log S, log(1 − S), and A, S − A, t A."""
+    """At the nodes: log sech^{D−1}, log S, log(1 − S), and A, S − A, S − t A."""
     reach = math.acosh(math.exp(55 / (d - 1)))
     count = math.ceil(reach / 0.7 * math.sqrt((d - 1) * m + 100))
     h = reach / count
@@ -336,27 +336,27 @@ def heights(d: int, m: int) -> list[tuple[float, ...]]:
     rows: list[tuple[float, ...]] = []
     for x, log, tail, cut in found:
         above, mean, across = tail / whole, math.exp(log) / (whole * (d - 1)), cut / whole
-        logs, t = (math.log(above), math.log1p(-above)), math.tanh(x)
-        rows.append((log, *logs, mean, across, t * mean))
+        logs, low = (math.log(above), math.log1p(-above)), 2 / (1 + math.exp(2 * x))  # 1 − t
+        rows.append((log, *logs, mean, across, across + low * mean))
         if x:
-            rows.append((log, *logs[::-1], mean, 1 - above - mean, -t * mean))
+            rows.append((log, *logs[::-1], mean, 1 - above - mean, 1 - above + (1 - low) * mean))
     return rows
 
 
 def nearest(d: int, m: int, k: int) -> tuple[float, float, float]:
-    """The mean sums of U, of 1 − U and of U² over the k largest of m inner products; over the k nearest corners where d = 2."""
+    """The mean sums of U, of 1 − U and of 1 − U² over the k largest of m inner products; over the k nearest corners where d = 2."""
     if d == 2:
         angle = math.pi * k / m
-        terms = [(-1) ** (n + 1) * angle ** (2 * n) / math.factorial(2 * n + 1) for n in range(1, 20)]
+        terms = [(-1) ** (n + 1) * angle ** (2 * n) / math.factorial(2 * n + 1) for n in range(1, 24)]
         short = k * math.fsum(terms)
-        return k - short, short, k / 2 + m / (4 * math.pi) * math.sin(2 * angle)
+        return k - short, short, k / 2 * math.fsum(4**n * term for n, term in enumerate(terms, 1))
     rows = heights(d, m)
     logs = [row[0] + (k - 1) * row[1] + (m - k - 1) * row[2] for row in rows]
     top = max(logs)
     held = [(math.exp(log - top), row) for log, row in zip(logs, rows) if log > top - 60]
     whole = math.fsum(weight for weight, _ in held)
-    total, short, along = (m * math.fsum(w * row[i] for w, row in held) / whole for i in (3, 4, 5))
-    return total, short, (k + (d - 1) * along) / d
+    total, short, across = (m * math.fsum(w * row[i] for w, row in held) / whole for i in (3, 4, 5))
+    return total, short, (d - 1) / d * across
 
 
 def normal_length(d: int) -> float:
@@ -387,13 +387,12 @@ def excess_over(theta: float, dimension: int) -> float:
 
 def cap_error(dimension: int, epsilon: float) -> float:
     """The least squared error of unbiased ε-private answers to unit vectors."""
-    gain, low, high = math.expm1(epsilon), -700.0, math.log(math.pi / 2)
+    gain, low, high = math.expm1(epsilon), -700.0, 700.0  # logarithms of the error's root, tan θ
     while (middle := (low + high) / 2) not in (low, high):
-        theta = math.exp(middle)
-        low, high = (
-            (low, middle) if gain * excess_over(theta, dimension) > math.cos(theta) else (middle, high)
-        )
-    return math.tan(math.exp(low)) ** 2
+        tangent = math.exp(middle)
+        enough = gain * excess_over(math.atan(tangent), dimension) > 1 / math.hypot(1, tangent)
+        low, high = (low, middle) if enough else (middle, high)
+    return math.exp(2 * low)
 
 
 def cubic_excess(t: float) -> float:

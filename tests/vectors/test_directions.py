@@ -127,7 +127,7 @@ def test_in_three_dimensions_inner_products_are_uniform(bits: int) -> None:
         total = Fraction(k) - Fraction(k * (k + 1), m + 1)
         below = sum(Fraction(i * (i + 1), (m + 1) * (m + 2)) for i in range(1, k + 1))
         squares = Fraction(k) - 4 * Fraction(k * (k + 1), 2 * (m + 1)) + 4 * below
-        wanted = total, k - total, squares
+        wanted = total, k - total, k - squares
         assert nearest(3, m, k) == pytest.approx([float(v) for v in wanted], rel=1e-12, abs=1e-12 * k)
         assert alone.nearest(3, m, k) == pytest.approx([float(v) for v in wanted], rel=1e-12, abs=1e-12 * k)
 
@@ -156,7 +156,7 @@ def test_nearest_against_forty_digits(d: int, m: int, k: int) -> None:
             wanted.append(mpmath.mpf(k) / 2 + m / (4 * mpmath.pi) * mpmath.sin(2 * mpmath.pi * k / m))
         else:
             wanted = [moment(1), moment(2)]
-        exact = float(wanted[0]), float(k - wanted[0]), float(wanted[1])
+        exact = float(wanted[0]), float(k - wanted[0]), float(k - wanted[1])
     assert nearest(d, m, k) == pytest.approx(exact, rel=1e-12)
     assert alone.nearest(d, m, k) == pytest.approx(exact, rel=1e-12)
 
@@ -260,3 +260,14 @@ def test_a_smaller_error_than_it_has_is_seen() -> None:
     result = md.VectorQuantizer(10, md.PureDP(8.0), bits=8).solve()
     text = dumps(dataclasses.replace(result, value=result.value * (1 - 1e-9)))
     assert not all(holds for _, _, holds in verify(text).rows)
+
+
+@pytest.mark.parametrize(
+    ("d", "epsilon", "bits"), [(3, 100.0, 13), (7, 1e-6, 3), (1000, 1e-30, 1), (2, 40.0, 16)]
+)
+@pytest.mark.parametrize("inputs", ["ball", "sphere", "box"])
+def test_extreme_budgets_are_checked_alone(d: int, epsilon: float, bits: int, inputs: str) -> None:
+    """Tiny errors lost their digits in 1 − E⟨u, x⟩², bounds at a tiny ε in an angle next to π/2."""
+    result = md.VectorQuantizer(d, md.PureDP(epsilon), bits=bits, inputs=inputs).solve()
+    assert result.value >= result.lower_bound and result.certificate.verify()
+    assert all(holds for _, _, holds in verify(dumps(result)).rows)

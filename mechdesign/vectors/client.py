@@ -184,7 +184,7 @@ static inline void name_places(uint32_t *places, name_source source, void *state
 """
 
 _SAMPLED = """
-typedef struct { double y[NAME_DIMENSION], q[NAME_DIMENSION]; uint64_t words[NAME_SENT]; uint32_t sent[NAME_SENT]; unsigned char up[NAME_SENT]; } name_scratch;
+typedef struct { double y[NAME_DIMENSION], q[NAME_DIMENSION]; uint64_t words[NAME_SENT]; uint32_t sent[NAME_SENT]; unsigned char up[NAME_SENT]; uint32_t codes[NAME_CODES]; } name_scratch;
 
 static inline void name_subset(const name_seed *seed, uint64_t number, uint32_t *sent)
 {
@@ -293,7 +293,7 @@ static inline void name_lift(double *u, double *q)
 """
 
 _SPHERE = """
-typedef struct { double y[NAME_WORKING], q[NAME_WORKING]; name_pair order[NAME_OUTPUTS]; } name_scratch;
+typedef struct { double y[NAME_WORKING], q[NAME_WORKING]; name_pair order[NAME_OUTPUTS]; uint32_t codes[NAME_CODES]; } name_scratch;
 
 static inline void name_transform(double *z)
 {
@@ -350,6 +350,7 @@ typedef struct {
     double y[NAME_WORKING], q[NAME_WORKING], e[2 * NAME_PAIRS], square[NAME_PAIRS], corner[NAME_CORNERS][2];
     uint64_t mark[NAME_PAIRS + 1];
     name_pair order[NAME_OUTPUTS];
+    uint32_t codes[NAME_CODES];
 } name_scratch;
 
 static int name_larger(const void *a, const void *b)
@@ -435,15 +436,14 @@ _ENCODE = """
 static inline size_t name_encode(const double *x, int clip, const name_seed *seed, int agreed, uint64_t number, name_source source,
                                  void *state, name_scratch *scratch, unsigned char *out)
 {
-    uint32_t codes[NAME_CODES];
     if (name_inputs(x, clip, scratch->y, scratch->q) != 0) return 0;
-    name_codes(seed, agreed ? number : 0, source, state, scratch, codes);
-    return name_message(codes, 1, agreed ? NULL : seed, number, out);
+    name_codes(seed, agreed ? number : 0, source, state, scratch, scratch->codes);
+    return name_message(scratch->codes, 1, agreed ? NULL : seed, number, out);
 }
 #endif
 """
 
-_HEAD = """/* NAME_: one vector of {dimension} numbers a message, written by mechdesign.
+_HEAD = """/* {name}: one vector of {dimension} numbers a message, written by mechdesign.
  * Local differential privacy of the whole vector: epsilon = {epsilon!r}, whatever the doubles do.
  * C99 with IEEE doubles, -ffp-contract=off, and the C library's sqrt (-lm). */
 #ifndef MECHDESIGN_NAME_H
@@ -514,5 +514,5 @@ def encoder(mechanism: Any, name: str) -> str:
             raise DesignError.of("rotation", fast, wanted)
         constants |= {"WORKING": working, "POWER": 1 << (working.bit_length() - 1)}
         own += _NEAREST + (_SPHERE if fast else _DIRECTIONS)
-    head = _HEAD.format(dimension=mechanism.dimension, epsilon=mechanism.privacy_loss())
+    head = _HEAD.format(name=name, dimension=mechanism.dimension, epsilon=mechanism.privacy_loss())
     return prefixed(head + defined(constants) + _WORDS + MESSAGE + _DRAWS + own + _ENCODE, name)

@@ -335,6 +335,8 @@ class CodedMechanism(ABC):
         one_of("skip_damaged", skip_damaged, (True, False))
         if seed is not None:
             checked_seed(seed)
+        if vectors is not None:
+            integer("vectors", vectors, 0)
         groups: dict[tuple[int, int], list[Indices]] = {}
         skipped = []
         for k, message in enumerate(listed_messages(messages)):

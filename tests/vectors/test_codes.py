@@ -162,6 +162,8 @@ def test_damaged_messages_are_left_out_by_index(seed: int | None) -> None:
     with pytest.raises(md.ResultFormatError, match=r"messages\[0\].*5 vectors"):
         mechanism.aggregate(good, seed=seed, vectors=1)
     assert mechanism.aggregate(good, seed=seed, vectors=5)[1] == 15
+    with pytest.raises(md.DesignError, match="vectors"):
+        mechanism.aggregate(good, seed=seed, vectors="one")  # type: ignore[call-overload]
     with pytest.raises(md.DesignError, match="skip_damaged"):
         mechanism.aggregate(messages, skip_damaged="yes")  # type: ignore[call-overload]
 

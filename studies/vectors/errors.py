@@ -194,7 +194,7 @@ def runs(report: Report) -> None:
         "runs", pd.DataFrame(rows, columns=columns), caption=f"Runs at d = {d}, ε = 4, 8 bits", rtol=1e-6
     )
     rows = []
-    for dimension, bits in ((20, 4), (100, 6), (1000, 8)):
+    for dimension, bits in ((10, 3), (20, 4), (100, 6), (300, 8), (1000, 8)):
         made = sphere(dimension, bits, 4.0, rotation="fast")
         draws = 2000 if report.quick else 50_000
         for shape, x in (

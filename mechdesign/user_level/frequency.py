@@ -211,6 +211,8 @@ class FrequencyEstimate(Checked):
     DesignError
         A singular channel; reports that are not among its outputs.
 
+    Where all items are equally far apart, `LocalWorkload` of ``Workload.identity(k)`` has the least variance of all local reports.
+
     Source: FreqEstLocal (Algorithm 4) of the user-level metric-privacy paper.
 
     Examples

@@ -19,7 +19,6 @@ import mechdesign as md
 from mechdesign.plotting import COLOURS, figure
 from mechdesign.shell.studykit import Report
 
-from ..noise.calibrated import concentrated_variance
 from .data import Problem, problem
 
 PASSES = 50
@@ -30,7 +29,19 @@ KINDS: dict[str, dict[str, str]] = {
     "least Σσ² of the gradient": {"allocation": "least-variance"},
     "identical on the gradient": {"allocation": "iid"},
 }
-LAWS = ("gaussian", "laplace", "flipped_huber", "gennorm")
+LAWS = ("gaussian", "flipped_huber", "laplace", "gennorm")
+LENGTHS = (1, 2, 5, 20)
+TABLE_III = (
+    "California",
+    "wine, red",
+    "wine, white",
+    "Boston",
+    "airfoil",
+    "diabetes",
+    "pumpkin seeds",
+    "heart",
+)
+"""The data sets that the flipped Huber paper cites; which of the two wines, it does not say."""
 
 
 def privacy_of(p: Problem, epsilon: float = 1.0) -> md.ApproximateDP:
@@ -304,48 +315,90 @@ def whole_run(report: Report, p: Problem) -> None:
     )
 
 
-def laws(report: Report, p: Problem) -> None:
-    """Table III of the flipped Huber paper: which law, tuned and drawn again; scale–perturb–rescale, exact composition."""
+def laws(report: Report, p: Problem) -> tuple[pd.DataFrame, dict[str, list[float]]]:
+    """One data set of Table III: which law, each tuned and drawn again, scale–perturb–rescale, exact composition; and the noise after each number of passes."""
     best, k = p.least(), p.x.shape[1]
     count = 30 if report.quick else 50
     grid = {"learning_rate": (0.5,), "clip": (1.0,)}
     if not report.quick:
         grid = {"learning_rate": (0.2, 1.0), "clip": (0.5, 2.0, 8.0)}
-    lengths = (5,) if report.quick else (5, 20)
-    rows = []
+    rows, noises = [], {}
     for law in LAWS[:3] if report.quick else LAWS:
         found = []
-        for passes in lengths:
+        for passes in LENGTHS:
             first = fitted(p, 0, noise=law, passes=passes, clip=1.0)
+            noises.setdefault(law, []).append(first.privacy_.mechanism.standard_deviation)
             options = {"noise": first.privacy_, "passes": passes}
             setting, mean = tuned(p, best, seeds_of(report, f"{p.name}/laws", 5), grid, **options)
             found.append((mean, {**setting, **options}))
-        _, setting = min(found, key=lambda f: f[0])
+        _, setting = found[-2] if report.quick else min(found, key=lambda f: f[0])
         again = errors(p, best, seeds_of(report, f"{p.name}/laws/{law}", count), **setting)
         calibrated = setting.pop("noise")
         rows.append(
             {
+                "data": f"{p.name} ({len(p.x)} × {k})",
                 "law": law,
                 **setting,
                 "noise over sensitivity": calibrated.mechanism.standard_deviation,
                 "error %": 100 * again.mean(),
                 "standard error": 100 * again.std(ddof=1) / math.sqrt(count),
-                "spent of δ": calibrated.proofs[0].spent.upper / calibrated.design.privacy.delta,
             }
         )
-    stepwise = [
-        math.sqrt(concentrated_variance(privacy_of(p).epsilon, privacy_of(p).delta, k * row["passes"]))
-        if row["law"] in ("flipped_huber", "gaussian")
-        else math.nan
-        for row in rows
-    ]
-    frame = pd.DataFrame(rows)
-    frame.insert(5, "the same by zCDP per step", stepwise)
+    return pd.DataFrame(rows), noises
+
+
+def table_iii(report: Report) -> None:
+    """Table III of the flipped Huber paper: its two laws on its data sets, and two more laws."""
+    names = ("diabetes", "breast cancer") if report.quick else TABLE_III
+    problems = [p for name in names if (p := problem(report, name, standardised=True)) is not None]
+    rows, frames = [], []
+    with report.progress("laws", len(problems)) as step:
+        for p in problems:
+            frame, noises = laws(report, p)
+            frames.append(frame)
+            gaussian, huber = frame.iloc[0], frame.iloc[1]
+            ratios = {
+                f"noise ratio, passes: {passes}": b / a
+                for passes, a, b in zip(LENGTHS, noises["gaussian"], noises["flipped_huber"])
+            }
+            rows.append(
+                {
+                    "data": huber["data"],
+                    "printed": "flipped Huber better" if p.name in TABLE_III else "no such row",
+                    "Gaussian, error %": gaussian["error %"],
+                    "flipped Huber, error %": huber["error %"],
+                    "difference": huber["error %"] - gaussian["error %"],
+                    "its standard error": math.hypot(gaussian["standard error"], huber["standard error"]),
+                    **ratios,
+                }
+            )
+            step()
+    frame, every = pd.DataFrame(rows), pd.concat(frames)
+    trials = 30 if report.quick else 50
     report.table(
-        f"laws-{p.name.replace(' ', '-').lower()}",
+        "table3",
         frame,
-        caption=f"{p.name} ({len(p.x)} × {k}): laws of the noise, {count} trials",
+        caption=f"Table III: printed, ours ({trials} trials each), and why: the least flipped Huber noise by the least Gaussian noise at (1, 1/N²)",
         rtol=1e-2,
+        digits=4,
+    )
+    report.table(
+        "table3-laws",
+        every,
+        caption=f"Laws of the noise, {trials} trials" + ("" if report.quick else ", each tuned on its own"),
+        rtol=1e-2,
+        digits=4,
+    )
+    if report.quick:
+        return
+    lead = frame["difference"] / frame["its standard error"]
+    report.text(
+        "Table III of the flipped Huber paper (our copy of it lost the digits; its text says that flipped Huber noise has the smaller error): "
+        f"of {len(frame)} data sets there are {int((lead < -2).sum())} where flipped Huber noise is better by two standard errors and {int((lead > 2).sum())} where it is worse. The noise says why. After one "
+        "pass over few coordinates the least flipped Huber noise is near Laplace noise, and less than Gaussian noise; the more gradients are composed, the nearer is every privacy loss to a normal one, and after five "
+        f"passes the least flipped Huber noise *is* the Gaussian to four digits on all of them. Tuning takes five passes or more in {int((every['passes'] >= 5).sum())} of {len(every)} rows: a gain in "
+        "print is one of few passes, of the paper's zCDP accounting, or of chance. (On heart five trials chose other passes and another clip for one law than for the other: that is the difference there.) "
+        "Columns are standardised: with these steps, clips and noise their units matter for the penalty alone (0.01 of ℓ₁, 1/N of ℓ₂; the paper states neither, nor which wine it has)."
     )
 
 
@@ -368,13 +421,4 @@ def run(report: Report) -> None:
         "brings least Σσ² to the print there. From one scale for each coordinate hardly less harm than scale–perturb–rescale's is to be had at all, "
         "as computed above. The paper states neither the scaling of the features nor the penalties."
     )
-    names = ("diabetes", "breast cancer") if report.quick else (*PRINTED, "diabetes", "breast cancer")
-    for name in names:
-        p = problem(report, name)
-        if p is not None:
-            laws(report, p)
-    report.text(
-        "Laws (the flipped Huber paper's Table III, whose digits our copy lost): after hundreds of composed gradients every law's privacy loss "
-        "is nearly normal, and with exact composition flipped Huber noise *is* the Gaussian to four digits; the generalised normal gains less "
-        "than a percent of the noise. A gain over the Gaussian in print is one of zCDP accounting or of chance: the standard errors say what few trials can tell."
-    )
+    table_iii(report)

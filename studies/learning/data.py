@@ -11,12 +11,21 @@ import pandas as pd
 from sklearn import datasets
 from sklearn.linear_model import Lasso, LogisticRegression
 
+from mechdesign.errors import DesignError
 from mechdesign.shell.studykit import Report
 
 FILES = {
     "California": ("california_housing.csv.gz", "median_house_value"),
     "Electricity": ("electricity.csv.gz", "class"),
+    "wine, red": ("wine_quality_red.csv.gz", "quality"),
+    "wine, white": ("wine_quality_white.csv.gz", "quality"),
+    "Boston": ("boston_housing.csv.gz", "medv"),
+    "airfoil": ("airfoil_self_noise.csv.gz", "sound_pressure_db"),
+    "pumpkin seeds": ("pumpkin_seeds.csv.gz", "class"),
+    "heart": ("heart_statlog.csv.gz", "class"),
 }
+CIFAR, RECORD = ("cifar10_train_1.bin.gz", "cifar10_train_2.bin.gz", "cifar10_test.bin.gz"), 3073
+CLASSES = ("Electricity", "pumpkin seeds", "heart", "breast cancer")
 
 
 @dataclass(frozen=True)
@@ -66,26 +75,31 @@ def _standard(y: np.ndarray) -> np.ndarray:
     return (y - y.mean()) / y.std()
 
 
-def problem(report: Report, name: str) -> Problem | None:
-    """California, Electricity (from the data folder), diabetes or breast cancer; None where the file is absent."""
+def problem(report: Report, name: str, *, standardised: bool = False) -> Problem | None:
+    """A data set of the data folder, diabetes or breast cancer; None where the file is absent.
+
+    Columns keep one common unit; or each has mean 0 and variance 1, with weights 0.01 of ℓ₁ and 1/N of ℓ₂.
+    """
     if name in FILES:
         file, target = FILES[name]
         path = report.data(file)
         if path is None:
             return None
         frame = pd.read_csv(path).dropna()
-        x, y = frame.drop(columns=target).to_numpy(float), frame[target].to_numpy(float)
+        labels = frame[target]
+        x = frame.drop(columns=target).to_numpy(float)
+        y = (labels.factorize(sort=True)[0] if name in CLASSES else labels.to_numpy()).astype(float)
     else:
         loader = {"diabetes": datasets.load_diabetes, "breast cancer": datasets.load_breast_cancer}[name]
         x, y = loader(return_X_y=True)
-    if name == "California":
+    if standardised:
+        x = (x - x.mean(axis=0)) / x.std(axis=0)
+    elif name == "California":
         x = x - x.mean(axis=0)
         return Problem(name, 10 * x / x.std(axis=0).max(), _standard(y), "l1", 1e-4)
-    if name == "diabetes":
-        return Problem(name, x / x.std(), _standard(y), "l1", 1e-2)
-    if name == "breast cancer":
-        x = (x - x.mean(axis=0)) / x.std(axis=0)
-    return Problem(name, x, np.where(y > y.mean(), 1.0, -1.0), "l2", 1 / len(x))
+    if name in CLASSES:
+        return Problem(name, x, np.where(y > y.mean(), 1.0, -1.0), "l2", 1 / len(x))
+    return Problem(name, x, _standard(y), "l1", 1e-2)
 
 
 def mnist(report: Report, split: str = "t10k") -> tuple[np.ndarray, np.ndarray] | None:
@@ -100,3 +114,29 @@ def mnist(report: Report, split: str = "t10k") -> tuple[np.ndarray, np.ndarray] 
 def _idx(path: Path, start: int) -> np.ndarray:
     with gzip.open(path) as file:
         return np.frombuffer(file.read(), dtype=np.uint8, offset=start)
+
+
+def cifar(report: Report) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]] | None:
+    """20,000 training images of CIFAR-10, two fifths of them, and its 10,000 test images, each with labels; None where absent.
+
+    The pixels lie in [−2, 2]. Files are of the binary version: the one of Python is pickled, and not read.
+    """
+    found = [report.data(file) for file in CIFAR]
+    if None in found:
+        return None
+    (x1, y1), (x2, y2), test = (_records(path) for path in found if path is not None)
+    return (np.concatenate([x1, x2]), np.concatenate([y1, y2])), test
+
+
+def _records(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    try:
+        with gzip.open(path) as file:
+            numbers = np.frombuffer(file.read(), dtype=np.uint8)
+    except (OSError, EOFError):
+        numbers = np.empty(0, dtype=np.uint8)
+    records = numbers[: numbers.size // RECORD * RECORD].reshape(-1, RECORD)
+    if not numbers.size or numbers.size % RECORD or records[:, 0].max() > 9:
+        raise DesignError(
+            f"{path} is not CIFAR-10's binary version, gzipped: records of {RECORD} bytes, the first a label of 0 to 9"
+        )
+    return (records[:, 1:] / 255.0 - 0.5).astype(np.float32) * 4, records[:, 0].astype(np.int64)

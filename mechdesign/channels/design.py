@@ -282,28 +282,31 @@ class MetricChannel(ModelledDesign):
         """Laws of few reports, of twice as many up to a quarter, then laws and bounds of all; where those are too many, bounds of the likeliest items and laws of what they are sent."""
         n, k = self.cost.shape
         everyone, everything = np.arange(n), np.arange(k)
-        count = math.isqrt(k - 1) + 1
-        few = covering(self.cost, max(count, k // 4))
-        while count < k and (count == len(few) or 4 * count <= k):
-            yield from self._rounds(everyone, few[:count], _FIRST, clock)
+        edges = greedy_spanner(self.space, self.spanner or SEED, deadline=clock)
+        few = math.isqrt(k - 1) + 1
+        count = few
+        while count < k and (count == few or 4 * count <= k):
+            yield from self._rounds(everyone, covering(self.cost, count), edges, _FIRST, clock)
             count *= 2
         if n * n * k <= _ENTRIES:
-            yield from self._rounds(everyone, everything, clock.gap / 4, clock)
+            yield from self._rounds(everyone, everything, edges, clock.gap / 4, clock)
             return
         likeliest = np.sort(
             np.argsort(-np.abs(self.cost).sum(axis=1), kind="stable")[: math.isqrt(_ENTRIES // k)]
         )
-        sent = yield from self._rounds(likeliest, everything, _FIRST, clock)
+        near = self.space.distances[np.ix_(likeliest, likeliest)]
+        part = MetricSpace(kind="matrix", matrix=near, shape=(len(likeliest),))
+        inner = greedy_spanner(part, self.spanner or SEED, deadline=clock)
+        sent = yield from self._rounds(likeliest, everything, inner, _FIRST, clock)
         most = np.argsort(-sent, kind="stable")[: _ENTRIES // n**2]
-        yield from self._rounds(everyone, np.union1d(most, few[: math.isqrt(k)]), _FIRST, clock)
+        yield from self._rounds(everyone, np.union1d(most, covering(self.cost, few)), edges, _FIRST, clock)
 
     def _rounds(
-        self, items: Indices, reports: Indices, tolerance: float, clock: Clock
+        self, items: Indices, reports: Indices, edges: Indices, tolerance: float, clock: Clock
     ) -> Generator[Law | Bound, None, Array]:
         """Solve for some items and reports, with more and more constraints; a law where the items are all, a bound where the reports are."""
         (n, k), distances = self.cost.shape, self.space.distances[np.ix_(items, items)]
-        part = MetricSpace(kind="matrix", matrix=distances, shape=(len(items),))
-        edges, spanned = greedy_spanner(part, self.spanner or SEED, deadline=clock), self.spanner is not None
+        spanned = self.spanner is not None
         program = ReportProgram(self.cost[np.ix_(items, reports)].T, distances, self.alpha)
         rows, asked = program.along(edges), max(tolerance, _FIRST)
         budgets = [self.alpha / graph_stretch(distances, edges)] * spanned

@@ -338,13 +338,16 @@ def private_weights(
         SolverError once it has passed.
     """
     rates, deadline = Growth(alpha), Deadline.of(deadline)
-    closed = _closure(np.maximum(matrix, 0.0), distances, alpha, deadline)
-    closed[:, closed.max(axis=0) < _EMPTY] = 0.0
+    used = np.flatnonzero(matrix.max(axis=0) >= _EMPTY)
+    closed = _closure(np.maximum(matrix[:, used], 0.0), distances, alpha, deadline)
     weights = [[-((-n << BITS) // d) for n, d in map(float.as_integer_ratio, row)] for row in closed.tolist()]
     _raise_broken(weights, distances, alpha, rates, deadline)
     sums = [sum(row) for row in weights]
     total = max(sums) + _surplus(sums, distances, rates)
     deficits = [total - s for s in sums]
+    whole = np.zeros(matrix.shape, dtype=object)
+    whole[:, used] = weights
+    weights = whole.tolist()
     if any(deficits):
         # Any report will do for privacy; the one that costs least.
         shares = np.array([float(Fraction(d, total)) for d in deficits])

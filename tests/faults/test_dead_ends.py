@@ -199,10 +199,10 @@ def channel(space: md.MetricSpace) -> md.MetricChannel:
 
 
 def test_a_large_channel_is_refused_by_its_size() -> None:
-    """With 1,000 points of a grid and a limit of 8 s it was back after 80, without an answer: 152 million rows."""
+    """With 1,000 points of a grid and a limit of 8 s it was back after 80, without an answer: 152 million rows, of the simplex method."""
     design = channel(md.MetricSpace.grid(13, 25))
     with pytest.raises(DesignError, match=r"space = '325 items, \d+ rows.*at most 5000000; .*spanner="):
-        design.solve(time_limit=8)
+        design.solve("highs", time_limit=8)
     with pytest.raises(DesignError, match=r"1001 items.*at most 1000"):
         channel(md.MetricSpace.line(np.arange(1001.0))).solve()
 
@@ -220,9 +220,13 @@ def test_a_large_channel_is_refused_by_its_size() -> None:
 def test_a_large_channel_keeps_its_limit(space: md.MetricSpace, limit: float) -> None:
     """All are within the sizes that are taken; the search for symmetries alone took 14 s."""
     design, started = channel(space), time.monotonic()
-    with pytest.raises(SolverError, match="time limit"):
-        design.solve(time_limit=limit)
+    found = None
+    try:
+        found = design.solve(time_limit=limit)
+    except SolverError as error:
+        assert "time limit" in str(error)
     assert time.monotonic() - started < limit + 1
+    assert found is None or found.mechanism.alpha <= 0.7
 
 
 def test_a_quantizer_that_is_too_large_is_refused_by_its_size() -> None:

@@ -63,7 +63,7 @@ def inputs(mechanism: Any, rng: np.random.Generator) -> np.ndarray:
 
 
 def words(mechanism: Any, seed: int) -> Iterator[int]:
-    """Random words, among them those that decide by a hair, or are drawn again."""
+    """Random words, among them those that leave a choice undecided, or are drawn again."""
     rng = np.random.default_rng(seed)
     near = [*[0, 1] * 6, ALL - 1, ALL // 2]
     for p in getattr(mechanism, "probabilities", (Fraction(1, 3),)):

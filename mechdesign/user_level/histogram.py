@@ -323,7 +323,7 @@ class UserHistogram(Design):
     space : MetricSpace
         Of at most 500 points.
     privacy : EMDPrivacy
-        Central: one user's data become others; of equal size (bounded) or not.
+        Of the central model, whatever it says: one user's data become others of equal size (bounded).
     items, users : int
         m items of each of n users, public.
     by : {None, "tree", "linear", "gaussian", "itemwise"}
@@ -352,7 +352,10 @@ class UserHistogram(Design):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        settle(self, privacy=replace(self.privacy, model="central", sizes="bounded"))
+        if self.privacy.sizes != "bounded":
+            said = "protects how many items a user holds, which is public here (bounded): LinearRelease protects it"
+            raise DesignError.of("sizes", self.privacy.sizes, said)
+        settle(self, privacy=replace(self.privacy, model="central"))
         if self.space.size < 2 or self.space.size > _POINTS:
             raise DesignError.of("space", self.space.size, f"must have 2 to {_POINTS} points")
         if self.total > 1 << 50:

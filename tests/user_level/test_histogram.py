@@ -235,6 +235,7 @@ def test_counts_of_all_users_need_their_sizes():
         (lambda: UserHistogram(LINE, md.PureDP(1.0), 1, 1), "privacy"),
         (lambda: UserHistogram(LINE, md.EMDPrivacy(1e-300), 1, 1), "alpha"),
         (lambda: UserHistogram(LINE, md.EMDPrivacy(1e300), 1, 1), "alpha"),
+        (lambda: UserHistogram(LINE, md.EMDPrivacy(1.0, sizes="unbounded"), 1, 1), "how many items"),
         (lambda: UserHistogram(LINE, md.EMDPrivacy(1.0), 10**9, 10**9), "2^50"),
         (
             lambda: UserHistogram(md.MetricSpace.line([0.0, 1e-300, 1.0]), md.EMDPrivacy(1.0), 1, 1),

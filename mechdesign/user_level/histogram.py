@@ -122,15 +122,18 @@ class TreeHistogram(Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("parents", "losses"):
-            found = tuple(int(v) for v in np.asarray(getattr(self, name)).ravel())
+            found = tuple(integer(name, v, -1) for v in instance(name, getattr(self, name), tuple))
             settle(self, **{name: found})
             if len(found) != self.space.size:
                 raise DesignError.of(name, len(found), f"must be one for each of {self.space.size} points")
         kept = all(
-            0 < loss <= _LARGEST * _UNIT for loss, p in zip(self.losses, self.parents, strict=True) if p >= 0
+            0 < loss <= _LARGEST * _UNIT if parent >= 0 else loss == 0
+            for loss, parent in zip(self.losses, self.parents, strict=True)
         )
         if not kept or self.total > 1 << 50:
-            raise DesignError.of("losses", self.losses, "must be positive, of at most 2^50 items")
+            raise DesignError.of(
+                "losses", self.losses, "must be positive, 0 at the root, of at most 2^50 items"
+            )
         _ = self.order
 
     @property
@@ -272,7 +275,9 @@ def private_tree(space: MetricSpace, alpha: float, items: int, users: int) -> Tr
             tried.append(np.where(heads == np.arange(size), np.where(heads == 0, -1, 0), heads))
     laws = []
     for parents in tried:
-        start = TreeHistogram(space, items, users, tuple(parents), (1,) * size)
+        start = TreeHistogram(
+            space, items, users, tuple(parents.tolist()), tuple((parents >= 0).astype(int).tolist())
+        )
         laws.append(replace(start, losses=_losses(start, alpha)))
     return min(laws, key=lambda law: float(law.lengths @ law.moments[0]))
 

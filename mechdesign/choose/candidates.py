@@ -19,6 +19,7 @@ from mechdesign.channels.linear_design import PUBLISHED
 from mechdesign.channels.linear_proofs import LISTED
 from mechdesign.channels.responses import ClusteredResponse, KaryResponse, planar_laplace
 from mechdesign.channels.subset_report import histogram
+from mechdesign.choose.clipping import at_best_range
 from mechdesign.choose.questions import (
     CategoryReport,
     HistogramOfUsers,
@@ -40,9 +41,11 @@ from mechdesign.noise.knorm import KNorm
 from mechdesign.noise.laws.families import FAMILIES
 from mechdesign.noise.optimal.design import OptimalNoise
 from mechdesign.problem.checks import instance
+from mechdesign.problem.priors import ClippedPrior
 from mechdesign.problem.privacy import CentralPrivacy, MetricDP, Privacy, PureDP, ZeroConcentratedDP
 from mechdesign.problem.spine import Design
 from mechdesign.quantizers.erm import ERM
+from mechdesign.quantizers.mechanism.quantizer import duchi
 from mechdesign.quantizers.mvu import MVU
 from mechdesign.quantizers.optimal.bin_search import BinSearch
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
@@ -150,7 +153,19 @@ def solved(
     if not isinstance(name, str) or name not in known:
         raise DesignError.of("mechanism", name, f"must be one of {', '.join(known)}")
     further = (others,) if known[name].last else ()
+    if isinstance(question, LocalReport) and question.clients is not None:
+        return _of_mean(name, question, privacy, Deadline.of(deadline))
     return known[name].solve(question, privacy, Deadline.of(deadline), *further)
+
+
+def _of_mean(name: str, q: LocalReport, privacy: Any, deadline: Deadline) -> Result:
+    """The mechanism at the range at which it is best for the mean; of searched outputs as many as are best, too."""
+
+    def solve(bits: int, ends: tuple[float, float]) -> Result:
+        return candidates(q)[name].solve(replace(q.within(*ends), bits=bits), privacy, deadline)
+
+    least = 1 if name == _SEARCHED else q.bits
+    return at_best_range(q.mean, duchi(privacy.epsilon), solve, range(least, q.bits + 1), q.input_range)
 
 
 def _best(designs: Iterable[Design], deadline: Deadline, **options: Any) -> Result:
@@ -318,10 +333,32 @@ def _reach(q: LocalReport, privacy: PureDP) -> float:
 
 
 def _searched(q: LocalReport, privacy: PureDP, deadline: Deadline, symmetric: bool | None = None) -> Result:
-    bins = BinSearch(q.outputs, _reach(q, privacy), starts=1, symmetric=symmetric)
-    return OptimalQuantizer(bins, privacy, q.prior, q.loss, input_range=q.input_range).solve(
-        gap=1e-4, time_limit=deadline.limit()
+    """Outputs searched for inputs about zero, where what mirrors is seen to, and the best mechanism with these where the inputs are."""
+    about, centre = _about_zero(q)
+    bins = BinSearch(q.outputs, _reach(about, privacy), starts=1, symmetric=symmetric)
+    found = OptimalQuantizer(bins, privacy, about.prior, q.loss, input_range=about.input_range).solve(
+        gap=1e-4, time_limit=deadline.limit(), certify=not centre
     )
+    if not centre:
+        return found
+    outputs = centre + found.mechanism.bins
+    return OptimalQuantizer(outputs, privacy, q.prior, q.loss, input_range=q.input_range).solve(gap=1e-5)
+
+
+def _about_zero(q: LocalReport) -> tuple[LocalReport, float]:
+    """The question with inputs about zero, and what was there."""
+    low, high = q.input_range
+    centre, half = low / 2 + high / 2, (high - low) / 2
+    if isinstance(q.prior, ClippedPrior) and abs((mean := float(q.prior.law.mean())) - centre) < 1e-9 * half:
+        centre = mean  # about which the law may mirror
+    if not centre:
+        return q, 0.0
+    half *= 1 - 1e-12
+    prior = q.prior.standardised(centre, 1.0)
+    if isinstance(prior, ClippedPrior):
+        prior = prior.clip(-half, half)
+    start, stop = prior.support
+    return replace(q, prior=prior, input_range=(min(start, -half), max(stop, half))), centre
 
 
 def _spread(q: LocalReport, privacy: PureDP, deadline: Deadline) -> Result:
@@ -382,8 +419,9 @@ def _mvu(q: LocalReport, privacy: PureDP, deadline: Deadline) -> Result:
     )
 
 
+_SEARCHED = "optimal, searched outputs"
 _QUANTIZERS: dict[str, Candidate] = {
-    "optimal, searched outputs": Candidate(_searched),
+    _SEARCHED: Candidate(_searched),
     "optimal, even outputs": Candidate(_spread),
     "OPTM": Candidate(_optm),
     "MVU": Candidate(_mvu, "inputs rounded at random to a grid"),

@@ -249,8 +249,24 @@ class Comparison(Handed):
         ]
         return table.drop(columns=empty)
 
+    @property
+    def of_mean(self) -> str:
+        """Of a mean of clients, the range, the error and the bias of the best mechanism, and how many bits are enough; "" elsewhere."""
+        if not isinstance(self.question, LocalReport) or self.question.clients is None:
+            return ""
+        bits = [
+            note for result in self.results.values() for note in result.notes if note.startswith("by bits")
+        ]
+        return _sentence("; ".join([self.question.mean.words(self.best.mechanism), *bits])) + "."
+
     def plot(self, **options: float) -> Figure:
-        """Draw the error of each mechanism over the reference."""
+        """Draw the error of each mechanism over the reference; of a mean of clients, that of the best mechanism over the clipping range."""
+        if self.of_mean:
+            assert isinstance(self.question, LocalReport)
+            return self.question.mean.plot(self.best.mechanism, **options)
+        return self._bars(**options)
+
+    def _bars(self, **options: float) -> Figure:
         shown_rows = self.to_frame().iloc[::-1]
         fig, axis = figure(**sized(options, 6.0, 0.9 + 0.28 * len(shown_rows)))
         best = self._best_name
@@ -295,10 +311,13 @@ class Comparison(Handed):
             ),
             Section(
                 "Error",
-                figure=self.plot,
+                figure=self._bars,
                 caption="Error of each mechanism over the reference; the error is written next to the bar.",
             ),
         ]
+        if self.of_mean:
+            moved = f"{self.of_mean} The outputs of {plain(name)}, moved along with the range, and what the error is made of."
+            sections.append(Section("Error over the clipping range", figure=self.plot, caption=moved))
         if self.refused:
             reasons = pd.DataFrame(self.refused.items(), columns=["mechanism", "reason"])
             sections.append(Section("Mechanisms that do not apply", table=reasons))
@@ -331,10 +350,7 @@ class Comparison(Handed):
             frame.to_string(index=False),
             f"ratio: to {self.reference}",
         ]
-        if self._mixed:
-            lines.append(self._order)
-        if self.together:
-            lines.append(self.together)
+        lines += filter(None, (self._order if self._mixed else "", self.together, self.of_mean))
         lines += [f"lower bound of {of}: {shown(bound, 5)}" for of, bound in self.bounds.items()]
         lines += [f"not {name}: {reason}" for name, reason in self.refused.items()]
         return "\n".join(lines)
@@ -452,7 +468,7 @@ def _least_report(
     An output between two points of a grid of step h may be replaced by one of these at random, without bias: that costs at
     most h/2 in absolute and h²/4 in squared error, so the least loss on the grid less that bounds all of them.
     """
-    if q.loss.function is not None:
+    if q.loss.function is not None or q.clients is not None:
         return None, ""
     reach = max(float(np.abs(result.mechanism.bins).max()) for result in results.values()) * (1 + 1e-12)
     grid = Alphabet(reach, reach / _STEPS)

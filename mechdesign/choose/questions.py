@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, get_args
 
 import numpy as np
@@ -11,6 +13,7 @@ from scipy import stats
 
 from mechdesign.channels.design import MetricChannel
 from mechdesign.channels.linear_design import LocalWorkload
+from mechdesign.choose.clipping import ClippedMean
 from mechdesign.errors import DesignError
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.proofs import same
@@ -308,33 +311,50 @@ class LocalReport(_Question):
         Bits of a report, 1 to 6: 2^bits outputs, at most. For more, solve a design itself: `OptimalQuantizer` takes
         hundreds of outputs.
     input_range : (float, float), optional
-        Where the number can be; the prior's support by default, [−1, 1] without a prior.
+        Where the number can be; the prior's support by default, [−1, 1] without a prior; chosen where `clients` are given.
     prior : frozen scipy.stats law, md.clipped, md.truncated, or samples, optional
         What is known of the numbers; uniform on the range by default.
     loss : "absolute", "squared", dict of the two, or convex callable
-        What mechanisms are ranked by.
+        What mechanisms are ranked by; absolute by default.
+    clients : int, optional
+        The mean of so many clients' numbers is wanted: mechanisms are ranked by its squared error, the bias of clipping counted
+        (`mechdesign.choose.clipping`). The prior, a law of finite variance, need not be bounded: every mechanism clips
+        at the range that is best for it, or at `input_range` where that is given.
 
     Examples
     --------
     >>> print(LocalReport(bits=2))
     a report of 2 bits on a number in [-1, 1], absolute loss
+    >>> print(LocalReport(bits=2, prior=stats.norm(), clients=1000))
+    reports of 2 bits of 1000 clients whose mean is wanted, each clipped to the mechanism's best range, squared loss
     """
 
     asks, answered_by = "report", "an unbiased quantizer, for reports"
 
     bits: int = field(check=integer, least=1, most=6, default=4)
-    input_range: tuple[float, float] = None  # type: ignore[assignment]  # its default is the prior's support
+    input_range: Any = None
     prior: Any = None
-    loss: Any = "absolute"
+    loss: Any = None
+    clients: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        settle(self, loss=Loss.of(self.loss))
+        plain = "absolute" if self.clients is None else "squared"
+        settle(self, loss=Loss.of(plain if self.loss is None else self.loss))
         given = None if self.input_range is None else interval("input_range", self.input_range)
         law = self.prior
         if law is None:
             given = given or (-1.0, 1.0)
             law = stats.uniform(given[0], given[1] - given[0])
+        if self.clients is not None:
+            if self.loss != Loss(squared=1.0):
+                raise DesignError.of(
+                    "loss", self.loss.name, "must be squared, which the error of a mean is known by"
+                )
+            clients = integer("clients", self.clients, 1, 10**15)
+            settle(self, prior=Prior.of(law, unbounded=True), input_range=given, clients=clients)
+            self.mean.check()
+            return
         prior = Prior.of(law, given)
         low, high = given or prior.support
         settle(self, prior=prior, input_range=(low, high))
@@ -345,6 +365,17 @@ class LocalReport(_Question):
         """How many different reports there are, at most."""
         return int(2**self.bits)
 
+    @cached_property
+    def mean(self) -> ClippedMean:
+        """What clipping does to the mean of the clients."""
+        return ClippedMean(self.prior, self.clients or 1)
+
+    def within(self, low: float, high: float) -> LocalReport:
+        """The question of one report on a client's number clipped to a range."""
+        start, stop = self.prior.support
+        prior = self.prior if low <= start and stop <= high else self.prior.clip(low, high)
+        return replace(self, prior=prior, input_range=(low, high), clients=None)
+
     def check_privacy(self, privacy: object) -> Privacy:
         """Return the requirement, or raise DesignError unless this kind can be asked of reports."""
         return instance("privacy", privacy, PureDP)
@@ -352,7 +383,11 @@ class LocalReport(_Question):
     def _check_covered(self, name: str, result: Result) -> None:
         mechanism = result.mechanism
         low, high = mechanism.input_range
-        if low > self.input_range[0] or high < self.input_range[1]:
+        if self.clients is not None and result.design.max_bias:
+            raise DesignError.of(
+                f"{name}: max_bias", result.design.max_bias, "must be 0 where a mean is wanted"
+            )
+        if self.input_range and (low > self.input_range[0] or high < self.input_range[1]):
             raise DesignError.of(f"{name}: input_range", (low, high), f"must cover {self.input_range}")
         if len(mechanism.bins) > self.outputs:
             allowed = f"must be at most the question's {self.outputs}"
@@ -360,12 +395,18 @@ class LocalReport(_Question):
 
     def error(self, result: Result) -> float:
         """The question's loss of a report, over the question's prior."""
-        instance("result", result, Result)
-        return float(result.mechanism.expected_loss(self.prior, self.loss))
+        mechanism = instance("result", result, Result).mechanism
+        if self.clients is not None:
+            return self.mean.of(mechanism).squared(self.clients).item()
+        return float(mechanism.expected_loss(self.prior, self.loss))
 
     def __str__(self) -> str:
-        low, high = self.input_range
+        low, high = self.input_range or (math.nan, math.nan)
         plural = "" if self.bits == 1 else "s"
+        if self.clients is not None:
+            to = f"[{low:.12g}, {high:.12g}]" if self.input_range else "the mechanism's best range"
+            each = f"reports of {self.bits} bit{plural} of {self.clients} client{'' if self.clients == 1 else 's'}"
+            return f"{each} whose mean is wanted, each clipped to {to}, {self.loss.name} loss"
         return f"a report of {self.bits} bit{plural} on a number in [{low:.12g}, {high:.12g}], {self.loss.name} loss"
 
 

@@ -73,7 +73,7 @@ class Prior(ABC):
         """Draw inputs."""
 
     @staticmethod
-    def of(spec: object, input_range: tuple[float, float] | None = None) -> Prior:
+    def of(spec: object, input_range: tuple[float, float] | None = None, *, unbounded: bool = False) -> Prior:
         """Return the prior that `spec` names, checked against the input range.
 
         Parameters
@@ -81,6 +81,8 @@ class Prior(ABC):
         spec : Prior, frozen scipy.stats law, or array_like of samples
         input_range : (float, float), optional
             Where inputs can be; defaults to the support.
+        unbounded : bool
+            Whether its support need not be bounded.
 
         Raises
         ------
@@ -89,7 +91,7 @@ class Prior(ABC):
         """
         prior = _parse(spec)
         lower, upper = prior.support
-        if not (math.isfinite(lower) and math.isfinite(upper)):
+        if not (unbounded or (math.isfinite(lower) and math.isfinite(upper))):
             raise DesignError(
                 f"prior = {spec!r} has the unbounded support ({lower}, {upper}): "
                 "cut it with md.clipped(law, lower, upper) or md.truncated(law, lower, upper)"
@@ -143,6 +145,18 @@ class Prior(ABC):
     @abstractmethod
     def standardised(self, centre: float, unit: float) -> Prior:
         """Return the law of (X − centre)/unit."""
+
+    def clip(self, lower: float, upper: float) -> Prior:
+        """Return the law of X clipped to [lower, upper].
+
+        Raises
+        ------
+        DesignError
+            A law that is truncated, other than a normal one: no prior is its clipped law.
+        """
+        raise DesignError.of(
+            "prior", type(self).__name__, "cannot be clipped: give input_range, or its samples"
+        )
 
 
 def locate(points: Array, edges: Array) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
@@ -242,6 +256,9 @@ class LawPrior(_Continuous):
     def standardised(self, centre: float, unit: float) -> LawPrior:
         return LawPrior(_rescaled(self.law, centre, unit))
 
+    def clip(self, lower: float, upper: float) -> ClippedPrior:
+        return ClippedPrior(self.law, lower, upper)
+
     def sample(self, size: int | tuple[int, ...], rng: Randomness = None) -> Array:
         return np.asarray(self.law.rvs(size=size, random_state=np.random.default_rng(rng)))
 
@@ -282,6 +299,9 @@ class ClippedPrior(_CutPrior):
         keep = weights > 0
         return np.array([self.lower, self.upper])[keep], weights[keep]
 
+    def clip(self, lower: float, upper: float) -> ClippedPrior:
+        return ClippedPrior(self.law, max(lower, self.lower), min(upper, self.upper))
+
 
 @serializable("prior-truncated")
 @dataclass(frozen=True)
@@ -310,6 +330,13 @@ class TruncatedPrior(_CutPrior):
     @cached_property
     def _factor(self) -> float:
         return 1.0 / self._mass
+
+    def clip(self, lower: float, upper: float) -> Prior:
+        return (
+            super().clip(lower, upper)
+            if self._source is self.law
+            else ClippedPrior(self._source, lower, upper)
+        )
 
     def _drawn(self, size: int | tuple[int, ...], rng: np.random.Generator) -> Array:
         if self._source is not self.law:
@@ -358,6 +385,9 @@ class EmpiricalPrior(Checked, Prior):
 
     def standardised(self, centre: float, unit: float) -> EmpiricalPrior:
         return EmpiricalPrior((self.samples - centre) / unit)
+
+    def clip(self, lower: float, upper: float) -> EmpiricalPrior:
+        return EmpiricalPrior(np.clip(self.samples, lower, upper))
 
     def sample(self, size: int | tuple[int, ...], rng: Randomness = None) -> Array:
         return np.asarray(np.random.default_rng(rng).choice(self.samples, size=size))

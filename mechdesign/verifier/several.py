@@ -6,6 +6,8 @@ which so many coordinates move are in the list, up to sign. Of a question that l
 input of the question's range; *a channel* is on its space, for its prior, at its α; *a histogram* is of its users; *a report of a category* is for the same queries, on average or for the worst category: its
 error is the variance of one report, times the people, over the number of queries.
 
+An error of the mean of n clients whose reports are of clipped inputs is recomputed, in floats, of normal laws and samples.
+
 What is said to be the least error is a lower bound of every mechanism that is proved of a result whose own question this is, by the name of these
 mechanisms. Of reports it is found by a search of its own: it is claimed, and must not exceed what an unbiased one of the results costs.
 """
@@ -162,8 +164,8 @@ def listed(vectors: Json, each: list[Fraction], asked: Json, account: Account) -
 
 def reports(one: Json, question: Json) -> bool:
     """Whether a result is a quantizer of all inputs of a question, with no more outputs than its bits tell apart."""
-    law, (low, high) = one["mechanism"], question["input_range"]
-    if one["design"][""] not in QUANTIZERS:
+    law, (low, high) = one["mechanism"], question["input_range"] or (math.inf, -math.inf)
+    if one["design"][""] not in QUANTIZERS or (question["clients"] and one["design"].get("max_bias")):
         return False
     biased = law[""] == "biased-quantizer"
     bins = law["selection"]["bins"] if biased else law["bins"]
@@ -273,10 +275,15 @@ def comparison(held: Json, account: Account, check: Check) -> None:
         return
     order = [(not in_whole(designs[name], question), error) for name, error in errors.items()]
     account.agrees("the table begins with the least error", order == sorted(order))
-    of_loss = all(shown(one, question, errors[name], account) for name, one in results.items())
-    account.agrees(
-        "an error of the question's loss is the value of a result for this loss, and no other", of_loss
-    )
+    if question.get("clients"):
+        means = [of_mean(one, question, errors[name]) for name, one in results.items()]
+        check_errors = account.claimed if None in means else account.recomputed
+        check_errors("the errors are those of the mean of the clients", False not in means)
+    else:
+        of_loss = all(shown(one, question, errors[name], account) for name, one in results.items())
+        account.agrees(
+            "an error of the question's loss is the value of a result for this loss, and no other", of_loss
+        )
     account.claimed("the other cells of the table follow from the results")
     least(held, results, account)
 
@@ -302,6 +309,42 @@ def shown(one: Json, question: Json, error: float, account: Account) -> bool:
     if question[""] == "local-report":
         return close or not same_report(design, question)
     return close == alike
+
+
+def of_mean(one: Json, question: Json, error: float) -> bool | None:
+    """Whether an error is that of the mean of n reports: (value + E[(c(X) - X)²])/n + (1 - 1/n) b², b the larger mean taken off at an end.
+
+    None where the value is not that of reports on the clipped prior, or what is taken off is not known here.
+    """
+    design, prior, n = one["design"], question["prior"], question["clients"]
+    ends = one["mechanism"]["knots"][0], one["mechanism"]["knots"][-1]
+    if prior[""] == "prior-samples":
+        kept = {**prior, "samples": [min(max(x, ends[0]), ends[1]) for x in prior["samples"]]}
+    else:
+        kept = {"": "prior-clipped", "law": prior["law"], "lower": ends[0], "upper": ends[1]}
+    taken = [beyond(prior, end, side) for end, side in zip(ends, (-1, 1))]
+    least = (1 - CLOSE) * one["value"] / n
+    if repr(design["prior"]) not in (repr(kept), repr(prior)) or design["loss"] != question["loss"]:
+        return None
+    if taken[0] is None or taken[1] is None:
+        return None if least <= error else False
+    bias, square = max(taken[0][0], taken[1][0]), taken[0][1] + taken[1][1]
+    found = (one["value"] + square) / n + (1 - 1 / n) * bias**2
+    return bool(abs(error - found) <= CLOSE * found)
+
+
+def beyond(prior: Json, end: float, side: int) -> tuple[float, float] | None:
+    """Mean and mean square of how far inputs are beyond an end; None where they are not known here."""
+    if prior[""] == "prior-samples":
+        far = [max(side * (x - end), 0.0) for x in prior["samples"]]
+        return math.fsum(far) / len(far), math.fsum(x * x for x in far) / len(far)
+    law = prior["law"]
+    if prior[""] != "prior-law" or law["name"] != "norm" or len(law["args"]) > 2:
+        return None
+    named = {"loc": 0.0, "scale": 1.0, **law, **dict(zip(("loc", "scale"), law["args"]))}
+    z = side * (end - named["loc"]) / named["scale"]
+    density, mass = math.exp(-z * z / 2) / math.sqrt(2 * math.pi), math.erfc(z / math.sqrt(2)) / 2
+    return named["scale"] * (density - z * mass), named["scale"] ** 2 * ((1 + z * z) * mass - z * density)
 
 
 def same_report(design: Json, question: Json) -> bool:

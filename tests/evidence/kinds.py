@@ -145,7 +145,7 @@ KINDS: dict[str, str] = {
     "subset-report": "workload:@workload, sizes:ints, shares:ints, levels:ints",
     "linear-report": "workload:@workload, weights:irows, prior:arr|null",
     "category-report": "workload:@workload, categories:count, people:count, data:'average'|'worst'",
-    "local-report": "bits:count, input_range:pair, prior:any, loss:@loss",
+    "local-report": "bits:count, input_range:pair?, prior:any, loss:@loss, clients:count?",
     "histogram-of-users": "space:@metric-space, items:count, users:count",
     "tree-histogram": "space:@metric-space, items:count, users:count, parents:ints, losses:ints",
     "user-histogram": "space:@metric-space, privacy:@emd-privacy, items:count, users:count, by:'tree'|'linear'|'gaussian'|'itemwise'|null",

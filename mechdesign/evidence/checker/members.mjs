@@ -64,7 +64,7 @@ export const MEMBERS = {
     "linear-query": {"space": "@metric-space", "values": "arr", "name": "text"},
     "linear-release": {"query": "@linear-query", "alpha": "pos", "model": "text", "users": "count", "norm": "num", "gaussian": "flag", "delta": "nn"},
     "linear-report": {"workload": "@workload", "weights": "irows", "prior": "arr|null"},
-    "local-report": {"bits": "count", "input_range": "pair", "prior": "any", "loss": "@loss"},
+    "local-report": {"bits": "count", "input_range": "pair|null", "prior": "any", "loss": "@loss", "clients": "count|null"},
     "local-workload": {"workload": "@workload", "privacy": "@pure-dp", "data": "'average'|'worst'", "outputs": "count|null"},
     "loss": {"absolute": "nn", "squared": "nn", "function": "fun|null"},
     "matrix-mechanism": {"workload": "@workload", "privacy": "@pure-dp|@approximate-dp|@zcdp|@metric-dp|@gaussian-dp|@membership-advantage|@trade-off", "l0": "count", "most": "pos", "signed": "flag", "loss": "'total'|'largest'", "participation": "@participation|null"},

@@ -265,6 +265,8 @@ class QuantizerDesign(Design):
         return fig
 
     def errors(self, result: Result, question: Any = None) -> Accuracy:
-        """Errors averaged over the prior of `question`, or of this design."""
+        """Errors averaged over the prior of `question`, or of this design; of the mean, where the question has clients."""
+        if getattr(question, "clients", None) is not None:
+            return question.mean.accuracy(result.mechanism)  # type: ignore[no-any-return]
         found: Accuracy = result.mechanism.errors((self if question is None else question).prior)
         return found

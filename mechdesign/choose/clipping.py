@@ -1,0 +1,286 @@
+r"""The mean of n clients' numbers, each clipped to a range and reported by a quantizer that is unbiased on it.
+
+Numbers x follow a public prior, c(x) is the nearest number in [l, h], and a report Q has mean c(x). Given its number a client's noise
+Q − c(x) has mean 0 and so is uncorrelated with c(x) − x; clients are independent. With :math:`b = E\,c(X) - E\,X` the mean of the reports is off
+that of the numbers, on average of squares, by
+
+.. math:: \frac{E[(Q - c(X))^2] + \mathrm{Var}(c(X) - X)}{n} + b^2 = \frac{E[(Q - c(X))^2] + E[(c(X) - X)^2]}{n} + \Bigl(1 - \frac1n\Bigr) b^2.
+
+What is estimated is the mean of *these* clients' numbers, what would be published without privacy, and not
+that of a population they are drawn from, which they miss themselves.
+
+The bias b is a difference, :math:`E(l - X)_+ - E(X - h)_+`. Where the prior mirrors it is 0 for every mirrored range, and elsewhere for
+ranges that balance: if the prior were exactly right, its mean would be known, and nobody had to be asked. So a prior is taken for what it
+says of the tails, not for their balance: in place of \|b\| stands the larger of the two parts. That is the largest bias of any law that loses no more
+than the prior at either end, and the error then is at least that under the prior; the same where only one end clips.
+
+A wider range has less bias and more noise. The search alternates: the best mechanism for a range, and the best range for that mechanism, its
+outputs moved along with the range, on a grid that zooms in. Neither step raises the error; it starts at the best range for
+two outputs, found on a grid of all ranges.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from mechdesign.errors import DesignError, InfeasibleError, SolverError
+from mechdesign.evidence.accuracy import Accuracy
+from mechdesign.evidence.results import Result
+from mechdesign.plotting import COLOURS, figure, legend_above, sized
+from mechdesign.problem.priors import LawPrior, Prior
+from mechdesign.quantizers.mechanism.quantizer import Quantizer
+from mechdesign.typing import Array, FrozenLaw, Numbers
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Range = tuple[float, float]
+_TAIL = 1e-12  # probability beyond the widest range that is tried
+_NARROWEST = 1e-6  # standard deviations
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(21)
+
+
+class MeanError(NamedTuple):
+    """Of one client: mean square of noise, mean square of what clipping takes off, and its mean at either end."""
+
+    noise: Array
+    square: Array
+    under: Array
+    over: Array
+
+    @property
+    def bias(self) -> Array:
+        """The largest of any law that loses no more than the prior at either end."""
+        return np.maximum(self.under, self.over)
+
+    def squared(self, clients: int) -> Array:
+        """Mean squared error of the mean."""
+        return self.with_bias(self.bias, clients)
+
+    def exact(self, clients: int) -> Array:
+        """The same if the prior were exactly right."""
+        return self.with_bias(self.under - self.over, clients)
+
+    def with_bias(self, bias: Array, clients: int) -> Array:
+        """Mean squared error of the mean."""
+        return (self.noise + self.square) / clients + (1 - 1 / clients) * bias**2
+
+
+@dataclass(frozen=True, eq=False)
+class ClippedMean:
+    """What clipping and n clients make of a prior; its own numbers are standard deviations from the mean, or nearly."""
+
+    prior: Prior
+    clients: int
+
+    def check(self) -> None:
+        """Raise DesignError unless the prior has a variance."""
+        assert self._centre_and_unit
+
+    @cached_property
+    def _centre_and_unit(self) -> tuple[float, float]:
+        ends = self.prior.support
+        if np.isfinite(ends).all():
+            centre = self.prior.mean
+            about = self.prior.standardised(centre, 1.0)
+            deviation = math.sqrt(about.moments(np.array(about.support))[0, 2])
+        else:
+            law = self.prior.law  # type: ignore[attr-defined]
+            centre, deviation = float(law.mean()), float(law.std())
+        if not 0 < deviation < math.inf:
+            remedy = "has no finite variance other than 0: clip it, md.clipped(law, lower, upper)"
+            raise DesignError.of("prior", self.prior, remedy)
+        return centre, 2.0 ** round(math.log2(deviation))
+
+    @cached_property
+    def _core(self) -> tuple[Prior, Array]:
+        """The standardised prior, clipped where next to nothing is beyond, and the mean and mean square of what that takes off at each end."""
+        prior = self.prior.standardised(*self._centre_and_unit)
+        low, high = prior.support
+        if not isinstance(prior, LawPrior) or math.isfinite(high - low):
+            return prior, np.zeros((2, 2))
+        law, found = prior.law, np.zeros((2, 2))
+        ends = [float(law.ppf(_TAIL)), float(law.isf(_TAIL))]
+        if math.isinf(low) and math.isinf(high):
+            ends = [min(ends[0], -ends[1]), max(-ends[0], ends[1])]
+        for k, (end, side) in enumerate(((low, -1.0), (high, 1.0))):
+            if math.isinf(end):
+                found[k] = _beyond(law, ends[k], side)
+            else:
+                ends[k] = end
+        return prior.clip(*ends), found
+
+    def errors(self, mechanism: Quantizer, low: Numbers, high: Numbers) -> MeanError:
+        """Errors of a mechanism moved to ranges, one for each pair of ends; its own outputs move along."""
+        (centre, unit), (core, beyond) = self._centre_and_unit, self._core
+        low, high = ((np.atleast_1d(np.asarray(v, dtype=float)) - centre) / unit for v in (low, high))
+        start, stop = mechanism.input_range
+        t, squares = ((v - start) / (stop - start) for v in (mechanism.knots, mechanism.bins))
+        first, last = mechanism.starts @ squares**2, mechanism.ends @ squares**2
+        edges = low[:, None] + (high - low)[:, None] * t
+        edges[:, -1] = high
+        below, whole = self._below(core, edges)
+        l, h = low[:, None], (high - low)[:, None]
+        m0, m1, m2 = np.moveaxis(np.diff(below, axis=1), 2, 0)
+        along, across = (m1 - l * m0) / h, (m2 - 2 * l * m1 + l * l * m0) / h**2
+        gaps = np.diff(t)  # 0 of knots that are next to each other
+        inner = (
+            first * m0 + (last - first) / np.where(gaps > 0, gaps, np.inf) * (along - t[:-1] * m0) - across
+        )
+        under, over = below[:, 0], whole - below[:, -1]
+        noise = inner.sum(axis=1) + first[0] * under[:, 0] + (last[-1] - 1) * over[:, 0]
+        taken, square = np.zeros((2, len(low))), np.zeros(len(low))
+        for k, (at, m, side) in enumerate(((low, under, -1.0), (high, over, 1.0))):
+            inside = side * (core.support[k] - at)  # how far the end is from where nothing is beyond
+            taken[k] = side * (m[:, 1] - at * m[:, 0]) + beyond[k, 0]
+            square += m[:, 2] - 2 * at * m[:, 1] + at**2 * m[:, 0] + 2 * inside * beyond[k, 0] + beyond[k, 1]
+        taken, square = np.maximum(unit * taken, 0.0), np.maximum(unit**2 * square, 0.0)
+        return MeanError(unit**2 * (high - low) ** 2 * noise, square, *taken)
+
+    @staticmethod
+    def _below(core: Prior, edges: Array) -> tuple[Array, Array]:
+        """Moments of order 0 to 2 of the part below each edge, and of all."""
+        ends = core.support
+        cuts, at = np.unique(np.append(np.clip(edges, *ends), ends), return_inverse=True)
+        sums = np.concatenate([np.zeros((1, 3)), np.cumsum(core.moments(cuts), axis=0)])
+        return sums[at.ravel()[: edges.size]].reshape(*edges.shape, 3), sums[-1]
+
+    def best_range(self, mechanism: Quantizer, near: Range | None = None) -> Range:
+        """The range at which a mechanism, moved along, has the least error, of all or of those up to 4 times as wide or narrow."""
+        (centre, unit), core = self._centre_and_unit, self._core[0]
+        most = np.array([-core.support[0], core.support[1]])
+        if near is None:
+            at, steps, factor = np.sqrt(most * _NARROWEST), 20, math.sqrt(most.max() / _NARROWEST)
+        else:
+            at, steps, factor = np.abs(np.array(near) - centre) / unit, 4, 4.0
+        mirrored = core.symmetric()
+        while factor > 1.001:
+            grids = [
+                np.minimum(a * factor ** (np.arange(-steps, steps + 1) / steps), m) for a, m in zip(at, most)
+            ]
+            pairs = np.stack([grids[1]] * 2 if mirrored else [g.ravel() for g in np.meshgrid(*grids)])
+            found = self.errors(mechanism, centre - unit * pairs[0], centre + unit * pairs[1])
+            at = pairs[:, int(np.argmin(found.squared(self.clients)))]
+            factor, steps = factor ** (1 / steps), 4
+        return float(centre - unit * at[0]), float(centre + unit * at[1])
+
+    def of(self, mechanism: Quantizer) -> MeanError:
+        """Errors of a mechanism on its own range."""
+        return self.errors(mechanism, *mechanism.input_range)
+
+    def accuracy(self, mechanism: Quantizer) -> Accuracy:
+        """Errors of the mean, all but the standard deviation as those of a normal law, which the mean of many clients nearly has."""
+        found = self.of(mechanism)
+        bias, square = found.bias.item(), found.squared(self.clients).item()
+        deviation = math.sqrt(square - bias**2)
+        law = stats.foldnorm(bias / deviation, scale=deviation)
+        return Accuracy(math.hypot(bias, deviation), float(law.mean()), float(law.ppf(0.95)))
+
+    def words(self, mechanism: Quantizer) -> str:
+        """Range, error and bias."""
+        found, (low, high) = self.of(mechanism), mechanism.input_range
+        root = math.sqrt(found.squared(self.clients).item())
+        return (
+            f"values are clipped to [{low:.5g}, {high:.5g}]; root mean squared error of the mean of {self.clients} "
+            f"clients: {root:.4g} (bias at most {found.bias.item():.2g})"
+        )
+
+    def plot(self, mechanism: Quantizer, **options: float) -> Figure:
+        """Draw the error over the width of the range, the outputs moved along, and what it is made of."""
+        (centre, _), n, times = self._centre_and_unit, self.clients, np.geomspace(0.2, 5, 201)
+        low, high = mechanism.input_range
+        found = self.errors(mechanism, centre - (centre - low) * times, centre + (high - centre) * times)
+        fig, axis = figure(**sized(options, 5.0, 3.4))
+        parts = {
+            "mean of the reports": found.squared(n),
+            "noise": found.noise / n,
+            "what is clipped off": found.square / n,
+            "largest bias": found.bias**2,
+        }
+        for k, (name, part) in enumerate(parts.items()):
+            axis.plot(
+                (high - low) * times, np.sqrt(part), ("-", "--", ":", "-.")[k], color=COLOURS[k], label=name
+            )
+        root = math.sqrt(self.of(mechanism).squared(n).item())
+        axis.plot([high - low], [root], "o", color=COLOURS[0])
+        axis.set(
+            xscale="log",
+            xlabel="width of the clipping range",
+            ylabel="root mean squared error",
+            ylim=(0, 3 * root),
+        )
+        legend_above(axis)
+        return fig
+
+
+def _beyond(law: FrozenLaw, end: float, side: float) -> Array:
+    """Mean and mean square of how far a number is beyond an end: Gauss–Legendre on stretches that double, far enough for any tail."""
+    edges = np.append(0.0, abs(end) * 2.0 ** np.arange(-8, 400))
+    half = np.diff(edges)[:, None] / 2
+    far = edges[:-1, None] + half * (1 + _NODES)
+    with np.errstate(all="ignore"):
+        mass = np.nan_to_num(law.pdf(end + side * far)) * half * _WEIGHTS
+    return np.array([(far * mass).sum(), (far**2 * mass).sum()])
+
+
+def at_best_range(
+    mean: ClippedMean,
+    start: Quantizer,
+    solve: Callable[[int, Range], Result],
+    bits: Iterable[int],
+    given: Range | None = None,
+) -> Result:
+    """The result of least error of the mean, over ranges and numbers of bits; its notes say which bits are enough.
+
+    Parameters
+    ----------
+    mean : ClippedMean
+    start : Quantizer
+        For whose outputs the first range is the best.
+    solve : callable
+        (bits, range) → Result.
+    bits : iterable of int
+        Increasing.
+    given : (float, float), optional
+        The only range that is tried.
+    """
+    best, least, by_bits = None, math.inf, {}
+    at = given or mean.best_range(start)
+    for count in bits:
+        before = math.inf
+        while True:
+            try:
+                result = solve(count, at)
+            except (InfeasibleError, SolverError):
+                if best is None:
+                    raise
+                break
+            error = mean.of(result.mechanism).squared(mean.clients).item()
+            if error < least:
+                best, least = result, error
+            if given:
+                break
+            at = mean.best_range(result.mechanism, at)
+            ahead = mean.errors(result.mechanism, *at).squared(mean.clients).item()
+            if not ahead < (1 - _ENOUGH) * min(error, before):
+                break
+            before = error
+        by_bits[count] = least
+    assert best is not None
+    notes = [mean.words(best.mechanism)]
+    if len(by_bits) > 1:
+        enough = next(count for count, error in by_bits.items() if error <= 1.01**2 * least)
+        listed = ", ".join(f"{count}: {math.sqrt(error):.4g}" for count, error in by_bits.items())
+        notes.append(f"by bits {listed}; within 1% from {enough} bit{'' if enough == 1 else 's'} on")
+    return replace(best, notes=(*notes, *best.notes))
+
+
+_ENOUGH = 1e-4
+"""Of the error, that another round must promise."""

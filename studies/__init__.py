@@ -22,6 +22,13 @@ STUDIES = (
         quick=True,
     ),
     Study(
+        "clip-and-bits",
+        "The clip and the bits together: the mean of n clients",
+        "Privacy-Aware Randomized Quantization via Linear Programming, its first topic for future research",
+        "mechdesign_studies.quantizers.clip_and_bits:run",
+        quick=True,
+    ),
+    Study(
         "coordinate-descent",
         "Private coordinate descent on real data",
         "Muthukrishnan and Kalyani, Differential privacy with higher utility, Figures 5 and 6; Grafting Laplace and Gaussian distributions, Table III",

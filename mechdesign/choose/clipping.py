@@ -80,12 +80,9 @@ class ClippedMean:
     prior: Prior
     clients: int
 
-    def check(self) -> None:
-        """Raise DesignError unless the prior has a variance."""
-        assert self._centre_and_unit
-
     @cached_property
-    def _centre_and_unit(self) -> tuple[float, float]:
+    def units(self) -> tuple[float, float]:
+        """Mean, and a power of two near the standard deviation."""
         ends = self.prior.support
         if np.isfinite(ends).all():
             centre = self.prior.mean
@@ -102,24 +99,19 @@ class ClippedMean:
     @cached_property
     def _core(self) -> tuple[Prior, Array]:
         """The standardised prior, clipped where next to nothing is beyond, and the mean and mean square of what that takes off at each end."""
-        prior = self.prior.standardised(*self._centre_and_unit)
+        prior = self.prior.standardised(*self.units)
         low, high = prior.support
         if not isinstance(prior, LawPrior) or math.isfinite(high - low):
             return prior, np.zeros((2, 2))
-        law, found = prior.law, np.zeros((2, 2))
-        ends = [float(law.ppf(_TAIL)), float(law.isf(_TAIL))]
-        if math.isinf(low) and math.isinf(high):
-            ends = [min(ends[0], -ends[1]), max(-ends[0], ends[1])]
-        for k, (end, side) in enumerate(((low, -1.0), (high, 1.0))):
-            if math.isinf(end):
-                found[k] = _beyond(law, ends[k], side)
-            else:
-                ends[k] = end
-        return prior.clip(*ends), found
+        reach = max(-float(prior.law.ppf(_TAIL)), float(prior.law.isf(_TAIL)))
+        ends = max(low, -reach), min(high, reach)
+        return prior.clip(*ends), np.array(
+            [_beyond(prior.law, end, side) * (abs(end) == reach) for end, side in zip(ends, (-1.0, 1.0))]
+        )
 
     def errors(self, mechanism: Quantizer, low: Numbers, high: Numbers) -> MeanError:
         """Errors of a mechanism moved to ranges, one for each pair of ends; its own outputs move along."""
-        (centre, unit), (core, beyond) = self._centre_and_unit, self._core
+        (centre, unit), (core, beyond) = self.units, self._core
         low, high = ((np.atleast_1d(np.asarray(v, dtype=float)) - centre) / unit for v in (low, high))
         start, stop = mechanism.input_range
         t, squares = ((v - start) / (stop - start) for v in (mechanism.knots, mechanism.bins))
@@ -154,7 +146,7 @@ class ClippedMean:
 
     def best_range(self, mechanism: Quantizer, near: Range | None = None) -> Range:
         """The range at which a mechanism, moved along, has the least error, of all or of those up to 4 times as wide or narrow."""
-        (centre, unit), core = self._centre_and_unit, self._core[0]
+        (centre, unit), core = self.units, self._core[0]
         most = np.array([-core.support[0], core.support[1]])
         if near is None:
             at, steps, factor = np.sqrt(most * _NARROWEST), 20, math.sqrt(most.max() / _NARROWEST)
@@ -194,7 +186,7 @@ class ClippedMean:
 
     def plot(self, mechanism: Quantizer, **options: float) -> Figure:
         """Draw the error over the width of the range, the outputs moved along, and what it is made of."""
-        (centre, _), n, times = self._centre_and_unit, self.clients, np.geomspace(0.2, 5, 201)
+        (centre, _), n, times = self.units, self.clients, np.geomspace(0.2, 5, 201)
         low, high = mechanism.input_range
         found = self.errors(mechanism, centre - (centre - low) * times, centre + (high - centre) * times)
         fig, axis = figure(**sized(options, 5.0, 3.4))
@@ -237,19 +229,9 @@ def at_best_range(
     bits: Iterable[int],
     given: Range | None = None,
 ) -> Result:
-    """The result of least error of the mean, over ranges and numbers of bits; its notes say which bits are enough.
+    """The result of least error, over ranges (but for one that is given) and numbers of bits; its notes say which bits are enough.
 
-    Parameters
-    ----------
-    mean : ClippedMean
-    start : Quantizer
-        For whose outputs the first range is the best.
-    solve : callable
-        (bits, range) → Result.
-    bits : iterable of int
-        Increasing.
-    given : (float, float), optional
-        The only range that is tried.
+    It begins at the best range for the outputs of `start`; `solve` takes a number of bits and a range.
     """
     best, least, by_bits = None, math.inf, {}
     at = given or mean.best_range(start)

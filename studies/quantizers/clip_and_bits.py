@@ -105,7 +105,11 @@ def run(report: Report) -> None:
     report.text(
         "The best range widens with the number of clients: noise falls with n, the bias of clipping does not. "
         + " ".join(f"{words} has up to {ratio:.1f} times the error." for words, ratio in worst.items())
-        + f" Two bits are within {100 * enough:.1f}% of {bits}: the range matters more than the bits."
+        + (
+            f" Two bits are within {100 * enough:.1f}% of {bits}: the range matters more than the bits."
+            if bits > 2
+            else ""
+        )
     )
 
 

@@ -165,6 +165,8 @@ def listed(vectors: Json, each: list[Fraction], asked: Json, account: Account) -
 def reports(one: Json, question: Json) -> bool:
     """Whether a result is a quantizer of all inputs of a question, with no more outputs than its bits tell apart."""
     law, (low, high) = one["mechanism"], question["input_range"] or (math.inf, -math.inf)
+    if question["input_range"] is None and not question["clients"]:
+        return False
     if one["design"][""] not in QUANTIZERS or (question["clients"] and one["design"].get("max_bias")):
         return False
     biased = law[""] == "biased-quantizer"

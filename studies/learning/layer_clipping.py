@@ -25,6 +25,15 @@ RESNET20 = [432, *[2304] * 6, 4608, *[9216] * 5, 18432, *[36864] * 5, 650]
 EXPECTED = {"gaussian": 1.37, "laplace": 1.93}
 RATE, STEPS = 0.02, 5000
 CIFAR, RECORD = "cifar-10-batches-bin/data_batch_1.bin", 3073
+TABLE_IV = {
+    ("gaussian", 5.0, 1e-5): (63.26, 42.90, 57.86),
+    ("gaussian", 8.0, 1e-5): (68.55, 47.16, 61.58),
+    ("gaussian", 5.0, 4e-10): (59.03, 42.27, 50.33),
+    ("gaussian", 8.0, 4e-10): (60.47, 44.02, 57.65),
+    ("laplace", 5.0, 0.0): (62.17, 42.05, 59.02),
+    ("laplace", 8.0, 0.0): (67.46, 46.08, 63.46),
+}
+"""Printed test accuracies of one clip, scale–perturb–rescale and least variance."""
 KINDS = ("identical, one clip", "identical", "scale-perturb-rescale", "least variance")
 
 
@@ -48,39 +57,41 @@ def data_free(report: Report) -> None:
     )
 
 
+def scale_at(noise: str, epsilon: float, delta: float, steps: int) -> float:
+    """Standard deviation (Gaussian) or scale (Laplace) for sensitivity 1 over the steps, by exact composition."""
+    privacy = md.ApproximateDP(epsilon, delta) if delta else md.PureDP(epsilon)
+    found = md.calibrate(noise, privacy=privacy, sensitivity=1.0, rounds=steps, sampling_rate=RATE).mechanism
+    return float(found.noise_multiplier if noise == "gaussian" else found.parameters["scale"])
+
+
 def budgets(report: Report) -> None:
-    """What (ε, 1e-5) over 5,000 sampled steps takes, by exact composition."""
+    """What the budgets of Table IV over 5,000 sampled steps take."""
     rows = []
-    batch = RATE * 50000
-    size = sum(RESNET20)
-    for epsilon in (5.0, 8.0):
-        found = md.calibrate(
-            "gaussian",
-            privacy=md.ApproximateDP(epsilon, 1e-5),
-            sensitivity=1.0,
-            rounds=STEPS,
-            sampling_rate=RATE,
+    for (noise, epsilon, delta), printed in TABLE_IV.items():
+        scale = scale_at(noise, epsilon, delta, STEPS)
+        deviation = scale * (1.0 if noise == "gaussian" else math.sqrt(2))
+        rows.append(
+            (noise, epsilon, delta, *printed, scale, deviation * math.sqrt(sum(RESNET20)) / (RATE * 50000))
         )
-        scale = found.mechanism.noise_multiplier
-        rows.append(("Gaussian", epsilon, 1e-5, scale, scale * math.sqrt(size) / batch))
-        found = md.calibrate(
-            "laplace", privacy=md.PureDP(epsilon), sensitivity=1.0, rounds=STEPS, sampling_rate=RATE
-        )
-        scale = found.mechanism.parameters["scale"]
-        rows.append(("Laplace", epsilon, 0.0, scale, scale * math.sqrt(2 * size) / batch))
-    columns = ["noise", "epsilon", "delta", "scale at C₀ = 1", "ℓ₂ norm of the noise in a step"]
-    frame = pd.DataFrame(rows, columns=columns)
+    columns = ["noise", "epsilon", "delta", *(f"printed %: {kind}" for kind in (KINDS[0], *KINDS[2:]))]
+    frame = pd.DataFrame(
+        rows, columns=[*columns, "ours: scale at C₀ = 1", "ours: ℓ₂ norm of the noise in a step"]
+    )
     report.table(
         "budgets",
         frame,
-        caption=f"Identical noise over {STEPS} steps, each of a Poisson sample of {RATE:.0%}",
+        caption=f"Table IV: printed accuracies, and what its budgets take over {STEPS} steps, each of a Poisson sample of {RATE:.0%} (identical noise)",
         rtol=1e-3,
     )
-    pure = frame.iloc[3, -1]
+    pure, size, batch = frame.iloc[-1, -1], sum(RESNET20), RATE * 50000
     text = (
         "A mean gradient clipped to 1 in ℓ₁ has an ℓ₂ norm near 1/√K = "
         f"{1 / math.sqrt(size):.4f} where its entries are alike. Pure (8, 0)-DP over {STEPS} steps needs Laplace noise of norm {pure:.1f} in "
-        "every step: the printed accuracies of the Laplace rows cannot be those of (8, 0)-DP."
+        "every step, 17 times the noise of (8, 1e-5) with Gaussian noise, whose accuracy is printed one point higher: the printed accuracies of the Laplace rows cannot be those of (8, 0)-DP."
+    )
+    text += (
+        " What else the print says of itself: (8, 4e-10) takes less noise than (5, 1e-5), and is printed 2.8 points below it, which is what single runs differ by. From ε = 5 to 8 the noise falls by "
+        f"{20 * math.log10(frame.iloc[0, -1] / frame.iloc[1, -1]):.1f} dB, and accuracies rise by 4 to 5 points; least variance has 1.4 dB less noise than scale–perturb–rescale, and is printed 14 points above it."
     )
     if not report.quick:
         term = md.accounting.NoiseTerm(stats.laplace(scale=0.2346), 1 / 20, 20)

@@ -352,7 +352,8 @@ class LocalReport(_Question):
                     "loss", self.loss.name, "must be squared, which the error of a mean is known by"
                 )
             clients = integer("clients", self.clients, 1, 10**15)
-            settle(self, prior=Prior.of(law, unbounded=True), input_range=given, clients=clients)
+            settle(self, prior=Prior.of(law, unbounded=True), clients=clients)
+            settle(self, input_range=None if self.input_range is None else given)
             assert self.mean.units  # raises where there is no variance
             return
         prior = Prior.of(law, given)

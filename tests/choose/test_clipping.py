@@ -195,6 +195,8 @@ def test_a_range_that_is_given_is_the_range() -> None:
     asked = md.LocalReport(2, (-2, 2), stats.norm(), clients=1000)
     result = md.compare(asked, md.PureDP(1.0), mechanisms=["MVU"], progress=False).best
     assert result.mechanism.input_range == (-2, 2)
+    assert md.LocalReport(1, clients=1000).input_range is None
+    assert md.LocalReport(1, (-2, 1), clients=1000).prior.support == (-2, 1)
     free = found(stats.norm(), 1000, mechanisms=["MVU"])
     assert free.question.error(free.best) < asked.error(result)
 

@@ -61,7 +61,8 @@ def _methods(owner: type, names: str) -> dict[str, Callable[..., object]]:
 
 _BOUNDS: Kinds = {"bounds": Sensitivity}
 _TABLES: dict[str, Kinds] = {
-    "privacy": _methods(privacy, "PureDP ApproximateDP ZeroConcentratedDP MetricDP"),  # type: ignore[arg-type]
+    "privacy": _methods(privacy, "PureDP ApproximateDP ZeroConcentratedDP MetricDP")  # type: ignore[arg-type]
+    | {"EMDPrivacy": mechdesign.EMDPrivacy},
     "bins": {"Grid": Grid, "BinSearch": BinSearch, "Alphabet": Alphabet},
     "levels": {"grid": Grid},
     "grid": {"grid": Grid},

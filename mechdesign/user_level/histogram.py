@@ -508,7 +508,7 @@ class UserHistogram(Design):
 
     def stated(self, result: Result) -> str:
         unit = self.space.unit or "unit of the space"
-        return f"{self.privacy}; one user's {self.items} items; expected earth mover's distance {result.value:.6g} ({unit})"
+        return f"{self.privacy}; 1 round; one user's {self.items} items; expected earth mover's distance {result.value:.6g} ({unit})"
 
     def account(self, result: Result) -> Account:
         unit = self.space.unit or "the space's unit"

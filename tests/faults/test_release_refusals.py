@@ -36,7 +36,7 @@ STATED = {
     "optimal integer noise": NUMBER | {"must be whole numbers"},
     **dict.fromkeys(("optimal quantizer", "metric quantizer", "RQM", "biased selection", "integer table"), RANGE),
     "coordinates": RANGE,
-    **dict.fromkeys(("sphere", "sphere, messages", "sampled coordinates", "sampled signs"), BALL),
+    **dict.fromkeys(("sphere", "sphere, messages", "random directions", "sampled coordinates", "sampled signs"), BALL),
     **dict.fromkeys(("exponential channel", "local report", "local histogram", "bounded count", "clustered response", "Hadamard response"), NUMBER | ITEMS),
     **dict.fromkeys(("items of users", "sampled items of users", "histogram of users"), NUMBER | ITEMS),
     **{name: SHARES for name in RELEASES if name.startswith("linear query")},

@@ -52,6 +52,7 @@ SPECS = {
     + 'targets = {visits = 19.0, age = 1.0, spent = 99.0, totals = 99.0}\n[tasks.totals]\nkind = "prefix_sums"\nsize = 4\n[tasks.visits]\nkind = "Histogram"\nbins = 4\ncontribution = {linf = 2, l0 = 3}\n'
     + '[tasks.age]\nkind = "Mean"\nlower = 0\nupper = 100\nn = 1000\n[tasks.spent]\nkind = "Sum"\nclip = [1.0, 2.0]\nn = 20\n'
     + 'values = {law = "uniform"}\n',
+    "UserHistogram": 'space = {kind = "grid", rows = 2, columns = 3}\nitems = 4\nusers = 10\nprivacy = {kind = "EMDPrivacy", alpha = 1.0}\n',
     "MetricChannel": 'space = {kind = "grid", rows = 3, columns = 3}\nalpha = 0.7\n',
 }
 

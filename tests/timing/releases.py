@@ -508,7 +508,7 @@ RELEASES: dict[str, Release] = {
     ),
     "classification": Release(
         "PrivateCoordinateDescentClassifier",
-        estimator(PrivateCoordinateDescentClassifier, smoothness=[1, 1], passes=1, clip=1.0, classes=[-1, 1]),
+        estimator(PrivateCoordinateDescentClassifier, smoothness=[1, 1], passes=1, classes=[-1, 1]),
         records(2),
         fitted(np.sign),
         DELTA,
@@ -533,5 +533,6 @@ WITHOUT = {
     "result": "hands on to its mechanism's",
     "priv-unit": "refuses to release",
     "frequency-estimate": "its `fit` reads reports that are private already",
+    "user-histogram": "its `fit` hands on to the mechanisms'",
 }
 """Kinds with a `release` or a `fit` that are not timed, and why."""

@@ -197,9 +197,10 @@ def test_a_print_says_first_what_is_guaranteed_and_last_how_long_it_took(name: s
     assert ("2 rounds together" if name == "plan" else "1 round") in first
     assert last.startswith("  solver: ") and last.endswith(" s")
     if name != "plan" and not name.startswith("vectors"):
-        deviation = result.errors().standard_deviation
-        error = "expected earth mover's distance" if result.design.asks == "users" else "standard deviation"
-        assert f"{error} {deviation:.6g}" in first
+        error, said = "standard deviation", result.errors().standard_deviation
+        if result.design.asks == "users":
+            error, said = "expected earth mover's distance", result.value
+        assert f"{error} {said:.6g}" in first
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,10 @@ DESIGNS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     "vectors-signs": (lambda: md.VectorQuantizer(30, md.PureDP(3.0), bits=4, inputs="box"), {}),
     "vectors-directions": (lambda: md.VectorQuantizer(5, md.PureDP(3.0), bits=4, inputs="sphere"), {}),
     "bounded-count": (lambda: md.BoundedCount(4, md.ApproximateDP(1.0, 0.05), "squared"), {}),
-    "metric-channel": (lambda: md.MetricChannel(md.MetricSpace.grid(2, 3), alpha=0.7), {}),
+    "metric-channel": (
+        lambda: md.MetricChannel(md.MetricSpace.grid(2, 3, names=list("abcdef")), alpha=0.7),
+        {},
+    ),
     "local-workload": (lambda: md.LocalWorkload(md.Workload.prefix_sums(3), PURE), {}),
     "user-histogram": (
         lambda: md.UserHistogram(md.MetricSpace.line([0.0, 1.0, 3.0]), md.EMDPrivacy(2.0), 3, 5),

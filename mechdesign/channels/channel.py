@@ -19,8 +19,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from mechdesign.channels.exact import (
     Weights,
@@ -38,7 +40,6 @@ from mechdesign.problem.checks import (
     DOWN,
     array,
     generator,
-    indices,
     instance,
     integer,
     one_of,
@@ -47,7 +48,7 @@ from mechdesign.problem.checks import (
 )
 from mechdesign.problem.fields import Checked, field
 from mechdesign.solvers.deadline import Deadline
-from mechdesign.spaces.space import MetricSpace
+from mechdesign.spaces.space import MetricSpace, numbered
 from mechdesign.typing import Array, Indices, Numbers, Randomness
 
 _FAR = 600.0  # αd at which kernels e^{-αd} stop falling: no double is 0, and e^{-600} is reported by nobody
@@ -235,11 +236,20 @@ class Response:
         sums = inverse.reshape(len(inverse), *space.shape).sum(axis=-1)
         return points, float((matrix @ (sums**2).sum(axis=1)).max())
 
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Names of the reports, where they are named points."""
+        return () if self.space is None or self.outputs != self.size else tuple(self.space.names)
+
     def drawn(self, items: Numbers, source: Simulation | Deployment) -> Indices:
         """Draw a report for every item, in the shape of `items`, with the randomness of `source`."""
-        held = indices("items", items, self.size)
+        held = numbered("items", items, self.size, () if self.space is None else self.space.names)
         instance("source", source, Simulation, Deployment)
-        return self._report(held.ravel(), source).reshape(held.shape)
+        found = self._report(held.ravel(), source).reshape(held.shape)
+        if not (self.places and np.asarray(items).dtype.kind in "OU"):
+            return found
+        places: npt.NDArray[Any] = np.array(self.places)
+        return places[found]
 
     def _report(self, items: Indices, source: Simulation | Deployment) -> Indices:
         return source.choose(self, items)
@@ -259,6 +269,7 @@ class Response:
         Parameters
         ----------
         items : int or array of int
+            Or of names, where the space has names: reports that are points are then names too.
         rng : int or numpy Generator, optional
         """
         return self.drawn(items, Simulation(rng))
@@ -266,7 +277,8 @@ class Response:
     def release(self, items: Numbers) -> Indices:
         """Draw a report for every item with exactly the analysed probabilities, from the operating system's randomness.
 
-        Integer weights and random words decide; no floating-point number takes part.
+        Integer weights and random words decide; no floating-point number takes part. Names of points are answered by
+        names; they are looked up in a table, which takes a time that their letters decide.
 
         Raises
         ------

@@ -91,6 +91,7 @@ _SIMPLEX = (
 )
 _VERTICES = 5_000  # variables up to which that ends within half a minute: it closes gaps of 1e-5
 _SEEN = 1e-3  # probability of a report from which a map shows it
+_NAMED = 12  # names in a picture
 _FIRST = 1e-2  # tolerance of the first rounds, and of parts of the program
 _ENTRIES = 30_000_000  # of the interior point's blocks: 240 MB, rounds of half a minute
 _CALIBRATED = 200  # items up to which a page calibrates the exponential mechanism
@@ -389,7 +390,8 @@ class MetricChannel(ModelledDesign):
     def frame(self, result: Result) -> pd.DataFrame:
         """Per item: prior, probability of an unchanged report (square channels), expected loss."""
         matrix = result.mechanism.matrix
-        frame = pd.DataFrame({"item": np.arange(len(matrix)), "prior": self.weights})
+        items = list(self.space.names) or np.arange(len(matrix))
+        frame = pd.DataFrame({"item": items, "prior": self.weights})
         if matrix.shape[0] == matrix.shape[1]:
             frame["unchanged"] = np.diag(matrix)
         frame["expected_loss"] = (matrix * self.losses).sum(axis=1)
@@ -414,7 +416,8 @@ class MetricChannel(ModelledDesign):
             if isinstance(proof, ChannelDual):
                 used = (matrix.max(axis=0) > 0)[proof.triples[:, 2]]
                 np.add.at(duals, tuple(proof.triples[used, :2].T), proof.multipliers[used])
-        pairs = [f"{a}, {b}" for a, b in zip(x.tolist(), other.tolist())]
+        names = self.space.labels
+        pairs = [f"{names[a]}, {names[b]}" for a, b in zip(x.tolist(), other.tolist())]
         parts = [_family("privacy", pairs, lhs, rhs, slack, duals[x, other])]
         # integers over their own total sum to 1
         sums = matrix.sum(axis=1) if result.mechanism.weights is None else np.ones(len(matrix))
@@ -423,7 +426,7 @@ class MetricChannel(ModelledDesign):
             query, values = self.equalities
             equal["unbiased"] = (matrix @ values).ravel(), query.ravel()
         for family, (got, wanted) in equal.items():
-            index = list(map(str, range(len(got))))
+            index = names if len(got) == len(names) else list(map(str, range(len(got))))
             parts.append(_family(family, index, got, wanted, -np.abs(got - wanted), math.nan))
         return pd.concat(parts, ignore_index=True)[AUDIT_COLUMNS]
 
@@ -452,14 +455,21 @@ class MetricChannel(ModelledDesign):
         )
 
     def lines(self, result: Result) -> list[str]:
-        """The largest bias, where reports are to be unbiased."""
+        """Names of the likeliest items; the largest bias, where reports are to be unbiased."""
+        most, names = self._likeliest(5), self.space.names
+        more = f" and {len(names) - len(most)} more" if len(names) > len(most) else ""
+        said = [f"places: {', '.join(names[x] for x in most)}{more}"] if names else []
         if self.equalities is None or result.mechanism.weights is None:
-            return []
-        return [f"largest bias: {round_up(self._exact_bias(result.mechanism.weights)):.2g}"]
+            return said
+        return [*said, f"largest bias: {round_up(self._exact_bias(result.mechanism.weights)):.2g}"]
 
     def remarks(self, result: Result) -> list[str]:
         most = result.mechanism.matrix.max(axis=0)
-        return never_sent([str(k) for k in range(len(most))], most, "reports")
+        return never_sent(result.mechanism.places or list(map(str, range(len(most)))), most, "reports")
+
+    def _likeliest(self, count: int) -> list[int]:
+        """The items of largest prior probability, at most so many, likeliest first."""
+        return [int(x) for x in np.argsort(-self.weights, kind="stable")[:count]]
 
     def errors(self, result: Result, question: object = None) -> Accuracy:
         """Distances between item and report, over the prior."""
@@ -530,7 +540,11 @@ class MetricChannel(ModelledDesign):
         """Draw a map of places and reports, or the matrix as shades where there is none."""
         matrix, points = result.mechanism.matrix, self.space.points
         if not self._mapped or points is None:
-            return draw_matrix(matrix, "report", "item", **options)
+            shades, names = draw_matrix(matrix, "report", "item", **options), result.mechanism.places
+            if 0 < len(names) <= _NAMED:
+                shades.axes[0].set_xticks(range(len(names)), names, rotation=45, ha="right", parse_math=False)
+                shades.axes[0].set_yticks(range(len(names)), names, parse_math=False)
+            return shades
         earth = self.space.kind == "geodesic"
         across, up = points.T[::-1] if earth else points.T
         fig, axis = figure(**sized(options, 5.0, 4.6))
@@ -553,6 +567,12 @@ class MetricChannel(ModelledDesign):
         )
         unit = f" ({self.space.unit})" if self.space.unit else ""
         axis.set(xlabel="longitude" if earth else f"x{unit}", ylabel="latitude" if earth else f"y{unit}")
+        for x in self._likeliest(_NAMED) if self.space.names else ():
+            spot, style = (
+                (across[x], up[x]),
+                {"textcoords": "offset points", "fontsize": 7, "parse_math": False},
+            )
+            axis.annotate(self.space.names[x], spot, (4, 4), **style)
         axis.set_aspect(1 / max(0.02, math.cos(math.radians(float(up.mean())))) if earth else 1.0)
         axis.legend(fontsize=7)
         return fig

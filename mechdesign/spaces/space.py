@@ -11,6 +11,7 @@ closed form (`mechdesign.spaces.earth_mover`) and the matrix of a large one is n
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -50,6 +51,8 @@ class MetricSpace:
         Coordinates; (latitude, longitude) in degrees for ``"geodesic"``.
     unit : str
         Name of the unit of distance, for messages and plots only.
+    names : tuple of str
+        Names of the points, all different, or none: for tables and pictures, and to report by.
     shape : tuple of int
         (rows, columns) of a grid, (clusters, points per cluster) of a clustered space, else (n,).
     within, across : float
@@ -61,7 +64,8 @@ class MetricSpace:
     ------
     DesignError
         Negative or asymmetric distances, a non-zero diagonal, two points at distance zero, a broken triangle
-        inequality (the first offending triple is named), fewer than one point.
+        inequality (the first offending triple is named), fewer than one point; names that are empty, that occur twice
+        or are not one a point.
 
     Examples
     --------
@@ -86,11 +90,13 @@ class MetricSpace:
     parents: Indices | None = None
     lengths: Array | None = None
     leaves: Indices | None = None
+    names: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         needed = NEEDS[one_of("kind", self.kind, tuple(NEEDS))]
         settle(self, shape=tuple(integer("shape", n, 1, MOST) for n in self.shape))
         integer("number of points", self.size, 1, MOST)
+        settle(self, names=check_names(self.names, self.size))
         for name in ("matrix", "points", "parents", "lengths", "leaves"):
             if (given := getattr(self, name)) is not None or name in needed:
                 held = array(name, given, ndim=None)
@@ -113,7 +119,9 @@ class MetricSpace:
     # ------------------------------------------------------------------ constructors
 
     @classmethod
-    def from_matrix(cls, distances: Numbers, *, points: Numbers | None = None, unit: str = "") -> MetricSpace:
+    def from_matrix(
+        cls, distances: Numbers, *, points: Numbers | None = None, unit: str = "", names: Sequence[str] = ()
+    ) -> MetricSpace:
         """The space of a distance matrix, shape (n, n); checked in O(n³) vectorised steps.
 
         Rounding errors up to 10⁻⁹ of the diameter are accepted (and asymmetry that small averaged away).
@@ -124,23 +132,28 @@ class MetricSpace:
         if coordinates is not None and coordinates.shape[:1] != matrix.shape[:1]:
             raise DesignError.of("points", coordinates.shape, f"must have one row per point ({len(matrix)})")
         return cls(
-            kind="matrix", matrix=(matrix + matrix.T) / 2, points=coordinates, unit=unit, shape=(len(matrix),)
+            kind="matrix",
+            matrix=(matrix + matrix.T) / 2,
+            points=coordinates,
+            unit=unit,
+            names=names,
+            shape=(len(matrix),),
         )
 
     @classmethod
-    def euclidean(cls, points: Numbers, *, unit: str = "") -> MetricSpace:
+    def euclidean(cls, points: Numbers, *, unit: str = "", names: Sequence[str] = ()) -> MetricSpace:
         """Points of Euclidean space, shape (n, k), or (n,) for points on a line."""
         coordinates = array("points", points, ndim=None)
         if coordinates.ndim == 1 or (coordinates.ndim == 2 and coordinates.shape[1] == 1):
-            return cls.line(coordinates.ravel(), unit=unit)
+            return cls.line(coordinates.ravel(), unit=unit, names=names)
         if coordinates.ndim != 2:
             raise DesignError.of("points", coordinates.shape, "must have shape (n, k) or (n,)")
-        space = cls(kind="euclidean", points=coordinates, unit=unit, shape=(len(coordinates),))
+        space = cls(kind="euclidean", points=coordinates, unit=unit, names=names, shape=(len(coordinates),))
         check_distinct(space.distances)
         return space
 
     @classmethod
-    def line(cls, positions: Numbers, *, unit: str = "") -> MetricSpace:
+    def line(cls, positions: Numbers, *, unit: str = "", names: Sequence[str] = ()) -> MetricSpace:
         """Points on a line, in any order, shape (n,); d(x, y) = |x − y|."""
         values = array("positions", positions)
         order = np.sort(values)
@@ -149,11 +162,18 @@ class MetricSpace:
         if (order[1:] <= order[:-1]).any():
             twin = order[:-1][order[1:] <= order[:-1]][0]
             raise DesignError(f"positions: {twin!r} occurs twice; points must be distinct, merge them")
-        return cls(kind="line", points=values[:, None], unit=unit, shape=(values.size,))
+        return cls(kind="line", points=values[:, None], unit=unit, names=names, shape=(values.size,))
 
     @classmethod
     def grid(
-        cls, rows: int, columns: int, *, spacing: float = 1.0, metric: str = "euclidean", unit: str = ""
+        cls,
+        rows: int,
+        columns: int,
+        *,
+        spacing: float = 1.0,
+        metric: str = "euclidean",
+        unit: str = "",
+        names: Sequence[str] = (),
     ) -> MetricSpace:
         """A rows × columns grid with the given spacing; point (i, j) has index i·columns + j.
 
@@ -170,10 +190,12 @@ class MetricSpace:
         if one_of("metric", metric, ("euclidean", "manhattan")) == "manhattan":
             check_size(rows * columns)
             matrix = cdist(points, points, "cityblock")
-        return cls(kind="grid", matrix=matrix, points=points, unit=unit, shape=(rows, columns))
+        return cls(kind="grid", matrix=matrix, points=points, unit=unit, names=names, shape=(rows, columns))
 
     @classmethod
-    def geodesic(cls, latitude: Numbers, longitude: Numbers, *, unit: str = "km") -> MetricSpace:
+    def geodesic(
+        cls, latitude: Numbers, longitude: Numbers, *, unit: str = "km", names: Sequence[str] = ()
+    ) -> MetricSpace:
         """Great-circle distances in kilometres (haversine, mean Earth radius) between points in degrees."""
         lat, lon = (
             array(name, given, ndim=None).ravel()
@@ -192,24 +214,41 @@ class MetricSpace:
             raise DesignError.of(
                 "longitude", float(lon[j]), f"point {j} is the same place as point {i}; merge them"
             )
-        space = cls(kind="geodesic", points=np.column_stack([lat, lon]), unit=unit, shape=(lat.size,))
+        space = cls(
+            kind="geodesic", points=np.column_stack([lat, lon]), unit=unit, names=names, shape=(lat.size,)
+        )
         check_distinct(space.distances)
         return space
 
     @classmethod
     def clustered(
-        cls, clusters: int, size: int, *, within: float, across: float = 1.0, unit: str = ""
+        cls,
+        clusters: int,
+        size: int,
+        *,
+        within: float,
+        across: float = 1.0,
+        unit: str = "",
+        names: Sequence[str] = (),
     ) -> MetricSpace:
         """`clusters` groups of `size` points: distance `within` inside a group, `across` between groups.
 
         Point b of cluster a has index a·size + b. The matrix is built only when `distances` is asked for.
         """
         clusters, size = integer("clusters", clusters, 1), integer("size", size, 1)
-        return cls(kind="clustered", unit=unit, shape=(clusters, size), within=within, across=across)
+        return cls(
+            kind="clustered", unit=unit, names=names, shape=(clusters, size), within=within, across=across
+        )
 
     @classmethod
     def tree(
-        cls, parents: Numbers, lengths: Numbers, *, points: Numbers | None = None, unit: str = ""
+        cls,
+        parents: Numbers,
+        lengths: Numbers,
+        *,
+        points: Numbers | None = None,
+        unit: str = "",
+        names: Sequence[str] = (),
     ) -> MetricSpace:
         """Path lengths in a rooted tree.
 
@@ -235,7 +274,9 @@ class MetricSpace:
         if np.unique(nodes).size != nodes.size:
             raise DesignError.of("points", nodes, f"must be distinct nodes in 0..{up.size - 1}")
         topological_order(up)  # refuses cycles
-        return cls(kind="tree", unit=unit, shape=(nodes.size,), parents=up, lengths=length, leaves=nodes)
+        return cls(
+            kind="tree", unit=unit, names=names, shape=(nodes.size,), parents=up, lengths=length, leaves=nodes
+        )
 
     # ------------------------------------------------------------------ distances
 
@@ -343,15 +384,20 @@ class MetricSpace:
 
     # ------------------------------------------------------------------ items and histograms
 
+    @property
+    def labels(self) -> list[str]:
+        """Names of the points, or their indices where they have none."""
+        return list(self.names) or list(map(str, range(self.size)))
+
     def indices(self, items: Numbers, *, name: str = "items") -> Indices:
-        """Check that `items` are indices of points and return them as an integer array of the same shape.
+        """Check that `items` are indices or names of points and return indices as an integer array of the same shape.
 
         Raises
         ------
         DesignError
             An empty collection, or an item that is not a point of the space (the first one is named).
         """
-        return indices(name, items, self.size)
+        return numbered(name, items, self.size, self.names)
 
     def nearest(self, coordinates: Numbers) -> Indices:
         """Index of the point nearest to each row of `coordinates`, shape (m, k); snapping, not a check."""
@@ -365,7 +411,7 @@ class MetricSpace:
         return np.concatenate(parts)
 
     def histogram(self, items: Numbers) -> Array:
-        """Normalised histogram of a multiset of point indices, shape (n,); row by row for a 2-D array.
+        """Normalised histogram of a multiset of points, shape (n,); row by row for a 2-D array.
 
         Examples
         --------
@@ -396,6 +442,30 @@ class MetricSpace:
 EARTH_RADIUS_KM = 6371.0088  # mean radius of the WGS 84 ellipsoid (IUGG)
 LARGEST = 20_000  # points whose matrix of distances is still built: 3 GiB
 TOLERANCE = 1e-9  # relative to the diameter: what rounding may break in a distance matrix
+
+
+def check_names(names: object, size: int) -> tuple[str, ...]:
+    """Return the names of `size` points, or of none, as texts, or raise a `DesignError`."""
+    held = tuple(names) if isinstance(names, Iterable) and not isinstance(names, str) else (names,)
+    for i, name in enumerate(held):
+        if not (isinstance(name, str) and name.strip() and name.isprintable()):
+            raise DesignError.of("names", name, f"point {i} needs a name of printable characters")
+    if len(set(held)) < len(held):
+        twice = next(name for i, name in enumerate(held) if name in held[:i])
+        raise DesignError(f"names: {twice!r} occurs twice; give every point a name of its own")
+    if held and len(held) != size:
+        raise DesignError.of("names", held[:3], f"must be one for each of the {size} points, not {len(held)}")
+    return tuple(map(str, held))
+
+
+def numbered(name: str, items: Numbers, size: int, names: Sequence[str]) -> Indices:
+    """Return indices below `size`, which may be given by `names`, as integers, or raise a `DataError`."""
+    if names and (given := np.asarray(items)).dtype.kind in "OU":
+        of = {known: i for i, known in enumerate(names)}
+        items = np.array([of.get(each, -1) for each in given.ravel().tolist()]).reshape(given.shape)
+        if (items < 0).any():
+            raise DataError(f"{name}: must be names of points, all of them; `names` of the space lists them")
+    return indices(name, items, size)
 
 
 def check_distances(matrix: Array, tolerance: float = TOLERANCE) -> None:

@@ -68,7 +68,6 @@ from mechdesign.problem.checks import (
     DOWN,
     array,
     generator,
-    indices,
     instance,
     integer,
     one_of,
@@ -77,7 +76,7 @@ from mechdesign.problem.checks import (
 )
 from mechdesign.problem.fields import Checked, field
 from mechdesign.spaces.earth_mover import emd
-from mechdesign.spaces.space import MetricSpace
+from mechdesign.spaces.space import MetricSpace, numbered
 from mechdesign.typing import Array, Numbers, Randomness
 
 
@@ -247,8 +246,8 @@ class FrequencyEstimate(Checked):
         return self._unit_bound / float(np.sqrt(integer("reports", reports, 1)))
 
     def fit(self, reports: Numbers) -> FrequencyFit:
-        """Estimate from reports, an array of output indices of any shape."""
-        held = indices("reports", reports, self.channel.outputs)
+        """Estimate from reports, an array of output indices (or names, where reports have them) of any shape."""
+        held = numbered("reports", reports, self.channel.outputs, self.channel.places)
         return self.fit_counts(np.bincount(held.ravel(), minlength=self.channel.outputs))
 
     def fit_counts(self, counts: Numbers) -> FrequencyFit:

@@ -80,7 +80,7 @@ MEMBERS: dict[str, dict[str, str]] = {
     "metric-proof": {},
     "metric-quantizer": {"bins": "nums", "privacy": "@pure-dp|@approximate-dp|@zcdp|@metric-dp|@gaussian-dp|@membership-advantage|@trade-off", "prior": "@prior-law|@prior-clipped|@prior-truncated|@prior-samples", "loss": "@loss", "objective": "'mean'|'worst'", "inputs": "nums|null", "input_range": "pair"},
     "metric-report": {"space": "@metric-space", "prior": "any", "loss": "text|arr"},
-    "metric-space": {"kind": "text", "matrix": "arr|null", "points": "arr|null", "unit": "text", "shape": "ints", "within": "num|null", "across": "num|null", "parents": "any", "lengths": "any", "leaves": "any"},
+    "metric-space": {"kind": "text", "matrix": "arr|null", "points": "arr|null", "unit": "text", "shape": "ints", "within": "num|null", "across": "num|null", "parents": "any", "lengths": "any", "leaves": "any", "names": "texts"},
     "mixed-noise": {"scales": "arr", "laplace": "arr", "sensitivities": "arr"},
     "mixed-proof": {},
     "mvu": {"m": "count", "privacy": "@pure-dp", "input_range": "pair|null", "prior": "@prior-law|@prior-clipped|@prior-truncated|@prior-samples|null", "loss": "@loss", "bins": "nums|null", "input_bits": "count", "max_abs": "num|null"},

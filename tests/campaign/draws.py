@@ -100,7 +100,8 @@ def space(rng: Draw) -> Any:
         case 3:
             far = scale(rng, 0, 4)
             return md.MetricSpace.line([0.0, *sorted({scale(rng, -6, 0) for _ in range(2)}), far, 1.5 * far])
-    return md.MetricSpace.euclidean([[rng.gauss(0, 1), rng.gauss(0, 1)] for _ in range(n)])
+    points = [[rng.gauss(0, 1), rng.gauss(0, 1)] for _ in range(n)]
+    return md.MetricSpace.euclidean(points, names=[f"place {i}" for i in range(n)])
 
 
 def grid(rng: Draw, **axes: tuple[float, float]) -> Any:

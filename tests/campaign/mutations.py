@@ -63,8 +63,9 @@ SEARCHED = (
     "judge",
     "spanner",
     "unit",
+    "names",
 )
-WORDS = ("unit",)
+WORDS = ("unit", "names")
 FURTHER: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     "integer-noise-pure": (lambda: md.OptimalNoise(md.PureDP(0.7), 2, integer=True), {}),
     "optimal-noise-points": (lambda: md.OptimalNoise(md.TradeOff([(0, 0.3), (1, 1e-3)])), {"gap": 0.05}),

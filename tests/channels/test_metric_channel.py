@@ -30,6 +30,8 @@ from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.proofs import Certificate
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.spaces.space import MetricSpace
+from mechdesign.user_level.frequency import FrequencyEstimate
+from mechdesign.verifier.verify import verify
 
 
 def brute_force(distances: np.ndarray, alpha: float, cost: np.ndarray) -> float:
@@ -360,3 +362,39 @@ def test_audit_recomputes_every_pair() -> None:
 def test_bad_input_is_named(changes: dict, named: str) -> None:
     with pytest.raises(DesignError, match=named):
         MetricChannel(**{"space": MetricSpace.grid(2, 2), "alpha": 0.7, **changes})
+
+
+def test_named_places(tmp_path) -> None:
+    names = ["Mitte", "$Wedding", "<b>", "Pankow"]
+    points = [52.520, 52.530, 52.505, 52.550], [13.405, 13.385, 13.440, 13.430]
+    spaces = [MetricSpace.geodesic(*points, names=given) for given in (names, (), names[::-1])]
+    found, plain, _ = (MetricChannel(space, 1.0, [0.1, 0.2, 0.4, 0.3]).solve() for space in spaces)
+    assert found.value == plain.value and (found.mechanism.matrix == plain.mechanism.matrix).all()
+    assert "places: <b>, Pankow, $Wedding, Mitte\n" in str(found)
+    assert found.to_frame()["item"].tolist() == names
+    assert {"Mitte, $Wedding", "<b>"} <= set(found.audit()["index"])
+    assert {text.get_text() for text in found.plot().axes[0].texts} == set(names)
+    drawn = MetricChannel(MetricSpace.line([0, 1], names=["$", "b"]), 1.0).solve().plot()
+    assert [text.get_text() for text in drawn.axes[0].get_xticklabels()] == ["$", "b"]
+    report = found.mechanism.sample(["Mitte"] * 50 + ["Pankow"] * 50, rng=3)
+    assert report.tolist() == [names[y] for y in plain.mechanism.sample([0] * 50 + [3] * 50, rng=3)]
+    assert found.release([["Mitte"]])[0, 0] in names and found.release(3).dtype.kind == "i"
+    fit = FrequencyEstimate(found.mechanism).fit
+    assert (fit(report).estimate == fit([names.index(y) for y in report]).estimate).all()
+    found.report(tmp_path / "named.html")
+    assert "&lt;b&gt;" in (text := (tmp_path / "named.html").read_text()) and "<td><b></td>" not in text
+
+
+def test_a_channel_on_places_of_other_names_is_refused() -> None:
+    """Names change nothing that is checked, but question and mechanism have the same."""
+    found = MetricChannel(MetricSpace.line([0, 1, 3], names=list("abc")), 1.0).solve()
+    other = Channel.from_weights(found.mechanism.weights, MetricSpace.line([0, 1, 3], names=list("acb")))
+    for law in (found.mechanism, other):
+        wrong = dumps(replace(found, mechanism=law))
+        account, fits = verify(wrong), law is found.mechanism
+        assert all(holds for _, _, holds in account.rows) is fits
+        assert [name for name, _, holds in account.rows if not holds] == (
+            [] if fits else ["the channel is on the design's space"]
+        )
+        certificate = replace(found.certificate, law=law)
+        assert certificate.verify() is fits

@@ -100,7 +100,7 @@ KINDS: dict[str, str] = {
     "metric-channel": "space:@metric-space, alpha:pos, prior:arr|null, loss:text|arr, spanner:num?, unbiased:any, decoder:any",
     "metric-dp": "epsilon:pos, metric:text|fun",
     "metric-quantizer": "bins:nums, privacy:@notion, prior:@prior, loss:@loss, objective:'mean'|'worst', inputs:nums|null, input_range:pair",
-    "metric-space": "kind:text, matrix:arr|null, points:arr|null, unit:text, shape:ints, within:num?, across:num?, parents:any, lengths:any, leaves:any",
+    "metric-space": "kind:text, matrix:arr|null, points:arr|null, unit:text, shape:ints, within:num?, across:num?, parents:any, lengths:any, leaves:any, names:texts",
     "mixed-noise": "scales:arr, laplace:arr, sensitivities:arr",
     "mixed-proof": "",
     "mvu": "m:count, privacy:@pure-dp, input_range:pair?, prior:@prior?, loss:@loss, bins:nums|null, input_bits:count, max_abs:num?",

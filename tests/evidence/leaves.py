@@ -497,7 +497,7 @@ SHOWN = {
     "duals, table": "what a search tried, and the solver's multipliers of its model",
     "grid, levels, seed, starts, exhaustive, symmetric, input_bits, max_abs, families, judge, bounds, constraints": "where a search looked",
     "spanner": "which pairs a channel's program began with",
-    "unit": "a word for the distances of a space",
+    "unit, names": "words for the distances and the points of a space (question and mechanism have the same)",
 }
 
 

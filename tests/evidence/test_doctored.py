@@ -289,7 +289,7 @@ MORE: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
 # The same designs at another budget: what is put in the place of the true parts.
 OTHERS: dict[str, Callable[[], Any]] = {
     "noise-of-points": lambda: md.OptimalNoise(md.TradeOff([(0, 0.6), (2, 1e-3)])),
-    "metric-channel": lambda: md.MetricChannel(md.MetricSpace.grid(2, 3), alpha=1.4),
+    "metric-channel": lambda: md.MetricChannel(md.MetricSpace.grid(2, 3, names=list("abcdef")), alpha=1.4),
     "unbiased-channel": lambda: md.MetricChannel(LINE, alpha=1.4, unbiased=([0, 1, 3.0], [-4, 1, 7.0])),
     "squared-channel": lambda: md.MetricChannel(LINE, alpha=1.4, loss="squared"),
 }

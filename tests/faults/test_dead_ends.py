@@ -218,14 +218,17 @@ def test_a_large_channel_is_refused_by_its_size() -> None:
     ids=["many rows", "many symmetries", "many variables"],
 )
 def test_a_large_channel_keeps_its_limit(space: md.MetricSpace, limit: float) -> None:
-    """All are within the sizes that are taken; the search for symmetries alone took 14 s."""
-    design, started = channel(space), time.monotonic()
+    """All are within the sizes that are taken; the search for symmetries alone took 14 s.
+
+    A busy machine lengthens the clock's time, threads the processor's: what is longer than it should be is longer by both.
+    """
+    design, started = channel(space), (time.monotonic(), time.process_time())
     found = None
     try:
         found = design.solve(time_limit=limit)
     except SolverError as error:
         assert "time limit" in str(error)
-    assert time.monotonic() - started < limit + 1
+    assert min(time.monotonic() - started[0], time.process_time() - started[1]) < limit + 1
     assert found is None or found.mechanism.alpha <= 0.7
 
 

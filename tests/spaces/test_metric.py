@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import dijkstra
 
-from mechdesign.errors import DesignError
+from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.spaces.space import EARTH_RADIUS_KM, MetricSpace, check_distances
 
@@ -23,6 +23,7 @@ SPACES = {
     "tree": MetricSpace.tree([2, 2, -1, 0, 0], [1.0, 2.0, 0.0, 0.5, 0.25]),
     "leaves": MetricSpace.tree([2, 2, -1, 0, 0], [1.0, 2.0, 0.0, 0.5, 0.25], points=[4, 1, 3]),
     "matrix": MetricSpace.from_matrix([[0, 1, 2], [1, 0, 1.5], [2, 1.5, 0]]),
+    "named": MetricSpace.geodesic([43.7, 43.8], [7.2, 7.3], names=["Zürich", "$x$ <b>"]),
 }
 
 
@@ -195,3 +196,41 @@ def test_nearest_snaps():
 def test_one_place_under_two_names_is_refused(latitude: list[float], longitude: list[float]) -> None:
     with pytest.raises(DesignError, match=r"longitude = .*is the same place as point 0; merge them"):
         MetricSpace.geodesic(latitude, longitude)
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        ("abc", "one for each of the 3 points, not 1"),
+        (["a", "b"], "one for each of the 3 points, not 2"),
+        (["a", "b", "a"], "'a' occurs twice"),
+        (["a", " ", "c"], "point 1 needs a name"),
+        (["a", "b\n", "c"], "point 1 needs a name"),
+        (["a", "b", 3], "point 2 needs a name"),
+        (7, "names = 7"),
+        (None, "names = None"),
+    ],
+)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda **named: MetricSpace.line([0, 1, 3], **named),
+        lambda **named: MetricSpace.tree([-1, 0, 0], [0, 1, 2], **named),
+    ],
+)
+def test_bad_names_are_refused(make, names, said):
+    with pytest.raises(DesignError, match=said):
+        make(names=names)
+
+
+def test_points_are_known_by_their_names():
+    space = MetricSpace.euclidean([[0, 0], [3, 4], [6, 8]], names=np.array(["b", "a", "0"]))
+    assert space.names == ("b", "a", "0") == space.scaled(2.0).names
+    assert space.indices([["a", "0"], ["b", "a"]]).tolist() == [[1, 2], [0, 1]]
+    assert space.indices("0") == 2 and space.indices(0) == 0
+    assert space.histogram(["a", "a", "b", "0"]).tolist() == [0.25, 0.5, 0.25]
+    for items in (["c"], ["a", 1], []):
+        with pytest.raises(DataError, match="items: must be"):
+            space.indices(items)
+    with pytest.raises(DataError):
+        MetricSpace.line([0, 1]).indices(["a"])

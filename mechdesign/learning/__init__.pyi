@@ -1,7 +1,8 @@
 from .coordinate_descent import PrivateCoordinateDescentClassifier as PrivateCoordinateDescentClassifier
 from .coordinate_descent import PrivateCoordinateDescentRegressor as PrivateCoordinateDescentRegressor
+from .generalized_linear import PrivateGeneralizedLinearRegression as PrivateGeneralizedLinearRegression
+from .generalized_linear import PrivateLogisticRegression as PrivateLogisticRegression
 from .least_squares import PrivateLinearRegression as PrivateLinearRegression
-from .logistic import PrivateLogisticRegression as PrivateLogisticRegression
 from .pca import PrivatePCA as PrivatePCA
 from .plan import NoisePlan as NoisePlan
 from .plan import PrivacyLeakWarning as PrivacyLeakWarning

@@ -1,0 +1,346 @@
+r"""Private logistic regression: gradient descent over all records, in coordinates that one noisy matrix made round.
+
+Let v = (1, z) be a record in units of its bounds, y = ±1 its class, and r the length that half of the records keep (a noisy
+search, as in `mechdesign.learning.bounded`). T = 60 times
+
+.. math:: \theta \leftarrow \theta + \frac{\eta}{r^2 n}\Bigl(\sum_i \mathrm{clip}(\sigma(-y_i \langle v_i, \theta\rangle)\, y_i v_i;\; Cr) + \text{noise}\Bigr),
+
+and the mean of the last half of the iterates is the model. A replaced record moves a sum by at most 2Cr; all T noisy sums are
+one Gaussian mechanism (composition of Gaussian noise is exact), whose total is μ-private in the sense of a
+sum of sensitivity 1 with noise 1/μ. Everything follows from n, μ and the number K of coordinates, which are public:
+
+- **clip**: :math:`C = \min(\sqrt{\mu n}/60,\; \text{none})`. A gradient is never longer than its record; where a sum is noisy, cutting more
+  off is the better trade. On breast cancer and digits at ε = .5, 1, 4 the best of a grid lay between half and twice this.
+- **time**: :math:`T\eta = \mu n/(2C)`. Without curvature the noise would then move the usual record's score by one. At most η = 16, or
+  where a matrix was released the inverse of the largest curvature that it allows: there descent is stable.
+- **matrix**: the second moments of the records, with a tenth of the budget, where :math:`\mu n \ge 6.3 K^{3/2}`: so many records that its
+  usual eigenvalue stands above the noise. Directions are stretched to equal lengths, none beyond what the noise resolves. On 16,000 × 20
+  correlated columns at ε = .3 the log loss is .322 with and .326 without it; on breast cancer at ε = 4 it would be .123 for .109.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from mechdesign.errors import DesignError
+from mechdesign.learning.bounded import BoundedEstimator, Interval, box
+from mechdesign.learning.coordinate_descent import TwoClasses, largest_whole
+from mechdesign.learning.pca import noisy_matrix, second_moments
+from mechdesign.learning.plan import NoisySums, Regressor, validate_data
+from mechdesign.problem.checks import integer, one_of, positive
+from mechdesign.problem.privacy import CentralPrivacy
+from mechdesign.solvers.deadline import progress_bar
+from mechdesign.typing import Array, Numbers
+
+_KEPT = 0.5
+_ONE = 0.05
+"""Squared length of the constant, of that of a record."""
+_MATRIX = 0.1
+_RESOLVED = 6.3
+_CLIPPED = 60.0
+_STEEPEST = 16.0
+
+
+@dataclass(frozen=True)
+class GeneralizedLoss:
+    """A smooth convex loss ℓ(m; y) of the predictor m and the target y: all that a descent knows of its problem.
+
+    Attributes
+    ----------
+    value, slope : callable
+        ℓ and ∂ℓ/∂m of arrays m and y.
+    steepest, curvature : float
+        L and M: |∂ℓ/∂m| ≤ L, and 0 ≤ ∂²ℓ/∂m² ≤ M, for every target that is allowed.
+    start : float
+        The predictor of all records at first.
+    """
+
+    value: Callable[[Array, Array], Array]
+    slope: Callable[[Array, Array], Array]
+    steepest: float
+    curvature: float
+    start: float = 0.0
+
+    @property
+    def unit(self) -> float:
+        """L/4M, one for the logistic loss: in this unit of the predictor all losses are as curved, of their slope."""
+        return self.steepest / (4 * self.curvature)
+
+
+LOGISTIC = GeneralizedLoss(
+    lambda m, y: np.logaddexp(0.0, -y * m), lambda m, y: -y * special.expit(-y * m), 1.0, 0.25
+)
+"""log(1 + e^(−ym)) of classes ±1."""
+
+
+def huber(threshold: float, start: float) -> GeneralizedLoss:
+    """(m − y)²/2 up to the threshold, and linear from there: `start` is the middle of the targets' bounds."""
+    return GeneralizedLoss(
+        lambda m, y: special.huber(threshold, m - y),
+        lambda m, y: np.clip(m - y, -threshold, threshold),
+        threshold,
+        1.0,
+        start,
+    )
+
+
+def poisson(most: float) -> GeneralizedLoss:
+    """e^m − ym of counts up to b, `most`, linear in m from log b, where the mean would be beyond every count."""
+    end = math.log(most)
+    return GeneralizedLoss(
+        lambda m, y: np.exp(np.minimum(m, end)) + most * np.maximum(m - end, 0.0) - y * m,
+        lambda m, y: np.exp(np.minimum(m, end)) - y,
+        most,
+        most,
+        end - math.log(2.0),
+    )
+
+
+class _Descending(BoundedEstimator):
+    """A model whose predictor is linear, fitted by private descent."""
+
+    clip: float | None
+    steps: int
+
+    def _fit(self, x: Array, y: Array, beyond: Array, loss: GeneralizedLoss, instead: str) -> None:
+        """Descend; `beyond` are the records with a target beyond its bounds."""
+        steps, (count, size) = integer("steps", self.steps, 1, 10**5), x.shape
+        size += 1
+        triangle = size * (size + 1) // 2
+        self._check(size - 1)
+        if self._pure:
+            raise DesignError.of(
+                "privacy",
+                self.privacy,
+                f"has no Gaussian noise: ask for ApproximateDP, or take {instead}",
+            )
+        noise = self._noise(steps * size)
+        strength = count / noise.mechanism.standard_deviation
+        matrix = _MATRIX if strength >= _RESOLVED * size**1.5 else 0.0
+        if matrix:
+            noise = self._noise(triangle + steps * size)
+        # counts of few records need more of the budget: else the search loses its way in the noise
+        counted = min(0.15, max(0.05, (20 / strength) ** 2))
+        clip = math.sqrt(strength) / _CLIPPED if self.clip is None else positive("clip", self.clip)
+        sums = self._sums(noise)
+        with progress_bar("private gradient descent", 1 + steps, shown=self.progress) as step:
+            square = self._count(x, beyond, sums, share=counted, kept=_KEPT)
+            one = math.sqrt(_ONE * square)
+            square *= 1 + _ONE
+            v = np.column_stack([np.full(count, one), self._centred(x) / self._half])
+            axes, steepest = np.eye(size), _STEEPEST
+            if matrix:
+                axes, square, steepest = self._round(v, square, matrix, sums)
+                v = v @ axes
+            step()
+            rate = min(strength / (2 * clip * steps), steepest)
+            weight = self._weight((1 - counted - matrix) / steps, 2 * largest_whole(count))
+            descent = _Descent(v, y, loss, math.sqrt(square), clip)
+            theta, path = np.zeros(size), np.empty((steps, size))
+            for k in range(steps):
+                gradient = sums.answer(descent.gradient(theta), weight) * descent.unit
+                theta = theta + rate / (square * count) * gradient
+                path[k] = theta
+                step()
+        columns = loss.unit * np.append(one, np.ones(size - 1))
+        scale = self._settle(columns * (axes @ path[steps // 2 :].mean(axis=0)))
+        self.path_ = path @ (axes.T * columns) @ scale.T
+        self.path_[:, 0] += loss.start
+        self.intercept_ += loss.start
+        self.clip_, self.n_iter_ = clip, steps
+
+    def _round(self, v: Array, square: float, share: float, sums: NoisySums) -> tuple[Array, float, float]:
+        """Axes in which the records are as long in every direction that the noise resolves; their squared length; the steepest step."""
+        total, unit = second_moments(v, math.sqrt(square))
+        weight, off = self._moments_weight(share, len(total), unit)
+        noise = sums.noise.standard_deviation / float(weight * off) * square / unit
+        values, basis = np.linalg.eigh(noisy_matrix(total, sums, weight, off) * square / unit)
+        least = np.maximum(values, 2 * noise * math.sqrt(len(values)))
+        stretched = least.max() / least
+        mean = float((np.maximum(values, 0.0) * stretched).sum()) / len(v)
+        longer = min(max(mean, square), square * float(stretched.max()))
+        return basis * np.sqrt(stretched), longer, 4 * longer * len(v) / float(least.max())
+
+
+class PrivateLogisticRegression(TwoClasses, _Descending):
+    r"""Logistic regression under differential privacy: declare bounds and a budget, nothing else; two classes.
+
+    Minimises :math:`\sum_n \log(1 + e^{-y_n (\langle x_n, \theta\rangle + \theta_0)})` by noisy gradient descent, stopped where noise
+    would gain on it (`mechdesign.learning.logistic` has the formulas). Neighbours have one record replaced; the
+    number of records is public.
+
+    Parameters
+    ----------
+    privacy : ApproximateDP, ZeroConcentratedDP or another requirement that Gaussian noise meets
+        Of the whole fit.
+    bounds : (low, high)
+        Numbers, or arrays of shape (n_features,): what the columns can take, from public knowledge. Values beyond are clipped, in
+        `fit` and in prediction, and counted (`clipped_`).
+    classes : array_like, shape (2,), optional
+        Both, public; a record with another label counts for nothing. By default they are read from the labels, which leaks:
+        a `PrivacyLeakWarning` says so.
+    clip : float, optional
+        C: the longest gradient, in usual lengths of a record; by default √(μn)/60.
+    steps : int
+        T. More cost time, and little accuracy either way: the noise of a step grows as their length falls.
+    ledger : Ledger, optional
+        As of `PrivateLinearRegression`: every fit is an entry, and one that does not fit in is refused.
+    progress : bool
+        Whether a terminal shows a bar, after two seconds.
+    random_state : None, int or RandomState
+        None draws exact noise from the operating system's randomness: the guarantee is for the bits of the model. A seed
+        repeats a simulation in doubles, and whoever knows it can subtract the noise.
+
+    Attributes
+    ----------
+    coef_, intercept_ : ndarray, shape (n_features,); float
+    path_ : ndarray, shape (steps, 1 + n_features)
+        Every iterate, as intercept and coefficients: all are released.
+    clip_ : float
+        C, as it was used. Below ½ it cuts most first gradients, whatever the data: half of the records are at least as long as `radius_`, and
+        begin with half of their length.
+    clipped_ : float
+        A noisy count of the records with a value beyond its bounds.
+    radius_ : float
+        The length, in units of the bounds, that about half of the records keep.
+    privacy_ : Result
+        The certified noise of all answers together.
+    n_iter_ : int
+
+    Raises
+    ------
+    DesignError
+        A bad parameter; PureDP, under which sixty answers need seven times the noise: `PrivateCoordinateDescentClassifier` takes
+        it. No finite value of a record raises; what warns is a noisy count.
+    ValueError
+        As scikit-learn requires, an entry of X that is missing, infinite or no number. The guarantee does not cover that
+        refusal.
+
+    Examples
+    --------
+    >>> import mechdesign as md
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.uniform(0, 10, (5000, 2))
+    >>> y = np.where(x[:, 0] + rng.standard_normal(5000) > 5, "yes", "no")
+    >>> model = md.learning.PrivateLogisticRegression(
+    ...     privacy=md.ApproximateDP(1.0, 1e-6), bounds=(0, 10), classes=["no", "yes"], random_state=0
+    ... ).fit(x, y)
+    >>> bool(model.score(x, y) > 0.9), model.privacy_.certificate.verify()
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        *,
+        privacy: CentralPrivacy,
+        bounds: Interval | None = None,
+        classes: Numbers | None = None,
+        clip: float | None = None,
+        steps: int = 60,
+        ledger: Any = None,
+        progress: bool = True,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.privacy = privacy
+        self.bounds = bounds
+        self.classes = classes
+        self.clip = clip
+        self.steps = steps
+        self.ledger = ledger
+        self.progress = progress
+        self.random_state = random_state
+
+    def fit(self, X: Numbers, y: Numbers) -> PrivateLogisticRegression:
+        """Fit to features, shape (N, n_features), and labels of two classes, shape (N,)."""
+        x, labels = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        self.classes_ = self._classes(labels)
+        none = np.zeros(len(x), dtype=bool)
+        self._fit(x, self._signs(labels), none, LOGISTIC, "PrivateCoordinateDescentClassifier")
+        return self
+
+
+class PrivateGeneralizedLinearRegression(Regressor, _Descending):
+    def __init__(
+        self,
+        *,
+        loss: str = "huber",
+        privacy: CentralPrivacy,
+        bounds: Interval | None = None,
+        target_bounds: Interval | None = None,
+        threshold: float | None = None,
+        clip: float | None = None,
+        steps: int = 60,
+        ledger: Any = None,
+        progress: bool = True,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.loss = loss
+        self.privacy = privacy
+        self.bounds = bounds
+        self.target_bounds = target_bounds
+        self.threshold = threshold
+        self.clip = clip
+        self.steps = steps
+        self.ledger = ledger
+        self.progress = progress
+        self.random_state = random_state
+
+    def fit(self, X: Numbers, y: Numbers) -> PrivateGeneralizedLinearRegression:
+        """Fit to features, shape (N, n_features), and numbers or counts, shape (N,)."""
+        x, target = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
+        middle, half = (float(v[0]) for v in box("target_bounds", self.target_bounds, 1))
+        low, self._most = middle - half, middle + half
+        if one_of("loss", self.loss, ("huber", "poisson")) == "huber":
+            if self.threshold is None:
+                remedy = (
+                    "must be stated, in the target's unit: the size of an ordinary residual, known from similar data or by judgement, never from these "
+                    "without paying; much too large is slow and noisy, much too small a regression of the median"
+                )
+                raise DesignError.of("threshold", None, remedy)
+            loss = huber(positive("threshold", self.threshold), middle)
+        else:
+            if self.threshold is not None:
+                raise DesignError.of("threshold", self.threshold, "is of the Huber loss alone: leave it out")
+            if low < 0:
+                raise DesignError.of("target_bounds", self.target_bounds, "must not begin below 0: counts")
+            loss = poisson(self._most)
+        target = np.asarray(target, dtype=float)
+        beyond = np.abs(target - middle) > half * (1 + 1e-12)
+        self._fit(x, np.clip(target, low, self._most), beyond, loss, "PrivateLinearRegression")
+        return self
+
+    def predict(self, X: Numbers) -> Array:
+        """Return the expected target of the Poisson loss, at most the largest; of the Huber loss Xθ and the intercept. X is clipped to its bounds."""
+        score = self._score(X)
+        return score if self.loss == "huber" else np.exp(np.minimum(score, math.log(self._most)))
+
+
+class _Descent:
+    """Sums of clipped gradients in whole numbers that doubles add without rounding.
+
+    A record's vector is rounded to whole numbers once, the loss's slope at every step, to no more than the record's length allows:
+    their products stay below 2^b in ℓ₂, with sums below 2⁵³.
+    """
+
+    def __init__(self, v: Array, y: Array, loss: GeneralizedLoss, length: float, clip: float) -> None:
+        whole = largest_whole(len(v))
+        grid = 2.0 ** (math.frexp(math.sqrt(whole))[1] - 1)
+        self._v = np.rint(v * (grid / length))
+        norms = np.sqrt(np.einsum("ni,ni->n", self._v, self._v)) * (1 + 1e-12)
+        self._most = np.floor(whole / np.maximum(norms, 1.0))
+        self._factor = whole / (grid * clip * loss.steepest)
+        self._y, self._loss, self._margin = y, loss, loss.unit * length / grid
+        self.unit = length * clip / whole
+
+    def gradient(self, theta: Array) -> list[int]:
+        """The sum at θ: whole numbers, of which one is `unit`."""
+        predictor = self._v @ (theta * self._margin) + self._loss.start
+        pull = np.rint(self._loss.slope(predictor, self._y) * -self._factor)
+        np.clip(pull, -self._most, self._most, out=pull)
+        return [int(total) for total in self._v.T @ pull]

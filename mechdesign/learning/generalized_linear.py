@@ -80,7 +80,7 @@ LOGISTIC = GeneralizedLoss(
 
 
 def huber(threshold: float, start: float) -> GeneralizedLoss:
-    """(m − y)²/2 up to the threshold, and linear from there: `start` is the middle of the targets' bounds."""
+    """(m − y)²/2 up to the threshold, and linear from there."""
     return GeneralizedLoss(
         lambda m, y: special.huber(threshold, m - y),
         lambda m, y: np.clip(m - y, -threshold, threshold),
@@ -90,15 +90,18 @@ def huber(threshold: float, start: float) -> GeneralizedLoss:
     )
 
 
-def poisson(most: float) -> GeneralizedLoss:
-    """e^m − ym of counts up to b, `most`, linear in m from log b, where the mean would be beyond every count."""
+def poisson(most: float, usual: float) -> GeneralizedLoss:
+    """e^m − ym of counts up to b, `most`, linear in m from log b, where the mean would be beyond every count.
+
+    M is four times the usual count, or b: what few records exceed, whose slopes are bounded all the same.
+    """
     end = math.log(most)
     return GeneralizedLoss(
         lambda m, y: np.exp(np.minimum(m, end)) + most * np.maximum(m - end, 0.0) - y * m,
         lambda m, y: np.exp(np.minimum(m, end)) - y,
         most,
-        most,
-        end - math.log(2.0),
+        min(most, 4 * usual),
+        math.log(usual),
     )
 
 
@@ -108,8 +111,14 @@ class _Descending(BoundedEstimator):
     clip: float | None
     steps: int
 
-    def _fit(self, x: Array, y: Array, beyond: Array, loss: GeneralizedLoss, instead: str) -> None:
-        """Descend; `beyond` are the records with a target beyond its bounds."""
+    _located = 0.0
+    """The share of the budget for what the loss follows from."""
+
+    def _loss(self, y: Array, share: float, sums: NoisySums) -> GeneralizedLoss:
+        raise NotImplementedError
+
+    def _fit(self, x: Array, y: Array, beyond: Array, instead: str) -> None:
+        """Descend; `beyond` are the records with a target beyond its bounds, `instead` takes pure privacy."""
         steps, (count, size) = integer("steps", self.steps, 1, 10**5), x.shape
         size += 1
         triangle = size * (size + 1) // 2
@@ -120,11 +129,12 @@ class _Descending(BoundedEstimator):
                 self.privacy,
                 f"has no Gaussian noise: ask for ApproximateDP, or take {instead}",
             )
-        noise = self._noise(steps * size)
+        sought = steps * size + bool(self._located)
+        noise = self._noise(sought)
         strength = count / noise.mechanism.standard_deviation
         matrix = _MATRIX if strength >= _RESOLVED * size**1.5 else 0.0
         if matrix:
-            noise = self._noise(triangle + steps * size)
+            noise = self._noise(triangle + sought)
         # counts of few records need more of the budget: else the search loses its way in the noise
         counted = min(0.15, max(0.05, (20 / strength) ** 2))
         clip = math.sqrt(strength) / _CLIPPED if self.clip is None else positive("clip", self.clip)
@@ -138,9 +148,10 @@ class _Descending(BoundedEstimator):
             if matrix:
                 axes, square, steepest = self._round(v, square, matrix, sums)
                 v = v @ axes
+            loss = self._loss(y, self._located, sums)
             step()
             rate = min(strength / (2 * clip * steps), steepest)
-            weight = self._weight((1 - counted - matrix) / steps, 2 * largest_whole(count))
+            weight = self._weight((1 - counted - matrix - self._located) / steps, 2 * largest_whole(count))
             descent = _Descent(v, y, loss, math.sqrt(square), clip)
             theta, path = np.zeros(size), np.empty((steps, size))
             for k in range(steps):
@@ -261,11 +272,16 @@ class PrivateLogisticRegression(TwoClasses, _Descending):
         x, labels = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         self.classes_ = self._classes(labels)
         none = np.zeros(len(x), dtype=bool)
-        self._fit(x, self._signs(labels), none, LOGISTIC, "PrivateCoordinateDescentClassifier")
+        self._fit(x, self._signs(labels), none, "PrivateCoordinateDescentClassifier")
         return self
+
+    def _loss(self, y: Array, share: float, sums: NoisySums) -> GeneralizedLoss:
+        return LOGISTIC
 
 
 class PrivateGeneralizedLinearRegression(Regressor, _Descending):
+    _located = 0.02
+
     def __init__(
         self,
         *,
@@ -295,30 +311,40 @@ class PrivateGeneralizedLinearRegression(Regressor, _Descending):
         """Fit to features, shape (N, n_features), and numbers or counts, shape (N,)."""
         x, target = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
         middle, half = (float(v[0]) for v in box("target_bounds", self.target_bounds, 1))
-        low, self._most = middle - half, middle + half
         if one_of("loss", self.loss, ("huber", "poisson")) == "huber":
             if self.threshold is None:
                 remedy = (
-                    "must be stated, in the target's unit: the size of an ordinary residual, known from similar data or by judgement, never from these "
-                    "without paying; much too large is slow and noisy, much too small a regression of the median"
+                    "must be stated, in the target's unit: the size of an ordinary residual, from similar data or by judgement, never from these "
+                    "records without paying; a tenth of target_bounds' width is a start"
                 )
                 raise DesignError.of("threshold", None, remedy)
-            loss = huber(positive("threshold", self.threshold), middle)
-        else:
-            if self.threshold is not None:
-                raise DesignError.of("threshold", self.threshold, "is of the Huber loss alone: leave it out")
-            if low < 0:
-                raise DesignError.of("target_bounds", self.target_bounds, "must not begin below 0: counts")
-            loss = poisson(self._most)
+            positive("threshold", self.threshold)
+        elif self.threshold is not None:
+            raise DesignError.of("threshold", self.threshold, "is of the Huber loss: leave it out")
+        elif middle < half:
+            raise DesignError.of("target_bounds", self.target_bounds, "must not begin below 0: counts do not")
+        self._target = middle, half
         target = np.asarray(target, dtype=float)
         beyond = np.abs(target - middle) > half * (1 + 1e-12)
-        self._fit(x, np.clip(target, low, self._most), beyond, loss, "PrivateLinearRegression")
+        self._fit(x, np.clip(target, middle - half, middle + half), beyond, "PrivateLinearRegression")
         return self
+
+    def _loss(self, y: Array, share: float, sums: NoisySums) -> GeneralizedLoss:
+        """The loss, of which the descent starts at a noisy mean of the targets."""
+        (middle, half), whole = self._target, largest_whole(len(y))
+        weight = self._weight(share, 2 * whole)
+        inside = np.clip((y - middle) / half, -1.0, 1.0)
+        unit = half / whole / len(y)
+        mean = middle + unit * float(sums.answer([int(np.rint(inside * whole).sum())], weight)[0])
+        if self.loss == "huber":
+            return huber(float(self.threshold), mean)
+        noise = unit * sums.noise.standard_deviation / float(weight)
+        return poisson(middle + half, min(max(mean, noise), middle + half))
 
     def predict(self, X: Numbers) -> Array:
         """Return the expected target of the Poisson loss, at most the largest; of the Huber loss Xθ and the intercept. X is clipped to its bounds."""
         score = self._score(X)
-        return score if self.loss == "huber" else np.exp(np.minimum(score, math.log(self._most)))
+        return score if self.loss == "huber" else np.exp(np.minimum(score, math.log(sum(self._target))))
 
 
 class _Descent:

@@ -1,9 +1,11 @@
-r"""Private logistic regression: gradient descent over all records, in coordinates that one noisy matrix made round.
+r"""Private regression with a smooth loss: gradient descent over all records, in coordinates that one noisy matrix made round.
 
-Let v = (1, z) be a record in units of its bounds, y = ±1 its class, and r the length that half of the records keep (a noisy
-search, as in `mechdesign.learning.bounded`). T = 60 times
+Let v = (1, z) be a record in units of its bounds, y its target, r the length that half of the records keep (a noisy
+search, as in `mechdesign.learning.bounded`), and ℓ(m; y) a convex loss of the predictor :math:`m = m_0 + u\langle v, \theta\rangle` with
+:math:`|\ell'| \le L` and :math:`\ell'' \le M`. In the unit u = L/4M all such losses are as curved, of their slope, as the logistic one (L = 1, M = ¼), so that
+one descent serves all. T = 60 times
 
-.. math:: \theta \leftarrow \theta + \frac{\eta}{r^2 n}\Bigl(\sum_i \mathrm{clip}(\sigma(-y_i \langle v_i, \theta\rangle)\, y_i v_i;\; Cr) + \text{noise}\Bigr),
+.. math:: \theta \leftarrow \theta - \frac{\eta}{r^2 n}\Bigl(\sum_i \mathrm{clip}(\ell'(m_i; y_i)\, v_i / L;\; Cr) + \text{noise}\Bigr),
 
 and the mean of the last half of the iterates is the model. A replaced record moves a sum by at most 2Cr; all T noisy sums are
 one Gaussian mechanism (composition of Gaussian noise is exact), whose total is μ-private in the sense of a
@@ -11,11 +13,15 @@ sum of sensitivity 1 with noise 1/μ. Everything follows from n, μ and the numb
 
 - **clip**: :math:`C = \min(\sqrt{\mu n}/60,\; \text{none})`. A gradient is never longer than its record; where a sum is noisy, cutting more
   off is the better trade. On breast cancer and digits at ε = .5, 1, 4 the best of a grid lay between half and twice this.
-- **time**: :math:`T\eta = \mu n/(2C)`. Without curvature the noise would then move the usual record's score by one. At most η = 16, or
+- **time**: :math:`T\eta = \mu n/(2C)`. Without curvature the noise would then move the usual record's predictor by u. At most η = 16, or
   where a matrix was released the inverse of the largest curvature that it allows: there descent is stable.
 - **matrix**: the second moments of the records, with a tenth of the budget, where :math:`\mu n \ge 6.3 K^{3/2}`: so many records that its
   usual eigenvalue stands above the noise. Directions are stretched to equal lengths, none beyond what the noise resolves. On 16,000 × 20
   correlated columns at ε = .3 the log loss is .322 with and .326 without it; on breast cancer at ε = 4 it would be .123 for .109.
+
+Regressions start at a noisy mean of the targets, for 2% of the budget. The Huber loss has L = k, its threshold, and M = 1. That of Poisson
+counts up to b has L = b, and a curvature that is the mean count: M is four times the noisy mean, steps long enough where b is wide (20,000 × 30,
+a mean of 2.4 counts, b = 60, ε = 4: .55 of the deviance explained, with M = b and from log b/2 on .18, not private .60), and noise may move a predictor by 4M/L units at most.
 """
 
 from __future__ import annotations
@@ -59,6 +65,8 @@ class GeneralizedLoss:
         L and M: |∂ℓ/∂m| ≤ L, and 0 ≤ ∂²ℓ/∂m² ≤ M, for every target that is allowed.
     start : float
         The predictor of all records at first.
+    room : float
+        How many units noise may move a usual record's predictor, without curvature.
     """
 
     value: Callable[[Array, Array], Array]
@@ -66,6 +74,7 @@ class GeneralizedLoss:
     steepest: float
     curvature: float
     start: float = 0.0
+    room: float = 1.0
 
     @property
     def unit(self) -> float:
@@ -73,7 +82,7 @@ class GeneralizedLoss:
         return self.steepest / (4 * self.curvature)
 
 
-LOGISTIC = GeneralizedLoss(
+LOGIT = GeneralizedLoss(
     lambda m, y: np.logaddexp(0.0, -y * m), lambda m, y: -y * special.expit(-y * m), 1.0, 0.25
 )
 """log(1 + e^(−ym)) of classes ±1."""
@@ -102,6 +111,7 @@ def poisson(most: float, usual: float) -> GeneralizedLoss:
         most,
         min(most, 4 * usual),
         math.log(usual),
+        min(1.0, 16 * usual / most),
     )
 
 
@@ -150,7 +160,7 @@ class _Descending(BoundedEstimator):
                 v = v @ axes
             loss = self._loss(y, self._located, sums)
             step()
-            rate = min(strength / (2 * clip * steps), steepest)
+            rate = min(loss.room * strength / (2 * clip * steps), steepest)
             weight = self._weight((1 - counted - matrix - self._located) / steps, 2 * largest_whole(count))
             descent = _Descent(v, y, loss, math.sqrt(square), clip)
             theta, path = np.zeros(size), np.empty((steps, size))
@@ -183,7 +193,7 @@ class PrivateLogisticRegression(TwoClasses, _Descending):
     r"""Logistic regression under differential privacy: declare bounds and a budget, nothing else; two classes.
 
     Minimises :math:`\sum_n \log(1 + e^{-y_n (\langle x_n, \theta\rangle + \theta_0)})` by noisy gradient descent, stopped where noise
-    would gain on it (`mechdesign.learning.logistic` has the formulas). Neighbours have one record replaced; the
+    would gain on it (`mechdesign.learning.generalized_linear` has the formulas). Neighbours have one record replaced; the
     number of records is public.
 
     Parameters
@@ -276,10 +286,65 @@ class PrivateLogisticRegression(TwoClasses, _Descending):
         return self
 
     def _loss(self, y: Array, share: float, sums: NoisySums) -> GeneralizedLoss:
-        return LOGISTIC
+        return LOGIT
 
 
 class PrivateGeneralizedLinearRegression(Regressor, _Descending):
+    r"""Regression under differential privacy with the Huber loss, or of counts with the Poisson loss, from declared bounds.
+
+    Minimises :math:`\sum_n \ell(\langle x_n, \theta\rangle + \theta_0; y_n)` by the noisy descent of `PrivateLogisticRegression`
+    (`mechdesign.learning.generalized_linear` has the formulas). Neighbours have one record replaced; the number of records is public.
+
+    Parameters
+    ----------
+    loss : {"huber", "poisson"}
+        "huber": squares up to `threshold`, beyond it absolute values, so that far targets have no more weight. "poisson": :math:`e^m - ym` of a
+        predictor m and a count y, linear in m from log b, where b is the largest count of `target_bounds`.
+    privacy : ApproximateDP, ZeroConcentratedDP or another requirement that Gaussian noise meets
+        Of the whole fit.
+    bounds : (low, high)
+        As of `PrivateLinearRegression`: what the columns can take, from public knowledge. Values beyond are clipped, in `fit` and
+        `predict`, and counted (`clipped_`).
+    target_bounds : (low, high)
+        The same for y, in `fit` alone; of counts, from 0 or more. Noise is in proportion to the largest count: a number that few counts exceed serves better
+        than one that none does. With the Huber loss wide bounds cost nothing but a worse start.
+    threshold : float
+        k of the Huber loss, in the target's unit: the size of an ordinary residual, from similar data or by judgement, never from these
+        records without paying. Noise is in proportion. On California housing, ε = 1, the test error is .350 to .353 of the variance for
+        every k between .02 and 1 of the bounds' half width.
+    clip : float, optional
+        C: the longest gradient, in usual lengths of a record and largest slopes L of the loss; by default √(μn)/60.
+    steps, ledger, progress, random_state
+        As of `PrivateLogisticRegression`.
+
+    Attributes
+    ----------
+    coef_, intercept_ : ndarray, shape (n_features,); float
+        Of the predictor: of the target itself, or of the logarithm of the expected count.
+    path_, clip_, clipped_, radius_, privacy_, n_iter_
+        As of `PrivateLogisticRegression`.
+
+    Raises
+    ------
+    DesignError
+        A bad parameter; PureDP, which `PrivateLinearRegression` takes. No finite value of a record raises; what warns is a noisy count.
+    ValueError
+        As scikit-learn requires, an entry of X or y that is missing, infinite or no number. The guarantee does not cover that
+        refusal.
+
+    Examples
+    --------
+    >>> import mechdesign as md
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.uniform(-1, 1, (20000, 2))
+    >>> visits = rng.poisson(np.exp(1 + x @ [0.5, -1.0]))
+    >>> model = md.learning.PrivateGeneralizedLinearRegression(
+    ...     loss="poisson", privacy=md.ApproximateDP(1.0, 1e-6), bounds=(-1, 1), target_bounds=(0, 20), random_state=0
+    ... ).fit(x, visits)
+    >>> model.coef_.round(1), round(model.intercept_, 1)
+    (array([ 0.5, -1. ]), 1.0)
+    """
+
     _located = 0.02
 
     def __init__(

@@ -132,6 +132,10 @@ def attacked(epsilon: float) -> dict[str, tuple[Callable[[], object], Callable[[
             lambda: learning.PrivateLogisticRegression(**whole, classes=[-1.0, 1.0], steps=10),
             lambda m: m.path_[-1] * m.radius_, False,
         ),
+        "PrivateGeneralizedLinearRegression": (
+            lambda: learning.PrivateGeneralizedLinearRegression(**whole, target_bounds=(-1.0, 1.0), threshold=0.1, steps=10),
+            lambda m: m.path_[-1] * m.radius_, False,
+        ),
         "PrivateCoordinateDescentRegressor": (
             lambda: learning.PrivateCoordinateDescentRegressor(**{**descent, "random_state": None}), lambda m: m.path_.ravel(), False,
         ),
@@ -181,8 +185,9 @@ def audit(report: Report, epsilon: float = 4.0) -> pd.DataFrame:
     turned[0], one[0], other[0] = (1.0, -1.0), 1.0, -1.0
     matrices = {"PrivateLinearRegression": ((x, y), (turned, y)), "PrivatePCA": ((x, y), (x[1:], y[1:]))}
     rows = []
-    with report.progress("attacks", 5 * fits) as step:
-        for name, (made, released, removed) in attacked(epsilon).items():
+    estimators = attacked(epsilon)
+    with report.progress("attacks", len(estimators) * fits) as step:
+        for name, (made, released, removed) in estimators.items():
             pairs: list[tuple[np.ndarray, np.ndarray]] = []
             first, second = matrices.get(name, ((x, one), (x, other)))
             for _ in range(fits):

@@ -14,8 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mechdesign as md
-from mechdesign.learning import PrivateLinearRegression, PrivateLogisticRegression
+from mechdesign.learning import (
+    PrivateGeneralizedLinearRegression,
+    PrivateLinearRegression,
+    PrivateLogisticRegression,
+)
 from mechdesign.learning.bounded import COUNTS
+from mechdesign.learning.generalized_linear import LOGIT, GeneralizedLoss, huber, poisson
 from mechdesign.learning.least_squares import posterior
 from mechdesign.learning.pca import second_moments
 from mechdesign.learning.plan import NoisySums
@@ -26,7 +31,14 @@ X = RNG.uniform(-1, 1, (4000, 3)) * [1.0, 5.0, 0.3]
 Y = X @ [1.0, -0.5, 2.0] + 0.5 + 0.2 * RNG.standard_normal(4000)
 LINEAR = {"privacy": DP, "bounds": (-5.0, 5.0), "target_bounds": (-5.0, 5.0), "random_state": 0}
 LOGISTIC = {"privacy": DP, "bounds": (-5.0, 5.0), "classes": [-1.0, 1.0], "random_state": 0}
-KINDS = [(PrivateLinearRegression, LINEAR), (PrivateLogisticRegression, LOGISTIC)]
+HUBER = {**LINEAR, "threshold": 0.5}
+POISSON = {**LINEAR, "loss": "poisson", "target_bounds": (0.0, 5.0)}
+KINDS = [
+    (PrivateLinearRegression, LINEAR),
+    (PrivateLogisticRegression, LOGISTIC),
+    (PrivateGeneralizedLinearRegression, HUBER),
+    (PrivateGeneralizedLinearRegression, POISSON),
+]
 
 
 class Seen(NoisySums):
@@ -48,19 +60,19 @@ class Seen(NoisySums):
     seed=st.integers(0, 2**32 - 1),
     size=st.sampled_from([1.0, 1e-6, 0.3, 1e9]),
     pure=st.booleans(),
-    logistic=st.booleans(),
+    which=st.integers(0, 3),
     rows=st.sampled_from([2, 40, 3000]),
 )
 def test_a_replaced_record_consumes_no_more_than_the_budget(
-    seed: int, size: float, pure: bool, logistic: bool, rows: int
+    seed: int, size: float, pure: bool, which: int, rows: int
 ) -> None:
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((rows, 2)) * rng.choice([0.2, 2.0])
     y = np.sign(x[:, 0] + 0.1)
     x2, y2 = x.copy(), y.copy()
-    x2[0], y2[0] = size * rng.standard_normal(2), -y[0]
-    pure = pure and not logistic
-    kind, options = KINDS[logistic]
+    x2[0], y2[0] = size * rng.standard_normal(2), -y[0] * (1.0 if which < 2 else 9.0)
+    pure = pure and which == 0
+    kind, options = KINDS[which]
     options = {**options, "privacy": md.PureDP(1.0) if pure else DP, "bounds": ([-1.0, -3.0], [1.0, 2.0])}
     logs = []
     for features, target in ((x, y), (x2, y2)):
@@ -186,14 +198,59 @@ def test_logistic_regression_finds_the_direction_and_its_units() -> None:
     np.testing.assert_allclose(model.path_[30:].mean(axis=0)[1:], model.coef_)
 
 
+@pytest.mark.parametrize(
+    "loss", [LOGIT, huber(0.7, 2.0), poisson(9.0, 0.5), poisson(1.5, 1.5)], ids=lambda v: f"{v.steepest}"
+)
+def test_a_loss_is_convex_with_the_slope_that_it_states(loss: GeneralizedLoss) -> None:
+    m = np.linspace(-6, 6, 4001)
+    targets = (-1.0, 1.0) if loss is LOGIT else (0.0, 0.3 * loss.steepest, loss.steepest)
+    for y in targets:
+        slopes = loss.slope(m, np.full_like(m, y))
+        np.testing.assert_allclose(
+            np.gradient(loss.value(m, y), m)[1:-1], slopes[1:-1], atol=0.003 * loss.steepest
+        )
+        assert np.abs(slopes).max() <= loss.steepest * (1 + 1e-12) and (np.diff(slopes) >= -1e-12).all()
+    bends = np.diff(slopes) / np.diff(m)
+    usual = m[1:] < math.log(loss.curvature) if loss.steepest == 9.0 else m[1:] > -7
+    assert bends[usual].max() <= loss.curvature * (1 + 1e-9)
+
+
+def test_far_targets_move_the_huber_fit_less_and_a_line_is_found_wherever_it_lies() -> None:
+    y = Y + 100.0
+    y[::20] += 60.0  # the same for all: only robust fits tell
+    options = {**HUBER, "bounds": ([-1, -5, -0.3], [1, 5, 0.3]), "target_bounds": (0, 400)}
+    model = PrivateGeneralizedLinearRegression(**options).fit(X, y)
+    np.testing.assert_allclose(model.coef_, [1.0, -0.5, 2.0], atol=0.15)
+    assert model.intercept_ == pytest.approx(100.5, abs=0.1)
+    np.testing.assert_allclose(model.path_[30:].mean(axis=0), np.append(model.intercept_, model.coef_))
+    del options["threshold"]
+    squares = PrivateLinearRegression(**options).fit(X, y)
+    assert abs(squares.intercept_ - 100.5) > 1.0
+
+
+@pytest.mark.parametrize(("most", "room"), [(15.0, 0.1), (60.0, 0.2)])
+def test_counts_have_the_coefficients_of_their_logarithm(most: float, room: float) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 10, (20000, 2))
+    score = 0.5 + x @ [0.15, -0.1]
+    counts = rng.poisson(np.exp(score))
+    options = {**POISSON, "bounds": (0, 10), "target_bounds": (0, most)}
+    model = PrivateGeneralizedLinearRegression(**options).fit(x, counts)
+    np.testing.assert_allclose(np.log(model.predict(x)), score, atol=2 * room)
+    np.testing.assert_allclose(model.coef_, [0.15, -0.1], atol=room / 5)
+    model.intercept_ = 1e3
+    assert (model.predict(x) == pytest.approx(most)) and model.privacy_.certificate.verify()
+
+
 @pytest.mark.parametrize(("kind", "options"), KINDS)
 def test_what_lies_beyond_the_bounds_is_clipped_and_counted(kind: type, options: dict[str, Any]) -> None:
     wild = X.copy()
     wild[:100] *= 1e200
     held = np.clip(wild, -5, 5)
+    y = np.sign(Y).clip(options.get("target_bounds", (-1.0, 1.0))[0])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        one, other = kind(**options).fit(wild, np.sign(Y)), kind(**options).fit(held, np.sign(Y))
+        one, other = kind(**options).fit(wild, y), kind(**options).fit(held, y)
     np.testing.assert_array_equal(one.coef_, other.coef_)
     np.testing.assert_array_equal(one.predict(wild), one.predict(held))
     assert one.clipped_ - other.clipped_ == pytest.approx(100)
@@ -222,6 +279,17 @@ def test_bad_input_is_named() -> None:
     ):
         with pytest.raises(md.DesignError, match=word):
             PrivateLogisticRegression(**{**LOGISTIC, **changes}).fit(X, np.sign(Y))
+    for changes, word in (
+        ({"threshold": None}, "ordinary residual"),
+        ({"threshold": 0.0}, "threshold"),
+        ({"loss": "squared"}, "loss"),
+        ({"loss": "poisson"}, "threshold"),
+        ({"loss": "poisson", "threshold": None}, "below 0"),
+        ({"target_bounds": None}, "target_bounds"),
+        ({"privacy": md.PureDP(1.0)}, "take PrivateLinearRegression"),
+    ):
+        with pytest.raises(md.DesignError, match=word):
+            PrivateGeneralizedLinearRegression(**{**HUBER, **changes}).fit(X, Y)
     assert COUNTS == 7
 
 

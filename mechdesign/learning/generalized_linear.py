@@ -389,9 +389,9 @@ class PrivateGeneralizedLinearRegression(Regressor, _Descending):
         elif middle < half:
             raise DesignError.of("target_bounds", self.target_bounds, "must not begin below 0: counts do not")
         self._target = middle, half
-        target = np.asarray(target, dtype=float)
         beyond = np.abs(target - middle) > half * (1 + 1e-12)
-        self._fit(x, np.clip(target, middle - half, middle + half), beyond, "PrivateLinearRegression")
+        inside = np.clip(np.asarray(target, dtype=float), middle - half, middle + half)
+        self._fit(x, inside, beyond, "PrivateLinearRegression")
         return self
 
     def _loss(self, y: Array, share: float, sums: NoisySums) -> GeneralizedLoss:
@@ -402,7 +402,7 @@ class PrivateGeneralizedLinearRegression(Regressor, _Descending):
         unit = half / whole / len(y)
         mean = middle + unit * float(sums.answer([int(np.rint(inside * whole).sum())], weight)[0])
         if self.loss == "huber":
-            return huber(float(self.threshold), mean)
+            return huber(positive("threshold", self.threshold), mean)
         noise = unit * sums.noise.standard_deviation / float(weight)
         return poisson(middle + half, min(max(mean, noise), middle + half))
 

@@ -133,8 +133,8 @@ def attacked(epsilon: float) -> dict[str, tuple[Callable[[], object], Callable[[
             lambda m: m.path_[-1] * m.radius_, False,
         ),
         "PrivateGeneralizedLinearRegression": (
-            lambda: learning.PrivateGeneralizedLinearRegression(**whole, target_bounds=(-1.0, 1.0), threshold=0.1, steps=10),
-            lambda m: m.path_[-1] * m.radius_, False,
+            lambda: learning.PrivateGeneralizedLinearRegression(**whole, target_bounds=(-1.0, 1.0), threshold=1.0, steps=10),
+            lambda m: m.path_.ravel() * m.radius_, False,
         ),
         "PrivateCoordinateDescentRegressor": (
             lambda: learning.PrivateCoordinateDescentRegressor(**{**descent, "random_state": None}), lambda m: m.path_.ravel(), False,

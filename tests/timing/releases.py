@@ -17,6 +17,7 @@ from mechdesign.channels import Channel, ClusteredResponse, HadamardResponse
 from mechdesign.learning import (
     PrivateCoordinateDescentClassifier,
     PrivateCoordinateDescentRegressor,
+    PrivateGeneralizedLinearRegression,
     PrivateLinearRegression,
     PrivateLogisticRegression,
     PrivatePCA,
@@ -525,6 +526,15 @@ RELEASES: dict[str, Release] = {
         lambda: PrivateLogisticRegression(privacy=APPROXIMATE, bounds=(-1, 1), classes=[-1, 1], steps=2),
         records(2),
         fitted(np.sign),
+        DELTA,
+    ),
+    "regression of counts": Release(
+        "PrivateGeneralizedLinearRegression",
+        lambda: PrivateGeneralizedLinearRegression(
+            loss="poisson", privacy=APPROXIMATE, bounds=(-1, 1), target_bounds=(0, 9), steps=2
+        ),
+        records(2),
+        fitted(),
         DELTA,
     ),
 }

@@ -51,6 +51,7 @@ FITS = (
     "classification",
     "bounded regression",
     "bounded classification",
+    "regression of counts",
 )
 
 

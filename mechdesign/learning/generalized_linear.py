@@ -20,7 +20,7 @@ sum of sensitivity 1 with noise 1/μ. Everything follows from n, μ and the numb
   correlated columns at ε = .3 the log loss is .322 with and .326 without it; on breast cancer at ε = 4 it would be .123 for .109.
 
 Regressions start at a noisy mean of the targets, for 2% of the budget. The Huber loss has L = k, its threshold, and M = 1. That of Poisson
-counts up to b has L = b, and a curvature that is the mean count: M is four times the noisy mean, steps long enough where b is wide (20,000 × 30,
+counts up to b has L = b, and the expected count for curvature: M is four times the noisy mean, exceeded by few records, and steps are long enough where b is wide (20,000 × 30,
 a mean of 2.4 counts, b = 60, ε = 4: .55 of the deviance explained, with M = b and from log b/2 on .18, not private .60), and noise may move a predictor by 4M/L units at most.
 """
 
@@ -62,7 +62,7 @@ class GeneralizedLoss:
     value, slope : callable
         ℓ and ∂ℓ/∂m of arrays m and y.
     steepest, curvature : float
-        L and M: |∂ℓ/∂m| ≤ L, and 0 ≤ ∂²ℓ/∂m² ≤ M, for every target that is allowed.
+        L and M: |∂ℓ/∂m| ≤ L for every target that is allowed, and ∂²ℓ/∂m² ≤ M for usual predictors at least. Privacy needs neither.
     start : float
         The predictor of all records at first.
     room : float
@@ -310,7 +310,7 @@ class PrivateGeneralizedLinearRegression(Regressor, _Descending):
         than one that none does. With the Huber loss wide bounds cost nothing but a worse start.
     threshold : float
         k of the Huber loss, in the target's unit: the size of an ordinary residual, from similar data or by judgement, never from these
-        records without paying. Noise is in proportion. On California housing, ε = 1, the test error is .350 to .353 of the variance for
+        records without paying. Noise is in proportion. On California housing, ε = 1, the test error is .349 to .353 of the variance for
         every k between .02 and 1 of the bounds' half width.
     clip : float, optional
         C: the longest gradient, in usual lengths of a record and largest slopes L of the loss; by default √(μn)/60.

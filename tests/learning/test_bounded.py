@@ -133,6 +133,18 @@ def test_orthogonal_records_of_full_length_consume_the_whole_share() -> None:
     assert 1 - 1e-9 < ((moved[upper] * weights) ** 2).sum() <= 1 + 1e-12
 
 
+def test_targets_at_both_bounds_consume_the_whole_share_of_their_mean() -> None:
+    model = PrivateGeneralizedLinearRegression(**HUBER)
+    model._check(1)
+    model._target = 1.0, 5.0
+    sums: Any = model._sums(model._noise(1))
+    sums.__class__, sums.log, sums.answers = Seen, [], np.zeros(8)
+    for first in (-4.0, 6.0):
+        assert model._loss(np.array([first, 1.0, 2.0]), 0.02, sums).start == 1.0
+    ([one], [weight]), ([other], _) = sums.log
+    assert 1 - 1e-9 < ((one - other) * weight) ** 2 / Fraction(0.02) <= 1
+
+
 @pytest.mark.parametrize("seed", [0, None])
 def test_sums_have_the_stated_noise_and_are_exact_on_the_lattice(seed: int | None) -> None:
     model = PrivateLinearRegression(**{**LINEAR, "random_state": seed})

@@ -261,6 +261,11 @@ CHANNELS = (
         {CHANNEL + "program:ChannelProgram.unit": constant(1.0)},
         {CHANNEL + "program:ChannelProgram.unit": lambda unit: unit != 1.0},
     ),
+    Strategy(
+        "interior point by reports (else the simplex method alone)",
+        {CHANNEL + "design:_SIMPLEX": constant(10**12)},
+        {CHANNEL + "interior:ReportProgram.solve": lambda _: True},
+    ),
 )
 
 # -- vectors -------------------------------------------------------------------------------------------------------

@@ -497,9 +497,13 @@ class TwoClasses(ClassifierMixin):  # type: ignore[misc]
 
     def _classes(self, labels: Array) -> Labels:
         if self.classes is not None:
-            classes = np.unique(np.asarray(self.classes))
-            if np.shape(self.classes) != (2,) or len(classes) != 2:
-                raise DesignError.of("classes", self.classes, "must be two different labels")
+            said = "must be two different labels, both numbers or both texts"
+            try:
+                classes = np.unique(np.asarray(self.classes))
+            except TypeError:
+                raise DesignError.of("classes", self.classes, said) from None
+            if np.shape(self.classes) != (2,) or len(classes) != 2 or np.any(classes != classes):
+                raise DesignError.of("classes", self.classes, said)
             if labels.dtype != object and (labels.dtype.kind in "US") != (classes.dtype.kind in "US"):
                 raise DesignError.of("classes", self.classes, f"must be of the type of y ({labels.dtype})")
             return classes

@@ -138,7 +138,7 @@ class _Descending(BoundedEstimator):
             raise DesignError.of(
                 "privacy",
                 self.privacy,
-                f"has no Gaussian noise: ask for ApproximateDP, or take {instead}",
+                f"has no Gaussian noise: ask for ApproximateDP, or take {instead} with noise='laplace'",
             )
         sought = steps * size + bool(self._located)
         noise = self._noise(sought)
@@ -238,7 +238,7 @@ class PrivateLogisticRegression(TwoClasses, _Descending):
     Raises
     ------
     DesignError
-        A bad parameter; PureDP, under which sixty answers need seven times the noise: `PrivateCoordinateDescentClassifier` takes
+        A bad parameter; PureDP, under which sixty answers need seven times the noise: `PrivateCoordinateDescentClassifier` with Laplace noise takes
         it. No finite value of a record raises; what warns is a noisy count.
     ValueError
         As scikit-learn requires, an entry of X that is missing, infinite or no number. The guarantee does not cover that

@@ -14,14 +14,19 @@ budget, .1975 after two, .1968 after three with a fifth, three tenths and half, 
 
 The ridge follows from the noise, whose law is public. With a prior covariance vP of δ, :math:`g \sim N(0,\; v HPH + \tau^2 I)`, where τ² is the variance of
 e − Eδ; the v of largest likelihood is taken, in the first round with P = I, afterwards v ≥ 1 with the posterior covariance of the round before. The mean of the
-posterior is the next step, its covariance what noise and ridge leave open; the sample's own :math:`s^2 H^{-1}`, with the first round's prior, is
-added for the standard errors. No data are used but the release.
+posterior is the next step, and its covariance is the prior of the next round. No data are used but the release.
+
+The standard errors believe less. With :math:`K` what a round multiplies g by, the error left is :math:`(1 - KH)\delta + K(e - E\delta)`: before the first
+round δ has length :math:`\sqrt{kv}` at most, v the largest that a likelihood ratio does not exclude, and 1 at least (a target that moves through its bounds while
+a column does); what is left goes from round to round. The sample's own :math:`s^2 H^{-1}`, with the first round's prior, is added. Of 95%
+intervals 90% to 100% held in simulations from no signal to much, where the bounds were too wide, too, and 82% of one of four coefficients at the edge of what noise
+leaves; by the posterior's covariance it was 0 to 97%.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import linalg, stats
@@ -29,7 +34,7 @@ from scipy import linalg, stats
 from mechdesign.learning.bounded import BoundedEstimator, Interval, box
 from mechdesign.learning.pca import noisy_matrix, second_moments
 from mechdesign.learning.plan import NoisySums, Regressor, check_is_fitted, validate_data
-from mechdesign.problem.checks import share
+from mechdesign.problem.checks import inside
 from mechdesign.problem.privacy import CentralPrivacy
 from mechdesign.solvers.deadline import progress_bar
 from mechdesign.typing import Array, Numbers
@@ -46,6 +51,7 @@ _ROOM = 2.0
 """Squared length to which records are shrunk, of their mean one, in round coordinates."""
 _PRIORS = np.exp(np.linspace(-18.0, 8.0, 53))
 _INFLATED = np.exp(np.linspace(0.0, 8.0, 17))
+_UNLIKELY = 3.84  # a likelihood ratio at 95%
 
 
 class PrivateLinearRegression(Regressor, BoundedEstimator):
@@ -108,7 +114,7 @@ class PrivateLinearRegression(Regressor, BoundedEstimator):
     >>> model.coef_.round(1) + 0.0
     array([ 1. , -0.5,  0. ])
     >>> model.intervals(0.95).round(2).tolist()
-    [[0.99, 1.0], [-0.5, -0.49], [-0.01, 0.0]]
+    [[0.99, 1.01], [-0.5, -0.49], [-0.01, 0.0]]
     """
 
     def __init__(
@@ -154,6 +160,7 @@ class PrivateLinearRegression(Regressor, BoundedEstimator):
         theta, usual, self.moments_ = np.zeros(size), 1 / 3, []
         axes = np.eye(size)
         axes[0, 0] = np.sqrt(_ONE * square)
+        back = np.diag(1 / np.diag(axes))
         prior, scales = np.eye(size), _PRIORS
         for part, room in zip(ROUNDS, _TARGET):
             stretch = np.sqrt(room * square) / usual
@@ -162,24 +169,30 @@ class PrivateLinearRegression(Regressor, BoundedEstimator):
             )
             self.moments_.append(matrix)
             second, right = matrix[:-1, :-1], matrix[:-1, -1] / stretch
-            moved, spread, best = posterior(second, right, prior, scales, (noise, noise / stretch))
+            found = posterior(second, right, prior, scales, (noise, noise / stretch))
             if scales is _PRIORS:
-                start = np.sqrt(best) * axes
-            left = max(matrix[-1, -1] / stretch**2, 1e-4 * len(x) * usual**2)
-            explained = 2 * moved @ right - moved @ second @ moved
-            usual = np.sqrt(max(left - explained, 0.02 * left) / len(x))
-            theta, covariance, scales = theta + axes @ moved, axes @ spread @ axes.T, _INFLATED
+                start = np.sqrt(found.scale) * axes
+                error = size * max(found.most, 1.0) * axes @ axes.T
+            before, unseen = back @ error @ back.T, np.eye(size) - found.gain @ second
+            rest = noise**2 * (1 / stretch**2 + np.trace(before))
+            error = axes @ (unseen @ before @ unseen.T + rest * found.gain @ found.gain.T) @ axes.T
+            left = matrix[-1, -1] / stretch**2 - 2 * found.mean @ right + found.mean @ second @ found.mean
+            # two deviations more: records that are shrunk for a residual thought too small pull the next round towards 0
+            usual = np.sqrt((max(left, 0.0) + 2 * np.sqrt(2) * noise / stretch**2) / len(x))
+            theta, covariance = theta + axes @ found.mean, axes @ found.covariance @ axes.T
+            scales = _INFLATED
             values, basis = np.linalg.eigh(second)
             least = np.maximum(values, 2 * noise * np.sqrt(size))
             square = _ROOM * max(1.0, float((np.maximum(values, 0.0) / least).sum()))
-            axes = axes @ basis * np.sqrt(len(x) / least)
-            back = np.linalg.inv(axes)
+            lengths = np.sqrt(len(x) / least)
+            axes, back = axes @ basis * lengths, (basis / lengths).T @ back
             prior = back @ covariance @ back.T
             step()
         # what the sample itself leaves open, in the coordinates of the first round's prior
         inner = back @ start
-        held = inner.T @ np.diag(np.maximum(values, 0.0) / least * len(x)) @ inner
-        return theta, covariance + start @ np.linalg.inv(held / usual**2 + np.eye(size)) @ start.T
+        held, basis = np.linalg.eigh(inner.T @ np.diag(np.maximum(values, 0.0) / least * len(x)) @ inner)
+        seen = start @ basis
+        return theta, error + seen * (usual**2 / (np.maximum(held, 0.0) + usual**2)) @ seen.T
 
     def _moments(
         self,
@@ -211,7 +224,7 @@ class PrivateLinearRegression(Regressor, BoundedEstimator):
     def intervals(self, level: float = 0.95) -> Array:
         """Intervals of the coefficients, shape (n_features, 2), each of this level by itself."""
         check_is_fitted(self, "coef_")
-        z = stats.norm.isf((1 - share("level", level)) / 2)
+        z = stats.norm.isf((1 - inside("level", level, 0, 1)) / 2)
         return np.column_stack(
             [self.coef_ - z * self.standard_errors_, self.coef_ + z * self.standard_errors_]
         )
@@ -221,10 +234,20 @@ class PrivateLinearRegression(Regressor, BoundedEstimator):
         return self._score(X)
 
 
+class Posterior(NamedTuple):
+    """Of the solution: mean and covariance, the likeliest multiple of the prior and the largest that is not excluded, and what the right side is multiplied by."""
+
+    mean: Array
+    covariance: Array
+    scale: float
+    most: float
+    gain: Array
+
+
 def posterior(
     second: Array, right: Array, prior: Array, scales: Array, noise: tuple[float, float]
-) -> tuple[Array, Array, float]:
-    """Posterior mean and covariance of the solution of noisy normal equations, and the likeliest multiple of the prior.
+) -> Posterior:
+    """What noisy normal equations say of their solution, by the likeliest multiple of the prior.
 
     Parameters
     ----------
@@ -237,22 +260,23 @@ def posterior(
 
     Examples
     --------
-    >>> mean, covariance, _ = posterior(
+    >>> found = posterior(
     ...     np.diag([100.0, 1.0]), np.array([100.0, 1.0]), np.eye(2), np.ones(1), (1.0, 1.0)
     ... )
-    >>> mean.round(2).tolist(), np.diag(covariance).round(2).tolist()
+    >>> found.mean.round(2).tolist(), np.diag(found.covariance).round(2).tolist()
     ([1.0, 0.25], [0.0, 0.75])
     """
-    least = np.inf
+    least, tried = np.inf, []
     for scale in scales:
-        gain = scale * prior @ second
+        seen = scale * prior @ second
         rest = noise[1] ** 2 + noise[0] ** 2 * scale * np.trace(prior)
-        signal = second @ gain
+        signal = second @ seen
         rest = max(rest, 1e-13 * float(np.trace(signal)))  # what rounding leaves of it
         factor = linalg.cho_factor(signal + rest * np.eye(len(right)))
-        solved = linalg.cho_solve(factor, right)
-        unlikely = 2 * np.log(np.diag(factor[0])).sum() + right @ solved
-        if unlikely < least:
-            least, best, found = unlikely, scale, gain @ solved
-            covariance = scale * prior - gain @ linalg.cho_solve(factor, gain.T)
-    return found, covariance, float(best)
+        tried.append(2 * np.log(np.diag(factor[0])).sum() + right @ linalg.cho_solve(factor, right))
+        if tried[-1] < least:
+            least, best = tried[-1], float(scale)
+            gain = linalg.cho_solve(factor, seen.T).T
+            covariance = scale * prior - gain @ seen.T
+    most = max(float(v) for v, unlikely in zip(scales, tried) if unlikely <= least + _UNLIKELY)
+    return Posterior(gain @ right, covariance, best, most, gain)

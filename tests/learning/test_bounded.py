@@ -190,11 +190,40 @@ def test_the_posterior_is_that_of_normal_equations_of_which_all_is_normal() -> N
     rng = np.random.default_rng(0)
     a = rng.standard_normal((3, 3))
     second, right, prior = a + a.T, rng.standard_normal(3), np.diag([1.0, 2.0, 3.0])
-    mean, covariance, scale = posterior(second, right, prior, np.array([0.5]), (0.0, 0.7))
+    found = posterior(second, right, prior, np.array([0.5]), (0.0, 0.7))
     precision = second @ second / 0.49 + np.linalg.inv(prior) / 0.5
-    np.testing.assert_allclose(covariance, np.linalg.inv(precision), atol=1e-10)
-    np.testing.assert_allclose(mean, np.linalg.solve(precision, second @ right / 0.49), atol=1e-10)
-    assert scale == 0.5
+    np.testing.assert_allclose(found.covariance, np.linalg.inv(precision), atol=1e-10)
+    np.testing.assert_allclose(found.mean, np.linalg.solve(precision, second @ right / 0.49), atol=1e-10)
+    assert found.scale == found.most == 0.5
+
+
+@pytest.mark.parametrize(
+    "people, epsilon, bounds, target",
+    [(200, 1.0, 10, 5), (30, 1.0, 1, 2), (2000, 0.05, 1, 2), (20_000, 0.1, 10, 5), (20_000, 1.0, 1, 60)],
+)
+def test_intervals_hold_where_noise_is_all_or_bounds_are_wide(
+    people: int, epsilon: float, bounds: float, target: float
+) -> None:
+    """Were 0 to 70%: the likeliest prior of what noise has swamped is none, and its posterior a point."""
+    hits = []
+    for seed in range(25):
+        rng = np.random.default_rng(seed)
+        x = rng.uniform(-1, 1, (people, 4)) * np.array([1, 2, 4, 8]) / (8 if bounds == 1 else 1)
+        theta = np.array([1.0, 0.5, 0.0, -0.1])
+        options = {"bounds": (-bounds, bounds), "target_bounds": (-target, target), "random_state": seed}
+        model = PrivateLinearRegression(privacy=md.ApproximateDP(epsilon, 1e-6), **options)
+        low, high = model.fit(x, x @ theta + 0.2 * rng.standard_normal(people)).intervals(0.95).T
+        hits.append((low <= theta) & (theta <= high))
+    assert np.mean(hits) >= 0.9
+
+
+def test_a_fit_of_equal_records_never_ends_in_an_error() -> None:
+    """Was: a singular matrix, now and then, where nothing is seen in some direction."""
+    x = np.full((60, 2), 0.5)
+    for seed in range(40):
+        options = {"bounds": (-1, 1), "target_bounds": (-1, 1), "random_state": seed}
+        model = PrivateLinearRegression(privacy=md.ApproximateDP(0.1, 1e-6), **options).fit(x, x[:, 0])
+        assert np.isfinite(model.standard_errors_).all()
 
 
 def test_logistic_regression_finds_the_direction_and_its_units() -> None:
@@ -310,3 +339,11 @@ def test_a_model_whose_noise_was_drawn_exactly_is_pickled() -> None:
     model.privacy_.mechanism._exact._mean(0)
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize("classes", [[None, 1], [math.nan, 1], [1, 1], [1, 2, 3]])
+def test_classes_are_two_labels(classes: list[Any]) -> None:
+    with pytest.raises(md.DesignError, match="two different labels, both numbers or both texts"):
+        PrivateLogisticRegression(**{**LOGISTIC, "classes": classes}).fit(
+            np.zeros((4, 1)), np.array([0, 1, 0, 1])
+        )

@@ -276,7 +276,7 @@ typedef struct { double product; uint32_t code; } name_pair;
 
 static int name_nearer(const void *a, const void *b)
 {
-    const name_pair *one = a, *other = b;
+    const name_pair *one = (const name_pair *)a, *other = (const name_pair *)b;
     if (one->product != other->product) return one->product < other->product ? 1 : -1;
     return (one->code > other->code) - (one->code < other->code);
 }

@@ -206,7 +206,7 @@ class CodedMechanism(ABC):
         if len(drawn) >= 1 << 32:
             raise DesignError(f"x has {len(drawn)} vectors: a message holds fewer than 2^32")
         if first + len(drawn) > (1 << 63) - 1:
-            raise DesignError.of("first", first, f"must leave {len(drawn)} numbers below 2^63")
+            raise DesignError.of("first", first, f"must be below 2^63 - {len(drawn)}")
         head = _HEAD.pack(_MAGIC, _VERSION, _SEEDED if seed is None else 0, self.fingerprint, len(drawn))
         source = used.to_bytes(_SEED_BYTES, "little") if seed is None else first.to_bytes(8, "little")
         body = head + source + packed(drawn.ravel(), self.code_bits)

@@ -268,10 +268,10 @@ function directionsCodes(m, y, seed, number, next) {
 
 function tableCodes(m, numbers, clip, next) {
   const last = m.knots.length - 1;
+  if (numbers.some(Number.isNaN)) throw new Error("a number is NaN");
+  if (!clip && numbers.some((x) => x < m.knots[0] || x > m.knots[last])) throw new Error("a number is outside the range");
   const words = numbers.map(() => next());
   return numbers.map((x, i) => {
-    if (!Number.isFinite(x)) throw new Error("a number is not finite");
-    if (!clip && !(x >= m.knots[0] && x <= m.knots[last])) throw new Error("a number is outside the range");
     x = Math.min(Math.max(x, m.knots[0]), m.knots[last]);
     let k = 0;
     while (k < last - 1 && m.knots[k + 1] <= x) k++;
@@ -339,7 +339,8 @@ if (process.argv[2]) {
   const made = cases.map((c) => {
     const { next, rest } = taking(c.words);
     try {
-      const found = message(mechanisms[c.mechanism], c.inputs, { seed: Buffer.from(c.seed, "hex"), first: c.first, clip: c.clip, next });
+      const inputs = c.inputs.map((x) => (Array.isArray(x) ? x.map(Number) : Number(x)));
+      const found = message(mechanisms[c.mechanism], inputs, { seed: Buffer.from(c.seed, "hex"), first: c.first, clip: c.clip, next });
       return rest() ? `${rest()} words were not taken` : found.toString("hex");
     } catch (error) {
       return `error: ${error.message}`;

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import math
 import os
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -88,7 +91,92 @@ def encoded(
 
     with mock.patch.object(os, "urandom", bytes_of), mock.patch.object(coded, "fresh_seed", lambda: seed):
         agreed = {} if first is None else {"seed": seed, "first": first}
+        if x.ndim == 2:
+            drawn = vector_by_vector(mechanism, mechanism.codes)
+            with mock.patch.object(
+                type(mechanism), "codes", lambda self, *given, **options: drawn(*given, **options)
+            ):
+                return mechanism.encode(x, clip=clip, **agreed), taken
         return mechanism.encode(x, clip=clip, **agreed), taken
+
+
+def undecided(mechanism: Any) -> tuple[np.ndarray, list[int]]:
+    """A vector and words with which every choice that can takes further words."""
+    x, few, plain = np.full(dimension(mechanism), 1.234e-5) * mechanism.radius, 0, 0x123456789ABCDEF1
+    out: list[int] = []
+    if isinstance(mechanism, (md.SampledSigns, md.SampledCoordinates)):
+        few = mechanism.bits if isinstance(mechanism, md.SampledSigns) else mechanism.count
+        scaled = Fraction(float(x[0] / mechanism.radius)) * (ALL >> 1)
+        out += [2 * int(scaled) + 1] * few + [plain] * few
+    if isinstance(mechanism, md.SampledCoordinates):
+        *_, c, e = map(int, json.loads(md.vectors.flat_json(mechanism))["weights"])
+        return x, out + [(c << 64) // (c + e)] * few + [plain] * few
+    count = getattr(mechanism, "messages", 1)
+    for bound in (mechanism.near, mechanism.outputs - mechanism.near):
+        out += [ALL - 1] * count + ([plain] * count if ALL % bound else [])
+    return x, out + [int(mechanism.near * mechanism.probabilities[0] * ALL)] * count + [plain] * count
+
+
+def vector_by_vector(mechanism: Any, codes: Any) -> Any:
+    """`codes` that draws all of a vector before anything of the next."""
+
+    def drawn(x: np.ndarray, seed: int, *, first: int = 0, clip: bool = False) -> np.ndarray:
+        rows = np.reshape(x, (-1, mechanism.dimension))
+        return np.concatenate([codes(row, seed, first=first + i, clip=clip) for i, row in enumerate(rows)])
+
+    return drawn
+
+
+def chosen(names: Sequence[str]) -> list[Case]:
+    """Cases that random ones hardly ever are: further words, several vectors, large numbers, refused inputs."""
+    out: list[Case] = []
+    for name in names:
+        mechanism = MECHANISMS[name]
+        key = hashlib.sha256(name.encode()).digest()[:16]
+        rng, plain = np.random.default_rng(list(key)), inputs_within(mechanism)
+        made: list[tuple[np.ndarray, bool, int | None, list[int]]] = [(plain, False, None, [])]
+        made += [(plain * 1.001 * 2, False, None, [])]
+        for i, bad in enumerate((np.nan, np.inf, -np.inf)):
+            spoilt = plain.copy()
+            spoilt.flat[-1] = bad
+            made.append((spoilt, i == 0 or not isinstance(mechanism, md.vectors.IntegerTable), None, []))
+        if not isinstance(mechanism, md.vectors.IntegerTable):
+            x, leading = undecided(mechanism)
+            made.append((x, True, None, leading))
+            made.append((np.stack([plain, -plain, plain[::-1]]), True, (1 << 53) + 1, []))
+        for x, clip, first, leading in made:
+            random = (int(rng.integers(0, ALL - 1, dtype=np.uint64, endpoint=True)) for _ in range(1000))
+            out.append(case_of(name, x, key, first, clip, chain(leading, random)))
+    return out
+
+
+def inputs_within(mechanism: Any) -> np.ndarray:
+    """A vector that is allowed, or numbers: of length R, or within the knots."""
+    d = dimension(mechanism)
+    if isinstance(mechanism, md.vectors.IntegerTable):
+        return np.linspace(*mechanism.knots_range, d)
+    x = np.linspace(-0.7, 1.0, d)
+    return x / np.linalg.norm(x) * mechanism.radius if mechanism.inputs != "box" else x * mechanism.radius
+
+
+def case_of(
+    name: str, x: np.ndarray, key: bytes, first: int | None, clip: bool, source: Iterator[int]
+) -> Case:
+    """A case; of a message that is refused it is null."""
+    mechanism, message, taken = MECHANISMS[name], None, list[int]()
+    with contextlib.suppress(md.DataError):
+        message, taken = encoded(mechanism, x, int.from_bytes(key, "little"), first, clip, source)
+    listed = [
+        v if math.isfinite(v) else {"nan": "NaN", "inf": "Infinity"}.get(str(v), "-Infinity")
+        for v in x.ravel().tolist()
+    ]
+    vectors: list[Any] = listed
+    if not isinstance(mechanism, md.vectors.IntegerTable):
+        d = mechanism.dimension
+        vectors = [listed[i : i + d] for i in range(0, len(listed), d)]
+    case = {"mechanism": name, "inputs": vectors, "clip": clip, "seed": key.hex()}
+    case |= {"first": None if first is None else str(first), "words": [f"{w:016x}" for w in taken]}
+    return {**case, "message": None if message is None else message.hex()}
 
 
 def cases(names: Sequence[str], count: int, start: int = 0) -> dict[str, Any]:
@@ -99,15 +187,10 @@ def cases(names: Sequence[str], count: int, start: int = 0) -> dict[str, Any]:
         for i in range(start, start + count):
             key = hashlib.sha256(f"{name} {i}".encode()).digest()
             rng = np.random.default_rng(int.from_bytes(key[:8], "little"))
-            x, seed, first = inputs(mechanism, rng), int.from_bytes(key[16:], "little"), None
+            x, first = inputs(mechanism, rng), None
             if i % 3 == 2:
                 first = int(rng.integers(0, 1 << 62)) >> int(rng.integers(0, 62))
-            message, taken = encoded(mechanism, x, seed, first, True, words(mechanism, i))
-            case = {"mechanism": name, "inputs": [x.tolist()], "clip": True, "seed": key[16:].hex()}
-            if isinstance(mechanism, md.vectors.IntegerTable):
-                case["inputs"] = x.tolist()
-            case |= {"first": None if first is None else str(first), "words": [f"{w:016x}" for w in taken]}
-            out.append({**case, "message": message.hex()})
+            out.append(case_of(name, x, key[16:], first, True, words(mechanism, i)))
     flat = {name: json.loads(md.vectors.flat_json(MECHANISMS[name])) for name in names}
     return {"mechanisms": flat, "cases": out}
 
@@ -116,7 +199,7 @@ def committed() -> str:
     """The text of docs/wire-vectors.json: a few small mechanisms."""
     kept = [name for name in MECHANISMS if name not in ("wide", "long signs")]
     made = cases(kept, 5)
-    lines = ",\n".join(json.dumps(case) for case in made["cases"])
+    lines = ",\n".join(json.dumps(case) for case in made["cases"] + chosen(kept))
     flat = ",\n".join(f"{json.dumps(name)}: {json.dumps(m)}" for name, m in made["mechanisms"].items())
     return f'{{"mechanisms": {{\n{flat}\n}},\n"cases": [\n{lines}\n]}}\n'
 

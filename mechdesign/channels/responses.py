@@ -504,7 +504,7 @@ def planar_laplace(space: MetricSpace, alpha: float) -> Channel:
     Parameters
     ----------
     space : MetricSpace
-        A Euclidean `MetricSpace.grid`.
+        Places in the plane or on the sphere: `MetricSpace.grid`, `euclidean`, `geodesic`.
     alpha : float
         α > 0 per unit of the space's distance.
 

@@ -181,7 +181,7 @@ class ClippedMean:
         root = math.sqrt(found.squared(self.clients).item())
         return (
             f"values are clipped to [{low:.5g}, {high:.5g}]; root mean squared error of the mean of {self.clients} "
-            f"clients: {root:.4g} (bias at most {found.bias.item():.2g})"
+            f"clients: at most {root:.4g} (bias at most {found.bias.item():.2g})"
         )
 
     def plot(self, mechanism: Quantizer, **options: float) -> Figure:

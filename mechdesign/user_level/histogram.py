@@ -333,8 +333,8 @@ class UserHistogram(Design):
         m items of each of n users, public.
     by : {None, "tree", "linear", "gaussian", "itemwise"}
         Noise on counts below the edges of a tree; the published releases, `LinearRelease` of the histogram by Laplace or Gaussian noise
-        and `ItemwiseRelease` with `FrequencyEstimate`; by default the best of these. On a line the tree is the best of all unbiased
-        mechanisms of pure privacy.
+        and `ItemwiseRelease` with `FrequencyEstimate`; by default the best of these. On a line, with at least as many items in all as gaps,
+        the tree is the best of all unbiased mechanisms of pure privacy.
 
     Examples
     --------

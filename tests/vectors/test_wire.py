@@ -35,8 +35,18 @@ def messages(made: dict[str, Any]) -> list[str | None]:
     return [case["message"] for case in made["cases"]]
 
 
+def coarse(value: Any) -> Any:
+    """Doubles to twelve digits: inputs, and what decodes, are made by sums whose order hangs on the processor."""
+    if isinstance(value, dict):
+        return {key: coarse(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [coarse(part) for part in value]
+    return float(f"{value:.12g}") if isinstance(value, float) else value
+
+
 def test_the_vectors_that_are_kept_are_what_python_makes() -> None:
-    assert wire.FILE.read_text() == wire.committed()
+    """To the last bit on the processor that made them; elsewhere all but the last digits of inputs."""
+    assert coarse(json.loads(wire.FILE.read_text())) == coarse(json.loads(wire.committed()))
 
 
 @node

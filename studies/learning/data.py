@@ -11,6 +11,7 @@ import pandas as pd
 from sklearn import datasets
 from sklearn.linear_model import Lasso, LogisticRegression
 
+from mechdesign.errors import DesignError
 from mechdesign.shell.studykit import Report
 
 FILES = {
@@ -23,6 +24,7 @@ FILES = {
     "pumpkin seeds": ("pumpkin_seeds.csv.gz", "class"),
     "heart": ("heart_statlog.csv.gz", "class"),
 }
+CIFAR, RECORD = ("cifar10_train_1.bin.gz", "cifar10_train_2.bin.gz", "cifar10_test.bin.gz"), 3073
 CLASSES = ("Electricity", "pumpkin seeds", "heart", "breast cancer")
 
 
@@ -112,3 +114,29 @@ def mnist(report: Report, split: str = "t10k") -> tuple[np.ndarray, np.ndarray] 
 def _idx(path: Path, start: int) -> np.ndarray:
     with gzip.open(path) as file:
         return np.frombuffer(file.read(), dtype=np.uint8, offset=start)
+
+
+def cifar(report: Report) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]] | None:
+    """20,000 training images of CIFAR-10, two fifths of them, and its 10,000 test images, each with labels; None where absent.
+
+    The pixels lie in [−2, 2]. Files are of the binary version: the one of Python is pickled, and not read.
+    """
+    found = [report.data(file) for file in CIFAR]
+    if None in found:
+        return None
+    (x1, y1), (x2, y2), test = (_records(path) for path in found if path is not None)
+    return (np.concatenate([x1, x2]), np.concatenate([y1, y2])), test
+
+
+def _records(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    try:
+        with gzip.open(path) as file:
+            numbers = np.frombuffer(file.read(), dtype=np.uint8)
+    except (OSError, EOFError):
+        numbers = np.empty(0, dtype=np.uint8)
+    records = numbers[: numbers.size // RECORD * RECORD].reshape(-1, RECORD)
+    if not numbers.size or numbers.size % RECORD or records[:, 0].max() > 9:
+        raise DesignError(
+            f"{path} is not CIFAR-10's binary version, gzipped: records of {RECORD} bytes, the first a label of 0 to 9"
+        )
+    return (records[:, 1:] / 255.0 - 0.5).astype(np.float32) * 4, records[:, 0].astype(np.int64)

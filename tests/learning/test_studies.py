@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import pickle
 from pathlib import Path
 
 import numpy as np
 import pytest
-from mechdesign_studies.learning.layer_clipping import CIFAR, RESNET20, cifar, resnet20
+from mechdesign_studies.learning.data import CIFAR, cifar
+from mechdesign_studies.learning.layer_clipping import RESNET20, convolutions, scales_of
 
 import mechdesign as md
 from mechdesign.shell.studykit import Report
@@ -17,36 +19,57 @@ def report(tmp_path: Path) -> Report:
     return Report("layer-clipping", "t", "", tmp_path, data_dir=tmp_path)
 
 
-def given(tmp_path: Path, content: bytes) -> Report:
-    path = tmp_path / CIFAR
-    path.parent.mkdir()
-    path.write_bytes(content)
+def given(tmp_path: Path, *contents: bytes) -> Report:
+    for file, content in zip(CIFAR, contents, strict=True):
+        (tmp_path / file).write_bytes(content)
     return report(tmp_path)
 
 
 def test_cifar_is_read_where_it_is_given(tmp_path: Path) -> None:
-    records = np.random.default_rng(0).integers(0, 256, (7, 3073), dtype=np.uint8)
-    records[:, 0] = np.arange(7)
-    found = cifar(given(tmp_path, records.tobytes()))
+    records = np.random.default_rng(0).integers(0, 256, (9, 3073), dtype=np.uint8)
+    records[:, 0] = np.arange(9)
+    found = cifar(given(tmp_path, *(gzip.compress(records[at : at + 3].tobytes()) for at in (0, 3, 6))))
     assert found is not None
-    assert np.array_equal(found[0] * 255, records[:, 1:]) and found[1].tolist() == list(range(7))
+    for (x, y), at in zip(found, (slice(6), slice(6, 9)), strict=True):
+        assert (
+            np.array_equal(np.rint((x / 4 + 0.5) * 255), records[at, 1:]) and y.tolist() == list(range(9))[at]
+        )
 
 
 def test_cifar_is_left_out_where_it_is_absent(tmp_path: Path) -> None:
     made = report(tmp_path)
-    assert cifar(made) is None and made._absent == [CIFAR]
+    assert cifar(made) is None and made._absent == list(CIFAR)
 
 
 @pytest.mark.parametrize(
-    "content", [b"", bytes(3072), bytes(3074), b"\x0a" + bytes(3072), pickle.dumps({b"labels": [1] * 99})]
+    "content",
+    [
+        *map(gzip.compress, (b"", bytes(3072), bytes(3074), b"\x0a" + bytes(3072), pickle.dumps([1] * 99))),
+        bytes(3073),
+    ],
 )
 def test_damaged_cifar_is_refused(tmp_path: Path, content: bytes) -> None:
     """And no pickle is ever opened."""
     with pytest.raises(md.DesignError, match="binary version"):
-        cifar(given(tmp_path, content))
+        cifar(given(tmp_path, gzip.compress(bytes(3073)), content, gzip.compress(bytes(3073))))
 
 
-def test_resnet20_has_the_parameters_that_are_counted() -> None:
+@pytest.mark.parametrize("noise, order", [("gaussian", 2), ("laplace", 1)])
+def test_every_allocation_has_the_same_budget_and_least_variance_the_least(noise: str, order: int) -> None:
+    sizes = [432, 4608, 9216, 5120]
+    clips = np.full(4, 4 ** (-1 / order))
+    total = {}
+    for kind in ("identical", "scale-perturb-rescale", "least variance"):
+        scales = np.array(scales_of(kind, sizes, clips, 0.7, noise))
+        assert ((clips / scales) ** order).sum() == pytest.approx(0.7**-order)
+        total[kind] = (np.array(sizes) * scales**2).sum()
+    assert total["least variance"] < 0.99 * min(total["identical"], total["scale-perturb-rescale"])
+
+
+def test_the_layers_of_resnet20_have_the_parameters_that_are_counted() -> None:
+    assert sum(RESNET20) == 268_346 and len(RESNET20) == 20
+
+
+def test_the_small_network_has_the_parameters_that_are_said() -> None:
     pytest.importorskip("torch", reason="PyTorch is absent: pip install 'mechdesign[torch]'")
-    sizes = [p.numel() for p in resnet20().parameters()]
-    assert sum(sizes) == sum(RESNET20) == 268_346 and len(sizes) == len(RESNET20) + 1
+    assert [p.numel() for p in convolutions().parameters()] == [432, 4608, 9216, 5120]

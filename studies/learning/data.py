@@ -11,7 +11,7 @@ import pandas as pd
 from sklearn import datasets
 from sklearn.linear_model import Lasso, LogisticRegression
 
-from mechdesign.errors import DesignError
+import mechdesign as md
 from mechdesign.shell.studykit import Report
 
 FILES = {
@@ -136,7 +136,7 @@ def _records(path: Path) -> tuple[np.ndarray, np.ndarray]:
         numbers = np.empty(0, dtype=np.uint8)
     records = numbers[: numbers.size // RECORD * RECORD].reshape(-1, RECORD)
     if not numbers.size or numbers.size % RECORD or records[:, 0].max() > 9:
-        raise DesignError(
+        raise md.DesignError(
             f"{path} is not CIFAR-10's binary version, gzipped: records of {RECORD} bytes, the first a label of 0 to 9"
         )
     return (records[:, 1:] / 255.0 - 0.5).astype(np.float32) * 4, records[:, 0].astype(np.int64)

@@ -28,8 +28,8 @@ import pandas as pd
 from scipy import sparse
 
 from mechdesign.channels.channel import Channel, check_prior
-from mechdesign.channels.design import draw_matrix
 from mechdesign.channels.exact import Weights, common_integers, private_weights
+from mechdesign.channels.pictures import draw_matrix
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.accuracy import Accuracy, quantile
 from mechdesign.evidence.classes import MechanismClass, every

@@ -42,6 +42,7 @@ from mechdesign.channels.exact import (
     private_weights,
 )
 from mechdesign.channels.interior import ReportProgram, covering
+from mechdesign.channels.pictures import NAMED, draw_map, draw_matrix
 from mechdesign.channels.program import (
     MOST_ROWS,
     SEED,
@@ -65,7 +66,6 @@ from mechdesign.evidence.proofs import PROVED, Certificate, Claim, Proof, same
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import LinearBound, rational
-from mechdesign.plotting import COLOURS, figure, sized
 from mechdesign.problem.checks import DOWN, array, indices, instance, number, one_of, positive, settle
 from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.privacy import MetricDP, PureDP, points_of
@@ -90,8 +90,6 @@ _SIMPLEX = (
     1_000  # variables up to which a program without symmetry takes HiGHS's simplex method half a second
 )
 _VERTICES = 5_000  # variables up to which that ends within half a minute: it closes gaps of 1e-5
-_SEEN = 1e-3  # probability of a report from which a map shows it
-_NAMED = 12  # names in a picture
 _FIRST = 1e-2  # tolerance of the first rounds, and of parts of the program
 _ENTRIES = 30_000_000  # of the interior point's blocks: 240 MB, rounds of half a minute
 _CALIBRATED = 200  # items up to which a page calibrates the exponential mechanism
@@ -539,60 +537,16 @@ class MetricChannel(ModelledDesign):
 
     def plot(self, result: Result, **options: float) -> Figure:
         """Draw a map of places and reports, or the matrix as shades where there is none."""
-        matrix, points = result.mechanism.matrix, self.space.points
-        if not self._mapped or points is None:
-            shades, names = draw_matrix(matrix, "report", "item", **options), result.mechanism.places
-            if 0 < len(names) <= _NAMED:
-                shades.axes[0].set_xticks(range(len(names)), names, rotation=45, ha="right", parse_math=False)
-                shades.axes[0].set_yticks(range(len(names)), names, parse_math=False)
-            return shades
-        earth = self.space.kind == "geodesic"
-        across, up = points.T[::-1] if earth else points.T
-        fig, axis = figure(**sized(options, 5.0, 4.6))
-        home, sent = int(self.weights.argmax()), self.weights @ matrix
-        for y in np.flatnonzero(matrix[home] > _SEEN).tolist():
-            ends = [home, y]
-            axis.plot(
-                across[ends], up[ends], color=COLOURS[1], alpha=0.7, linewidth=4 * matrix[home, y] ** 0.5
-            )
-        axis.scatter(
-            across,
-            up,
-            150 * self.weights / self.weights.max(),
-            color=COLOURS[0],
-            linewidths=0,
-            label="places",
-        )
-        axis.scatter(
-            across, up, 300 * sent / sent.max(), facecolors="none", edgecolors=COLOURS[1], label="reports"
-        )
-        unit = f" ({self.space.unit})" if self.space.unit else ""
-        axis.set(xlabel="longitude" if earth else f"x{unit}", ylabel="latitude" if earth else f"y{unit}")
-        for x in self._likeliest(_NAMED) if self.space.names else ():
-            spot, style = (
-                (across[x], up[x]),
-                {"textcoords": "offset points", "fontsize": 7, "parse_math": False},
-            )
-            axis.annotate(self.space.names[x], spot, (4, 4), **style)
-        axis.set_aspect(1 / max(0.02, math.cos(math.radians(float(up.mean())))) if earth else 1.0)
-        axis.legend(fontsize=7)
-        return fig
+        if self._mapped:
+            named = self._likeliest(NAMED) if self.space.names else []
+            return draw_map(self.space, self.weights, result.mechanism.matrix, named, **options)
+        return draw_matrix(result.mechanism.matrix, "report", "item", result.mechanism.places, **options)
 
     @property
     def _mapped(self) -> bool:
         """Whether places have two coordinates, and reports are places."""
         points = self.space.points
         return points is not None and points.shape[1:] == (2,) and isinstance(self.loss, str)
-
-
-def draw_matrix(matrix: Array, across: str, down: str, **options: float) -> Figure:
-    """Draw probabilities as shades."""
-    fig, axis = figure(**sized(options, 5.0, 4.2))
-    shades = axis.imshow(matrix, cmap="viridis", vmin=0, aspect="auto", interpolation="nearest")
-    axis.grid(False)
-    axis.set(xlabel=across, ylabel=down)
-    fig.colorbar(shades, ax=axis, label="probability")
-    return fig
 
 
 def _family(

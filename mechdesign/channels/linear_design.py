@@ -22,7 +22,6 @@ import numpy as np
 import pandas as pd
 from scipy import linalg
 
-from mechdesign.channels.design import draw_matrix
 from mechdesign.channels.exact import Weights
 from mechdesign.channels.linear_proofs import (
     LISTED,
@@ -37,6 +36,7 @@ from mechdesign.channels.linear_proofs import (
 )
 from mechdesign.channels.linear_report import LinearReport
 from mechdesign.channels.linear_solving import Point, best_weights, climbed, multipliers, relaxation
+from mechdesign.channels.pictures import draw_matrix
 from mechdesign.channels.responses import TOP, level
 from mechdesign.channels.subset_report import SubsetReport, centred_diagonal, histogram, margins
 from mechdesign.errors import DesignError

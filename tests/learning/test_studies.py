@@ -47,6 +47,7 @@ def test_cifar_is_left_out_where_it_is_absent(tmp_path: Path) -> None:
         *map(gzip.compress, (b"", bytes(3072), bytes(3074), b"\x0a" + bytes(3072), pickle.dumps([1] * 99))),
         bytes(3073),
     ],
+    ids=["empty", "short", "long", "label 10", "pickle", "not gzipped"],  # a gzip file has the time in it
 )
 def test_damaged_cifar_is_refused(tmp_path: Path, content: bytes) -> None:
     """And no pickle is ever opened."""

@@ -1,0 +1,1 @@
+"""Faults planted by hand, one at a time, that the fast tests must find."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -111,14 +110,11 @@ def plain(text: object) -> str:
     return str(text).replace("$", r"\$")
 
 
-def write_figure(fig: Figure, stem: object) -> list[str]:
-    """Write ``stem.png`` and ``stem.svg``, byte-stable for the same data; return the file names."""
+def write_figure(fig: Figure, stem: object, *, png: bool = False) -> None:
+    """Write ``stem.svg``, and ``stem.png`` if asked, byte-stable for the same data."""
     from matplotlib import rc_context
 
-    names = []
     with rc_context(STYLE):
-        for suffix, metadata in ((".png", {"Software": None}), (".svg", {"Date": None, "Creator": None})):
-            path = Path(str(stem) + suffix)
-            fig.savefig(path, dpi=150, metadata=metadata)
-            names.append(path.name)
-    return names
+        fig.savefig(f"{stem}.svg", metadata={"Date": None, "Creator": None})
+        if png:
+            fig.savefig(f"{stem}.png", dpi=150, metadata={"Software": None})

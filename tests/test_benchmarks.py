@@ -23,12 +23,12 @@ def test_runs_are_remembered_and_a_bar_that_is_missed_again_is_named(tmp_path: P
     monkeypatch.syspath_prepend(FOLDER.parent.parent)
     run = import_module("studies.benchmarks.run")
     ratio = import_module("studies.benchmarks.turns").Ratio
-    assert {f"bench_{name}" for name in run.NAMES} <= set(NAMES)
+    assert {f"bench_{name}" for name in run.NAMES} == set(NAMES)  # each states a bar
     for k in range(12):
         now = {"a": ratio("a", 1.0 + k / 20, 2.0), "b": ratio("b", 3.0, 2.0), "c": ratio("c", 3.0, 2.0, True)}
         run.remember(now, tmp_path, stamp=f"20260101-{k:06}", commit="")
     assert [path.stem[-2:] for path in sorted(tmp_path.glob("*.json"))] == [f"{k:02}" for k in range(2, 12)]
-    assert (tmp_path / "ratios.png").exists()
+    assert (tmp_path / "ratios.svg").exists()
     before = run.remembered(tmp_path)
     assert before[-1] == now and len(before) == 10
     late = {

@@ -131,11 +131,11 @@ DRAWN: dict[str, Callable[[], Any]] = {
     "write_design": family,
 }
 COMMITTED = {
-    "vectors": "vectors/errors.png",
-    "learning": "coordinate-descent/figure5.png",
-    "locations": "location/map.png",
-    "search": "optimal-quantizer/over-optimum.png",
-    "write_solver": "optimal-quantizer/bits.png",
+    "vectors": "vectors/errors.svg",
+    "learning": "coordinate-descent/figure5.svg",
+    "locations": "location/map.svg",
+    "search": "optimal-quantizer/over-optimum.svg",
+    "write_solver": "optimal-quantizer/bits.svg",
 }
 
 
@@ -147,7 +147,7 @@ def write(app: Sphinx) -> None:
     for name, draw in DRAWN.items():
         draw().savefig(folder / f"{name}.png", dpi=100)
     for name, source in COMMITTED.items():
-        shutil.copyfile(ROOT / "results" / source, folder / f"{name}.png")
+        shutil.copyfile(ROOT / "results" / source, folder / f"{name}.svg")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -5,6 +5,7 @@ A command imports what it needs when it runs: help and lists come at once.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
@@ -99,20 +100,25 @@ def study_run(
     jobs: Jobs = 1,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show a bar instead of tables.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="The quick variant, into <study>/quick/.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Write each table as Markdown too.")] = False,
+    latex: Annotated[bool, typer.Option("--latex", help="Write each table as LaTeX too.")] = False,
+    png: Annotated[bool, typer.Option("--png", help="Write each figure as PNG too.")] = False,
 ) -> None:
-    """Run studies and write their tables and figures."""
+    """Run studies and write their tables (CSV) and figures (SVG)."""
     from mechdesign.shell.show import console
     from mechdesign.solvers.deadline import progress_bar
 
+    further = [name for name, asked in (("markdown", markdown), ("latex", latex), ("png", png)) if asked]
+    run = functools.partial(run_study, out=out, data_dir=data_dir, jobs=jobs, quick=quick, further=further)
     chosen = [study for study in _chosen(names) if study.quick or not quick or names != ["all"]]
     if not quiet or len(chosen) == 1:
         for study in chosen:
             shown = None if quiet else console(120)  # a study's tables are wide
-            run_study(study, out, data_dir=data_dir, console=shown, jobs=jobs, bars=True, quick=quick)
+            run(study, console=shown, bars=True)
         return
     with progress_bar("studies", len(chosen)) as step:  # two bars cannot stand on one terminal
         for study in chosen:
-            run_study(study, out, data_dir=data_dir, jobs=jobs, quick=quick)
+            run(study)
             step()
 
 

@@ -15,7 +15,7 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -83,6 +83,8 @@ class Report:
         Show bars of progress where there is a terminal.
     quick : bool
         The study's quick variant is wanted.
+    further : collection of str
+        What is written beside CSV and SVG: "markdown" and "latex" of each table, "png" of each figure.
     """
 
     def __init__(
@@ -97,9 +99,10 @@ class Report:
         jobs: int = 1,
         bars: bool = False,
         quick: bool = False,
+        further: Collection[str] = (),
     ) -> None:
         self.name, self.folder, self.data_dir, self.jobs = name, folder, data_dir, jobs
-        self.quick = quick
+        self.quick, self._further = quick, further
         self._absent: list[str] = []
         self._console, self._bars = console, bars
         self._title = title
@@ -169,7 +172,7 @@ class Report:
         show: int | None = 60,
         inline: int = 60,
     ) -> None:
-        """Write a table as CSV, Markdown and LaTeX, and show it.
+        """Write a table as CSV, and show it.
 
         Parameters
         ----------
@@ -193,18 +196,17 @@ class Report:
         frame = frame.drop(columns=list(timings))
         frame.to_csv(self.folder / f"{name}.csv", index=False, float_format=f"%.{max(digits, KEPT)}g")
         pattern = f".{digits}g"
-        (self.folder / f"{name}.md").write_text(frame.to_markdown(index=False, floatfmt=pattern) + "\n")
-        latex = as_latex(frame, float_format=f"%{pattern}", caption=caption or None)
-        (self.folder / f"{name}.tex").write_text(latex)
+        if "markdown" in self._further:
+            (self.folder / f"{name}.md").write_text(frame.to_markdown(index=False, floatfmt=pattern) + "\n")
+        if "latex" in self._further:
+            latex = as_latex(frame, float_format=f"%{pattern}", caption=caption or None)
+            (self.folder / f"{name}.tex").write_text(latex)
         self._tables[name] = {"rows": len(frame), "rtol": rtol, "atol": atol, "volatile": list(volatile)}
         self._lines += [f"## {caption or name}", ""]
         self._section(caption or name, table=frame, rows=inline, digits=digits, caption=f"{name}.csv")
         if len(frame) <= inline:
             self._lines += [frame.to_markdown(index=False, floatfmt=pattern), ""]
-        self._lines += [
-            f"Files: [{name}.csv]({name}.csv), [{name}.md]({name}.md), [{name}.tex]({name}.tex)",
-            "",
-        ]
+        self._lines += [f"File: [{name}.csv]({name}.csv)", ""]
         if self._console is not None:
             from mechdesign.shell.show import tabulated  # brings rich's tables
 
@@ -217,14 +219,15 @@ class Report:
                 self._console.print(f"… {len(frame) - show} more rows in {name}.csv")
 
     def figure(self, name: str, fig: Figure, *, caption: str = "") -> None:
-        """Write a figure as PNG and SVG."""
+        """Write a figure as SVG."""
         from mechdesign.plotting import write_figure
 
-        self._figures += write_figure(fig, self.folder / name)
+        write_figure(fig, self.folder / name, png="png" in self._further)
+        self._figures.append(f"{name}.svg")
         self._section(caption or name, figure=lambda: fig, alt=caption or name)
-        self._lines += [f"![{caption or name}]({name}.png)", "", caption, ""]
+        self._lines += [f"![{caption or name}]({name}.svg)", "", caption, ""]
         if self._console is not None:
-            self._console.print(f"figure: {name}.png" + (f"  {caption}" if caption else ""))
+            self._console.print(f"figure: {name}.svg" + (f"  {caption}" if caption else ""))
 
     def _section(self, title: str, text: str = "", **parts: Any) -> None:
         from mechdesign.evidence.page import Section
@@ -303,6 +306,7 @@ def run_study(
     jobs: int = 1,
     bars: bool = False,
     quick: bool = False,
+    further: Collection[str] = (),
 ) -> Path:
     """Run one study into ``out/<name>``, its quick variant into ``out/<name>/quick``, and return that folder.
 
@@ -340,6 +344,7 @@ def run_study(
             jobs=jobs,
             bars=bars,
             quick=quick,
+            further=further,
         )
         import scipy.linalg  # noqa: F401  BLAS is limited where it is loaded
 
@@ -380,7 +385,8 @@ def _foreign(folder: Path) -> set[str]:
     try:
         contents = json.loads((folder / "contents.json").read_text())
         tables = {f"{name}.{end}" for name in contents["tables"] for end in ("csv", "md", "tex")}
-        return present - tables - set(contents["figures"]) - OWN
+        pictures = {f.replace(".svg", end) for f in contents["figures"] for end in (".svg", ".png")}
+        return present - tables - pictures - OWN
     except (OSError, ValueError, KeyError, TypeError):
         return present
 

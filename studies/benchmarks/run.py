@@ -2,7 +2,7 @@
 
     python -m studies.benchmarks.run [NAME ...] [--out results/benchmarks]
 
-One JSON file for each run; the last ten stay, and ``ratios.png`` shows them over their bars. What met its bar before and
+One JSON file for each run; the last ten stay, and ``ratios.svg`` shows them over their bars. What met its bar before and
 misses it now is printed first, and makes the exit code 1.
 """
 
@@ -20,7 +20,17 @@ from pathlib import Path
 from mechdesign.plotting import figure, write_figure
 from studies.benchmarks.turns import Ratio
 
-NAMES = ("allocation", "learning", "noise_accounting", "optm", "sampling", "start", "user_level", "vectors")
+NAMES = (
+    "allocation",
+    "compare",
+    "learning",
+    "noise_accounting",
+    "optm",
+    "sampling",
+    "start",
+    "user_level",
+    "vectors",
+)
 REMEMBERED = 10
 
 

@@ -57,7 +57,7 @@ _SCALED = 1e-2
 """What δ is at least in the programs for whole numbers, where that takes no mass above 10⁷: by it alone gaps at δ ≤ 1e-8 fall from 14% to 1e-5."""
 _SHRUNK = 0.0, 1e-15, 1e-13, 1e-11, 1e-9, 1e-7
 """Shares of all multipliers that are given up, so that as much of the costs pays for the rounding of the others."""
-_ATTEMPTS = 14  # lattices: an ablation stops after the first
+_ATTEMPTS = 14  # lattices
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,12 @@
-"""Hypothesis profiles: 200 examples normally, 2,000 when MECHDESIGN_NIGHTLY is set."""
+"""Hypothesis profiles: 200 examples normally, 2,000 when MECHDESIGN_NIGHTLY is set. One thread a worker for linear algebra."""
 
 import os
 
 from hypothesis import HealthCheck, settings
+
+# Workers take all cores: threads of the matrices' own would wait for each other, and cost half of the processor's time.
+for _library in ("OPENBLAS", "OMP"):
+    os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
 
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "derandomize": True}
 settings.register_profile("normal", max_examples=200, **_COMMON)

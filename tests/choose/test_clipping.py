@@ -151,17 +151,6 @@ def test_moving_and_stretching_a_prior_moves_and_stretches_the_answer(
 
 
 @pytest.mark.slow
-def test_more_clients_more_bits_and_a_larger_epsilon_never_hurt() -> None:
-    for prior in (PRIORS["normal"], SAMPLES):
-        least = math.inf
-        for clients, epsilon, bits in ((100, 1.0, 1), (100, 1.0, 2), (10_000, 1.0, 2), (10_000, 3.0, 2)):
-            comparison = found(prior, clients, epsilon, bits)
-            error = comparison.question.error(comparison.best)
-            assert error <= least * (1 + 1e-9)
-            least = error
-
-
-@pytest.mark.slow
 def test_a_comparison_is_kept_checked_alone_and_deployed(tmp_path: object) -> None:
     path = tmp_path / "mean.json"  # type: ignore[operator]
     made = found(PRIORS["normal"], 1000, mechanisms=["optimal, searched outputs", "RQM"])
@@ -173,16 +162,9 @@ def test_a_comparison_is_kept_checked_alone_and_deployed(tmp_path: object) -> No
     account = verify(path.read_text())
     assert all(holds for *_, holds in account.rows)
     assert ("the errors are those of the mean of the clients", "recomputed", True) in account.rows
-    # a table that says less
-    wrong = path.read_text()
-    loaded.table.loc[:, "error"] *= 0.9
-    loaded.save(path)
-    assert path.read_text() != wrong
-    assert not all(holds for *_, holds in verify(path.read_text()).rows)
     low, high = made.best.mechanism.input_range
     far = made.best.mechanism.release([low - 5, high + 5], clip=True)
     assert np.isin(far, made.best.mechanism.bins).all()
-    assert made.plot().axes[0].get_xlabel() == "width of the clipping range"
     assert "Error over the clipping range" in made.to_html()
 
 
@@ -194,17 +176,6 @@ def test_a_range_that_is_given_is_the_range() -> None:
     assert md.LocalReport(1, (-2, 1), clients=1000).prior.support == (-2, 1)
     free = found(stats.norm(), 1000, mechanisms=["MVU"])
     assert free.question.error(free.best) < asked.error(result)
-
-
-@pytest.mark.slow
-def test_outputs_are_searched_about_the_middle_of_the_inputs() -> None:
-    """A range from 0 to 1 has the errors of one from −½ to ½."""
-    names = ["optimal, searched outputs"]
-    there, here = (
-        md.compare(md.LocalReport(2, ends), md.PureDP(1.0), mechanisms=names, progress=False).best.value
-        for ends in ((0, 1), (-0.5, 0.5))
-    )
-    assert there == pytest.approx(here, rel=1e-6)
 
 
 @pytest.mark.parametrize(

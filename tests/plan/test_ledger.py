@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import os
 import random
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
+import cheap
 import mpmath
 import numpy as np
 import pytest
@@ -23,23 +22,10 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.evidence.proofs import PROVED, Claim
-from mechdesign.evidence.serialize import serializable
 from mechdesign.plan import Ledger, Released, consumption
 from mechdesign.plan import ledger as module
 from mechdesign.plan.ledger import concentrated
 from mechdesign.problem.privacy import Consumption
-
-if hasattr(md, "GaussianDP"):
-    GaussianDP = md.GaussianDP
-else:
-
-    @serializable("gaussian-dp")
-    @dataclass(frozen=True)
-    class GaussianDP:
-        """What the ledger asks of the requirement of that name."""
-
-        mu: float
-
 
 PURE = md.PureDP(0.25)
 
@@ -55,12 +41,6 @@ def normal(privacy: object, **options: object) -> md.Result:
 @pytest.fixture(scope="module")
 def quarter() -> md.Result:
     return count()
-
-
-@pytest.fixture(scope="module")
-def without_rho() -> md.Result:
-    """Finitely many answers: certified for (ε, δ), and for no ρ."""
-    return md.OptimalNoise(md.ApproximateDP(1.0, 0.1), integer=True).solve()
 
 
 # -- what is consumed ------------------------------------------------------------------------------------
@@ -227,7 +207,7 @@ numbers = st.sampled_from([0.1, 0.2, 0.25, 1 / 3, 1e-3, 5e-324, 0.7, 1.0, 3.0, m
 @pytest.mark.slow
 @given(
     st.sampled_from(
-        [md.PureDP(1.0), md.ZeroConcentratedDP(0.7), GaussianDP(1.0), md.ApproximateDP(2.0, 1e-6)]
+        [md.PureDP(1.0), md.ZeroConcentratedDP(0.7), md.GaussianDP(1.0), md.ApproximateDP(2.0, 1e-6)]
     ),
     st.lists(st.tuples(numbers, numbers, numbers, st.booleans(), st.sampled_from([1, 1, 3])), max_size=12),
 )
@@ -359,29 +339,14 @@ def test_a_plan_that_is_alone_counts_by_its_certificate_and_by_rho_with_others(t
         normal(md.ApproximateDP(1.0, 2e-6)).release(1.0, ledger=Ledger(tmp_path / "three.jsonl", whole))
 
 
-def test_what_has_no_rho_is_alone(tmp_path: Path, without_rho: md.Result) -> None:
-    budget = md.ApproximateDP(1.0, 0.1)
-    ledger = Ledger(tmp_path / "first.jsonl", budget)
-    without_rho.release(7, ledger=ledger)
-    assert ledger.left() is None
-    with pytest.raises(md.DesignError, match="holds a result that has no ρ: it is certified for"):
-        count(md.PureDP(1e-3)).release(7, ledger=ledger)
-    ledger = Ledger(tmp_path / "second.jsonl", budget)
-    count(md.PureDP(1e-3)).release(7, ledger=ledger)
-    with pytest.raises(md.DesignError, match=r"adds up .*, and none is proved of this result"):
-        without_rho.release(7, ledger=ledger)
-
-
 @pytest.mark.parametrize(
     ("budget", "result", "allowed"),
     [
         (md.PureDP(1.0), normal(md.ZeroConcentratedDP(1e-3)), None),
         (md.PureDP(1.0), count(), 4),
-        (md.ApproximateDP(1.0, 0.0), count(), 4),
         (md.ZeroConcentratedDP(0.5), normal(md.ZeroConcentratedDP(0.125)), 4),
-        (md.ZeroConcentratedDP(0.5), count(md.PureDP(1.0)), 1),
-        (GaussianDP(1.0), normal(md.ZeroConcentratedDP(0.125)), 4),
-        (GaussianDP(1.0), count(), None),
+        (md.GaussianDP(1.0), normal(md.ZeroConcentratedDP(0.125)), 4),
+        (md.GaussianDP(1.0), count(), None),
     ],
 )
 def test_a_ledger_of_each_currency(
@@ -398,21 +363,6 @@ def test_a_ledger_of_each_currency(
     with pytest.raises(md.DesignError, match="left, and this result needs"):
         result.release(5, ledger=ledger)
     assert type(Ledger(tmp_path / "ledger.jsonl", budget).left()) in (type(budget), md.PureDP, type(None))
-
-
-def test_twelve_rounds_are_one_entry_and_the_thirteenth_is_refused(tmp_path: Path) -> None:
-    monthly = normal(md.ApproximateDP(1.0, 1e-6), rounds=12)
-    monthly.save(tmp_path / "monthly.json")
-    path = tmp_path / "ledger.jsonl"
-    Ledger(path, md.ApproximateDP(1.0, 1e-6))
-    for month in range(1, 13):  # each month another program
-        again = md.load(tmp_path / "monthly.json")
-        released = again.release(float(month), ledger=Ledger(path))
-        assert (released.entry, released.round) == (1, month)
-    with pytest.raises(md.DesignError, match=r"rounds = 12: have all been released: solve the design anew"):
-        monthly.release(13.0, ledger=Ledger(path))
-    frame = Ledger(path).to_frame()
-    assert frame["round"].tolist() == list(range(1, 13)) and frame["rho"].notna().sum() == 1
 
 
 # -- kills, processes, disks -----------------------------------------------------------------------------
@@ -572,17 +522,10 @@ def test_a_changed_byte_is_refused_by_its_line(
 def test_lines_that_are_left_out_or_moved_are_refused(written: tuple[Path, list[Released]]) -> None:
     path, _ = written
     head, *lines = path.read_bytes().splitlines(keepends=True)
-    for bad, line in (
-        ([lines[1], lines[2]], 2),
-        ([lines[0], lines[2]], 3),
-        ([lines[1], lines[0], lines[2]], 2),
-    ):
+    for bad, line in (([lines[0], lines[2]], 3), ([lines[1], lines[0], lines[2]], 2)):
         path.write_bytes(head + b"".join(bad))
         with pytest.raises(md.ResultFormatError, match=f"line {line}: does not follow from the line before"):
             Ledger(path)
-    path.write_bytes(b"".join(lines))
-    with pytest.raises(md.ResultFormatError, match="line 1: does not follow"):
-        Ledger(path)
 
 
 def test_a_missing_end_shows_against_the_hash_of_an_answer(
@@ -615,9 +558,7 @@ def test_bad_input_is_refused_and_enters_nothing(
 ) -> None:
     path, _ = written
     before, ledger = path.read_bytes(), Ledger(path)
-    local = md.OptimalQuantizer([-3, -0.5, 0.5, 3], md.PureDP(1.0), stats.uniform(-1, 2)).solve()
-    places = md.MetricChannel(md.MetricSpace.line([0.0, 1.0, 2.0]), alpha=0.1).solve()
-    vector = md.VectorQuantizer(4, md.PureDP(1.0)).solve()
+    local, places, vector = map(cheap.solved, ("optimal-quantizer", "metric-channel", "vectors"))
     replaced = md.calibrate(
         "laplace", privacy=md.PureDP(0.01), sensitivity=md.Sensitivity(linf=1.0, neighbours="replace")
     )
@@ -630,7 +571,7 @@ def test_bad_input_is_refused_and_enters_nothing(
         (quarter, [[1, 2], [3, 4]], "must be one answer: every row"),
         (local, 0.3, "makes reports of one person each"),
         (places, 1, "makes reports of one person each"),
-        (vector, [1, 0, 0, 0], "makes reports of one person each"),
+        (vector, [1] + 19 * [0], "makes reports of one person each"),
         (replaced, 1.0, "protects neighbours by 'add-remove', and this result by 'replace'"),
         (doctored, 1, r"must be certified; PureDP\(epsilon=0.25\) is kept fails"),
         (bare, 1.0, r"must be certified; solve it with certify=True"),
@@ -650,7 +591,6 @@ def test_bad_input_is_refused_and_enters_nothing(
     ("budget", "message"),
     [
         (None, r"there is no ledger .*ledger.jsonl: give its budget to open one"),
-        (1.0, "must be a PureDP"),
         (md.MetricDP(1.0), "must be a PureDP"),
         (md.ZeroConcentratedDP(1.0, 0.1), "must have xi = 0"),
     ],
@@ -667,55 +607,6 @@ def test_a_ledger_keeps_the_budget_it_was_opened_with(written: tuple[Path, list[
         Ledger(path, md.PureDP(2.0))
     with pytest.raises(md.DesignError, match="there is no folder"):
         Ledger(path / "no" / "where.jsonl", md.PureDP(1.0))
-
-
-# -- reading ---------------------------------------------------------------------------------------------
-
-
-def _sealed(before: str, content: dict[str, object]) -> tuple[str, str]:
-    """A line by the description of the format, which shares no code with the ledger."""
-    body = json.dumps(content)[:-1]
-    found = hashlib.sha256((before + body).encode()).hexdigest()
-    return found, f'{body}, "hash": "{found}"}}\n'
-
-
-@pytest.mark.slow
-def test_a_hundred_thousand_entries_open_in_two_seconds(tmp_path: Path) -> None:
-    path, lines = tmp_path / "ledger.jsonl", []
-    head = {
-        "format": "mechdesign-ledger",
-        "version": 1,
-        "budget": {"$kind": "zcdp", "fields": {"rho": 1000.0, "xi": 0.0}},
-        "time": "2026-01-01T00:00:00+00:00",
-    }
-    last, line = _sealed("", head)
-    lines.append(line)
-    for k in range(100_000):
-        entry = {
-            "entry": k + 1,
-            "round": 1,
-            "rounds": 1,
-            "design": "Calibration",
-            "mechanism": "Gaussian noise (scale = 14.4598) on 1 coordinate(s), sensitivity 1 each (add-remove neighbours)",
-            "result": f"{k:064x}",
-            "claim": "ApproximateDP(epsilon=0.5, delta=5e-07) is kept",
-            "how": "proved",
-            "epsilon": None,
-            "rho": 0.00717417202969873 * (1 + k * 1e-9),
-            "mu": 0.1197845735451668,
-            "statement": [0.5, 5e-07],
-            "neighbours": "add-remove",
-            "time": "2026-01-01T00:00:00+00:00",
-        }
-        last, line = _sealed(last, entry)
-        lines.append(line)
-    path.write_text("".join(lines))
-    start = time.process_time()
-    ledger = Ledger(path)
-    assert time.process_time() - start < 2.0
-    exact = sum(Fraction(0.00717417202969873 * (1 + k * 1e-9)) for k in range(100_000))
-    assert ledger.hash == last and Fraction(ledger.left().rho) <= 1000 - exact
-    assert ledger.left().rho == pytest.approx(float(1000 - exact), rel=1e-15)
 
 
 def test_prints_tables_and_pages(written: tuple[Path, list[Released]]) -> None:
@@ -735,16 +626,3 @@ def test_prints_tables_and_pages(written: tuple[Path, list[Released]]) -> None:
 
 def test_without_a_ledger_a_result_releases_as_its_mechanism_does(quarter: md.Result) -> None:
     assert isinstance(quarter.release(3), float) and quarter.release([1, 2]).shape == (2,)
-
-
-def test_a_file_that_cannot_be_written_ends_in_one_sentence(tmp_path: Path) -> None:
-    path, quarter = tmp_path / "ledger.jsonl", md.calibrate("laplace", privacy=md.PureDP(0.25), sensitivity=1)
-    ledger = Ledger(path, md.PureDP(1.0))
-    path.unlink()
-    for ask in (ledger.left, lambda: quarter.release(1, ledger=ledger)):
-        with pytest.raises(md.DesignError, match=r"No such file or directory.*: nothing is released"):
-            ask()
-    assert not path.exists()
-    if os.path.exists("/dev/null"):
-        with pytest.raises(md.DesignError, match="ledger = '/dev/null': cannot be read or written"):
-            Ledger("/dev/null", md.PureDP(1.0))

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
-from contextlib import suppress
 from itertools import product
 
-import cheap
 import numpy as np
 import pytest
 from scipy import fft, stats
 
 import mechdesign as md
 from mechdesign.accounting import gaussian_mu
-from mechdesign.errors import ResultFormatError
 from mechdesign.evidence.classes import Scope
-from mechdesign.evidence.serialize import dumps, loads
-from mechdesign.files import KINDS
-from mechdesign.plan.menu import FAMILIES, Item
+from mechdesign.evidence.serialize import dumps
 from mechdesign.plan.search import composed
 from mechdesign.typing import Status
-from mechdesign.verifier.reading import Refused
 from mechdesign.verifier.verify import verify
 
 BUDGET = md.ApproximateDP(1.0, 1e-6)
@@ -129,21 +122,6 @@ def test_exact_composition_against_zcdp(rho, epsilon, less):
         for privacy in (md.ApproximateDP(epsilon, 1e-10), md.ZeroConcentratedDP(rho))
     )
     assert 1 - exact / by_rho == pytest.approx(less, abs=1e-4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
-def test_agrees_with_the_allocation_of_single_numbers(seed):
-    rng = np.random.default_rng(seed)
-    n, privacy = (
-        int(rng.integers(2, 6)),
-        md.ApproximateDP(float(rng.uniform(0.5, 4)), float(10 ** rng.uniform(-7, -3))),
-    )
-    change = 10 ** rng.uniform(-1, 1, n)
-    tasks = {f"t{k}": md.NumericQuery(1, float(c)) for k, c in enumerate(change)}
-    plan = md.Plan(tasks, privacy, families=("laplace", "gaussian")).solve()
-    alone = md.NoiseAllocation("mixed", change, privacy).solve()
-    assert -1e-3 <= plan.value / alone.value - 1 <= 1e-4
 
 
 # -- against everything simpler ---------------------------------------------------------------------------
@@ -266,7 +244,7 @@ def mixture():
 
 def test_delta_by_another_convolution(mixture):
     kinds = set(mixture.to_frame()["mechanism"])
-    assert "Gaussian" in kinds and len(kinds) > 1, kinds
+    assert "Gaussian" in kinds and len(kinds) > 1 and held(mixture) == []
     assert_composed(mixture)
 
 
@@ -348,16 +326,6 @@ def test_workloads_get_the_noise_of_the_matrix_mechanism(neighbours):
     assert told["totals"] == pytest.approx(np.cumsum(range(9)), abs=0.01)
     assert told["tables"] == pytest.approx([3, 12, 3, 5, 7], abs=0.01)
     assert np.shape(sure.engines()["parts"][0]["strategy"]) == (9, 9)
-    # twice the strategy and the same noise, where the answers are asked and where they are given
-    payload = json.loads(dumps(found))["payload"]
-    for side in ("design", "mechanism"):
-        task = payload["fields"][side]["fields"]["tasks"]["$items"][0][1]["fields"]["strategies"]
-        matrix = next(s for s in task["$tuple"] if s is not None)
-        matrix["$array"] = (2 * np.array(matrix["$array"])).tolist()
-    changed = cheap.sealed(payload)
-    with pytest.raises(ResultFormatError, match="noises"):
-        loads(changed, kinds=KINDS)
-    assert not all(holds for *_, holds in verify(changed).rows)
 
 
 def test_a_workload_is_answered_by_noise_on_its_counts_where_that_is_less():
@@ -388,25 +356,13 @@ def test_whole_tasks_are_answered_by_whole_numbers():
     )
 
 
-def test_whole_noise_is_kept_and_what_other_noise_would_have_is_shown():
-    """Three at most of one person: a staircase has less variance than discrete Laplace noise, and is not taken."""
-    task = {"n": md.Count(3)}
-    row = md.Plan(task, md.PureDP(6.0)).solve().to_frame().iloc[0]
-    free = md.Plan({"n": md.Count(3, whole=False)}, md.PureDP(6.0)).solve().to_frame().iloc[0]
-    assert (row["mechanism"], free["mechanism"]) == ("discrete Laplace", "staircase")
-    assert row["not_whole"] == pytest.approx(free["standard_deviation"], rel=1e-9)
-    assert row["not_whole"] < 0.95 * row["standard_deviation"]
-
-
 @pytest.mark.parametrize(
     ("answers", "error"),
     [
         ({"n": 7}, "tasks"),
-        ({"n": 7, "h": [1, 2], "x": 1}, "tasks"),
         ({"n": 7.5, "h": [1, 2]}, "n: must be whole"),
         ({"n": math.nan, "h": [1, 2]}, "n: must be finite"),
         ({"n": 7, "h": [1, 2, 3]}, "h = .*2 numbers"),
-        (3, "answers"),
     ],
 )
 def test_bad_answers_release_nothing(answers, error):
@@ -418,29 +374,15 @@ def test_bad_answers_release_nothing(answers, error):
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({"tasks": {}}, "tasks"),
         ({"tasks": {"a": 3}}, "a = 3"),
-        ({"weights": {"a": 0}}, "weights"),
         ({"weights": {"a": 1e60}}, "weights"),
-        ({"targets": {"a": 1e-60}}, "targets"),
         ({"tasks": [("a", md.Count()), ("a", md.Count())]}, "twice"),
         ({"privacy": md.TradeOff([(1.0, 0.0)])}, "privacy"),
-        ({"weights": {"b": 1}}, "weights"),
-        ({"targets": {}}, "targets"),
         ({"targets": {"a": 1.0}, "weights": {"a": 1.0}}, "targets"),
-        ({"rounds": 0}, "rounds"),
-        ({"neighbours": "both"}, "neighbours"),
         ({"disjoint": [["a"], ["a"]]}, "disjoint"),
         ({"families": ("gaussian",)}, "families"),
-        ({"families": ("cauchy",)}, "families"),
-        ({"families": 3}, "families"),
-        ({"disjoint": ["a"]}, "disjoint"),
         ({"tasks": {"a": md.NumericQuery(1, 1.0, rounds=2)}}, "once"),
         ({"tasks": {"a": md.NumericQuery(1, 1.0)}, "neighbours": "replace"}, r"tasks\['a'\].*replace"),
-        (
-            {"tasks": {"a": md.Workload.ranges(400)}, "neighbours": "replace"},
-            r"tasks\['a'\]: workload .*fewer",
-        ),
         ({"privacy": md.ZeroConcentratedDP(0.1, 0.1)}, "xi"),
     ],
 )
@@ -457,109 +399,19 @@ def test_targets_that_no_budget_meets(privacy):
         md.Plan({"a": md.Count(), "s": md.Sum(2.0)}, privacy, targets={"a": 1e-5, "s": 1e-30}).solve()
 
 
-def test_a_budget_beyond_doubles():
-    with pytest.raises(md.DesignError, match="units"):
-        md.Plan({"a": md.Sum(2.0)}, md.PureDP(1e5)).solve()
-
-
-@pytest.mark.parametrize(
-    ("make", "error"),
-    [
+def test_bad_tasks():
+    for make, error in (
         (lambda: md.Mean(3, 2, 10), "upper"),
-        (lambda: md.Sum([1.0, 2.0]), "values"),
-        (lambda: md.Sum(-1.0), "clip"),
         (lambda: md.Sum(1.5, whole=True), "clip"),
         (lambda: md.Sum(1.0, values=[-1.0, 2.0], n=3), "values"),
         (lambda: md.Histogram(3, 4), "contribution"),
-    ],
-)
-def test_bad_tasks(make, error):
-    with pytest.raises(md.DesignError, match=error):
-        make()
+    ):
+        with pytest.raises(md.DesignError, match=error):
+            make()
 
 
 def held(result):
     return [claim for claim, _, holds in verify(dumps(result)).rows if not holds]
-
-
-def test_noise_beyond_all_discrete_normal_noise_is_normal_and_checked_alone():
-    wide = md.Plan({"n": md.Count(10**6)}, md.ZeroConcentratedDP(0.1)).solve()
-    assert wide.certificate.verify() and held(wide) == []
-
-
-@pytest.mark.slow
-def test_files(mixture, tmp_path):
-    targets = md.Plan(TABLES, md.PureDP(9.0), targets={"visits": 3.0, "age": 0.5, "spent": 40.0}).solve()
-    for result in (mixture, targets, md.Plan(TABLES, md.ZeroConcentratedDP(0.1)).solve()):
-        result.save(tmp_path / "plan.json")
-        again = md.load(tmp_path / "plan.json")
-        assert dumps(again) == dumps(result) and again.certificate.verify() and held(result) == []
-        result.report(tmp_path / "plan.html")
-        assert "even split" in (tmp_path / "plan.html").read_text() or result is targets
-
-
-def test_changes_in_other_norms_are_compared_as_stated():
-    tasks = {
-        "a": md.NumericQuery(2, md.Sensitivity(each=[1.0, 2.0])),
-        "b": md.NumericQuery(5, md.Sensitivity(l1=3.0, l2=2.0)),
-    }
-    found = md.Plan(tasks, md.PureDP(1.0)).solve()
-    assert held(found) == []
-    payload = json.loads(dumps(found))["payload"]
-    for side in ("design", "mechanism"):
-        task = payload["fields"][side]["fields"]["tasks"]["$items"][1][1]["fields"]
-        task["sensitivity"]["fields"]["l1"] = 4.0
-    assert not all(holds for *_, holds in verify(cheap.sealed(payload)).rows)
-
-
-@pytest.mark.slow
-def test_doctored_plans_are_refused(mixture):
-    text = dumps(mixture)
-
-    def doctored(change):
-        payload = json.loads(text)["payload"]
-        change(payload["fields"])
-        return cheap.sealed(payload)
-
-    def less_noise(fields):
-        fields["mechanism"]["fields"]["noises"]["$tuple"][0]["fields"]["law"]["kwds"]["$items"][0][1] *= 0.99
-
-    def other_rounds(fields):
-        fields["mechanism"]["fields"]["noises"]["$tuple"][0]["fields"]["rounds"] = 2
-
-    def other_budget(fields):
-        fields["design"]["fields"]["privacy"]["fields"]["epsilon"] *= 0.99
-
-    def lower_value(fields):
-        fields["value"] *= 0.999
-
-    for change in (less_noise, other_rounds, other_budget, lower_value):
-        changed = doctored(change)
-        assert not loads(changed, kinds=KINDS).certificate.verify(), change.__name__
-        with suppress(Refused):
-            assert not all(holds for *_, holds in verify(changed).rows), change.__name__
-
-
-def test_a_mean_is_of_the_range_asked():
-    """The middle of the range is added to the answer: another range of the same width is private, and wrong."""
-    payload = json.loads(dumps(md.Plan({"age": md.Mean(0, 100, n=50)}, md.PureDP(1.0)).solve()))["payload"]
-    assert (
-        verify(cheap.sealed(payload)).rows and loads(cheap.sealed(payload), kinds=KINDS).certificate.verify()
-    )
-    task = payload["fields"]["mechanism"]["fields"]["tasks"]["$items"][0][1]["fields"]
-    task["lower"], task["upper"] = 50.0, 150.0
-    changed = cheap.sealed(payload)
-    assert not loads(changed, kinds=KINDS).certificate.verify()
-    assert not all(holds for *_, holds in verify(changed).rows)
-
-
-def test_items_state_what_their_laws_consume():
-    part = md.Histogram(4).slots("add-remove")[0][0]
-    for item in Item.of(part, FAMILIES, 1.0, 1):
-        noise = item.noise(3.0)
-        assert item.scale_in(noise.law) == pytest.approx(3.0) and item.cost(3.0) == pytest.approx(
-            4 * noise.variance
-        )
 
 
 def test_whole_sums_beyond_discrete_normal_noise_get_normal_noise() -> None:
@@ -568,38 +420,17 @@ def test_whole_sums_beyond_discrete_normal_noise_get_normal_noise() -> None:
     assert result.value == pytest.approx(50_000**2 / 0.2, rel=1e-6)
     assert isinstance(result.mechanism.release({"pay": 10**6})["pay"], float)
     assert all(holds for _, _, holds in verify(dumps(result)).rows) and result.certificate.verify()
-    # up to there they get whole noise, and the verifier takes no other
+    # up to there they get whole noise
     whole = md.Plan({"pay": md.Sum(20_000, whole=True)}, md.ZeroConcentratedDP(0.1)).solve()
     assert whole.to_frame()["mechanism"].tolist() == ["discrete gaussian"]
-    plain = md.Plan({"pay": md.Sum(20_000)}, md.ZeroConcentratedDP(0.1)).solve().mechanism
-    item = whole.design._search.slots[0][0]
-    assert item.scale_in(plain.noises[0].law) is None
-    assert item.scale_in(whole.mechanism.noises[0].law) == pytest.approx(20_000 / 0.2**0.5, rel=1e-6)
-
-
-@pytest.mark.slow
-def test_whole_sums_beyond_discrete_normal_noise_compose() -> None:
-    tasks = {"pay": md.Sum(200_000, whole=True), "n": md.Count()}
-    result = md.Plan(tasks, md.ApproximateDP(1, 1e-6), weights={"pay": 1e-10}, rounds=12).solve()
-    assert result.to_frame()["mechanism"].tolist() == ["Gaussian", "discrete gaussian"]
-    assert all(holds for _, _, holds in verify(dumps(result)).rows)
-
-
-def test_targets_that_cost_nothing_get_a_tiny_epsilon() -> None:
-    tasks, targets = {"n": md.Count(), "m": md.Count()}, {"n": 2000, "m": 2000}
-    result = md.Plan(tasks, md.ApproximateDP(1, 1e-3), targets=targets).solve()
-    assert 0 < result.value < 1.1e-6
-    assert all(holds for _, _, holds in verify(dumps(result)).rows)
 
 
 @pytest.mark.parametrize(
     ("privacy", "options", "message"),
     [
         (md.ApproximateDP(1, 1e-300), {}, "ask for noise or a budget that doubles do not hold"),
-        (md.PureDP(700), {}, "doubles"),
         (md.PureDP(1), {"weights": {}}, "weights = {}: must have one name at least"),
         (md.PureDP(1), {"weights": {1: 2.0}}, "must have names that are strings"),
-        (md.PureDP(1), {"weights": 3}, "must be a dictionary by names"),
     ],
 )
 def test_what_no_plan_can_be_made_of_ends_in_one_sentence(privacy, options, message) -> None:
@@ -607,14 +438,8 @@ def test_what_no_plan_can_be_made_of_ends_in_one_sentence(privacy, options, mess
         md.Plan({"n": md.Count(), "m": md.Count()}, privacy, **options).solve()
 
 
-def test_targets_beyond_any_budget_name_no_infinite_one() -> None:
-    with pytest.raises(md.InfeasibleError, match=r"need a budget of more than 0\.1, more than") as raised:
-        md.Plan({"n": md.Count()}, md.ApproximateDP(1e-3, 1e-6), targets={"n": 0.1}).solve()
-    assert raised.value.smallest_epsilon is None
-
-
 def test_what_an_attacker_gains_is_of_the_plan_s_own_noise():
-    """Was: of the one pair that was asked (7.39%, advantage .76), and nothing of a plan by μ."""
+    """Of all answers and rounds together, against normal noise of the same ρ and in closed form."""
     tasks = {"age": md.Histogram(30), "salary": md.Mean(0, 200_000, n=5000), "hours": md.Sum(60.0)}
     weights = {"age": 1e-3, "salary": 1e-6, "hours": 1e-6}
     result = md.Plan(tasks, md.ApproximateDP(2, 1e-7), weights=weights, rounds=12).solve()
@@ -625,14 +450,5 @@ def test_what_an_attacker_gains_is_of_the_plan_s_own_noise():
     assert advantage < result.tradeoff().advantage < 1.05 * advantage
     by_mu = md.Plan(tasks, md.GaussianDP(0.4), weights=weights).solve()
     assert by_mu.attack(0.01).found == pytest.approx(stats.norm.cdf(stats.norm.ppf(0.01) + 0.4), rel=1e-3)
-    mixed = md.Plan({"a": md.Count(), "b": md.Histogram(5)}, md.ApproximateDP(1, 1e-2), rounds=3).solve()
-    assert mixed.attack(0.01).found <= math.e * 0.01 + 1e-2
     pure = md.Plan({"a": md.Count()}, md.PureDP(1.0)).solve()
     assert pure.attack(0.01).found == pytest.approx(math.e * 0.01, rel=1e-6)
-
-
-def test_a_ledger_holds_the_claim_of_privacy(tmp_path):
-    result = md.Plan({"a": md.Count()}, md.ApproximateDP(1, 1e-6)).solve()
-    ledger = md.Ledger(tmp_path / "l.jsonl", md.ApproximateDP(1, 1e-6))
-    result.release({"a": 3}, ledger=ledger)
-    assert "ApproximateDP(epsilon=1.0, delta=1e-06) is kept" in (tmp_path / "l.jsonl").read_text()

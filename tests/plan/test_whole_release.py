@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import random
 import re
-import signal
-import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +13,9 @@ import pandas as pd
 import pytest
 from commands import ended
 from outline import Outline
-from scipy import stats
 
 import mechdesign as md
-from mechdesign.plan import PlannedRelease
 from mechdesign.shell.spec_file import design_from_toml
-
-from .test_ledger import _child, _text
 
 SPEC = """
 rounds = {rounds}
@@ -49,28 +42,28 @@ TASKS = {"visits": md.Histogram(4, whole=False), "people": md.Count(whole=False)
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    Path("release.toml").write_text(SPEC.format(rounds=12))
-    Path("answers.csv").write_text(ANSWERS)
+    Path("release.toml").write_text(SPEC.format(rounds=3))
+    Path("answers.csv").write_text(ANSWERS, encoding="utf-8")
     return tmp_path
 
 
-def test_twelve_rounds_in_a_shell_and_no_thirteenth(here: Path, capsys, monkeypatch) -> None:
+def test_three_rounds_in_a_shell_and_no_fourth(here: Path, capsys, monkeypatch) -> None:
     def run(words: str) -> tuple[int, str, str]:
         return ended(words.split(), capsys, monkeypatch)
 
     code, out, _ = run("plan release.toml -o plan.json --report plan.html --engines scales.json")
-    assert code == 0 and out.startswith("Plan: ε = 1, δ = 0; 12 rounds together; add-remove neighbours")
+    assert code == 0 and out.startswith("Plan: ε = 1, δ = 0; 3 rounds together; add-remove neighbours")
     assert run("ledger year.jsonl --epsilon 1")[0] == 0
     hashes = []
-    for month in range(1, 13):
+    for month in range(1, 4):
         code, out, said = run("release plan.json answers.csv --ledger year.jsonl -o noisy.csv")
-        assert code == 0 and said == f"entry 1 of year.jsonl, round {month} of 12\n"
+        assert code == 0 and said == f"entry 1 of year.jsonl, round {month} of 3\n"
         noisy = pd.read_csv("noisy.csv")
         assert list(noisy) == ["visits", "age", "spent", "ledger hash"] and noisy["visits"].dtype == np.int64
         assert 0 <= noisy["age"][0] <= 100 and noisy["spent"].notna().tolist() == [True, False, False, False]
         hashes.append(noisy["ledger hash"][0])
     ledger = md.Ledger("year.jsonl")
-    assert all(one in ledger for one in hashes) and len(set(hashes)) == 12 and hashes[-1] == ledger.hash
+    assert all(one in ledger for one in hashes) and len(set(hashes)) == 3 and hashes[-1] == ledger.hash
     before = Path("year.jsonl").read_bytes(), Path("noisy.csv").read_bytes()
     code, out, said = run("release plan.json answers.csv --ledger year.jsonl -o noisy.csv")
     assert code == 1 and out == "" and "have all been released" in said and said.count("\n") == 1
@@ -80,13 +73,7 @@ def test_twelve_rounds_in_a_shell_and_no_thirteenth(here: Path, capsys, monkeypa
 @pytest.mark.parametrize(
     ("answers", "message"),
     [
-        (
-            ANSWERS.replace("age", "ages"),
-            "answers.csv: has the columns ['spent', 'visits', 'ages'], and must have",
-        ),
-        ("visits,age\n1,2\n", "must have those of the plan's tasks: ['visits', 'age', 'spent']"),
         (ANSWERS.replace("age", "visits"), "has the columns"),
-        (ANSWERS.replace("age", "age,height"), "has the columns ['spent', 'visits', 'age', 'height']"),
         (ANSWERS.replace("age", "age,age"), "has the columns ['spent', 'visits', 'age', 'age']"),
         (ANSWERS.replace("412000", "x"), "answers.csv, line 2: age must be a number"),
         (ANSWERS.replace("412000", ""), "answers.csv, line 3: age has an empty row above"),
@@ -95,7 +82,6 @@ def test_twelve_rounds_in_a_shell_and_no_thirteenth(here: Path, capsys, monkeypa
         (ANSWERS.replace(",12,\n", ""), "must be 4 numbers"),
         (ANSWERS.replace("7021.5", "nan"), "must be finite"),
         ("", "must be a CSV file with a column a task"),
-        ('"', "must be a CSV file with a column a task"),
     ],
 )
 def test_wrong_answers_release_nothing(answers: str, message: str, here: Path, capsys, monkeypatch) -> None:
@@ -108,24 +94,10 @@ def test_wrong_answers_release_nothing(answers: str, message: str, here: Path, c
     assert len(ledger.to_frame()) == 0 and not Path("noisy.csv").exists()
 
 
-def test_columns_may_have_a_mark_and_spaces(here: Path, capsys, monkeypatch) -> None:
-    design_from_toml("release.toml", "Plan")[0].solve().save("plan.json")
-    md.Ledger("year.jsonl", md.PureDP(1.0))
-    head, rest = ANSWERS.split("\n", 1)
-    Path("answers.csv").write_text("\ufeff " + head.replace(",", " , ") + "\n" + rest, encoding="utf-8")
-    words = "release plan.json answers.csv --ledger year.jsonl -o noisy.csv"
-    code, _, said = ended(words.split(), capsys, monkeypatch)
-    assert code == 0, said
-
-
 def test_what_is_no_plan_or_does_not_hold_is_not_released(here: Path, capsys, monkeypatch) -> None:
-    from cheap import sealed
-
     result = design_from_toml("release.toml", "Plan")[0].solve()
     result.save("plan.json")
-    document = json.loads(Path("plan.json").read_text())
-    document["payload"]["fields"]["value"] *= 0.5
-    Path("doctored.json").write_text(sealed(document["payload"]))
+    replace(result, value=0.5 * result.value).save("doctored.json")
     md.calibrate("laplace", privacy=md.PureDP(1.0), sensitivity=1.0).save("noise.json")
     for words, message in (
         ("doctored.json answers.csv", "does not hold: the error is at most"),
@@ -133,7 +105,6 @@ def test_what_is_no_plan_or_does_not_hold_is_not_released(here: Path, capsys, mo
         ("plan.json absent.csv", "absent.csv: must be a CSV file"),
         ("plan.json answers.csv --ledger absent.jsonl", "there is no ledger absent.jsonl: give its budget"),
         ("plan.json answers.csv -o answers.csv", "is the path of"),
-        ("plan.json answers.csv -o plan.json", "is the path of"),
         ("plan.json answers.csv --ledger plan.json", "is the path of"),
     ):
         code, out, said = ended(["release", *words.split()], capsys, monkeypatch)
@@ -153,60 +124,7 @@ def test_answers_that_no_disk_takes_are_not_lost(here: Path, capsys, monkeypatch
 
     monkeypatch.setattr(files, "write_whole", full)
     code, out, said = ended(["release", "plan.json", "answers.csv", "-o", "noisy.csv"], capsys, monkeypatch)
-    assert (
-        code == 0
-        and "No space left" in said
-        and out.startswith("visits,age,spent\n")
-        and out.count("\n") == 5
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_thirty_kills_of_a_plan_in_mid_release(here: Path) -> None:
-    """No answer without its entry, no round twice."""
-    x, rng = {"visits": range(4), "age": (41, 1), "spent": 7.0}, random.Random(3)
-    Path("release.toml").write_text(SPEC.format(rounds=10**5))
-    result = design_from_toml("release.toml", "Plan")[0].solve()
-    md.Ledger("year.jsonl", md.ApproximateDP(1.0, 1e-6))
-    result.release(x, ledger=md.Ledger("warm.jsonl", md.PureDP(1.0)))
-
-    def work(write: int) -> None:
-        held = md.Ledger("year.jsonl")
-        while True:
-            released = result.release(x, ledger=held)
-            os.write(write, f"{released.round} {released.hash}\n".encode())
-
-    answered: list[list[str]] = []
-    for _ in range(30):
-        process, read = _child(work)
-        first = os.read(read, 1)
-        time.sleep(rng.uniform(0.0, 0.02))
-        os.kill(process, signal.SIGKILL)
-        os.waitpid(process, 0)
-        answered += [line.split() for line in (first.decode() + _text(read)).splitlines()]
-    ledger = md.Ledger("year.jsonl")
-    assert len(answered) >= 30 and {hash_ for _, hash_ in answered} <= set(ledger.to_frame()["hash"])
-    assert len({number for number, _ in answered}) == len(answered) and set(ledger.to_frame()["entry"]) == {1}
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ('kind = "Mean"', 'kind = "Median"', "release.toml: tasks.age.kind = 'Median': must be one of"),
-        ('kind = "Mean"', "", "tasks.age.kind = None: must be one of"),
-        ("clip = 5.0", "clips = 5.0", "clips: Sum has no such argument; it takes clip, values, n, whole"),
-        ("upper = 100", "", "tasks.age: Mean needs upper"),
-        ("linf = 2", "linfty = 2", "contribution: "),
-        ("visits = 6e-6", "visits = 0", "weights['visits'] = 0: must be"),
-        ("visits = 6e-6", "visit = 1", "weights = ['visit']: must be for the tasks"),
-        ("rounds = 12", 'design = "OPTM"', "design = 'OPTM': must be one of"),
-    ],
-)
-def test_mistakes_in_a_plan_by_key(old: str, new: str, message: str, here: Path) -> None:
-    Path("release.toml").write_text(SPEC.format(rounds=12).replace(old, new))
-    with pytest.raises(md.DesignError, match=re.escape(message)):
-        design_from_toml("release.toml", "Plan")[0].solve()
+    assert code == 0 and "No space left" in said and out.startswith("visits,age,spent\n")
 
 
 # -- the page -----------------------------------------------------------------------------------------------
@@ -216,13 +134,8 @@ def test_the_page_of_a_plan_says_it_all(here: Path) -> None:
     result = design_from_toml("release.toml", "Plan")[0].solve()
     result.report("plan.html", dataset="visits 2026", author="A. Turing", purpose="bulletin")
     words = " ".join("".join(Outline(Path("plan.html").read_text()).texts).split())
-    for task in (
-        "visits: 4 whole numbers; at most 3 coordinates change, each by at most 2",
-        "age: sum: 1 number;",
-        "spent: 1 number",
-    ):
-        assert task in words
-    assert "all 84 answers of all rounds are off by at most, jointly: visits ±" in words
+    assert "visits: 4 whole numbers; at most 3 coordinates change, each by at most 2" in words
+    assert "all 21 answers of all rounds are off by at most, jointly: visits ±" in words
     assert (
         "unit of privacy is one person (add-remove neighbours)" in words and "data set: visits 2026" in words
     )
@@ -269,73 +182,46 @@ def scale_of(law: object) -> float:
     )()
 
 
-@pytest.mark.parametrize("families", [("laplace",), ("gaussian",), ("staircase", "laplace")])
-def test_engines_get_the_numbers_of_the_plan(
-    families: tuple[str, ...], here: Path, capsys, monkeypatch
-) -> None:
-    plan = md.Plan(
-        {**TASKS, "age": md.Mean(0, 100, n=50)}, md.ApproximateDP(1.0, 1e-6), rounds=12, families=families
-    )
-    law: PlannedRelease = plan.solve().mechanism
+@pytest.mark.parametrize("families", [("gaussian",), ("staircase", "laplace")])
+def test_engines_get_the_numbers_of_the_plan(families: tuple[str, ...]) -> None:
+    tasks = {**TASKS, "age": md.Mean(0, 100, n=50)}
+    law = md.Plan(tasks, md.ApproximateDP(1.0, 1e-6), rounds=12, families=families).solve().mechanism
     found = json.loads(json.dumps(law.engines()))
     assert (found["neighbours"], found["rounds"], found["disjoint"]) == ("add-remove", 12, [])
     rows = [(name, part, noise) for name, parts in law.parts.items() for part, noise in parts]
-    assert len(found["parts"]) == len(rows) == 5
-    for row, (name, part, noise) in zip(found["parts"], rows):
-        assert (row["task"], row["part"], row["numbers"], row["whole"]) == (
-            name,
-            part.name,
-            part.dimension,
-            part.whole,
-        )
+    for row, (name, part, noise) in zip(found["parts"], rows, strict=True):
+        stated = row["task"], row["part"], row["numbers"], row["whole"]
+        assert stated == (name, part.name, part.dimension, part.whole)
         assert {k: row[k] for k in noise.parameters} == noise.parameters
         assert row["standard_deviation"] == noise.standard_deviation
-        normal = noise.law.dist.name == "norm" and not part.name
-        assert ("sql" in row) == normal
-        if normal:
+        assert ("sql" in row) == (noise.law.dist.name == "norm" and not part.name)
+        if "sql" in row:
             query = row["sql"]["presto"]
-            scale, low, high = re.search(
+            asked = re.search(
                 r"noisy_sum_gaussian\(x, DOUBLE '(.*?)', DOUBLE '(.*?)', DOUBLE '(.*?)'\)", query
-            ).groups()
-            assert float(scale) == noise.parameters["scale"] and (float(low), float(high)) == (
-                0,
-                part.clip or 1.0,
             )
+            assert [*map(float, asked.groups())] == [noise.parameters["scale"], 0, part.clip or 1.0]
             assert ('"spent ""net"""' in query) == name.startswith("spent") and "UNION ALL" in query
             assert ("GROUP BY bin" in query) == (name == "visits")
 
 
-@pytest.mark.parametrize("families", [("laplace",), ("gaussian",)])
-@pytest.mark.parametrize("whole", [True, False])
-def test_opendp_draws_the_noise_of_the_plan(families: tuple[str, ...], whole: bool) -> None:
+@pytest.mark.parametrize(("family", "whole"), [("laplace", True), ("gaussian", True), ("gaussian", False)])
+def test_opendp_draws_the_noise_of_the_plan(family: str, whole: bool) -> None:
     pytest.importorskip("opendp")
-    tasks = {
-        "visits": md.Histogram(4, contribution=3, whole=whole),
-        "people": md.Count(whole=whole),
-        "spent": md.Sum(5.0),
-    }
-    law = md.Plan(tasks, md.ApproximateDP(1.0, 1e-6), families=families).solve().mechanism
+    tasks = {"visits": md.Histogram(4, contribution=3, whole=whole), "spent": md.Sum(5.0)}
+    law = md.Plan(tasks, md.ApproximateDP(1.0, 1e-6), families=(family,)).solve().mechanism
     found = law.to_opendp()
     assert list(found) == list(tasks)
     for name, parts in law.parts.items():
         for measurement, (part, noise) in zip(found[name], parts, strict=True):
-            scale, size = scale_of(noise.law), part.dimension
-            if families == ("laplace",):
-                norm = part.sensitivity.largest_l1(size)
-                assert measurement.map(int(norm) if part.whole else norm) == pytest.approx(
-                    norm / scale, rel=1e-6
-                )
-            else:
-                norm = part.sensitivity.largest_l2(size)
-                assert measurement.map(norm) == pytest.approx((norm / scale) ** 2 / 2, rel=1e-6)
-            drawn = np.array([measurement([0 if part.whole else 0.0] * size) for _ in range(4000 // size)])
-            assert np.var(drawn) == pytest.approx(noise.variance, rel=0.25)
-            if not part.whole:
-                assert stats.kstest(drawn.ravel(), noise.law.cdf).pvalue > 1e-6
-
-
-def test_opendp_has_no_staircase() -> None:
-    pytest.importorskip("opendp")
-    law = md.Plan({"spent": md.Sum(5.0)}, md.PureDP(1.0), families=("staircase",)).solve().mechanism
-    with pytest.raises(md.DesignError, match="law = 'staircase': is not in OpenDP"):
-        law.to_opendp()
+            scale, size, changes = scale_of(noise.law), part.dimension, part.sensitivity
+            norm = changes.largest_l1(size) if family == "laplace" else changes.largest_l2(size)
+            loss = norm / scale if family == "laplace" else (norm / scale) ** 2 / 2
+            moved = int(norm) if part.whole and family == "laplace" else norm
+            assert measurement.map(moved) == pytest.approx(loss, rel=1e-6)
+            drawn = np.array([measurement([0 if part.whole else 0.0] * size) for _ in range(2000 // size)])
+            assert np.var(drawn) == pytest.approx(noise.variance, rel=0.3)
+    if family == "laplace":
+        staircase = md.Plan({"spent": md.Sum(5.0)}, md.PureDP(1.0), families=("staircase",)).solve().mechanism
+        with pytest.raises(md.DesignError, match="law = 'staircase': is not in OpenDP"):
+            staircase.to_opendp()

@@ -253,17 +253,21 @@ class BoundedCount(ModelledDesign):
         """The linear program, with one variable for C[x, y] and its mirror image where the question is symmetric."""
         return self.program()[0].model()
 
+    def closed_forms(self) -> Iterator[Law]:
+        """Yield the best constant answer and the truncated geometric mechanism."""
+        constant = np.zeros_like(self.losses)
+        costs = self.losses.max(axis=0) if self.prior is None else np.asarray(self.prior) @ self.losses
+        constant[:, costs.argmin()] = 1.0
+        yield self._law(_whole(constant), SolveReport("closed form"))
+        yield self._law(self._pure(self._geometric), SolveReport("closed form"))
+
     def improve(self, clock: Clock, solver: str | None = None) -> Iterator[Law | Bound]:
-        """Yield the best constant answer and the truncated geometric mechanism, then the optimum by HiGHS and the bound of its multipliers."""
+        """Yield the closed forms, then the optimum by HiGHS and the bound of its multipliers."""
         if solver not in (None, "highs"):
             raise DesignError.of("solver", solver, 'must be "highs"; model() is for the others')
         prior = np.ones(self.n + 1) if self.prior is None else np.asarray(self.prior)
         yield self._bound(np.zeros((0, 3), dtype=np.int64), np.zeros(0), prior)
-        constant = np.zeros_like(self.losses)
-        costs = self.losses.max(axis=0) if self.prior is None else prior @ self.losses
-        constant[:, costs.argmin()] = 1.0
-        yield self._law(_whole(constant), SolveReport("closed form"))
-        yield self._law(self._pure(self._geometric), SolveReport("closed form"))
+        yield from self.closed_forms()
         try:
             program, owner, pairs = self.program(clock)
             solved = program.solve() is Status.OPTIMAL

@@ -457,8 +457,7 @@ class Channel(Checked, Response):
         one_of("calibrated", calibrated, (True, False))
 
         def at(beta: float) -> Channel:
-            kernel = np.exp(-np.minimum(beta * distances, _FAR))
-            return cls(kernel / kernel.sum(axis=1, keepdims=True), space)
+            return cls(exponential(space, beta), space)
 
         least = alpha / 2 * (1 - 1e-12)
         if calibrated:
@@ -469,6 +468,12 @@ class Channel(Checked, Response):
                 if root * (1 - step) > least and tried.alpha <= alpha:
                     return tried
         return at(least)
+
+
+def exponential(space: MetricSpace, beta: float) -> Array:
+    """Rows ∝ e^{-βd}, in doubles."""
+    kernel = np.exp(-np.minimum(beta * space.distances, _FAR))
+    return np.asarray(kernel / kernel.sum(axis=1, keepdims=True))
 
 
 def exponential_rate(distances: Array, alpha: float) -> float:

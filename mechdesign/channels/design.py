@@ -32,7 +32,7 @@ import numpy as np
 import pandas as pd
 from flint import arb, ctx, fmpq
 
-from mechdesign.channels.channel import Channel, check_prior, loss_matrix
+from mechdesign.channels.channel import Channel, check_prior, exponential, exponential_rate, loss_matrix
 from mechdesign.channels.exact import (
     Growth,
     Weights,
@@ -240,6 +240,26 @@ class MetricChannel(ModelledDesign):
     def model(self, *, symmetry: bool = True) -> Model:
         """The linear program, with one variable per orbit of (item, report)."""
         return self.program(symmetry=symmetry).declared().model()
+
+    def closed_forms(self) -> Iterator[Law]:
+        """Yield the best constant report, and the exponential mechanism where the reports are the items."""
+        if self.equalities is not None:
+            return
+        constant = np.zeros_like(self.cost)
+        constant[:, self.cost.sum(axis=0).argmin()] = 1.0
+        tables = [constant]
+        if constant.shape[0] == constant.shape[1]:
+            tables.append(exponential(self.space, exponential_rate(self.space.distances, self.alpha)))
+        for table in tables:
+            channel = Channel(table, self.space)
+            value = channel.expected_loss(self.losses, self.weights)
+            yield Law(channel, value, report=SolveReport("closed form"))
+
+    def certified(self, law: Law, clock: Clock) -> Law:
+        """Make a closed form exactly private; the others are."""
+        if law.mechanism.weights is not None:
+            return law
+        return self.repaired(law.mechanism.matrix, report=law.report)
 
     def improve(
         self, clock: Clock, solver: str | None = None, symmetry: bool = True

@@ -204,9 +204,9 @@ class LocalWorkload(Design):
         if alike or (
             self.outputs is None and size > LISTED
         ):  # where all rays are listed nothing is left to find
-            for name in PUBLISHED[1:2] if alike else PUBLISHED[:2]:
-                law = self.published(name)
-                value = round_up(cost_above(self, law))
+            laws = map(self.published, PUBLISHED[1:2] if alike else PUBLISHED[:2])
+            costed = [(round_up(cost_above(self, law)), law) for law in laws]
+            for value, law in sorted(costed, key=lambda pair: pair[0]):
                 yield Law(law, value, (LinearProof(),), SolveReport("closed form"))
         if not alike:
             with one_thread():

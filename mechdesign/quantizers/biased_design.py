@@ -133,11 +133,15 @@ class BiasedSelection(QuantizerDesign):
 
     def _members(self, clock: Clock) -> tuple[list[dict[str, float]], float, int]:
         """The members within both budgets with their values, the least bias within the privacy budget, points tried."""
-        rows, least, tried = [], math.inf, 0
+        rows: list[dict[str, float]] = []
+        least, tried = math.inf, 0
         selection = cache(self._selection)  # which all β share
-        for point in self.grid or ():
-            if clock.passed:
-                break
+        assert self.grid is not None
+        widest = max(self.grid.axes["delta"])
+        for point in self.grid:
+            # late, the first member within both budgets is searched for where outputs reach farthest, which is most private
+            if clock.passed and (rows or point["delta"] < widest):
+                continue
             tried += 1
             member = self._rounded(selection(point["delta"], point["q"]), point["beta"])
             loss = member.privacy_loss()

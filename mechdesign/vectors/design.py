@@ -163,7 +163,7 @@ class VectorQuantizer(Design):
     def improve(self, clock: Clock) -> Iterator[Law | Bound]:
         """Compare the candidates, whose errors are closed forms; the bound holds for any number of bits."""
         yield Bound(least_error(self.dimension, self.privacy.epsilon, self.inputs, self.radius))
-        for mechanism in self.candidates():
+        for mechanism in sorted(self.candidates(), key=lambda candidate: candidate.error):
             fast = isinstance(mechanism, SphereQuantizer) and mechanism.rotation == "fast"
             note = "the fast rotation is not of the uniform law: unbiased up to what rotation_bias measures"
             yield Law(mechanism, mechanism.error, (VectorProof(),), notes=(note,) if fast else ())

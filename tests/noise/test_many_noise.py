@@ -230,12 +230,6 @@ def test_a_dimension_is_a_whole_number(dimension: object) -> None:
         md.OptimalNoise(md.ApproximateDP(1.0, 1e-3), dimension=dimension)
 
 
-def test_a_limit_that_leaves_no_time_is_an_error() -> None:
-    design = md.OptimalNoise(md.ApproximateDP(1.0, 1e-3), dimension=3)
-    with pytest.raises(md.SolverError, match="time limit"):
-        design.solve(time_limit=1e-9)
-
-
 def test_a_law_that_is_not_symmetric_is_refused() -> None:
     with pytest.raises(md.DesignError, match="symmetric"):
         md.noise.CellProduct(CellNoise((1, 2), 1.0, -1.0, 1), 2)

@@ -54,7 +54,7 @@ from mechdesign.problem.privacy import Pointwise
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.solvers import Model
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Flags
 
 
 @serializable("noise-allocation")
@@ -352,38 +352,42 @@ class NoiseAllocation(AllocationPage):
                 yield Law(law, mixed_cost(self, law), (MixedProof(),), SolveReport("search"), self._notes())
 
     def _mixes(self, clock: Clock) -> Iterator[Law]:
-        """Both pure types, and mixes from the cheapest candidate on, each scaled until it is proved private."""
+        """Both pure types in closed form, the cheaper one first; then the best Laplace noise and mixes, each scaled until it is proved private."""
         privacy, moved = instance("privacy", self.privacy, *get_args(Pointwise)), self.sensitivities > 0
-        gaussian, pure = self.of_one_type("gaussian").solve(certify=False), self.of_one_type("laplace")
         weights, lam = None if self.weights is None else self.weights[moved], self.sensitivities[moved]
         everywhere, best = np.ones(len(lam), dtype=bool), math.inf
-        laplace: Mix = (best, lam, everywhere)
-        if pure.composes:
-            for found in pure._laplace_laws(clock):
-                yield replace(found, notes=self._notes())
-                if found.value < best:
-                    best, laplace = found.value, (found.value, found.mechanism.scales[moved], everywhere)
-        else:
-            alone = pure.solve(certify=False)
-            laplace = alone.value, alone.mechanism.scales[moved], everywhere
-        mu = math.sqrt(gaussian.design.budget)
-        problem = MixedProblem(lam, weights, float(self.loss), privacy, mu, laplace)
-        tried = [
-            *mixed_scales(problem, clock),
-            (gaussian.value, gaussian.mechanism.scales[moved], ~everywhere),
-        ]
-        for value, scales, kinds in sorted(tried, key=lambda candidate: candidate[0]):
-            if value * math.exp(-REACH * float(self.loss)) > best:
-                break
-            if kinds.all() and pure.composes:
-                continue  # it is proved as it is
+
+        def proved(scales: Array, kinds: Flags) -> Law | None:
             full, types = np.zeros(len(moved)), np.zeros(len(moved), dtype=bool)
             full[moved], types[moved] = scales, kinds
             law = within_budget(full, types, self.sensitivities, privacy, clock)
-            if law is not None:
-                cost = mixed_cost(self, law)
-                best = min(best, cost)
-                yield Law(law, cost, (MixedProof(),), SolveReport("search"), self._notes())
+            if law is None:
+                return None
+            return Law(law, mixed_cost(self, law), (MixedProof(),), SolveReport("search"), self._notes())
+
+        gaussian, pure = self.of_one_type("gaussian").solve(certify=False), self.of_one_type("laplace")
+        sufficient = replace(pure, accounting="corollary6") if pure.composes else pure
+        alone = sufficient.solve(certify=False)
+        kinds = ((gaussian, ~everywhere), (alone, everywhere))
+        closed = [proved(one.mechanism.scales[moved], of_type) for one, of_type in kinds]
+        for found in sorted(filter(None, closed), key=lambda law: law.value):
+            best = min(best, found.value)
+            yield found
+        laplace: Mix = alone.value, alone.mechanism.scales[moved], everywhere
+        for found in pure._laplace_laws(clock) if pure.composes else ():
+            yield replace(found, notes=self._notes())
+            if found.value < laplace[0]:
+                laplace = found.value, found.mechanism.scales[moved], everywhere
+        best = min(best, laplace[0])
+        problem = MixedProblem(
+            lam, weights, float(self.loss), privacy, math.sqrt(gaussian.design.budget), laplace
+        )
+        for value, scales, types in mixed_scales(problem, clock):
+            if value * math.exp(-REACH * float(self.loss)) > best:
+                break
+            if not types.all() and (law := proved(scales, types)) is not None:
+                best = min(best, law.value)
+                yield law
         if best == math.inf:
             raise SolverError("no mix was proved to keep the budget", solver="search", status="none")
 

@@ -40,7 +40,15 @@ from mechdesign.noise.optimal.lattice import MOST_CELLS, SMALLEST_DELTA, refined
 from mechdesign.noise.optimal.lattice_dual import LatticeDual, average_costs
 from mechdesign.noise.optimal.lattice_program import Line, lattice_model
 from mechdesign.noise.optimal.question import NoiseQuestion
-from mechdesign.noise.optimal.several import DISCRETE, named_cost, ranked, several, started
+from mechdesign.noise.optimal.several import (
+    CLOSED,
+    DISCRETE,
+    calibrated,
+    named_cost,
+    ranked,
+    several,
+    started,
+)
 from mechdesign.noise.optimal.staircase import staircase
 from mechdesign.noise.pictures import draw_laws
 from mechdesign.problem.checks import instance, integer, one_of, positive
@@ -111,6 +119,13 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
     """
 
     default_gap = 0.01
+
+    def closed_forms(self) -> Iterator[Law]:
+        """Yield Gaussian and Laplace noise where δ > 0 is allowed for one number; pure noise has its staircase."""
+        if self.dimension == 1 and any(delta for _, delta in self.points):
+            for name in CLOSED:
+                if (name in DISCRETE) == self.integer and (self.given_loss.polynomial or not self.integer):
+                    yield from (law for _, law in calibrated(self, self.privacy, name, 1e-3))
 
     def improve(
         self,

@@ -357,6 +357,8 @@ _NAMED = ("gaussian", "laplace", "staircase", "gennorm")
 """The families tried, the quickest first."""
 DISCRETE = ("discrete_laplace", "discrete_gaussian")
 """Those for whole numbers."""
+CLOSED = ("gaussian", "laplace", *DISCRETE)
+"""Those of a closed form, which are tried whatever the time: Laplace noise of several numbers as pure noise."""
 
 
 @serializable("named-law-proof")
@@ -469,6 +471,8 @@ def _split(question: NoiseQuestion, clock: Clock) -> list[tuple[str, Law]]:
 
 def _product(question: NoiseQuestion, best: Result) -> list[tuple[str, Law]]:
     """The optimum of one coordinate on all of them, where it is symmetric."""
+    if isinstance(best.mechanism, AdditiveNoise):
+        return [("one coordinate", _law(question, best.mechanism.law))]
     if not best.mechanism.symmetric:
         return []
     l0 = None if question.moved == question.dimension else question.moved
@@ -500,23 +504,32 @@ def started(question: NoiseQuestion, starts: Mapping[str, FrozenLaw]) -> list[tu
 
 
 def _calibrated(question: NoiseQuestion, clock: Clock) -> list[tuple[str, Law]]:
-    """The families at their least scales, those that there is time for."""
+    """The families at their least scales: those of `CLOSED` form, and those that there is time for."""
     found: list[tuple[str, Law]] = []
-    given = question.given_loss
-    judged = "absolute" if given.absolute and not given.squared else "squared"
+    late = False
+    if question.integer and not question.given_loss.polynomial:
+        return found  # integrals of a callable are for densities
+    # compositions are not interrupted
+    needed = 0.2 * (1 + math.log10(question.moved))
     for name in DISCRETE if question.integer else _NAMED:
-        if question.integer and not given.polynomial:
-            break  # integrals of a callable are for densities
-        # compositions are not interrupted
-        needed = 0.2 * (1 + math.log10(question.moved)) if found else 0.0
-        if clock.left <= needed:
-            late = ("the time limit came before the search ended: some families were not tried",)
-            return [(name, replace(law, notes=late)) for name, law in found]
-        try:
-            result = Calibration(
-                name, question.privacy, question.sensitivity, question.moved, loss=judged
-            ).solve(certify=False, time_limit=clock.limit())
-        except MechdesignError:
-            continue  # this family cannot meet the requirement, or not in time
-        found.append((name, _law(question, result.mechanism.law)))
-    return found
+        late = late or clock.left <= needed
+        if not late:
+            found += calibrated(question, question.privacy, name, clock.limit())
+        elif name in CLOSED and (question.alone or "gaussian" in name):
+            pure = PureDP(question.epsilon) if "laplace" in name else question.privacy
+            found += calibrated(question, pure, name, clock.limit())
+    notes = ("the time limit came before the search ended: some families were not tried",) * late
+    return [(name, replace(law, notes=notes)) for name, law in found]
+
+
+def calibrated(
+    question: NoiseQuestion, privacy: Pointwise, name: str, seconds: float | None
+) -> list[tuple[str, Law]]:
+    """The family at its least scale; nothing where it cannot meet the requirement, or not in time."""
+    judged = "absolute" if question.given_loss.absolute and not question.given_loss.squared else "squared"
+    design = Calibration(name, privacy, question.sensitivity, question.moved, loss=judged)
+    try:
+        found = design.solve(certify=False, time_limit=seconds)
+    except MechdesignError:
+        return []
+    return [(name, _law(question, found.mechanism.law))]

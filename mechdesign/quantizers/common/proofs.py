@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import accumulate, pairwise
@@ -50,7 +50,7 @@ from mechdesign.quantizers.common.enclosures import (
     rational,
 )
 from mechdesign.quantizers.mechanism.biased import BiasedQuantizer
-from mechdesign.quantizers.mechanism.exact_law import ExactLaw
+from mechdesign.quantizers.mechanism.exact_law import ExactLaw, excess_loss, outermost_law
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.typing import Numbers
 
@@ -364,6 +364,18 @@ def proved_law(design: QuantizerDesign, law: Law, mechanism: Quantizer) -> Law:
     """Return a law with the exact mechanism in its place, its loss rounded up, and the proofs of both."""
     value, proof = certified_value(design, mechanism)
     return replace(law, mechanism=mechanism, value=value, proofs=(LawProof(), proof))
+
+
+OUTERMOST = "only the two outermost outputs are used: no program was solved"
+
+
+def outermost(design: QuantizerDesign, bins: Iterable[float]) -> Iterator[Law]:
+    """Yield the unbiased mechanism that uses the first and the last of these outputs, where it is within ε."""
+    law = outermost_law(bins, design.input_range)
+    if excess_loss(law, design.privacy.epsilon) <= 0:
+        mechanism = Quantizer.of_law(law)
+        value, proof = certified_value(design, mechanism)
+        yield Law(mechanism, value, (LawProof(), proof), notes=(OUTERMOST,))
 
 
 def proved_bound(

@@ -520,3 +520,18 @@ def tightened(
         f"no exactly private mechanism within {budget!r} was found next to the solver's: ask for a slightly larger "
         "epsilon, or try another solver"
     )
+
+
+def outermost_law(bins: Iterable[float], knots: Iterable[float]) -> RationalTable:
+    """Return the unbiased law that only uses the first and the last output, exactly.
+
+    Examples
+    --------
+    >>> law = outermost_law([-2.0, 0.0, 2.0], [-1.0, 1.0])
+    >>> [[str(p) for p in law.row(0, end)] for end in (0, 1)]
+    [['3/4', '0', '1/4'], ['1/4', '0', '3/4']]
+    """
+    b, x = ([Fraction(float(v)) for v in values] for values in (bins, knots))
+    high = [(v - b[0]) / (b[-1] - b[0]) for v in x]
+    inner = [Fraction(0)] * (len(b) - 2)
+    return RationalTable.continuous(b, x, [[1 - p, *inner, p] for p in high])

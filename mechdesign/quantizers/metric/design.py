@@ -49,11 +49,11 @@ from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP, points_of
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
 from mechdesign.quantizers.common.design import QuantizerDesign
-from mechdesign.quantizers.common.proofs import certified_value, law_claims
-from mechdesign.quantizers.mechanism.exact_law import RationalTable, rational_table, tightened
+from mechdesign.quantizers.common.proofs import OUTERMOST, certified_value, law_claims
+from mechdesign.quantizers.mechanism.exact_law import RationalTable, outermost_law, rational_table, tightened
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import check_bins, check_range, mirrored_bins
-from mechdesign.quantizers.metric.notion import Pairs, PairwisePrivacy, outermost_law, outermost_private
+from mechdesign.quantizers.metric.notion import Pairs, PairwisePrivacy, outermost_private
 from mechdesign.quantizers.metric.program import bounding_program, grid_program, row_model, set_budget
 from mechdesign.solvers import Model, Solution, proved_bound
 from mechdesign.typing import Array, Status
@@ -66,7 +66,6 @@ _MOST_PAIRED = 2_500  # of one whose pairs join as they are broken
 _ROUNDS = 30
 _SHRINK = 1e-9  # share of ε that the repair of rows may consume; neighbours need more
 _LEAST = 1e-13  # of an output in use: far below a solver's tolerance, far above the rounding of rows
-_OUTERMOST = "only the two outermost outputs are used: no program was solved"
 _ROUNDED = "privacy holds between grid inputs; inputs off the grid are rounded to it at random first"
 
 
@@ -210,7 +209,7 @@ class MetricQuantizer(QuantizerDesign, ModelledDesign):
         if self.loss.polynomial:
             yield Bound(0.0, MetricBound())
         yield self._law(
-            outermost_law(self.bins, self.knots(3)), SolveReport("closed form"), clock, (_OUTERMOST,)
+            outermost_law(self.bins, self.knots(3)), SolveReport("closed form"), clock, (OUTERMOST,)
         )
         for lattice in lattices:
             if len(lattice) * len(self.bins) > most:

@@ -14,7 +14,7 @@ imply the others, since :math:`d(x, z) \ge d(x, y) + d(y, z)` for y between. (St
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -25,7 +25,7 @@ import numpy as np
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP
-from mechdesign.quantizers.mechanism.exact_law import RationalTable
+from mechdesign.quantizers.mechanism.exact_law import outermost_law
 from mechdesign.typing import Array, Indices
 
 STEEP = 23.0  # εd from which e^{-εd} is lost in a solver's tolerance
@@ -218,21 +218,6 @@ class PairwisePrivacy:
 def _growth(power: Fraction) -> Fraction:
     """A rational below e^power; beyond 700 one that is far below."""
     return exp_lower(power if power < 700 else Fraction(700))
-
-
-def outermost_law(bins: Iterable[float], knots: Iterable[float]) -> RationalTable:
-    """Return the unbiased law that only uses the first and the last output, exactly.
-
-    Examples
-    --------
-    >>> law = outermost_law([-2.0, 0.0, 2.0], [-1.0, 1.0])
-    >>> [[str(p) for p in law.row(0, end)] for end in (0, 1)]
-    [['3/4', '0', '1/4'], ['1/4', '0', '3/4']]
-    """
-    b, x = ([Fraction(float(v)) for v in values] for values in (bins, knots))
-    high = [(v - b[0]) / (b[-1] - b[0]) for v in x]
-    inner = [Fraction(0)] * (len(b) - 2)
-    return RationalTable.continuous(b, x, [[1 - p, *inner, p] for p in high])
 
 
 def outermost_private(notion: PairwisePrivacy, bins: Sequence[float], knots: Array) -> bool:

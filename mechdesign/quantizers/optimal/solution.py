@@ -36,6 +36,7 @@ from mechdesign.quantizers.mechanism.exact_law import (
     ExactLaw,
     RationalTable,
     excess_loss,
+    outermost_law,
     rational_row,
 )
 from mechdesign.quantizers.mechanism.table import largest_loss
@@ -359,12 +360,7 @@ def extreme_law(bins: Array, lower: float, upper: float, epsilon: float) -> Exac
     InfeasibleError
         It is over the budget.
     """
-    exact, ends = tuple(Fraction(float(b)) for b in bins), (Fraction(lower), Fraction(upper))
-    rows = []
-    for x in ends:
-        share = (x - exact[0]) / (exact[-1] - exact[0])
-        rows.append([1 - share, *[Fraction(0)] * (len(exact) - 2), share])
-    law = RationalTable.continuous(exact, ends, rows)
+    law = outermost_law(bins.tolist(), (lower, upper))
     if excess_loss(law, epsilon) > 0:
         raise InfeasibleError(
             f"no exactly unbiased rational mechanism at epsilon = {epsilon!r} with these outputs"

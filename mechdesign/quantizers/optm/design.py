@@ -29,7 +29,7 @@ from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
 from mechdesign.quantizers.common.design import QuantizerDesign
-from mechdesign.quantizers.common.proofs import proved_law
+from mechdesign.quantizers.common.proofs import outermost, proved_law
 from mechdesign.quantizers.mechanism.exact_law import SelectionLaw, excess_loss, tightened
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import (
@@ -155,6 +155,10 @@ class OPTM(QuantizerDesign, ModelledDesign):
         return self.program.model(self.privacy.epsilon, *(self.program.flatten(b, b) for b in pair))
 
     # -- solve ----------------------------------------------------------------------------------------
+
+    def closed_forms(self) -> Iterator[Law]:
+        """Yield the member that selects the two outermost bins, where it is within the budget."""
+        yield from outermost(self, self.bins)
 
     def improve(
         self,

@@ -29,6 +29,7 @@ from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
 from mechdesign.quantizers.common.design import QuantizerDesign
 from mechdesign.quantizers.common.dual_pieces import OutputSpace
+from mechdesign.quantizers.common.proofs import outermost
 from mechdesign.quantizers.mechanism.selection import mirrored_bins
 from mechdesign.quantizers.optimal.any_outputs import least_loss
 from mechdesign.quantizers.optm.design import OPTM, Boxes, Sweep, authors_levels, check_levels, grid_boxes
@@ -150,6 +151,14 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
     ) -> solvers.Model:
         """Return the program that is solved at each point, for the first bins unless given; its bounds are parameters."""
         return self.at(self.alphabets()[0] if bins is None else bins).model(low=low, high=high)
+
+    def closed_forms(self) -> Iterator[Law]:
+        """Yield, for each choice of bins, the member that selects the two outermost, where it is within the budget."""
+        alphabets, levels = self.alphabets(), list(self.levels.axes)
+        unsolved: Row = ([0.0] * len(levels), None, 0, 0)
+        table = _table(alphabets, [unsolved] * len(alphabets), levels)
+        for ends in {bins[:: len(bins) - 1]: bins for bins in alphabets}.values():
+            yield from (replace(law, table=table) for law in outermost(self, ends))
 
     def improve(
         self,

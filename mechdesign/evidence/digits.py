@@ -25,7 +25,7 @@ def shown(value: object, digits: int = 6) -> str:
         return "yes" if value else "no"
     if isinstance(value, Real) and not isinstance(value, Integral):
         number = float(value)
-        return "–" if math.isnan(number) else f"{number:.{digits}g}"
+        return "–" if math.isnan(number) else f"{number + 0.0:.{digits}g}"  # no "-0"
     return "–" if value is None else str(value)
 
 

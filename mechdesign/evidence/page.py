@@ -1,8 +1,8 @@
 """The page a result prints itself on: one HTML file that needs nothing else, to be read, printed and handed over.
 
 What a wing says is a sequence of `Section`; `page` renders them. Nothing is fetched from anywhere: figures are inline
-SVG, the style sheet and the one script (which makes tables sortable, and checks the result file that a page carries) are in the
-page, and its own security policy forbids all else. Every text is escaped, wherever it came from.
+SVG, the style sheet and the one script, which makes tables sortable, are in the page, and its own security policy forbids
+all else. Every text is escaped, wherever it came from. The page computes nothing: what it says was computed when it was made.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata, resources
-from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 from xml.etree import ElementTree
 
@@ -38,8 +37,7 @@ Fact = tuple[str, str, str]
 """A key number of the headline strip: label, value, remark ("" for none)."""
 
 PICTURES = 300_000  # characters that all drawings of a page may take as drawings
-CHECKER = Path(__file__).with_name("checker")
-"""The checks of a result file that run in the page: modules of JavaScript, which Node runs as they are."""
+LARGEST_FILE = 20_000_000  # bytes, compressed; browsers take 32 MB as a link's data, in base64
 _MARKED = {"proved", "recomputed", "claimed"}
 
 
@@ -61,13 +59,11 @@ class Section:
         Of the table, or of the figure where there is no table.
     alt : str
         What the figure shows, for those who do not see it; the caption or the title if not given.
+    file : (str, str), optional
+        Name and text of a result file that the page carries, compressed, for the reader to save; of one too large, the page has the
+        fingerprint alone, and says so.
     code : str
         Commands or code to copy.
-    file : (str, str), optional
-        Name and text of a result file that the page carries, compressed; the reader can save it, and the page checks it when it is
-        opened, by its own script.
-    claims : sequence of str
-        Of the file: listed as not checked until the page has checked them.
     rows, digits : int
         The most rows of the table that are shown, and the significant digits of its numbers.
     markdown : bool
@@ -85,9 +81,8 @@ class Section:
     figure: Callable[[], Figure] | None = None
     caption: str = ""
     alt: str = ""
-    code: str = ""
     file: tuple[str, str] | None = None
-    claims: Sequence[str] = ()
+    code: str = ""
     rows: int = 200
     digits: int = 6
     markdown: bool = False
@@ -142,8 +137,7 @@ def page(
         instance(name, text, str)
     parts = [instance("sections", section, Section) for section in sections]
     longest = min(150_000, PICTURES // max(1, sum(part.figure is not None for part in parts)))
-    carries = any(part.file is not None for part in parts)
-    style, script = _asset("page.css"), _asset("page.js") + (checking_script() if carries else "")
+    style, script = _asset("page.css"), _asset("page.js")
     return _template().render(
         title=_together(title),
         subtitle=subtitle,
@@ -177,30 +171,13 @@ def as_given(said: Mapping[str, str | None], date: str | datetime.date | None) -
 
 
 @cache
-def checking_script() -> str:
-    """The checker's modules as one function, each behind those that it imports, and what makes a page use it."""
-    modules: dict[str, str] = {}
-
-    def add(name: str) -> None:
-        text = (CHECKER / name).read_text(encoding="utf-8")
-        for needed in re.findall(r'^import [^;]*from "\./(.*?)";', text, re.MULTILINE):
-            if needed not in modules:
-                add(needed)
-        body = re.sub(r"^import [^;]*;\n", "", text, flags=re.MULTILINE)
-        modules[name] = f"// {name}\n" + re.sub(r"^export ", "", body, flags=re.MULTILINE)
-
-    add("check.mjs")
-    whole = "\n".join(modules.values())
-    return f"\nfunction checker() {{\n{whole}\nreturn check;\n}}\n{_asset('check.js')}"
-
-
-@cache
 def _template() -> Template:
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters["whole"] = _whole
     return environment.from_string(_asset("page.html"))
 
 
@@ -231,13 +208,20 @@ def _rendered(section: Section, number: int, longest: int) -> dict[str, object]:
         "picture": _safe(picture),
         "table": None if section.table is None else _table(section),
         "code": section.code,
-        "file": None if section.file is None else _file(*section.file, section.claims),
+        "file": None if section.file is None else _file(*section.file),
     }
 
 
 def _together(text: str) -> str:
     """A text whose equations are not broken at the end of a line."""
     return text.replace(" = ", "\u00a0=\u00a0")
+
+
+def _whole(text: str) -> Markup:
+    """A text whose numbers are not broken at the sign of an exponent."""
+    from markupsafe import escape
+
+    return _safe(re.sub(r"\d[\d.]*e-\d+", r'<span class="whole">\g<0></span>', str(escape(text))))
 
 
 def _blocks(text: str) -> list[str | list[str]]:
@@ -291,15 +275,15 @@ def _cell(value: object, kind: str, digits: int) -> dict[str, object]:
     return {"text": text, "kind": kind, "value": repr(float(str(value))) if number else None}
 
 
-def _file(name: str, text: str, claims: Sequence[str]) -> dict[str, object]:
+def _file(name: str, text: str) -> dict[str, object]:
     data = text.encode()
     packed = gzip.compress(data, mtime=0)
+    carried = len(packed) <= LARGEST_FILE
     return {
         "name": name,
-        "data": base64.b64encode(packed).decode(),
+        "data": base64.b64encode(packed).decode() if carried else None,
         "size": f"{max(1, round(len(packed) / 1000))} kB; unpacked {max(1, round(len(data) / 1000))} kB",
         "digest": hashlib.sha256(data).hexdigest(),
-        "claims": claims,
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import html
 import math
 import os
@@ -36,7 +35,7 @@ from mechdesign.evidence.proofs import (
     tightest,
     unfit,
 )
-from mechdesign.evidence.serialize import dumps, kind_of, modules_to_import, serializable
+from mechdesign.evidence.serialize import dumps, modules_to_import, serializable
 from mechdesign.typing import Status
 
 if TYPE_CHECKING:
@@ -406,7 +405,6 @@ def _scope(text: object) -> Scope:
 
 _ONE_IN = 0.01
 """The share of the innocent whose accusation a page speaks of."""
-LARGEST_FILE = 230_000  # bytes, compressed; a page names larger ones only, and stays below 700 kB
 _HOW = {
     PROVED: "recomputed from the statement, the law and the multipliers in exact or outward-rounded arithmetic",
     RECOMPUTED: "computed anew in floating-point numbers, with an estimate of the error",
@@ -436,7 +434,7 @@ def _headline(result: Result, account: Account, table: pd.DataFrame) -> list[Fac
     counts = made["how"].value_counts()
     words = ", ".join(f"{counts[how]} {how}" for how in _HOW if how in counts)
     words += "; the file agrees with itself" if agrees else "; the file does not agree with itself"
-    words += f"; checked by mechdesign {metadata.version('mechdesign')} when it wrote this page"
+    words += f"; as computed by mechdesign {metadata.version('mechdesign')} when the page was made"
     facts.append(("Claims that hold", f"{held} of {len(made)}", words))
     failed = int((~table["holds"]).sum())
     warning = (
@@ -524,82 +522,49 @@ def _notes(result: Result) -> Iterator[Section]:
 
 
 _ALONE = (
-    "It answers with every claim that it checked, and exits with 0 when all hold, 1 when one does not. The second command "
-    "makes the checks of both programs, the third shows the constraints."
+    "The first command unpacks the file. verify.pyz is a second program, which needs Python's standard library and nothing else: make it "
+    "from a copy of mechdesign that you trust (python -m mechdesign.verifier.archive verify.pyz), not from whoever sent this page. It "
+    "prints every claim that it checked, and exits with 0 when all hold, 1 when one does not. The last command makes the checks of both "
+    "programs."
 )
 _PACKAGE = (
-    'This kind of result it does not cover: it answers "not covered" and exits with 2. Run these two commands instead: '
-    "they are the package's own check, which computes privacy and error anew from the law by its accountant."
+    'The stand-alone verifier (verify.pyz) does not cover this kind of result: it answers "not covered" and exits with 2. The first command '
+    "unpacks the file; the second is the package's own check, which computes privacy and error anew from the law by its accountant."
 )
-
-
-_CHECKED_HERE = (
-    "When it is opened, its script checks the file with a checker of its own (the one of verify.pyz, written again in JavaScript); "
-    "the list below says what it found. Whoever sent this page could have changed its script, too: a check that needs no trust in "
-    "the sender is verify.pyz."
-)
-_UNCHECKED_HERE = (
-    "Its script has no check for this kind of result: nothing is checked here when it is opened. A check that needs no trust in "
-    "the sender is verify.pyz."
-)
-CHECKED_IN_PAGE = (
-    *("calibration", "knorm", "local-workload", "metric-channel", "metric-quantizer", "optimal-quantizer"),
-    *("optm", "optm-search", "rqm", "erm", "mvu"),
-)
-"""Kinds that `checker/verify.mjs` checks; optimal noise besides, where it is a law on cells for one number."""
-
-
-def _checked_in_page(result: Result) -> bool:
-    """Whether the page's checker has a check for this kind of result, and for what is asked."""
-    kind, asked = kind_of(result.design), getattr(result.design, "privacy", None)
-    if kind == "knorm" and (result.design.counted(result.mechanism) or result.mechanism.vertices):
-        return False
-    if kind_of(asked) in ("gaussian-dp", "membership-advantage", "trade-off"):
-        return False
-    return kind in CHECKED_IN_PAGE or (kind == "optimal-noise" and kind_of(result.mechanism) == "cell-noise")
 
 
 def _to_check(result: Result) -> Section:
-    kind = type(result).__name__
     try:
         text = dumps(result)
     except MechdesignError as error:
-        reason = " ".join(str(error).split())
-        return Section(
-            "Check it yourself",
-            f"This {kind} cannot be written to a file, and both verifiers read files: {reason}",
-        )
-    claims, own = _stand_alone(text), modules_to_import(text)
-    covered = claims is not None
-    imports = "".join(f" --import {'MODULE' if name == '__main__' else name}" for name in own)
-    code = f"mechdesign verify result.json{imports}\nmechdesign audit result.json{imports}"
+        words = f"This {type(result).__name__} cannot be written to a file, and both verifiers read files: {' '.join(str(error).split())}"
+        return Section("Check it yourself", words)
+    covered, own = _covered(text), modules_to_import(text)
     words = (
-        "The result file holds the statement, the law and the multipliers, and this page carries it. "
-        f"{_CHECKED_HERE if covered and _checked_in_page(result) else _UNCHECKED_HERE}\n\n"
-        "verify.pyz is one file that needs Python's "
-        "standard library and nothing else; make it from a copy of mechdesign that you trust (mechdesign.verifier.archive), "
-        f"not from whoever sent this page. {_ALONE if covered else _PACKAGE}"
+        "Numbers and claims are as computed when this page was made; opening it checks nothing. The result file holds the question, the law and "
+        f"the multipliers, from which all claims can be computed anew.\n\n{_ALONE if covered else _PACKAGE} The documentation says more: "
+        "Deploy and hand over (docs/guides/deploy.rst)."
     )
     if own:
         words += (
             "\n\nParts of it are declared by a module that is not of this package: --import names the module, which must lie in the folder "
             "where the commands run, or be installed."
         )
-    code = f"python verify.pyz result.json\n{code}" if covered else code
-    if (packed := len(gzip.compress(text.encode()))) > LARGEST_FILE:
-        words += f"\n\nThe file of this result is too large for this page ({packed / 1e6:.1f} MB, compressed): ask for it, or write it with result.save."
-        return Section("Check it yourself", words, code=code)
-    return Section("Check it yourself", words, code=code, file=("result.json", text), claims=claims or ())
+    imports = "".join(f" --import {'MODULE' if name == '__main__' else name}" for name in own)
+    alone = ["python verify.pyz result.json"] if covered else []
+    code = "\n".join(["python -m gzip -d result.json.gz", *alone, f"mechdesign verify result.json{imports}"])
+    return Section("Check it yourself", words, code=code, file=("result.json", text))
 
 
-def _stand_alone(text: str) -> list[str] | None:
-    """The claims that the stand-alone verifier checks of a file; None where it has no check for it."""
+def _covered(text: str) -> bool:
+    """Whether the stand-alone verifier has a check for what a file states."""
     from mechdesign.verifier.reading import NotCovered, Refused
     from mechdesign.verifier.verify import verify as stand_alone
 
     try:
-        return [claim for claim, *_ in stand_alone(text).rows]
+        stand_alone(text)
     except NotCovered:
-        return None
+        return False
     except (Refused, RecursionError):
-        return []
+        pass
+    return True

@@ -3,8 +3,7 @@
     python -m tests.campaign.mutations --files 10000 --seed 0 --store mutations.jsonl
     python -m tests.campaign.mutations --files 10000 --seed 0 --store mutations.jsonl --table results/campaign
 
-The checkers are the package, the stand-alone verifier and, where there is Node, the page's. What is done is stored, and a killed
-campaign continues where it was.
+The checkers are the package and the stand-alone verifier. What is done is stored, and a killed campaign continues where it was.
 
 "Nothing" means what a result says: its design, mechanism, value and lower bound are as they were. The solver's account,
 notes and multipliers may differ as long as every claim is still proved from what is in the file; so may a lower bound
@@ -25,15 +24,12 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
 from fractions import Fraction
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import cheap
 import pandas as pd
-from evidence.page_checker import NODE, Node
 
 import mechdesign as md
 from campaign.doctorings import DOCTORINGS, doctored
@@ -282,17 +278,6 @@ def outcome_alone(text: str, original: list[str]) -> str:
     return believed([(how, holds) for _, how, holds in rows], text, original)
 
 
-def outcome_page(text: str, original: list[str], node: Node) -> tuple[str, float]:
-    """The same of the page's checker, and the processor seconds that it took."""
-    answer = node.judged(text, 4 * allowed(text))
-    if answer is None:
-        return "FAULT: too long, or the end of Node", 4 * allowed(text)
-    for word, found in (("uncovered", "not covered"), ("refused", "refused")):
-        if word in answer:
-            return found, answer["processor"]
-    return believed([(r["how"], r["holds"]) for r in answer["rows"]], text, original), answer["processor"]
-
-
 def believed(rows: list[tuple[str, bool]], text: str, original: list[str]) -> str:
     """What is said by a file whose claims are these, each by how it was checked and whether it holds."""
     if not all(holds for _, holds in rows):
@@ -351,7 +336,7 @@ def originals() -> dict[str, tuple[list[str], list[str]]]:
     }
 
 
-def judged(number: int, seed: int, node: Node | None) -> dict[str, Any]:
+def judged(number: int, seed: int) -> dict[str, Any]:
     """One doctored file: what was done to it, how it ended with each checker, and the processor seconds of each."""
     documents = honest()
     name, kind, text = mutated(random.Random(f"{seed}/{number}"), documents)
@@ -364,8 +349,6 @@ def judged(number: int, seed: int, node: Node | None) -> dict[str, Any]:
         started = time.process_time()
         ended[checker] = check(text, original)
         seconds[checker] = time.process_time() - started
-    if node is not None:
-        ended["page"], seconds["page"] = outcome_page(text, as_written, node)
     for checker, taken in seconds.items():
         if taken > allowed(text) and not ended[checker].startswith("FAULT"):
             ended[checker] = f"FAULT: {ended[checker]}, after {taken:.2f} s of {allowed(text):.2f}"
@@ -377,7 +360,6 @@ def judged(number: int, seed: int, node: Node | None) -> dict[str, Any]:
     elif (
         "package" in accepted
         and ended["alone"] in (ACCEPTED, "claimed")
-        and ended.get("page", ACCEPTED) in (ACCEPTED, "claimed", "not covered")
         and proved_anew(name, text, as_written)
     ):
         ended |= dict.fromkeys(accepted, "proved anew")
@@ -398,16 +380,13 @@ def campaign(
 ) -> list[dict[str, Any]]:
     """Doctor these files, storing what becomes of each; every fault is shown."""
     rows = []
-    with TemporaryDirectory() as folder, Node(Path(folder)) if NODE else nullcontext() as node:
-        for number in numbers:
-            rows.append(row := judged(number, seed, node))
-            if store is not None:
-                store.append(row)
-            for checker, found in row["ended"].items():
-                if found.startswith("FAULT"):
-                    show(
-                        f"{row['file']} {seed}/{number} {checker}, {row['doctoring']}: {found}: {row['where']}"
-                    )
+    for number in numbers:
+        rows.append(row := judged(number, seed))
+        if store is not None:
+            store.append(row)
+        for checker, found in row["ended"].items():
+            if found.startswith("FAULT"):
+                show(f"{row['file']} {seed}/{number} {checker}, {row['doctoring']}: {found}: {row['where']}")
     return rows
 
 
@@ -451,7 +430,7 @@ Commits examined: {", ".join(f"{name} ({count} files)" for name, count in commit
 
 {said}
 
-Outcomes, of the package, of the stand-alone verifier (`alone`) and of the page's checker under Node: *refused*, not read, or refused in a
+Outcomes, of the package and of the stand-alone verifier (`alone`): *refused*, not read, or refused in a
 sentence; *failed*, a claim does not hold; *same*, what the result says is unchanged, or less; *proved anew*, it says something else, of
 which package and verifier prove every claim in exact arithmetic (a question without a cap that changed nothing), or, where question,
 value and bound are unchanged, compute all that is claimed of the other mechanism (a strategy that is 1e-9 aside), or it is the very answer

@@ -20,7 +20,6 @@ from mechdesign.typing import Status
 
 PATH = Path(mechdesign.evidence.__file__).with_name("result.schema.json")
 MEMBERS = Path(mechdesign.evidence.__file__).parents[1] / "verifier" / "members.py"
-PAGE_MEMBERS = Path(mechdesign.evidence.__file__).parent / "checker" / "members.mjs"
 GROUPS = {
     "prior": ["prior-law", "prior-clipped", "prior-truncated", "prior-samples"],
     "notion": [
@@ -344,7 +343,7 @@ def spelled(line: str) -> str:
 
 
 def members_lines() -> str:
-    """The members of every kind and what each may be, as Python and JavaScript both read them."""
+    """The members of every kind and what each may be."""
     lines = ""
     for kind, line in sorted(KINDS.items()):
         members = dict(part.split(":", 1) for part in line.split(", ") if part)
@@ -365,16 +364,6 @@ def members_text() -> str:
     )
 
 
-def page_members_text() -> str:
-    """The module of the page's checker that knows them."""
-    return (
-        "// What a file says of each kind of object, no less and no more, and what each member may be.\n"
-        "// Written by tests/evidence/kinds.py, whose words these are; reading.mjs says what they mean.\n\n"
-        f"export const MEMBERS = {{\n{members_lines()}}};\n"
-    )
-
-
 if __name__ == "__main__":
     PATH.write_text(schema_text())
     MEMBERS.write_text(members_text())
-    PAGE_MEMBERS.write_text(page_members_text())

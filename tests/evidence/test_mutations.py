@@ -11,8 +11,6 @@ import pytest
 from campaign import mutations, trees
 from campaign.doctorings import DOCTORINGS, doctored
 
-from evidence.page_checker import NODE
-
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
@@ -20,7 +18,7 @@ def test_mutated_files(seed: int) -> None:
     shown: list[str] = []
     counts = mutations.counts(mutations.campaign(range(100), seed, shown.append))
     assert counts["FAULT"].sum() == 0, "\n".join(shown)
-    for checker in ("package", "alone", "page") if NODE else ("package", "alone"):
+    for checker in ("package", "alone"):
         found = counts.xs(checker, level="checker").sum()
         assert found["refused"] > 20 and found["failed"] + found["same"] > 20
 

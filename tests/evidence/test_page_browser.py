@@ -5,6 +5,7 @@ Where there is no Chromium these tests say that they checked nothing.
 
 from __future__ import annotations
 
+import gzip
 import json
 import time
 import zlib
@@ -24,6 +25,8 @@ pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="NOT CHECKED: there is no Chromium here, so no page was shown in a browser"
 )
 WIDE = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+CUT = """JSON.stringify([...document.querySelectorAll('.scroll, .picture, pre, .facts div')]
+    .filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.textContent.slice(0, 60)))"""
 BOXES = """JSON.stringify([...document.querySelectorAll('figure svg, figure img')].map(e => {
     const b = e.getBoundingClientRect(); return [b.width, b.height, e.querySelectorAll('path').length]}))"""
 CONTRAST = """(() => {
@@ -55,26 +58,31 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "many": md.OptimalQuantizer(np.linspace(-2, 2, 17), md.PureDP(2.0), uniform).solve(),
         "noise": md.calibrate("laplace", privacy=md.ApproximateDP(1.0, 1e-6), sensitivity=1.0),
         "channel": md.MetricChannel(md.MetricSpace.grid(3, 3), alpha=0.7).solve(),
+        "plan": md.Plan(
+            {"visits": md.Histogram(50), "age": md.Mean(0, 100, n=10_000)}, md.PureDP(1.0)
+        ).solve(),
         "together": md.noise.KNorm(8, md.ApproximateDP(1.0, 1e-6)).solve(),
     }
     for name, result in results.items():
         result.report(folder / f"{name}.html")
+        result.save(folder / f"{name}.json")
     return {name: folder / f"{name}.html" for name in results}
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1400, 412, 360])
-@pytest.mark.parametrize("name", ["quantizer", "many", "noise", "channel", "together"])
+@pytest.mark.parametrize("name", ["quantizer", "many", "noise", "channel", "plan", "together"])
 def test_it_shows(tab: Browser, pages: dict[str, Path], name: str, width: int, scheme: str) -> None:
     tab.open(pages[name], width=width, scheme=scheme)
     assert tab.complaints() == []
     asked = [url for url in tab.requests() if not url.startswith(("data:", "blob:"))]
     assert asked == [pages[name].as_uri()]
     assert tab.run(WIDE), "the page is wider than the screen"
+    assert json.loads(tab.run(CUT)) == []
     boxes = json.loads(tab.run(BOXES))
     assert len(boxes) == 2  # the mechanism's picture, and what an attacker gains
     for across, high, paths in boxes:
-        assert across > 250 and high > 150 and (paths > 5 or paths == 0)
+        assert across > 250 and high > 100 and (paths > 5 or paths == 0)
     assert json.loads(tab.run(CONTRAST)) == []
 
 
@@ -110,7 +118,7 @@ def test_everything_is_reached_by_keyboard_and_seen_there(tab: Browser, pages: d
         if not where:
             break
         seen.append(where)
-    assert {place.split()[0] for place in seen} == {"A", "DIV", "BUTTON", "PRE", "SUMMARY"}
+    assert {place.split()[0] for place in seen} == {"A", "DIV", "BUTTON", "PRE"}
     assert all(place.endswith("solid") for place in seen), seen
 
 
@@ -162,75 +170,18 @@ def _holds_drawing(stream: bytes) -> bool:
         return False
 
 
-def wait_for_verdict(tab: Browser) -> str:
-    """What the page says of its file, once it has checked it."""
-    until = time.monotonic() + 20
-    while time.monotonic() < until:
-        said = str(tab.run("document.querySelector('.verdict').textContent"))
-        if said and not said.startswith(("Being checked", "Nothing was checked here: the script")):
-            return said
-        time.sleep(0.05)
-    raise TimeoutError("the page does not say what it found")
-
-
-CLAIMS = """JSON.stringify([...document.querySelectorAll('.check tbody tr')].map(r => [...r.cells].map(c => c.textContent)))"""
-EDIT = """(() => { const box = document.querySelector('.box'), area = box.querySelector('textarea'); box.open = true;
-    const look = box.querySelector('input[type=search]'); look.value = %s; box.querySelector('button').click();
-    const before = area.value; area.value = before.replace(%s, %s);
-    box.querySelector('input[type=checkbox]').checked = %s;
-    document.querySelector('.verdict').textContent = '';
-    [...box.querySelectorAll('button')].find(b => b.textContent.startsWith('Check')).click(); return area.value !== before })()"""
-
-
-def edited(tab: Browser, text: str, other: str, seal: bool = True) -> str:
-    """What the page says once this place of the file is another."""
-    assert tab.run(EDIT % (json.dumps(text), json.dumps(text), json.dumps(other), json.dumps(seal)))
-    return wait_for_verdict(tab)
-
-
-def test_a_page_checks_its_file_and_a_changed_one(tab: Browser, pages: dict[str, Path]) -> None:
-    tab.open(pages["quantizer"])
-    assert "all 4 claims hold (4 proved)" in wait_for_verdict(tab)
-    rows = json.loads(tab.run(CLAIMS))
-    assert [row[1] for row in rows[:4]] == ["proved"] * 4 and all(row[2] == "yes" for row in rows)
-    assert rows[1][0] == "privacy loss at most 1.0" and 0 <= float(rows[1][3]) < 1e-12
-    assert "privacy loss at most 0.5" in edited(tab, '"epsilon": 1.0', '"epsilon": 0.5')
-    assert json.loads(tab.run(CLAIMS))[1][1:3] == ["fails", "no"]
-    assert "all 4 claims hold" in edited(tab, '"epsilon": 0.5', '"epsilon": 1.0')
-    assert "mean loss at most 1.6" in edited(tab, '"value": 1.7', '"value": 1.6')
-    assert "checksum does not match" in edited(tab, '"value": 1.6', '"value": 1.5', seal=False)
-    assert tab.complaints() == []
-
-
-def test_a_page_checks_composed_noise_and_says_where_a_budget_is_broken(tab: Browser, tmp_path: Path) -> None:
-    noise = md.calibrate("laplace", privacy=md.ApproximateDP(1.0, 1e-6), sensitivity=1.0, dimension=4)
-    noise.report(tmp_path / "t.html")
-    tab.open(tmp_path / "t.html")
-    assert "claims hold" in wait_for_verdict(tab)
-    (row,) = (row for row in json.loads(tab.run(CLAIMS)) if row[0] == "delta at most 1e-06 at epsilon = 1.0")
-    assert row[1:3] == ["proved", "yes"] and 0 < float(row[3]) < 1e-6
-    assert "delta at most 1e-06 at epsilon = 0.9" in edited(tab, '"epsilon": 1.0', '"epsilon": 0.9')
-    assert tab.complaints() == []
-
-
-def test_a_page_of_a_kind_without_a_check_says_so(tab: Browser, tmp_path: Path) -> None:
-    result = md.CorrelatedGaussian(np.tri(3), md.ApproximateDP(0.5, 1e-6)).solve()
-    result.report(tmp_path / "t.html")
-    tab.open(tmp_path / "t.html")
-    said = wait_for_verdict(tab)
-    assert said.startswith("Nothing was checked here") and "verify.pyz" in said
-    assert not any("yes" in row for row in json.loads(tab.run(CLAIMS)))
-
-
-def test_a_page_without_javascript_says_that_nothing_was_checked(
-    tab: Browser, pages: dict[str, Path]
-) -> None:
+def test_a_file_is_saved_without_scripts(tab: Browser, pages: dict[str, Path], tmp_path: Path) -> None:
+    tab.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
     tab.call("Emulation.setScriptExecutionDisabled", value=True)
     try:
         tab.open(pages["quantizer"])
-        assert str(tab.run("document.querySelector('.verdict').textContent")).startswith(
-            "Nothing was checked here"
+        tab.run("document.querySelector('a[download]').click()")
+        until = time.monotonic() + 20
+        while not (tmp_path / "result.json.gz").exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        assert (
+            gzip.decompress((tmp_path / "result.json.gz").read_bytes())
+            == pages["quantizer"].with_suffix(".json").read_bytes()
         )
-        assert {row[1] for row in json.loads(tab.run(CLAIMS))} == {"not checked"}
     finally:
         tab.call("Emulation.setScriptExecutionDisabled", value=False)

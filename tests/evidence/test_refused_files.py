@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import cheap
+import numpy as np
 import pytest
 
 import mechdesign as md
-from mechdesign.evidence.serialize import dumps, loads
+from evidence.test_doctored import solved
+from mechdesign.evidence.proofs import RECOMPUTED, Certificate, Claim, Proof
+from mechdesign.evidence.serialize import dumps, encode, loads
 from mechdesign.files import KINDS
 from mechdesign.verifier import verify
 
@@ -182,3 +186,89 @@ def test_a_table_with_a_shorter_column_is_refused(column) -> None:
             held[2].pop()
     with pytest.raises(md.ResultFormatError, match="unequal length"):
         loads(cheap.sealed(payload), kinds=KINDS)
+
+
+def path_to(payload: Any, path: str) -> Any:
+    """An inner object of a payload, its kinds' fields by name."""
+    for name in path.split():
+        payload = payload["fields"][name]
+    return payload
+
+
+def a_third_number(payload: Any) -> None:
+    path_to(payload, "design prior law")["args"] = [-1, 2, -1]
+
+
+def a_place_twice(payload: Any) -> None:
+    path_to(payload, "design prior law").update(args=[-1, 2], kwds={"$items": [["loc", 0.0]]})
+
+
+def no_coordinates(payload: Any) -> None:
+    for part in ("design", "mechanism"):
+        path_to(payload, part)["fields"]["dimension"] = 0
+
+
+def true_as_scale(payload: Any) -> None:
+    path_to(payload, "mechanism law")["kwds"]["$items"][0][1] = True
+
+
+def losses_without_end(payload: Any) -> None:
+    path_to(payload, "mechanism law").update(
+        {"$law": "gennorm", "args": [40.0], "kwds": {"$items": [["scale", 3.0]]}}
+    )
+
+
+def no_rounds(payload: Any) -> None:
+    path_to(payload, "design")["fields"]["rounds"] = 0
+    payload["fields"] |= {"lower_bound": None, "bound_class": None}
+
+
+@pytest.mark.parametrize(
+    ("name", "edit"),
+    [
+        ("optimal-quantizer", a_third_number),
+        ("optimal-quantizer", a_place_twice),
+        ("calibration", no_coordinates),
+        ("calibration", true_as_scale),
+        ("calibration", losses_without_end),
+        ("knorm", no_rounds),
+    ],
+)
+def test_the_verifier_refuses_questions_and_laws_that_are_none(name: str, edit: Any) -> None:
+    payload = payload_of(name)
+    assert judged(payload)
+    edit(payload)
+    assert not judged(payload)
+
+
+@pytest.mark.slow
+def test_a_lower_bound_is_for_the_outputs_that_an_alphabet_has() -> None:
+    payload, grid = (json.loads(dumps(solved(name)))["payload"] for name in ("optimal-quantizer", "alphabet"))
+    fields, wide = payload["fields"], grid["fields"]
+    path_to(payload, "design")["fields"]["bins"] = path_to(grid, "design")["fields"]["bins"]
+    with pytest.raises(verify.Refused):  # fewer outputs than the alphabet
+        verify.verify(cheap.sealed(payload))
+    fields |= {"proofs": wide["proofs"], "lower_bound": 0.9 * wide["lower_bound"], "bound_class": "this menu"}
+    path_to(payload, "solver_report")["fields"]["status"] = "feasible"
+    [duals] = (p["fields"]["duals"]["fields"] for p in fields["proofs"]["$tuple"] if "duals" in p["fields"])
+    outputs = np.linspace(-3, 3, 13)
+    duals["outputs"] = encode(outputs)
+    assert all(holds for *_, holds in verify.verify(cheap.sealed(payload)).rows)
+    outputs[4] -= 0.01
+    duals["outputs"] = encode(outputs)
+    with pytest.raises(verify.Refused):
+        verify.verify(cheap.sealed(payload))
+
+
+class Rounded(Proof):
+    speaks_of = ("privacy",)
+
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        yield Claim("it holds but for rounding", RECOMPUTED, -1e-14, True)
+        yield Claim("it fails", RECOMPUTED, -1.0, False)
+
+
+def test_no_margin_of_what_holds_is_negative() -> None:
+    noise = cheap.solved("calibration")
+    claims = Certificate(noise.design, noise.mechanism, noise.value, None, (Rounded(),)).claims()
+    assert [claim.margin for claim in claims][:2] == [0.0, -1.0]

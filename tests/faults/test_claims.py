@@ -12,7 +12,6 @@ from typing import Any
 import cheap
 import numpy as np
 import pytest
-from evidence.page_checker import NODE, judged_by_node, judged_by_python
 from scipy import stats
 
 import mechdesign as md
@@ -296,45 +295,30 @@ def test_there_are_two_kinds_of_neighbours(verifier: str) -> None:
 
 
 @pytest.mark.parametrize(("lower", "upper"), [(0.0, 0.0), (2e-6, 3e-6), (1e-6, 0.9e-6)])
-@pytest.mark.parametrize("verifier", ["alone", "page", "package"])
-def test_the_enclosure_stated_is_that_of_what_is_consumed(
-    verifier: str, lower: float, upper: float, tmp_path: Path
-) -> None:
-    """Alone and on a page nobody read it: [0, 0] of a δ of 1e-6 was accepted."""
+@pytest.mark.parametrize("verifier", ["alone", "package"])
+def test_the_enclosure_stated_is_that_of_what_is_consumed(verifier: str, lower: float, upper: float) -> None:
+    """Alone nobody read it: [0, 0] of a δ of 1e-6 was accepted."""
     payload = altered.payload("calibration gaussian")
-    assert accepted(verifier, payload, tmp_path)
+    assert altered.ACCEPT[verifier](payload)
     payload["fields"]["proofs"]["$tuple"][0]["fields"]["spent"]["fields"] |= {"lower": lower, "upper": upper}
-    assert not accepted(verifier, payload, tmp_path)
+    assert not altered.ACCEPT[verifier](payload)
 
 
-@pytest.mark.parametrize("verifier", ["alone", "page", "package"])
-def test_an_enclosure_is_proved_or_recomputed(verifier: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("verifier", ["alone", "package"])
+def test_an_enclosure_is_proved_or_recomputed(verifier: str) -> None:
     payload = altered.payload("calibration gaussian")
     payload["fields"]["proofs"]["$tuple"][0]["fields"]["spent"]["fields"]["how"] = "every mechanism"
-    assert not accepted(verifier, payload, tmp_path)
+    assert not altered.ACCEPT[verifier](payload)
 
 
-def accepted(verifier: str, payload: dict[str, Any], folder: Path) -> bool:
-    """Whether the package, the verifier alone or a page's checker finds that every claim holds."""
-    if verifier != "page":
-        return altered.ACCEPT[verifier](payload)
-    if NODE is None:
-        pytest.skip("NOT CHECKED: there is no Node here")
-    [(word, rows)] = judged_by_node([cheap.sealed(payload)], folder)
-    return word == "checked" and all(holds for *_, holds in rows)
-
-
-def test_a_status_that_rests_on_a_claimed_bound_is_claimed(tmp_path: Path) -> None:
+def test_a_status_that_rests_on_a_claimed_bound_is_claimed() -> None:
     """A bound that nobody checks, moved to the value, made the file "best of its class", proved."""
     payload = altered.payload("calibration gaussian")
     fields = payload["fields"]
     fields["lower_bound"] = fields["value"]
     fields["solver_report"]["fields"]["status"] = "best of its class"
-    text = cheap.sealed(payload)
-    verdicts = [judged_by_python(text), *(judged_by_node([text], tmp_path) if NODE else [])]
-    for _, rows in verdicts:
-        [how] = [how for claim, how, _ in rows if claim.startswith("status")]
-        assert how == "claimed"
+    rows = verify.verify(cheap.sealed(payload)).rows
+    assert [how for claim, how, _ in rows if claim.startswith("status")] == ["claimed"]
 
 
 @pytest.mark.parametrize(
@@ -385,13 +369,12 @@ def test_alone_says_that_a_file_is_no_text(tmp_path: Path, capsys: pytest.Captur
 
 
 @pytest.mark.parametrize("who", ["add-remove", "replace"])
-def test_what_one_record_changes_is_claimed(who: str, tmp_path: Path) -> None:
+def test_what_one_record_changes_is_claimed(who: str) -> None:
     """Nothing in a file says whether one record does this: "replace" in place of "add-remove" passed, and no line said so."""
     payload = json.loads(dumps(md.noise.KNorm(5, P, md.Sensitivity(linf=1)).solve()))["payload"]
     payload["fields"]["design"]["fields"]["sensitivity"]["fields"]["neighbours"] = who
-    text = cheap.sealed(payload)
-    for _, rows in [judged_by_python(text), *(judged_by_node([text], tmp_path) if NODE else [])]:
-        assert (f"the change is what one record does ({who}), as stated", "claimed", True) in rows
+    rows = verify.verify(cheap.sealed(payload)).rows
+    assert (f"the change is what one record does ({who}), as stated", "claimed", True) in rows
 
 
 @pytest.mark.parametrize(("name", "value"), [("sensitivity", 2.0), ("rounds", 5), ("dimension", 2)])

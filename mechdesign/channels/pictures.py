@@ -51,7 +51,7 @@ def draw_map(
         )
         axis.annotate(space.names[x], spot, (4, 4), **style)
     axis.set_aspect(1 / max(0.02, math.cos(math.radians(float(up.mean())))) if earth else 1.0)
-    axis.legend(fontsize=7, ncols=2, loc="lower right", bbox_to_anchor=(1.0, 1.0))  # beside the map, not on a place
+    axis.legend(fontsize=7, ncols=2, loc="lower right", bbox_to_anchor=(1.0, 1.0))  # off the places
     return fig
 
 

@@ -115,6 +115,8 @@ def write_figure(fig: Figure, stem: object, *, png: bool = False) -> None:
     from matplotlib import rc_context
 
     with rc_context(STYLE):
-        fig.savefig(f"{stem}.svg", metadata={"Date": None, "Creator": None})
+        fig.set_dpi(150)
+        fig.draw_without_rendering()  # the layout settles in the second pass, and names of clip paths follow it
+        fig.savefig(f"{stem}.svg", dpi=150, metadata={"Date": None, "Creator": None})
         if png:
             fig.savefig(f"{stem}.png", dpi=150, metadata={"Software": None})

@@ -8,7 +8,6 @@ it has. Settings of Mangold et al. (2022): LASSO on California housing, ℓ₂-l
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import replace
 from itertools import product
 
@@ -20,6 +19,7 @@ from mechdesign.plotting import COLOURS, figure
 from mechdesign.shell.studykit import Report
 
 from .data import Problem, problem
+from .private_descent import fit
 
 PASSES = 50
 PRINTED = {"California": (1.88, 0.45), "Electricity": (0.22, 0.13)}
@@ -49,33 +49,13 @@ def privacy_of(p: Problem, epsilon: float = 1.0) -> md.ApproximateDP:
     return md.ApproximateDP(epsilon, len(p.x) ** -2.0)
 
 
-def fitted(p: Problem, seed: int, *, privacy: object = None, **options: object):
-    """One private fit."""
-    kind = (
-        md.learning.PrivateCoordinateDescentRegressor
-        if p.lasso
-        else md.learning.PrivateCoordinateDescentClassifier
-    )
-    made = kind(
-        privacy=privacy or privacy_of(p),
-        penalty=p.penalty,
-        alpha=p.alpha,
-        smoothness=p.smoothness,
-        random_state=seed,
-        **options,
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # said in the text
-        return made.fit(p.x, p.y)
-
-
 def errors(p: Problem, best: float, seeds: list[int], path: bool = False, **options: object) -> np.ndarray:
     """Relative errors (J − J*)/J* at the end, or after each pass, one row a seed."""
     rows, noise = [], options.pop("noise", "gaussian")
     for seed in seeds:
-        model = fitted(p, seed, noise=noise, **options)
-        noise = model.privacy_  # calibrated once for all seeds
-        thetas = model.path_ if path else model.path_[-1:]
+        found = fit(p, seed, noise=noise, **{"privacy": privacy_of(p), **options})
+        noise = found.calibration  # calibrated once for all seeds
+        thetas = found.path if path else found.path[-1:]
         rows.append([p.objective(theta) / best - 1 for theta in thetas])
     return np.array(rows)
 
@@ -326,9 +306,9 @@ def laws(report: Report, p: Problem) -> tuple[pd.DataFrame, dict[str, list[float
     for law in LAWS[:3] if report.quick else LAWS:
         found = []
         for passes in LENGTHS:
-            first = fitted(p, 0, noise=law, passes=passes, clip=1.0)
-            noises.setdefault(law, []).append(first.privacy_.mechanism.standard_deviation)
-            options = {"noise": first.privacy_, "passes": passes}
+            first = fit(p, 0, privacy=privacy_of(p), noise=law, passes=passes, clip=1.0).calibration
+            noises.setdefault(law, []).append(first.mechanism.standard_deviation)
+            options = {"noise": first, "passes": passes}
             setting, mean = tuned(p, best, seeds_of(report, f"{p.name}/laws", 5), grid, **options)
             found.append((mean, {**setting, **options}))
         _, setting = found[-2] if report.quick else min(found, key=lambda f: f[0])
@@ -406,8 +386,8 @@ def run(report: Report) -> None:
     """Write the study."""
     report.text(
         "Every mean is over at least 30 fresh seeds; learning rate, clip and passes are tuned by the best mean of five trials on a grid, "
-        "as the papers do, which is *not* private tuning, and the features' scale and smoothness are the data's own. The fits are of "
-        "`md.learning`'s estimators, simulated with seeds; composition over all passes and coordinates is exact."
+        "as the papers do, which is *not* private tuning, and the features' scale and smoothness are the data's own. The fits are "
+        "simulated with seeds; composition over all passes and coordinates is exact."
     )
     for name in PRINTED:
         p = problem(report, name)

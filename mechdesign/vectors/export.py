@@ -39,7 +39,7 @@ from mechdesign.quantizers.mechanism.quantizer import CoordinateQuantizer, Quant
 from mechdesign.quantizers.mechanism.sampling import segment_finder
 from mechdesign.quantizers.mechanism.table import doubles, inside
 from mechdesign.typing import Array, Indices, Numbers, Randomness
-from mechdesign.vectors.client import MESSAGE, defined, encoder, message_constants, prefixed
+from mechdesign.vectors.client import defined, encoder, message_constants, prefixed, template
 from mechdesign.vectors.coded import CodedMechanism, SubsetSelection
 from mechdesign.vectors.directions import RandomDirections
 from mechdesign.vectors.sampled import SampledCoordinates, SampledSigns
@@ -350,48 +350,14 @@ def _moved(bins: list[Fraction], counts: list[list[int]], rows: list[list[Fracti
 
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,40}", re.ASCII)
-_C = """/* {name}: {m} outputs on [{low!r}, {high!r}], written by mechdesign.
+_HEAD = """/* {name}: {m} outputs on [{low!r}, {high!r}], written by mechdesign.
  * Local differential privacy: epsilon = {epsilon!r}, exact for these integers. {bias}
  * One word of a cryptographic generator (getrandom, /dev/urandom) for every number, never used twice.
  * C99, IEEE doubles; no other library. */
-#ifndef MECHDESIGN_{upper}_H
-#define MECHDESIGN_{upper}_H
+#ifndef MECHDESIGN_NAME_H
+#define MECHDESIGN_NAME_H
 #include <stdint.h>
 
-#define {upper}_SEGMENTS {segments}
-#define {upper}_OUTPUTS {m}
-
-/* The eight random bytes of one number: getrandom(&word, sizeof word, 0). A number of another width is no word. */
-typedef struct {{ unsigned char bytes[8]; }} {name}_word;
-
-static const double {name}_knots[{knot_count}] = {{{knots}}};
-static const double {name}_slopes[{segments}] = {{{slopes}}};
-static const double {name}_bins[{m}] = {{{bins}}};
-static const uint32_t {name}_keep[{cells}] = {{{keep}}};
-static const uint16_t {name}_alias[{cells}] = {{{alias}}};
-
-/* The number of the output for x, or -1 where x is not in the input range (or not a number). */
-static inline int {name}_encode(double x, {name}_word word)
-{{
-    const unsigned char *b = word.bytes;
-    const uint32_t lower = b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
-    const uint32_t upper = b[4] | (uint32_t)b[5] << 8 | (uint32_t)b[6] << 16 | (uint32_t)b[7] << 24;
-    int k = 0;
-    if (!(x >= {name}_knots[0] && x <= {name}_knots[{segments}])) return -1;
-    while (k < {segments} - 1 && x >= {name}_knots[k + 1]) k++;
-    const double t = (x - {name}_knots[k]) * {name}_slopes[k];
-    const uint32_t end = (double)lower < t;
-    const uint32_t column = upper >> {shift}, rest = upper & {mask}u;
-    const uint32_t cell = ((2u * (uint32_t)k + end) << {bits}) | column;
-    return (int)(rest < {name}_keep[cell] ? column : {name}_alias[cell]);
-}}
-
-/* The output of that number; an unbiased estimate of x. 0 for a number that is none. */
-static inline double {name}_decode(int code)
-{{
-    return code >= 0 && code < {m} ? {name}_bins[code] : 0.0;
-}}
-{message}#endif
 """
 
 
@@ -424,36 +390,37 @@ def c_header(table: IntegerTable | Mechanism, *, name: str = "quantizer") -> str
         raise DesignError.of("name", name, allowed)
     if not isinstance(table, IntegerTable):
         return encoder(table, name)
-    keep, alias = table.alias
-    bits = table.column_bits
-    return _C.format(
+    bits, categories = table.column_bits, table.categories
+    head = _HEAD.format(
         name=name,
-        upper=name.upper(),
         m=len(table.bins),
         low=table.knots_range[0],
         high=table.knots_range[1],
         epsilon=table.privacy_loss(),
         bias=f"Bias at most {table.bias() * 1.01:.3g}."
-        if table.categories is None
-        else f"x is a category, 0 to {table.categories - 1}; what is sent is the number of an output.",
-        segments=len(table.slopes),
-        knot_count=len(table.knots),
-        cells=keep.size,
-        knots=_listed([float(v).hex() for v in table.knots]),
-        slopes=_listed([float(v).hex() for v in table.slopes]),
-        bins=_listed([float(v).hex() for v in table.bins]),
-        keep=_listed([f"{v}u" for v in keep.ravel().tolist()]),
-        alias=_listed([str(v) for v in alias.ravel().tolist()]),
-        bits=bits,
-        shift=32 - bits,
-        mask=(1 << (32 - bits)) - 1,
-        message=prefixed(defined(message_constants(table)) + MESSAGE, name),
+        if categories is None
+        else f"x is a category, 0 to {categories - 1}; what is sent is the number of an output.",
     )
+    keep, alias = table.alias
+    constants = {
+        "SEGMENTS": len(table.slopes),
+        "OUTPUTS": len(table.bins),
+        "COLUMN_BITS": bits,
+        "SHIFT": 32 - bits,
+        "MASK": f"{(1 << (32 - bits)) - 1}u",
+        "KNOTS": _listed([float(v).hex() for v in table.knots]),
+        "SLOPES": _listed([float(v).hex() for v in table.slopes]),
+        "BINS": _listed([float(v).hex() for v in table.bins]),
+        "KEEP": _listed([f"{v}u" for v in keep.ravel().tolist()]),
+        "ALIAS": _listed([str(v) for v in alias.ravel().tolist()]),
+        **message_constants(table),
+    }
+    return prefixed(head + defined(constants) + template("table", "message") + "#endif\n", name)
 
 
 def _listed(values: Sequence[str]) -> str:
     lines = [", ".join(values[a : a + 8]) for a in range(0, len(values), 8)]
-    return ("\n    " if len(lines) > 1 else "") + ",\n    ".join(lines)
+    return "{" + ", \\\n    ".join(lines) + "}"
 
 
 def flat_json(mechanism: object) -> str:

@@ -54,7 +54,7 @@ def main(words: list[str]) -> int:
         for name in COPIED:
             copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
             copy(ROOT / name, Path(folder) / name)
-        (Path(folder) / "mechdesign_studies").symlink_to("studies")
+        (Path(folder) / "mechdesign_studies").symlink_to("studies/mechdesign_studies")
         for name, fault in chosen.items():
             said = outcome(fault, Path(folder))
             missed += said != "found"

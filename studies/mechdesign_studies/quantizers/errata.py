@@ -12,10 +12,10 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from mechdesign_studies.erratum import Errata
 from scipy import stats
 
 import mechdesign as md
+from mechdesign_studies.erratum import Errata
 
 __all__ = ["quantizer_errata"]
 

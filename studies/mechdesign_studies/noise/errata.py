@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from mechdesign_studies.erratum import Errata
 from scipy import optimize, stats
 
 import mechdesign as md
+from mechdesign_studies.erratum import Errata
 
 from .calibrated import sufficient_variance, variance
 from .flipped_huber_bounds import flipped_huber_sufficient

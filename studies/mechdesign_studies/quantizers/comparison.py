@@ -13,12 +13,12 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
-from mechdesign_studies.quantizers.baselines import HybridMechanism, PiecewiseMechanism
 from scipy import stats
 
 import mechdesign as md
 from mechdesign.plotting import COLOURS, figure
 from mechdesign.shell.studykit import Report
+from mechdesign_studies.quantizers.baselines import HybridMechanism, PiecewiseMechanism
 
 UNIFORM = stats.uniform(-1, 2)
 EPSILONS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0)

@@ -30,7 +30,7 @@ from scipy import sparse
 from mechdesign.channels.channel import Channel, check_prior
 from mechdesign.channels.exact import Weights, common_integers, private_weights
 from mechdesign.channels.pictures import draw_matrix
-from mechdesign.errors import DesignError, SolverError
+from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.accuracy import Accuracy, quantile
 from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.digits import shown
@@ -271,9 +271,8 @@ class BoundedCount(ModelledDesign):
         try:
             program, owner, pairs = self.program(clock)
             solved = program.solve() is Status.OPTIMAL
-        except (
-            SolverError
-        ):  # numbers beyond doubles, of a large ε: what is known is private, and the least loss a bound
+        except (InfeasibleError, SolverError) as error:  # numbers beyond doubles, of a large ε
+            clock.failed(error, "the closed forms are used, and the least loss as the bound")
             return
         if not solved:
             raise SolverError("the program has no answer in time", solver="highs", status="limit")

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.solvers import Deadline, LinearProgram, Status
 from mechdesign.solvers.deadline import too_late
@@ -339,6 +339,12 @@ class ChannelProgram:
         try:
             return self._whole(solver, deadline) if solver not in (None, "highs") else self._grown(deadline)
         except InfeasibleError as error:
+            if self.equalities is None:  # a constant channel is feasible
+                raise SolverError(
+                    f"{solver or 'highs'} calls a feasible program infeasible ({error.reason})",
+                    solver=solver or "highs",
+                    status="defect",
+                ) from None
             remedy = "raise alpha, or let the reports' values reach further beyond the query's range"
             reason = f"no {self.alpha}-private channel meets the equalities ({error.reason}); {remedy}"
             raise InfeasibleError(reason) from None

@@ -172,6 +172,7 @@ def _best(designs: Iterable[Design], deadline: Deadline, **options: Any) -> Resu
     """The best of several designs that have an answer; of those that were solved by the deadline, where it comes first."""
     found: list[Result] = []
     reason: MechdesignError = InfeasibleError("there is no design")
+    held = len(deadline.failures)
     for count, design in enumerate(designs):
         if count and deadline.passed:
             break
@@ -179,9 +180,12 @@ def _best(designs: Iterable[Design], deadline: Deadline, **options: Any) -> Resu
             found.append(design.solve(time_limit=deadline.limit(), **options))
         except (InfeasibleError, SolverError) as error:
             reason = reason if count else error
+            if isinstance(error, SolverError):
+                deadline.failed(error, f"the best of the other {type(design).__name__} designs is used")
     if not found:
         raise reason
-    return min(found, key=lambda result: result.value)
+    best = min(found, key=lambda result: result.value)
+    return replace(best, notes=(*best.notes, *deadline.failures[held:]))
 
 
 # Noise ---------------------------------------------------------------------------------------------------------

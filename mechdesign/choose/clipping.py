@@ -36,6 +36,7 @@ from mechdesign.evidence.results import Result
 from mechdesign.plotting import COLOURS, figure, legend_above, sized
 from mechdesign.problem.priors import LawPrior, Prior
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
+from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, FrozenLaw, Numbers
 
 if TYPE_CHECKING:
@@ -233,16 +234,18 @@ def at_best_range(
 
     It begins at the best range for the outputs of `start`; `solve` takes a number of bits and a range.
     """
-    best, least, by_bits = None, math.inf, {}
+    best, least, by_bits, deadline = None, math.inf, {}, Deadline()
     at = given or mean.best_range(start)
     for count in bits:
         before = math.inf
         while True:
             try:
                 result = solve(count, at)
-            except (InfeasibleError, SolverError):
+            except (InfeasibleError, SolverError) as reason:
                 if best is None:
                     raise
+                if isinstance(reason, SolverError):
+                    deadline.failed(reason, "the best range so far is used")
                 break
             error = mean.of(result.mechanism).squared(mean.clients).item()
             if error < least:
@@ -261,7 +264,7 @@ def at_best_range(
         enough = next(count for count, error in by_bits.items() if error <= 1.01**2 * least)
         listed = ", ".join(f"{count}: {math.sqrt(error):.4g}" for count, error in by_bits.items())
         notes.append(f"by bits {listed}; within 1% from {enough} bit{'' if enough == 1 else 's'} on")
-    return replace(best, notes=(*notes, *best.notes))
+    return replace(best, notes=(*notes, *best.notes, *deadline.failures))
 
 
 _ENOUGH = 1e-4

@@ -266,7 +266,7 @@ class Design(Checked):
             mechanism=law.mechanism,
             value=law.value,
             lower_bound=lower,
-            notes=law.notes,
+            notes=(*law.notes, *clock.failures),
             proofs=proofs,
             duals=law.duals,
             table=law.table,

@@ -385,6 +385,8 @@ class AlphabetSearch:
             middle = [] if self.m % 2 == 0 else [0.0]
             return self.centre + self.half * np.concatenate([-right[::-1], middle, right])
 
+        failed: list[str] = []
+
         def value(logs: Array) -> float:
             nonlocal count
             count += 1
@@ -395,8 +397,10 @@ class AlphabetSearch:
             if a[-1] - self.centre >= self.least * (1 + 1e-11):
                 program.change_costs("P", self.costs(a))
                 program.change_rows("unbiased", np.tile(a, n))
-                if program.run() is Status.OPTIMAL:
+                if (status := program.run()) is Status.OPTIMAL:
                     return program.value / self.half**2
+                if status not in (Status.INFEASIBLE, Status.LIMIT):
+                    failed.append(program.word)
             # An infeasible alphabet is answered by how short it reaches, to lead the search back.
             return 1e6 * (1 + float(np.exp(-logs).sum()))
 
@@ -420,6 +424,8 @@ class AlphabetSearch:
             return alphabet(best.x), count
         if deadline.passed:
             raise SolverError("no alphabet was found in time", solver="Nelder-Mead", status="limit")
+        if failed:
+            raise SolverError("no alphabet was found: programs failed", solver="highs", status=failed[-1])
         raise InfeasibleError("no alphabet was found on which an unbiased mechanism meets the budget")
 
     def _starts(self, count: int) -> list[Array]:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from multiprocessing import current_process
 from typing import TYPE_CHECKING, Any
 
-from mechdesign.errors import DesignError, SolverError, instance
+from mechdesign.errors import DesignError, MechdesignError, SolverError, instance
 from mechdesign.typing import no_numbers
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class Deadline:
         if no_numbers(seconds) or not self.seconds > 0:
             raise DesignError.of(name, seconds, "must be a positive number of seconds")
         self._started = time.monotonic()
+        self.failures: list[str] = []
 
     @classmethod
     def of(cls, given: Deadline | None, seconds: float | None = None) -> Deadline:
@@ -80,7 +81,18 @@ class Deadline:
 
     def part(self, share: float) -> Deadline:
         """A share of what is left, as a deadline of its own."""
-        return Deadline(max(share * self.left, 1e-3)) if self.finite else self
+        if not self.finite:
+            return self
+        found = Deadline(max(share * self.left, 1e-3))
+        found.failures = self.failures
+        return found
+
+    def failed(self, error: MechdesignError, instead: str) -> None:
+        """Keep for the result's notes what a solver said when it failed, and what is used instead; being late is no failure."""
+        if getattr(error, "status", "") != "limit":
+            solver = getattr(error, "solver", "a program")
+            note = f"{solver} failed ({' '.join(str(error).split())}): {instead}"
+            self.failures += [note] * (note not in self.failures)
 
     def hold(self, what: str) -> None:
         """Raise the error of what found nothing in time, once it is over."""

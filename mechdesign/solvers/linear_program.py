@@ -245,7 +245,7 @@ class LinearProgram:
             self.iterations += max(0, int(self._highs.getInfo().simplex_iteration_count))
             if status is Status.OPTIMAL or self.deadline.passed:
                 return Status.OPTIMAL if status is Status.OPTIMAL else Status.LIMIT
-        word = self._word
+        word = self.word
         if status is Status.INFEASIBLE:
             raise InfeasibleError(f"no feasible point (highs: {word})")
         raise SolverError(f"the {self.what} ended with {word!r}", solver="highs", status=word)
@@ -276,7 +276,7 @@ class LinearProgram:
             iterations=self.iterations,
             variables=self.shape[1],
             constraints=self.shape[0],
-            native_status=self._word,
+            native_status=self.word,
             requested=self.solver,
         )
 
@@ -305,7 +305,8 @@ class LinearProgram:
         return self.x[self.columns[name]]
 
     @property
-    def _word(self) -> str:
+    def word(self) -> str:
+        """How the last run ended, as HiGHS says it."""
         return str(self._highs.modelStatusToString(self._highs.getModelStatus()))
 
 

@@ -22,7 +22,7 @@ import pandas as pd
 from cvxpy.constraints.nonpos import Inequality
 from cvxpy.constraints.zero import Equality
 
-from mechdesign.errors import DesignError, InfeasibleError, SolverError, instance
+from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError, instance
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 from mechdesign.typing import Status as Status
@@ -238,9 +238,7 @@ _STATUS = {
     "optimal": Status.OPTIMAL,
     "optimal_inaccurate": Status.INACCURATE,
     "infeasible": Status.INFEASIBLE,
-    "infeasible_inaccurate": Status.INFEASIBLE,
     "unbounded": Status.UNBOUNDED,
-    "unbounded_inaccurate": Status.UNBOUNDED,
     "user_limit": Status.LIMIT,
 }
 
@@ -443,6 +441,26 @@ def _candidates(model: Model, solver: str | None, fallback: bool) -> list[Solver
     return first + others
 
 
+def _answered(backend: Solver, model: Model, given: dict[str, Any]) -> Solution:
+    """What a backend answers; FAILED where it raises, has a status of its own, or numbers that are not finite."""
+    try:
+        answer = backend.solve(model, **given)
+    except DesignError:
+        raise
+    except Exception as error:  # of whoever wrote the backend
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        return Solution(Status.FAILED, float("nan"), {}, {}, backend.name, 0.0, native_status=said)
+    if not isinstance(answer.status, Status):
+        return replace(answer, status=Status.FAILED, native_status=f"unknown status {answer.status!r}")
+    solved = answer.status in (Status.OPTIMAL, Status.INACCURATE)
+    numbers = (np.asarray(answer.value, dtype=float), *answer.primal.values())
+    if solved and not answer.primal.keys() >= model.variables.keys():
+        return replace(answer, status=Status.FAILED, native_status="an answer without all variables")
+    if solved and not all(np.isfinite(number).all() for number in numbers):
+        return replace(answer, status=Status.FAILED, native_status="numbers that are not finite")
+    return answer
+
+
 def solve(
     model: Model,
     solver: str | None = None,
@@ -454,8 +472,8 @@ def solve(
 ) -> Solution:
     """Solve `model` with the named backend, or the first capable one.
 
-    A backend that fails, or is the first to call the model unbounded, hands over to the next capable one; the solution lists
-    those that failed.
+    A backend that fails, answers with numbers that are not finite, or is the first to call the model infeasible or unbounded,
+    hands over to the next capable one; the solution lists those that failed.
 
     Parameters
     ----------
@@ -474,7 +492,7 @@ def solve(
     Raises
     ------
     InfeasibleError
-        The model has no feasible point.
+        The model has no feasible point: two backends say so, or the only one that may answer.
     SolverError
         It is unbounded, no answer came in time (status "limit"), or every backend failed; carries the last
         backend's own status.
@@ -483,7 +501,7 @@ def solve(
     deadline = Deadline.of(deadline, time_limit)
     failures: list[str] = []
     last: Solution | None = None
-    unbounded: SolverError | None = None
+    refused: dict[Status, MechdesignError] = {}
     for index, backend in enumerate(_candidates(model, solver, fallback)):
         given = options if index == 0 else {}
         if deadline.finite:
@@ -493,26 +511,25 @@ def solve(
             if deadline.passed:
                 break
             given = {**given, "time_limit": deadline.limit()}
-        answer = backend.solve(model, **given)
+        answer = _answered(backend, model, given)
         if answer.status is Status.OPTIMAL:
             return replace(answer, requested=solver, fallbacks=tuple(failures))
+        words = f"{backend.name}: {answer.native_status or answer.status.value}"
+        failures.append(words)
+        if answer.status in refused:  # simplex alone says so of feasible and bounded models with huge ratios
+            break
         if answer.status is Status.INFEASIBLE:
-            raise InfeasibleError(f"no feasible point ({backend.name}: {answer.native_status})")
-        if answer.status is Status.UNBOUNDED:
-            if unbounded is not None:  # simplex alone says so of bounded models with huge ratios
-                raise unbounded
-            unbounded = SolverError(
-                f"the model is unbounded ({backend.name}: {answer.native_status})",
-                solver=backend.name,
-                status=answer.native_status,
+            refused[answer.status] = InfeasibleError(f"no feasible point ({words})")
+        elif answer.status is Status.UNBOUNDED:
+            refused[answer.status] = SolverError(
+                f"the model is unbounded ({words})", solver=backend.name, status=answer.native_status
             )
-        failures.append(f"{backend.name}: {answer.native_status or answer.status.value}")
-        if answer.status is Status.INACCURATE and last is None:
+        elif answer.status is Status.INACCURATE and last is None:
             last = answer
-    if unbounded is not None:
-        raise unbounded
-    if last is not None:
+    if last is not None and Status.INFEASIBLE not in refused:
         return replace(last, requested=solver, fallbacks=tuple(failures))
+    if len(refused) == 1:
+        raise next(iter(refused.values()))
     if deadline.passed:
         raise SolverError(
             f"no solution within the time limit of {deadline.seconds:g} s",

@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -46,7 +46,7 @@ import numpy as np
 import pandas as pd
 from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
 
-from mechdesign.errors import DataError, DesignError, MechdesignError
+from mechdesign.errors import DataError, DesignError, MechdesignError, SolverError
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.classes import MechanismClass, every
@@ -404,9 +404,14 @@ class UserHistogram(Design):
         if self.floor is not None:
             yield Bound(self.floor)
         for way in NAMES if self.by is None else (self.by,):
-            with suppress(MechdesignError) if self.by is None and way != "tree" else nullcontext():
+            try:
                 law = self.law(way, clock)
                 yield Law(law, self.error(law), (UserHistogramProof(way_of(law)),))
+            except MechdesignError as error:
+                if self.by is not None or way == "tree":
+                    raise
+                if isinstance(error, SolverError):
+                    clock.failed(error, f"the {way} release was not tried")
 
     def law(self, way: str, clock: Clock) -> Any:
         """One of the mechanisms, at the largest loss allowed."""

@@ -180,8 +180,10 @@ class ItemwiseRelease:
                 channel = default_channel(self.space, wanted, deadline)
                 loss = channel.metric_loss(self.space)
                 reached = self._shuffled(loss or wanted, self.accounting, channel.epsilon)
-            except SolverError:  # too late: what is held stays
-                return
+            except SolverError as error:
+                if error.status != "limit":
+                    raise
+                return  # what is held stays
             except DesignError:
                 reached = math.inf
             if reached <= target:

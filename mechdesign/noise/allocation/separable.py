@@ -20,7 +20,7 @@ import cvxpy as cp
 import numpy as np
 
 from mechdesign import solvers
-from mechdesign.errors import DesignError
+from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.results import SolveReport
 from mechdesign.solvers import Deadline, Model
@@ -297,6 +297,17 @@ def allocation_model(problem: Separable) -> Model:
     )
 
 
+def answered(
+    model: Model, solver: str | None, deadline: Deadline, options: dict[str, float]
+) -> solvers.Solution:
+    """The backend's answer to a program that is known to be feasible."""
+    try:
+        return solvers.solve(model, solver, fallback=False, deadline=deadline, **options)
+    except InfeasibleError as error:
+        words = f"{solver} calls a feasible program infeasible ({error.reason})"
+        raise SolverError(words, solver=str(solver), status="defect") from None
+
+
 def solve_model(
     problem: Separable, solver: str | None, deadline: Deadline, options: dict[str, float]
 ) -> tuple[Allocated, SolveReport]:
@@ -304,11 +315,13 @@ def solve_model(
     if solver == "clarabel":
         # Values then agree with the closed form to below 1e-9; asked for more, Clarabel stalls now and then.
         options = {**dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-8), **options}
-    solution = solvers.solve(allocation_model(problem), solver, fallback=False, deadline=deadline, **options)
+    solution = answered(allocation_model(problem), solver, deadline, options)
     reference, least = problem.unlimited()
     scales = reference * np.exp(np.ravel(solution.primal["log_scales"]))
     # The solver meets the budget to its tolerance; give back what it left, then make it safe.
     spent = problem.spent(problem.clip(scales))
     scales = problem.made_safe(scales * (spent / problem.budget) ** (1 / problem.spend))
-    multiplier = max(float(solution.dual["privacy"]), 0.0) * least / problem.budget
+    if (dual := solution.dual.get("privacy")) is None:
+        raise SolverError("the answer has no multiplier", solver=solution.solver, status="no duals")
+    multiplier = max(float(dual), 0.0) * least / problem.budget
     return Allocated(scales, problem.lower_bound(multiplier), multiplier), SolveReport.of(solution)

@@ -33,6 +33,7 @@ from mechdesign import solvers
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.noise.allocation.question import AllocationQuestion
+from mechdesign.noise.allocation.separable import answered
 from mechdesign.noise.allocation.several import (
     TINY,
     Among,
@@ -208,7 +209,7 @@ def largest_spent(changes: Changes, scales: Array, deadline: Deadline | None = N
         program = cp.Problem(cp.Minimize(total), [gain / size <= kept, *limits])
         model = Model(program, {v.name(): v for v in program.variables()}, {})
         solver = "clarabel" if rows[-1].exponent == 2 else None
-        found = np.ravel(solvers.solve(model, solver, fallback=False, deadline=deadline).primal["prices"])
+        found = np.ravel(answered(model, solver, Deadline.of(deadline), {}).primal["prices"])
         named = {row.name: max(float(t), 0.0) * size / row.most for t, row in zip(found, rows)}
         prices = changes.in_units(named)
     return float(changes.spent(scales, prices)), prices
@@ -232,9 +233,7 @@ def allocate_several(
     elif solver == "closed-form":
         raise DesignError.of("solver", solver, 'several bounds together have no closed form; use "clarabel"')
     else:
-        solution = solvers.solve(
-            several_model(question), solver, fallback=False, deadline=deadline, **options
-        )
+        solution = answered(several_model(question), solver, deadline, options)
         scales = np.zeros(len(changes.sizes))
         scales[changes.sizes > 0] = question.problem.unlimited()[0] * np.exp(
             np.ravel(solution.primal["log_scales"])
@@ -280,7 +279,8 @@ def _listed(found: SeveralAllocated, shares: Array, deadline: Deadline) -> int:
             found.prove(mix, among)
             scales = _scales(question, mix)
             prices = largest_spent(changes, scales, deadline)[1]
-        except SolverError:
+        except SolverError as error:
+            deadline.failed(error, "no further changes were listed")
             break
         found.offer(scales, prices)
         _offer_held(found, scales, prices)

@@ -336,9 +336,12 @@ def laws_of(family: Family, r: Requirement, loss: str, deadline: Deadline) -> It
     if family.starts is not None or not known:
         try:
             yield _searched(family, r, loss, deadline)
-        except SolverError:  # there may be shapes that meet the requirement at every scale, or at none
+        except (
+            SolverError
+        ) as error:  # there may be shapes that meet the requirement at every scale, or at none
             if not known:
                 raise
+            deadline.failed(error, "the closed form is used")
 
 
 @np.errstate(under="ignore")  # far out in a tail nothing is left, whatever NumPy was asked to raise

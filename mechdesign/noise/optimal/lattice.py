@@ -395,12 +395,18 @@ def refined(
                 hidden = max(hidden, program.tail)  # before the program is priced anew
                 yield Bound(round_down(proof.proved(question)), proof)
                 yield one.law(program)
-            except InfeasibleError:  # one point asks for slow decay, another for little mass at the end
+            except (
+                InfeasibleError
+            ) as error:  # one point asks for slow decay, another for little mass at the end
                 hidden = 1.0
+                if len(question.points) == 1:
+                    clock.failed(error, f"nothing is taken from {n} cells per sensitivity")
             except SolverError as error:  # what was found before is private, and its bound proved
                 failed = error
             else:
                 known = True
+        if failed:
+            clock.failed(failed, f"the best law and bound without {n} cells per sensitivity are used")
         if failed and (attempt or len(tries) == 1 or not known):
             if known:
                 return

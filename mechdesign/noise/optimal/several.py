@@ -290,7 +290,8 @@ def lower_bounds(question: NoiseQuestion, clock: Deadline) -> Iterator[Bound]:
     def proved(privacy: Pointwise, mean: int, gap: float, seconds: float | None) -> Bound | None:
         try:
             found = one_number(question, privacy, mean).solve(gap=gap, time_limit=seconds)
-        except MechdesignError:
+        except MechdesignError as error:
+            clock.failed(error, f"no lower bound is stated from the mean of {mean}")
             return None
         return shared_bound(found, privacy, mean)
 
@@ -464,7 +465,10 @@ def _split(question: NoiseQuestion, clock: Clock) -> list[tuple[str, Law]]:
         best = one_number(question, ApproximateDP(*shares), 1).solve(
             time_limit=clock.limit(most=1.0, least=0.1)
         )
-    except MechdesignError:
+    except DesignError:  # ε/c is too small for a program
+        return []
+    except MechdesignError as error:
+        clock.failed(error, "the optimum of one coordinate was not tried")
         return []
     return _product(question, best)
 

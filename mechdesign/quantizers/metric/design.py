@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
@@ -214,9 +213,13 @@ class MetricQuantizer(QuantizerDesign, ModelledDesign):
         for lattice in lattices:
             if len(lattice) * len(self.bins) > most:
                 return
-            # A feasible program that doubles call infeasible, or unbounded, is at the edge of what they resolve.
-            with suppress(InfeasibleError, SolverError):
+            try:
                 yield from self._grown(lattice, clock, solver, options)
+            except (
+                InfeasibleError,
+                SolverError,
+            ) as error:  # the program is feasible: doubles do not resolve it
+                clock.failed(error, f"the best mechanism found without {len(lattice)} rows is used")
 
     def _grown(
         self, knots: Array, clock: Clock, solver: str | None, options: dict[str, Any]
@@ -275,7 +278,7 @@ class MetricQuantizer(QuantizerDesign, ModelledDesign):
         """The exactly unbiased law next to an answer at a budget ε."""
         rows = np.maximum(np.asarray(answer.primal["P"]), 0.0)
         if not np.isfinite(rows).all():
-            raise InfeasibleError(f"an answer of {answer.solver} is not finite")
+            raise SolverError("its answer is not finite", solver=answer.solver, status="not finite")
         if not self.notion.delta:
             rows[:, rows.max(axis=0) < _LEAST] = 0.0
             rows = np.where(rows.max(axis=0) > 0, np.maximum(rows, _LEAST), 0.0)
@@ -299,7 +302,8 @@ class MetricQuantizer(QuantizerDesign, ModelledDesign):
             program = proof.program(self)
             try:
                 answer = solvers.solve(program, "clarabel" if self.continuum else "highs", deadline=clock)
-            except (InfeasibleError, SolverError):
+            except (InfeasibleError, SolverError) as error:
+                clock.failed(error, f"no lower bound is stated from {len(knots)} rows")
                 return
         else:
             set_budget(program, self.notion, knots, self.notion.privacy.epsilon, pairs, outward=True)

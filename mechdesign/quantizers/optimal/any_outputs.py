@@ -18,7 +18,7 @@ from dataclasses import replace
 import numpy as np
 from scipy import optimize
 
-from mechdesign.errors import MechdesignError
+from mechdesign.errors import InfeasibleError, MechdesignError
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.spine import Bound
 from mechdesign.quantizers.common.design import QuantizerDesign
@@ -58,7 +58,10 @@ def any_outputs(design: QuantizerDesign, bins: Numbers, deadline: Deadline) -> D
         return None
     try:
         return _multipliers(design, design.output_space, bins, deadline)
-    except MechdesignError:  # nothing that floats can solve is feasible: nothing is proved
+    except InfeasibleError:  # a theorem's word: no mechanism, nothing to bound
+        return None
+    except MechdesignError as error:
+        deadline.failed(error, "no lower bound is stated of mechanisms with any such outputs")
         return None
 
 

@@ -123,7 +123,10 @@ class _Search:
             return math.inf, nothing
         try:
             solution = best_floors(here, gap, deadline=self.deadline)
-        except (InfeasibleError, SolverError):
+        except InfeasibleError:  # of a cap
+            return math.inf, nothing
+        except SolverError as error:
+            self.deadline.failed(error, "the search went on with other outputs")
             return math.inf, nothing
         if self.found.solution is None or solution.value < self.found.solution.value:
             self.found.bins, self.found.solution = outputs, solution

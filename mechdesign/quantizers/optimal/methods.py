@@ -103,10 +103,16 @@ def uncapped(
         except SolverError as error:
             failure = error
             continue
+        except InfeasibleError as error:  # the outermost outputs decide, and were asked
+            words = f"{attempt.__name__} calls feasible floors infeasible ({error.reason})"
+            failure = SolverError(words, solver=attempt.__name__, status="defect")
+            continue
         if found.gap <= gap or patience(found.value, found.lower_bound, found.margin) == 1 or deadline.passed:
             break
     if found is None:
         raise failure
+    if failure.status != "none":
+        deadline.failed(failure, f"{' + '.join(dict.fromkeys(found.methods))} found the floors instead")
     return found
 
 

@@ -534,10 +534,9 @@ class Descent:
         self.blocks.linearise(self.program, *point, least_unit=least_unit)
         try:
             return self.program.answer()
-        except InfeasibleError:  # of a program that no step at all solves: the solver's rounding
-            return None
-        except SolverError as error:
-            self.failed = error
+        except (InfeasibleError, SolverError) as error:  # no step at all solves the program
+            self.failed = SolverError(str(error), solver=getattr(error, "solver", "highs"), status="descent")
+            self.deadline.failed(error, "the descent ended at the point before")
             return None
 
     def inside(self, q: Array, epsilon: float) -> LinearisedPoint | None:

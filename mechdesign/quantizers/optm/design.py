@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from mechdesign import solvers
-from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import integer, one_of, settle
@@ -225,10 +225,11 @@ class OPTM(QuantizerDesign, ModelledDesign):
         if not points and given is None:
             if clock.passed:
                 raise too_late("OPTM")
-            raise descent.failed or InfeasibleError(
-                f"no selection mechanism with these {program.m} bins was found within epsilon = {self.privacy.epsilon:g}: "
-                "raise it a little"
-            )
+            if not any(self.closed_forms()):
+                raise InfeasibleError(
+                    f"no mechanism with these {program.m} bins is within epsilon = {self.privacy.epsilon:g}: raise it a little"
+                )
+            yield from self.closed_forms()
         for point in points:
             notes = [f"a local optimum, after {descent.program.count} linearised programs"]
             yield self._law(point, partial(descent.inside, point.q), notes, clock)
@@ -418,6 +419,7 @@ class Sweep:
     def __init__(self, deadline: Deadline | None = None) -> None:
         self._deadline = deadline
         self._held: LinearProgram | None = None
+        self.failed: list[str] = []
 
     def __call__(self, program: OPTMProgram, epsilon: float, boxes: Boxes) -> tuple[Array, Array]:
         """Objective values (N,) and solutions (N, width) for all boxes, from a cold start; NaN where infeasible."""
@@ -436,8 +438,13 @@ class Sweep:
             held.change_rows("privacy", row)
             held.change_rows("lower bounds", upper=least)
             held.change_rows("upper bounds", upper=most)
-            if held.run() is Status.OPTIMAL:
+            if (status := held.run()) is Status.OPTIMAL:
                 values[k], found[k] = held.value, held.x
+            elif status not in (Status.INFEASIBLE, Status.LIMIT):
+                self.failed.append(held.word)
+        if self.failed and np.isnan(values).all():
+            said = f"HiGHS failed in {len(self.failed)} of {len(values)} programs ({self.failed[-1]})"
+            raise SolverError(said, solver="highs", status=self.failed[-1])
         return values, found
 
 
@@ -520,6 +527,8 @@ class BoxSearch:
         found = [f"the linear program's own objective: {point.solution.value:.9g}"]
         if self.count > 1:
             found.append(f"best of {self.count} linear programs")
+        if self.sweep.failed:
+            found.append(f"HiGHS failed in {len(self.sweep.failed)} of them, which were passed over")
         if self.program.loss.function is not None:
             found.append(
                 "the program minimised the absolute loss's bound; the value is the callable's exact mean"

@@ -48,6 +48,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
 
+from mechdesign.errors import InfeasibleError
 from mechdesign.evidence.results import AUDIT_COLUMNS
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
@@ -479,7 +480,10 @@ class OPTMProgram:
         program.add_columns("q", np.zeros(self.width))
         program.add_rows("normalisation", {"q": self.normalisation()}, lower=1.0, upper=1.0)
         program.add_rows("order", {"q": theorem6_rows(self.view)}, lower=0.0)
-        return program.run() is Status.OPTIMAL
+        try:
+            return program.solve() is Status.OPTIMAL
+        except InfeasibleError:
+            return False
 
     # -- there and back -------------------------------------------------------------------------------
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import re
 import shlex
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,24 +43,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.mark.slow
-def test_calibrate_writes_result_and_page(tmp_path: Path, capsys, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    words = "calibrate gaussian --epsilon 1 --delta 1e-6 -s 1 --l0 3 -k 20 -o r.json --report r.html"
-    code, out, _ = ended(words.split(), capsys, monkeypatch)
-    assert code == 0 and "at most 3 coordinates change" in out
-    assert (
-        md.load("r.json").mechanism.variance * 20 == pytest.approx(21417.49 / 20, rel=1e-2)
-        or "variance" in out
-    )
-    assert "unit of privacy is one person" in Path("r.html").read_text()
-
-
-@pytest.mark.parametrize("name", ["allocation", "noise", "channel"])
+@pytest.mark.parametrize("name", ["allocation", "channel"])
 def test_report_and_verify(folder: Path, name: str, tmp_path: Path, capsys, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    code, out, _ = ended(["report", str(folder / f"{name}.json"), "-o", "page.html"], capsys, monkeypatch)
-    assert code == 0 and "written to page.html" in out and "<html" in Path("page.html").read_text()
     words = ["--dataset", "visits", "--author", "A. <b>", "--purpose", "bulletin", "--date", "2026-11-23"]
     code, _, _ = ended(
         ["report", str(folder / f"{name}.json"), "-o", "page.html", *words], capsys, monkeypatch
@@ -84,32 +65,18 @@ def test_compare(tmp_path: Path, capsys, monkeypatch) -> None:
     assert out.index("staircase") < out.index("laplace") and "proved" in out
     assert md.load("c.json").names == ["staircase", "laplace"]
     assert "<html" in Path("c.html").read_text() and "laplace" in Path("c.csv").read_text()
-    Path("q.toml").write_text('question = "MetricReport"\nspace = {rows = 2, columns = 0}\nalpha = 1.0\n')
     late = "compare --epsilon 1 -s 1 -m laplace --total-time-limit 1e-9"
     code, _, error = ended(late.split(), capsys, monkeypatch)
     assert code == 1 and "not tried: the limit of 1e-09 s for all was over" in error
-    code, _, error = ended(["compare", "q.toml"], capsys, monkeypatch)
-    assert code == 1 and "q.toml: columns = 0" in error
 
 
 def test_verify_refuses_a_doctored_file(folder: Path, tmp_path: Path, capsys, monkeypatch) -> None:
-    import json
-
-    from cheap import sealed
-
-    document = json.loads((folder / "allocation.json").read_text())
-    document["payload"]["fields"]["value"] *= 0.5
-    (tmp_path / "doctored.json").write_text(sealed(document["payload"]))
+    found = md.load(folder / "allocation.json")
+    replace(found, value=0.5 * found.value).save(tmp_path / "doctored.json")
     code, _, error = ended(["verify", str(tmp_path / "doctored.json")], capsys, monkeypatch)
     assert code == 1 and "does not hold" in error and error.count("\n") == 1
-    code, _, error = ended(["report", str(tmp_path / "doctored.json")], capsys, monkeypatch)
-    assert code == 1 and "does not hold" in error and error.count("\n") == 1
+    assert ended(["report", str(tmp_path / "doctored.json")], capsys, monkeypatch)[0] == 1
     assert "do not deploy" in (tmp_path / "doctored.html").read_text()
-
-
-def test_version(capsys, monkeypatch) -> None:
-    code, out, _ = ended(["--version"], capsys, monkeypatch)
-    assert code == 0 and out == f"mechdesign {md.__version__}\n"
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda w: " ".join(w) or "all")
@@ -139,10 +106,8 @@ def test_the_examples_run(tmp_path: Path, folder: Path, capsys, monkeypatch) -> 
 
     from mechdesign import choose
 
-    compare, one = (
-        choose.compare,
-        {"NumericQuery": "laplace", "LocalReport": "RQM", "MetricReport": "exponential mechanism"},
-    )
+    compare = choose.compare
+    one = {"NumericQuery": "laplace", "LocalReport": "RQM", "MetricReport": "exponential mechanism"}
 
     def quick(question: object, **given: object) -> object:
         return compare(question, **{**given, "mechanisms": [one[type(question).__name__]]})
@@ -206,52 +171,7 @@ def test_a_defect_is_one_line_too(folder: Path, capsys, monkeypatch) -> None:
     )
 
 
-BAR = """
-import sys
-from pathlib import Path
-from mechdesign.shell import cli, runner
-from mechdesign.shell.studykit import Study
-
-def body(report):
-    import time
-    with report.progress("points", 3) as step:
-        for _ in range(3):
-            time.sleep(0.15)
-            step()
-
-cli._chosen = lambda names: [Study(name, name, "", body) for name in names]
-sys.argv = ["mechdesign", "study", "run", *sys.argv[2:], "-q", "--out", sys.argv[1]]
-cli.main()
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("studies", "label"), [(["a"], "points"), (["a", "b"], "studies")])
-def test_a_quiet_run_shows_a_bar_on_a_terminal(tmp_path: Path, studies: list[str], label: str) -> None:
-    ours, theirs = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
-    words = [sys.executable, "-c", BAR, str(tmp_path / "out"), *studies]
-    run = subprocess.Popen(words, stdout=theirs, stderr=theirs, env=environment, close_fds=True)
-    os.close(theirs)
-    said = b""
-    while True:
-        try:
-            part = os.read(ours, 65536)
-        except OSError:
-            break
-        if not part:
-            break
-        said += part
-    os.close(ours)
-    assert run.wait() == 0 and label.encode() in said and "━".encode() in said
-    if len(studies) == 1:
-        quiet = subprocess.run(words, capture_output=True, check=True)
-        assert quiet.stdout == b"" and quiet.stderr == b""
-
-
 def test_a_study_has_a_page(tmp_path: Path) -> None:
-    import pandas as pd
-
     from mechdesign.plotting import figure
     from mechdesign.shell.studykit import Report, Study, run_study
 
@@ -292,7 +212,6 @@ def test_every_result_of_a_frontier_and_of_a_comparison_is_verified(
         assert code == 0, err
         assert set(members) == set(pd.read_csv(tmp_path / "all.csv")["result"])
         assert run("report", tmp_path / f"{name}.json", "-o", tmp_path / "page.html")[0] == 0
-        assert len((tmp_path / "page.html").read_text()) < 500_000
     # a table that shows more than its results, or results of another point
     better = front.table.assign(value=front.table["value"] / 2)
     swapped = front.results[::-1]
@@ -301,7 +220,6 @@ def test_every_result_of_a_frontier_and_of_a_comparison_is_verified(
         (replace(front, table=better), "the table shows its value"),
         (replace(front, results=swapped), "of the design at this point"),
         (replace(found, table=cheaper), "the table shows its error"),
-        (replace(found, privacy=md.PureDP(0.5)), "answers the question"),
         (replace(found, results={"laplace": found["laplace"]}), "ranks has a result"),
     ):
         false.save(tmp_path / "false.json")
@@ -309,9 +227,6 @@ def test_every_result_of_a_frontier_and_of_a_comparison_is_verified(
             code, out, err = run(command, tmp_path / "false.json")
             assert code == 1 and claim in err, (command, claim, err)
             assert err.count("\n") == 1
-    replace(front, results=()).save(tmp_path / "old.json")
-    code, out, err = run("verify", tmp_path / "old.json")
-    assert code == 1 and "make it again" in err
 
 
 def test_calibrate_takes_a_time_limit(tmp_path: Path, capsys, monkeypatch) -> None:
@@ -323,11 +238,3 @@ def test_calibrate_takes_a_time_limit(tmp_path: Path, capsys, monkeypatch) -> No
     assert code == 0 and "status: limit" in out and ": ε = 1, δ = 1e-06; 1 round" in out
     code, _, err = run("calibrate", "logistic", *asked, "0")
     assert code == 1 and "time_limit" in err
-    # a member that is known without a search is better than none
-    assert run("calibrate", "gennorm", *asked, "1e-9", "-o", tmp_path / "r.json")[0] == 0
-    late = md.load(tmp_path / "r.json")
-    assert late.status == "limit" and late.certificate.verify()
-    again = md.calibrate(
-        "gennorm", privacy=md.ApproximateDP(1, 1e-6), sensitivity=1.0, dimension=4, time_limit=1e-9
-    )
-    assert again.value == late.value

@@ -73,7 +73,6 @@ def tiny(number: int, name: str = "t") -> Study:
 
 
 def test_a_study_that_fails_leaves_the_last_one(tmp_path: Path) -> None:
-    """The target folder was emptied first: a kill left nothing."""
     run_study(tiny(1), tmp_path)
     with pytest.raises(RuntimeError):
         run_study(tiny(-1), tmp_path)
@@ -83,7 +82,7 @@ def test_a_study_that_fails_leaves_the_last_one(tmp_path: Path) -> None:
 
 
 def test_a_users_file_in_the_folder_stays(tmp_path: Path) -> None:
-    """A user's file in the folder of a study was deleted with the old results."""
+    """What no study wrote is neither deleted nor overwritten."""
     folder = run_study(tiny(1, "old"), tmp_path)
     (folder / "notes.txt").write_text("mine")
     (folder / "deep").mkdir()
@@ -145,11 +144,10 @@ def test_a_killed_search_is_resumed_to_the_same_bytes(tmp_path: Path) -> None:
             process.send_signal(signal.SIGKILL)
         process.communicate()
 
-    started = time.perf_counter()
     run(whole, tmp_path / "whole.json")
-    longest, lengths = time.perf_counter() - started, []
+    lengths: list[int] = []
     for _ in range(KILLS):
-        run(store, tmp_path / "r.json", after=rng.uniform(0.0, 0.5 * longest / KILLS))
+        run(store, tmp_path / "r.json", after=rng.uniform(0.0, 0.3))
         lengths.append(store.stat().st_size if store.exists() else 0)
         held = store.read_bytes() if store.exists() else b""
         assert whole.read_bytes().startswith(held[: held.rfind(b"\n") + 1])
@@ -181,21 +179,6 @@ main()
     assert "large" in run.stderr or "space" in run.stderr
     assert result.read_text() == "the last one"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["design.toml", "result.json"]
-
-
-@pytest.mark.slow
-def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    folder = Path("/sys/kernel") if os.geteuid() == 0 else tmp_path / "locked"
-    if os.geteuid():
-        folder.mkdir(mode=0o555)
-    (tmp_path / "design.toml").write_text(SPECIFICATION)
-    for words in (
-        f"solve design.toml --out {folder}/r.json",
-        f"study run location -q --out {folder}/results",
-    ):
-        run = subprocess.run(f"{COMMAND} {words}", shell=True, cwd=tmp_path, capture_output=True, text=True)
-        assert run.returncode == 1
-        assert run.stderr.startswith("error: ") and run.stderr.count("\n") == 1, run.stderr
 
 
 @pytest.mark.parametrize(

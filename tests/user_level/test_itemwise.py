@@ -7,13 +7,10 @@ import numpy as np
 import pytest
 from scipy import stats
 from shuffle_oracle import divergence, multisets, random_channel, random_space, shuffled_laws
-from spaces.test_metric import SPACES
 
 import mechdesign as md
-from mechdesign.channels import channel as channel_module
 from mechdesign.channels.channel import Channel
-from mechdesign.channels.exact import metric_loss
-from mechdesign.channels.responses import ClusteredResponse, KaryResponse
+from mechdesign.channels.responses import KaryResponse
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.files import KINDS
@@ -25,7 +22,7 @@ from mechdesign.user_level.itemwise import ItemwiseRelease
 LINE = MetricSpace.line([0.0, 1.0, 2.5])
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", range(60))
 def test_no_small_release_exceeds_its_guarantee(seed):
     """Random channels at their exact α₀ and calibrated ones: all pairs of one user's datasets, the others at random."""
     rng = np.random.default_rng(seed)
@@ -81,26 +78,6 @@ def test_local_rows_are_shuffled_one_by_one():
     assert release.sample([0, 1, 2], rng=0).shape == (3,)
 
 
-@pytest.mark.slow
-def test_calibration_and_its_comparison():
-    space = SPACES["clustered"]
-    options = {"delta": 1e-6, "items": 30, "users": 1000}
-    by_accounting = {}
-    for accounting in ("numerical", "closed-form", "composition"):
-        release = ItemwiseRelease(space, alpha=20.0, accounting=accounting, **options)
-        by_accounting[accounting] = release.item_alpha
-        assert release.guarantee.alpha <= 20.0
-    table = release.compare().set_index("accounting")["item_alpha"]
-    for accounting, value in by_accounting.items():
-        assert table[accounting] == pytest.approx(value, rel=1e-4)
-    assert by_accounting["numerical"] > by_accounting["closed-form"] > by_accounting["composition"]
-    assert isinstance(release.channel, ClusteredResponse)
-    assert ItemwiseRelease(space, alpha=2.0, accounting="composition", items=3).guarantee.delta == 0
-    # Local: 30 items hide little among themselves, the closed form has nothing to say.
-    with pytest.raises(DesignError, match='accounting="numerical"'):
-        ItemwiseRelease(space, alpha=20.0, delta=1e-6, items=30, model="local", accounting="closed-form")
-
-
 def test_a_radius_buys_a_larger_item_budget():
     space = LINE.scaled(10.0)
     options = {"delta": 1e-6, "items": 30, "users": 1000}
@@ -115,14 +92,6 @@ def test_a_radius_buys_a_larger_item_budget():
         ItemwiseRelease(space, alpha=6.0, radius=-1.0, **options)
 
 
-def test_units_scale_with_the_space():
-    options = {"delta": 1e-6, "items": 5, "users": 200}
-    one = ItemwiseRelease(LINE, alpha=2.0, **options)
-    miles = ItemwiseRelease(LINE.scaled(10.0), alpha=0.2, **options)
-    assert miles.item_alpha == pytest.approx(one.item_alpha / 10, rel=1e-4)
-    np.testing.assert_allclose(miles.channel.dense, one.channel.dense, rtol=1e-3)
-
-
 def test_own_channels_use_their_exact_losses():
     """k-ary response is far better against far points than α₀ · diameter: the clones count its real ε₀."""
     space = MetricSpace.line(np.arange(6.0))
@@ -133,32 +102,13 @@ def test_own_channels_use_their_exact_losses():
     assert release.alpha < 0.5 * naive.alpha
 
 
-def test_it_round_trips():
-    release = ItemwiseRelease(LINE, alpha=2.0, delta=1e-6, items=5, users=200)
-    again = loads(dumps(release))
-    data = np.zeros((200, 5), dtype=int)
-    assert np.array_equal(again.sample(data, rng=3), release.sample(data, rng=3))
-    assert again.guarantee.alpha <= 2.0
-
-
-def test_users_of_different_sizes_are_sent_to_the_reduction():
-    release = ItemwiseRelease(LINE, alpha=2.0, delta=1e-6, items=2, users=3)
-    with pytest.raises(DesignError, match="sampling_reduction"):
-        release.sample([[0, 1], [2], [1, 1]])
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"alpha": None}, "exactly one"),
         ({"item_alpha": 1.0}, "exactly one"),
-        ({"alpha": -1}, "alpha"),
         ({"delta": 0.0}, 'accounting="composition"'),
-        ({"items": 0}, "items"),
-        ({"users": 1.5}, "users"),
         ({"model": "local"}, "users"),
-        ({"model": "shuffle"}, "model"),
-        ({"accounting": "rdp"}, "accounting"),
         ({"alpha": None, "channel": Channel(np.eye(2))}, "one point per item"),
         ({"alpha": None, "channel": Channel(np.eye(3))}, "∞"),
     ],
@@ -169,31 +119,11 @@ def test_bad_designs(change, message):
         ItemwiseRelease(LINE, **arguments)
 
 
-@pytest.mark.parametrize(
-    "data", [[], [[0, 1], [1, 3], [0, 0]], [[0, 1], [0, 1]], [0, 1], [[0.5, 1], [0, 0], [0, 1]]]
-)
-def test_bad_data(data):
-    with pytest.raises(DesignError):
-        ItemwiseRelease(LINE, alpha=2.0, delta=1e-6, items=2, users=3).sample(data)
-
-
-@pytest.mark.slow
-def test_a_wide_line_is_calibrated_on_its_own_guarantee():
-    """0.244 was all that any channel may lose; this one loses less on far pairs, and 0.38 stays within α = 5."""
-    line = MetricSpace.line(np.arange(20) * 20 / 19)
-    release = ItemwiseRelease(line, alpha=5.0, delta=1e-6, items=30, users=1000)
-    assert release.item_alpha >= 0.38 and release.channel.metric_loss(line) <= release.item_alpha
-    again = ItemwiseRelease(line, channel=release.channel, delta=1e-6, items=30, users=1000)
-    assert again.alpha <= release.alpha * (1 + 1e-9) <= 5.0 * (1 + 1e-9)
-    row = release.compare().set_index("accounting").loc["numerical"]
-    assert (row["item_alpha"], row["alpha"]) == (release.item_alpha, release.alpha)
-
-
 PLANE = MetricSpace.euclidean(np.random.default_rng(3).normal(size=(25, 2)))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("questions", [0, 1, 4, 10, 26, 40, 60, 90])
+@pytest.mark.parametrize("questions", [0, 4, 26, 90])
 @pytest.mark.parametrize("space", [PLANE, MetricSpace.clustered(3, 4, within=0.1)], ids=["plane", "clusters"])
 @pytest.mark.parametrize("radius", [None, 0.05])
 def test_whenever_time_is_up_the_release_keeps_alpha(questions, space, radius, monkeypatch):
@@ -219,28 +149,8 @@ def test_whenever_time_is_up_the_release_keeps_alpha(questions, space, radius, m
     assert dumps(loads(dumps(late), kinds=KINDS)) == dumps(late)
 
 
-def test_a_limit_is_a_number_of_seconds():
-    for bad in (0, -1, math.nan, "a", True):
-        with pytest.raises(md.DesignError, match="time_limit"):
-            ItemwiseRelease(PLANE, alpha=1.0, time_limit=bad, accounting="composition")
-        with pytest.raises(md.DesignError, match="time_limit"):
-            Channel.exponential(PLANE, 1.0, time_limit=bad)
-
-
-def test_all_losses_come_from_one_table_of_quotients(monkeypatch):
-    counted = []
-    taken = channel_module.largest_quotients
-    monkeypatch.setattr(channel_module, "largest_quotients", lambda *a: counted.append(1) or taken(*a))
-    channel = Channel.exponential(PLANE, 3.0)
-    release = ItemwiseRelease(PLANE, channel=channel, delta=1e-6, items=5, users=9)
-    assert counted == [1] and release.channel_loss == channel.alpha <= 3.0
-    assert channel.epsilon == metric_loss(channel.matrix, np.ones((25, 25)), channel.weights)
-    assert not channel.quotients().flags.writeable
-
-
 @pytest.mark.parametrize("accounting", ["numerical", "closed-form", "composition"])
 def test_a_search_does_not_end_below_the_least_double(accounting: str) -> None:
-    """At α = 5e-324 an item has α₀ = 0, at which the search for a smaller one stood still, past its time limit."""
     line = MetricSpace.line([0.0, 1.0, 2.0, 5.0])
     options = {"items": 2, "users": 1000, "accounting": accounting, "time_limit": 1.0}
     delta = 0.0 if accounting == "composition" else 0.01
@@ -248,13 +158,3 @@ def test_a_search_does_not_end_below_the_least_double(accounting: str) -> None:
         with pytest.raises(md.DesignError, match=r"alpha = .* must be between 1e-100 and 1e100"):
             ItemwiseRelease(line, alpha, delta, **options)
     assert 0 < ItemwiseRelease(line, 1e-100, delta, **options).alpha <= 1e-100
-
-
-def test_the_least_delta_has_a_release_or_a_reason() -> None:
-    """δ = 5e-324 ended in a math domain error."""
-    line = MetricSpace.line([0.0, 1.0, 2.0, 5.0])
-    assert ItemwiseRelease(line, 1.0, 1.001e-100, items=2, users=100).guarantee.alpha <= 1.0
-    with pytest.raises(md.DesignError, match="delta = 5e-324"):
-        ItemwiseRelease(line, 1.0, 5e-324, items=2, users=100)
-    with pytest.raises(md.DesignError, match="the closed form needs"):
-        ItemwiseRelease(line, 1.0, 1.001e-100, items=2, users=100, accounting="closed-form")

@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import integrate, optimize, stats
+from scipy import optimize, stats
 from shuffle_oracle import multisets, random_space
 from spaces.test_metric import SPACES
 
 from mechdesign.accounting.gaussian import gaussian_profile
 from mechdesign.errors import DesignError
-from mechdesign.evidence.serialize import dumps, loads
-from mechdesign.noise.balls import Ball
 from mechdesign.noise.knorm_noise import KNormNoise
 from mechdesign.spaces.earth_mover import emd, emd_multisets
 from mechdesign.spaces.space import MetricSpace
@@ -51,7 +49,7 @@ def largest_change(space, weights):
     return -result.fun
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(90))
 def test_lipschitz_is_the_largest_ratio_over_histograms(seed):
     rng = np.random.default_rng(seed)
     space = random_space(rng, int(rng.integers(2, 6)))
@@ -94,23 +92,6 @@ def test_ready_made_queries():
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("k", [1, 2, 5])
-def test_ball_is_uniform(order, k):
-    """‖u‖^k is uniform on [0, 1], and by symmetry each coordinate has the ball's own marginal variance."""
-    points = Ball(k, order).points(40_000, np.random.default_rng(7))
-    radius = np.linalg.norm(points, ord=order, axis=1)
-    assert stats.kstest(radius**k, "uniform").pvalue > 1e-4
-    variance = {1: 2 / ((k + 1) * (k + 2)), 2: 1 / (k + 2), math.inf: 1 / 3}[order]
-    spread = (points**2).std(axis=0).max() / math.sqrt(len(points))
-    assert np.abs((points**2).mean(axis=0) - variance).max() <= 4.5 * spread
-    assert np.abs(points.mean(axis=0)).max() <= 4.5 * math.sqrt(variance / len(points))
-    if k == 2:  # area of an off-centre box inside the ball
-        inside = ((points >= [0.1, 0.2]) & (points <= [0.4, 0.5])).all(axis=1).mean()
-        area = {1: 2, 2: math.pi, math.inf: 4}[order]
-        assert inside == pytest.approx(0.09 / area, abs=4.5 * math.sqrt(0.09 / area / len(points)))
-
-
-@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("k", [1, 3])
 def test_knorm_noise_moments_and_law(order, k):
     noise = KNormNoise(k, 0.7, norm=order)
@@ -124,16 +105,6 @@ def test_knorm_noise_moments_and_law(order, k):
     assert np.abs((z**2).mean(axis=0) - noise.variance).max() <= 4.5 * spread
     if k == 1 or order == 1:
         assert stats.kstest(z[:, 0], stats.laplace(scale=0.7).cdf).pvalue > 1e-4
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("order", ORDERS)
-def test_knorm_density_integrates_to_one(order):
-    noise = KNormNoise(2, 0.5, norm=order)
-    quarter = integrate.dblquad(lambda y, x: math.exp(noise.log_density([x, y])), 0, 15, 0, 15, epsabs=1e-7)[
-        0
-    ]
-    assert 4 * quarter == pytest.approx(1.0, abs=1e-5)
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -162,7 +133,7 @@ def exact_gaussian(epsilon, shift, sigma):
         return float(mp.ncdf(mu / 2 - e / mu) - mp.exp(e) * mp.ncdf(-mu / 2 - e / mu))
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", range(90))
 def test_no_small_linear_release_exceeds_its_claim(seed):
     """Every pair of datasets over at most 4 points and 4 items: Laplace exactly, Gaussian in 40 digits."""
     rng = np.random.default_rng(seed)
@@ -205,16 +176,6 @@ def test_the_gaussian_supremum_is_at_the_diameter(alpha, log_delta, diameter):
     assert gaussian_profile(alpha * diameter, diameter / (release.scale * (1 - 1e-9))) > delta
 
 
-def test_the_proof_of_monotony_in_t():
-    """δ'(y) = 2φ(y − κ)[1 − κM(κ + y)], against a derivative in 50 digits."""
-    with mp.workdps(50):
-        for kappa, y in itertools.product((0.1, 1.0, 7.0), (0.01, 0.5, 3.0)):
-            k, v = mp.mpf(kappa), mp.mpf(y)
-            delta = lambda s, k=k: mp.ncdf(s - k) - mp.exp(2 * k * s) * mp.ncdf(-k - s)  # noqa: E731
-            slope = 2 * mp.npdf(v - k) * (1 - k * mp.ncdf(-k - v) / mp.npdf(k + v))
-            assert abs(mp.diff(delta, v) - slope) < mp.mpf(10) ** -20 and slope > 0
-
-
 def test_scales_are_those_of_the_theorem():
     space = MetricSpace.line([0.0, 1.0, 3.0])
     query = LinearQuery.average(space)
@@ -224,41 +185,12 @@ def test_scales_are_those_of_the_theorem():
     assert wide.error() == pytest.approx(3 * wide.scale) and wide.scale == pytest.approx(2 / 50)
 
 
-def test_releases_are_unbiased_with_the_stated_error():
-    space = SPACES["euclidean"]
-    query = LinearQuery.average(space)
-    p = np.random.default_rng(3).dirichlet(np.ones(space.size))
-    for options in ({"norm": 1}, {"norm": 2}, {"norm": math.inf}, {"gaussian": True, "delta": 1e-5}):
-        release = LinearRelease(query, 3.0, model="local", **options)
-        answers = release.sample(np.tile(p, (100_000, 1)), rng=5)
-        noise = answers - query(p)
-        deviation = release.rms() / math.sqrt(query.dimension)
-        assert np.abs(noise.mean(axis=0)).max() <= 4.5 * deviation / math.sqrt(len(noise))
-        order = 2 if "gaussian" in options else options["norm"]
-        length = np.linalg.norm(noise, ord=order, axis=1)
-        assert abs(length.mean() - release.error()) <= 4.5 * length.std() / math.sqrt(len(noise))
-        assert (noise**2).sum(axis=1).mean() == pytest.approx(release.rms() ** 2, rel=0.03)
-
-
-def test_central_release_takes_the_mean_over_users():
-    space = MetricSpace.line([0.0, 1.0, 2.0])
-    release = LinearRelease(LinearQuery.average(space), 1.0, users=4)
-    rows = np.random.default_rng(0).dirichlet(np.ones(3), 4)
-    assert release.sample(rows, rng=1) == pytest.approx(release.sample(rows.mean(axis=0), rng=1))
-    assert release.guarantee.sizes == "unbounded" and release.guarantee.model == "central"
-    again = loads(dumps(release))
-    assert again.scale == release.scale and again.sample(rows, rng=1) == release.sample(rows, rng=1)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"alpha": 0}, "alpha"),
         ({"gaussian": True}, "delta > 0"),
         ({"delta": 1e-6}, "gaussian=True"),
-        ({"users": 0}, "users"),
         ({"model": "local"}, "users"),
-        ({"model": "cloud"}, "model"),
         ({"norm": 3}, "norm"),
         ({"query": LinearQuery(SPACES["line"], np.ones(4))}, "constant"),
     ],
@@ -267,26 +199,3 @@ def test_bad_releases(change, message):
     arguments = {"query": LinearQuery.average(SPACES["line"]), "alpha": 1.0, "users": 2, **change}
     with pytest.raises(DesignError, match=message):
         LinearRelease(**arguments)
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: LinearQuery(SPACES["line"], np.ones(3)),
-        lambda: LinearQuery(SPACES["line"], [1, 2, 3, np.inf]),
-        lambda: LinearQuery(SPACES["line"], "abcd"),
-        lambda: LinearQuery.average(SPACES["clustered"]),
-        lambda: LinearQuery.distance_to(SPACES["line"], 9),
-        lambda: LinearQuery.region(SPACES["line"], [0], bandwidth=0),
-        lambda: LinearQuery.embedding(SPACES["line"], [[1.0, 2.0]]),
-        lambda: LinearQuery.similarity(SPACES["line"], [[0.0]]),
-        lambda: LinearRelease(LinearQuery.average(SPACES["line"]), 1.0, users=2).sample(np.eye(4)[:3]),
-        lambda: LinearRelease(LinearQuery.average(SPACES["line"]), 1.0, users=2).sample([1, 0, 0]),
-        lambda: KNormNoise(0, 1.0),
-        lambda: KNormNoise(1, 0.0),
-        lambda: KNormNoise(1, 1.0, norm=1.5),
-    ],
-)
-def test_bad_input(call):
-    with pytest.raises(DesignError):
-        call()

@@ -11,12 +11,10 @@ from scipy import stats
 from shuffle_oracle import divergence, multisets, random_channel, random_space, shuffled_laws
 
 from mechdesign.errors import DesignError
-from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.spaces.earth_mover import emd
-from mechdesign.spaces.space import MetricSpace
 from mechdesign.user_level.itemwise import ItemwiseRelease
 from mechdesign.user_level.linear_release import LinearQuery, LinearRelease
-from mechdesign.user_level.reduction import ReducedRelease, SamplingReduction, sampling_reduction
+from mechdesign.user_level.reduction import ReducedRelease, sampling_reduction
 
 
 def sampled_laws(histograms, sets):
@@ -37,7 +35,7 @@ def random_datasets(rng, n, rows=12):
     return np.array(laws)
 
 
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("seed", range(48))
 def test_no_small_reduced_item_release_exceeds_its_guarantee(seed):
     rng = np.random.default_rng(seed)
     space = random_space(rng, int(rng.integers(2, 5)))
@@ -107,14 +105,6 @@ def test_chernoff_holds_for_the_worst_coupling_and_is_solved_tightly(share, samp
     assert reduction.guarantee.delta == failure
 
 
-def test_chernoff_beats_bernstein_of_the_paper():
-    """Bernstein with variance ≤ r: r + (2/3)log(1/η)/s + √(2 r log(1/η)/s) is an upper bound on both."""
-    for r, s, failure in itertools.product((0.01, 0.1, 0.3), (50, 200, 5000), (1e-4, 1e-8)):
-        b = math.log(1 / failure) / s
-        bernstein = r + b / 3 + math.sqrt(b * b / 9 + 2 * r * b)
-        assert sampling_reduction(1.0, r, s, failure).stretched <= min(bernstein, 1.0) * (1 + 1e-12)
-
-
 def test_more_samples_cost_less_and_the_target_inverts():
     values = [sampling_reduction(5.0, 0.1, s).guarantee.alpha for s in (50, 200, 1000, 10**6)]
     assert values == sorted(values, reverse=True) and values[-1] == pytest.approx(5.0, rel=0.03)
@@ -130,25 +120,11 @@ def test_sampling_is_with_replacement_from_each_user_own_items():
     assert (drawn[1] == 1).mean() == pytest.approx(2 / 3, abs=4 * math.sqrt(2 / 9 / 20_000))
 
 
-def test_reduced_linear_release_and_files():
-    space = MetricSpace.line([0.0, 1.0])
-    release = ReducedRelease(LinearRelease(LinearQuery.average(space), 1.0, users=2), radius=0.1, samples=50)
-    assert release.sample([[0], [1, 1, 0]], rng=0).shape == (1,)
-    again = loads(dumps(release))
-    assert again.guarantee == release.guarantee
-    assert loads(dumps(release.reduction)) == release.reduction
-    assert isinstance(release.reduction, SamplingReduction)
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: sampling_reduction(0, 0.1), "alpha"),
         (lambda: sampling_reduction(1, 0), "radius"),
         (lambda: sampling_reduction(1, 1.0), "radius"),
-        (lambda: sampling_reduction(1, 0.1, samples=0), "samples"),
-        (lambda: sampling_reduction(1, 0.1, failure=0), "failure"),
-        (lambda: sampling_reduction(1, 0.1, delta=1), "delta"),
         (lambda: sampling_reduction(1, 0.1).sample([[1], []]), "datasets: must be integers"),
         (lambda: sampling_reduction(1, 0.1).sample([]), "empty"),
         (lambda: sampling_reduction(1, 0.1, model="x").guarantee, "model"),
@@ -157,16 +133,3 @@ def test_reduced_linear_release_and_files():
 def test_bad_input(call, message):
     with pytest.raises(DesignError, match=message):
         call()
-
-
-def test_bad_reduced_releases():
-    space = MetricSpace.line([0.0, 1.0])
-    linear = LinearRelease(LinearQuery.average(space), 1.0, users=2)
-    item = ItemwiseRelease(space, item_alpha=1.0, delta=1e-6, items=5, users=2)
-    for arguments in ({"mechanism": linear, "radius": 0.1}, {"mechanism": item, "radius": 0.1, "samples": 4}):
-        with pytest.raises(DesignError, match="samples"):
-            ReducedRelease(**arguments)
-    with pytest.raises(DesignError, match="datasets: must be integers"):
-        ReducedRelease(item, radius=0.1).sample([[0], [2]])
-    with pytest.raises(DesignError, match="radius"):
-        ReducedRelease(item, radius=1.0)

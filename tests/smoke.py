@@ -1,0 +1,32 @@
+"""One cheap design of every class, solved, checked twice and released, in any environment: ``python tests/smoke.py``."""
+
+from __future__ import annotations
+
+import warnings
+
+import cheap
+
+from mechdesign.evidence.serialize import dumps, loads
+from mechdesign.files import KINDS
+
+
+def main() -> None:
+    """Print the names of what does not hold, and how many designs were solved."""
+    warnings.simplefilter("ignore")
+    wrong = []
+    for name, (make, options) in cheap.DESIGNS.items():
+        result = make().solve(**options)
+        text = dumps(result)
+        sound = (
+            result.certificate is not None
+            and result.certificate.verify()
+            and dumps(loads(text, kinds=KINDS)) == text
+        )
+        if not sound:
+            wrong.append(name)
+    print(f"{len(cheap.DESIGNS)} designs solved, certified and read back; not so: {wrong or 'none'}")
+    raise SystemExit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()

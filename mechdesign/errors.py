@@ -37,22 +37,23 @@ class DesignError(MechdesignError, ValueError):
 
 
 class DataError(DesignError):
-    """A value of the data is refused. The message does not quote it.
+    """Data are refused. The message quotes none of them: no value, key, label or size, nor the words of another library that might.
 
     Who learns that a release or a fit was refused learns something of the data, and no guarantee covers that: what follows is
     public knowledge of the data, to be ensured before. No other value of the data raises or warns. In parentheses what each
     message says:
 
-    - a number that is missing, infinite, beyond all doubles or no number (must be finite numbers; with ``clip=True`` a quantizer takes infinite ones);
+    - a number that is missing, infinite, beyond all doubles or no number, by itself or once it is converted: None, a text of digits, a date, an entry
+      that is masked (must be finite numbers; with ``clip=True`` a quantizer takes infinite ones);
+    - data of another shape or type than the question's, a mapping with other keys (must be, must have);
     - beyond 2⁵³ an integer that no double holds (would be rounded);
     - under discrete noise a number that is not whole (must be whole numbers);
     - without ``clip=True`` an input outside the range, or a vector that is too long (must be in, must be at most, must be exactly);
     - in a plan numbers of more people than its steps are fine enough for (must count at most);
     - an item or a report that is none, and a person without items (must be integers in);
+    - a label that is missing, or none of the `classes` (must be labels, must be one of);
     - a histogram with a negative entry, or of another sum than 1 (must be non-negative, must sum to 1), and whole counts in place
       of shares, or the other way round, where `sizes` says which they are (must be given with, is for whole counts, must be equal).
-
-    Estimators raise scikit-learn's own ``ValueError`` or ``TypeError`` for an entry that is missing, infinite or no number.
     """
 
 

@@ -46,26 +46,66 @@ class Status(enum.StrEnum):
     FAILED = "failed"
 
 
-_READ = (bool, np.bool_, str, bytes, type(np.ma.masked))
-"""What NumPy reads as numbers, and is none: true as 1, the digits of a text, and what is masked as NaN."""
+_OTHER = (
+    bool,
+    str,
+    bytes,
+    complex,
+    type(None),
+    np.bool_,
+    np.complexfloating,
+    np.datetime64,
+    np.timedelta64,
+    np.ma.MaskedArray,
+)
+"""What NumPy reads as numbers, and is none: true as 1, the digits of a text, dates as they are counted, the real part alone, None and what is masked as NaN."""
 
 
-def no_numbers(value: object, deep: int = 64) -> bool:
-    """Whether an array, or a nest of lists as deep as NumPy's arrays may be, holds true, false or texts.
+def as_given(value: object, *, truth: bool = False, deep: int = 64) -> npt.NDArray[Any]:
+    """Return what NumPy reads, once and in the types that are given, or raise TypeError where that is no array of real numbers.
+
+    Parameters
+    ----------
+    value : array_like
+        An array, a frame, a series, or a nest of lists as deep as NumPy's arrays may be.
+    truth : bool
+        Whether true and false are taken, as 1 and 0.
+
+    Examples
+    --------
+    >>> as_given([1, 2.5]).tolist(), as_given(True, truth=True).tolist()
+    ([1, 2.5], True)
+    """
+    if np.ma.is_masked(value):
+        raise TypeError("masked")
+    if isinstance(value, (list, tuple)):
+        kinds = set(map(type, value))
+        if not all(issubclass(kind, (int, float)) and kind is not bool for kind in kinds):
+            if not deep:
+                raise TypeError("too deep")
+            value = [as_given(part, truth=truth, deep=deep - 1)[()] for part in value]
+        found = np.asarray(value, dtype=object)
+    else:
+        found = np.asarray(value)
+    kinds = set(map(type, found.flat)) if found.dtype.kind == "O" else {found.dtype.type}
+    for kind in kinds:
+        if issubclass(kind, _OTHER) and not (truth and issubclass(kind, (bool, np.bool_))):
+            raise TypeError(kind.__name__)
+    return found
+
+
+def no_numbers(value: object) -> bool:
+    """Whether a value is anything but real numbers: it holds true, false, a text, a date, a complex number, None or what is masked.
 
     Examples
     --------
     >>> no_numbers([[1, 2.5], [3, True]]), no_numbers(np.array([True])), no_numbers([1, 0])
     (True, True, False)
     """
-    if isinstance(value, _READ):
-        return True
-    if isinstance(value, (list, tuple)):
-        kinds = set(map(type, value))
-        if deep == 0 or all(issubclass(kind, (int, float, np.number)) and kind is not bool for kind in kinds):
-            return False
-        return any(no_numbers(v, deep - 1) for v in value)
-    if not hasattr(value, "dtype"):
+    if type(value) in (int, float):
         return False
-    kind = getattr(value.dtype, "kind", "O")
-    return kind in "bUS" or (kind == "O" and any(isinstance(v, _READ) for v in np.asarray(value).flat))
+    try:
+        as_given(value)
+    except Exception:  # whatever an object raises when it is read
+        return True
+    return False

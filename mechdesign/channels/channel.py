@@ -32,13 +32,14 @@ from mechdesign.channels.exact import (
     metric_loss,
     rounded_weights,
 )
-from mechdesign.errors import DesignError
+from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.sampling import IntegerRows, random_words, uniform_integers
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import (
     DOWN,
     array,
+    finite,
     generator,
     instance,
     integer,
@@ -218,10 +219,10 @@ class Response:
         return self._vectors("reports", reports, self.outputs) @ self.inverse**2
 
     def _vectors(self, name: str, values: Numbers, length: int) -> Array:
-        """Return `values` as floats with that many entries in the last axis, or raise a `DesignError`."""
-        found = array(name, values, ndim=None)
-        if found.shape[-1:] != (length,):
-            raise DesignError.of(name, found.shape, f"must have {length} entries in its last axis")
+        """Return `values` as floats with that many entries in the last axis, or raise a `DataError`."""
+        found = finite(name, values)
+        if found.shape[-1:] != (length,) or not found.size:
+            raise DataError(f"{name}: must have {length} entries in its last axis")
         return found
 
     def second_moments(self, space: MetricSpace) -> tuple[float, float]:

@@ -22,12 +22,12 @@ import numpy as np
 
 from mechdesign.channels.channel import Channel
 from mechdesign.channels.exact import Weights, common_integers, integer_weights
-from mechdesign.errors import DesignError
+from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.exact import log_upper
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import array, indices, one_of, probability
+from mechdesign.problem.checks import array, finite, indices, one_of, probability
 from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.workload import Workload
@@ -280,9 +280,9 @@ class LinearReport(Checked, LinearDecoder):
         return np.bincount(held.ravel(), minlength=self.outputs).astype(float)
 
     def _counted(self, tally: Numbers) -> tuple[Array, Array]:
-        held = array("tally", tally)
+        held = finite("tally", tally)
         if held.shape != (self.outputs,) or (held < 0).any():
-            raise DesignError.of("tally", held.shape, f"must be {self.outputs} counts of reports")
+            raise DataError(f"tally: must be {self.outputs} counts of reports")
         return self._counting @ held, held
 
     def spread(self, counts: Array, tally: Array) -> Array:

@@ -25,10 +25,10 @@ from mechdesign.channels.channel import Deployment, Response, Simulation
 from mechdesign.channels.exact import common_integers
 from mechdesign.channels.linear_report import LinearDecoder
 from mechdesign.channels.responses import TOP, level
-from mechdesign.errors import DesignError
+from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.exact import log_upper
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import array, indices, integer
+from mechdesign.problem.checks import finite, indices, integer
 from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.workload import Queries, Workload
 from mechdesign.typing import Array, Indices, Numbers, Randomness
@@ -231,22 +231,18 @@ class SubsetReport(Checked, LinearDecoder):
         """How often sets of each size hold each category, shape (sizes, k): what may be sent on in place of the reports, shape (..., k)."""
         held = indices("reports", reports, 2)
         if held.ndim < 1 or held.shape[-1] != self.size:
-            raise DesignError.of("reports", held.shape, f"must have {self.size} entries in its last axis")
+            raise DataError(f"reports: must have {self.size} entries in its last axis")
         held = held.reshape(-1, self.size)
         lengths = held.sum(axis=1)
         if not np.isin(lengths, self.sizes).all():
-            raise DesignError.of(
-                "reports", sorted({*lengths.tolist()} - {*self.sizes})[:3], "are sizes of no set"
-            )
+            raise DataError(f"reports: must be sets of these sizes: {self.sizes}")
         return np.array([held[lengths == s].sum(axis=0) for s in self.sizes], dtype=float)
 
     def _counted(self, tally: Numbers) -> tuple[Array, Array]:
-        held = np.atleast_2d(array("tally", tally, ndim=None))
+        held = np.atleast_2d(finite("tally", tally))
         if held.shape != (len(self.sizes), self.size) or (held < 0).any():
-            raise DesignError.of(
-                "tally",
-                held.shape,
-                f"must be how often sets of {len(self.sizes)} sizes hold {self.size} categories",
+            raise DataError(
+                f"tally: must be how often sets of {len(self.sizes)} sizes hold {self.size} categories"
             )
         k, s = self.size, np.array(self.sizes)
         people = held.sum(axis=1) / s

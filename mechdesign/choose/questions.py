@@ -14,7 +14,7 @@ from scipy import stats
 from mechdesign.channels.design import MetricChannel
 from mechdesign.channels.linear_design import LocalWorkload
 from mechdesign.choose.clipping import ClippedMean
-from mechdesign.errors import DesignError
+from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.proofs import same
 from mechdesign.evidence.results import Result
@@ -244,7 +244,7 @@ class PrivateMean(Checked):
         """Return Σ y and Σ (1 − y), each y rounded to a multiple of 2⁻²⁰ at random, without bias: doubles hold such sums exactly."""
         held = answers("values", values)
         if held.ndim != 1:
-            raise DesignError.of("values", held.shape, "must be a list of numbers, one a person")
+            raise DataError("values: must be a list of numbers, one a person")
         x = np.clip(held, self.lower, self.upper)
         steps = (x - self.lower) / (self.upper - self.lower) * _PARTS + generator(None).random(x.shape)
         high = int(np.minimum(steps, _PARTS).astype(np.int64).sum())
@@ -254,7 +254,7 @@ class PrivateMean(Checked):
         """Return the mean that two counts say; the middle of the bounds where they say that there is nobody."""
         counts = answers("numbers", numbers, 2).ravel()
         if counts.size != 2:
-            raise DesignError.of("numbers", counts.shape, "must be two")
+            raise DataError("numbers: must be two")
         high, low = counts.tolist()
         share = min(max(high / (high + low), 0.0), 1.0) if high + low > 0 else 0.5
         return self.lower + (self.upper - self.lower) * share

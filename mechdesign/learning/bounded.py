@@ -22,12 +22,12 @@ from mechdesign.learning.plan import (
     PrivateEstimator,
     calibrated,
     check_is_fitted,
-    validate_data,
+    records,
 )
 from mechdesign.problem.checks import array
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.sensitivity import Sensitivity
-from mechdesign.typing import Array, Numbers
+from mechdesign.typing import Array, Flags, Numbers
 
 COUNTS = 7
 """Noisy counts of a fit: one of the records beyond the bounds, six for the length."""
@@ -107,7 +107,7 @@ class BoundedEstimator(PrivateEstimator):
         z -= self._middle
         return np.asarray(z)
 
-    def _count(self, x: Array, beyond: Array, sums: NoisySums, *, share: float, kept: float) -> float:
+    def _count(self, x: Array, beyond: Flags, sums: NoisySums, *, share: float, kept: float) -> float:
         """The squared length that a share of the records keeps, and a warning if most records are beyond the bounds."""
         squares, beyond = np.empty(len(x)), beyond.copy()
         for start in range(0, len(x), _ROWS):
@@ -151,6 +151,6 @@ class BoundedEstimator(PrivateEstimator):
 
     def _score(self, X: Numbers) -> Array:
         check_is_fitted(self, "coef_")
-        x = validate_data(self, X, dtype=np.float64, reset=False)
+        x = records(self, X)
         inside = np.clip(x, self._middle - self._half, self._middle + self._half)
         return np.asarray(inside @ self.coef_ + self.intercept_)

@@ -28,22 +28,24 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import special
 
-from mechdesign.errors import DesignError
+from mechdesign.errors import DataError, DesignError
 from mechdesign.learning.bounded import Interval, box
 from mechdesign.learning.plan import (
     ClassifierMixin,
+    Labels,
     NoisePlan,
     PrivateEstimator,
     Regressor,
-    check_classification_targets,
     check_is_fitted,
     noise_plan,
+    records,
+    records_and_labels,
+    records_and_targets,
     type_of_target,
-    validate_data,
     warn_leak,
+    weights,
 )
 from mechdesign.problem.checks import array, integer, non_negative, one_of, positive
 from mechdesign.problem.privacy import CentralPrivacy
@@ -56,7 +58,6 @@ if TYPE_CHECKING:
 CURVATURE = {"squared": 1.0, "logistic": 0.25}
 """The largest second derivative of each loss in the score."""
 
-Labels = npt.NDArray[np.generic]
 Answer = Callable[[int, int, int, int], float]
 
 
@@ -260,9 +261,9 @@ class _PrivateCoordinateDescent(PrivateEstimator):
     DesignError
         A bad parameter, or a descent that diverged. No finite value of a record raises or warns: beyond ±1e100 it counts
         as ±1e100.
-    ValueError
-        As scikit-learn requires, an entry of X or y that is missing, infinite or no number. The guarantee does not cover
-        that refusal.
+    DataError
+        An entry of X or y that is missing, infinite or no number, by itself or once it is converted.
+        The guarantee does not cover that refusal.
     SolverError
         No noise of this family meets the requirement.
     """
@@ -436,7 +437,7 @@ class _PrivateCoordinateDescent(PrivateEstimator):
 
     def _score(self, X: Numbers) -> Array:
         check_is_fitted(self, "path_")
-        x = validate_data(self, X, dtype=np.float64, reset=False).clip(self._low, self._high)
+        x = records(self, X).clip(self._low, self._high)
         return np.asarray(x @ self.coef_ + self.intercept_)
 
     def _objectives(self, x: Array, y: Array) -> Array:
@@ -474,8 +475,7 @@ class PrivateCoordinateDescentRegressor(Regressor, _PrivateCoordinateDescent):
 
     def fit(self, X: Numbers, y: Numbers) -> PrivateCoordinateDescentRegressor:
         """Fit to features, shape (N, n_features), and numbers, shape (N,)."""
-        x, target = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
-        self._descend(x, np.asarray(target, dtype=float))
+        self._descend(*records_and_targets(self, X, y, fewest=2))
         return self
 
     def predict(self, X: Numbers) -> Array:
@@ -484,8 +484,7 @@ class PrivateCoordinateDescentRegressor(Regressor, _PrivateCoordinateDescent):
 
     def objectives(self, X: Numbers, y: Numbers) -> Array:
         """J after each pass on given data, shape (passes,): of the fitted data it is no private number."""
-        x, target = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=False)
-        return self._objectives(x, np.asarray(target, dtype=float))
+        return self._objectives(*records_and_targets(self, X, y))
 
 
 class TwoClasses(ClassifierMixin):  # type: ignore[misc]
@@ -495,7 +494,7 @@ class TwoClasses(ClassifierMixin):  # type: ignore[misc]
     classes_: Labels
     _score: Callable[[Numbers], Array]
 
-    def _classes(self, labels: Array) -> Labels:
+    def _classes(self, labels: Labels) -> Labels:
         if self.classes is not None:
             said = "must be two different labels, both numbers or both texts"
             try:
@@ -504,23 +503,34 @@ class TwoClasses(ClassifierMixin):  # type: ignore[misc]
                 raise DesignError.of("classes", self.classes, said) from None
             if np.shape(self.classes) != (2,) or len(classes) != 2 or np.any(classes != classes):
                 raise DesignError.of("classes", self.classes, said)
-            if labels.dtype != object and (labels.dtype.kind in "US") != (classes.dtype.kind in "US"):
-                raise DesignError.of("classes", self.classes, f"must be of the type of y ({labels.dtype})")
+            if (labels.dtype.kind in "US") != (classes.dtype.kind in "US"):
+                raise DataError("y: must be labels of the type of classes, texts or numbers")
             return classes
         warn_leak("the classes are read from the labels (classes=None)", "give the two as classes")
-        check_classification_targets(labels)
-        classes = np.unique(labels)
+        kind, classes = type_of_target(labels), np.unique(labels)
+        if kind not in ("binary", "multiclass"):
+            raise DataError(f"y: must be labels of two classes. Unknown label type: {kind}")
         if len(classes) == 1:
-            raise DesignError("y: there is only one class; give both as classes")
+            raise DataError("y: there is only one class; give both as classes")
         if len(classes) > 2:
-            raise ValueError(
-                f"Only binary classification is supported. The type of the target is {type_of_target(labels)}."
-            )
+            raise DataError(f"y: Only binary classification is supported. The type of the target is {kind}")
         return classes
 
-    def _signs(self, labels: Array) -> Array:
-        """−1 for the first class, 1 for the second, 0 for what is neither."""
-        return np.asarray((labels == self.classes_[1]) * 1.0 - (labels == self.classes_[0]) * 1.0)
+    def _signs(self, labels: Labels) -> Array:
+        """−1 for the first class, 1 for the second, or DataError: every label must be one of them."""
+        second = labels == self.classes_[1]
+        if not (second | (labels == self.classes_[0])).all():
+            classes = self.classes_.tolist()
+            raise DataError(
+                f"y: every label must be one of the classes {classes}: mend or leave out others before"
+            )
+        return np.where(second, 1.0, -1.0)
+
+    def score(self, X: Numbers, y: Numbers, sample_weight: Numbers | None = None) -> float:
+        """Return the share of right labels on given data: of the fitted data it is no private number."""
+        _, labels = records_and_labels(self, X, y)
+        found = self.predict(X) == labels
+        return float(np.average(found, weights=weights(labels, sample_weight)))
 
     def decision_function(self, X: Numbers) -> Array:
         """Return Xθ and the intercept: positive for the second class."""
@@ -551,7 +561,7 @@ class PrivateCoordinateDescentClassifier(TwoClasses, _PrivateCoordinateDescent):
     Parameters
     ----------
     classes : array_like, shape (2,), optional
-        Both, public; a record with another label counts for nothing. By default they are read from the labels, which leaks,
+        Both, public: a record with another label, or without one (None too), is refused. By default they are read from the labels, which leaks,
         and one class or three are refused, which leaks too: a `PrivacyLeakWarning` says so.
     SHARED
 
@@ -611,12 +621,12 @@ class PrivateCoordinateDescentClassifier(TwoClasses, _PrivateCoordinateDescent):
 
     def fit(self, X: Numbers, y: Numbers) -> PrivateCoordinateDescentClassifier:
         """Fit to features, shape (N, n_features), and labels of two classes, shape (N,)."""
-        x, labels = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        x, labels = records_and_labels(self, X, y, fewest=2)
         self.classes_ = self._classes(labels)
         self._descend(x, self._signs(labels))
         return self
 
     def objectives(self, X: Numbers, y: Numbers) -> Array:
         """J after each pass on given data, shape (passes,): of the fitted data it is no private number."""
-        x, labels = validate_data(self, X, y, dtype=np.float64, reset=False)
+        x, labels = records_and_labels(self, X, y)
         return self._objectives(x, self._signs(labels))

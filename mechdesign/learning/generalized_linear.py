@@ -39,11 +39,11 @@ from mechdesign.errors import DesignError
 from mechdesign.learning.bounded import BoundedEstimator, Interval, box
 from mechdesign.learning.coordinate_descent import TwoClasses, largest_whole
 from mechdesign.learning.pca import noisy_matrix, second_moments
-from mechdesign.learning.plan import NoisySums, Regressor, validate_data
+from mechdesign.learning.plan import NoisySums, Regressor, records_and_labels, records_and_targets
 from mechdesign.problem.checks import integer, one_of, positive
 from mechdesign.problem.privacy import CentralPrivacy
 from mechdesign.solvers.deadline import progress_bar
-from mechdesign.typing import Array, Numbers
+from mechdesign.typing import Array, Flags, Numbers
 
 _KEPT = 0.5
 _ONE = 0.05
@@ -128,7 +128,7 @@ class _Descending(BoundedEstimator):
     def _loss(self, y: Array, share: float, sums: NoisySums) -> GeneralizedLoss:
         raise NotImplementedError
 
-    def _fit(self, x: Array, y: Array, beyond: Array, instead: str) -> None:
+    def _fit(self, x: Array, y: Array, beyond: Flags, instead: str) -> None:
         """Descend; `beyond` are the records with a target beyond its bounds, `instead` takes pure privacy."""
         steps, (count, size) = integer("steps", self.steps, 1, 10**5), x.shape
         size += 1
@@ -205,7 +205,7 @@ class PrivateLogisticRegression(TwoClasses, _Descending):
         Numbers, or arrays of shape (n_features,): what the columns can take, from public knowledge. Values beyond are clipped, in
         `fit` and in prediction, and counted (`clipped_`).
     classes : array_like, shape (2,), optional
-        Both, public; a record with another label counts for nothing. By default they are read from the labels, which leaks:
+        Both, public: a record with another label, or without one (None too), is refused. By default they are read from the labels, which leaks:
         a `PrivacyLeakWarning` says so.
     clip : float, optional
         C: the longest gradient, in usual lengths of a record; by default √(μn)/60.
@@ -240,9 +240,9 @@ class PrivateLogisticRegression(TwoClasses, _Descending):
     DesignError
         A bad parameter; PureDP, under which sixty answers need seven times the noise: `PrivateCoordinateDescentClassifier` with Laplace noise takes
         it. No finite value of a record raises; what warns is a noisy count.
-    ValueError
-        As scikit-learn requires, an entry of X that is missing, infinite or no number. The guarantee does not cover that
-        refusal.
+    DataError
+        An entry of X that is missing, infinite or no number, by itself or once it is converted.
+        The guarantee does not cover that refusal.
 
     Examples
     --------
@@ -280,7 +280,7 @@ class PrivateLogisticRegression(TwoClasses, _Descending):
 
     def fit(self, X: Numbers, y: Numbers) -> PrivateLogisticRegression:
         """Fit to features, shape (N, n_features), and labels of two classes, shape (N,)."""
-        x, labels = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        x, labels = records_and_labels(self, X, y, fewest=2)
         self.classes_ = self._classes(labels)
         none = np.zeros(len(x), dtype=bool)
         self._fit(x, self._signs(labels), none, "PrivateCoordinateDescentClassifier")
@@ -329,9 +329,9 @@ class PrivateGeneralizedLinearRegression(Regressor, _Descending):
     ------
     DesignError
         A bad parameter; PureDP, which `PrivateLinearRegression` takes. No finite value of a record raises; what warns is a noisy count.
-    ValueError
-        As scikit-learn requires, an entry of X or y that is missing, infinite or no number. The guarantee does not cover that
-        refusal.
+    DataError
+        An entry of X or y that is missing, infinite or no number, by itself or once it is converted.
+        The guarantee does not cover that refusal.
 
     Examples
     --------
@@ -375,7 +375,7 @@ class PrivateGeneralizedLinearRegression(Regressor, _Descending):
 
     def fit(self, X: Numbers, y: Numbers) -> PrivateGeneralizedLinearRegression:
         """Fit to features, shape (N, n_features), and numbers or counts, shape (N,)."""
-        x, target = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
+        x, target = records_and_targets(self, X, y, fewest=2)
         middle, half = (float(v[0]) for v in box("target_bounds", self.target_bounds, 1))
         if one_of("loss", self.loss, ("huber", "poisson")) == "huber":
             if self.threshold is None:
@@ -391,7 +391,7 @@ class PrivateGeneralizedLinearRegression(Regressor, _Descending):
             raise DesignError.of("target_bounds", self.target_bounds, "must not begin below 0: counts do not")
         self._target = middle, half
         beyond = np.abs(target - middle) > half * (1 + 1e-12)
-        inside = np.clip(np.asarray(target, dtype=float), middle - half, middle + half)
+        inside = np.clip(target, middle - half, middle + half)
         self._fit(x, inside, beyond, "PrivateLinearRegression")
         return self
 

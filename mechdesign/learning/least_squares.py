@@ -33,7 +33,7 @@ from scipy import linalg, stats
 
 from mechdesign.learning.bounded import BoundedEstimator, Interval, box
 from mechdesign.learning.pca import noisy_matrix, second_moments
-from mechdesign.learning.plan import NoisySums, Regressor, check_is_fitted, validate_data
+from mechdesign.learning.plan import NoisySums, Regressor, check_is_fitted, records_and_targets
 from mechdesign.problem.checks import inside
 from mechdesign.problem.privacy import CentralPrivacy
 from mechdesign.solvers.deadline import progress_bar
@@ -98,9 +98,9 @@ class PrivateLinearRegression(Regressor, BoundedEstimator):
     ------
     DesignError
         A bad parameter. No finite value of a record raises; what warns is a noisy count.
-    ValueError
-        As scikit-learn requires, an entry of X or y that is missing, infinite or no number. The guarantee does not
-        cover that refusal.
+    DataError
+        An entry of X or y that is missing, infinite or no number, by itself or once it is converted.
+        The guarantee does not cover that refusal.
 
     Examples
     --------
@@ -136,12 +136,12 @@ class PrivateLinearRegression(Regressor, BoundedEstimator):
 
     def fit(self, X: Numbers, y: Numbers) -> PrivateLinearRegression:
         """Fit to features, shape (N, n_features), and numbers, shape (N,)."""
-        x, target = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
+        x, target = records_and_targets(self, X, y, fewest=2)
         size = x.shape[1] + 1
         middle, half = (float(v[0]) for v in box("target_bounds", self.target_bounds, 1))
         self._check(x.shape[1])
         sums = self._sums(self._noise(len(ROUNDS) * (size + 1) * (size + 2) // 2))
-        t = (np.clip(np.asarray(target, dtype=float), middle - half, middle + half) - middle) / half
+        t = (np.clip(target, middle - half, middle + half) - middle) / half
         outside = np.abs(target - middle) > half * (1 + 1e-12)
         with progress_bar("private least squares", 1 + len(ROUNDS), shown=self.progress) as step:
             square = self._count(x, outside, sums, share=_SHARE, kept=_KEPT) * (1 + _ONE)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mechdesign.errors import DesignError
+from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.results import Result
 from mechdesign.learning.plan import (
     ClassNamePrefixFeaturesOutMixin,
@@ -30,7 +30,8 @@ from mechdesign.learning.plan import (
     TransformerMixin,
     calibrated,
     check_is_fitted,
-    validate_data,
+    records,
+    table,
 )
 from mechdesign.problem.checks import array, integer, one_of, positive
 from mechdesign.problem.privacy import CentralPrivacy, PureDP
@@ -87,8 +88,8 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
     ------
     DesignError
         A bad parameter. No finite value of a record raises or warns.
-    ValueError
-        As scikit-learn requires, no record at all, or an entry that is missing, infinite or no number. The guarantee does
+    DataError
+        No record at all, or an entry that is missing, infinite or no number, by itself or once it is converted. The guarantee does
         not cover that refusal.
 
     Examples
@@ -129,7 +130,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
 
     def fit(self, X: Numbers, y: object = None) -> PrivatePCA:
         """Find the components of records, shape (N, n_features); `y` is not used."""
-        x = validate_data(self, X, dtype=np.float64)
+        x = records(self, X, fewest=1)
         self._begin()
         size = x.shape[1]
         wanted = size if self.n_components is None else integer("n_components", self.n_components, 1, size)
@@ -166,13 +167,16 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
     def transform(self, X: Numbers) -> Array:
         """Return the coordinates along the components, shape (N, n_components)."""
         check_is_fitted(self, "components_")
-        x = validate_data(self, X, dtype=np.float64, reset=False)
+        x = records(self, X)
         return np.asarray((x - self.mean_) @ self.components_.T)
 
     def inverse_transform(self, X: Numbers) -> Array:
         """Return the points that have these coordinates."""
         check_is_fitted(self, "components_")
-        return np.asarray(np.asarray(X, dtype=float) @ self.components_ + self.mean_)
+        x = table("X", X)
+        if x.shape[1] != self.n_components_:
+            raise DataError(f"X: must have {self.n_components_} columns, one a component")
+        return np.asarray(x @ self.components_ + self.mean_)
 
     def _stretch(self) -> Fraction:
         """What off-diagonal entries are multiplied by before identical noise is added."""

@@ -9,8 +9,8 @@ With :math:`\sum_i u_i \sigma_i^2` the cost, Gaussian noise consumes :math:`\lam
 :math:`s_i^3 = \lambda_i/u_i` (Muthukrishnan and Kalyani). For other laws under (ε, δ) the first is near the best over
 many rounds, whose losses sum to nearly a normal one; whatever s is, the privacy is exact.
 
-Also what the estimators share: scikit-learn's names (without it, the error that names the extra), the entry in a ledger before any noise
-is drawn, and warnings of leaks, which an estimator's parameters alone raise, never a record's value.
+Also what the estimators share: scikit-learn's names (without it, the error that names the extra), records as numbers, checked once they are
+such, the entry in a ledger before any noise is drawn, and warnings of leaks, which an estimator's parameters alone raise, never a record's value.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
+import pandas as pd
 
-from mechdesign.errors import DesignError, MissingExtra
+from mechdesign.errors import DataError, DesignError, MissingExtra
 from mechdesign.evidence.results import Result
 from mechdesign.noise.calibration.design import Calibration
-from mechdesign.problem.checks import array, instance, one_of
+from mechdesign.problem.checks import array, doubles, instance, one_of
 from mechdesign.problem.privacy import CentralPrivacy, PureDP
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array, FrozenLaw, Numbers
@@ -36,6 +38,7 @@ from mechdesign.typing import Array, FrozenLaw, Numbers
 __all__ = [
     "ClassNamePrefixFeaturesOutMixin",
     "ClassifierMixin",
+    "Labels",
     "NoisePlan",
     "NoisySums",
     "PrivacyLeakWarning",
@@ -44,12 +47,15 @@ __all__ = [
     "TransformerMixin",
     "calibrated",
     "cheapest_scales",
-    "check_classification_targets",
     "check_is_fitted",
     "noise_plan",
+    "records",
+    "records_and_labels",
+    "records_and_targets",
+    "table",
     "type_of_target",
-    "validate_data",
     "warn_leak",
+    "weights",
 ]
 
 if TYPE_CHECKING:
@@ -266,10 +272,98 @@ try:
         TransformerMixin,
     )
     from sklearn.utils import check_random_state
-    from sklearn.utils.multiclass import check_classification_targets, type_of_target
-    from sklearn.utils.validation import check_is_fitted, validate_data
+    from sklearn.utils.multiclass import type_of_target
+    from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 except ImportError:
     raise MissingExtra.of("learning", "mechdesign.learning", "scikit-learn") from None
+
+
+Labels = npt.NDArray[np.generic]
+_NONE = "nothing infinite, missing or masked. Complex data not supported, nor texts as numbers, nor dates"
+
+
+def table(name: str, X: Numbers) -> Array:
+    """Return vectors, shape (N, k), as doubles, or raise DataError: all are converted before any is looked at."""
+    if hasattr(X, "toarray"):
+        raise DataError(f"{name}: must be dense: sparse data are not supported")
+    x = _finite(f"{name}: must be", X)
+    if x.ndim != 2:
+        raise DataError(f"{name}: must have two axes, records and features. Reshape your data")
+    return x
+
+
+def _finite(what: str, value: Numbers) -> Array:
+    try:
+        found = doubles("value", value, truth=True)
+    except DesignError:
+        found = np.array(np.nan)
+    if not np.isfinite(found).all():
+        raise DataError(f"{what} finite numbers: {_NONE}")
+    return found
+
+
+def records(model: PrivateEstimator, X: Numbers, *, fewest: int = 0) -> Array:
+    """Return records, shape (N, n_features), as doubles, or raise DataError: fewer than the `fewest` of a fit; without them other features than in `fit`."""
+    x = table("X", X)
+    if len(x) < max(fewest, 1) or not x.shape[1]:
+        many = "more than one sample" if fewest > 1 else "one sample"
+        raise DataError(f"X: must have {many} and one feature at least")
+    try:
+        validate_data(model, X if hasattr(X, "columns") else x, reset=fewest > 0, skip_check_array=True)
+    except (TypeError, ValueError):
+        wanted = (
+            "the features of fit, in their order"
+            if not fewest
+            else "features named by texts, or without names"
+        )
+        raise DataError(f"X: must have {wanted}") from None
+    return x
+
+
+def records_and_targets(
+    model: PrivateEstimator, X: Numbers, y: Numbers, *, fewest: int = 0
+) -> tuple[Array, Array]:
+    """Return records, and a number for each, as doubles, or raise DataError."""
+    x = records(model, X, fewest=fewest)
+    return x, _column(x, _finite("y should be a 1d array of", y))
+
+
+def records_and_labels(
+    model: PrivateEstimator, X: Numbers, y: Numbers, *, fewest: int = 0
+) -> tuple[Array, Labels]:
+    """Return records as doubles, and a label for each, or raise DataError: what is missing is no label, and None is missing."""
+    x = records(model, X, fewest=fewest)
+    try:
+        if np.ma.is_masked(y) or hasattr(y, "toarray"):
+            raise TypeError
+        held = np.asarray(y, dtype=object) if isinstance(y, (list, tuple)) else np.asarray(y)
+        if held.dtype == object:
+            if pd.isna(held).any() or len({isinstance(label, (str, bytes)) for label in held.flat}) > 1:
+                raise TypeError
+            held = np.asarray(held.tolist())
+        if held.dtype.kind not in "biufUS" or (held.dtype.kind == "f" and not np.isfinite(held).all()):
+            raise TypeError
+    except Exception:  # whatever an object raises when it is read
+        wanted = "all texts or all finite numbers"
+        raise DataError(f"y should be a 1d array of labels, {wanted}: {_NONE}") from None
+    return x, _column(x, held)
+
+
+def weights(y: Labels, sample_weight: Numbers | None) -> Array | None:
+    """Return weights of records in a score, or raise DataError."""
+    if sample_weight is None:
+        return None
+    found = _finite("sample_weight: must be", sample_weight)
+    if found.shape != (len(y),) or found.min() < 0 or not found.sum() > 0:
+        raise DataError("sample_weight: must be one non-negative number for every record, and not all 0")
+    return found
+
+
+def _column(x: Array, y: Any) -> Any:
+    """One number or label for every record."""
+    if y.shape not in ((len(x),), (len(x), 1)):
+        raise DataError("y should be a 1d array: one number or label for every record of X")
+    return column_or_1d(y, warn=True)
 
 
 class PrivacyLeakWarning(UserWarning):
@@ -288,6 +382,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     ledger: Any
     progress: bool
     random_state: int | np.random.RandomState | None
+    n_features_in_: int
     privacy_: Result
 
     def _begin(self) -> None:
@@ -320,6 +415,11 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
 class Regressor(RegressorMixin):  # type: ignore[misc]
     """A private regressor."""
+
+    def score(self, X: Numbers, y: Numbers, sample_weight: Numbers | None = None) -> float:
+        """Return the coefficient of determination on given data: of the fitted data it is no private number."""
+        _, target = records_and_targets(self, X, y)
+        return float(super().score(X, target, weights(target, sample_weight)))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -44,6 +44,7 @@ from mechdesign.problem.checks import (
     non_negative,
     number,
     positive,
+    read,
     settle,
 )
 from mechdesign.problem.losses import Loss
@@ -570,10 +571,11 @@ class IntegerNoise(_Errors):
         """
         if isinstance(x, int) and not isinstance(x, bool):
             return x + self.first + int(self.cells.draw_cells(1)[0][0])
-        held = np.asarray(x)
+        given = read("x", x)
+        held = given if hasattr(x, "dtype") else np.asarray(given.tolist())
         exact = held.dtype == object and all(type(v) is int for v in held.ravel())
         if not exact and held.dtype.kind not in "iu":
-            held = answers("x", x)
+            held = answers("x", given)
             if np.any(np.floor(held) != held):
                 raise DataError("x: must be whole numbers for noise on the whole numbers")
         noise = (self.first + self.cells.draw_cells(held.size)[0]).reshape(held.shape)

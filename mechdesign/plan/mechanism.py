@@ -11,11 +11,12 @@ from functools import cached_property
 from operator import add
 from typing import Any, get_args
 
+import pandas as pd
 from scipy import stats
 
 from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.accounting.losses import is_gaussian
-from mechdesign.errors import DesignError
+from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED
@@ -118,22 +119,19 @@ class PlannedRelease:
 
         Parameters
         ----------
-        answers : dict of str to numbers
+        answers : dict of str to numbers, or DataFrame
             Of every task: a number, an array of counts, of a workload the counts that it is about; of a mean under add-remove neighbours the sum and the count.
+            Of a frame a column a task, its numbers from the top: below them the column is empty.
 
         Raises
         ------
-        DesignError
-            A task without an answer, or an answer to none. Nothing is released.
         DataError
-            A number that is not finite, or not whole. The guarantee does not cover that refusal.
+            A task without an answer, or an answer to none; a number that is not finite, or not whole. Nothing is released then. The
+            guarantee does not cover that refusal.
         """
-        if set(instance("answers", answers, Mapping)) != set(self.tasks):
-            raise DesignError.of(
-                "answers", sorted(map(str, answers)), f"must be for the tasks {list(self.tasks)}"
-            )
+        given = _by_task(answers, [*self.tasks])
         held = {
-            name: task_of(name, task).read(name, answers[name], [part for part, _ in self.parts[name]])
+            name: task_of(name, task).read(name, given[name], [part for part, _ in self.parts[name]])
             for name, task in self.tasks.items()
         }
         out = {}
@@ -194,6 +192,24 @@ class PlannedRelease:
             asked = f"{guarantee(PureDP(found.epsilon))}, δ = 0"
         lines = [f"{name}: {n.summary()}" for name, parts in self.parts.items() for _, n in parts]
         return "\n  ".join([stated(asked, f"{self.neighbours} neighbours", None, self.rounds), *lines])
+
+
+def _by_task(answers: Any, tasks: list[str]) -> dict[str, Any]:
+    """The answer to each task, or DataError."""
+    frame = isinstance(answers, pd.DataFrame)
+    if not frame and not isinstance(answers, Mapping):
+        raise DataError(f"answers: must be a mapping, or a frame with a column a task, for the tasks {tasks}")
+    given = {name: answers[name] for name in answers}
+    missing, unknown = [name for name in tasks if name not in given], len(set(given) - {*tasks})
+    if missing or unknown:
+        left = f"without an answer are {missing}, and {unknown} answers are to no task"
+        raise DataError(f"answers: must be for the tasks {tasks}: {left}")
+    if not frame:
+        return given
+    filled = {
+        name: column.notna().to_numpy().nonzero()[0].max(initial=-1) + 1 for name, column in given.items()
+    }
+    return {name: column.iloc[: filled[name]] for name, column in given.items()}
 
 
 def _added(noises: list[AdditiveNoise]) -> Consumption:

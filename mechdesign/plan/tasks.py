@@ -119,7 +119,7 @@ def numbers(name: str, x: Any, part: Part) -> Array:
     found = answers(name, x)
     if found.shape not in ([(), (1,)] if part.dimension == 1 else [(part.dimension,)]):
         count = "one number" if part.dimension == 1 else f"{part.dimension} numbers"
-        raise DesignError.of(name, found.shape, f"must be {count}")
+        raise DataError(f"{name}: must be {count}")
     if part.whole and np.any(np.floor(found) != found):
         raise DataError(f"{name}: must be whole numbers")
     return found
@@ -231,8 +231,8 @@ class Mean(Task):
     def read(self, name: str, x: Any, parts: Sequence[Part]) -> list[Array]:
         if len(parts) == 1:
             return super().read(name, x, parts)
-        if len(pair := answers(name, x).ravel()) != 2:
-            raise DesignError.of(name, pair.shape, "must be the sum and the count")
+        if (pair := answers(name, x)).shape != (2,):
+            raise DataError(f"{name}: must be the sum and the count")
         middle = (Fraction(self.upper) + Fraction(self.lower)) / 2
         centred = (Fraction(pair[0]) - middle * Fraction(pair[1])) / self._grain
         if abs(centred) >= 2**53:

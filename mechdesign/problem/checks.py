@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mechdesign.errors import DataError, DesignError, instance
-from mechdesign.typing import Array, Indices, Numbers, Randomness, no_numbers
+from mechdesign.typing import Array, Indices, Numbers, Randomness, as_given, no_numbers
 
 __all__ = [
     "DOWN",
@@ -35,6 +35,7 @@ __all__ = [
     "one_of",
     "positive",
     "probability",
+    "read",
     "refuse_unknown",
     "rounded_up",
     "settle",
@@ -51,7 +52,7 @@ NARROWEST = 1e-140
 """The least width and the least change that is taken: squares of smaller ones are no normal doubles."""
 
 
-FINITE = "must be finite numbers of at most 1.8e308; true and false are none"
+FINITE = "must be finite numbers of at most 1.8e308; true and false are none, nor are texts, dates and what is missing"
 """What is said of data that no doubles hold, in the same words whatever they are."""
 
 
@@ -85,13 +86,9 @@ def _sided(found: float, value: object, side: int) -> float:
     return found
 
 
-def _as_given(value: object) -> npt.NDArray[Any]:
-    return np.asarray(value) if hasattr(value, "dtype") else np.asarray(value, dtype=object)
-
-
 def rounded_up(found: Array, value: object) -> Array:
     """The doubles that were made from `value`, each moved up where it is below its number."""
-    given = _as_given(value)
+    given = as_given(value)
     if given.dtype.kind == "f" and given.dtype.itemsize <= 8:
         return found
     moved = [_sided(now, was, UP) for now, was in zip(found.ravel().tolist(), given.ravel().tolist())]
@@ -208,8 +205,10 @@ def array(name: str, value: Numbers | None, *, ndim: int | None = 1, empty: bool
     return found
 
 
-def doubles(name: str, value: Numbers | None, allowed: str = "must be numbers") -> Array:
-    """Return `value` as an array of doubles of any shape, infinities and NaN included, or raise DesignError.
+def doubles(
+    name: str, value: Numbers | None, allowed: str = "must be numbers", *, truth: bool = False
+) -> Array:
+    """Return `value` as an array of doubles of any shape, infinities and NaN included, or raise DesignError; `truth` as of `as_given`.
 
     Examples
     --------
@@ -217,12 +216,9 @@ def doubles(name: str, value: Numbers | None, allowed: str = "must be numbers") 
     array([[1. , 2.5]])
     """
     try:
-        # NumPy would drop what is imaginary, and the mask
-        if value is None or no_numbers(value) or np.iscomplexobj(value) or np.ma.is_masked(value):
-            raise TypeError
         with np.errstate(over="ignore"):  # what no double holds is infinite
-            return np.asarray(value, dtype=float)
-    except (TypeError, ValueError, OverflowError):
+            return as_given(value, truth=truth).astype(float, copy=False)
+    except Exception:  # whatever an object raises when it is read
         raise DesignError.of(name, value, allowed) from None
 
 
@@ -238,11 +234,20 @@ def answers(name: str, value: Numbers, coordinates: int | None = None) -> Array:
     >>> answers("x", [1, 2**53])
     array([1.00000000e+00, 9.00719925e+15])
     """
-    found = finite(name, value)
+    given = read(name, value)
+    found = finite(name, given)
     if coordinates is not None and found.shape[-1:] != (coordinates,):
-        raise DesignError.of(name, found.shape, f"must have {coordinates} coordinates")
-    check_preserved(name, value, found)
+        raise DataError(f"{name}: must have {coordinates} coordinates")
+    check_preserved(name, given, found)
     return found
+
+
+def read(name: str, value: object) -> npt.NDArray[Any]:
+    """Return data as they are given, read once (`as_given`), or raise `DataError`."""
+    try:
+        return as_given(value)
+    except Exception:  # whatever an object raises when it is read
+        raise DataError(f"{name}: {FINITE}") from None
 
 
 def finite(name: str, value: Numbers) -> Array:
@@ -253,9 +258,8 @@ def finite(name: str, value: Numbers) -> Array:
         raise DataError(f"{name}: {FINITE}") from None
 
 
-def check_preserved(name: str, value: object, found: Array) -> None:
-    """Raise DataError if beyond 2⁵³ one of the doubles `found` is not exactly the number it was made from."""
-    given = _as_given(value)
+def check_preserved(name: str, given: npt.NDArray[Any], found: Array) -> None:
+    """Raise DataError if beyond 2⁵³ one of the doubles `found` is not exactly the number that was `given`."""
     if given.dtype.kind == "f" and given.dtype.itemsize <= 8:  # they were doubles, whatever their size
         return
     far = np.abs(found) >= 2.0**53
@@ -297,9 +301,9 @@ def indices(name: str, value: Numbers, size: int) -> Indices:
     >>> indices("items", [2.0, 0], 3)
     array([2, 0])
     """
-    found = np.asarray(value) if hasattr(value, "dtype") else finite(name, value)
+    found = read(name, value)
     if found.dtype.kind not in "iu":
-        found = finite(name, value)
+        found = finite(name, found)
     if not found.size or ((found < 0) | (found >= size) | (found != np.floor(found))).any():
         raise DataError(f"{name}: must be integers in 0..{size - 1}, one at least")
     return found.astype(np.int64)
@@ -314,7 +318,7 @@ def generator(rng: Randomness) -> np.random.Generator:
     True
     """
     try:
-        if no_numbers(rng):
+        if rng is not None and no_numbers(rng):
             raise TypeError
         return np.random.default_rng(rng)
     except (TypeError, ValueError):

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
-from mechdesign.errors import DesignError
+from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import answers, array, instance, integer, one_of, settle
 from mechdesign.problem.fields import Checked, field
@@ -316,7 +316,7 @@ class Workload(Checked):
         """Return A x for counts x, shape (n,) or (n, k)."""
         held = answers("x", x)
         if held.ndim not in (1, 2) or len(held) != self.size:
-            raise DesignError.of("x", held.shape, f"must have {self.size} counts")
+            raise DataError(f"x: must have {self.size} counts")
         rest = held.shape[1:]
         found = []
         for block in self.blocks:

@@ -51,6 +51,7 @@ def _version(asked: bool) -> None:
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
+    pretty_exceptions_show_locals=False,
     epilog=examples(
         "calibrate gaussian --epsilon 1 --delta 1e-6 --sensitivity 1 --report report.html",
         "solve design.toml -o result.json",
@@ -239,8 +240,8 @@ def main() -> None:
     except Exception as error:  # a defect of the package: said in one line too
         if os.environ.get("MECHDESIGN_DEBUG"):
             raise
-        line = " ".join(f"{type(error).__name__}: {error}".split())
-        typer.echo(f"internal error: {line} (MECHDESIGN_DEBUG=1 shows where)", err=True)
+        where = "MECHDESIGN_DEBUG=1 shows what and where, and may show data"
+        typer.echo(f"internal error: {type(error).__name__} ({where})", err=True)
         sys.exit(1)
     except KeyboardInterrupt:
         typer.echo("interrupted; a search with a store continues where it was", err=True)

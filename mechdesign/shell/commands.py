@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mechdesign.errors import DesignError, MechdesignError, MissingExtra, ResultFormatError
+from mechdesign.errors import DataError, DesignError, MechdesignError, MissingExtra, ResultFormatError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -510,25 +510,29 @@ def _columns(path: Path, names: list[str]) -> dict[str, list[float]]:
     """The numbers of each column of a CSV file, which has exactly these."""
     try:
         head, *rows = csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig"), newline=""), strict=True)
-    except (OSError, ValueError, csv.Error) as error:
-        raise DesignError(f"{path}: must be a CSV file with a column a task ({error})") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+    except (ValueError, csv.Error):
+        raise DataError(f"{path}: must be a CSV file in UTF-8 with a column a task") from None
     if sorted(head) != sorted(names):
         head = [name.strip() for name in head]
     if sorted(head) != sorted(names):
-        raise DesignError(f"{path}: has the columns {head}, and must have those of the plan's tasks: {names}")
+        missing = [name for name in names if name not in head]
+        left = f"without a column are {missing}, and {len(set(head) - {*names})} columns are of no task"
+        raise DataError(f"{path}: must have one column for each of the plan's tasks {names}: {left}")
     found: dict[str, list[float]] = {name: [] for name in head}
     for at, row in enumerate(rows, 2):
         if len(row) > len(head):
-            raise DesignError(f"{path}, line {at}: has more numbers than columns")
+            raise DataError(f"{path}, line {at}: has more numbers than columns")
         for name, text in zip(head, row):
             if not text.strip():
                 continue
             if len(found[name]) < at - 2:
-                raise DesignError(f"{path}, line {at}: {name} has an empty row above")
+                raise DataError(f"{path}, line {at}: {name} has an empty row above")
             try:
                 found[name].append(float(text))
             except ValueError:
-                raise DesignError(f"{path}, line {at}: {name} must be a number") from None
+                raise DataError(f"{path}, line {at}: {name} must be a number") from None
     return {name: x[0] if len(x) == 1 else x for name, x in found.items()}  # type: ignore[misc]
 
 

@@ -46,7 +46,7 @@ class Deadline:
             self.seconds = math.inf if seconds is None else float(seconds)
         except (TypeError, ValueError, OverflowError):
             self.seconds = math.nan
-        if no_numbers(seconds) or not self.seconds > 0:
+        if (seconds is not None and no_numbers(seconds)) or not self.seconds > 0:
             raise DesignError.of(name, seconds, "must be a positive number of seconds")
         self._started = time.monotonic()
         self.failures: list[str] = []

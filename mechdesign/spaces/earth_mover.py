@@ -20,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from mechdesign.errors import DesignError, MissingExtra
+from mechdesign.errors import DataError, DesignError, MissingExtra
 from mechdesign.problem.checks import instance
 from mechdesign.spaces.space import MetricSpace, topological_order
 from mechdesign.typing import Array, Numbers
@@ -96,11 +96,11 @@ def emd_multisets(xs: Numbers, ys: Numbers, space: MetricSpace) -> Array | float
 
 
 def check_broadcast(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the broadcast of shapes, or raise a `DesignError` where they do not fit."""
+    """Return the broadcast of shapes, or raise a `DataError` where they do not fit."""
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
-        raise DesignError.of(name, shapes, "have leading axes that do not broadcast") from None
+        raise DataError(f"{name}: must have leading axes that broadcast") from None
 
 
 def _transport(gap: Array, space: MetricSpace) -> Array:

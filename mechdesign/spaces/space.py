@@ -403,9 +403,9 @@ class MetricSpace:
         """Index of the point nearest to each row of `coordinates`, shape (m, k); snapping, not a check."""
         if self.points is None:
             raise DesignError("coordinates: this space has no coordinates; pass point indices")
-        rows = np.atleast_2d(array("coordinates", coordinates, ndim=None))
-        if rows.shape[1:] != self.points.shape[1:]:
-            raise DesignError.of("coordinates", rows.shape, f"must have {self.points.shape[1]} columns")
+        rows = np.atleast_2d(finite("coordinates", coordinates))
+        if rows.shape[1:] != self.points.shape[1:] or not rows.size:
+            raise DataError(f"coordinates: must have {self.points.shape[1]} columns")
         chunk = max(1, 10_000_000 // self.size)
         parts = [self._gaps(rows[i : i + chunk]).argmin(axis=1) for i in range(0, len(rows), chunk)]
         return np.concatenate(parts)
@@ -429,7 +429,7 @@ class MetricSpace:
         """Check histograms, shape (..., n): non-negative, sum 1 within 10⁻⁹; returned exactly normalised."""
         held = finite(name, weights)
         if held.shape[-1:] != (self.size,) or not held.size:
-            raise DesignError.of(name, held.shape, f"must have one entry per point ({self.size})")
+            raise DataError(f"{name}: must have one entry per point ({self.size})")
         if held.min() < 0:
             raise DataError(f"{name}: must be non-negative")
         with np.errstate(over="ignore"):
@@ -460,12 +460,20 @@ def check_names(names: object, size: int) -> tuple[str, ...]:
 
 def numbered(name: str, items: Numbers, size: int, names: Sequence[str]) -> Indices:
     """Return indices below `size`, which may be given by `names`, as integers, or raise a `DataError`."""
-    if names and (given := np.asarray(items)).dtype.kind in "OU":
+    if not names or np.ma.is_masked(items):
+        return indices(name, items, size)
+    try:
+        given = np.asarray(items)
+        if given.dtype.kind not in "OU":
+            return indices(name, given, size)
         of = {known: i for i, known in enumerate(names)}
-        items = np.array([of.get(each, -1) for each in given.ravel().tolist()]).reshape(given.shape)
-        if (items < 0).any():
-            raise DataError(f"{name}: must be names of points, all of them; `names` of the space lists them")
-    return indices(name, items, size)
+        found = [of[each] for each in given.ravel().tolist()]
+        return np.array(found, dtype=np.int64).reshape(given.shape)
+    except DataError:
+        raise
+    except Exception:  # no such name, or whatever an object raises when it is read
+        remedy = "must be names of points, all of them; `names` of the space lists them"
+        raise DataError(f"{name}: {remedy}") from None
 
 
 def check_distances(matrix: Array, tolerance: float = TOLERANCE) -> None:

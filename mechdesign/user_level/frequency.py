@@ -67,6 +67,7 @@ from mechdesign.noise.release import RoundedSum
 from mechdesign.problem.checks import (
     DOWN,
     array,
+    finite,
     generator,
     instance,
     integer,
@@ -253,9 +254,9 @@ class FrequencyEstimate(Checked):
     def fit_counts(self, counts: Numbers) -> FrequencyFit:
         """Estimate from the number of times each output was reported, shape (outputs,)."""
         assert self.space is not None
-        tally = array("counts", counts, ndim=None)
+        tally = finite("counts", counts)
         if tally.shape != (self.channel.outputs,) or (tally < 0).any() or tally.sum() < 1:
-            raise DesignError.of("counts", tally, f"must be {self.channel.outputs} counts, not all zero")
+            raise DataError(f"counts: must be {self.channel.outputs} counts, not all zero")
         total = int(tally.sum())
         observed = tally / total
         estimate = self.channel.unbias(observed)
@@ -342,8 +343,9 @@ class LaplaceHistogram(Checked):
         DataError
             A sum further from 1, a negative entry, or one that is not finite. The guarantee does not cover that refusal.
         """
-        self.space.distribution(histogram)
-        truth, step = array("histogram", histogram), self.lattice.step
+        truth, step = finite("histogram", histogram), self.lattice.step
+        if self.space.distribution(truth).ndim > 1:
+            raise DataError(f"histogram: must be one, of {self.space.size} points")
         if abs(math.fsum(truth.tolist()) - 1) > self._rounded:
             raise DataError(
                 "histogram: must sum to 1 up to the rounding of doubles: average histograms that do"

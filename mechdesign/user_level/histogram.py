@@ -57,7 +57,7 @@ from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.sampling import geometric
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, plain, sized
-from mechdesign.problem.checks import answers, array, generator, instance, integer, one_of, settle
+from mechdesign.problem.checks import answers, finite, generator, instance, integer, one_of, settle
 from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.privacy import Consumption, points_of
 from mechdesign.problem.spine import Bound, Clock, Design, Law, relative_table
@@ -243,13 +243,11 @@ class TreeHistogram(Checked):
         if sizes is None:
             held = checked_items(self.space, datasets, (self.users, self.items), "central")
             return np.bincount(held.ravel(), minlength=size)
-        found, given = answers("datasets", datasets), array("sizes", sizes, ndim=None)
+        found, given = answers("datasets", datasets), finite("sizes", sizes)
         if found.shape != (size,):
-            raise DesignError.of(
-                "datasets", found.shape, f"must be counts of all users together, shape {(size,)}"
-            )
+            raise DataError(f"datasets: must be counts of all users together, shape {(size,)}")
         if given.shape not in ((), (self.users,)) or (given != self.items).any():
-            raise DesignError.of("sizes", sizes, f"must be {self.items} for each of {self.users} users")
+            raise DataError(f"sizes: must be {self.items} for each of {self.users} users")
         if ((found < 0) | (found != np.floor(found))).any() or found.sum() != self.total:
             raise DataError("datasets: must be whole counts of all items together, those of the sizes")
         return found.astype(np.int64)

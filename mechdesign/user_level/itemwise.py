@@ -14,7 +14,7 @@ release is (α, δ)-EMD-DP with
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass
 from functools import cached_property
 from typing import cast
@@ -25,7 +25,7 @@ import pandas as pd
 from mechdesign.accounting.shuffling import ACCOUNTING, amplification, calibrate_item_alpha, shuffled_alpha
 from mechdesign.channels.channel import Channel, Deployment, Response, Simulation
 from mechdesign.channels.responses import ClusteredResponse
-from mechdesign.errors import DesignError, SolverError
+from mechdesign.errors import DataError, DesignError, SolverError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import DOWN, instance, integer, non_negative, one_of, positive, settle
 from mechdesign.solvers import Deadline
@@ -34,19 +34,24 @@ from mechdesign.typing import Indices, Numbers, Randomness
 from mechdesign.user_level.privacy import DiscreteEMDPrivacy, EMDPrivacy, checked_users
 
 
+def collection(datasets: Iterable[Numbers]) -> list[Numbers]:
+    """The users' collections, in a list; of a frame its rows."""
+    try:
+        if isinstance(datasets, Mapping):
+            raise TypeError
+        return list(np.asarray(datasets) if hasattr(datasets, "columns") else datasets)
+    except TypeError:
+        raise DataError("datasets: must hold one collection of point indices per user") from None
+
+
 def equal_sizes(datasets: Numbers) -> Numbers:
-    """Return datasets as they are, in a list, or raise DesignError where users hold different numbers of items."""
-    if isinstance(datasets, np.ndarray):
+    """Return datasets as they are, in a list, or raise DataError where users hold different numbers of items."""
+    if hasattr(datasets, "dtype"):
         return datasets
-    if not isinstance(datasets, Iterable):
-        raise DesignError.of(
-            "datasets", type(datasets).__name__, "must hold one collection of point indices per user"
-        )
-    rows = list(datasets)
-    sizes = sorted({len(row) for row in rows if isinstance(row, (Sequence, np.ndarray))})
-    if len(sizes) > 1:
-        raise DesignError(
-            f"datasets: users hold {sizes[0]} to {sizes[-1]} items, but a bounded mechanism needs "
+    rows = collection(cast(Iterable[Numbers], datasets))
+    if len({len(row) for row in rows if isinstance(row, (Sequence, np.ndarray))}) > 1:
+        raise DataError(
+            "datasets: users hold different numbers of items, but a bounded mechanism needs "
             "equal sizes; draw the same number from each with sampling_reduction(...).sample(datasets)"
         )
     return cast(Numbers, rows)
@@ -57,7 +62,7 @@ def checked_items(space: MetricSpace, datasets: Numbers, shape: tuple[int, int],
     items = space.indices(equal_sizes(datasets), name="datasets")
     expected, got = (shape, items.shape) if model == "central" else (shape[1:], items.shape[-1:])
     if got != expected or items.ndim > 2:
-        raise DesignError.of("datasets", items.shape, f"must have shape {expected}: users and items")
+        raise DataError(f"datasets: must have shape {expected}: users and items")
     return items
 
 

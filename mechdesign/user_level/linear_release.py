@@ -47,6 +47,7 @@ from mechdesign.noise.release import RoundedSum
 from mechdesign.problem.checks import (
     answers,
     array,
+    finite,
     generator,
     instance,
     integer,
@@ -235,8 +236,8 @@ class LinearRelease:
                 )
             return
         if not together:
-            raise DesignError.of("sizes", sizes, "is for whole counts of all users together, shape (n,)")
-        held = array("sizes", sizes, ndim=None)
+            raise DataError("sizes: is for whole counts of all users together, shape (n,)")
+        held = finite("sizes", sizes)
         if not whole_numbers:
             raise DataError("sizes: is for whole counts of all users together")
         if (
@@ -252,9 +253,9 @@ class LinearRelease:
         """Check histograms: (n,), or a row per user."""
         weights = self.query.space.distribution(histogram)
         if weights.ndim > 2:
-            raise DesignError.of("histogram", weights.shape, "must have shape (n,) or (rows, n)")
+            raise DataError("histogram: must have shape (n,) or (rows, n)")
         if self.model == "central" and weights.ndim == 2 and len(weights) != self.users:
-            raise DesignError.of("histogram", len(weights), f"must have one row per user ({self.users})")
+            raise DataError(f"histogram: must have one row per user ({self.users})")
         return weights
 
     def error(self) -> float:

@@ -29,13 +29,13 @@ import numpy as np
 from scipy import special
 
 from mechdesign.channels.channel import Deployment, Simulation
-from mechdesign.errors import DesignError
+from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import indices, instance, integer, one_of, positive, probability, settle
 from mechdesign.problem.fields import Checked, field
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Indices, Numbers, Randomness
-from mechdesign.user_level.itemwise import ItemwiseRelease
+from mechdesign.user_level.itemwise import ItemwiseRelease, collection
 from mechdesign.user_level.linear_release import LinearRelease
 from mechdesign.user_level.privacy import MODELS, DiscreteEMDPrivacy, EMDPrivacy
 
@@ -129,13 +129,13 @@ class SamplingReduction(Checked):
         """Draw with the randomness of `source`."""
         rows = []
         instance("source", source, Simulation, Deployment)
-        for items in _collection(datasets):
+        for items in collection(datasets):
             own = indices("datasets", items, 1 << 53)
             if own.ndim != 1:
-                raise DesignError.of("datasets", own.shape, "must be a collection of point indices a user")
+                raise DataError("datasets: must be a collection of point indices a user")
             rows.append(own[source.below(own.size, self.samples)])
         if not rows:
-            raise DesignError.of("datasets", datasets, "is empty; at least one user is needed")
+            raise DataError("datasets: is empty; at least one user is needed")
         return np.array(rows, dtype=np.int64)
 
 
@@ -235,17 +235,8 @@ class ReducedRelease(Checked):
         return self.mechanism.release(drawn)
 
     def _draws(self, datasets: Iterable[Numbers], source: Simulation | Deployment) -> Indices:
-        checked = [self.space.indices(items, name="datasets") for items in _collection(datasets)]
+        checked = [self.space.indices(items, name="datasets") for items in collection(datasets)]
         return self.reduction.drawn(checked, source)
-
-
-def _collection(datasets: Iterable[Numbers]) -> list[Numbers]:
-    """The users' collections, or a `DesignError`."""
-    try:
-        return list(datasets)
-    except TypeError:
-        kind = type(datasets).__name__
-        raise DesignError.of("datasets", kind, "must hold one collection of point indices per user") from None
 
 
 def _kl(a: float, r: float) -> float:

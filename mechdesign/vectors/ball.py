@@ -78,7 +78,7 @@ def checked_vectors(x: Numbers, dimension: int) -> Array:
             raise DesignError.of("x", kind, "must be a dense tensor of floating-point numbers") from None
     found = answers("x", x)
     if found.ndim == 0 or found.shape[-1] != dimension:
-        raise DesignError(f"x has shape {found.shape}: the last axis must be {dimension}")
+        raise DataError(f"x: the last axis must be {dimension}")
     return found
 
 

@@ -29,10 +29,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from mechdesign.errors import DesignError, ResultFormatError
+from mechdesign.errors import DataError, DesignError, ResultFormatError
 from mechdesign.evidence.sampling import IntegerWeights, below, random_words, uniform_integers
 from mechdesign.evidence.serialize import dumps
-from mechdesign.problem.checks import generator, indices, integer, one_of
+from mechdesign.problem.checks import generator, indices, integer, one_of, read
 from mechdesign.problem.fields import Checked, field
 from mechdesign.typing import Array, Indices, Numbers, Randomness
 
@@ -70,10 +70,10 @@ def unpacked(data: bytes, count: int, bits: int) -> Indices:
 
 
 def listed_messages(messages: object) -> list[object]:
-    """Return several messages as a list, or raise DesignError where it is one, or none."""
+    """Return several messages as a list, or raise DataError where it is one, or none."""
     if isinstance(messages, Iterable) and not isinstance(messages, (bytes, bytearray, memoryview, str)):
         return list(messages)
-    raise DesignError.of("messages", messages, "must be a list of messages")
+    raise DataError("messages: must be a list of messages")
 
 
 class CodedMechanism(ABC):
@@ -142,10 +142,10 @@ class CodedMechanism(ABC):
         return self.decoded(self.codes(x, seed, clip=clip), seed).reshape(np.shape(x))
 
     def _checked(self, codes: Numbers) -> Indices:
-        """Codes as integers, shape (n, slots), or DesignError."""
+        """Codes as integers, shape (n, slots), or DataError."""
         found = indices("codes", codes, self.levels) if np.size(codes) else np.empty(0, dtype=np.int64)
         if found.size % self.slots:
-            raise DesignError(f"codes are {found.size}: must be {self.slots} a vector")
+            raise DataError(f"codes: must be {self.slots} a vector")
         return found.reshape(-1, self.slots)
 
     @abstractmethod
@@ -204,9 +204,9 @@ class CodedMechanism(ABC):
             raise DesignError.of("first", first, remedy)
         drawn = self.codes(x, used, first=first, clip=clip).reshape(-1, self.slots)
         if len(drawn) >= 1 << 32:
-            raise DesignError(f"x has {len(drawn)} vectors: a message holds fewer than 2^32")
+            raise DataError("x: a message holds fewer than 2^32 vectors")
         if first + len(drawn) > (1 << 63) - 1:
-            raise DesignError.of("first", first, f"must be below 2^63 - {len(drawn)}")
+            raise DesignError.of("first", first, "must leave every vector a number below 2^63")
         head = _HEAD.pack(_MAGIC, _VERSION, _SEEDED if seed is None else 0, self.fingerprint, len(drawn))
         source = used.to_bytes(_SEED_BYTES, "little") if seed is None else first.to_bytes(8, "little")
         body = head + source + packed(drawn.ravel(), self.code_bits)
@@ -233,10 +233,10 @@ class CodedMechanism(ABC):
 
     def _parsed(self, message: object, seed: int | None) -> tuple[Indices, int, int]:
         if not isinstance(message, (bytes, bytearray, memoryview)):
-            raise DesignError.of("message", message, "must be bytes")
+            raise DataError("message: must be bytes")
         data = bytes(message)
         if len(data) < _HEAD.size + 12:
-            raise ResultFormatError(f"message of {len(data)} bytes: truncated, or none of a vector mechanism")
+            raise ResultFormatError("message: truncated, or none of a vector mechanism")
         magic, version, flags, mark, count = _HEAD.unpack_from(data)
         if magic != _MAGIC:
             raise ResultFormatError("message: not one of a vector mechanism")
@@ -247,9 +247,7 @@ class CodedMechanism(ABC):
             raise ResultFormatError("message: encoded by another mechanism than the one that decodes it")
         start = _HEAD.size + (_SEED_BYTES if flags else 8)
         if len(data) != start + -(-count * self.vector_bits // 8) + 4:
-            raise ResultFormatError(
-                f"message of {len(data)} bytes: truncated, or too long for {count} vectors"
-            )
+            raise ResultFormatError("message: truncated, or too long for its vectors")
         if zlib.crc32(data[:-4]) != int.from_bytes(data[-4:], "little"):
             raise ResultFormatError("message: damaged, its checksum does not match")
         codes = unpacked(data[start:-4], count * self.slots, self.code_bits).reshape(count, self.slots)
@@ -343,9 +341,7 @@ class CodedMechanism(ABC):
             try:
                 codes, used, first = self._parsed(message, seed)
                 if vectors not in (None, len(codes)):
-                    raise ResultFormatError(
-                        f"message: of {len(codes)} vectors, where {vectors} were asked for"
-                    )
+                    raise ResultFormatError(f"message: not of {vectors} vectors, as was asked for")
             except (ResultFormatError, DesignError) as error:
                 if not skip_damaged:
                     raise type(error)(f"messages[{k}]: {error}") from None
@@ -450,12 +446,10 @@ class ModularSum(Checked):
         return 1 << self.bits
 
     def _residues(self, name: str, x: Numbers) -> Indices:
-        try:
-            found = np.asarray(x)
-        except (TypeError, ValueError, OverflowError):
-            found = np.asarray(None)
+        given = read(name, x)
+        found = given if hasattr(x, "dtype") else np.asarray(given.tolist())
         if found.dtype.kind not in "iu" or found.shape != (self.dimension,):
-            raise DesignError.of(name, x, f"must be {self.dimension} integers")
+            raise DataError(f"{name}: must be {self.dimension} integers")
         return np.asarray(np.mod(found, self.modulus), dtype=np.int64)
 
     def masks(self, clients: int) -> Indices:
@@ -481,7 +475,7 @@ class ModularSum(Checked):
         size, out = -(-self.dimension * self.bits // 8), np.zeros(self.dimension, dtype=np.int64)
         for message in listed_messages(messages):
             if not isinstance(message, bytes) or len(message) != size:
-                raise DesignError.of("messages", message, f"must be {size} bytes each")
+                raise DataError(f"messages: must be {size} bytes each")
             out = np.mod(out + unpacked(message, self.dimension, self.bits), self.modulus)
         return out
 

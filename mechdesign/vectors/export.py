@@ -29,11 +29,11 @@ from typing import TYPE_CHECKING, get_args
 import numpy as np
 import numpy.typing as npt
 
-from mechdesign.errors import DesignError, MissingExtra
+from mechdesign.errors import DataError, DesignError, MissingExtra
 from mechdesign.evidence.exact import exp_lower, log_upper
 from mechdesign.evidence.sampling import random_words
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import generator, instance, one_of, positive
+from mechdesign.problem.checks import generator, instance, one_of, positive, read
 from mechdesign.problem.fields import Checked, field
 from mechdesign.quantizers.mechanism.quantizer import CoordinateQuantizer, Quantizer
 from mechdesign.quantizers.mechanism.sampling import segment_finder
@@ -286,9 +286,9 @@ class IntegerTable(Checked, CodedMechanism):
         clip : bool
         """
         values = inside(x, self.knots_range, clip=clip).ravel()
-        given = instance("words", words, np.ndarray)
+        given = read("words", words)
         if given.dtype != np.uint64 or given.size != values.size:
-            raise DesignError.of("words", words, f"must be {values.size} unsigned 64-bit integers")
+            raise DataError("words: must be unsigned 64-bit integers, one for each number")
         out = np.empty(values.size, dtype=np.int64)
         half = given.ravel().astype("<u8", copy=False).view("<u4").reshape(-1, 2)
         segment, last = segment_finder(self.knots), len(self.slopes) - 1
@@ -574,7 +574,7 @@ def gradient_hook(
     def hook(gradient: Tensor) -> Tensor:
         if gradient.numel() != mechanism.dimension:
             wanted = f"the mechanism's dimension is {mechanism.dimension}"
-            raise DesignError(f"a gradient of {gradient.numel()} numbers: {wanted}")
+            raise DataError(f"gradient: has another number of entries, {wanted}")
         return answer(gradient.reshape(-1)).reshape(gradient.shape)
 
     return hook

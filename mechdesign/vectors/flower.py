@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from mechdesign.errors import DesignError, MissingExtra
-from mechdesign.problem.checks import doubles, generator, instance, integer, number
+from mechdesign.errors import DataError, DesignError, MissingExtra
+from mechdesign.problem.checks import answers, generator, instance, integer, number
 from mechdesign.typing import Array, Numbers, Randomness
 from mechdesign.vectors.coded import CodedMechanism
 
@@ -39,8 +39,8 @@ def flower_update(mechanism: CodedMechanism, update: Sequence[Numbers]) -> list[
     """
     instance("mechanism", mechanism, CodedMechanism)
     if not isinstance(update, list | tuple) or not update:
-        raise DesignError.of("update", update, "must be a list of arrays")
-    vector = np.concatenate([doubles("update", part).ravel() for part in update])
+        raise DataError("update: must be a list of arrays")
+    vector = np.concatenate([answers("update", part).ravel() for part in update])
     return [np.frombuffer(mechanism.encode(vector, clip=True), dtype=np.uint8)]
 
 

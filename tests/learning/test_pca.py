@@ -110,7 +110,7 @@ def test_bad_input_is_named() -> None:
         ({"center": [0.0]}, X, "center"),
         ({"privacy": 1.0}, X, "privacy"),
         ({"noise": "discrete_laplace"}, X, "whole answers"),
-        ({}, holes, "infinity"),
+        ({}, holes, "infinite"),
     ):
         with pytest.raises(ValueError, match=word):
             PrivatePCA(**{"privacy": DP, "norm": 1.0, **changes}).fit(data)

@@ -362,7 +362,7 @@ def test_whole_tasks_are_answered_by_whole_numbers():
         ({"n": 7}, "tasks"),
         ({"n": 7.5, "h": [1, 2]}, "n: must be whole"),
         ({"n": math.nan, "h": [1, 2]}, "n: must be finite"),
-        ({"n": 7, "h": [1, 2, 3]}, "h = .*2 numbers"),
+        ({"n": 7, "h": [1, 2, 3]}, "h: must be 2 numbers"),
     ],
 )
 def test_bad_answers_release_nothing(answers, error):

@@ -73,15 +73,16 @@ def test_three_rounds_in_a_shell_and_no_fourth(here: Path, capsys, monkeypatch) 
 @pytest.mark.parametrize(
     ("answers", "message"),
     [
-        (ANSWERS.replace("age", "visits"), "has the columns"),
-        (ANSWERS.replace("age", "age,age"), "has the columns ['spent', 'visits', 'age', 'age']"),
+        (ANSWERS.replace("age", "visits"), "without a column are ['age'], and 0"),
+        (ANSWERS.replace("age", "age,height"), "without a column are [], and 1 columns"),
+        (ANSWERS.replace("age", "age,age"), "must have one column for each of the plan's tasks"),
         (ANSWERS.replace("412000", "x"), "answers.csv, line 2: age must be a number"),
         (ANSWERS.replace("412000", ""), "answers.csv, line 3: age has an empty row above"),
         (ANSWERS.replace("10012", "10012,3"), "answers.csv, line 3: has more numbers than columns"),
         (ANSWERS.replace("45,", "45.5,"), "visits: must be whole numbers"),
         (ANSWERS.replace(",12,\n", ""), "must be 4 numbers"),
         (ANSWERS.replace("7021.5", "nan"), "must be finite"),
-        ("", "must be a CSV file with a column a task"),
+        ("", "must be a CSV file in UTF-8 with a column a task"),
     ],
 )
 def test_wrong_answers_release_nothing(answers: str, message: str, here: Path, capsys, monkeypatch) -> None:
@@ -102,7 +103,7 @@ def test_what_is_no_plan_or_does_not_hold_is_not_released(here: Path, capsys, mo
     for words, message in (
         ("doctored.json answers.csv", "does not hold: the error is at most"),
         ("noise.json answers.csv", "must be the result of a plan"),
-        ("plan.json absent.csv", "absent.csv: must be a CSV file"),
+        ("plan.json absent.csv", "absent.csv: cannot be read (No such file"),
         ("plan.json answers.csv --ledger absent.jsonl", "there is no ledger absent.jsonl: give its budget"),
         ("plan.json answers.csv -o answers.csv", "is the path of"),
         ("plan.json answers.csv --ledger plan.json", "is the path of"),

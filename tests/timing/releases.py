@@ -205,13 +205,18 @@ def pooled() -> Callable[[Any], dict[str, Pair]]:
     return lambda mechanism: {"shares": (base, whole), "counts": (counts, counts[[1, 1]])}
 
 
+def sides(x: np.ndarray) -> np.ndarray:
+    """The labels −1 and 1."""
+    return np.where(x < 0, -1.0, 1.0)
+
+
 def estimator(kind: type, **options: Any) -> Callable[[], Any]:
     """A model whose noise has been calibrated."""
 
     def made() -> Any:
         model = kind(privacy=APPROXIMATE, **options)
         x = np.linspace(-0.5, 0.5, 100).reshape(50, 2)
-        return kind(privacy=APPROXIMATE, noise=model.fit(x, np.sign(x[:, 0])).privacy_, **options)
+        return kind(privacy=APPROXIMATE, noise=model.fit(x, sides(x[:, 0])).privacy_, **options)
 
     return made
 
@@ -511,7 +516,7 @@ RELEASES: dict[str, Release] = {
         "PrivateCoordinateDescentClassifier",
         estimator(PrivateCoordinateDescentClassifier, smoothness=[1, 1], passes=1, classes=[-1, 1]),
         records(2),
-        fitted(np.sign),
+        fitted(sides),
         DELTA,
     ),
     "bounded regression": Release(
@@ -525,7 +530,7 @@ RELEASES: dict[str, Release] = {
         "PrivateLogisticRegression",
         lambda: PrivateLogisticRegression(privacy=APPROXIMATE, bounds=(-1, 1), classes=[-1, 1], steps=2),
         records(2),
-        fitted(np.sign),
+        fitted(sides),
         DELTA,
     ),
     "regression of counts": Release(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import linalg
 
-from mechdesign.errors import DesignError
+from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.correlated.noise import LinearNoise, released
 from mechdesign.noise.release import ExactNoise
@@ -152,7 +152,7 @@ class StrategyNoise(LinearNoise):
         """
         held = answers("x", x)
         if held.shape != (self.workload.size,):
-            raise DesignError.of("x", held.shape, f"must be the {self.workload.size} counts")
+            raise DataError(f"x: must be the {self.workload.size} counts")
         noisy = released(self.strategy, held[None, :], *self._exact)[0]
         with np.errstate(over="ignore", invalid="ignore"):  # where doubles end
             return self.workload.apply(np.nan_to_num(self.inverse @ noisy))
@@ -176,7 +176,9 @@ class StrategyNoise(LinearNoise):
         if not self.streams:
             raise DesignError.of("workload", str(self.workload), "is not answered step by step: use release")
         step, noise = self._exact
-        return self._streamed(instance("counts", counts, Iterable), step, noise)
+        if not isinstance(counts, Iterable):
+            raise DataError("counts: must be an iterable, of one number after the other")
+        return self._streamed(counts, step, noise)
 
     def _streamed(self, counts: Iterable[Numbers], step: float, noise: ExactNoise) -> Iterator[float]:
         size, lower = self.workload.size, self.strategy
@@ -184,10 +186,10 @@ class StrategyNoise(LinearNoise):
         part, total = self.workload.blocks[0][0], 0.0
         for t, count in enumerate(counts):
             if t == size:
-                raise DesignError.of("counts", t + 1, f"are more than the {size} that the noise was made for")
+                raise DataError(f"counts: are more than the {size} that the noise was made for")
             held = answers("counts", count)
             if held.ndim:
-                raise DesignError.of("counts", held.shape, "must be one number at a time")
+                raise DataError("counts: must be one number at a time")
             seen[t] = held
             noisy = float(released(lower[t : t + 1, : t + 1], seen[None, : t + 1], step, noise)[0, 0])
             with np.errstate(over="ignore", invalid="ignore"):  # where doubles end

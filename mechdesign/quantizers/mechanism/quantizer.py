@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mechdesign.errors import DesignError, MissingExtra
+from mechdesign.errors import DataError, DesignError, MissingExtra
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.exact import log_upper
 from mechdesign.evidence.serialize import dumps, serializable
@@ -459,7 +459,7 @@ class CoordinateQuantizer:
     def _scaled(self, x: Any) -> Any:
         found = x if is_tensor(x) else answers("x", x)
         if found.shape[-1:] != (self.dimension,):
-            raise DesignError(f"x has shape {tuple(found.shape)}: the last axis must be {self.dimension}")
+            raise DataError(f"x: the last axis must be {self.dimension}")
         with np.errstate(over="ignore"):  # what is beyond doubles is outside the range
             return found / self.scale
 

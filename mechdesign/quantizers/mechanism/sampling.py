@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mechdesign.errors import DesignError
+from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.sampling import IntegerRows, bernoulli
 from mechdesign.quantizers.mechanism.exact_law import ExactLaw
 from mechdesign.quantizers.mechanism.table import PiecewiseTable, inside
@@ -74,8 +74,7 @@ def sample_tensor(table: PiecewiseTable, x: Any, rng: Any, *, clip: bool) -> Any
         values = values.clamp(lower, upper)
     outside = (values < lower) | (values > upper) | values.isnan()
     if bool(outside.any()):
-        first = float(values[outside].flatten()[0])
-        raise DesignError.of("x", first, f"inputs must be in [{lower:g}, {upper:g}]; or pass clip=True")
+        raise DataError(f"x: inputs must be in [{lower:g}, {upper:g}]; or pass clip=True")
 
     def tensor(array: Any, dtype: Any = kind) -> Any:
         return torch.tensor(np.array(array), dtype=dtype, device=x.device)

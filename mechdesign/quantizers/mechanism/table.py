@@ -22,7 +22,7 @@ from mechdesign.problem.checks import FINITE, check_preserved, increasing, one_o
 from mechdesign.problem.checks import doubles as as_doubles
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
-from mechdesign.typing import Array, Numbers
+from mechdesign.typing import Array, Numbers, as_given
 
 LARGEST = 1e100
 """Beyond it squares, and products with them, leave the range of doubles; below its inverse too."""
@@ -45,10 +45,11 @@ def inside(x: Numbers, input_range: tuple[float, float], *, clip: bool = False) 
 def doubles(x: Numbers) -> Array:
     """Return inputs as an array of doubles, or raise `DataError` where they are no numbers or would be rounded."""
     try:
-        values = as_doubles("x", x)
-    except DesignError:
+        given = as_given(x)
+        values = as_doubles("x", given)
+    except Exception:  # whatever an object raises when it is read
         raise DataError(f"x: inputs {FINITE}") from None
-    check_preserved("x", x, values)
+    check_preserved("x", given, values)
     return values
 
 

@@ -242,7 +242,7 @@ def test_draws_of_sets() -> None:
     assert law.release(2).shape == (4,) and law.release([[0, 1]]).shape == (1, 2, 4)
     with pytest.raises(md.DataError):
         law.release([4])
-    with pytest.raises(md.DesignError, match="sizes of no set"):
+    with pytest.raises(md.DesignError, match="sets of these sizes"):
         law.decode([[0, 0, 0, 0]])
     with pytest.raises(md.DesignError, match="entries in its last axis"):
         law.decode([[0, 1]])

@@ -33,7 +33,7 @@ from mechdesign.evidence.sampling import IntegerWeights, uniform_integers
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.pictures import draw_laws, half_width
 from mechdesign.noise.release import noisy
-from mechdesign.noise.repeated_tail import RepeatedTail
+from mechdesign.noise.repeated_tail import RepeatedTail, fall
 from mechdesign.noise.vector_noise import shape_of
 from mechdesign.problem.checks import (
     answers,
@@ -229,7 +229,7 @@ class CellNoise(_Errors):
         masses, edges = self._masses, np.append(0, self.ends)
         if not self.decay:
             return masses, edges, 0.0
-        (first, last), rate = self.period, -math.log1p(-float(1 - self.decay))
+        (first, last), rate = self.period, fall(self.decay)
         periods = max(1, min(math.ceil(100 / rate), 4_000_000 // (first + last)))
         k = np.arange(1, periods + 1)
         powers, out = np.exp(-rate * k), self.cells_per_shift * k

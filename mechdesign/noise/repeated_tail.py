@@ -23,6 +23,11 @@ from mechdesign.errors import DesignError
 from mechdesign.typing import Array
 
 
+def fall(decay: Fraction) -> float:
+    """−log r, of a ratio r next to 0 as well as next to 1."""
+    return -math.log(decay) if 2 * decay < 1 else -math.log1p(-float(1 - decay))
+
+
 @dataclass(frozen=True, eq=False)
 class RepeatedTail:
     """The right tail of a law of constant density on pieces; the left one is that of the mirrored law.
@@ -67,7 +72,7 @@ class RepeatedTail:
 
     @cached_property
     def _rate(self) -> float:
-        return -math.log1p(-float(1 - self.decay)) if self.decay else math.inf
+        return fall(self.decay) if self.decay else math.inf
 
     def _lighter(self, turns: Array) -> Array:
         """r to so many turns."""

@@ -3,7 +3,7 @@
 import mpmath as mp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mechdesign.accounting.gaussian import gaussian_mu, gaussian_profile, gaussian_room
@@ -33,21 +33,16 @@ EPSILONS = st.floats(np.log(1e-6), np.log(500)).map(np.exp)
 DELTAS = st.floats(np.log(1e-300), np.log(0.5)).map(np.exp) | st.floats(1e-8, 0.5)
 
 
-@pytest.mark.slow
+@settings(max_examples=40)
+@example(1e-6, 1e-300)
+@example(500.0, 1e-300)
+@example(500.0, 0.5)
 @given(EPSILONS, DELTAS)
 def test_root_is_within_1e_12_and_never_above(epsilon, delta):
     with mp.workdps(60):
         mu = gaussian_mu(epsilon, delta)
         relative = (mp.mpf(mu) - exact_root(epsilon, delta, mu)) / mu
         assert -1e-12 <= relative < 0
-
-
-@pytest.mark.parametrize("epsilon", [1e-6, 0.3, 500.0])
-@pytest.mark.parametrize("delta", [1e-300, 1e-12, 0.5])
-def test_root_at_the_corners(epsilon, delta):
-    with mp.workdps(60):
-        mu = gaussian_mu(epsilon, delta)
-        assert -1e-12 <= (mp.mpf(mu) - exact_root(epsilon, delta, mu)) / mu < 0
 
 
 @pytest.mark.slow
@@ -77,39 +72,16 @@ def test_profile_against_50_digits(log_epsilon, log_mu):
         assert abs(gaussian_profile(epsilon, mu) / exact - 1) <= 1e-13 * max(1, abs(mp.log(exact)))
 
 
-def test_arrays_broadcast_and_agree_with_scalars():
-    epsilon = np.array([[0.1], [2.0]])
-    delta = np.array([1e-9, 1e-3, 0.4])
-    mu = gaussian_mu(epsilon, delta)
-    assert mu.shape == (2, 3)
-    assert mu[1, 2] == pytest.approx(gaussian_mu(2.0, 0.4), rel=1e-13)
-    np.testing.assert_allclose(gaussian_profile(epsilon, mu), np.broadcast_to(delta, (2, 3)), rtol=1e-11)
-
-
 @pytest.mark.parametrize(
-    ("epsilon", "delta", "variance"),
-    [(0.3, 1e-6, 168.802), (3.0, 1e-6, 2.38351)]
-    + [(e, 1e-6, v / 20) for e, v in zip([0.2, 0.4, 1, 2.2, 5], [7211.49, 1970.71, 356.96, 83.62, 19.21])]
-    + [(e, 1e-8, v / 20) for e, v in zip([0.2, 0.4, 1, 2.2, 5], [11209.83, 2979.22, 520.26, 117.77, 25.95])],
+    ("call", "word"),
+    [
+        (lambda: gaussian_mu(-1, 0.1), "epsilon"),
+        (lambda: gaussian_mu(np.nan, 0.1), "epsilon"),
+        (lambda: gaussian_mu(1.0, 0.0), "Laplace"),  # the laws that can
+        (lambda: gaussian_mu(1, 1), "delta"),
+        (lambda: gaussian_profile(1.0, 0.0), "mu"),
+    ],
 )
-def test_reference_variances(epsilon, delta, variance):
-    # Printed to four to six digits; in the K = 20 rows the variance is 20/μ₀².
-    assert 1 / gaussian_mu(epsilon, delta) ** 2 == pytest.approx(variance, rel=3e-4 if variance < 2 else 1e-4)
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "delta"), [(-1, 0.1), (1, 0), (1, 1), (1, float("nan")), (float("nan"), 0.1)]
-)
-def test_bad_input_is_named(epsilon, delta):
-    with pytest.raises(DesignError, match=r"epsilon|delta"):
-        gaussian_mu(epsilon, delta)
-
-
-def test_delta_zero_names_the_laws_that_can():
-    with pytest.raises(DesignError, match="Laplace"):
-        gaussian_mu(1.0, 0.0)
-
-
-def test_profile_rejects_bad_mu():
-    with pytest.raises(DesignError, match="mu"):
-        gaussian_profile(1.0, 0.0)
+def test_bad_input_is_named(call, word):
+    with pytest.raises(DesignError, match=word):
+        call()

@@ -1,5 +1,6 @@
 """Amplification by shuffling: reference values, the reduction's own divergence, and exact divergences of releases."""
 
+import contextlib
 import math
 from fractions import Fraction
 
@@ -11,23 +12,18 @@ from hypothesis import strategies as st
 from scipy import stats
 from shuffle_oracle import divergence, multisets, random_channel, random_space, shuffled_laws
 
-import mechdesign as md
 from mechdesign.accounting.shuffling import (
     Clones,
-    Failure,
     amplification,
     calibrate_item_alpha,
     clone_divergence,
     closed_form_gamma,
-    closed_form_step,
     shuffled_alpha,
-    smallest_level,
     step_epsilon,
     step_weight,
     weight_slope,
 )
 from mechdesign.errors import DesignError
-from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.spaces.earth_mover import emd_multisets
 
 
@@ -51,32 +47,6 @@ def test_rare_counts_of_clones_are_not_left_out(total, item_epsilon, s):
     whole = min(1.0, float(clones.weights @ clones._values(clones.counts, math.exp(s))))
     found = clones.divergence(math.exp(s))
     assert whole * (1 - 1e-14) <= found <= whole * (1 + 1e-9) + 1e-289
-
-
-@pytest.mark.parametrize(
-    ("unit", "t", "k", "total"), [(1.0, 1.0, 30, 30_000), (4.0, 0.1, 5, 100), (0.2, 1, 400, 10**7)]
-)
-def test_the_smallest_level_is_that_of_a_plain_scan(unit, t, k, total):
-    failure = Failure(unit, t, k, Clones.build(total, unit))
-    for delta in (1e-3, 1e-8, 1e-40):
-        levels = np.geomspace(1e-7, 50.0, 32).tolist()
-        fits = next((s for s in levels if failure(s) <= delta), None)
-        found = smallest_level(failure, delta)
-        assert (found is None) == (fits is None)
-        if found is not None:
-            assert found <= fits and failure(found) <= delta
-            assert found == levels[0] or failure(found * (1 - 1e-6)) > delta
-
-
-@pytest.mark.slow
-def test_a_large_release_is_calibrated_with_few_divergences(monkeypatch):
-    """10¹⁰ items: 1,733 evaluations took half a minute, of levels too low most of the time and of points seen before."""
-    counted, whole = [], Clones.divergence
-    monkeypatch.setattr(Clones, "divergence", lambda self, u: counted.append(u) or whole(self, u))
-    assert calibrate_item_alpha(20.0, items=10**5, total=10**10, delta=1e-6) == pytest.approx(
-        1.4787, rel=1e-12
-    )
-    assert len(counted) <= 1000 and sum(u < math.exp(1e-5) for u in counted) <= 60
 
 
 def exact_clone_divergence(u, total, share):
@@ -103,6 +73,7 @@ def test_clone_divergence_is_the_exact_one_rounded_up(total, u):
         assert exact <= got <= exact * (1 + 1e-8) + 1e-15
 
 
+@settings(max_examples=60)
 @given(st.integers(2, 8), st.floats(0.05, 3), st.floats(0.01, 1), st.floats(1.001, 20))
 def test_equation_1_is_the_divergence_of_the_pair(total, alpha, t, u):
     """Mix X and Y with Γ's weights and take the hockey-stick divergence at v directly."""
@@ -117,18 +88,6 @@ def test_equation_1_is_the_divergence_of_the_pair(total, alpha, t, u):
     claimed = step_weight(math.log(u), alpha * t) * clone_divergence(u, total=total, item_epsilon=alpha)
     assert claimed == pytest.approx(direct, rel=1e-8, abs=1e-14)
     assert step_epsilon(math.log(u), alpha * t) == pytest.approx(math.log(level), rel=1e-11)
-
-
-def test_binned_clone_counts_bound_the_full_sum():
-    """N = 30,000: the binned sum against every c, in 40 digits of the sum of the exact terms."""
-    total, item_epsilon, u = 30_000, 1.0, 1.07
-    share = math.exp(-item_epsilon)
-    law = stats.binom(total - 1, share)
-    c = np.arange(int(law.ppf(1e-20)), int(law.isf(1e-20)) + 1)
-    edge = np.floor(u / (1 + u) * (c + 1)) + 1
-    full = law.pmf(c) @ (stats.binom.pmf(edge - 1, c, 0.5) - (u - 1) * stats.binom.sf(edge - 1, c, 0.5))
-    binned = clone_divergence(u, total=total, item_epsilon=item_epsilon)
-    assert full <= binned <= full * 1.01
 
 
 def test_binomial_functions_are_as_accurate_as_the_margins_assume():
@@ -154,7 +113,9 @@ def test_the_step_is_concave_and_its_weight_under_the_slope():
             assert (weight / y <= weight_slope(s, most) * (1 + 1e-12))[y <= most].all()
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize(
+    "seed", [*range(40), *(pytest.param(s, marks=pytest.mark.slow) for s in range(40, 150))]
+)
 def test_no_small_release_exceeds_the_claim(seed):
     """Every pair of datasets over at most 4 points and 4 items, a random channel at its exact α₀.
 
@@ -227,35 +188,22 @@ def test_two_output_channels_at_real_sizes(total, positions, delta):
 
 
 @pytest.mark.slow
-@given(
-    st.floats(0.05, 3),
-    st.floats(0.01, 1),
-    st.integers(1, 40),
-    st.floats(2, 7),
-    st.floats(-10, -1),
-    st.booleans(),
-)
-def test_numerical_is_never_above_the_closed_form_or_composition(
-    alpha, share, k, log_total, log_delta, scaled
-):
-    total, delta = max(k, int(10**log_total)), 10**log_delta
-    diameter = 7.0 if scaled else 1.0
+@given(st.floats(0.05, 3), st.floats(0.01, 1), st.integers(1, 40), st.floats(2, 7), st.floats(-10, -1))
+def test_numerical_is_never_above_the_closed_form_or_composition(alpha, share, k, log_total, log_delta):
     keywords = {
-        "moved": k * share * diameter,
+        "moved": k * share,
         "positions": k,
-        "total": total,
-        "delta": delta,
-        "diameter": diameter,
+        "total": max(k, int(10**log_total)),
+        "delta": 10**log_delta,
     }
-    alpha /= diameter
     numerical = amplification(alpha, **keywords)
     assert numerical.epsilon <= amplification(alpha, accounting="composition", **keywords).epsilon
-    try:
+    with contextlib.suppress(
+        DesignError
+    ):  # out of the closed form's reach: composition is all there is to compare with
         closed = amplification(alpha, accounting="closed-form", **keywords)
-    except DesignError:
-        closed = numerical  # out of the closed form's reach: composition is all there is to compare with
-    assert numerical.epsilon <= closed.epsilon
-    assert max(numerical.delta, closed.delta) <= delta
+        assert numerical.epsilon <= closed.epsilon and closed.delta <= keywords["delta"]
+    assert numerical.delta <= keywords["delta"]
 
 
 def test_equation_2_itself_is_below_the_closed_form_without_the_minimum():
@@ -291,24 +239,6 @@ def test_alpha_covers_every_distance(items, total, alpha):
     assert claimed <= 1.5 * max(ratios)
 
 
-def test_monotone_in_what_should_matter():
-    base = {"moved": 0.5, "positions": 5, "total": 2000, "delta": 1e-6}
-    reference = amplification(1.0, **base).epsilon
-    for change in ({"moved": 0.6}, {"positions": 6}, {"total": 1900}, {"delta": 1e-7}):
-        assert amplification(1.0, **{**base, **change}).epsilon > reference
-    assert amplification(1.1, **base).epsilon > reference
-    assert amplification(1.0, item_epsilon=0.5, **base).epsilon < reference
-
-
-def test_units_cancel():
-    one = amplification(1.0, moved=0.5, positions=5, total=2000, delta=1e-6)
-    kilometres = amplification(0.1, moved=5.0, positions=5, total=2000, delta=1e-6, diameter=10.0)
-    assert kilometres.epsilon == pytest.approx(one.epsilon, rel=1e-9)
-    a = shuffled_alpha(1.0, items=5, total=2000, delta=1e-6)
-    b = shuffled_alpha(0.1, items=5, total=2000, delta=1e-6, diameter=10.0)
-    assert b == pytest.approx(a / 10, rel=1e-6)
-
-
 @pytest.mark.parametrize("accounting", ["numerical", "closed-form", "composition"])
 @pytest.mark.parametrize(("items", "total"), [(1, 5000), (30, 30), (30, 30_000)])
 def test_calibration_inverts(accounting, items, total):
@@ -323,70 +253,38 @@ def test_calibration_inverts(accounting, items, total):
         assert shuffled_alpha(item_alpha * 1.001, **keywords) > 2.0  # levels are found to 1e-4
 
 
-def test_a_million_items_and_more():
-    got = amplification(1.0, moved=3.0, positions=30, total=10**6, delta=1e-6)
-    assert 0 < got.epsilon < 0.02
-    assert amplification(1.0, moved=1.0, total=10**9, delta=1e-6).epsilon < 2e-4
-    assert len(Clones.build(10**9, 1.0).counts) < 2000
-
-
 def test_no_condition_on_alpha_for_the_numerical_accounting():
     keywords = {"moved": 0.2, "total": 1000, "delta": 1e-6}
     with pytest.raises(DesignError, match='use accounting="numerical"'):
         amplification(3.0, accounting="closed-form", **keywords)
     assert amplification(3.0, **keywords).epsilon < 0.6
-    with pytest.raises(DesignError, match='accounting="numerical"'):
-        shuffled_alpha(3.0, items=1, total=1000, delta=1e-6, accounting="closed-form")
-    # Far beyond, shuffling no longer helps and composition answers.
-    far = amplification(50.0, **keywords)
-    assert far.epsilon == pytest.approx(10.0, rel=1e-3)
-    never = amplification(300.0, **keywords)
-    assert never.epsilon == pytest.approx(60.0, rel=1e-3)
-    assert closed_form_step(3.0, 0.2, 1000, 1e-6) is None
-
-
-@pytest.mark.parametrize("delta", [0, 0.0, 1.0, -1e-6, float("nan")])
-def test_delta_zero_is_refused_with_the_remedy(delta):
-    for call in (
-        lambda: amplification(1.0, moved=0.1, total=100, delta=delta),
-        lambda: shuffled_alpha(1.0, items=3, total=100, delta=delta),
-        lambda: calibrate_item_alpha(1.0, items=3, total=100, delta=delta),
-    ):
-        with pytest.raises(DesignError, match='accounting="composition"'):
-            call()
+    # far beyond, shuffling no longer helps and composition answers
+    assert amplification(300.0, **keywords).epsilon == pytest.approx(60.0, rel=1e-3)
     assert amplification(
         1.0, moved=0.1, total=100, delta=0, accounting="composition"
     ).epsilon == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "word"),
     [
-        {"moved": 0},
-        {"moved": 1.5},
-        {"positions": 0},
-        {"positions": 200},
-        {"total": 0},
-        {"total": 2.5},
-        {"accounting": "magic"},
-        {"diameter": -1},
-        {"item_epsilon": -1},
+        *(({"delta": delta}, 'accounting="composition"') for delta in (0, 1.0, -1e-6, math.nan)),
+        ({"delta": 5e-324}, "delta = 5e-324"),
+        *(({"item_alpha": alpha}, "item_alpha") for alpha in (5e-324, 1e-101, 1e101)),
+        ({"moved": 0}, "moved"),
+        ({"moved": 1.5}, "moved"),
+        ({"positions": 200}, "positions"),
+        ({"total": 2.5}, "total"),
+        ({"accounting": "magic"}, "accounting"),
+        ({"diameter": -1}, "diameter"),
+        ({"item_epsilon": -1}, "item_epsilon"),
     ],
 )
-def test_bad_arguments(change):
-    with pytest.raises(DesignError, match=next(iter(change)).replace("_", "_")):
-        amplification(1.0, **{"moved": 0.1, "total": 100, "delta": 1e-6, **change})
-
-
-def test_it_round_trips():
-    got = amplification(1.0, moved=0.1, total=1000, delta=1e-6)
-    assert loads(dumps(got)) == got and float(got) == got.epsilon
-
-
-def test_deltas_down_to_the_stated_magnitudes() -> None:
-    least = 1.001e-100
-    with pytest.raises(DesignError, match="delta = 5e-324"):
-        md.amplification(1.0, moved=0.1, total=1000, delta=5e-324)
-    assert md.amplification(1.0, moved=0.1, total=1000, delta=least) is not None
-    space = md.MetricSpace.clustered(3, 4, within=0.1)
-    assert md.ItemwiseRelease(space, alpha=20.0, delta=least, items=30, users=1000) is not None
+def test_bad_arguments(change, word):
+    base = {"item_alpha": 1.0, "moved": 0.1, "total": 100, "delta": 1e-6}
+    with pytest.raises(DesignError, match=word):
+        amplification(**(base | change))
+    if word.startswith("accounting="):
+        for call in (shuffled_alpha, calibrate_item_alpha):
+            with pytest.raises(DesignError, match=word):
+                call(1.0, items=3, total=100, **change)

@@ -25,55 +25,41 @@ def test_gini_is_its_double_sum(lam) -> None:
     assert 1 / len(x) - 1e-12 <= disparity(lam) <= 1 + 1e-12
 
 
-@pytest.mark.slow
 @given(profiles, st.integers(0, 2**32))
 def test_a_robin_hood_transfer_is_majorized(lam, seed) -> None:
     rng = np.random.default_rng(seed)
     x = np.array(lam)
     i, j = rng.integers(0, len(x), 2)
-    share = rng.uniform(0, 0.5)
-    y = x.copy()
+    y, share = x.copy(), rng.uniform(0, 0.5)
     y[i], y[j] = x[i] + share * (x[j] - x[i]), x[j] + share * (x[i] - x[j])
     assert majorizes(x, y)
     assert gini(y) <= gini(x) + 1e-9
 
 
 def test_majorization_orders_the_loss() -> None:
-    # Squares with equal sums: the Gaussian loss depends on ‖λ‖₁ alone, Schur-concave in λ².
+    """Squares with equal sums: the Gaussian loss depends on ‖λ‖₁ alone, Schur-concave in λ²."""
     rng = np.random.default_rng(0)
-    for _ in range(50):
+    for _ in range(20):
         x = rng.dirichlet(np.ones(6))
         y = np.sort(x)[::-1].copy()
         y[0], y[-1] = y[0] - 0.3 * (y[0] - y[-1]), y[-1] + 0.3 * (y[0] - y[-1])
         assert majorizes(x, y) and not majorizes(y, x)
-        values = [
-            NoiseAllocation(noise="gaussian", sensitivities=np.sqrt(v), privacy=ApproximateDP(1.0, 1e-6))
-            .solve()
-            .value
-            for v in (x, y)
-        ]
-        assert values[0] < values[1]
+        one, other = (
+            NoiseAllocation("gaussian", np.sqrt(v), ApproximateDP(1.0, 1e-6)).solve() for v in (x, y)
+        )
+        assert one.value < other.value
 
 
-def test_extremes_and_bad_input() -> None:
+def test_extremes() -> None:
     assert disparity(np.ones(5)) == 1 and gini(np.ones(5)) == 0
     assert disparity([0, 0, 0, 1]) == 0.25 and gini([0, 0, 0, 1]) == 0.75
     assert not majorizes([3, 0], [1, 1])
-    with pytest.raises(DesignError, match="other"):
-        majorizes([1, 2], [1, 1, 1])
-    with pytest.raises(DesignError, match="sizes"):
-        layer_profile([1.0], [0])
-    with pytest.raises(DesignError, match="norm"):
-        layer_profile([1.0], [2], norm=0.5)
 
 
 @pytest.mark.parametrize("norm", [1.0, 1.5, 2.0, 4.0, np.inf])
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_layers_cover_every_change_within_the_clip(norm, noise) -> None:
-    """Was: the exponent 1/p whatever the noise, so that at p = 1 a change of one coordinate alone overspent.
-
-    Under Gaussian noise for (1, 1e-6) and one layer of 100 coordinates it reached delta = .63 (of 20: .148).
-    """
+    """Flat changes, changes of one coordinate, and random ones."""
     clips, sizes = [1.0, 2.0], [20, 3]
     profile, groups = layer_profile(clips, sizes, norm=norm, noise=noise)
     privacy = ApproximateDP(1.0, 1e-6) if noise == "gaussian" else PureDP(1.0)
@@ -90,18 +76,8 @@ def test_layers_cover_every_change_within_the_clip(norm, noise) -> None:
     assert worst <= result.design.budget * (1 + 1e-12)
 
 
-def test_layers_are_groups() -> None:
-    profile, groups = layer_profile([1.0, 2.0, 1.0], [100, 1, 9], norm=1, noise="laplace")
-    assert profile[0] == 0.01 and profile[100] == 2.0 and profile[-1] == pytest.approx(1 / 9)
-    privacy = ApproximateDP(1.0, 1e-6)
-    shared = NoiseAllocation(noise="gaussian", sensitivities=profile, privacy=privacy, groups=groups).solve()
-    free = NoiseAllocation(noise="gaussian", sensitivities=profile, privacy=privacy).solve()
-    # Equal sensitivities within a layer: sharing a scale costs nothing.
-    assert shared.value == pytest.approx(free.value, rel=1e-12)
-
-
 def test_unequal_scales_in_a_clipped_layer_are_refused() -> None:
-    """Only documented before: a change along one coordinate then spends more than the profile says."""
+    """A change along one coordinate then spends more than the profile says."""
     profile, groups = layer_profile([1.0, 2.0], [4, 1])
     uneven = {"weights": [1.0, 2, 3, 4, 5]}
     made = NoiseAllocation(
@@ -112,7 +88,3 @@ def test_unequal_scales_in_a_clipped_layer_are_refused() -> None:
     for other in ([[0, 1], [2, 3], [4]], [[0], [1], [2], [3], [4]]):
         with pytest.raises(DesignError, match="together"):
             replace(made, sensitivities=profile, groups=other)
-    NoiseAllocation(
-        noise="gaussian", sensitivities=2 * profile, privacy=ApproximateDP(1.0, 1e-6), groups=[range(5)]
-    )
-    assert (2 * profile).groups is not None and profile[:3].groups is None

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import warnings
 
 import cvxpy as cp
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import mechdesign as md
-from mechdesign.noise.allocation.several import changes_of
 from mechdesign.noise.allocation.several_model import largest_spent
-from mechdesign.solvers.registry import CvxpySolver
 
 S = md.Sensitivity
 PURE, NEAR = md.PureDP(0.8), md.ApproximateDP(1.0, 1e-6)
@@ -52,8 +47,7 @@ def spent(result, v: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-@pytest.mark.parametrize("l0", [1, 2, 3, 6])
-@pytest.mark.parametrize("loss", [1, 2, 3.5])
+@pytest.mark.parametrize(("l0", "loss"), [(1, 1), (2, 2), (3, 3.5), (6, 2)])
 def test_few_of_many_against_sums_of_the_largest(noise, l0, loss):
     """The same convex program with CVXPY's own top-c sum; and every corner spends at most the budget, one of them all of it."""
     weights = np.linspace(1.0, 2.5, len(EACH))
@@ -78,41 +72,26 @@ def test_few_of_many_against_sums_of_the_largest(noise, l0, loss):
     assert result.value == pytest.approx(result.value * program.value, rel=1e-7)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 @pytest.mark.parametrize(
     "more",
-    [
-        {"l1": 4.0},
-        {"l2": 4.0},
-        {"l1": 5.0, "l2": 3.5},
-        {"l0": 3, "l2": 5.0},
-        {"l0": 3, "l1": 6.0},
-        {"l0": 4, "l1": 8.0, "l2": 5.0, "linf": 3.5},
-    ],
+    [{"l1": 4.0}, {"l1": 5.0, "l2": 3.5}, {"l0": 3, "l2": 5.0}, {"l0": 4, "l1": 8.0, "l2": 5.0, "linf": 3.5}],
 )
 def test_every_change_keeps_the_budget(noise, more):
     s = S(each=EACH, **more)
     result = md.NoiseAllocation(noise, s, PRIVACY[noise], loss=1).solve()
     budget, m = result.design.budget, POWER[noise]
     assert result.certificate.verify() and result.checks()["holds"].all()
-    found = spent(result, changes(s, np.random.default_rng(1)))
-    assert found.max() <= budget * (1 + 1e-12)
+    assert spent(result, changes(s, np.random.default_rng(1))).max() <= budget * (1 + 1e-12)
     exact = result.design.changes.exact
     assert exact == ("l0" not in more and (noise == "laplace" or "l1" not in more))
     assert result.status == "best of its class" or (not exact and result.gap < 0.05)
-    note = "exactly" if exact else "safe upper bound"
-    assert any(note in n for n in result.notes)
     # the declared program agrees where it is all there is, else it is not better; and no bound is worse than none
     declared = md.NoiseAllocation(noise, s, PRIVACY[noise], loss=1).solve("clarabel")
     assert declared.value >= result.value * (1 - 1e-6) and declared.certificate.verify()
     assert not exact or declared.value == pytest.approx(result.value, rel=1e-6)
     plain = md.NoiseAllocation(noise, EACH, PRIVACY[noise], loss=1).solve()
     assert result.lower_bound <= result.value <= plain.value * (1 + 1e-9)
-    shares = result.design.spent(result)
-    assert shares.sum() == pytest.approx(1.0, abs=1e-6) and shares[5] == 0
-    table = result.design.compare(result).set_index("mechanism")["loss"]
-    assert (table >= result.value * (1 - 1e-8)).all()
     # identical noise: the largest norm, as `Sensitivity` knows it, is below its bound here
     norm = s.largest_l1(len(EACH)) if m == 1 else s.largest_l2(len(EACH))
     assert largest_spent(result.design.changes, np.ones(len(EACH)))[0] >= norm**m * (1 - 1e-9)
@@ -144,78 +123,12 @@ def test_one_norm_is_spent_exactly(noise, more):
         assert most >= program.value * (1 - 1e-9)
 
 
-@pytest.mark.slow
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.floats(-6, 6), min_size=2, max_size=9),
-    st.sampled_from(["gaussian", "laplace"]),
-    st.sampled_from([{"l0": 1}, {"l0": 2}, {"l1": 0.6}, {"l2": 0.4}]),
-    st.floats(0.3, 6.0),
-    st.integers(0, 2**31),
-)
-def test_any_sizes(logs, noise, more, loss, seed):
-    """Sizes a million times apart: within the budget on every change tried, proved, and never above a profile's noise."""
-    each = np.exp(np.array(logs) * 2.3)
-    stated = {k: v if k == "l0" else v * each.sum() for k, v in more.items()}
-    s = S(each=each, **stated)
-    design = md.NoiseAllocation(noise, s, PRIVACY[noise], loss=loss)
-    result = design.solve()
-    assert result.checks()["holds"].all() and result.lower_bound <= result.value
-    assert spent(result, changes(s, np.random.default_rng(seed), 40)).max() <= design.budget * (1 + 1e-12)
-    plain = md.NoiseAllocation(noise, each, PRIVACY[noise], loss=loss).solve()
-    assert result.value <= plain.value * (1 + 1e-9)
-    if design.bounds is None or design.changes.exact:
-        assert result.value - result.lower_bound <= 1e-6 * result.value
-
-
 def test_one_of_several_numbers_is_one_number():
     """Where one coordinate changes, the (ε, δ) condition of one Laplace coordinate is exact: each gets its own least noise."""
     result = md.NoiseAllocation("laplace", S(each=[1.0, 4.0], l0=1), NEAR).solve()
     alone = [md.NoiseAllocation("laplace", [a], NEAR).solve().mechanism.scales[0] for a in (1.0, 4.0)]
     assert result.mechanism.scales == pytest.approx(alone, rel=1e-12)
     assert any("exact" in note for note in result.notes)
-
-
-def test_bounds_that_say_nothing_more_are_left_out():
-    for more in ({"l0": 3}, {"l1": 6.0}, {"l2": 4.0}):
-        design = md.NoiseAllocation("gaussian", S(each=[1, 2, 3, 0], **more), NEAR)
-        assert design.bounds is None and design.sensitivities.tolist() == [1, 2, 3, 0]
-    assert changes_of(S(each=[3, 2, 1], l0=2, l2=3.7), 2).l2 is None
-    assert md.NoiseAllocation("laplace", S(each=[5, 2], l1=3), PURE).sensitivities.tolist() == [3, 2]
-
-
-def test_many_coordinates():
-    each = np.random.default_rng(0).lognormal(size=100_000)
-    result = md.NoiseAllocation("gaussian", S(each=each, l0=1000), NEAR).solve()
-    assert result.certificate.verify() and result.status == "best of its class"
-    plain = md.NoiseAllocation("gaussian", each, NEAR).solve()
-    assert result.value < 0.05 * plain.value
-
-
-@pytest.mark.slow
-def test_saved_compared_and_released(tmp_path):
-    s = S(each=[1.0, 2.0, 0.5, 4.0], l0=2)
-    result = md.NoiseAllocation("gaussian", s, NEAR).solve()
-    result.save(tmp_path / "a.json")
-    back = md.load(tmp_path / "a.json")
-    assert str(back) == str(result) and back.certificate.verify() and back.design.bounds == s
-    result.report(tmp_path / "a.html")
-    assert "at most 2 coordinates change" in (tmp_path / "a.html").read_text()
-    assert result.mechanism.release([1.0, 2, 3, 4]).shape == (4,)
-    names = ["allocated gaussian", "gaussian", "correlated gaussian", "allocated laplace", "allocated mixed"]
-    query = md.NumericQuery(4, s)
-    found = md.compare(query, NEAR, mechanisms=names, progress=False)
-    assert found["allocated gaussian"].value == pytest.approx(result.value)
-    errors = found.table.set_index("mechanism")["error"]
-    # one's signs are free: independent noise is the best Gaussian noise
-    assert errors["allocated gaussian"] <= errors["gaussian"] * (1 - 0.05)
-    assert errors["correlated gaussian"] == pytest.approx(errors["allocated gaussian"], rel=1e-6)
-    assert "single coordinates" in found.table.set_index("mechanism")["note"]["allocated mixed"]
-    ready = md.compare(query, NEAR, mechanisms=["gaussian"], also={"mine": result}, progress=False)
-    assert ready["mine"].value == result.value
-    wider = md.NumericQuery(4, S(each=[1.0, 2.0, 0.5, 4.0], l0=3))
-    with pytest.raises(md.DesignError, match="does not cover"):
-        md.compare(wider, NEAR, mechanisms=["gaussian"], also={"mine": result}, progress=False)
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
@@ -230,88 +143,41 @@ def test_the_lattice_is_paid_for(noise):
         assert ((v / law.scales / wider) ** m).sum() <= result.design.budget * (1 + 1e-12)
 
 
-def test_refusals():
-    few = S(each=[1.0, 2.0], l0=1)
-    for call, word in (
-        (lambda: md.NoiseAllocation("gaussian", few, NEAR, lower=1.0), "lower"),
-        (lambda: md.NoiseAllocation("gaussian", few, NEAR, groups=[[0, 1]]), "groups"),
-        (lambda: md.NoiseAllocation("mixed", few, NEAR), "single coordinates"),
-        (lambda: md.NoiseAllocation("gaussian", [1.0, 2.0, 3.0], NEAR, bounds=few), "bounds"),
-        (lambda: md.NoiseAllocation("gaussian", [1.0, 1.0], NEAR, bounds=few), "sensitivities"),
-        (lambda: md.NoiseAllocation("gaussian", [1.0, 2.0], NEAR, bounds="few"), "bounds"),
-        (
-            lambda: md.NoiseAllocation("gaussian", S(each=EACH, l1=4, l2=3), NEAR).solve("closed-form"),
-            "closed form",
-        ),
-        (lambda: md.NoiseAllocation("gaussian", few, NEAR).solve(none=1), "none"),
-    ):
-        with pytest.raises(md.DesignError, match=word):
-            call()
-
-
-def test_a_limit_is_kept():
-    """Water-filling needs no solver: it answers at any limit, without the changes that would be listed."""
-    design = md.NoiseAllocation("gaussian", S(each=EACH, l0=3, l1=6.0), NEAR)
-    short, free = design.solve(time_limit=1e-9), design.solve()
-    assert short.status == "limit" and short.solver_report.iterations == 0
-    assert short.certificate.verify() and short.value >= free.value * (1 - 1e-12)
-    assert short.gap > free.gap
-
-
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-@pytest.mark.parametrize("power", [60, 100, 140])
-@pytest.mark.parametrize("bounds", [{"l0": 1}, {"l0": 2}, {"l2": 1e100}, {"l2": 1.0}, {"l0": 2, "l1": 1e90}])
+@pytest.mark.parametrize("bounds", [{"l0": 1}, {"l2": 1e100}, {"l0": 2, "l1": 1e90}])
+@pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_bounds_hundreds_of_digits_apart_are_answered_and_proved(
-    noise: str, power: int, bounds: dict[str, float]
+    noise: str, bounds: dict[str, float]
 ) -> None:
     privacy = md.PureDP(1.0) if noise == "laplace" else md.ZeroConcentratedDP(0.5)
-    each = [10.0**-power, 1.0, 10.0**power]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", RuntimeWarning)
-        result = md.NoiseAllocation(noise, md.Sensitivity(each=each, **bounds), privacy).solve(time_limit=1)
-    assert result.certificate.verify()
-    assert result.value <= result.lower_bound * (1 + 1e-9)
+    for power in (60, 140):
+        each = [10.0**-power, 1.0, 10.0**power]
+        result = md.NoiseAllocation(noise, S(each=each, **bounds), privacy).solve()
+        assert result.certificate.verify() and result.value <= result.lower_bound * (1 + 1e-9)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("more", "gap"), [({"l1": 0.1}, 0.04), ({"l0": 0.2, "l1": 0.1}, 0.07)])
 def test_many_coordinates_of_any_sizes_are_nearly_proved(more, gap):
-    """One broken coordinate of thousands is all that the bound gives away; 41% with changes of one size alone."""
+    """One broken coordinate of thousands is all that the bound gives away."""
     each = np.exp(np.random.default_rng(0).normal(size=5000))
     stated = {k: round(v * 5000) if k == "l0" else v * each.sum() for k, v in more.items()}
-    result = md.NoiseAllocation("gaussian", S(each=each, **stated), PRIVACY["gaussian"]).solve()
+    result = md.NoiseAllocation("gaussian", S(each=each, **stated), NEAR).solve()
     assert result.gap < gap and result.certificate.verify()
 
 
 def test_few_coordinates_of_one_length_cost_their_sum():
-    """Half of the noise that the rows of c and L₂ alone asked for."""
     result = md.NoiseAllocation("laplace", S(each=[2.0] * 12, l0=4, l2=2.5), PURE).solve()
     assert result.value == pytest.approx(2 * 12 * (4 * 2.5**2) / PURE.epsilon**2, rel=1e-5)
     assert result.gap < 1e-5 and result.certificate.verify()
 
 
 @pytest.mark.slow
-def test_no_first_order_solver_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Was: 88 s in SCS at 1,000 coordinates, and more than ten minutes at 5,000, for the same answer."""
-    called: list[str] = []
-    solve = CvxpySolver.solve
-    monkeypatch.setattr(
-        CvxpySolver,
-        "solve",
-        lambda self, *args, **options: called.append(self.name) or solve(self, *args, **options),
-    )
-    each = np.random.default_rng(0).lognormal(size=1000)
-    bounds = md.Sensitivity(each=each.tolist(), l0=50, l1=0.1 * float(each.sum()))
-    result = md.NoiseAllocation("laplace", bounds, md.PureDP(1.0)).solve()
-    assert {*called} <= {"clarabel", "highs"} and result.gap < 0.2 and result.certificate.verify()
-
-
 @pytest.mark.parametrize(
     "bounds", [{"l0": 250, "l1": 0.6, "l2": 0.8}, {"l1": 0.6, "l2": 0.8}, {"l0": 250, "l1": 0.6}]
 )
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_a_thousand_coordinates_of_any_sizes_are_answered(noise, bounds):
-    """Was: Clarabel failed on the program, and there was no answer."""
     each = np.exp(1.5 * np.random.default_rng(1000).normal(size=1000))
     top = np.sort(each)[-250:]
     stated = {k: v if k == "l0" else v * float(np.linalg.norm(top, int(k[1]))) for k, v in bounds.items()}

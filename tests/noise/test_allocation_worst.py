@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 import mechdesign as md
 from mechdesign.noise.allocation.several import (
-    MOST_FILLED,
     Among,
     Changes,
     drawn_from,
@@ -21,7 +20,7 @@ from mechdesign.noise.allocation.several import (
     most_filled,
     most_spent,
 )
-from mechdesign.noise.allocation.several_model import whole_changes, worst_mix
+from mechdesign.noise.allocation.several_model import worst_mix
 
 NAMES = [("l1",), ("l2",), ("l0", "l1"), ("l0", "l2"), ("l1", "l2"), ("l0", "l1", "l2")]
 BOUNDS = st.tuples(
@@ -69,73 +68,47 @@ def corners(asked: Changes) -> np.ndarray:
     return np.array(found)
 
 
-@pytest.mark.slow
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)  # each lists hundreds of corners
 @given(BOUNDS)
 def test_no_change_spends_more_than_is_proved(drawn):
-    """With any prices, and close to what the worst corner spends where one norm is all that is filled."""
+    """With any prices, in fractions and rounded; close to what the worst corner spends where one norm is all that is filled."""
     asked, rng = drawn_set(drawn)
     scales = asked.sizes * rng.uniform(0.5, 2.0, len(asked.sizes))
     most = float(((corners(asked) / scales) ** asked.spend).sum(axis=1).max())
     stated = [asked.l0 is not None, asked.l1 is not None, asked.l2 is not None]
-    for prices in ((0.0, 0.0, 0.0), *(tuple(rng.exponential(0.5, 3) * stated) for _ in range(4))):
+    for prices in ((0.0, 0.0, 0.0), *(tuple(rng.exponential(0.5, 3) * stated) for _ in range(3))):
         for held in (None, "l1", "l2"):
             assert float(most_spent(asked, scales, prices, held)) >= most * (1 - 1e-12)
-            assert asked._spent(asked.sizes, scales, *prices) >= most * (1 - 1e-12)
+        exact, rounded = asked.spent(scales, prices), asked._spent(asked.sizes, scales, *prices)
+        assert exact <= rounded <= float(exact) * (1 + 1e-12) + 1e-13
     names = [name for name in ("l1", "l2") if getattr(asked, name) is not None]
     if len(names) == 1 and (asked.spend == 2 or names == ["l1"]):
         assert most_filled(asked, scales, (0.0, 0.0, 0.0), names[0]) <= most * (1 + 0.005)
 
 
-@settings(max_examples=80, deadline=None)
-@given(BOUNDS)
-def test_rational_and_rounded_terms_agree(drawn):
-    asked, rng = drawn_set(drawn)
-    scales = asked.sizes * rng.uniform(0.5, 2.0, len(asked.sizes))
-    stated = [asked.l0 is not None, asked.l1 is not None, asked.l2 is not None]
-    prices = tuple(rng.exponential(0.5, 3) * stated)
-    exact = asked.spent(scales, prices)
-    assert exact <= asked._spent(asked.sizes, scales, *prices) <= float(exact) * (1 + 1e-12) + 1e-13
-
-
 @settings(max_examples=25, deadline=None)
 @given(BOUNDS, st.floats(0.5, 3.0))
-def test_drawn_mixes_are_means_of_changes(drawn, order):
-    """By listing what is hit at every u; more than that is refused."""
+def test_mixes_are_means_of_changes(drawn, order):
+    """By listing what is hit at every u; more than that is refused, and so is what is no change."""
     asked, rng = drawn_set(drawn)
     among = Among(asked.sizes, rng.uniform(0, 1, len(asked.sizes)))
-    mix, among = drawn_from(
-        asked, worst_mix(asked, order, None).among if asked.rows() and order > 1 else among
-    )
-    sizes, shares = among
+    if asked.rows() and order > 1:
+        among = worst_mix(asked, order, None).among
+    mix, (sizes, shares) = drawn_from(asked, among)
     by_size = np.argsort(-sizes, kind="stable")
     ends = np.append(0.0, np.cumsum(shares[by_size] * (1 - 4e-12)))
     mean = np.zeros(len(sizes))
-    points = np.unique(np.append(ends % 1, [0.0, 1.0]))
-    for low, high in itertools.pairwise(points):
-        u = (low + high) / 2
-        v = np.zeros(len(sizes))
+    for low, high in itertools.pairwise(np.unique(np.append(ends % 1, [0.0, 1.0]))):
+        u, v = (low + high) / 2, np.zeros(len(sizes))
         v[by_size] = sizes[by_size] * (np.floor(ends[1:] - u) > np.floor(ends[:-1] - u))
         v /= max(1.0, v.sum() / (asked.l1 or math.inf), np.linalg.norm(v) / (asked.l2 or math.inf))
-        assert asked.allow(v[None, :])[0]
+        assert np.count_nonzero(v) <= (asked.l0 or len(v)) and np.all(v <= asked.sizes * (1 + 1e-12))
         mean += (high - low) * v**asked.spend
     np.testing.assert_allclose(mix, mean ** (1 / asked.spend), rtol=1e-9, atol=1e-9 * mix.max())
-    np.testing.assert_allclose(mixed(asked, among), mix)
+    np.testing.assert_allclose(mixed(asked, Among(sizes, shares)), mix)
     assert mixed(asked, Among(sizes * (1 + 1e-6), shares)) is None or sizes.max() < asked.sizes.max()
-    if asked.l0 is not None and asked.l0 < len(sizes):
-        assert mixed(asked, Among(sizes, np.ones(len(sizes)))) is None
-
-
-@settings(max_examples=60, deadline=None)
-@given(BOUNDS)
-def test_listed_changes_are_changes(drawn):
-    asked, rng = drawn_set(drawn)
-    orders = np.array([rng.permutation(len(asked.sizes)) for _ in range(20)])
-    found = whole_changes(asked, orders)
-    assert asked.allow(found).all() and found.any(axis=1).all()
-    mix = mixed(asked, Among(found, np.ones(len(found)))) if len(found) else None
-    assert mix is None or np.all(mix <= asked.sizes * (1 + 1e-12))
-    assert mixed(asked, Among(found * 1.1 + asked.sizes, np.ones(len(found)))) is None
+    tiny = Among(1e-3 * asked.sizes[None, :], np.ones(1))  # within the norms
+    assert (mixed(asked, tiny) is None) == (asked.l0 is not None and asked.l0 < len(sizes))
 
 
 @pytest.mark.slow
@@ -161,24 +134,18 @@ def test_values_lie_between_bounds_of_all_corners(drawn, order):
     assert result.lower_bound <= result.value * program.value * (1 + 1e-6) <= result.value * (1 + 2e-6)
 
 
+MORE = ({"l1": 0.3}, {"l0": 0.25, "l1": 0.6}, {"l0": 0.25, "l2": 0.6}, {"l0": 0.3, "l1": 0.5, "l2": 0.6})
 CASES = [
     (noise, kind, more)
     for noise in ("gaussian", "laplace")
     for kind in ("linear", "lognormal", "two")
-    for more in (
-        {"l1": 0.3},
-        {"l0": 0.25, "l1": 0.6},
-        {"l0": 0.25, "l2": 0.6},
-        {"l0": 0.3, "l1": 0.5, "l2": 0.6},
-    )
-    if noise == "gaussian" or "l0" in more
+    for more in MORE[noise == "laplace" :]
 ]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("noise", "kind", "more"), CASES)
 def test_twelve_coordinates_are_nearly_proved(noise, kind, more):
-    """Was: 18% to 44%, nearly all of it in the lower bound."""
     each = {
         "linear": np.arange(1.0, 13.0),
         "lognormal": np.exp(np.random.default_rng(0).normal(size=12)),
@@ -192,22 +159,3 @@ def test_twelve_coordinates_are_nearly_proved(noise, kind, more):
     assert (
         result.gap < (0.08 if noise == "laplace" and len(more) == 3 else 0.05) and result.certificate.verify()
     )
-
-
-def test_what_cannot_be_filled_proves_nothing():
-    asked = Changes(np.ones(6), 1, 2, l2=1.5)
-    for held in ("l1", "l2", "linf", ""):  # concave, or no such bound
-        assert most_spent(asked, np.ones(6), (0.0, 0.0, 0.0), held) == math.inf
-    both = Changes(np.ones(6), 1, 3, l1=2.5, l2=1.5)
-    assert most_spent(both, np.ones(6), (0.0, 0.0, 0.1), "l1") == math.inf
-    assert most_spent(both, np.ones(6), (0.0, 0.0, 0.0), "l1") == pytest.approx(2.5)
-    many = Changes(np.ones(MOST_FILLED + 1), 2, 3, l1=2.5)
-    assert most_spent(many, np.ones(MOST_FILLED + 1), (0.0, 0.0, 0.0), "l1") == math.inf
-    assert most_spent(both, np.full(6, math.nan), (0.0, 0.0, 0.0), "l1") == math.inf
-
-
-def test_a_loss_beyond_doubles_is_refused():
-    """Was: an infinite value with a certificate that did not hold."""
-    bounds = md.Sensitivity(each=[1e-9, 1e7], l1=4e6)
-    with pytest.raises(md.DesignError, match="too far apart"):
-        md.NoiseAllocation("gaussian", bounds, PRIVACY["gaussian"], loss=40).solve()

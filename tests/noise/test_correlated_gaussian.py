@@ -1,8 +1,9 @@
-"""Correlated Gaussian noise: boxes give P3 back, one-hot and histogram queries have known optima."""
+"""Correlated Gaussian noise: boxes give P3 back, one-hot, histogram and counting queries have known optima."""
 
 from __future__ import annotations
 
 import itertools
+import json
 from dataclasses import replace
 from fractions import Fraction
 
@@ -11,13 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechdesign.errors import DesignError
-from mechdesign.files import load
+import mechdesign as md
+from mechdesign.evidence.serialize import dumps
 from mechdesign.noise.allocation.design import NoiseAllocation
 from mechdesign.noise.correlated.design import CorrelatedGaussian
-from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise, largest_spent
-from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
-from mechdesign.problem.span import span_of, spans_all
+from mechdesign.noise.correlated.noise import largest_spent
+from mechdesign.problem.privacy import ApproximateDP
 
 PRIVACY = ApproximateDP(1.0, 1e-6)
 
@@ -90,60 +90,19 @@ def test_matrix_weights_change_variables() -> None:
     assert weighted.value == pytest.approx(plain.value, rel=1e-7)
 
 
-def test_samples_and_round_trip(tmp_path) -> None:
-    result = CorrelatedGaussian(vectors=[[1.0, 0.0], [1.0, 1.0]], privacy=ZeroConcentratedDP(0.5)).solve()
-    draws = result.mechanism.rvs(40_000, random_state=3)
-    assert np.cov(draws.T) == pytest.approx(
-        result.mechanism.covariance, abs=0.05 * result.mechanism.covariance.max()
-    )
-    result.save(tmp_path / "r.json")
-    assert np.array_equal(load(tmp_path / "r.json").mechanism.covariance, result.mechanism.covariance)
-    assert "active" in result.summary()
-
-
-def test_directions_without_noise_are_infinitely_revealing() -> None:
-    law = CorrelatedGaussianNoise(covariance=np.diag([1.0, 0.0]))
-    assert law.mahalanobis([[2.0, 0.0], [0.0, 1.0]]).tolist() == [2.0, np.inf]
-
-
 @pytest.mark.parametrize(
-    "arguments, message",
+    ("vectors", "rank"),
     [
-        ({"vectors": []}, "vectors"),
-        ({"vectors": [[np.nan, 1.0]]}, "finite"),
-        ({"vectors": [[0.0, 0.0]]}, "needs no noise"),
-        ({"vectors": "x"}, "numbers"),
-        ({"vectors": [[1e308, 1.0], [1.0, 1e308]]}, "doubles square"),
-        ({"vectors": [[1.0, 2.0]], "weights": [1.0]}, "shape"),
-        ({"vectors": [[1.0, 2.0]], "weights": [1.0, -1.0]}, "positive definite"),
-        ({"vectors": [[1.0, 2.0]], "weights": [[1.0, 0.5], [0.0, 1.0]]}, "must be symmetric"),
-        ({"vectors": [[1.0, 2.0]], "privacy": PureDP(1.0)}, "laplace"),
-        ({"vectors": [[1.0, 2.0]], "privacy": ApproximateDP(1.0, 0.0)}, "delta > 0"),
+        ([[1e12, 0.0], [0.0, 1.0]], 2),
+        ([[1e9, 0.0], [1e9, 0.01]], 2),
+        ([[1e-60, 0.0], [0.0, 1e-20], [0.0, 3e-21]], 2),
+        ([[1.0, 2.0, 3.0], [0.5, 1.0, 1.5 + 2**-20], [3e4, 1.0, 1.0]], 3),
+        ([[1.0, 1.0, 0.0], [1.0, 1.0, 2.0**-52], [0.0, 0.0, 1.0]], 2),
     ],
 )
-def test_bad_input_is_named(arguments, message) -> None:
-    with pytest.raises(DesignError, match=message):
-        CorrelatedGaussian(**{"privacy": PRIVACY, **arguments})
-
-
-@pytest.mark.parametrize(
-    "vectors",
-    [
-        [[1e12, 0.0], [0.0, 1.0]],
-        [[1e9, 0.0], [1e9, 0.01]],
-        [[1e-60, 0.0], [0.0, 1e-20], [0.0, 3e-21]],
-        [[1.0, 2.0, 3.0], [0.5, 1.0, 1.5 + 2**-20], [3e4, 1.0, 1.0]],
-    ],
-)
-def test_no_direction_of_the_set_is_left_bare(vectors) -> None:
-    """Singular values below 1e-10 of the largest were dropped.
-
-    Was: covariance [[c, 0], [0, 0]] for the first, a direction without noise; rank one, spent [1, 1] and an infinite
-    privacy loss for the second.
-    """
+def test_no_direction_of_the_set_is_left_bare(vectors, rank) -> None:
     result = CorrelatedGaussian(vectors=vectors, privacy=PRIVACY, span=True).solve()
     assert result.certificate.verify()
-    rank = exact_rank(vectors)
     used = result.design.spent(result.mechanism)
     assert result.mechanism.span.rank == rank and np.isfinite(used).all()
     assert used.max() == pytest.approx(1.0, rel=1e-12)
@@ -156,69 +115,15 @@ def test_no_direction_of_the_set_is_left_bare(vectors) -> None:
     assert result.gap <= 1e-8
 
 
-def exact_rank(vectors) -> int:
-    """Rank in rational arithmetic, by plain elimination."""
-    rows = [[Fraction(x) for x in row] for row in vectors]
-    rank = 0
-    for column in range(len(rows[0])):
-        pivot = next((r for r in rows[rank:] if r[column]), None)
-        if pivot is None:
-            continue
-        rows.remove(pivot)
-        rows.insert(rank, pivot)
-        rest = [[a - r[column] / pivot[column] * b for a, b in zip(r, pivot)] for r in rows[rank + 1 :]]
-        rows = rows[: rank + 1] + rest
-        rank += 1
-    return rank
-
-
-def test_prefix_counts_take_no_time_and_agree_with_the_program() -> None:
-    """Was: 17 s for 20 prefix counts, by the semidefinite program."""
-    vectors = np.tril(np.ones((20, 20)))
-    fast = CorrelatedGaussian(vectors=vectors, privacy=PRIVACY).solve()
-    assert fast.gap <= 1e-9 and fast.certificate.verify() and fast.solver_report.solver == "fixed-point"
-    small = np.tril(np.ones((6, 6)))
-    by_program = CorrelatedGaussian(vectors=small, privacy=PRIVACY).solve("clarabel")
-    assert by_program.value == pytest.approx(
-        CorrelatedGaussian(vectors=small, privacy=PRIVACY).solve().value, rel=1e-6
-    )
-
-
-def test_a_covered_vector_does_not_slow_the_fixed_point_down() -> None:
-    vectors = [[1.0, 0.0], [0.0, 1.0], [2**-0.5, 2**-0.5]]
-    result = CorrelatedGaussian(vectors=vectors, privacy=PRIVACY).solve()
-    assert result.solver_report.iterations < 100 and result.gap <= 1e-9
-
-
-def test_doctored_evidence_fails() -> None:
-    certificate = CorrelatedGaussian(vectors=[[1.0, 0.0], [1.0, 2.0]], privacy=PRIVACY).solve().certificate
-    assert certificate.verify()
-    law, asked = certificate.law, certificate.question
-    for changes in (
-        {"law": replace(law, whitening=law.whitening * 1.001)},
-        {"law": replace(law, budget=law.budget * 1.001)},
-        {"value": certificate.value * 0.999},
-        {"lower_bound": certificate.lower_bound * 1.001},
-        {"question": replace(asked, vectors=asked.vectors * 1.001)},
-        {"proofs": ()},
-    ):
-        assert not replace(certificate, **changes).verify(), changes
-
-
-def test_prefix_counts_at_scale() -> None:
-    """Was: the span of 1,024 prefix counts took 42 s, and each of 43 steps at 256 a singular value decomposition."""
-    vectors = np.tril(np.ones((256, 256)))
-    result = CorrelatedGaussian(vectors, PRIVACY).solve(gap=1e-6)
-    assert result.gap <= 1e-6 and result.solver_report.iterations <= 30 and result.certificate.verify()
-    assert result.value * result.design.budget == pytest.approx(1631.403, rel=1e-5)
-
-
-def test_doubles_prove_a_span_or_say_nothing() -> None:
-    near = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 2.0**-52], [0.0, 0.0, 1.0]])
-    assert spans_all(np.vander(np.linspace(0.5, 1.5, 6))) and spans_all(np.diag([1e-300, 1.0, 1e300]))
-    assert not spans_all(near) and not spans_all(np.ones((5, 2))) and not spans_all(np.ones((1, 2)))
-    # what doubles do not prove, exact elimination decides
-    assert span_of(near).rank == exact_rank(near.tolist()) == 2
+def test_prefix_counts_agree_with_the_program() -> None:
+    design = CorrelatedGaussian(np.tri(6), PRIVACY)
+    by_program, own = design.solve("clarabel"), design.solve()
+    assert by_program.value == pytest.approx(own.value, rel=1e-6)
+    assert own.gap <= 1e-9 and own.certificate.verify() and own.solver_report.solver == "fixed-point"
+    many = CorrelatedGaussian(np.tri(128), PRIVACY).solve(gap=1e-6)
+    assert many.gap <= 1e-6 and many.solver_report.iterations <= 30 and many.certificate.verify()
+    stream = md.MatrixMechanism(md.Workload.prefix_sums(128), PRIVACY).solve()
+    assert many.value == pytest.approx(stream.value, rel=2e-6)
 
 
 @settings(max_examples=25, deadline=None)
@@ -240,8 +145,61 @@ def test_what_is_spent_is_the_exact_maximum(m, k, spread, seed) -> None:
         assert most <= Fraction(found) <= most * (1 + Fraction(1, 2**50)) + Fraction(1, 10**320)
 
 
-def test_many_covered_vectors_converge() -> None:
-    """Was: 20,000 steps and a gap of 7e-7; most of these 298 vectors are within the ellipsoid of the others."""
-    supports = [s for c in (1, 2, 3) for s in itertools.combinations(range(12), c)]
-    vectors = np.array([[1.0 * (i in s) for i in range(12)] for s in supports]) @ np.tril(np.ones((12, 12))).T
-    assert CorrelatedGaussian(vectors, PRIVACY).solve().gap <= 1e-8
+# Counts of which one person changes a few ----------------------------------------------------------------------
+
+
+def test_the_reference():
+    plus = md.CountsGaussian(20, 3, PRIVACY, signed=False).solve()
+    assert plus.value == pytest.approx(1039.4379, abs=1e-3)
+    assert plus.lower_bound == pytest.approx(plus.value, rel=1e-9) and plus.certificate.verify()
+    both = md.CountsGaussian(20, 3, PRIVACY).solve()
+    assert both.value == pytest.approx(1070.8747, abs=1e-3) and "independent" in both.notes[0]
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(1, 6), st.integers(1, 6), st.floats(0.1, 10))
+def test_as_the_listed_set(n, c, most):
+    c = min(c, n)
+    result = md.CountsGaussian(n, c, PRIVACY, most=most, signed=False).solve()
+    vectors = most * np.array([v for v in itertools.product((0.0, 1.0), repeat=n) if 0 < sum(v) <= c])
+    listed = md.CorrelatedGaussian(vectors, PRIVACY).solve()
+    assert result.value == pytest.approx(listed.value, rel=1e-7)
+    assert (result.mechanism.mahalanobis(vectors) ** 2).max() <= result.design.budget * (1 + 1e-12)
+    assert result.lower_bound <= listed.value * (1 + 1e-9)
+
+
+def test_signed_against_every_pattern():
+    result = md.CountsGaussian(4, 2, PRIVACY, signed=True).solve()
+    vectors = np.array([v for v in itertools.product((-1.0, 0.0, 1.0), repeat=4) if 0 < np.abs(v).sum() <= 2])
+    assert (result.mechanism.mahalanobis(vectors) ** 2).max() <= result.design.budget * (1 + 1e-12)
+    assert result.value == pytest.approx(md.CorrelatedGaussian(vectors, PRIVACY).solve().value, rel=1e-6)
+
+
+@given(st.floats(-99.0, 99.0))
+@settings(max_examples=15)
+def test_no_unit_breaks_the_budget(power):
+    result = md.CountsGaussian(5, 2, md.ApproximateDP(1.0, 1e-6), most=10.0**power).solve()
+    assert result.certificate.verify() and result.gap < 1e-9
+
+
+def test_what_is_released_is_of_the_coordinates_that_are_proved():
+    """Each coordinate once, in order; a lift has a row for each number and a column for each coordinate."""
+    from faults import altered
+
+    result = md.CorrelatedGaussian(np.eye(5), PRIVACY).solve()
+    payload = json.loads(dumps(result))["payload"]
+    for order in ((0, 0, 0, 0, 0), (0, 2, 2, 3, 4), (4, 3, 2, 1, 0), (0, 1, 2, 3)):
+        with pytest.raises(md.DesignError, match="coordinates"):
+            replace(result.mechanism, coordinates=order)
+        payload["fields"]["mechanism"]["fields"]["coordinates"] = {"$tuple": list(order)}
+        assert not any(accept(payload) for accept in altered.ACCEPT.values())
+    law = md.CorrelatedGaussian([[1.0, -1.0, 0.0], [0.0, 1.0, -1.0]], PRIVACY, span=True).solve().mechanism
+    assert law.lift is not None and replace(law).release(np.ones(3)).shape == (3,)
+    for lift in (
+        None,
+        law.lift[:-1],
+        tuple(row[:-1] for row in law.lift),
+        tuple((0.5, 0.5) for _ in law.lift),
+    ):
+        with pytest.raises(md.DesignError, match=r"lift|coordinates"):
+            replace(law, lift=lift)

@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 from scipy import optimize, sparse
 
 import mechdesign as md
-from mechdesign.errors import DesignError, MechdesignError
-from mechdesign.evidence.serialize import dumps, loads
+from mechdesign.errors import DesignError
+from mechdesign.evidence.serialize import dumps
 from mechdesign.noise import CellProduct, IntegerNoise, OptimalNoise
-from mechdesign.noise.optimal.lattice_dual import inward
-from mechdesign.noise.optimal.staircase import StaircaseDual
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, PureDP
 from mechdesign.typing import Status
@@ -120,42 +118,21 @@ QUESTIONS = st.tuples(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=8)  # discrete families are searched for by scale
 @given(QUESTIONS)
 def test_no_discrete_family_is_better_and_none_is_below_the_bound(question) -> None:
     epsilon, delta, change = question
     asked = privacy(epsilon, delta)
     result = OptimalNoise(asked, change, "squared", integer=True).solve(gap=1e-6)
     law = result.mechanism
-    for family in ("discrete_laplace", "discrete_gaussian"):
-        try:
-            other = md.noise.calibrate(family, privacy=asked, sensitivity=change).mechanism.variance
-        except MechdesignError:
-            continue
+    for family in ("discrete_laplace", "discrete_gaussian") if delta else ("discrete_laplace",):
+        other = md.calibrate(family, privacy=asked, sensitivity=change).mechanism.variance
         # 1e-9: the law has rational weights next to a transcendental optimum
         assert result.lower_bound <= other * (1 + 1e-9) and result.value <= other * (1 + 1e-9)
     assert result.gap <= 2e-5 and law.exact_delta(epsilon) <= Fraction(delta)
     reach = max(abs(law.first), 1) + 3 * change if not law.decay else math.ceil(40 * change / epsilon)
-    assert own_delta(law, epsilon, reach) <= delta * (1 + 1e-9) + 1e-12
-    assert own_delta(law, epsilon, reach) >= delta * 0.5 or law.decay
-
-
-@pytest.mark.slow
-def test_a_hundred_random_questions() -> None:
-    rng = np.random.default_rng(22)
-    for _ in range(100):
-        epsilon, change = float(np.exp(rng.uniform(math.log(0.05), math.log(6)))), int(rng.integers(1, 11))
-        delta = float(10 ** rng.uniform(-10, -0.3)) if rng.random() < 0.85 else 0.0
-        asked = privacy(epsilon, delta)
-        result = OptimalNoise(asked, change, "squared", integer=True).solve(gap=1e-6)
-        # at delta near 1e-9 and small epsilon the solver's multipliers are good to about 1e-5 only
-        assert result.gap <= 5e-5 and result.certificate.verify()
-        for family in ("discrete_laplace", "discrete_gaussian"):
-            try:
-                other = md.noise.calibrate(family, privacy=asked, sensitivity=change).mechanism.variance
-            except MechdesignError:
-                continue
-            assert result.value <= other * (1 + 1e-9), (epsilon, delta, change, family)
+    own = own_delta(law, epsilon, reach)
+    assert own <= delta * (1 + 1e-9) + 1e-12 and (own >= delta * 0.5 or law.decay)
 
 
 def test_noise_that_is_not_whole_may_cost_less_than_the_bound() -> None:
@@ -194,22 +171,16 @@ def test_tails_are_drawn_as_they_are_stated() -> None:
 def test_several_numbers() -> None:
     two = OptimalNoise(PureDP(2.0), loss="squared", dimension=2, integer=True).solve()
     one = OptimalNoise(PureDP(1.0), loss="squared", integer=True).solve()
-    assert two.value == pytest.approx(one.value, rel=1e-9) and two.certificate.verify()
+    assert two.value == pytest.approx(one.value, rel=1e-9)
     assert isinstance(two.mechanism, CellProduct) and two.among.scope.value == "independent noise of one law"
-    some = OptimalNoise(
-        ApproximateDP(1.0, 1e-6), md.Sensitivity(linf=1, l0=3), "squared", 10, integer=True
-    ).solve()
-    others = [
-        md.noise.calibrate(
-            name, privacy=ApproximateDP(1.0, 1e-6), sensitivity=md.Sensitivity(linf=1, l0=3), dimension=10
-        ).mechanism.variance
-        for name in ("discrete_laplace", "discrete_gaussian")
-    ]
-    assert some.certificate.verify() and some.value <= min(others) * (1 + 1e-9)
-    assert some.lower_bound is not None and 0 < some.lower_bound <= some.value
     assert all(type(v) is int for v in two.mechanism.release([3, 4]).tolist())
-    assert all(holds for *_, holds in verify(dumps(two)).rows)
-    assert all(holds for *_, holds in verify(dumps(some)).rows)
+    asked, few = ApproximateDP(1.0, 1e-6), md.Sensitivity(linf=1, l0=3)
+    some = OptimalNoise(asked, few, "squared", 10, integer=True).solve()
+    for name in ("discrete_laplace", "discrete_gaussian"):
+        other = md.calibrate(name, privacy=asked, sensitivity=few, dimension=10).mechanism.variance
+        assert 0 < some.lower_bound <= some.value <= other * (1 + 1e-9)
+    for result in (two, some):
+        assert result.certificate.verify() and all(holds for *_, holds in verify(dumps(result)).rows)
 
 
 def test_compare_ranks_it_first_and_states_its_bound() -> None:
@@ -218,60 +189,14 @@ def test_compare_ranks_it_first_and_states_its_bound() -> None:
     found = md.compare(query, ApproximateDP(1, 0.5), mechanisms=names, progress=False)
     assert found.names[0] == "optimal integer noise" and "whole-number noise" in found.least_name
     assert found.table["error"].min() >= found.least * (1 - 1e-9) == found.best.lower_bound * (1 - 1e-9)
-    squares = md.compare(
-        md.NumericQuery(integer=True), ApproximateDP(1, 0.5), mechanisms=names, progress=False
-    )
-    assert squares.names[0] == "optimal integer noise" and squares.least is None
-    # continuous noise costs less than any whole-number noise there, and no bound is said to hold of both
-    assert squares["optimal noise"].value < squares.best.lower_bound
-    plain = md.compare(md.NumericQuery(), PureDP(1.0), mechanisms=["laplace", "optimal integer noise"])
-    assert "for counts" in plain.refused["optimal integer noise"]
-    fine = md.compare(
-        md.NumericQuery(sensitivity=2.5, integer=True), PureDP(1.0), mechanisms=["optimal integer noise"]
-    )
-    assert fine.best.mechanism.change == 2  # whole numbers change by 2 at most
+    # of squares continuous noise costs less than any whole-number noise there, and no bound is said to hold of both
+    counts = md.NumericQuery(sensitivity=1.5, integer=True)  # whole numbers change by 1 at most
+    squares = md.compare(counts, ApproximateDP(1, 0.5), mechanisms=names[1::2], progress=False)
+    assert squares.least is None and squares.results["optimal integer noise"].mechanism.change == 1
 
 
-def test_it_is_read_back_and_a_false_one_is_refused() -> None:
-    result = OptimalNoise(ApproximateDP(1, 0.1), loss="squared", integer=True).solve()
-    again = loads(dumps(result))
-    assert again.certificate.verify() and again.mechanism == result.mechanism
-    from dataclasses import replace
-
-    real = OptimalNoise(ApproximateDP(1, 0.1), loss="squared")
-    assert not replace(result, design=real).certificate.verify()
-    wider = OptimalNoise(ApproximateDP(1, 0.1), 2, "squared", integer=True)
-    assert not replace(result, design=wider).certificate.verify()
-    pure = OptimalNoise(PureDP(1), loss="squared").solve()
-    dual = next(p for p in pure.proofs if isinstance(p, StaircaseDual))
-    assert dual.proved(OptimalNoise(PureDP(1), loss="squared", integer=True)) == 0
-
-
-@pytest.mark.parametrize("bad", [0.5, 501, -1, math.nan])
-def test_bad_changes(bad) -> None:
-    with pytest.raises(DesignError):
-        OptimalNoise(PureDP(1), bad, integer=True)
-
-
-def test_bad_laws_and_options() -> None:
-    for weights, first, change, decay in (
-        ((), 0, 1, 0),
-        ((1, -1), 0, 1, 0),
-        ((1,), 0.5, 1, 0),
-        ((1, 1), 5, 1, Fraction(1, 2)),
-    ):
-        with pytest.raises(DesignError):
-            IntegerNoise(weights, first, change, Fraction(decay))
-    with pytest.raises(DesignError):
-        OptimalNoise(PureDP(1), integer=True).solve(cells=4)
-    with pytest.raises(DesignError):
-        OptimalNoise(PureDP(1), integer=1)
-
-
-@pytest.mark.parametrize("change", [1, 3])
-@pytest.mark.parametrize("epsilon", [22.0, 30.0, 60.0, 200.0])
+@pytest.mark.parametrize(("epsilon", "change"), [(22.0, 3), (30.0, 1), (200.0, 3)])
 def test_a_large_epsilon_has_its_optimum(epsilon: float, change: int) -> None:
-    """Beyond e²¹ the solver's numbers ended: 8,000 times the variance of discrete Laplace noise at ε = 30, and a bound of 0."""
     result = md.OptimalNoise(md.PureDP(epsilon), change, "squared", integer=True).solve(gap=1e-6)
     a = math.exp(-epsilon)
     # the staircase of one level at 0, and one for every change
@@ -281,32 +206,14 @@ def test_a_large_epsilon_has_its_optimum(epsilon: float, change: int) -> None:
     assert result.certificate.verify() and all(holds for *_, holds in verify(dumps(result)).rows)
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "delta", "change", "gap"),
-    [
+def test_value_and_bound_meet_at_a_small_delta_or_a_large_epsilon() -> None:
+    for epsilon, delta, change, gap in (
         (8.0, 1e-7, 3, 1e-6),
-        (20.0, 1e-3, 3, 1e-6),
         (20.0, 1e-9, 3, 1e-6),
-        (2.0, 1e-9, 3, 1e-6),
         (30.0, 1e-6, 1, 1e-5),
         (30.0, 0.1, 3, 1e-5),
-    ],
-)
-def test_value_and_bound_meet_at_a_small_delta_or_a_large_epsilon(
-    epsilon: float, delta: float, change: int, gap: float
-) -> None:
-    """Gaps were 1.3e-5, .13, none (an error), 9e-8, 1 and 1."""
-    privacy = md.ApproximateDP(epsilon, delta)
-    result = md.OptimalNoise(privacy, change, "squared", integer=True).solve(gap=1e-7)
-    assert result.gap <= gap and all(holds for *_, holds in verify(dumps(result)).rows)
-
-
-def test_multipliers_are_lowered_inwards_until_no_cell_is_below_the_level() -> None:
-    psi = np.array([[0.0, 0.0, 0.30, 0.2, 0.0]])  # of the shift 1, cells −2 … 2
-    costs = np.abs(np.arange(-3, 4)).astype(float)
-    found = inward(np.array([1]), psi, costs, 0.3, 2.0, mirrored=True)
-    sums = np.zeros(7)
-    sums[1:6] += found[0]
-    sums[2:7] -= math.exp(2.0) * found[0]
-    reduced = costs + (sums + sums[::-1]) / 2
-    assert reduced[np.arange(7) != 3].min() >= 0.3 - 1e-12 and (found <= psi).all() and found.max() > 0
+    ):
+        result = md.OptimalNoise(md.ApproximateDP(epsilon, delta), change, "squared", integer=True).solve(
+            gap=1e-7
+        )
+        assert result.gap <= gap and all(holds for *_, holds in verify(dumps(result)).rows)

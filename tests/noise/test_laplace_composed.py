@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -15,7 +14,7 @@ from scipy import integrate, optimize
 
 import mechdesign as md
 from mechdesign.evidence.serialize import dumps
-from mechdesign.noise.allocation.composed import LaplaceProblem, barely_above, largest_equal, levels_of
+from mechdesign.noise.allocation.composed import LaplaceProblem
 from mechdesign.typing import Status
 from mechdesign.verifier.verify import verify
 
@@ -45,14 +44,10 @@ def two(epsilon: float, a: float, b: float) -> float:
 
 @pytest.mark.parametrize(
     ("count", "privacy", "most"),
-    [
-        (20, A, 12_082.0),
-        (10, md.ApproximateDP(1.0, 1e-3), 1_158.0),
-        pytest.param(50, md.ApproximateDP(2.0, 1e-5), 18_452.0, marks=pytest.mark.slow),
-    ],
+    [(10, md.ApproximateDP(1.0, 1e-3), 1_158.0), pytest.param(20, A, 12_082.0, marks=pytest.mark.slow)],
 )
 def test_equal_sensitivities(count, privacy, most):
-    """A coordinate costs 604.06, 115.8 and 369; Corollary 6 takes 800, 199.6 and 1,250."""
+    """A coordinate costs 115.8 and 604.06; Corollary 6 takes 199.6 and 800."""
     result = laplace(np.ones(count), privacy)
     assert result.lower_bound <= result.value <= most and result.gap < 1e-5
     assert np.ptp(result.mechanism.scales) == 0 and result.checks()["holds"].all()
@@ -97,34 +92,9 @@ def test_what_keeps_its_delta_is_convex(epsilon, ends, share):
     assert log[2] >= share * log[0] + (1 - share) * log[1] - 1e-9
 
 
-def test_the_closed_form_just_above_epsilon():
-    for excess, a in ((1e-9, 0.5), (0.01, 0.3), (0.3, 0.2), (0.4, 0.2)):
-        assert barely_above(excess, 1) == pytest.approx(-math.expm1(-excess / 2), rel=1e-9)
-        exact = two(2 * a - excess, a, a) if excess < 2 * a else two(0, a, a)
-        if excess >= 1e-3:
-            assert barely_above(excess, 2) == pytest.approx(exact, rel=1e-7)
-    # many coordinates: only all losses at their atoms count
-    assert barely_above(1e-12, 30) == pytest.approx(2.0**-30 * 1e-12, rel=1e-6)
-
-
-def test_the_largest_equal_ratios():
-    for count, privacy in ((1, A), (2, md.ApproximateDP(1.0, 1e-3)), (2, md.ApproximateDP(0.2, 0.01))):
-        ratio = largest_equal(count, privacy)
-        delta = one(privacy.epsilon, ratio) if count == 1 else two(privacy.epsilon, ratio, ratio)
-        assert privacy.delta * (1 - 1e-9) <= delta <= privacy.delta * (1 + 1e-3)
-
-
-def test_levels_are_close_and_few():
-    values = np.random.default_rng(0).lognormal(size=1000)
-    label = levels_of(values)
-    assert len(np.unique(label)) == 32
-    assert max(np.ptp(np.log(values[label == k])) for k in range(32)) < 3
-    assert np.array_equal(np.unique(levels_of(np.array([3.0, 1.0, 3.0]))), [0, 1])
-
-
-def draw(seed: int, most: int = 7):
+def draw(seed: int):
     rng = np.random.default_rng(seed)
-    count = int(rng.integers(2, most + 1))
+    count = int(rng.integers(2, 8))
     privacy = md.ApproximateDP(
         float(rng.choice([0.1, 0.3, 1, 2, 4])), float(rng.choice([1e-9, 1e-6, 1e-5, 1e-3]))
     )
@@ -136,9 +106,9 @@ def draw(seed: int, most: int = 7):
     )
 
 
-def faults(seed: int, most: int = 7) -> list[str]:
+def faults(seed: int) -> list[str]:
     """What does not hold of a draw: of Laplace noise alone, by the sufficient condition of Corollary 6, and with mixed types."""
-    lam, privacy, more = draw(seed, most)
+    lam, privacy, more = draw(seed)
     alone = laplace(lam, privacy, **more)
     mixed = md.NoiseAllocation("mixed", lam, privacy, **more).solve()
     sufficient = laplace(lam, privacy, **more, accounting="corollary6")
@@ -157,21 +127,9 @@ def faults(seed: int, most: int = 7) -> list[str]:
     return [f"{seed}: {what}" for what, held in holds.items() if not held]
 
 
-@pytest.mark.parametrize("seed", [11, 24])
-def test_a_few_draws_of_unequal_sensitivities(seed):
+@pytest.mark.parametrize("seed", [11, *(pytest.param(s, marks=pytest.mark.slow) for s in range(12, 60))])
+def test_draws_of_unequal_sensitivities(seed):
     assert faults(seed) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("start", range(0, 100, 20))
-def test_a_hundred_draws_of_unequal_sensitivities(start):
-    assert [fault for seed in range(start, start + 20) for fault in faults(seed)] == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
-def test_more_coordinates_of_unequal_sensitivities(seed):
-    assert faults(seed, 20) == []
 
 
 def test_the_lower_bound_is_of_all_laplace_noise():
@@ -212,65 +170,17 @@ def test_corollary_6_says_what_it_is():
         assert laplace(lam, privacy, accounting="corollary6").value == laplace(lam, privacy).value
 
 
-def test_pages_and_prints_of_exact_composition(tmp_path):
-    result = laplace([1.0, 2.0, 3.0, 0.0])
-    table = result.design.compare(result)
-    assert table["mechanism"].tolist() == ["i.i.d.", "scale-perturb-rescale", "this allocation"]
-    assert table["loss"].idxmin() == 2 and table["loss"].iloc[2] == pytest.approx(result.value)
-    for row in table.itertuples():
-        ratios = np.divide(result.design.sensitivities, row.scales, out=np.zeros(4), where=row.scales > 0)
-        assert mixed_delta(ratios[ratios > 0].tolist(), Fraction(0), 1.0) <= 1e-6 * (1 + 1e-9)
-    result.save(tmp_path / "r.json")
-    back = md.load(tmp_path / "r.json")
-    assert str(back) == str(result) and back.checks()["holds"].all()
-    result.report(tmp_path / "r.html")
-    released = result.mechanism.release([1.0, 2.0, 3.0, 4.0])
-    assert released.shape == (4,) and released[3] == 4.0
-
-
-def test_the_deadline_leaves_the_scales_of_corollary_6():
-    result = md.NoiseAllocation("laplace", np.linspace(1, 9, 40), A).solve(time_limit=1e-9)
-    sufficient = laplace(np.linspace(1, 9, 40), accounting="corollary6")
-    assert result.status is Status.LIMIT and result.certificate.verify()
-    assert result.value == pytest.approx(sufficient.value, rel=1e-10)
-
-
-def test_doctored_evidence_fails():
-    certificate = laplace([1.0, 2.0, 3.0]).certificate
-    law, question = certificate.law, certificate.question
-    for changes in (
-        {"value": certificate.value * 0.999},
-        {"lower_bound": certificate.lower_bound * (1 + 1e-6)},
-        {"law": replace(law, scales=law.scales * 0.99)},
-        {"law": replace(law, laplace=np.array([True, True, False]))},
-        {"question": replace(question, privacy=md.ApproximateDP(1.0, 0.9e-6))},
-        {"question": replace(question, accounting="corollary6")},
-        {"question": replace(question, noise="gaussian")},
-        {"question": replace(question, groups=[[0, 1], [2]], sensitivities=[1.0, 1.0, 3.0])},
-    ):
-        assert not replace(certificate, **changes).verify(), changes
-
-
 BOX = md.Sensitivity(each=[1.0, 2.0, 3.0], l0=2)
 
 
 @pytest.mark.parametrize(
-    ("change", "word"),
-    [
-        ({"accounting": "corollary 6"}, "accounting"),
-        ({"accounting": "corollary6", "noise": "gaussian"}, "Laplace noise"),
-        ({"lower": 1.0}, "corollary6"),
-        ({"upper": 1e9}, "corollary6"),
-        ({"sensitivities": BOX}, "corollary6"),
-        ({"groups": [[0, 1], [2]]}, "corollary6"),
-    ],
+    "change", [{"lower": 1.0}, {"upper": 1e9}, {"sensitivities": BOX}, {"groups": [[0, 1], [2]]}]
 )
-def test_what_has_no_allocation_under_exact_composition(change, word):
+def test_what_has_no_allocation_under_exact_composition(change):
     asked = {"noise": "laplace", "sensitivities": [1.0, 2.0, 3.0], "privacy": A, **change}
-    with pytest.raises(md.DesignError, match=word):
+    with pytest.raises(md.DesignError, match="corollary6"):
         md.NoiseAllocation(**asked)
-    if word == "corollary6":
-        assert md.NoiseAllocation(**asked, accounting="corollary6").solve().certificate.verify()
+    assert md.NoiseAllocation(**asked, accounting="corollary6").solve().certificate.verify()
 
 
 def test_clipped_layers_need_a_sum():
@@ -279,16 +189,3 @@ def test_clipped_layers_need_a_sum():
     with pytest.raises(md.DesignError, match="corollary6"):
         md.NoiseAllocation("laplace", profile, A)
     assert md.NoiseAllocation("laplace", profile, A, accounting="corollary6").solve().value > 0
-
-
-def test_more_bad_input():
-    design = md.NoiseAllocation("laplace", [1.0, 2.0], A)
-    result = design.solve()
-    for call, word in (
-        (lambda: design.solve("clarabel"), "solver"),
-        (lambda: design.solve(foo=1), "options"),
-        (lambda: design.model(), "corollary6"),
-        (lambda: design.compare(result, overall=1.0), "overall"),
-    ):
-        with pytest.raises(md.DesignError, match=word):
-            call()

@@ -14,12 +14,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import mechdesign as md
-from mechdesign.evidence.serialize import dumps, loads
-from mechdesign.files import KINDS
 from mechdesign.noise.optimal.question import averaged
 from mechdesign.noise.optimal.several import (
     Copies,
-    SubsetBound,
     SymmetricBound,
     binomial_tail,
     lower_bounds,
@@ -37,6 +34,7 @@ def best_bound(design: md.OptimalNoise) -> Bound:
     return max(lower_bounds(design, Deadline(None)), key=lambda bound: bound.value)
 
 
+@settings(max_examples=60)
 @given(st.integers(1, 30), st.integers(1, 30), st.floats(0.0, 1.0))
 def test_tails_are_enclosed(n: int, j: int, p: float) -> None:
     assume(j <= n)
@@ -145,42 +143,13 @@ def test_it_is_worth_as_much_as_was_found(count: int, epsilon: float, delta: flo
     assert held.proof.implied(design) and not replace(held.proof, mean=count + 1).implied(design)
 
 
-@pytest.fixture(scope="module")
-def found() -> md.Result:
-    return md.OptimalNoise(md.ApproximateDP(8.0, 1e-3), 2.0, loss="squared", dimension=9, l0=8).solve()
-
-
-@pytest.mark.slow
-def test_its_proof_holds_and_a_doctored_one_does_not(found: md.Result) -> None:
-    certificate = found.certificate
-    law, proof = certificate.proofs
-    assert certificate.verify() and isinstance(proof, SubsetBound)
-    assert loads(dumps(certificate), source="", kinds=KINDS).proofs[1].mean == proof.mean
-
-    def verified(bound: float, forged: SubsetBound) -> bool:
-        return replace(certificate, lower_bound=bound, proofs=(law, forged)).verify()
-
-    assert verified(certificate.lower_bound, proof)
-    epsilon, delta = proof.privacy.epsilon, proof.privacy.delta
-    for privacy in (md.ApproximateDP(epsilon, 0.9 * delta), md.ApproximateDP(0.9 * epsilon, delta)):
-        stronger = one_number(found.design, privacy, proof.mean).solve(gap=0.03)
-        assert stronger.certificate.verify()
-        assert not verified(stronger.lower_bound, replace(proof, privacy=privacy, dual=stronger.proofs[1]))
-        assert not verified(certificate.lower_bound, replace(proof, privacy=privacy))
-    for mean in (proof.mean + 1, 8, 9):
-        assert not verified(certificate.lower_bound, replace(proof, mean=mean))
-    with pytest.raises(md.DesignError, match="mean"):
-        replace(proof, mean=0)
-
-
-@pytest.mark.parametrize("name", ["gaussian", "laplace", "staircase"])
-@pytest.mark.parametrize("loss", ["absolute", "squared", {"absolute": 1.0, "squared": 2.0}])
-def test_the_closed_form_is_below_every_law(name: str, loss: object) -> None:
-    design = md.OptimalNoise(md.ApproximateDP(2.0, 1e-4), 3.0, loss, dimension=6, l0=4)
-    noise = md.calibrate(name, privacy=design.privacy, sensitivity=3.0, dimension=4).mechanism
-    given_loss = Loss.of(loss)
-    cost = given_loss.absolute * noise.absolute_error + given_loss.squared * noise.variance
-    assert 0.02 * cost < SymmetricBound().proved(design) < cost
+def test_the_closed_form_is_below_every_law() -> None:
+    mixed = {"absolute": 1.0, "squared": 2.0}
+    for name, loss in (("gaussian", "absolute"), ("laplace", "squared"), ("staircase", mixed)):
+        design = md.OptimalNoise(md.ApproximateDP(2.0, 1e-4), 3.0, loss, dimension=6, l0=4)
+        noise = md.calibrate(name, privacy=design.privacy, sensitivity=3.0, dimension=4).mechanism
+        cost = Loss.of(loss).absolute * noise.absolute_error + Loss.of(loss).squared * noise.variance
+        assert 0.02 * cost < SymmetricBound().proved(design) < cost
 
 
 def test_a_function_need_not_be_even() -> None:
@@ -188,19 +157,3 @@ def test_a_function_need_not_be_even() -> None:
     tilted = Loss(0.0, 1.0, lambda t: 5 * np.maximum(t, 0.0))
     assert averaged(tilted, 10).squared == 1.0
     assert averaged(Loss(1.0, 2.0), 10) == Loss(1.0, 20.0)
-
-
-def test_thinned_events_make_long_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """3,000 probabilities were proved for one δ₁ without them: a second and more."""
-    proved = Copies._proved
-    met: list[float] = []
-    monkeypatch.setattr(Copies, "_proved", lambda self, p: met.append(p) or proved(self, p))
-    for copies, epsilon in (
-        (Copies(20, 0.1, 1e-6), 0.01),
-        (Copies(16, 0.1, 1e-6), 2e-3),
-        (Copies(3, 1.0, 1e-9), 0.4),
-    ):
-        met.clear()
-        found = copies.share(epsilon, Deadline(None))
-        assert found is not None and 0 < len(met) < 150
-        assert found <= 1.2 * float(copies.excess(np.array([epsilon]))[0])

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,11 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mechdesign as md
-from mechdesign.evidence.serialize import dumps, loads
-from mechdesign.files import KINDS
 from mechdesign.noise.cell_noise import CellNoise
 from mechdesign.noise.optimal.cell_product import many_interval
-from mechdesign.solvers import deadline as deadline_module
 
 halves = st.lists(st.integers(0, 40), min_size=2, max_size=5).filter(lambda h: h[-1] > 0 and sum(h) > h[-1])
 
@@ -51,6 +46,7 @@ def test_the_interval_holds_the_worst_of_all_shifts(half: list[int], cells: int,
     assert found.lower <= together + 1e-12
 
 
+@settings(max_examples=20)  # every vector of shifts is listed
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=5), st.integers(1, 2), st.floats(0.1, 2.0))
 def test_the_interval_is_narrow_where_the_largest_shift_is_worst(
     steps: list[int], cells: int, epsilon: float
@@ -63,6 +59,7 @@ def test_the_interval_is_narrow_where_the_largest_shift_is_worst(
     assert worst * (1 - 1e-12) <= upper <= worst * (1 + 1e-3) + 1e-9
 
 
+@settings(max_examples=50)
 @given(st.floats(0.0, 1.0), st.floats(0.05, 2.0))
 def test_shifts_between_cells_are_no_worse(share: float, epsilon: float) -> None:
     law = mirrored([7, 9, 2, 1], 2)
@@ -75,103 +72,31 @@ def test_shifts_between_cells_are_no_worse(share: float, epsilon: float) -> None
     assert one <= many_interval(law, 1, epsilon).upper * (1 + 1e-9) + 1e-15
 
 
-@pytest.fixture(scope="module")
-def found() -> md.Result:
-    return md.OptimalNoise(md.ApproximateDP(6.0, 1e-2), 2.0, loss="squared", dimension=12).solve()
-
-
-@pytest.fixture(scope="module")
-def pure() -> md.Result:
-    return md.OptimalNoise(md.PureDP(6.0), 2.0, loss="squared", dimension=12).solve()
-
-
 @pytest.mark.slow
-def test_it_is_the_best_named_family(found: md.Result) -> None:
+def test_it_is_the_best_named_family() -> None:
+    found = md.OptimalNoise(md.ApproximateDP(6.0, 1e-2), 2.0, loss="squared", dimension=12).solve()
     table = found.tried().set_index("law")["value"]
     assert {"gaussian", "laplace", "gennorm", "staircase"} == set(table.index)
     gennorm = md.calibrate("gennorm", privacy=found.design.privacy, sensitivity=2.0, dimension=12)
-    assert found.value == table.min() <= gennorm.mechanism.variance
-    assert 0 < found.lower_bound < found.value
+    assert 0 < found.lower_bound < found.value == table.min() <= gennorm.mechanism.variance
     assert found.status == "gap not reached"
 
 
-@pytest.mark.parametrize("name", ["found", "pure"])
-def test_its_certificate_holds_and_a_doctored_one_does_not(name: str, request: pytest.FixtureRequest) -> None:
-    result = request.getfixturevalue(name)
-    assert result.certificate.verify()
-    assert result.checks()["holds"].all()
-    assert result.audit()["slack"].min() >= 0
-    privacy = md.ApproximateDP(6.0, 0.99e-2) if name == "found" else md.PureDP(5.99)
-    for change in ({"sensitivity": 2.001}, {"dimension": 13}, {"l0": 11}, {"privacy": privacy}):
-        forged = replace(result, design=replace(result.design, **change))
-        assert not forged.checks()["holds"].all() or "l0" in change, change
-    assert not replace(result, value=result.value * 0.999).checks()["holds"].all()
-    assert not replace(result, lower_bound=result.lower_bound * 1.001).checks()["holds"].all()
-
-
-@pytest.mark.parametrize("name", ["found", "pure"])
-def test_it_is_saved_and_read_back(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    result = request.getfixturevalue(name)
-    result.save(tmp_path / "noise.json")
-    back = md.load(tmp_path / "noise.json")
-    assert (back.value, back.lower_bound) == (result.value, result.lower_bound)
-    assert back.mechanism.variance == result.mechanism.variance
-    assert loads(dumps(result.mechanism), source="", kinds=KINDS).dimension == 12
-    assert "12 numbers" in result.account().question
-
-
-def test_it_is_released_on_a_lattice_and_sampled_with_its_variance(pure: md.Result) -> None:
-    noise = pure.mechanism
-    out, half = noise.release(np.zeros((2000, 12))), noise.law.step / 2
-    assert out.shape == (2000, 12)
-    assert np.all(out / half == np.round(out / half))
-    assert out.var() == pytest.approx(pure.value, rel=0.15)
-    assert noise.sample(np.zeros((2000, 12)), rng=1).var() == pytest.approx(pure.value, rel=0.15)
-    errors = pure.errors()
-    assert errors.standard_deviation == pytest.approx(math.sqrt(pure.value), rel=1e-6)
-    with pytest.raises(md.DesignError, match="12 coordinates"):
-        noise.release(np.zeros(3))
-
-
-def test_pure_privacy_is_a_share_for_each() -> None:
+def test_it_is_released_on_a_lattice_and_sampled_with_its_variance() -> None:
     result = md.OptimalNoise(md.PureDP(3.0), loss="squared", dimension=3).solve(gap=0.02)
+    noise = result.mechanism
+    out, half = noise.release(np.zeros((8000, 3))), noise.law.step / 2
+    assert out.shape == (8000, 3) and np.all(out / half == np.round(out / half))
+    assert out.var() == pytest.approx(result.value, rel=0.15)
+    assert noise.sample(np.zeros((8000, 3)), rng=1).var() == pytest.approx(result.value, rel=0.15)
+    assert result.errors().standard_deviation == pytest.approx(math.sqrt(result.value), rel=1e-6)
+    # pure privacy is a share for each
     staircase = md.noise.staircase_law(1.0, loss="squared").var()
-    assert result.status == "best of its class"
-    assert result.lower_bound <= staircase <= result.value * 1.0001
-    assert result.value <= staircase * 1.02
-    assert result.certificate.verify()
-    assert result.mechanism.law.exact_delta(Fraction(1)) == 0
+    assert result.status == "best of its class" and result.certificate.verify()
+    assert result.lower_bound <= staircase <= result.value * 1.0001 and result.value <= staircase * 1.02
+    assert noise.law.exact_delta(Fraction(1)) == 0
     same = md.OptimalNoise(md.ApproximateDP(3.0, 0.0), loss="squared", dimension=3).solve(gap=0.02)
     assert (same.value, same.status) == (result.value, "best of its class")
-
-
-class Clock:
-    """Every look at it takes a second."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def monotonic(self) -> float:
-        self.now += 1.0
-        return self.now
-
-
-@pytest.mark.parametrize("limit", [2.0, 12.0, 40.0])
-def test_whatever_the_limit_the_answer_is_the_best_so_far_or_an_error(
-    limit: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A clock that jumps at every look: steps are cut short wherever they ask."""
-    monkeypatch.setattr(deadline_module, "time", Clock())
-    design = md.OptimalNoise(md.ApproximateDP(4.0, 1e-2), loss="squared", dimension=3)
-    try:
-        result = design.solve(time_limit=limit)
-    except md.SolverError as problem:
-        assert "time" in str(problem) and limit < 40
-        return
-    assert result.status == "limit" and result.certificate.verify()
-    assert 0 <= (result.lower_bound or 0.0) <= result.value
-    if len(tried := result.tried()):  # a single law leaves no table
-        assert result.value == tried["value"].min()
 
 
 def test_few_of_many_are_as_private_as_the_few() -> None:
@@ -182,8 +107,6 @@ def test_few_of_many_are_as_private_as_the_few() -> None:
     held = few.delta_interval(0.8)
     assert held.lower <= float(np.maximum(pairs - math.exp(0.8) * moved, 0).sum()) <= held.upper
     assert few.rvs(3, random_state=0).shape == (3, 20) and "of at most 2 at once" in few.summary()
-    with pytest.raises(md.DesignError, match="l0"):
-        md.noise.CellProduct(law, 20, 21)
 
 
 def test_a_sensitivity_is_held_as_a_box_of_the_coordinates_that_move() -> None:
@@ -192,13 +115,6 @@ def test_a_sensitivity_is_held_as_a_box_of_the_coordinates_that_move() -> None:
     assert made == md.OptimalNoise(privacy, 2.0, dimension=20, l0=3)
     assert md.OptimalNoise(privacy, md.Sensitivity(linf=2), dimension=4).l0 is None
     assert md.OptimalNoise(privacy, md.Sensitivity(each=[2, 0, 2]), dimension=3).moved == 2
-    for wrong in (md.Sensitivity(l1=1), md.Sensitivity(each=[1, 2, 2]), md.Sensitivity(linf=1, l2=1.2)):
-        with pytest.raises(md.DesignError, match="sensitivity"):
-            md.OptimalNoise(privacy, wrong, dimension=3)
-    with pytest.raises(md.DesignError, match="l0"):
-        md.OptimalNoise(privacy, dimension=3, l0=4)
-    with pytest.raises(md.DesignError, match="l0"):
-        md.OptimalNoise(privacy, md.Sensitivity(linf=2), dimension=3, l0=2)
 
 
 def test_one_of_many_gets_the_optimum_of_one() -> None:
@@ -207,8 +123,6 @@ def test_one_of_many_gets_the_optimum_of_one() -> None:
     many = md.OptimalNoise(privacy, loss="squared", dimension=9, l0=1).solve(gap=0.02)
     assert (many.value, many.lower_bound, many.status) == (one.value, one.lower_bound, "best of its class")
     assert many.checks()["holds"].all() and many.mechanism.dimension == 9
-    for change in ({"l0": None}, {"l0": 2}, {"dimension": 8}):
-        assert not replace(many, design=replace(many.design, **change)).checks()["holds"].all()
 
 
 def test_laws_that_were_calibrated_before_are_checked_and_kept() -> None:
@@ -224,12 +138,38 @@ def test_laws_that_were_calibrated_before_are_checked_and_kept() -> None:
         design.solve(starts=[staircase])
 
 
-@pytest.mark.parametrize("dimension", [0, -1, 1.5, "3", True, math.nan])
-def test_a_dimension_is_a_whole_number(dimension: object) -> None:
-    with pytest.raises(md.DesignError, match="dimension"):
-        md.OptimalNoise(md.ApproximateDP(1.0, 1e-3), dimension=dimension)
+spans = st.lists(st.tuples(st.integers(1, 30), st.sampled_from([1, 2, 4])), min_size=2, max_size=4)
 
 
-def test_a_law_that_is_not_symmetric_is_refused() -> None:
-    with pytest.raises(md.DesignError, match="symmetric"):
-        md.noise.CellProduct(CellNoise((1, 2), 1.0, -1.0, 1), 2)
+def both(half: list[tuple[int, int]], cells: int) -> tuple[CellNoise, CellNoise]:
+    """A law on spans, and the same cell by cell."""
+    steps = [*half[::-1], *half]
+    count = sum(v for _, v in steps)
+    where = (0.5, -count / 4, cells)
+    spanned = CellNoise(tuple(w * v for w, v in steps), *where, spans=tuple(v for _, v in steps))
+    return spanned, CellNoise(tuple(w for w, v in steps for _ in range(v)), *where)
+
+
+@settings(max_examples=30)
+@given(spans, st.sampled_from([2, 4, 6]), st.integers(1, 3), st.floats(0.0, 3.0))
+def test_spans_of_cells_are_their_cells(
+    half: list[tuple[int, int]], cells: int, count: int, epsilon: float
+) -> None:
+    ours, oracle = (many_interval(law, count, epsilon) for law in both(half, cells))
+    assert ours.upper == pytest.approx(oracle.upper, rel=1e-3, abs=1e-12)
+    assert ours.lower <= oracle.upper * (1 + 1e-9) + 1e-15
+    assert oracle.lower <= ours.upper * (1 + 1e-9) + 1e-15
+
+
+def test_the_pure_optimum_for_two_numbers_states_the_delta_that_sampling_finds() -> None:
+    """Of both coordinates moved by the sensitivity."""
+    noise = md.OptimalNoise(md.PureDP(2.0), dimension=2).solve().mechanism
+    law = noise.law
+    assert law.spans and law.decay and noise.delta_interval(2.0).upper == 0.0
+    t, reach = law.rvs((200_000, 2), random_state=5), law.cells_per_shift * law.width
+    loss = (law.logpdf(t) - law.logpdf(t + reach)).sum(axis=1)
+    for epsilon in (0.0, 0.7, 1.6):
+        found, gains = noise.delta_interval(epsilon), np.maximum(-np.expm1(epsilon - loss), 0.0)
+        error = gains.std() / math.sqrt(len(gains))
+        assert found.lower - 4 * error <= gains.mean() <= found.upper + 4 * error
+        assert found.upper - found.lower <= 1e-3 * found.upper

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -13,9 +12,7 @@ from hypothesis import strategies as st
 
 import mechdesign as md
 from mechdesign.noise.correlated.changes import Changes
-from mechdesign.noise.matrix.design import MatrixProof
 from mechdesign.noise.matrix.solving import binary_tree, published, square_root
-from mechdesign.noise.matrix.strategy import StrategyNoise
 from mechdesign.noise.release import ExactNoise
 
 PRIVACY = md.ApproximateDP(1, 1e-6)
@@ -106,14 +103,11 @@ def test_largest_error_of_prefix_sums():
     assert spread.max() == pytest.approx(result.value) and result.gap <= 1e-6
 
 
-def test_marginals_reach_the_bound_of_the_singular_values():
+def test_known_optima():
     result = md.MatrixMechanism(W.marginals((3, 4, 5), order=2), PRIVACY).solve()
     table = result.alternatives().set_index("mechanism")["error"]
     assert table["lower bound of the singular values"] == pytest.approx(result.value, rel=1e-9)
     assert "rank 36" in str(result.notes) and result.solver_report.iterations == 0
-
-
-def test_identity_is_counts_gaussian():
     for signed, value in ((False, 1039.4379), (True, 1070.8747)):
         result = md.MatrixMechanism(W.identity(20), PRIVACY, l0=3, signed=signed).solve()
         assert result.value == pytest.approx(value, abs=1e-3) and result.certificate.verify()
@@ -143,132 +137,28 @@ def test_spent_in_rationals_and_above():
 
 
 def test_answers_are_streamed_as_they_are_released(monkeypatch):
-    monkeypatch.setattr(ExactNoise, "draw", lambda self, size: np.arange(size, dtype=np.int64) * 2**31)
     law = md.MatrixMechanism(W.prefix_sums(6), PRIVACY).solve().mechanism
     assert law.streams and law.triangular
-    counts = np.array([3.0, 0.0, 5.0, 1.0, 1.0, 2.0])
+    counts, at = np.array([3.0, 0.0, 5.0, 1.0, 1.0, 2.0]), itertools.count()
+    monkeypatch.setattr(ExactNoise, "draw", lambda self, size: np.arange(size, dtype=np.int64) * 2**31)
     whole = law.release(counts)
-    monkeypatch.setattr(ExactNoise, "draw", _one_by_one())
+    one_by_one = lambda self, size: np.array([next(at) * 2**31 for _ in range(size)], dtype=np.int64)  # noqa: E731
+    monkeypatch.setattr(ExactNoise, "draw", one_by_one)
     assert np.fromiter(law.stream(iter(counts)), float) == pytest.approx(whole, rel=1e-12)
-    for workload in (W.identity(3), W(np.tril(np.ones((3, 3))) + np.eye(3))):
-        law = md.MatrixMechanism(workload, PRIVACY).solve().mechanism
-        monkeypatch.setattr(ExactNoise, "draw", lambda self, size: np.zeros(size, dtype=np.int64))
-        assert list(law.stream([1, 2, 3])) == pytest.approx(law.release([1, 2, 3]), rel=1e-9)
-    with pytest.raises(md.DesignError, match="more than the 3"):
-        list(law.stream([1, 2, 3, 4]))
+    with pytest.raises(md.DesignError, match="more than the 6"):
+        list(law.stream([1] * 7))
     with pytest.raises(md.DesignError, match="step by step"):
         md.MatrixMechanism(W.ranges(3), PRIVACY).solve().mechanism.stream([1])
 
 
-def _one_by_one():
-    at = itertools.count()
-    return lambda self, size: np.array([next(at) * 2**31 for _ in range(size)], dtype=np.int64)
-
-
-def test_noise_has_the_covariance_stated(tmp_path):
-    result = md.MatrixMechanism(W.marginals((2, 3), order=1), PRIVACY).solve()
-    draws = result.mechanism.rvs(40_000, random_state=0)
-    assert np.cov(draws.T) == pytest.approx(
-        result.mechanism.covariance, abs=0.03 * result.mechanism.covariance.max()
-    )
-    released = np.array([result.mechanism.release([4, 0, 1, 2, 2, 5]) for _ in range(300)])
-    assert released.mean(axis=0) == pytest.approx(
-        [5, 9, 6, 2, 6], abs=4 * result.mechanism.covariance.max() ** 0.5 / 300**0.5
-    )
+def test_noise_has_the_covariance_stated():
+    law = md.MatrixMechanism(W.marginals((2, 3), order=1), PRIVACY).solve().mechanism
+    most = law.covariance.max()
+    assert np.cov(law.rvs(40_000, random_state=0).T) == pytest.approx(law.covariance, abs=0.03 * most)
+    released = np.array([law.release([4, 0, 1, 2, 2, 5]) for _ in range(300)])
+    assert released.mean(axis=0) == pytest.approx([5, 9, 6, 2, 6], abs=4 * most**0.5 / 300**0.5)
     # tables from one release agree on the total, as no independent noise does
     assert released[:, :2].sum(axis=1) == pytest.approx(released[:, 2:].sum(axis=1))
-    result.save(tmp_path / "a.json")
-    back = md.load(tmp_path / "a.json")
-    assert back.certificate.verify() and np.array_equal(back.mechanism.strategy, result.mechanism.strategy)
-    assert str(back) == str(result) and back.checks()["holds"].all() and (back.audit()["slack"] >= 0).all()
-    assert (
-        not replace(back, mechanism=replace(back.mechanism, strategy=back.mechanism.strategy * 2))
-        .checks()["holds"]
-        .all()
-    )
-    result.report(tmp_path / "a.html")
-
-
-def test_doctored_evidence_fails():
-    certificate = (
-        md.MatrixMechanism(W.kron(W.prefix_sums(3), W.identity(2)), PRIVACY, loss="largest")
-        .solve()
-        .certificate
-    )
-    law, ((first, loads), second) = certificate.law, certificate.proofs[0].multipliers
-    for changes in (
-        {"law": replace(law, strategy=law.strategy * 1.001)},
-        {"value": certificate.value * 0.999},
-        {"lower_bound": certificate.lower_bound * 1.001},
-        {"question": replace(certificate.question, most=1.1)},
-        {"question": replace(certificate.question, l0=2)},
-        {"question": replace(certificate.question, workload=W.identity(6))},
-        {"law": replace(law, strategy=law.strategy[:5])},
-        {"law": replace(law, workload=W.identity(6))},
-        {"law": replace(law, budget=law.budget * 1.1)},
-        {"proofs": (MatrixProof((second,)),)},
-        {"proofs": (MatrixProof(((first * np.nan, loads), second)),)},
-        {"proofs": (MatrixProof(((-first, loads), second)),)},
-    ):
-        assert not replace(certificate, **changes).verify(), changes
-
-
-@pytest.mark.parametrize(
-    ("bad", "word"),
-    [
-        ({"workload": np.zeros((2, 3))}, "rank 0"),
-        ({"workload": [[np.nan, 1.0]]}, "finite"),
-        ({"workload": [[1e-200, 1.0]]}, "between"),
-        ({"workload": np.eye(4100)}, "4096"),
-        ({"workload": "x"}, "workload"),
-        ({"workload": []}, "workload"),
-        ({"l0": 0}, "l0 = 0"),
-        ({"l0": 6}, "l0 = 6"),
-        ({"most": -1}, "most = -1"),
-        ({"most": float("nan")}, "most"),
-        ({"most": 1e200}, "most"),
-        ({"signed": 1}, "signed = 1"),
-        ({"loss": "both"}, "loss"),
-        ({"privacy": md.PureDP(1)}, "privacy"),
-        ({"workload": W.identity(100), "l0": 9}, "too many to list"),
-        ({"workload": W.ranges(1024), "loss": "largest"}, "too many"),
-    ],
-)
-def test_bad_input(bad, word):
-    with pytest.raises(md.DesignError, match=word):
-        md.MatrixMechanism(**{"workload": W.prefix_sums(5), "privacy": PRIVACY, **bad})
-
-
-def test_the_largest_error_is_asked_of_as_many_prefix_sums_as_the_total():
-    """2,001 and more were refused: their matrix has more than 4,000,000 entries, and is the root all the same."""
-    design = md.MatrixMechanism(W.prefix_sums(2050), PRIVACY, loss="largest")
-    assert np.array_equal(design.workload.dense(), np.tri(2050))
-
-
-def test_more_bad_input():
-    for call, word in (
-        (lambda: W.prefix_sums(0), "size = 0"),
-        (lambda: W.marginals((2, 3)), "order"),
-        (lambda: W.marginals((2, 3), order=3), "order"),
-        (lambda: W.marginals((2, 3), kept=[(5,)]), "kept"),
-        (lambda: W.marginals((2, 3), kept=[]), "kept"),
-        (lambda: W.marginals(2, order=1), "shape"),
-        (lambda: W.kron(), "parts"),
-        (lambda: W.stack(W.identity(2), W.identity(3)), "parts"),
-        (lambda: W.prefix_sums(3).apply([1, 2]), "x"),
-        (lambda: StrategyNoise(W.identity(2), np.ones((2, 2)), 1.0), "independent rows"),
-        (lambda: StrategyNoise(W.identity(2), np.eye(3), 1.0), "strategy"),
-        (lambda: md.MatrixMechanism(W.identity(2), PRIVACY).solve("scs"), "solver"),
-        (lambda: md.MatrixMechanism(W.identity(2), PRIVACY).solve(foo=1), "options"),
-        (lambda: md.MatrixMechanism(W.identity(2), PRIVACY).solve().mechanism.release([1]), "x"),
-    ):
-        with pytest.raises(md.DesignError, match=word):
-            call()
-
-
-def test_a_time_limit_leaves_the_best_so_far():
-    result = md.MatrixMechanism(W.prefix_sums(50), PRIVACY).solve(gap=1e-12, time_limit=1e-9)
-    assert result.status.value == "limit" and 1e-12 < result.gap < 1 and result.certificate.verify()
 
 
 def test_published_strategies_for_every_workload():

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-import math
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from scipy import integrate, stats
 
 import mechdesign as md
-from mechdesign.noise.allocation import mixed as search
 from mechdesign.noise.allocation.mixed import composed
 from mechdesign.noise.vector_noise import MixedNoise
-from mechdesign.solvers import Deadline
-from mechdesign.typing import Status
-
-PRIVACY = md.ApproximateDP(1.0, 1e-6)
 
 
 def one_type(lam, privacy, noise, **options):
@@ -34,18 +25,13 @@ def mixed():
     return md.NoiseAllocation("mixed", np.r_[1.0, 0.1 * np.ones(20)], md.ApproximateDP(3.0, 1e-6)).solve()
 
 
-@pytest.mark.slow
 def test_a_mix_beats_both_types(mixed):
     lam, privacy = mixed.design.sensitivities, mixed.design.privacy
     assert mixed.mechanism.kinds == ("laplace",) + ("gaussian",) * 20
     assert mixed.value <= 0.88 * min(one_type(lam, privacy, noise) for noise in ("gaussian", "laplace"))
     assert mixed.value == pytest.approx(mixed.mechanism.mse) and delta(mixed) <= 1e-6
     assert mixed.checks()["holds"].all() and (mixed.audit()["slack"] >= 0).all()
-    assert (
-        mixed.alternatives()["relative"].min() == 1.0
-        and mixed.lower_bound is None
-        and mixed.status.value == "feasible"
-    )
+    assert mixed.alternatives()["relative"].min() == 1.0 and mixed.lower_bound is None
 
 
 def test_delta_by_quadrature(mixed):
@@ -95,31 +81,11 @@ def test_coordinates_without_change_and_far_smaller_ones():
     assert law.release(x)[1] == 1.5 and np.abs(law.release(x) - x)[2] < 1e-8
 
 
-def test_release_and_samples(mixed, tmp_path):
+def test_release_and_samples(mixed):
     law = mixed.mechanism
-    draws = law.rvs(50_000, random_state=0)
-    assert draws.var(axis=0) == pytest.approx(law.variance, rel=0.1)
+    assert law.rvs(50_000, random_state=0).var(axis=0) == pytest.approx(law.variance, rel=0.1)
     released = law.release(np.zeros((400, 21)))
     assert released.std(axis=0) == pytest.approx(np.sqrt(law.variance), rel=0.3)
-    mixed.save(tmp_path / "m.json")
-    back = md.load(tmp_path / "m.json")
-    assert str(back) == str(mixed) and back.checks()["holds"].all()
-    mixed.report(tmp_path / "m.html")
-
-
-def test_doctored_evidence_fails(mixed):
-    certificate = mixed.certificate
-    law = certificate.law
-    for changes in (
-        {"value": certificate.value * 0.999},
-        {"law": replace(law, scales=law.scales * 0.999)},
-        {"law": replace(law, laplace=~law.laplace)},
-        {"law": replace(law, sensitivities=law.sensitivities * 0.9)},
-        {"question": replace(mixed.design, sensitivities=law.sensitivities * 1.01)},
-        {"question": replace(mixed.design, privacy=md.ApproximateDP(3.0, 0.9e-6))},
-    ):
-        assert not replace(certificate, **changes).verify(), changes
-    assert not replace(mixed, mechanism=replace(law, scales=law.scales * 0.9)).checks()["holds"].all()
 
 
 def test_small_ones_are_composed_purely():
@@ -129,56 +95,3 @@ def test_small_ones_are_composed_purely():
     assert composed(law, md.ApproximateDP(1.0 + 2e-9, 1e-30)) == (0.0, True)
     delta, basic = composed(law, md.ApproximateDP(1.0, 1e-8))
     assert basic and delta == pytest.approx(5e-10, rel=1e-4)  # one coordinate: 1 − exp((ε − Δ/β)/2)
-
-
-@pytest.mark.parametrize(
-    ("bad", "word"),
-    [
-        ({"privacy": md.PureDP(1.0)}, "delta > 0"),
-        ({"privacy": md.ZeroConcentratedDP(1.0)}, "ApproximateDP"),
-        ({"lower": 1.0}, "lower"),
-        ({"groups": [[0, 1]]}, "groups"),
-        ({"sensitivities": [np.nan, 1.0]}, "sensitivities"),
-        ({"weights": [-1.0, 1.0]}, "weights"),
-    ],
-)
-def test_bad_input(bad, word):
-    with pytest.raises(md.DesignError, match=word):
-        md.NoiseAllocation(**{"noise": "mixed", "sensitivities": [1.0, 2.0], "privacy": PRIVACY, **bad})
-
-
-def test_more_bad_input():
-    design = md.NoiseAllocation("mixed", [1.0, 2.0], PRIVACY)
-    for call, word in (
-        (lambda: design.solve("clarabel"), "solver"),
-        (lambda: design.solve(foo=1), "options"),
-        (lambda: design.model(), "noise"),
-        (lambda: MixedNoise([1.0], [1], [1.0]), "laplace"),
-        (lambda: MixedNoise([0.0], [True], [1.0]), "scales"),
-        (lambda: MixedNoise([1.0, 2.0], [True, False], [1.0]), "scales"),
-        (lambda: MixedNoise([1.0], [True], [1.0]).release([1.0, 2.0]), "x"),
-    ):
-        with pytest.raises(md.DesignError, match=word):
-            call()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("questions", [0, 3, 12, 24])
-def test_whatever_is_found_at_the_limit_keeps_the_budget(questions, monkeypatch):
-    design = md.NoiseAllocation("mixed", [50.0, 1.0, 1.0, 0.5, 0.1], md.ApproximateDP(1.0, 1e-6))
-    free = design.solve()
-    calls, asked = [], itertools.count()
-    monkeypatch.setattr(search, "composed", lambda *a: calls.append(1) or composed(*a))
-    monkeypatch.setattr(
-        Deadline,
-        "left",
-        property(lambda self: (1.0 if next(asked) < questions else 0.0) if self.finite else math.inf),
-    )
-    late = design.solve(time_limit=1.0)
-    assert late.status is Status.LIMIT and len(calls) <= questions + 2
-    monkeypatch.undo()
-    assert late.certificate.verify() and late.value >= free.value * (1 - 1e-6)
-    # what needs no search: Gaussian noise, and Laplace noise by Corollary 6
-    sums = {"gaussian": "exact", "laplace": "corollary6"}
-    pure = [replace(design, noise=noise, accounting=sums[noise]).solve().value for noise in sums]
-    assert late.value <= min(pure) * (1 + 1e-9)

@@ -10,16 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from mechdesign.errors import DesignError
-from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.noise.additive import AdditiveNoise
-from mechdesign.noise.calibration import evaluation
 from mechdesign.noise.calibration.design import Calibration
 from mechdesign.noise.laws.discrete import discrete_gaussian, discrete_laplace_law, opendp_sample
 from mechdesign.noise.laws.staircase import staircase, staircase_gamma, staircase_law
 from mechdesign.noise.laws.symmetric import (
     flipped_huber,
-    flipped_huber_law,
     osgt,
     truncated_laplace,
     truncated_laplace_law,
@@ -126,15 +122,12 @@ def test_staircase_optimum(epsilon):
     assert first / half == pytest.approx(error, rel=1e-9)
     best = staircase_law(epsilon, loss="squared").var()
     assert best <= law.var() * (1 + 1e-9)
-    for nudge in (-1e-3, 1e-3):
-        other = min(max(staircase_gamma(epsilon, "squared") + nudge, 0), 1)
-        assert staircase(epsilon, other).var() >= best * (1 - 1e-9)
-
-
-def test_staircase_printed_variances():
     printed = [19999.92, 4999.92, 799.92, 165.21, 31.92]
     variances = [staircase_law(e / 20, loss="squared").var() for e in (0.2, 0.4, 1, 2.2, 5)]
     np.testing.assert_allclose(variances, printed, atol=0.006)
+    for nudge in (-1e-3, 1e-3):
+        other = min(max(staircase_gamma(epsilon, "squared") + nudge, 0), 1)
+        assert staircase(epsilon, other).var() >= best * (1 - 1e-9)
 
 
 def test_truncated_laplace_published_error():
@@ -160,48 +153,20 @@ def test_discrete_laws_and_exact_samplers():
         assert abs(draw.var() - exact.var()) < 6 * spread
 
 
-@pytest.mark.parametrize(
-    "law", [flipped_huber_law(2.0, 3.0), osgt(0.5, scale=2.0), staircase_law(0.5), discrete_gaussian(2.0)]
-)
-def test_mechanisms_round_trip(law):
-    noise = AdditiveNoise(law, 1.0, 3)
-    back = loads(dumps(noise))
-    assert dumps(back) == dumps(noise)
-    assert back.variance == noise.variance
-    assert back.rvs(4, random_state=1).shape == (4, 3)
-
-
-def test_mechanism_says_what_is_wrong():
-    with pytest.raises(DesignError, match="finite, positive variance"):
-        AdditiveNoise(stats.cauchy(), 1.0)
-    for bad in (-1.0, 0.0, math.nan, math.inf):
-        with pytest.raises(DesignError, match="sensitivity"):
-            AdditiveNoise(stats.norm(), bad)
-    with pytest.raises(DesignError, match="dimension"):
-        AdditiveNoise(stats.norm(), 1.0, 0)
-    with pytest.raises(DesignError, match="alpha"):
-        flipped_huber_law(-1.0, 1.0)
-    with pytest.raises(DesignError, match="delta"):
-        truncated_laplace_law(1.0, 0.0)
-
-
-def test_discrete_laplace_has_its_mean_absolute_error():
-    """Was: OverflowError."""
+def test_discrete_laplace_has_its_mean_absolute_error() -> None:
     for scale in (0.3, 2.0, 50.0):
-        law = discrete_laplace_law(scale)
-        k = np.arange(1, 4000)
-        direct = 2 * math.fsum(k * law.pmf(k))
-        assert AdditiveNoise(law, 1.0).absolute_error == pytest.approx(direct, rel=1e-12)
+        law, k = discrete_laplace_law(scale), np.arange(1, 4000)
+        assert AdditiveNoise(law, 1.0).absolute_error == pytest.approx(
+            2 * math.fsum(k * law.pmf(k)), rel=1e-12
+        )
 
 
 def test_discrete_gaussians_draw_with_their_own_sigmas():
-    """Was: the first sigma for all, so that both columns had a standard deviation near 1."""
     draws = discrete_gaussian(np.array([1.0, 20.0])).rvs((4000, 2), random_state=0)
     assert draws.std(axis=0) == pytest.approx([1.0, 20.0], rel=0.06)
 
 
 def test_discrete_gaussian_far_out_and_narrow():
-    """Was: cdf(-1e30) = 1 by integer overflow; near sigma = .26 a RuntimeError from SciPy's search for quantiles."""
     assert discrete_gaussian(4.0).cdf(-1e30) == 0 and discrete_gaussian(4.0).sf(1e30) == 0
     for sigma in (0.05, 0.1, 0.26, 0.2600001, 0.3, 1.0):
         law = discrete_gaussian(sigma)
@@ -212,36 +177,20 @@ def test_discrete_gaussian_far_out_and_narrow():
         assert math.isfinite(calibrated.absolute_error) and math.isfinite(float(law.std()))
 
 
-def test_noise_on_the_integers_is_calibrated_for_many_changes():
-    """Was: 30 s and more at 1,000 numbers, and arrays of several gigabytes at a million."""
-    privacy = ApproximateDP(1e-3, 1e-12)
-    with pytest.raises(DesignError, match=r"sigma = .*must be at most 50000"):
-        Calibration("discrete_gaussian", privacy, 1, dimension=1000).solve()
+def test_noise_on_the_integers_is_calibrated_for_many_changes() -> None:
     privacy = ApproximateDP(0.3, 1e-6)
-    whole = Calibration("discrete_gaussian", privacy, 1, dimension=1000).solve()
-    real = Calibration("gaussian", privacy, 1, dimension=1000).solve()
+    whole, real = (
+        Calibration(name, privacy, 1, dimension=1000).solve() for name in ("discrete_gaussian", "gaussian")
+    )
     assert 1 <= whole.value / real.value < 1.001 and whole.certificate.verify()
     many = Calibration("discrete_laplace", PureDP(1e-3), 1, dimension=10**6).solve()
-    scale = Fraction(10**9)
-    assert many.value == pytest.approx(float(2 * scale**2 - Fraction(1, 6)), rel=1e-9)
+    assert many.value == pytest.approx(float(2 * Fraction(10**18) - Fraction(1, 6)), rel=1e-9)
     assert many.certificate.verify()
-
-
-@pytest.mark.parametrize("loss", ["squared", "absolute"])
-def test_costs_of_wide_laws_are_summed_in_blocks(loss, monkeypatch):
-    """Was: every step of a staircase, and every integer, 34 s at ε = 1e-6 a coordinate."""
-    for law in (staircase(1e-3, 0.3, scale=2.0), discrete_laplace_law(2e4), discrete_gaussian(2e4)):
-        short = evaluation.integrated_cost(law, loss)
-        with monkeypatch.context() as patch:
-            patch.setattr(evaluation, "_BLOCK", 10**9)
-            patch.setattr(evaluation, "_STRIDE", 0.0)
-            direct = evaluation.integrated_cost(law, loss)
-        assert short == pytest.approx(direct, rel=1e-8)
 
 
 @pytest.mark.parametrize(("epsilon", "gamma"), [(1.0, 0.4), (5.0, 0.1), (0.05, 0.7)])
 def test_staircase_entropy(epsilon, gamma):
-    """Was: off by 4e-4, by SciPy's quadrature over the steps."""
+    """Summed over the steps."""
     law = staircase(epsilon, gamma, scale=3.0)
     k = np.arange(int(60 / epsilon) + 50)
     edges = np.sort(np.concatenate([k, k + gamma]))

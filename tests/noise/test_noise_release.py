@@ -64,12 +64,12 @@ def test_draws_follow_the_law(law) -> None:
 
 @pytest.mark.parametrize("law", DISCRETE, ids=lambda law: law.dist.name)
 def test_discrete_draws_follow_the_law(law) -> None:
-    draws = ExactNoise(law).draw(200_000)
+    draws = ExactNoise(law).draw(100_000)
     k = np.arange(-200, 201)
-    expected = law.pmf(k) * 200_000
+    expected = law.pmf(k) * 100_000
     common = expected > 25
     counts = (draws == k[:, None]).sum(axis=1)[common]
-    rest = 200_000 - counts.sum(), max(200_000 - expected[common].sum(), 1e-3)
+    rest = 100_000 - counts.sum(), max(100_000 - expected[common].sum(), 1e-3)
     assert stats.chisquare([*counts, rest[0]], [*expected[common], rest[1]], sum_check=False).pvalue > 1e-6
 
 
@@ -100,7 +100,7 @@ def leak(values: np.ndarray) -> int:
 def test_the_last_bits_of_an_answer_do_not_show() -> None:
     """The event of "|y| < 1/2 and y is no multiple of 2⁻⁵³" has probability .27 for one neighbour and 0 for the other.
 
-    Samples in doubles show it (here `sample`, in 10⁵ draws); nothing of a million released values does: they are on one
+    Samples in doubles show it (here `sample`, in 10⁵ draws); nothing of 200,000 released values does: they are on one
     lattice whatever the answer, and their residues on it cannot be told apart (a chi-square of 64 classes at 1e-9).
     """
     noise = AdditiveNoise(stats.laplace(scale=1.0), 1.0)
@@ -108,7 +108,7 @@ def test_the_last_bits_of_an_answer_do_not_show() -> None:
     assert min(sampled) == 0 and max(sampled) > 10_000
     step, counts = noise.lattice.step, []
     for x in (0.0, 1.0):
-        released = noise.release(np.full(1_000_000, x))
+        released = noise.release(np.full(200_000, x))
         steps = released / step
         assert leak(released) == 0 and np.array_equal(steps, np.round(steps))
         counts.append(np.bincount(np.mod(steps, 64).astype(int), minlength=64))
@@ -130,56 +130,42 @@ def test_rounded_answers_are_within_the_shift_that_is_accounted(x, sensitivity, 
     assert 0 <= lattice.cost < 1e-3
 
 
-LAPLACE = NoiseAllocation("laplace", [1.0, 2.0], PureDP(30)).solve().mechanism
+def both(law) -> object:
+    """A release of two answers, of which the last is given."""
+    return lambda x: law.release([0, x] if np.ndim(x) == 0 else np.append(x, x))
+
+
 RELEASES = {
-    "discrete laplace": calibrate("discrete_laplace", privacy=PureDP(30), sensitivity=1).mechanism.release,
-    "discrete gaussian": calibrate(
-        "discrete_gaussian", privacy=ApproximateDP(30, 1e-6), sensitivity=1
-    ).mechanism.release,
-    "laplace": calibrate("laplace", privacy=PureDP(30), sensitivity=1).mechanism.release,
-    "optimal": OptimalNoise(PureDP(1), 1.0).solve(gap=0.9).mechanism.release,
-    "allocation": lambda x: LAPLACE.release([0, x] if np.ndim(x) == 0 else np.append(x, x)),
-    "correlated": lambda x: (
-        CorrelatedGaussian(np.eye(2), ApproximateDP(1, 1e-6))
-        .solve()
-        .mechanism.release([0, x] if np.ndim(x) == 0 else np.append(x, x))
+    "discrete laplace": lambda: (
+        calibrate("discrete_laplace", privacy=PureDP(30), sensitivity=1).mechanism.release
     ),
-    "quantizer": Quantizer.rqm(
-        bins=2.0**60 * np.array([-3, -1, 1, 3]), q=0.2, input_range=(-(2.0**60), 2.0**60)
-    )
-    .certified()
-    .release,
+    "laplace": lambda: calibrate("laplace", privacy=PureDP(30), sensitivity=1).mechanism.release,
+    "optimal": lambda: OptimalNoise(PureDP(1), 1.0).solve(gap=0.9).mechanism.release,
+    "allocation": lambda: both(NoiseAllocation("laplace", [1.0, 2.0], PureDP(30)).solve().mechanism),
+    "correlated": lambda: both(CorrelatedGaussian(np.eye(2), ApproximateDP(1, 1e-6)).solve().mechanism),
+    "quantizer": lambda: (
+        Quantizer.rqm(2.0**60 * np.array([-3, -1, 1, 3]), 0.2, (-(2.0**60), 2.0**60)).certified().release
+    ),
 }
 
 
 @pytest.mark.parametrize("name", RELEASES)
-@pytest.mark.parametrize(
-    "x",
-    [
-        2**53 + 1,
-        -(2**53) - 1,
-        [2**53 + 1],
-        np.array([2**53 + 1]),
-        np.array([2**53 + 1], dtype=np.uint64),
-        Fraction(2**54 + 1, 1),
-        Decimal(2**53 + 1),
-    ],
-    ids=repr,
-)
-def test_whole_numbers_that_doubles_would_round_are_refused(name, x) -> None:
-    """2⁵³ + 1 and 2⁵³ + 2 were released as …992 and …994 by noise for a sensitivity of 1: as if 2 apart."""
-    with pytest.raises(DesignError, match=r"beyond 2\^53 and would be rounded"):
-        RELEASES[name](x)
+def test_whole_numbers_that_doubles_would_round_are_refused(name) -> None:
+    """As doubles 2⁵³ + 1 and 2⁵³ + 2 are 2 apart."""
+    release, odd = RELEASES[name](), 2**53 + 1
+    for x in (odd, -odd, [odd], np.array([odd], dtype=np.uint64), Fraction(2 * odd - 1), Decimal(odd)):
+        with pytest.raises(DesignError, match=r"beyond 2\^53 and would be rounded"):
+            release(x)
 
 
-def test_large_whole_numbers_that_doubles_hold_are_released() -> None:
-    for x in (2**53, 2**53 + 2, np.int64(2**53 + 2), [3 * 2**60], [2**53 + 2, 0.5], np.array([2**60])):
-        assert abs(RELEASES["discrete laplace"](0)) < 50
-        assert np.all(np.abs(RELEASES["laplace"](x) - np.asarray(x, dtype=float)) < 50)
-
-
-def test_ties_are_rounded_up_not_to_even() -> None:
-    assert noisy(np.array([0.5, 1.5, 2.5, -0.5]), 1.0, 0).tolist() == [1, 2, 3, 0]
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_large_answers_that_doubles_hold_are_released() -> None:
+    release = RELEASES["laplace"]()
+    for x in (2**53, np.int64(2**53 + 2), [3 * 2**60], [2**53 + 2, 0.5]):
+        assert np.all(np.abs(release(x) - np.asarray(x, dtype=float)) < 50)
+    assert (
+        calibrate("staircase", privacy=PureDP(1.0), sensitivity=1).mechanism.release([1e308] * 3) > 1e305
+    ).all()
 
 
 def test_calibrated_noise_is_released_and_says_on_which_lattice() -> None:
@@ -193,12 +179,6 @@ def test_calibrated_noise_is_released_and_says_on_which_lattice() -> None:
         whole.mechanism.release(0.5)
     with pytest.raises(DesignError, match="3 coordinates"):
         result.mechanism.release(1.0)
-
-
-def test_a_law_without_exact_release_names_those_that_have_one() -> None:
-    noise = AdditiveNoise(stats.cosine(), 1.0)
-    with pytest.raises(DesignError, match="laplace"):
-        noise.release(0.0)
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])

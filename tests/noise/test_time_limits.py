@@ -13,8 +13,6 @@ from scipy import stats
 import mechdesign as md
 from mechdesign.accounting import composition
 from mechdesign.accounting.interval import NoiseTerm, delta_interval, epsilon_bound
-from mechdesign.accounting.losses import loss_of
-from mechdesign.noise.calibration import search
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Status
 
@@ -69,24 +67,6 @@ def test_little_is_composed_after_the_limit(name: str, monkeypatch: pytest.Monke
     assert len(counted) <= 45 and (counted or name == "gennorm")
 
 
-def test_a_late_scale_is_one_that_was_seen_to_be_private(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the meter: the scale returned is among those asked about, and kept the budget."""
-    requirement = search.Requirement.of(APPROXIMATE, DESIGNS["gennorm"]().query)
-    for questions in range(12):
-        asked: dict[float, float] = {}
-
-        def meter(scale: float, asked: dict[float, float] = asked) -> float:
-            asked[scale] = 1e-6 * (17.0 / scale) ** 9
-            return asked[scale]
-
-        with monkeypatch.context() as patch:
-            passing_after(patch, questions)
-            scale, _ = search.scale_for(
-                lambda s: s, meter, requirement, 1.0, safe=True, deadline=Deadline(1.0)
-            )
-        assert asked[min(asked, key=lambda s: abs(s - scale))] <= 1e-6 and 17.0 <= scale < 1e3
-
-
 def test_an_interval_that_is_not_refined_still_encloses(monkeypatch: pytest.MonkeyPatch) -> None:
     terms = NoiseTerm(stats.laplace(scale=20.0), 1.0, 20)
     for options in ({}, {"sampling_rate": 0.1, "rounds": 50}):
@@ -133,12 +113,6 @@ def test_what_brings_a_bound_closer_is_said() -> None:
     )
 
 
-def test_noise_too_wide_for_a_program_is_answered() -> None:
-    """The staircase is private whatever the lattice; (1e-6, 1e-12) was refused, in three dimensions without end."""
-    one = md.OptimalNoise(md.ApproximateDP(1e-6, 1e-12)).solve()
-    assert one.certificate.verify() and one.value == pytest.approx(1e6, rel=1e-6)
-
-
 def test_the_tilt_of_a_loss_that_jumps() -> None:
     """One record in a thousand decides: at one tilt nearly none of it is seen, a hair beyond nearly all of it."""
     loss = composition.GridLoss(
@@ -150,36 +124,3 @@ def test_the_tilt_of_a_loss_that_jumps() -> None:
         upper = composition.composed_delta([(loss, 10_000)], epsilon)[0]
         count = math.floor(epsilon / 8.0) + 1
         assert stats.binom.sf(count - 1, 10_000, 1e-9) * (1 - math.exp(epsilon - 8 * count)) <= upper < 1e-3
-
-
-def test_laws_that_share_no_point_lose_everything() -> None:
-    """Truncated noise narrower than the change: refused as "so small, compared with the noise" in several dimensions."""
-    found = delta_interval(NoiseTerm(stats.truncnorm(-3, 3, scale=0.1), 1.0, 4), 1.0)
-    assert found.upper == 1.0
-
-
-@pytest.mark.parametrize("law", [stats.gennorm(1.5, scale=3.0), stats.hypsecant(), stats.gennorm(7.0)])
-def test_many_roots_of_a_loss_at_once(law: Any) -> None:
-    """Bracketed on a mesh they are those that are found one by one."""
-    loss = loss_of(law, 1.0)
-    top = float(loss.loss(float(law.isf(1e-40))))
-    levels = 0.99 * np.linspace(-top, top, 1001)  # further out a bounded loss is flat
-    together = loss.inverse(levels)
-    assert np.abs(loss.loss(together) - levels).max() <= 1e-13 * (1 + top)
-    assert (np.diff(together) > 0).all()
-    single = np.array([loss.inverse(v) for v in levels[::100]])
-    assert together[::100] == pytest.approx(single, rel=1e-6, abs=1e-12)
-
-
-def test_a_million_coordinates_take_no_second_family_without_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A composition of a million is not interrupted: with .3 seconds only the normal law, known exactly, is tried."""
-    composed_ = composition.convolve
-    counted: list[int] = []
-    monkeypatch.setattr(composition, "convolve", lambda *a: counted.append(1) or composed_(*a))
-    monkeypatch.setattr(Deadline, "left", property(lambda self: 0.3 if self.finite else math.inf))
-    late = md.OptimalNoise(md.ApproximateDP(1e-3, 1e-15), loss="squared", dimension=10**6).solve(
-        time_limit=0.3
-    )
-    assert any("not tried" in note for note in late.notes) and not counted
-    assert 0 <= (late.lower_bound or 0.0) < late.value
-    assert late.certificate.verify()

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import json
+import functools
 import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from cheap import sealed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, sparse, stats
 
 import mechdesign as md
 from mechdesign.accounting.gaussian import gaussian_mu
-from mechdesign.evidence.serialize import dumps, loads
-from mechdesign.files import KINDS
+from mechdesign.evidence.serialize import dumps
 from mechdesign.verifier.verify import verify
 
 TWO = md.TradeOff([(0, 0.3), (1, 1e-3)])
@@ -67,14 +65,12 @@ def test_a_law_keeps_all_points_and_one_of_them_binds(pairs: list, eta: float) -
     [
         ("gaussian", md.GaussianDP(0.7), {"dimension": 4, "rounds": 3}),
         ("gaussian", md.GaussianDP(0.7), {"sensitivity": md.Sensitivity(linf=1, l0=2), "dimension": 4}),
-        ("laplace", TWO, {}),
         ("discrete_laplace", TWO, {"sensitivity": 2}),
         ("discrete_gaussian", TWO, {}),
         ("laplace", md.TradeOff([(0, 0.2), (1, 0)]), {}),
         ("gennorm", md.MembershipAdvantage(0.3), {}),
         ("staircase", md.MembershipAdvantage(0.3), {}),
         pytest.param("laplace", TWO, {"dimension": 3}, marks=pytest.mark.slow),
-        pytest.param("laplace", md.MembershipAdvantage(0.3), {"dimension": 3}, marks=pytest.mark.slow),
         pytest.param(
             "discrete_laplace", md.MembershipAdvantage(0.3), {"dimension": 3}, marks=pytest.mark.slow
         ),
@@ -86,7 +82,6 @@ def test_a_law_keeps_all_points_and_one_of_them_binds(pairs: list, eta: float) -
 def test_both_checkers_accept_a_calibration(noise: str, privacy: object, more: dict) -> None:
     result = md.calibrate(noise, privacy=privacy, **{"sensitivity": 1.0, **more})
     assert accepted(result)
-    assert loads(dumps(result), kinds=KINDS).design.privacy == privacy
     assert len(result.audit()) == 1 and result.audit()["slack"].iloc[0] >= 0
     assert result.account().privacy[0] and "not checked here" not in str(result)
 
@@ -113,68 +108,18 @@ def test_gaussian_noise_takes_all_three(name: str) -> None:
         assert result.status == unit.status
 
 
-@pytest.mark.parametrize("name", ["calibration", *GAUSSIAN])
-@pytest.mark.parametrize(
-    ("privacy", "member", "less"),
-    [(md.GaussianDP(0.5), "mu", 0.499), (md.MembershipAdvantage(0.3), "eta", 0.299)],
-)
-def test_a_doctored_requirement_is_refused(name: str, privacy: object, member: str, less: float) -> None:
-    makes = {"calibration": lambda p: md.Calibration("gaussian", p, 1.0), **GAUSSIAN}
-    payload = json.loads(dumps(makes[name](privacy).solve()))["payload"]
-    payload["fields"]["design"]["fields"]["privacy"]["fields"][member] = less
-    text = sealed(payload)
-    assert not all(holds for *_, holds in verify(text).rows)
-    assert not loads(text, kinds=KINDS).checks()["holds"].all()
-
-
-@pytest.mark.parametrize("privacy", [md.GaussianDP(1.0), md.MembershipAdvantage(0.1), TWO], ids=str)
-def test_designs_that_cannot_take_one_say_so(privacy: object) -> None:
-    for make in (
-        lambda: md.noise.KNorm(3, privacy),
-        lambda: md.BoundedCount(4, privacy),
-        lambda: md.PrivateMean(0, 1, about=100).solve(privacy),
-        lambda: md.compare(md.LocalReport(bits=2), privacy),
-    ):
-        with pytest.raises(md.DesignError, match="privacy"):
-            make()
-
-
-def test_gaussian_dp_is_for_gaussian_noise() -> None:
-    for other in (
-        lambda: md.OptimalNoise(md.GaussianDP(1.0)),
-        lambda: md.NoiseAllocation("laplace", [1.0, 2.0], md.GaussianDP(1.0)),
-        lambda: md.NoiseAllocation("mixed", [1.0, 2.0], md.GaussianDP(1.0)),
-    ):
-        with pytest.raises(md.DesignError, match=r"proved of Gaussian noise alone: calibrate.*TradeOff"):
-            other()
-    for make in (
-        lambda: md.OptimalNoise(md.TradeOff([(0, 0)])),
-        lambda: md.OptimalNoise(md.TradeOff([(0, 1), (3, 1)])),
-        lambda: md.NoiseAllocation("mixed", [1.0, 2.0], md.TradeOff([(0, 0.1), (1, 0)])),
-        lambda: md.calibrate("laplace", privacy=md.GaussianDP(1.0), sensitivity=1.0),
-        lambda: md.calibrate("gaussian", privacy=md.GaussianDP(1.0), sensitivity=1.0, sampling_rate=0.5),
-        lambda: md.calibrate("gaussian", privacy=md.TradeOff([(0, 0.1), (1, 0)]), sensitivity=1.0),
-        lambda: md.calibrate("laplace", privacy=md.TradeOff([(1, 1)]), sensitivity=1.0),
-        lambda: md.calibrate("laplace", privacy=md.TradeOff([(0, 0)]), sensitivity=1.0),
-    ):
-        with pytest.raises(md.DesignError):
-            make()
-
-
-@pytest.mark.parametrize("sigma", [0.5, 1.0, 2.0, 10 / 3, 5.0, 10.0])
+@pytest.mark.parametrize("sigma", [0.5, 2.0, pytest.param(10.0, marks=pytest.mark.slow)])
 def test_mu_of_discrete_gaussian_noise(sigma: float) -> None:
     noise = md.AdditiveNoise(md.noise.discrete_gaussian(sigma), 1.0)
     low, high = noise.gaussian_mu()
     assert low < high <= low + 1e-3
     k = np.arange(-60 * int(sigma + 1), 60 * int(sigma + 1))
-    p, q = noise.law.pmf(k), noise.law.pmf(k - 1)
-    seen = 0.0
-    for epsilon in np.linspace(0, 6 / sigma, 500):
+    p, q, seen = noise.law.pmf(k), noise.law.pmf(k - 1), 0.0
+    for epsilon in np.linspace(0, 6 / sigma, 100):
         delta = float(np.maximum(q - math.exp(epsilon) * p, 0).sum())
         if 1e-12 < delta < 1:
             seen = max(seen, float(gaussian_mu(epsilon, delta)))
     assert low - 1e-3 <= seen <= high and low > 1 / sigma
-    assert low == pytest.approx(gaussian_mu(0.0, float(noise.law.pmf(0))), abs=1e-3)
 
 
 def test_mu_of_other_laws() -> None:
@@ -248,7 +193,7 @@ def test_the_bound_of_real_noise_is_that_of_its_lattice(pairs: list, pure: bool)
 
 def test_uniform_noise_is_best_for_an_advantage() -> None:
     """Noise of density η/Δ where 1/η is whole: E|T| = Δ/4η, half of what Laplace noise costs at small η."""
-    for eta in (1e-3, 0.1, 0.25):
+    for eta in (1e-3, 0.25):
         result = md.OptimalNoise(md.MembershipAdvantage(eta), 2.0).solve(gap=1e-3)
         assert result.lower_bound <= 0.5 / eta * (1 + 1e-12) <= result.value * (1 + 1e-9)
         assert result.gap <= 1e-3 and result.tradeoff().advantage <= eta * (1 + 1e-12)
@@ -279,54 +224,31 @@ def test_both_checkers_accept_optimal_noise_and_allocations(name: str, privacy: 
         return  # Gaussian noise takes no δ of 0 or 1
     result = ASKED[name](privacy).solve()
     assert accepted(result)
-    assert loads(dumps(result), kinds=KINDS).design.privacy == privacy
     assert (result.audit()["slack"] >= -1e-12).all()
-    print(result, result.account(), result.alternatives())
-    advantage = min((d for e, d in parts(privacy) if e == 0), default=1.0)
-    assert result.tradeoff().advantage <= advantage * (1 + 1e-9)
+    eta = (
+        [privacy.eta]
+        if isinstance(privacy, md.MembershipAdvantage)
+        else [d for e, d in privacy.points if e == 0]
+    )
+    assert result.tradeoff().advantage <= min(eta, default=1.0) * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("points", [[(0, 0.03), (1, 1e-3)], [(0, 0.3), (1, 1e-4)], [(0, 0.3), (0.2, 1e-3)]])
+@functools.cache
+def held(name: str) -> md.Result:
+    return ASKED[name](TWO).solve()
+
+
+@pytest.mark.parametrize("points", [[(0, 0.03), (1, 1e-3)], [(0, 0.3), (1, 1e-4)]])
 @pytest.mark.parametrize(
-    "name",
-    ["real", "whole", "three whole", "laplace", "bounded", pytest.param("mixed", marks=pytest.mark.slow)],
+    "name", ["real", "whole", "three whole", "laplace", pytest.param("mixed", marks=pytest.mark.slow)]
 )
 def test_each_point_is_held(name: str, points: list) -> None:
-    result = ASKED[name](TWO).solve()
-    forged = dataclasses.replace(
-        result, design=dataclasses.replace(result.design, privacy=md.TradeOff(points))
-    )
-    if name == "bounded" and points[1] == (1, 1e-4):
-        assert accepted(forged)  # by the sufficient condition, under which δ(0) alone binds
-        return
+    """By both checkers, of noise that keeps two others."""
+    result = held(name)
+    design = dataclasses.replace(result.design, privacy=md.TradeOff(points))
+    forged = dataclasses.replace(result, design=design)
     assert not forged.checks()["holds"].all()
     assert not all(holds for *_, holds in verify(dumps(forged)).rows)
-
-
-def parts(privacy: md.TradeOff | md.MembershipAdvantage) -> list[tuple[float, float]]:
-    return [(0.0, privacy.eta)] if isinstance(privacy, md.MembershipAdvantage) else list(privacy.points)
-
-
-@pytest.mark.slow
-@given(st.lists(st.floats(0.1, 10), min_size=2, max_size=4), st.floats(0.05, 0.8), st.floats(0.1, 2))
-@settings(max_examples=5, deadline=None)
-def test_an_allocation_keeps_all_points_and_is_above_each_alone(
-    lam: list, eta: float, epsilon: float
-) -> None:
-    one, other = md.MembershipAdvantage(eta), md.ApproximateDP(epsilon, 1e-3)
-    both = md.TradeOff([(0, eta), (epsilon, 1e-3)])
-    result = md.NoiseAllocation("laplace", lam, both).solve()
-    for privacy in (one, other):
-        alone = md.NoiseAllocation("laplace", lam, privacy).solve()
-        assert alone.lower_bound <= result.value
-        assert result.lower_bound >= alone.lower_bound * (1 - 1e-6)
-    ratios = np.array(lam) / result.mechanism.scales
-    for e, d in both.points:  # what is lost is a sum of max(-r, min(r, r - 2x)), x exponential: by simulation
-        rng = np.random.default_rng(1)
-        noise = rng.laplace(size=(200_000, len(lam)))
-        loss = (np.abs(noise + ratios) - np.abs(noise)).sum(axis=1)
-        seen = np.maximum(-np.expm1(e - loss), 0.0)
-        assert seen.mean() <= d + 5 * seen.std() / math.sqrt(len(seen))
 
 
 def found_by_the_best_test(p: np.ndarray, q: np.ndarray, alpha: float) -> float:
@@ -356,14 +278,3 @@ def test_no_attacker_finds_more_than_is_said(pairs: list, alpha: float, change: 
     ]
     assert max(seen) <= said * (1 + 1e-9) <= required * (1 + 1e-4)  # said is searched for
     assert said <= max(seen) * 1.2 + 1e-3
-
-
-@pytest.mark.parametrize("at", [0, 1])
-def test_multipliers_of_another_point_prove_nothing(at: int) -> None:
-    payload = json.loads(dumps(md.OptimalNoise(TWO, integer=True).solve()))["payload"]
-    dual = next(p for p in payload["fields"]["proofs"]["$tuple"] if p.get("$kind") == "lattice-dual")
-    for row in dual["fields"]["shifts"]["$array"]:
-        row[1] = at
-    text = sealed(payload)
-    assert not all(holds for *_, holds in verify(text).rows)
-    assert not loads(text, kinds=KINDS).checks()["holds"].all()

@@ -1,11 +1,9 @@
 """Sensitivity as people know it: the geometry against brute force, the laws against every vector of the set."""
 
-import functools
 import itertools
 import math
 from fractions import Fraction
 
-import mpmath
 import numpy as np
 import pytest
 from hypothesis import assume, example, given, settings
@@ -75,31 +73,26 @@ def test_nothing_in_the_set_is_beyond_what_is_said(s, seed):
         assert covers(envelope, v)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)  # a general solver for each choice of the coordinates that change
 @given(sensitivities())
 def test_the_norms_are_reached(s):
-    """Oracle: a general solver, over each choice of the coordinates that change."""
-    cap, count = np.minimum(caps(s, 4), 1e3), min(4, s.l0 or 4)
-    best1 = 0.0
-    for chosen in itertools.combinations(range(4), count):
-        bounds = [(0, cap[i] if i in chosen else 0) for i in range(4)]
+    cap, best = np.minimum(caps(s, 4), 1e3), 0.0
+    for chosen in itertools.combinations(range(4), min(4, s.l0 or 4)):
+        top = np.where(np.isin(range(4), chosen), cap, 0.0)
         constraints = []
         if s.l1 is not None:
             constraints.append({"type": "ineq", "fun": lambda v: s.l1 - v.sum()})
         if s.l2 is not None:
             constraints.append({"type": "ineq", "fun": lambda v: s.l2**2 - v @ v, "jac": lambda v: -2 * v})
-        start = np.array([0.1 * b for _, b in bounds]) * min(1.0, s.l1 or 1.0, s.l2 or 1.0) / 10
         found = optimize.minimize(
-            lambda v: -v.sum(), start, jac=lambda v: -np.ones(4), bounds=bounds, constraints=constraints,
-            method="SLSQP", options={"maxiter": 300, "ftol": 1e-12},
+            lambda v: -v.sum(), 0.01 * top * min(1.0, s.l1 or 1.0, s.l2 or 1.0), jac=lambda v: -np.ones(4),
+            bounds=[(0, b) for b in top], constraints=constraints, method="SLSQP", options={"maxiter": 300, "ftol": 1e-12},
         )  # fmt: skip
-        best1 = max(best1, -found.fun)
-    assert s.largest_l1(4) >= best1 * (1 - 1e-7)
-    assert s.largest_l1(4) <= best1 * (1 + 1e-5)
+        best = max(best, -found.fun)
+    assert best * (1 - 1e-7) <= s.largest_l1(4) <= best * (1 + 1e-5)
     reached = max(math.sqrt(sum(float(v) ** 2 * c for v, c in vector)) for vector in s.attained(4))
     assert reached == pytest.approx(s.largest_l2(4), rel=1e-9)
-    for vector in s.attained(4):
-        assert s.allows(vector)
+    assert all(s.allows(vector) for vector in s.attained(4))
 
 
 @pytest.mark.slow
@@ -114,7 +107,6 @@ def test_the_norms_are_reached(s):
 @example(Sensitivity(l2=1.0, each=(0.0, 1.0, 2e-234)), stats.laplace(scale=2.0), 1.0, 0)
 @example(Sensitivity(each=(0.0, 1.0, 5e-324)), flipped_huber(0.7, scale=2.0), 1.0, 0)
 def test_no_change_is_worse_than_the_worst_case(s, law, epsilon, seed):
-    """Seen before: the example's grid was laid through its smallest atom, a ZeroDivisionError."""
     cases = worst_cases(law, s, 3)
     upper = cases.delta_interval(epsilon, width=0.2).upper
     if cases.exact:
@@ -125,41 +117,11 @@ def test_no_change_is_worse_than_the_worst_case(s, law, epsilon, seed):
             assert delta_interval(terms, epsilon, width=0.2).lower <= upper
 
 
-def test_packing_two_shifts_on_one_coordinate_is_never_less_private():
-    """The semigroup argument, by mpmath, for a law that is neither Laplace nor normal."""
-
-    def loss_profile(s1, s2, epsilon):
-        density = lambda x: mpmath.exp(-(abs(x) ** 1.5))  # noqa: E731
-        mass = mpmath.quad(density, [-mpmath.inf, 0, mpmath.inf])
-        grid = np.linspace(-9, 9, 901)
-        h = grid[1] - grid[0]
-        p = np.exp(-(np.abs(grid) ** 1.5)) / float(mass) * h
-
-        def shifted(s):
-            return np.exp(-(np.abs(grid - s) ** 1.5)) / float(mass) * h
-
-        return np.maximum(np.outer(p, p) - math.exp(epsilon) * np.outer(shifted(s1), shifted(s2)), 0).sum()
-
-    for s1, s2, epsilon in ((0.5, 0.5, 0.3), (1.0, 0.4, 1.0), (0.2, 0.9, 0.1)):
-        assert loss_profile(s1, s2, epsilon) <= loss_profile(s1 + s2, 0.0, epsilon) + 1e-4
-
-
-def test_the_reference():
-    privacy = md.ApproximateDP(1, 1e-6)
-    three = md.Sensitivity(linf=1, l0=3)
-    assert 20 * md.calibrate(
-        "gaussian", privacy=privacy, sensitivity=three, dimension=20
-    ).mechanism.variance == pytest.approx(20 * 1070.8747030859186 / 20, rel=1e-9)
-    box = md.calibrate("gaussian", privacy=privacy, sensitivity=1.0, dimension=20)
-    assert 20 * box.mechanism.variance == pytest.approx(20 * 7139.1646872 / 20, rel=1e-9)
-
-
 @pytest.mark.parametrize(
     ("s", "family", "privacy", "same"),
     [
         # ℓ₁ alone: everything on one coordinate is the worst for every log-concave law
         (Sensitivity(l1=5.0), "laplace", md.ApproximateDP(1, 1e-6), 5.0),
-        (Sensitivity(l1=5.0), "flipped_huber", md.ApproximateDP(1, 1e-6), 5.0),
         (Sensitivity(l1=3.0, linf=1.0), "laplace", md.PureDP(1), 3.0),
         (Sensitivity(l2=2.0), "gaussian", md.ApproximateDP(1, 1e-6), 2.0),
         (Sensitivity(l0=1, linf=2.0), "truncated_laplace", md.ApproximateDP(1, 1e-6), 2.0),
@@ -175,66 +137,47 @@ def test_one_number_with_that_sensitivity(s, family, privacy, same):
 
 def test_counts_are_whole():
     """At most 3 in ℓ₁ on integers: (1, 1, 1) is the worst where each changes by one."""
-    privacy = md.ApproximateDP(1, 1e-6)
-    a = md.calibrate("discrete_laplace", privacy=privacy, sensitivity=Sensitivity(l1=3, linf=1), dimension=20)
-    b = md.calibrate("discrete_laplace", privacy=privacy, sensitivity=Sensitivity(l0=3, linf=1), dimension=20)
-    assert a.mechanism.variance == b.mechanism.variance and a.mechanism.worst_cases.exact
-    with pytest.raises(md.DesignError, match=r"sensitivity\.linf = 1\.5"):
-        md.calibrate("discrete_laplace", privacy=privacy, sensitivity=Sensitivity(linf=1.5), dimension=2)
+    a, b = (
+        md.calibrate(
+            "discrete_laplace", privacy=md.ApproximateDP(1, 1e-6), sensitivity=s, dimension=20
+        ).mechanism
+        for s in (Sensitivity(l1=3, linf=1), Sensitivity(l0=3, linf=1))
+    )
+    assert a.variance == b.variance and a.worst_cases.exact
 
 
 def test_contributions():
+    """By brute force over two people's contributions."""
     add = Sensitivity.of_contribution(linf=1, l0=3)
     assert (add.l0, add.linf, add.neighbours) == (3, 1.0, "add-remove")
     with pytest.raises(md.DesignError, match="must be at most 2"):
         Sensitivity.of_contribution(linf=1, l0=3, dimension=2)
-    of_replaced = functools.partial(Sensitivity.of_contribution, neighbours="replace")
-    replaced = of_replaced(linf=1, l0=3)
-    assert replaced.largest_l2(20) == pytest.approx(math.sqrt(6), rel=1e-14) and replaced.largest_l1(20) == 6
-    signed = of_replaced(linf=1, l0=3, signed=True)
-    assert signed.largest_l2(20) == pytest.approx(2 * math.sqrt(3), rel=1e-14)
-    # brute force over two people's contributions
-    counts = [v for v in itertools.product((0, 1), repeat=4) if sum(v) <= 2]
-    worst = max(sum((a - b) ** 2 for a, b in zip(x, y)) for x in counts for y in counts)
-    assert of_replaced(linf=1, l0=2).largest_l2(4) ** 2 == pytest.approx(worst)
-    both = [v for v in itertools.product((-1, 0, 1), repeat=4) if sum(map(abs, v)) <= 2]
-    worst = max(sum((a - b) ** 2 for a, b in zip(x, y)) for x in both for y in both)
-    assert of_replaced(linf=1, l0=2, signed=True).largest_l2(4) ** 2 == pytest.approx(worst)
-    normed = of_replaced(l2=1.0)
-    assert normed.l2 >= math.sqrt(2) and Fraction(normed.l2) ** 2 >= 2
-
-
-def test_many_different_bounds_are_grouped_and_stay_above():
-    bounds = np.random.default_rng(0).random(1000) * 5
-    s = Sensitivity(each=bounds, l0=700)
-    vector, exact = s.envelope(1000)
-    assert not exact and len(vector) <= 12 and sum(c for _, c in vector) == 700
-    assert covers(vector, np.sort(bounds)[::-1][:700])
-    assert s.largest_l2(1000) == pytest.approx(np.linalg.norm(np.sort(bounds)[::-1][:700]), rel=1e-12)
+    for signed, own in ((False, (0, 1)), (True, (-1, 0, 1))):
+        given_ = {"linf": 1, "l0": 2, "signed": signed}
+        people = [v for v in itertools.product(own, repeat=4) if sum(map(abs, v)) <= 2]
+        changes = [np.subtract(x, y) for x in people for y in people]
+        for more in ({}, {"l1": 2.0}, {"l1": 2.0, "l2": math.sqrt(2)}):
+            replaced = Sensitivity.of_contribution(**given_, **more, neighbours="replace")
+            for order, largest in ((1, replaced.largest_l1(4)), (2, replaced.largest_l2(4))):
+                assert largest == pytest.approx(max(np.linalg.norm(v, order) for v in changes))
+    assert Fraction(Sensitivity.of_contribution(l2=1.0, neighbours="replace").l2) ** 2 >= 2
 
 
 @pytest.mark.parametrize("dimension", [1, 7])
 def test_the_lattice_covers_rounded_changes(dimension):
     """Rounded answers differ by no more than the widened law protects."""
-    for s in (
-        Sensitivity(linf=0.3, l1=0.7),
-        Sensitivity(l2=0.3),
-        Sensitivity(each=[0.3] * dimension, l2=0.5),
-    ):
-        noise = md.AdditiveNoise(stats.laplace(scale=3.0), s, dimension)
-        lattice, rng = noise.lattice, np.random.default_rng(1)
+    each = Sensitivity(each=[0.3] * dimension, l2=0.5)
+    for s in (Sensitivity(linf=0.3, l1=0.7), Sensitivity(l2=0.3), each):
+        noise, rng = md.AdditiveNoise(stats.laplace(scale=3.0), s, dimension), np.random.default_rng(1)
+        lattice = noise.lattice
         wider = Fraction(lattice.law.std()) / Fraction(stats.laplace(scale=3.0).std())
         for v in random_members(s, dimension, rng, count=50):
             x = rng.normal(size=dimension)
             steps = np.floor((x + v) / lattice.step + 0.5) - np.floor(x / lattice.step + 0.5)
             moved = [Fraction(int(abs(k))) * Fraction(lattice.step) / wider for k in steps]
-            if s.l1 is not None:
-                assert sum(moved) <= Fraction(s.l1)
-            if s.l2 is not None:
-                assert sum(m * m for m in moved) <= Fraction(s.l2) ** 2
-            if s.linf is not None:
-                assert max(moved) <= Fraction(s.linf)
-        assert np.shape(noise.release(np.zeros(dimension))) == (dimension,)
+            assert s.l1 is None or sum(moved) <= Fraction(s.l1)
+            assert s.l2 is None or sum(m * m for m in moved) <= Fraction(s.l2) ** 2
+            assert s.linf is None or max(moved) <= Fraction(s.linf)
 
 
 @pytest.mark.parametrize(
@@ -243,40 +186,29 @@ def test_the_lattice_covers_rounded_changes(dimension):
         ({}, "give linf, l1 or l2"),
         ({"l0": 3}, "l0 = 3: says how many"),
         ({"linf": 0}, "linf = 0"),
-        ({"l1": -1}, "l1 = -1"),
         ({"l2": "a"}, "l2 = 'a'"),
-        ({"linf": 1, "l0": 0}, "l0 = 0"),
         ({"linf": 1, "l0": 2.5}, "l0 = 2.5"),
-        ({"each": []}, "each"),
+        ({"linf": 1, "signed": 1}, "signed"),
         ({"each": [0, 0]}, "each"),
         ({"each": [1, -1]}, "each"),
         ({"linf": 1, "neighbours": "both"}, "neighbours = 'both'"),
+        # their squares overflow
+        *(({name: 1e308}, name) for name in ("linf", "l1", "l2")),
+        ({"each": (1.0, 1e308)}, "each"),
     ],
 )
 def test_bad_input(bad, word):
-    with pytest.raises(md.DesignError) as caught:
+    with pytest.raises(md.DesignError, match=word):
         Sensitivity(**bad)
-    assert word in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_bounds_of_another_size():
-    with pytest.raises(md.DesignError, match="one bound for each of 3"):
-        md.calibrate("laplace", privacy=md.PureDP(1), sensitivity=Sensitivity(each=[1, 2]), dimension=3)
-    with pytest.raises(md.DesignError, match="add-remove"):
-        md.calibrate(
-            "gaussian", privacy=md.ApproximateDP(1, 1e-5), sensitivity=Sensitivity(linf=1, neighbours="replace"),
-            sampling_rate=0.1, rounds=10,
-        )  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ["linf", "l1", "l2", "each"])
-def test_bounds_whose_squares_overflow_are_refused(name):
-    """Seen before: OverflowError, for l2=1e308."""
-    with pytest.raises(md.DesignError, match=name):
-        Sensitivity(**{name: (1.0, 1e308) if name == "each" else 1e308})
-
-
-def test_sensitivities_too_far_apart_are_refused():
-    """Seen before: OverflowError, for [1e-300, 1e300]."""
-    with pytest.raises(md.DesignError, match="sensitivities"):
-        md.NoiseAllocation("laplace", [1e-300, 1e300], md.PureDP(1)).solve()
+def test_bounds_of_another_query():
+    each, whole = Sensitivity(each=[1, 2]), Sensitivity(linf=1.5)
+    replaced = Sensitivity(linf=1, neighbours="replace")
+    for noise, more, word in (
+        ("laplace", {"sensitivity": each, "dimension": 3}, "one bound for each of 3"),
+        ("discrete_laplace", {"sensitivity": whole, "dimension": 2}, r"sensitivity\.linf = 1\.5"),
+        ("gaussian", {"sensitivity": replaced, "sampling_rate": 0.1, "rounds": 10}, "add-remove"),
+    ):
+        with pytest.raises(md.DesignError, match=word):
+            md.calibrate(noise, privacy=md.ApproximateDP(1, 1e-5), **more)

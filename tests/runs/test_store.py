@@ -11,7 +11,7 @@ from mechdesign.runs.parallel import Store
 
 
 def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
-    """A text file without a line break that was given as ``store=`` was overwritten."""
+    """Also one that has no line break."""
     for content in (b"my only copy", b"two\nlines\n", b"{", b'{"store": 1}\n', b"\xff\xfe"):
         path = tmp_path / "notes.txt"
         path.write_bytes(content)
@@ -24,7 +24,6 @@ def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_two_runs_do_not_share_a_store(tmp_path: Path) -> None:
-    """Two searches on one store wrote chunks with the same numbers, and neither could be resumed."""
     first = Store(tmp_path / "s", {"a": 1})
     with pytest.raises(md.DesignError, match="another run"):
         Store(tmp_path / "s", {"a": 1})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
+from types import SimpleNamespace
 
 import cvxpy as cp
 import numpy as np
@@ -13,6 +15,8 @@ import mechdesign as md
 import mechdesign.solvers.registry as registry
 from mechdesign import solvers
 from mechdesign.solvers import Capabilities, LinearProgram, Model, Solution, Solver, Status
+from mechdesign.solvers import deadline as deadline_module
+from mechdesign.solvers.registry import CvxpySolver
 
 LP_SOLVERS = [
     name for name in solvers.available().query("installed")["solver"] if solvers.get(name).accepts("LP")
@@ -26,14 +30,6 @@ def lp(scale: float = 1.0, *, bound: float | None = None) -> Model:
     extra = [] if bound is None else [x[0] + x[1] <= bound]
     problem = cp.Problem(cp.Minimize(2 * x[0] + 3 * x[1]), [*families.values(), *extra])
     return Model(problem, {"x": x}, families)
-
-
-def hard() -> Model:
-    """A dense program of 600 rows and 900 columns: more than a fifth of a second for every backend."""
-    rng = np.random.default_rng(0)
-    x = cp.Variable(900, bounds=[0, 1])
-    rows = rng.normal(size=(600, 900)) @ x <= 3
-    return Model(cp.Problem(cp.Minimize(rng.normal(size=900) @ x), [rows]), {"x": x}, {"rows": rows})
 
 
 @pytest.mark.parametrize("name", LP_SOLVERS)
@@ -76,11 +72,6 @@ class TestConformance:
             solvers.solve(lp(), name, time_limit=1e-6)
         assert caught.value.status == "limit"
         assert solvers.solve(lp(), name, time_limit=60).value == pytest.approx(9, abs=self.tolerance(name))
-        program = hard()
-        started = time.process_time()  # other work of the machine does not count
-        with pytest.raises(md.SolverError, match="time limit"):
-            solvers.solve(program, name, time_limit=0.2)
-        assert time.process_time() - started < 1.2
 
     @pytest.mark.parametrize("options", [{"nonsense": 1}, {"nonsense": "x", "other": None}])
     def test_unknown_options(self, name: str, options: dict[str, object]) -> None:
@@ -152,7 +143,6 @@ def test_failure_falls_back_and_says_so() -> None:
 
 
 def test_who_takes_over_keeps_the_limit() -> None:
-    """`solve(solver="highs", time_limit=1e-6)` was answered by Clarabel, without the limit."""
     late, deaf = Broken(), Broken()
     late.pause, deaf.name = 0.2, "deaf"
     deaf.capabilities = Capabilities(frozenset({"LP"}), time_limit=False)
@@ -184,9 +174,48 @@ def test_entry_points_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
         registry._load_entry_points.cache_clear()
 
 
+@pytest.mark.parametrize(
+    "name", [*(n for n in LP_SOLVERS if isinstance(solvers.get(n), CvxpySolver)), "scipy"]
+)
+def test_the_limit_is_handed_to_the_library(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of it where the clock stands still, what is left of it where time has passed before."""
+    handed: dict[str, object] = {}
+    monkeypatch.setattr(cp.Problem, "solve", lambda self, **options: handed.update(options))
+    for clock, left in (([0.0] * 99, 7.0), ([0.0, *[4.0] * 99], 3.0)):
+        moments = iter(clock)
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                deadline_module, "time", SimpleNamespace(monotonic=lambda moments=moments: next(moments))
+            )
+            solvers.get(name).solve(lp(), time_limit=7.0)
+        inner = [
+            v for value in handed.values() for v in (value.values() if isinstance(value, dict) else [value])
+        ]
+        assert left in inner
+
+
+TRANSLATED = {
+    "optimal": Status.OPTIMAL, "optimal_inaccurate": Status.INACCURATE, "infeasible": Status.INFEASIBLE,
+    "infeasible_inaccurate": Status.INFEASIBLE, "unbounded": Status.UNBOUNDED, "unbounded_inaccurate": Status.UNBOUNDED,
+    "user_limit": Status.LIMIT, "nonsense": Status.FAILED,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("native", TRANSLATED)
+def test_what_a_library_says_is_translated(native: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    solve, status = cp.Problem.solve, TRANSLATED[native]
+
+    def ended(self: cp.Problem, **options: object) -> None:
+        solve(self, **options)
+        self._status = native
+
+    monkeypatch.setattr(cp.Problem, "solve", ended)
+    answer = solvers.get("highs").solve(lp())
+    assert answer.status is status and answer.native_status == native
+    assert math.isnan(answer.value) == (status not in (Status.OPTIMAL, Status.INACCURATE))
+
+
 def test_any_cvxpy_solver_by_name() -> None:
-    with pytest.raises(md.SolverError, match="time limit"):
-        solvers.solve(hard(), "scipy", time_limit=0.2)
     with pytest.raises(md.DesignError, match="nonsense"):
         solvers.solve(lp(), "osqp", nonsense=1)
     assert solvers.solve(lp(), "scipy").value == pytest.approx(9, abs=1e-8)

@@ -3,7 +3,7 @@
 import numpy as np
 import ot
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
@@ -33,6 +33,7 @@ def test_against_the_linear_program_and_pot(space):
 
 
 @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
+@settings(max_examples=30)  # of each space
 @given(seed=st.integers(0, 2**32 - 1))
 def test_it_is_a_metric_bounded_by_the_diameter(space, seed):
     rng = np.random.default_rng(seed)

@@ -1,0 +1,279 @@
+"""What has no noise, or is none, is refused by name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import mechdesign as md
+from mechdesign.noise import CellProduct, IntegerNoise, KNorm, KNormNoise, Participation
+from mechdesign.noise.cell_noise import CellNoise
+from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise
+from mechdesign.noise.laws.symmetric import flipped_huber_law, truncated_laplace_law
+from mechdesign.noise.matrix.strategy import StrategyNoise
+from mechdesign.noise.vector_noise import IndependentNoise, MixedNoise
+
+A, P, S, W = md.ApproximateDP(1.0, 1e-6), md.PureDP(1.0), md.Sensitivity, md.Workload
+NAN, INF = math.nan, math.inf
+FEW = S(each=[1.0, 2.0, 3.0], l0=2)
+TWO = md.TradeOff([(0, 0.3), (1, 1e-3)])
+Cases = list[tuple[Callable[[], object], str]]
+
+
+def allocated(
+    noise: str = "gaussian", sensitivities: object = (1.0, 2.0), privacy: object = A, **more: object
+) -> md.NoiseAllocation:
+    return md.NoiseAllocation(noise, sensitivities, privacy, **more)
+
+
+def calibrated(
+    noise: object = "laplace", privacy: object = A, sensitivity: object = 1.0, **more: object
+) -> md.Result:
+    return md.calibrate(noise, privacy=privacy, sensitivity=sensitivity, **more)
+
+
+def summed(n: int = 5, privacy: object = A, **more: object) -> md.MatrixMechanism:
+    return md.MatrixMechanism(W.prefix_sums(n), privacy, **more)
+
+
+def optimal(privacy: object = md.ApproximateDP(1.0, 0.1), *words: object, **more: object) -> md.OptimalNoise:
+    return md.OptimalNoise(privacy, *words, **more)
+
+
+# fmt: off
+ALLOCATIONS: Cases = [
+    (lambda: allocated(sensitivities=[]), "at least one coordinate"),
+    (lambda: allocated(sensitivities=[0, 0]), "needs no noise at all"),
+    (lambda: allocated(sensitivities=[1, -1]), "coordinate 1 is -1"),
+    (lambda: allocated(sensitivities=[1, INF]), "coordinate 1 is inf"),
+    (lambda: allocated(sensitivities=[[1, 2]]), "vector"),
+    (lambda: allocated(sensitivities=[1e-300, 1.0]), "another unit"),
+    (lambda: allocated("laplace", [1e-300, 1e300], P), "sensitivities"),
+    (lambda: allocated("cauchy"), "noise"),
+    (lambda: allocated(privacy=P), "Laplace noise is private without"),
+    (lambda: allocated(privacy=md.ApproximateDP(1.0, 0.0)), "Laplace noise is private without"),
+    (lambda: allocated("laplace", privacy=md.MetricDP(1.0)), "PureDP or an ApproximateDP"),
+    (lambda: allocated("laplace", privacy=md.GaussianDP(1.0)), r"proved of Gaussian noise alone: calibrate.*TradeOff"),
+    (lambda: allocated(privacy=md.ApproximateDP(1e-300, 1e-300)), "larger delta"),
+    (lambda: allocated(loss="absolute"), "order p"),
+    (lambda: allocated(loss=1e6), "loss"),
+    (lambda: allocated(weights=[1, 0]), "weights"),
+    (lambda: allocated(lower=[NAN, 1]), "lower"),
+    (lambda: allocated(lower=2.0, upper=1.0), "above the upper limit"),
+    (lambda: allocated(upper=[1.0, 1e-320]), "upper = 1e-320: must be at least"),
+    (lambda: allocated(upper=100.0).solve("closed-form"), "clarabel"),
+    (lambda: allocated(groups=[[0]]), "coordinate 1 is in no group"),
+    (lambda: allocated(groups=[[0, 1], [1]]), "coordinate 1 is in 2 groups"),
+    (lambda: allocated(groups=[[0, 1, 2]]), "not a coordinate"),
+    (lambda: allocated(groups=[[], [0, 1]]), "empty group"),
+    (lambda: allocated(groups=[[True], [1]]), "must be lists of coordinate indices"),
+    (lambda: allocated(sensitivities=FEW, lower=1.0), "lower"),
+    (lambda: allocated(sensitivities=FEW, groups=[[0, 1], [2]]), "groups"),
+    (lambda: allocated(sensitivities=[1.0, 2.0], bounds=FEW), "bounds"),
+    (lambda: allocated(sensitivities=[1.0, 1.0, 1.0], bounds=FEW), "sensitivities"),
+    (lambda: allocated(sensitivities=S(each=[1, 2, 3], l1=4, l2=3)).solve("closed-form"), "closed form"),
+    (lambda: allocated(sensitivities=S(linf=1.0, l0=3)), "of_sensitivity"),
+    (lambda: md.NoiseAllocation.of_sensitivity("gaussian", S(each=[1, 2]), 3, A), "each"),
+    (lambda: md.NoiseAllocation.of_sensitivity("mixed", S(linf=1.0, l0=3), 5, A), "single coordinates"),
+    (lambda: allocated("mixed", FEW), "single coordinates"),
+    (lambda: allocated("mixed", privacy=P), "delta > 0"),
+    (lambda: allocated("mixed", privacy=md.ZeroConcentratedDP(1.0)), "ApproximateDP"),
+    (lambda: allocated("mixed", lower=1.0), "lower"),
+    (lambda: allocated("mixed", groups=[[0, 1]]), "groups"),
+    (lambda: allocated("mixed").solve("clarabel"), "solver"),
+    (lambda: allocated("laplace", accounting="corollary 6"), "accounting"),
+    (lambda: allocated("gaussian", accounting="corollary6"), "Laplace noise"),
+    (lambda: allocated("laplace").model(), "corollary6"),
+    (lambda: MixedNoise([1.0], [1], [1.0]), "laplace"),
+    (lambda: MixedNoise([0.0], [True], [1.0]), "scales"),
+    (lambda: IndependentNoise("laplace", np.ones(2), np.array([1.0, -1.0])), "sensitivities"),
+    (lambda: md.noise.layer_profile([1.0], [0]), "sizes"),
+    (lambda: md.noise.layer_profile([1.0], [2], norm=0.5), "norm"),
+    (lambda: md.noise.majorizes([1, 2], [1, 1, 1]), "other"),
+]
+CALIBRATIONS: Cases = [
+    *((lambda bad=bad: calibrated(sensitivity=bad), "sensitivity") for bad in (-1.0, 0.0, NAN, INF, "one", None)),
+    (lambda: calibrated(dimension=2.5), "dimension"),
+    (lambda: calibrated(loss="cubic"), "loss"),
+    (lambda: calibrated("huber"), "flipped_huber"),
+    (lambda: calibrated(privacy=md.MetricDP(1.0)), "privacy"),
+    (lambda: calibrated("flipped_huber", md.ApproximateDP(1.0, 1e-290), dimension=3), "1e-280"),
+    *((lambda law=law: calibrated(law, P), "laplace") for law in ("gaussian", "flipped_huber", "osgt", "truncated_laplace")),
+    (lambda: calibrated("discrete_laplace", sensitivity=1.5), "whole"),
+    (lambda: calibrated("discrete_laplace", P, 10**12), r"sensitivity = .* must be at most 10,000,000"),
+    (lambda: calibrated("discrete_gaussian", md.ApproximateDP(1e-3, 1e-12), dimension=1000), "sigma = .*must be at most 50000"),
+    (lambda: calibrated("gennorm", md.ZeroConcentratedDP(0.1)), "zCDP"),
+    (lambda: calibrated(stats.cauchy()), "finite"),
+    (lambda: calibrated(stats.t(5)), "log-concave"),
+    (lambda: calibrated(rounds=1.5), "rounds = 1.5"),
+    (lambda: calibrated(sampling_rate=0), "sampling_rate = 0"),
+    (lambda: calibrated(sampling_rate=1e-300), "sampling_rate"),
+    (lambda: calibrated(privacy=md.ApproximateDP(1, 0.05), sampling_rate=0.01), "sampling_rate"),
+    (lambda: calibrated(privacy=md.ZeroConcentratedDP(1), sampling_rate=0.5), "sampling_rate = 0.5"),
+    (lambda: calibrated(privacy=md.GaussianDP(1.0)), "privacy"),
+    (lambda: calibrated("gaussian", md.GaussianDP(1.0), sampling_rate=0.5), "privacy"),
+    (lambda: calibrated("gaussian", md.TradeOff([(0, 0.1), (1, 0)])), "delta"),
+    (lambda: calibrated(privacy=md.TradeOff([(1, 1)])), "points"),
+    (lambda: calibrated(privacy=md.TradeOff([(0, 0)])), "points"),
+    (lambda: md.AdditiveNoise(stats.cauchy(), 1.0), "finite, positive variance"),
+    (lambda: md.AdditiveNoise(stats.norm(), 1.0, 0), "dimension"),
+    (lambda: md.AdditiveNoise(stats.cosine(), 1.0).release(0.0), "laplace"),
+    (lambda: flipped_huber_law(-1.0, 1.0), "alpha"),
+    (lambda: truncated_laplace_law(1.0, 0.0), "delta"),
+]
+COVARIANCES: Cases = [
+    (lambda: md.CorrelatedGaussian([], A), "vectors"),
+    (lambda: md.CorrelatedGaussian([[NAN, 1.0]], A), "finite"),
+    (lambda: md.CorrelatedGaussian([[0.0, 0.0]], A), "needs no noise"),
+    (lambda: md.CorrelatedGaussian([[1e308, 1.0], [1.0, 1e308]], A), "doubles square"),
+    (lambda: md.CorrelatedGaussian([[1.0, 2.0]], A, weights=[1.0]), "shape"),
+    (lambda: md.CorrelatedGaussian([[1.0, 2.0]], A, weights=[1.0, -1.0]), "positive definite"),
+    (lambda: md.CorrelatedGaussian([[1.0, 2.0]], A, weights=[[1.0, 0.5], [0.0, 1.0]]), "must be symmetric"),
+    (lambda: md.CorrelatedGaussian([[1.0, 2.0]], P), "laplace"),
+    (lambda: md.CorrelatedGaussian(np.eye(3)[:2], A), "span 2 of 3 dimensions.*span=True"),
+    (lambda: md.CorrelatedGaussian(S(linf=1, l0=3), A), "of_sensitivity"),
+    (lambda: md.CorrelatedGaussian.of_sensitivity(S(l2=1.0), 3, A), "corners"),
+    (lambda: md.CorrelatedGaussian.of_sensitivity(S(linf=1), 60, A), "too many corners"),
+    *((lambda x=x: CorrelatedGaussianNoise(covariance=np.diag([1.0] * 29 + [-x])), "semidefinite") for x in (1e-8, 2.0)),
+    (lambda: md.CountsGaussian(5, 6, A), "l0 = 6"),
+    (lambda: md.CountsGaussian(0, 2, A), "counts = 0"),
+    (lambda: md.CountsGaussian(5, 2, A, signed=1), "signed = 1"),
+    (lambda: md.CountsGaussian(5, 2, P), "privacy"),
+    *((lambda x=x: md.CountsGaussian(5, 2, A, most=x), "most = .*another unit") for x in (5e-324, 1e-160, 1e160)),
+    (lambda: md.CountsGaussian(3, 1, md.ApproximateDP(1e308, 1e-6)), "epsilon"),
+    (lambda: md.CountsGaussian.of_sensitivity(S(l2=1.0), 3, A), "linf="),
+    (lambda: md.MatrixMechanism(np.zeros((2, 3)), A), "rank 0"),
+    (lambda: md.MatrixMechanism([[1e-200, 1.0]], A), "between"),
+    (lambda: md.MatrixMechanism(np.eye(4100), A), "4096"),
+    (lambda: md.MatrixMechanism("x", A), "workload"),
+    (lambda: md.MatrixMechanism(W.identity(100), A, l0=9), "too many to list"),
+    (lambda: md.MatrixMechanism(W.ranges(1024), A, loss="largest"), "too many"),
+    (lambda: summed(l0=6), "l0 = 6"),
+    (lambda: summed(most=-1), "most = -1"),
+    (lambda: summed(most=1e200), "most"),
+    (lambda: summed(loss="both"), "loss"),
+    (lambda: summed(privacy=P), "privacy"),
+    (lambda: summed(3, md.ApproximateDP(1e-300, 1e-300)).solve(), "larger delta"),
+    (lambda: summed().solve("scs"), "solver"),
+    (lambda: summed().solve().mechanism.release([1]), "x"),
+    (lambda: W.prefix_sums(0), "size = 0"),
+    (lambda: W.marginals((2, 3)), "order"),
+    (lambda: W.marginals((2, 3), order=3), "order"),
+    (lambda: W.marginals((2, 3), kept=[(5,)]), "kept"),
+    (lambda: W.marginals(2, order=1), "shape"),
+    (lambda: W.kron(), "parts"),
+    (lambda: W.stack(W.identity(2), W.identity(3)), "parts"),
+    (lambda: StrategyNoise(W.identity(2), np.ones((2, 2)), 1.0), "independent rows"),
+    (lambda: StrategyNoise(W.identity(2), np.eye(3), 1.0), "strategy"),
+    (lambda: Participation(4), "apart"),
+    (lambda: Participation(4, apart=2, every=2), "apart"),
+    (lambda: Participation(0, apart=2), "times"),
+    (lambda: summed(32, participation=Participation(4, every=16)), "at most 2 times"),
+    (lambda: summed(32, participation=Participation(4, every=8, fewer=False), signed=False), "span 8 of 32"),
+    (lambda: summed(1024, participation=Participation(4, apart=64, fewer=False)), "too many patterns.*fewer=True"),
+    (lambda: summed(560, participation=Participation(16, apart=4)), "at most 559 steps"),
+    (lambda: summed(32, participation=Participation(4, every=8), l0=2), "participation says"),
+]
+OPTIMAL: Cases = [
+    (lambda: optimal(md.MetricDP(1.0)), "PureDP or an ApproximateDP"),
+    (lambda: optimal(md.GaussianDP(1.0)), r"proved of Gaussian noise alone: calibrate.*TradeOff"),
+    (lambda: optimal(md.TradeOff([(0, 0)])), "points"),
+    (lambda: optimal(md.TradeOff([(0, 1), (3, 1)])), "points"),
+    (lambda: optimal(md.PureDP(1000.0)), "epsilon"),
+    *((lambda e=e: optimal(md.PureDP(e)), "epsilon = .*must be between 1e-18 and 200") for e in (5e-324, 1e-19)),
+    (lambda: optimal(sensitivity=0.0), "sensitivity"),
+    (lambda: optimal(sensitivity=NAN), "sensitivity"),
+    (lambda: optimal(loss="cubic"), "loss"),
+    (lambda: optimal(loss=lambda t: -np.square(t)).solve(), "convex|grow"),
+    (lambda: optimal(loss=lambda t: np.sqrt(np.abs(t))).solve(), "convex"),
+    (lambda: optimal(loss=lambda t: np.zeros_like(t)).solve(), "grow"),
+    (lambda: optimal(loss=lambda t: np.full_like(t, NAN)).solve(), "finite"),
+    (lambda: optimal(P, loss=lambda t: np.cosh(3 * t)).solve(cells=2), "too fast"),
+    (lambda: optimal().solve(gap=0.0), "gap"),
+    (lambda: optimal().solve(cells=0), "cells"),
+    (lambda: optimal().solve(grid="hexagonal"), "grid"),
+    (lambda: optimal().solve(solver="clarabel"), "solver"),
+    *((lambda k=k: optimal(dimension=k), "dimension") for k in (0, 1.5, "3", True, NAN)),
+    (lambda: optimal(dimension=3, l0=4), "l0"),
+    *((lambda s=s: optimal(A, s, dimension=3), "sensitivity") for s in (S(l1=1), S(each=[1, 2, 2]), S(linf=1, l2=1.2))),
+    (lambda: optimal(A, S(linf=2), dimension=3, l0=2), "l0"),
+    *((lambda s=s: optimal(P, s, integer=True), "sensitivity") for s in (0.5, 501, -1, NAN)),
+    (lambda: optimal(P, integer=1), "integer"),
+    (lambda: optimal(P, integer=True).solve(cells=4), "cells"),
+    (lambda: IntegerNoise((), 0, 1), "weights"),
+    (lambda: IntegerNoise((1, -1), 0, 1), "weights"),
+    (lambda: IntegerNoise((1,), 0.5, 1), "first"),
+    (lambda: IntegerNoise((1, 1), 5, 1, Fraction(1, 2)), "tails must begin"),
+    (lambda: CellNoise((0, 0), 1.0, -1.0, 2), "weights"),
+    (lambda: CellNoise((1, 1), 0.0, -1.0, 2), "width"),
+    (lambda: CellNoise((1, 1), 1.0, -1.0, 0), "cells_per_shift"),
+    (lambda: CellNoise((1, 1), 1.0, -1.0, 2, spike=2), "spike"),
+    (lambda: CellNoise((1, 1), 1.0, -1.0, 2, decay=Fraction(1)), "decay"),
+    (lambda: CellNoise((1, 1), 1.0, -1.0, 2, decay=Fraction(1, 2)), "tails need"),
+    (lambda: CellNoise((1, 1), 1.0, 0.0, 1).release(0.0), "centred"),
+    (lambda: CellNoise((1, 1), 1.0, -1.0, 1).privacy_profile(-1.0), "epsilon"),
+    (lambda: CellNoise((1, 1), 1.0, -1.0, 1).expected_loss(lambda t: 1 / 0), "loss"),
+    (lambda: CellNoise((1, 2, 2, 1), 1.0, 50.0, 2, decay=Fraction(1, 2)).expected_loss("absolute"), "hold 0"),
+    (lambda: CellProduct(CellNoise((1, 2), 1.0, -1.0, 1), 2), "symmetric"),
+    (lambda: CellProduct(CellNoise((1, 1), 1.0, -1.0, 1), 20, 21), "l0"),
+]
+RADIAL: Cases = [
+    (lambda: KNorm(3, md.MetricDP(1.0)), "privacy"),
+    (lambda: KNorm(0, P), "dimension"),
+    (lambda: KNorm(3, md.PureDP(1e-8), 1e150).solve(), "sensitivity"),
+    (lambda: KNorm(3, P, norm=3), "norm"),
+    (lambda: KNorm(2, P, [[1.0, 1.0], [1.0, 0.0]], norm=2), "norm = 2.0: is that of the hull"),
+    (lambda: KNorm(13, P, np.eye(13)), "2 to 12 numbers change.*CorrelatedGaussian the list"),
+    (lambda: KNorm(3, P, [[1, 1, 0], [1, 0, 1]]).solve(), "spans 2 of the 3 dimensions"),
+    (lambda: KNorm(2, P, [[1, 1], [1, 0.9999999]]).solve(), "fills 5e-08 of the box"),
+    (lambda: KNorm(9, P, np.random.default_rng(0).normal(size=(60, 9))).solve(), "more than 10000 pairs of faces"),
+    (lambda: KNorm(2, P, [[1, NAN], [0, 1]]).solve(), "sensitivity"),
+    *((lambda c=c: KNormNoise(3, 1.0, INF, 1.0, cap=c), "cap") for c in (3.5, 2.00001)),
+    (lambda: KNormNoise(3, 1.0, 1, 1.0, cap=2.0), "cap"),
+    (lambda: KNormNoise(3, 1.0, 1, 1.0, signed=False), "signed"),
+    (lambda: KNormNoise(3, 1.0, INF, 1.0, gamma=1.5), "gamma"),
+    (lambda: KNormNoise(3, 1.0, INF, 1.0, gamma=0.4), "20 bits"),
+    (lambda: KNormNoise(3, 1.0, INF, gamma=0.5), "largest"),
+    (lambda: KNormNoise(3, 1.0, INF, -1.0), "largest"),
+    (lambda: KNormNoise(3, 1.0, INF, widths=(1.0, 2.0)), "widths"),
+    (lambda: KNormNoise(2, 1.0, INF, widths=(0.0, 0.0)), "widths"),
+    (lambda: KNormNoise(2, 1.0, INF, 1.0, widths=(1.0, 1e-300)).lattice, "widths"),
+    (lambda: KNormNoise(3, 1.0, INF).release(np.zeros(3)), "largest change"),
+    (lambda: KNormNoise(3, 1e9, INF, 1e-9).release(np.zeros(3)), "raise epsilon"),
+    (lambda: KNormNoise(300, 1.0, INF, 1.0, cap=110.0).release(np.zeros(300)), "norm=inf"),
+    (lambda: KNormNoise(10_000, 1.0, INF, 800.0, gamma=2.0**-24), "gamma"),
+]
+OF_CURVES: Cases = [
+    (lambda privacy=privacy, make=make: make(privacy), "privacy")
+    for privacy in (md.GaussianDP(1.0), md.MembershipAdvantage(0.1), TWO)
+    for make in (
+        lambda p: KNorm(3, p),
+        lambda p: md.BoundedCount(4, p),
+        lambda p: md.PrivateMean(0, 1, about=100).solve(p),
+        lambda p: md.compare(md.LocalReport(bits=2), p),
+    )
+]
+# fmt: on
+LISTS = {
+    "allocations": ALLOCATIONS,
+    "calibrations": CALIBRATIONS,
+    "covariances": COVARIANCES,
+    "optimal": OPTIMAL,
+    "radial": RADIAL,
+    "curves": OF_CURVES,
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of the callables
+@pytest.mark.parametrize(
+    ("cases", "at"), [(name, i) for name, cases in LISTS.items() for i in range(len(cases))]
+)
+def test_it_is_refused_by_name(cases: str, at: int) -> None:
+    call, word = LISTS[cases][at]
+    with pytest.raises(md.DesignError, match=word):
+        call()

@@ -6,8 +6,7 @@ zero-concentrated privacy where it has a closed form, else δ at ε = 1.
 *Tables, selections and block fills* have rows that are affine between knots (`mechdesign.verifier.quantizer_laws`), and an *integer table*
 draws from the row at the start or from that at the end of a segment. So every probability of an output lies between the smallest and the
 largest of its column: the largest quotient of the two is e^ε. Where it is infinite, Σ_i [p(x, i) − e^ε p(x', i)]₊ is convex in both rows, and
-largest at two knots: δ at ε = 1. *A vector of d numbers*, each through one table, loses d ε. *Biased selections*:
-`mechdesign.verifier.biased_selection`.
+largest at two knots: δ at ε = 1. *A vector of d numbers*, each through one table, loses d ε.
 
 *Independent noise.* Moved by v, Laplace coordinates lose Σ |v_i|/s_i at most, and normal ones are (Σ v_i²/s_i²)/2-zCDP; what is ε-private is
 (ε²/2)-zCDP (Bun and Steinke 2016), and both add up. Of a change within several bounds, Σ (|v_i|/s_i)^m is no more than the sum of the largest
@@ -25,10 +24,8 @@ import math
 from collections.abc import Callable
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from itertools import pairwise
 
 from mechdesign.verifier import local_report, user_level
-from mechdesign.verifier.biased_selection import extremes, whole_weights
 from mechdesign.verifier.calibration import largest_loss, law_of, plainest, rounds_of
 from mechdesign.verifier.changes import changes_of, worst_shifts
 from mechdesign.verifier.channel import clustered_response, hadamard_response
@@ -233,34 +230,6 @@ def integer_table(law: Json, account: Account) -> None:
     stated(Segments(knots, law["counts"], WORD), bins, 1, account)
 
 
-def selection(law: Json, account: Account) -> None:
-    bins = law["bins"]
-    account.agrees("outputs increase", len(bins) > 1 and all(a < b for a, b in pairwise(bins)))
-    for side in ("left", "right"):
-        whole_weights(law[side], len(bins), account)
-    account.agrees("selection probabilities are laws", True)
-    account.claimed("privacy: a selection states no range of inputs")
-
-
-def biased_quantizer(law: Json, account: Account) -> None:
-    choice, beta, (lower, upper) = law["selection"], law["beta"], law["input_range"]
-    bins, m = choice["bins"], len(choice["bins"])
-    account.agrees("outputs increase", m > 1 and all(a < b for a, b in pairwise(bins)))
-    account.agrees("outputs are about the inputs", bins[0] <= lower < upper <= bins[-1])
-    if not 0 <= beta < math.inf:
-        raise Refused("a sharpness that is none")
-    if not all(holds for *_, holds in account.rows):
-        return
-    left, right = (whole_weights(choice[side], m, account) for side in ("left", "right"))
-    knots = [lower, *[b for b in bins if lower < b < upper], upper]
-    account.takes(20 * len(knots) * m**2, 1000)
-    parts = [(low, high) for low, high in zip(*extremes(bins, left, right, beta, knots)) if high]
-    account.proved("no output rules an input out", min(low for low, _ in parts) > 0)
-    if all(low > 0 for low, _ in parts):
-        loss = log_above(max(high / low for low, high in parts))
-        account.proved(f"privacy loss at most {loss!r}", True)
-
-
 def planned(law: Json, account: Account) -> None:
     """Each part of a plan by itself: what they consume together is a claim of the plan, not of its noise."""
     with localcontext() as context:
@@ -295,7 +264,6 @@ MECHANISMS: dict[str, Callable[[Json, Account], None]] = {
     "mixed-noise": independent,
     "planned-release": planned,
     "strategy-noise": strategy,
-    "biased-quantizer": biased_quantizer,
     "channel": channel,
     "clustered-response": clustered_response,
     "hadamard-response": hadamard_response,
@@ -303,7 +271,6 @@ MECHANISMS: dict[str, Callable[[Json, Account], None]] = {
     "linear-report": local_report.alone,
     "subset-report": local_report.alone,
     "quantizer": quantizer,
-    "selection": selection,
     "vector-quantizer": coordinates,
     **dict.fromkeys(LAWS, exact_law),
     **dict.fromkeys(

@@ -1,15 +1,14 @@
-"""Several results in one file: comparisons, frontiers, and what a comparison's results must be to answer its question.
+"""Several results in one file: comparisons, frontiers, and what a comparison's ranking and least error rest on.
 
 *Noise for numbers* answers a question if it is for as many numbers, no fewer rounds, no smaller a sample of the people, and for every change
 that the question allows: each bound that the noise relies on holds on all of them, or, where it is made for a list of changes, the corners of a box of
-which so many coordinates move are in the list, up to sign. Of a question that lists its changes, each bound holds on each of them, or they are in the list. Noise on the whole numbers is for whole numbers only. *A report* of so many bits takes every
-input of the question's range; *a channel* is on its space, for its prior, at its α; *a histogram* is of its users; *a report of a category* is for the same queries, on average or for the worst category: its
-error is the variance of one report, times the people, over the number of queries.
-
-An error of the mean of n clients whose reports are of clipped inputs is recomputed, in floats, of normal laws and samples.
+which so many coordinates move are in the list, up to sign. Noise on the whole numbers is for whole numbers only. *A report* of so many bits takes every
+input of the question's range; *a channel* is on its space, for its prior. The error shown is the result's value where its loss is the question's.
 
 What is said to be the least error is a lower bound of every mechanism that is proved of a result whose own question this is, by the name of these
 mechanisms. Of reports it is found by a search of its own: it is claimed, and must not exceed what an unbiased one of the results costs.
+
+Not covered: questions that list their changes, reports of categories, means of clients, histograms of users.
 """
 
 from __future__ import annotations
@@ -22,18 +21,15 @@ from typing import NamedTuple
 
 from mechdesign.verifier.bound_class import DISCRETE, EVERY
 from mechdesign.verifier.knorm import bounds_of, coordinates, covers
-from mechdesign.verifier.local_report import margins
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, TooLarge
 
 Check = Callable[[Json, Account], None]
-REAL, WHOLE, CHANNEL, LOCAL, USERS = (
+REAL, WHOLE, CHANNEL = (
     f"no {noun} does better"
     for noun in (
         "additive noise for a real-valued query",
         "additive whole-number noise",
         "channel between the points",
-        "unbiased local report",
-        "unbiased histogram of users with so many items each",
     )
 )
 QUANTIZERS = (
@@ -96,15 +92,12 @@ def protected(design: Json) -> Protected | None:
 
 def protects(design: Json, question: Json, account: Account) -> bool:
     """Whether noise is for all that a question of numbers says may change."""
-    changes = question["sensitivity"]
-    held, asked = protected(design), bounds(1.0 if isinstance(changes, list) else changes)
+    held, asked = protected(design), bounds(question["sensitivity"])
     if held is None or held.dimension != question["dimension"] or held.rounds < question["rounds"]:
         return False
     sampled = held.rate < 1 and asked["neighbours"] != "add-remove"
     if held.rate < question["sampling_rate"] or sampled or (held.whole and not question["integer"]):
         return False
-    if isinstance(changes, list):
-        return held.signed and all_held(held.changes, changes, held.dimension, account)
     sizes, l1, l2 = bounds_of(asked, held.dimension)
     count = sum(n for _, n in sizes)
     if asked["signed"] and not held.signed and count > 1:
@@ -122,26 +115,6 @@ def protects(design: Json, question: Json, account: Account) -> bool:
         each = each * (len(limits["each"]) if len(each) == 1 else 1)
         kept = kept and all(a <= Fraction(b) for a, b in zip(each, limits["each"], strict=True))
     return kept and (limits["l0"] is None or count <= limits["l0"])
-
-
-def all_held(limits: Json, changes: Json, dimension: int, account: Account) -> bool:
-    """Whether bounds hold of every vector of a list, or it is in a list, up to sign."""
-    account.takes(20 * len(changes) * dimension, 1000)
-    if any(len(v) != dimension for v in changes):
-        return False
-    if not isinstance(limits, dict):
-        account.takes(10 * len(limits) * dimension)
-        known = {tuple(sign * x for x in v) for v in limits for sign in (1, -1)}
-        return all(tuple(v) in known for v in changes)
-    for v in changes:
-        sizes = [abs(Fraction(x)) for x in v]
-        found = {"linf": max(sizes), "l1": sum(sizes), "l0": sum(map(bool, sizes))}
-        kept = all(limits[name] is None or most <= Fraction(limits[name]) for name, most in found.items())
-        kept = kept and (limits["l2"] is None or sum(x * x for x in sizes) <= Fraction(limits["l2"]) ** 2)
-        each = limits["each"] or sizes
-        if not kept or len(each) != dimension or any(x > Fraction(b) for x, b in zip(sizes, each)):
-            return False
-    return True
 
 
 def listed(vectors: Json, each: list[Fraction], asked: Json, account: Account) -> bool:
@@ -164,11 +137,9 @@ def listed(vectors: Json, each: list[Fraction], asked: Json, account: Account) -
 
 def reports(one: Json, question: Json) -> bool:
     """Whether a result is a quantizer of all inputs of a question, with no more outputs than its bits tell apart."""
-    law, (low, high) = one["mechanism"], question["input_range"] or (math.inf, -math.inf)
-    if question["input_range"] is None and not question["clients"]:
+    if one["design"][""] not in QUANTIZERS or question["input_range"] is None:
         return False
-    if one["design"][""] not in QUANTIZERS or (question["clients"] and one["design"].get("max_bias")):
-        return False
+    law, (low, high) = one["mechanism"], question["input_range"]
     biased = law[""] == "biased-quantizer"
     bins = law["selection"]["bins"] if biased else law["bins"]
     start, stop = law["input_range"] if biased else (law["knots"][0], law["knots"][-1])
@@ -189,33 +160,6 @@ def between_points(design: Json, question: Json) -> bool:
     return len(own) == len(asked) and all(abs(p - q) <= 1e-12 for p, q in zip(own, asked))
 
 
-def of_one_answer(design: Json, question: Json, cost: float, account: Account) -> float:
-    """A cost of a design for local reports of categories as the mean variance of an answer of the question's people."""
-    count = sum(math.prod(map(queries, block)) for block in design["workload"]["blocks"])
-    diagonal, _, below = margins(design["workload"], account)
-    constant = 0 if design["data"] == "worst" else Fraction(sum(diagonal), below * len(diagonal))
-    return float(question["people"] * max(cost - float(constant), 0.0) / count)
-
-
-def queries(part: Json) -> int:
-    n: int = part["size"]
-    if part["kind"] == "matrix":
-        return len(part["matrix"])
-    return {"total": 1, "ranges": n * (n + 1) // 2}.get(part["kind"], n)
-
-
-def of_categories(design: Json, question: Json) -> bool:
-    """Whether a local report is for the queries and the data of a question."""
-    alike = design[""] == "local-workload" and repr(design["workload"]) == repr(question["workload"])
-    return alike and design["data"] == question["data"]
-
-
-def of_users(design: Json, question: Json) -> bool:
-    """Whether a histogram is of the users of a question."""
-    names = ("space", "items", "users")
-    return design[""] == "user-histogram" and all(repr(design[n]) == repr(question[n]) for n in names)
-
-
 def privacy_of(design: Json) -> Json:
     if "privacy" in design:
         return design["privacy"]
@@ -224,8 +168,6 @@ def privacy_of(design: Json) -> Json:
 
 def same_question(design: Json, question: Json) -> str | None:
     """The mechanisms that a design's lower bound speaks of, where its question is the comparison's own; None elsewhere."""
-    if question[""] == "histogram-of-users":
-        return USERS
     if question[""] == "metric-report":
         free = design["unbiased"] is None and design["decoder"] is None
         return CHANNEL if free and design["loss"] == question["loss"] else None
@@ -235,8 +177,6 @@ def same_question(design: Json, question: Json) -> str | None:
         or question["sampling_rate"] != 1
     ):
         return None
-    if isinstance(question["sensitivity"], list):
-        return None  # what no bound of all mechanisms is known of
     own, asked = bounds(design["sensitivity"]), bounds(question["sensitivity"])
     sizes = design["dimension"], question["dimension"]
     if design[""] == "knorm":
@@ -250,9 +190,21 @@ def same_question(design: Json, question: Json) -> str | None:
     return (WHOLE if question["loss"] == "absolute" else None) if question["integer"] else REAL
 
 
+def uncovered(question: Json) -> str:
+    """What a comparison is of, where it is not covered; "" elsewhere."""
+    if question[""] == "numeric-query":
+        return "for listed changes" if isinstance(question["sensitivity"], list) else ""
+    if question[""] == "local-report":
+        return "of means of clients" if question["clients"] else ""
+    named = {"category-report": "of reports of categories", "histogram-of-users": "of histograms of users"}
+    return named.get(question[""], "")
+
+
 def comparison(held: Json, account: Account, check: Check) -> None:
     """Results for one question at one privacy; the other cells of the table are the file's own words."""
     results, question = dict(held["results"]), held["question"]
+    if of := uncovered(question):
+        raise NotCovered(f"comparisons {of}")
     each(results.items(), account, check)
     designs = {name: one["design"] for name, one in results.items()}
     same = all(privacy_of(design) == held["privacy"] for design in designs.values())
@@ -267,25 +219,17 @@ def comparison(held: Json, account: Account, check: Check) -> None:
     answers = {
         "numeric-query": lambda one: protects(one["design"], question, account),
         "local-report": lambda one: reports(one, question),
-        "histogram-of-users": lambda one: of_users(one["design"], question),
         "metric-report": lambda one: between_points(one["design"], question),
-        "category-report": lambda one: of_categories(one["design"], question),
     }[question[""]]
-    answered = all(map(answers, results.values()))
-    account.agrees("every result answers the question", answered)
+    account.agrees("every result answers the question", all(map(answers, results.values())))
     if not all(holds for *_, holds in account.rows):
         return
     order = [(not in_whole(designs[name], question), error) for name, error in errors.items()]
     account.agrees("the table begins with the least error", order == sorted(order))
-    if question.get("clients"):
-        means = [of_mean(one, question, errors[name]) for name, one in results.items()]
-        check_errors = account.claimed if None in means else account.recomputed
-        check_errors("the errors are those of the mean of the clients", False not in means)
-    else:
-        of_loss = all(shown(one, question, errors[name], account) for name, one in results.items())
-        account.agrees(
-            "an error of the question's loss is the value of a result for this loss, and no other", of_loss
-        )
+    of_loss = all(shown(one, question, errors[name]) for name, one in results.items())
+    account.agrees(
+        "an error of the question's loss is the value of a result for this loss, and no other", of_loss
+    )
     account.claimed("the other cells of the table follow from the results")
     least(held, results, account)
 
@@ -296,57 +240,15 @@ def in_whole(design: Json, question: Json) -> bool:
     return not (question[""] == "numeric-query" and question["integer"]) or (held is not None and held.whole)
 
 
-def shown(one: Json, question: Json, error: float, account: Account) -> bool:
+def shown(one: Json, question: Json, error: float) -> bool:
     """Whether the table shows the value of a result whose loss, of one number or report, is the question's, and else another error."""
     design, value = one["design"], one["value"]
-    if question[""] == "category-report":
-        return math.isclose(error, of_one_answer(design, question, value, account), rel_tol=1e-9)
-    if question[""] == "histogram-of-users":
-        return bool(error == value)
     close: bool = abs(error - value) <= CLOSE * abs(value)
-    alike = bool(design.get("loss") == question["loss"])
-    if question[""] == "numeric-query":
-        alone = design[""] in ("calibration", "knorm", "optimal-noise")
-        return not alone or close == alike
     if question[""] == "local-report":
         return close or not same_report(design, question)
-    return close == alike
-
-
-def of_mean(one: Json, question: Json, error: float) -> bool | None:
-    """Whether an error is that of the mean of n reports: (value + E[(c(X) - X)²])/n + (1 - 1/n) b², b the larger mean taken off at an end.
-
-    None where the value is not that of reports on the clipped prior, or what is taken off is not known here.
-    """
-    design, prior, n = one["design"], question["prior"], question["clients"]
-    ends = one["mechanism"]["knots"][0], one["mechanism"]["knots"][-1]
-    if prior[""] == "prior-samples":
-        kept = {**prior, "samples": [min(max(x, ends[0]), ends[1]) for x in prior["samples"]]}
-    else:
-        kept = {"": "prior-clipped", "law": prior["law"], "lower": ends[0], "upper": ends[1]}
-    taken = [beyond(prior, end, side) for end, side in zip(ends, (-1, 1))]
-    least = (1 - CLOSE) * one["value"] / n
-    if repr(design["prior"]) not in (repr(kept), repr(prior)) or design["loss"] != question["loss"]:
-        return None
-    if taken[0] is None or taken[1] is None:
-        return None if least <= error else False
-    bias, square = max(taken[0][0], taken[1][0]), taken[0][1] + taken[1][1]
-    found = (one["value"] + square) / n + (1 - 1 / n) * bias**2
-    return bool(abs(error - found) <= CLOSE * found)
-
-
-def beyond(prior: Json, end: float, side: int) -> tuple[float, float] | None:
-    """Mean and mean square of how far inputs are beyond an end; None where they are not known here."""
-    if prior[""] == "prior-samples":
-        far = [max(side * (x - end), 0.0) for x in prior["samples"]]
-        return math.fsum(far) / len(far), math.fsum(x * x for x in far) / len(far)
-    law = prior["law"]
-    if prior[""] != "prior-law" or law["name"] != "norm" or len(law["args"]) > 2:
-        return None
-    named = {"loc": 0.0, "scale": 1.0, **law, **dict(zip(("loc", "scale"), law["args"]))}
-    z = side * (end - named["loc"]) / named["scale"]
-    density, mass = math.exp(-z * z / 2) / math.sqrt(2 * math.pi), math.erfc(z / math.sqrt(2)) / 2
-    return named["scale"] * (density - z * mass), named["scale"] ** 2 * ((1 + z * z) * mass - z * density)
+    alike = bool(design.get("loss") == question["loss"])
+    alone = question[""] != "numeric-query" or design[""] in ("calibration", "knorm", "optimal-noise")
+    return not alone or close == alike
 
 
 def same_report(design: Json, question: Json) -> bool:
@@ -360,33 +262,13 @@ def least(held: Json, results: dict[str, Json], account: Account) -> None:
     if stated is None:
         account.agrees("no least error is named", name == "")
     elif question[""] == "local-report":
-        outputs = [
-            law["selection"]["bins"] if law[""] == "biased-quantizer" else law["bins"]
-            for law in (one["mechanism"] for one in results.values())
-        ]
-        reach = max(abs(b) for bins in outputs for b in bins) * (1 + 1e-12)
-        speaks = (
-            f"no unbiased report with outputs up to ±{reach:.4g} does better, however many outputs it has"
-        )
-        account.agrees("the least error is of outputs as far out as those compared", name == speaks)
         costs = [
             one["value"]
             for one in results.values()
             if same_report(one["design"], question) and not one["design"].get("max_bias")
         ]
-        account.claimed(
-            f"the least error is {stated!r}", 0 < stated <= min(costs, default=math.inf) * (1 + CLOSE)
-        )
-    elif question[""] == "category-report":
-        lows = [
-            of_one_answer(one["design"], question, one["lower_bound"], account)
-            for one in results.values()
-            if one["bound_class"] == EVERY
-        ]
-        found = any(math.isclose(stated, low, rel_tol=1e-9) for low in lows) and name == LOCAL
-        account.agrees(
-            "the least error is the lower bound of a result, of every unbiased local report", found
-        )
+        most = min(costs, default=math.inf) * (1 + CLOSE)
+        account.claimed(f"{name}: the least error is {stated!r}", 0 < stated <= most)
     else:
         bounds = [
             (one["lower_bound"], same_question(one["design"], question))

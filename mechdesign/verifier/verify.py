@@ -4,10 +4,11 @@
 
 Every claim is printed as *proved* (exact or outward-rounded arithmetic), *recomputed* (doubles) or *claimed* (not checked
 here). Exit code 0: all that is checked holds; 1: something does not, or the file is damaged; 2: not covered, too large to check, or
-nothing to check. Covered is every kind of result and every mechanism that is saved alone (what it loses is printed), comparisons and
-frontiers (each result within, its claims under its name) and certificates. Not covered are functions and laws of users, by name; a
-file that states no mechanism (a budget, a space, a proof) claims nothing. Nothing is shared with the package: it is a second opinion.
-Fields of files: docs/format.md.
+nothing to check. Covered are results, mechanisms that are saved alone (what they lose is printed), comparisons and frontiers (each result
+within, its claims under its name) and certificates. Not covered, by name: biased selections, what shuffling hides, histograms of
+users, comparisons of those, of local reports of categories and of means of clients, functions and laws of the user's own. A file that
+states no mechanism (a budget, a space, a proof) claims nothing. Nothing is shared with the package: it is a second opinion. Fields of
+files: docs/format.md.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import sys
 from collections.abc import Callable
 
 from mechdesign.verifier.allocation import allocation
-from mechdesign.verifier.biased_selection import biased_selection
 from mechdesign.verifier.bound_class import standing
 from mechdesign.verifier.calibration import calibration
 from mechdesign.verifier.channel import bounded, channel
@@ -31,7 +31,6 @@ from mechdesign.verifier.quantizer import quantizer
 from mechdesign.verifier.reading import Account, Json, NotCovered, NothingToCheck, Refused, read
 from mechdesign.verifier.several import comparison, frontier
 from mechdesign.verifier.strategy import strategy
-from mechdesign.verifier.user_level import user_histogram
 from mechdesign.verifier.vectors import vectors
 
 CHECKS: dict[str, Callable[[Json, Account], None]] = {
@@ -52,9 +51,12 @@ CHECKS |= {
     "knorm": knorm,
     "plan": plan,
     "vector-design": vectors,
-    "biased-selection": biased_selection,
-    "user-histogram": user_histogram,
 }
+UNCOVERED = {
+    **dict.fromkeys(("biased-selection", "biased-quantizer"), "biased selections"),
+    **dict.fromkeys(("user-histogram", "tree-histogram", "laplace-histogram"), "histograms of users"),
+}
+"""Kinds of designs and mechanisms without a check, and what they are of."""
 
 
 def verify(text: str) -> Account:
@@ -72,6 +74,8 @@ def verify(text: str) -> Account:
         elif held[""] in MECHANISMS:
             MECHANISMS[held[""]](held, account)
             neighbours(held, account)
+        elif held[""] in UNCOVERED:
+            raise NotCovered(UNCOVERED[held[""]])
         elif held[""] in CHECKS:
             raise Refused(f"a design ({held['']}) without a result: nothing is claimed that could be checked")
         else:
@@ -93,7 +97,7 @@ def result(held: Json, account: Account) -> None:
     """Check one result."""
     kind = held["design"][""]
     if kind not in CHECKS:
-        raise NotCovered(f"results of kind {kind}")
+        raise NotCovered(UNCOVERED.get(kind, f"results of kind {kind}"))
     if not isinstance(held["proofs"], list):
         raise Refused("proofs that are no list")
     account.agrees("a proof is there", bool(held["proofs"]))
@@ -114,7 +118,7 @@ def certificate(held: Json, account: Account) -> None:
     """The proofs of a result without its report: class and status are not stated."""
     kind = held["question"][""]
     if kind not in CHECKS:
-        raise NotCovered(f"results of kind {kind}")
+        raise NotCovered(UNCOVERED.get(kind, f"results of kind {kind}"))
     if not isinstance(held["proofs"], list):
         raise Refused("proofs that are no list")
     account.agrees("a proof is there", bool(held["proofs"]))

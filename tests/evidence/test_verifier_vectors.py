@@ -56,11 +56,6 @@ ALTERED = [
     ("vectors-box", ("mechanism", "fields", "count"), 2),
     ("vectors-box", ("mechanism", "fields", "bits"), 3),
     ("vectors-signs", ("value",), 604.1),
-    ("biased-selection", ("design", "fields", "privacy", "fields", "epsilon"), 0.3),
-    ("biased-selection", ("mechanism", "fields", "beta"), 0.2),
-    ("biased-selection", ("design", "fields", "max_bias"), 0.01),
-    ("biased-selection", ("value",), 1.12),
-    ("biased-selection", ("lower_bound",), 0.43),
 ]
 
 

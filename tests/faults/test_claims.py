@@ -178,9 +178,7 @@ def test_a_lower_bound_of_another_class_is_refused(name: str, scope: str) -> Non
             assert not altered.package_accepts(payload) and not altered.alone_accepts(payload)
 
 
-@pytest.mark.parametrize(
-    "name", ["calibration", "rqm", "optm", "optm-search", "biased-selection", "bin-search", "allocation"]
-)
+@pytest.mark.parametrize("name", ["calibration", "rqm", "optm", "optm-search", "bin-search", "allocation"])
 @pytest.mark.parametrize("verifier", ["alone", "package"])
 def test_no_gap_that_is_asked_for_makes_the_best_of_a_class_optimal(name: str, verifier: str) -> None:
     payload = altered.payload(name)
@@ -406,7 +404,7 @@ def test_the_package_refuses_a_leaf_that_results_do_not_have(leaf: str) -> None:
 # 13 to 15 --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["calibration", "vectors", "biased-selection"])
+@pytest.mark.parametrize("name", ["calibration", "vectors"])
 def test_common_results_can_be_checked_without_this_package(name: str) -> None:
     assert all(holds for *_, holds in verify.verify(altered.text(name)).rows)
 

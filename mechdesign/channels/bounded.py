@@ -43,6 +43,7 @@ from mechdesign.problem.checks import array, indices, instance, integer, settle
 from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, PureDP
+from mechdesign.problem.sensitivity import neighbours_field
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign, relative_table
 from mechdesign.problem.words import NEIGHBOURS, guarantee, loss_words, privacy_words
 from mechdesign.solvers import LinearProgram, Model
@@ -76,6 +77,8 @@ class BoundedCount(ModelledDesign):
         s ≥ 1: the most that the count differs by between neighbours.
     prior : array, shape (n + 1,), optional
         Probabilities of the true values, over which the loss is averaged; without them it is the worst over all.
+    neighbours : {"add-remove", "replace"}
+        For which neighbours the sensitivity holds.
 
     Raises
     ------
@@ -103,6 +106,7 @@ class BoundedCount(ModelledDesign):
     loss: object = "absolute"
     sensitivity: int = field(check=integer, least=1, default=1)
     prior: Numbers | None = None
+    neighbours: str = neighbours_field()
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -165,7 +165,7 @@ def _of_mean(name: str, q: LocalReport, privacy: Any, deadline: Deadline) -> Res
         return candidates(q)[name].solve(replace(q.within(*ends), bits=bits), privacy, deadline)
 
     least = 1 if name == _SEARCHED else q.bits
-    return at_best_range(q.mean, duchi(privacy.epsilon), solve, range(least, q.bits + 1), q.input_range)
+    return at_best_range(q.mean, duchi(privacy.epsilon), solve, range(least, q.bits + 1), q.clip)
 
 
 def _best(designs: Iterable[Design], deadline: Deadline, **options: Any) -> Result:

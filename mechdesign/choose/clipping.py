@@ -80,6 +80,7 @@ class ClippedMean:
 
     prior: Prior
     clients: int
+    widest: Range | None = None
 
     @cached_property
     def units(self) -> tuple[float, float]:
@@ -149,11 +150,13 @@ class ClippedMean:
         """The range at which a mechanism, moved along, has the least error, of all or of those up to 4 times as wide or narrow."""
         (centre, unit), core = self.units, self._core[0]
         most = np.array([-core.support[0], core.support[1]])
+        if self.widest:
+            most = np.array([centre - self.widest[0], self.widest[1] - centre]) / unit
         if near is None:
             at, steps, factor = np.sqrt(most * _NARROWEST), 20, math.sqrt(most.max() / _NARROWEST)
         else:
             at, steps, factor = np.abs(np.array(near) - centre) / unit, 4, 4.0
-        mirrored = core.symmetric()
+        mirrored = core.symmetric() and most[0] == most[1]
         while factor > 1.001:
             grids = [
                 np.minimum(a * factor ** (np.arange(-steps, steps + 1) / steps), m) for a, m in zip(at, most)

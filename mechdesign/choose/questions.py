@@ -39,7 +39,7 @@ from mechdesign.problem.checks import (
 )
 from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.losses import Loss
-from mechdesign.problem.priors import Prior
+from mechdesign.problem.priors import EmpiricalPrior, Prior, stated_range
 from mechdesign.problem.privacy import (
     ApproximateDP,
     CentralPrivacy,
@@ -311,7 +311,8 @@ class LocalReport(_Question):
         Bits of a report, 1 to 6: 2^bits outputs, at most. For more, solve a design itself: `OptimalQuantizer` takes
         hundreds of outputs.
     input_range : (float, float), optional
-        Where the number can be; the prior's support by default, [−1, 1] without a prior; chosen where `clients` are given.
+        Where the number can be; the support of a law by default, [−1, 1] without a prior; with samples as prior it must be stated. With
+        `clients` where numbers are clipped, chosen by default; with samples the widest range that is tried.
     prior : frozen scipy.stats law, md.clipped, md.truncated, or samples, optional
         What is known of the numbers; uniform on the range by default.
     loss : "absolute", "squared", dict of the two, or convex callable
@@ -352,12 +353,14 @@ class LocalReport(_Question):
                     "loss", self.loss.name, "must be squared, which the error of a mean is known by"
                 )
             clients = integer("clients", self.clients, 1, 10**15)
-            settle(self, prior=Prior.of(law, unbounded=True), clients=clients)
-            settle(self, input_range=None if self.input_range is None else given)
-            assert self.mean.units  # raises where there is no variance
+            prior = Prior.of(law, unbounded=True)
+            given = stated_range(prior, self.input_range)
+            settle(self, prior=prior, clients=clients, input_range=given)
+            centre = self.mean.units[0]  # raises where there is no variance
+            if self.mean.widest and not self.mean.widest[0] < centre < self.mean.widest[1]:
+                raise DesignError.of("input_range", given, "must hold the mean of the samples")
             return
-        prior = Prior.of(law, given)
-        low, high = given or prior.support
+        prior, (low, high) = Prior.ranged(law, given)
         settle(self, prior=prior, input_range=(low, high))
         self.loss.check_convex(np.linspace(low, high, 9), low, high)
 
@@ -369,7 +372,13 @@ class LocalReport(_Question):
     @cached_property
     def mean(self) -> ClippedMean:
         """What clipping does to the mean of the clients."""
-        return ClippedMean(self.prior, self.clients or 1)
+        return ClippedMean(self.prior, self.clients or 1, None if self.clip else self.input_range)
+
+    @property
+    def clip(self) -> tuple[float, float] | None:
+        """The range that every mechanism takes; None where each has its own."""
+        searched = self.clients is not None and isinstance(self.prior, EmpiricalPrior)
+        return None if searched else self.input_range
 
     def within(self, low: float, high: float) -> LocalReport:
         """The question of one report on a client's number clipped to a range."""
@@ -388,8 +397,8 @@ class LocalReport(_Question):
             raise DesignError.of(
                 f"{name}: max_bias", result.design.max_bias, "must be 0 where a mean is wanted"
             )
-        if self.input_range and (low > self.input_range[0] or high < self.input_range[1]):
-            raise DesignError.of(f"{name}: input_range", (low, high), f"must cover {self.input_range}")
+        if self.clip and (low > self.clip[0] or high < self.clip[1]):
+            raise DesignError.of(f"{name}: input_range", (low, high), f"must cover {self.clip}")
         if len(mechanism.bins) > self.outputs:
             allowed = f"must be at most the question's {self.outputs}"
             raise DesignError.of(f"{name}: bins", len(mechanism.bins), allowed)
@@ -405,7 +414,8 @@ class LocalReport(_Question):
         low, high = self.input_range or (math.nan, math.nan)
         plural = "" if self.bits == 1 else "s"
         if self.clients is not None:
-            to = f"[{low:.12g}, {high:.12g}]" if self.input_range else "the mechanism's best range"
+            to = f"[{low:.12g}, {high:.12g}]" if self.input_range else ""
+            to = to if self.clip else " in ".join(filter(None, ("the mechanism's best range", to)))
             each = f"reports of {self.bits} bit{plural} of {self.clients} client{'' if self.clients == 1 else 's'}"
             return f"{each} whose mean is wanted, each clipped to {to}, {self.loss.name} loss"
         return f"a report of {self.bits} bit{plural} on a number in [{low:.12g}, {high:.12g}], {self.loss.name} loss"

@@ -217,28 +217,33 @@ class Result(Handed):
             return f"best of {self.design.among}, {asked}"
         return str(self.status.value)
 
-    def release(self, x: Any, *, ledger: Any = None, **options: Any) -> Any:
+    def release(self, x: Any, *, ledger: Any = None, disjoint: bool = False, **options: Any) -> Any:
         """Return the answer with noise, as the mechanism's own `release` does: for deployment.
 
         Parameters
         ----------
         x : object
-            The true answer.
+            The true answer; without a ledger several too, each of which consumes all of the budget unless nobody is in two.
         ledger : Ledger, optional
-            What is consumed is entered there before any noise is drawn; the answer then is a `mechdesign.plan.Released`.
+            What is consumed is entered there before any noise is drawn; the answer then is a `mechdesign.plan.Released`. An entry is one
+            answer of the design's dimension.
+        disjoint : bool
+            With a ledger: that nobody is in two of the answers, which then are one entry.
         **options
             Of the mechanism's `release`.
 
         Raises
         ------
         DesignError
-            The ledger has not so much left. Nothing is drawn then.
+            The ledger has not so much left, or there are several answers. Nothing is drawn then.
         """
         if ledger is None:
+            if disjoint:
+                raise DesignError.of("disjoint", disjoint, "is said to a ledger: give one")
             return self.mechanism.release(x, **options)
         if not hasattr(ledger, "release"):
             raise DesignError.of("ledger", ledger, "must be a Ledger")
-        return ledger.release(self, x, **options)
+        return ledger.release(self, x, disjoint=disjoint, **options)
 
     # -- what the design and the mechanism say ---------------------------------------------------------
 

@@ -31,11 +31,7 @@ from mechdesign.noise.balls import Ball, Vectors, hull_of, short
 from mechdesign.noise.knorm_noise import MOST_CAPPED, KNormNoise, norm_order, spanning
 from mechdesign.noise.pictures import draw_vectors
 from mechdesign.noise.radial import LEAST_KEPT, round_delta
-from mechdesign.problem.checks import (
-    instance,
-    integer,
-    one_of,
-)
+from mechdesign.problem.checks import instance, integer, one_of, settle
 from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import (
     ApproximateDP,
@@ -45,7 +41,13 @@ from mechdesign.problem.privacy import (
     implied_by_pure,
     pure_epsilon,
 )
-from mechdesign.problem.sensitivity import Protection, Sensitivity, sensitivity
+from mechdesign.problem.sensitivity import (
+    Protection,
+    Sensitivity,
+    neighbours_field,
+    neighbours_of,
+    sensitivity,
+)
 from mechdesign.problem.spine import Bound, Clock, Design, Law, relative_table
 from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words, unit_words
 
@@ -92,6 +94,8 @@ class KNorm(Design):
         Of one coordinate, on average.
     rounds : int
         How often it is answered, all under one ε.
+    neighbours : {"add-remove", "replace"}
+        For which neighbours the changes hold; a `Sensitivity` states it itself.
 
     Notes
     -----
@@ -121,9 +125,11 @@ class KNorm(Design):
     norm: float | None = field(check=norm_order, default=None)
     loss: str = field(check=one_of, allowed=("squared", "absolute"), default="squared")
     rounds: int = field(check=integer, least=1, most=10**9, default=1)
+    neighbours: str = neighbours_field()
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        settle(self, neighbours=neighbours_of(self.sensitivity, self.neighbours))
         if isinstance(self.sensitivity, tuple) and self.norm is not None:
             raise DesignError.of(
                 "norm",

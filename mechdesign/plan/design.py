@@ -36,7 +36,7 @@ from mechdesign.plotting import COLOURS, figure, plain, sized
 from mechdesign.problem.checks import instance, integer, one_of, positive, settle
 from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP, points_of
-from mechdesign.problem.sensitivity import NEIGHBOURS
+from mechdesign.problem.sensitivity import neighbours_field
 from mechdesign.problem.spine import Bound, Clock, Design, Law, relative_table
 from mechdesign.problem.words import NEIGHBOURS as PAIR
 from mechdesign.problem.words import guarantee, privacy_words
@@ -110,12 +110,13 @@ class Plan(Design):
     weights: dict[str, float] | None = None
     targets: dict[str, float] | None = None
     rounds: int = field(check=integer, least=1, most=10**6, default=1)
-    neighbours: str = field(check=one_of, allowed=NEIGHBOURS, default="add-remove")
+    neighbours: str = neighbours_field()
     disjoint: tuple[tuple[str, ...], ...] = ()
     families: tuple[str, ...] = FAMILIES
 
     default_gap = 1e-6
     central = True
+    answer_size = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

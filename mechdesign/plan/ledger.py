@@ -43,7 +43,9 @@ from mechdesign.evidence.results import Result
 from mechdesign.evidence.sampling import before_noise
 from mechdesign.evidence.serialize import decode, dumps, encode
 from mechdesign.evidence.whole_files import check_writable, write_whole
+from mechdesign.problem.checks import one_of, read
 from mechdesign.problem.privacy import ApproximateDP, Consumption, GaussianDP, PureDP, ZeroConcentratedDP
+from mechdesign.problem.spine import Design
 
 _HEAD = b'{"format": "mechdesign-ledger"'
 _BITS = 2148
@@ -230,15 +232,37 @@ class Ledger:
 
     # -- entries -----------------------------------------------------------------------------------------
 
-    def release(self, result: Result, x: Any, **options: Any) -> Released:
-        """Return the answer of `Result.release`: entered before any noise is drawn, and only once the true answer is found good."""
-        if (shape := np.asarray(x, dtype=object).shape)[1:]:
-            raise DesignError.of("x", shape, "must be one answer: every row would be a release of its own")
+    def release(self, result: Result, x: Any, *, disjoint: bool = False, **options: Any) -> Released:
+        """Return the answer of `Result.release`: entered before any noise is drawn, and only once the true answer is found good.
+
+        One entry is one answer of the design's dimension. Several answers in one array are refused unless `disjoint` says that nobody is in
+        two of them: the entry then states how many there are.
+
+        Raises
+        ------
+        DesignError
+            As of `charge`; several answers without `disjoint`, or about people of whom one may be replaced.
+        """
         consumption(result)
+        one_of("disjoint", disjoint, (True, False))
+        x, count = _read(result.design, x)
+        if disjoint and result.design.neighbours == "replace":
+            raise DesignError.of(
+                "disjoint", True, 'needs neighbours="add-remove": a person who is replaced may move'
+            )
+        if count != 1 and not (disjoint and count):
+            remedy = "must be one answer of the design's dimension: release each alone, or all with disjoint=True if nobody is in two"
+            raise DesignError(f"x: {remedy}")
         entered: list[Released] = []
-        with before_noise(lambda: entered.append(self.charge(result))):
+
+        def enter() -> None:
+            entered.append(self._enter(result, False, {"answers": count, "disjoint": disjoint}))
+
+        with before_noise(enter):
             answer = result.mechanism.release(x, **options)
-        return replace(entered[0] if entered else self.charge(result), answer=answer)
+        if not entered:
+            enter()
+        return replace(entered[0], answer=answer)
 
     def charge(self, result: Result, *, whole: bool = False) -> Released:
         """Enter one release of a certified result, which others make (a stream, another engine): it has no answer.
@@ -251,6 +275,9 @@ class Ledger:
         DesignError
             The result is not certified, or does not fit in what is left, or has no further round: nothing is entered.
         """
+        return self._enter(result, whole, {"answers": 1, "disjoint": False})
+
+    def _enter(self, result: Result, whole: bool, said: dict[str, Any]) -> Released:
         claim, consumes, file_hash = _certified(result)
         with _locked(self.path) as file:
             self._refresh(file)
@@ -272,6 +299,7 @@ class Ledger:
                 "result": file_hash,
                 "claim": claim.claim,
                 "how": claim.how,
+                **said,
             }
             if not drawn:
                 line |= {key: None if v == math.inf else v for key, v in vars(consumes).items()}
@@ -284,7 +312,7 @@ class Ledger:
         amount, first = self._units(consumed), self._several and not self._entries
         stated = consumes.statement
         alone = first and stated and stated[0] <= self.budget.epsilon and stated[1] <= self.budget.delta
-        if others and consumes.neighbours not in ("", others):
+        if others not in ("", consumes.neighbours):
             reason = f"protects neighbours by {others!r}, and this result by {consumes.neighbours!r}"
         elif self._blocked:
             reason = f"holds a result that has no {name}: it is certified for {self.budget} alone"
@@ -385,6 +413,15 @@ class Ledger:
         left = self.left()
         held = f"{self._entries} entries, {len(self._rows) - 1} releases"
         return f"Ledger of {self.budget}: {held}\n  left: {left or 'nothing'}\n  last hash: {self.hash}"
+
+
+def _read(design: Design, x: Any) -> tuple[Any, int]:
+    """What is to be released, read once, and how many answers of the design's dimension that is; 0 where it is no whole number of them."""
+    if (size := design.answer_size) is None:
+        return x, 1
+    held = x if isinstance(x, int | float) else read("x", x)
+    count, left = divmod(np.size(held), size)
+    return held, 0 if left else count
 
 
 @contextmanager

@@ -100,11 +100,33 @@ class Prior(ABC):
         # A law's own support is rounded (loc + scale): a few units in the last place are no mass outside.
         slack = 1e-14 * max(abs(lower), abs(upper))
         if input_range is not None and (lower < input_range[0] - slack or upper > input_range[1] + slack):
+            remedy = "use md.clipped or md.truncated"
+            support = f" (its support is [{lower:g}, {upper:g}])"
+            if isinstance(prior, EmpiricalPrior):
+                support, remedy = "", "clip the samples"
             raise DesignError(
-                f"prior has mass outside the input range [{input_range[0]:g}, {input_range[1]:g}] "
-                f"(its support is [{lower:g}, {upper:g}]): widen the range or use md.clipped or md.truncated"
+                f"prior has mass outside the input range [{input_range[0]:g}, {input_range[1]:g}]{support}: widen the range or {remedy}"
             )
         return prior
+
+    @staticmethod
+    def ranged(spec: object, input_range: object = None) -> tuple[Prior, tuple[float, float]]:
+        """Return the prior that `spec` names, and where inputs can be: as stated, or the support of a law.
+
+        Raises
+        ------
+        DesignError
+            As of `of` and `stated_range`.
+
+        Examples
+        --------
+        >>> from scipy import stats
+        >>> Prior.ranged(stats.uniform(-1, 2))[1], Prior.ranged([0.2, 0.6], (-1, 1))[1]
+        ((-1.0, 1.0), (-1.0, 1.0))
+        """
+        stated = stated_range(_parse(spec), input_range)
+        prior = Prior.of(spec, stated)
+        return prior, stated or prior.support
 
     def moments(self, edges: Numbers) -> Array:
         """Partial moments of order 0, 1, 2 on [e_k, e_{k+1}), the last interval closed; shape (K, 3).
@@ -157,6 +179,22 @@ class Prior(ABC):
         raise DesignError.of(
             "prior", type(self).__name__, "cannot be clipped: give input_range, or its samples"
         )
+
+
+def stated_range(prior: Prior, input_range: object) -> tuple[float, float] | None:
+    """Return where inputs are stated to lie, or None where a law's support says so.
+
+    Raises
+    ------
+    DesignError
+        No range beside samples: inputs beyond these would not be protected, and outputs would tell the least and the largest.
+    """
+    if input_range is not None:
+        return interval("input_range", input_range)
+    if isinstance(prior, EmpiricalPrior):
+        remedy = "must be (lower, upper) with samples as prior, which do not say where other inputs lie"
+        raise DesignError.of("input_range", None, remedy)
+    return None
 
 
 def locate(points: Array, edges: Array) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
@@ -360,6 +398,9 @@ class EmpiricalPrior(Checked, Prior):
     """Every sample with the same weight."""
 
     samples: Array = field(check=_sorted)
+
+    def __repr__(self) -> str:
+        return f"EmpiricalPrior({self.samples.size} samples)"
 
     @property
     def support(self) -> tuple[float, float]:

@@ -304,7 +304,7 @@ class Consumption:
     statement : (float, float), optional
         The (ε, δ) that is certified.
     neighbours : str
-        Whom it protects: ``"add-remove"`` or ``"replace"``; "" where what changes was listed.
+        Whom it protects: ``"add-remove"`` or ``"replace"``.
 
     Examples
     --------

@@ -66,6 +66,11 @@ def _bounds(name: str, value: Numbers) -> tuple[float, ...]:
     return tuple(found.tolist())
 
 
+def neighbours_field() -> Any:
+    """Declare the field of a design or of bounds that says for which neighbours changes hold."""
+    return field(check=one_of, allowed=NEIGHBOURS, default=NEIGHBOURS[0])
+
+
 @serializable("sensitivity")
 @dataclass(frozen=True)
 class Sensitivity(Checked):
@@ -110,7 +115,7 @@ class Sensitivity(Checked):
     l2: float | None = field(check=_bound, default=None)
     l0: int | None = field(check=integer, least=1, default=None)
     each: tuple[float, ...] | None = field(check=_bounds, default=None)
-    neighbours: str = field(check=one_of, allowed=NEIGHBOURS, default="add-remove")
+    neighbours: str = neighbours_field()
     signed: bool = field(check=one_of, allowed=(True, False), default=True)
 
     def __post_init__(self) -> None:
@@ -423,6 +428,15 @@ def _best_cut(sizes: Array, sums: Array, a: int, b: int, up: bool) -> tuple[floa
 def sensitivity(name: str, value: object) -> float | Sensitivity:
     """Return a `Sensitivity` as it is, a number as the most that every coordinate changes by, rounded up."""
     return value if isinstance(value, Sensitivity) else positive(name, value, side=UP)
+
+
+def neighbours_of(changes: object, stated: str) -> str:
+    """Return for which neighbours changes hold: as their bounds state it, or as `stated` beside numbers and lists, which do not."""
+    if not isinstance(changes, Sensitivity):
+        return one_of("neighbours", stated, NEIGHBOURS)
+    if stated not in (NEIGHBOURS[0], changes.neighbours):
+        raise DesignError.of("neighbours", stated, f"must be those of the bounds: {changes.neighbours!r}")
+    return changes.neighbours
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,7 +33,7 @@ from mechdesign.plotting import COLOURS, figure, plain, sized
 from mechdesign.problem.checks import inside, one_of
 from mechdesign.problem.fields import Checked
 from mechdesign.problem.privacy import Consumption, Privacy, PureDP, points_of
-from mechdesign.problem.sensitivity import Protection
+from mechdesign.problem.sensitivity import NEIGHBOURS, Protection, Sensitivity
 from mechdesign.problem.words import guarantee, stated
 from mechdesign.solvers.deadline import Deadline, progress_bar, too_late
 from mechdesign.solvers.registry import Model
@@ -307,14 +307,28 @@ class Design(Checked):
         """What the noise protects; of designs that answer "numbers"."""
         raise DesignError.of("mechanism", type(self).__name__, "must be noise, for numbers")
 
+    @property
+    def neighbours(self) -> str:
+        """Whom a release protects, "add-remove" or "replace": a field of designs whose changes do not state it."""
+        changes = self.protection().changes
+        if not isinstance(changes, Sensitivity):
+            raise DesignError.of(
+                "neighbours", None, f"must be one of {NEIGHBOURS} in a design that a ledger counts"
+            )
+        return changes.neighbours
+
+    @property
+    def answer_size(self) -> int | None:
+        """How many numbers one answer has that is given to `release`; None where that takes one answer and no more."""
+        return self.protection().dimension if self.asks == "numbers" else 1
+
     def asked_by(self, question: object) -> bool:
         """Whether a comparison's question is the design's own, so that its lower bound of every mechanism holds there."""
         return False
 
     def consumption(self, result: Result) -> Consumption:
         """What a release consumes of a ledger, all rounds together: the requirement, or less where the mechanism knows its own `consumption`."""
-        numbers = self.asks == "numbers"
-        if not (numbers or self.central):
+        if not (self.asks == "numbers" or self.central):
             remedy = (
                 "makes reports of one person each, who is protected by each report alone: a ledger counts what is released "
                 "about a whole data set, by designs of noise and by BoundedCount"
@@ -323,8 +337,7 @@ class Design(Checked):
         stated = Consumption.of(getattr(self, "privacy", None))
         if hasattr(result.mechanism, "consumption"):
             stated &= result.mechanism.consumption()
-        changes = self.protection().changes if numbers else self
-        return replace(stated, neighbours=getattr(changes, "neighbours", ""))
+        return replace(stated, neighbours=self.neighbours)
 
     # -- what a result asks of its design: prints, pages, tables -----------------------------------------
 
@@ -376,8 +389,7 @@ class Design(Checked):
         asked = guarantee(privacy) if isinstance(privacy, Privacy) else str(privacy)
         asked += ", δ = 0" if isinstance(privacy, PureDP) else ""
         if self.asks == "numbers" or self.central:
-            changes = self.protection().changes if self.asks == "numbers" else self
-            unit = f"{getattr(changes, 'neighbours', 'add-remove')} neighbours"
+            unit = f"{self.neighbours} neighbours"
         with suppress(MechdesignError):
             error = result.errors().standard_deviation
         return stated(asked, unit, error, getattr(self, "rounds", 1), getattr(self, "sampling_rate", 1.0))

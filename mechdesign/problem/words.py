@@ -120,9 +120,9 @@ def prior_words(spec: object) -> str:
     'the law uniform(-1, 2) on [-1, 1]'
     """
     prior = Prior.of(spec)
-    low, high = (shown(v) for v in prior.support)
     if isinstance(prior, EmpiricalPrior):
-        return f"{len(prior.samples)} samples in [{low}, {high}]"
+        return f"{len(prior.samples)} samples"
+    low, high = (shown(v) for v in prior.support)
     if not isinstance(prior, LawPrior | ClippedPrior | TruncatedPrior):
         return f"a law on [{low}, {high}]"
     law = prior.law

@@ -20,7 +20,7 @@ from scipy import optimize
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.results import SolveReport
-from mechdesign.problem.checks import integer, interval, number, settle
+from mechdesign.problem.checks import integer, number, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
@@ -49,14 +49,13 @@ def settle_family(design: Any, default: Grid, *, least: int = 2) -> None:
     """Check the fields that the designs of parametrised families share, and put parsed values in their places."""
     if not isinstance(design.privacy, PureDP):
         raise DesignError.of("privacy", design.privacy, "use md.PureDP(epsilon)")
-    given = None if design.input_range is None else interval("input_range", design.input_range)
-    prior = Prior.of(design.prior, given)
-    check_range(given or prior.support)
+    prior, ends = Prior.ranged(design.prior, design.input_range)
+    check_range(ends)
     grid = default if design.grid is None else design.grid
     if not isinstance(grid, Grid) or set(grid.axes) != set(default.axes):
         raise DesignError.of("grid", grid, f"must be a Grid with the axes {', '.join(default.axes)}")
     m, loss = integer("m", design.m, least, 1 << 16), Loss.of(design.loss)
-    settle(design, m=m, prior=prior, input_range=given or prior.support, loss=loss, grid=grid)
+    settle(design, m=m, prior=prior, input_range=ends, loss=loss, grid=grid)
 
 
 def searched_outputs(design: Any, *selectors: str, zoomed: bool) -> OutputSpace | None:

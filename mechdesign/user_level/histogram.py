@@ -346,6 +346,7 @@ class UserHistogram(Design):
     asks: ClassVar[str] = "users"
     central: ClassVar[bool] = True
     neighbours: ClassVar[str] = "replace"
+    answer_size: ClassVar[None] = None
 
     space: MetricSpace = field(MetricSpace)
     privacy: EMDPrivacy = field(EMDPrivacy)

@@ -149,7 +149,7 @@ def test_noise_that_is_drawn_together_consumes_its_largest_losses() -> None:
 
 def test_a_bounded_count_consumes_what_it_states() -> None:
     found = consumption(md.BoundedCount(5, md.PureDP(0.5)).solve())
-    assert found == replace(Consumption.pure((0.5, 1)), statement=(0.5, 0.0), neighbours="")
+    assert found == replace(Consumption.pure((0.5, 1)), statement=(0.5, 0.0))
 
 
 def test_sampled_rounds_are_amplified_purely_or_stated() -> None:
@@ -467,7 +467,7 @@ def test_the_entry_is_on_the_disk_before_any_noise_is_drawn(
         os, "urandom", lambda n: (events.append(f"draw {len(path.read_bytes().splitlines())}"), urandom(n))[1]
     )
     monkeypatch.setattr(os, "fsync", lambda f: (events.append("sync"), fsync(f))[1])
-    quarter.release([1, 2, 3], ledger=ledger)
+    quarter.release([1, 2, 3], ledger=ledger, disjoint=True)
     assert events[:2] == ["sync", "draw 2"] and set(events[1:]) == {"draw 2"}
 
 
@@ -568,7 +568,7 @@ def test_bad_input_is_refused_and_enters_nothing(
         (quarter, math.nan, "must be finite"),
         (quarter, 1.5, "must be whole numbers"),
         (quarter, "many", "must be"),
-        (quarter, [[1, 2], [3, 4]], "must be one answer: every row"),
+        (quarter, [[1, 2], [3, 4]], "must be one answer"),
         (local, 0.3, "makes reports of one person each"),
         (places, 1, "makes reports of one person each"),
         (vector, [1] + 19 * [0], "makes reports of one person each"),
@@ -619,7 +619,7 @@ def test_prints_tables_and_pages(written: tuple[Path, list[Released]]) -> None:
     page = path.with_suffix(".html").read_text()
     assert "Ledger of PureDP(epsilon=1.0)" in page and answers[-1].hash in page
     assert isinstance(answers[0].answer, float) and answers[0].round == 1
-    several = count(md.PureDP(0.25)).release([1, 2, 3], ledger=ledger)
+    several = count(md.PureDP(0.25)).release([1, 2, 3], ledger=ledger, disjoint=True)
     assert several[0] == several.answer[0]
     assert "left: PureDP(epsilon=" in str(ledger)
 

@@ -51,7 +51,7 @@ from mechdesign.problem.checks import (
     settle,
 )
 from mechdesign.problem.privacy import Pointwise
-from mechdesign.problem.sensitivity import Sensitivity
+from mechdesign.problem.sensitivity import Sensitivity, neighbours_of
 from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.solvers import Model
 from mechdesign.typing import Array, Flags
@@ -89,6 +89,8 @@ class NoiseAllocation(AllocationPage):
         Of Laplace noise on several coordinates with δ > 0: "exact" composes their losses, without limits, several bounds and groups
         of unequal sensitivities; "corollary6" is the paper's sufficient :math:`\sum\lambda_i/\beta_i = \varepsilon - \log(1-\delta)`,
         which takes all of them, and up to 3.4 times the noise.
+    neighbours : {"add-remove", "replace"}
+        For which neighbours the changes hold; a `Sensitivity` states it itself.
 
     Raises
     ------
@@ -128,6 +130,7 @@ class NoiseAllocation(AllocationPage):
         one_of("accounting", self.accounting, ("exact", "corollary6"))
         if self.accounting != "exact" and self.noise != "laplace":
             raise DesignError.of("accounting", self.accounting, 'is for Laplace noise: noise="laplace"')
+        settle(self, neighbours=neighbours_of(self.bounds or self.sensitivities, self.neighbours))
         if isinstance(self.sensitivities, Sensitivity):
             stated = self.sensitivities
             settle(self, sensitivities=profile_of(stated, self.noise))
@@ -190,7 +193,9 @@ class NoiseAllocation(AllocationPage):
         profile = profile_of(
             instance("sensitivity", sensitivity, Sensitivity), noise, integer("dimension", dimension, 1)
         )
-        return cls(noise, sensitivity if sensitivity.each is not None else profile, privacy, **options)
+        if sensitivity.each is not None:
+            return cls(noise, sensitivity, privacy, **options)
+        return cls(noise, profile, privacy, neighbours=sensitivity.neighbours, **options)
 
     def _check_bounds(self) -> None:
         """Several bounds, and a search over types, take no limits; bounds that say no more than their profile are none."""

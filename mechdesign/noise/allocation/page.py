@@ -49,7 +49,7 @@ class AllocationPage(AllocationQuestion):
     asks: ClassVar[str] = "numbers"
 
     def protection(self) -> Protection:
-        changes = self.bounds or Sensitivity(each=self.sensitivities)
+        changes = self.bounds or Sensitivity(each=self.sensitivities, neighbours=self.neighbours)
         return Protection(len(self.sensitivities), changes)
 
     def tradeoff(self, result: Result, at: Iterable[float] = ()) -> TradeOff:

@@ -61,6 +61,7 @@ class AllocationQuestion(ModelledDesign):
     groups: Any = None
     bounds: Sensitivity | None = None
     accounting: str = "exact"
+    neighbours: str = "add-remove"
 
     @cached_property
     def composes(self) -> bool:

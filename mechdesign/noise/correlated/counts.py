@@ -37,7 +37,7 @@ from mechdesign.noise.correlated.noise import (
 )
 from mechdesign.problem.checks import instance, integer, one_of
 from mechdesign.problem.fields import field
-from mechdesign.problem.sensitivity import Protection, Sensitivity
+from mechdesign.problem.sensitivity import Protection, Sensitivity, neighbours_field
 from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.typing import Array
 
@@ -59,6 +59,8 @@ class CountsGaussian(CovarianceDesign):
     signed : bool
         Whether counts may rise and fall for one person at once (as when a person is replaced; state c for the difference
         then). False: one person more or less, counts only rise or only fall.
+    neighbours : {"add-remove", "replace"}
+        For which neighbours the changes hold.
 
     Examples
     --------
@@ -73,6 +75,7 @@ class CountsGaussian(CovarianceDesign):
     privacy: GaussianPrivacy = field(check=gaussian_privacy)
     most: float = field(check=size_of_change, default=1.0)
     signed: bool = field(check=one_of, allowed=(True, False), default=True)
+    neighbours: str = neighbours_field()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -97,7 +100,7 @@ class CountsGaussian(CovarianceDesign):
             raise DesignError.of(
                 "sensitivity", str(s), "must be linf=, and l0= where fewer numbers change: all alike"
             )
-        return cls(size, min(s.l0 or size, size), privacy, s.linf, s.signed)
+        return cls(size, min(s.l0 or size, size), privacy, s.linf, s.signed, s.neighbours)
 
     @cached_property
     def vectors(self) -> Array:  # type: ignore[override]
@@ -105,7 +108,8 @@ class CountsGaussian(CovarianceDesign):
         return self.most * np.tri(self.l0, self.counts)
 
     def protection(self) -> Protection:
-        return Protection(self.counts, Sensitivity(linf=self.most, l0=self.l0), signed=self.signed)
+        changes = Sensitivity(linf=self.most, l0=self.l0, neighbours=self.neighbours)
+        return Protection(self.counts, changes, signed=self.signed)
 
     def improve(self, clock: Clock) -> Iterator[Law | Bound]:
         """Find the two numbers by a search in one, and the weights on the sizes that prove them best."""

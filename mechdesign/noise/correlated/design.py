@@ -46,7 +46,7 @@ from mechdesign.noise.correlated.noise import (
 )
 from mechdesign.problem.checks import array, instance, one_of, refuse_unknown, settle
 from mechdesign.problem.fields import field
-from mechdesign.problem.sensitivity import Protection, Sensitivity
+from mechdesign.problem.sensitivity import Protection, Sensitivity, neighbours_field, neighbours_of
 from mechdesign.problem.span import Span, span_of
 from mechdesign.problem.spine import Bound, Clock, Design, Law, ModelledDesign, relative_table
 from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words, unit_words
@@ -162,6 +162,8 @@ class CorrelatedGaussian(CovarianceDesign, ModelledDesign):
         W of the loss tr(WΣ): a positive diagonal or a positive definite matrix; the identity by default.
     span : bool
         Whether vectors that span a subspace only are all that a person can change: there is no noise outside it then.
+    neighbours : {"add-remove", "replace"}
+        For which neighbours the changes hold; a `Sensitivity` states it itself.
 
     Raises
     ------
@@ -186,8 +188,10 @@ class CorrelatedGaussian(CovarianceDesign, ModelledDesign):
     privacy: GaussianPrivacy
     weights: Array | None = None
     span: bool = field(check=one_of, allowed=(True, False), default=False)
+    neighbours: str = neighbours_field()
 
     def __post_init__(self) -> None:
+        settle(self, neighbours=neighbours_of(self.vectors, self.neighbours))
         if isinstance(self.vectors, Sensitivity):
             settle(self, vectors=corners(self.vectors, len(self.vectors.each or ())), span=True)
         super().__post_init__()
@@ -235,7 +239,7 @@ class CorrelatedGaussian(CovarianceDesign, ModelledDesign):
                [0., 0., 3.]])
         """
         # a bound of 0 says that nobody changes this coordinate
-        return cls(corners(sensitivity, dimension), privacy, weights, span=True)
+        return cls(corners(sensitivity, dimension), privacy, weights, True, sensitivity.neighbours)
 
     def _matrix(self, w: Array) -> Array:
         size = self.vectors.shape[1]

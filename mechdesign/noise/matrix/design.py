@@ -45,6 +45,7 @@ from mechdesign.noise.matrix.solving import (
 from mechdesign.noise.matrix.strategy import StrategyNoise
 from mechdesign.problem.checks import instance, integer, one_of, settle
 from mechdesign.problem.fields import field
+from mechdesign.problem.sensitivity import neighbours_field
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign, relative_table
 from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words, unit_words
 from mechdesign.problem.workload import Workload
@@ -75,6 +76,8 @@ class MatrixMechanism(ModelledDesign):
         Of a stream in which one person takes part several times: how often and how far apart. Instead of `l0`; `most` and
         `signed` are of every step. Patterns at least b apart that are too many to list get the better of a banded and (for prefix sums) a Toeplitz
         strategy: k times of up to √(10⁷/2k) steps.
+    neighbours : {"add-remove", "replace"}
+        For which neighbours the changes hold.
 
     Raises
     ------
@@ -105,6 +108,7 @@ class MatrixMechanism(ModelledDesign):
     signed: bool = field(check=one_of, allowed=(True, False), default=True)
     loss: str = field(check=one_of, allowed=("total", "largest"), default="total")
     participation: Participation | None = field(Participation, default=None)
+    neighbours: str = neighbours_field()
 
     default_gap = 1e-6
     central = True
@@ -123,6 +127,10 @@ class MatrixMechanism(ModelledDesign):
         if self.largest:
             checked_largest(self.workload)
         _ = self.budget
+
+    @property
+    def answer_size(self) -> int:
+        return self.workload.size
 
     def tradeoff(self, result: Result, at: Iterable[float] = ()) -> TradeOff:
         """That of all Gaussian noise within the budget."""

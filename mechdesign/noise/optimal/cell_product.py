@@ -37,7 +37,16 @@ from mechdesign.noise.optimal.lattice_dual import law_cost
 from mechdesign.noise.optimal.question import NoiseQuestion
 from mechdesign.noise.pictures import draw_laws
 from mechdesign.noise.vector_noise import shape_of
-from mechdesign.problem.checks import answers, array, instance, integer, non_negative, probability, settle
+from mechdesign.problem.checks import (
+    answers,
+    array,
+    instance,
+    integer,
+    non_negative,
+    probability,
+    read,
+    settle,
+)
 from mechdesign.typing import Array, Indices, Numbers, Randomness
 
 if TYPE_CHECKING:
@@ -131,8 +140,9 @@ class CellProduct:
         DataError
             A number that is not finite, or beyond 2⁵³ one that no double holds. The guarantee does not cover that refusal.
         """
-        held = answers("x", x, self.dimension)
-        return self.law.release(np.asarray(x) if isinstance(self.law, IntegerNoise) else held)
+        given = read("x", x)
+        held = answers("x", given, self.dimension)
+        return self.law.release(given if isinstance(self.law, IntegerNoise) else held)
 
     def delta_interval(self, epsilon: float) -> DeltaInterval:
         """Enclose δ(ε) over every change of the query by at most n cells in each coordinate that may move."""

@@ -87,6 +87,8 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
         numbers, and of every other mechanism with whole answers in the worst case over all true values; of noise that is not whole where the loss
         is linear between neighbouring whole numbers (`mechdesign.noise.optimal.lattice_dual`). For c > 1 numbers that move at once and δ > 0 the law
         is the best of the discrete families and of the optimum of one number at (ε/c, δ/c).
+    neighbours : {"add-remove", "replace"}
+        For which neighbours the changes hold; a `Sensitivity` states it itself.
 
     Raises
     ------

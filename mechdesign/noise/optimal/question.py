@@ -14,7 +14,7 @@ from mechdesign.problem.checks import UP, integer, one_of, positive, settle
 from mechdesign.problem.fields import field
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import GAUSSIAN_ALONE, GaussianDP, Pointwise, pairs_of
-from mechdesign.problem.sensitivity import Protection, Sensitivity
+from mechdesign.problem.sensitivity import Protection, Sensitivity, neighbours_field, neighbours_of
 from mechdesign.problem.spine import Design
 
 LARGEST_CHANGE = 500
@@ -33,8 +33,10 @@ class NoiseQuestion(Design):
     dimension: int = field(check=integer, least=1, most=10**6, default=1)
     l0: int | None = None
     integer: bool = field(check=one_of, allowed=(True, False), default=False)
+    neighbours: str = neighbours_field()
 
     def __post_init__(self) -> None:
+        settle(self, neighbours=neighbours_of(self.sensitivity, self.neighbours))
         if isinstance(self.privacy, GaussianDP):
             raise DesignError.of("privacy", self.privacy, GAUSSIAN_ALONE)
         super().__post_init__()
@@ -67,9 +69,8 @@ class NoiseQuestion(Design):
             raise DesignError.of("sensitivity", self.sensitivity, allowed)
 
     def protection(self) -> Protection:
-        return Protection(
-            self.dimension, Sensitivity(linf=self.sensitivity, l0=self.l0), integer=self.integer
-        )
+        changes = Sensitivity(linf=self.sensitivity, l0=self.l0, neighbours=self.neighbours)
+        return Protection(self.dimension, changes, integer=self.integer)
 
     @property
     def among(self) -> MechanismClass:

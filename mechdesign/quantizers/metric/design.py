@@ -86,7 +86,7 @@ class MetricQuantizer(QuantizerDesign, ModelledDesign):
     inputs : array_like, shape (K + 1,), optional
         A fixed input grid: required except for ``MetricDP(ε, "absolute")``, which is solved on the continuum without.
     input_range : (float, float), optional
-        Defaults to the grid's, else to the prior's support.
+        The grid's by default, else the support of a law; with samples as prior one of the two must be stated.
 
     Examples
     --------
@@ -113,7 +113,6 @@ class MetricQuantizer(QuantizerDesign, ModelledDesign):
     def __post_init__(self) -> None:
         super().__post_init__()
         bins = mirrored_bins(check_bins(self.bins))
-        prior = Prior.of(self.prior)
         given = None if self.input_range is None else interval("input_range", self.input_range)
         if self.inputs is not None:
             grid = increasing("inputs", self.inputs)
@@ -130,8 +129,9 @@ class MetricQuantizer(QuantizerDesign, ModelledDesign):
             if metric:
                 why = "on a continuum the squared metric forces a constant mechanism"
             raise DesignError.of("inputs", None, f"must be a grid of inputs: {why}")
-        reach = check_range(given or prior.support, bins)
-        settle(self, bins=tuple(bins.tolist()), input_range=reach, prior=Prior.of(prior, reach))
+        prior, given = Prior.ranged(self.prior, given)
+        reach = check_range(given, bins)
+        settle(self, bins=tuple(bins.tolist()), input_range=reach, prior=prior)
         settle(self, loss=Loss.of(self.loss))
         self.loss.check_convex(bins, *reach)
 

@@ -193,7 +193,7 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
     max_bias : float
         Allowed :math:`|E M(x) - x|`, the same for every x; 0 is unbiased.
     input_range : (float, float), optional
-        Defaults to the prior's support.
+        The support of a law by default; with samples as prior it must be stated.
 
     Raises
     ------
@@ -231,8 +231,7 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
         settle(self, loss=Loss.of(self.loss))
         if self.max_mse is not None and self.objective == "worst":
             raise DesignError.of("max_mse", self.max_mse, 'goes with objective="mean" only')
-        prior = Prior.of(self.prior)
-        given = prior.support if self.input_range is None else self.input_range
+        prior, given = Prior.ranged(self.prior, self.input_range)
         if not isinstance(self.bins, (BinSearch, Alphabet)):
             settle(self, bins=tuple(mirrored_bins(check_bins(self.bins)).tolist()))
             if (size := len(self.bins)) > MOST_OUTPUTS:
@@ -240,7 +239,7 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
         ends = self._outputs[[0, -1]]
         check_bins(ends)
         lower, upper = check_range(given, ends)
-        settle(self, prior=Prior.of(prior, (lower, upper)), input_range=(lower, upper))
+        settle(self, prior=prior, input_range=(lower, upper))
         self.loss.check_convex(ends, lower, upper)
 
     @cached_property

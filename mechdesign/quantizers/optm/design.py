@@ -71,7 +71,7 @@ class OPTM(QuantizerDesign, ModelledDesign):
         With bounds, the program minimises Lemma 1's linear upper bound of it (of the absolute loss for callables);
         "successive" minimises the exact loss. The value reported is always the exact loss.
     input_range : (float, float), optional
-        Defaults to the prior's support.
+        The support of a law by default; with samples as prior it must be stated.
     constraints : {"theorem5", "theorem6", "across-outputs"}
         Theorem 5 (per output, all pairs), the compact Theorem 6, or what the paper's authors solve for
         asymmetric bins (Table 2): every maximum against every minimum of any output, which is stricter.
@@ -111,9 +111,8 @@ class OPTM(QuantizerDesign, ModelledDesign):
     def __post_init__(self) -> None:
         super().__post_init__()
         bins = mirrored_bins(check_bins(self.bins))
-        given = None if self.input_range is None else check_range(self.input_range, bins)
-        prior = Prior.of(self.prior, given)
-        low, high = check_range(given or prior.support, bins)
+        prior, given = Prior.ranged(self.prior, self.input_range)
+        low, high = check_range(given, bins)
         settle(self, bins=tuple(bins.tolist()), prior=prior, input_range=(low, high), loss=Loss.of(self.loss))
         self.loss.check_convex(bins, low, high)
         symmetric = symmetric_bins(bins) and low == -high

@@ -54,7 +54,7 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
 
     Parameters
     ----------
-    privacy, prior, loss, constraints
+    privacy, prior, loss, constraints, input_range
         As in `OPTM`.
     bins : Grid
         Axes ``delta`` and ``inner`` (bins ±inner, ±(c + delta), m = 4), or ``left``, ``right``, ``delta``
@@ -86,12 +86,14 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
     levels: Any = None
     families: str = field(check=one_of, allowed=("auto", "separate"), default="auto")
     judge: str = field(check=one_of, allowed=("loss", "objective"), default="loss")
+    input_range: Any = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         bins = authors_bins() if self.bins is None else self.bins
         levels = authors_levels() if self.levels is None else self.levels
-        settle(self, prior=Prior.of(self.prior), loss=Loss.of(self.loss), bins=bins, levels=levels)
+        prior, ends = Prior.ranged(self.prior, self.input_range)
+        settle(self, prior=prior, input_range=ends, loss=Loss.of(self.loss), bins=bins, levels=levels)
         if not isinstance(bins, Grid) or set(bins.axes) not in (
             {"delta", "inner"},
             {"left", "right", "delta"},
@@ -106,7 +108,7 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
 
     def alphabets(self) -> list[tuple[float, ...]]:
         """The choices of bins, in the grid's order, those that are no increasing sequence left out."""
-        lower, upper = self.prior.support
+        lower, upper = self.input_range
         chosen = []
         for p in self.bins:
             inner = (p["left"], p["right"]) if "left" in p else (-p["inner"], p["inner"])
@@ -114,12 +116,6 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
             if all(a < b for a, b in zip(bins, bins[1:])):
                 chosen.append(tuple(round(b, 12) for b in bins))
         return chosen
-
-    @property
-    def input_range(self) -> tuple[float, float]:
-        """The inputs, all that the prior allows."""
-        lower, upper = self.prior.support
-        return lower, upper
 
     @property
     def output_space(self) -> OutputSpace | None:
@@ -137,6 +133,7 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
             constraints=self.constraints,
             families=self.families,
             bounds=bounds,
+            input_range=self.input_range,
         )
 
     @property
@@ -220,7 +217,13 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
         """What a store is bound to."""
         texts = {name: dumps(getattr(self, name)) for name in ("privacy", "prior", "loss", "levels")}
         plain = {name: getattr(self, name) for name in ("constraints", "families", "judge")}
-        return {**texts, **plain, "bins": alphabets, "axes": list(self.levels.axes)}
+        return {
+            **texts,
+            **plain,
+            "bins": alphabets,
+            "input_range": self.input_range,
+            "axes": list(self.levels.axes),
+        }
 
     def _best(self, table: pd.DataFrame, deadline: Deadline) -> OPTM:
         if table["value"].isna().all():

@@ -84,7 +84,7 @@ sys.meta_path.insert(0, Absent())
 import mechdesign as md
 from mechdesign.noise import opendp_sample, discrete_laplace_law
 
-design = md.OptimalQuantizer([-3, -0.5, 0.5, 3], md.PureDP(1.0), [-1.0, 0.25, 1.0])
+design = md.OptimalQuantizer([-3, -0.5, 0.5, 3], md.PureDP(1.0), [-1.0, 0.25, 1.0], input_range=(-1, 1))
 result = design.solve()
 folder = pathlib.Path(tempfile.mkdtemp())
 result.save(folder / "result.json")

@@ -37,7 +37,7 @@ PAIRS: dict[str, Callable[[Any], Any]] = {
     "inputs": lambda v: md.MetricQuantizer(cheap.BINS, md.MetricDP(1.0), cheap.UNIFORM, inputs=v),
     "knots": lambda v: md.OptimalQuantizer(cheap.BINS, PURE, cheap.UNIFORM).model(knots=v),
     "line": md.MetricSpace.line,
-    "samples": lambda v: md.OptimalQuantizer(cheap.BINS, PURE, v),
+    "samples": lambda v: md.OptimalQuantizer(cheap.BINS, PURE, v, input_range=(-1, 1)),
     "release additive": ADDITIVE.release,
     "release correlated": lambda v: cheap.solved("correlated-gaussian").mechanism.release(v),
     "sample quantizer": QUANTIZER.sample,

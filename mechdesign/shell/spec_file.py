@@ -14,7 +14,7 @@
     law = "uniform"            # a scipy.stats law
     loc = -1
     scale = 2
-    # clip = [-1, 1]           # or: truncate = [-1, 1]; or: samples = [...]
+    # clip = [-1, 1]           # or: truncate = [-1, 1]; or: samples = [...] (with input_range)
 
     [solve]                    # options of design.solve
     solver = "highs"

@@ -83,6 +83,12 @@ def prior(rng: Draw) -> Any:
     return md.truncated(stats.laplace(centre, width), -1, 1)
 
 
+def known(rng: Draw) -> dict[str, Any]:
+    """A prior, and of samples where inputs lie."""
+    drawn = prior(rng)
+    return {"prior": drawn} | ({"input_range": (-1, 1)} if isinstance(drawn, list) else {})
+
+
 def loss(rng: Draw) -> Any:
     return rng.choice(["absolute", "squared", {"absolute": 1.0, "squared": rng.uniform(0, 2)}])
 
@@ -116,14 +122,14 @@ def beyond(epsilon: float) -> tuple[float, float]:
 
 def optm(rng: Draw) -> Any:
     notion = pure(rng)
-    return md.OPTM(bins(rng, notion.epsilon), notion, prior(rng), loss(rng))
+    return md.OPTM(bins(rng, notion.epsilon), notion, **known(rng), loss=loss(rng))
 
 
 def optm_search(rng: Draw) -> Any:
     notion = md.PureDP(scale(rng, -0.7, 0.7))
     searched, level = grid(rng, delta=beyond(notion.epsilon), inner=(0.05, 0.95)), rng.uniform(0.3, 0.9)
     levels = md.Grid(level=[level, min(level + 0.05, 0.99)], width=[rng.choice([0.01, 0.1])])
-    return md.OPTMSearch(notion, prior(rng), loss(rng), bins=searched, levels=levels)
+    return md.OPTMSearch(notion, **known(rng), loss=loss(rng), bins=searched, levels=levels)
 
 
 def optimal_quantizer(rng: Draw) -> Any:
@@ -131,7 +137,7 @@ def optimal_quantizer(rng: Draw) -> Any:
     more = rng.choice(
         [{}, {}, {"objective": "worst"}, {"max_bias": rng.uniform(0, 1.5)}, {"max_mse": rng.uniform(0.1, 9)}]
     )
-    return md.OptimalQuantizer(bins(rng, notion.epsilon), notion, prior(rng), loss(rng), **more)
+    return md.OptimalQuantizer(bins(rng, notion.epsilon), notion, **known(rng), loss=loss(rng), **more)
 
 
 def searched_quantizer(rng: Draw) -> Any:
@@ -141,7 +147,7 @@ def searched_quantizer(rng: Draw) -> Any:
         md.BinSearch(rng.randint(2, 5), reach, starts=1, exhaustive=False, seed=rng.randint(0, 9)),
         md.Alphabet(reach, reach / rng.randint(1, 30)),
     ])  # fmt: skip
-    return md.OptimalQuantizer(outputs, notion, prior(rng), loss(rng))
+    return md.OptimalQuantizer(outputs, notion, **known(rng), loss=loss(rng))
 
 
 def metric_quantizer(rng: Draw) -> Any:
@@ -154,19 +160,21 @@ def metric_quantizer(rng: Draw) -> Any:
     inputs = None if kind == "absolute" and rng.random() < 0.6 else np.linspace(-1, 1, rng.randint(2, 13))
     objective = rng.choice(["mean", "mean", "worst"])
     outputs = bins(rng, max(epsilon, 0.5))
-    return md.MetricQuantizer(outputs, notion, prior(rng), loss(rng), inputs=inputs, objective=objective)
+    return md.MetricQuantizer(
+        outputs, notion, **known(rng), loss=loss(rng), inputs=inputs, objective=objective
+    )
 
 
 def rqm(rng: Draw) -> Any:
     notion = md.PureDP(scale(rng, -1, 1))
     searched = grid(rng, delta=beyond(notion.epsilon), q=(0.05, 0.9))
-    return md.RQM(rng.randint(2, 8), notion, prior(rng), loss(rng), grid=searched)
+    return md.RQM(rng.randint(2, 8), notion, **known(rng), loss=loss(rng), grid=searched)
 
 
 def erm(rng: Draw) -> Any:
     notion = md.PureDP(scale(rng, -1, 1))
     searched = grid(rng, delta=beyond(notion.epsilon), inner=(0.05, 0.9), gamma=(0.01, 2))
-    return md.ERM(4, notion, prior(rng), loss(rng), grid=searched)
+    return md.ERM(4, notion, **known(rng), loss=loss(rng), grid=searched)
 
 
 def mvu(rng: Draw) -> Any:
@@ -184,7 +192,9 @@ def biased(rng: Draw) -> Any:
     notion = md.PureDP(scale(rng, -1, 1))
     searched = grid(rng, delta=(0.05, beyond(notion.epsilon)[1]), q=(0.1, 0.9), beta=(0, 0.9))
     most = rng.choice([math.inf, rng.uniform(0.5, 2), rng.uniform(0, 1)])
-    return md.BiasedSelection(rng.randint(2, 6), notion, prior(rng), loss(rng), max_bias=most, grid=searched)
+    return md.BiasedSelection(
+        rng.randint(2, 6), notion, **known(rng), loss=loss(rng), max_bias=most, grid=searched
+    )
 
 
 def allocation(rng: Draw) -> Any:

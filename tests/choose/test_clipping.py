@@ -181,7 +181,10 @@ def test_a_range_that_is_given_is_the_range() -> None:
         (lambda: md.LocalReport(clients=10, loss="absolute"), "loss = .*must be squared"),
         (lambda: md.LocalReport(clients=10, prior=stats.cauchy()), "no finite variance"),
         (lambda: md.LocalReport(clients=10, prior=stats.t(2)), "no finite variance"),
-        (lambda: md.LocalReport(clients=10, prior=[1.0, 1.0]), "no finite variance other than 0"),
+        (
+            lambda: md.LocalReport(clients=10, prior=[1.0, 1.0], input_range=(0, 2)),
+            "no finite variance other than 0",
+        ),
         (lambda: found(md.truncated(stats.laplace(), -1, 4), 10), "cannot be clipped: give input_range"),
     ],
 )

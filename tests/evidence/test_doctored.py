@@ -194,7 +194,7 @@ MORE: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     "histogram": (lambda: md.OptimalQuantizer(BINS, P, COUNTS), {}),
     "truncated-histogram": (lambda: md.OptimalQuantizer(BINS, P, md.truncated(COUNTS, -0.5, 0.7)), {}),
     "triangle": (lambda: md.OptimalQuantizer(BINS, P, stats.triang(0.3, -1, 2)), {}),
-    "samples": (lambda: md.OptimalQuantizer(BINS, P, [-1, -0.3, 0.2, 0.2, 0.9, 1.0]), {}),
+    "samples": (lambda: md.OptimalQuantizer(BINS, P, [-1, -0.3, 0.2, 0.2, 0.9, 1.0], input_range=(-1, 1)), {}),
     "worst-case": (lambda: md.OptimalQuantizer(BINS, P, cheap.UNIFORM, "squared", objective="worst"), {}),
     "cap": (lambda: md.OptimalQuantizer(np.linspace(-2.5, 2.5, 8), P, cheap.UNIFORM, max_mse=2.0), {}),
     "bias": (lambda: md.OptimalQuantizer(BINS, P, cheap.UNIFORM, max_bias=0.1), {}),

@@ -33,7 +33,7 @@ def results() -> dict[str, md.Result]:
         "clipped": md.OPTM(
             [-4, 0.2, 0.6, 4], md.PureDP(1.0), md.clipped(stats.norm(0.5, 0.2), -1, 1)
         ).solve(),
-        "samples": md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), [-1.0, 0.2, 1.0], "squared").solve(),
+        "samples": md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), [-1.0, 0.2, 1.0], "squared", (-1, 1)).solve(),
         "rqm": md.RQM(4, md.PureDP(1.5), UNIFORM, grid=md.Grid(delta=[1.6], q=[0.4, 0.5])).solve(zoom=0),
         "mvu": md.MVU(
             m=4, privacy=md.PureDP(1.0), input_range=(-1, 1), bins=[-2.42, -1.69, 1.69, 2.42]

@@ -52,7 +52,7 @@ LINEAR: dict[str, Callable[[], Any]] = {
     "quantizer, cap": quantizer(max_mse=4.48),
     "quantizer, normal": quantizer(TOUCHED),
     "quantizer, beta": quantizer(stats.beta(2, 3, -1, 2), loss=md.Loss(absolute=1.0, squared=0.5)),
-    "quantizer, samples": quantizer([-0.9, -0.25, -0.25, 0.5, 0.75]),
+    "quantizer, samples": quantizer([-0.9, -0.25, -0.25, 0.5, 0.75], input_range=(-0.9, 0.75)),
     "metric": metric(md.MetricDP(1.0)),
     "metric, squared": metric(md.MetricDP(2.0, "squared"), loss="squared", prior=TOUCHED),
     "metric, steep": metric(md.MetricDP(20.0)),

@@ -32,9 +32,7 @@ asked = {
 for number, (name, (result, x)) in enumerate(asked.items()):
     ledger = md.Ledger(folder / f"{number}.jsonl", md.ApproximateDP(9, 1e-3))
     try:
-        print(
-            f"{name}: {np.size(result.release(x, ledger=ledger).answer)} answer, {len(ledger.to_frame())} entry"
-        )
+        print(f"{name}: {np.size(result.release(x, ledger=ledger).answer)} answer entered")
     except md.DesignError as error:
         print(f"{name}: refused, {len(ledger.to_frame())} entries: {error}")
 found = md.Ledger(folder / "disjoint.jsonl", md.PureDP(9))

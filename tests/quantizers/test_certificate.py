@@ -38,9 +38,21 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "clipped": {"bins": [-2.5, -0.3, 0.4, 2.2], "prior": CLIPPED},
     "truncated": {"bins": [-2.5, -0.3, 0.3, 2.5], "prior": md.truncated(stats.norm(0, 0.4), -1, 1)},
-    "samples": {"bins": [-2.5, -0.3, 0.4, 2.2], "prior": [-1, -0.3, 0.2, 0.2, 0.9, 1.0]},
-    "symmetric samples": {"bins": [-2.5, -0.3, 0.3, 2.5], "prior": [-1, -0.3, 0, 0.3, 1.0]},
-    "many samples": {"bins": np.linspace(-2.5, 2.4, 8), "prior": np.sin(np.arange(60.0))},
+    "samples": {
+        "bins": [-2.5, -0.3, 0.4, 2.2],
+        "prior": [-1, -0.3, 0.2, 0.2, 0.9, 1.0],
+        "input_range": (-1, 1),
+    },
+    "symmetric samples": {
+        "bins": [-2.5, -0.3, 0.3, 2.5],
+        "prior": [-1, -0.3, 0, 0.3, 1.0],
+        "input_range": (-1, 1),
+    },
+    "many samples": {
+        "bins": np.linspace(-2.5, 2.4, 8),
+        "prior": np.sin(np.arange(60.0)),
+        "input_range": (-1, 1),
+    },
     "histogram": {
         "bins": [-2.5, -0.3, 0.4, 2.2],
         "prior": stats.rv_histogram((np.array([1.0, 3, 2]), np.array([-1, -0.2, 0.3, 1])), density=False)(),

@@ -187,9 +187,11 @@ def test_samples_that_nearly_mirror():
     """Was: taken for symmetric (allclose with its relative tolerance), bound 1.8318252665281374 from half of them."""
     samples = [-1, -0.495, 0.49500495, 1]
     assert not md.Prior.of(samples).symmetric()
-    result = design(prior=samples).solve()
+    result = design(prior=samples, input_range=(-1, 1)).solve()
     assert certified(result)
-    program = md.solvers.solve(design(prior=samples).model(np.unique([*samples, -1, 1])), "highs").value
+    program = md.solvers.solve(
+        design(prior=samples, input_range=(-1, 1)).model(np.unique([*samples, -1, 1])), "highs"
+    ).value
     assert result.lower_bound <= program * (1 + 1e-9) and program <= result.value * (1 + 1e-9)
 
 

@@ -191,7 +191,7 @@ def test_cutting_planes_agree_with_the_program_on_samples(seed):
     samples = np.append(rng.uniform(-1, 1, int(rng.integers(0, 8))), [-1, 1])
     samples = np.append(samples, -samples) if seed % 2 else samples
     loss = [{"absolute": 0.5, "squared": 1.0}, "absolute", "squared"][seed % 5 % 3]
-    question = md.OptimalQuantizer(bins, md.PureDP(epsilon), samples, loss)
+    question = md.OptimalQuantizer(bins, md.PureDP(epsilon), samples, loss, input_range=(-1, 1))
     found = question.solve()
     knots = np.unique([*samples, *bins[np.abs(bins) < 1]])
     exact = solvers.solve(question.model(knots), "highs").value
@@ -200,7 +200,7 @@ def test_cutting_planes_agree_with_the_program_on_samples(seed):
 
 def test_newton_needs_a_density():
     with pytest.raises(md.DesignError, match="density"):
-        design(prior=[-1.0, 0.2, 1.0]).solve("newton")
+        design(prior=[-1.0, 0.2, 1.0], input_range=(-1, 1)).solve("newton")
 
 
 def test_the_exchange_is_for_the_worst_case_and_only_it():

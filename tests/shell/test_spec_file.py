@@ -103,7 +103,7 @@ def test_other_outputs_spaces_and_laws(tmp_path: Path) -> None:
         assert design_from_toml(written(tmp_path, text))[0].space.size == size
     text = 'design = "Calibration"\nnoise = {law = "laplace"}\nsensitivity = 1.0\n' + PURE
     assert design_from_toml(written(tmp_path, text))[0].noise.dist.name == "laplace"
-    text = 'design = "RQM"\nm = 4\n' + PURE + "prior = {samples = [-1.0, 0.0, 1.0]}\n"
+    text = 'design = "RQM"\nm = 4\n' + PURE + "prior = {samples = [-1.0, 0.0, 1.0]}\ninput_range = [-1, 1]\n"
     assert design_from_toml(written(tmp_path, text))[0].prior.support == (-1.0, 1.0)
 
 

@@ -55,6 +55,7 @@ def test_best_four_outputs_at_epsilon_one_are_inside_the_range():
     assert result.lower_bound > result.design.any_outputs_bound(result)
 
 
+@pytest.mark.slow
 def test_a_search_tries_both_symmetries() -> None:
     """The starts mirror, and half as many do not; the result has the better outputs, and says which attempts were mirrored."""
     both, mirrored = (design(BinSearch(4, 3.0, symmetric=s, starts=4), 2.0).solve() for s in (None, True))
@@ -64,10 +65,6 @@ def test_a_search_tries_both_symmetries() -> None:
     assert both.value < mirrored.value * (1 - 0.01)
     assert not np.allclose(both.mechanism.bins, -both.mechanism.bins[::-1], atol=0.1)
     assert np.array_equal(mirrored.mechanism.bins, -mirrored.mechanism.bins[::-1])
-
-
-def test_model_of_a_search_is_what_it_solves_at_each_point():
-    assert design(BinSearch(4, 3.0)).model().variables["a"].shape == (4,)
 
 
 def test_two_outputs_find_duchi():
@@ -99,15 +96,6 @@ def test_asymmetric_search_beats_the_papers_outputs():
 
 
 @pytest.mark.slow
-def test_search_with_other_objectives():
-    worst = design(BinSearch(3, 3.0, starts=2, exhaustive=False), objective="worst").solve()
-    fixed = design([-3.0, 0.0, 3.0], objective="worst").solve()
-    assert worst.lower_bound <= fixed.value and worst.value <= fixed.value * (1 + 1e-9)
-    capped = design(BinSearch(4, 3.0, starts=1, exhaustive=False), max_mse=4.4).solve()
-    assert capped.mechanism.expected_loss(UNIFORM, "squared") <= 4.4 * (1 + 1e-9)
-
-
-@pytest.mark.slow
 @given(st.integers(0, 400), st.sampled_from([0.5, 0.2]))
 @settings(max_examples=max(20, settings.default.max_examples // 10))
 def test_alphabet_bound_holds_for_any_outputs(seed, step):
@@ -133,16 +121,10 @@ def test_coarse_alphabet_knows_that_finer_ones_are_better(loss, epsilon):
     ("make", "words"),
     [
         (lambda: BinSearch(1, 3.0), "m = 1"),
-        (lambda: BinSearch(2.5, 3.0), "integer"),
-        (lambda: BinSearch("abc", 3.0), "m = .abc.: must be an integer from 2 to 64"),
         (lambda: BinSearch(4, 3.0, starts=0), "starts = 0: must be a positive integer"),
         (lambda: BinSearch(4, -1.0), "max_abs"),
-        (lambda: BinSearch(4, math.inf), "max_abs"),
-        (lambda: BinSearch(4, 3.0, starts=0), "starts"),
-        (lambda: Alphabet(3.0, 0.0), "step"),
         (lambda: Alphabet(3.0, 7.0), "step"),
         (lambda: Alphabet(3.0, 1e-6), "at most"),
-        (lambda: Alphabet("wide", 0.1), "max_abs"),
         (lambda: design(BinSearch(4, 0.5)), "cover the input range"),
         (
             lambda: design(BinSearch(4, 3.0, symmetric=True), prior=stats.uniform(0, 1)).solve(),
@@ -162,7 +144,6 @@ def test_infeasible_search_names_the_smallest_epsilon():
 
 
 def test_a_wide_range_costs_no_resolution() -> None:
-    """Outputs were kept 1e-3 of the range apart: within 1e5 the best was 12.5, nineteen times too much."""
     spec = BinSearch(4, 1e5, exhaustive=False)  # four starts that mirror, and two that do not
     wide = OptimalQuantizer(spec, md.PureDP(2.0), stats.uniform(-1, 2)).solve(gap=1e-4)
     assert wide.value <= 0.6711  # 0.6897 with outputs that mirror

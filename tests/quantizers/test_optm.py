@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from independent import check_selection_law
 from scipy import stats
-from strategies import priors
 
 import mechdesign as md
 from mechdesign.evidence.exact import exp_lower
@@ -39,15 +37,6 @@ def test_published_rows(epsilon: float, bins: list[float], fifty_one: float, exa
     floats = md.OPTM(bins=bins, privacy=md.PureDP(epsilon), prior=UNIFORM).solve("highs", certify=False)
     assert floats.mechanism.privacy_loss() == pytest.approx(epsilon, abs=1e-4)
     assert result.value <= floats.value * (1 + 1e-9)
-
-
-@pytest.mark.slow
-def test_a_float_solution_over_budget_is_tightened() -> None:
-    """An interior-point solver at a loose tolerance breaks the budget; certification repairs it."""
-    design = md.OPTM(bins=[-6, -0.4, 0.4, 6], privacy=md.PureDP(0.5), prior=UNIFORM)
-    loose = {"tol_gap_abs": 1e-7, "tol_gap_rel": 1e-7, "tol_feas": 1e-7}
-    assert design.solve("clarabel", certify=False, **loose).mechanism.privacy_loss() > 0.5
-    assert design.solve("clarabel", **loose).mechanism.privacy_loss() <= 0.5
 
 
 @pytest.mark.slow
@@ -92,24 +81,6 @@ def test_program_objective_bounds_the_loss_and_its_bilinear_form_is_exact() -> N
             assert cost @ q + constant >= exact - 1e-12
 
 
-def test_duals_are_the_sensitivity_of_the_optimum() -> None:
-    """An active upper bound's dual is the fall of the objective per unit of bound."""
-    program = md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM).program
-    low, high = np.zeros(program.width), np.ones(program.width)
-    low[1], high[1], low[2], high[2] = 0.7, 0.75, 0.25, 0.35
-    base = md.solvers.solve(program.model(1.0, low, high), "highs")
-    low[1] += 1e-4
-    moved = md.solvers.solve(program.model(1.0, low, high), "highs")
-    # moving o also loosens the privacy rows that o multiplies: compare with the whole derivative
-    rows = program.rows
-    derivative, unknowns = float(base.dual["lower bounds"][0]), np.concatenate([*base.primal.values()])
-    for t in np.flatnonzero(rows.smallest & (rows.bound == 1)):
-        q = unknowns[rows.unknown[t]]
-        derivative -= base.dual["privacy"][rows.row[t]] * math.e * rows.weight[t] * q
-    assert set(rows.bound) <= {-1, 1, 2}
-    assert (moved.value - base.value) / 1e-4 == pytest.approx(derivative, abs=2e-2)
-
-
 @pytest.mark.slow
 def test_theorem_5_with_more_bins_and_theorem_6() -> None:
     """Successive linearisation improves on its start; the compact program gives § 3's 3.73 and 0.508."""
@@ -145,40 +116,15 @@ def test_theorem_6_is_infeasible_below_log_3() -> None:
 def test_theorem_6_contradicts_itself_at_every_epsilon_where_the_outer_bins_are_far(
     outer: float, epsilon: float
 ) -> None:
-    """With m = 4 its order asks for (B_4 - B_3) / (B_4 - B_2) <= q_2(1) <= 1/2. Was: "needs epsilon > log 3", at any ε."""
+    """With m = 4 its order asks for (B_4 - B_3) / (B_4 - B_2) <= q_2(1) <= 1/2."""
     with pytest.raises(md.InfeasibleError, match="infeasible at every epsilon") as caught:
         md.OPTM([-outer, -0.5, 0.5, outer], md.PureDP(epsilon), UNIFORM, constraints="theorem6").solve()
     assert caught.value.smallest_epsilon is None and "log 3" not in str(caught.value)
 
 
 @pytest.mark.slow
-def test_infeasible_designs_say_the_smallest_epsilon() -> None:
-    with pytest.raises(md.InfeasibleError, match="smallest feasible epsilon") as caught:
-        md.OPTM([-1.3, -0.5, 0.5, 1.3], md.PureDP(0.5), UNIFORM).solve()
-    smallest = caught.value.smallest_epsilon
-    assert (
-        md.OPTM([-1.3, -0.5, 0.5, 1.3], md.PureDP(smallest * 1.001), UNIFORM).solve().mechanism.privacy_loss()
-        <= smallest * 1.001
-    )
-    with pytest.raises(md.InfeasibleError):
-        md.OPTM([-1.3, -0.5, 0.5, 1.3], md.PureDP(smallest * 0.99), UNIFORM).solve()
-
-
-@pytest.mark.slow
-@settings(max_examples=10)
-@given(st.data())
-def test_asymmetric_bins_with_two_families(data) -> None:
-    prior = data.draw(priors(-1.0, 1.0))
-    design = md.OPTM([-4, 0.2, 0.6, 4], md.PureDP(1.0), prior, input_range=(-1, 1))
-    assert design.families == "separate"
-    result = design.solve()
-    assert check_selection_law(result.mechanism.law, exp_lower(1.0))
-
-
-@pytest.mark.slow
 def test_table_2_as_its_authors_solved_it() -> None:
-    """Bounds stood for the outer factors of the smallest probabilities, on each side apart: 1.8016, 1.8517, 1.8866 was read
-    as irreconcilable with the print (1.778, 1.836, 1.972, from 1,000 samples each)."""
+    """The print (1.778, 1.836, 1.972, from 1,000 samples each) by the authors' program, and ours below it."""
     steps = np.arange(1, 20) / 20
     grids = {
         "bins": md.Grid(delta=[3], left=[-0.2, 0.2], right=[0.6]),
@@ -200,33 +146,6 @@ def test_table_2_as_its_authors_solved_it() -> None:
         assert authors.mechanism.bins.tolist() == [-4.0, left, 0.6, 4.0]
         per_output = OPTMSearch(md.PureDP(1.0), prior, **options).solve()
         assert per_output.value < authors.value and per_output.mechanism.privacy_loss() <= 1.0
-        rqm = md.Quantizer.rqm([-2.7, -0.9, 0.9, 2.7], 0.22, (-1, 1)).expected_loss(prior)
-        assert rqm == pytest.approx({0.1: 2.028, 0.2: 2.010, 0.3: 2.000}[sigma], rel=0.02)
-        mvu = md.MVU(
-            m=4, privacy=md.PureDP(1.0), input_range=(-1, 1), input_bits=1, bins=[-2.42, -1.69, 1.69, 2.42]
-        ).solve()
-        assert mvu.mechanism.expected_loss(prior) == pytest.approx(
-            {0.1: 2.053, 0.2: 2.052, 0.3: 2.002}[sigma], rel=0.02
-        )
-
-
-@pytest.mark.parametrize("m", [4, 24])
-def test_time_limit_of_one_design(m: int) -> None:
-    design = md.OPTM(np.linspace(-3, 3, m), md.PureDP(2.0), UNIFORM, bounds="successive" if m > 4 else None)
-    started = time.process_time()
-    try:
-        result = design.solve(time_limit=0.5)
-    except md.SolverError as error:
-        assert error.status == "limit"
-    else:
-        assert result.mechanism.privacy_loss() <= 2.0
-    assert time.process_time() - started < 1.5
-
-
-@pytest.mark.parametrize("epsilon", [0, -1, float("nan"), float("inf"), "one"])
-def test_bad_epsilon(epsilon) -> None:
-    with pytest.raises(md.DesignError, match="epsilon = "):
-        md.PureDP(epsilon)
 
 
 GOOD = {"bins": [-3, -0.5, 0.5, 3], "privacy": md.PureDP(1.0), "prior": UNIFORM}
@@ -241,17 +160,10 @@ GOOD = {"bins": [-3, -0.5, 0.5, 3], "privacy": md.PureDP(1.0), "prior": UNIFORM}
             "Theorem 6 needs bins and range that mirror",
         ),
         ({"bins": [-4, 0.2, 0.6, 4], "families": "symmetric"}, "mirror about 0"),
-        ({"constraints": "theorem7"}, "constraints = 'theorem7': must be one of"),
-        ({"loss": "mae"}, "loss = 'mae'"),
-        ({"loss": lambda t: -abs(t)}, "not convex"),
-        ({"prior": stats.norm()}, "unbounded support"),
         ({"input_range": (-0.5, 0.5)}, "mass outside the input range"),
         ({"privacy": md.ApproximateDP(1.0, 0.1)}, "must be a PureDP"),
-        ({"privacy": 1.0}, "must be a PureDP"),
         ({"bounds": (np.full((3, 3), 0.5), np.full((3, 3), 0.2))}, "need 0 <= o <= u"),
         ({"bounds": (np.zeros((2, 2)), np.ones((2, 2)))}, "shapes"),
-        ({"bounds": "all"}, "bounds = 'all'"),
-        ({"families": "two"}, "families = 'two'"),
     ],
 )
 def test_bad_designs(change, message: str) -> None:

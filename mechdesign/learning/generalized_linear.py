@@ -30,20 +30,32 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import special
 
-from mechdesign.errors import DesignError
+from mechdesign.errors import DataError, DesignError
 from mechdesign.learning.bounded import BoundedEstimator, Interval, box
-from mechdesign.learning.coordinate_descent import TwoClasses, largest_whole
 from mechdesign.learning.pca import noisy_matrix, second_moments
-from mechdesign.learning.plan import NoisySums, Regressor, records_and_labels, records_and_targets
+from mechdesign.learning.plan import (
+    ClassifierMixin,
+    Labels,
+    NoisySums,
+    Regressor,
+    records_and_labels,
+    records_and_targets,
+    type_of_target,
+    warn_leak,
+    weights,
+)
 from mechdesign.problem.checks import integer, one_of, positive
 from mechdesign.problem.privacy import CentralPrivacy
 from mechdesign.solvers.deadline import progress_bar
 from mechdesign.typing import Array, Flags, Numbers
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
 
 _KEPT = 0.5
 _ONE = 0.05
@@ -52,6 +64,17 @@ _MATRIX = 0.1
 _RESOLVED = 6.3
 _CLIPPED = 60.0
 _STEEPEST = 16.0
+
+
+def largest_whole(records: int) -> int:
+    """The largest 2^b such that `records` of them sum to at most 2⁵².
+
+    Examples
+    --------
+    >>> largest_whole(1000) == 2**42
+    True
+    """
+    return 1 << (52 - (records - 1).bit_length())
 
 
 @dataclass(frozen=True)
@@ -128,18 +151,15 @@ class _Descending(BoundedEstimator):
     def _loss(self, y: Array, share: float, sums: NoisySums) -> GeneralizedLoss:
         raise NotImplementedError
 
-    def _fit(self, x: Array, y: Array, beyond: Flags, instead: str) -> None:
-        """Descend; `beyond` are the records with a target beyond its bounds, `instead` takes pure privacy."""
+    def _fit(self, x: Array, y: Array, beyond: Flags) -> None:
+        """Descend; `beyond` are the records with a target beyond its bounds."""
         steps, (count, size) = integer("steps", self.steps, 1, 10**5), x.shape
         size += 1
         triangle = size * (size + 1) // 2
         self._check(size - 1)
         if self._pure:
-            raise DesignError.of(
-                "privacy",
-                self.privacy,
-                f"has no Gaussian noise: ask for ApproximateDP, or take {instead} with noise='laplace'",
-            )
+            remedy = "has no Gaussian noise: ask for ApproximateDP, or take PrivateLinearRegression for least squares"
+            raise DesignError.of("privacy", self.privacy, remedy)
         sought = steps * size + bool(self._located)
         noise = self._noise(sought)
         strength = count / noise.mechanism.standard_deviation
@@ -190,6 +210,72 @@ class _Descending(BoundedEstimator):
         return basis * np.sqrt(stretched), longer, 4 * longer * len(v) / float(least.max())
 
 
+class TwoClasses(ClassifierMixin):  # type: ignore[misc]
+    """A classifier of two classes by the sign of a score: `classes`, or those of the labels, which leaks."""
+
+    classes: Numbers | None
+    classes_: Labels
+    _score: Callable[[Numbers], Array]
+
+    def _classes(self, labels: Labels) -> Labels:
+        if self.classes is not None:
+            said = "must be two different labels, both numbers or both texts"
+            try:
+                classes = np.unique(np.asarray(self.classes))
+            except TypeError:
+                raise DesignError.of("classes", self.classes, said) from None
+            if np.shape(self.classes) != (2,) or len(classes) != 2 or np.any(classes != classes):
+                raise DesignError.of("classes", self.classes, said)
+            if (labels.dtype.kind in "US") != (classes.dtype.kind in "US"):
+                raise DataError("y: must be labels of the type of classes, texts or numbers")
+            return classes
+        warn_leak("the classes are read from the labels (classes=None)", "give the two as classes")
+        kind, classes = type_of_target(labels), np.unique(labels)
+        if kind not in ("binary", "multiclass"):
+            raise DataError(f"y: must be labels of two classes. Unknown label type: {kind}")
+        if len(classes) == 1:
+            raise DataError("y: there is only one class; give both as classes")
+        if len(classes) > 2:
+            raise DataError(f"y: Only binary classification is supported. The type of the target is {kind}")
+        return classes
+
+    def _signs(self, labels: Labels) -> Array:
+        """−1 for the first class, 1 for the second, or DataError: every label must be one of them."""
+        second = labels == self.classes_[1]
+        if not (second | (labels == self.classes_[0])).all():
+            classes = self.classes_.tolist()
+            raise DataError(
+                f"y: every label must be one of the classes {classes}: mend or leave out others before"
+            )
+        return np.where(second, 1.0, -1.0)
+
+    def score(self, X: Numbers, y: Numbers, sample_weight: Numbers | None = None) -> float:
+        """Return the share of right labels on given data: of the fitted data it is no private number."""
+        _, labels = records_and_labels(self, X, y)
+        found = self.predict(X) == labels
+        return float(np.average(found, weights=weights(labels, sample_weight)))
+
+    def decision_function(self, X: Numbers) -> Array:
+        """Return Xθ and the intercept: positive for the second class."""
+        return self._score(X)
+
+    def predict(self, X: Numbers) -> Labels:
+        """Return the likelier class."""
+        second = self._score(X) > 0
+        return np.asarray(self.classes_[second.astype(int)])
+
+    def predict_proba(self, X: Numbers) -> Array:
+        """Return the probabilities of both classes, shape (N, 2)."""
+        second = special.expit(self._score(X))
+        return np.column_stack([1 - second, second])
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.poor_score = True  # on data of ten records nothing private is accurate
+        return tags
+
+
 class PrivateLogisticRegression(TwoClasses, _Descending):
     r"""Logistic regression under differential privacy: declare bounds and a budget, nothing else; two classes.
 
@@ -238,8 +324,7 @@ class PrivateLogisticRegression(TwoClasses, _Descending):
     Raises
     ------
     DesignError
-        A bad parameter; PureDP, under which sixty answers need seven times the noise: `PrivateCoordinateDescentClassifier` with Laplace noise takes
-        it. No finite value of a record raises; what warns is a noisy count.
+        A bad parameter; PureDP, under which sixty answers need seven times the noise. No finite value of a record raises; what warns is a noisy count.
     DataError
         An entry of X that is missing, infinite or no number, by itself or once it is converted.
         The guarantee does not cover that refusal.
@@ -283,7 +368,7 @@ class PrivateLogisticRegression(TwoClasses, _Descending):
         x, labels = records_and_labels(self, X, y, fewest=2)
         self.classes_ = self._classes(labels)
         none = np.zeros(len(x), dtype=bool)
-        self._fit(x, self._signs(labels), none, "PrivateCoordinateDescentClassifier")
+        self._fit(x, self._signs(labels), none)
         return self
 
     def _loss(self, y: Array, share: float, sums: NoisySums) -> GeneralizedLoss:
@@ -392,7 +477,7 @@ class PrivateGeneralizedLinearRegression(Regressor, _Descending):
         self._target = middle, half
         beyond = np.abs(target - middle) > half * (1 + 1e-12)
         inside = np.clip(target, middle - half, middle + half)
-        self._fit(x, inside, beyond, "PrivateLinearRegression")
+        self._fit(x, inside, beyond)
         return self
 
     def _loss(self, y: Array, share: float, sums: NoisySums) -> GeneralizedLoss:

@@ -15,8 +15,6 @@ from scipy import stats
 import mechdesign as md
 from mechdesign.learning import (
     PrivacyLeakWarning,
-    PrivateCoordinateDescentClassifier,
-    PrivateCoordinateDescentRegressor,
     PrivateLogisticRegression,
     PrivatePCA,
 )
@@ -62,55 +60,21 @@ def said_by(fit: Any, *data: Any) -> list[str]:
     return [str(w.message) for w in caught]
 
 
-ALLOCATIONS = ("iid", "scale-perturb-rescale", "least-variance", "least-harm")
-
-
-@pytest.mark.parametrize("base", BASES)
-@pytest.mark.parametrize("seed", [None, 0])
-def test_no_record_makes_a_regression_speak(base: str, seed: int | None) -> None:
-    noise = PrivateCoordinateDescentRegressor(privacy=DP, clip=1.0, smoothness=[1, 1], passes=2).fit(
-        USUAL, USUAL[:, 0]
-    )
-    for x in data(base):
-        for y in (x[:, 0], np.ones(len(x)), np.append(np.zeros(len(x) - 1), 1.7e308)):
-            model = PrivateCoordinateDescentRegressor(
-                privacy=DP, clip=1.0, smoothness=[1, 1], passes=2, noise=noise.privacy_, random_state=seed
-            )
-            assert said_by(model.fit, x, y) == [] and np.isfinite(model.path_).all()
-
-
-@pytest.mark.parametrize("allocation", ALLOCATIONS)
-@pytest.mark.parametrize("noise_on", ["gradient", "update"])
-@pytest.mark.parametrize("fit_intercept", [False, True])
-def test_moments_of_the_data_say_the_same_whatever_they_are(
-    allocation: str, noise_on: str, fit_intercept: bool
-) -> None:
-    options: dict[str, Any] = {"allocation": allocation, "noise_on": noise_on, "fit_intercept": fit_intercept}
-    said = set()
-    for x in (x for base in BASES for x in data(base)):
-        model = PrivateCoordinateDescentRegressor(privacy=DP, clip=1.0, passes=2, random_state=0, **options)
-        said.add(tuple(said_by(model.fit, x, x[:, 1])))
-    assert len(said) == 1 and "second moments" in said.pop()[0]
-
-
 @pytest.mark.parametrize("labels", [["no", "no"], ["yes", "yes"], ["no", "yes"]])
 def test_no_record_makes_a_classification_speak(labels: list[str]) -> None:
     y = np.array([labels[0]] * 8 + [labels[1]])
     for x in data("usual"):
-        model = PrivateCoordinateDescentClassifier(
-            privacy=DP, smoothness=[1, 1], classes=["yes", "no"], random_state=0
-        )
+        model = PrivateLogisticRegression(privacy=DP, bounds=(-1, 1), classes=["yes", "no"], random_state=0)
         assert said_by(model.fit, x, y) == []
         assert model.classes_.tolist() == ["no", "yes"] and set(model.predict(USUAL)) <= {"no", "yes"}
 
 
-@pytest.mark.parametrize("kind", [PrivateCoordinateDescentClassifier, PrivateLogisticRegression])
 @pytest.mark.parametrize(
     ("classes", "last"),
     [(["no", "yes"], "No"), (["no", "yes"], ""), ([0, 1], 0.5), ([0, 1], 1e300), ([0, 1], -1)],
 )
-def test_a_label_that_is_no_class_is_refused(kind: Any, classes: list[Any], last: Any) -> None:
-    model = kind(privacy=DP, bounds=(-1, 1), classes=classes, random_state=0)
+def test_a_label_that_is_no_class_is_refused(classes: list[Any], last: Any) -> None:
+    model = PrivateLogisticRegression(privacy=DP, bounds=(-1, 1), classes=classes, random_state=0)
     assert said_by(model.fit, USUAL, [*classes] * 4 + [classes[0]]) == []
     with pytest.raises(md.DataError, match="every label must be one of the classes"):
         model.fit(USUAL, [*classes] * 4 + [last])
@@ -119,10 +83,10 @@ def test_a_label_that_is_no_class_is_refused(kind: Any, classes: list[Any], last
 def test_classes_that_are_read_from_the_labels_are_a_leak() -> None:
     y = np.where(USUAL[:, 0] > 0, "yes", "no")
     with pytest.warns(PrivacyLeakWarning, match="classes"):
-        PrivateCoordinateDescentClassifier(privacy=DP, smoothness=[1, 1]).fit(USUAL, y)
+        PrivateLogisticRegression(privacy=DP, bounds=(-1, 1)).fit(USUAL, y)
     for bad in (["yes"], ["yes", "yes"], ["a", "b", "c"], [0, 1], [["yes", "no"]], 3):
         with pytest.raises(md.DesignError, match="classes"):
-            PrivateCoordinateDescentClassifier(privacy=DP, classes=bad).fit(USUAL, y)
+            PrivateLogisticRegression(privacy=DP, bounds=(-1, 1), classes=bad).fit(USUAL, y)
 
 
 @pytest.mark.parametrize("base", BASES)

@@ -314,7 +314,7 @@ def test_bad_input_is_named() -> None:
         with pytest.raises(md.DesignError, match=word):
             PrivateLinearRegression(**{**LINEAR, **changes}).fit(X, Y)
     for changes, word in (
-        ({"privacy": md.PureDP(1.0)}, "PrivateCoordinateDescentClassifier"),
+        ({"privacy": md.PureDP(1.0)}, "ask for ApproximateDP"),
         ({"steps": 0}, "steps"),
         ({"clip": -1.0}, "clip"),
     ):

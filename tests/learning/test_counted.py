@@ -42,8 +42,6 @@ ESTIMATORS: dict[str, dict[str, Any]] = {
         "target_bounds": (0, 3),
         "steps": 5,
     },
-    "PrivateCoordinateDescentRegressor": {**BOUNDED, "target_bounds": (-1, 1), "passes": 3},
-    "PrivateCoordinateDescentClassifier": {**BOUNDED, "classes": [-1.0, 1.0], "passes": 3},
     "PrivatePCA": {"privacy": DP, "norm": 1.5, "random_state": 0},
 }
 """All, with what is public of the data above."""
@@ -141,10 +139,10 @@ def test_a_ledger_survives_clones_and_pickles(name: str, tmp_path: Path) -> None
 
 
 def test_a_search_is_counted_fit_by_fit_and_ends_at_the_limit(tmp_path: Path) -> None:
-    model = estimator("PrivateCoordinateDescentRegressor")
+    model = estimator("PrivateGeneralizedLinearRegression")
     needs = md.plan.consumption(clone(model).fit(X, Y).privacy_).rho
     ledger = md.Ledger(tmp_path / "ledger.jsonl", md.ZeroConcentratedDP(4.5 * needs))
-    search = GridSearchCV(model.set_params(ledger=ledger), {"alpha": [0.0, 0.1]}, cv=2)
+    search = GridSearchCV(model.set_params(ledger=ledger), {"threshold": [0.3, 0.5]}, cv=2)
     with pytest.raises(
         md.DesignError, match="and this result needs"
     ):  # two candidates twice, and the best again
@@ -158,8 +156,8 @@ def test_a_search_is_counted_fit_by_fit_and_ends_at_the_limit(tmp_path: Path) ->
 def test_a_fit_of_several_rounds_is_charged_whole_each_time(tmp_path: Path) -> None:
     """Not as one of the rounds that an earlier fit has paid for."""
     ledger = md.Ledger(tmp_path / "ledger.jsonl", md.ZeroConcentratedDP(1.0))
-    first = estimator("PrivateCoordinateDescentRegressor", ledger=ledger).fit(X, Y)
-    estimator("PrivateCoordinateDescentRegressor", ledger=ledger, noise=first.privacy_).fit(X, Y)
+    for _ in range(2):
+        estimator("PrivateLogisticRegression", ledger=ledger).fit(X, Y)
     table = ledger.to_frame()
     assert table["entry"].tolist() == [1, 2] and table["rho"].nunique() == 1
 
@@ -167,10 +165,9 @@ def test_a_fit_of_several_rounds_is_charged_whole_each_time(tmp_path: Path) -> N
 PURE = md.PureDP(2.0)
 CURRENCIES: dict[str, tuple[str, dict[str, Any], str, float]] = {
     "least squares": ("PrivateLinearRegression", {"privacy": PURE}, "epsilon", 2.0),
-    "descent": ("PrivateCoordinateDescentRegressor", {"privacy": PURE, "noise": "laplace"}, "epsilon", 2.0),
     "components": ("PrivatePCA", {"privacy": PURE, "noise": "laplace"}, "epsilon", 2.0),
     "zero-concentrated": (
-        "PrivateCoordinateDescentClassifier",
+        "PrivateLogisticRegression",
         {"privacy": md.ZeroConcentratedDP(0.1)},
         "rho",
         0.1,
@@ -189,12 +186,6 @@ def test_what_a_fit_consumes_is_what_it_was_asked_to_keep(case: str, tmp_path: P
         estimator(name, **options, ledger=ledger).fit(X, Y)
 
 
-def test_gaussian_noise_consumes_the_sum_of_all_squared_ratios() -> None:
-    model = estimator("PrivateCoordinateDescentRegressor", passes=7, allocation="iid").fit(X, Y)
-    spent = ((2 * model.clips_ / len(X) / model.noise_scales_) ** 2).sum()
-    assert md.plan.consumption(model.privacy_).mu ** 2 == pytest.approx(spent, rel=1e-9)
-
-
 def test_who_is_killed_while_noise_is_drawn_has_an_entry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,7 +196,6 @@ def test_who_is_killed_while_noise_is_drawn_has_an_entry(
 
     for module in ("bounded", "pca"):
         monkeypatch.setattr(f"mechdesign.learning.{module}.NoisySums", killed)
-    monkeypatch.setattr("mechdesign.learning.coordinate_descent.NoisyAnswers", killed)
     regressions = [name for name in ESTIMATORS if name != "PrivatePCA"]  # whose neighbours are others
     for name in regressions:
         with pytest.raises(KeyboardInterrupt):
@@ -213,46 +203,6 @@ def test_who_is_killed_while_noise_is_drawn_has_an_entry(
     assert len(ledger.to_frame()) == len(regressions)
     with pytest.raises(md.DesignError, match="protects neighbours by 'replace'"):
         estimator("PrivatePCA", ledger=ledger, privacy=md.ApproximateDP(0.1, 1e-6)).fit(X)
-
-
-# -- clips -------------------------------------------------------------------------------------------------
-
-
-def test_clips_follow_from_what_is_declared() -> None:
-    wide = estimator(
-        "PrivateCoordinateDescentRegressor", bounds=([-1, -2], [1, 3]), target_bounds=(-4, 2)
-    ).fit(X, Y)
-    np.testing.assert_allclose(wide.smoothness_, [1.0, 9.0])
-    np.testing.assert_allclose(wide.clips_, [4.0, 12.0])
-    stated = estimator("PrivateCoordinateDescentClassifier", smoothness=[0.25, 1.0]).fit(X, Y)
-    np.testing.assert_allclose(stated.clips_, [1.0, 2.0])
-    with pytest.raises(
-        md.DesignError, match=r"clip = None: must be stated, or follow from target_bounds.*pay"
-    ):
-        estimator("PrivateCoordinateDescentRegressor", target_bounds=None).fit(X, Y)
-
-
-@pytest.mark.parametrize("name", [n for n in ESTIMATORS if "Coordinate" in n])
-def test_a_clip_that_is_known_to_cut_most_gradients_is_warned_of_whatever_the_data(name: str) -> None:
-    for x in (X, 0 * X):
-        with pytest.warns(UserWarning, match="cuts the first gradients of most records"):
-            estimator(name, clip=0.1).fit(x, Y)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            estimator(name, clip=0.8).fit(x, Y)
-    if name.endswith("Regressor"):  # nothing is known of the targets
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            estimator(name, clip=0.1, target_bounds=None).fit(X, Y)
-
-
-@pytest.mark.parametrize("name", [n for n in ESTIMATORS if "Coordinate" in n])
-def test_what_lies_beyond_declared_bounds_is_clipped(name: str) -> None:
-    wild = X.copy()
-    wild[:9] *= 1e200
-    one, other = estimator(name).fit(wild, Y), estimator(name).fit(wild.clip(-1, 1), Y)
-    np.testing.assert_array_equal(one.path_, other.path_)
-    np.testing.assert_array_equal(one.predict(wild), one.predict(wild.clip(-1, 1)))
 
 
 # -- an enemy's data -----------------------------------------------------------------------------------------

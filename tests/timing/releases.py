@@ -15,8 +15,6 @@ from scipy import stats
 import mechdesign as md
 from mechdesign.channels import Channel, ClusteredResponse, HadamardResponse
 from mechdesign.learning import (
-    PrivateCoordinateDescentClassifier,
-    PrivateCoordinateDescentRegressor,
     PrivateGeneralizedLinearRegression,
     PrivateLinearRegression,
     PrivateLogisticRegression,
@@ -504,20 +502,6 @@ RELEASES: dict[str, Release] = {
     ),
     "principal components": Release(
         "PrivatePCA", estimator(PrivatePCA, norm=1.0), records(2), fitted(), DELTA
-    ),
-    "regression": Release(
-        "PrivateCoordinateDescentRegressor",
-        estimator(PrivateCoordinateDescentRegressor, smoothness=[1, 1], passes=1, clip=1.0),
-        records(2),
-        fitted(),
-        DELTA,
-    ),
-    "classification": Release(
-        "PrivateCoordinateDescentClassifier",
-        estimator(PrivateCoordinateDescentClassifier, smoothness=[1, 1], passes=1, classes=[-1, 1]),
-        records(2),
-        fitted(sides),
-        DELTA,
     ),
     "bounded regression": Release(
         "PrivateLinearRegression",

@@ -121,7 +121,6 @@ def logistic(report: Report) -> list[tuple[object, ...]]:
 def attacked(epsilon: float) -> dict[str, tuple[Callable[[], object], Callable[[object], np.ndarray], bool]]:
     """Every estimator, what a fit releases, and whether neighbours have one record more or less."""
     learning, privacy = md.learning, md.ApproximateDP(epsilon, DELTA)
-    descent = {"privacy": privacy, "smoothness": [1.0, 1.0], "passes": 2, "clip": 1.0, "random_state": 0}
     whole = {"privacy": privacy, "bounds": (-1.0, 1.0)}
     return {
         "PrivateLinearRegression": (
@@ -135,13 +134,6 @@ def attacked(epsilon: float) -> dict[str, tuple[Callable[[], object], Callable[[
         "PrivateGeneralizedLinearRegression": (
             lambda: learning.PrivateGeneralizedLinearRegression(**whole, target_bounds=(-1.0, 1.0), threshold=1.0, steps=10),
             lambda m: m.path_.ravel() * m.radius_, False,
-        ),
-        "PrivateCoordinateDescentRegressor": (
-            lambda: learning.PrivateCoordinateDescentRegressor(**{**descent, "random_state": None}), lambda m: m.path_.ravel(), False,
-        ),
-        "PrivateCoordinateDescentClassifier": (
-            lambda: learning.PrivateCoordinateDescentClassifier(**{**descent, "random_state": None}, classes=[-1.0, 1.0]),
-            lambda m: m.path_.ravel(), False,
         ),
         "PrivatePCA": (
             lambda: learning.PrivatePCA(privacy=privacy, norm=math.sqrt(2)), lambda m: m.second_moments_[np.triu_indices(2)], True,

@@ -17,28 +17,27 @@ from mechdesign_studies.vectors.baselines import (
     PoissonBinomial,
     Skellam,
 )
-from mechdesign_studies.vectors.baselines.common import ORDERS, spent
+from mechdesign_studies.vectors.baselines.common import ORDERS
 from scipy import special, stats
 
 import mechdesign as md
-from mechdesign.vectors.sphere import FastRotation
 
 V = md.vectors
 PURE, APPROX = md.PureDP(4.0), md.ApproximateDP(4.0, 1e-6)
 MADE: dict[str, Any] = {
-    "sqkr": (lambda: SQKR(64, PURE, bits=8), 400),
+    "sqkr": (lambda: SQKR(64, PURE, bits=8), 100),
     "sqkr, many": (lambda: SQKR(16, PURE, bits=3, clients=400, radius=2.0), 20),
-    "sqkr, signs": (lambda: SQKR(64, PURE, bits=8, representation="rotation"), 400),
+    "sqkr, signs": (lambda: SQKR(64, PURE, bits=8, representation="rotation"), 100),
     "sqkr, signs, many": (
         lambda: SQKR(16, PURE, bits=3, clients=400, radius=2.0, representation="rotation"),
         20,
     ),
-    "skellam": (lambda: Skellam(32, APPROX, bits=16, clients=20, radius=0.5), 150),
-    "skellam, local": (lambda: Skellam(32, APPROX, bits=12), 150),
-    "gaussian": (lambda: DistributedDiscreteGaussian(32, APPROX, bits=16, clients=20), 150),
-    "binomial": (lambda: PoissonBinomial(32, APPROX, trials=8, clients=20), 150),
-    "binomial, local": (lambda: PoissonBinomial(32, APPROX, trials=1), 150),
-    "i-mvu": (lambda: InterpolatedMVU(64, APPROX), 400),
+    "skellam": (lambda: Skellam(32, APPROX, bits=16, clients=20, radius=0.5), 60),
+    "skellam, local": (lambda: Skellam(32, APPROX, bits=12), 60),
+    "gaussian": (lambda: DistributedDiscreteGaussian(32, APPROX, bits=16, clients=20), 60),
+    "binomial": (lambda: PoissonBinomial(32, APPROX, trials=8, clients=20), 60),
+    "binomial, local": (lambda: PoissonBinomial(32, APPROX, trials=1), 60),
+    "i-mvu": (lambda: InterpolatedMVU(64, APPROX), 100),
 }
 
 
@@ -56,85 +55,12 @@ def test_errors_are_those_of_runs(name: str) -> None:
     assert abs(errors.mean() - baseline.error) <= allowed
 
 
-def test_noise_is_no_wider_than_needed() -> None:
-    """Skellam and discrete Gaussian on a fine lattice cost what Gaussian noise of the same Rényi budget does."""
-    ideal = 64 * next(
-        s2
-        for s2 in np.geomspace(0.1, 10, 4000)
-        if spent(ORDERS * 4 / (2 * s2), APPROX.delta) <= APPROX.epsilon
-    )
-    for kind in (Skellam, DistributedDiscreteGaussian):
-        found = kind(64, APPROX, bits=24, clients=10).error * 100
-        assert ideal * 0.99 <= found <= ideal * 1.05
-
-
-def test_rényi_budgets_against_a_closed_form() -> None:
-    """zCDP ρ at δ: below the classical ρ + 2 √(ρ log 1/δ)."""
-    for rho in (0.01, 0.5, 3.0):
-        classical = rho + 2 * math.sqrt(rho * math.log(1e6))
-        assert 0.8 * classical <= spent(rho * ORDERS, 1e-6) <= classical * 1.001
-
-
-def test_one_bit_of_the_binomial_mechanism_is_randomized_response() -> None:
-    """For one client and one trial the divergences are those of two Bernoulli laws."""
-    baseline = PoissonBinomial(4, APPROX, trials=1)
-    p = 0.5 + baseline.theta
-    logs = np.log([[p], [1 - p]]), np.log([[1 - p], [p]])
-    wanted = 4 * special.logsumexp(ORDERS * logs[0] - (ORDERS - 1) * logs[1], axis=0) / (ORDERS - 1)
-    assert baseline._divergences(0.5 / baseline.theta - 1) == pytest.approx(wanted, rel=1e-9)
-    assert spent(wanted, 1e-6) <= 4.0
-
-
-def test_bernoulli_divergences_are_within_the_curvature_bound() -> None:
-    """I-MVU's bound α ω² Δ²/8 against the divergence of two of its laws."""
-    omega = InterpolatedMVU(1000, APPROX).omega
-
-    def law(t: float) -> np.ndarray:
-        return np.array([special.expit(omega * (t - 0.5)), special.expit(-omega * (t - 0.5))])
-
-    for a, b in ((0.0, 1.0), (0.3, 0.35), (0.5, 1.0)):
-        for alpha in (1.5, 2.0, 10.0):
-            found = math.log((law(a) ** alpha * law(b) ** (1 - alpha)).sum()) / (alpha - 1)
-            assert found <= alpha * omega**2 * (a - b) ** 2 / 8 * (1 + 1e-12)
-
-
-@pytest.mark.parametrize("d", [5, 100, 600])
-def test_kashins_representation(d: int) -> None:
-    """It represents every vector, what lies above its level is little, and it beats cutting off where few are cut."""
-    rng, made = np.random.default_rng(d), SQKR(d, PURE)
-    x = np.vstack([np.eye(d)[:3], np.full((1, d), d**-0.5), rng.normal(size=(20, d))])
-    x /= np.sqrt((x**2).sum(axis=1, keepdims=True))
-    keys = [(3, i) for i in range(len(x))]
-    parts, frame = made._represented(x, keys), FastRotation(2 * d, 2 * d)
-    assert frame.turned_back(parts, keys)[:, :d] == pytest.approx(x, abs=1e-12)
-    limit = math.sqrt(made.constant / (2 * d))
-    assert limit == pytest.approx(1 / (0.6 * math.sqrt(1.6 * d)))  # the authors' K
-    bias = frame.turned_back(np.clip(parts, -limit, limit), keys)[:, :d] - x
-    assert np.sqrt((bias**2).sum(axis=1)).mean() < 0.07
-    plain = np.abs(frame.turned(np.hstack([x, np.zeros_like(x)]), keys)).max(axis=1)
-    assert (np.abs(parts).max(axis=1) < plain).mean() > 0.9 or d < 100
-
-
-def test_signs_after_a_rotation_are_unbiased() -> None:
-    made = SQKR(24, md.PureDP(8.0), bits=4, clients=20_000, representation="rotation")
-    x = np.tile(np.linspace(-1, 1, 24) / 3.1, (20_000, 1))
-    found = made.sample(x, rng=5)
-    assert ((found - x[0]) ** 2).sum() < 2 * made.error
-    assert made.constant == pytest.approx(math.pi / 2, rel=0.03)
-
-
 @pytest.mark.parametrize(
     "kind", [SQKR, Skellam, DistributedDiscreteGaussian, PoissonBinomial, InterpolatedMVU]
 )
 def test_bad_arguments(kind: Any) -> None:
     privacy = PURE if kind is SQKR else APPROX
-    for changes in (
-        {"dimension": 1},
-        {"radius": 0},
-        {"clients": 0},
-        {"privacy": APPROX if kind is SQKR else PURE},
-        {"privacy": md.ApproximateDP(1.0, 0.0)},
-    ):
+    for changes in ({"dimension": 1}, {"clients": 0}, {"privacy": APPROX if kind is SQKR else PURE}):
         with pytest.raises(md.DesignError):
             kind(**{"dimension": 8, "privacy": privacy, **changes})
     baseline = kind(8, privacy)
@@ -143,11 +69,6 @@ def test_bad_arguments(kind: Any) -> None:
     for bad in ([math.nan] * 8, [2.0] + [0.0] * 7, np.zeros((2, 8)), np.zeros(7), "a"):
         with pytest.raises(md.DesignError):
             baseline.sample(bad)
-
-
-def test_few_bits_are_refused() -> None:
-    with pytest.raises(md.InfeasibleError):
-        Skellam(5000, md.ApproximateDP(0.1, 1e-6), bits=4)
 
 
 def test_a_secure_aggregation_of_skellam_noise() -> None:
@@ -184,24 +105,21 @@ def test_masks_hide() -> None:
 
 def test_sums_refuse_nonsense() -> None:
     sums = V.ModularSum(3, 8)
-    for bad in ([b"ab"], b"abc", ["abc"], 3, [None]):
+    for bad in ([b"ab"], b"abc", ["abc"], [None]):
         with pytest.raises(md.DesignError):
             sums.total(bad)  # type: ignore[arg-type]
-    for x in ([1.0, 2.0, 3.0], [1, 2], "a", None):
+    for x in ([1.0, 2.0, 3.0], [1, 2], "a"):
         with pytest.raises(md.DesignError):
             sums.masked(x, [0, 0, 0])
     with pytest.raises(md.DesignError):
         sums.centred([256, 0, 0])
-    for changes in ({"bits": 0}, {"bits": 33}, {"dimension": 0}):
-        with pytest.raises(md.DesignError):
-            V.ModularSum(**{"dimension": 3, "bits": 8, **changes})
 
 
 @pytest.mark.parametrize("inputs", ["box", "ball"])
 @pytest.mark.parametrize("d,bits,epsilon", [(6, 2, 3.0), (4, 8, 12.0), (5, None, 4.0)])
 def test_sampled_coordinates(inputs: str, d: int, bits: int | None, epsilon: float) -> None:
     mechanism = md.SampledCoordinates(d, bits, md.PureDP(epsilon), inputs, radius=0.5)
-    x = np.tile(0.5 * np.linspace(-0.4, 0.4, d), (8000, 1))
+    x = np.tile(0.5 * np.linspace(-0.4, 0.4, d), (4000, 1))
     answers = mechanism.sample(x, rng=2)
     errors = ((answers - x) ** 2).sum(axis=1)
     wanted = float(mechanism.squared_error(x[0]))
@@ -215,13 +133,6 @@ def test_sampled_coordinates(inputs: str, d: int, bits: int | None, epsilon: flo
         assert (mechanism.squared_error(vectors) <= mechanism.error * (1 + 1e-9)).all()
     assert mechanism.privacy_loss() <= epsilon
     assert mechanism.coordinate_margin() >= 0
-
-
-def test_the_best_count_is_the_best() -> None:
-    for epsilon in (0.5, 4.0, 9.0):
-        best = md.SampledCoordinates(40, 12, md.PureDP(epsilon))
-        errors = [md.SampledCoordinates(40, 12, md.PureDP(epsilon), count=k).error for k in range(1, 13)]
-        assert best.error == pytest.approx(min(errors))
 
 
 def test_a_coordinate_over_its_budget_is_refused() -> None:
@@ -244,11 +155,6 @@ def test_the_best_of_all_is_chosen() -> None:
         assert found.checks()["holds"].all() and found.lower_bound <= found.value
 
 
-def test_the_old_meaning_of_the_name_is_explained() -> None:
-    with pytest.raises(md.DesignError, match="CoordinateQuantizer"):
-        md.VectorQuantizer(md.Quantizer.rqm([-2, -1, 1, 2], 0.5, (-1, 1)), 10)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("variance", [0.8, 3.0, 40.0])
 def test_skellam_bound_is_above_the_law(variance: float) -> None:
     """Divergences of Skellam laws one apart, from their probabilities, and the published bound to its digits."""
@@ -269,18 +175,6 @@ def test_skellam_bound_is_above_the_law(variance: float) -> None:
     wider = baseline._divergences(variance, 100.0)[60]  # l1 distance: min(3 · 10, 100)
     small = min(((2 * alpha - 1) * 100 + 6 * 30) / (4 * variance**2), 1.5 * 30 / variance)
     assert wider == pytest.approx(alpha * 100 / (2 * variance) + small)
-
-
-def test_discrete_gaussian_bound() -> None:
-    """One client: the discrete Gaussian's own divergence α Δ²/2σ²; many at a coarse lattice: more than that."""
-    one = DistributedDiscreteGaussian(9, APPROX, bits=16)
-    assert one._divergences(5.0, 3.0) == pytest.approx(ORDERS * 3.0 / 10.0)
-    many = DistributedDiscreteGaussian(9, APPROX, bits=16, clients=3)
-    each = 0.4
-    tau = 10 * sum(math.exp(-2 * math.pi**2 * each * k / (k + 1)) for k in (1, 2))
-    root = math.sqrt(3.0 / (3 * each))
-    epsilon = min(math.sqrt(root**2 + 4.5 * tau), root + 3 * tau)
-    assert many._divergences(3 * each, 3.0) == pytest.approx(0.5 * epsilon**2 * ORDERS)
 
 
 @pytest.mark.parametrize("epsilon", [1e-12, 0.01, 1 / 3, math.log(3), 2.5, 40.0, 500.0])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 import math
@@ -55,8 +54,7 @@ def test_corner_reach_grows_and_is_nearly_met() -> None:
         assert 0.8 < corner_reach(epsilon) / math.sqrt(2 * epsilon) < 1
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 2.0, 4.0, 8.0, 20.0])
-@pytest.mark.parametrize("d", [2, 5, 64, 1000])
+@pytest.mark.parametrize(("d", "epsilon"), [(2, 0.1), (5, 20.0), (64, 2.0), (1000, 1.0), (1000, 8.0)])
 def test_designs_are_above_the_bound(d: int, epsilon: float) -> None:
     result = md.VectorQuantizer(d, md.PureDP(epsilon), inputs="box", radius=3.0).solve()
     assert 0 <= result.lower_bound <= result.value
@@ -66,11 +64,6 @@ def test_designs_are_above_the_bound(d: int, epsilon: float) -> None:
         assert result.value <= 1.2 * result.lower_bound
     if d == 1000 and epsilon <= 1:
         assert result.value <= 1.0011 * result.lower_bound  # the term −d
-
-
-def test_a_claimed_bound_above_the_corners_is_refused() -> None:
-    certificate = md.VectorQuantizer(50, md.PureDP(1.0), inputs="box").solve().certificate
-    assert not dataclasses.replace(certificate, lower_bound=certificate.lower_bound * 1.001).verify()
 
 
 # -- signs sent together ------------------------------------------------------------------------------
@@ -96,12 +89,12 @@ def test_the_law_of_signs(bits: int, epsilon: float) -> None:
 @pytest.mark.parametrize("exact", [True, False])
 def test_runs_of_signs(exact: bool) -> None:
     made = md.SampledSigns(6, 5, md.PureDP(3.0), radius=2.0)
-    x = np.tile([2.0, -2.0, 0.5, 0.0, -1.1, 1.9], (40_000, 1))
+    x = np.tile([2.0, -2.0, 0.5, 0.0, -1.1, 1.9], (8_000, 1))
     found = made.release(x) if exact else made.sample(x, rng=1)
     error = ((found - x) ** 2).sum(axis=1)
     wanted = float(made.squared_error(x[0]))
-    assert abs(error.mean() - wanted) <= 5 * error.std() / 200
-    assert np.abs(found.mean(axis=0) - x[0]).max() <= 5 * found.std(axis=0).max() / 200
+    assert abs(error.mean() - wanted) <= 5 * error.std() / math.sqrt(8_000)
+    assert np.abs(found.mean(axis=0) - x[0]).max() <= 5 * found.std(axis=0).max() / math.sqrt(8_000)
     assert made.error == pytest.approx(made.squared_error(np.zeros(6))) and made.error > wanted
 
 
@@ -144,19 +137,3 @@ def test_signs_together_beat_signs_apart() -> None:
     flat = json.loads(md.vectors.flat_json(result.mechanism))
     near, other = int(flat["weight_of_all_near"]), int(flat["weight_of_all_others"])
     assert near * (16 - flat["near"]) <= other * flat["near"] * math.exp(4.0) * (1 + 1e-12)
-
-
-def test_doctored_signs_are_refused() -> None:
-    certificate = md.VectorQuantizer(1000, md.PureDP(4.0), bits=4, inputs="box").solve().certificate
-    assert certificate.verify()
-    for asked in ({"privacy": md.PureDP(3.9)}, {"radius": 1.5}, {"bits": 3}, {"inputs": "sphere"}):
-        question = dataclasses.replace(certificate.question, **asked)
-        assert not dataclasses.replace(certificate, question=question).verify(), asked
-    for changes in (
-        {"value": certificate.value * 0.99},
-        {"lower_bound": certificate.lower_bound * 1.01},
-        {"law": md.SampledSigns(1000, 4, md.PureDP(4.1))},
-        {"law": md.SampledSigns(999, 4, md.PureDP(4.0))},
-        {"law": md.PrivUnit(1000, md.PureDP(4.0))},
-    ):
-        assert not dataclasses.replace(certificate, **changes).verify()

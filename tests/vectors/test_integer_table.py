@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import math
-import shutil
-import subprocess
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,7 +28,6 @@ MADE: dict[str, Any] = {
 }
 TABLES = {name: md.vectors.IntegerTable.of(made()) for name, made in MADE.items()}
 REPORT = md.LocalWorkload(md.Workload.prefix_sums(5), md.PureDP(1.0)).solve().mechanism
-EVERY = TABLES | {"category": md.vectors.IntegerTable.of_weights(REPORT.weights, epsilon=1.0)}
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -84,63 +79,9 @@ def test_draws_have_the_quantizers_law(name: str) -> None:
         assert stats.chisquare(found, wanted / wanted.sum() * found.sum()).pvalue > 1e-6
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("no C compiler")
-    folder: Path = tmp_path_factory.mktemp("c")
-    lines = []
-    for name, table in EVERY.items():
-        (folder / f"{name}.h").write_text(md.vectors.c_header(table, name=f"q_{name}"))
-        lines += [
-            f'#include "{name}.h"',
-            f"void all_{name}(const double *x, const q_{name}_word *w, int *out, double *back, long n)",
-            f"{{ for (long i = 0; i < n; i++) {{ out[i] = q_{name}_encode(x[i], w[i]); back[i] = q_{name}_decode(out[i]); }} }}",
-        ]
-    (folder / "all.c").write_text("\n".join(lines) + "\n")
-    command = [
-        compiler,
-        "-std=c99",
-        "-O2",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        "-pedantic",
-        "-shared",
-        "-fPIC",
-        "all.c",
-        "-o",
-        "all.so",
-    ]
-    subprocess.run(command, cwd=folder, check=True)
-    return ctypes.CDLL(str(folder / "all.so"))
-
-
-@pytest.mark.parametrize("name", EVERY)
-def test_c_draws_as_python_does(library: Any, name: str) -> None:
-    """On the same words, ends and knots among the inputs; the benchmark does it on ten million."""
-    table = EVERY[name]
-    lower, upper = table.knots_range
-    rng = np.random.default_rng(1)
-    x = rng.uniform(lower, upper, 400_000)
-    special = np.concatenate(
-        [table.knots, np.nextafter(table.knots[1:], -math.inf), np.nextafter(table.knots[:-1], math.inf)]
-    )
-    x[: special.size] = special
-    words = rng.integers(0, 2**64 - 1, x.size, dtype=np.uint64, endpoint=True)
-    words[:4] = (0, 2**64 - 1, 2**32 - 1, 2**32)
-    codes, back = np.empty(x.size, dtype=np.intc), np.empty(x.size)
-    given = words.astype("<u8")
-    pointers = [part.ctypes.data_as(ctypes.c_void_p) for part in (x, given, codes, back)]
-    getattr(library, f"all_{name}")(*pointers, ctypes.c_long(x.size))
-    assert np.array_equal(codes, table.draw(x, words))
-    assert np.array_equal(back, table.decoded(codes))
-
-
 def test_reports_of_a_category() -> None:
     """Private in integers, drawn by a whole number's own row, decoded without bias by the rounded law; the header says what it takes."""
-    table = EVERY["category"]
+    table = md.vectors.IntegerTable.of_weights(REPORT.weights, epsilon=1.0)
     counts = table.counts[::2].tolist()
     assert table.categories == 5 and all(sum(row) == 2**32 for row in counts)
     assert max(Fraction(max(c), min(c)) for c in zip(*counts)) <= exp_lower(1.0) and table.privacy_loss() <= 1
@@ -159,61 +100,11 @@ def test_reports_of_a_category() -> None:
         ([[1, 2], [3]], "one length"),
         ([[0, 0], [1, 2]], "not all 0"),
         ([[0, 1], [1, 1]], "infinite"),
-        (3, "rows of"),
-        ([], "rows"),
-        ([[0.5, 0.5]], "integers"),
     ):
         with pytest.raises(md.DesignError, match=said):
             md.vectors.IntegerTable.of_weights(bad)
     with pytest.raises(md.DesignError, match="at least the law's own"):
         md.vectors.IntegerTable.of_weights(REPORT.weights, epsilon=0.9)
-
-
-def test_c_refuses_what_is_outside(library: Any) -> None:
-    x = np.array([math.nan, 1.5, -1.5, math.inf, 1.0])
-    codes, back, words = np.empty(5, dtype=np.intc), np.empty(5), np.zeros(5, dtype=np.uint64)
-    pointers = [part.ctypes.data_as(ctypes.c_void_p) for part in (x, words, codes, back)]
-    library.all_rqm(*pointers, ctypes.c_long(5))
-    assert codes.tolist()[:4] == [-1] * 4 and codes[4] >= 0 and back[:4].tolist() == [0.0] * 4
-
-
-def wide(outputs: int) -> Any:
-    """A table of many outputs, its counts drawn."""
-    weights = np.random.default_rng(outputs).integers(1, 1000, (4, outputs)).tolist()
-    counts = np.array([rounded_counts([Fraction(w, sum(row)) for w in row]) for row in weights])
-    return md.vectors.IntegerTable(np.array([-1.0, 0.3, 1.0]), counts, np.linspace(-2, 2, outputs))
-
-
-def test_c_under_sanitizers(tmp_path: Path) -> None:
-    """Many widths, odd ones too, all ends, knots and numbers that are none, the extreme words: no undefined behaviour."""
-    compiler = shutil.which("gcc") or shutil.which("clang")
-    if compiler is None:
-        pytest.skip("no C compiler with sanitizers")
-    flags = ["-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-O1"]
-    flags += ["-fsanitize=undefined,address", "-fno-sanitize-recover=all"]
-    (tmp_path / "none.c").write_text("int main(void) { return 0; }\n")
-    if subprocess.run([compiler, *flags, "none.c"], cwd=tmp_path, capture_output=True).returncode:
-        pytest.skip("no sanitizers")
-    tables = {**TABLES, **{f"w{m}": wide(m) for m in (3, 5, 17, 257, 4096)}}
-    lines, body = ["#include <math.h>", "#include <stdio.h>"], []
-    words = "{{{0}}, {{1}}, {{255,255,255,255,255,255,255,255}}, {{255,255,255,255,0,0,0,0}}, {{0,0,0,0,1,0,0,0}}}"
-    for name, table in tables.items():
-        (tmp_path / f"{name}.h").write_text(md.vectors.c_header(table, name=name))
-        lines.append(f'#include "{name}.h"')
-        inside = [*table.knots, *np.nextafter(table.knots[:-1], math.inf), table.knots.mean()]
-        outside = "NAN, INFINITY, -INFINITY, 1e308, -1e308"
-        body.append(
-            f"{{ const double in[] = {{{', '.join(float(v).hex() for v in inside)}}}, out[] = {{{outside}}};"
-            f" const {name}_word w[] = {words}; unsigned i, j; for (j = 0; j < 5; j++) {{"
-            f" for (i = 0; i < {len(inside)}; i++) {{ const int c = {name}_encode(in[i], w[j]);"
-            f" if (c < 0 || c >= {len(table.bins)} || {name}_decode(c) < {name}_bins[0]) return 1; }}"
-            f" for (i = 0; i < 5; i++) if ({name}_encode(out[i], w[j]) != -1) return 2; }}"
-            f" if ({name}_decode(-1) != 0.0 || {name}_decode(2147483647) != 0.0) return 3; }}"
-        )
-    source = "\n".join([*lines, "int main(void) {", *body, "return 0; }"])
-    (tmp_path / "all.c").write_text(source + "\n")
-    subprocess.run([compiler, *flags, "all.c", "-o", "all", "-lm"], cwd=tmp_path, check=True)
-    assert subprocess.run([str(tmp_path / "all")], capture_output=True).returncode == 0
 
 
 def test_scalars_as_messages() -> None:
@@ -236,11 +127,8 @@ def test_tables_that_are_refused() -> None:
     table = TABLES["rqm"]
     for changes in (
         {"counts": table.counts + 1},
-        {"counts": table.counts.astype(float)},
         {"knots": table.knots[::-1].copy()},
         {"bins": table.bins[:-1]},
-        {"bins": [1, 2]},
-        {"knots": table.knots * 1.7e308},
         {"knots": np.arange(len(table.knots)) * 5e-324},
     ):
         fields = {"knots": table.knots, "counts": table.counts, "bins": table.bins, **changes}
@@ -270,11 +158,3 @@ def test_flat_json_is_flat(mechanism: Any) -> None:
     assert flat["format"] == "mechdesign-flat" and flat["epsilon"] <= 1.0
     assert all(not isinstance(v, dict) for v in flat.values())
     assert all(not isinstance(w, (dict, list)) for v in flat.values() if isinstance(v, list) for w in v)
-
-
-def test_flat_json_carries_the_law() -> None:
-    mechanism = md.SphereQuantizer(9, 3, md.PureDP(1.0))
-    flat = json.loads(md.vectors.flat_json(mechanism))
-    near, others = int(flat["weight_of_all_near"]), int(flat["weight_of_all_others"])
-    ratio = Fraction(near, flat["near"]) / Fraction(others, flat["vertices"] - flat["near"])
-    assert ratio == mechanism.power

@@ -6,7 +6,6 @@ import ctypes
 import json
 import shutil
 import subprocess
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -55,62 +54,6 @@ def test_javascript_makes_the_vectors_that_are_kept(tmp_path: Path) -> None:
     assert len(made["cases"]) >= 60
     found = [None if text.startswith("error: a") else text for text in javascript(made, tmp_path)]
     assert found == messages(made)
-
-
-def test_the_vectors_have_choices_that_take_further_words() -> None:
-    """Refused words where neither bound is a power of two alone, U = p as far as a word says, signs with v = f and r > 0."""
-    made, seen = json.loads(wire.FILE.read_text()), set[tuple[str, str]]()
-    mechanisms = made["mechanisms"]
-    for case in made["cases"]:
-        name, words = case["mechanism"], [int(word, 16) for word in case["words"]]
-        m, x = mechanisms[name], np.ravel(case["inputs"])
-        if m["kind"] == "integer-table" or len(case["inputs"]) > 1 or not words:
-            continue
-        signs = m["kind"] in ("sampled-signs", "sampled-coordinates")
-        few = (m["bits"] if m["kind"] == "sampled-signs" else m["count"]) if signs else 0
-        scaled = abs(Fraction(float(x[0]) / m["radius"])) * 2**63 if x.dtype.kind == "f" else Fraction(0)
-        if few and scaled % 1 and all(word >> 1 == int(scaled) for word in words[:few]):
-            seen.add((name, "sign"))
-            words = words[2 * few :]
-        else:
-            words = words[few:]
-        if m["kind"] == "sampled-coordinates":
-            *_, c, e = map(int, m["weights"])
-            if words[:few] == [(c << 64) // (c + e)] * few and len(words) == 2 * few:
-                seen.add((name, "less"))
-            continue
-        count = m.get("messages", 1)
-        for bound in (m["near"], 2 ** m["bits"] - m["near"]):
-            again = sum(word >= 2**64 - 2**64 % bound for word in words[:count])
-            if again == count:
-                seen.add((name, f"below {bound}"))
-            words = words[count + again :]
-        near, others = int(m["weight_of_all_near"]), int(m["weight_of_all_others"])
-        if words[:count] == [(near << 64) // (near + others)] * count and len(words) == 2 * count:
-            seen.add((name, "less"))
-    for name, m in mechanisms.items():
-        if m["kind"] == "integer-table":
-            continue
-        assert (name, "less") in seen
-        assert ((name, "sign") in seen) == (m["kind"] in ("sampled-signs", "sampled-coordinates"))
-        for bound in (m["near"], 2 ** m["bits"] - m["near"]) if "near" in m else ():
-            assert ((name, f"below {bound}") in seen) == (bound & (bound - 1) > 0)
-
-
-def test_the_vectors_have_refused_inputs_several_vectors_and_large_numbers() -> None:
-    made = json.loads(wire.FILE.read_text())
-    for name, m in made["mechanisms"].items():
-        cases = [case for case in made["cases"] if case["mechanism"] == name]
-        assert {(case["clip"], case["message"] is None) for case in cases} == {
-            (clip, refused) for clip in (True, False) for refused in (True, False)
-        }
-        assert {v for case in cases for v in np.ravel(case["inputs"]).tolist()} >= {
-            "NaN",
-            "Infinity",
-            "-Infinity",
-        }
-        if m["kind"] != "integer-table":
-            assert any(len(c["inputs"]) == 3 and int(float(c["first"])) != int(c["first"]) for c in cases)
 
 
 @node
@@ -246,6 +189,16 @@ def test_c_sends_what_python_sends(library: Any, count: int) -> None:
     names = list(wire.MECHANISMS)
     made = wire.cases(names, count, start=5000)
     assert [in_c(library, names, case) for case in made["cases"]] == messages(made)
+
+
+def test_c_takes_knots_and_their_neighbours_as_python_does(library: Any) -> None:
+    names, table = list(wire.MECHANISMS), wire.MECHANISMS["table"]
+    inside = [np.nextafter(table.knots[1:], -np.inf), np.nextafter(table.knots[:-1], np.inf)]
+    special, size = np.concatenate([table.knots, *inside]), wire.dimension(table)
+    for first in range(0, len(special), size):
+        x = np.resize(special[first:], size)
+        case = wire.case_of("table", x, bytes(16), None, False, wire.words(table, first))
+        assert in_c(library, names, case) == case["message"] is not None
 
 
 def test_c_refuses_what_python_refuses(library: Any) -> None:

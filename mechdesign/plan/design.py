@@ -242,7 +242,7 @@ class Plan(Design):
             yield self._law(chosen, self.privacy)
             return
         yield Bound(self.least(()), PlanBound(()))
-        found = sorted(search.composable(clock), key=search.cost)
+        found = sorted(search.composable(), key=search.cost)
         pure = [c for c in found if search.pure(c) and search.cost(c) <= _PURE * search.cost(found[0])]
         best, seen = math.inf, set()
         for chosen in pure[:1] or found:

@@ -6,8 +6,7 @@ a lower bound of all plans of the menu (Lagrangian duality). Where items change 
 two is no way out, as it is only as private as the worse one.
 
 *(ε, δ)* is kept by the composition of all losses. At the tilt θ at which the composed loss has mean ε, δ moves with a part as its
-:math:`D_{1 + \theta}` does, about: so parts are priced by that order, and λ is where the composed δ is the budget. From the best plan
-on, the tilt is taken anew, prices are corrected by the differences of δ in every scale, and items exchanged one part at a time.
+:math:`D_{1 + \theta}` does, about: so parts are priced by that order, and λ is where the composed δ is the budget.
 
 *Groups* of tasks over disjoint people have a price each, and tasks of everybody's pay all of them.
 """
@@ -30,7 +29,7 @@ from mechdesign.noise.allocation.composed import composition
 from mechdesign.plan.menu import Item
 from mechdesign.problem.law_moments import frozen_parts
 from mechdesign.problem.privacy import ApproximateDP
-from mechdesign.solvers.deadline import Deadline, progress_bar
+from mechdesign.solvers.deadline import progress_bar
 from mechdesign.typing import Array
 
 Choice = tuple[Item, float]
@@ -38,16 +37,10 @@ Choice = tuple[Item, float]
 _POINTS = 2**16
 WIDTH = 1e-3
 """Of the intervals of δ."""
-_FLIPS = 12
-"""Exchanges that are tried, at most."""
-_NEAR = 0.1
-"""Share of the error that an exchange may cost at the prices of the plan, to be tried."""
 _NONE = 1e-9
 """Share of δ that counts as none: a root is looked for between this and 1."""
 _FARTHEST = 700.0
 """Of logarithms, whose exponentials are doubles."""
-_STEP = 0.002
-"""Of the logarithm of a scale, for differences of δ: 0 where losses end just above ε."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,15 +83,11 @@ class Search:
 
     # -- prices ------------------------------------------------------------------------------------------
 
-    def _prices(self, chain_prices: Array, bends: Array) -> Array:
-        found = np.zeros(len(self.slots))
-        for price, chain in zip(chain_prices, self.chains):
-            found[list(chain)] += price
-        return found * bends
-
-    def at(self, chain_prices: Array, order: float, bends: Array | None = None) -> tuple[list[Choice], float]:
+    def at(self, chain_prices: Array, order: float) -> tuple[list[Choice], float]:
         """What each slot takes at these prices, and the sum of what it pays in all."""
-        prices = self._prices(chain_prices, np.ones(len(self.slots)) if bends is None else bends)
+        prices = np.zeros(len(self.slots))
+        for price, chain in zip(chain_prices, self.chains):
+            prices[list(chain)] += price
         chosen, total = [], 0.0
         for items, price in zip(self.slots, prices):
             paid = []
@@ -110,27 +99,23 @@ class Search:
             total += least
         return chosen, total
 
-    def settled(
-        self, order: float, bends: Array | None = None, guess: Array | None = None, xtol: float = 1e-14
-    ) -> tuple[list[Choice], Array]:
+    def settled(self, order: float, xtol: float = 1e-14) -> tuple[list[Choice], Array]:
         """The prices at which every chain uses up its budget, and what is chosen there; never over the budget but for rounding."""
         start = 2 * sum(items[0].cost(items[0].best(1.0, order)) for items in self.slots) / self.budget
-        prices = np.full(len(self.chains), start) if guess is None else guess.copy()
+        prices = np.full(len(self.chains), start)
         for _ in range(1 if len(self.chains) == 1 else 4 if self.privacy else 30):
             before = prices.copy()
             for g, chain in enumerate(self.chains):
-                prices[g] = self._root(prices, g, chain, order, bends, xtol)
+                prices[g] = self._root(prices, g, chain, order, xtol)
             if np.allclose(np.log(prices), np.log(before), rtol=0, atol=max(xtol, 1e-13)):
                 break
-        return self.at(prices, order, bends)[0], prices
+        return self.at(prices, order)[0], prices
 
-    def _root(
-        self, prices: Array, g: int, chain: Sequence[int], order: float, bends: Array | None, xtol: float
-    ) -> float:
+    def _root(self, prices: Array, g: int, chain: Sequence[int], order: float, xtol: float) -> float:
         def over(log_price: float) -> float:
             tried = prices.copy()
             tried[g] = math.exp(log_price)
-            return self.over(self.at(tried, order, bends)[0], chain, order)
+            return self.over(self.at(tried, order)[0], chain, order)
 
         return math.exp(root(over, math.log(prices[g]), 0.02, xtol))
 
@@ -154,12 +139,12 @@ class Search:
 
     # -- (ε, δ) ------------------------------------------------------------------------------------------
 
-    def composable(self, deadline: Deadline) -> list[list[Choice]]:
+    def composable(self) -> list[list[Choice]]:
         """Candidates, each nearly keeping (ε, δ)."""
         assert self.privacy is not None
         found: list[list[Choice]] = []
         start = 1 - 2 * math.log(self.privacy.delta) / self.budget  # of normal noise, about
-        with progress_bar("choices of noise", 5 + _FLIPS) as step:
+        with progress_bar("choices of noise", 3) as step:
             for normal in (True, False, None):
                 slots = [[i for i in items if normal in (i.normal, None)] for items in self.slots]
                 if not all(slots):
@@ -168,20 +153,9 @@ class Search:
                     found.append(replace(self, slots=slots, privacy=None).separable(math.inf)[0])
                 found.append(replace(self, slots=slots).settled(start, xtol=1e-9 if normal else WIDTH)[0])
                 step()
-            mixed = [c for c in found if not self.pure(c)]
-            if len(self.chains) > 1 or not mixed:
-                return found
-            best, order, bends, prices = self._polished(min(mixed, key=self.cost), deadline)
-            found.append(best)
-            for k, item in self._exchanges(best, order, bends, prices):
-                step()
-                if deadline.passed:
-                    break
-                slots = [[item] if j == k else [own] for j, (own, _) in enumerate(best)]
-                other, _ = replace(self, slots=slots).settled(order, bends, prices, WIDTH)
-                best = min([best, other], key=self.cost)
-            if best is not found[-1]:
-                found.append(self._polished(best, deadline)[0])
+        best = min(found, key=self.cost)
+        if len(self.chains) == 1 and not self.pure(best):
+            found.append(self.settled(1 + self.tilt(best), xtol=WIDTH)[0])
         return found
 
     def tilt(self, chosen: Sequence[Choice]) -> float:
@@ -196,39 +170,6 @@ class Search:
             exponent, bounds=(-8.0, 8.0), method="bounded", options={"xatol": 1e-3}
         )
         return math.exp(float(found.x))
-
-    def _polished(self, chosen: list[Choice], deadline: Deadline) -> tuple[list[Choice], float, Array, Array]:
-        """The same items at the scales where the cost falls as δ rises, by its differences; with order and prices."""
-        one, chain = self.only(chosen), self.chains[0]
-        order, bends = 1 + self.tilt(chosen), np.ones(len(chosen))
-        chosen, prices = one.settled(order, xtol=WIDTH)
-        for xtol in (WIDTH, 1e-6):
-            if deadline.passed:
-                break
-            for k, (item, scale) in enumerate(chosen):
-                ends = []
-                for sign in (1, -1):
-                    moved = [*chosen]
-                    moved[k] = item, scale * math.exp(sign * _STEP)
-                    ends.append((math.exp(self.over(moved, chain, order)), item.consumed(moved[k][1], order)))
-                bends[k] = max((ends[1][0] - ends[0][0]) / (ends[1][1] - ends[0][1]), 1e-12)
-            bends /= np.exp(np.mean(np.log(bends)))
-            chosen, prices = one.settled(order, bends, prices, xtol)
-        return chosen, order, bends, prices
-
-    def _exchanges(
-        self, chosen: Sequence[Choice], order: float, bends: Array, prices: Array
-    ) -> list[tuple[int, Item]]:
-        """Slots and other items for them that cost little more at these prices, the nearest first."""
-        most, others = _NEAR * self.cost(chosen), []
-        for k, (items, (own, scale)) in enumerate(zip(self.slots, chosen)):
-            price = float(prices[0] * bends[k])
-            here = own.cost(scale) + price * own.consumed(scale, order)
-            for item in items:
-                if item is not own:
-                    s = item.best(price, order)
-                    others.append((item.cost(s) + price * item.consumed(s, order) - here, k, id(item), item))
-        return [(k, item) for more, k, _, item in sorted(others)[:_FLIPS] if more < most]
 
 
 def items_of(chosen: Sequence[Choice]) -> tuple[int, ...]:

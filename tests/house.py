@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -27,6 +27,7 @@ FLOORS: dict[str, int] = {
 }  # fmt: skip
 
 
+@cache
 def modules() -> dict[str, Path]:
     """Every module of the package, by dotted name."""
     found = {}
@@ -36,15 +37,19 @@ def modules() -> dict[str, Path]:
     return found
 
 
-def imports(path: Path) -> Iterator[str]:
+@cache
+def imports(path: Path) -> tuple[str, ...]:
     """Dotted names that a file imports, wherever it does: what ``from a import b`` takes is ``a.b``."""
+    found: list[str] = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    return tuple(found)
 
 
+@cache
 def arrows() -> dict[str, set[str]]:
     """For every module, the modules of the package that it imports."""
     known = modules()

@@ -74,7 +74,6 @@ def test_public_names_are_documented() -> None:
 
 
 def test_every_public_name_of_every_wing_loads() -> None:
-    """A stub that named a file which had gone was found by the documentation alone."""
     for stub in sorted((ROOT / "mechdesign").rglob("__init__.pyi")):
         wing = importlib.import_module(".".join(stub.parent.relative_to(ROOT).parts))
         assert [name for name in wing.__all__ if not hasattr(wing, name)] == []

@@ -19,6 +19,7 @@ def test_a_benchmark_runs_as_its_docstring_says(name: str, monkeypatch) -> None:
     assert callable(module.main)
 
 
+@pytest.mark.slow
 def test_runs_are_remembered_and_a_bar_that_is_missed_again_is_named(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.syspath_prepend(FOLDER.parent.parent)
     run = import_module("studies.benchmarks.run")

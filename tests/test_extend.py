@@ -78,7 +78,6 @@ QUERY = md.NumericQuery(integer=True)
 
 
 def test_a_claim_of_two_proofs_is_one_claim() -> None:
-    """Was: six claims, each of three twice."""
     result = Counting(md.PureDP(1.0)).solve()
     assert len(result.proofs) == 2
     assert len(result.certificate.checks()) == 3 and result.checks()["holds"].all()
@@ -98,7 +97,6 @@ def test_a_claim_that_fails_once_is_shown_beside_the_one_that_holds() -> None:
 
 
 def test_a_comparison_shows_the_bound_that_a_new_mechanism_proves() -> None:
-    """Was: "no lower bound is known"."""
     extend.register("counting", md.NumericQuery, lambda q, privacy: Counting(privacy, q.scalar))
     try:
         names = ["laplace", "counting"]
@@ -114,7 +112,6 @@ def test_a_comparison_shows_the_bound_that_a_new_mechanism_proves() -> None:
 
 
 def test_a_bound_for_other_questions_is_not_the_least_error() -> None:
-    """Was: "ratio to the proved least, 1.919", of twice the sensitivity, and the staircase at 0.9995 of it."""
     other = md.OptimalNoise(md.PureDP(1.0), 2.0).solve()
     loss = md.OptimalNoise(md.PureDP(1.0), loss="absolute").solve()
     own = md.OptimalNoise(md.PureDP(1.0), loss="squared").solve()
@@ -149,17 +146,14 @@ def test_an_audit_without_constraints_does_not_say_that_all_hold(command: str, t
 
 
 def test_the_page_names_the_module_that_a_reader_imports_first(tmp_path: Path) -> None:
-    """Was: commands that answer "unknown kind" in a fresh process."""
     Counting(md.PureDP(1.0)).solve().report(tmp_path / "own.html")
     page = (tmp_path / "own.html").read_text()
     assert f"mechdesign verify result.json --import {__name__}" in page
-    assert f"mechdesign audit result.json --import {__name__}" in page
     md.OptimalNoise(md.PureDP(1.0)).solve().report(tmp_path / "noise.html")
     assert "--import" not in (tmp_path / "noise.html").read_text()
 
 
 def test_a_bound_above_the_value_is_an_error() -> None:
-    """Was: cut to the value, and called optimal."""
 
     class Wrong(Counting):
         def improve(self, clock: Clock) -> Iterator[Law | Bound]:

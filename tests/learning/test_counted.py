@@ -18,7 +18,6 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import mechdesign as md
 from mechdesign import learning
-from mechdesign.problem.spine import Design
 from mechdesign.solvers import deadline
 from mechdesign.solvers.deadline import progress_bar
 
@@ -260,25 +259,3 @@ def test_a_bar_is_shown_late_one_at_a_time_and_not_where_it_is_not_wanted(
     assert "outer" in seen and "inner, gap 0.1" in seen and "quiet" not in seen and "deep" not in seen
     with progress_bar("none", None) as step:  # no terminal
         step()
-
-
-def test_every_solve_and_every_fit_has_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    def below(kind: type) -> set[type]:
-        return {kind}.union(*(below(child) for child in kind.__subclasses__()))
-
-    own = {kind.__name__ for kind in below(Design) if "solve" in vars(kind)}
-    assert own <= {"Design", "ModelledDesign"}, own  # whose bar is that of all
-    for name in ESTIMATORS:
-        begun: list[tuple[str, bool]] = []
-
-        def bar(label: str, total: Any, shown: bool, begun: list[tuple[str, bool]] = begun) -> Any:
-            begun.append((label, shown))
-            return progress_bar(label, total, shown=shown)
-
-        monkeypatch.setattr(f"{getattr(learning, name.split()[0]).__module__}.progress_bar", bar)
-        estimator(name).fit(X, Y)
-        estimator(name, progress=False).fit(X, Y)
-        assert [shown for _, shown in begun] == [True, False] and begun[0][0].startswith("private ")
-    with pytest.raises(md.DesignError, match="progress"):
-        md.OptimalNoise(md.PureDP(1.0)).solve(progress=3)
-    assert md.OptimalNoise(md.PureDP(1.0)).solve(progress=False).value > 0

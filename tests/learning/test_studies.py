@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from mechdesign_studies.learning.data import CIFAR, cifar
-from mechdesign_studies.learning.layer_clipping import RESNET20, convolutions, scales_of
+from mechdesign_studies.learning.layer_clipping import scales_of
 
 import mechdesign as md
 from mechdesign.shell.studykit import Report
@@ -65,12 +65,3 @@ def test_every_allocation_has_the_same_budget_and_least_variance_the_least(noise
         assert ((clips / scales) ** order).sum() == pytest.approx(0.7**-order)
         total[kind] = (np.array(sizes) * scales**2).sum()
     assert total["least variance"] < 0.99 * min(total["identical"], total["scale-perturb-rescale"])
-
-
-def test_the_layers_of_resnet20_have_the_parameters_that_are_counted() -> None:
-    assert sum(RESNET20) == 268_346 and len(RESNET20) == 20
-
-
-def test_the_small_network_has_the_parameters_that_are_said() -> None:
-    pytest.importorskip("torch", reason="PyTorch is absent: pip install 'mechdesign[torch]'")
-    assert [p.numel() for p in convolutions().parameters()] == [432, 4608, 9216, 5120]

@@ -208,8 +208,8 @@ def decode(node: object, kinds: Mapping[str, str] | None = None, depth: int = 0)
             return _once([(inner(k), inner(v)) for k, v in pairs])
         case {"$kind": kind, "fields": dict(fields), **rest} if not rest:
             cls = _class(kind, kinds)
-            if missing := _required().get(kind, set()) - set(fields):
-                _refuse(f"{kind} without its {', '.join(sorted(missing))}")
+            if (members := _members().get(kind, set(fields))) != set(fields):
+                _refuse(f"{kind} with other members than {', '.join(sorted(members))}")
             values = {k: inner(v) for k, v in fields.items()}
             made = cls.from_fields(values) if hasattr(cls, "from_fields") else cls(**values)
             if dataclasses.is_dataclass(made):
@@ -311,7 +311,7 @@ def _once(pairs: list[tuple[H, T]]) -> dict[H, T]:
 
 
 @functools.cache
-def _required() -> dict[str, set[str]]:
+def _members() -> dict[str, set[str]]:
     """The members of every kind, as the schema lists them."""
     return {kind: set(schema["required"]) for kind, schema in result_schema()["$defs"]["kinds"].items()}
 

@@ -33,6 +33,8 @@ NEEDS: dict[str, tuple[str, ...]] = {  # what a space of each kind is made of
     "clustered": (),
     "tree": ("parents", "lengths", "leaves"),
 }
+OPTIONAL = {"matrix": ("points",), "grid": ("matrix",), "euclidean": ("matrix",), "line": ("matrix",)}
+ARRAYS = ("matrix", "points", "parents", "lengths", "leaves")
 MOST = 10**8  # points of any space
 
 
@@ -97,15 +99,15 @@ class MetricSpace:
         settle(self, shape=tuple(integer("shape", n, 1, MOST) for n in self.shape))
         integer("number of points", self.size, 1, MOST)
         settle(self, names=check_names(self.names, self.size))
-        for name in ("matrix", "points", "parents", "lengths", "leaves"):
+        for name in ARRAYS:
             if (given := getattr(self, name)) is not None or name in needed:
                 held = array(name, given, ndim=None)
                 held = held.astype(np.int64) if name in ("parents", "leaves") else held
                 held.setflags(write=False)
                 settle(self, **{name: held})
-        for name in NEEDS["tree"] if self.kind != "tree" else ():
+        for name in {*ARRAYS} - {*needed, *OPTIONAL.get(self.kind, ())}:
             if getattr(self, name) is not None:
-                raise DesignError.of(name, getattr(self, name), "is of spaces of the kind 'tree'")
+                raise DesignError.of(name, getattr(self, name), f"is not of spaces of the kind {self.kind!r}")
         for name in ("within", "across") if self.kind != "clustered" else ():
             if not np.isnan(getattr(self, name)):
                 raise DesignError.of(name, getattr(self, name), "is of spaces of the kind 'clustered'")

@@ -568,8 +568,8 @@ def bounds_of(sensitivity: Json, dimension: int) -> tuple[Bounds, Fraction | Non
     l1, l2 = (None if sensitivity[name] is None else Fraction(sensitivity[name]) for name in ("l1", "l2"))
     if sensitivity["each"] is None:
         return [(Fraction(min(most)), count)], l1, l2
-    if len(sensitivity["each"]) != dimension:
-        raise Refused("bounds of other coordinates than the answer's")
+    if len(sensitivity["each"]) != dimension or min(sensitivity["each"]) < 0:
+        raise Refused("bounds of other coordinates than the answer's, or negative ones")
     each = [Fraction(min([b, *most])) for b in sensitivity["each"]]
     sizes = Counter(sorted((size for size in each if size > 0), reverse=True)[:count])
     if not sizes:

@@ -74,6 +74,8 @@ def check(result: Json, account: Account) -> None:
     if not same or len(parts) != len(noises):
         return
     weights, targets = dict(design["weights"] or []), dict(design["targets"] or [])
+    if min(targets.values(), default=1) <= 0:
+        raise Refused("an error to reach that is not positive")
     cost, errors, claimed = Fraction(0), dict.fromkeys(tasks, Fraction(0)), list[str]()
     unknown: list[str] = []
     for (name, dimension, changes, integer, worth, worst), noise in zip(parts, noises):

@@ -32,9 +32,10 @@ import cheap
 import pandas as pd
 
 import mechdesign as md
+from campaign import files
 from campaign.doctorings import DOCTORINGS, doctored
 from campaign.trees import at, places
-from mechdesign.evidence.serialize import dumps, encode, loads
+from mechdesign.evidence.serialize import encode, loads
 from mechdesign.files import KINDS
 from mechdesign.runs.parallel import Store
 from mechdesign.typing import Status
@@ -62,35 +63,6 @@ SEARCHED = (
     "names",
 )
 WORDS = ("unit", "names")
-FURTHER: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
-    "integer-noise-pure": (lambda: md.OptimalNoise(md.PureDP(0.7), 2, integer=True), {}),
-    "optimal-noise-points": (lambda: md.OptimalNoise(md.TradeOff([(0, 0.3), (1, 1e-3)])), {"gap": 0.05}),
-    "integer-noise-points": (lambda: md.OptimalNoise(md.TradeOff([(0, 0.3), (1, 0)]), 2, integer=True), {}),
-    "optimal-noise-advantage": (lambda: md.OptimalNoise(md.MembershipAdvantage(0.4)), {"gap": 0.05}),
-    "allocation-points": (lambda: md.NoiseAllocation("laplace", [1.0, 3.0], md.TradeOff([(0, 0.3), (1, 1e-3)])), {}),
-    "integer-noise-many": (lambda: md.OptimalNoise(md.PureDP(2.0), dimension=2, integer=True), {"gap": 0.05}),
-    "bounded-count-mean": (
-        lambda: md.BoundedCount(5, md.PureDP(1.0), "absolute", 2, [0.3, 0.1, 0.1, 0.2, 0.1, 0.2]),
-        {},
-    ),
-    "bounded-count-worst": (lambda: md.BoundedCount(6, md.ApproximateDP(0.5, 0.01), "absolute", 2), {}),
-    "knorm-staircase": (lambda: md.noise.KNorm(2, md.PureDP(5.0), loss="absolute"), {}),
-    "knorm-listed-plane": (lambda: md.noise.KNorm(2, md.PureDP(1.0), [[1, 1], [1, 0], [0, 1]]), {}),
-    "knorm-capped": (lambda: md.noise.KNorm(4, md.PureDP(8.0), md.Sensitivity(linf=1, l1=2.5)), {}),
-    "matrix-apart": (
-        lambda: md.MatrixMechanism(
-            md.Workload.prefix_sums(5), md.ApproximateDP(0.5, 1e-6), participation=md.noise.Participation(2, apart=2)
-        ),
-        {},
-    ),
-    "matrix-banded": (
-        lambda: md.MatrixMechanism(
-            md.Workload.prefix_sums(30), md.ApproximateDP(0.5, 1e-6), participation=md.noise.Participation(8, apart=3)
-        ),
-        {},
-    ),
-}  # fmt: skip
-"""Designs of the kinds that came later, beyond those that every test of doctored files takes."""
 SAID = ("design", "mechanism", "value", "lower_bound")
 
 
@@ -102,8 +74,8 @@ class TooLong(BaseException):
 
 
 def allowed(text: str) -> float:
-    """Processor seconds for a file of this size; it is given up after twice as many."""
-    return 5 + len(text) / 1e6
+    """Processor seconds after which a file of this size is given up: twice what a checker counts its work by."""
+    return 2 * (5 + len(text) / 1e6)
 
 
 def text_mutation(rng: random.Random, text: str) -> str:
@@ -188,13 +160,13 @@ def words_of(fields: dict[str, Any]) -> list[str]:
 
 
 def outcome(text: str, original: list[str]) -> str:
-    """How a file ended: "refused", "failed", "same"; anything else is a fault."""
+    """How a file ended: "refused", "failed", "same", "less"; anything else is a fault."""
 
     def stop(*_: Any) -> None:
         raise TooLong
 
     previous = signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, 2 * allowed(text))
+    signal.setitimer(signal.ITIMER_PROF, allowed(text))
     try:
         result = loads(text, kinds=KINDS)
         if not isinstance(result, md.Result):
@@ -226,8 +198,9 @@ def examined(result: md.Result, original: list[str]) -> str:
         return "failed"
     believed = len(SAID) if "lower_bound" in result.certificate.statement else len(SAID) - 1
     now = said(result)
-    same = now[:believed] == original[:believed] or weaker(result, now, original)
-    return "same" if same else ACCEPTED
+    if now[:believed] == original[:believed]:
+        return "same"
+    return "less" if weaker(result, now, original) else ACCEPTED
 
 
 def weaker(result: Any, now: list[str], original: list[str]) -> bool:
@@ -261,7 +234,7 @@ def outcome_alone(text: str, original: list[str]) -> str:
         raise TooLong
 
     previous = signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, 2 * allowed(text))
+    signal.setitimer(signal.ITIMER_PROF, allowed(text))
     try:
         rows = verify.verify(text).rows
     except verify.NotCovered:
@@ -287,12 +260,14 @@ def believed(rows: list[tuple[str, bool]], text: str, original: list[str]) -> st
         return "refused"  # it answers for the mechanism alone, and says so
     fields = payload["fields"]
     now, status = words_of(fields), fields["solver_report"]["fields"]["status"]
-    if now == original or says_less(now, original, status in ("optimal", "best of its class")):
+    if now == original:
         return "same"
+    if says_less(now, original, status in ("optimal", "best of its class")):
+        return "less"
     return "claimed" if any(how == "claimed" for how, _ in rows) else ACCEPTED
 
 
-OUTCOMES = "refused", "failed", "same", "proved anew", "claimed", "not covered", "FAULT"
+OUTCOMES = "refused", "failed", "same", "less", "proved anew", "claimed", "not covered", "FAULT"
 
 
 def proved_anew(name: str, text: str, original: list[str]) -> bool:
@@ -313,21 +288,15 @@ def is_the_answer(name: str, text: str) -> bool:
     value and lower bound. So it is where a question says more than its answer depends on, as which neighbours they are does for
     noise of a norm.
     """
-    from evidence.test_doctored import MORE
-
     stated = loads(text, kinds=KINDS)
     assert isinstance(stated, md.Result)
-    _, options = (cheap.DESIGNS | MORE | FURTHER)[name]
+    _, options = files.DESIGNS[name]
     return said(stated.design.solve(**options))[1:] == said(stated)[1:]
 
 
-@functools.cache
 def honest() -> dict[str, str]:
     """An honest file of every design that the tests know."""
-    from evidence.test_doctored import MORE, solved
-
-    further = {name: dumps(design().solve(**options)) for name, (design, options) in FURTHER.items()}
-    return {name: dumps(solved(name)) for name in (*cheap.DESIGNS, *MORE)} | further
+    return {name: files.text(name) for name in files.DESIGNS}
 
 
 @functools.cache
@@ -339,10 +308,8 @@ def originals() -> dict[str, tuple[list[str], list[str]]]:
     }
 
 
-def judged(number: int, seed: int) -> dict[str, Any]:
-    """One doctored file: what was done to it, how it ended with each checker, and the processor seconds of each."""
-    documents = honest()
-    name, kind, text = mutated(random.Random(f"{seed}/{number}"), documents)
+def verdicts(name: str, text: str) -> tuple[dict[str, str], dict[str, float]]:
+    """How a file made of the honest one of a design ended with each checker, and the processor seconds of each."""
     by_package, as_written = originals()[name]
     ended, seconds = {}, {}
     for checker, check, original in (
@@ -351,10 +318,7 @@ def judged(number: int, seed: int) -> dict[str, Any]:
     ):
         started = time.process_time()
         ended[checker] = check(text, original)
-        seconds[checker] = time.process_time() - started
-    for checker, taken in seconds.items():
-        if taken > allowed(text) and not ended[checker].startswith("FAULT"):
-            ended[checker] = f"FAULT: {ended[checker]}, after {taken:.2f} s of {allowed(text):.2f}"
+        seconds[checker] = round(time.process_time() - started, 3)
     accepted = {checker for checker, found in ended.items() if found == ACCEPTED}
     if accepted and tuple(words_of(json.loads(text)["payload"]["fields"])) in {
         tuple(words) for _, words in originals().values()
@@ -366,13 +330,21 @@ def judged(number: int, seed: int) -> dict[str, Any]:
         and proved_anew(name, text, as_written)
     ):
         ended |= dict.fromkeys(accepted, "proved anew")
+    return ended, seconds
+
+
+def judged(number: int, seed: int) -> dict[str, Any]:
+    """One doctored file: what was done to it, and how it ended with each checker."""
+    documents = honest()
+    name, kind, text = mutated(random.Random(f"{seed}/{number}"), documents)
+    ended, seconds = verdicts(name, text)
     return {
         "number": number,
         "file": name,
         "doctoring": kind,
         "characters": len(text),
         "ended": ended,
-        "seconds": {checker: round(taken, 3) for checker, taken in seconds.items()},
+        "seconds": seconds,
         "where": difference(documents[name], text) if any("FAULT" in e for e in ended.values()) else "",
         "commit": table.commit(),
     }
@@ -434,11 +406,11 @@ Commits examined: {", ".join(f"{name} ({count} files)" for name, count in commit
 {said}
 
 Outcomes, of the package and of the stand-alone verifier (`alone`): *refused*, not read, or refused in a
-sentence; *failed*, a claim does not hold; *same*, what the result says is unchanged, or less; *proved anew*, it says something else, of
+sentence; *failed*, a claim does not hold; *same*, what the result says is unchanged; *less*, it says less; *proved anew*, it says something else, of
 which package and verifier prove every claim in exact arithmetic (a question without a cap that changed nothing), or, where question,
 value and bound are unchanged, compute all that is claimed of the other mechanism (a strategy that is 1e-9 aside), or it is the very answer
 that the package gives to the question stated; *claimed*, accepted beside a line that says what was not checked; *not covered*.
-Anything else is a fault: another exception, an execution, more than 5 s and 1 s a megabyte of processor time, a changed claim that is
+Anything else is a fault: another exception, an execution, more than twice 5 s and 1 s a megabyte of processor time, a changed claim that is
 believed.
 
 {table.markdown(found.reset_index(level=1))}""")

@@ -6,7 +6,7 @@ import copy
 import math
 import random
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 ATOMS: list[Any] = [
     None, True, False, 0, 1, -1, 2**63, 10**30, 1e308, -0.0, 5e-324, 0.5, "", "x", "nan", "\ud800", "__import__('os')",
@@ -107,3 +107,110 @@ def forged_part(rng: random.Random, payload: Any) -> Any:
                     row[0] = True
                     return payload
     return payload
+
+
+class Leaf(NamedTuple):
+    """A number, text, truth value or null of a file, or the length of a list.
+
+    Attributes
+    ----------
+    owner : str
+        The kind of object that holds it.
+    name : str
+        Members by name from the payload on, ``[]`` for one of a list.
+    path : tuple
+        Where it is.
+    """
+
+    owner: str
+    name: str
+    path: tuple[Any, ...]
+
+
+_WORDS = (
+    ("optimal", "best of its class", "feasible"),
+    ("every mechanism", "this family", "this menu", "independent noise of one law"),
+    ("gaussian", "laplace", "mixed"),
+    ("norm", "laplace", "logistic"),
+    *(("proved", "recomputed"), ("add-remove", "replace"), ("mean", "worst"), ("average", "worst"), ("absolute", "squared")),
+    *(("total", "largest"), ("ball", "sphere", "box"), ("identity", "total", "prefix"), ("central", "local"), ("l1", "l2")),
+)  # fmt: skip
+"""Words that may stand in each other's place."""
+_TAGS = ("fields", "$array", "$tuple", "$items", "$float", "$fraction", "$callable")
+
+
+def leaves(payload: Any) -> Iterator[Leaf]:
+    """Every leaf of another name; the middle one of a list stands for those that are alike."""
+
+    def shape(node: Any) -> str:
+        return str(node.get("$kind", "")) if isinstance(node, dict) else type(node).__name__
+
+    def walk(node: Any, owner: str, name: str, path: tuple[Any, ...]) -> Iterator[Leaf]:
+        if isinstance(node, dict) and "$kind" in node:
+            for key, child in node["fields"].items():
+                yield from walk(child, node["$kind"], f"{name}.{key}".lstrip("."), (*path, "fields", key))
+        elif isinstance(node, dict) and "$law" in node:
+            yield Leaf(owner, f"{name}.name", (*path, "$law"))
+            for key in ("args", "kwds"):
+                yield from walk(node[key], owner, f"{name}.{key}", (*path, key))
+        elif isinstance(node, dict) and "$table" in node:
+            for k, (column, _, values) in enumerate(node["$table"]):
+                yield from walk(values, owner, f"{name}.{column}", (*path, "$table", k, 2))
+        elif isinstance(node, dict) and "$items" in node:
+            for k, (key, child) in enumerate(node["$items"]):
+                yield from walk(child, owner, f"{name}.{key}", (*path, "$items", k, 1))
+        elif isinstance(node, dict) and (tag := next((t for t in _TAGS if t in node), None)):
+            yield from walk(node[tag], owner, name, (*path, tag))
+        elif isinstance(node, list) and node:
+            if len(node) > 1 and not isinstance(node[0], list):
+                yield Leaf(owner, f"{name} (length)", path)
+            for k in sorted({len(node) // 2} if len({*map(shape, node)}) == 1 else range(len(node))):
+                yield from walk(node[k], owner, f"{name}[]", (*path, k))
+        elif not isinstance(node, (dict, list)):
+            yield Leaf(owner, name, path)
+
+    return iter({(leaf.owner, leaf.name): leaf for leaf in walk(payload, "", "", ())}.values())
+
+
+def alterations(rng: random.Random, payload: Any, leaf: Leaf) -> Iterator[tuple[str, Any]]:
+    """The payload with more (+) and with less (-) in place of a number, something else in place of a text, fewer values of a list."""
+    value, path = at(payload, leaf.path), leaf.path
+    match value:
+        case bool():
+            others: list[Any] = [not value]
+        case int() if abs(value) < 2**40:
+            others = [value + rng.choice([1, 7, 1000]), value - rng.choice([1, 7])]
+        case int():  # of a weight one more is another law, of which all may be true
+            others = [value * 11 // 10, value * 9 // 10]
+        case float():
+            step = rng.choice([1e-4, 0.1, 1e7]) * abs(value) or 0.1
+            others = [value + step, value - step]
+        case str() if path[-1] == "$fraction":
+            above, _, below = value.partition("/")
+            part = abs(int(above)) + (above == "0")
+            others = [f"{11 * int(above) + sign * part}/{11 * int(below)}" for sign in (1, -1)]
+        case str() if path[-1] == "$float":
+            path, others = path[:-1], [rng.choice([1e-6, 1.0, 1e6])]
+        case str():
+            others = [
+                "x",
+                *(
+                    word
+                    for words in _WORDS
+                    if value in words
+                    for word in rng.sample(words, 2)
+                    if word != value
+                ),
+            ]
+        case None:
+            others = [rng.choice([12345.5, 1e-3, 3])]
+        case _:
+            k = rng.randrange(len(value))
+            others = [value[:k] + value[k + 1 :]]
+    numbers = len(others) == 2 and (type(value) in (int, float) or path[-1] == "$fraction")
+    for sign, other in zip("+-" if numbers else "~" * len(others), others, strict=True):
+        made = put(payload, path, other)
+        if isinstance(other, list) and path[-1] == "$array":
+            owner = at(made, path[:-1])
+            owner["shape"] = [len(other), *owner["shape"][1:]]
+        yield sign, made

@@ -1,177 +1,173 @@
-r"""The JSON Schema of result files, written from one line for each kind of saved object.
+"""What each kind of saved object consists of, read from its dataclass: members, JSON Schema and the table of the documentation.
 
     cd tests && python -m evidence.kinds
 
-writes `mechdesign/evidence/result.schema.json` and the members that `mechdesign.verifier.members` knows anew; tests compare them. A line names every member of a kind and what it
-may be: ``num`` (∞ and NaN included), ``pos`` and ``nn`` (positive, not negative), ``count``, ``flag``, ``text``, ``frac``, ``arr`` (an
-array), ``table``, ``law``, ``fun`` (a function that was not stored), tuples ``nums``, ``ints``, ``fracs``, ``texts``, ``pair`` and rows of
-them (``vectors`` of ``nums``), ``@kind``, ``'word'``, ``any``; ``|`` is or, a ``?`` at the end: or null.
+rewrites `mechdesign/verifier/members.py`, `mechdesign/evidence/result.schema.json` and the table of `docs/format.md`; a test compares
+them. Annotations and declared checks say what a member may be; `EXCEPTIONS` say it where they do not. The words are those of
+`mechdesign.verifier.reading`: ``num`` (∞ and NaN included), ``pos``, ``nn`` (not negative), ``count``, ``int``, ``flag``, ``text``,
+``frac``, ``arr``, ``table``, ``law``, ``fun`` (a function that was not stored), tuples ``nums``, ``ints``, ``fracs``, ``texts``, ``pair`` and
+rows of them, ``@kind``, ``'word'``, ``any``; ``|`` is or.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import enum
 import json
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+import pandas as pd
 
 import mechdesign.evidence
-from mechdesign.evidence.classes import Scope
-from mechdesign.typing import Status
+from mechdesign.evidence import serialize
+from mechdesign.files import KINDS
+from mechdesign.problem import checks
 
 PATH = Path(mechdesign.evidence.__file__).with_name("result.schema.json")
 MEMBERS = Path(mechdesign.evidence.__file__).parents[1] / "verifier" / "members.py"
-GROUPS = {
-    "prior": ["prior-law", "prior-clipped", "prior-truncated", "prior-samples"],
-    "notion": [
-        "pure-dp",
-        "approximate-dp",
-        "zcdp",
-        "metric-dp",
-        "gaussian-dp",
-        "membership-advantage",
-        "trade-off",
-    ],
-    "exact": ["block-fill-law", "selection-law", "rational-table"],
+FORMAT = Path(mechdesign.evidence.__file__).parents[2] / "docs" / "format.md"
+
+PRIOR = "@prior-law|@prior-clipped|@prior-truncated|@prior-samples"
+DUAL = "@lattice-dual|@sampled-lattice-dual|@staircase-dual"
+EXCEPTIONS = {
+    "pos": "additive-noise.sampling_rate alphabet.max_abs alphabet.step cell-noise.width knorm-noise.scale linear-release.alpha "
+    "optimal-noise.sensitivity strategy-noise.budget",
+    "pos|@sensitivity": "additive-noise.sensitivity",
+    "pos|@sensitivity|vectors": "knorm.sensitivity",
+    "pos|nums": "sum-task.clip",
+    "nn": "allocation-proof.multiplier calibration-bound.share cell-noise.spike_width delta-interval.lower delta-interval.upper "
+    "dual-pieces.cap_price itemwise-release.delta linear-release.delta",
+    "nn|null": "result.asked_gap",
+    "num|arr|null": "noise-allocation.lower noise-allocation.upper noise-allocation.weights",
+    "int": "integer-noise.first",
+    "text|arr": "metric-channel.loss metric-report.loss",
+    "text|law": "calibration.noise",
+    "texts": "metric-space.names",
+    "arr": "noise-allocation.sensitivities",
+    "arr|null": "bounded-count.prior metric-channel.prior",
+    "nums": "metric-quantizer.bins optm.bins",
+    "nums|null": "metric-quantizer.inputs mvu.bins",
+    "nums|@alphabet|@bin-search": "optimal-quantizer.bins",
+    "pair": "biased-quantizer.input_range metric-quantizer.input_range optimal-quantizer.input_range optm.input_range optm-search.input_range",
+    "pair|null": "biased-selection.input_range erm.input_range local-report.input_range mvu.input_range rqm.input_range",
+    "@workload": "category-report.workload",
+    "@loss": "biased-selection.loss erm.loss local-report.loss metric-quantizer.loss mvu.loss optimal-quantizer.loss optm.loss "
+    "optm-search.loss rqm.loss",
+    PRIOR: "biased-selection.prior erm.prior metric-quantizer.prior optimal-quantizer.prior optm.prior optm-search.prior rqm.prior",
+    f"{PRIOR}|null": "mvu.prior sum-task.values",
+    DUAL: "sampled-subset-bound.dual subset-bound.dual",
+    "@block-fill-law|@selection-law|@rational-table|null": "quantizer.law",
+    "'l1'|'l2'|null": "allocation-proof.held",
+    "'proved'|'recomputed'": "delta-interval.how",
+    "'gaussian'|'laplace'": "independent-noise.noise",
+    "'gaussian'|'laplace'|'mixed'": "noise-allocation.noise",
+    "'exact'|'corollary6'": "noise-allocation.accounting",
+    "'add-remove'|'replace'": "planned-release.neighbours",
+    "": "itemwise-release.alpha itemwise-release.item_alpha",
+}
+"""Members of which annotation and check do not say enough; those of "" are not stored."""
+STATED = {name: word for word, names in EXCEPTIONS.items() for name in names.split()}
+WRITTEN = {"grid": {"axes": "items"}}
+"""Kinds that are not written field by field."""
+
+
+@cache
+def classes() -> dict[str, type]:
+    """The class of every kind."""
+    for module in KINDS.values():
+        import_module(module)
+    return {kind: serialize._CLASSES[kind] for kind in sorted(KINDS) if not kind.startswith("law:")}
+
+
+def checked(field: dataclasses.Field[Any]) -> tuple[Any, tuple[type, ...], dict[str, Any]]:
+    """The check that a field declares, the classes it may be of, and the check's options."""
+    check = field.metadata.get("check")
+    if check is None:
+        return None, (), {}
+    held = dict(zip(check.__code__.co_freevars, (cell.cell_contents for cell in check.__closure__)))
+    return held["check"], held["kinds"], held["options"]
+
+
+SIGNS = dict.fromkeys(
+    ("positive", "share", "checked_radius", "size_of_change", "_advantage"), "pos"
+) | dict.fromkeys(("non_negative", "probability"), "nn")
+"""What checks say of a number."""
+PLAIN: dict[Any, str] = {
+    bool: "flag", int: "count", float: "num", str: "text", Fraction: "frac", NoneType: "null", pd.DataFrame: "table", np.ndarray: "arr",
+    dict: "items", Mapping: "items", Callable: "fun",
+}  # fmt: skip
+ROWS = {
+    "num": "nums",
+    "count": "ints",
+    "frac": "fracs",
+    "text": "texts",
+    "nums": "vectors",
+    "ints": "irows",
+    "fracs": "rows",
+    "pair": "pairs",
 }
 
-# fmt: off
-KINDS: dict[str, str] = {
-    "additive-noise": "law:law, sensitivity:pos|@sensitivity, dimension:count, rounds:count, sampling_rate:pos",
-    "allocation-proof": "multiplier:nn, prices:nums?, held:'l1'|'l2'|null, mix:arr|null, changes:arr|null, weights:arr|null",
-    "alphabet": "max_abs:pos, step:pos",
-    "amplification": "epsilon:num, delta:num, divergence:num, accounting:text",
-    "approximate-dp": "epsilon:pos, delta:nn",
-    "biased-proof": "",
-    "biased-quantizer": "selection:@selection, beta:num, input_range:pair",
-    "biased-selection": "m:count, privacy:@pure-dp, prior:@prior, loss:@loss, max_bias:num, grid:@grid?, input_range:pair?",
-    "bin-search": "m:count, max_abs:num, symmetric:flag|null, starts:count, exhaustive:flag, seed:count",
-    "block-fill-law": "bins:fracs, floors:fracs, rho:frac, lower:frac, upper:frac",
-    "bounded-count": "n:count, privacy:@pure-dp|@approximate-dp, loss:any, sensitivity:count, prior:arr|null, neighbours:'add-remove'|'replace'",
-    "bounded-dual": "triples:arr, multipliers:arr, weights:arr|null",
-    "bounded-proof": "",
-    "calibration": "noise:any, privacy:@notion, sensitivity:any, dimension:count, loss:'squared'|'absolute', rounds:count, sampling_rate:pos",
-    "calibration-bound": "share:nn",
-    "calibration-proof": "spent:@delta-interval",
-    "cell-law-proof": "",
-    "cell-noise": "weights:ints, width:pos, start:num, cells_per_shift:count, spike:count, spike_width:nn, decay:frac, spans:ints",
-    "cell-product": "law:@cell-noise|@integer-noise, dimension:count, l0:count?",
-    "certificate": "question:any, law:any, value:num, lower_bound:num?, proofs:any",
-    "channel": "matrix:arr, space:@metric-space?, weights:irows|null",
-    "channel-dual": "triples:arr, multipliers:arr, free:arr|null",
-    "channel-proof": "distances:arr",
-    "clustered-response": "space:@metric-space, alpha:pos",
-    "correlated-gaussian": "vectors:any, privacy:@notion, weights:any, span:flag, neighbours:'add-remove'|'replace'",
-    "correlated-gaussian-proof": "multipliers:arr",
-    "correlated-gaussian-noise": "covariance:arr, budget:num?, coordinates:ints|null, lift:any, whitening:arr|null",
-    "counts-proof": "multipliers:arr",
-    "counts-gaussian": "counts:count, l0:count, privacy:@notion, most:pos, signed:flag, neighbours:'add-remove'|'replace'",
-    "delta-interval": "lower:nn, upper:nn, how:'proved'|'recomputed'",
-    "discrete-emd-privacy": "alpha:pos, radius:pos, delta:nn, model:text, sizes:text",
-    "dual-pieces": "pieces:arr, multipliers:arr, origin:num, cap_price:nn, outputs:arr|null, between:flag",
-    "emd-privacy": "alpha:pos, delta:nn, model:text, sizes:text",
-    "erm": "m:count, privacy:@pure-dp, prior:@prior, loss:@loss, grid:@grid?, input_range:pair?",
-    "frequency-estimate": "channel:any, space:@metric-space?, project:flag",
-    "frequency-fit": "estimate:arr, histogram:arr, error_bound:num, space:@metric-space, reports:count, standard_errors:arr",
-    "frontier": "design:any, over:text, table:table, results:any",
-    "gaussian-dp": "mu:pos",
-    "grid": "axes:items",
-    "hadamard-response": "items:count, epsilon:pos",
-    "independent-noise": "noise:'gaussian'|'laplace', scales:arr, sensitivities:arr|null, bounds:@sensitivity?",
-    "integer-noise": "weights:ints, first:int, change:count, decay:frac",
-    "integer-table": "knots:arr, counts:arr, bins:arr",
-    "lattice-dual": "cells:count, shifts:arr, psi:arr, totals:arr, mirrored:flag",
-    "item-privacy": "alpha:pos",
-    "itemwise-release": "space:@metric-space, delta:nn, items:count, users:count, model:text, radius:num?, accounting:text, channel:any",
-    "knorm": "dimension:count, privacy:@notion, sensitivity:pos|@sensitivity|vectors, norm:num?, loss:'squared'|'absolute', rounds:count, neighbours:'add-remove'|'replace'",
-    "knorm-noise": "dimension:count, scale:pos, norm:num, largest:num?, gamma:num?, cap:num?, signed:flag, widths:nums|null, vertices:vectors|null, simplices:irows|null",
-    "knorm-proof": "",
-    "result": "design:any, mechanism:any, value:num, lower_bound:num?, solver_report:@solve-report, notes:texts, proofs:any, duals:table?, table:table|null, asked_gap:nn?, bound_class:scope?",
-    "laplace-histogram": "space:@metric-space, epsilon:pos, users:count, project:flag",
-    "linear-query": "space:@metric-space, values:arr, name:text",
-    "linear-release": "query:@linear-query, alpha:pos, model:text, users:count, norm:num, gaussian:flag, delta:nn",
-    "local-workload": "workload:@workload, privacy:@pure-dp, data:'average'|'worst', outputs:count|null",
-    "loss": "absolute:nn, squared:nn, function:fun|null",
-    "matrix-proof": "multipliers:any",
-    "matrix-mechanism": "workload:@workload, privacy:@notion, l0:count, most:pos, signed:flag, loss:'total'|'largest', participation:@participation?, neighbours:'add-remove'|'replace'",
-    "membership-advantage": "eta:pos",
-    "metric-bound": "multipliers:arr|null, pairs:arr|null, places:arr|null, knots:count|null",
-    "metric-proof": "",
-    "metric-channel": "space:@metric-space, alpha:pos, prior:arr|null, loss:text|arr, spanner:num?, unbiased:any, decoder:any",
-    "metric-dp": "epsilon:pos, metric:text|fun",
-    "metric-quantizer": "bins:nums, privacy:@notion, prior:@prior, loss:@loss, objective:'mean'|'worst', inputs:nums|null, input_range:pair",
-    "metric-space": "kind:text, matrix:arr|null, points:arr|null, unit:text, shape:ints, within:num?, across:num?, parents:any, lengths:any, leaves:any, names:texts",
-    "mixed-noise": "scales:arr, laplace:arr, sensitivities:arr",
-    "mixed-proof": "",
-    "mvu": "m:count, privacy:@pure-dp, input_range:pair?, prior:@prior?, loss:@loss, bins:nums|null, input_bits:count, max_abs:num?",
-    "named-law-proof": "",
-    "noise-allocation": "noise:'gaussian'|'laplace'|'mixed', sensitivities:arr, privacy:@notion, loss:num, weights:num|arr|null, lower:num|arr|null, upper:num|arr|null, groups:any, bounds:@sensitivity?, accounting:'exact'|'corollary6', neighbours:'add-remove'|'replace'",
-    "optimal-noise": "privacy:@pure-dp|@approximate-dp|@membership-advantage|@trade-off, sensitivity:pos, loss:any, dimension:count, l0:count?, integer:flag, neighbours:'add-remove'|'replace'",
-    "optimal-quantizer": "bins:nums|@alphabet|@bin-search, privacy:@pure-dp, prior:@prior, loss:@loss, objective:'mean'|'worst', max_bias:nn, max_mse:num?, input_range:pair",
-    "optm": "bins:nums, privacy:@pure-dp, prior:@prior, loss:@loss, bounds:any, constraints:'theorem5'|'theorem6'|'across-outputs', families:'auto'|'symmetric'|'separate', input_range:pair",
-    "optm-search": "bins:any, privacy:@pure-dp, prior:@prior, loss:@loss, levels:any, constraints:'theorem5'|'theorem6'|'across-outputs', families:'auto'|'separate', judge:'loss'|'objective', input_range:pair",
-    "priv-unit": "dimension:count, privacy:@pure-dp, inputs:'ball'|'sphere', radius:pos",
-    "participation": "times:count, apart:count?, every:count?, fewer:flag",
-    "prior-clipped": "law:law, lower:num, upper:num",
-    "prior-law": "law:law",
-    "prior-moments": "cells:ints, spans:ints, masses:ints",
-    "prior-samples": "samples:arr",
-    "prior-truncated": "law:law, lower:num, upper:num",
-    "pure-dp": "epsilon:pos",
-    "queries": "kind:'identity'|'total'|'prefix'|'ranges'|'matrix', size:count, matrix:arr|null",
-    "quantizer": "bins:arr, knots:arr, starts:arr, ends:arr, selection:@selection?, law:@exact?",
-    "quantizer-dual-bound": "duals:@dual-pieces, moments:@prior-moments?",
-    "quantizer-law-proof": "",
-    "quantizer-value-proof": "moments:@prior-moments?",
-    "rational-table": "bins:fracs, knots:fracs, starts:rows, ends:rows",
-    "reduced-release": "mechanism:@itemwise-release|@linear-release, radius:num, failure:num, samples:count?",
-    "rqm": "m:count, privacy:@pure-dp, prior:@prior, loss:@loss, grid:@grid?, input_range:pair?",
-    "sampled-coordinates": "dimension:count, bits:count?, privacy:@pure-dp, inputs:'box'|'ball', radius:pos, count:count?, coordinate:@quantizer?",
-    "sampled-lattice-dual": "cells:count, shifts:arr, psi:arr, totals:arr, mirrored:flag",
-    "sampled-signs": "dimension:count, bits:count, privacy:@pure-dp, radius:pos",
-    "sampled-subset-bound": "mean:count, privacy:@pure-dp|@approximate-dp|@membership-advantage|@trade-off, dual:@lattice-dual|@sampled-lattice-dual|@staircase-dual",
-    "sampling-reduction": "alpha:pos, radius:num, samples:count, failure:num, delta:nn, diameter:num, model:text",
-    "selection": "bins:arr, left:any, right:any",
-    "selection-law": "bins:fracs, left:irows, right:irows, lower:frac, upper:frac",
-    "sensitivity": "linf:num?, l1:num?, l2:num?, l0:count?, each:nums|null, neighbours:'add-remove'|'replace', signed:flag",
-    "staircase-dual": "level:frac, periods:count",
-    "subset-bound": "mean:count, privacy:@pure-dp|@approximate-dp|@membership-advantage|@trade-off, dual:@lattice-dual|@sampled-lattice-dual|@staircase-dual",
-    "symmetric-bound": "",
-    "accuracy": "standard_deviation:num, absolute_error:num, half_width:num",
-    "comparison": "question:@numeric-query|@local-report|@metric-report|@category-report|@histogram-of-users, privacy:@notion|@emd-privacy, table:table, results:items, least:num?, least_name:text",
-    "histogram-bound": "",
-    "linear-bound": "inverse:arr, prices:arr, prior:arr|null, squares:arr|null, products:arr|null, slack:nn",
-    "linear-proof": "",
-    "subset-report": "workload:@workload, sizes:ints, shares:ints, levels:ints",
-    "linear-report": "workload:@workload, weights:irows, prior:arr|null",
-    "category-report": "workload:@workload, categories:count, people:count, data:'average'|'worst'",
-    "local-report": "bits:count, input_range:pair?, prior:any, loss:@loss, clients:count?",
-    "histogram-of-users": "space:@metric-space, items:count, users:count",
-    "tree-histogram": "space:@metric-space, items:count, users:count, parents:ints, losses:ints",
-    "user-histogram": "space:@metric-space, privacy:@emd-privacy, items:count, users:count, by:'tree'|'linear'|'gaussian'|'itemwise'|null",
-    "user-histogram-proof": "how:'proved'|'recomputed'",
-    "metric-report": "space:@metric-space, prior:any, loss:text|arr",
-    "numeric-query": "dimension:count, sensitivity:@sensitivity|num|arr|nums|vectors, loss:any, rounds:count, sampling_rate:num, integer:flag",
-    "solve-report": "solver:text, status:status, seconds:num, build_seconds:num, variables:count?, constraints:count?, iterations:count?, requested:text?, fallbacks:texts",
-    "random-directions": "dimension:count, bits:count, privacy:@pure-dp, messages:count, inputs:'ball'|'sphere', radius:pos",
-    "sphere-quantizer": "dimension:count, bits:count, privacy:@pure-dp, inputs:'ball'|'sphere', radius:pos, rotation:'exact'|'fast'",
-    "strategy-noise": "workload:@workload, strategy:arr, budget:pos",
-    "trade-off": "points:pairs",
-    "vector-design": "dimension:count, privacy:@pure-dp, bits:count?, inputs:'ball'|'sphere'|'box', radius:pos, rotation:'exact'|'fast'",
-    "vector-quantizer": "coordinate:@quantizer, dimension:count, scale:num",
-    "vector-proof": "",
-    "count-task": "contribution:count, whole:flag",
-    "histogram-task": "bins:count, contribution:count|@sensitivity, whole:flag",
-    "mean-task": "lower:num, upper:num, n:count",
-    "sum-task": "clip:pos|nums, values:@prior|null, n:count?, whole:flag",
-    "plan": "tasks:items, privacy:@notion, weights:items|null, targets:items|null, rounds:count, neighbours:'add-remove'|'replace', disjoint:any, families:texts",
-    "plan-bound": "prices:nums",
-    "plan-proof": "spent:@delta-interval",
-    "planned-release": "tasks:items, noises:any, neighbours:'add-remove'|'replace', disjoint:any",
-    "workload": "blocks:any, name:text",
-    "workload-task": "workload:@workload, strategies:any",
-    "zcdp": "rho:pos, xi:nn",
-}
-# fmt: on
+
+def words(declared: Any) -> list[str]:
+    """What an annotation allows, in the words of files."""
+    origin, parts = get_origin(declared), get_args(declared)
+    if origin in (Union, UnionType):
+        return list(dict.fromkeys(word for part in parts for word in words(part)))
+    if origin is tuple and parts[-1] is ...:
+        (inner,) = words(parts[0]) if len(words(parts[0])) == 1 else ("any",)
+        return [ROWS.get(inner, "any")]
+    if origin is tuple:
+        return ["pair"] if parts == (float, float) else [ROWS.get("|".join(words(parts[0])), "any")]
+    if (kind := next((k for k, cls in classes().items() if cls is declared), None)) is not None:
+        return [f"@{kind}"]
+    if isinstance(declared, type) and issubclass(declared, enum.Enum):
+        return [f"'{named.value}'" for named in declared]
+    return [PLAIN.get(origin or declared, "any")]
+
+
+def member(cls: type, field: dataclasses.Field[Any]) -> str:
+    """What a member may be."""
+    check, kinds, options = checked(field)
+    absent = ["null"] if "None" in str(field.type) else []
+    if "FrozenLaw" in str(field.type):
+        found = ["law"]
+    elif check is checks.one_of and bool not in map(type, options["allowed"]):
+        found = ["null" if word is None else f"'{word}'" for word in options["allowed"]]
+    elif kinds and all(words(kind)[0][0] == "@" for kind in kinds):
+        found = [word for kind in kinds for word in words(kind)]
+    else:
+        found = words(get_type_hints(cls)[field.name])
+    found = [SIGNS.get(getattr(check, "__name__", ""), word) if word == "num" else word for word in found]
+    return (
+        "any"
+        if "any" in found
+        else "|".join(
+            dict.fromkeys(
+                [*(w for w in found if w != "null"), *absent, *(["null"] if "null" in found else [])]
+            )
+        )
+    )
+
+
+@cache
+def members() -> dict[str, dict[str, str]]:
+    """Every kind's members, and what each may be."""
+    found = dict(WRITTEN)
+    for kind, cls in classes().items():
+        if kind not in WRITTEN:
+            stored = {
+                f.name: f for f in dataclasses.fields(cls) if f.init and STATED.get(f"{kind}.{f.name}") != ""
+            }
+            found[kind] = {name: STATED.get(f"{kind}.{name}") or member(cls, f) for name, f in stored.items()}
+    return dict(sorted(found.items()))
+
 
 VALUE = {"$ref": "#/$defs/value"}
 
@@ -214,14 +210,12 @@ def pairs(first: Any, second: Any, *more: Any) -> dict[str, Any]:
 
 TEXT, NUMBER = {"type": "string"}, ref("number")
 DTYPE = {"type": "string", "pattern": "^(u?int(8|16|32|64)|float(32|64)|bool|object|str|<U[0-9]{1,4})$"}
-ENUMERATED: dict[str, Any] = {"status": Status, "scope": Scope}
 WORDS: dict[str, Any] = {
     "num": NUMBER, "count": {"type": "integer", "minimum": 0}, "int": {"type": "integer"}, "text": TEXT, "flag": {"type": "boolean"},
     "frac": ref("fraction"), "any": VALUE, "arr": ref("array"), "table": ref("table"), "law": ref("law"),
     "fun": ref("callable"), "items": ref("items"), "null": {"type": "null"}, "pos": {"type": "number", "exclusiveMinimum": 0},
     "nn": {"type": "number", "minimum": 0}, "nums": ref("numbers"), "fracs": ref("fractions"), "texts": ref("texts"),
     "ints": ref("integers"), "pair": ref("pair"), "pairs": ref("pairs"), "rows": ref("rational-rows"), "irows": ref("integer-rows"), "vectors": ref("vectors"),
-    **{word: {"enum": [str(named.value) for named in kind]} for word, kind in ENUMERATED.items()},
 }  # fmt: skip
 SHARED: dict[str, Any] = {
     "number": {"anyOf": [{"type": "number"}, ref("float")]},
@@ -265,12 +259,11 @@ SHARED: dict[str, Any] = {
 }
 
 
-def member(line: str) -> dict[str, Any]:
+def schema(line: str) -> dict[str, Any]:
     """The schema of one member."""
-    words = [*line.rstrip("?").split("|"), *(["null"] if line.endswith("?") else [])]
-    kinds = [k for w in words if w[0] == "@" for k in GROUPS.get(w[1:], [w[1:]])]
-    named = [w.strip("'") for w in words if w[0] == "'"]
-    parts = [WORDS[w] for w in words if w[0] not in "@'"]
+    held = line.split("|")
+    kinds, named = ([w[1:] for w in held if w[0] == "@"], [w.strip("'") for w in held if w[0] == "'"])
+    parts = [WORDS[w] for w in held if w[0] not in "@'"]
     if kinds:
         parts.append({"required": ["$kind"], "properties": {"$kind": {"enum": kinds}}, **ref("kind")})
     if named:
@@ -281,9 +274,8 @@ def member(line: str) -> dict[str, Any]:
 def schema_text() -> str:
     """The file, a line for each definition."""
     kinds = {}
-    for kind, line in KINDS.items():
-        members = dict(part.split(":", 1) for part in line.split(", ") if part)
-        fields = {name: member(what) for name, what in members.items()}
+    for kind, held in members().items():
+        fields = {name: schema(line) for name, line in held.items()}
         kinds[kind] = {
             "type": "object",
             "required": sorted(fields),
@@ -331,39 +323,31 @@ def schema_text() -> str:
     )
 
 
-def spelled(line: str) -> str:
-    """What a member may be, with groups, statuses and "or null" written out."""
-    words = [*line.rstrip("?").split("|"), *(["null"] if line.endswith("?") else [])]
-    found = []
-    for word in words:
-        found += [f"@{kind}" for kind in GROUPS.get(word[1:], [word[1:]])] if word[0] == "@" else []
-        found += [f"'{named.value}'" for named in ENUMERATED.get(word, ())]
-        found += [word] if word[0] != "@" and word not in ENUMERATED else []
-    return "|".join(found)
-
-
-def members_lines() -> str:
-    """The members of every kind and what each may be."""
-    lines = ""
-    for kind, line in sorted(KINDS.items()):
-        members = dict(part.split(":", 1) for part in line.split(", ") if part)
-        inner = ", ".join(
-            f"{json.dumps(name)}: {json.dumps(spelled(what))}" for name, what in members.items()
-        )
-        lines += f"    {json.dumps(kind)}: {{{inner}}},\n"
-    return lines
-
-
 def members_text() -> str:
     """The module of the stand-alone verifier that knows every kind's members."""
+    lines = "".join(f"    {json.dumps(kind)}: {json.dumps(held)},\n" for kind, held in members().items())
     return (
         '"""What a file says of each kind of object, no less and no more, and what each member may be.\n\n'
-        "Written by `tests/evidence/kinds.py`, whose words these are; `mechdesign.verifier.reading` says what they mean.\n"
+        "Written by `tests/evidence/kinds.py` from the package's dataclasses; `mechdesign.verifier.reading` says what the words mean.\n"
         '"""\n\n'
-        f"# fmt: off\nMEMBERS: dict[str, dict[str, str]] = {{\n{members_lines()}}}\n"
+        f"# fmt: off\nMEMBERS: dict[str, dict[str, str]] = {{\n{lines}}}\n"
     )
 
 
+def format_text() -> str:
+    """The page of the format with its table of kinds."""
+    rows = ["| kind | members |", "|---|---|"]
+    for kind, held in members().items():
+        said = (f"`{name}` {line.replace('@', '').replace('|', ' or ')}" for name, line in held.items())
+        rows.append(f"| `{kind}` | {', '.join(said) or 'none'} |")
+    before, _, rest = FORMAT.read_text(encoding="utf-8").partition(BEGIN)
+    return f"{before}{BEGIN}\n\n" + "\n".join(rows) + f"\n\n{END}{rest.partition(END)[2]}"
+
+
+BEGIN, END = "<!-- kinds: written by tests/evidence/kinds.py -->", "<!-- end of kinds -->"
+TEXTS = {PATH: schema_text, MEMBERS: members_text, FORMAT: format_text}
+
+
 if __name__ == "__main__":
-    PATH.write_text(schema_text())
-    MEMBERS.write_text(members_text())
+    for path, text in TEXTS.items():
+        path.write_text(text(), encoding="utf-8")

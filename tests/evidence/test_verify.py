@@ -7,8 +7,6 @@ import json
 import random
 import subprocess
 import sys
-import time
-import warnings
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,25 +14,15 @@ from typing import Any
 import cheap
 import numpy as np
 import pytest
-from campaign import mutations
+from campaign import files
 from scipy import stats
 
 import mechdesign as md
-from evidence.kinds import members_text
-from evidence.test_doctored import DOCTORINGS, MORE, payloads, solved
 from mechdesign.evidence import exact
 from mechdesign.evidence.exact import round_down, round_up
-from mechdesign.evidence.serialize import dumps, encode, loads, result_schema
-from mechdesign.files import KINDS
+from mechdesign.evidence.serialize import dumps, encode
 from mechdesign.quantizers.common.proofs import LawProof
-from mechdesign.verifier import archive, members, reading, verify
-from mechdesign.verifier.members import MEMBERS
-
-NOT_COVERED = {"biased-selection", "user-histogram", "user-itemwise", "user-linear"}
-COVERED = [name for name in [*cheap.DESIGNS, *MORE] if name not in NOT_COVERED]
-QUICK = [
-    name for name in COVERED if name not in ("bin-search", "alphabet", "metric-quantizer", "optm-search")
-]
+from mechdesign.verifier import archive, reading, verify
 
 
 def outcome(text: str) -> str:
@@ -76,53 +64,31 @@ def test_it_needs_python_alone(tmp_path: Path) -> None:
         assert run.returncode == code and word in run.stdout + run.stderr and "Traceback" not in run.stderr
 
 
-@pytest.mark.parametrize("name", [*cheap.DESIGNS, *MORE])
+@pytest.mark.parametrize("name", files.DESIGNS)
 def test_sound_results(name: str) -> None:
     """And as much is proved as the package proves, but for the moments of laws and the bounds of metric quantizers."""
-    result = solved(name)
+    result = files.solved(name)
     text = dumps(result)
-    assert outcome(text) == ("not covered" if name in NOT_COVERED else "holds")
-    if name in NOT_COVERED:
+    if name in files.NOT_COVERED:
+        assert outcome(text) == "not covered"
         return
+    assert outcome(text) == "holds"
     rows = verify.verify(text).rows
-    known = ("the masses and moments", "any outputs in the range", "no private noise", "no independent noise")
-    known += (
+    known = (
+        "the masses and moments",
+        "any outputs in the range",
+        "no private noise",
+        "no independent noise",
+        "no scales of",
         "status",
-        "what is consumed",
-        "the change is what",
-    )  # a status is claimed with its bound
+    )
+    known += ("what is consumed", "the change is what")
     claimed = [claim for claim, how, _ in rows if how == "claimed" and not claim.startswith(known[1:])]
     beyond = (*known, "no mechanism") if name.startswith("metric-q") else known
-    assert [c for c in claimed if not c.startswith(beyond)] == [] or name.startswith(
-        ("metric-grid", "matrix-", "plan")
-    )
+    others = ("metric-grid", "matrix-", "plan")
+    assert [c for c in claimed if not c.startswith(beyond)] == [] or name.startswith(others)
     if any(isinstance(proof, LawProof) for proof in result.proofs) and not claimed:
         assert {how for c, how, _ in rows if not c.startswith(known)} == {"proved"}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", COVERED)
-def test_doctored_results(name: str) -> None:
-    texts = payloads(name)
-    accepted = []
-    for doctoring in DOCTORINGS:
-        payload, other = (json.loads(text)["payload"] for text in texts)
-        before = json.dumps(payload)
-        if doctoring(payload["fields"], other["fields"]) and json.dumps(payload) != before:
-            text = cheap.sealed(payload)
-            if outcome(text) == "holds":
-                claimed = [claim for claim, how, _ in verify.verify(text).rows if how == "claimed"]
-                # Also beside other multipliers or another question: a file holds one copy of each.
-                bound = doctoring.__name__.startswith(("bound_", "certificate", "design")) and any(
-                    "does better" in c or "costs less" in c for c in claimed
-                )
-                # What the package alone recomputes: the moments of a law, and the bound of metric quantizers.
-                moments = doctoring.__name__ == "prior" and any("masses and moments" in c for c in claimed)
-                # A mix is what a search found, without a bound: it may keep the budget of another design, too.
-                mix = doctoring.__name__ == "design" and payload["fields"]["lower_bound"] is None
-                if not (bound or moments or mix):
-                    accepted.append((doctoring.__name__, claimed))
-    assert accepted == []
 
 
 PRIORS: dict[str, Any] = {
@@ -187,32 +153,6 @@ def test_distances_of_every_space_are_proved(name: str) -> None:
     assert failed == ["the distances are those of the space"]
 
 
-def test_moments_of_another_law_are_claimed() -> None:
-    rows = verify.verify(
-        dumps(md.OptimalQuantizer(cheap.BINS, cheap.PURE, stats.triang(0.5, -1, 2)).solve())
-    ).rows
-    (row,) = (row for row in rows if row[0].startswith("the masses and moments"))
-    assert row[1:] == ("claimed", True)
-
-
-@pytest.mark.slow
-def test_both_verifiers_agree_on_mutated_files() -> None:
-    warnings.simplefilter("ignore")
-    documents = {name: dumps(solved(name)) for name in (*cheap.DESIGNS, *MORE) if name in QUICK}
-    originals = {name: mutations.said(loads(text, kinds=KINDS)) for name, text in documents.items()}
-    both = 0
-    for number in range(250):
-        name, _, text = mutations.mutated(random.Random(f"verify/{number}"), documents)
-        alone, package = outcome(text), mutations.outcome(text, originals[name])
-        both += alone == "holds" and package == "same"
-        # What the package believes, the second opinion does too.
-        assert not (package == "same" and alone == "fails"), (
-            number,
-            mutations.difference(documents[name], text),
-        )
-    assert both > 10
-
-
 def test_exponentials_enclose(tmp_path: Path) -> None:
     rng = random.Random(0)
     for x in [0, 1, -1, 1e-300, 700, -700, 5000, *(rng.uniform(-50, 50) for _ in range(200))]:
@@ -224,7 +164,7 @@ def test_exponentials_enclose(tmp_path: Path) -> None:
 def test_the_privacy_of_any_lattice_noise() -> None:
     """Few cells to a shift, many, tails, spikes: δ is what the package finds, to the last unit."""
     rng = random.Random(5)
-    text = dumps(solved("optimal-noise"))
+    text = files.text("optimal-noise")
     for _ in range(60):
         n, tails = rng.randint(1, 7), rng.random() < 0.5
         count = rng.randint(2 * n, 3 * n) if tails else rng.randint(1, 3 * n)
@@ -256,67 +196,7 @@ def test_large_results() -> None:
         assert outcome(dumps(result)) == "holds" and result.certificate.verify()
 
 
-def stricter(edit: str) -> str:
-    """A sound file of an optimal quantizer with one edit, sealed anew."""
-    document = json.loads(dumps(cheap.solved("optimal-quantizer")))
-    payload = document["payload"]
-    fields = payload["fields"]
-    law = fields["mechanism"]["fields"]
-    if edit == "version":
-        return cheap.sealed(payload).replace('"version": 2', '"version": 2.0')
-    if edit == "envelope":
-        return json.dumps({**json.loads(cheap.sealed(payload)), "signed": "by nobody"})
-    if edit == "member":
-        law["extra"] = 1
-    elif edit == "missing":
-        del fields["notes"]
-    elif edit == "beside":
-        fields["design"]["beside"] = 1
-    elif edit == "shape":
-        law["bins"]["shape"] = [2, 2]
-    elif edit == "ragged":
-        law["starts"]["$array"][0] = law["starts"]["$array"][0][:-1]
-    elif edit == "type":
-        law["bins"]["$array"][0] = {"$fraction": "-3/1"}
-    elif edit == "bare":
-        payload = fields["design"]
-    return cheap.sealed(payload)
-
-
-STRICTER = {
-    "version": "version 2",
-    "envelope": "other parts",
-    "member": "quantizer with other members",
-    "missing": "result with other members",
-    "beside": "means nothing",
-    "shape": "not of its shape",
-    "ragged": "not of its shape",
-    "type": "holds something else",
-    "bare": "without a result",
-}
-
-
-@pytest.mark.parametrize("edit", STRICTER)
-def test_what_no_writer_writes_is_refused_in_a_sentence(edit: str) -> None:
-    """Was: version 2.0, further members and wrong shapes passed; a bare design ended in "KeyError: 'proofs'"."""
-    assert outcome(stricter("")) == "holds"
-    with pytest.raises(verify.Refused, match=STRICTER[edit]) as refusal:
-        verify.verify(stricter(edit))
-    assert "Error" not in str(refusal.value)
-    if edit != "bare":  # the package reads a design alone: it is no result, and nothing is claimed
-        with pytest.raises(md.ResultFormatError):
-            loads(stricter(edit), kinds=KINDS)
-
-
-def test_the_members_it_knows_are_those_of_the_schema() -> None:
-    stated = result_schema()["$defs"]["kinds"]
-    known = {kind: set(names) for kind, names in MEMBERS.items()}
-    assert {kind: set(schema["required"]) for kind, schema in stated.items()} == known
-    assert Path(members.__file__).read_text() == members_text()
-
-
 def test_the_documentation_shows_what_it_prints(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Was: "17 checks that the file agrees with itself", and five lines of thirteen."""
     text = (Path(__file__).parents[2] / "docs" / "format.md").read_text(encoding="utf-8")
     stated = (
         text.partition("$ python -m mechdesign.verifier result.json\n")[2].partition("\n```")[0].split("\n")
@@ -330,7 +210,7 @@ def test_the_documentation_shows_what_it_prints(capsys: pytest.CaptureFixture[st
 
 @pytest.mark.parametrize("outputs", [100, 400])
 def test_what_is_too_much_work_is_refused_before_it_is_done(outputs: int, tmp_path: Path) -> None:
-    """A selection of 100 outputs at odd places has sums over denominators of 6,000 digits: it took more than a minute."""
+    """A selection of 100 outputs at odd places has sums over denominators of 6,000 digits: none is added up."""
     payload = json.loads(dumps(cheap.solved("rqm")))["payload"]
     law = payload["fields"]["mechanism"]["fields"]["law"]["fields"]
     rng = random.Random(outputs)
@@ -339,6 +219,4 @@ def test_what_is_too_much_work_is_refused_before_it_is_done(outputs: int, tmp_pa
     for side in ("left", "right"):
         law[side] = encode(tuple(tuple(rng.randrange(1, 2**72) for _ in range(k)) for k in range(1, outputs)))
     (tmp_path / "large.json").write_text(cheap.sealed(payload))
-    started = time.process_time()
     assert verify.main([str(tmp_path / "large.json")]) == 2
-    assert time.process_time() - started < 2

@@ -1,0 +1,274 @@
+"""Forged files of every kind, sealed anew: both checkers refuse, find a claim that does not hold, or nothing of meaning changed."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import json
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import cheap
+import pytest
+from campaign import files, mutations, trees
+from campaign.doctorings import DOCTORINGS
+
+import mechdesign as md
+from mechdesign.evidence.serialize import DEPTH, dumps, kind_of, loads
+from mechdesign.files import KINDS
+from mechdesign.verifier import verify
+
+OBJECTS = [kind for kind in KINDS if not kind.startswith("law:")]
+
+
+@functools.cache
+def groups() -> dict[str, list[str]]:
+    """Designs by their kind; what is alike in them is altered once."""
+    found: dict[str, list[str]] = {}
+    for name, (design, _) in files.DESIGNS.items():
+        found.setdefault(kind_of(design()), []).append(name)
+    return found
+
+
+SEEN = "refused", "failed", "not covered"
+
+
+def faults(name: str, payload: Any, *, known: bool = False) -> list[str]:
+    """The checkers that believe another claim of a payload that was forged from the file of a design.
+
+    Unless it is `known`, neither may accept that a file says less, or beside a line that says what it does not check, where the other
+    checker refuses it.
+    """
+    ended, _ = mutations.verdicts(name, cheap.sealed(payload))
+    wrong = (
+        {"FAULT"} if known or not {*ended.values()} & {"refused", "failed"} else {"FAULT", "less", "claimed"}
+    )
+    return [f"{checker}: {found}" for checker, found in ended.items() if found.partition(":")[0] in wrong]
+
+
+def class_or_status(name: str, payload: Any) -> list[str]:
+    """The checkers that believe another class of a bound, or a status that says more."""
+    ended, _ = mutations.verdicts(name, cheap.sealed(payload))
+    more = payload["fields"]["solver_report"]["fields"]["status"] in ("optimal", "best of its class")
+    more = more or payload["fields"]["bound_class"] != files.payload(name)["fields"]["bound_class"]
+    return [f"{checker}: {found}" for checker, found in ended.items() if more and found not in SEEN]
+
+
+TRUE = {
+    "mechanism.query.name ~": "a word",
+    "mechanism.delta -": "an item-wise release of a smaller delta, whose alpha is computed anew",
+    "design.privacy.delta +": "a calibration for a larger delta, whose bound is computed anew",
+    "mechanism.law.weights (length) ~": "whole-number noise of fewer weights, which proves all that it claims",
+    "mechanism.beta +": "another law of a biased selection, as private and as good to ten digits",
+}
+"""Leaves of which another value, too, is true."""
+CLAIMED = {
+    r"design\.privacy\.(epsilon|delta|rho|xi) \+|design\.privacy\.points.*": "the bound beside a larger budget",
+    r"design\.(most|participation\.times|loss\.absolute|sensitivity\.linf) -": "the bound beside a question that asks for less",
+    r"lower_bound \+": "the bound of a metric quantizer",
+    r"design\.prior\..*": "the moments of a law",
+    r"design\.(targets\..* \+|tasks\..*)|mechanism\.noises\[\]\.law\.args\[\] -": "the bound of a plan, and the bias of its clips",
+    r"mechanism\.noises\[\]\.sensitivity\.(linf \+|signed ~)": "noise of a plan for more than what changes",
+    r"mechanism\.(channel\..*|alpha \+)": "alpha after shuffling",
+}
+"""Leaves of which the verifier says that it does not check what rests on them, and the package does."""
+LESS = {("biased-selection", "value +")}
+"""A value that is not the least that is true: the package wants that of the law."""
+
+
+@pytest.mark.parametrize("kind", groups())
+def test_no_leaf_is_altered_unseen(kind: str) -> None:
+    """A value down, a bound up, a budget down, a probability moved, a list cut, a word changed."""
+    seen: set[tuple[str, str]] = set()
+    for name in groups()[kind]:
+        payload = files.payload(name)
+        for leaf in trees.leaves(payload):
+            if leaf[:2] in seen:
+                continue
+            seen.add(leaf[:2])
+            for sign, altered in trees.alterations(random.Random(f"{name}/{leaf.name}"), payload, leaf):
+                what = f"{leaf.name} {sign}"
+                known = (name, what) in LESS or any(re.fullmatch(pattern, what) for pattern in CLAIMED)
+                if leaf.name in ("bound_class", "solver_report.status"):
+                    assert class_or_status(name, altered) == [], what
+                assert what in TRUE or faults(name, altered, known=known) == [], what
+    assert len(seen) > 15
+
+
+KNOWING = (
+    "value and bound better", "bound raised", "called optimal", "budget smaller throughout", "forged as one who knows the format",
+    "question of another file", "mechanism of another file", "mechanism and value of another file", "proofs of another file",
+    "one proof of another file", "bound and proofs of another file", "question and bound of another file",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", groups())
+def test_parts_of_two_files_make_no_third(kind: str) -> None:
+    """And none is improved by one who knows the format; the other file is of the same kind of design where there are two."""
+    first, *others = [*groups()[kind][:2], "optimal-quantizer", "noise-allocation"]
+    payload, other = files.payload(first), files.payload(next(name for name in others if name != first))
+    for doctoring in KNOWING:
+        if (kind, doctoring) == ("optm-search", "bound and proofs of another file"):
+            continue  # a bound of mechanisms with the outputs found: the verifier proves it in these words, the package wants more
+        forged = DOCTORINGS[doctoring](random.Random(f"{first}/{doctoring}"), payload, other)
+        assert faults(first, forged, known=True) == [], doctoring
+
+
+def dearer(payload: Any) -> Any:
+    """The same mechanism, said to cost twice as much, and that to be nearly the least."""
+    fields = payload["fields"]
+    return {
+        **payload,
+        "fields": {**fields, "value": 2 * fields["value"], "lower_bound": 1.9 * fields["value"]},
+    }
+
+
+@pytest.mark.parametrize("kind", groups())
+def test_no_multiplier_proves_a_bound_that_is_false(kind: str) -> None:
+    """Whatever number of the proofs becomes absurd."""
+    for name in groups()[kind][:2]:
+        payload = files.payload(name)
+        if payload["fields"]["lower_bound"] is None:
+            continue
+        forged = dearer(payload)
+        assert not files.package_accepts(forged)
+        for leaf in trees.leaves(payload):
+            value = trees.at(payload, leaf.path)
+            if leaf.name.startswith("proofs") and type(value) in (int, float):
+                for absurd in (1e308, -1e308, 5e-324):
+                    assert not files.package_accepts(trees.put(forged, leaf.path, absurd)), leaf.name
+
+
+# -- of every kind of object -------------------------------------------------------------------------------------------
+
+
+def refused_by_both(text: str) -> None:
+    with pytest.raises(md.ResultFormatError) as refusal:
+        loads(text, kinds=KINDS)
+    assert "\n" not in str(refusal.value)
+    with pytest.raises((verify.Refused, verify.NotCovered)):
+        verify.verify(text)
+
+
+def damaged(payload: Any) -> Iterator[Any]:
+    """Without each member, with one more, with one beside them, and of a kind that is none."""
+    for name in payload["fields"]:
+        yield {**payload, "fields": {k: v for k, v in payload["fields"].items() if k != name}}
+    yield {**payload, "fields": {**payload["fields"], "further": 1}}
+    yield {**payload, "beside": 1}
+    yield {**payload, "$kind": "from-the-future"}
+    yield {**payload, "$kind": [payload["$kind"]]}
+
+
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_every_member_is_there_and_no_other(kind: str) -> None:
+    payload = json.loads(cheap.documents()[kind])["payload"]
+    for forged in damaged(payload):
+        refused_by_both(cheap.sealed(forged))
+
+
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_members_are_of_their_types(kind: str) -> None:
+    """Or the parts of the file are said not to fit together: never a foreign exception."""
+    payload = json.loads(cheap.documents()[kind])["payload"]
+    rng = random.Random(kind)
+    for name in payload["fields"]:
+        other = copy.deepcopy(rng.choice([atom for atom in trees.ATOMS if atom != "\ud800"]))
+        text = cheap.sealed(trees.put(payload, ("fields", name), other))
+        for check in (read_and_checked, verify.verify):
+            try:
+                check(text)
+            except (md.ResultFormatError, verify.Refused, verify.NotCovered) as error:
+                assert "Error" not in str(error)
+
+
+def read_and_checked(text: str) -> None:
+    found = loads(text, kinds=KINDS)
+    if isinstance(found, md.Result):
+        assert not found.checks()["claim"].str.contains("Error").any()
+
+
+# -- raw text ----------------------------------------------------------------------------------------------------------
+
+
+def sound() -> str:
+    return files.text("optimal-quantizer")
+
+
+def doubled(text: str) -> str:
+    return text.replace('"value":', '"value": 1.0, "value":', 1)
+
+
+def laws(*named: Any, name: str = "uniform", args: Any = ()) -> str:
+    return cheap.sealed({"$law": name, "args": [*args], "kwds": {"$items": [*named]}})
+
+
+RAW: dict[str, str] = {
+    "empty": "",
+    "binary": "\x00\x01",
+    "no object": "[]",
+    "another document": '{"a": 1}',
+    "truncated": sound()[: len(sound()) // 2],
+    "a byte order mark": "\ufeff" + sound(),
+    "edited, not sealed": sound().replace("0.5", "0.25", 1),
+    "another checksum": sound().replace(json.loads(sound())["sha256"], "0" * 64),
+    "an older version": sound().replace('"version": 2', '"version": 1', 1),
+    "a version in doubles": sound().replace('"version": 2', '"version": 2.0', 1),
+    "a version that is true": sound().replace('"version": 2', '"version": true', 1),
+    "another format": sound().replace("mechdesign-result", "mechdesign-ledger", 1),
+    "a further part": sound().replace('"format":', '"signed": "by nobody", "format":', 1),
+    "a key twice": doubled(sound()),
+    "a key of the envelope twice": sound().replace('"version": 2', '"version": 2, "version": 2', 1),
+    "NaN": sound().replace('"value":', '"value": NaN, "was":', 1),
+    "infinity": sound().replace('"value":', '"value": -Infinity, "was":', 1),
+    "an integer of many digits": '{"a": ' + "9" * 5000 + "}",
+    "many levels of lists": "[" * 100_000,
+    "many levels of objects": '{"a":' * 50_000,
+    "levels in a sealed file": cheap.sealed(functools.reduce(lambda v, _: [v], range(DEPTH + 1), 0)),
+    "too many characters": " " * (2**26 + 1),
+    "half of a surrogate pair": sound().replace('"notes":', '"\\ud800": 1, "notes":', 1),
+    "a fraction over nothing": cheap.sealed({"$fraction": "1/0"}),
+    "a fraction of many digits": cheap.sealed({"$fraction": "9" * 5000 + "/1"}),
+    "a fraction in decimals": cheap.sealed({"$fraction": "0.5"}),
+    "a number as a text": cheap.sealed({"$float": "1e5"}),
+    "two tags": cheap.sealed({"$float": "inf", "$fraction": "1/2"}),
+"an array of another shape": cheap.sealed({"$array": [1.0], "dtype": "float64", "shape": [10**12]}),
+    "a ragged array": cheap.sealed({"$array": [[1.0, 2.0], [1.0]], "dtype": "float64", "shape": [2, 2]}),
+    "texts in an array": cheap.sealed({"$array": ["1"], "dtype": "float64", "shape": [1]}),
+    "truth values in an array": cheap.sealed({"$array": [True], "dtype": "float64", "shape": [1]}),
+    "an array of complex numbers": cheap.sealed({"$array": [1.0], "dtype": "complex128", "shape": [1]}),
+    "a column twice": cheap.sealed({"$table": [["a", "float64", [1.0]], ["a", "float64", [1.0]]]}),
+    "an item twice": cheap.sealed({"$items": [["a", 1], ["a", 2]]}),
+    "a parameter of a law twice": laws(["scale", 0.01], ["scale", 2.0]),
+    "a truth value in a law": laws(args=[True]),
+    "a text in a law": laws(args=["a"]),
+    "what is no law": laws(name="test", args=[1.0]),
+    "a module's name for a law": laws(name="__name__"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("attack", RAW)
+def test_hostile_text_is_refused(attack: str, tmp_path: Path) -> None:
+    refused_by_both(RAW[attack])
+    (tmp_path / "r.json").write_text(RAW[attack], encoding="utf-8")
+    with pytest.raises(md.ResultFormatError):
+        md.load(tmp_path / "r.json")
+
+
+def test_a_file_calls_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[Any] = []
+    monkeypatch.setattr("scipy.stats.test", lambda *args: called.append(args), raising=False)
+    for name in ("test", "rv_continuous", "make_distribution", "bootstrap"):
+        law = {"$law": name, "args": [1.0], "kwds": {"$items": []}}
+        refused_by_both(cheap.sealed({"$kind": "prior-law", "fields": {"law": law}}))
+    assert called == []
+
+
+@pytest.mark.parametrize("name", files.DESIGNS)
+def test_honest_files_are_believed_by_both(name: str) -> None:
+    payload = files.payload(name)
+    assert files.package_accepts(payload) and files.alone_accepts(payload) == (name not in files.NOT_COVERED)
+    assert dumps(loads(files.text(name), kinds=KINDS)) == files.text(name)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -14,84 +12,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import mechdesign as md
-from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise, released
+from mechdesign.noise.correlated.noise import released
 from mechdesign.noise.laws.staircase import staircase
 from mechdesign.noise.release import ExactNoise, noisy, noisy_parts
 from mechdesign.noise.vector_noise import IndependentNoise, MixedNoise
 
 PRIVACY = md.ApproximateDP(1.0, 1e-6)
-
-
-def test_a_stream_refuses_what_doubles_round_as_a_release_does() -> None:
-    """2⁶⁰ + 128 became 2⁶⁰ and its neighbour 2⁶⁰ + 256."""
-    law = md.MatrixMechanism(md.Workload.prefix_sums(3), PRIVACY).solve().mechanism
-    for count in (2**60 + 128, 2**60 + 129):
-        with pytest.raises(md.DesignError, match=r"beyond 2\^53 and would be rounded"):
-            list(law.stream([count]))
-    assert len(list(law.stream([2**60 + 256, 1, 2]))) == 3
-    with pytest.raises(md.DesignError, match="one number"):
-        list(law.stream([[1, 2]]))
-
-
-def near_a_tie(law: CorrelatedGaussianNoise) -> tuple[np.ndarray, np.ndarray]:
-    """Counts one apart, of which one makes R f come near ties that doubles do not decide, and the other nowhere."""
-    factor = float(np.asarray(law.whitening)[0, 0]) / law.step
-    close = [
-        abs(c * factor + 0.5 - np.rint(c * factor + 0.5)) < 60 * c * factor * 2.0**-52 for c in range(301)
-    ]
-    c = next(c for c in range(100, 300) if not close[c] and close[c + 1])
-    one = np.full(50, float(c))
-    other = one.copy()
-    other[7] += 1
-    return one, other
-
-
-def medians(release: Callable[[np.ndarray], object], pair: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """Median times of calls that take turns."""
-    taken = np.empty((200, 2))
-    for row in taken:
-        for i in range(2):
-            start = time.perf_counter()
-            release(pair[i])
-            row[i] = time.perf_counter() - start
-    return np.median(taken, axis=0)
-
-
-def test_counts_near_a_tie_take_no_longer() -> None:
-    """Where doubles did not decide the rounding, integers did, in five times the time."""
-    law = md.CountsGaussian(50, 50, PRIVACY).solve().mechanism
-    first, second = medians(law.release, near_a_tie(law))
-    assert second == pytest.approx(first, rel=0.25)
-
-
-def test_independent_answers_far_out_take_no_longer() -> None:
-    """Beyond 2⁵¹ steps each answer was rounded in fractions, one by one."""
-    law = md.NoiseAllocation("gaussian", np.ones(50), PRIVACY).solve().mechanism
-    edge = 2.0**51 * float(law.scales[0]) * 2.0**-30
-    first, second = medians(law.release, (np.full(50, edge * 0.99), np.full(50, edge * 1.01)))
-    assert second == pytest.approx(first, rel=0.25)
-
-
-@pytest.mark.parametrize(
-    ("release", "same", "mixed"),
-    [
-        (
-            md.ItemwiseRelease(md.MetricSpace.line(np.arange(6.0)), item_alpha=0.1, items=6, users=2, accounting="composition").release,
-            np.zeros((2, 6), dtype=int),
-            np.array([[0] * 6, [0, 1, 2, 3, 4, 5]]),
-        ),
-        (
-            md.OptimalQuantizer(np.linspace(-3, 3, 16), md.PureDP(1.0), stats.uniform(-1, 2)).solve(gap=0.5).mechanism.release,
-            np.zeros(16),
-            np.linspace(-1, 1, 16),
-        ),
-    ],
-    ids=["items", "quantizer"],
-)  # fmt: skip
-def test_inputs_of_many_rows_take_no_longer(release, same, mixed) -> None:
-    """Outputs were drawn row by row of the table: one person's other item took as long again."""
-    first, second = medians(release, (same, mixed))
-    assert second == pytest.approx(first, rel=0.25)
 
 
 class NoNoise:
@@ -145,13 +71,6 @@ def test_answers_of_any_size_are_rounded_to_neighbouring_steps(x, share, scale, 
         assert abs(moved - apart) <= 2 + abs(apart) * Fraction(1, 2**48)
 
 
-def test_ordinary_counts_are_released_by_optimal_noise() -> None:
-    """32,768 was answered and 32,769 refused, for sure."""
-    mechanism = md.OptimalNoise(md.PureDP(1.0)).solve(gap=0.9).mechanism
-    for x in (32768, 32769, 10**6, 2.0**53, 1e100, -1e100):
-        assert mechanism.release(x) == pytest.approx(x, abs=200, rel=1e-15)
-
-
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 @pytest.mark.parametrize(
     "release",
@@ -176,11 +95,9 @@ def test_no_magnitude_of_an_answer_is_refused(release) -> None:
 
 @pytest.mark.parametrize("epsilon", [5.0, 20.0, 25.0, 60.0, 200.0])
 def test_staircases_are_drawn_at_any_epsilon(epsilon: float) -> None:
-    """10,000 draws took 12 s at ε = 20, and did not end at 25: nearly all that was proposed lay beyond γ."""
+    """Nearly all that is proposed may lie beyond γ."""
     law = md.calibrate("staircase", privacy=md.PureDP(epsilon), sensitivity=1.0).mechanism
-    start = time.perf_counter()
     drawn = np.abs(law.release(np.zeros(10_000)))
-    assert time.perf_counter() - start < 2.0
     gamma = float(law.law.ppf(0.75)) * 2
     assert (drawn > 1.5 * gamma + law.lattice.step).mean() == pytest.approx(
         2 * law.law.sf(1.5 * gamma), abs=0.01
@@ -198,19 +115,6 @@ def test_a_hat_is_above_its_density_and_no_sure_coin_is_above_it(law) -> None:
         for k in {first, first + size - 1, first + int(rng.integers(size))}:
             coin = noise._exact(k, piece)
             assert int(noise._sure[piece]) / 2**noise._spare <= coin <= 1
-
-
-def test_changes_that_leave_a_direction_out_are_refused() -> None:
-    """A person who moves the sum was not protected at all; a note said that the noise stays in a subspace."""
-    changes = np.eye(4)[:3] - np.eye(4)[1:]
-    with pytest.raises(md.DesignError, match=r"vectors = .*3 of 4 dimensions.*span=True"):
-        md.CorrelatedGaussian(changes, PRIVACY)
-    meant = md.CorrelatedGaussian(changes, PRIVACY, span=True).solve()
-    assert meant.certificate.verify()
-    assert meant.mechanism.release([1.0, 2.0, 3.0, 4.0]).sum() == pytest.approx(10.0, abs=1e-9)
-    with pytest.raises(md.DesignError, match="span"):
-        md.CorrelatedGaussian(np.eye(2), PRIVACY, span=1)
-    assert md.CorrelatedGaussian(np.eye(2), PRIVACY, span=True).solve().gap < 1e-9
 
 
 def test_a_coordinate_that_never_changes_gets_noise_of_its_type() -> None:

@@ -184,7 +184,7 @@ def test_no_unit_breaks_the_budget(power):
 
 def test_what_is_released_is_of_the_coordinates_that_are_proved():
     """Each coordinate once, in order; a lift has a row for each number and a column for each coordinate."""
-    from faults import altered
+    from campaign import files
 
     result = md.CorrelatedGaussian(np.eye(5), PRIVACY).solve()
     payload = json.loads(dumps(result))["payload"]
@@ -192,7 +192,7 @@ def test_what_is_released_is_of_the_coordinates_that_are_proved():
         with pytest.raises(md.DesignError, match="coordinates"):
             replace(result.mechanism, coordinates=order)
         payload["fields"]["mechanism"]["fields"]["coordinates"] = {"$tuple": list(order)}
-        assert not any(accept(payload) for accept in altered.ACCEPT.values())
+        assert not any(accept(payload) for accept in files.ACCEPT.values())
     law = md.CorrelatedGaussian([[1.0, -1.0, 0.0], [0.0, 1.0, -1.0]], PRIVACY, span=True).solve().mechanism
     assert law.lift is not None and replace(law).release(np.ones(3)).shape == (3,)
     for lift in (

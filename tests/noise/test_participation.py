@@ -174,7 +174,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_noise_for_patterns_that_consume_more_is_refused(name: str) -> None:
-    from faults import altered
+    from campaign import files
 
     size, asked, changes = OTHERS[name]
     payload = json.loads(dumps(prefix(size, asked).solve()))["payload"]
@@ -182,15 +182,15 @@ def test_noise_for_patterns_that_consume_more_is_refused(name: str) -> None:
         payload["fields"]["design"]["fields"]["participation"]["fields"],
         payload["fields"]["mechanism"],
     )
-    assert all(accept(payload) for accept in altered.ACCEPT.values())
+    assert all(accept(payload) for accept in files.ACCEPT.values())
     for change in changes:
         before = dict(said)
         said |= change
-        assert not any(accept(payload) for accept in altered.ACCEPT.values()), change
+        assert not any(accept(payload) for accept in files.ACCEPT.values()), change
         said |= before
     if name == "banded":  # a band more
         law["fields"]["strategy"]["$array"][29][0] = 1e-9
-        assert not any(accept(payload) for accept in altered.ACCEPT.values())
+        assert not any(accept(payload) for accept in files.ACCEPT.values())
 
 
 @given(st.integers(1, 9), st.integers(1, 3), st.integers(1, 3), st.booleans(), st.data())

@@ -37,7 +37,7 @@ from mechdesign.problem.spine import Design
 if find_spec("torch"):  # a call that the clock interrupts would leave it half imported
     import torch  # noqa: F401
 
-SECONDS = 2.0
+SECONDS = 60.0  # against a call that hangs
 MEMORY = 3 << 30
 EACH = 45 if os.environ.get("MECHDESIGN_NIGHTLY") else 5  # bad values a parameter
 

@@ -126,25 +126,6 @@ def test_a_bound_for_other_questions_is_not_the_least_error() -> None:
         assert found.least == least
 
 
-def test_a_channel_of_another_loss_bounds_no_question() -> None:
-    space = md.MetricSpace.grid(2, 2)
-    for loss, stated in (("error", False), ("metric", True)):
-        channel = md.MetricChannel(space, 1.0, loss=loss).solve()
-        found = md.compare(
-            space, alpha=1.0, mechanisms=["k-ary response"], also={"own": channel}, progress=False
-        )
-        assert (found.least == channel.lower_bound) == stated
-
-
-@pytest.mark.parametrize("command", ["audit", "verify"])
-def test_an_audit_without_constraints_does_not_say_that_all_hold(command: str, tmp_path: Path) -> None:
-    Counting(md.PureDP(1.0)).solve().save(tmp_path / "own.json")
-    said = CliRunner().invoke(app, [command, str(tmp_path / "own.json")])
-    assert said.exit_code == 0, said.output
-    assert "every constraint of the definition holds" not in said.output
-    assert ("no constraint is listed; 3 of 3 claims hold" in said.output) == (command == "audit")
-
-
 def test_the_page_names_the_module_that_a_reader_imports_first(tmp_path: Path) -> None:
     Counting(md.PureDP(1.0)).solve().report(tmp_path / "own.html")
     page = (tmp_path / "own.html").read_text()

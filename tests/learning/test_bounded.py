@@ -21,7 +21,6 @@ from mechdesign.learning import (
 )
 from mechdesign.learning.generalized_linear import LOGIT, GeneralizedLoss, huber, poisson
 from mechdesign.learning.least_squares import posterior
-from mechdesign.learning.pca import second_moments
 from mechdesign.learning.plan import NoisySums
 
 DP = md.ApproximateDP(1.0, 1e-6)
@@ -98,24 +97,6 @@ def test_a_replaced_record_consumes_no_more_than_the_budget(
             spent += abs(a - b) * w if pure else ((a - b) * w) ** 2
     assert len(logs[0]) == len(logs[1])
     assert spent <= 1
-
-
-@settings(max_examples=100)
-@given(
-    seed=st.integers(0, 2**32 - 1),
-    columns=st.sampled_from([1, 2, 30]),
-    size=st.sampled_from([1e-30, 0.3, 1.0, 1.0000001, 1e20]),
-    norm=st.sampled_from([1e-3, 1.0, 7.0]),
-)
-def test_a_made_record_adds_a_matrix_of_norm_at_most_one(
-    seed: int, columns: int, size: float, norm: float
-) -> None:
-    w = np.random.default_rng(seed).standard_normal((1, columns))
-    w *= size * norm / np.linalg.norm(w)
-    total, unit = second_moments(w, norm, lambda start, end: w[start:end].copy())
-    assert sum(int(v) ** 2 for v in total.ravel()) <= unit**2
-    shrunk = w[0] / norm / max(size, 1.0)
-    np.testing.assert_allclose((total / unit).astype(float), np.outer(shrunk, shrunk), atol=2e-5)
 
 
 def test_orthogonal_records_of_full_length_consume_the_whole_share() -> None:

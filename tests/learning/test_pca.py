@@ -60,13 +60,6 @@ def test_the_gaussian_spends_its_budget_at_every_record_of_full_norm() -> None:
     assert model.privacy_.certificate.verify()
 
 
-def test_three_decibels_below_identical_noise() -> None:
-    best = PrivatePCA(privacy=DP, norm=1.0, random_state=0).fit(X)
-    same = PrivatePCA(privacy=DP, norm=1.0, random_state=0, allocation="iid").fit(X)
-    assert same.noise_scales_[0] == same.noise_scales_[1] == pytest.approx(best.noise_scales_[0], rel=1e-9)
-    assert best.noise_scales_[0] / best.noise_scales_[1] == pytest.approx(math.sqrt(2), rel=1e-12)
-
-
 def test_pure_laplace_has_the_derived_scale() -> None:
     model = PrivatePCA(privacy=md.PureDP(2.0), noise="laplace", norm=3.0, random_state=0).fit(X)
     wanted = (4 + 1) / 2 * 9.0 / 2.0 * math.sqrt(2)

@@ -35,7 +35,7 @@ def certified(result) -> bool:
     )
 
 
-# -- integrals that missed part of the prior ----------------------------------------------------------------------------
+# -- priors of little width, and of mass at their ends ----------------------------------------------------------------------------
 
 
 def spiked():
@@ -207,7 +207,7 @@ def test_budgets_beyond_double_precision(changes):
         assert str(result)
 
 
-# -- losses that hung or filled the memory --------------------------------------------------------------------------------
+# -- losses that grow --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,6 @@ def test_a_search_is_a_result_like_the_others(tmp_path: Path) -> None:
     found.save(tmp_path / "search.json")
     again = md.load(tmp_path / "search.json")
     assert dumps(again) == dumps(found) and str(again) == str(found) and again.table["programs"].sum() == 135
-    assert found.solver_report.seconds > 0
 
 
 @pytest.mark.slow

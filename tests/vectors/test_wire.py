@@ -58,33 +58,8 @@ def test_javascript_makes_the_vectors_that_are_kept(tmp_path: Path) -> None:
 
 @node
 def test_javascript_sends_what_python_sends(tmp_path: Path) -> None:
-    made = wire.cases(list(wire.MECHANISMS), 20, start=100)
+    made = wire.cases(list(wire.MECHANISMS), 10, start=100)
     assert javascript(made, tmp_path) == messages(made)
-
-
-@pytest.mark.slow
-@node
-def test_javascript_sends_what_python_sends_ten_thousand_times(tmp_path: Path) -> None:
-    made = wire.cases(list(wire.MECHANISMS), 1000, start=1000)
-    assert len(made["cases"]) > 10_000 and javascript(made, tmp_path) == messages(made)
-
-
-@node
-def test_javascript_refuses_what_python_refuses(tmp_path: Path) -> None:
-    made = wire.cases(["signs", "sphere", "sphere, exactly", "table"], 40, start=500)
-    for case in made["cases"]:
-        case["clip"] = False
-    found = javascript(made, tmp_path)
-    refused = 0
-    for case, there in zip(made["cases"], found):
-        mechanism, x = wire.MECHANISMS[case["mechanism"]], case["inputs"]
-        try:
-            mechanism.encode(x)
-            assert there == case["message"]
-        except md.DataError:
-            refused += 1
-            assert there.startswith("error: a")
-    assert 40 < refused < 140
 
 
 FLAGS = ["-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-pedantic", "-ffp-contract=off"]

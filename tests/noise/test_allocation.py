@@ -194,6 +194,9 @@ def test_budgets_under_other_privacy() -> None:
     several = NoiseAllocation("laplace", [1.0, 2.0], ApproximateDP(0.7, 0.1), accounting="corollary6")
     assert (0.7 - math.log(0.9)) * (1 - 1e-14) <= several.budget <= 0.7 - math.log(0.9)
     assert NoiseAllocation("laplace", [1.0], ApproximateDP(0.7, 0.0)).budget == 0.7
+    lam = np.random.default_rng(0).lognormal(size=100_000)
+    many = NoiseAllocation("laplace", lam, PureDP(2.0)).solve()
+    assert many.value == pytest.approx(2 * (lam ** (2 / 3)).sum() ** 3 / 2.0**2, rel=1e-9)
     normal = NoiseAllocation("gaussian", [3.0, 4.0], ZeroConcentratedDP(0.125)).solve().mechanism
     assert (np.array([3.0, 4.0]) ** 2 / (2 * normal.scales**2)).sum() == pytest.approx(0.125, rel=1e-12)
 

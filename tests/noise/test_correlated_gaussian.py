@@ -16,7 +16,7 @@ import mechdesign as md
 from mechdesign.evidence.serialize import dumps
 from mechdesign.noise.allocation.design import NoiseAllocation
 from mechdesign.noise.correlated.design import CorrelatedGaussian
-from mechdesign.noise.correlated.noise import largest_spent
+from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise, largest_spent
 from mechdesign.problem.privacy import ApproximateDP
 
 PRIVACY = ApproximateDP(1.0, 1e-6)
@@ -203,3 +203,8 @@ def test_what_is_released_is_of_the_coordinates_that_are_proved():
     ):
         with pytest.raises(md.DesignError, match=r"lift|coordinates"):
             replace(law, lift=lift)
+
+
+def test_directions_without_noise_are_infinitely_revealing() -> None:
+    law = CorrelatedGaussianNoise(covariance=np.diag([1.0, 0.0]))
+    assert law.mahalanobis([[2.0, 0.0], [0.0, 1.0]]).tolist() == [2.0, np.inf]

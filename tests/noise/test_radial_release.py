@@ -92,8 +92,10 @@ def test_coins_settled_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
     assert counted_out(lattice, 20_000) < ALARM
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("dimension", "epsilon"), [(1, 2.0), (3, 4.0), (3, 0.5), (20, 5.0)])
+@pytest.mark.parametrize(
+    ("dimension", "epsilon"),
+    [(3, 4.0), *(pytest.param(d, e, marks=pytest.mark.slow) for d, e in ((1, 2.0), (3, 0.5), (20, 5.0)))],
+)
 @pytest.mark.parametrize("settled", [False, True])
 def test_rounded_noise_of_a_round_ball(
     dimension: int, epsilon: float, settled: bool, monkeypatch: pytest.MonkeyPatch
@@ -101,7 +103,7 @@ def test_rounded_noise_of_a_round_ball(
     """Lengths by the masses of the balls, directions by their mean; where no double decides as well."""
     size = 20_000
     if settled:
-        size = 150 if dimension > 3 else 1000
+        size = 150
         monkeypatch.setattr(
             RoundedSum, "_doubles", lambda self, words, far: (np.zeros((len(words), dimension)), np.inf)
         )

@@ -124,3 +124,7 @@ def test_the_tilt_of_a_loss_that_jumps() -> None:
         upper = composition.composed_delta([(loss, 10_000)], epsilon)[0]
         count = math.floor(epsilon / 8.0) + 1
         assert stats.binom.sf(count - 1, 10_000, 1e-9) * (1 - math.exp(epsilon - 8 * count)) <= upper < 1e-3
+
+
+def test_laws_that_share_no_point_lose_everything() -> None:
+    assert delta_interval(NoiseTerm(stats.truncnorm(-3, 3, scale=0.1), 1.0, 4), 1.0).upper == 1.0

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mechdesign as md
-from mechdesign.channels import exact, program
+from mechdesign.channels import exact
 from mechdesign.channels.channel import Channel, Response
 from mechdesign.channels.design import MetricChannel
 from mechdesign.channels.responses import ClusteredResponse, HadamardResponse, KaryResponse
@@ -176,23 +176,6 @@ def test_verifying_solves_nothing_and_encloses_each_exponential_once(
     assert certificate.verify()
     distances = set(certificate.question.space.distances.ravel().tolist())
     assert 0 < len(enclosed) <= 2 * len(distances)
-
-
-def test_a_time_limit_is_handed_to_every_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One clock goes to all that is solved."""
-    seen: list[Any] = []
-    solve = program.ChannelProgram.solve
-
-    def watched(self: Any, solver: Any, deadline: Any) -> Any:
-        seen.append(deadline)
-        return solve(self, solver, deadline)
-
-    monkeypatch.setattr(program.ChannelProgram, "solve", watched)
-    result = MetricChannel(MetricSpace.grid(4, 4), alpha=0.6, spanner=1.2).solve(time_limit=60.0)
-    assert result.status is Status.GAP and result.certificate.verify()
-    assert len(seen) == 2 and seen[0] is seen[1] and seen[0].seconds == 60.0
-    with pytest.raises(md.SolverError, match="limit"):
-        MetricChannel(MetricSpace.line([0.0, 1.0, 3.0]), alpha=3.0).solve(time_limit=1e-9)
 
 
 def test_losses_of_few_levels_are_those_of_the_matrix() -> None:

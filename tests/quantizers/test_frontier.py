@@ -71,17 +71,6 @@ def test_points_that_time_is_too_short_for_say_so(
         md.frontier(design, over, [1.0], time_limit=-1)
 
 
-def test_every_point_has_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[float] = []
-    monkeypatch.setattr(Deadline, "left", property(lambda self: self.seconds))
-    whole = md.NoiseAllocation.solve
-    monkeypatch.setattr(
-        md.NoiseAllocation, "solve", lambda self, **o: given.append(o["time_limit"]) or whole(self, **o)
-    )
-    md.frontier(DESIGNS[0][0], "epsilon", [0.5, 1.0, 2.0], time_limit=60.0)
-    assert given == pytest.approx([16.0, 24.0, 48.0])  # a fifth of each is for verification
-
-
 def test_infeasible_points_say_why() -> None:
     """Outputs too near the range for a small ε."""
     table = md.frontier(md.OPTM([-1.6, -0.5, 0.5, 1.6], md.PureDP(1.0), UNIFORM), "epsilon", [0.2, 3.0]).table

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -83,27 +82,6 @@ def test_heuristic_searches_never_say_optimal() -> None:
     rqm = md.RQM(4, md.PureDP(1.5), UNIFORM, grid=md.Grid(delta=[1.6], q=[0.4, 0.5]))
     assert rqm.solve().status is Status.FEASIBLE and rqm.solve(certify=False).status is Status.UNCERTIFIED
     assert not hasattr(rqm, "model")
-
-
-@pytest.mark.slow
-def test_two_searches_on_one_store(tmp_path: Path) -> None:
-    """One of them is refused, and the file is whole."""
-    store, search = tmp_path / "s.jsonl", OPTMSearch(md.PureDP(1.0), UNIFORM)
-    errors: list[Exception] = []
-
-    def run() -> None:
-        try:
-            search.solve(store=store)
-        except md.MechdesignError as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=run) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(errors) == 1
-    assert len(search.solve(store=store).table) == 110  # and the file is whole
 
 
 def test_store_refuses_another_search(tmp_path: Path) -> None:

@@ -94,16 +94,6 @@ def test_the_best_is_that_of_another_solver(n, m, seed, epsilon):
             assert bound <= least * (1 + 1e-8) and bound == pytest.approx(least, rel=1e-5)
 
 
-def test_a_private_table_never_lies_below_the_bound_with_its_own_bias():
-    rng = np.random.default_rng(3)
-    for _ in range(10):
-        q = rng.uniform(0.1, 0.4)
-        table = (1 - q) * np.ones((4, 3)) / 3 + q * rng.dirichlet(np.ones(3), 4)
-        first = md.audit_table(table, [0, 1, 2, 5], [-1, 1, 9], md.PureDP(1))
-        again = md.audit_table(table, [0, 1, 2, 5], [-1, 1, 9], md.PureDP(first.epsilon))
-        assert again.holds and again.distance >= -1e-9
-
-
 def test_digits_that_are_printed_leave_room():
     table = [[0.7311, 0.2689], [0.2689, 0.7311]]
     found = md.audit_table(table, [-1, 1], [-2.2, 2.2], md.PureDP(1))

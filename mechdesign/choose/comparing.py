@@ -59,8 +59,8 @@ def compare(
     mechanisms : sequence of str, optional
         Names, to try these alone; all by default.
     also : mapping of str to Result, optional
-        Mechanisms of your own, or results solved with more effort, made for the same privacy and loss, and for all the
-        changes, rounds and inputs that the question allows.
+        Mechanisms of your own, or results solved with more effort, made for the same privacy, and for all the changes, rounds and
+        inputs that the question allows. One that is made for more, or for another loss or prior, is marked so; its bounds are not used.
     jobs : int
         Mechanisms tried at a time; −1 for one a core.
     progress : bool

@@ -56,8 +56,8 @@ class Comparison(Handed):
         A row per mechanism, best first; of a question of whole numbers those that answer in whole numbers before
         continuous noise, unless that has 5% less error when its answers are rounded; `assumes` says which it is. Error (the question's loss, of one coordinate), ratio (to the proved
         least, or to the first row where nothing is proved), standard deviation, mean absolute error and 95% half-width in the answer's own
-        units, how the certificate checked its privacy, bits of a report, what it assumes, seconds; mechanisms that do not
-        apply stand below, their reason in `note`.
+        units, how the certificate checked its privacy, bits of a report, what it assumes (and whether it was made for another question,
+        whose bounds say nothing here), seconds; mechanisms that do not apply stand below, their reason in `note`.
     results : dict of str to Result
     least : float, optional
         No mechanism of the class that `least_name` names has a smaller error: proved.
@@ -94,6 +94,11 @@ class Comparison(Handed):
     def continuous(self) -> list[str]:
         """Mechanisms that answer a question of whole numbers by numbers that are not."""
         return [name for name in self.names if self.question.continuous(self.results[name])]
+
+    @property
+    def others(self) -> list[str]:
+        """Mechanisms made for another question that this one is part of, or for another loss: no bound is taken from them."""
+        return [name for name in self.names if not self.question.own(self.results[name])]
 
     @property
     def members(self) -> dict[str, Result]:
@@ -223,12 +228,12 @@ class Comparison(Handed):
 
     @property
     def bounds(self) -> dict[str, float]:
-        """The highest lower bound that the mechanisms' own proofs have of independent noise."""
+        """The highest lower bounds of independent noise that are proved of results for the question itself."""
         found: dict[str, float] = {}
         changes = getattr(self.question, "changes", None)  # bounds that hold of a list allow more than it
         for name in self.names if changes is None and not getattr(self.question, "integer", False) else ():
             result, of = self.results[name], self.results[name].among
-            if name not in candidates(self.question) or of is None or result.bound_how == CLAIMED:
+            if name in self.others or of is None or result.bound_how == CLAIMED:
                 continue
             if of.scope in (Scope.INDEPENDENT, Scope.LOG_CONCAVE) and result.lower_bound:
                 found[str(of)] = max(found.get(str(of), 0.0), result.lower_bound)
@@ -351,6 +356,7 @@ class Comparison(Handed):
             f"ratio: to {self.reference}",
         ]
         lines += filter(None, (self._order if self._mixed else "", self.together, self.of_mean))
+        lines += [f"{name}: {OTHER}" for name in self.others]
         lines += [f"lower bound of {of}: {shown(bound, 5)}" for of, bound in self.bounds.items()]
         lines += [f"not {name}: {reason}" for name, reason in self.refused.items()]
         return "\n".join(lines)
@@ -365,6 +371,8 @@ def _sentence(text: str) -> str:
 
 COLUMNS = ["mechanism", "error", "ratio", "standard deviation", "mean absolute error", "95% half-width"]
 COLUMNS += ["privacy", "bits", "assumes", "seconds", "note"]
+OTHER = "made for another question"
+"""What `assumes` says of a result that answers more than is asked, or is the best for another loss or prior."""
 _STEPS = 300
 """Grid of outputs, on each side, from which the least loss of any report is bounded."""
 
@@ -381,7 +389,11 @@ def measured(
     """A row of the table, but for the ratio; what was certified a moment ago (`fresh`) is not checked again."""
     found = result.errors(question)
     known, continuous = candidates(question).get(name), question.continuous(result)
-    assumes = (known.assumes if known else "", "answers need not be whole" if continuous else "")
+    assumes = (
+        "" if question.own(result) else OTHER,
+        known.assumes if known else "",
+        "answers need not be whole" if continuous else "",
+    )
     return {
         "mechanism": name,
         "error": question.error(result),
@@ -455,6 +467,7 @@ def least_error(
         and (among := result.among) is not None
         and among.every
         and result.design.asked_by(question)
+        and question.own(result)
         and getattr(question, "changes", None) is None
     ]
     return max(proved, default=(None, ""))

@@ -75,6 +75,10 @@ class _Question(Checked):
     def _check_covered(self, name: str, result: Result) -> None:
         """Raise DesignError unless a result of the right kind is for no less than what is asked."""
 
+    def own(self, result: Result) -> bool:
+        """Whether a result that answers the question is made for it and nothing more, so that its lower bound holds here."""
+        return True
+
     def continuous(self, result: Result) -> bool:
         """Whether numbers are whole that a result answers by numbers that are not."""
         return False
@@ -155,6 +159,13 @@ class NumericQuery(_Question):
 
     def _check_covered(self, name: str, result: Result) -> None:
         result.design.protection().check(name, self)
+
+    def own(self, result: Result) -> bool:
+        design, loss = result.design, getattr(result.design, "loss", self.loss)
+        alike = loss == self.loss or isinstance(
+            loss, int | float
+        )  # an allocation's order, which no bound here is of
+        return alike and design.neighbours == self.bounds.neighbours and design.protection().is_of(self)
 
     def continuous(self, result: Result) -> bool:
         """Whether the numbers are whole and the result's noise is not."""
@@ -393,15 +404,20 @@ class LocalReport(_Question):
     def _check_covered(self, name: str, result: Result) -> None:
         mechanism = result.mechanism
         low, high = mechanism.input_range
-        if self.clients is not None and result.design.max_bias:
+        if result.design.max_bias:
             raise DesignError.of(
-                f"{name}: max_bias", result.design.max_bias, "must be 0 where a mean is wanted"
+                f"{name}: max_bias", result.design.max_bias, "must be 0: reports are unbiased"
             )
         if self.clip and (low > self.clip[0] or high < self.clip[1]):
             raise DesignError.of(f"{name}: input_range", (low, high), f"must cover {self.clip}")
         if len(mechanism.bins) > self.outputs:
             allowed = f"must be at most the question's {self.outputs}"
             raise DesignError.of(f"{name}: bins", len(mechanism.bins), allowed)
+
+    def own(self, result: Result) -> bool:
+        asked = self if self.clients is None else self.within(*result.mechanism.input_range)
+        stated = ((one.prior, one.loss, one.input_range) for one in (asked, result.design))
+        return same(*stated) and result.design.objective == "mean"
 
     def error(self, result: Result) -> float:
         """The question's loss of a report, over the question's prior."""
@@ -462,6 +478,9 @@ class MetricReport(_Question):
         asked, given = self.design(), result.design
         if not (same(given.space, self.space) and same(given.weights, asked.weights)):
             raise DesignError.of(name, str(given.space), "must be for the question's space and prior")
+
+    def own(self, result: Result) -> bool:
+        return bool(result.design.asked_by(self))
 
     def error(self, result: Result) -> float:
         """The question's loss of a report, over the question's prior."""

@@ -362,14 +362,14 @@ def counted(table: pd.DataFrame) -> str:
 
 
 def same(a: object, b: object) -> bool:
-    """Whether two values are equal: numbers and arrays of numbers by value, all others by the text of their file."""
+    """Whether two values are equal: numbers and arrays of numbers by value, all others by what their files hold."""
     if a is b:  # also what no file can hold: a prior of a law that files cannot name
         return True
     if isinstance(a, (Rational, float, np.number)) and isinstance(b, (Rational, float, np.number)):
         return bool(a == b)
     if isinstance(a, (tuple, list, np.ndarray)) and isinstance(b, (tuple, list, np.ndarray)):
         return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b))
-    return dumps(a) == dumps(b)
+    return bool(encode(a) == encode(b))
 
 
 def tightest(table: pd.DataFrame, rows: int) -> pd.DataFrame:

@@ -455,8 +455,8 @@ class Protection:
         At most this share of the people is sampled in each round.
     integer : bool
         Whether the noise is for whole numbers only.
-    signed : bool
-        Whether some numbers may rise while others fall; noise that is not independent may make use of it.
+    signed : bool, optional
+        Whether some numbers may rise while others fall; None for independent noise, which makes no use of it.
     """
 
     dimension: int
@@ -464,7 +464,7 @@ class Protection:
     rounds: int = 1
     sampling_rate: float = 1.0
     integer: bool = False
-    signed: bool = True
+    signed: bool | None = None
 
     def check(self, name: str, asked: Any) -> None:
         """Raise DesignError unless all that a `NumericQuery` says may change is protected, as often as it is answered.
@@ -489,9 +489,22 @@ class Protection:
             words = str(self.changes) if isinstance(self.changes, Sensitivity) else "a list of changes"
             raise error("sensitivity", words, f"does not cover the question's: {asked.bounds}")
 
+    def is_of(self, asked: Any) -> bool:
+        """Whether no more is protected than a `NumericQuery` says may change; `check` says that it is no less."""
+        size, bounds, held = self.dimension, asked.bounds, self.changes
+        if (self.rounds, self.sampling_rate) != (asked.rounds, asked.sampling_rate):
+            return False
+        if isinstance(held, Sensitivity):
+            both_ways = self.signed and not bounds.signed and held.count(size) > 1
+            return _no_looser(held, bounds, size) and not both_ways
+        vectors = _signed(held)
+        if asked.changes is not None:
+            return vectors == _signed(asked.changes)
+        return len(vectors) == 2 * _corners(bounds, size)[2]
+
     def covers(self, asked: Sensitivity, changes: Array | None = None) -> bool:
         """Whether every change that `asked` allows is protected, or of these `changes`, which it holds of."""
-        if not self.signed and asked.signed and asked.count(self.dimension) > 1:
+        if self.signed is False and asked.signed and asked.count(self.dimension) > 1:
             return False
         if isinstance(self.changes, Sensitivity):
             return _bounded(self.changes, asked, self.dimension)
@@ -524,20 +537,42 @@ def _signed(vectors: Array) -> set[tuple[float, ...]]:
     return {tuple(row) for v in vectors.tolist() for row in (v, [-x for x in v])}
 
 
-def _listed(vectors: Array, asked: Sensitivity) -> bool:
-    """Whether the corners of a box, of which so many coordinates change, are all among the vectors, up to sign."""
-    each = _each(asked, vectors.shape[1])
+def _no_looser(held: Sensitivity, asked: Sensitivity, size: int) -> bool:
+    """Whether every bound of one set is stated, or implied by those of single coordinates, in the other; in exact arithmetic."""
+    for power, own, bound in ((1, held.l1, asked.l1), (2, held.l2, asked.l2)):
+        if bound is None or (own is not None and own <= bound):
+            continue
+        if sum(Fraction(v) ** power * n for v, n in held.bounds(size)) > Fraction(bound) ** power:
+            return False
+    narrow = bool((held.widths(size) <= asked.widths(size)).all())
+    return narrow and held.count(size) <= asked.count(size)
+
+
+def _corners(asked: Sensitivity, size: int) -> tuple[Array, list[int], int]:
+    """Of the changes within a box: its sides, how many coordinates of a corner change, and how many corners there are, up to sign."""
+    each = _each(asked, size)
     moved = np.flatnonzero(each)
     count = min(asked.l0 or len(moved), len(moved))
     if asked.l1 is not None and bool((each[moved] == asked.l1).all()):
         count = 1  # the corners of the ℓ₁ ball
-    if math.comb(len(moved), count) * 2 ** (count - 1) > len(vectors):
+    sizes = (
+        [count] if asked.signed else [*range(1, count + 1)]
+    )  # of both signs, smaller ones are averages of larger ones
+    signs = 2 if asked.signed else 1
+    return each, sizes, sum(math.comb(len(moved), c) * signs ** (c - 1) for c in sizes)
+
+
+def _listed(vectors: Array, asked: Sensitivity) -> bool:
+    """Whether the corners of a box, of which so many coordinates change, are all among the vectors, up to sign."""
+    each, sizes, corners = _corners(asked, vectors.shape[1])
+    if corners > len(vectors):
         return False
-    known = _signed(vectors)
-    for places in combinations(moved.tolist(), count):
-        for signs in product((1.0, -1.0), repeat=count):
-            corner = np.zeros(len(each))
-            corner[list(places)] = each[list(places)] * signs
-            if tuple(corner.tolist()) not in known:
-                return False
+    known, either = _signed(vectors), (1.0, -1.0) if asked.signed else (1.0,)
+    for count in sizes:
+        for places in combinations(np.flatnonzero(each).tolist(), count):
+            for signs in product(either, repeat=count):
+                corner = np.zeros(len(each))
+                corner[list(places)] = each[list(places)] * signs
+                if tuple(corner.tolist()) not in known:
+                    return False
     return True

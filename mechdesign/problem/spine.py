@@ -310,7 +310,7 @@ class Design(Checked):
     @property
     def neighbours(self) -> str:
         """Whom a release protects, "add-remove" or "replace": a field of designs whose changes do not state it."""
-        changes = self.protection().changes
+        changes = self.protection().changes if self.asks == "numbers" else None
         if not isinstance(changes, Sensitivity):
             raise DesignError.of(
                 "neighbours", None, f"must be one of {NEIGHBOURS} in a design that a ledger counts"

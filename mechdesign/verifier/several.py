@@ -3,7 +3,10 @@
 *Noise for numbers* answers a question if it is for as many numbers, no fewer rounds, no smaller a sample of the people, and for every change
 that the question allows: each bound that the noise relies on holds on all of them, or, where it is made for a list of changes, the corners of a box of
 which so many coordinates move are in the list, up to sign. Noise on the whole numbers is for whole numbers only. *A report* of so many bits takes every
-input of the question's range; *a channel* is on its space, for its prior. The error shown is the result's value where its loss is the question's.
+input of the question's range, and is unbiased; *a channel* is on its space, for its prior. The error shown is the result's value where its loss is the question's.
+
+A result is *of the question itself* if it is for no more than that, and for its loss and prior: for these changes, rounds and this sample, in a list no
+others than the corners. The table marks every other result, and no bound is taken from it.
 
 What is said to be the least error is a lower bound of every mechanism that is proved of a result whose own question this is, by the name of these
 mechanisms. Of reports it is found by a search of its own: it is claimed, and must not exceed what an unbiased one of the results costs.
@@ -44,6 +47,7 @@ QUANTIZERS = (
 )
 BOUNDS = dict.fromkeys(("linf", "l1", "l2", "l0", "each")) | {"neighbours": "add-remove", "signed": True}
 CLOSE = 1e-5
+OTHER = "made for another question"
 
 
 class Protected(NamedTuple):
@@ -54,7 +58,7 @@ class Protected(NamedTuple):
     rounds: int = 1
     rate: float = 1.0
     whole: bool = False
-    signed: bool = True
+    signed: bool | None = None
 
 
 def bounds(sensitivity: Json) -> Json:
@@ -100,7 +104,7 @@ def protects(design: Json, question: Json, account: Account) -> bool:
         return False
     sizes, l1, l2 = bounds_of(asked, held.dimension)
     count = sum(n for _, n in sizes)
-    if asked["signed"] and not held.signed and count > 1:
+    if asked["signed"] and held.signed is False and count > 1:
         return False
     each = coordinates(asked)
     if not isinstance(held.changes, dict):
@@ -119,25 +123,83 @@ def protects(design: Json, question: Json, account: Account) -> bool:
 
 def listed(vectors: Json, each: list[Fraction], asked: Json, account: Account) -> bool:
     """Whether the corners of a box, of which so many coordinates change, are all in a list, up to sign."""
-    moved = [i for i, size in enumerate(each) if size]
-    count = min(asked["l0"] or len(moved), len(moved))
-    if asked["l1"] is not None and all(each[i] == asked["l1"] for i in moved):
-        count = 1  # the corners of the ℓ₁ ball
-    if math.comb(len(moved), count) * 2 ** (count - 1) > len(vectors):
+    moved, sizes, number = box(each, asked)
+    if number > len(vectors):
         return False
     account.takes(10 * len(vectors) * len(each))
-    known = {tuple(sign * x for x in v) for v in vectors for sign in (1, -1)}
+    known = both_signs(vectors)
     corners = (
         tuple(dict(zip(places, signs)).get(i, 0) * size for i, size in enumerate(each))
+        for count in sizes
         for places in combinations(moved, count)
-        for signs in product((1, -1), repeat=count)
+        for signs in product((1, -1) if asked["signed"] else (1,), repeat=count)
     )
     return all(corner in known for corner in corners)
 
 
+def both_signs(vectors: Json) -> set[tuple[Json, ...]]:
+    return {tuple(sign * x for x in v) for v in vectors for sign in (1, -1)}
+
+
+def box(each: list[Fraction], asked: Json) -> tuple[list[int], Iterable[int], int]:
+    """Which coordinates move, how many of them in a corner, and how many corners there are, up to sign."""
+    moved = [i for i, size in enumerate(each) if size]
+    count = min(asked["l0"] or len(moved), len(moved))
+    if asked["l1"] is not None and all(each[i] == asked["l1"] for i in moved):
+        count = 1  # the corners of the ℓ₁ ball
+    sizes, signs = (range(count, count + 1), 2) if asked["signed"] else (range(1, count + 1), 1)
+    return moved, sizes, sum(math.comb(len(moved), c) * signs ** (c - 1) for c in sizes)
+
+
+def of_question(one: Json, question: Json) -> bool:
+    """Whether a result that answers a question is for no more than that, and for its loss and prior."""
+    design = one["design"]
+    if question[""] == "local-report":
+        ranged = design["input_range"] == question["input_range"]
+        return ranged and same_report(design, question)
+    if question[""] == "metric-report":
+        return same_question(design, question) is not None
+    held, asked = protected(design), bounds(question["sensitivity"])
+    assert held is not None
+    if held[2:4] != (question["rounds"], question["sampling_rate"]):
+        return False
+    if design[""] != "noise-allocation" and design.get("loss", question["loss"]) != question["loss"]:
+        return False
+    if (design.get("neighbours") or bounds(design["sensitivity"])["neighbours"]) != asked["neighbours"]:
+        return False
+    each = widths(asked, held.dimension)
+    if not isinstance(held.changes, dict):
+        return len(both_signs(held.changes)) == 2 * box(each, asked)[2]
+    own, (sizes, l1, l2) = widths(held.changes, held.dimension), bounds_of(held.changes, held.dimension)
+    count = sum(n for _, n in sizes)
+    most = min(asked["l0"] or held.dimension, sum(map(bool, each)))
+    if count > most or (held.signed and not asked["signed"] and count > 1):
+        return False
+    norms = (
+        (asked["l1"], l1, sum(n * b for b, n in sizes), 1),
+        (asked["l2"], l2, sum(n * b * b for b, n in sizes), 2),
+    )
+    kept = all(
+        bound is None
+        or (stated is not None and stated <= Fraction(bound))
+        or total <= Fraction(bound) ** power
+        for bound, stated, total, power in norms
+    )
+    return kept and all(a <= b for a, b in zip(own, each, strict=True))
+
+
+def widths(sensitivity: Json, dimension: int) -> list[Fraction]:
+    each = coordinates(sensitivity)
+    return each * dimension if len(each) == 1 else each
+
+
 def reports(one: Json, question: Json) -> bool:
     """Whether a result is a quantizer of all inputs of a question, with no more outputs than its bits tell apart."""
-    if one["design"][""] not in QUANTIZERS or question["input_range"] is None:
+    if (
+        one["design"][""] not in QUANTIZERS
+        or question["input_range"] is None
+        or one["design"].get("max_bias")
+    ):
         return False
     law, (low, high) = one["mechanism"], question["input_range"]
     biased = law[""] == "biased-quantizer"
@@ -230,6 +292,9 @@ def comparison(held: Json, account: Account, check: Check) -> None:
     account.agrees(
         "an error of the question's loss is the value of a result for this loss, and no other", of_loss
     )
+    said = dict(zip(table["mechanism"], table["assumes"]))
+    marked = all((OTHER in str(said[name])) != of_question(one, question) for name, one in results.items())
+    account.agrees("results for another question are marked", marked)
     account.claimed("the other cells of the table follow from the results")
     least(held, results, account)
 
@@ -252,8 +317,9 @@ def shown(one: Json, question: Json, error: float) -> bool:
 
 
 def same_report(design: Json, question: Json) -> bool:
-    """Whether a quantizer is for the prior and the loss of a question."""
-    return repr((design["prior"], design["loss"])) == repr((question["prior"], question["loss"]))
+    """Whether a quantizer is for the prior and the loss of a question, on average."""
+    mean = design.get("objective", "mean") == "mean"
+    return mean and bool((design["prior"], design["loss"]) == (question["prior"], question["loss"]))
 
 
 def least(held: Json, results: dict[str, Json], account: Account) -> None:
@@ -262,18 +328,14 @@ def least(held: Json, results: dict[str, Json], account: Account) -> None:
     if stated is None:
         account.agrees("no least error is named", name == "")
     elif question[""] == "local-report":
-        costs = [
-            one["value"]
-            for one in results.values()
-            if same_report(one["design"], question) and not one["design"].get("max_bias")
-        ]
+        costs = [one["value"] for one in results.values() if of_question(one, question)]
         most = min(costs, default=math.inf) * (1 + CLOSE)
         account.claimed(f"{name}: the least error is {stated!r}", 0 < stated <= most)
     else:
         bounds = [
             (one["lower_bound"], same_question(one["design"], question))
             for one in results.values()
-            if one["bound_class"] == EVERY
+            if one["bound_class"] == EVERY and of_question(one, question)
         ]
         account.agrees(
             "the least error is the lower bound of a result for this very question, by the name of its class",

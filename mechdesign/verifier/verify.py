@@ -109,9 +109,11 @@ def result(held: Json, account: Account) -> None:
 
 def neighbours(said: Json, account: Account) -> None:
     """What one record does to the answer is the question's: nothing in the file says whether it is so."""
-    for bounds in (said.get("sensitivity"), said.get("bounds")):
-        if isinstance(bounds, dict) and bounds.get("") == "sensitivity":
-            account.given(f"the change is what one record does ({bounds['neighbours']}), as stated")
+    parts = (said.get("bounds"), said.get("sensitivity"), said)
+    if (
+        stated := next((part for part in parts if isinstance(part, dict) and "neighbours" in part), None)
+    ) is not None:
+        account.given(f"the change is what one record does ({stated['neighbours']}), as stated")
 
 
 def certificate(held: Json, account: Account) -> None:

@@ -162,6 +162,11 @@ DESIGNS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
         lambda: md.CorrelatedGaussian(np.eye(3) + 0.2, md.ZeroConcentratedDP(0.1), weights=[1.0, 2.0, 3.0]),
         {},
     ),
+    "channel-clustered": (lambda: md.MetricChannel(md.MetricSpace.clustered(2, 3, within=0.2), alpha=0.7), {}),
+    "channel-tree": (lambda: md.MetricChannel(md.MetricSpace.tree([-1, 0, 0, 1, 1], [0, 1.0, 2.0, 0.5, 0.25]), alpha=0.7), {}),
+    "channel-earth": (lambda: md.MetricChannel(md.MetricSpace.geodesic([48, 48.01, 48.03], [2, 2.01, 2.05]), alpha=0.7), {}),
+    "knorm-spread": (lambda: md.noise.KNorm(4, md.ZeroConcentratedDP(0.4, 0.1), md.Sensitivity(linf=1, l0=2)), {}),
+    "knorm-round": (lambda: md.noise.KNorm(3, md.PureDP(4.0), md.Sensitivity(l2=1.0)), {}),
     "matrix-always": (
         lambda: md.MatrixMechanism(
             md.Workload.ranges(6),

@@ -248,7 +248,10 @@ def outcome_alone(text: str, original: list[str]) -> str:
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, previous)
-    return believed([(how, holds) for _, how, holds in rows], text, original)
+    given = "the change is what one record does"  # of all files alike
+    return believed(
+        [(how, holds) for claim, how, holds in rows if not claim.startswith(given)], text, original
+    )
 
 
 def believed(rows: list[tuple[str, bool]], text: str, original: list[str]) -> str:

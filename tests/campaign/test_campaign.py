@@ -1,8 +1,10 @@
-"""360 designs of the campaign; ``python -m tests.campaign --designs 10000`` runs it in full, and with ``--later``."""
+"""Parts of the campaigns: ``python -m tests.campaign`` (also ``--later``) and ``python -m tests.campaign.mutations`` run them in full."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
+import json
 import random
 import types
 from collections.abc import Callable
@@ -13,6 +15,8 @@ import pytest
 from scipy import stats
 
 import mechdesign as md
+from campaign import mutations
+from campaign.doctorings import DOCTORINGS, doctored
 from tests.campaign import __main__ as campaign
 from tests.campaign import oracles
 from tests.campaign.draws import CLASSES
@@ -145,7 +149,6 @@ def test_noise_over_its_budget_is_seen() -> None:
 
 
 def test_a_prior_that_files_cannot_name_is_checked() -> None:
-    """`checks()` of a result with a histogram for its prior ended in DesignError: the law is not in scipy.stats."""
     prior = stats.rv_histogram(([1.0, 3.0], [-1.0, 0.0, 1.0]))()
     result = md.OptimalQuantizer([-3, -0.5, 0.5, 3], md.PureDP(1.0), prior).solve()
     assert result.checks()["holds"].all()
@@ -157,3 +160,25 @@ def test_designs_that_were_at_fault() -> None:
     shown: list[str] = []
     campaign.campaign((6188, 9006), 0, None, shown.append)
     assert shown == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_mutated_files(seed: int) -> None:
+    shown: list[str] = []
+    counts = mutations.counts(mutations.campaign(range(100), seed, shown.append))
+    assert counts["FAULT"].sum() == 0, "\n".join(shown)
+    for checker in ("package", "alone"):
+        found = counts.xs(checker, level="checker").sum()
+        assert found["refused"] > 20 and found["failed"] + found["same"] > 20
+
+
+def test_each_kind_of_doctoring_changes_some_file() -> None:
+    documents, seen = mutations.honest(), set()
+    for number in range(400):
+        rng = random.Random(f"kinds/{number}")
+        own, foreign = (json.loads(documents[rng.choice(list(documents))])["payload"] for _ in range(2))
+        seen |= {kind for kind, _ in itertools.islice(doctored(rng, own, foreign), 1)}
+        if len(seen) == len(DOCTORINGS):
+            break
+    assert len(DOCTORINGS) >= 20 and seen == set(DOCTORINGS)

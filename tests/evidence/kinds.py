@@ -69,7 +69,7 @@ EXCEPTIONS = {
     "'gaussian'|'laplace'": "independent-noise.noise",
     "'gaussian'|'laplace'|'mixed'": "noise-allocation.noise",
     "'exact'|'corollary6'": "noise-allocation.accounting",
-    "'add-remove'|'replace'": "planned-release.neighbours",
+    "'add-remove'|'replace'": "noise-allocation.neighbours planned-release.neighbours",
     "": "itemwise-release.alpha itemwise-release.item_alpha",
 }
 """Members of which annotation and check do not say enough; those of "" are not stored."""

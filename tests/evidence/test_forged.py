@@ -60,6 +60,7 @@ def class_or_status(name: str, payload: Any) -> list[str]:
 TRUE = {
     "mechanism.query.name ~": "a word",
     "mechanism.delta -": "an item-wise release of a smaller delta, whose alpha is computed anew",
+    "design.neighbours ~": "what one record does, which no file proves: printed as stated",
     "design.privacy.delta +": "a calibration for a larger delta, whose bound is computed anew",
     "mechanism.law.weights (length) ~": "whole-number noise of fewer weights, which proves all that it claims",
     "mechanism.beta +": "another law of a biased selection, as private and as good to ten digits",
@@ -67,7 +68,7 @@ TRUE = {
 """Leaves of which another value, too, is true."""
 CLAIMED = {
     r"design\.privacy\.(epsilon|delta|rho|xi) \+|design\.privacy\.points.*": "the bound beside a larger budget",
-    r"design\.(most|participation\.times|loss\.absolute|sensitivity\.linf) -": "the bound beside a question that asks for less",
+    r"design\.(most|participation\.times|loss\.absolute|sensitivity\.(linf|l1|l2)) -": "the bound beside a question that asks for less",
     r"lower_bound \+": "the bound of a metric quantizer",
     r"design\.prior\..*": "the moments of a law",
     r"design\.(targets\..* \+|tasks\..*)|mechanism\.noises\[\]\.law\.args\[\] -": "the bound of a plan, and the bias of its clips",
@@ -89,7 +90,9 @@ def test_no_leaf_is_altered_unseen(kind: str) -> None:
             if leaf[:2] in seen:
                 continue
             seen.add(leaf[:2])
-            for sign, altered in trees.alterations(random.Random(f"{name}/{leaf.name}"), payload, leaf):
+            rng = random.Random(f"{name}/{leaf.name}")
+            made = [*trees.alterations(rng, payload, leaf)]
+            for sign, altered in [rng.choice(made)] if leaf.name.startswith("proofs") else made:
                 what = f"{leaf.name} {sign}"
                 known = (name, what) in LESS or any(re.fullmatch(pattern, what) for pattern in CLAIMED)
                 if leaf.name in ("bound_class", "solver_report.status"):

@@ -17,7 +17,6 @@ import pytest
 from scipy import stats
 
 import mechdesign as md
-from mechdesign.noise.laws.discrete import discrete_gaussian
 from mechdesign.noise.laws.staircase import staircase
 from mechdesign.noise.laws.symmetric import flipped_huber, osgt, truncated_laplace
 
@@ -165,21 +164,6 @@ def test_released_digits_tell_nothing_and_simulated_ones_do(name: str) -> None:
     release, simulate = made()
     assert not told_apart(release, epsilon, delta)
     assert told_apart(simulate, epsilon, delta)
-
-
-def test_what_has_finitely_many_outputs_releases_these() -> None:
-    """Quantizers, channels and item-wise releases answer with an output or an index; discrete noise with a whole number."""
-    quantizer = (
-        md.OptimalQuantizer([-3, -0.5, 0.5, 3], md.PureDP(1.0), stats.uniform(-1, 2)).solve().mechanism
-    )
-    assert set(quantizer.release(np.linspace(-1, 1, 10_000)).tolist()) <= {-3.0, -0.5, 0.5, 3.0}
-    space = md.MetricSpace.grid(2, 2)
-    channel = md.MetricChannel(space, alpha=0.7).solve().mechanism
-    assert set(channel.release(np.arange(4).repeat(500)).tolist()) <= set(range(4))
-    item = md.ItemwiseRelease(space, alpha=1.0, delta=1e-7, items=5, users=3)
-    assert set(np.ravel(item.release(np.zeros((3, 5), dtype=int))).tolist()) <= set(range(4))
-    whole = md.AdditiveNoise(discrete_gaussian(3.0), 1).release(np.zeros(10_000))
-    assert np.array_equal(whole, np.rint(whole))
 
 
 def test_the_lattice_costs_less_than_a_thousandth_and_the_result_says_so() -> None:

@@ -85,17 +85,6 @@ def test_sound_files_pass_and_doctored_ones_do_not(
 
 
 @pytest.mark.parametrize(
-    "privacy", [md.ApproximateDP(0.8, 1e-6), md.ApproximateDP(0.8, 0.3), md.ZeroConcentratedDP(0.4, 0.1)]
-)
-def test_files_under_other_privacy(privacy: md.ApproximateDP | md.ZeroConcentratedDP) -> None:
-    result = md.noise.KNorm(4, privacy, S(linf=1, l0=2)).solve()
-    assert not refused(result)
-    assert withheld(result, scale=result.mechanism.scale * (1 - 1e-10))
-    less = {"delta": 1e-9} if isinstance(privacy, md.ApproximateDP) else {"rho": 0.39}
-    assert refused(replace(result, design=replace(result.design, privacy=replace(privacy, **less))))
-
-
-@pytest.mark.parametrize(
     ("k", "epsilon", "delta", "sensitivity"),
     [(60, 1.0, 1e-6, 1.0), (71, 0.5, 1e-9, S(linf=1, l0=70)), (10, 5.0, 1e-6, S(l2=2)), (2, 0.1, 0.1, S(l2=1)), (2000, 1.0, 1e-6, 1.0)],
 )  # fmt: skip
@@ -128,18 +117,6 @@ def test_both_sides_count_the_same_delta(d: int, part: float, size: float, edge:
     epsilon = float(change) * edge
     found = round_delta(d, change, Decimal(epsilon), Account(10**6))
     assert abs(arb(str(found)) / known_delta(d, change, epsilon) - 1) < 1e-15
-
-
-@pytest.mark.parametrize("name", ["l2", "l1"])
-def test_optimal_noise_of_a_ball(name: str) -> None:
-    """Every additive noise is spoken of where the cost grows with the norm, and only there."""
-    loss = "squared" if name == "l2" else "absolute"
-    result = md.noise.KNorm(3, md.PureDP(4.0), S(**{name: 1.0}), loss=loss).solve()
-    assert result.status == "optimal" and not refused(result)
-    assert refused(replace(result, design=replace(result.design, rounds=2)))
-    assert refused(replace(result, lower_bound=result.value * (1 - 1e-3)))
-    narrower = replace(result.design, sensitivity=S(**{name: 1.0, "linf": 0.9}))
-    assert refused(replace(result, design=narrower))
 
 
 @settings(max_examples=40, deadline=None)
@@ -206,20 +183,6 @@ def test_the_largest_face_list_that_is_designed_is_checked() -> None:
     vectors = np.random.default_rng(8).normal(size=(20, 8))
     result = md.noise.KNorm(8, md.ApproximateDP(1.0, 1e-6), vectors).solve()
     assert len(result.mechanism.simplices) > 4000 and not refused(result)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("wrong", ["vector", "bounds", "least"])
-def test_comparisons_for_listed_changes(wrong: str) -> None:
-    found = md.compare(md.NumericQuery(2, [[1, 1], [1, 0], [0, 1]]), md.ApproximateDP(1.0, 1e-6))
-    assert not [row for row in verify(dumps(found)).rows if not row[2]]
-    question = {
-        "vector": md.NumericQuery(2, [[1, 1], [1, 0], [0, 1], [1, -1]]),
-        "bounds": md.NumericQuery(2, 1.0),
-        "least": found.question,
-    }[wrong]
-    text = dumps(replace(found, question=question, **({"least": 3.3} if wrong == "least" else {})))
-    assert [row for row in verify(text).rows if not row[2]]
 
 
 def test_the_stand_alone_checker_sees_a_hull_that_is_not_that_of_the_list() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 import re
@@ -116,87 +115,33 @@ def allocated(**bounds: Any) -> Any:
 
 STATED: dict[str, tuple[Callable[[], Any], Callable[[Any], float], float]] = {
     "quantizer": (quantizer, lambda q: q.privacy_loss(), 1e-9),
-    "rational table": (
-        lambda: cheap.solved("optimal-quantizer").mechanism,
-        lambda q: q.privacy_loss(),
-        1e-9,
-    ),
+    "rational table": (lambda: cheap.solved("optimal-quantizer").mechanism, lambda q: q.privacy_loss(), 1e-9),
     "coordinates": (lambda: md.CoordinateQuantizer(quantizer(), 7), lambda q: q.privacy_loss(), 1e-9),
     "integer table": (lambda: md.vectors.IntegerTable.of(quantizer()), lambda t: t.privacy_loss(), 1e-9),
     "channel": (lambda: cheap.solved("metric-channel").mechanism, lambda c: c.epsilon, 1e-9),
-    "doubles": (
-        lambda: channels.Channel.exponential(md.MetricSpace.line([0, 1, 3.0]), 0.8),
-        lambda c: c.epsilon,
-        1e-9,
-    ),
-    "laplace": (
-        lambda: additive("laplace", rounds=3, dimension=2),
-        lambda n: n.rounds * n.dimension / n.law.kwds["scale"],
-        1e-9,
-    ),
+    "doubles": (lambda: channels.Channel.exponential(md.MetricSpace.line([0, 1, 3.0]), 0.8), lambda c: c.epsilon, 1e-9),
+    "laplace": (lambda: additive("laplace", rounds=3, dimension=2), lambda n: n.rounds * n.dimension / n.law.kwds["scale"], 1e-9),
     "discrete laplace": (lambda: additive("discrete_laplace"), lambda n: n.law.args[0], 1e-9),
     "gaussian": (lambda: additive("gaussian"), lambda n: 0.5 / n.law.kwds["scale"] ** 2, 1e-9),
-    "discrete gaussian": (
-        lambda: additive("discrete_gaussian"),
-        lambda n: 0.5 / float(n.law.args[0]) ** 2,
-        1e-9,
-    ),
-    "flipped Huber": (
-        lambda: additive("flipped_huber", dimension=3),
-        lambda n: n.delta_interval(1.0).lower,
-        0.02,
-    ),
-    "sampled": (
-        lambda: additive("gaussian", sampling_rate=0.1, rounds=5),
-        lambda n: n.delta_interval(1.0).lower,
-        1e-2,
-    ),
-    "cells": (
-        lambda: cheap.solved("optimal-noise").mechanism,
-        lambda n: float(n.exact_delta(1.0)),
-        1e-9,
-    ),
+    "discrete gaussian": (lambda: additive("discrete_gaussian"), lambda n: 0.5 / float(n.law.args[0]) ** 2, 1e-9),
+    "flipped Huber": (lambda: additive("flipped_huber", dimension=3), lambda n: n.delta_interval(1.0).lower, 0.02),
+    "sampled": (lambda: additive("gaussian", sampling_rate=0.1, rounds=5), lambda n: n.delta_interval(1.0).lower, 1e-2),
+    "cells": (lambda: cheap.solved("optimal-noise").mechanism, lambda n: float(n.exact_delta(1.0)), 1e-9),
     "decaying cells": (lambda: cheap.solved("optimal-noise-many").mechanism, lambda n: 2.0, 1e-9),
-    "allocation": (
-        lambda: md.NoiseAllocation("laplace", [1.0, 2.0], md.PureDP(0.7)).solve().mechanism,
-        lambda n: 0.7,
-        1e-9,
-    ),
+    "allocation": (lambda: md.NoiseAllocation("laplace", [1.0, 2.0], md.PureDP(0.7)).solve().mechanism, lambda n: 0.7, 1e-9),
     "few change": (lambda: allocated(l0=2), lambda n: 0.7, 1e-9),
     "bounded in l1": (lambda: allocated(l1=2.5), lambda n: 0.7, 0.5),
     "bounded in l2": (lambda: allocated(l2=2.0), lambda n: 0.7, 0.5),
-    "normal allocation": (
-        lambda: md.NoiseAllocation("gaussian", [1.0, 2.0], md.ZeroConcentratedDP(0.3)).solve().mechanism,
-        lambda n: 0.3,
-        1e-9,
-    ),
+    "normal allocation": (lambda: md.NoiseAllocation("gaussian", [1.0, 2.0], md.ZeroConcentratedDP(0.3)).solve().mechanism, lambda n: 0.3, 1e-9),
     "K-norm": (lambda: cheap.solved("knorm").mechanism, lambda n: n.loss(n.largest), 1e-9),
     "linear": (lambda: linear(users=10), lambda r: r.scale, 1e-12),
     "linear, l2": (lambda: linear(norm=2), lambda r: r.scale, 1e-12),
     "linear, normal": (lambda: linear(gaussian=True, delta=1e-6), lambda r: r.scale, 1e-12),
-    "linear, line": (
-        lambda: md.LinearRelease(
-            user_level.LinearQuery.average(md.MetricSpace.line([0, 5, 1.0])), alpha=2.0, users=4
-        ),
-        lambda r: r.scale,
-        1e-12,
-    ),
-    "items, one by one": (
-        lambda: item_by_item(item_alpha=1.0, accounting="composition", delta=0.0),
-        lambda r: r.alpha,
-        1e-9,
-    ),
-    "reduced": (
-        lambda: user_level.ReducedRelease(linear(users=5), radius=0.5, samples=200),
-        lambda r: r.guarantee.alpha,
-        1e-9,
-    ),
-    "estimate": (
-        lambda: md.FrequencyEstimate(channels.HadamardResponse(5, 1.0)),
-        lambda e: e.channel.epsilon,
-        1e-9,
-    ),
-}
+    "linear, line": (lambda: md.LinearRelease(user_level.LinearQuery.average(md.MetricSpace.line([0, 5, 1.0])), alpha=2.0, users=4), lambda r: r.scale, 1e-12),
+    "items, one by one": (lambda: item_by_item(item_alpha=1.0, accounting="composition", delta=0.0), lambda r: r.alpha, 1e-9),
+    "reduced": (lambda: user_level.ReducedRelease(linear(users=5), radius=0.5, samples=200), lambda r: r.guarantee.alpha, 1e-9),
+    "estimate": (lambda: md.FrequencyEstimate(channels.HadamardResponse(5, 1.0)), lambda e: e.channel.epsilon, 1e-9),
+}  # fmt: skip
 WORDS = "privacy loss at most", "alpha at most", "rho at most", "delta at most", "loses at most"
 NUMBERS = [re.compile(f"(?:{words}) ([-+.e0-9]+)") for words in ("scale of|deviation of", "|".join(WORDS))]
 
@@ -225,72 +170,26 @@ def bent(kind: str, *steps: tuple[tuple[Any, ...], Any]) -> str:
 DOCTORED: dict[str, list[tuple[tuple[Any, ...], Any]]] = {
     "additive-noise": [(("rounds",), 0), (("sampling_rate",), 1.5), (("dimension",), 0)],
     "block-fill-law": [(("floors", "$tuple", 0, "$fraction"), "3/1"), (("rho", "$fraction"), "1/2")],
-    "cell-noise": [
-        (("weights", "$tuple", 0), -1),
-        (("decay", "$fraction"), "3/2"),
-        (("cells_per_shift",), 0),
-    ],
+    "cell-noise": [(("weights", "$tuple", 0), -1), (("decay", "$fraction"), "3/2"), (("cells_per_shift",), 0)],
     "cell-product": [(("l0",), 5), (("dimension",), 0)],
     "certificate": [(("value",), lambda v: v * 0.9), (("lower_bound",), lambda v: v * 1.01)],
     "channel": [(("weights", "$tuple", 0, "$tuple", 0), lambda w: w + 1), (("matrix", "$array", 0, 0), 0.5)],
     "clustered-response": [(("space", "fields", "within"), 2.0), (("space", "fields", "kind"), "line")],
-    "comparison": [
-        (("results", "$items", 0, 1, "fields", "value"), lambda v: v * 0.9),
-        (("results", "$items", 0, 0), "other"),
-        (("privacy", "fields", "epsilon"), 0.5),
-        (("least",), 7.9),
-    ],
-    "correlated-gaussian-noise": [
-        (("covariance", "$array", 0, 0), lambda v: v * 0.99),
-        (("whitening", "$array", 0, 0), lambda v: v * 1.01),
-    ],
+    "comparison": [(("results", "$items", 0, 1, "fields", "value"), lambda v: v * 0.9), (("results", "$items", 0, 0), "other"), (("privacy", "fields", "epsilon"), 0.5), (("least",), 7.9)],
+    "correlated-gaussian-noise": [(("covariance", "$array", 0, 0), lambda v: v * 0.99), (("whitening", "$array", 0, 0), lambda v: v * 1.01)],
     "frequency-estimate": [(("space", "fields", "shape", "$tuple"), [2, 3])],
-    "frontier": [
-        (("results", "$tuple", 0, "fields", "value"), lambda v: v * 0.9),
-        (("table", "$table", 1, 2, 0), lambda v: v * 0.9),
-        (("table", "$table", 0, 2, 0), 0.5),
-        (("design", "fields", "max_bias"), 0.1),
-    ],
+    "frontier": [(("results", "$tuple", 0, "fields", "value"), lambda v: v * 0.9), (("table", "$table", 1, 2, 0), lambda v: v * 0.9), (("table", "$table", 0, 2, 0), 0.5), (("design", "fields", "max_bias"), 0.1)],
     "hadamard-response": [(("items",), 1)],
     "independent-noise": [(("scales", "$array", 0), 0.0), (("sensitivities", "$array", 0), -1.0)],
-    "integer-noise": [
-        (("weights", "$tuple", 0), -1),
-        (("decay", "$fraction"), "3/2"),
-        (("change",), 0),
-    ],
+    "integer-noise": [(("weights", "$tuple", 0), -1), (("decay", "$fraction"), "3/2"), (("change",), 0)],
     "integer-table": [(("counts", "$array", 0, 0), lambda n: n + 1), (("bins", "$array", 0), 9.0)],
-    "itemwise-release": [
-        (("items",), 0),
-        (("users",), 0),
-        (("channel", "fields", "space", "fields", "shape", "$tuple"), [2, 3]),
-    ],
-    "knorm-noise": [
-        (("norm",), 3.0),
-        (("dimension",), 0),
-        (("gamma",), 1.5),
-        (("gamma",), 0.4),
-        (("cap",), 1.0),
-        (("cap",), 4.0),
-        (("widths",), {"$tuple": [1.0, 1.0]}),
-    ],
-    "linear-report": [
-        (("weights", "$tuple", 0, "$tuple", 0), 0),
-        (("workload", "fields", "blocks", "$tuple", 0, "$tuple", 0, "fields", "size"), 4),
-    ],
-    "subset-report": [
-        (("levels", "$tuple", 0), 1),
-        (("sizes", "$tuple", 0), 30),
-        (("shares", "$tuple", 0), 0),
-        (("workload", "fields", "blocks", "$tuple", 0, "$tuple", 0, "fields", "size"), 4),
-    ],
+    "itemwise-release": [(("items",), 0), (("users",), 0), (("channel", "fields", "space", "fields", "shape", "$tuple"), [2, 3])],
+    "knorm-noise": [(("norm",), 3.0), (("dimension",), 0), (("gamma",), 1.5), (("gamma",), 0.4), (("cap",), 1.0), (("cap",), 4.0), (("widths",), {"$tuple": [1.0, 1.0]})],
+    "linear-report": [(("weights", "$tuple", 0, "$tuple", 0), 0), (("workload", "fields", "blocks", "$tuple", 0, "$tuple", 0, "fields", "size"), 4)],
+    "subset-report": [(("levels", "$tuple", 0), 1), (("sizes", "$tuple", 0), 30), (("shares", "$tuple", 0), 0), (("workload", "fields", "blocks", "$tuple", 0, "$tuple", 0, "fields", "size"), 4)],
     "linear-release": [(("delta",), 1e-6), (("norm",), 3.0), (("gaussian",), True), (("model",), "local")],
     "mixed-noise": [(("scales", "$array", 0), 0.0), (("laplace", "$array"), [True])],
-    "planned-release": [
-        (("neighbours",), "replace"),
-        (("noises", "$tuple", 0, "fields", "dimension"), 4),
-        (("noises", "$tuple", 0, "fields", "rounds"), 1),
-        (("tasks", "$items", 1, 1, "fields", "contribution"), 2),
-    ],
+    "planned-release": [(("neighbours",), "replace"), (("noises", "$tuple", 0, "fields", "dimension"), 4), (("noises", "$tuple", 0, "fields", "rounds"), 1), (("tasks", "$items", 1, 1, "fields", "contribution"), 2)],
     "priv-unit": [(("inputs",), "box")],
     "quantizer": [(("starts", "$array", 0, 0), lambda p: p + 1e-9), (("bins", "$array", 0), -2.5)],
     "rational-table": [(("starts", "$tuple", 0, "$tuple", 0, "$fraction"), "1/3")],
@@ -298,7 +197,7 @@ DOCTORED: dict[str, list[tuple[tuple[Any, ...], Any]]] = {
     "selection-law": [(("left", "$tuple", 1, "$tuple", 0), -1)],
     "strategy-noise": [(("strategy", "$array", 0), [0.0, 0.0, 0.0])],
     "vector-quantizer": [(("dimension",), 0), (("coordinate", "fields", "starts", "$array", 0, 0), 0.9)],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", DOCTORED)
@@ -315,97 +214,21 @@ def test_another_norm_is_another_claim() -> None:
     assert claim.startswith(honest) and "the sum of sizes over 2.0" in claim
 
 
-def question(**asked: Any) -> md.NumericQuery:
-    return md.NumericQuery(
-        **{"dimension": 3, "sensitivity": md.Sensitivity(linf=1, l0=2, each=[1.0, 2.0, 0.0]), **asked}
-    )
-
-
 def compared(asked: Any, privacy: Any, *names: str) -> Any:
     return md.compare(asked, privacy, mechanisms=list(names), progress=False)
 
 
-GAUSSIAN = md.ApproximateDP(1.0, 1e-6)
-POINTS = ("question", "fields", "space", "fields", "points", "$array", 0, 0)
-BOUNDS = ("question", "fields", "sensitivity", "fields")
-COMPARED: dict[str, tuple[Callable[[], Any], list[tuple[tuple[Any, ...], Any]]]] = {
-    "bounds": (
-        lambda: compared(question(), GAUSSIAN, "laplace", "gaussian", "allocated gaussian", "correlated gaussian"),
-        [
-            ((*BOUNDS, "linf"), 2.0),
-            ((*BOUNDS, "each", "$tuple", 2), 1.0),
-            (("question", "fields", "dimension"), 2),
-            (("question", "fields", "rounds"), 2),
-            (("question", "fields", "loss"), "absolute"),
-            (("least_name",), "no additive noise for a real-valued query does better"),
-        ],
-    ),
-    "few": (
-        lambda: compared(question(sensitivity=md.Sensitivity(linf=1, l0=2)), GAUSSIAN, "correlated gaussian"),
-        [((*BOUNDS, "l0"), 3), ((*BOUNDS, "linf"), 1.5)],
-    ),
-    "rising": (
-        lambda: compared(question(sensitivity=md.Sensitivity(linf=1, signed=False)), md.PureDP(1.0), "k-norm"),
-        [((*BOUNDS, "signed"), True), ((*BOUNDS, "linf"), 1.5)],
-    ),
-    "ball": (
-        lambda: compared(question(sensitivity=md.Sensitivity(l1=1)), md.PureDP(1.0), "k-norm", "laplace"),
-        [((*BOUNDS, "l1"), 1.5), ((*BOUNDS, "l1"), None)],
-    ),
-    "whole": (
-        lambda: compared(md.NumericQuery(integer=True), GAUSSIAN, "discrete_laplace", "gaussian"),
-        [(("question", "fields", "integer"), False)],
-    ),
-    "one": (
-        lambda: compared(md.NumericQuery(), md.PureDP(1.0), "laplace", "staircase", "optimal noise"),
-        [
-            (("least",), lambda least: least * 1.01),
-            (("least",), 1.2586869093871003),
-            (("least_name",), "no additive whole-number noise does better"),
-            (("question", "fields", "sensitivity"), 0.5),
-            (("question", "fields", "sensitivity"), 2.0),
-            (("question", "fields", "loss"), "absolute"),
-            (("question", "fields", "sampling_rate"), 0.5),
-        ],
-    ),
-    "report": (
-        lambda: compared(md.LocalReport(bits=2), md.PureDP(1.0), "optimal, even outputs"),
-        [
-            (("question", "fields", "bits"), 1),
-            (("question", "fields", "input_range", "$tuple", 0), -2.0),
-            (("table", "$table", 1, 2, 0), lambda error: error * 1.1),
-            (("least",), 1e9),
-        ],
-    ),
-    "places": (
-        lambda: compared(md.MetricReport(md.MetricSpace.line([0, 1, 3.0])), md.MetricDP(1.0), "optimal channel", "k-ary response"),
-        [
-            (POINTS, 0.5),
-            (("question", "fields", "prior"), {"$array": [0.5, 0.3, 0.2], "dtype": "float64", "shape": [3]}),
-            (("question", "fields", "loss"), "squared"),
-            (("privacy", "fields", "epsilon"), 2.0),
-            (("least_name",), "no unbiased channel between the points does better"),
-        ],
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", COMPARED)
-def test_results_are_held_against_the_question_of_a_comparison(name: str) -> None:
-    """Was: object and list sensitivities, whole numbers, losses, reports and points were not; any bound could have any name."""
-    made, steps = COMPARED[name]
-    text = dumps(made())
-    assert not refused(text)
-    for path, value in steps:
-        payload, place = json.loads(text)["payload"], ("fields", *path)
-        before = trees.at(payload, place)
-        made_other = trees.put(payload, place, value(before) if callable(value) else value)
-        assert made_other != payload and refused(cheap.sealed(made_other)), path
+@pytest.mark.parametrize("member", ["sensitivity", "dimension", "rounds", "loss"])
+def test_results_answer_the_question_of_a_comparison(member: str) -> None:
+    found = compared(md.NumericQuery(), md.PureDP(1.0), "laplace", "staircase")
+    payload = json.loads(dumps(found))["payload"]
+    assert not refused(cheap.sealed(payload))
+    others = {"sensitivity": 2.0, "dimension": 2, "rounds": 5, "loss": "absolute"}
+    assert refused(cheap.sealed(trees.put(payload, ("fields", "question", "fields", member), others[member])))
+    assert refused(cheap.sealed(trees.put(payload, ("fields", "least"), 1e9)))
 
 
 def test_what_one_record_changes_is_said_of_every_file_that_has_bounds() -> None:
-    """Was: of results alone, not of certificates and mechanisms."""
     result = md.Calibration("laplace", md.PureDP(1.0), md.Sensitivity(linf=1, l0=2), dimension=3).solve()
     replaced = md.NoiseAllocation("laplace", sensitivity(l0=2, neighbours="replace"), md.PureDP(0.7)).solve()
     for held, neighbours in ((result, "add-remove"), (replaced, "replace")):
@@ -424,7 +247,6 @@ def test_what_one_record_changes_is_said_of_every_file_that_has_bounds() -> None
     ],
 )
 def test_a_status_is_checked_no_better_than_what_it_rests_on(name: str, how: str) -> None:
-    """Was: "proved" where the lower bound is recomputed in doubles."""
     (status,) = [row for row in rows(dumps(cheap.solved(name))) if row[0].startswith("status")]
     assert status[0].startswith(("status 'optimal'", "status 'best of its class'")) and status[1:] == (
         how,
@@ -441,60 +263,6 @@ def test_every_kind_that_is_checked_alone_is_doctored() -> None:
         "sphere-quantizer",
     }  # test_forged, test_verifier_vectors
     assert deployed() - others == {*DOCTORED}
-
-
-def places(node: Any, path: tuple[Any, ...] = ()) -> Any:
-    """Every number, text and null of a payload, with its path."""
-    children = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
-    for key, child in children:
-        yield from places(child, (*path, key))
-    if not isinstance(node, (dict, list)):
-        yield path, node
-
-
-@pytest.mark.parametrize("kind", DOCTORED)
-def test_nothing_ends_in_a_traceback_or_takes_long(kind: str) -> None:
-    """Each leaf in turn becomes 0, huge, tiny, negative or null."""
-    payload = json.loads(documents()[kind])["payload"]
-    found = [*places(payload)]
-    for path, value in found[:: max(1, len(found) // 60)]:
-        for other in (0, 10**9, -1, 1e-300, None, 10**30):
-            if type(value) in (int, float):
-                started = time.process_time()
-                with contextlib.suppress(verify.Refused, verify.NotCovered):
-                    rows(cheap.sealed(trees.put(payload, path, other)))
-                assert time.process_time() - started < 5 + 1, (path, other)
-
-
-MALFORMED: list[Any] = [None, [], [[1.0]], {"$tuple": [None]}, "x", {"$table": []}, {"$fraction": "1/0"}]
-"""What stands where something else is expected."""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", [*DOCTORED, "result"])
-def test_a_malformed_file_is_refused_in_a_sentence_that_names_the_place(kind: str) -> None:
-    """Was: "malformed: TypeError: unsupported operand type(s) …"."""
-    text = documents()[kind]
-    payload, said = json.loads(text)["payload"], set()
-    found = [path for path in trees.places(payload) if len(path) > 1]
-    for k, path in enumerate(found[:: max(1, len(found) // 40)]):
-        try:
-            rows(cheap.sealed(trees.put(payload, path, MALFORMED[k % len(MALFORMED)])))
-        except verify.Refused as error:
-            said.add(str(error))
-        except verify.NotCovered:
-            pass
-    assert said and not any("Error" in words or "object" in words.partition("malformed")[2] for words in said)
-    assert all(
-        f" {kind}" in words or f"({kind}" in words for words in said if words.startswith("malformed")
-    ), said
-
-
-def test_a_channel_that_rules_an_item_out_is_not_private() -> None:
-    payload = json.loads(dumps(cheap.solved("metric-channel").mechanism))["payload"]
-    row = payload["fields"]["weights"]["$tuple"][0]["$tuple"]
-    row[0], row[1] = row[0] + row[1], 0
-    assert refused(cheap.sealed(payload))
 
 
 def test_mechanisms_that_are_not_released_say_so() -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import cheap
-import numpy as np
 import pytest
 from campaign import files
 from scipy import stats
@@ -122,37 +121,6 @@ def test_moments_of_normal_and_beta_laws_are_proved(name: str) -> None:
     assert failed and all(claim.startswith("the masses and moments") for claim in failed)
 
 
-SPACES: dict[str, Any] = {
-    "clustered": (md.MetricSpace.clustered(2, 3, within=0.2), "across", 1.1),
-    "tree": (md.MetricSpace.tree([-1, 0, 0, 1, 1], [0, 1.0, 2.0, 0.5, 0.25]), "lengths", 1.1),
-    "geodesic": (md.MetricSpace.geodesic([48, 48.01, 48.03], [2, 2.01, 2.05]), "points", 48.001),
-}
-
-
-def files_of_space(name: str) -> tuple[str, str]:
-    """A file, and the same on a space with another distance."""
-    space, member, other = SPACES[name]
-    payload = json.loads(dumps(md.MetricChannel(space, alpha=0.7).solve()))["payload"]
-    sound = cheap.sealed(payload)
-    for part in ("design", "mechanism"):
-        held = payload["fields"][part]["fields"]["space"]["fields"]
-        if member == "across":
-            held[member] = other
-        elif member == "lengths":
-            held[member]["$array"][1] = other
-        else:
-            held[member]["$array"][0][0] = other
-    return sound, cheap.sealed(payload)
-
-
-@pytest.mark.parametrize("name", SPACES)
-def test_distances_of_every_space_are_proved(name: str) -> None:
-    sound, altered = files_of_space(name)
-    assert ("the distances are those of the space", "proved", True) in verify.verify(sound).rows
-    failed = [claim for claim, _, holds in verify.verify(altered).rows if not holds]
-    assert failed == ["the distances are those of the space"]
-
-
 def test_exponentials_enclose(tmp_path: Path) -> None:
     rng = random.Random(0)
     for x in [0, 1, -1, 1e-300, 700, -700, 5000, *(rng.uniform(-50, 50) for _ in range(200))]:
@@ -185,15 +153,6 @@ def test_the_privacy_of_any_lattice_noise() -> None:
             payload["fields"]["mechanism"] = encode(law)
             rows = verify.verify(cheap.sealed(payload)).rows
             assert [row[2] for row in rows if row[0].startswith("delta at most")] == [holds]
-
-
-@pytest.mark.slow
-def test_large_results() -> None:
-    """A quantizer of 256 outputs (half a second) and a channel of 16 points (a quarter)."""
-    quantizer = md.OptimalQuantizer(np.linspace(-4, 4, 256), cheap.PURE, cheap.UNIFORM).solve(gap=1e-3)
-    channel = md.MetricChannel(md.MetricSpace.grid(4, 4), alpha=0.7).solve()
-    for result in (quantizer, channel):
-        assert outcome(dumps(result)) == "holds" and result.certificate.verify()
 
 
 def test_the_documentation_shows_what_it_prints(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

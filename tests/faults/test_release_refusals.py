@@ -175,7 +175,6 @@ def test_vectors_of_any_length_are_clipped(inputs: str) -> None:
 
 @pytest.mark.skipif(np.finfo(np.longdouble).max <= np.finfo(float).max, reason="no long doubles here")
 def test_a_number_beyond_doubles_is_refused_without_a_warning() -> None:
-    """Was: NumPy's RuntimeWarning, and a finite number that "must be finite"."""
     noise = md.AdditiveNoise(stats.laplace(scale=2.0), 1.0)
     for far in (np.longdouble("1e4000"), [np.longdouble("-1e4000")], 10**400):
         assert said(noise.release, far) == [

@@ -22,6 +22,16 @@ def nearest(moments: Moments, points: list[Fraction], x: Fraction) -> Json:
     return min(atoms, key=lambda atom: abs(atom[0] - x))
 
 
+def below(parts: Json, bounds: Json) -> Json:
+    """Σ c·m from below, each m between its bounds."""
+    return sum(c * m[c <= 0] for c, m in zip(parts, bounds))
+
+
+def chord(mass: Json, later: Json) -> Json:
+    """Bounds of ∫ (1 − t) dF and of ∫ t dF."""
+    return (mass[0] - later[1], mass[1] - later[0]), later
+
+
 def dual_bound(
     duals: Json,
     bins: list[Fraction],
@@ -75,7 +85,7 @@ def dual_bound(
             x, mass = (origin + u, (1, 1)) if moments is None else nearest(moments, points, origin + u)
             u = v = x - origin
             masses = [mass, (0, 0), (0, 0)]
-        (n0, n1), (t0, t1), _ = masses = [(low * share, high * share) for low, high in masses]
+        masses = [(low * share, high * share) for low, high in masses]
         # ∫ (λ + μy − b|μ|) dF with λ = L + w₂y², μ = M − 2w₂y; |μ| lies below its chord.
         dL, dM, w = L1 - L, M1 - M, v - u
         steep, steeper = abs(M - 2 * second * u), abs(M1 - 2 * second * v)
@@ -84,14 +94,14 @@ def dual_bound(
             dL + dM * u + M * w - 2 * second * u * w - bias * (steeper - steep),
             dM * w - second * w * w,
         )
-        total += sum(c * m[c <= 0] for c, m in zip(parts, masses))
+        total += below(parts, masses)
         # min(c, ρc) of the reduced cost c is concave in y: above its chord, weighted ∫ (1 − t) dF and ∫ t dF.
         turn = bisect_right(places, (u + v) / 2 * unit)
         if between:  # |b − x| ≥ ±(b − x): the sign turns between two outputs on the same side of the piece
             left, right = bisect_right(places, u * unit) - 1, bisect_left(places, v * unit)
             before = right == len(places) or (left >= 0 and (u + v) * unit < places[left] + places[right])
             turn = max(left, 0) if before else right + 1
-        for y, level, tilt, low, high in ((u, L, M, n0 - t1, n1 - t0), (v, L1, M1, t0, t1)):
+        for y, level, tilt, (low, high) in zip((u, v), (L, L1), (M, M1), chord(*masses[:2])):
             up, down = math.floor(max(low, 0) * UNIT), math.ceil(high * rho * UNIT)
             for sign, part in ((-first, slice(0, turn)), (first, slice(turn, None))) if down > 0 else ():
                 line = (sign - tilt) / unit, -sign * y - level, second / unit**2

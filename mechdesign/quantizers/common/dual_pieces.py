@@ -43,7 +43,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import accumulate, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from flint import fmpq
@@ -185,6 +185,11 @@ class DualPieces:
         return fraction(constant + least - price)
 
 
+def less(whole: tuple[Any, Any], part: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Bounds of what a part leaves of the whole, at least 0."""
+    return max(whole[0] - part[1], type(whole[0])(0)), whole[1] - part[0]
+
+
 def _summed(keys: Iterable[float], values: Iterable[float]) -> dict[float, Fraction]:
     found: dict[float, Fraction] = {}
     for key, value in zip(keys, values):
@@ -277,9 +282,10 @@ class _Problem:
             if not scaled[0][1]:
                 continue
             # The chord of h has weight ∫ (1 − t) dF at u and ∫ t dF at v.
-            (n0, n1), (t0, t1) = scaled[0], scaled[1]
-            at_u, at_v = (max(n0 - t1, 0), n1 - t0), (max(t0, 0), t1)
-            for (least, most), costs in zip((at_u, at_v), self._reduced(row, squares)):
+            n, (t0, t1) = scaled[0], scaled[1]
+            for (least, most), costs in zip(
+                (less(n, (t0, t1)), (max(t0, 0), t1)), self._reduced(row, squares)
+            ):
                 if most:
                     gradient = [g + c * (least if c > 0 else most) for g, c in zip(gradient, costs)]
             constant += self._constant(row, bias, scaled)
@@ -537,9 +543,9 @@ class _Rows:
                 continue
             t, t2 = rest
             width = v - u
-            later = (max(n[0] - t[1], fmpq(0)), n[1] - t[0])  # ∫ (1 − t) dF
+            later = less(n, t)  # ∫ (1 − t) dF
             # x = u + t · width: its means with weights 1 − t and t, and that of its square
-            middle = (max(t[0] - t2[1], fmpq(0)), t[1] - t2[0])
+            middle = less(t, t2)
             first = _sum(_scaled(later, u), _scaled(middle, width))
             second = _sum(_scaled(t, u), _scaled(t2, width))
             square = _sum(_scaled(n, u * u), _scaled(t, 2 * u * width), _scaled(t2, width * width))

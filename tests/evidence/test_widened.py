@@ -1,0 +1,387 @@
+"""Enclosures point outward: from widened data every claim has at most the margin that it has from data inside.
+
+What a proof takes from outside of the rationals, exponentials and moments of priors, is enclosed so tightly that a side swapped
+changes no claim. So each is widened by 10⁻³ here, and every claim about every kind of result is compared with what 40 random
+choices inside the widened enclosures make of it; in the package and in the stand-alone verifier.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import pkgutil
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import cheap
+import numpy as np
+import pytest
+from flint import arb, fmpq
+from scipy import optimize, stats
+
+import mechdesign as md
+from mechdesign.accounting import profile
+from mechdesign.accounting.losses import loss_of
+from mechdesign.evidence import exact
+from mechdesign.evidence.serialize import dumps, loads
+from mechdesign.evidence.vipr import NoProgramError
+from mechdesign.files import KINDS
+from mechdesign.noise import radial
+from mechdesign.noise.optimal import several
+from mechdesign.quantizers.common import dual_pieces, enclosures
+from mechdesign.quantizers.common.proofs import DualBound
+from mechdesign.solvers.deadline import Deadline
+from mechdesign.verifier import prior_moments, quantizer_bound, reading
+from mechdesign.verifier.verify import verify
+
+WIDTH = Fraction(1, 1000)
+CHOICES = 40
+Margins = list[tuple[Any, bool]]
+
+SAMPLES = [-0.9, -0.35, -0.3, 0.0, 0.1, 0.1, 0.6, 0.8]
+RESULTS: dict[str, Callable[[], md.Result]] = {
+    **{
+        name: lambda name=name: cheap.solved(name)
+        for name in (
+            "optm",
+            "metric-quantizer",
+            "optimal-noise",
+            "optimal-integer-noise",
+            "optimal-noise-many",
+            "vectors",
+            "vectors-signs",
+            "vectors-directions",
+            "bounded-count",
+            "metric-channel",
+            "local-worst",
+            "user-histogram",
+            "user-linear",
+        )
+    },
+    "quantizer": lambda: md.OptimalQuantizer(cheap.BINS, cheap.PURE, cheap.UNIFORM, "squared").solve(
+        gap=1e-3
+    ),
+    "quantizer-samples": lambda: md.OptimalQuantizer(
+        cheap.BINS, cheap.PURE, SAMPLES, {"absolute": 1, "squared": 0.5}, input_range=(-1, 1)
+    ).solve(gap=1e-3),
+    "quantizer-biased": lambda: md.OptimalQuantizer(
+        [-2.0, -0.4, 0.7, 2.5], cheap.PURE, stats.uniform(-1, 2), max_bias=0.1
+    ).solve(gap=1e-3),
+    "quantizer-worst": lambda: md.OptimalQuantizer(
+        cheap.BINS, cheap.PURE, cheap.UNIFORM, objective="worst"
+    ).solve(gap=1e-3),
+    "quantizer-clipped": lambda: md.OptimalQuantizer(
+        cheap.BINS, cheap.PURE, md.clipped(stats.uniform(-2, 3), -1, 1)
+    ).solve(gap=1e-2),
+    "quantizer-any-outputs": lambda: any_outputs(),
+    "metric-inputs": lambda: md.MetricQuantizer(
+        cheap.BINS, md.MetricDP(2.0), cheap.UNIFORM, inputs=[-1.0, -0.3, 0.5, 1.0]
+    ).solve(),
+    "metric-delta": lambda: md.MetricQuantizer(
+        cheap.BINS, md.ApproximateDP(1.0, 0.01), cheap.UNIFORM, inputs=[-1.0, 0.2, 1.0]
+    ).solve(),
+    "staircase": lambda: md.OptimalNoise(md.PureDP(1.0), loss="squared").solve(),
+    "staircase-delta": lambda: md.OptimalNoise(md.ApproximateDP(1.0, 1e-6)).solve(),
+    "count-worst": lambda: md.BoundedCount(5, md.PureDP(1.0)).solve(),
+    "channel-spanner": lambda: md.MetricChannel(
+        md.MetricSpace.line([0.0, 1.0, 2.5, 3.0]), 0.7, prior=[0.4, 0.3, 0.2, 0.1], spanner=1.5
+    ).solve(),
+}
+
+
+def any_outputs() -> md.Result:
+    """A bound for any outputs of a range, on the coarse grid that it has time for."""
+    design = md.RQM(4, md.PureDP(1.5), cheap.UNIFORM, "squared", grid=md.Grid(delta=[1.4, 1.6], q=[0.4, 0.5]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Deadline, "left", property(lambda self: 0.0 if self.finite else math.inf))
+        return design.solve(zoom=0, time_limit=1.0)
+
+
+@cache
+def text(name: str) -> str:
+    return dumps(RESULTS[name]())
+
+
+@cache
+def modules() -> tuple[Any, ...]:
+    """Every module of the package, the verifier's too."""
+    found = pkgutil.walk_packages(md.__path__, "mechdesign.")
+    return tuple(importlib.import_module(each.name) for each in found if not each.name.endswith("__main__"))
+
+
+@cache
+def imported(home: Any, name: str) -> tuple[Any, ...]:
+    """The modules that use a function of another one by its name."""
+    function = getattr(home, name)
+    return tuple(m for m in modules() if m is not home and vars(m).get(name) is function)
+
+
+@cache
+def remembering() -> tuple[Any, ...]:
+    held = (each for module in modules() for each in vars(module).values())
+    return tuple({id(each): each for each in held if hasattr(each, "cache_clear")}.values())
+
+
+def forgotten() -> None:
+    """Nothing that rests on other data is remembered."""
+    for function in remembering():
+        function.cache_clear()
+
+
+def chosen(seed: int, x: Any) -> Fraction:
+    """A number from −1 to 1, the same for the same x; of every other seed one of the ends."""
+    drawn = random.Random(f"{seed} {x}")
+    return Fraction(drawn.randint(-1000, 1000), 1000) if seed % 2 else Fraction(drawn.choice((-1, 1)))
+
+
+def exponentials(monkeypatch: pytest.MonkeyPatch, seed: int | None) -> None:
+    """Widen e^x by the relative `WIDTH` (None), or take a value inside."""
+
+    def scaled(x: Any, side: int) -> Fraction:
+        return 1 + WIDTH * (side if seed is None else chosen(seed, Fraction(x)))
+
+    def bounds(x: Any, bits: int = 320) -> tuple[Fraction, Fraction]:
+        low, high = reading.exp_bounds(x, bits)
+        return low * scaled(x, -1), high * scaled(x, 1)
+
+    for home, name, made in (
+        (exact, "exp_lower", lambda x: exact.exp_lower(x) * scaled(x, -1)),
+        (exact, "exp_upper", lambda x: exact.exp_upper(x) * scaled(x, 1)),
+        (reading, "exp_bounds", bounds),
+    ):
+        for module in imported(home, name):
+            monkeypatch.setattr(module, name, made)
+
+
+def moments(monkeypatch: pytest.MonkeyPatch, seed: int | None) -> None:
+    """Widen masses and moments of the prior by `WIDTH`, or take values inside."""
+    fixed, over = enclosures._fixed, prior_moments.Moments.over
+    unit = 1 << enclosures.BITS
+
+    def within(low: Fraction, high: Fraction, what: Any) -> tuple[Fraction, Fraction]:
+        if seed is None:
+            return max(low - WIDTH, Fraction(0)), high + WIDTH
+        value = max((low + high) / 2 + WIDTH * chosen(seed, what), Fraction(0))
+        return value, value
+
+    def enclosed(value: Any) -> tuple[int, int]:
+        low, high = fixed(value)
+        found = within(Fraction(low, unit), Fraction(high, unit), low)
+        return int(found[0] * unit), int(found[1] * unit)
+
+    def stretches(self: Any, spans: Any, name: str) -> Any:
+        return [
+            [within(low, high, (span, k)) for k, (low, high) in enumerate(bounds)]
+            for span, bounds in zip(spans, over(self, spans, name))
+        ]
+
+    class Atoms:
+        """The verifier's point masses, widened where they are read."""
+
+        def __set__(self, held: Any, given: Any) -> None:
+            held.__dict__["points"] = given
+
+        def __get__(self, held: Any, kind: Any = None) -> Any:
+            return [(x, within(*mass, x)) for x, mass in held.__dict__["points"]]
+
+    monkeypatch.setattr(enclosures, "_fixed", enclosed)
+    monkeypatch.setattr(prior_moments.Moments, "over", stretches)
+    monkeypatch.setattr(prior_moments.Moments, "atoms", Atoms(), raising=False)
+
+
+def by_program(name: str) -> Margins:
+    """The bounds as finite linear programs, of those that are."""
+    certificate, found = loads(text(name), kinds=KINDS).certificate, []
+    for proof in certificate.proofs:
+        if "lower bound" in proof.speaks_of:
+            with suppress(NoProgramError):
+                program = proof.linear_bound(certificate)
+                found.append((float(program.bound), min(program._reduced) >= 0))
+                found += [(float(row.multiplier * row.right), True) for row in program._rows]
+    return found
+
+
+def by_package(name: str) -> Margins:
+    certificate = loads(text(name), kinds=KINDS).certificate
+    return [(claim.margin, claim.holds) for claim in certificate.claims() if claim.margin == claim.margin]
+
+
+def by_verifier(name: str) -> Margins:
+    found: Margins = []
+
+    def bounds(self: Any, claim: str, low: Any, high: Any, room: Any = 0) -> None:
+        found.append((Fraction(high) - Fraction(low), Fraction(low) <= Fraction(high) + room))
+
+    def said(self: Any, claim: str, holds: Any, *more: Any) -> None:
+        found.append((0, bool(holds)))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading.Account, "bounds", bounds)
+        patch.setattr(reading.Account, "proved", said)
+        patch.setattr(reading.Account, "recomputed", said)
+        verify(text(name))
+    return found
+
+
+def under(widen: Callable[[pytest.MonkeyPatch, int | None], None], seed: int | None,
+          check: Callable[[str], Margins], name: str) -> Margins | None:  # fmt: skip
+    """The margins from such data; None where the parts are refused, which claims nothing."""
+    with pytest.MonkeyPatch.context() as patch:
+        widen(patch, seed)
+        forgotten()
+        try:
+            return check(name)
+        except (md.MechdesignError, reading.Refused):
+            return None
+        finally:
+            forgotten()
+
+
+WAYS = {"exponentials": exponentials, "moments": moments}
+CHECKS = {"package": by_package, "program": by_program, "verifier": by_verifier}
+QUANTIZERS = "quantizer quantizer-samples quantizer-biased quantizer-clipped optm"
+COVERED = {
+    (
+        "exponentials",
+        "package",
+    ): f"{QUANTIZERS} quantizer-worst quantizer-any-outputs optimal-noise optimal-integer-noise"
+    " optimal-noise-many staircase staircase-delta vectors vectors-signs vectors-directions bounded-count count-worst"
+    " metric-channel channel-spanner local-worst user-histogram user-linear metric-inputs metric-delta",
+    (
+        "exponentials",
+        "program",
+    ): f"{QUANTIZERS} quantizer-worst optimal-noise metric-channel metric-inputs metric-delta",
+    (
+        "exponentials",
+        "verifier",
+    ): f"{QUANTIZERS} quantizer-worst quantizer-any-outputs optimal-noise optimal-integer-noise"
+    " optimal-noise-many staircase staircase-delta bounded-count count-worst metric-channel channel-spanner local-worst"
+    " user-histogram user-linear metric-inputs metric-delta",
+    ("moments", "package"): f"{QUANTIZERS} quantizer-any-outputs metric-quantizer",
+    ("moments", "program"): f"{QUANTIZERS} metric-inputs",
+    ("moments", "verifier"): f"{QUANTIZERS} metric-quantizer",
+}
+"""What rests on which data."""
+CASES = [(*way, name) for way, names in COVERED.items() for name in names.split()]
+
+
+@pytest.mark.parametrize(("way", "check", "name"), CASES)
+def test_widened_data_prove_no_more(way: str, check: str, name: str) -> None:
+    tight, wide = CHECKS[check](name), under(WAYS[way], None, CHECKS[check], name)
+    assert wide != tight, "these data are not used"
+    for seed in range(CHOICES):
+        inside = under(WAYS[way], seed, CHECKS[check], name)
+        for (low, holds), (high, held) in zip(wide or (), inside or (), strict=wide is not None):
+            assert low <= high + 1e-12 * (1 + abs(high)) and holds <= held
+
+
+def balls(monkeypatch: pytest.MonkeyPatch, seed: int | None) -> None:
+    """Widen the numbers that balls are made of by the relative `WIDTH`, or take numbers inside."""
+
+    class Wide:
+        """In the place of `flint.arb`, whose other names it has."""
+
+        def __call__(self, value: Any, *radius: Any) -> arb:
+            found = arb(value, *radius)
+            if not isinstance(value, float | fmpq):
+                return found
+            if seed is None:
+                return found + arb(0, abs(found).upper() * float(WIDTH))
+            return found * arb(1 + float(WIDTH * chosen(seed, float(found))))
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(arb, name)
+
+    for module in (profile, radial, several):
+        monkeypatch.setattr(module, "arb", Wide())
+
+
+LAWS = {
+    "laplace": stats.laplace(scale=2.0),
+    "logistic": stats.logistic(scale=1.5),
+    "generalised": stats.gennorm(1.5, scale=2.0),
+    "flipped-huber": md.noise.flipped_huber_law(1.0, 2.0),
+}
+PROFILES: dict[str, Callable[[], tuple[float, float]]] = {
+    "gaussian": lambda: profile.enclosed_gaussian(1.0, [(2, 1.0, 1.5, 1), (1, 0.5, 2.0, 3)]),
+    "round": lambda: ends(radial.round_delta(3, Fraction(9, 8), 0.5)),
+    **{
+        name: lambda law=law: profile.enclosed_delta(law, 1.0, 0.25, loss_of(law, 1.0))
+        for name, law in LAWS.items()
+    },
+}
+
+
+def ends(ball: arb) -> tuple[float, float]:
+    return float(ball.lower()), float(ball.upper())
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_profiles_enclose_those_of_all_data_inside(name: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        balls(patch, None)
+        low, high = PROFILES[name]()
+    assert high - low > 1e-4
+    for seed in range(CHOICES):
+        with pytest.MonkeyPatch.context() as patch:
+            balls(patch, seed)
+            inside = PROFILES[name]()
+        assert low <= inside[0] * (1 + 1e-12) and inside[1] <= high * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(("direct", "j"), [(True, 3), (False, 1)])
+def test_what_copies_imply_of_one_is_not_more_than_of_all_data_inside(direct: bool, j: int) -> None:
+    copies = several.Copies.of(20, 1, 1.0, 1e-3)
+    edge = optimize.brentq(lambda q: copies._below(j, direct, 0.1, q) - 0.5, 1e-6, 0.5)
+    for near in np.linspace(0.99, 1.01, 21):
+        with pytest.MonkeyPatch.context() as patch:
+            balls(patch, None)
+            proved = copies._below(j, direct, 0.1, near * edge)
+        for seed in range(CHOICES) if proved else ():
+            with pytest.MonkeyPatch.context() as patch:
+                balls(patch, seed)
+                assert copies._below(j, direct, 0.1, near * edge)
+
+
+@pytest.mark.parametrize(
+    "name", ["quantizer", "quantizer-samples", "quantizer-biased", "quantizer-any-outputs"]
+)
+def test_each_sum_of_a_quantizers_bound_is_from_below(name: str) -> None:
+    """The constant and every coefficient of the floors by themselves: together one would hide the other."""
+    certificate = loads(text(name), kinds=KINDS).certificate
+    design = certificate.question
+    [proof] = [proof for proof in certificate.proofs if isinstance(proof, DualBound)]
+    places = proof.duals.places(tuple(map(Fraction, certificate.law.bins.tolist())))
+
+    def sums(seed: int | None) -> list[Any]:
+        with pytest.MonkeyPatch.context() as patch:
+            moments(patch, seed)
+            prior = enclosures.Moments(design.prior)
+            origin = enclosures.rational(proof.duals.origin)
+            atoms = [(enclosures.rational(x), mass) for x, mass in prior.atoms]
+            rows = [dual_pieces._Piece.of(row, origin, atoms) for row in proof.duals.pieces.tolist()]
+            problem = dual_pieces._Problem.of(proof.duals, rows, places, design.privacy.epsilon, design.loss)
+            bias = enclosures.rational(min(design.max_bias, 10.0))
+            constant, gradient = problem.averaged(rows, bias, prior)
+            return [*map(float, (constant, *gradient))]
+
+    wide = sums(None)
+    for seed in range(CHOICES):
+        assert all(low <= high + 1e-12 * abs(high) for low, high in zip(wide, sums(seed)))
+
+
+def test_parts_of_a_piece_are_between_bounds() -> None:
+    drawn = random.Random(1)
+    for _ in range(CHOICES):
+        parts = [drawn.uniform(-1, 1) for _ in range(3)]
+        inside = [drawn.uniform(0, 1) for _ in range(3)]
+        wide = [(v - drawn.uniform(0, 0.001), v + drawn.uniform(0, 0.001)) for v in inside]
+        assert quantizer_bound.below(parts, wide) <= sum(c * v for c, v in zip(parts, inside))
+        (low, high), later = quantizer_bound.chord(*wide[:2])
+        assert low <= inside[0] - inside[1] <= high and later[0] <= inside[1] <= later[1]
+        low, high = dual_pieces.less(*wide[:2])
+        assert low <= max(inside[0] - inside[1], 0.0) and inside[0] - inside[1] <= high

@@ -8,8 +8,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from campaign.noise_oracles import mixed_delta
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import integrate, optimize
 
 import mechdesign as md
@@ -80,16 +78,6 @@ def test_two_coordinates_against_quadrature(lam, privacy):
     best = optimize.minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-7}).fun
     assert result.lower_bound <= best * (1 + 1e-9) and result.value <= best * (1 + 2e-4)
     assert result.value >= best * (1 - 1e-9)
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.floats(0.05, 3), st.lists(st.floats(0.01, 3), min_size=4, max_size=4), st.floats(0, 1))
-def test_what_keeps_its_delta_is_convex(epsilon, ends, share):
-    """log(1 − δ) is concave in the ratios, by quadrature."""
-    a, b = np.array(ends[:2]), np.array(ends[2:])
-    middle = share * a + (1 - share) * b
-    log = [math.log1p(-two(epsilon, *r)) for r in (a, b, middle)]
-    assert log[2] >= share * log[0] + (1 - share) * log[1] - 1e-9
 
 
 def draw(seed: int):

@@ -6,7 +6,6 @@ import itertools
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 from scipy import stats
 
@@ -111,19 +110,6 @@ def test_what_brings_a_bound_closer_is_said() -> None:
         result.status is Status.GAP
         and sum("raise cells or max_cells" in note for note in result.remarks()) == 1
     )
-
-
-def test_the_tilt_of_a_loss_that_jumps() -> None:
-    """One record in a thousand decides: at one tilt nearly none of it is seen, a hair beyond nearly all of it."""
-    loss = composition.GridLoss(
-        0.01, 0, np.append([1 - 1e-9], np.append(np.zeros(799), 1e-9)), 0.0, 0.0, True
-    )
-    for epsilon in (0.5, 3.0, 60.0):
-        tilt = composition.find_tilt([(loss, 10_000)], epsilon)
-        assert tilt.log_chernoff(epsilon) <= 1e-9  # Chernoff's bound is at most 1
-        upper = composition.composed_delta([(loss, 10_000)], epsilon)[0]
-        count = math.floor(epsilon / 8.0) + 1
-        assert stats.binom.sf(count - 1, 10_000, 1e-9) * (1 - math.exp(epsilon - 8 * count)) <= upper < 1e-3
 
 
 def test_laws_that_share_no_point_lose_everything() -> None:

@@ -131,7 +131,8 @@ def test_never_exceeds_the_budget(
     gridded = delta_interval(term, epsilon, width=0.1, closed_form=False, points=2**14)
     assert gridded.lower <= delta
     # And no scale smaller by .5% would do; δ itself may be far less, where it falls steeply at the end of a bounded loss.
-    assert delta_interval(NoiseTerm(law, 1.005 * sensitivity, dimension), epsilon).lower > delta
+    if family != "staircase":  # whose step is no smaller than a change
+        assert delta_interval(NoiseTerm(law, 1.005 * sensitivity, dimension), epsilon).lower > delta
 
 
 def test_absolute_loss() -> None:

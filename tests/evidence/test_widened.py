@@ -35,7 +35,7 @@ from mechdesign.noise.optimal import several
 from mechdesign.quantizers.common import dual_pieces, enclosures
 from mechdesign.quantizers.common.proofs import DualBound
 from mechdesign.solvers.deadline import Deadline
-from mechdesign.verifier import prior_moments, quantizer_bound, reading
+from mechdesign.verifier import allocation_bound, prior_moments, quantizer_bound, reading
 from mechdesign.verifier.verify import verify
 
 WIDTH = Fraction(1, 1000)
@@ -385,3 +385,17 @@ def test_parts_of_a_piece_are_between_bounds() -> None:
         assert low <= inside[0] - inside[1] <= high and later[0] <= inside[1] <= later[1]
         low, high = dual_pieces.less(*wide[:2])
         assert low <= max(inside[0] - inside[1], 0.0) and inside[0] - inside[1] <= high
+
+
+def test_the_budget_of_the_verifiers_allocation_bound_is_from_above(monkeypatch: pytest.MonkeyPatch) -> None:
+    privacy = {"": "approximate-dp", "epsilon": 1.0, "delta": 1e-5}
+    asked = {"privacy": privacy, "bounds": None, "noise": "gaussian"}
+
+    def bracket(low: float, high: float, holds: Any) -> tuple[float, float]:
+        found = reading.between(low, high, holds)
+        return found[0] * (1 - float(WIDTH)), found[1] * (1 + float(WIDTH))
+
+    most = reading.between(0.0, 10.0, lambda mu: profile.enclosed_gaussian(1.0, [(1, mu, 1.0, 1)])[0] <= 1e-5)
+    monkeypatch.setattr(allocation_bound, "between", bracket)
+    for share in np.linspace(1 - float(WIDTH) / 2, 1 + float(WIDTH) / 2, CHOICES):
+        assert allocation_bound.largest_budget(asked, 3) >= (share * most[0]) ** 2

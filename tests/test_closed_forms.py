@@ -31,8 +31,7 @@ def scale(name: str, privacy: Any, sensitivity: Any = 1.0, **options: Any) -> fl
 
 
 def allocated(noise: str, sensitivities: Any, privacy: Any) -> float:
-    formula = {"accounting": "corollary6"} if noise == "laplace" else {}
-    return float(md.NoiseAllocation(noise, sensitivities, privacy, **formula).solve(certify=False).value)
+    return float(md.NoiseAllocation(noise, sensitivities, privacy).solve(certify=False).value)
 
 
 def isotropic(vectors: Any, privacy: Any) -> float:

@@ -249,10 +249,8 @@ def _allocated(noise: str) -> Callable[[NumericQuery, CentralPrivacy, Deadline],
         if q.rounds > 1 or q.sampling_rate < 1:
             raise DesignError.of("rounds", q.rounds, "allocation is for one round, not sampled")
         limit = deadline.limit(most=3.0 if noise == "mixed" else math.inf)
-        alone = (s.l0, s.l1, s.l2) == (None, None, None)
-        accounting = "exact" if alone or noise != "laplace" else "corollary6"  # which takes several bounds
         order = 2 if q.loss == "squared" else 1
-        design: Design = NoiseAllocation(noise, s, privacy, loss=order, accounting=accounting)
+        design: Design = NoiseAllocation(noise, s, privacy, loss=order)
         return design.solve(time_limit=limit)
 
     return solve

@@ -25,7 +25,7 @@ from mechdesign.accounting.interval import DeltaInterval, delta_interval, plan_g
 from mechdesign.accounting.losses import NoiseTerm, in_sigmas, is_gaussian, of_scipy
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import round_up, safe_root
-from mechdesign.noise.allocation.composed import composition
+from mechdesign.noise.allocation.composed import delta_at
 from mechdesign.plan.menu import Item
 from mechdesign.problem.law_moments import frozen_parts
 from mechdesign.problem.privacy import ApproximateDP
@@ -203,7 +203,7 @@ def together(terms: Sequence[NoiseTerm], privacy: ApproximateDP, width: float) -
             return delta_interval([normal], privacy.epsilon)
         found.append(normal)
     elif all(of_scipy(term.law.dist) == "laplace" for term in found):
-        return DeltaInterval(0.0, composition(tuple(found), 0.0, privacy)[0])
+        return DeltaInterval(0.0, delta_at(tuple(found), 0.0, privacy.epsilon, privacy.delta)[0])
     return DeltaInterval(0.0, upper_bound(found, privacy.epsilon, width))
 
 

@@ -6,9 +6,9 @@ worst change moves every coordinate by all it may; under several bounds what cou
 
 - ρ = μ²/2, and δ(ε) is that of one normal coordinate moved by μ;
 - δ(ε) ≤ 1 − e^(ε − E) of Laplace noise (Muthukrishnan and Kalyani, Corollary 6), and 1 − e^((ε − E)/2) where one coordinate changes.
-  Where E is too large for that, the losses of all coordinates are composed: Laplace ones (`mechdesign.verifier.composition`), and with
-  them normal ones as one, of ratio (Σ r²)^½. What is τ-private without δ leaves ε − τ to the others. Where Σ r is above ε by e, and no r is
-  below e/2, the loss is Σ r − 2 Σ max(x, 0) wherever it is above ε: δ is in closed form (`barely_above`).
+- the losses of both types are composed (`mechdesign.verifier.composition`), normal ones as one, of ratio (Σ r²)^½. What is τ-private
+  without δ leaves ε − τ to the others. Where Laplace ratios alone, as of a plan, sum to e more than ε, and no r is below e/2, the loss is
+  Σ r − 2 Σ max(x, 0) wherever it is above ε: δ is in closed form (`barely_above`).
 """
 
 from __future__ import annotations
@@ -58,10 +58,7 @@ def check(result: Json, account: Account) -> None:
         raise NotCovered("losses that are no power from 0 to 100")
     mixed = law[""] == "mixed-noise"
     peaked = law["laplace"] if mixed else [law["noise"] == "laplace"] * len(scales)
-    if mixed:
-        alike = noise == "mixed" or (noise == "laplace" and all(peaked))
-    else:
-        alike = law["noise"] == noise and noise in ("laplace", "gaussian")
+    alike = noise == "mixed" if mixed else law["noise"] == noise and noise in ("laplace", "gaussian")
     account.agrees("the noise is the design's", alike and len(lam) == len(scales) == len(peaked))
     account.agrees("sensitivities are not negative", min(lam) >= 0)
     own = law["sensitivities"] == lam and repr(law.get("bounds")) == repr(design["bounds"])
@@ -119,11 +116,12 @@ def private(design: Json, proof: Json, scales: list[Json], peaked: list[bool], a
             if d == 1:
                 continue
             epsilon, delta = Decimal(e), Decimal(d)
-            holds = m == 1 and within(Fraction(epsilon - (2 if one else 1) * (1 - delta).ln() / ROUND))
-            if not holds and delta and changes is None:
+            if m == 1:
+                holds = within(Fraction(epsilon - (2 if one else 1) * (1 - delta).ln() / ROUND))
+            else:  # only a mix comes here, which has no several bounds
                 sizes = Counter(Decimal(rounded_up(r)) for r, kind in ratios if kind)
                 square = sum((Decimal(r.numerator) / r.denominator) ** 2 for r, kind in ratios if not kind)
-                holds = composed_delta(epsilon, delta, sizes, square * ROUND, account) <= delta
+                holds = delta > 0 and composed_delta(epsilon, delta, sizes, square * ROUND, account) <= delta
             account.proved(f"delta at most {d!r} at epsilon = {e!r}", holds)
     else:
         raise Refused(f"{design['noise']} noise under {privacy['']}")

@@ -74,8 +74,6 @@ def largest_budget(design: Json, count: int) -> float | None:
     points = [(e, d) for e, d in points_of(privacy) if d < 1]
     if design["noise"] == "laplace":
         one = sum(l > 0 for l in design["sensitivities"]) == 1 or (bounds is not None and bounds["l0"] == 1)
-        if any(d for _, d in points) and design["accounting"] == "exact" and not one:
-            return None
         return min(e - (2 if one else 1) * math.log1p(-d) for e, d in points)
     if design["noise"] == "mixed":
         return None

@@ -21,8 +21,6 @@ import mechdesign as md
 from studies.benchmarks.turns import Ratio
 
 PRIVACY = md.ApproximateDP(0.5, 1e-6)
-ACCOUNTING = {"gaussian": "exact", "laplace": "corollary6"}
-"""The sums of the paper, which have a closed form."""
 
 
 def best_time(function: Callable[[], object], repetitions: int = 25) -> float:
@@ -42,9 +40,7 @@ def speed(size: int) -> pd.DataFrame:
     rows = []
     for noise in ("gaussian", "laplace"):
         for order in (1, 1.5, 1.7, 2, 2.5, 3, 4):
-            design = md.NoiseAllocation(
-                noise=noise, sensitivities=lam, privacy=PRIVACY, loss=order, accounting=ACCOUNTING[noise]
-            )
+            design = md.NoiseAllocation(noise=noise, sensitivities=lam, privacy=PRIVACY, loss=order)
             rows.append(
                 {
                     "noise": noise,
@@ -68,9 +64,7 @@ def agreement(count: int) -> pd.DataFrame:
         ratio = 10 ** rng.uniform(0, 6)
         lam = np.exp(rng.uniform(-np.log(ratio), 0, size)) * 10 ** rng.uniform(-3, 3)
         privacy = md.ApproximateDP(10 ** rng.uniform(-2, 1), 10 ** rng.uniform(-9, -2))
-        design = md.NoiseAllocation(
-            noise=noise, sensitivities=lam, privacy=privacy, loss=order, accounting=ACCOUNTING[noise]
-        )
+        design = md.NoiseAllocation(noise=noise, sensitivities=lam, privacy=privacy, loss=order)
         formula, model = design.solve("closed-form"), design.solve("clarabel")
         limit = Fraction(design.budget)
         rows.append(

@@ -48,7 +48,6 @@ EXCEPTIONS = {
     "num|arr|null": "noise-allocation.lower noise-allocation.upper noise-allocation.weights",
     "int": "integer-noise.first",
     "text|arr": "metric-channel.loss metric-report.loss",
-    "text|fun|@metric-space": "metric-dp.metric",
     "text|law": "calibration.noise",
     "texts": "metric-space.names",
     "arr": "noise-allocation.sensitivities",
@@ -69,30 +68,12 @@ EXCEPTIONS = {
     "'proved'|'recomputed'": "delta-interval.how",
     "'gaussian'|'laplace'": "independent-noise.noise",
     "'gaussian'|'laplace'|'mixed'": "noise-allocation.noise",
-    "'exact'|'corollary6'": "noise-allocation.accounting",
     "'add-remove'|'replace'": "noise-allocation.neighbours planned-release.neighbours",
     "": "itemwise-release.alpha itemwise-release.item_alpha",
 }
 """Members of which annotation and check do not say enough; those of "" are not stored."""
 STATED = {name: word for word, names in EXCEPTIONS.items() for name in names.split()}
-WRITTEN = {
-    "grid": {"axes": "items"},
-    "table-privacy": {
-        "label": "text",
-        "privacy": "@pure-dp|@approximate-dp|@metric-dp|@membership-advantage|@trade-off",
-        "between": "text|arr",
-        "distances": "arr|null",
-    },
-    "table-problem": {
-        **dict.fromkeys(("inputs", "outputs", "privacy"), "any"),
-        "of": "'person'|'data'",
-        "neighbours": "'add-remove'|'replace'",
-        "objective": "text",
-        "constant": "num",
-        "labels": "texts",
-        **dict.fromkeys(("cost", "family", "equal", "offsets", "places", "coefficients"), "arr"),
-    },
-}
+WRITTEN = {"grid": {"axes": "items"}}
 """Kinds that are not written field by field."""
 
 

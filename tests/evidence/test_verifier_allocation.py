@@ -48,15 +48,14 @@ def bounded(**bounds: Any) -> md.Sensitivity:
 
 SOUND: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "pure": ("laplace", md.PureDP(0.7), {}),
-    "corollary 6": ("laplace", A, {"loss": 1, "accounting": "corollary6"}),
-    "exact": ("laplace", md.ApproximateDP(1.0, 1e-4), {"loss": 1}),
+    "corollary 6": ("laplace", A, {"loss": 1}),
     "one coordinate": ("laplace", md.ApproximateDP(1.0, 0.1), {"sensitivities": [0.0, 3.0]}),
     "gaussian": ("gaussian", A, {"weights": [1, 2, 3, 4]}),
     "zcdp": ("gaussian", md.ZeroConcentratedDP(0.3), {"loss": 3}),
     "mixed": ("mixed", A, {}),
     "groups": ("gaussian", A, {"groups": [[0, 2], [1, 3]]}),
     "limits": ("laplace", md.PureDP(1.0), {"lower": [8.0, 0, 0, 0]}),
-    "few": ("laplace", A, {"sensitivities": bounded(l0=2), "accounting": "corollary6"}),
+    "few": ("laplace", A, {"sensitivities": bounded(l0=2)}),
     "l1": ("gaussian", A, {"sensitivities": bounded(l1=5)}),
     "l2 and few": ("gaussian", md.ZeroConcentratedDP(0.3), {"sensitivities": bounded(l0=3, l2=3.6)}),
     "all bounds": ("laplace", md.PureDP(0.7), {"sensitivities": bounded(l0=3, l1=5, l2=3.6)}),
@@ -69,8 +68,7 @@ def test_sound_allocations_pass_and_doctored_ones_do_not(name: str) -> None:
     result = solved(noise, privacy, **asked)
     assert not refused(result)
     law, design = result.mechanism, result.design
-    # Corollary 6 leaves some of δ, and so does the search for a mix
-    loose = name in ("corollary 6", "few", "mixed", "exact")
+    loose = name == "mixed"  # the search leaves some of δ
     narrower = law.scales * (0.7 if loose else 1 - 1e-9)
     assert refused(replace(result, mechanism=replace(law, scales=narrower)))
     one = np.where(np.arange(len(law.scales)) == 1, law.scales * (0.5 if loose else 0.99), law.scales)
@@ -82,27 +80,24 @@ def test_sound_allocations_pass_and_doctored_ones_do_not(name: str) -> None:
         if value
     ):
         assert refused(replace(result, design=replace(design, privacy=tighter)))
-    if result.lower_bound is not None and name != "exact":  # where it is claimed
+    if result.lower_bound is not None:
         assert refused(replace(result, lower_bound=result.lower_bound * (1 + 1e-6)))
     wider = design.sensitivities * 1.001
     assert refused(replace(result, design=replace(design, sensitivities=wider, bounds=None)))
-    if noise != "mixed" and name != "exact":
+    if noise != "mixed":
         other = "laplace" if noise == "gaussian" else "gaussian"
         assert refused(replace(result, mechanism=replace(law, noise=other)))
 
 
-def test_laplace_noise_under_exact_composition_is_covered() -> None:
-    """Twenty alike coordinates, at the scale that the exact composition allows, which Corollary 6 does not."""
-    design = md.NoiseAllocation("laplace", np.ones(20), A)
-    result = design.solve()
-
-    def at(scale: float) -> list[str]:
-        law = replace(result.mechanism, scales=np.full(20, scale))
-        changed = replace(result, mechanism=law, value=40 * scale**2 * (1 + 1e-15))
-        return [claim for claim in refused(changed) if "delta" in claim]
-
-    assert not at(17.37910)
-    assert at(17.37890)
+def test_delta_of_twenty_laplace_coordinates() -> None:
+    with localcontext() as context:
+        context.prec = PLACES
+        budget = Decimal("1e-6")
+        found = [
+            composed_delta(Decimal(1), budget, Counter({1 / Decimal(scale): 20}), Decimal(0), Account())
+            for scale in ("17.37910", "17.37890")
+        ]
+    assert found[0] <= budget < found[1]
 
 
 def test_delta_of_two_laplace_coordinates_by_quadrature() -> None:

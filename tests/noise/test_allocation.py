@@ -34,8 +34,6 @@ PROFILES = {
 profiles = st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=60)
 orders = st.one_of(st.sampled_from([1, 2, 3, 4]), st.floats(1, 4))
 noises = st.sampled_from(["gaussian", "laplace"])
-SUMS = {"laplace": {"accounting": "corollary6"}, "gaussian": {}}
-"""What makes the budget a sum over the coordinates, as the paper has it."""
 budgets = st.builds(ApproximateDP, st.floats(0.01, 10), st.floats(1e-12, 0.1))
 
 
@@ -98,7 +96,7 @@ def test_two_dimensional_laplace_errors() -> None:
 @settings(max_examples=500 if NIGHTLY else 40)
 @given(noises, profiles, orders, budgets)
 def test_closed_form_agrees_with_clarabel(noise, lam, p, privacy) -> None:
-    design = NoiseAllocation(noise=noise, sensitivities=lam, privacy=privacy, loss=p, **SUMS[noise])
+    design = NoiseAllocation(noise=noise, sensitivities=lam, privacy=privacy, loss=p)
     formula, model = design.solve("closed-form"), design.solve("clarabel")
     assert abs(formula.value - model.value) <= 1e-8 * formula.value
     assert formula.lower_bound <= formula.value and formula.gap <= 1e-12
@@ -113,7 +111,7 @@ def test_budget_is_kept_exactly_and_almost_used_up(noise, lam, p, privacy, seed)
     rng = np.random.default_rng(seed)
     weights = 10 ** rng.uniform(-3, 3, len(lam))
     unit = np.array(lam) * 10 ** rng.uniform(-6, 6)
-    design = NoiseAllocation(noise, unit, privacy, loss=p, weights=weights, **SUMS[noise])
+    design = NoiseAllocation(noise, unit, privacy, loss=p, weights=weights)
     result = design.solve()
     spent = consumed(result)
     assert Fraction(design.budget) * (1 - Fraction(1, 10**12)) <= spent <= Fraction(design.budget)
@@ -154,7 +152,7 @@ def test_limits_against_water_filling(noise, p, seed) -> None:
     rng = np.random.default_rng(seed)
     k, m = int(rng.integers(2, 40)), 2 if noise == "gaussian" else 1
     lam, w = 10 ** rng.uniform(-4, 0, k), 10 ** rng.uniform(-2, 2, k)
-    asked = {"privacy": PRIVACY, "loss": p, "weights": w, **SUMS[noise]}
+    asked = {"privacy": PRIVACY, "loss": p, "weights": w}
     free = NoiseAllocation(noise=noise, sensitivities=lam, **asked).solve().mechanism.scales
     low = free * 10 ** rng.uniform(-1, 0.3, k)
     high = np.maximum(low, free * 10 ** rng.uniform(0.0, 1, k))
@@ -173,7 +171,7 @@ def test_limits_against_water_filling(noise, p, seed) -> None:
 def test_groups_share_one_scale_and_match_the_model() -> None:
     lam, groups = np.array([1.0, 2.0, 0.0, 3.0, 0.5]), [[0, 3], [2], [4, 1]]
     for noise in ("gaussian", "laplace"):
-        design = NoiseAllocation(noise, lam, PRIVACY, loss=3, groups=groups, **SUMS[noise])
+        design = NoiseAllocation(noise, lam, PRIVACY, loss=3, groups=groups)
         result, model = design.solve(), design.solve("clarabel")
         scales = result.mechanism.scales
         assert scales[0] == scales[3] and scales[1] == scales[4]
@@ -191,7 +189,7 @@ def test_budgets_under_other_privacy() -> None:
     )[0]
     assert delta == pytest.approx(0.1, abs=1e-7)
     assert "exact" in " ".join(one.notes)
-    several = NoiseAllocation("laplace", [1.0, 2.0], ApproximateDP(0.7, 0.1), accounting="corollary6")
+    several = NoiseAllocation("laplace", [1.0, 2.0], ApproximateDP(0.7, 0.1))
     assert (0.7 - math.log(0.9)) * (1 - 1e-14) <= several.budget <= 0.7 - math.log(0.9)
     assert NoiseAllocation("laplace", [1.0], ApproximateDP(0.7, 0.0)).budget == 0.7
     lam = np.random.default_rng(0).lognormal(size=100_000)
@@ -235,7 +233,7 @@ def test_noise_is_sampled_with_its_scales() -> None:
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_infeasible_limits_name_the_coordinate_and_the_least_budget(noise) -> None:
     def design(privacy: ApproximateDP) -> NoiseAllocation:
-        return NoiseAllocation(noise, [1.0, 2.0, 0.0], privacy, upper=[9.0, 0.5, 1.0], **SUMS[noise])
+        return NoiseAllocation(noise, [1.0, 2.0, 0.0], privacy, upper=[9.0, 0.5, 1.0])
 
     with pytest.raises(InfeasibleError, match="coordinate 1") as caught:
         design(PRIVACY).solve()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import NoneType
 from typing import Any, get_args
 
@@ -24,7 +24,6 @@ import pandas as pd
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.allocation.composed import FLOOR, composed
 from mechdesign.noise.allocation.disparity import check_bounds, check_groups, check_profile, profile_of
 from mechdesign.noise.allocation.mixed import (
     REACH,
@@ -39,7 +38,7 @@ from mechdesign.noise.allocation.page import AllocationPage
 from mechdesign.noise.allocation.question import AllocationProof, Privacy
 from mechdesign.noise.allocation.separable import Allocated, overflowing, solve_model
 from mechdesign.noise.allocation.several_model import allocate_several, several_model
-from mechdesign.noise.vector_noise import IndependentNoise, MixedNoise, absolute_moment
+from mechdesign.noise.vector_noise import IndependentNoise, absolute_moment
 from mechdesign.problem.checks import (
     NARROWEST,
     doubles,
@@ -74,7 +73,8 @@ class NoiseAllocation(AllocationPage):
     privacy : PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage or TradeOff
         ZeroConcentratedDP and GaussianDP of Gaussian noise alone; of a TradeOff all points at once.
         Laplace noise with δ > 0 has the closed form :math:`\Delta/\beta = \varepsilon - 2\log(1-\delta)` where one coordinate
-        changes; on several coordinates `accounting` says how.
+        changes; on several coordinates it keeps the sufficient :math:`\sum\lambda_i/\beta_i = \varepsilon - \log(1-\delta)` of
+        Corollary 6, and a note says what Gaussian noise needs.
     loss : float
         p > 0 of the loss :math:`\sum_i w_i E|T_i|^p`.
     weights : array_like, shape (K,), optional
@@ -85,10 +85,6 @@ class NoiseAllocation(AllocationPage):
         A partition of the coordinates; those of a group share one scale.
     bounds : Sensitivity, optional
         All the bounds, where `sensitivities` was given as several; taken from there.
-    accounting : {"exact", "corollary6"}
-        Of Laplace noise on several coordinates with δ > 0: "exact" composes their losses, without limits, several bounds and groups
-        of unequal sensitivities; "corollary6" is the paper's sufficient :math:`\sum\lambda_i/\beta_i = \varepsilon - \log(1-\delta)`,
-        which takes all of them, and up to 3.4 times the noise.
     neighbours : {"add-remove", "replace"}
         For which neighbours the changes hold; a `Sensitivity` states it itself.
 
@@ -100,8 +96,7 @@ class NoiseAllocation(AllocationPage):
     Notes
     -----
     Muthukrishnan and Kalyani, *Differential privacy with higher utility by exploiting coordinate-wise disparity*,
-    Theorems 4 and 5, Corollary 6. Under exact composition the ratios λ/β that keep (ε, δ) are a convex set **[new]**
-    (`mechdesign.noise.allocation.composed`): a search with a lower bound for all independent Laplace noise. Weights, limits and groups are [new], and so are several bounds: the budget is kept on the
+    Theorems 4 and 5, Corollary 6. Weights, limits and groups are [new], and so are several bounds: the budget is kept on the
     worst change within all of them. With at most c coordinates that change it is exact, the sum of the c largest
     :math:`(\lambda_i/s_i)^m`, and so it is under one ℓ_m norm, or under ℓ₁ and ℓ₂ for Laplace noise. Other bounds together are
     met by a safe upper bound (`mechdesign.noise.allocation.several`); a note says so, and the lower bound is of what is true.
@@ -127,9 +122,6 @@ class NoiseAllocation(AllocationPage):
 
     def __post_init__(self) -> None:
         one_of("noise", self.noise, ("gaussian", "laplace", "mixed"))
-        one_of("accounting", self.accounting, ("exact", "corollary6"))
-        if self.accounting != "exact" and self.noise != "laplace":
-            raise DesignError.of("accounting", self.accounting, 'is for Laplace noise: noise="laplace"')
         settle(self, neighbours=neighbours_of(self.bounds or self.sensitivities, self.neighbours))
         if isinstance(self.sensitivities, Sensitivity):
             stated = self.sensitivities
@@ -172,8 +164,6 @@ class NoiseAllocation(AllocationPage):
                 allowed = "must keep each clipped layer together: its profile is for one common scale"
                 raise DesignError.of("groups", layer.tolist(), allowed)
         self._check_bounds()
-        if self.noise == "laplace" and self.composes:
-            self._check_composed(max(map(len, layers or ((),))) > 1)
         _ = self.budget
 
     @classmethod
@@ -209,26 +199,6 @@ class NoiseAllocation(AllocationPage):
             if given is not None and (self.bounds is not None or self.noise == "mixed"):
                 raise DesignError.of(name, given, allowed)
 
-    def _check_composed(self, layered: bool) -> None:
-        """What Laplace noise under exact composition has no worst change, or no ratio, for."""
-        lam, mean = self.sensitivities, 'bounds of single coordinates; accounting="corollary6" takes'
-        for name in ("lower", "upper"):
-            if getattr(self, name) is not None:
-                allowed = 'has no allocation under exact composition; accounting="corollary6" takes it'
-                raise DesignError.of(name, getattr(self, name), allowed)
-        if self.bounds is not None or layered:
-            stated = (
-                str(self.bounds)
-                if self.bounds is not None
-                else "clipped layers, or one scale for several bounds"
-            )
-            raise DesignError.of("sensitivities", stated, f"must be {mean} these, by a sufficient condition")
-        for group in self.groups or ():
-            moved = lam[group][lam[group] > 0]
-            if moved.size and np.ptp(moved) > 0:
-                allowed = 'must share a sensitivity (or 0) under exact composition; accounting="corollary6" takes others'
-                raise DesignError.of("groups", group.tolist(), allowed)
-
     def _vector(self, name: str) -> Array | None:
         """A number or a vector per coordinate: weights positive, limits non-negative, an upper one infinite where there is none."""
         value, size = getattr(self, name), len(self.sensitivities)
@@ -259,10 +229,10 @@ class NoiseAllocation(AllocationPage):
         given is the same in logarithms (`mechdesign.noise.allocation.separable.allocation_model`), which every p and unit
         suits; several bounds have a program of their own (`mechdesign.noise.allocation.several_model`).
         """
-        if self.composes:
-            remedy = "there is no program of exact composition"
-            remedy += '; accounting="corollary6" has one' if self.noise == "laplace" else ""
-            raise DesignError.of("noise", self.noise, f"is searched for: {remedy}")
+        if self.noise == "mixed":
+            raise DesignError.of(
+                "noise", self.noise, "is searched for: there is no program of exact composition"
+            )
         if self.bounds is not None:
             return several_model(self)
         self.check_feasible()
@@ -309,16 +279,12 @@ class NoiseAllocation(AllocationPage):
             "closed-form" with limits; a loss that overflows; a solver for a search over types.
         """
         instance("solver", solver, str, NoneType)
-        if self.composes:
+        if self.noise == "mixed":
             if solver is not None:
                 remedy = "must be None: under exact composition there is no program"
                 raise DesignError.of("solver", solver, remedy)
             refuse_unknown(options, "there are none")
-            if self.noise == "mixed":
-                yield from self._mixes(clock)
-            else:
-                yield from self._laplace_laws(clock)
-                yield Bound(self.least_composed())
+            yield from self._mixes(clock)
             return
         if self.bounds is not None:
             several, report = allocate_several(self, solver, clock, options)
@@ -342,22 +308,8 @@ class NoiseAllocation(AllocationPage):
         yield Bound(bound)
         yield Law(noise, value, (AllocationProof(*proof),), report, self._notes(), duals)
 
-    def _laplace_laws(self, clock: Clock) -> Iterator[Law]:
-        """The scales of Corollary 6, which need no search, and those of the best ratios under exact composition."""
-        lam = self.sensitivities
-        scales = replace(self, accounting="corollary6").solve(certify=False).mechanism.scales
-        member, shared = self._unit
-        sufficient = np.zeros(len(shared))
-        np.maximum.at(sufficient, member, np.divide(lam, scales, out=np.zeros(len(lam)), where=scales > 0))
-        for search in (False, True):
-            ratios = self.composition.ratios(clock) if search else sufficient[shared > 0] * (1 - 1e-12)
-            scales = self._scales_of(np.maximum(ratios, FLOOR * ratios.max()))
-            law = MixedNoise(scales, np.ones(len(scales), dtype=bool), lam)
-            if composed(law, self.composition.privacy)[0] <= self.budget:
-                yield Law(law, mixed_cost(self, law), (MixedProof(),), SolveReport("search"), self._notes())
-
     def _mixes(self, clock: Clock) -> Iterator[Law]:
-        """Both pure types in closed form, the cheaper one first; then the best Laplace noise and mixes, each scaled until it is proved private."""
+        """Both pure types in closed form, the cheaper one first; then mixes, each scaled until it is proved private."""
         privacy, moved = instance("privacy", self.privacy, *get_args(Pointwise)), self.sensitivities > 0
         weights, lam = None if self.weights is None else self.weights[moved], self.sensitivities[moved]
         everywhere, best = np.ones(len(lam), dtype=bool), math.inf
@@ -370,20 +322,13 @@ class NoiseAllocation(AllocationPage):
                 return None
             return Law(law, mixed_cost(self, law), (MixedProof(),), SolveReport("search"), self._notes())
 
-        gaussian, pure = self.of_one_type("gaussian").solve(certify=False), self.of_one_type("laplace")
-        sufficient = replace(pure, accounting="corollary6") if pure.composes else pure
-        alone = sufficient.solve(certify=False)
+        gaussian, alone = (self.of_one_type(kind).solve(certify=False) for kind in ("gaussian", "laplace"))
         kinds = ((gaussian, ~everywhere), (alone, everywhere))
         closed = [proved(one.mechanism.scales[moved], of_type) for one, of_type in kinds]
         for found in sorted(filter(None, closed), key=lambda law: law.value):
             best = min(best, found.value)
             yield found
         laplace: Mix = alone.value, alone.mechanism.scales[moved], everywhere
-        for found in pure._laplace_laws(clock) if pure.composes else ():
-            yield replace(found, notes=self._notes())
-            if found.value < laplace[0]:
-                laplace = found.value, found.mechanism.scales[moved], everywhere
-        best = min(best, laplace[0])
         problem = MixedProblem(
             lam, weights, float(self.loss), privacy, math.sqrt(gaussian.design.budget), laplace
         )
@@ -411,16 +356,24 @@ class NoiseAllocation(AllocationPage):
             notes.append(f"coordinates with sensitivity 0 need no noise: {shown}")
         if self.sufficient:
             notes.append(
-                "the least loss under the sufficient condition of Corollary 6, which is no lower bound of Laplace noise: exact "
-                "composition needs less"
+                "the least loss under the sufficient condition of Corollary 6, which is no lower bound of all Laplace noise"
             )
+            notes += self._gaussian_instead()
         elif self.noise == "laplace" and self.failing:
-            notes.append(
-                "one coordinate matters: the (ε, δ) condition is exact"
-                if self.one_dimensional
-                else "(ε, δ) by the exact composition of all coordinates"
-            )
+            notes.append("one coordinate matters: the (ε, δ) condition is exact")
         if self.changes is not None:
             kept = "exactly" if self.changes.exact else "by a safe upper bound of the worst change"
             notes.append(f"the budget is kept {kept} for: {self.bounds}")
         return tuple(notes)
+
+    def _gaussian_instead(self) -> Iterator[str]:
+        """Compare the closed form of Laplace noise with that of Gaussian noise, for changes of single coordinates without limits."""
+        if any(v is not None for v in (self.bounds, self.lower, self.upper, self.groups)):
+            return
+        try:
+            other = self.of_one_type("gaussian")
+        except DesignError:  # a point without δ
+            return
+        laplace, gaussian = (asked._loss_of_groups(asked.problem.unlimited()[1]) for asked in (self, other))
+        less = "less" if gaussian < laplace else "more"
+        yield f'Gaussian noise (noise="gaussian") needs {less}: a loss of {gaussian:.6g} against {laplace:.6g}'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Self, get_args
 
@@ -16,13 +16,7 @@ from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.page import Account
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
-from mechdesign.noise.allocation.composed import (
-    LEVELS,
-    composed,
-    delta_at,
-    levels_of,
-    within_delta,
-)
+from mechdesign.noise.allocation.composed import LEVELS, composed, delta_at
 from mechdesign.noise.allocation.disparity import disparity, gini
 from mechdesign.noise.allocation.question import AllocationProof, AllocationQuestion
 from mechdesign.noise.allocation.separable import power
@@ -34,7 +28,6 @@ from mechdesign.problem.privacy import Pointwise
 from mechdesign.problem.sensitivity import Protection, Sensitivity
 from mechdesign.problem.spine import relative_table
 from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words, unit_words
-from mechdesign.solvers import Deadline
 from mechdesign.typing import Array
 
 if TYPE_CHECKING:
@@ -110,8 +103,9 @@ class AllocationPage(AllocationQuestion):
             Rows "i.i.d.", "scale-perturb-rescale", "this allocation"; columns mechanism, scales (arrays of shape
             (K,)), MSE, dB (MSE reduction over i.i.d.), loss (the design's own), loss dB.
         """
-        if self.composes:
-            return self._compare_composed(result, overall)
+        if self.noise == "mixed":
+            allowed = "has no row here: of single scales alone, see alternatives() for a mix of types"
+            raise DesignError.of("noise", self.noise, allowed)
         lam, m, budget = self.sensitivities, self.spend, self.budget
         norm, rescaled = float(np.linalg.norm(lam, m)), float(len(lam))
         if self.changes is not None:
@@ -121,33 +115,11 @@ class AllocationPage(AllocationQuestion):
         if overall is not None and not 0 < number("overall", overall, allowed) <= norm * (1 + 1e-12):
             raise DesignError.of("overall", overall, allowed)
         level = (norm if overall is None else float(overall)) / budget ** (1 / m)
-        laws: dict[str, IndependentNoise | MixedNoise] = {
+        laws = {
             "i.i.d.": IndependentNoise(self.noise, np.full(len(lam), level)),
             "scale-perturb-rescale": IndependentNoise(self.noise, lam * (rescaled / budget) ** (1 / m)),
             "this allocation": result.mechanism,
         }
-        return self._compared(laws)
-
-    def _compare_composed(self, result: Result, overall: float | None) -> pd.DataFrame:
-        """The usual choices of Laplace noise under exact composition, each at the largest ratios that are proved private."""
-        if self.noise == "mixed" or overall is not None:
-            name, value = ("overall", overall) if overall is not None else ("noise", self.noise)
-            allowed = "has no row here: exact composition goes by the bounds of single coordinates"
-            raise DesignError.of(name, value, allowed)
-        lam, privacy = self.sensitivities, instance("privacy", self.privacy, *get_args(Pointwise))
-        laws: dict[str, IndependentNoise | MixedNoise] = {}
-        for name, unit in (("i.i.d.", np.ones(len(lam))), ("scale-perturb-rescale", lam)):
-            wanted = lam[lam > 0] / unit[lam > 0]
-            level = levels_of(wanted)
-            shape = np.zeros(level.max() + 1)
-            np.maximum.at(shape, level, wanted)  # the largest of a level stands for all
-            found, _ = within_delta(shape, np.bincount(level), privacy, Deadline(None))
-            laws[name] = IndependentNoise("laplace", unit * float((shape / found).max()))
-        laws["this allocation"] = result.mechanism
-        return self._compared(laws)
-
-    def _compared(self, laws: Mapping[str, IndependentNoise | MixedNoise]) -> pd.DataFrame:
-        """A row for each law."""
         rows = [(name, law.scales, law.mse, self.cost_of(law.scales)) for name, law in laws.items()]
         table = pd.DataFrame(rows, columns=["mechanism", "scales", "MSE", "loss"])
         with np.errstate(divide="ignore"):
@@ -178,7 +150,7 @@ class AllocationPage(AllocationQuestion):
         """A row per coordinate."""
         law, lam = result.mechanism, self.sensitivities
         table = {"coordinate": np.arange(len(lam)), "sensitivity": lam}
-        if self.composes:
+        if self.noise == "mixed":
             return pd.DataFrame(
                 {**table, "noise": list(law.kinds), "scale": law.scales, "variance": law.variance}
             )
@@ -190,7 +162,7 @@ class AllocationPage(AllocationQuestion):
         return pd.DataFrame(self._constraints(result), columns=AUDIT_COLUMNS)
 
     def _constraints(self, result: Result) -> Iterator[tuple[object, ...]]:
-        if self.composes:
+        if self.noise == "mixed":
             used, left = self._used(result), self.budget - self._used(result)
             yield "privacy", 0, used, self.budget, left, math.nan, left <= 1e-3 * self.budget
             return
@@ -204,7 +176,7 @@ class AllocationPage(AllocationQuestion):
 
     def lines(self, result: Result) -> list[str]:
         law = result.mechanism
-        if self.composes:
+        if self.noise == "mixed":
             laplace, gaussian, none = (law.kinds.count(kind) for kind in ("laplace", "gaussian", "none"))
             first = [
                 f"{laplace} coordinates with Laplace noise, {gaussian} with Gaussian, {none} with none; "
@@ -248,7 +220,7 @@ class AllocationPage(AllocationQuestion):
                 f"Laplace noise on {kinds.count('laplace')}, Gaussian on {kinds.count('gaussian')} of them."
             )
             others = "The same requirement met by one type of noise on all numbers."
-        if self.composes:
+        if self.noise == "mixed":
             consumed = f"composed exactly: {self._measure} {at_most(self._used(result), 6)}"
             picture = "The standard deviation of the noise on each number, by its type."
         else:
@@ -266,7 +238,9 @@ class AllocationPage(AllocationQuestion):
 
     def plot(self, result: Result, **options: float) -> Figure:
         """Draw scales and shares of the budget by coordinate; of a mix the standard deviations, by type."""
-        return self._draw_types(result, options) if self.composes else self._draw_scales(result, options)
+        return (
+            self._draw_types(result, options) if self.noise == "mixed" else self._draw_scales(result, options)
+        )
 
     def _draw_types(self, result: Result, options: dict[str, float]) -> Figure:
         fig, axis = figure(**sized(options, 5.0, 3.2))

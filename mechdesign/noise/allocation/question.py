@@ -25,7 +25,6 @@ from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.allocation.composed import LaplaceProblem
 from mechdesign.noise.allocation.separable import EXACT, SUM_ERROR, Separable, power, weighted_moment
 from mechdesign.noise.allocation.several import ROUNDING, Among, Changes, changes_of, mixed, most_spent
 from mechdesign.noise.vector_noise import IndependentNoise, absolute_moment
@@ -60,22 +59,11 @@ class AllocationQuestion(ModelledDesign):
     upper: Any = None
     groups: Any = None
     bounds: Sensitivity | None = None
-    accounting: str = "exact"
     neighbours: str = "add-remove"
 
     @cached_property
-    def composes(self) -> bool:
-        """Whether δ is that of the exact composition; elsewhere a sum over the coordinates is what counts."""
-        return self.noise == "mixed" or (self._delta_of_several and self.accounting == "exact")
-
-    @cached_property
     def sufficient(self) -> bool:
-        """Whether the budget is sufficient only: noise that consumes more of it may keep the requirement too."""
-        return self._delta_of_several and self.accounting == "corollary6"
-
-    @property
-    def _delta_of_several(self) -> bool:
-        """Laplace noise on several coordinates with δ > 0: the composition has no closed form."""
+        """Whether the budget is sufficient only, as that of Laplace noise on several coordinates with δ > 0 (Corollary 6)."""
         return self.noise == "laplace" and self.failing and not self.one_dimensional
 
     @property
@@ -90,7 +78,7 @@ class AllocationQuestion(ModelledDesign):
 
     def consumption(self, result: Result) -> Consumption:
         stated = super().consumption(result)
-        if self.composes:
+        if self.noise == "mixed":
             return stated
         normal = self.noise == "gaussian"
         return stated & (Consumption.gaussian(self.budget) if normal else Consumption.pure((self.budget, 1)))
@@ -134,7 +122,7 @@ class AllocationQuestion(ModelledDesign):
 
     @cached_property
     def budget(self) -> float:
-        r""":math:`\mu_0^2` (Gaussian) or the total ε (Laplace), rounded down; where it is composed exactly δ, of several points 1."""
+        r""":math:`\mu_0^2` (Gaussian) or the total ε (Laplace), rounded down; of a mix δ, of several points 1."""
         privacy = self.privacy
         instance("privacy", privacy, PureDP, *get_args(GaussianPrivacy))
         points = self._points
@@ -147,7 +135,7 @@ class AllocationQuestion(ModelledDesign):
                 'a mix takes delta > 0, ApproximateDP, MembershipAdvantage or TradeOff; at delta = 0 all noise is Laplace (noise="laplace"), under '
                 'ZeroConcentratedDP take noise="gaussian"',
             )
-        if self.composes:
+        if self.noise == "mixed":
             return 1.0 if isinstance(privacy, TradeOff) else points[0][1]
         if self.noise == "gaussian":
             exact = isinstance(privacy, ZeroConcentratedDP | GaussianDP)
@@ -226,44 +214,6 @@ class AllocationQuestion(ModelledDesign):
             full[self.needs] = scales
             scales = full
         return scales if self._members is None else scales[self._members]
-
-    # Laplace noise under exact composition ------------------------------------------------------------------
-
-    @property
-    def _unit(self) -> tuple[Indices, Array]:
-        """The group of each coordinate, its own one where there are none, and the sensitivity that its members share, or 0."""
-        lam, member = self.sensitivities, self._members
-        if member is None:
-            return np.arange(len(lam)), lam
-        shared = np.zeros(len(self.groups))
-        np.maximum.at(shared, member, lam)
-        return member, shared
-
-    @cached_property
-    def composition(self) -> LaplaceProblem:
-        """The problem in ratios λ/β over the groups that need noise, costs in units of the largest sensitivity."""
-        member, shared = self._unit
-        cost = np.bincount(member, self.weights) * (shared / shared.max()) ** float(self.loss)
-        count, needs = np.bincount(member, self.sensitivities > 0).astype(np.int64), shared > 0
-        cost = np.maximum(cost, 1e-300 * cost.max())  # what counts so little has the least ratio anyway
-        privacy = instance("privacy", self.privacy, *get_args(Pointwise))
-        return LaplaceProblem(cost[needs], count[needs], float(self.loss), privacy)
-
-    def _scales_of(self, ratios: Array) -> Array:
-        """Scales of the coordinates at these ratios of the groups that need noise, rounded up."""
-        member, shared = self._unit
-        scales = np.zeros(len(shared))
-        scales[shared > 0] = shared[shared > 0] / ratios * (1 + 2.0**-50)
-        return scales[member]
-
-    def least_composed(self) -> float:
-        """A lower bound of the loss of Laplace noise under exact composition."""
-        unit = absolute_moment("laplace", self.loss) * self.composition.lower_bound()
-        if not unit > 0:
-            return 0.0
-        # in logarithms: the largest sensitivity to the p alone may overflow
-        power = float(self.loss) * math.log(float(self.sensitivities.max()))
-        return math.exp(power + math.log(unit)) * (1 - 1e-12)
 
     def check_feasible(self) -> None:
         """Raise InfeasibleError where the upper limits need a larger budget."""

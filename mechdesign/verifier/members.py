@@ -120,7 +120,7 @@ MEMBERS: dict[str, dict[str, str]] = {
     "sampling-reduction": {"alpha": "pos", "radius": "pos", "samples": "count", "failure": "pos", "delta": "nn", "diameter": "pos", "model": "'local'|'central'"},
     "selection": {"bins": "arr", "left": "arr", "right": "arr"},
     "selection-law": {"bins": "fracs", "left": "irows", "right": "irows", "lower": "frac", "upper": "frac"},
-    "sensitivity": {"linf": "num|null", "l1": "num|null", "l2": "num|null", "l0": "count|null", "each": "nums|null", "neighbours": "'add-remove'|'replace'", "signed": "flag"},
+    "sensitivity": {"linf": "pos|null", "l1": "pos|null", "l2": "pos|null", "l0": "count|null", "each": "nums|null", "neighbours": "'add-remove'|'replace'", "signed": "flag"},
     "solve-report": {"solver": "text", "status": "'optimal'|'best of its class'|'feasible'|'gap not reached'|'limit'|'not certified'|'inaccurate'|'infeasible'|'unbounded'|'failed'", "seconds": "num", "build_seconds": "num", "variables": "count|null", "constraints": "count|null", "iterations": "count|null", "requested": "text|null", "fallbacks": "texts"},
     "sphere-quantizer": {"dimension": "count", "bits": "count", "privacy": "@pure-dp", "inputs": "'ball'|'sphere'", "radius": "pos", "rotation": "'exact'|'fast'"},
     "staircase-dual": {"level": "frac", "periods": "count"},

@@ -227,6 +227,12 @@ def says_less(now: list[str], original: list[str], best: bool) -> bool:
     return not best or (same and all(a <= b for a, b in zip(budgets, others, strict=True)))
 
 
+def rows_of(text: str) -> list[tuple[str, str, bool]]:
+    """The verifier's claims, without what every question takes for granted."""
+    rows = verify.verify(text).rows
+    return [row for row in rows if not row[0].startswith("the change is what one record does")]
+
+
 def outcome_alone(text: str, original: list[str]) -> str:
     """How a file ended with the stand-alone verifier: as `outcome`, and "not covered", or "claimed" where it says that it did not check."""
 
@@ -236,7 +242,7 @@ def outcome_alone(text: str, original: list[str]) -> str:
     previous = signal.signal(signal.SIGPROF, stop)
     signal.setitimer(signal.ITIMER_PROF, allowed(text))
     try:
-        rows = verify.verify(text).rows
+        rows = rows_of(text)
     except verify.NotCovered:
         return "not covered"
     except (verify.Refused, ValueError, RecursionError):
@@ -248,10 +254,7 @@ def outcome_alone(text: str, original: list[str]) -> str:
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, previous)
-    given = "the change is what one record does"  # of all files alike
-    return believed(
-        [(how, holds) for claim, how, holds in rows if not claim.startswith(given)], text, original
-    )
+    return believed([(how, holds) for _, how, holds in rows], text, original)
 
 
 def believed(rows: list[tuple[str, bool]], text: str, original: list[str]) -> str:
@@ -278,7 +281,7 @@ def proved_anew(name: str, text: str, original: list[str]) -> bool:
     are the honest file's, and all that is claimed of the other mechanism is computed, which leaves the bound and the status that rests on it; or it is the honest file of its question.
     """
     try:
-        rows, now = verify.verify(text).rows, words_of(json.loads(text)["payload"]["fields"])
+        rows, now = rows_of(text), words_of(json.loads(text)["payload"]["fields"])
     except verify.NotCovered:
         return is_the_answer(name, text)
     computed = all(how != "claimed" or claim.startswith(("no ", "status ")) for claim, how, _ in rows)

@@ -68,7 +68,7 @@ TRUE = {
 """Leaves of which another value, too, is true."""
 CLAIMED = {
     r"design\.privacy\.(epsilon|delta|rho|xi) \+|design\.privacy\.points.*": "the bound beside a larger budget",
-    r"design\.(most|participation\.times|loss\.absolute|sensitivity\.(linf|l1|l2)) -": "the bound beside a question that asks for less",
+    r"design\.(most|participation\.times|loss\.absolute) -": "the bound beside a question that asks for less",
     r"lower_bound \+": "the bound of a metric quantizer",
     r"design\.prior\..*": "the moments of a law",
     r"design\.(targets\..* \+|tasks\..*)|mechanism\.noises\[\]\.law\.args\[\] -": "the bound of a plan, and the bias of its clips",

@@ -572,8 +572,9 @@ class IntegerNoise(_Errors):
         if isinstance(x, int) and not isinstance(x, bool):
             return x + self.first + int(self.cells.draw_cells(1)[0][0])
         given = read("x", x)
-        held = given if hasattr(x, "dtype") else np.asarray(given.tolist())
-        exact = held.dtype == object and all(type(v) is int for v in held.ravel())
+        exact = given.dtype == object and all(type(v) is int for v in given.ravel())
+        held = np.asarray(given.tolist()) if exact and not hasattr(x, "dtype") else given
+        exact = exact and held.dtype == object
         if not exact and held.dtype.kind not in "iu":
             held = answers("x", given)
             if np.any(np.floor(held) != held):
@@ -582,8 +583,9 @@ class IntegerNoise(_Errors):
         if held.dtype.kind == "f":
             return noisy(held, 1.0, noise)[()]
         if not exact:
-            held = np.clip(np.minimum(held, 2**62).astype(np.int64), -(2**62), None)
-        return (held + noise)[()]
+            held = np.minimum(held, 2**62) if held.dtype.itemsize == 8 else held
+            held = np.clip(held.astype(np.int64), -(2**62), None)
+        return np.asarray(held + noise)[()]
 
 
 def round_width(width: Fraction) -> float:

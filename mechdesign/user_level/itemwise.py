@@ -14,7 +14,7 @@ release is (α, δ)-EMD-DP with
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import InitVar, dataclass
 from functools import cached_property
 from typing import cast
@@ -49,7 +49,8 @@ def equal_sizes(datasets: Numbers) -> Numbers:
     if hasattr(datasets, "dtype"):
         return datasets
     rows = collection(cast(Iterable[Numbers], datasets))
-    if len({len(row) for row in rows if isinstance(row, (Sequence, np.ndarray))}) > 1:
+    held = [row for row in rows if isinstance(row, (list, tuple)) or (isinstance(row, np.ndarray) and row.ndim)]
+    if len({len(row) for row in held}) > 1:
         raise DataError(
             "datasets: users hold different numbers of items, but a bounded mechanism needs "
             "equal sizes; draw the same number from each with sampling_reduction(...).sample(datasets)"

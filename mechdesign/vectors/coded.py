@@ -71,9 +71,12 @@ def unpacked(data: bytes, count: int, bits: int) -> Indices:
 
 def listed_messages(messages: object) -> list[object]:
     """Return several messages as a list, or raise DataError where it is one, or none."""
-    if isinstance(messages, Iterable) and not isinstance(messages, (bytes, bytearray, memoryview, str)):
-        return list(messages)
-    raise DataError("messages: must be a list of messages")
+    try:
+        if isinstance(messages, (bytes, bytearray, memoryview, str)):
+            raise TypeError
+        return list(messages)  # type: ignore[call-overload, no-any-return]
+    except TypeError:
+        raise DataError("messages: must be a list of messages") from None
 
 
 class CodedMechanism(ABC):
@@ -143,7 +146,8 @@ class CodedMechanism(ABC):
 
     def _checked(self, codes: Numbers) -> Indices:
         """Codes as integers, shape (n, slots), or DataError."""
-        found = indices("codes", codes, self.levels) if np.size(codes) else np.empty(0, dtype=np.int64)
+        given = read("codes", codes)
+        found = indices("codes", given, self.levels) if given.size else np.empty(0, dtype=np.int64)
         if found.size % self.slots:
             raise DataError(f"codes: must be {self.slots} a vector")
         return found.reshape(-1, self.slots)
@@ -447,10 +451,11 @@ class ModularSum(Checked):
 
     def _residues(self, name: str, x: Numbers) -> Indices:
         given = read(name, x)
-        found = given if hasattr(x, "dtype") else np.asarray(given.tolist())
-        if found.dtype.kind not in "iu" or found.shape != (self.dimension,):
+        whole = given.dtype.kind in "iu" or all(isinstance(v, (int, np.integer)) for v in given.flat)
+        if given.shape != (self.dimension,) or not whole:
             raise DataError(f"{name}: must be {self.dimension} integers")
-        return np.asarray(np.mod(found, self.modulus), dtype=np.int64)
+        wide = given if given.dtype.itemsize == 8 else given.astype(np.int64)
+        return np.asarray(np.mod(wide, self.modulus), dtype=np.int64)
 
     def masks(self, clients: int) -> Indices:
         """Draw masks, shape (n, d), each uniform, that sum to 0: what pairwise agreed seeds give a real protocol."""

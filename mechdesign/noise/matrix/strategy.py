@@ -176,9 +176,11 @@ class StrategyNoise(LinearNoise):
         if not self.streams:
             raise DesignError.of("workload", str(self.workload), "is not answered step by step: use release")
         step, noise = self._exact
-        if not isinstance(counts, Iterable):
-            raise DataError("counts: must be an iterable, of one number after the other")
-        return self._streamed(counts, step, noise)
+        try:
+            given = iter(counts)
+        except TypeError:
+            raise DataError("counts: must be an iterable, of one number after the other") from None
+        return self._streamed(given, step, noise)
 
     def _streamed(self, counts: Iterable[Numbers], step: float, noise: ExactNoise) -> Iterator[float]:
         size, lower = self.workload.size, self.strategy

@@ -52,7 +52,7 @@ LEAVES = [
 WHOLE: list[Callable[[], Any]] = [
     *(lambda leaf=leaf: leaf for leaf in LEAVES),
     lambda: np.full(8231, 8231.4375),
-    lambda: np.zeros((2, 8231)),
+    lambda: np.zeros((1, 2, 8231)),
     lambda: np.zeros((8231, 2)),
     lambda: range(8231),
     lambda: iter(["SECRET"]),
@@ -272,7 +272,7 @@ def test_no_ledger_quotes_what_is_released(tmp_path: Path) -> None:
     ledger = md.Ledger(tmp_path / "ledger.jsonl", md.PureDP(3.0))
     noise = md.calibrate("laplace", privacy=md.PureDP(0.01), sensitivity=1.0)
     check("one number", lambda x: noise.release(x, ledger=ledger), 3.0)
-    assert not MARK.search((tmp_path / "ledger.jsonl").read_text(encoding="utf-8"))
+    assert not re.search(r"SECRET|8231\.", (tmp_path / "ledger.jsonl").read_text(encoding="utf-8"))
     rng = np.random.default_rng(4)
     for _ in range(INPUTS):
         for said in messages(lambda x: planned().release(x, ledger=ledger), asked(rng)):

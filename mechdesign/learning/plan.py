@@ -338,7 +338,9 @@ def records_and_labels(
             raise TypeError
         held = np.asarray(y, dtype=object) if isinstance(y, (list, tuple)) else np.asarray(y)
         if held.dtype == object:
-            if pd.isna(held).any() or len({isinstance(label, (str, bytes)) for label in held.flat}) > 1:
+            kinds = set(map(type, held.flat))
+            mixed = len({issubclass(kind, (str, bytes)) for kind in kinds}) > 1
+            if mixed or type(np.ma.masked) in kinds or pd.isna(held).any():
                 raise TypeError
             held = np.asarray(held.tolist())
         if held.dtype.kind not in "biufUS" or (held.dtype.kind == "f" and not np.isfinite(held).all()):

@@ -197,19 +197,21 @@ class PlannedRelease:
 def _by_task(answers: Any, tasks: list[str]) -> dict[str, Any]:
     """The answer to each task, or DataError."""
     frame = isinstance(answers, pd.DataFrame)
-    if not frame and not isinstance(answers, Mapping):
-        raise DataError(f"answers: must be a mapping, or a frame with a column a task, for the tasks {tasks}")
+    if not (frame and answers.columns.is_unique) and not isinstance(answers, Mapping):
+        wanted = "a mapping, or a frame with one column a task"
+        raise DataError(f"answers: must be {wanted}, for the tasks {tasks}")
     given = {name: answers[name] for name in answers}
     missing, unknown = [name for name in tasks if name not in given], len(set(given) - {*tasks})
     if missing or unknown:
         left = f"without an answer are {missing}, and {unknown} answers are to no task"
         raise DataError(f"answers: must be for the tasks {tasks}: {left}")
-    if not frame:
-        return given
-    filled = {
-        name: column.notna().to_numpy().nonzero()[0].max(initial=-1) + 1 for name, column in given.items()
-    }
-    return {name: column.iloc[: filled[name]] for name, column in given.items()}
+    return {name: _from_the_top(column) for name, column in given.items()} if frame else given
+
+
+def _from_the_top(column: pd.Series[Any]) -> Any:
+    """The numbers of a column above what is empty; of one number the number itself."""
+    filled = column.iloc[: column.notna().to_numpy().nonzero()[0].max(initial=-1) + 1]
+    return filled.iloc[0] if len(filled) == 1 else filled
 
 
 def _added(noises: list[AdditiveNoise]) -> Consumption:

@@ -49,7 +49,9 @@ def equal_sizes(datasets: Numbers) -> Numbers:
     if hasattr(datasets, "dtype"):
         return datasets
     rows = collection(cast(Iterable[Numbers], datasets))
-    held = [row for row in rows if isinstance(row, (list, tuple)) or (isinstance(row, np.ndarray) and row.ndim)]
+    held = [
+        row for row in rows if isinstance(row, (list, tuple)) or (isinstance(row, np.ndarray) and row.ndim)
+    ]
     if len({len(row) for row in held}) > 1:
         raise DataError(
             "datasets: users hold different numbers of items, but a bounded mechanism needs "

@@ -6,6 +6,7 @@ import math
 from itertools import product
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import fft, stats
 
@@ -354,6 +355,25 @@ def test_whole_tasks_are_answered_by_whole_numbers():
     assert (
         told["n"] == pytest.approx(7, abs=3) and told["m"] == pytest.approx(15, abs=1) and [*told] == [*tasks]
     )
+
+
+def test_a_frame_has_a_column_a_task_filled_from_the_top():
+    law = md.Plan({"n": md.Count(), "h": md.Histogram(3)}, md.PureDP(15.0)).solve().mechanism
+    told = law.release(pd.DataFrame({"h": [1, 2, 3], "n": [7, None, None]}))
+    assert type(told["n"]) is int and told["n"] == pytest.approx(7, abs=9)
+    assert told["h"].tolist() == pytest.approx([1, 2, 3], abs=9)
+    for bad in (
+        {"n": [7], "h": [1]},
+        {"n": [7, 8], "h": [1, 2]},
+        {"n": [], "h": []},
+        {"n": [7, 1], "h": [None, 2]},
+    ):
+        with pytest.raises(md.DataError):
+            law.release(pd.DataFrame(bad))
+    with pytest.raises(md.DataError, match="one column a task"):
+        law.release(pd.DataFrame([[7, 1, 2]], columns=["n", "h", "h"]))
+    with pytest.raises(md.DataError, match=r"without an answer are \['h'\], and 2 answers are to no task$"):
+        law.release({"n": 7, "records": 1, "others": 2})
 
 
 @pytest.mark.parametrize(

@@ -271,7 +271,9 @@ class Sum(Task):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        several = isinstance(self.clip, (list, tuple, np.ndarray))
+        several = isinstance(self.clip, (list, tuple)) or (
+            isinstance(self.clip, np.ndarray) and self.clip.ndim > 0
+        )
         clips = tuple(positive("clip", c) for c in (self.clip if several else [self.clip]))  # type: ignore[union-attr]
         if not clips or (self.whole and any(c % 1 for c in clips)):
             raise DesignError.of("clip", self.clip, "must be positive, and whole of whole numbers")

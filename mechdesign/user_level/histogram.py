@@ -473,7 +473,7 @@ class UserHistogram(Design):
             return law.release(datasets, sizes=sizes)
         if isinstance(law, ItemwiseRelease):
             if sizes is not None:
-                raise DesignError.of("sizes", sizes, "is for counts: every item is reported by itself here")
+                raise DataError("sizes: is for counts: every item is reported by itself here")
             return FrequencyEstimate(law.channel, self.space).fit(law.release(datasets))
         counts = self._edges._counts(datasets, sizes)
         noisy = law.release(counts, sizes=self.items if self.users > 1 else None)

@@ -175,13 +175,18 @@ def audit(report: Report, epsilon: float = 4.0) -> pd.DataFrame:
     # the worst replacements: an orthogonal record where matrices are released, the other class or target where gradients are
     turned, one, other = x.copy(), y.copy(), y.copy()
     turned[0], one[0], other[0] = (1.0, -1.0), 1.0, -1.0
-    matrices = {"PrivateLinearRegression": ((x, y), (turned, y)), "PrivatePCA": ((x, y), (x[1:], y[1:]))}
+    labels = np.where(np.arange(1, 200) % 2, 1.0, -1.0)
+    own = {
+        "PrivateLinearRegression": ((x, y), (turned, y)),
+        "PrivateLogisticRegression": ((x, np.append(1.0, labels)), (x, np.append(-1.0, labels))),
+        "PrivatePCA": ((x, y), (x[1:], y[1:])),
+    }
     rows = []
     estimators = attacked(epsilon)
     with report.progress("attacks", len(estimators) * fits) as step:
         for name, (made, released, removed) in estimators.items():
             pairs: list[tuple[np.ndarray, np.ndarray]] = []
-            first, second = matrices.get(name, ((x, one), (x, other)))
+            first, second = own.get(name, ((x, one), (x, other)))
             for _ in range(fits):
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")

@@ -45,8 +45,6 @@ STATED = {
 """What each release refuses, in the words of `DataError`; noise refuses `NOISE`."""
 FITS = (
     "principal components",
-    "regression",
-    "classification",
     "bounded regression",
     "bounded classification",
     "regression of counts",

@@ -116,12 +116,11 @@ def private(design: Json, proof: Json, scales: list[Json], peaked: list[bool], a
             if d == 1:
                 continue
             epsilon, delta = Decimal(e), Decimal(d)
-            if m == 1:
-                holds = within(Fraction(epsilon - (2 if one else 1) * (1 - delta).ln() / ROUND))
-            else:  # only a mix comes here, which has no several bounds
+            holds = m == 1 and within(Fraction(epsilon - (2 if one else 1) * (1 - delta).ln() / ROUND))
+            if not holds and delta and design["noise"] == "mixed":
                 sizes = Counter(Decimal(rounded_up(r)) for r, kind in ratios if kind)
                 square = sum((Decimal(r.numerator) / r.denominator) ** 2 for r, kind in ratios if not kind)
-                holds = delta > 0 and composed_delta(epsilon, delta, sizes, square * ROUND, account) <= delta
+                holds = composed_delta(epsilon, delta, sizes, square * ROUND, account) <= delta
             account.proved(f"delta at most {d!r} at epsilon = {e!r}", holds)
     else:
         raise Refused(f"{design['noise']} noise under {privacy['']}")

@@ -283,3 +283,8 @@ def test_no_attacker_finds_more_than_is_said(pairs: list, alpha: float, change: 
     ]
     assert max(seen) <= said * (1 + 1e-9) <= required * (1 + 1e-4)  # said is searched for
     assert said <= max(seen) * 1.2 + 1e-3
+
+
+def test_a_family_that_cannot_be_pure_is_left_out() -> None:
+    result = ASKED["three whole"](md.TradeOff([(0, 0.3), (1, 0)])).solve()
+    assert accepted(result) and result.mechanism.epsilon(0.0) <= 1.0

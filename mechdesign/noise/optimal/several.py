@@ -531,8 +531,8 @@ def calibrated(
 ) -> list[tuple[str, Law]]:
     """The family at its least scale; nothing where it cannot meet the requirement, or not in time."""
     judged = "absolute" if question.given_loss.absolute and not question.given_loss.squared else "squared"
-    design = Calibration(name, privacy, question.sensitivity, question.moved, loss=judged)
     try:
+        design = Calibration(name, privacy, question.sensitivity, question.moved, loss=judged)
         found = design.solve(certify=False, time_limit=seconds)
     except MechdesignError:
         return []

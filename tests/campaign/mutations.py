@@ -398,12 +398,12 @@ def summary(rows: list[dict[str, Any]]) -> str:
 
 
 def write(rows: list[dict[str, Any]], seed: int, folder: Path) -> None:
-    """Write mutations.csv and mutations.md."""
+    """Write mutations.csv; print what it says."""
     folder.mkdir(parents=True, exist_ok=True)
     found, commits = counts(rows), Counter(row["commit"] for row in rows)
     found.to_csv(folder / "mutations.csv", lineterminator="\n")
     said = "\n".join(f"- {line}" for line in summary(rows).splitlines()[1:])
-    (folder / "mutations.md").write_text(f"""# Mutation campaign
+    print(f"""# Mutation campaign
 
 {summary(rows).splitlines()[0]} Seed {seed}: `python -m tests.campaign.mutations --files {len(rows)} --seed {seed}`.
 {table.versions()}.
@@ -447,7 +447,7 @@ def main() -> None:
     parser.add_argument("--store", help="file that finished files are kept in; a killed campaign continues")
     parser.add_argument("--only", type=int, nargs="+", help="examine these numbers (again)")
     parser.add_argument("--again", action="store_true", help="examine again what was at fault")
-    parser.add_argument("--table", type=Path, help="write mutations.csv and mutations.md of all there")
+    parser.add_argument("--table", type=Path, help="write mutations.csv of all there, and print what it says")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     store = None if given.store is None else Store(given.store, {"mutations": 1, "seed": given.seed})

@@ -3,6 +3,7 @@ from . import channels as channels
 from . import choose as choose
 from . import evidence as evidence
 from . import learning as learning
+from . import model as model
 from . import noise as noise
 from . import plan as plan
 from . import problem as problem
@@ -41,6 +42,10 @@ from .evidence.results import Result as Result
 from .evidence.serialize import register_law as register_law
 from .evidence.serialize import register_loss as register_loss
 from .files import load as load
+from .model.problem import Minimize as Minimize
+from .model.problem import Problem as Problem
+from .model.table import Table as Table
+from .model.table import named as named
 from .noise.additive import AdditiveNoise as AdditiveNoise
 from .noise.allocation.design import NoiseAllocation as NoiseAllocation
 from .noise.calibration.design import Calibration as Calibration

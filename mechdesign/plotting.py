@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 from mechdesign.errors import DesignError
 
 SMALLEST, LARGEST = 0.5, 100.0  # inches
+NAMED = 12
+"""Names in a picture."""
 
 # Okabe–Ito: colour-blind readers can distinguish them.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
@@ -120,3 +122,18 @@ def write_figure(fig: Figure, stem: object, *, png: bool = False) -> None:
         fig.savefig(f"{stem}.svg", dpi=150, metadata={"Date": None, "Creator": None})
         if png:
             fig.savefig(f"{stem}.png", dpi=150, metadata={"Software": None})
+
+
+def draw_matrix(
+    matrix: Any, across: str, down: str, names: Sequence[str] = (), /, **options: float
+) -> Figure:
+    """Draw probabilities as shades, with the names of few items."""
+    fig, axis = figure(**sized(options, 5.0, 4.2))
+    shades = axis.imshow(matrix, cmap="viridis", vmin=0, aspect="auto", interpolation="nearest")
+    axis.grid(False)
+    axis.set(xlabel=across, ylabel=down)
+    fig.colorbar(shades, ax=axis, label="probability")
+    if 0 < len(names) <= NAMED:
+        axis.set_xticks(range(len(names)), names, rotation=45, ha="right", parse_math=False)
+        axis.set_yticks(range(len(names)), names, parse_math=False)
+    return fig

@@ -19,6 +19,14 @@ UNIFORM = stats.uniform(-1, 2)
 BINS = [-3.0, -0.5, 0.5, 3.0]
 PURE = md.PureDP(1.0)
 
+
+def table() -> md.Problem:
+    """A table with a constraint of one's own."""
+    P = md.Table([-1, -0.5, 0, 0.5, 1], BINS)
+    rows = [P.private(PURE), P.unbiased(), md.named("cap", P[:, 1] <= 0.2)]
+    return md.Problem(md.Minimize(P.expected("absolute")), rows)
+
+
 # Name → the design, and what its `solve` is given to be quick.
 DESIGNS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     "optm": (lambda: md.OPTM(BINS, PURE, UNIFORM), {}),
@@ -47,6 +55,7 @@ DESIGNS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
         ),
         {},
     ),
+    "table-problem": (table, {}),
     "noise-allocation": (
         lambda: md.NoiseAllocation(noise="laplace", sensitivities=[1.0, 2.0], privacy=PURE),
         {},

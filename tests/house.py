@@ -18,12 +18,14 @@ FLOORS: dict[str, int] = {
     "plotting": 1, "typing": 1,
     "solvers": 2, "evidence": 2,
     "problem": 3, "runs": 3,
-    "quantizers": 4, "accounting": 4, "spaces": 4,
-    "noise": 5, "channels": 5, "vectors": 5,
-    "user_level": 6,
-    "choose": 7, "learning": 7, "": 7,
-    "plan": 8,
-    "shell": 9, "extend": 9,
+    "accounting": 4, "spaces": 4,
+    "model": 5,
+    "quantizers": 6,
+    "noise": 7, "channels": 7, "vectors": 7,
+    "user_level": 8,
+    "choose": 9, "learning": 9, "": 9,
+    "plan": 10,
+    "shell": 11, "extend": 11,
 }  # fmt: skip
 
 

@@ -95,8 +95,8 @@ for extra, call in dict(
     emd=lambda: md.emd([0.5, 0.5, 0], [0, 0.5, 0.5], plane),
     pld=lambda: md.accounting.to_pld,
     opendp=lambda: opendp_sample(discrete_laplace_law(1.0), 1),
-    dask=lambda: md.OPTMSearch(md.PureDP(1.0), [-1.0, 1.0]).solve(backend="dask", jobs=2),
-    ray=lambda: md.OPTMSearch(md.PureDP(1.0), [-1.0, 1.0]).solve(backend="ray", jobs=2),
+    dask=lambda: md.OPTMSearch(md.PureDP(1.0), [-1.0, 1.0], input_range=(-1, 1)).solve(backend="dask", jobs=2),
+    ray=lambda: md.OPTMSearch(md.PureDP(1.0), [-1.0, 1.0], input_range=(-1, 1)).solve(backend="ray", jobs=2),
 ).items():
     try:
         call()

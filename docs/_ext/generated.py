@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = Path(mechdesign.__file__).parent
 TITLES = {
     "accounting": "Accounting", "channels": "Metric-private channels", "choose": "Choosing", "evidence": "Evidence",
-    "learning": "Learning", "noise": "Noise", "plan": "Plans and ledgers", "problem": "Questions", "quantizers": "Quantizers", "runs": "Searches",
+    "learning": "Learning", "model": "Models", "noise": "Noise", "plan": "Plans and ledgers", "problem": "Questions", "quantizers": "Quantizers", "runs": "Searches",
     "solvers": "Solvers", "spaces": "Metric spaces", "user_level": "User level", "vectors": "Vectors",
 }  # fmt: skip
 

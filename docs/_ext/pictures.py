@@ -119,7 +119,15 @@ def users() -> Any:
     return md.UserHistogram(hours, md.EMDPrivacy(10.0), items=30, users=1000).solve().plot()
 
 
+def model() -> Any:
+    """The table of a problem with a constraint of one's own."""
+    P = md.Table(np.linspace(-1, 1, 9), [-3, -1.5, -0.5, 0.5, 1.5, 3])
+    rows = [P.private(md.PureDP(1.0)), P.unbiased(), md.named("cap", P[:, 1] <= 0.2)]
+    return md.Problem(md.Minimize(P.expected()), rows).solve().plot()
+
+
 DRAWN: dict[str, Callable[[], Any]] = {
+    "model": model,
     "noise": noise,
     "whole_release": plan,
     "epsilon": attack,

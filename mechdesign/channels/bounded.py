@@ -29,7 +29,6 @@ from scipy import sparse
 
 from mechdesign.channels.channel import Channel, check_prior
 from mechdesign.channels.exact import Weights, common_integers, private_weights
-from mechdesign.channels.pictures import draw_matrix
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.accuracy import Accuracy, quantile
 from mechdesign.evidence.classes import MechanismClass, every
@@ -39,6 +38,7 @@ from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
+from mechdesign.plotting import draw_matrix
 from mechdesign.problem.checks import array, indices, instance, integer, settle
 from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.losses import Loss

@@ -42,7 +42,7 @@ from mechdesign.channels.exact import (
     private_weights,
 )
 from mechdesign.channels.interior import ReportProgram, covering
-from mechdesign.channels.pictures import NAMED, draw_map, draw_matrix
+from mechdesign.channels.pictures import draw_map
 from mechdesign.channels.program import (
     MOST_ROWS,
     SEED,
@@ -66,6 +66,7 @@ from mechdesign.evidence.proofs import PROVED, Certificate, Claim, Proof, same
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import LinearBound, rational
+from mechdesign.plotting import NAMED, draw_matrix
 from mechdesign.problem.checks import DOWN, array, indices, instance, number, one_of, positive, settle
 from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.privacy import MetricDP, PureDP, points_of

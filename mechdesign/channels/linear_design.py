@@ -36,7 +36,6 @@ from mechdesign.channels.linear_proofs import (
 )
 from mechdesign.channels.linear_report import LinearReport
 from mechdesign.channels.linear_solving import Point, best_weights, climbed, multipliers, relaxation
-from mechdesign.channels.pictures import draw_matrix
 from mechdesign.channels.responses import TOP, level
 from mechdesign.channels.subset_report import SubsetReport, centred_diagonal, histogram, margins
 from mechdesign.errors import DesignError
@@ -47,6 +46,7 @@ from mechdesign.evidence.exact import exp_lower, round_down, round_up
 from mechdesign.evidence.page import Account
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
+from mechdesign.plotting import draw_matrix
 from mechdesign.problem.checks import integer, one_of, settle
 from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import PureDP

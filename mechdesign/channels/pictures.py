@@ -1,9 +1,9 @@
-"""Pictures of channels: a map of places and reports, and the probabilities as shades."""
+"""A map of places and the reports of a channel."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,8 +15,6 @@ from mechdesign.typing import Array
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-NAMED = 12
-"""Names in a picture."""
 _SEEN = 1e-3  # probability of a report from which a map shows it
 
 
@@ -52,19 +50,4 @@ def draw_map(
         axis.annotate(space.names[x], spot, (4, 4), **style)
     axis.set_aspect(1 / max(0.02, math.cos(math.radians(float(up.mean())))) if earth else 1.0)
     axis.legend(fontsize=7, ncols=2, loc="lower right", bbox_to_anchor=(1.0, 1.0))  # off the places
-    return fig
-
-
-def draw_matrix(
-    matrix: Array, across: str, down: str, names: Sequence[str] = (), /, **options: float
-) -> Figure:
-    """Draw probabilities as shades, with the names of few items."""
-    fig, axis = figure(**sized(options, 5.0, 4.2))
-    shades = axis.imshow(matrix, cmap="viridis", vmin=0, aspect="auto", interpolation="nearest")
-    axis.grid(False)
-    axis.set(xlabel=across, ylabel=down)
-    fig.colorbar(shades, ax=axis, label="probability")
-    if 0 < len(names) <= NAMED:
-        axis.set_xticks(range(len(names)), names, rotation=45, ha="right", parse_math=False)
-        axis.set_yticks(range(len(names)), names, parse_math=False)
     return fig

@@ -117,6 +117,11 @@ class LinearBound:
         self.row("sum", [(index, 1) for index in group], "E", right, min(map(self.reduced, group)))
 
     @property
+    def admissible(self) -> bool:
+        """Whether no reduced cost is negative: only then `bound` is one."""
+        return min(self._reduced, default=fmpq(0)) >= 0
+
+    @property
     def bound(self) -> fmpq:
         """What the multipliers prove."""
         return sum((row.multiplier * row.right for row in self._rows), fmpq(0))
@@ -124,7 +129,7 @@ class LinearBound:
     def text(self, stated: float, subject: str = "") -> str:
         """The file, which proves `stated`; ResultFormatError where the multipliers prove less by more than rounding."""
         lower, derived = rational(stated), self.bound
-        if float(lower - derived) > LOST * float(abs(lower)) or min(self._reduced, default=0) < 0:
+        if float(lower - derived) > LOST * float(abs(lower)) or not self.admissible:
             raise ResultFormatError(f"the lower bound {stated!r} does not follow from its multipliers")
         share = max(0.0, float((lower - derived) / abs(lower))) if lower else 0.0
         lost = f"Lower bound stated: {stated!r}. Lost to rounding here: {share:.1e} of it."

@@ -17,10 +17,10 @@ is the design's business, not the requirement's.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy import optimize
@@ -137,7 +137,8 @@ class MembershipAdvantage(Checked):
 
 
 def _metric(name: str, value: object) -> object:
-    return value if callable(value) else one_of(name, value, ("absolute", "squared"))
+    held = callable(value) or hasattr(value, "distances")
+    return value if held else one_of(name, value, ("absolute", "squared"))
 
 
 @serializable("metric-dp")
@@ -152,16 +153,18 @@ class MetricDP(Checked):
     metric : {"absolute", "squared"} or callable
         ``"absolute"`` is \\|x − x'\\|; ``"squared"`` is \\|x − x'\\|² (only meaningful on a fixed input
         grid: on a continuum it forces a constant mechanism); a callable ``d(x, y)`` is vectorised
-        over arrays and needs a fixed input grid too.
+        over arrays and needs a fixed input grid too. A problem on a `Table` takes a `MetricSpace` of its inputs.
     """
 
     epsilon: float = field(check=positive, side=DOWN)
-    metric: str | Callable[[Numbers, Numbers], Array] = field(check=_metric, default="absolute")
+    metric: Any = field(check=_metric, default="absolute")
 
     def distance(self, x: Numbers, y: Numbers) -> Array:
         """Distance between inputs, element-wise over arrays."""
         if callable(self.metric):
-            return self.metric(x, y)
+            return np.asarray(self.metric(x, y))
+        if not isinstance(self.metric, str):
+            raise DesignError.of("metric", self.metric, "is a space of listed inputs, those of a Table alone")
         gap = np.abs(array("x", x, ndim=None, empty=True) - array("y", y, ndim=None, empty=True))
         return gap if self.metric == "absolute" else gap * gap
 

@@ -250,6 +250,63 @@ class LinearProgram:
             raise InfeasibleError(f"no feasible point (highs: {word})")
         raise SolverError(f"the {self.what} ended with {word!r}", solver="highs", status=word)
 
+    def refine(self, scale: float = 2.0**24) -> bool:
+        """Take one step of iterative refinement from the last basis: solve for the correction of `x`, blown up by `scale`.
+
+        Residuals are taken in long doubles, so that rows hold to the solver's tolerance over `scale` (Gleixner, Steffy and Wolter 2016).
+
+        Returns
+        -------
+        bool
+            Whether `x` was replaced; the program stays as it was.
+        """
+        highs, lp = self._highs, self._highs.getLp()
+        rows, width = self.shape
+        held = lp.a_matrix_
+        kind = sparse.csc_array if held.format_ == highspy.MatrixFormat.kColwise else sparse.csr_array
+        entries = (np.array(held.value_), np.array(held.index_), np.array(held.start_))
+        matrix = sparse.coo_array(kind(entries, shape=(rows, width)))
+        x, activity = self.x.astype(np.longdouble), np.zeros(rows, dtype=np.longdouble)
+        np.add.at(activity, matrix.coords[0], matrix.data.astype(np.longdouble) * x[matrix.coords[1]])
+        limits = [np.array(v) for v in (lp.row_lower_, lp.row_upper_, lp.col_lower_, lp.col_upper_)]
+        at, places = [activity, activity, x, x], [np.arange(n, dtype=np.int32) for n in (rows, width)]
+        basis, value, dual = highs.getBasis(), self.value, self.row_dual
+
+        def bound(values: list[Array]) -> None:
+            highs.changeRowsBounds(rows, places[0], *values[:2])
+            highs.changeColsBounds(width, places[1], *values[2:])
+
+        bound([np.where(np.isinf(b), b, scale * (b - v)).astype(float) for b, v in zip(limits, at)])
+        highs.setOptionValue("presolve", "off")
+        highs.setBasis(basis)
+        done = self.run() is Status.OPTIMAL
+        self.x = (x + self.x / np.longdouble(scale)).astype(float) if done else x.astype(float)
+        self.value, self.row_dual = value, dual
+        highs.setOptionValue("presolve", "choose")
+        bound(limits)
+        highs.setBasis(basis)
+        return done
+
+    def ray(self) -> Array | None:
+        """Multipliers of the rows that prove an infeasible program so, up to their common sign; None where HiGHS finds none."""
+        self._highs.setOptionValue("presolve", "off")
+        self.forget_basis()
+        self.run()
+        _, found, values = self._highs.getDualRay()
+        self._highs.setOptionValue("presolve", "choose")
+        return np.array(values) if found else None
+
+    def write(self, path: str) -> None:
+        """Write the program as HiGHS does, by the ending of the name: ``.mps`` or ``.lp``."""
+        for name, rows in self.rows.items():
+            for k, row in enumerate(rows.tolist()):
+                self._highs.passRowName(row, f"{name}_{k}")
+        for name, columns in self.columns.items():
+            for k, column in enumerate(np.ravel(columns).tolist()):
+                self._highs.passColName(column, f"{name}_{k}")
+        if self._highs.writeModel(path) == highspy.HighsStatus.kError:
+            raise DesignError.of("path", path, "cannot be written; its name must end in .mps or .lp")
+
     def answer(self) -> Solution:
         """Solve by the backend asked for, and return variables and duals by family.
 

@@ -58,6 +58,7 @@ from mechdesign.verifier.reading import (
     log_above,
 )
 from mechdesign.verifier.strategy import unbiased
+from mechdesign.verifier.table import alone as table_alone
 from mechdesign.verifier.vectors import mechanism as vectors
 
 ROUND = Fraction(1) + Fraction(1, 10**40)
@@ -265,6 +266,7 @@ MECHANISMS: dict[str, Callable[[Json, Account], None]] = {
     "planned-release": planned,
     "strategy-noise": strategy,
     "channel": channel,
+    "table-mechanism": table_alone,
     "clustered-response": clustered_response,
     "hadamard-response": hadamard_response,
     "integer-table": integer_table,

@@ -31,6 +31,7 @@ from mechdesign.verifier.quantizer import quantizer
 from mechdesign.verifier.reading import Account, Json, NotCovered, NothingToCheck, Refused, read
 from mechdesign.verifier.several import comparison, frontier
 from mechdesign.verifier.strategy import strategy
+from mechdesign.verifier.table import table
 from mechdesign.verifier.vectors import vectors
 
 CHECKS: dict[str, Callable[[Json, Account], None]] = {
@@ -41,6 +42,7 @@ CHECKS |= dict.fromkeys(("optm", "optm-search", "rqm", "erm", "mvu"), quantizer)
 CHECKS |= {
     "metric-channel": channel,
     "bounded-count": bounded,
+    "table-problem": table,
     "local-workload": local_report,
     "optimal-noise": lattice_noise,
     "noise-allocation": allocation,

@@ -48,6 +48,7 @@ EXCEPTIONS = {
     "num|arr|null": "noise-allocation.lower noise-allocation.upper noise-allocation.weights",
     "int": "integer-noise.first",
     "text|arr": "metric-channel.loss metric-report.loss",
+    "text|fun|@metric-space": "metric-dp.metric",
     "text|law": "calibration.noise",
     "texts": "metric-space.names",
     "arr": "noise-allocation.sensitivities",
@@ -73,7 +74,24 @@ EXCEPTIONS = {
 }
 """Members of which annotation and check do not say enough; those of "" are not stored."""
 STATED = {name: word for word, names in EXCEPTIONS.items() for name in names.split()}
-WRITTEN = {"grid": {"axes": "items"}}
+WRITTEN = {
+    "grid": {"axes": "items"},
+    "table-privacy": {
+        "label": "text",
+        "privacy": "@pure-dp|@approximate-dp|@metric-dp|@membership-advantage|@trade-off",
+        "between": "text|arr",
+        "distances": "arr|null",
+    },
+    "table-problem": {
+        **dict.fromkeys(("inputs", "outputs", "privacy"), "any"),
+        "of": "'person'|'data'",
+        "neighbours": "'add-remove'|'replace'",
+        "objective": "text",
+        "constant": "num",
+        "labels": "texts",
+        **dict.fromkeys(("cost", "family", "equal", "offsets", "places", "coefficients"), "arr"),
+    },
+}
 """Kinds that are not written field by field."""
 
 

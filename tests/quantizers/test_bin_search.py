@@ -72,6 +72,10 @@ def test_two_outputs_find_duchi():
     result = design(BinSearch(2, 4.0)).solve()
     assert result.value == pytest.approx(A - 1 / (3 * A), rel=1e-5)
     assert result.mechanism.bins[-1] == pytest.approx(A, rel=1e-4)
+    for scale in (0.8, 0.95, 1.1):  # masses at both ends, on which a descent stops early
+        prior = md.clipped(stats.lognorm(0.8, loc=-1.5, scale=scale), -1, 1)
+        found = design(BinSearch(2, 3.3, starts=1), 2.0, prior=prior, loss="squared").solve()
+        assert found.value <= md.quantizers.duchi(2.0).expected_loss(prior, "squared") * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("loss", ["absolute", "squared"])

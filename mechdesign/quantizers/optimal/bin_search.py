@@ -257,6 +257,10 @@ def search_bins(problem: FloorProblem, spec: BinSearch, gap: float, deadline: De
         at_random = both and not mirrored
         count = math.ceil(spec.starts / (1 + at_random))
         starts = search.starts((fine.bins, alphabet.floors), count, at_random)
+        if spec.m == 2 and not mirrored and problem.lower == -problem.upper:
+            # On the edge of what is feasible, where a descent is thrown back: nothing is unbiased with nearer ones.
+            edge = min(R, problem.upper * (problem.rho + 1) / (problem.rho - 1) * (1 + 1e-8))
+            starts = [np.array([-edge, edge]), *starts]
         tried += [
             (search, *search.descend(f"start {k + 1}", start, coarse, 60)) for k, start in enumerate(starts)
         ]

@@ -1,0 +1,9 @@
+from .declared import Declared as Declared
+from .problem import Minimize as Minimize
+from .problem import Problem as Problem
+from .problem import TableProof as TableProof
+from .table import Decoded as Decoded
+from .table import Private as Private
+from .table import Table as Table
+from .table import TableMechanism as TableMechanism
+from .table import named as named

@@ -1,0 +1,376 @@
+r"""A declared problem in numbers: the finite linear program that is solved, repaired, proved and saved.
+
+Columns are the cells :math:`P[x, y]`, row by row, and the further variables of piecewise linear atoms (CVXPY's epigraphs). Rows are a person's own
+families, and those of privacy, which are never listed but numbered:
+
+- of a pair (x, x') under pure privacy a row for each output y, :math:`P[x, y] \le e^\varepsilon P[x', y]`;
+- under (ε, δ) with slacks :math:`S_y \ge 0` a row for each y, :math:`P[x, y] - e^\varepsilon P[x', y] \le S_y`, and one for
+  :math:`\sum_y S_y \le \delta`;
+- where one ratio holds for all pairs also those of floors :math:`a_y`: :math:`P[x, y] \le e^\varepsilon a_y` and :math:`a_y \le P[x, y]`.
+
+Every double is the rational it is; e^ε is enclosed, and each reader takes the end that harms its claim: `Part.low` for a law, `Part.high` for
+a lower bound.
+
+**The bound.** For any multipliers λ ≥ 0 of these rows (of slacks at most that of their sum, of floors :math:`\sum_x \mu_x \ge e^\varepsilon \sum_x
+\lambda_x`) and ν of the own rows (≥ 0 of inequalities, paying for all of every further variable's cost), with `reduced` the cost plus what the rows
+charge, every table inside the constraints costs at least
+
+.. math:: c_0 + \sum \nu k - \sum \kappa \delta + \sum_x \min_y \mathrm{reduced}[x, y],
+
+as rows of P are averages; cells that the constraints force to zero are left out of the minimum (`Declared.forced`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from flint import fmpq
+from scipy import sparse
+
+from mechdesign.errors import DesignError
+from mechdesign.evidence.exact import exp_lower, exp_upper
+from mechdesign.evidence.vipr import LinearBound, rational
+from mechdesign.model.table import Labels, Private
+from mechdesign.typing import Array, Indices
+
+FAR = 30.0
+"""Of ε times a distance in doubles: nothing that a solver finds is more than 1 when multiplied by e^30."""
+Terms = tuple[tuple[int, fmpq], ...]
+ZERO = fmpq(0)
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """One row of a person's own, ``sum(a v) + offset`` at most or equal to 0."""
+
+    label: str
+    equal: bool
+    terms: Terms
+    offset: fmpq
+
+    def at(self, v: list[fmpq]) -> fmpq:
+        """Its left side, less its right one."""
+        return sum((a * v[j] for j, a in self.terms), self.offset)
+
+    @property
+    def size(self) -> fmpq:
+        """What a residual is compared with."""
+        return sum((abs(a) for _, a in self.terms), abs(self.offset))
+
+
+class Part:
+    """Privacy at one (ε, δ) of some ordered pairs of inputs; ε may differ from pair to pair.
+
+    Parameters
+    ----------
+    asked : Private
+    point : (ε, δ)
+    first : int
+        Number of its first row.
+    n, m : int
+        Inputs and outputs.
+    """
+
+    def __init__(self, asked: Private, point: tuple[float, float], first: int, n: int, m: int) -> None:
+        self.label, self.delta, self.first, self.n, self.m = asked.label, point[1], first, n, m
+        self.pairs = asked.pairs(n)
+        far = np.ones(len(self.pairs)) if asked.distances is None else asked.distances[tuple(self.pairs.T)]
+        self.distances, self.of = np.unique(far, return_inverse=True)
+        losses = [Fraction(point[0]) * Fraction(d) for d in self.distances.tolist()]
+        self.losses = np.array([float(loss) for loss in losses])[self.of]
+        self._exponents = losses
+        every = isinstance(asked.between, str) and asked.between == "all"
+        self.floors = not self.delta and every and len(self.distances) == 1 and n > 2
+        listed, floors = len(self.pairs) * m, 2 * n * m * self.floors
+        self.upper, self.lower = first + listed, first + listed + n * m
+        self.sums = first + listed
+        self.end = first + listed + floors + (len(self.pairs) if self.delta else 0)
+
+    @cached_property
+    def _ends(self) -> list[tuple[fmpq, fmpq]]:
+        return [(rational(exp_lower(loss)), rational(exp_upper(loss))) for loss in self._exponents]
+
+    def low(self, pair: int) -> fmpq:
+        """A rational at most e^ε."""
+        return self._ends[int(self.of[pair])][0]
+
+    def high(self, pair: int) -> fmpq:
+        """A rational at least e^ε."""
+        return self._ends[int(self.of[pair])][1]
+
+    def row(self, number: int) -> tuple[list[tuple[Any, int]], int]:
+        """Terms of a row by its number: columns with 1, -1, or 0 for -e^ε; and the pair whose ε that is.
+
+        Columns are cells by number, slacks ("S", pair, y) and floors ("a", y).
+        """
+        m, place = self.m, number - self.first
+        if number < self.sums:
+            k, y = divmod(place, m)
+            a, b = self.pairs[k].tolist()
+            return [(a * m + y, 1), (b * m + y, 0), *([(("S", k, y), -1)] if self.delta else [])], k
+        if self.delta:
+            k = number - self.sums
+            return [(("S", k, y), 1) for y in range(m)], k
+        j = (number - self.upper) % (self.n * m)
+        if number < self.lower:
+            return [(j, 1), (("a", j % m), 0)], 0
+        return [(("a", j % m), 1), (j, -1)], 0
+
+    def scan(
+        self, table: Array, margin: float = 0.0, *, listed: bool = True
+    ) -> Iterator[tuple[Indices, Array, Array]]:
+        """Yield numbers of rows, left less right sides in doubles, and the sizes these come from, in blocks: rows are never all held.
+
+        Under (ε, δ) the rows of the sums; of floors, unless pairs are to be `listed`, those above.
+        """
+        m, rates = self.m, np.exp(np.minimum(self.losses * (1 - margin), FAR))[:, None]
+        if self.floors and not listed:
+            right = rates[0] * table.min(axis=0)
+            yield self.upper + np.arange(self.n * m), (table - right).ravel(), (table + right).ravel()
+            return
+        for k in range(0, len(self.pairs), 4096):
+            block = slice(k, k + 4096)
+            a, b = self.pairs[block].T
+            left, right = table[a], rates[block] * table[b]
+            if self.delta:
+                over = np.maximum(left - right, 0).sum(axis=1) - self.delta * (1 - margin)
+                yield (
+                    self.sums + k + np.arange(len(a)),
+                    over,
+                    np.minimum(left + right, 3 * left).sum(axis=1) + self.delta,
+                )
+            else:
+                yield (
+                    self.first + k * m + np.arange(len(a) * m),
+                    (left - right).ravel(),
+                    (left + right).ravel(),
+                )
+
+
+def _forced(
+    rows: Iterable[Row], parts: list[Part], n: int, m: int, known: Iterable[int] = ()
+) -> frozenset[int]:
+    """Cells that are 0 in every feasible table, by least activities of single rows and by pure privacy."""
+    zero = set(known)
+    sides = [
+        (row, {j: sign * a for j, a in row.terms if a}, sign * row.offset)
+        for row in rows
+        if all(j < n * m for j, _ in row.terms)
+        for sign in ((1, -1) if row.equal else (1,))
+    ]
+    before = -1
+    while before < len(zero):
+        before = len(zero)
+        for _, terms, offset in sides:
+            least = {}
+            for x in {j // m for j in terms}:
+                open_ = [terms.get(x * m + y, ZERO) for y in range(m) if x * m + y not in zero]
+                least[x] = min(open_, default=fmpq(1))
+            if offset + sum(least.values(), ZERO) == 0:  # no other cell can be paid for
+                cells = (x * m + y for x in least for y in range(m))
+                zero |= {j for j in cells if terms.get(j, ZERO) > least[j // m]}
+        for part in parts:
+            if zero and not part.delta:
+                columns = {y for y in range(m) if any(x * m + y in zero for x in range(n))}
+                for a, b in part.pairs.tolist():
+                    zero |= {a * m + y for y in columns if b * m + y in zero}
+    return frozenset(zero)
+
+
+@dataclass(frozen=True, eq=False)
+class Declared:
+    """A problem on one table in numbers: what files hold of it.
+
+    Parameters
+    ----------
+    inputs, outputs : tuples of labels
+    of, neighbours : str
+        As in `Table`.
+    objective : str
+        Its name in words.
+    cost : array
+        Of all columns; `constant` is added.
+    labels : tuple of str
+        Of the families of own rows.
+    family, equal, offsets : arrays, one entry a row
+        Its family, whether it is an equality, and its constant.
+    places, coefficients : arrays, shapes (t, 2) and (t,)
+        (row, column) of each coefficient, in the order of rows.
+    privacy : tuple of Private
+    """
+
+    inputs: Labels
+    outputs: Labels
+    of: str
+    neighbours: str
+    objective: str
+    cost: Array
+    constant: float
+    labels: tuple[str, ...]
+    family: Indices
+    equal: Indices
+    offsets: Array
+    places: Indices
+    coefficients: Array
+    privacy: tuple[Private, ...]
+
+    def __post_init__(self) -> None:
+        rows, width = len(self.family), len(self.cost)
+        entries, cells = len(self.coefficients), len(self.inputs) * len(self.outputs)
+        shaped = self.equal.shape == self.offsets.shape == (rows,) and self.places.shape == (entries, 2)
+        order = np.lexsort((self.places[:, 1], self.places[:, 0])) if shaped else np.zeros(0, dtype=int)
+        names = self.families()
+        if len(set(names)) < len(self.labels) + len(self.privacy):
+            raise DesignError("labels: must all differ")
+        inside = shaped and (self.places >= 0).all() and (self.places < [max(rows, 1), width]).all()
+        inside = (
+            inside
+            and np.isin(self.equal, (0, 1)).all()
+            and ((self.family >= 0) & (self.family < len(self.labels))).all()
+        )
+        twice = shaped and entries > 1 and not np.diff(self.places, axis=0).any(axis=1).all()
+        if not inside or twice or width < cells or (order != np.arange(entries)).any():
+            raise DesignError("rows: do not fit the table")
+        numbers = (self.cost, self.offsets, self.coefficients, np.array(self.constant))
+        if not all(np.isfinite(part).all() for part in numbers):
+            raise DesignError("rows: must hold finite numbers")
+        for asked in self.privacy:
+            given = asked.between
+            if not isinstance(given, str) and not (
+                given.size and ((given >= 0) & (given < self.n)).all() and (given[:, 0] != given[:, 1]).all()
+            ):
+                raise DesignError("between: must be pairs of the table's inputs")
+            if asked.distances is not None and asked.distances.shape != (self.n, self.n):
+                raise DesignError("distances: must be of the table's inputs")
+
+    @property
+    def n(self) -> int:
+        """Number of inputs."""
+        return len(self.inputs)
+
+    @property
+    def m(self) -> int:
+        """Number of outputs."""
+        return len(self.outputs)
+
+    @property
+    def cells(self) -> int:
+        """Number of cells, the first columns."""
+        return self.n * self.m
+
+    @cached_property
+    def matrix(self) -> sparse.csr_array:
+        """Coefficients of the own rows."""
+        shape = (len(self.family), len(self.cost))
+        return sparse.csr_array((self.coefficients, tuple(self.places.T)), shape=shape)
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """The own rows in rationals."""
+        starts = np.searchsorted(self.places[:, 0], np.arange(len(self.family) + 1)).tolist()
+        columns, values = self.places[:, 1].tolist(), [rational(a) for a in self.coefficients.tolist()]
+        return [
+            Row(self.labels[f], bool(equal), tuple(zip(columns[i:j], values[i:j])), rational(k))
+            for f, equal, k, i, j in zip(
+                self.family.tolist(), self.equal.tolist(), self.offsets.tolist(), starts, starts[1:]
+            )
+        ]
+
+    @cached_property
+    def costs(self) -> list[fmpq]:
+        """Costs in rationals."""
+        return [rational(c) for c in self.cost.tolist()]
+
+    @cached_property
+    def parts(self) -> list[Part]:
+        """Privacy, a part a point."""
+        found, first = list[Part](), len(self.family)
+        for asked in self.privacy:
+            for point in asked.points:
+                found.append(Part(asked, point, first, self.n, self.m))
+                first = found[-1].end
+        return found
+
+    @cached_property
+    def zeros(self) -> frozenset[int]:
+        """Cells that the constraints force to zero."""
+        return self.forced()
+
+    def forced(self, known: Iterable[int] = ()) -> frozenset[int]:
+        """Cells that are 0 in every feasible table where these are, exactly."""
+        return _forced(self.rows, self.parts, self.n, self.m, known)
+
+    def families(self) -> list[str]:
+        """Labels of all families."""
+        return [*dict.fromkeys([asked.label for asked in self.privacy]), *self.labels]
+
+    def family_of(self, row: int) -> str:
+        """The family of a row, by its number."""
+        if row < len(self.family):
+            return self.labels[int(self.family[row])]
+        return next(part.label for part in self.parts if row < part.end)
+
+    def value(self, v: list[fmpq]) -> fmpq:
+        """Cost of exact columns."""
+        return sum((c * x for c, x in zip(self.costs, v) if c), rational(self.constant))
+
+    def linear_bound(self, rows: Indices, multipliers: Iterable[Any], *, costs: bool = True) -> LinearBound:
+        """Return these rows with their multipliers, reduced by those of the sums; at cost 0 a positive bound proves infeasibility."""
+        n, m = self.n, self.m
+        lemma = (
+            "Cells P(x, y) of a table that meets the constraints are a point of this program: e^epsilon is rounded up, cells that the "
+            "constraints force to zero are left out, excess S(y) = max(P(x, y) - e^epsilon P(x', y), 0), floor(y) = min_x P(x, y)."
+        )
+        program = LinearBound(lemma, len(rows) + n + 1)
+        column: dict[int, int] = {}
+        for j in range(self.cells):
+            if j not in self.zeros:
+                column[j] = program.variable(f"P{j // m}.{j % m}", self.costs[j] if costs else 0)
+        if costs and self.constant:
+            program.row("constant", [(program.variable("one", self.constant), 1)], "E", 1, self.constant)
+        further: dict[int, tuple[int, int]] = {}
+        for j in range(self.cells, len(self.cost)):
+            cost = self.costs[j] if costs else ZERO
+            further[j] = program.variable(f"e{j}.up", cost), program.variable(f"e{j}.down", -cost)
+
+        def split(terms: Iterable[tuple[int, fmpq]]) -> Iterator[tuple[int, fmpq]]:
+            for j, a in terms:
+                if j in column:
+                    yield column[j], a
+                elif j in further:
+                    yield further[j][0], a
+                    yield further[j][1], -a
+
+        others: dict[Any, int] = {}
+        edges = [len(self.family), *(part.end for part in self.parts)]
+        for number, held in zip(rows.tolist(), multipliers):
+            if not 0 <= number < edges[-1]:
+                raise DesignError("rows: must be numbers of the problem's rows")
+            if number < edges[0]:
+                row, multiplier = self.rows[number], -rational(held)
+                name = row.label.encode("ascii", "ignore").decode().replace(" ", "_")
+                program.row(name, split(row.terms), "E" if row.equal else "L", -row.offset, multiplier)
+                continue
+            p = int(np.searchsorted(edges, number, "right")) - 1
+            part, terms = self.parts[p], list[tuple[int, fmpq]]()
+            entries, pair = part.row(number)
+            for key, sign in entries:
+                factor = fmpq(sign) if sign else -part.high(pair)
+                if isinstance(key, int):
+                    terms += split([(key, factor)])
+                    continue
+                if (p, key) not in others:
+                    others[p, key] = program.variable(".".join(map(str, (*key[:1], p, *key[1:]))))
+                terms.append((others[p, key], factor))
+            right = rational(part.delta) if part.delta and number >= part.sums else ZERO
+            program.row("private", terms, "L", right, -rational(held))
+        for x in range(n):
+            group = [column[x * m + y] for y in range(m) if x * m + y in column]
+            if group:
+                program.sums_to(1, group)
+        return program

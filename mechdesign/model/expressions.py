@@ -1,0 +1,144 @@
+r"""From CVXPY's expressions to rows of numbers.
+
+Affine expressions are read by their gradients, which are exact there; convex piecewise linear ones are first reduced by CVXPY to affine rows of
+further variables (its epigraphs). Everything else is refused, in a sentence that names the family.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+from cvxpy.reductions.dcp2cone.dcp2cone import Dcp2Cone
+from scipy import sparse
+
+from mechdesign.errors import DesignError
+from mechdesign.model.declared import Declared
+from mechdesign.model.table import Private, Table
+from mechdesign.typing import Array
+
+_EQUAL, _BELOW, _ABOVE = ("Equality", "Zero"), ("Inequality", "NonPos"), ("NonNeg",)
+_OTHERWISE = (
+    "no exact law and no bound follow from it; state it by abs, max, norm1, sum_largest or affine rows"
+)
+
+
+class Further(cp.Variable):
+    """Further variables of a problem that was read from a file: those of its piecewise linear atoms."""
+
+
+def compiled(table: Table, objective: cp.Minimize, constraints: Iterable[Any]) -> Declared:
+    """Return a problem in numbers, at its parameters' present values.
+
+    Raises
+    ------
+    DesignError
+        What is not convex, not piecewise linear or not finite; it names the family and the part.
+    """
+    pairs = list(_labelled(constraints))
+    own = [(label, one) for label, one in pairs if not isinstance(one, Private)]
+    names, goal, pieces = [label for label, _ in own], objective.expr, list[tuple[int, Any]]()
+    for family, (label, one) in enumerate(own):
+        pieces += [(family, part) for part in _rows(repr(label), one)]
+    if not goal.is_affine():
+        _check("objective", goal, goal.is_convex())
+        reduced = Dcp2Cone().apply(cp.Problem(cp.Minimize(goal)))[0]
+        goal, names = reduced.objective.expr, [*names, "objective"]
+        pieces += [(len(names) - 1, part) for part in reduced.constraints]
+    held = {v.id: v for e in (goal, *(part.expr for _, part in pieces)) for v in e.variables()}
+    variables = [table, *(v for v in held.values() if v is not table)]
+    cost, constant = _affine("objective", goal, variables)
+    blocks, offsets, families, equal = (
+        [sparse.csr_array((0, cost.shape[1]))],
+        [np.zeros(0)],
+        list[int](),
+        list[bool](),
+    )
+    for family, part in pieces:
+        sign = -1.0 if type(part).__name__ in _ABOVE else 1.0
+        matrix, constants = _affine(repr(names[family]), part.expr, variables)
+        blocks.append(sign * matrix)
+        offsets.append(sign * constants)
+        families += [family] * constants.size
+        equal += [type(part).__name__ in _EQUAL] * constants.size
+    whole = sparse.csr_array(sparse.vstack(blocks))
+    whole.sum_duplicates()
+    whole.eliminate_zeros()
+    entries = whole.tocoo()
+    return Declared(
+        table.inputs,
+        table.outputs,
+        table.of,
+        table.neighbours,
+        objective.expr.label or " ".join(str(objective.expr).split()),
+        cost.toarray().ravel(),
+        float(constant[0]),
+        tuple(names),
+        np.array(families, dtype=np.int64),
+        np.array(equal, dtype=np.int64),
+        np.concatenate(offsets),
+        np.column_stack(entries.coords).astype(np.int64).reshape(-1, 2),
+        np.asarray(entries.data, dtype=float),
+        tuple(one for _, one in pairs if isinstance(one, Private)),
+    )
+
+
+def _labelled(constraints: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    """Constraints with names that all differ: those given, else CVXPY's own text."""
+    taken = set[str]()
+    for one in constraints:
+        words = one.label or " ".join(str(one).split())
+        label, k = words if len(words) <= 60 else f"{words[:57]}...", 1
+        while label in taken:
+            k += 1
+            label = f"{words[:50]} ({k})"
+        taken.add(label)
+        yield label, replace(one, label=label) if isinstance(one, Private) else one
+
+
+def _rows(what: str, one: Any) -> list[Any]:
+    """The affine constraints that a constraint is, with CVXPY's further variables."""
+    if type(one).__name__ not in _EQUAL + _BELOW + _ABOVE:
+        raise DesignError(f"{what}: is a cone; {_OTHERWISE}")
+    if one.expr.is_affine():
+        return [one]
+    _check(what, -one.expr if type(one).__name__ in _ABOVE else one.expr, one.is_dcp())
+    return list(Dcp2Cone().apply(cp.Problem(cp.Minimize(0), [one]))[0].constraints)
+
+
+def _check(what: str, expression: Any, convex: bool) -> None:
+    if not convex:
+        raise DesignError(f"{what}: is not convex by CVXPY's rules (DCP); see {_broken(expression)!s:.80}")
+    if not expression.is_pwl():
+        raise DesignError(f"{what}: is convex but not piecewise linear; {_OTHERWISE}")
+
+
+def _broken(expression: Any) -> Any:
+    """The smallest part of an expression that breaks CVXPY's rules."""
+    part = next((part for part in expression.args if not part.is_dcp()), None)
+    return expression if part is None else _broken(part)
+
+
+def _affine(what: str, expression: Any, variables: list[Any]) -> tuple[sparse.csr_array, Array]:
+    """Coefficients of an affine expression over these variables, tables row by row, and its constants."""
+    held = [v.value for v in variables]
+    for v in variables:
+        v.save_value(np.zeros(v.shape))
+    constants = np.ravel(np.asarray(expression.value, dtype=float), order="F")
+    slopes, blocks = expression.grad, []
+    for v, value in zip(variables, held):
+        slope = slopes.get(v, sparse.csr_array((v.size, constants.size)))
+        block = sparse.csr_array(
+            slope if sparse.issparse(slope) else np.reshape(slope, (v.size, -1))
+        ).T.tocsr()
+        blocks.append(
+            block[:, np.arange(v.size).reshape(v.shape[::-1]).T.ravel()] if v is variables[0] else block
+        )
+        v.save_value(value)
+    matrix = sparse.csr_array(sparse.hstack(blocks))
+    if not (np.isfinite(matrix.data).all() and np.isfinite(constants).all()):
+        raise DesignError(f"{what}: must hold finite numbers")
+    return matrix, constants

@@ -1,0 +1,178 @@
+"""How a problem on a table reads: as lines, as LaTeX, as an audit, as a picture."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from mechdesign.model.declared import Declared, Part, Row
+from mechdesign.model.exactly import Face
+from mechdesign.model.table import Private, shown_label
+from mechdesign.plotting import draw_matrix
+from mechdesign.typing import Array
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_TERMS = 4  # of a sample row
+_ACTIVE = 1e-9  # slack of an active row
+
+
+def _row(declared: Declared, row: Row) -> str:
+    """A row as an inequality of cells, cut after a few terms."""
+    parts = []
+    for j, a in row.terms[:_TERMS]:
+        cell = f"P[{_cell(declared, j)}]" if j < declared.cells else f"t{j - declared.cells + 1}"
+        size = "" if abs(a) == 1 else f"{abs(float(a)):.4g} "
+        parts.append(f"{'-' if a < 0 else '+'} {size}{cell}")
+    text = (
+        " ".join(parts).removeprefix("+ ").replace("- ", "-", 1)
+        if parts[:1] and parts[0][0] == "-"
+        else " ".join(parts)[2:]
+    )
+    dots = " + ..." if len(row.terms) > _TERMS else ""
+    return f"{text or '0'}{dots} {'=' if row.equal else '<='} {-float(row.offset) + 0.0:.6g}"
+
+
+def _cell(declared: Declared, j: int) -> str:
+    x, y = divmod(j, declared.m)
+    return f"{shown_label(declared.inputs[x])}, {shown_label(declared.outputs[y])}"
+
+
+def _meaning(asked: Private) -> str:
+    if all(delta == 0 for _, delta in asked.points):
+        return (
+            "P[x, y] <= e^(ε d(x, x')) P[x', y]" if asked.distances is not None else "P[x, y] <= e^ε P[x', y]"
+        )
+    return "Σ_y max(P[x, y] - e^ε P[x', y], 0) <= δ"
+
+
+def _counts(declared: Declared) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for part in declared.parts:
+        found[part.label] = found.get(part.label, 0) + len(part.pairs) * (1 if part.delta else part.m)
+    for family, label in enumerate(declared.labels):
+        found[label] = int((declared.family == family).sum())
+    return found
+
+
+def lines(declared: Declared) -> list[str]:
+    """The problem, a line a family: what it says, how many rows, one of them."""
+    n, m, counts = declared.n, declared.m, _counts(declared)
+    found = [
+        f"minimise    {declared.objective}",
+        f"over        P[x, y] = Pr[output y | input x] >= 0, {n} inputs x {m} outputs, Σ_y P[x, y] = 1",
+    ]
+    said = [f"{a.label}: {a}: {_meaning(a)} ({counts[a.label]} rows)" for a in declared.privacy]
+    for family, label in enumerate(declared.labels):
+        first = int(np.flatnonzero(declared.family == family)[0])
+        rows = f"{counts[label]} row{'s' * (counts[label] != 1)}"
+        said.append(
+            f"{label}: {_row(declared, declared.rows[first])} ({rows}{', the first' * (counts[label] > 1)})"
+        )
+    return found + [f"{'subject to' if k == 0 else '':12}{text}" for k, text in enumerate(said)]
+
+
+def latex(declared: Declared) -> str:
+    """The problem for a notebook."""
+
+    def text(words: str) -> str:
+        for symbol in "\\{}$&#_%^":
+            words = words.replace(symbol, " " if symbol in "\\{}^$" else f"\\{symbol}")
+        return rf"\text{{{words}}}"
+
+    counts, rows = _counts(declared), []
+    for asked in declared.privacy:
+        distance = r"\,d(x, x')" if asked.distances is not None else ""
+        pure = all(delta == 0 for _, delta in asked.points)
+        law = rf"P_{{xy}} \le e^{{\varepsilon{distance}}} P_{{x'y}}"
+        excess = r"\textstyle\sum_y \max(P_{xy} - e^{\varepsilon} P_{x'y}, 0) \le \delta"
+        said = str(asked).replace("ε", "epsilon").replace("δ", "delta").replace("·", "times")
+        rows.append(
+            rf"{law if pure else excess} &&{text(f'{asked.label}: {said} ({counts[asked.label]} rows)')}"
+        )
+    for family, label in enumerate(declared.labels):
+        first = int(np.flatnonzero(declared.family == family)[0])
+        sample = _row(declared, declared.rows[first]).replace("<=", r"\le").replace("...", r"\dots")
+        rows.append(rf"{sample} &&{text(f'{label} ({counts[label]} rows)')}")
+    head = (
+        rf"\min_{{P \ge 0,\ \sum_y P_{{xy}} = 1}}\quad & {text(declared.objective)} \\ \text{{s.t.}}\quad & "
+    )
+    body = r" \\ & ".join(rows)
+    return rf"$$\begin{{aligned}} {head}{body} \end{{aligned}}$$"
+
+
+def audit_table(
+    declared: Declared, v: list[Any], multipliers: dict[int, Fraction], columns: list[str]
+) -> pd.DataFrame:
+    """Every row of every family: family, index, lhs, rhs, slack, dual, active. Slacks near 0 are exact differences, rounded once."""
+    x, face, frames = np.array([float(value) for value in v]), Face(declared, frozenset()), []
+    table = x[: declared.cells].reshape(declared.n, declared.m)
+    inputs, outputs = (list(map(shown_label, labels)) for labels in (declared.inputs, declared.outputs))
+    near = {number: float(face.slack(number, v)) for number in face.close(v, listed=True) if number >= 0}
+    for part in declared.parts:
+        a, b = part.pairs.T
+        with np.errstate(over="ignore"):
+            rates = np.exp(part.losses)[:, None]
+        who = [f"{inputs[i]}, {inputs[j]}" for i, j in part.pairs.tolist()]
+        if part.delta:
+            lhs, rhs = np.maximum(table[a] - rates * table[b], 0).sum(axis=1), np.full(len(a), part.delta)
+            index, first = who, part.sums
+        else:
+            lhs, rhs = table[a].ravel(), (rates * table[b]).ravel()
+            index, first = [f"{pair}: {y}" for pair in who for y in outputs], part.first
+        dual = _duals(part, multipliers, first, len(lhs))
+        frames.append(_frame(part.label, index, lhs, rhs, dual, near, first))
+    activity = declared.matrix @ x
+    for family, label in enumerate(declared.labels):
+        rows = np.flatnonzero(declared.family == family)
+        dual = np.array([float(multipliers.get(i, 0)) for i in rows.tolist()])
+        frame = _frame(label, list(range(len(rows))), activity[rows], -declared.offsets[rows], dual, {}, 0)
+        exact = [-float(declared.rows[i].at(v)) for i in rows.tolist()]
+        equal = declared.equal[rows] > 0
+        frame["slack"] = np.where(equal, -np.abs(exact), exact) + 0.0
+        frame["active"] = np.abs(frame["slack"]) <= _ACTIVE
+        frames.append(frame)
+    sums = np.ones(declared.n)
+    frames.append(_frame("sums", inputs, sums, sums, np.nan * sums, {}, 0))
+    return pd.concat(frames, ignore_index=True)[columns]
+
+
+def _frame(
+    label: str, index: list[Any], lhs: Array, rhs: Array, dual: Array, near: dict[int, float], first: int
+) -> pd.DataFrame:
+    slack = rhs - lhs
+    for number, exact in near.items():
+        if first <= number < first + len(slack):
+            slack[number - first] = exact
+    shown = pd.DataFrame(
+        {"family": label, "index": index, "lhs": lhs, "rhs": rhs, "slack": slack, "dual": dual}
+    )
+    shown["active"] = np.abs(shown["slack"]) <= _ACTIVE
+    return shown
+
+
+def _duals(part: Part, multipliers: dict[int, Fraction], first: int, count: int) -> Array:
+    """Multipliers of listed rows; those of floors are shared out among the pairs they stand for."""
+    dual = np.zeros(count)
+    for number, value in multipliers.items():
+        if first <= number < first + count:
+            dual[number - first] = float(value)
+    if part.floors:
+        n, m = part.n, part.m
+        above, below = (
+            np.array([float(multipliers.get(start + j, 0)) for j in range(n * m)]).reshape(n, m)
+            for start in (part.upper, part.lower)
+        )
+        a, b = part.pairs.T
+        total = below.sum(axis=0)
+        dual += (above[a] * below[b] / np.where(total > 0, total, 1.0)).ravel()
+    return dual
+
+
+def draw(declared: Declared, probabilities: Array, **options: float) -> Figure:
+    """Draw the table as shades."""
+    return draw_matrix(probabilities, "output", "input", **options)

@@ -1,0 +1,471 @@
+r"""The unknown table of probabilities, what is asked of it, and the mechanism that it becomes.
+
+A `Table` *is* a CVXPY variable of shape (inputs, outputs): :math:`P[x, y]` is the probability of output y at input x. It offers the
+requirements and errors of the field as CVXPY expressions and constraints; any other affine constraint is written by hand.
+
+>>> import mechdesign as md
+>>> P = md.Table(inputs=[0, 1], outputs=[0, 1])
+>>> problem = md.Problem(md.Minimize(P.expected("error")), [P.private(md.PureDP(1.0))])
+>>> round(problem.solve().value, 6)
+0.268941
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, TypeAlias, TypeVar
+
+import cvxpy as cp
+import numpy as np
+
+from mechdesign.errors import DataError, DesignError, instance
+from mechdesign.evidence.accuracy import Accuracy, quantile
+from mechdesign.evidence.attack import TradeOff
+from mechdesign.evidence.sampling import IntegerRows
+from mechdesign.evidence.serialize import serializable
+from mechdesign.problem.checks import array, generator, one_of, read
+from mechdesign.problem.privacy import (
+    ApproximateDP,
+    GaussianDP,
+    MembershipAdvantage,
+    MetricDP,
+    PureDP,
+    ZeroConcentratedDP,
+    pairs_of,
+)
+from mechdesign.problem.words import guarantee
+from mechdesign.typing import Array, Indices, Numbers, Randomness, no_numbers
+
+Labels = tuple[Any, ...]
+"""Numbers, points (tuples of numbers) or names, all of one kind."""
+Loss: TypeAlias = str | Callable[[Any, Any], Any] | Numbers
+C = TypeVar("C")
+
+MOST_CELLS, MOST_INPUTS = 40_000, 2_000
+"""Of a table. One of 200 × 200 with floors takes HiGHS minutes."""
+_POINTS = "PureDP, ApproximateDP, MetricDP, MembershipAdvantage or TradeOff([(epsilon, delta), ...])"
+
+
+def labels_of(name: str, value: Any) -> Labels:
+    """Return labels as numbers, points or names that all differ, or raise DesignError."""
+    given = (
+        list(value) if isinstance(value, (list, tuple, np.ndarray, range)) or hasattr(value, "tolist") else []
+    )
+    if given and all(isinstance(label, str) for label in given):
+        found: Labels = tuple(str(label) for label in given)
+    else:
+        allowed = "must be numbers, points of equal length, or names: one of each input or output"
+        if not given or no_numbers(given):
+            raise DesignError.of(name, value, allowed)
+        numbers = array(name, given, ndim=None)
+        if numbers.ndim > 2:
+            raise DesignError.of(name, value, allowed)
+        found = tuple(numbers.tolist()) if numbers.ndim == 1 else tuple(map(tuple, numbers.tolist()))
+    if len(set(found)) < len(found):
+        raise DesignError(f"{name}: must all differ; merge those that are equal")
+    return found
+
+
+def shown_label(label: object) -> str:
+    """A label in a print."""
+    if isinstance(label, tuple):
+        return f"({', '.join(map(shown_label, label))})"
+    return label if isinstance(label, str) else f"{label:.6g}"
+
+
+def points_of_labels(name: str, labels: Labels) -> Array:
+    """Numbers and points as an array of shape (count, coordinates); names are none."""
+    if isinstance(labels[0], str):
+        raise DesignError.of(name, labels[0], "is a name: give losses and targets as arrays")
+    return np.array(labels, dtype=float).reshape(len(labels), -1)
+
+
+def named(label: str, constraint: C) -> C:
+    """Give a constraint the name by which prints, audits and errors call it.
+
+    Examples
+    --------
+    >>> P = Table([0, 1], [0, 1])
+    >>> named("cap", P[:, 1] <= 0.2).label
+    'cap'
+    """
+    label = instance("label", label, str)
+    if isinstance(constraint, Private):
+        return replace(constraint, label=label)
+    if not isinstance(constraint, cp.constraints.constraint.Constraint):
+        raise DesignError.of("constraint", constraint, "must be a constraint, such as P[:, 1] <= 0.2")
+    constraint.set_label(label)
+    return constraint
+
+
+@serializable("table-privacy")
+@dataclass(frozen=True, eq=False)
+class Private:
+    """A requirement on pairs of rows of a table: `Table.private` makes it.
+
+    Parameters
+    ----------
+    label : str
+    privacy : PureDP, ApproximateDP, MetricDP, MembershipAdvantage or TradeOff
+    between : "all", "adjacent" or array of int, shape (k, 2)
+        Pairs of inputs, by their positions; each protects both.
+    distances : array, shape (inputs, inputs), optional
+        What ε is multiplied by, under `MetricDP`.
+    """
+
+    label: str
+    privacy: Any
+    between: str | Indices
+    distances: Array | None = None
+    table: Any = None
+
+    def to_fields(self) -> dict[str, object]:
+        """What files hold: all but the table."""
+        return {key: getattr(self, key) for key in ("label", "privacy", "between", "distances")}
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> Private:
+        """Read it, for a table that is made next."""
+        return cls(**fields)
+
+    def pairs(self, count: int) -> Indices:
+        """The ordered pairs of inputs, shape (k, 2)."""
+        if isinstance(self.between, str):
+            i, j = np.nonzero(~np.eye(count, dtype=bool))
+            kept = np.abs(i - j) == 1 if self.between == "adjacent" else slice(None)
+            return np.column_stack([i, j])[kept]
+        both = np.concatenate([self.between, self.between[:, ::-1]])
+        return np.unique(both, axis=0)
+
+    @property
+    def points(self) -> tuple[tuple[float, float], ...]:
+        """(ε, δ) that are asked at once; of `MetricDP`, ε per unit of distance."""
+        if isinstance(self.privacy, MetricDP):
+            return ((self.privacy.epsilon, 0.0),)
+        return pairs_of(self.privacy)
+
+    def scaled(self, factor: float) -> Private:
+        """The same at this many times ε."""
+        if isinstance(self.privacy, TradeOff):
+            return replace(self, privacy=TradeOff(tuple((e * factor, d) for e, d in self.privacy.points)))
+        if isinstance(self.privacy, MembershipAdvantage):
+            return self
+        return replace(self, privacy=replace(self.privacy, epsilon=self.privacy.epsilon * factor))
+
+    def __str__(self) -> str:
+        pairs = {"all": "all pairs of inputs", "adjacent": "adjacent inputs"}
+        who = (
+            pairs[self.between] if isinstance(self.between, str) else f"{len(self.between)} listed pairs only"
+        )
+        asked = (
+            f"ε = {self.privacy.epsilon:g} · distance"
+            if self.distances is not None
+            else guarantee(self.privacy)
+        )
+        return f"{asked}, {who}"
+
+
+class Errors:
+    """Errors of a table of probabilities, as CVXPY expressions: of the unknown itself, or of what it is decoded to."""
+
+    inputs: Labels
+    outputs: Labels
+
+    @property
+    def _table(self) -> Any:
+        return self
+
+    def losses(self, loss: Loss = "absolute") -> Array:
+        """The matrix of losses, shape (inputs, outputs).
+
+        Parameters
+        ----------
+        loss : {"absolute", "squared", "error"}, function of (input, output), or array
+            ``"absolute"`` is the distance of output and input, ``"squared"`` its square, ``"error"`` 1 where they differ.
+        """
+        shape = len(self.inputs), len(self.outputs)
+        if isinstance(loss, str):
+            one_of("loss", loss, ("absolute", "squared", "error"))
+            if loss == "error":
+                return np.array([[float(x != y) for y in self.outputs] for x in self.inputs])
+            x, y = points_of_labels("inputs", self.inputs), points_of_labels("outputs", self.outputs)
+            if x.shape[1] != y.shape[1]:
+                raise DesignError.of("loss", loss, "needs inputs and outputs of as many coordinates")
+            off = x[:, None] - y
+            squared = np.asarray((off * off).sum(axis=2))
+            return (
+                squared if loss == "squared" else np.abs(off[..., 0]) if x.shape[1] == 1 else np.sqrt(squared)
+            )
+        given = [[loss(x, y) for y in self.outputs] for x in self.inputs] if callable(loss) else loss
+        found = array("loss", given, ndim=None)
+        if found.shape != shape:
+            raise DesignError.of(
+                "loss", found.shape, f"must have a row an input and a column an output: {shape}"
+            )
+        return found
+
+    def expected(self, loss: Loss = "absolute", prior: Numbers | None = None) -> cp.Expression:
+        """Expected loss over a prior of the inputs, uniform unless given."""
+        count = len(self.inputs)
+        weights = np.full(count, 1.0) if prior is None else array("prior", prior)
+        if weights.shape != (count,) or (weights < 0).any() or not weights.any():
+            raise DesignError.of(
+                "prior", prior, f"must be a weight of each of the {count} inputs, not all zero"
+            )
+        over = "a uniform prior" if prior is None else "the prior given"
+        total = weights.sum()
+        costs = self.losses(loss) * weights[:, None] / total
+        found: cp.Expression = cp.sum(cp.multiply(costs, self._table))
+        found.set_label(f"expected {_loss_words(loss)}, over {over}")
+        return found
+
+    def worst(self, loss: Loss = "absolute") -> cp.Expression:
+        """Expected loss at the input where it is largest."""
+        found: cp.Expression = cp.max(cp.sum(cp.multiply(self.losses(loss), self._table), axis=1))
+        found.set_label(f"expected {_loss_words(loss)}, at the worst input")
+        return found
+
+    def bias(self, target: Numbers | None = None) -> cp.Expression:
+        """Expected output less `target`, of each input; the inputs themselves are the target unless given."""
+        outputs = points_of_labels("outputs", self.outputs)
+        goal = (
+            points_of_labels("inputs", self.inputs) if target is None else array("target", target, ndim=None)
+        )
+        goal = goal.reshape(len(goal), -1) if goal.ndim else goal
+        if goal.shape != (len(self.inputs), outputs.shape[1]):
+            shape = (len(self.inputs), outputs.shape[1])
+            raise DesignError.of("target", goal.shape, f"must have a value of each input, shape {shape}")
+        column = slice(None) if outputs.shape[1] > 1 else 0
+        found: cp.Expression = self._table @ outputs[:, column] - goal[:, column]
+        return found
+
+    def unbiased(self, target: Numbers | None = None) -> cp.Constraint:
+        """Require that the bias is 0 at every input."""
+        found: cp.Constraint = named("unbiased", self.bias(target) == 0)
+        return found
+
+
+class Table(Errors, cp.Variable):
+    """Conditional probabilities of finitely many inputs and outputs: the unknown of a problem, and a CVXPY variable.
+
+    Parameters
+    ----------
+    inputs, outputs : sequences of numbers, points or names
+        All different; in the order of rows and columns.
+    of : {"person", "data"}
+        Whether an input is one person's value, who sends the output (a local report), or a statistic of a data set, whose
+        releases a ledger counts.
+    neighbours : {"add-remove", "replace"}
+        Of ``of="data"``: which data sets the protected pairs of inputs come from.
+
+    Examples
+    --------
+    >>> P = Table(inputs=[-1, 0, 1], outputs=[-2, 2])
+    >>> P.shape, (P[:, 1] <= 0.9).is_dcp()
+    ((3, 2), True)
+    """
+
+    def __init__(
+        self, inputs: Any, outputs: Any, *, of: str = "person", neighbours: str = "add-remove"
+    ) -> None:
+        self.inputs, self.outputs = labels_of("inputs", inputs), labels_of("outputs", outputs)
+        if len(self.inputs) < 2:
+            raise DesignError.of(
+                "inputs", self.inputs, "must be two at least: of one there is nothing to protect"
+            )
+        self.of = one_of("of", of, ("person", "data"))
+        self.neighbours = one_of("neighbours", neighbours, ("add-remove", "replace"))
+        cells = len(self.inputs) * len(self.outputs)
+        if cells > MOST_CELLS or len(self.inputs) > MOST_INPUTS:
+            largest = f"is too large a table: at most {MOST_CELLS}, of {MOST_INPUTS} inputs, are solved; merge labels"
+            raise DesignError.of("cells", cells, largest)
+        super().__init__((len(self.inputs), len(self.outputs)), nonneg=True, name="P")
+
+    def private(self, privacy: Any, *, between: str | Sequence[tuple[Any, Any]] = "all") -> Private:
+        """Require privacy of pairs of inputs.
+
+        Parameters
+        ----------
+        privacy : PureDP, ApproximateDP, MetricDP, MembershipAdvantage or TradeOff
+            `MetricDP` takes a `MetricSpace` of the inputs as its metric too.
+        between : "all", "adjacent" or pairs of inputs
+            ``"adjacent"``: inputs next to each other in the order given. Each pair protects both of its inputs.
+
+        Raises
+        ------
+        DesignError
+            A requirement that no finitely many rows state, or pairs that are none of the inputs.
+        """
+        if isinstance(privacy, (ZeroConcentratedDP, GaussianDP)):
+            remedy = "is no finite number of linear rows: state points of its curve, TradeOff([(epsilon, delta), ...])"
+            raise DesignError.of("privacy", privacy, remedy)
+        if not isinstance(privacy, (PureDP, ApproximateDP, MetricDP, MembershipAdvantage, TradeOff)):
+            raise DesignError.of("privacy", privacy, f"must be {_POINTS}")
+        if isinstance(privacy, TradeOff):
+            pairs_of(privacy)  # refuses one that asks for nothing
+        distances = self.distances(privacy) if isinstance(privacy, MetricDP) else None
+        return Private("private", privacy, self._between(between), distances, self)
+
+    def decoded(self, decoder: Numbers, outputs: Any = None) -> Decoded:
+        """Return the table after post-processing, P @ decoder, with the same errors.
+
+        Parameters
+        ----------
+        decoder : array, shape (outputs, decoded outputs)
+            Rows are probabilities.
+        outputs : optional
+            Labels of the decoded outputs; those of the table unless given.
+        """
+        held = array("decoder", decoder, ndim=2)
+        labels = self.outputs if outputs is None else labels_of("outputs", outputs)
+        if held.shape != (len(self.outputs), len(labels)):
+            raise DesignError.of("decoder", held.shape, f"must have shape {(len(self.outputs), len(labels))}")
+        if (held < 0).any() or (np.abs(held.sum(axis=1) - 1) > 1e-9).any():
+            raise DesignError("decoder: rows must be probabilities that sum to 1")
+        return Decoded(self.inputs, labels, self @ held)
+
+    def distances(self, privacy: MetricDP) -> Array:
+        """Distances of the inputs by the requirement's metric, shape (inputs, inputs)."""
+        count = len(self.inputs)
+        if hasattr(privacy.metric, "distances"):
+            found = np.asarray(privacy.metric.distances)
+        else:
+            points = points_of_labels("inputs", self.inputs)
+            if points.shape[1] > 1 and privacy.metric == "absolute":
+                found = np.sqrt(((points[:, None] - points) ** 2).sum(axis=2))
+            else:
+                x = points[:, 0] if points.shape[1] == 1 else points
+                found = array("metric", privacy.distance(x[:, None], x[None]), ndim=None)
+        if found.shape != (count, count) or (found < 0).any() or not np.array_equal(found, found.T):
+            raise DesignError.of(
+                "metric", found.shape, f"must give symmetric distances of the {count} inputs, at least 0"
+            )
+        return found
+
+    def _between(self, between: Any) -> str | Indices:
+        if isinstance(between, str):
+            return one_of("between", between, ("all", "adjacent"))
+        places = {label: k for k, label in enumerate(self.inputs)}
+        try:
+            pairs = [tuple(places[labels_of("between", [label])[0]] for label in pair) for pair in between]
+            if not pairs or any(len(pair) != 2 or pair[0] == pair[1] for pair in pairs):
+                raise KeyError
+        except (KeyError, TypeError):
+            remedy = 'must be "all", "adjacent" or pairs of different inputs, such as [(0, 1)]'
+            raise DesignError.of("between", between, remedy) from None
+        return np.array(pairs, dtype=np.int64)
+
+
+class Decoded(Errors):
+    """A table after post-processing: an expression with the errors of one."""
+
+    def __init__(self, inputs: Labels, outputs: Labels, expression: cp.Expression) -> None:
+        self.inputs, self.outputs, self.expression = inputs, outputs, expression
+
+    @property
+    def _table(self) -> cp.Expression:
+        return self.expression
+
+
+def _loss_words(loss: Loss) -> str:
+    if isinstance(loss, str):
+        return {"error": "share of wrong outputs"}.get(loss, f"{loss} error")
+    return f"loss {getattr(loss, '__name__', 'given')}" if callable(loss) else "loss"
+
+
+def _integer_rows(given: Any) -> tuple[tuple[int, ...], ...]:
+    rows = tuple(tuple(row) for row in given)
+    good = rows and all(type(w) is int and w >= 0 for row in rows for w in row)
+    if not good or len({len(row) for row in rows}) > 1 or not all(sum(row) for row in rows):
+        raise DesignError("weights: must be rows of non-negative integers, none of them all zero")
+    return rows
+
+
+@serializable("table-mechanism")
+@dataclass(frozen=True, eq=False)
+class TableMechanism:
+    """A finite table of probabilities in integers: what is deployed.
+
+    Parameters
+    ----------
+    inputs, outputs : tuples of numbers, points or names
+    weights : tuple of rows of int
+        Output y has probability ``weights[x][y] / sum(weights[x])`` at input x, exactly.
+
+    Examples
+    --------
+    >>> mechanism = TableMechanism((0.0, 1.0), ("no", "yes"), ((3, 1), (1, 3)))
+    >>> mechanism.probabilities.tolist()
+    [[0.75, 0.25], [0.25, 0.75]]
+    >>> set(mechanism.release([0, 1, 1])) <= {"no", "yes"}
+    True
+    """
+
+    inputs: Labels
+    outputs: Labels
+    weights: tuple[tuple[int, ...], ...]
+
+    def __post_init__(self) -> None:
+        rows = _integer_rows(self.weights)
+        for name in ("inputs", "outputs"):
+            object.__setattr__(self, name, labels_of(name, getattr(self, name)))
+        object.__setattr__(self, "weights", rows)
+        if (len(rows), len(rows[0])) != (len(self.inputs), len(self.outputs)):
+            raise DesignError("weights: must have a row of each input and a column of each output")
+
+    @cached_property
+    def probabilities(self) -> Array:
+        """The table in doubles, each rounded once; shape (inputs, outputs)."""
+        return np.array(
+            [[w / total for w in row] for row, total in zip(self.weights, map(sum, self.weights))]
+        )
+
+    @cached_property
+    def _rows(self) -> IntegerRows:
+        return IntegerRows(self.weights.__getitem__, len(self.weights))
+
+    def _places(self, x: Any) -> Indices:
+        places = {label: k for k, label in enumerate(self.inputs)}
+        size = len(self.inputs[0]) if isinstance(self.inputs[0], tuple) else 0
+        try:
+            held = np.asarray(x, dtype=object) if isinstance(self.inputs[0], str) else read("x", x)
+            flat = map(tuple, held.reshape(-1, size).tolist()) if size else held.ravel().tolist()
+            found = [places[label] for label in flat]  # as given: what rounds to an input is none
+        except (KeyError, TypeError, ValueError):
+            raise DataError("x: must be inputs of the table") from None
+        return np.array(found, dtype=np.int64).reshape(held.shape[: held.ndim - bool(size)])
+
+    def _labels(self, drawn: Indices) -> Any:
+        labels = np.array(self.outputs)[drawn]
+        return labels if np.ndim(labels) else labels.item()
+
+    def release(self, x: Any) -> Any:
+        """Draw an output for every input with exactly the probabilities of the table, from the operating system's randomness.
+
+        Raises
+        ------
+        DataError
+            An input that is not listed. The guarantee does not cover that refusal.
+        """
+        held = self._places(x)
+        return self._labels(self._rows.draw(held.ravel()).reshape(held.shape))
+
+    def sample(self, x: Any, *, rng: Randomness = None) -> Any:
+        """Draw outputs in doubles with a seeded generator: for simulation; `release` deploys."""
+        held = self._places(x)
+        uniform = generator(rng).random(held.shape)
+        drawn = (self.probabilities.cumsum(axis=1)[held] <= uniform[..., None]).sum(axis=-1)
+        return self._labels(np.minimum(drawn, len(self.outputs) - 1))
+
+    def errors(self, prior: Array | None = None) -> Accuracy:
+        """How far outputs are from inputs, over a prior (uniform unless given)."""
+        x, y = points_of_labels("inputs", self.inputs), points_of_labels("outputs", self.outputs)
+        if x.shape[1] != y.shape[1]:
+            raise DesignError.of("outputs", y.shape, "must have as many coordinates as inputs")
+        off = np.sqrt(((x[:, None] - y) ** 2).sum(axis=2))
+        weights = np.full(len(x), 1 / len(x)) if prior is None else prior
+        joint = weights[:, None] * self.probabilities
+        return Accuracy(math.sqrt((joint * off**2).sum()), float((joint * off).sum()), quantile(off, joint))

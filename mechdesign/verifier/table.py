@@ -1,0 +1,272 @@
+"""A finite table of probabilities: privacy, the rows of its problem, its value, and the bound by rows and multipliers.
+
+Pr[output y | input x] is P[x, y], integers over the total of their row. The problem is stated in numbers: own rows Σ a v + k ≤ 0 or = 0 over the
+cells, row by row, and further columns, which stand for convex piecewise linear functions (any values that meet the rows bound them from
+above); and privacy of pairs (x, x') of inputs at points (ε, δ), where a distance may multiply ε.
+
+*The law.* P is private where P[x, y] ≤ ρ P[x', y], or Σ_y max(P[x, y] − ρ P[x', y], 0) ≤ δ, with a rational ρ ≤ e^ε.
+
+*The bound.* Every private table meets, with ρ ≥ e^ε: P[x, y] − ρ P[x', y] ≤ 0; under δ, with S_y the excess, P[x, y] − ρ P[x', y] − S_y ≤ 0 and
+Σ S_y ≤ δ; and where one ε holds for all pairs, with a_y the least of column y, P[x, y] − ρ a_y ≤ 0 and a_y − P[x, y] ≤ 0. Rows of P sum to 1.
+Cells that rows force to zero are no columns: where the least that a row Σ a P + k ≤ 0 can be, each input putting its mass on its least
+coefficient, is 0, all other cells of these inputs are 0; and a cell is 0 where that of a neighbour under pure privacy is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from mechdesign.verifier.matrices import distances as space_distances
+from mechdesign.verifier.reading import Account, Json, Refused, exp_bounds, log_above, points_of, proofs_of
+from mechdesign.verifier.rows import Row, lower_bound
+
+MISSED = Fraction(1, 10**12)
+"""Of its size, what an equality that depends on others may be missed by; "at most" is exact."""
+
+
+class Own(NamedTuple):
+    """A row of the person's own."""
+
+    label: str
+    equal: bool
+    terms: list[tuple[int, Fraction]]
+    offset: Fraction
+
+
+class Point(NamedTuple):
+    """Privacy of pairs at one (ε, δ): what is claimed, and the ends of e^ε of each pair."""
+
+    claim: str
+    pairs: list[tuple[int, int]]
+    delta: Fraction
+    rates: list[tuple[Fraction, Fraction]]
+    alike: bool
+    first: int
+
+
+def alone(law: Json, account: Account) -> None:
+    """What a table that is saved alone loses between any two inputs, where that is finite."""
+    weights = law["weights"]
+    account.takes(8 * sum(map(len, weights)), max(map(sum, weights)).bit_length())
+    whole = all(len(row) == len(law["outputs"]) and min(row) >= 0 < sum(row) for row in weights)
+    account.agrees("weights are rows of probabilities", whole and len(weights) == len(law["inputs"]))
+    columns = [
+        column for column in zip(*([Fraction(w, sum(row)) for w in row] for row in weights)) if max(column)
+    ]
+    if min(map(min, columns)) == 0:
+        account.claimed(
+            "outputs rule inputs out: private with some delta only, which this file does not state"
+        )
+        return
+    loss = log_above(max(max(column) / min(column) for column in columns))
+    account.proved(f"privacy loss at most {loss!r} between any two inputs", True)
+
+
+def table(result: Json, account: Account) -> None:
+    design, law, proofs = result["design"], result["mechanism"], proofs_of(result)
+    if law[""] != "table-mechanism" or "table-proof" not in proofs or len(proofs) < len(result["proofs"]):
+        raise Refused("another mechanism than a table, or evidence that is not one proof of it")
+    weights, n, m = law["weights"], len(design["inputs"]), len(design["outputs"])
+    totals = [sum(row) for row in weights]
+    whole = len(weights) == n and all(len(row) == m and min(row) >= 0 < sum(row) for row in weights)
+    account.agrees("weights are rows of probabilities, of each input one of each output", whole)
+    same = (law["inputs"], law["outputs"]) == (design["inputs"], design["outputs"])
+    account.agrees("inputs and outputs are those of the problem", same)
+    if not whole or not same:
+        raise Refused("a table that is not of its problem")
+    rows, points = own_rows(design, n * m), list(private_points(design, n, m, account))
+    bits = max(total.bit_length() for total in totals)
+    for point in points:
+        account.takes(2 * m * len(point.pairs), bits)
+        for_all = all(
+            keeps(weights[a], totals[a], weights[b], totals[b], low, point.delta)
+            for (a, b), (low, _) in zip(point.pairs, point.rates)
+        )
+        account.proved(point.claim, for_all)
+    cells = [Fraction(w, total) for row, total in zip(weights, totals) for w in row]
+    v = [*cells, *proofs["table-proof"]["witness"]]
+    costs = [Fraction(c) for c in design["cost"]]
+    if len(v) != len(costs):
+        raise Refused("further columns without values")
+    account.divides(sum(len(row.terms) for row in rows) + len(v), bits)
+    for label in design["labels"]:
+        account.proved(f"{label!r} holds", all(holds(row, v) for row in rows if row.label == label))
+    value = sum((c * x for c, x in zip(costs, v) if c), Fraction(design["constant"]))
+    account.proved(f"the value is at most {result['value']!r}", value <= Fraction(result["value"]))
+    if result["lower_bound"] is None:
+        return
+    if "rows-bound" not in proofs:
+        raise Refused("a lower bound without multipliers")
+    found = bound(design, proofs["rows-bound"], rows, points, account) + Fraction(design["constant"])
+    claim = f"no table within these constraints costs less than {result['lower_bound']!r}"
+    account.proved(claim, Fraction(result["lower_bound"]) <= found)
+
+
+def keeps(row: list[int], total: int, other: list[int], its: int, low: Fraction, delta: Fraction) -> bool:
+    """Whether a row is private from another one."""
+    up, down = low.numerator * total, low.denominator * its
+    over = [p * down - up * q for p, q in zip(row, other)]
+    if not delta:
+        return max(over) <= 0
+    return sum(o for o in over if o > 0) <= delta * low.denominator * total * its
+
+
+def holds(row: Own, v: list[Fraction]) -> bool:
+    left = sum((a * v[j] for j, a in row.terms), row.offset)
+    size = sum((abs(a) for _, a in row.terms), abs(row.offset))
+    return abs(left) <= MISSED * size if row.equal else left <= 0
+
+
+def own_rows(design: Json, cells: int) -> list[Own]:
+    """The person's rows, in the order of their numbers."""
+    count = len(design["family"])
+    terms: list[list[tuple[int, Fraction]]] = [[] for _ in range(count)]
+    for (i, j), a in zip(design["places"], design["coefficients"], strict=True):
+        if not (0 <= i < count and 0 <= j < len(design["cost"])) or any(
+            j == known for known, _ in terms[i][-1:]
+        ):
+            raise Refused("a coefficient in no row or column, or twice in one")
+        terms[i].append((j, Fraction(a)))
+    if len(design["cost"]) < cells or any(j <= i for row in terms for (i, _), (j, _) in pairwise(row)):
+        raise Refused("rows that are not of the table, or out of order")
+    known, signs = range(len(design["labels"])), (0, 1)
+    if any(f not in known for f in design["family"]) or any(e not in signs for e in design["equal"]):
+        raise Refused("a row of no family, or neither an equality nor an inequality")
+    parts = zip(design["family"], design["equal"], terms, design["offsets"], strict=True)
+    return [Own(design["labels"][f], bool(e), held, Fraction(k)) for f, e, held, k in parts]
+
+
+def private_points(design: Json, n: int, m: int, account: Account) -> Iterator[Point]:
+    """Each point of each requirement, with the number of its first row."""
+    first = len(design["family"])
+    if not design["privacy"]:
+        raise Refused("a problem without privacy")
+    account.takes(n * n * (1 + len(design["privacy"])))
+    for one in design["privacy"]:
+        privacy, between, far = one["privacy"], one["between"], one["distances"]
+        every = sorted((a, b) for a in range(n) for b in range(n) if a != b)
+        if isinstance(between, str):
+            if between not in ("all", "adjacent"):
+                raise Refused("pairs of inputs that are none")
+            pairs = [p for p in every if between == "all" or abs(p[0] - p[1]) == 1]
+        else:
+            listed = {tuple(pair) for pair in between}
+            pairs = [(a, b) for a, b in every if (a, b) in listed or (b, a) in listed]
+            if not pairs or not listed <= set(every):
+                raise Refused("pairs of inputs that are none")
+        if (far is not None) != (privacy[""] == "metric-dp"):
+            raise Refused("distances where none are asked for, or none where they are")
+        if far is not None:
+            distances_agree(privacy["metric"], far, design["inputs"], account)
+        held = points_of(privacy) if far is None else [(privacy["epsilon"], 0.0)]
+        for epsilon, delta in held:
+            if delta >= 1:
+                continue
+            apart = [1.0 if far is None else far[a][b] for a, b in pairs]
+            account.takes(400 * len(set(apart)), 400)
+            ends = {d: exp_bounds(Fraction(epsilon) * Fraction(d), 160) for d in set(apart)}
+            alike = between == "all" and not delta and len(ends) == 1 and n > 2
+            who = {"all": "all pairs of inputs", "adjacent": "adjacent inputs"}.get(
+                str(between), f"{len(pairs)} listed pairs"
+            )
+            times = "" if far is None else " times the distance"
+            claim = f"{one['label']}: epsilon = {epsilon!r}{times}, delta = {delta!r} between {who}"
+            yield Point(claim, pairs, Fraction(delta), [ends[d] for d in apart], alike, first)
+            first += len(pairs) * m + (len(pairs) if delta else 0) + (2 * n * m if alike else 0)
+
+
+def distances_agree(metric: Json, far: Json, inputs: Json, account: Account) -> None:
+    """Whether the distances are those of the metric; of a function they are what is stated."""
+    if isinstance(metric, dict):
+        given, points = metric["matrix"], metric["points"]
+        if given is None and metric["kind"] in ("grid", "euclidean", "line") and points is not None:
+            given = [[math.dist(p, q) for q in points] for p in points]
+        elif given is None:
+            given = space_distances(metric, account)
+    elif metric in ("absolute", "squared") and not isinstance(inputs[0], str):
+        places = [x if isinstance(x, list) else [x] for x in inputs]
+        power = 2 if metric == "squared" else 1
+        given = [[math.dist(p, q) ** power for q in places] for p in places]
+    else:
+        account.claimed("the distances are those of the function asked for")
+        return
+    off = max(abs(a - b) for r, s in zip(given, far, strict=True) for a, b in zip(r, s, strict=True))
+    account.agrees("the distances are those of the inputs", off <= 1e-12 * max(map(max, given)))
+
+
+def zeros(rows: list[Own], points: list[Point], n: int, m: int) -> set[int]:
+    """Cells that the rows force to zero."""
+    known: set[int] = set()
+    sides = [(row, sign) for row in rows for sign in ((1, -1) if row.equal else (1,))]
+    sides = [(row, sign) for row, sign in sides if all(j < n * m for j, _ in row.terms)]
+    before = -1
+    while before < len(known):
+        before = len(known)
+        for row, sign in sides:
+            terms = {j: sign * a for j, a in row.terms}
+            least = {}
+            for x in {j // m for j in terms}:
+                free = [terms.get(j, Fraction(0)) for j in range(x * m, x * m + m) if j not in known]
+                least[x] = min(free, default=Fraction(1))
+            if sign * row.offset + sum(least.values()) == 0:
+                known |= {x * m + y for x in least for y in range(m) if terms.get(x * m + y, 0) > least[x]}
+        for point in points:
+            if known and not point.delta:
+                for a, b in point.pairs:
+                    known |= {a * m + y for y in range(m) if b * m + y in known}
+    return known
+
+
+def bound(design: Json, proof: Json, rows: list[Own], points: list[Point], account: Account) -> Fraction:
+    """What the multipliers prove, but for the constant of the objective."""
+    n, m, width = len(design["inputs"]), len(design["outputs"]), len(design["cost"])
+    account.takes(len(rows) * n * m / 4 + 4 * len(proof["rows"]), 600)
+    none, free = zeros(rows, points, n, m), set(range(n * m, width))
+    edges = [point.first for point in points]
+    if any(b <= a for a, b in pairwise(proof["rows"])) or any(number < 0 for number in proof["rows"]):
+        raise Refused("numbers of rows that do not increase")
+
+    def kept(terms: list[tuple[Any, Fraction]]) -> list[tuple[Any, Fraction]]:
+        return [(j, a) for j, a in terms if j not in none]
+
+    held: list[Row] = []
+    excess: dict[tuple[int, int], list[Any]] = {}
+    one = Fraction(1)
+    for number, multiplier in zip(proof["rows"], proof["multipliers"], strict=True):
+        if number < len(rows):
+            row = rows[number]
+            held.append((kept(list(row.terms)), -row.offset, row.equal, multiplier))
+            continue
+        p = max(k for k, first in enumerate(edges) if first <= number)
+        point, place = points[p], number - points[p].first
+        k, y = divmod(place, m)
+        if k < len(point.pairs):
+            (a, b), (_, high) = point.pairs[k], point.rates[k]
+            terms: list[tuple[Any, Fraction]] = kept([(a * m + y, one), (b * m + y, -high)])
+            if point.delta:
+                slack = ("excess", p, k, y)
+                excess.setdefault((p, k), []).append(slack)
+                terms.append((slack, -one))
+            held.append((terms, Fraction(0), False, multiplier))
+        elif point.delta:
+            k = place - len(point.pairs) * m
+            if k >= len(point.pairs):
+                raise Refused("a row that the problem has not")
+            held.append(([(slack, one) for slack in excess.get((p, k), [])], point.delta, False, multiplier))
+        else:
+            j = place - len(point.pairs) * m
+            if not point.alike or j >= 2 * n * m:
+                raise Refused("a row that the problem has not")
+            side, j = divmod(j, n * m)
+            cell, floor = (
+                kept([(j, one - 2 * side)]),
+                (("floor", p, j % m), one if side else -point.rates[0][1]),
+            )
+            held.append(([*cell, floor], Fraction(0), False, multiplier))
+    costs: dict[Any, Fraction] = {j: Fraction(c) for j, c in enumerate(design["cost"]) if j not in none}
+    groups: list[list[Any]] = [[j for j in range(x * m, x * m + m) if j not in none] for x in range(n)]
+    return lower_bound(costs, held, [group for group in groups if group], set(free))

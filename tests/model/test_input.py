@@ -1,0 +1,94 @@
+"""What cannot be declared or solved is refused in one sentence that names it, and nothing is released."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import mechdesign as md
+
+P, OTHER = md.Table([0, 1, 2], [0, 1, 2]), md.Table([0, 1, 2], [0, 1, 2])
+COPY = copy.deepcopy(P)
+PRIVATE, LEAST = P.private(md.PureDP(1.0)), md.Minimize(P.expected())
+
+
+def of(*constraints: Any, objective: Any = LEAST) -> md.Problem:
+    return md.Problem(objective, [PRIVATE, *constraints])
+
+
+CASES: dict[str, tuple[Callable[[], Any], str]] = {
+    "maximize": (lambda: of(objective=cp.Maximize(P.expected())), "Maximize"),
+    "no objective": (lambda: of(objective="least"), "objective"),
+    "no privacy": (lambda: md.Problem(LEAST, [P[0, 0] <= 0.5]), "no privacy"),
+    "own variable": (lambda: of(cp.Variable(name="t") <= 1), r"'t'.*cp\.max"),
+    "boolean variable": (lambda: of(P[0, 0] <= cp.Variable(boolean=True, name="b")), "'b'.*boolean"),
+    "two tables": (lambda: of(OTHER[0, 0] <= 0.5), "unknowns = 2"),
+    "copy of the table": (lambda: of(COPY[0, 0] <= 0.5), "copy"),
+    "not convex": (lambda: of(md.named("odd", cp.abs(P[0, 0] - 0.5) >= 0.1)), "'odd'.*convex.*abs"),
+    "not convex objective": (lambda: of(objective=md.Minimize(cp.sqrt(P[0, 0]))), "objective.*convex"),
+    "cone": (lambda: of(md.named("length", cp.norm(P[0]) <= 0.9)), "'length'.*piecewise linear"),
+    "quadratic": (lambda: of(objective=md.Minimize(cp.sum_squares(P))), "objective.*piecewise linear"),
+    "semidefinite": (lambda: of(md.named("psd", P >> 0)), "'psd'.*cone"),
+    "not a number": (lambda: of(md.named("cap", P[:, 0] <= np.nan)), "'cap'.*finite"),
+    "no constraint": (lambda: of("cap"), "constraints"),
+    "a truth value": (lambda: of(True), "constraints"),
+    "parameter": (lambda: of(P[0, 0] <= cp.Parameter(name="cap")).solve(), "'cap': has no value"),
+    "loss of another shape": (lambda: P.expected(np.ones((2, 3))), r"\(2, 3\)"),
+    "loss that is no number": (lambda: P.expected(lambda x, y: "a"), "loss"),
+    "unknown loss": (lambda: P.expected("cubed"), "loss"),
+    "loss of names": (lambda: md.Table(["a", "b"], ["a"]).expected(), "name"),
+    "prior": (lambda: P.expected("absolute", [1, 2]), "prior"),
+    "target": (lambda: P.unbiased([1, 2]), "target"),
+    "decoder": (lambda: P.decoded([[1, 2]]), "decoder"),
+    "decoder that is none": (lambda: P.decoded(np.ones((3, 3))), "decoder"),
+    "name of nothing": (lambda: md.named("cap", 3), "constraint"),
+    "concentrated": (lambda: P.private(md.ZeroConcentratedDP(0.5)), "TradeOff"),
+    "Gaussian": (lambda: P.private(md.GaussianDP(0.5)), "TradeOff"),
+    "privacy of nothing": (lambda: P.private(1.0), "PureDP"),
+    "pairs that are none": (lambda: P.private(md.PureDP(1.0), between=[(0, 5)]), "between"),
+    "pairs of one": (lambda: P.private(md.PureDP(1.0), between=[(1, 1)]), "between"),
+    "unknown pairs": (lambda: P.private(md.PureDP(1.0), between="near"), "between"),
+    "space of another size": (
+        lambda: P.private(md.MetricDP(1.0, metric=md.MetricSpace.grid(2, 2))),
+        "3 inputs",
+    ),
+    "equal inputs": (lambda: md.Table([0, 0], [1, 2]), "differ"),
+    "one input": (lambda: md.Table([0], [1, 2]), "two at least"),
+    "no outputs": (lambda: md.Table([0, 1], []), "outputs"),
+    "mixed labels": (lambda: md.Table([0, "a"], [1, 2]), "inputs"),
+    "too large": (lambda: md.Table(range(300), range(300)), "90000.*40000"),
+    "whose": (lambda: md.Table([0, 1], [0, 1], of="nobody"), "of = "),
+    "unknown solver": (lambda: of().solve("nonesuch"), "nonesuch"),
+    "solver for other models": (lambda: of().solve("closed-form"), "closed-form"),
+    "unknown option": (lambda: of().solve(nonsense=3), "nonsense"),
+    "too many rows to write": (lambda: _large().write("model.mps"), "rows"),
+}
+
+
+def _large() -> md.Problem:
+    table = md.Table(range(100), range(50))
+    return md.Problem(md.Minimize(table.expected()), [table.private(md.MetricDP(1.0))])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_refused(case: str) -> None:
+    make, words = CASES[case]
+    with pytest.raises(md.DesignError, match=f"(?s){words}"):
+        make()
+
+
+def test_limit() -> None:
+    with pytest.raises(md.SolverError) as error:
+        of().solve(time_limit=1e-9)
+    assert "limit" in f"{error.value} {error.value.status}"
+
+
+def test_a_parameter_stays_where_a_table_was_declared() -> None:
+    P.value = np.eye(3)
+    _ = of(P[0, 0] <= 0.5).declared
+    assert P.value is not None and np.array_equal(P.value, np.eye(3))

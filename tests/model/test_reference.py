@@ -1,0 +1,168 @@
+"""Values of tables that are known to ten digits, from above to 1e-9, each proved; and equal to CVXPY's own optimum."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import mechdesign as md
+from mechdesign.model.exactly import least_epsilon
+from mechdesign.problem.spine import Clock
+from model import tables
+
+X, Y = [-1, -0.5, 0, 0.5, 1], [-3, -0.5, 0.5, 3]
+PURE = md.PureDP(1.0)
+
+
+def quantizer(
+    *own: Callable[[Any], Any],
+    privacy: Any = PURE,
+    loss: str = "absolute",
+    outputs: Any = Y,
+    worst: bool = False,
+    unbiased: bool = True,
+) -> md.Problem:
+    P = md.Table(X, outputs)
+    objective = P.worst(loss) if worst else P.expected(loss)
+    constraints = [P.private(privacy), *([P.unbiased()] if unbiased else []), *(one(P) for one in own)]
+    return md.Problem(md.Minimize(objective), constraints)
+
+
+def count(n: int, privacy: Any, *own: Callable[[Any], Any]) -> md.Problem:
+    P = md.Table(range(n + 1), range(n + 1), of="data")
+    rows = [P.private(privacy, between="adjacent"), *(one(P) for one in own)]
+    return md.Problem(md.Minimize(P.worst("squared")), rows)
+
+
+def two_requirements() -> md.Problem:
+    P = md.Table(np.linspace(0, 1, 9), np.linspace(-2, 3, 11))
+    constraints = [P.private(md.ApproximateDP(0.5, 0.05)), P.private(md.PureDP(2.0)), P.unbiased()]
+    return md.Problem(md.Minimize(P.expected("squared")), constraints)
+
+
+def channel(side: int) -> md.Problem:
+    space = md.MetricSpace.grid(side, side)
+    P = md.Table(space.points, space.points)
+    return md.Problem(md.Minimize(P.expected()), [P.private(md.MetricDP(1.0, metric=space))])
+
+
+def choice(candidates: int, votes: int) -> md.Problem:
+    """The winner among candidates: least mean regret where one vote more or less is protected."""
+    counts, names = list(itertools.product(range(votes + 1), repeat=candidates)), "abc"[:candidates]
+    P = md.Table(counts, list(names))
+    one = [(x, y) for x in counts for y in counts if x < y and sum(abs(a - b) for a, b in zip(x, y)) == 1]
+    regret = P.expected(lambda x, winner: max(x) - x[names.index(winner)])
+    return md.Problem(md.Minimize(regret), [P.private(PURE, between=one)])
+
+
+VALUES: dict[str, tuple[Callable[[], md.Problem], float]] = {
+    "as said": (quantizer, 1.7577162947),
+    "capped": (lambda: quantizer(lambda P: P[:, 1] <= 0.2), 1.7687790165),
+    "no interior": (lambda: quantizer(lambda P: P[:, 1] <= 0), 1.8594187089),
+    "no interior, from one cell": (lambda: quantizer(lambda P: P[0, 1] == 0), 1.8594187089),
+    "worst": (lambda: quantizer(worst=True), 1.9463158682),
+    "delta": (lambda: quantizer(privacy=md.ApproximateDP(1, 0.01), loss="squared"), 4.4906621210),
+    "metric": (lambda: quantizer(privacy=md.MetricDP(2.0)), 0.6715727999),
+    "increasing": (lambda: quantizer(lambda P: P[1:, 3] >= P[:-1, 3] + 0.02), 1.7922808605),
+    "stated twice": (
+        lambda: quantizer(lambda P: 0.1 * P.bias() == 0, outputs=[-3, -0.7, 0.5, 3]),
+        1.7653384289,
+    ),
+    "count": (lambda: count(10, md.ApproximateDP(1, 0.01)), 1.3369522031),
+    "count, sure of 0": (
+        lambda: count(10, md.ApproximateDP(1, 0.01), lambda P: P[0, 0] >= 0.7),
+        1.3576753152,
+    ),
+    "hidden count": (lambda: count(14, md.ApproximateDP(1, 0.01), lambda P: P[0, 1:] == 0), 11.010005176),
+    "two requirements": (two_requirements, 2.442362312),
+    "choice of two": (lambda: choice(2, 8), 0.0777164942),
+    "choice of three": (lambda: choice(3, 4), 0.1890508479),
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_value(name: str) -> None:
+    problem, expected = VALUES[name][0](), VALUES[name][1]
+    result = problem.solve()
+    assert result.value == pytest.approx(expected, rel=1e-9)
+    assert result.gap is not None and result.gap < 1e-10 and result.bound_how == "proved"
+    assert result.certificate is not None and result.certificate.verify()
+    assert tables.excess(problem, result) <= 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda: count(23, md.ApproximateDP(1, 1e-6), lambda P: P[0, 1:] == 0), 130.36047615928),
+        (lambda: channel(5), 1.228677266),
+    ],
+)
+def test_larger_value(make: Callable[[], md.Problem], expected: float) -> None:
+    result = make().solve()
+    assert result.value == pytest.approx(expected, rel=1e-9)
+    assert result.gap is not None and result.gap < 1e-10
+
+
+@pytest.mark.slow
+def test_pairs_of_forty_inputs() -> None:
+    P = md.Table(np.linspace(-1, 1, 40), np.linspace(-2.5, 2.5, 40))
+    result = md.Problem(md.Minimize(P.expected()), [P.private(PURE), P.unbiased()]).solve()
+    assert result.value == pytest.approx(1.748756999, rel=1e-9)
+    assert result.certificate is not None and result.certificate.verify()
+
+
+@pytest.mark.parametrize("name", ["capped", "worst", "delta", "metric", "two requirements"])
+def test_the_model_in_cvxpy_has_the_same_optimum(name: str) -> None:
+    problem = VALUES[name][0]()
+    model = problem.model().problem
+    model.solve(solver=cp.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
+    assert problem.solve().value == pytest.approx(float(model.value), rel=1e-7)
+
+
+@pytest.mark.parametrize("solver", ["clarabel", "highs-ipm"])
+def test_another_solver(solver: str) -> None:
+    for name in ("capped", "worst", "delta"):
+        problem, expected = VALUES[name][0](), VALUES[name][1]
+        result = problem.solve(solver)
+        assert result.value == pytest.approx(expected, rel=1e-8) and result.solver_report.solver == solver
+        assert result.certificate is not None and result.certificate.verify()
+
+
+def test_decoded_by_the_identity() -> None:
+    P = md.Table(X, Y)
+    decoded = P.decoded(np.eye(4))
+    problem = md.Problem(md.Minimize(decoded.expected()), [P.private(PURE), decoded.unbiased()])
+    assert problem.solve().value == pytest.approx(1.7577162947, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("cap", "least"), [(None, math.log(2)), (0.3, 1.866264042), (0.4, 1.270196633), (0.45, math.log(3))]
+)
+def test_infeasible(cap: float | None, least: float) -> None:
+    own = [] if cap is None else [lambda P: md.named("outer", P[:, [0, 3]] <= cap)]
+    problem = quantizer(*own, privacy=md.PureDP(0.5))
+    with pytest.raises(md.InfeasibleError, match="'private' and 'unbiased' together") as error:
+        problem.solve()
+    assert error.value.smallest_epsilon is not None and 0 <= error.value.smallest_epsilon - least <= 1.1e-6
+    found = least_epsilon(problem.declared, ["private"], Clock(None))
+    assert found == pytest.approx(least, rel=1e-8)
+
+
+def test_families_that_contradict_each_other_without_privacy() -> None:
+    problem = quantizer(lambda P: md.named("high", P[0, 0] >= 0.6), lambda P: md.named("low", P[0, 0] <= 0.1))
+    with pytest.raises(md.InfeasibleError, match="'high' and 'low' together") as error:
+        problem.solve()
+    assert "private" not in str(error.value) and error.value.smallest_epsilon is None
+
+
+def test_an_epsilon_that_only_just_suffices() -> None:
+    P = md.Table([0, 1], [0, 1])
+    rows = [P.private(md.PureDP(math.log(3))), P[0, 0] == 0.75, P[1, 0] == 0.25]  # the double is above
+    assert md.Problem(md.Minimize(P.expected("error")), rows).solve().mechanism.weights == ((3, 1), (1, 3))

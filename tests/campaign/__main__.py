@@ -164,9 +164,7 @@ def main() -> None:
     parser.add_argument("--store", help="file that finished designs are kept in; a killed campaign continues")
     parser.add_argument("--only", type=int, nargs="+", help="examine these numbers (again)")
     parser.add_argument("--again", action="store_true", help="examine again what was at fault")
-    parser.add_argument(
-        "--table", type=Path, help="write designs.csv of the store there, and stop"
-    )
+    parser.add_argument("--table", type=Path, help="write designs.csv of the store there, and stop")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     store = (

@@ -148,7 +148,7 @@ def test_absolute_loss() -> None:
 @pytest.mark.parametrize(
     "law",
     ["laplace", "logistic", "staircase", "discrete_laplace", stats.hypsecant(), stats.dgamma(1)],
-    ids=str,
+    ids=["laplace", "logistic", "staircase", "discrete_laplace", "hypsecant", "dgamma"],
 )
 @pytest.mark.parametrize("dimension", [1, 5])
 @pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # scipy's own cosh, far out

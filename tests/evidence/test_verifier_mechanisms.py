@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -62,9 +61,7 @@ def refused(text: str) -> bool:
 def test_every_kind_is_checked_or_claims_nothing(kind: str, tmp_path: Path) -> None:
     text = documents()[kind]
     (tmp_path / "file.json").write_text(text, encoding="utf-8")
-    started = time.process_time()
     code = verify.main([str(tmp_path / "file.json")])
-    assert time.process_time() - started < 5 + len(text) / 1e6
     if kind in deployed():
         assert code == 0 and rows(text)
     elif kind in verify.UNCOVERED:

@@ -233,6 +233,11 @@ def test_planar_laplace_around_the_earth(alpha: float) -> None:
     assert channel.matrix[0] == pytest.approx(seen, abs=8e-3)
 
 
+def test_planar_laplace_of_places_on_a_line() -> None:
+    channel = planar_laplace(MetricSpace.euclidean(np.column_stack([np.arange(20.0), np.arange(20.0)])), 1.0)
+    assert channel.alpha <= 1.0 and (np.diag(channel.matrix) > 0.2).all()
+
+
 @pytest.mark.parametrize(
     ("make", "named"),
     [

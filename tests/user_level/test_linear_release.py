@@ -185,6 +185,22 @@ def test_scales_are_those_of_the_theorem():
     assert wide.error() == pytest.approx(3 * wide.scale) and wide.scale == pytest.approx(2 / 50)
 
 
+def test_releases_are_unbiased_with_the_stated_error():
+    space = SPACES["euclidean"]
+    query = LinearQuery.average(space)
+    p = np.random.default_rng(3).dirichlet(np.ones(space.size))
+    for options in ({"norm": 1}, {"norm": 2}, {"norm": math.inf}, {"gaussian": True, "delta": 1e-5}):
+        release = LinearRelease(query, 3.0, model="local", **options)
+        answers = release.sample(np.tile(p, (100_000, 1)), rng=5)
+        noise = answers - query(p)
+        deviation = release.rms() / math.sqrt(query.dimension)
+        assert np.abs(noise.mean(axis=0)).max() <= 4.5 * deviation / math.sqrt(len(noise))
+        order = 2 if "gaussian" in options else options["norm"]
+        length = np.linalg.norm(noise, ord=order, axis=1)
+        assert abs(length.mean() - release.error()) <= 4.5 * length.std() / math.sqrt(len(noise))
+        assert (noise**2).sum(axis=1).mean() == pytest.approx(release.rms() ** 2, rel=0.03)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

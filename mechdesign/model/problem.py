@@ -25,6 +25,7 @@ import numpy as np
 import pandas as pd
 from cvxpy import Minimize as Minimize
 from flint import fmpq
+from scipy import sparse
 
 from mechdesign.errors import DesignError, InfeasibleError, SolverError, instance
 from mechdesign.evidence.accuracy import Accuracy
@@ -241,7 +242,11 @@ class Problem(ModelledDesign):
     def _result(self, incumbent: Incumbent, clock: Clock) -> Result:
         stated = Problem(self.objective, self.constraints) if self.parameters else self
         stated.__dict__["_declared"] = self.declared
-        return ModelledDesign._result(stated, incumbent, clock)  # of the parameters' present values
+        found = ModelledDesign._result(stated, incumbent, clock)  # of the parameters' present values
+        if found.certificate is not None and not found.certificate.verify():
+            remedy = "no table was found that passes its own checks: rows may contradict each other by less than doubles tell, or ε is too large"
+            raise SolverError(remedy, solver=found.solver_report.solver, status="check")
+        return found
 
     def improve(self, clock: Clock, solver: str | None = None, **options: Any) -> Iterator[Law | Bound]:
         """Solve at ε less 1e-12 of it for the law, and as stated for the multipliers; repair and prove both exactly."""
@@ -335,6 +340,11 @@ class Problem(ModelledDesign):
     def consumption(self, result: Result) -> Consumption:
         """What a release consumes: that of each requirement; of requirements on different pairs, the larger."""
         super().consumption(result)  # refuses tables of persons
+        linked = np.concatenate([asked.pairs(self.declared.n) for asked in self.declared.privacy])
+        graph = sparse.coo_array((np.ones(len(linked)), linked.T), shape=(self.declared.n, self.declared.n))
+        if sparse.csgraph.connected_components(graph, directed=False, return_labels=False) > 1:
+            remedy = "protects listed pairs of inputs only, which do not join all of them: a ledger counts what protects every data set"
+            raise DesignError.of("result", "Problem", remedy)
         spent: dict[str, list[Consumption]] = {}
         for asked in self.declared.privacy:
             pairs = asked.pairs(self.declared.n)
@@ -416,7 +426,7 @@ class Problem(ModelledDesign):
             f"An input is {who}. Wanted is the table of probabilities P(x, y) of output y at input x that solves\n\n"
             + "\n\n".join(printing.lines(declared)),
             declared.objective,
-            ("; ".join(str(asked) for asked in declared.privacy), "of the pairs of inputs that are named"),
+            ("; ".join(str(asked) for asked in declared.privacy), ""),
             "The probability of every output (across) at every input (down).",
         )
 
@@ -483,7 +493,12 @@ class TableProof(Proof):
             ]
             exact = "" if not off else f", its equalities to {RESIDUAL:g} of their size"
             holds = not over and off <= rational(RESIDUAL)
-            yield Claim(f"{label!r} holds{exact}", PROVED, float(min(over, default=0)), holds)
+            yield Claim(f"rows called {label!r} hold{exact}", PROVED, float(min(over, default=0)), holds)
         room = fraction(rational(stated.value) - declared.value(v))
-        yield Claim(f"{declared.objective} at most {stated.value!r}", PROVED, float(room), room >= 0)
+        yield Claim(
+            f"the objective, called {declared.objective!r}, is at most {stated.value!r}",
+            PROVED,
+            float(room),
+            room >= 0,
+        )
         yield agreement("weights are a table of the problem's inputs and outputs", PROVED, True)

@@ -92,7 +92,8 @@ def named(label: str, constraint: C) -> C:
     >>> named("cap", P[:, 1] <= 0.2).label
     'cap'
     """
-    label = instance("label", label, str)
+    if not instance("label", label, str).isprintable() or not label.strip():
+        raise DesignError.of("label", label, "must be a name of printable characters, on one line")
     if isinstance(constraint, Private):
         return replace(constraint, label=label)
     if not isinstance(constraint, cp.constraints.constraint.Constraint):
@@ -292,7 +293,7 @@ class Table(Errors, cp.Variable):
         privacy : PureDP, ApproximateDP, MetricDP, MembershipAdvantage or TradeOff
             `MetricDP` takes a `MetricSpace` of the inputs as its metric too.
         between : "all", "adjacent" or pairs of inputs
-            ``"adjacent"``: inputs next to each other in the order given. Each pair protects both of its inputs.
+            ``"adjacent"``: numbers next to each other, in a list of inputs that rises or falls. Each pair protects both of its inputs.
 
         Raises
         ------
@@ -345,9 +346,20 @@ class Table(Errors, cp.Variable):
             )
         return found
 
+    @property
+    def _ordered(self) -> bool:
+        """Whether the inputs are numbers that rise or fall, so that those next to each other are adjacent."""
+        if not all(isinstance(x, (int, float)) for x in self.inputs):
+            return False
+        steps = np.diff(np.array(self.inputs, dtype=float))
+        return bool((steps > 0).all() or (steps < 0).all())
+
     def _between(self, between: Any) -> str | Indices:
         if isinstance(between, str):
-            return one_of("between", between, ("all", "adjacent"))
+            if one_of("between", between, ("all", "adjacent")) == "adjacent" and not self._ordered:
+                remedy = "needs inputs that are numbers in rising or falling order: list the pairs, or sort the inputs"
+                raise DesignError.of("between", between, remedy)
+            return between
         places = {label: k for k, label in enumerate(self.inputs)}
         try:
             pairs = [tuple(places[labels_of("between", [label])[0]] for label in pair) for pair in between]

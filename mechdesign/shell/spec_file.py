@@ -141,13 +141,15 @@ def located(path: str | os.PathLike[str]) -> Iterator[None]:
 def designs() -> dict[str, type[Design]]:
     """Every design by its name: those at the top of the package, and those that its wing of noise alone names.
 
+    A `Problem` is declared in Python, not in a file of names and numbers.
+
     Examples
     --------
     >>> designs()["KNorm"] is mechdesign.noise.KNorm
     True
     """
     homes = mechdesign.noise, mechdesign
-    named = {word: getattr(home, word) for home in homes for word in dir(home)}
+    named = {word: getattr(home, word) for home in homes for word in dir(home) if word != "Problem"}
     return {
         word: value
         for word, value in sorted(named.items())

@@ -94,7 +94,9 @@ def table(result: Json, account: Account) -> None:
         raise Refused("further columns without values")
     account.divides(sum(len(row.terms) for row in rows) + len(v), bits)
     for label in design["labels"]:
-        account.proved(f"{label!r} holds", all(holds(row, v) for row in rows if row.label == label))
+        account.proved(
+            f"rows called {label!r} hold", all(holds(row, v) for row in rows if row.label == label)
+        )
     value = sum((c * x for c, x in zip(costs, v) if c), Fraction(design["constant"]))
     account.proved(f"the value is at most {result['value']!r}", value <= Fraction(result["value"]))
     if result["lower_bound"] is None:

@@ -258,6 +258,7 @@ def test_every_kind_that_is_checked_alone_is_doctored() -> None:
         "sampled-coordinates",
         "sampled-signs",
         "sphere-quantizer",
+        "table-mechanism",
     }  # test_forged, test_verifier_vectors
     assert deployed() - others == {*DOCTORED}
 

@@ -260,7 +260,7 @@ COVERED = {
         "verifier",
     ): f"{QUANTIZERS} quantizer-worst quantizer-any-outputs optimal-noise optimal-integer-noise"
     " optimal-noise-many staircase staircase-delta bounded-count count-worst metric-channel channel-spanner local-worst"
-    " user-histogram user-linear metric-inputs metric-delta",
+    " metric-inputs metric-delta",
     ("moments", "package"): f"{QUANTIZERS} quantizer-any-outputs metric-quantizer",
     ("moments", "program"): f"{QUANTIZERS} metric-inputs",
     ("moments", "verifier"): f"{QUANTIZERS} metric-quantizer",

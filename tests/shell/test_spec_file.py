@@ -73,7 +73,7 @@ def test_every_design_is_here() -> None:
         and issubclass(value, Design)
         and dataclasses.is_dataclass(value)
     }
-    assert public == set(SPECS) == set(designs())
+    assert public - {"Problem"} == set(SPECS) == set(designs())  # a problem is declared in Python
 
 
 @pytest.mark.parametrize("name", SPECS)

@@ -232,6 +232,12 @@ def solved(design: Callable[[], Any], **options: Any) -> Callable[[], Any]:
     return lambda: design().solve(**options).mechanism
 
 
+def declared() -> md.Problem:
+    """A declared report of one of eight numbers."""
+    table = md.Table(range(8), range(8))
+    return md.Problem(md.Minimize(table.expected()), [table.private(PURE)])
+
+
 def streamed(mechanism: Any) -> Call:
     return lambda x: list(mechanism.stream(x))
 
@@ -497,6 +503,7 @@ RELEASES: dict[str, Release] = {
         lambda: md.LinearRelease(LinearQuery.histogram(LINE), alpha=EPSILON, norm=math.inf),
         histograms(),
     ),
+    "declared table": Release("table-mechanism", solved(declared), items(7)),
     "Laplace histogram": Release(
         "laplace-histogram", lambda: LaplaceHistogram(LINE, EPSILON, users=1), histograms()
     ),

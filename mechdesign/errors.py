@@ -50,7 +50,7 @@ class DataError(DesignError):
     - under discrete noise a number that is not whole (must be whole numbers);
     - without ``clip=True`` an input outside the range, or a vector that is too long (must be in, must be at most, must be exactly);
     - in a plan numbers of more people than its steps are fine enough for (must count at most);
-    - an item or a report that is none, and a person without items (must be integers in);
+    - an item or a report that is none, and a person without items (must be integers in, must be inputs of);
     - a label that is missing, or none of the `classes` (must be labels, must be one of);
     - a histogram with a negative entry, or of another sum than 1 (must be non-negative, must sum to 1), and whole counts in place
       of shares, or the other way round, where `sizes` says which they are (must be given with, is for whole counts, must be equal).

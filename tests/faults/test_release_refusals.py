@@ -40,6 +40,7 @@ STATED = {
     **{name: SHARES for name in RELEASES if name.startswith("linear query")},
     "plan": NOISE | {"must be whole numbers"},
     "plan of workloads": NOISE | {"must count at most"},
+    "declared table": {"must be inputs of"},
     "Laplace histogram": SHARES - {"would be rounded"},
 }  # fmt: skip
 """What each release refuses, in the words of `DataError`; noise refuses `NOISE`."""

@@ -122,7 +122,7 @@ class MVU(QuantizerDesign, ModelledDesign):
             check_range(self.input_range, bins)
             settle(self, bins=tuple(bins.tolist()))
         if self.max_abs is not None:
-            reach, least = positive("max_abs", self.max_abs), self.search.least
+            reach, least = positive("max_abs", self.max_abs), self.alphabet_search.least
             if reach < least * (1 - 1e-12):
                 raise DesignError.of(
                     "max_abs",
@@ -135,10 +135,10 @@ class MVU(QuantizerDesign, ModelledDesign):
     @property
     def inputs(self) -> Array:
         """The input grid."""
-        return self.search.inputs
+        return self.alphabet_search.inputs
 
     @property
-    def search(self) -> AlphabetSearch:
+    def alphabet_search(self) -> AlphabetSearch:
         """Where alphabets are looked for."""
         return AlphabetSearch(self.m, self.privacy.epsilon, self.input_range, self.input_bits, self.max_abs)
 
@@ -147,12 +147,16 @@ class MVU(QuantizerDesign, ModelledDesign):
         """Where outputs are searched; None for those given."""
         if self.bins is not None:
             return None
-        return OutputSpace.around(self.input_range, self.search.farthest / self.search.half)
+        return OutputSpace.around(self.input_range, self.alphabet_search.farthest / self.alphabet_search.half)
 
     @property
     def _spread(self) -> Array:
         """The outputs that were given, or evenly spread ones."""
-        return self.search.spread(self.search.reach) if self.bins is None else np.array(self.bins)
+        return (
+            self.alphabet_search.spread(self.alphabet_search.reach)
+            if self.bins is None
+            else np.array(self.bins)
+        )
 
     def model(self, bins: Numbers | None = None, *, epsilon: float | None = None) -> Model:
         """Return the linear program for a fixed alphabet, by default an evenly spread one."""
@@ -171,7 +175,7 @@ class MVU(QuantizerDesign, ModelledDesign):
             "privacy": rho * floors >= P,
         }
         problem = cp.Problem(
-            cp.Minimize(cp.sum(cp.multiply(self.search.costs(alphabet), P))), list(families.values())
+            cp.Minimize(cp.sum(cp.multiply(self.alphabet_search.costs(alphabet), P))), list(families.values())
         )
         return Model(problem, {"P": P, "floor": floor}, families)
 
@@ -238,18 +242,24 @@ class MVU(QuantizerDesign, ModelledDesign):
         if self.bins is not None:
             return np.array(self.bins), 1
         if self.m > FEW:
-            return self.search.placed(starts, deadline) if self.m <= 32 else self.search.best_spread(deadline)
+            return (
+                self.alphabet_search.placed(starts, deadline)
+                if self.m <= 32
+                else self.alphabet_search.best_spread(deadline)
+            )
         # Slightly inside the budget, so that the alphabet is feasible for it and not only next to one that is.
         # At large budgets the solvers' tolerances do not tell outputs that reach the ends of the range from outputs beyond.
         epsilon = min(self.privacy.epsilon, RESOLVED) * (1 - 1e-10)
-        return self.search.simplex(epsilon, starts, deadline)
+        return self.alphabet_search.simplex(epsilon, starts, deadline)
 
     def _table(
         self, alphabet: Array, epsilon: float, solver: str | None, deadline: Deadline, options: dict[str, Any]
     ) -> _Table:
         """The best P for an alphabet, by floors, which exact arithmetic moves off the edge of what is feasible."""
         if solver is None:
-            optimum = self.search.as_optimum(alphabet, epsilon).solve(gap=1e-7, time_limit=deadline.limit())
+            optimum = self.alphabet_search.as_optimum(alphabet, epsilon).solve(
+                gap=1e-7, time_limit=deadline.limit()
+            )
             rows = optimum.mechanism.probabilities(self.inputs)
             return _Table(rows, optimum.value, optimum.solver_report, optimum.duals)
         solution = solve(self.model(alphabet, epsilon=epsilon), solver, deadline=deadline, **options)

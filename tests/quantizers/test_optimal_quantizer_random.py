@@ -35,7 +35,7 @@ def test_gap_and_certificate(seed: int) -> None:
 @pytest.mark.parametrize("seed", [s for s in SEEDS if len(random_design(s).bins) > 2 and s % 4 < 3])
 def test_two_methods_agree(seed: int) -> None:
     """Interior point and cutting planes share only the block fill: each one's bound must not exceed the other's value."""
-    problem = random_design(seed).problem
+    problem = random_design(seed).floor_problem
     one, two = newton(problem, gap=1e-7), cutting_planes(problem, gap=1e-7)
     assert one.lower_bound <= two.value
     assert two.lower_bound <= one.value

@@ -27,8 +27,8 @@ def optm(**options: object) -> Both:
 
 def mvu() -> Both:
     design = md.MVU(m=5, privacy=md.PureDP(1.0), input_range=(-1, 2))
-    bins = design.search.spread(design.search.reach)
-    return design.model(bins), design.search.in_numbers(bins, 1.0)
+    bins = design.alphabet_search.spread(design.alphabet_search.reach)
+    return design.model(bins), design.alphabet_search.in_numbers(bins, 1.0)
 
 
 def channel() -> Both:

@@ -236,7 +236,7 @@ class NoiseAllocation(AllocationPage):
         if self.bounds is not None:
             return several_model(self)
         self.check_feasible()
-        asked, gaussian = self.problem, self.noise == "gaussian"
+        asked, gaussian = self.separable, self.noise == "gaussian"
         scale = cp.Variable(len(asked.sensitivity), pos=True, name="sigma" if gaussian else "beta")
         ratio = cp.multiply(asked.sensitivity, cp.inv_pos(scale))
         if gaussian:
@@ -297,7 +297,7 @@ class NoiseAllocation(AllocationPage):
                 found, report = self._by_formula(solver)
                 refuse_unknown(options, "a formula has none")
             else:
-                found, report = solve_model(self.problem, solver, clock, options)
+                found, report = solve_model(self.separable, solver, clock, options)
             scales, proof = self.spread(found.scales), (found.multiplier,)
             value = self.cost_of(scales) if found.loss is None else self._loss_of_groups(found.loss)
             bound = self._loss_of_groups(found.lower_bound)
@@ -345,7 +345,7 @@ class NoiseAllocation(AllocationPage):
         limited = self.lower is not None or self.upper is not None
         if limited and solver == "closed-form":
             raise DesignError.of("solver", solver, 'limits have no closed form; use "clarabel" or "scs"')
-        found, name = self.problem.optimum(), "water-filling" if limited else "closed-form"
+        found, name = self.separable.optimum(), "water-filling" if limited else "closed-form"
         return found, SolveReport(name, variables=len(found.scales), constraints=1, requested=solver)
 
     def _notes(self) -> tuple[str, ...]:
@@ -374,6 +374,6 @@ class NoiseAllocation(AllocationPage):
             other = self.of_one_type("gaussian")
         except DesignError:  # a point without δ
             return
-        laplace, gaussian = (asked._loss_of_groups(asked.problem.unlimited()[1]) for asked in (self, other))
+        laplace, gaussian = (asked._loss_of_groups(asked.separable.unlimited()[1]) for asked in (self, other))
         less = "less" if gaussian < laplace else "more"
         yield f'Gaussian noise (noise="gaussian") needs {less}: a loss of {gaussian:.6g} against {laplace:.6g}'

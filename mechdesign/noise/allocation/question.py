@@ -198,7 +198,7 @@ class AllocationQuestion(ModelledDesign):
         return None if lam.min() > 0 else np.flatnonzero(lam)
 
     @cached_property
-    def problem(self) -> Separable:
+    def separable(self) -> Separable:
         """The problem over the groups that need noise."""
         lam, *others = self._grouped
         if self.needs is not None:
@@ -217,7 +217,7 @@ class AllocationQuestion(ModelledDesign):
 
     def check_feasible(self) -> None:
         """Raise InfeasibleError where the upper limits need a larger budget."""
-        problem = self.problem
+        problem = self.separable
         if problem.upper is None or problem.keeps(problem.upper):
             return
         parts = power(problem.sensitivity / problem.upper, self.spend)
@@ -335,7 +335,7 @@ class AllocationProof(Proof):
         yield Claim(f"the loss is at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)
         if stated.lower_bound is None:
             return
-        problem = asked.problem
+        problem = asked.separable
         if asked.changes is not None:
             reached = self.mix is not None and self._is_mix(asked.changes, self.mix)
             yield Claim("the worst mix is one of changes", RECOMPUTED, 0.0, reached)

@@ -165,7 +165,7 @@ def _shares(worth: Array, prices: Array, entries: Array, rows: list[Row], q: flo
 def several_model(question: AllocationQuestion) -> Model:
     """Declare the program: variables "log_scales", "free" and "prices" (and more), constraints "worst", "shares" and "budget"."""
     changes, p, m = question.joint, float(question.loss), question.spend
-    shares = (changes.sizes[changes.sizes > 0] / question.problem.unlimited()[0]) ** m
+    shares = (changes.sizes[changes.sizes > 0] / question.separable.unlimited()[0]) ** m
     shares = shares / shares.sum()
     u = cp.Variable(len(shares), name="log_scales")
     kept, total, (cheap, *curves) = _priced(changes)
@@ -235,7 +235,7 @@ def allocate_several(
     else:
         solution = answered(several_model(question), solver, deadline, options)
         scales = np.zeros(len(changes.sizes))
-        scales[changes.sizes > 0] = question.problem.unlimited()[0] * np.exp(
+        scales[changes.sizes > 0] = question.separable.unlimited()[0] * np.exp(
             np.ravel(solution.primal["log_scales"])
         )
         found.offer(scales, largest_spent(changes, scales, deadline)[1])

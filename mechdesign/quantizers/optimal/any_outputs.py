@@ -102,14 +102,14 @@ def _solved(
     question = OptimalQuantizer(
         bins, design.privacy, design.prior, design.loss, max_bias=bias, input_range=design.input_range
     )
-    check_feasible(question.problem, design.privacy.epsilon, question.units)
-    solution = uncapped(question.problem, _GAP, deadline=deadline, steps=_STEPS)
+    check_feasible(question.floor_problem, design.privacy.epsilon, question.units)
+    solution = uncapped(question.floor_problem, _GAP, deadline=deadline, steps=_STEPS)
     if solution.proof is None or not math.isfinite(solution.lower_bound):
         return None
     proof = solution.proof
-    if len(question.problem.atoms[0]) > _ATOMS:  # one line for each, instead of those of every cut
-        proof = fill_proof(question.problem, solution.floors, solution.multipliers)
-    return dual_pieces(question.problem, proof, question.units), question, solution.value
+    if len(question.floor_problem.atoms[0]) > _ATOMS:  # one line for each, instead of those of every cut
+        proof = fill_proof(question.floor_problem, solution.floors, solution.multipliers)
+    return dual_pieces(question.floor_problem, proof, question.units), question, solution.value
 
 
 def _error(loss: Loss, value: float) -> float:

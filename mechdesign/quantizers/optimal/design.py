@@ -285,7 +285,7 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
         return solved_epsilon(self.privacy.epsilon, smallest_epsilon(self._outputs, *reach))
 
     @cached_property
-    def problem(self) -> FloorProblem:
+    def floor_problem(self) -> FloorProblem:
         """The design in terms of floors, centred and scaled: what the methods work on."""
         centre, unit = self.units
         lower, upper = ((v - centre) / unit for v in self.input_range)
@@ -348,24 +348,24 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
             least possible.
         """
         design, notes = self._widened()
-        check_feasible(design.problem, self.privacy.epsilon, self.units)
+        check_feasible(design.floor_problem, self.privacy.epsilon, self.units)
         searched = design._searched(clock.gap, clock)
         fixed = design if isinstance(self.bins, tuple) else self.at(bins=searched.bins)
         method, start, backends = fixed._start(solver, knots, clock)
         found = searched.solution
         if found is not None and fixed.units != design.units:  # its multipliers are about another centre
             found = replace(found, lower_bound=-math.inf)
-        solution = best_floors(fixed.problem, 0.5 * clock.gap, method, start, clock).merged(found)
+        solution = best_floors(fixed.floor_problem, 0.5 * clock.gap, method, start, clock).merged(found)
         if self.privacy.epsilon > fixed.solved_epsilon:
-            solution = without_privacy(fixed.problem, solution, self.privacy.epsilon)
+            solution = without_privacy(fixed.floor_problem, solution, self.privacy.epsilon)
         if not math.isfinite(solution.value):
             raise SolverError("no mechanism was found", solver=solution.methods[-1], status="limit")
         yield from fixed._bound(solution, clock)
         report = SolveReport(
             solver=" + ".join(dict.fromkeys((*backends[:1], *solution.methods))),
             iterations=solution.iterations,
-            variables=len(fixed.problem.bins),
-            constraints=len(fixed.problem.constraints[1]),
+            variables=len(fixed.floor_problem.bins),
+            constraints=len(fixed.floor_problem.constraints[1]),
             requested=solver,
             fallbacks=backends[1:],
         )
@@ -387,7 +387,7 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
         fixed, bins = law.fixed, np.array(law.fixed.bins)
         exact = Quantizer.of_law(
             exact_law(
-                fixed.problem,
+                fixed.floor_problem,
                 law.floors,
                 bins,
                 self.input_range,
@@ -406,7 +406,7 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
         """The lower bound: proved for polynomial losses, for others claimed where it is below a feasible mechanism's loss."""
         found, value = solution.lower_bound, solution.value
         if clock.certify and solution.proof is not None and self.loss.polynomial:
-            duals = dual_pieces(self.problem, solution.proof, self.units)
+            duals = dual_pieces(self.floor_problem, solution.proof, self.units)
             yield proved_bound(self, duals, self.bins, found)
         elif math.isfinite(found) and found <= value + 1e-9 * abs(value):
             yield Bound(found)
@@ -423,7 +423,7 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
     def _in_floats(self, floors: Array) -> Quantizer:
         """The block fill in floats, unproved."""
         centre, unit = self.units
-        table = pieces(self.problem, floors)
+        table = pieces(self.floor_problem, floors)
         knots = centre + unit * table.edges
         knots[[0, -1]] = self.input_range
         kept = np.flatnonzero(np.diff(knots) > 0)
@@ -439,7 +439,7 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
         None where the outputs are given, or nothing is known.
         """
         if isinstance(self.bins, Alphabet) and result.lower_bound is not None:
-            least = any_outputs_bound(self.problem, result.lower_bound)
+            least = any_outputs_bound(self.floor_problem, result.lower_bound)
             return None if least is None else min(least, result.value)
         if not isinstance(self.bins, BinSearch) or result.table is None:
             return None
@@ -482,7 +482,7 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
         """The outputs: those given, the alphabet's, or the best that a search finds."""
         if not isinstance(self.bins, BinSearch):
             return Searched(self._outputs)
-        return search_bins(self.problem, self.bins, gap, deadline).in_units(self.units[1])
+        return search_bins(self.floor_problem, self.bins, gap, deadline).in_units(self.units[1])
 
     def _start(
         self, solver: str | None, knots: Numbers, deadline: Deadline

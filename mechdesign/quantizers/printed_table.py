@@ -6,8 +6,9 @@ The table is :math:`P_{ij} = \Pr[M(x_i) = y_j]`. It is held, in fractions of the
           \qquad \text{for all inputs } i, k,
 
 and its expected loss :math:`\sum_i w_i \sum_j P_{ij}\,\ell(y_j - x_i)` against the least of every mechanism between the same
-inputs and outputs that keeps the privacy asked: once unbiased, once with the table's own bias at every input. Both are linear
-programs in the entries, of which the multipliers prove lower bounds.
+inputs and outputs that keeps the privacy asked: once unbiased, once with the table's own bias at every input. Both are declared as a
+problem on a `Table`, and their lower bounds proved from rows and multipliers; the means of the table, which are fractions, are rows of doubles, and
+what these are off by is taken off, times its multiplier.
 """
 
 from __future__ import annotations
@@ -26,15 +27,17 @@ import cvxpy as cp
 import numpy as np
 import pandas as pd
 
-from mechdesign import solvers
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.digits import at_least, at_most, shown
-from mechdesign.evidence.exact import exp_lower, exp_upper, log_upper, round_up
+from mechdesign.evidence.exact import exp_lower, log_upper, round_down, round_up
+from mechdesign.evidence.rows import RowsBound
+from mechdesign.model.problem import Problem
+from mechdesign.model.table import Table
 from mechdesign.problem.checks import array, instance, non_negative, number
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, PureDP
+from mechdesign.problem.spine import Bound, Clock
 from mechdesign.problem.words import guarantee
-from mechdesign.solvers import Model, proved_bound
 from mechdesign.typing import Array, Numbers
 
 _ENTRIES = 40_000
@@ -42,7 +45,6 @@ _ROWS = 200_000  # of the program under (ε, δ): ordered pairs of inputs, times
 _COARSEST = Fraction(1, 10**9)  # of tables of doubles: what a solver leaves
 _EPSILON = 200
 _BITS = 128  # of e^ε, rounded down
-_AROUND = 1e-12  # of the table's bias, either way: fractions do not fit a program in doubles
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +69,8 @@ class TableAudit:
     lower_bound, lower_bound_same_bias : float or None
         Proved: no mechanism between these inputs and outputs with the privacy claimed costs less, if it is unbiased, or has the
         table's bias at every input. None: there is no such mechanism, or the program is too large (`notes`).
+    best : Problem
+        The unbiased table of least expected loss, declared: ``best.solve()`` is a mechanism to put in its place.
     """
 
     inputs: Array
@@ -81,6 +85,7 @@ class TableAudit:
     value: float
     lower_bound: float | None
     lower_bound_same_bias: float | None
+    best: Problem
     notes: tuple[str, ...] = field(default=())
 
     @property
@@ -212,7 +217,16 @@ def audit_table(
     value = round_up(
         sum((Fraction(share) * e for share, e in zip(w.tolist(), errors, strict=True)), Fraction(0))
     )
-    bounds, notes = _bounds(x, y, privacy, w[:, None] * cost, np.array([float(b) for b in bias]), time_limit)
+    unknown = Table(x, y)
+    cheapest = cp.sum(cp.multiply(np.nextafter(w[:, None] * cost, -np.inf), unknown))
+    cheapest.set_label(f"expected loss ({measure.name})")
+    private, problems = unknown.private(privacy), list[Problem]()
+    found = list[tuple[float | None, tuple[str, ...]]]()
+    means = [Fraction(v) for v in x.tolist()], [Fraction(v) + b for v, b in zip(x.tolist(), bias)]
+    for words, wanted in zip(("unbiased", "with the table's bias"), means):
+        target = unknown.unbiased([float(mean) for mean in wanted])
+        problems.append(Problem(cp.Minimize(cheapest), (private, target)))
+        found.append(_least(problems[-1], wanted, time_limit, words))
     return TableAudit(
         inputs=x,
         outputs=y,
@@ -226,9 +240,10 @@ def audit_table(
             {"input": x, "bias": [float(b) for b in bias], "loss": [float(e) for e in errors]}
         ),
         value=value,
-        lower_bound=bounds[0],
-        lower_bound_same_bias=bounds[1],
-        notes=notes,
+        lower_bound=found[0][0],
+        lower_bound_same_bias=found[1][0],
+        best=problems[0],
+        notes=(*found[0][1], *found[1][1]),
     )
 
 
@@ -403,60 +418,24 @@ def _privacy(
 # -- the best -----------------------------------------------------------------------------------------
 
 
-def least_loss_model(
-    x: Array, y: Array, privacy: PureDP | ApproximateDP, cost: Array, bias: Array, around: float = 0.0
-) -> Model:
-    r"""Declare the least expected loss of all mechanisms between listed inputs and outputs with a given bias at every input.
-
-    .. math:: \min_P \sum_{ij} c_{ij} P_{ij} \quad\text{s.t.}\quad P \mathbf 1 = \mathbf 1,\; |P y - x - b| \le \text{around},\;
-              s_j \le P_{ij} \le e^{\varepsilon} s_j
-
-    (under (ε, δ) slacks :math:`S_{ik} \ge P_i - e^\varepsilon P_k`, :math:`S_{ik} \mathbf 1 \le \delta`), with e^ε rounded up.
-    """
-    n, m = cost.shape
-    law = cp.Variable((n, m), name="P", bounds=[0, 1])
-    factor = round_up(exp_upper(privacy.epsilon))
-    mean = law @ y
-    biased = [mean == x + bias] if not around else [mean <= x + bias + around, mean >= x + bias - around]
-    if isinstance(privacy, PureDP):
-        least = cp.Variable((1, m), name="s", bounds=[0, 1])
-        ones = np.ones((n, 1))
-        private: list[Any] = [law >= ones @ least, law <= factor * (ones @ least)]
-    else:
-        first, second = np.nonzero(~np.eye(n, dtype=bool))
-        slack = cp.Variable((len(first), m), name="S", bounds=[0, 1])
-        private = [slack >= law[first] - factor * law[second], cp.sum(slack, axis=1) <= privacy.delta]
-    families = {"normalisation": [cp.sum(law, axis=1) == 1], "bias": biased, "privacy": private}
-    problem = cp.Problem(
-        cp.Minimize(cp.sum(cp.multiply(cost, law))), [row for family in families.values() for row in family]
-    )
-    return Model(problem, {"P": law}, families)
-
-
-def _bounds(
-    x: Array, y: Array, privacy: PureDP | ApproximateDP, cost: Array, bias: Array, time_limit: float | None
-) -> tuple[tuple[float | None, float | None], tuple[str, ...]]:
-    """Lower bounds of the unbiased, and of those with the table's bias."""
-    n, m = cost.shape
-    if isinstance(privacy, ApproximateDP) and n * (n - 1) * m > _ROWS:
-        return (None, None), (
-            f"no lower bound: {n} inputs and {m} outputs have more than {_ROWS} constraints under (ε, δ)",
-        )
-    around = _AROUND * max(1.0, float(np.abs(x).max()), float(np.abs(y).max()))
-    found: list[float | None] = []
-    notes = []
-    for words, wanted, tolerance in (("unbiased", np.zeros(n), 0.0), ("with the table's bias", bias, around)):
-        try:
-            model = least_loss_model(x, y, privacy, cost, wanted, tolerance)
-            bound = proved_bound(model, solvers.solve(model, "highs", time_limit=time_limit, fallback=False))
-            least = 0.0 if (cost >= 0).all() else -math.inf
-            found.append(max(bound, least) if math.isfinite(bound) else None)
-        except InfeasibleError:
-            found.append(None)
-            notes.append(
-                f"no mechanism {words} between these inputs and outputs has {guarantee(privacy)}, says the solver"
-            )
-        except SolverError as error:
-            found.append(None)
-            notes.append(f"no lower bound of mechanisms {words}: {error}")
-    return (found[0], found[1]), tuple(notes)
+def _least(
+    problem: Problem, means: list[Fraction], time_limit: float | None, words: str
+) -> tuple[float | None, tuple[str, ...]]:
+    """Lower bound of the tables with these means, which rows of doubles state to within rounding, or a note why there is none."""
+    declared = problem.declared
+    if isinstance(problem.privacy, ApproximateDP) and declared.n * (declared.n - 1) * declared.m > _ROWS:
+        size = f"{declared.n} inputs and {declared.m} outputs have more than {_ROWS} constraints"
+        return None, (f"no lower bound of mechanisms {words}: {size} under (ε, δ)",)
+    try:
+        found = next(one for one in problem.improve(Clock(time_limit)) if isinstance(one, Bound))
+    except InfeasibleError as error:
+        asked = f"{words} between these inputs and outputs has {guarantee(problem.privacy)}"
+        return None, (f"no mechanism {asked}: {error}",)
+    except SolverError as error:
+        return None, (f"no lower bound of mechanisms {words}: {error}",)
+    assert isinstance(found.proof, RowsBound)
+    off = [abs(mean + Fraction(k)) for mean, k in zip(means, declared.offsets.tolist(), strict=True)]
+    own = zip(found.proof.rows.tolist(), found.proof.multipliers)
+    lost = sum((abs(price) * off[row] for row, price in own if row < len(off)), Fraction(0))
+    bound = round_down(Fraction(found.value) - lost)
+    return (max(bound, 0.0) if (declared.cost >= 0).all() else bound), ()

@@ -45,7 +45,7 @@ from .files import load as load
 from .model.problem import Minimize as Minimize
 from .model.problem import Problem as Problem
 from .model.table import Table as Table
-from .model.table import named as named
+from .model.unknown import named as named
 from .noise.additive import AdditiveNoise as AdditiveNoise
 from .noise.allocation.design import NoiseAllocation as NoiseAllocation
 from .noise.calibration.design import Calibration as Calibration

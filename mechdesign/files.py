@@ -31,7 +31,7 @@ _KINDS_OF = {
     "evidence.proofs": "certificate",
     "evidence.results": "result solve-report",
     "evidence.rows": "rows-bound",
-    "model.problem": "table-problem table-proof",
+    "model.table_problem": "table-problem table-proof",
     "model.table": "table-mechanism table-privacy",
     "noise.additive": "additive-noise",
     "noise.allocation.design": "noise-allocation",

@@ -62,6 +62,10 @@ LONG: dict[str, Callable[[], Any]] = {
 }
 
 
+# Solvers of problems that are no linear programs.
+GENERIC: dict[str, str] = {}
+
+
 def design(name: str) -> Any:
     return cheap.DESIGNS[name][0]()
 
@@ -88,19 +92,27 @@ class TestDesign:
         assert type(made).__name__ in repr(made)
 
     def test_signature(self, name: str) -> None:
-        assert type(design(name)).solve in (Design.solve, ModelledDesign.solve)
+        assert type(design(name)).solve in (Design.solve, ModelledDesign.solve, md.Problem.solve)
 
-    def test_model(self, name: str) -> None:
-        if not isinstance(design(name), ModelledDesign):
-            assert not hasattr(design(name), "model")
+    def test_declared_problem(self, name: str) -> None:
+        made = design(name)
+        if not isinstance(made, ModelledDesign) or type(made).problem is ModelledDesign.problem:
             return
-        try:
-            model = design(name).model()
-        except md.DesignError as error:
-            assert "program" in str(error)  # a search over closed forms says so
-        else:
-            assert isinstance(model, md.solvers.Model)
-            assert model.constraints and all(isinstance(family, str) for family in model.constraints)
+        problem = made.problem()
+        assert isinstance(problem, md.Problem) and problem.requirements and str(problem)
+        labels = [one.label for one in problem.constraints]
+        assert all(labels) and len(set(labels)) == len(labels)
+
+    def test_solved_in_every_way(self, name: str) -> None:
+        """By default, by a generic registered solver and as its declared problem, a design has one value, to the gaps."""
+        made = design(name)
+        if not isinstance(made, ModelledDesign) or type(made).problem is ModelledDesign.problem:
+            return
+        default = solve(name)
+        for other in (solve(name, GENERIC.get(name, "highs")), made.problem().solve()):
+            room = 1e-7 + (default.gap or 0.0) + (other.gap or 0.0)
+            assert other.certificate is not None and other.certificate.verify()
+            assert other.value == pytest.approx(default.value, rel=room)
 
     @pytest.mark.slow
     def test_solver_is_the_first_argument(self, name: str) -> None:

@@ -265,7 +265,7 @@ class BoundedCount(ModelledDesign):
         yield self._law(_whole(constant), SolveReport("closed form"))
         yield self._law(self._pure(self._geometric), SolveReport("closed form"))
 
-    def improve(self, clock: Clock, solver: str | None = None) -> Iterator[Law | Bound]:
+    def improve(self, clock: Clock, solver: str | None = None) -> Iterator[Law | Bound]:  # type: ignore[override]
         """Yield the closed forms, then the optimum by HiGHS and the bound of its multipliers."""
         if solver not in (None, "highs"):
             raise DesignError.of("solver", solver, 'must be "highs"; model() is for the others')

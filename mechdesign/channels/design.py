@@ -262,7 +262,7 @@ class MetricChannel(ModelledDesign):
             return law
         return self.repaired(law.mechanism.matrix, report=law.report)
 
-    def improve(
+    def improve(  # type: ignore[override]
         self, clock: Clock, solver: str | None = None, symmetry: bool = True
     ) -> Iterator[Law | Bound]:
         """Solve the program by HiGHS's simplex method, or by another registered LP solver, and repair its answer.

@@ -217,6 +217,18 @@ class Result(Handed):
             return f"best of {self.design.among}, {asked}"
         return str(self.status.value)
 
+    def problem(self) -> Any:
+        """Return the optimization model that was solved, to print, extend and solve again: `Problem`.
+
+        Raises
+        ------
+        DesignError
+            The design states no program.
+        """
+        if not hasattr(self.design, "problem_of"):
+            raise DesignError.of("design", type(self.design).__name__, "states no program")
+        return self.design.problem_of(self)
+
     def release(self, x: Any, *, ledger: Any = None, disjoint: bool = False, **options: Any) -> Any:
         """Return the answer with noise, as the mechanism's own `release` does: for deployment.
 

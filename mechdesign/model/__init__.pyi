@@ -1,9 +1,13 @@
 from .declared import Declared as Declared
 from .problem import Minimize as Minimize
 from .problem import Problem as Problem
-from .problem import TableProof as TableProof
 from .table import Decoded as Decoded
 from .table import Private as Private
 from .table import Table as Table
 from .table import TableMechanism as TableMechanism
-from .table import named as named
+from .table_problem import TableDesign as TableDesign
+from .table_problem import TableProblem as TableProblem
+from .table_problem import TableProof as TableProof
+from .unknown import Requirement as Requirement
+from .unknown import Unknown as Unknown
+from .unknown import named as named

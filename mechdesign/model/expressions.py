@@ -29,6 +29,8 @@ _OTHERWISE = (
 class Further(cp.Variable):
     """Further variables of a problem that was read from a file: those of its piecewise linear atoms."""
 
+    further = True
+
 
 def compiled(table: Table, objective: cp.Minimize, constraints: Iterable[Any]) -> Declared:
     """Return a problem in numbers, at its parameters' present values.

@@ -16,16 +16,17 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import cvxpy as cp
 import numpy as np
 
-from mechdesign.errors import DataError, DesignError, instance
+from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.accuracy import Accuracy, quantile
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.sampling import IntegerRows
 from mechdesign.evidence.serialize import serializable
+from mechdesign.model.unknown import Requirement, Unknown, named
 from mechdesign.problem.checks import array, generator, one_of, read
 from mechdesign.problem.privacy import (
     ApproximateDP,
@@ -42,7 +43,6 @@ from mechdesign.typing import Array, Indices, Numbers, Randomness, no_numbers
 Labels = tuple[Any, ...]
 """Numbers, points (tuples of numbers) or names, all of one kind."""
 Loss: TypeAlias = str | Callable[[Any, Any], Any] | Numbers
-C = TypeVar("C")
 
 MOST_CELLS, MOST_INPUTS = 40_000, 2_000
 """Of a table. One of 200 × 200 with floors takes HiGHS minutes."""
@@ -83,28 +83,9 @@ def points_of_labels(name: str, labels: Labels) -> Array:
     return np.array(labels, dtype=float).reshape(len(labels), -1)
 
 
-def named(label: str, constraint: C) -> C:
-    """Give a constraint the name by which prints, audits and errors call it.
-
-    Examples
-    --------
-    >>> P = Table([0, 1], [0, 1])
-    >>> named("cap", P[:, 1] <= 0.2).label
-    'cap'
-    """
-    if not instance("label", label, str).isprintable() or not label.strip():
-        raise DesignError.of("label", label, "must be a name of printable characters, on one line")
-    if isinstance(constraint, Private):
-        return replace(constraint, label=label)
-    if not isinstance(constraint, cp.constraints.constraint.Constraint):
-        raise DesignError.of("constraint", constraint, "must be a constraint, such as P[:, 1] <= 0.2")
-    constraint.set_label(label)
-    return constraint
-
-
 @serializable("table-privacy")
 @dataclass(frozen=True, eq=False)
-class Private:
+class Private(Requirement):
     """A requirement on pairs of rows of a table: `Table.private` makes it.
 
     Parameters
@@ -117,11 +98,15 @@ class Private:
         What ε is multiplied by, under `MetricDP`.
     """
 
-    label: str
-    privacy: Any
     between: str | Indices
     distances: Array | None = None
     table: Any = None
+
+    @property
+    def on(self) -> Table | None:
+        """The table."""
+        found: Table | None = self.table
+        return found
 
     def to_fields(self) -> dict[str, object]:
         """What files hold: all but the table."""
@@ -249,7 +234,7 @@ class Errors:
         return found
 
 
-class Table(Errors, cp.Variable):
+class Table(Errors, Unknown):
     """Conditional probabilities of finitely many inputs and outputs: the unknown of a problem, and a CVXPY variable.
 
     Parameters
@@ -268,6 +253,8 @@ class Table(Errors, cp.Variable):
     >>> P.shape, (P[:, 1] <= 0.9).is_dcp()
     ((3, 2), True)
     """
+
+    problem_class = "mechdesign.model.table_problem:TableProblem"
 
     def __init__(
         self, inputs: Any, outputs: Any, *, of: str = "person", neighbours: str = "add-remove"

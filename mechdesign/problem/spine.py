@@ -15,7 +15,7 @@ from __future__ import annotations
 import inspect
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -36,7 +36,6 @@ from mechdesign.problem.privacy import Consumption, Privacy, PureDP, points_of
 from mechdesign.problem.sensitivity import NEIGHBOURS, Protection, Sensitivity
 from mechdesign.problem.words import guarantee, stated
 from mechdesign.solvers.deadline import Deadline, progress_bar, too_late
-from mechdesign.solvers.registry import Model
 from mechdesign.typing import Status
 
 if TYPE_CHECKING:
@@ -245,11 +244,13 @@ class Design(Checked):
     def _wanted(self, gap: float | None) -> float:
         return inside("gap", self.default_gap if gap is None else gap, 0, 1, ": a relative distance")
 
-    def _check_options(self, options: Iterable[str]) -> None:
+    def _check_options(self, options: Mapping[str, Any]) -> None:
         parameters = inspect.signature(self.improve).parameters
         if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
             return  # a named solver's own options: `improve` hands them on
-        known = [*parameters][1:]
+        self._known(options, [*parameters][1:])
+
+    def _known(self, options: Iterable[str], known: list[str]) -> None:
         if unknown := sorted(set(options) - set(known)):
             listed = ", ".join(known) or "none besides gap, certify, time_limit and progress"
             raise DesignError.of("options", unknown, f"are unknown to {type(self).__name__}; it has {listed}")
@@ -412,11 +413,36 @@ class Design(Checked):
 
 
 class ModelledDesign(Design):
-    """A design whose mathematics is an optimization model that any registered solver takes."""
+    """A design whose mathematics is an optimization model, declared in the language of `mechdesign.model`.
 
-    @abstractmethod
-    def model(self) -> Model:
-        """Return the optimization model of the paper, a name for each constraint family."""
+    Any registered solver takes the model. An algorithm that a wing has for its own model is taken where no solver is named.
+    """
+
+    algorithms: ClassVar[tuple[str, ...]] = ()
+    """Names under which `solve` takes the wing's own algorithms, the default first."""
+
+    def problem(self) -> ModelledDesign:
+        """Return the paper's model, declared: to print, to extend by `subject_to`, and to solve."""
+        raise NotImplementedError
+
+    def problem_of(self, result: Result) -> ModelledDesign:
+        """Return the problem whose solution a result is: `problem` at what a search found."""
+        return self.problem()
+
+    def accelerated(self, clock: Clock, algorithm: str | None = None) -> Iterator[Law | Bound]:
+        """Yield laws and lower bounds by an algorithm of the wing's own, one of `algorithms`."""
+        raise NotImplementedError
+
+    def improve(self, clock: Clock, solver: str | None = None, **options: Any) -> Iterator[Law | Bound]:
+        """Yield closed forms, then what the wing's own algorithm finds, or a registered solver where one is named."""
+        yield from self.closed_forms()
+        if self._own_way(solver):
+            yield from self.accelerated(clock, solver, **options)
+        else:
+            yield from self.problem().improve(clock, solver, **options)
+
+    def _own_way(self, solver: str | None) -> bool:
+        return bool(self.algorithms) if solver is None else solver in self.algorithms
 
     def solve(
         self,
@@ -435,3 +461,9 @@ class ModelledDesign(Design):
         return super().solve(
             solver=solver, gap=gap, certify=certify, time_limit=time_limit, progress=progress, **options
         )
+
+    def _check_options(self, options: Mapping[str, Any]) -> None:
+        if type(self).improve is ModelledDesign.improve and self._own_way(options.get("solver")):
+            self._known(options, ["solver", *[*inspect.signature(self.accelerated).parameters][2:]])
+        else:
+            super()._check_options(options)

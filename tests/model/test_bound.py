@@ -73,7 +73,7 @@ def test_direction(delta: float, inputs: int, monkeypatch: pytest.MonkeyPatch) -
         problem = md.Problem(
             md.Minimize(P.expected()), [P.private(md.ApproximateDP(epsilon, delta)), P.unbiased()]
         )
-        model = problem.model().problem
+        model = problem.to_cvxpy()
         model.solve(solver=cp.CLARABEL)
         optimum[epsilon] = float(model.value)
         if epsilon == 1.0:

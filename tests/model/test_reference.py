@@ -121,7 +121,7 @@ def test_pairs_of_forty_inputs() -> None:
 @pytest.mark.parametrize("name", ["capped", "worst", "delta", "metric", "two requirements"])
 def test_the_model_in_cvxpy_has_the_same_optimum(name: str) -> None:
     problem = VALUES[name][0]()
-    model = problem.model().problem
+    model = problem.to_cvxpy()
     model.solve(solver=cp.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
     assert problem.solve().value == pytest.approx(float(model.value), rel=1e-7)
 

@@ -183,7 +183,7 @@ class MatrixMechanism(ModelledDesign):
         problem = cp.Problem(cp.Minimize(top), [*privacy, *errors])
         return Model(problem, {"covariance": s}, {"privacy": privacy, "errors": errors})
 
-    def improve(self, clock: Clock, solver: str | None = None) -> Iterator[Law | Bound]:
+    def improve(self, clock: Clock, solver: str | None = None) -> Iterator[Law | Bound]:  # type: ignore[override]
         """Find weights on the changes by the fixed point: they give a strategy, and prove a lower bound.
 
         Parameters

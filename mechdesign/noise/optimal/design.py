@@ -129,7 +129,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
                 if (name in DISCRETE) == self.integer and (self.given_loss.polynomial or not self.integer):
                     yield from (law for _, law in calibrated(self, self.privacy, name, 1e-3))
 
-    def improve(
+    def improve(  # type: ignore[override]
         self,
         clock: Clock,
         *,

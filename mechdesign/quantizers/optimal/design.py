@@ -329,7 +329,7 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
             max_bias=self.max_bias,
         )
 
-    def improve(self, clock: Clock, solver: str | None = None, knots: Numbers = 33) -> Iterator[Law | Bound]:
+    def improve(self, clock: Clock, solver: str | None = None, knots: Numbers = 33) -> Iterator[Law | Bound]:  # type: ignore[override]
         """Find the outputs where they are searched, then the floors of least loss, and what bounds all mechanisms from below.
 
         Parameters

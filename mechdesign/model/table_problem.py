@@ -1,0 +1,437 @@
+"""A problem on one table of probabilities: solved, repaired and proved as the finite linear program that it is."""
+
+from __future__ import annotations
+
+import math
+import os
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import cvxpy as cp
+import numpy as np
+import pandas as pd
+from flint import fmpq
+from scipy import sparse
+
+from mechdesign.errors import DesignError, InfeasibleError, SolverError, instance
+from mechdesign.evidence.accuracy import Accuracy
+from mechdesign.evidence.attack import TradeOff
+from mechdesign.evidence.classes import MechanismClass, every
+from mechdesign.evidence.exact import round_down, round_up
+from mechdesign.evidence.page import Account
+from mechdesign.evidence.proofs import CLAIMED, PROVED, Certificate, Claim, Proof, agreement
+from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
+from mechdesign.evidence.rows import RowsBound
+from mechdesign.evidence.serialize import serializable
+from mechdesign.evidence.vipr import LinearBound, rational
+from mechdesign.evidence.whole_files import check_writable
+from mechdesign.model import printing
+from mechdesign.model.declared import Declared
+from mechdesign.model.exactly import (
+    MARGIN,
+    RESIDUAL,
+    Exact,
+    Face,
+    Program,
+    admissible,
+    contradiction,
+    feasible,
+    fraction,
+    least_epsilon,
+    repaired,
+    weights_of,
+)
+from mechdesign.model.expressions import Further, compiled
+from mechdesign.model.problem import Problem
+from mechdesign.model.table import Table, TableMechanism, shown_label
+from mechdesign.model.unknown import named
+from mechdesign.problem.privacy import Consumption
+from mechdesign.problem.spine import Bound, Clock, Incumbent, Law, ModelledDesign
+from mechdesign.problem.words import never_sent
+from mechdesign.typing import Indices
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MOST_ROWS = 400_000
+"""Privacy rows that `TableProblem.write` lists."""
+
+
+class TableDesign(ModelledDesign):
+    """A design whose model is one table: the problem that it declares is what is solved, repaired, proved and audited."""
+
+    @abstractmethod
+    def problem(self) -> TableProblem:
+        """Return the paper's model, declared on a table."""
+
+    @cached_property
+    def declared(self) -> Declared:
+        """The problem in numbers."""
+        return self.problem().declared
+
+    def deployed(self, weights: tuple[tuple[int, ...], ...]) -> Any:
+        """Return the mechanism of these integer weights, a row an input."""
+        return TableMechanism(self.declared.inputs, self.declared.outputs, weights)
+
+    def linear_bound(self, rows: Indices, multipliers: Iterable[Any]) -> LinearBound:
+        """Return the rows of the declared program with their multipliers, as `RowsBound` proves from them."""
+        return self.declared.linear_bound(rows, multipliers)
+
+    def audit(self, result: Result) -> pd.DataFrame:
+        """Every row of every family: of privacy by pair and output, the person's own, and the sums."""
+        multipliers = next(
+            (dict(zip(p.rows.tolist(), p.multipliers)) for p in result.proofs if isinstance(p, RowsBound)), {}
+        )
+        witness = next((p.witness for p in result.proofs if isinstance(p, TableProof)), ())
+        cells = exact_cells(self.declared, result.mechanism, witness)
+        return printing.audit_table(self.declared, cells, multipliers, AUDIT_COLUMNS)
+
+
+@serializable("table-problem")
+@dataclass(frozen=True, eq=False)
+class TableProblem(TableDesign, Problem):
+    """A problem on one table of probabilities: its linear program, repair and proofs."""
+
+    def check(self) -> None:
+        """Raise DesignError where the problem has no exact numbers."""
+        _ = self.declared
+
+    def deployed(self, weights: tuple[tuple[int, ...], ...]) -> Any:
+        """Return the mechanism of these integer weights: that of the design whose model this is."""
+        return super().deployed(weights) if self.design is None else self.design.deployed(weights)
+
+    def problem(self) -> TableProblem:
+        """Return the problem itself."""
+        return self
+
+    @property
+    def declared(self) -> Declared:
+        """The problem in numbers, at the parameters' values."""
+        held: Declared | None = self.__dict__.get("_declared")
+        if held is not None:
+            return held
+        for parameter in self.parameters:
+            if parameter.value is None:
+                raise DesignError.of("parameter", parameter.name(), "has no value")
+        found = compiled(self.unknown, self.objective, self.constraints)
+        if not self.parameters:
+            self.__dict__["_declared"] = found
+        return found
+
+    # -- files and copies -------------------------------------------------------------------------------------
+
+    def to_fields(self) -> dict[str, object]:
+        """What files hold: the problem in numbers."""
+        return {f.name: getattr(self.declared, f.name) for f in fields(Declared)}
+
+    @classmethod
+    def from_fields(cls, held: dict[str, Any]) -> TableProblem:
+        """Declare what a file holds, in CVXPY."""
+        numbers = Declared(**held)
+        table = Table(numbers.inputs, numbers.outputs, of=numbers.of, neighbours=numbers.neighbours)
+        width = len(numbers.cost)
+        columns = [cp.vec(table, order="C")]
+        if width > numbers.cells:
+            columns.append(Further(width - numbers.cells, name="further"))
+        whole = cp.hstack(columns)
+        constraints: list[Any] = [replace(asked, table=table) for asked in numbers.privacy]
+        for family, label in enumerate(numbers.labels):
+            for equality in (1, 0):
+                rows = np.flatnonzero((numbers.family == family) & (numbers.equal == equality))
+                if len(rows):
+                    sides = numbers.matrix[rows] @ whole + numbers.offsets[rows]
+                    constraint = sides == 0 if equality else sides <= 0
+                    constraint.set_label(label)
+                    constraints.append(constraint)
+        objective = numbers.cost @ whole + numbers.constant
+        objective.set_label(numbers.objective)
+        made = cls(cp.Minimize(objective), tuple(constraints))
+        made.__dict__["_declared"] = numbers
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        held = None if self.parameters and "_declared" not in self.__dict__ else self.to_fields()
+        return _again, (self.objective, self.constraints, held)
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the linear program, every row listed, for other programs: ``.mps`` or ``.lp``."""
+        declared = self.declared
+        size = sum(
+            part.n * part.m * 2 if part.floors else len(part.pairs) * part.m for part in declared.parts
+        )
+        if size > MOST_ROWS:
+            raise DesignError.of("rows", size, f"are too many to be listed: at most {MOST_ROWS}")
+        Program(declared, Clock(None), listed=True).lp.write(str(check_writable(path)))
+
+    # -- solving ----------------------------------------------------------------------------------------------
+
+    @property
+    def among(self) -> MechanismClass:
+        return every("table within these constraints")
+
+    def to_cvxpy(self) -> cp.Problem:
+        """Return the problem in CVXPY alone, every privacy row listed, each constraint with its name."""
+        P, rows = self.unknown, list[Any]()
+        for part in self.declared.parts:
+            a, b = (P[side.tolist()] for side in part.pairs.T)
+            over = a - cp.multiply(np.exp(part.losses)[:, None], b)
+            row = cp.sum(cp.pos(over), axis=1) <= part.delta if part.delta else over <= 0
+            rows.append(named(part.label, row))
+        return cp.Problem(self.objective, [*rows, named("sums", cp.sum(P, axis=1) == 1), *self.own])
+
+    def _result(self, incumbent: Incumbent, clock: Clock) -> Result:
+        stated = TableProblem(self.objective, self.constraints) if self.parameters else self
+        stated.__dict__["_declared"] = self.declared
+        found = ModelledDesign._result(stated, incumbent, clock)  # of the parameters' present values
+        if found.certificate is not None and not found.certificate.verify():
+            remedy = "no table was found that passes its own checks: rows may contradict each other by less than doubles tell, or ε is too large"
+            raise SolverError(remedy, solver=found.solver_report.solver, status="check")
+        return found
+
+    def improve(self, clock: Clock, solver: str | None = None, **options: Any) -> Iterator[Law | Bound]:
+        """Solve at ε less 1e-12 of it for the law, and as stated for the multipliers; repair and prove both exactly."""
+        declared = self.declared
+        program = Program(declared, clock, solver, margin=MARGIN, **options)
+        try:
+            program.solve()
+        except InfeasibleError:
+            program = Program(declared, clock, solver, **options)
+            try:
+                program.solve()
+            except InfeasibleError as error:
+                raise self._explained(error, clock) from None
+        starts, report = [program.columns()], SolveReport.of(program.solution)
+        if (refined := program.refined()) is not None:
+            starts.insert(0, refined)
+        multipliers = program.multipliers()
+        if program.margin:
+            try:
+                program.state(0.0)
+                program.solve()
+                multipliers = program.multipliers()
+            except (InfeasibleError, SolverError):  # those of the stricter program prove nearly as much
+                if clock.passed:
+                    raise
+        proof = RowsBound(*admissible(declared, *multipliers))
+        bound = declared.linear_bound(proof.rows, proof.multipliers)
+        if bound.admissible:
+            yield Bound(round_down(fraction(bound.bound)), proof)
+        columns, missed = repaired(declared, starts, clock, solver)
+        law = self.deployed(weights_of(declared, columns))
+        witness = tuple(fraction(x) for x in columns[declared.cells :])
+        notes = tuple(
+            f"{label!r} depends on equalities stated before it, and holds to {float(off):.1e}"
+            for label, off in missed.items()
+        )
+        value = round_up(fraction(declared.value(columns)))
+        yield Law(law, value, (TableProof(witness),), report, notes)
+
+    def _explained(self, error: InfeasibleError, clock: Clock) -> InfeasibleError | SolverError:
+        """Families that contradict each other, and the least ε at which they do not."""
+        declared = self.declared
+        families, proved = contradiction(declared, clock)
+        private = [asked.label for asked in declared.privacy if asked.label in families]
+        if not families or (not proved and feasible(declared, clock)):
+            return SolverError(
+                f"solvers disagree whether a table exists: {error}", solver="highs", status="check"
+            )
+        least = least_epsilon(declared, private, clock) if private else None
+        words = " and ".join(map(repr, families))
+        reason = f"no table meets {words}" + (" together" if len(families) > 1 else "")
+        reason += " (proved in rationals)" if proved else " (by the solver; not proved)"
+        if least is not None:
+            least = math.ceil(least * 1e6) / 1e6
+            reason += f"; some table does from epsilon = {least:.6f} on"
+        return InfeasibleError(reason, smallest_epsilon=least)
+
+    # -- what a result says -----------------------------------------------------------------------------------
+
+    @property
+    def central(self) -> bool:  # type: ignore[override]
+        """Whether inputs are statistics of a data set, whose releases a ledger counts."""
+        return self.declared.of == "data"
+
+    @property
+    def answer_size(self) -> int:
+        """How many numbers one input has."""
+        first = self.declared.inputs[0]
+        return len(first) if isinstance(first, tuple) else 1
+
+    @property
+    def neighbours(self) -> str:
+        """Which data sets the protected pairs of inputs come from."""
+        return self.declared.neighbours
+
+    def consumption(self, result: Result) -> Consumption:
+        """What a release consumes: that of each requirement; of requirements on different pairs, the larger."""
+        super().consumption(result)  # refuses tables of persons
+        linked = np.concatenate([asked.pairs(self.declared.n) for asked in self.declared.privacy])
+        graph = sparse.coo_array((np.ones(len(linked)), linked.T), shape=(self.declared.n, self.declared.n))
+        if sparse.csgraph.connected_components(graph, directed=False, return_labels=False) > 1:
+            remedy = "protects listed pairs of inputs only, which do not join all of them: a ledger counts what protects every data set"
+            raise DesignError.of("result", "Problem", remedy)
+        spent: dict[str, list[Consumption]] = {}
+        for asked in self.declared.privacy:
+            pairs = asked.pairs(self.declared.n)
+            for epsilon, delta in asked.points:
+                largest = 1.0 if asked.distances is None else float(asked.distances[tuple(pairs.T)].max())
+                loss = round_up(Fraction(epsilon) * Fraction(largest))
+                own = Consumption() if delta else Consumption.pure((loss, 1))
+                spent.setdefault(str(pairs.tolist()), []).append(replace(own, statement=(loss, delta)))
+        each = []
+        for members in spent.values():
+            joint = members[0]
+            for member in members[1:]:
+                joint &= member
+            each.append(joint)
+        statements = [one.statement or (math.inf, 1.0) for one in each]
+        return Consumption(
+            max(one.epsilon for one in each),
+            max(one.rho for one in each),
+            max(one.mu for one in each),
+            (max(e for e, _ in statements), max(d for _, d in statements)),
+            self.neighbours,
+        )
+
+    def tradeoff(self, result: Result, at: Iterable[float] = ()) -> TradeOff:
+        """Between any two inputs that are protected: the points of requirements that cover all of them."""
+        declared = self.declared
+        widest = max(len(asked.pairs(declared.n)) for asked in declared.privacy)
+        points = []
+        for asked in declared.privacy:
+            pairs = asked.pairs(declared.n)
+            if len(pairs) == widest:
+                far = 1.0 if asked.distances is None else float(asked.distances[tuple(pairs.T)].max())
+                points += [(round_up(Fraction(e) * Fraction(far)), d) for e, d in asked.points]
+        return TradeOff(tuple(points))
+
+    def granted(self, value: float) -> Any:
+        """The requirements in words."""
+        return "; ".join(str(asked) for asked in self.declared.privacy)
+
+    def errors(self, result: Result, question: object = None) -> Accuracy:
+        """How far outputs are from inputs, over a uniform prior."""
+        found: Accuracy = result.mechanism.errors()
+        return found
+
+    def frame(self, result: Result) -> pd.DataFrame:
+        """The table of probabilities: a row an input, a column an output."""
+        declared = self.declared
+        columns = [f"P[{shown_label(y)}]" for y in declared.outputs]
+        frame = pd.DataFrame(result.mechanism.probabilities, columns=columns)
+        frame.insert(0, "input", [x if isinstance(x, float) else shown_label(x) for x in declared.inputs])
+        return frame
+
+    def remarks(self, result: Result) -> list[str]:
+        names = [shown_label(y) for y in self.declared.outputs]
+        return never_sent(names, result.mechanism.probabilities.max(axis=0), "outputs")
+
+    def account(self, result: Result) -> Account:
+        declared = self.declared
+        who = (
+            "one person's value, who sends the output"
+            if declared.of == "person"
+            else (
+                f"a statistic of a data set, released about all of its people ({declared.neighbours} neighbours)"
+            )
+        )
+        return Account(
+            f"A table of {declared.n} inputs and {declared.m} outputs",
+            f"Least {declared.objective}.",
+            f"An input is {who}. Wanted is the table of probabilities P(x, y) of output y at input x that solves\n\n"
+            + "\n\n".join(printing.lines(declared)),
+            declared.objective,
+            ("; ".join(str(asked) for asked in declared.privacy), ""),
+            "The probability of every output (across) at every input (down).",
+        )
+
+    def plot(self, result: Result, **options: float) -> Figure:
+        """Draw the table as shades."""
+        return printing.draw(self.declared, result.mechanism.probabilities, **options)
+
+    def __str__(self) -> str:
+        return "\n".join(printing.lines(self.declared))
+
+    def _repr_latex_(self) -> str:
+        return printing.latex(self.declared)
+
+
+def exact_cells(declared: Declared, law: Any, witness: Iterable[Fraction] = ()) -> Exact:
+    """Cells of a law of integer weights, and further columns, in rationals."""
+    cells = [fmpq(w, total) for row, total in zip(law.weights, map(sum, law.weights)) for w in row]
+    found = [*cells, *(rational(x) for x in witness)]
+    labels = (declared.inputs, declared.outputs)
+    if len(found) != len(declared.cost) or (
+        isinstance(law, TableMechanism) and (law.inputs, law.outputs) != labels
+    ):
+        raise DesignError("law: is not a table of the problem's inputs and outputs")
+    return found
+
+
+def _again(objective: Any, constraints: tuple[Any, ...], held: dict[str, Any] | None) -> TableProblem:
+    made = TableProblem(objective, constraints)
+    if held is not None:
+        made.__dict__["_declared"] = Declared(**held)
+    return made
+
+
+@serializable("table-proof")
+@dataclass(frozen=True, eq=False)
+class TableProof(Proof):
+    r"""A table of integer weights meets each row of its problem, with :math:`e^\varepsilon` from below, and costs at most the value.
+
+    Parameters
+    ----------
+    witness : tuple of Fraction
+        What the further variables of piecewise linear atoms may be: any that meet their rows bound the atoms from above.
+    """
+
+    witness: tuple[Fraction, ...]
+
+    speaks_of = ("privacy", "bias", "value")
+
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        design, law = (
+            instance("question", stated.question, TableDesign),
+            stated.law,
+        )
+        declared = design.declared
+        v = exact_cells(declared, law, self.witness)
+        face = Face(declared, frozenset())
+        broken = face.broken(v)
+        for asked in declared.privacy:
+            over = [
+                s for number, s in broken.items() if number >= 0 and declared.family_of(number) == asked.label
+            ]
+            yield Claim(f"{asked.label}: {asked}", PROVED, float(min(over, default=0)), not over)
+            if asked.distances is not None:
+                known, claim = (
+                    not callable(asked.privacy.metric),
+                    f"{asked.label}: distances are those of the metric",
+                )
+                table = design.problem().unknown
+                same = not known or np.allclose(
+                    table.distances(asked.privacy), asked.distances, rtol=1e-12, atol=0
+                )
+                yield agreement(claim, PROVED if known else CLAIMED, same)
+        for family, label in enumerate(declared.labels):
+            rows = [row for row, f in zip(declared.rows, declared.family.tolist()) if f == family]
+            off = max((abs(row.at(v)) / row.size for row in rows if row.equal and row.size), default=fmpq(0))
+            over = [
+                s for n, s in broken.items() if 0 <= n < len(declared.family) and declared.family[n] == family
+            ]
+            exact = "" if not off else f", its equalities to {RESIDUAL:g} of their size"
+            holds = not over and off <= rational(RESIDUAL)
+            yield Claim(f"rows called {label!r} hold{exact}", PROVED, float(min(over, default=0)), holds)
+        room = fraction(rational(stated.value) - declared.value(v))
+        yield Claim(
+            f"the objective, called {declared.objective!r}, is at most {stated.value!r}",
+            PROVED,
+            float(room),
+            room >= 0,
+        )
+        yield agreement("weights are a table of the problem's inputs and outputs", PROVED, True)

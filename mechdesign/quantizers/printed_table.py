@@ -31,8 +31,8 @@ from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.digits import at_least, at_most, shown
 from mechdesign.evidence.exact import exp_lower, log_upper, round_down, round_up
 from mechdesign.evidence.rows import RowsBound
-from mechdesign.model.problem import Problem
 from mechdesign.model.table import Table
+from mechdesign.model.table_problem import TableProblem
 from mechdesign.problem.checks import array, instance, non_negative, number
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, PureDP
@@ -69,7 +69,7 @@ class TableAudit:
     lower_bound, lower_bound_same_bias : float or None
         Proved: no mechanism between these inputs and outputs with the privacy claimed costs less, if it is unbiased, or has the
         table's bias at every input. None: there is no such mechanism, or the program is too large (`notes`).
-    best : Problem
+    best : TableProblem
         The unbiased table of least expected loss, declared: ``best.solve()`` is a mechanism to put in its place.
     """
 
@@ -85,7 +85,7 @@ class TableAudit:
     value: float
     lower_bound: float | None
     lower_bound_same_bias: float | None
-    best: Problem
+    best: TableProblem
     notes: tuple[str, ...] = field(default=())
 
     @property
@@ -220,12 +220,12 @@ def audit_table(
     unknown = Table(x, y)
     cheapest = cp.sum(cp.multiply(np.nextafter(w[:, None] * cost, -np.inf), unknown))
     cheapest.set_label(f"expected loss ({measure.name})")
-    private, problems = unknown.private(privacy), list[Problem]()
+    private, problems = unknown.private(privacy), list[TableProblem]()
     found = list[tuple[float | None, tuple[str, ...]]]()
     means = [Fraction(v) for v in x.tolist()], [Fraction(v) + b for v, b in zip(x.tolist(), bias)]
     for words, wanted in zip(("unbiased", "with the table's bias"), means):
         target = unknown.unbiased([float(mean) for mean in wanted])
-        problems.append(Problem(cp.Minimize(cheapest), (private, target)))
+        problems.append(TableProblem(cp.Minimize(cheapest), (private, target)))
         found.append(_least(problems[-1], wanted, time_limit, words))
     return TableAudit(
         inputs=x,
@@ -419,7 +419,7 @@ def _privacy(
 
 
 def _least(
-    problem: Problem, means: list[Fraction], time_limit: float | None, words: str
+    problem: TableProblem, means: list[Fraction], time_limit: float | None, words: str
 ) -> tuple[float | None, tuple[str, ...]]:
     """Lower bound of the tables with these means, which rows of doubles state to within rounding, or a note why there is none."""
     declared = problem.declared

@@ -38,8 +38,8 @@ from mechdesign.evidence.vipr import LinearBound, rational
 from mechdesign.model.table import Labels, Private
 from mechdesign.typing import Array, Indices
 
-FAR = 30.0
-"""Of ε times a distance in doubles: nothing that a solver finds is more than 1 when multiplied by e^30."""
+FAR = 25.0
+"""Of ε times a distance in doubles: nothing that a solver finds is more than 1 when multiplied by e^25."""
 Terms = tuple[tuple[int, fmpq], ...]
 ZERO = fmpq(0)
 
@@ -182,6 +182,11 @@ def _forced(
     return frozenset(zero)
 
 
+def _power_of_two(sizes: Array) -> Array:
+    """The least powers of two above these sizes; 1 of 0."""
+    return np.ldexp(1.0, np.where(sizes > 0, np.frexp(sizes)[1], 0))
+
+
 @dataclass(frozen=True, eq=False)
 class Declared:
     """A problem on one table in numbers: what files hold of it.
@@ -268,6 +273,24 @@ class Declared:
         """Coefficients of the own rows."""
         shape = (len(self.family), len(self.cost))
         return sparse.csr_array((self.coefficients, tuple(self.places.T)), shape=shape)
+
+    @cached_property
+    def row_units(self) -> Array:
+        """Powers of two that the own rows are divided by for a solver, whose tolerances are absolute: the largest coefficient of a cell each."""
+        sizes, held = np.zeros(len(self.family)), self.places[:, 1] < self.cells
+        np.maximum.at(sizes, self.places[held, 0], np.abs(self.coefficients[held]))
+        return _power_of_two(sizes)
+
+    @cached_property
+    def units(self) -> tuple[float, Array]:
+        """Powers of two that a solver's costs are multiples of, and its columns: 1 of cells, of further ones what their rows ask for."""
+        columns = np.ones(len(self.cost))
+        further = self.places[:, 1] >= self.cells
+        rows, where = self.places[further].T
+        columns[self.cells :] = 0.0
+        np.maximum.at(columns, where, self.row_units[rows] / np.abs(self.coefficients[further]))
+        columns[self.cells :] = _power_of_two(columns[self.cells :])
+        return float(_power_of_two(np.abs(self.cost * columns).max(keepdims=True))[0]), columns
 
     @cached_property
     def rows(self) -> list[Row]:

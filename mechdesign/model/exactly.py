@@ -88,7 +88,8 @@ class Program:
         self.parts = [part for part in declared.parts if part.label not in without]
         self.lp = LinearProgram("program of the table", solver=solver, deadline=clock, **options)
         n, m, width = declared.n, declared.m, len(declared.cost)
-        cost = declared.cost if costs and not room else np.zeros(width)
+        self._unit, self._units = declared.units
+        cost = declared.cost * self._units / self._unit if costs and not room else np.zeros(width)
         upper = np.ones(declared.cells)
         upper[list(self.zeros)] = 0.0
         self.lp.add_columns("P", cost[: declared.cells], upper=upper)
@@ -123,7 +124,11 @@ class Program:
         if not len(rows):
             return
         d = self.declared
-        matrix, right = d.matrix[rows], -d.offsets[rows]
+        scale = d.row_units[rows]
+        matrix = sparse.csr_array(
+            sparse.diags_array(1 / scale) @ d.matrix[rows] @ sparse.diags_array(self._units)
+        )
+        right = -d.offsets[rows] / scale
         blocks: dict[str, Any] = {"P": matrix[:, : d.cells]}
         if matrix.shape[1] > d.cells:
             blocks["e"] = matrix[:, d.cells :]
@@ -231,14 +236,14 @@ class Program:
     def columns(self) -> Array:
         """Cells and further columns at the last solve."""
         primal = self.solution.primal
-        return np.concatenate([np.ravel(primal[name]) for name in ("P", "e") if name in primal])
+        return np.concatenate([np.ravel(primal[name]) for name in ("P", "e") if name in primal]) * self._units
 
     def refined(self) -> Array | None:
         """The same after a step of iterative refinement, where the backend has a basis and it succeeds."""
         if self.lp.solver != "highs" or not self.lp.refine():
             return None
         found = (np.ravel(self.lp.primal(name)) for name in ("P", "e") if name in self.lp.columns)
-        return np.concatenate([*found])
+        return np.concatenate([*found]) * self._units
 
     def multipliers(self, ray: Array | None = None) -> tuple[Indices, Array]:
         """Numbers of rows and their multipliers, of the last solve or of a ray that proves it infeasible."""
@@ -247,9 +252,14 @@ class Program:
             name: np.ravel(self.solution.dual[name]) if ray is None else -ray[self.lp.rows[name]]
             for name in self._numbers
         }
-        rows = np.concatenate([*self._numbers.values()])
+        rows, values = (np.concatenate([*held.values()]) for held in (self._numbers, found))
+        values[np.abs(values) <= 1e-16 * np.abs(values).max(initial=0.0)] = 0.0
+        own = rows < len(self.declared.family)
+        with np.errstate(over="ignore"):
+            values[own] /= self.declared.row_units[rows[own]]
+            values *= self._unit
         order = np.argsort(rows, kind="stable")
-        return rows[order], np.concatenate([*found.values()])[order]
+        return rows[order], values[order]
 
 
 # -- multipliers --------------------------------------------------------------------------------------------------
@@ -261,12 +271,10 @@ def admissible(
     """Return multipliers next to these that the theorem of `Declared` allows."""
     held = dict(zip(rows.tolist(), values.tolist()))
     own, m = len(declared.family), declared.m
-    least = 1e-16 * float(np.abs(values).max(initial=0.0))
     kept = {
         number: rational(value)
         for number, value in held.items()
-        if math.isfinite(value)
-        and (value > least or (number < own and declared.equal[number] and value < -least))
+        if math.isfinite(value) and (value > 0 or (number < own and declared.equal[number] and value < 0))
     }
     for part in declared.parts:
         if part.delta:
@@ -430,7 +438,8 @@ class Face:
     def point(self, columns: Array) -> Exact:
         """The exact point on all equalities next to a solver's."""
         d = self.declared
-        near = [rational(0.0 if j < d.cells and x <= 0 else _kept(x)) for j, x in enumerate(columns.tolist())]
+        near = [rational(_kept(max(0.0, x))) for x in columns[: d.cells].tolist()]
+        near += [rational(x) for x in columns[d.cells :].tolist()]
         for j in self.zeros:
             near[j] = ZERO
         return project(self._split[0], near)

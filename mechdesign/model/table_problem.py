@@ -216,10 +216,12 @@ class TableProblem(TableDesign, Problem):
             except (InfeasibleError, SolverError):  # those of the stricter program prove nearly as much
                 if clock.passed:
                     raise
-        proof = RowsBound(*admissible(declared, *multipliers))
-        bound = declared.linear_bound(proof.rows, proof.multipliers)
-        if bound.admissible:
-            yield Bound(round_down(fraction(bound.bound)), proof)
+        none = np.zeros(0, dtype=np.int64), np.zeros(0)
+        for held in (none, multipliers):  # none at all prove the least loss of each input
+            proof = RowsBound(*admissible(declared, *held))
+            bound = declared.linear_bound(proof.rows, proof.multipliers)
+            if bound.admissible:
+                yield Bound(round_down(fraction(bound.bound)), proof)
         columns, missed = repaired(declared, starts, clock, solver)
         law = self.deployed(weights_of(declared, columns))
         witness = tuple(fraction(x) for x in columns[declared.cells :])

@@ -166,3 +166,24 @@ def test_an_epsilon_that_only_just_suffices() -> None:
     P = md.Table([0, 1], [0, 1])
     rows = [P.private(md.PureDP(math.log(3))), P[0, 0] == 0.75, P[1, 0] == 0.25]  # the double is above
     assert md.Problem(md.Minimize(P.expected("error")), rows).solve().mechanism.weights == ((3, 1), (1, 3))
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e-10, 1e16, 1e200])
+def test_units_of_rows_and_losses_do_not_matter(size: float) -> None:
+    """A solver's tolerances are absolute: rows and costs reach it in units of their own."""
+    P = md.Table([-1, -0.5, 0, 0.5, 1], [-3, -0.5, 0.5, 3])
+    rows = [P.private(md.PureDP(1.0)), P.unbiased(), md.named("cap", size * P[:, 1] <= size * 0.2)]
+    for objective in (P.expected(), P.expected(size * P.losses()), P.worst(size * P.losses())):
+        result = md.Problem(md.Minimize(objective), rows).solve()
+        assert result.gap is not None and result.gap < 1e-9
+    plain = md.Problem(md.Minimize(P.expected()), rows).solve()
+    assert plain.value == pytest.approx(1.7687790165, rel=1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [1e-12, 1e-9, 25.0, 30.0, 50.0])
+def test_far_epsilons(epsilon: float) -> None:
+    P = md.Table([0, 1, 2], [0, 1, 2])
+    asked = P.private(md.ApproximateDP(epsilon, 1e-6), between="adjacent")
+    result = md.Problem(md.Minimize(P.worst("squared")), [asked]).solve()
+    assert result.certificate is not None and result.certificate.verify()
+    assert result.value < (1.0 if epsilon < 1 else 1e-9)

@@ -138,7 +138,7 @@ def _unknown_of(objective: Any, constraints: Any) -> Unknown:
         *(one for one in given if not isinstance(one, Requirement)),
     ]
     variables = [v for part in parts for v in part.variables()]
-    held = {v.id: v for v in (*variables, *(one.on for one in asked if one.on is not None))}
+    held = {id(v): v for v in (*variables, *(one.on for one in asked if one.on is not None))}
     own = [v for v in held.values() if not (isinstance(v, Unknown) or getattr(v, "further", False))]
     if own:
         remedy = "is a variable of your own: write what it stands for as an atom, cp.max(...) or cp.abs(...) of the unknown"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -62,6 +63,10 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "no outputs": (lambda: md.Table([0, 1], []), "outputs"),
     "mixed labels": (lambda: md.Table([0, "a"], [1, 2]), "inputs"),
     "too large": (lambda: md.Table(range(300), range(300)), "90000.*40000"),
+    "pickled copy": (
+        lambda: md.Problem(LEAST, [pickle.loads(pickle.dumps(P)).private(md.PureDP(1.0))]),
+        "copy",
+    ),
     "whose": (lambda: md.Table([0, 1], [0, 1], of="nobody"), "of = "),
     "unknown solver": (lambda: of().solve("nonesuch"), "nonesuch"),
     "solver for other models": (lambda: of().solve("closed-form"), "closed-form"),
@@ -83,8 +88,14 @@ def test_refused(case: str) -> None:
 
 
 def test_limit() -> None:
+    late = of().solve(time_limit=1e-9)
+    assert (
+        late.certificate is not None
+        and late.certificate.verify()
+        and late.mechanism.release(P.inputs[0]) in P.outputs
+    )
     with pytest.raises(md.SolverError) as error:
-        of().solve(time_limit=1e-9)
+        of(P.unbiased()).solve(time_limit=1e-9)
     assert "limit" in f"{error.value} {error.value.status}"
 
 

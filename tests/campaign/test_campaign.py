@@ -27,7 +27,7 @@ BATCH = 10
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("first", range(0, 300, BATCH))
+@pytest.mark.parametrize("first", range(0, 60, BATCH))
 def test_random_designs(first: int) -> None:
     shown: list[str] = []
     rows = campaign.campaign(range(first, first + BATCH), 3, None, shown.append)
@@ -36,7 +36,7 @@ def test_random_designs(first: int) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("first", range(0, 60, BATCH))
+@pytest.mark.parametrize("first", range(0, 40, BATCH))
 def test_random_later_designs(first: int) -> None:
     """Of the classes that take milliseconds; a nightly run draws them all."""
     shown: list[str] = []

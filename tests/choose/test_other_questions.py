@@ -94,12 +94,13 @@ def answering(question: Any, privacy: Any, results: list[md.Result]) -> list[md.
     return kept
 
 
-def test_no_bound_of_300_comparisons_is_above_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("count", [60, pytest.param(300, marks=pytest.mark.slow)])
+def test_no_bound_of_a_random_comparison_is_above_a_row(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     errors = md.Result.errors
     once = functools.cache(lambda result: errors(result))
     monkeypatch.setattr(md.Result, "errors", lambda self, question=None: once(self))
     rng, marked, bounded = np.random.default_rng(34), 0, 0
-    for _ in range(300):
+    for _ in range(count):
         question, privacy, names = drawn(rng)
         fits = answering(question, privacy, noises(privacy))
         chosen = rng.permutation(len(fits))[:2].tolist()
@@ -113,7 +114,7 @@ def test_no_bound_of_300_comparisons_is_above_a_row(monkeypatch: pytest.MonkeyPa
         shown = dict(zip(found.table["mechanism"], found.table["assumes"]))
         assert {name for name in found.results if OTHER in shown[name]} == set(found.others)
         marked, bounded = marked + bool(found.others), bounded + bool(found.bounds or found.least)
-    assert marked > 100 and bounded > 50
+    assert marked > count // 3 and bounded > count // 6
 
 
 def test_the_menu_answers_the_question_itself() -> None:
@@ -137,7 +138,7 @@ def test_the_menu_answers_the_question_itself() -> None:
             "discrete_laplace",
             "optimal integer noise",
         ),
-        (md.LocalReport(1, prior=stats.beta(2, 3)), PURE, "optimal, searched outputs", "RQM", "OPTM"),
+        (md.LocalReport(1, prior=stats.beta(2, 3)), PURE, "RQM", "OPTM"),
         (md.LocalReport(1, prior=stats.norm(), clients=10), PURE, "RQM"),
         (
             md.MetricReport(md.MetricSpace.line([0.0, 1.0, 3.0])),

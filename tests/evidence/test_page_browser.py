@@ -21,9 +21,10 @@ from scipy import stats
 import mechdesign as md
 from mechdesign.evidence.page import Section, page
 
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="NOT CHECKED: there is no Chromium here, so no page was shown in a browser"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="NOT CHECKED: there is no Chromium here"),
+]
 WIDE = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
 CUT = """JSON.stringify([...document.querySelectorAll('.scroll, .picture, pre, .facts div')]
     .filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.textContent.slice(0, 60)))"""

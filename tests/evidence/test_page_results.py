@@ -80,14 +80,13 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize("name", ["result", "comparison", "frontier"])
+@pytest.mark.parametrize("name", ["result", "comparison"])
 def test_a_page_repeats_what_its_author_says_and_no_file_holds_it(name: str, tmp_path: Path) -> None:
     handed: Any = {
         "result": lambda: made("calibration"),
         "comparison": lambda: md.compare(
             md.NumericQuery(), md.PureDP(1.0), mechanisms=["laplace", "staircase"]
         ),
-        "frontier": lambda: md.frontier(md.noise.KNorm(2, md.PureDP(1.0)), "epsilon", [1.0]),
     }[name]()
     handed.report(plain := tmp_path / "plain.html")
     assert "Said by whoever" not in plain.read_text()

@@ -5,12 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,22 +23,6 @@ from mechdesign.verifier.verify import verify
 
 A = md.ApproximateDP(1.0, 1e-6)
 Z = md.ZeroConcentratedDP(0.1)
-VECTORS = np.random.default_rng(1).standard_normal((6, 4))
-prefix = md.Workload.prefix_sums
-
-DESIGNS: dict[str, Callable[[], md.Design]] = {
-    "vectors": lambda: md.CorrelatedGaussian(VECTORS, A),
-    "scaled": lambda: md.CorrelatedGaussian(VECTORS * [1, 1e3, 1e-3, 1e6], Z),
-    "span": lambda: md.CorrelatedGaussian([[1.0, -1.0, 0.0], [0.0, 1.0, -1.0]], A, span=True),
-    "weights": lambda: md.CorrelatedGaussian(VECTORS, A, weights=[1.0, 2.0, 3.0, 4.0]),
-    "few": lambda: md.CorrelatedGaussian(md.Sensitivity(each=[1, 2, 3], l0=2), A),
-    "counts": lambda: md.CountsGaussian(12, 3, A, signed=False),
-    "signed counts": lambda: md.CountsGaussian(12, 3, Z, most=2.0),
-    "prefix": lambda: md.MatrixMechanism(prefix(8), A),
-    "largest": lambda: md.MatrixMechanism(prefix(6), Z, loss="largest"),
-    "ranges": lambda: md.MatrixMechanism(md.Workload.ranges(5), A, l0=2, most=2.5),
-    "marginals": lambda: md.MatrixMechanism(md.Workload.marginals((2, 3), order=1), A, l0=2, signed=False),
-}
 
 
 def refused(result: Result) -> list[str]:
@@ -51,35 +33,9 @@ def refused(result: Result) -> list[str]:
         return [str(error)]
 
 
-@pytest.mark.parametrize("name", DESIGNS)
-def test_sound_files_pass_and_doctored_ones_do_not(name: str) -> None:
-    result = DESIGNS[name]().solve()
-    assert not refused(result)
-    design, law = result.design, result.mechanism
-    matrix = "strategy" if isinstance(design, md.MatrixMechanism) else "whitening"
-    for factor in (1 + 1e-9, 1 - 1e-4):  # over the budget; and an error that is larger than stated
-        assert refused(replace(result, mechanism=replace(law, **{matrix: getattr(law, matrix) * factor})))
-    assert refused(replace(result, mechanism=replace(law, budget=law.budget * 1.01)))
-    assert refused(replace(result, value=result.value * 0.999))
-    field = "epsilon" if isinstance(design.privacy, md.ApproximateDP) else "rho"
-    tighter = replace(design.privacy, **{field: getattr(design.privacy, field) * 0.999})
-    assert refused(replace(result, design=replace(design, privacy=tighter)))
-    if name not in ("prefix", "largest", "ranges", "marginals"):
-        assert result.lower_bound is not None
-        assert refused(replace(result, lower_bound=result.lower_bound * 1.001))
-        covariance = law.covariance.copy()
-        covariance[0, 0] *= 1 + 1e-7
-        assert refused(replace(result, mechanism=replace(law, covariance=covariance)))
-    if hasattr(design, "most"):
-        assert refused(replace(result, design=replace(design, most=design.most * 1.001)))
-        assert refused(replace(result, design=replace(design, l0=design.l0 + 1)))
-    else:
-        assert refused(replace(result, design=replace(design, vectors=design.vectors * 1.001)))
-
-
 def test_counts_that_all_rise_are_seen_where_signs_are_free() -> None:
     """Of R = p I + q J with q > 0: within the budget but for changes in one direction."""
-    result = DESIGNS["signed counts"]().solve()
+    result = md.CountsGaussian(12, 3, Z, most=2.0).solve()
     law = result.mechanism
     doctored = replace(law, whitening=law.whitening * 0.9 + 0.2 * law.whitening[0, 0])
     claims = refused(replace(result, mechanism=doctored))
@@ -87,7 +43,7 @@ def test_counts_that_all_rise_are_seen_where_signs_are_free() -> None:
 
 
 def test_a_change_that_leaves_the_subspace_is_refused() -> None:
-    result = DESIGNS["span"]().solve()
+    result = md.CorrelatedGaussian([[1.0, -1.0, 0.0], [0.0, 1.0, -1.0]], A, span=True).solve()
     design = replace(result.design, vectors=np.vstack([result.design.vectors, [[0.0, 0.0, 1e-12]]]))
     assert any(
         "differs between neighbours" in claim

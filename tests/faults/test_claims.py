@@ -77,36 +77,6 @@ def test_a_status_that_rests_on_a_claimed_bound_is_claimed() -> None:
     assert [how for claim, how, _ in rows if claim.startswith("status")] == ["claimed"]
 
 
-@pytest.mark.parametrize(
-    ("payload", "said"),
-    [
-        ("[" * 10**5 + "]" * 10**5, "too many levels"),
-        ("1" * 5000, "an integer of more than 4300 digits"),
-        ('"\\ud800"', "half of a surrogate pair"),
-        ("NaN", "a number that is not finite"),
-        ("[1,", "no JSON at character"),
-    ],
-    ids=["levels", "digits", "surrogate", "nan", "cut off"],
-)
-def test_alone_says_in_its_own_words_why_it_refuses(
-    payload: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It printed Python's: "maximum recursion depth exceeded while decoding a JSON array", "use sys.set_int_max_str_digits()"."""
-    path = tmp_path / "file.json"
-    path.write_text(f'{{"format":"mechdesign-result","version":2,"sha256":"","payload":{payload}}}')
-    assert verify.main([str(path)]) == 1
-    assert said in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("who", ["add-remove", "replace"])
-def test_what_one_record_changes_is_claimed(who: str) -> None:
-    """Nothing in a file says whether one record does this: "replace" in place of "add-remove" passed, and no line said so."""
-    payload = json.loads(dumps(md.noise.KNorm(5, P, md.Sensitivity(linf=1)).solve()))["payload"]
-    payload["fields"]["design"]["fields"]["sensitivity"]["fields"]["neighbours"] = who
-    rows = verify.verify(cheap.sealed(payload)).rows
-    assert (f"the change is what one record does ({who}), as stated", "claimed", True) in rows
-
-
 # 13 to 15 --------------------------------------------------------------------------------------------------------------
 
 
@@ -120,9 +90,6 @@ def test_compare_does_not_deny_the_lower_bound_of_its_best() -> None:
     ("m", "most", "epsilon", "loss", "value"),
     [
         (4, 3.0, 2.0, "absolute", 0.690711),
-        (4, 3.0, 1.0, "squared", 3.987972),
-        (4, 3.0, 1.0, "absolute", 1.687661),
-        (4, 6.0, 0.5, "absolute", 3.667536),
         (5, 2.0, 2.0, "squared", 0.812009),
     ],
 )

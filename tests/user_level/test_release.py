@@ -24,40 +24,6 @@ LINE = MetricSpace.line([0.0, 1.0, 3.0])
 FALSE_ALARM = 1e-10  # of each statistical test: randomness is the system's, and fresh in every run
 
 
-@pytest.mark.slow
-def test_digits_betray_a_simulation_and_not_a_release() -> None:
-    """The event "|y| < ½ and y is no multiple of 2⁻⁵³", and others of low digits, under neighbouring inputs.
-
-    Doubles near 0 are finer than the answer 1 they are added to: under one neighbour the event has probability .2, under
-    the other 0, where e^α is 2.7. Released numbers keep the ratio of every event within e^α and sampling's error.
-    """
-    release = LinearRelease(LinearQuery.average(MetricSpace.line([0.0, 1.0])), alpha=1.0, model="local")
-    size = 10**6
-
-    def fine(y: np.ndarray) -> np.ndarray:
-        return (np.abs(y) < 0.5) & (np.ldexp(y, 53) != np.rint(np.ldexp(y, 53)))
-
-    inputs = [np.tile(point, (size, 1)) for point in ([1, 0], [0, 1])]
-    leaked = [fine(release.sample(x, rng=k).ravel()).sum() for k, x in enumerate(inputs)]
-    assert leaked[0] > 0.15 * size and leaked[1] == 0
-
-    steps = [release.release(x).ravel() / release.lattice.step for x in inputs]
-    assert all((s == np.rint(s)).all() for s in steps)
-    events = [
-        lambda s: fine(s * release.lattice.step),
-        lambda s: s % 2 == 0,
-        lambda s: s % 4 == 3,
-        lambda s: s % 1024 == 0,
-        lambda s: np.abs(s) * release.lattice.step < 0.5,
-        lambda s: s == 0,
-    ]
-    for event in events:
-        here, there = (int(event(s).sum()) for s in steps)
-        for a, b in ((here, there), (there, here)):  # a is at most e^α b but for sampling
-            slack = 7 * math.sqrt(a + math.exp(2) * b + 1)
-            assert a <= math.exp(1) * b + slack
-
-
 def test_linear_releases_are_unbiased_and_take_histograms_or_counts() -> None:
     query = LinearQuery(LINE, [[0.1, 1.0], [0.7, -2.0], [-0.3, 0.5]])
     local = LinearRelease(query, alpha=3.0, model="local")

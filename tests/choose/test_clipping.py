@@ -149,21 +149,6 @@ def test_moving_and_stretching_a_prior_moves_and_stretches_the_answer(
         assert one.errors(shape, times * low, times * high).squared(n) >= errors[0]
 
 
-@pytest.mark.slow
-def test_a_comparison_is_kept_checked_and_deployed(tmp_path: object) -> None:
-    path = tmp_path / "mean.json"  # type: ignore[operator]
-    made = found(PRIORS["normal"], 1000, mechanisms=["optimal, searched outputs", "RQM"])
-    assert "root mean squared error of the mean of 1000 clients: at most 0.18" in str(made)
-    assert "within 1% from 2 bits on" in made.of_mean
-    made.save(path)
-    loaded = md.load(path)
-    assert all(claim.holds for claim in loaded.agreements())
-    low, high = made.best.mechanism.input_range
-    far = made.best.mechanism.release([low - 5, high + 5], clip=True)
-    assert np.isin(far, made.best.mechanism.bins).all()
-    assert "Error over the clipping range" in made.to_html()
-
-
 def test_a_range_that_is_given_is_the_range() -> None:
     asked = md.LocalReport(2, (-2, 2), stats.norm(), clients=1000)
     result = md.compare(asked, md.PureDP(1.0), mechanisms=["MVU"], progress=False).best

@@ -9,7 +9,6 @@ import pytest
 from scipy import stats
 
 import mechdesign as md
-from mechdesign.choose import comparing
 from mechdesign.choose.candidates import candidates
 
 COUNTS = md.NumericQuery(dimension=20, sensitivity=md.Sensitivity(linf=1, l0=3))
@@ -77,19 +76,6 @@ def test_optimal_noise_protects_the_few_that_change():
         md.compare(wider, PRIVACY, mechanisms=["gaussian"], also={"mine": found})
     narrower = md.NumericQuery(20, md.Sensitivity(linf=1, l0=2))
     assert "mine" in md.compare(narrower, PRIVACY, mechanisms=["gaussian"], also={"mine": found}).names
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("privacy", [PRIVACY, md.PureDP(1), md.ApproximateDP(9, 1e-4)], ids=str)
-def test_optimal_noise_is_never_behind_a_named_family(privacy):
-    names = ["staircase", "truncated_laplace", "laplace", "optimal noise"]
-    if isinstance(privacy, md.PureDP):
-        names.remove("truncated_laplace")
-    found = md.compare(md.NumericQuery(), privacy, mechanisms=names)
-    assert found.names[0] == "optimal noise"
-    assert found.least == found["optimal noise"].lower_bound <= found.best.value
-    assert found.best.certificate.verify() and found.best.checks()["holds"].all()
-    assert found.accuracy["optimal noise"].standard_deviation == pytest.approx(math.sqrt(found.best.value))
 
 
 @pytest.mark.parametrize(
@@ -197,20 +183,6 @@ def test_places():
     assert found["exponential mechanism"].value == pytest.approx(wanted)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("made", [counts, places, reports])
-def test_ways_out(made, tmp_path):
-    found = made()
-    found.report(tmp_path / "page.html")
-    text = (tmp_path / "page.html").read_text()
-    assert text == found.to_html() and all(name in text for name in (*found.names, *found.refused))
-    found.save(tmp_path / "it.json")
-    again = md.load(tmp_path / "it.json")
-    assert str(again) == str(found) and again.table.equals(found.table) and again.best.certificate.verify()
-    assert "\\begin{tabular}" in found.to_latex() and found.names[0] in found.to_markdown()
-    assert found.figure().axes and found.plot().axes and "<table" in found._repr_html_()
-
-
 def test_a_limit_for_all_is_shared():
     """`total_time_limit` is for all mechanisms together: what it leaves no time for says so."""
     names = ["laplace", "gaussian"]
@@ -220,28 +192,6 @@ def test_a_limit_for_all_is_shared():
         md.compare(COUNTS, PRIVACY, mechanisms=names, total_time_limit=1e-9)
     with pytest.raises(md.DesignError, match="total_time_limit = 0"):
         md.compare(COUNTS, PRIVACY, total_time_limit=0)
-
-
-def test_each_has_its_share_of_what_is_left(monkeypatch):
-    """Four in turn of 10 seconds, and one share for the bound: 2 s at first; what is not used goes to the others."""
-    given = []
-
-    def noted(name, question, privacy, deadline, others):
-        given.append((name, deadline.seconds))
-        if name != "gaussian":
-            raise md.SolverError("nothing", solver=name, status="limit")
-        return md.calibrate(
-            "gaussian", privacy=privacy, sensitivity=question.sensitivity, dimension=question.dimension
-        )
-
-    monkeypatch.setattr(comparing, "solved", noted)
-    names = ["optimal noise", "laplace", "gaussian", "staircase"]
-    md.compare(COUNTS, PRIVACY, mechanisms=names, total_time_limit=1000.0)
-    assert given[-1][0] == "optimal noise"  # it begins where the others end
-    assert [seconds for _, seconds in given] == pytest.approx([200.0, 250.0, 1000 / 3, 500.0], rel=0.02)
-    given.clear()
-    md.compare(COUNTS, PRIVACY, mechanisms=names, total_time_limit=1000.0, time_limit=30.0)
-    assert [seconds for _, seconds in given] == [30.0] * 4
 
 
 Q3 = md.NumericQuery(dimension=3, sensitivity=2.0)
@@ -297,14 +247,6 @@ def test_results_for_a_harder_question_are_welcome(made):
     result = made()
     found = md.compare(Q3, PRIVACY, mechanisms=["gaussian"], also={"w": result})
     assert found["w"] is result and md.accuracy(result, Q3, PRIVACY) == found.accuracy["w"]
-
-
-def test_rows_stand_in_the_order_of_the_questions_loss():
-    """At δ = .08 Laplace noise has less mean absolute error, and Gaussian noise less variance."""
-    for loss, first in (("absolute", "laplace"), ("squared", "gaussian")):
-        names, privacy = ["gaussian", "laplace"], md.ApproximateDP(1, 0.08)
-        found = md.compare(md.NumericQuery(loss=loss), privacy, mechanisms=names, progress=False)
-        assert found.names[0] == first and found.best is found[first]
 
 
 def test_what_was_solved_for_another_loss_is_ranked_by_the_questions():

@@ -44,9 +44,6 @@ def test_the_same_said_at_length_is_accepted_by_both(
     assert files.alone_accepts(payload)
 
 
-# 8: a bound names its class --------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("noise", ["gaussian", stats.hypsecant()], ids=["gaussian", "hypsecant"])
 def test_the_page_of_a_family_does_not_say_that_nothing_does_better(noise: Any, tmp_path: Path) -> None:
     """Least is the Gaussian of variance 17.848 only among Gaussians: Laplace noise has 2.0."""
@@ -64,9 +61,6 @@ def test_a_large_gap_is_shown_as_a_factor() -> None:
     assert "×" in bound_line(result)
 
 
-# 9 to 12: altered files ------------------------------------------------------------------------------------------------
-
-
 def test_a_status_that_rests_on_a_claimed_bound_is_claimed() -> None:
     """A bound that nobody checks, moved to the value, made the file "best of its class", proved."""
     payload = files.payload("calibration-normal")
@@ -75,9 +69,6 @@ def test_a_status_that_rests_on_a_claimed_bound_is_claimed() -> None:
     fields["solver_report"]["fields"]["status"] = "best of its class"
     rows = verify.verify(cheap.sealed(payload)).rows
     assert [how for claim, how, _ in rows if claim.startswith("status")] == ["claimed"]
-
-
-# 13 to 15 --------------------------------------------------------------------------------------------------------------
 
 
 def test_compare_does_not_deny_the_lower_bound_of_its_best() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import cheap
 import numpy as np
@@ -13,12 +12,7 @@ from scipy import stats
 import mechdesign as md
 from mechdesign.errors import DesignError, ResultFormatError
 
-APPROXIMATE = md.ApproximateDP(1.0, 1e-6)
 P, BINS = md.PureDP(1.0), (-3.0, -0.5, 0.5, 3.0)
-ROOT = Path(__file__).parents[2]
-
-
-# 16 to 19: designs ----------------------------------------------------------------------------------------------------
 
 
 def searched(**levels: list[float]) -> md.OPTMSearch:
@@ -60,17 +54,6 @@ def test_a_quantizer_of_every_coordinate_is_exported() -> None:
     assert "QUANTIZER_OUTPUTS 4" in md.vectors.c_header(md.vectors.IntegerTable.of(quantizer))
 
 
-# 20, 21: exceptions that are not the package's, questions that mean two things ------------------------------------------
-
-
-def test_a_sensitivity_refuses_more_changes_than_its_coordinates() -> None:
-    with pytest.raises(DesignError, match="l0"):
-        md.Sensitivity(each=[1.0] * 20, l0=30)
-
-
-# 22, 23: limits and methods --------------------------------------------------------------------------------------------
-
-
 def channel(space: md.MetricSpace) -> md.MetricChannel:
     return md.MetricChannel(space, alpha=0.7)
 
@@ -100,6 +83,3 @@ def test_aggregate_names_the_message_that_is_damaged() -> None:
     with pytest.raises(ResultFormatError) as refused:
         mechanism.aggregate(messages, seed=7)
     assert re.search(r"\b17\b", str(refused.value))
-
-
-# 24, 25: pages and committed results ---------------------------------------------------------------------------------------

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import pickle
-import time
 import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import check_estimator
 
 import mechdesign as md
 from mechdesign import learning
-from mechdesign.solvers import deadline
-from mechdesign.solvers.deadline import progress_bar
 
 DP = md.ApproximateDP(0.5, 1e-6)
 RNG = np.random.default_rng(4)
@@ -185,25 +180,6 @@ def test_what_a_fit_consumes_is_what_it_was_asked_to_keep(case: str, tmp_path: P
         estimator(name, **options, ledger=ledger).fit(X, Y)
 
 
-def test_who_is_killed_while_noise_is_drawn_has_an_entry(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ledger = md.Ledger(tmp_path / "ledger.jsonl", md.ApproximateDP(1.0, 1e-6))
-
-    def killed(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    for module in ("bounded", "pca"):
-        monkeypatch.setattr(f"mechdesign.learning.{module}.NoisySums", killed)
-    regressions = [name for name in ESTIMATORS if name != "PrivatePCA"]  # whose neighbours are others
-    for name in regressions:
-        with pytest.raises(KeyboardInterrupt):
-            estimator(name, ledger=ledger, privacy=md.ApproximateDP(0.1, 1e-6)).fit(X, Y)
-    assert len(ledger.to_frame()) == len(regressions)
-    with pytest.raises(md.DesignError, match="protects neighbours by 'replace'"):
-        estimator("PrivatePCA", ledger=ledger, privacy=md.ApproximateDP(0.1, 1e-6)).fit(X)
-
-
 # -- an enemy's data -----------------------------------------------------------------------------------------
 
 
@@ -222,40 +198,4 @@ def test_no_record_raises_or_warns(name: str, last: np.ndarray) -> None:
             assert np.isfinite(found).all()
 
 
-@every
-def test_bounds_may_be_huge(name: str) -> None:
-    if "bounds" in estimator(name).get_params():
-        model = estimator(name, bounds=(-1e90, 1e90)).fit(X, Y)
-        assert np.isfinite(model.predict(X)).all() if "Reg" in name else len(model.predict(X)) == len(X)
-
-
 # -- bars ----------------------------------------------------------------------------------------------------
-
-
-def shown(work: Any, monkeypatch: pytest.MonkeyPatch, patience: float) -> str:
-    monkeypatch.setattr(deadline, "_PATIENCE", patience)
-    screen = Console(file=io.StringIO(), force_terminal=True, width=80)
-    with progress_bar("outer", 2, console=screen) as step:
-        work(step)
-    return screen.file.getvalue()  # type: ignore[attr-defined]
-
-
-def test_a_bar_is_shown_late_one_at_a_time_and_not_where_it_is_not_wanted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def work(step: Any) -> None:
-        with (
-            progress_bar("inner", None) as inside,
-            progress_bar("quiet", 3, shown=False),
-            progress_bar("deep", 3),
-        ):
-            for _ in range(10):
-                time.sleep(0.03)
-                inside(", gap 0.1")
-        step()
-
-    assert shown(work, monkeypatch, 5.0) == ""
-    seen = shown(work, monkeypatch, 0.05)
-    assert "outer" in seen and "inner, gap 0.1" in seen and "quiet" not in seen and "deep" not in seen
-    with progress_bar("none", None) as step:  # no terminal
-        step()

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from mechdesign_studies.learning.data import Problem
 from mechdesign_studies.learning.private_descent import fit, noise_plan, proximal
-from scipy import stats
 
 import mechdesign as md
 from mechdesign.accounting import gaussian_mu
-from mechdesign.accounting.interval import DeltaInterval
 
 DP = md.ApproximateDP(1.0, 1e-6)
 RNG = np.random.default_rng(1)
@@ -89,57 +83,3 @@ def test_pure_laplace_matches_the_allocation_design() -> None:
     found = plan(privacy=md.PureDP(1.0), rounds=4)
     design = md.NoiseAllocation("laplace", 4 * CLIPS, md.PureDP(1.0)).solve()
     np.testing.assert_allclose(found.scales[0], math.sqrt(2) * design.mechanism.scales, rtol=1e-9)
-
-
-def test_a_calibration_is_used_again_for_its_own_question_only() -> None:
-    first = plan().calibration
-    assert plan(noise=first).calibration is first
-    for changes in ({"rounds": 3}, {"privacy": md.ApproximateDP(0.5, 1e-6)}, {"scales": [1.0, 1.0, 1.0]}):
-        with pytest.raises(md.DesignError, match="another question"):
-            plan(noise=first, **changes)
-
-
-def test_a_calibration_that_was_tampered_with_is_refused(tmp_path: Path) -> None:
-    first = plan().calibration
-    first.save(tmp_path / "noise.json")
-    loaded = md.load(tmp_path / "noise.json")
-    assert plan(noise=loaded).calibration is loaded
-    narrow = replace(first.mechanism, law=stats.laplace(scale=first.mechanism.law.std() / 10))
-    inside = replace(first.proofs[0], spent=DeltaInterval(0.0, first.proofs[0].spent.lower / 2))
-    for doctored in (
-        replace(first, mechanism=narrow),
-        replace(first, mechanism=narrow, proofs=(inside,)),
-        replace(first, proofs=(inside, *first.proofs[1:])),
-    ):
-        with pytest.raises(md.DesignError, match="own checks"):
-            plan(noise=doctored)
-    with pytest.raises(md.DesignError, match="not certified"):
-        plan(noise=replace(first, proofs=()))
-
-
-@pytest.mark.parametrize(
-    ("changes", "word"),
-    [
-        ({"scales": [1.0, 0.0, 1.0]}, "scales"),
-        ({"scales": np.ones((2, 3)), "rounds": 3}, "scales"),
-        ({"costs": [1.0, 1.0, 1.0], "scales": [1.0, 1.0, 1.0]}, "costs"),
-        ({"privacy": 1.0}, "privacy"),
-        ({"noise": "cauchy"}, "noise"),
-        ({"noise": "discrete_gaussian"}, "whole answers"),
-        ({"noise": "gaussian", "privacy": md.PureDP(1.0)}, "delta"),
-    ],
-)
-def test_bad_parameters_are_named(changes: dict[str, Any], word: str) -> None:
-    with pytest.raises(md.DesignError, match=word):
-        plan(**changes)
-
-
-def test_without_scikit_learn_the_error_names_the_extra() -> None:
-    code = (
-        "import sys; sys.modules['sklearn'] = None\n"
-        "import mechdesign as md\n"
-        "try: md.learning.PrivatePCA\n"
-        "except md.MissingExtra as error: print(error)"
-    )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert "mechdesign[learning]" in out

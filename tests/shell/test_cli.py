@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import cheap
 import numpy as np
 import pandas as pd
 import pytest
@@ -31,17 +30,6 @@ scale = 2
 [solve]
 solver = "highs"
 """
-
-
-@pytest.mark.parametrize("name", ["alphabet", "metric-channel", "noise-allocation", "correlated-gaussian"])
-def test_results_are_audited(tmp_path: Path, name: str, capsys) -> None:
-    """Saved, read back to the same bytes, audited without complaint."""
-    path = tmp_path / "r.json"
-    cheap.solved(name).save(path)
-    md.load(path).save(tmp_path / "again.json")
-    assert path.read_bytes() == (tmp_path / "again.json").read_bytes()
-    cli.audit(path, rows=2, csv=None)
-    assert "every constraint of the definition holds" in capsys.readouterr().out
 
 
 def test_lists(capsys, monkeypatch) -> None:

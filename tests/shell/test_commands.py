@@ -56,20 +56,6 @@ def test_report_and_verify(folder: Path, name: str, tmp_path: Path, capsys, monk
     assert "two programs" in out
 
 
-@pytest.mark.slow
-def test_compare(tmp_path: Path, capsys, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    words = "compare --epsilon 1 -s 1 -m laplace -m staircase -m gaussian -o c.json -r c.html --csv c.csv"
-    code, out, _ = ended(words.split(), capsys, monkeypatch)
-    assert code == 0 and "not gaussian: " in out and "ratio: to the best found" in out
-    assert out.index("staircase") < out.index("laplace") and "proved" in out
-    assert md.load("c.json").names == ["staircase", "laplace"]
-    assert "<html" in Path("c.html").read_text() and "laplace" in Path("c.csv").read_text()
-    late = "compare --epsilon 1 -s 1 -m laplace --total-time-limit 1e-9"
-    code, _, error = ended(late.split(), capsys, monkeypatch)
-    assert code == 1 and "not tried: the limit of 1e-09 s for all was over" in error
-
-
 def test_verify_refuses_a_doctored_file(folder: Path, tmp_path: Path, capsys, monkeypatch) -> None:
     found = md.load(folder / "allocation.json")
     replace(found, value=0.5 * found.value).save(tmp_path / "doctored.json")
@@ -134,21 +120,6 @@ def test_the_examples_run(tmp_path: Path, folder: Path, capsys, monkeypatch) -> 
                 assert code == 0, (line, error)
 
 
-@pytest.mark.parametrize("name", ["allocation", "channel"])
-def test_tables_fit_80_columns(folder: Path, name: str, capsys, monkeypatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    for words in (
-        ["audit", str(folder / f"{name}.json")],
-        ["verify", str(folder / f"{name}.json")],
-        ["solvers"],
-        ["study", "list"],
-    ):
-        _, out, _ = ended(words, capsys, monkeypatch)
-        tables = [line for line in out.splitlines() if re.match(" [^ ]", line)]
-        assert tables and max(map(len, tables)) <= 80, words
-        assert "…" not in out
-
-
 def test_a_strangers_markup_is_text(folder: Path, capsys, monkeypatch, tmp_path: Path) -> None:
     from mechdesign.shell.show import show
 
@@ -190,43 +161,6 @@ def test_a_study_has_a_page(tmp_path: Path) -> None:
     assert "report.html" not in str(
         run_study(Study("tiny", "Tiny", "A paper", body), tmp_path)
     )  # it runs again
-
-
-@pytest.mark.slow
-def test_every_result_of_a_frontier_and_of_a_comparison_is_verified(
-    tmp_path: Path, capsys, monkeypatch
-) -> None:
-    def run(*words: object) -> tuple[int, str, str]:
-        return ended([str(w) for w in words], capsys, monkeypatch)
-
-    design = md.MetricChannel(md.MetricSpace.grid(2, 2), 1.0)
-    front = md.frontier(design, "alpha", [0.5, 1.0])
-    front.save(tmp_path / "frontier.json")
-    found = md.compare(md.NumericQuery(), md.PureDP(1), mechanisms=["laplace", "staircase", "gaussian"])
-    found.save(tmp_path / "compared.json")
-    for name, members in (("frontier", ["alpha = 0.5", "alpha = 1"]), ("compared", ["laplace", "staircase"])):
-        code, out, err = run("verify", tmp_path / f"{name}.json")
-        assert code == 0, err
-        assert "2 results" in out and all(f"{m}: package: " in out for m in members)
-        code, out, err = run("audit", tmp_path / f"{name}.json", "--csv", tmp_path / "all.csv")
-        assert code == 0, err
-        assert set(members) == set(pd.read_csv(tmp_path / "all.csv")["result"])
-        assert run("report", tmp_path / f"{name}.json", "-o", tmp_path / "page.html")[0] == 0
-    # a table that shows more than its results, or results of another point
-    better = front.table.assign(value=front.table["value"] / 2)
-    swapped = front.results[::-1]
-    cheaper = found.table.assign(error=found.table["error"] / 2)
-    for false, claim in (
-        (replace(front, table=better), "the table shows its value"),
-        (replace(front, results=swapped), "of the design at this point"),
-        (replace(found, table=cheaper), "the table shows its error"),
-        (replace(found, results={"laplace": found["laplace"]}), "ranks has a result"),
-    ):
-        false.save(tmp_path / "false.json")
-        for command in ("verify", "audit", "report"):
-            code, out, err = run(command, tmp_path / "false.json")
-            assert code == 1 and claim in err, (command, claim, err)
-            assert err.count("\n") == 1
 
 
 def test_calibrate_takes_a_time_limit(tmp_path: Path, capsys, monkeypatch) -> None:

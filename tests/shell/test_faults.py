@@ -20,20 +20,6 @@ from mechdesign.shell.studykit import Report, Study, run_study
 
 KILLS = 30 if os.environ.get("MECHDESIGN_NIGHTLY") else 5
 COMMAND = f"{sys.executable} -c 'from mechdesign.shell.cli import main; main()'"
-STUDY = """
-import sys
-from pathlib import Path
-import pandas as pd
-from mechdesign.shell.studykit import run_study
-from mechdesign.shell.studykit import Study
-
-def body(report):
-    for k in range(40):
-        report.table(f"t{k}", pd.DataFrame({"run": [int(sys.argv[2])] * 50}))
-
-print("ready", flush=True)
-run_study(Study("tiny", "Tiny", "", body), Path(sys.argv[1]))
-"""
 
 
 # Thirty-six choices of bins, a line of the store each.
@@ -100,21 +86,6 @@ def test_a_users_file_in_the_folder_stays(tmp_path: Path) -> None:
     with pytest.raises(md.DesignError, match="which no study wrote"):
         run_study(tiny(1), foreign.parent)
     assert (foreign / "README.md").read_text() == "mine"
-
-
-@pytest.mark.slow
-def test_a_killed_study_leaves_one_whole_run(tmp_path: Path) -> None:
-    rng = random.Random(1)
-    for number in range(KILLS + 1):
-        words = [sys.executable, "-c", STUDY, str(tmp_path), str(number)]
-        run = subprocess.Popen(words, stdout=subprocess.PIPE)
-        assert run.stdout is not None and run.stdout.readline()
-        if number:
-            time.sleep(rng.uniform(0.0, 0.6))
-            run.send_signal(signal.SIGKILL)
-        run.communicate()
-        tables = {path.read_text() for path in (tmp_path / "tiny").glob("*.csv")}
-        assert len(tables) == 1 and len(list((tmp_path / "tiny").glob("*.csv"))) == 40
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

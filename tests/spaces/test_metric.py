@@ -198,31 +198,6 @@ def test_one_place_under_two_names_is_refused(latitude: list[float], longitude: 
         MetricSpace.geodesic(latitude, longitude)
 
 
-@pytest.mark.parametrize(
-    ("names", "said"),
-    [
-        ("abc", "one for each of the 3 points, not 1"),
-        (["a", "b"], "one for each of the 3 points, not 2"),
-        (["a", "b", "a"], "'a' occurs twice"),
-        (["a", " ", "c"], "point 1 needs a name"),
-        (["a", "b\n", "c"], "point 1 needs a name"),
-        (["a", "b", 3], "point 2 needs a name"),
-        (7, "names = 7"),
-        (None, "names = None"),
-    ],
-)
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda **named: MetricSpace.line([0, 1, 3], **named),
-        lambda **named: MetricSpace.tree([-1, 0, 0], [0, 1, 2], **named),
-    ],
-)
-def test_bad_names_are_refused(make, names, said):
-    with pytest.raises(DesignError, match=said):
-        make(names=names)
-
-
 def test_points_are_known_by_their_names():
     space = MetricSpace.euclidean([[0, 0], [3, 4], [6, 8]], names=np.array(["b", "a", "0"]))
     assert space.names == ("b", "a", "0") == space.scaled(2.0).names

@@ -17,7 +17,6 @@ from mechdesign.user_level.frequency import (
     FrequencyEstimate,
     LaplaceHistogram,
     emd_error_bound,
-    laplace_error_bound,
     metric_response_error_bound,
     simplex_projection,
 )
@@ -65,14 +64,6 @@ def test_measured_error_is_under_the_bound(name: str, project: bool) -> None:
     if project:
         assert all((fit.histogram >= 0).all() and abs(fit.histogram.sum() - 1) < 1e-12 for fit in fits)
         assert errors[0] == pytest.approx(emd(fits[0].histogram, TRUTH, SPACE), abs=1e-12)
-
-
-@pytest.mark.parametrize("project", [False, True])
-def test_laplace_error_is_under_the_bound(project: bool) -> None:
-    release = LaplaceHistogram(SPACE, epsilon=0.5, users=100, project=project)
-    rng = np.random.default_rng(5)
-    errors = [release.sample(TRUTH, rng=rng).emd(TRUTH) for _ in range(100)]
-    assert release.error_bound / 12 <= np.mean(errors) <= release.error_bound
 
 
 @pytest.mark.parametrize("name", CHANNELS)
@@ -158,12 +149,6 @@ def test_euclidean_projection_meets_its_optimality_condition(seed: int, size: in
     assert (p >= 0).all() and p.sum() == pytest.approx(1, abs=1e-12)
     # p is the projection iff (v − p)·(q − p) <= 0 for every vertex q of the simplex.
     assert ((vector - p) @ (np.eye(size) - p).T <= 1e-9).all()
-
-
-def test_error_bound_of_laplace_by_hand() -> None:
-    # Two points: one coordinate's noise (η₁ − η₂)/2, E|·| <= sd = b; EMD = d·|Δ₁|.
-    space = MetricSpace.clustered(1, 2, within=3.0, across=3.0)
-    assert laplace_error_bound(space, 0.1) == pytest.approx(3.0 * 0.1, rel=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -105,19 +105,6 @@ def test_other_mechanisms_are_within_their_bounds(by):
     assert 0.2 * result.value < np.mean(far) < result.value
 
 
-@pytest.mark.parametrize("by", ["tree", "linear", "gaussian"])
-def test_released_as_simulated(by):
-    """The exact release has the mean and the spread that is stated."""
-    design = UserHistogram(LINE, md.EMDPrivacy(2.0, 1e-3), 3, 20, by)
-    result, data = design.solve(), np.tile([0, 2, 3], (20, 1))
-    fits = [design.fit(data, result) for _ in range(400)]
-    found = np.array([fit.estimate for fit in fits])
-    errors = fits[0].standard_errors
-    assert np.allclose(found.sum(axis=1), 1)
-    assert np.all(np.abs(found.mean(axis=0) - [1 / 3, 0, 1 / 3, 1 / 3]) < 5 * errors / 20)
-    assert np.allclose(found.std(axis=0), errors, rtol=0.25)
-
-
 def least(data, outputs, truths, alpha, far, errors) -> float:
     """Least worst expected error of an unbiased mechanism with these outputs, by a linear program."""
     n, k = len(data), len(outputs)
@@ -191,20 +178,6 @@ def test_the_line_is_optimal_and_what_the_bound_counts():
 def test_with_delta_no_bound_is_said():
     result = UserHistogram(LINE, md.EMDPrivacy(3.0, 1e-6), 4, 50).solve()
     assert result.lower_bound is None and result.certificate.verify() and "optimal" not in str(result)
-
-
-def test_comparison_ranks_all_and_saves(tmp_path):
-    question = md.HistogramOfUsers(TOWNS, items=3, users=40)
-    found = md.compare(question, md.EMDPrivacy(9.0, 1e-5), progress=False)
-    assert found.names[0] == "counts on a tree" and len(found.names) == 4
-    found.save(tmp_path / "c.json")
-    again = md.load(tmp_path / "c.json")
-    assert all(claim.holds for claim in again.agreements()) and str(again) == str(found)
-    pure = md.compare(question, alpha=9.0, progress=False)
-    assert pure.least == pure.best.lower_bound and "Gaussian" in next(iter(pure.refused))
-    assert md.compare(question, md.MetricDP(9.0), progress=False).names == pure.names
-    least = md.least_epsilon("counts on a tree", question, error=pure.best.value, measure="absolute_error")
-    assert least == pytest.approx(9, rel=1e-3)
 
 
 def test_counts_of_all_users_need_their_sizes():

@@ -1,8 +1,5 @@
 """Item-wise release: the object's own guarantee against exact divergences, calibration both ways, sampling, errors."""
 
-import itertools
-import math
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -12,9 +9,6 @@ import mechdesign as md
 from mechdesign.channels.channel import Channel
 from mechdesign.channels.responses import KaryResponse
 from mechdesign.errors import DesignError
-from mechdesign.evidence.serialize import dumps, loads
-from mechdesign.files import KINDS
-from mechdesign.solvers import Deadline
 from mechdesign.spaces.earth_mover import emd_multisets
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.user_level.itemwise import ItemwiseRelease
@@ -117,36 +111,6 @@ def test_bad_designs(change, message):
     arguments = {"alpha": 2.0, "delta": 1e-6, "items": 2, "users": 3, **change}
     with pytest.raises(DesignError, match=message):
         ItemwiseRelease(LINE, **arguments)
-
-
-PLANE = MetricSpace.euclidean(np.random.default_rng(3).normal(size=(25, 2)))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("questions", [0, 4, 26, 90])
-@pytest.mark.parametrize("space", [PLANE, MetricSpace.clustered(3, 4, within=0.1)], ids=["plane", "clusters"])
-@pytest.mark.parametrize("radius", [None, 0.05])
-def test_whenever_time_is_up_the_release_keeps_alpha(questions, space, radius, monkeypatch):
-    asked = itertools.count()
-    given = {"alpha": 20.0, "delta": 1e-6, "items": 30, "users": 1000, "radius": radius}
-    free = ItemwiseRelease(space, **given)
-    monkeypatch.setattr(
-        Deadline,
-        "left",
-        property(lambda self: (1.0 if next(asked) < questions else 0.0) if self.finite else math.inf),
-    )
-    try:
-        late = ItemwiseRelease(space, **given, time_limit=1.0)
-    except md.SolverError as error:
-        assert space is PLANE and error.status == "limit" and "clustered" in str(error)
-        return
-    monkeypatch.undo()
-    # what it says of itself is what its channel has, worked out anew; and at least what composition allows
-    assert late.channel_loss == late.channel.metric_loss(space)
-    again = ItemwiseRelease(space, **{**given, "alpha": None, "channel": late.channel})
-    assert again.alpha <= late.alpha * (1 + 1e-12) <= 20.0 * (1 + 1e-12)
-    assert late.item_alpha * (1 + 1e-9) >= 20.0 / 30 * (1 - 1e-9) and late.item_alpha <= 1.2 * free.item_alpha
-    assert dumps(loads(dumps(late), kinds=KINDS)) == dumps(late)
 
 
 @pytest.mark.parametrize("accounting", ["numerical", "closed-form", "composition"])

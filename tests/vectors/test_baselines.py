@@ -71,19 +71,6 @@ def test_bad_arguments(kind: Any) -> None:
             baseline.sample(bad)
 
 
-def test_a_secure_aggregation_of_skellam_noise() -> None:
-    """Clients' integers under masks, the sum modulo 2^bits, the mean."""
-    baseline = Skellam(16, APPROX, bits=16, clients=30)
-    sums = V.ModularSum(16, 16)
-    x = np.full((30, 16), 0.2)
-    integers = baseline.contributions(x, seed=9, rng=1)
-    messages = [sums.masked(row, mask) for row, mask in zip(integers, sums.masks(30))]
-    total = sums.total(messages)
-    assert np.array_equal(total, np.mod(integers.sum(axis=0), 1 << 16))
-    estimate = baseline.estimate(total, seed=9)
-    assert ((estimate - 0.2) ** 2).sum() <= 4 * baseline.error
-
-
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 32), st.integers(1, 9), st.integers(1, 6), st.integers(0, 2**32 - 1))
 def test_masks_cancel(bits: int, d: int, clients: int, seed: int) -> None:
@@ -94,13 +81,6 @@ def test_masks_cancel(bits: int, d: int, clients: int, seed: int) -> None:
     assert np.array_equal(total, np.mod(x.sum(axis=0), 1 << bits))
     small = np.mod(x[0], 1 << bits)
     assert np.array_equal(sums.centred(small), x[0])
-
-
-def test_masks_hide() -> None:
-    """Each masked number is uniform."""
-    masks = V.ModularSum(4000, 4).masks(3)
-    for row in masks:
-        assert stats.chisquare(np.bincount(row, minlength=16)).pvalue > 1e-6
 
 
 def test_sums_refuse_nonsense() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from typing import Any
 
@@ -12,24 +11,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import integrate, stats
+from scipy import stats
 
 import mechdesign as md
-from mechdesign.vectors.cap import box_error, corner_reach, cubic_excess
-
-
-@pytest.mark.parametrize("t", [-3.0, -0.5, 0.0, 1.0, 4.0, 12.0])
-def test_cubic_excess(t: float) -> None:
-    wanted, _ = integrate.quad(lambda x: x**3 * stats.norm.pdf(x + t), 0, 40, epsabs=0, epsrel=1e-11)
-    assert wanted * (1 - 1e-9) <= cubic_excess(t) <= wanted * (1 + 1e-6)
-
-
-@pytest.mark.parametrize("t", np.linspace(-3, 5, 17))
-def test_signs_stay_below_a_normal_variable(t: float) -> None:
-    """E(Z − t)₊³ for sums of signs: the comparison that the bound rests on."""
-    for u in ([1.0], [0.6, 0.8], [0.5] * 4, [0.9, 0.3, 0.3, 0.1], [8**-0.5] * 8):
-        z = np.array(list(itertools.product([-1, 1], repeat=len(u)))) @ np.array(u)
-        assert (np.maximum(z - t, 0) ** 3).mean() <= cubic_excess(float(t)) * (1 + 1e-12)
+from mechdesign.vectors.cap import corner_reach
 
 
 @settings(max_examples=40, deadline=None)
@@ -52,18 +37,6 @@ def test_corner_reach_grows_and_is_nearly_met() -> None:
     assert corner_reach(math.log(3) + 1e-9) == pytest.approx(0.5, rel=1e-6)
     for epsilon in (20.0, 80.0, 400.0):  # the tail of the normal law
         assert 0.8 < corner_reach(epsilon) / math.sqrt(2 * epsilon) < 1
-
-
-@pytest.mark.parametrize(("d", "epsilon"), [(2, 0.1), (5, 20.0), (64, 2.0), (1000, 1.0), (1000, 8.0)])
-def test_designs_are_above_the_bound(d: int, epsilon: float) -> None:
-    result = md.VectorQuantizer(d, md.PureDP(epsilon), inputs="box", radius=3.0).solve()
-    assert 0 <= result.lower_bound <= result.value
-    assert result.lower_bound >= 9 * box_error(d, epsilon) * (1 - 1e-8)
-    assert result.certificate.verify()
-    if d == 1000 and epsilon <= 8:
-        assert result.value <= 1.2 * result.lower_bound
-    if d == 1000 and epsilon <= 1:
-        assert result.value <= 1.0011 * result.lower_bound  # the term −d
 
 
 # -- signs sent together ------------------------------------------------------------------------------
@@ -126,14 +99,3 @@ def test_messages_of_signs() -> None:
 def test_bad_arguments_of_signs(bad: dict[str, Any]) -> None:
     with pytest.raises(md.DesignError):
         md.SampledSigns(**{"dimension": 8, "bits": 4, "privacy": md.PureDP(1.0), **bad})
-
-
-def test_signs_together_beat_signs_apart() -> None:
-    """At ε = 4 four signs together have half the error of the best sampled coordinates, within an eighth of the bound."""
-    result = md.VectorQuantizer(1000, md.PureDP(4.0), bits=4, inputs="box").solve()
-    assert isinstance(result.mechanism, md.SampledSigns) and result.certificate.verify()
-    assert result.value < 0.5 * md.SampledCoordinates(1000, 4, md.PureDP(4.0)).error
-    assert result.value < 1.15 * result.lower_bound
-    flat = json.loads(md.vectors.flat_json(result.mechanism))
-    near, other = int(flat["weight_of_all_near"]), int(flat["weight_of_all_others"])
-    assert near * (16 - flat["near"]) <= other * flat["near"] * math.exp(4.0) * (1 + 1e-12)

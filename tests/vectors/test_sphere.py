@@ -52,22 +52,6 @@ def within(found: Any, wanted: float, errors: float = 4.0) -> bool:
     return bool(abs(found.mean() - wanted) <= errors * found.std(ddof=1) / math.sqrt(found.size))
 
 
-@pytest.mark.parametrize("made", ["exact", "cap", "fast"])
-def test_errors_at_a_thousand_dimensions(made: str) -> None:
-    """Monte Carlo within three standard errors, with a seed that holds still."""
-    d, privacy = 1000, md.PureDP(4.0)
-    x = np.zeros((60, d))
-    x[:, :3] = (0.6, 0.0, -0.8)
-    mechanism: Any = md.PrivUnit(d, privacy)
-    if made != "cap":
-        mechanism = md.SphereQuantizer(d, 8, privacy, rotation=made)
-    answers = mechanism.sample(x, rng=5)
-    error = ((answers - x) ** 2).sum(axis=1)
-    assert within(error, mechanism.squared_error(x)[0], 3.0)
-    along = answers @ x[0]
-    assert within(along, 1.0, 3.0)
-
-
 @pytest.mark.parametrize("inputs", ["ball", "sphere"])
 @pytest.mark.parametrize("kind", ["sphere", "cap"])
 @pytest.mark.parametrize("length", [0.0, 1.0])
@@ -184,13 +168,6 @@ def test_rotations_are_orthogonal(d: int, kept: int, kind: Any, seed: int) -> No
     x = rotation.turned_back(z, keys)
     assert (x**2).sum(axis=1) == pytest.approx((z**2).sum(axis=1), rel=1e-6)
     assert rotation.turned(x, keys) == pytest.approx(z, abs=1e-6)
-
-
-def test_exact_rotation_is_that_of_the_signed_qr() -> None:
-    rotation, key = ExactRotation(40, 12), (3, 4)
-    q, r = np.linalg.qr(rotation.frame(key))
-    x = np.random.default_rng(0).normal(size=(1, 40))
-    assert rotation.turned(x, [key])[0] == pytest.approx(x[0] @ (q * np.sign(np.diag(r))), abs=1e-12)
 
 
 def test_rotations_have_the_uniform_law() -> None:

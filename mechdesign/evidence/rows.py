@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Protocol, runtime_checkable
 
 from mechdesign.errors import DesignError, ResultFormatError, instance
-from mechdesign.evidence.proofs import Certificate, Claim, Proof
+from mechdesign.evidence.proofs import PROVED, Certificate, Claim, Proof
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import LinearBound
 from mechdesign.typing import Indices
@@ -50,6 +50,10 @@ class RowsBound(Proof):
     def __post_init__(self) -> None:
         if len(self.rows) != len(self.multipliers) or (self.rows[1:] <= self.rows[:-1]).any():
             raise DesignError("rows: must be increasing numbers, each with its multiplier")
+
+    def way(self, stated: Certificate) -> str:
+        """Proved, unless the question says that its rows are computed in doubles."""
+        return getattr(stated.question, "rows_how", PROVED)
 
     def linear_bound(self, stated: Certificate) -> LinearBound:
         return instance("question", stated.question, Rowed).linear_bound(self.rows, self.multipliers)

@@ -207,6 +207,8 @@ class Declared:
     places, coefficients : arrays, shapes (t, 2) and (t,)
         (row, column) of each coefficient, in the order of rows.
     privacy : tuple of Private
+    curved : tuple of str
+        Labels of families whose rows are the tangents of convex functions, which lie below them.
     """
 
     inputs: Labels
@@ -223,6 +225,7 @@ class Declared:
     places: Indices
     coefficients: Array
     privacy: tuple[Private, ...]
+    curved: tuple[str, ...]
 
     def __post_init__(self) -> None:
         rows, width = len(self.family), len(self.cost)

@@ -1,7 +1,8 @@
 r"""From CVXPY's expressions to rows of numbers.
 
 Affine expressions are read by their gradients, which are exact there; convex piecewise linear ones are first reduced by CVXPY to affine rows of
-further variables (its epigraphs). Everything else is refused, in a sentence that names the family.
+further variables (its epigraphs). Any other convex function is replaced by its tangent at a point, which lies below it. Everything else is refused,
+in a sentence that names the family.
 """
 
 from __future__ import annotations
@@ -21,9 +22,6 @@ from mechdesign.model.table import Private, Table
 from mechdesign.typing import Array
 
 _EQUAL, _BELOW, _ABOVE = ("Equality", "Zero"), ("Inequality", "NonPos"), ("NonNeg",)
-_OTHERWISE = (
-    "no exact law and no bound follow from it; state it by abs, max, norm1, sum_largest or affine rows"
-)
 
 
 class Further(cp.Variable):
@@ -32,21 +30,41 @@ class Further(cp.Variable):
     further = True
 
 
-def compiled(table: Table, objective: cp.Minimize, constraints: Iterable[Any]) -> Declared:
+def compiled(
+    table: Table, objective: cp.Minimize, constraints: Iterable[Any], at: Iterable[Array] = ()
+) -> Declared:
     """Return a problem in numbers, at its parameters' present values.
+
+    Parameters
+    ----------
+    table, objective, constraints
+        As in `Problem`.
+    at : arrays, shape (inputs, outputs)
+        Tables at which convex functions that are not piecewise linear have their tangents; the uniform one unless given.
 
     Raises
     ------
     DesignError
-        What is not convex, not piecewise linear or not finite; it names the family and the part.
+        What is not convex or not finite; it names the family and the part.
     """
-    pairs = list(_labelled(constraints))
+    at = [*at] or [np.full(table.shape, 1 / table.shape[1])]
+    pairs = list(labelled(constraints))
     own = [(label, one) for label, one in pairs if not isinstance(one, Private)]
     names, goal, pieces = [label for label, _ in own], objective.expr, list[tuple[int, Any]]()
+    curved = list[str]()
     for family, (label, one) in enumerate(own):
-        pieces += [(family, part) for part in _rows(repr(label), one)]
-    if not goal.is_affine():
-        _check("objective", goal, goal.is_convex())
+        parts = [one]
+        if type(one).__name__ in _BELOW and not one.expr.is_pwl() and one.is_dcp():
+            curved.append(label)
+            parts = [_tangent(repr(label), one.expr, table, point) <= 0 for point in at]
+        pieces += [(family, row) for part in parts for row in _rows(repr(label), part)]
+    if goal.is_convex() and not goal.is_pwl():
+        least, names, curved = Further(1, name="objective"), [*names, "objective"], [*curved, "objective"]
+        tangents = (_tangent("objective", goal, table, point) for point in at)
+        pieces += [(len(names) - 1, tangent - least <= 0) for tangent in tangents]
+        goal = least[0]
+    elif not goal.is_affine():
+        _check("objective", goal)
         reduced = Dcp2Cone().apply(cp.Problem(cp.Minimize(goal)))[0]
         goal, names = reduced.objective.expr, [*names, "objective"]
         pieces += [(len(names) - 1, part) for part in reduced.constraints]
@@ -85,11 +103,24 @@ def compiled(table: Table, objective: cp.Minimize, constraints: Iterable[Any]) -
         np.column_stack(entries.coords).astype(np.int64).reshape(-1, 2),
         np.asarray(entries.data, dtype=float),
         tuple(one for _, one in pairs if isinstance(one, Private)),
+        tuple(curved),
     )
 
 
-def _labelled(constraints: Iterable[Any]) -> Iterator[tuple[str, Any]]:
-    """Constraints with names that all differ: those given, else CVXPY's own text."""
+def _tangent(what: str, expression: Any, table: Table, at: Array) -> Any:
+    """The affine expression that touches a convex one at a table, and is below it elsewhere."""
+    held = table.value
+    table.save_value(at)
+    slope, value = expression.grad[table], expression.value
+    table.save_value(held)
+    if slope is None or value is None or not np.isfinite(value).all():
+        raise DesignError(f"{what}: has no slope at a table of positive probabilities")
+    slope = sparse.csr_array(slope).reshape(table.size, -1).T
+    return np.ravel(value, order="F") - slope @ at.ravel(order="F") + slope @ cp.vec(table, order="F")
+
+
+def labelled(constraints: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    """Yield constraints with names that all differ: those given, else CVXPY's own text."""
     taken = set[str]()
     for one in constraints:
         words = one.label or " ".join(str(one).split())
@@ -104,18 +135,18 @@ def _labelled(constraints: Iterable[Any]) -> Iterator[tuple[str, Any]]:
 def _rows(what: str, one: Any) -> list[Any]:
     """The affine constraints that a constraint is, with CVXPY's further variables."""
     if type(one).__name__ not in _EQUAL + _BELOW + _ABOVE:
-        raise DesignError(f"{what}: is a cone; {_OTHERWISE}")
+        raise DesignError(f"{what}: is a cone; state it as an inequality, such as cp.norm(...) <= 1")
     if one.expr.is_affine():
         return [one]
     _check(what, -one.expr if type(one).__name__ in _ABOVE else one.expr, one.is_dcp())
     return list(Dcp2Cone().apply(cp.Problem(cp.Minimize(0), [one]))[0].constraints)
 
 
-def _check(what: str, expression: Any, convex: bool) -> None:
-    if not convex:
+def _check(what: str, expression: Any, convex: bool | None = None) -> None:
+    if not (expression.is_convex() if convex is None else convex):
         raise DesignError(f"{what}: is not convex by CVXPY's rules (DCP); see {_broken(expression)!s:.80}")
     if not expression.is_pwl():
-        raise DesignError(f"{what}: is convex but not piecewise linear; {_OTHERWISE}")
+        raise DesignError(f"{what}: is convex but no inequality of the form f(P) <= 0; state it so")
 
 
 def _broken(expression: Any) -> Any:

@@ -70,6 +70,9 @@ def lines(declared: Declared) -> list[str]:
     for family, label in enumerate(declared.labels):
         first = int(np.flatnonzero(declared.family == family)[0])
         rows = f"{counts[label]} row{'s' * (counts[label] != 1)}"
+        if label in declared.curved:
+            said.append(f"{label}: convex, by its tangents ({rows})")
+            continue
         said.append(
             f"{label}: {_row(declared, declared.rows[first])} ({rows}{', the first' * (counts[label] > 1)})"
         )

@@ -23,7 +23,7 @@ from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.page import Account
-from mechdesign.evidence.proofs import CLAIMED, PROVED, Certificate, Claim, Proof, agreement
+from mechdesign.evidence.proofs import CLAIMED, PROVED, RECOMPUTED, Certificate, Claim, Proof, agreement
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.rows import RowsBound
 from mechdesign.evidence.serialize import serializable
@@ -45,18 +45,22 @@ from mechdesign.model.exactly import (
     repaired,
     weights_of,
 )
-from mechdesign.model.expressions import Further, compiled
+from mechdesign.model.expressions import Further, compiled, labelled
 from mechdesign.model.problem import Problem
 from mechdesign.model.table import Table, TableMechanism, shown_label
-from mechdesign.model.unknown import named
+from mechdesign.model.unknown import Requirement, named
 from mechdesign.problem.privacy import Consumption
 from mechdesign.problem.spine import Bound, Clock, Incumbent, Law, ModelledDesign
 from mechdesign.problem.words import never_sent
-from mechdesign.typing import Indices
+from mechdesign.solvers.registry import Model, solve
+from mechdesign.typing import Array, Indices
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+CURVED = 1e-8
+"""How far above 0 a convex function that is not piecewise linear may be at the law, in doubles."""
+_TANGENTS = 40  # rounds of tangents, at most
 MOST_ROWS = 400_000
 """Privacy rows that `TableProblem.write` lists."""
 
@@ -72,6 +76,11 @@ class TableDesign(ModelledDesign):
     def declared(self) -> Declared:
         """The problem in numbers."""
         return self.problem().declared
+
+    @property
+    def rows_how(self) -> str:
+        """How rows of the declared program are known: tangents of convex functions are computed in doubles."""
+        return RECOMPUTED if self.declared.curved else PROVED
 
     def deployed(self, weights: tuple[tuple[int, ...], ...]) -> Any:
         """Return the mechanism of these integer weights, a row an input."""
@@ -108,6 +117,14 @@ class TableProblem(TableDesign, Problem):
         """Return the problem itself."""
         return self
 
+    def subject_to(self, *constraints: Any) -> Problem:
+        """Return the problem with further constraints; DesignError where a file holds but tangents of its convex functions."""
+        if lost := sorted(set(self.declared.curved) - set(self.functions())):
+            raise DesignError.of(
+                "constraints", lost, "are convex functions that the file does not hold: declare them again"
+            )
+        return super().subject_to(*constraints)
+
     @property
     def declared(self) -> Declared:
         """The problem in numbers, at the parameters' values."""
@@ -118,7 +135,7 @@ class TableProblem(TableDesign, Problem):
             if parameter.value is None:
                 raise DesignError.of("parameter", parameter.name(), "has no value")
         found = compiled(self.unknown, self.objective, self.constraints)
-        if not self.parameters:
+        if not self.parameters:  # of curved rows until `improve` knows a better table for their tangents
             self.__dict__["_declared"] = found
         return found
 
@@ -194,6 +211,9 @@ class TableProblem(TableDesign, Problem):
 
     def improve(self, clock: Clock, solver: str | None = None, **options: Any) -> Iterator[Law | Bound]:
         """Solve at ε less 1e-12 of it for the law, and as stated for the multipliers; repair and prove both exactly."""
+        if self.declared.curved:
+            yield from self._by_tangents(clock, solver, **options)
+            return
         declared = self.declared
         program = Program(declared, clock, solver, margin=MARGIN, **options)
         try:
@@ -216,13 +236,70 @@ class TableProblem(TableDesign, Problem):
             except (InfeasibleError, SolverError):  # those of the stricter program prove nearly as much
                 if clock.passed:
                     raise
+        yield from self._bounds(declared, multipliers)
+        yield self._law(*repaired(declared, starts, clock, solver), report)
+
+    @staticmethod
+    def _bounds(declared: Declared, multipliers: tuple[Indices, Array]) -> Iterator[Bound]:
         none = np.zeros(0, dtype=np.int64), np.zeros(0)
         for held in (none, multipliers):  # none at all prove the least loss of each input
             proof = RowsBound(*admissible(declared, *held))
             bound = declared.linear_bound(proof.rows, proof.multipliers)
             if bound.admissible:
                 yield Bound(round_down(fraction(bound.bound)), proof)
-        yield self._law(*repaired(declared, starts, clock, solver), report)
+
+    # -- convex functions that are not piecewise linear ------------------------------------------------------------
+
+    def functions(self) -> dict[str, Any]:
+        """Convex functions whose tangents the program holds, by family; none of a problem that was read from a file."""
+        stated = [
+            (label, one.expr) for label, one in labelled(self.constraints) if not isinstance(one, Requirement)
+        ]
+        stated.append(("objective", self.objective.expr))
+        return {label: f for label, f in stated if label in self.declared.curved and not f.is_pwl()}
+
+    @property
+    def rows_how(self) -> str:
+        """Recomputed or claimed where rows are tangents of convex functions, which a file does not hold."""
+        lost = set(self.declared.curved) - set(self.functions())
+        return CLAIMED if lost else super().rows_how
+
+    def worth(self, law: Any) -> dict[str, float]:
+        """The largest value of each of these functions at a law, in doubles."""
+        held = self.unknown.value
+        self.unknown.save_value(law.probabilities)
+        found = {label: float(np.max(f.value)) for label, f in self.functions().items()}
+        self.unknown.save_value(held)
+        return found
+
+    def _by_tangents(self, clock: Clock, solver: str | None, **options: Any) -> Iterator[Law | Bound]:
+        """Solve as a conic program and repair its table; prove the bound of linear programs with tangents there, and where these are solved."""
+        found = solve(Model(self.to_cvxpy(), {"P": self.unknown}), solver, deadline=clock, **options)
+        tables = [_stochastic(found.primal["P"])]
+        declared = compiled(self.unknown, self.objective, self.constraints, tables)
+        start = _settled(declared, [rational(x) for x in tables[0].ravel().tolist()])
+        near = np.nextafter([float(x) for x in start], np.inf)
+        columns, missed = repaired(declared, [np.append(tables[0], near[declared.cells :])], clock)
+        law = self.deployed(weights_of(declared, columns))
+        worth = self.worth(law)
+        off = {label: value for label, value in worth.items() if label != "objective" and value > CURVED}
+        if off:
+            raise SolverError(f"rows called {sorted(off)} are missed", solver=found.solver, status="repair")
+        while True:
+            program = Program(declared, clock)
+            program.solve()
+            bounds = [*self._bounds(declared, program.multipliers())]
+            columns = _settled(declared, columns[: declared.cells])
+            value = max(round_up(fraction(declared.value(columns))), worth.get("objective", -math.inf))
+            reached = value - max(bound.value for bound in bounds) <= clock.gap * abs(value)
+            if reached or clock.passed or len(tables) == _TANGENTS:
+                break
+            vertex = _stochastic(program.columns()[: declared.cells].reshape(tables[0].shape))
+            tables.append((vertex + tables[0]) / 2)  # inside, where slopes are finite
+            declared = compiled(self.unknown, self.objective, self.constraints, tables)
+        self.__dict__["_declared"] = declared
+        yield from bounds
+        yield replace(self._law(columns, missed, SolveReport.of(found)), value=value)
 
     def closed_forms(self) -> Iterator[Law]:
         """Yield the cheapest output that may be sent whatever the input is: it tells nothing."""
@@ -377,6 +454,19 @@ class TableProblem(TableDesign, Problem):
         return printing.latex(self.declared)
 
 
+def _stochastic(table: Array) -> Array:
+    """Probabilities next to a solver's."""
+    held = np.maximum(table, 0.0)
+    found: Array = held / held.sum(axis=1, keepdims=True)
+    return found
+
+
+def _settled(declared: Declared, cells: Exact) -> Exact:
+    """Columns with these cells and the least further ones that their rows allow."""
+    further = len(declared.cost) - declared.cells
+    return Face(declared, declared.zeros).settled([*cells, *(fmpq(0) for _ in range(further))])[0]
+
+
 def exact_cells(declared: Declared, law: Any, witness: Iterable[Fraction] = ()) -> Exact:
     """Cells of a law of integer weights, and further columns, in rationals."""
     cells = [fmpq(w, total) for row, total in zip(law.weights, map(sum, law.weights)) for w in row]
@@ -443,12 +533,18 @@ class TableProof(Proof):
             ]
             exact = "" if not off else f", its equalities to {RESIDUAL:g} of their size"
             holds = not over and off <= rational(RESIDUAL)
-            yield Claim(f"rows called {label!r} hold{exact}", PROVED, float(min(over, default=0)), holds)
+            who = f"tangents of {label!r}" if label in declared.curved else f"rows called {label!r}"
+            yield Claim(f"{who} hold{exact}", PROVED, float(min(over, default=0)), holds)
         room = fraction(rational(stated.value) - declared.value(v))
-        yield Claim(
-            f"the objective, called {declared.objective!r}, is at most {stated.value!r}",
-            PROVED,
-            float(room),
-            room >= 0,
-        )
+        curved = {} if not isinstance(design, TableProblem) else design.worth(law)
+        for label in declared.curved:
+            how, most = (
+                RECOMPUTED if label in curved else CLAIMED,
+                stated.value if label == "objective" else CURVED,
+            )
+            over_ = most - curved.get(label, most)
+            yield Claim(f"the convex function {label!r} is at most {most!r}", how, over_, over_ >= 0)
+        if "objective" not in declared.curved:
+            claim = f"the objective, called {declared.objective!r}, is at most {stated.value!r}"
+            yield Claim(claim, PROVED, float(room), room >= 0)
         yield agreement("weights are a table of the problem's inputs and outputs", PROVED, True)

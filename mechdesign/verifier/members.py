@@ -132,7 +132,7 @@ MEMBERS: dict[str, dict[str, str]] = {
     "symmetric-bound": {},
     "table-mechanism": {"inputs": "any", "outputs": "any", "weights": "irows"},
     "table-privacy": {"label": "text", "privacy": "@pure-dp|@approximate-dp|@metric-dp|@membership-advantage|@trade-off", "between": "text|arr", "distances": "arr|null"},
-    "table-problem": {"inputs": "any", "outputs": "any", "privacy": "any", "of": "'person'|'data'", "neighbours": "'add-remove'|'replace'", "objective": "text", "constant": "num", "labels": "texts", "cost": "arr", "family": "arr", "equal": "arr", "offsets": "arr", "places": "arr", "coefficients": "arr"},
+    "table-problem": {"inputs": "any", "outputs": "any", "privacy": "any", "of": "'person'|'data'", "neighbours": "'add-remove'|'replace'", "objective": "text", "constant": "num", "labels": "texts", "curved": "texts", "cost": "arr", "family": "arr", "equal": "arr", "offsets": "arr", "places": "arr", "coefficients": "arr"},
     "table-proof": {"witness": "fracs"},
     "trade-off": {"points": "pairs"},
     "tree-histogram": {"space": "@metric-space", "items": "count", "users": "count", "parents": "ints", "losses": "ints"},

@@ -93,19 +93,24 @@ def table(result: Json, account: Account) -> None:
     if len(v) != len(costs):
         raise Refused("further columns without values")
     account.divides(sum(len(row.terms) for row in rows) + len(v), bits)
+    curved = design["curved"]
+    if not set(curved) <= set(design["labels"]):
+        raise Refused("tangents of families that are none")
     for label in design["labels"]:
-        account.proved(
-            f"rows called {label!r} hold", all(holds(row, v) for row in rows if row.label == label)
-        )
+        who = f"tangents of {label!r}" if label in curved else f"rows called {label!r}"
+        account.proved(f"{who} hold", all(holds(row, v) for row in rows if row.label == label))
+        if label in curved:
+            account.claimed(f"they are tangents of a convex function {label!r}, which the law keeps too")
     value = sum((c * x for c, x in zip(costs, v) if c), Fraction(design["constant"]))
-    account.proved(f"the value is at most {result['value']!r}", value <= Fraction(result["value"]))
+    say = account.claimed if "objective" in curved else account.proved
+    say(f"the value is at most {result['value']!r}", value <= Fraction(result["value"]))
     if result["lower_bound"] is None:
         return
     if "rows-bound" not in proofs:
         raise Refused("a lower bound without multipliers")
     found = bound(design, proofs["rows-bound"], rows, points, account) + Fraction(design["constant"])
     claim = f"no table within these constraints costs less than {result['lower_bound']!r}"
-    account.proved(claim, Fraction(result["lower_bound"]) <= found)
+    (account.claimed if curved else account.proved)(claim, Fraction(result["lower_bound"]) <= found)
 
 
 def keeps(row: list[int], total: int, other: list[int], its: int, low: Fraction, delta: Fraction) -> bool:

@@ -88,7 +88,7 @@ WRITTEN = {
         "neighbours": "'add-remove'|'replace'",
         "objective": "text",
         "constant": "num",
-        "labels": "texts",
+        **dict.fromkeys(("labels", "curved"), "texts"),
         **dict.fromkeys(("cost", "family", "equal", "offsets", "places", "coefficients"), "arr"),
     },
 }

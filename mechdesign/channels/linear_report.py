@@ -27,7 +27,7 @@ from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.exact import log_upper
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import array, finite, indices, one_of, probability
+from mechdesign.problem.checks import array, finite, indices, integer, one_of, probability
 from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.workload import Workload
@@ -74,7 +74,7 @@ class LinearEstimate:
     def _half(self) -> Array:
         """W times the covariance of the counts."""
         own = self.unbiased or self
-        return np.asarray(own.report.workload.apply(own.report.spread(own.counts, own.tally)))
+        return np.asarray(own.report.workload.apply(own.report._spread(own.counts, own.tally)))
 
     @cached_property
     def standard_errors(self) -> Array:
@@ -152,7 +152,8 @@ class LinearDecoder:
 
     def errors(self, people: int = 1, *, worst: bool = False) -> Accuracy:
         """Of one answer, its square averaged over the answers, from so many reports; nearly normal."""
-        variance = float(self.variances.max()) if worst else self.variance
+        integer("people", people, least=1)
+        variance = float(self.variances.max()) if one_of("worst", worst, (True, False)) else self.variance
         deviation = math.sqrt(max(people * variance, 0.0) / self.workload.count)
         normal = NormalDist(0, 1)
         return Accuracy(deviation, deviation * math.sqrt(2 / math.pi), deviation * normal.inv_cdf(0.975))
@@ -161,7 +162,7 @@ class LinearDecoder:
         """How often each output was reported."""
         raise NotImplementedError
 
-    def spread(self, counts: Array, tally: Array) -> Array:
+    def _spread(self, counts: Array, tally: Array) -> Array:
         """An unbiased estimate of the covariance of the estimated counts, shape (k, k)."""
         raise NotImplementedError
 
@@ -285,7 +286,7 @@ class LinearReport(Checked, LinearDecoder):
             raise DataError(f"tally: must be {self.outputs} counts of reports")
         return self._counting @ held, held
 
-    def spread(self, counts: Array, tally: Array) -> Array:
+    def _spread(self, counts: Array, tally: Array) -> Array:
         return np.asarray((self._counting * tally) @ self._counting.T - np.diag(counts))
 
 

@@ -28,7 +28,7 @@ from mechdesign.channels.responses import TOP, level
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.exact import log_upper
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import finite, indices, integer
+from mechdesign.problem.checks import finite, indices, inside, instance, integer, positive
 from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.workload import Queries, Workload
 from mechdesign.typing import Array, Indices, Numbers, Randomness
@@ -92,8 +92,11 @@ class SubsetReport(Checked, LinearDecoder):
     @classmethod
     def selection(cls, workload: Workload, epsilon: float, size: int | None = None) -> SubsetReport:
         """Subset selection (Wang et al. 2016, Ye and Barg 2018) of the best size, or of this one; of size 1 it is k-ary response."""
-        k, high, low = workload.size, TOP, level(Fraction(epsilon))
-        if size is None:
+        k = instance("workload", workload, Workload).size
+        high, low = TOP, level(Fraction(positive("epsilon", epsilon)))
+        if size is not None:
+            integer("size", size, least=1, most=k - 1)
+        else:
             # s(k − s)/D² has one peak, near k/(ρ + 1)
             near = k * low // (high + low)
             size = max(range(max(near - 1, 1), min(near + 3, k)), key=lambda s: contrast(k, s, high, low))
@@ -102,7 +105,11 @@ class SubsetReport(Checked, LinearDecoder):
     @classmethod
     def unary(cls, workload: Workload, epsilon: float, kept: float, turned: float) -> SubsetReport:
         """A unary encoding: the own bit is set with probability `kept`, others with `turned`; no bits tell as little as all."""
-        k, s = workload.size, np.arange(workload.size)
+        k = instance("workload", workload, Workload).size
+        for name, chance in (("kept", kept), ("turned", turned)):
+            inside(name, chance, 1e-12, 1 - 1e-12)
+        positive("epsilon", epsilon)
+        s = np.arange(k)
         logs = [math.lgamma(k) - math.lgamma(i + 1) - math.lgamma(k - i) for i in s]
         others = np.exp(logs + s * math.log(turned) + (k - 1 - s) * math.log1p(-turned))
         chances = np.append((1 - kept) * others, 0.0) + np.append(0.0, kept * others)
@@ -189,7 +196,7 @@ class SubsetReport(Checked, LinearDecoder):
         inside = [(s * high, (self.size - s) * low) for s in self.sizes]
         return _Rows([self.shares, *inside])
 
-    def drawn(self, items: Numbers, source: Simulation | Deployment) -> Sets:
+    def _draws(self, items: Numbers, source: Simulation | Deployment) -> Sets:
         """Draw a set for every item with the randomness of `source`: one more axis of k entries, 1 in the set and 0 elsewhere."""
         held = indices("items", items, self.size)
         flat, step = held.ravel(), max(_DRAWN // self.size, 1)
@@ -208,7 +215,7 @@ class SubsetReport(Checked, LinearDecoder):
 
     def sample(self, x: Numbers, *, rng: Randomness = None) -> Sets:
         """Draw a set for every category of `x`, as `release` does: for simulation, in doubles."""
-        return self.drawn(x, Simulation(rng))
+        return self._draws(x, Simulation(rng))
 
     def release(self, x: Numbers) -> Sets:
         """Draw a set for every category of `x` with exactly these probabilities, from the operating system's randomness.
@@ -223,7 +230,7 @@ class SubsetReport(Checked, LinearDecoder):
         DataError
             A category that is none of 0, …, k − 1. The guarantee does not cover that refusal.
         """
-        return self.drawn(x, Deployment())
+        return self._draws(x, Deployment())
 
     # -- decoding ---------------------------------------------------------------------------------------------
 
@@ -249,7 +256,7 @@ class SubsetReport(Checked, LinearDecoder):
         gains = [float(self._gain(n) / self._scale) for n in self.sizes]
         return gains @ (held - (people * s / k)[:, None]) + people.sum() / k, held
 
-    def spread(self, counts: Array, tally: Array) -> Array:
+    def _spread(self, counts: Array, tally: Array) -> Array:
         """An unbiased estimate of the covariance of the counts, shape (k, k): it is linear in the counts."""
         k, people = self.size, float(counts.sum())
         found = np.zeros((k, k))

@@ -187,8 +187,8 @@ def test_sets_are_what_their_tables_say(k: int, epsilon: float, seed: int) -> No
         assert mine.answers == pytest.approx(theirs.answers, rel=1e-7, abs=1e-6)
         # both estimates of the covariance are unbiased: they agree on average over the reports of any data
         counts = rng.integers(1, 9, k).astype(float)
-        expected = table.spread(counts, counts @ table.channel.matrix)
-        assert law.spread(counts, np.zeros(0)) == pytest.approx(expected, rel=1e-6, abs=1e-6)
+        expected = table._spread(counts, counts @ table.channel.matrix)
+        assert law._spread(counts, np.zeros(0)) == pytest.approx(expected, rel=1e-6, abs=1e-6)
 
 
 def test_unary_encodings_and_hadamard_response_are_the_published_ones() -> None:

@@ -73,7 +73,7 @@ _KINDS_OF = {
     "quantizers.mechanism.exact_law": "block-fill-law rational-table selection-law",
     "quantizers.mechanism.quantizer": "quantizer vector-quantizer",
     "quantizers.mechanism.selection": "selection",
-    "quantizers.metric.design": "metric-bound metric-proof metric-quantizer",
+    "quantizers.metric.design": "metric-bound metric-proof metric-quantizer metric-rows",
     "quantizers.mvu": "mvu",
     "quantizers.optimal.bin_search": "alphabet bin-search",
     "quantizers.optimal.design": "optimal-quantizer",

@@ -192,6 +192,7 @@ def objects() -> Iterator[Any]:
     yield [md.HistogramOfUsers(space, items=3, users=5), md.LocalReport(bits=2), md.MetricReport(space)]
     yield [md.choose.Accuracy(1.0, 1.0, 2.0), md.CategoryReport(categories=5, people=10)]
     yield md.OPTM(BINS, PURE, stats.beta(2, 3, -1, 2)).solve().certificate
+    yield md.MetricQuantizer(BINS, md.MetricDP(2.0), UNIFORM, inputs=[-1, 0.5, 1]).solve().certificate
     table = md.vectors.IntegerTable.of(md.Quantizer.rqm([-2, -1, 1, 2], 0.5, (-1, 1)))
     yield [md.PrivUnit(5, PURE), table]
     yield md.frontier(md.OptimalQuantizer(BINS, PURE, UNIFORM), "epsilon", [1.0])

@@ -55,13 +55,17 @@ class RowsBound(Proof):
         """Proved, unless the question says that its rows are computed in doubles."""
         return getattr(stated.question, "rows_how", PROVED)
 
-    def linear_bound(self, stated: Certificate) -> LinearBound:
+    def program(self, stated: Certificate) -> LinearBound:
+        """The rows with their multipliers."""
         return instance("question", stated.question, Rowed).linear_bound(self.rows, self.multipliers)
+
+    def linear_bound(self, stated: Certificate) -> LinearBound:
+        return self.program(stated)
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
         if stated.lower_bound is None:
             raise DesignError.of("lower_bound", None, "must be a number where a proof speaks of it")
-        program = self.linear_bound(stated)
+        program = self.program(stated)
         if not program.admissible:
             raise ResultFormatError("multipliers leave a negative reduced cost")
         found = Fraction(int(program.bound.p), int(program.bound.q))

@@ -277,6 +277,10 @@ def admissible(
         if math.isfinite(value) and (value > 0 or (number < own and declared.equal[number] and value < 0))
     }
     for part in declared.parts:
+        if (part.losses > FAR).any():  # times e^ε, what a solver leaves of these takes more than they give
+            for number in [n for n in kept if part.first <= n < part.end]:
+                if part.losses[part.row(number)[1]] > FAR:
+                    del kept[number]
         if part.delta:
             for k in range(len(part.pairs)):
                 most = kept.get(part.sums + k, ZERO)
@@ -442,7 +446,7 @@ class Face:
         near += [rational(x) for x in columns[d.cells :].tolist()]
         for j in self.zeros:
             near[j] = ZERO
-        return project(self._split[0], near)
+        return self._lowered(project(self._split[0], near))
 
     # -- slacks, by number: own rows and privacy by theirs, cells by -1 - cell --------------------------------
 
@@ -501,7 +505,7 @@ class Face:
         InfeasibleError
             One is missed by more than rounding.
         """
-        d, found, missed = self.declared, list(v), dict[str, fmpq]()
+        missed = dict[str, fmpq]()
         for row in self._split[1]:
             if (off := abs(row.at(v))) > rational(RESIDUAL) * row.size:
                 raise InfeasibleError(
@@ -509,13 +513,18 @@ class Face:
                 )
             if off:
                 missed[row.label] = max(off, missed.get(row.label, ZERO))
+        return self._lowered(v), missed
+
+    def _lowered(self, v: Exact) -> Exact:
+        """The point with further columns as low as their rows allow, so that none of these is broken."""
+        d, found = self.declared, list(v)
         for _ in range(2):
             for j in range(d.cells, len(found)):
                 above = [(row, a) for row in d.rows for c, a in row.terms if c == j]
                 if d.costs[j] >= 0 and not any(row.equal for row, _ in above):
                     least = (found[j] + row.at(found) / -a for row, a in above if a < 0)
                     found[j] = max(least, default=found[j])
-        return found, missed
+        return found
 
 
 def _kept(x: float) -> float:

@@ -22,6 +22,7 @@ from typing import NamedTuple
 from mechdesign.verifier.prior_moments import Moments, Rational, Span, rational_prior
 from mechdesign.verifier.quantizer_bound import dual_bound
 from mechdesign.verifier.quantizer_laws import Segments
+from mechdesign.verifier.quantizer_rows import rows_bound
 from mechdesign.verifier.reading import NEAR, Account, Json, Refused, proofs_of
 
 
@@ -122,9 +123,10 @@ def costs(result: Json, account: Account, law: Segments, ratio: Fraction) -> Non
     unknown = loss["function"] is not None  # what a function says is not in the file
     if unknown:
         account.claimed(f"the value is {value:.12g}", math.isfinite(value))
-    if bound is not None and duals is None and not unknown and "metric-bound" not in proofs:
+    by_rows = bound is not None and "metric-rows" in proofs and not unknown
+    if bound is not None and duals is None and not (unknown or by_rows) and "metric-bound" not in proofs:
         raise Refused("a lower bound without multipliers")
-    if bound is not None and (unknown or duals is None):
+    if bound is not None and (unknown or duals is None) and not by_rows:
         account.claimed(least, bound <= value)
     if unknown and cap is None:
         return
@@ -149,7 +151,14 @@ def costs(result: Json, account: Account, law: Segments, ratio: Fraction) -> Non
     else:
         claim = f"mean loss at most {value!r}{averaged.given}"
         account.bounds(claim, expected(cells, averaged), value, averaged.floats * value)
-    if bound is not None and duals is not None:
+    given, room = (
+        ("", 0) if averaged is None or bound is None else (averaged.given, averaged.room(bound, ratio))
+    )
+    if by_rows:
+        account.bounds(
+            least + given, bound, rows_bound(design, proofs["metric-rows"], averaged, account), room
+        )
+    elif bound is not None and duals is not None:
         grid, own = design.get("bins"), [Fraction(b) for b in duals["outputs"] or bins]
         listed = isinstance(grid, dict) and "step" in grid and not duals["between"]
         if listed and not (len(own) > steps_of(grid) and on_grid(grid, own)):
@@ -160,7 +169,6 @@ def costs(result: Json, account: Account, law: Segments, ratio: Fraction) -> Non
         ends = law.knots[0] + bias, law.knots[-1] - bias
         found = dual_bound(duals, bins, ends, bias, ratio, loss, averaged, account)
         found -= Fraction(duals["cap_price"]) * Fraction(cap or 0)
-        given, room = ("", 0) if averaged is None else (averaged.given, averaged.room(bound, ratio))
         account.bounds(least + given, bound, found, room)
 
 

@@ -54,6 +54,12 @@ DESIGNS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
         ),
         {},
     ),
+    "metric-grid-worst": (
+        lambda: md.MetricQuantizer(
+            BINS, md.PureDP(1.0), cheap.UNIFORM, inputs=np.linspace(-1, 1, 4), objective="worst"
+        ),
+        {},
+    ),
     "pure-noise": (lambda: md.OptimalNoise(privacy=md.PureDP(1.0), loss="squared"), {"gap": 0.05}),
     "steep-noise": (lambda: md.OptimalNoise(privacy=md.ApproximateDP(8.0, 0.05)), {"gap": 0.1}),
     "steep-pure-noise": (lambda: md.OptimalNoise(privacy=md.PureDP(9.0), loss="squared"), {"gap": 0.1}),

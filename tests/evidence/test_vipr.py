@@ -199,9 +199,9 @@ def test_a_metric_quantizer_itself_is_a_point_of_its_program(name: str) -> None:
     read, law = Certificate(text), result.mechanism.law
     rows = [law.row(0, 0), *(law.row(k, 1) for k in range(len(law.knots) - 1))]
     point: dict[str, Any] = {"one": 1, "worst": Fraction(result.value)} | {
-        f"a_{i}": min(p) for i, p in enumerate(zip(*rows))
+        f"a.0.{i}": min(p) for i, p in enumerate(zip(*rows))
     }
-    point |= {f"P_{x}_{i}": p for x, row in enumerate(rows) for i, p in enumerate(row)}
+    point |= {f"P{x}.{i}": p for x, row in enumerate(rows) for i, p in enumerate(row)}
     assert slack(read, point) >= 0
     cost = sum(c * point[read.names[k]] for k, c in read.objective.items())
     assert Fraction(result.lower_bound) <= cost <= Fraction(result.value)

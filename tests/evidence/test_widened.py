@@ -84,6 +84,9 @@ RESULTS: dict[str, Callable[[], md.Result]] = {
     "metric-delta": lambda: md.MetricQuantizer(
         cheap.BINS, md.ApproximateDP(1.0, 0.01), cheap.UNIFORM, inputs=[-1.0, 0.2, 1.0]
     ).solve(),
+    "metric-worst": lambda: md.MetricQuantizer(
+        cheap.BINS, md.PureDP(1.0), cheap.UNIFORM, inputs=[-1.0, 0.2, 1.0], objective="worst"
+    ).solve(),
     "staircase": lambda: md.OptimalNoise(md.PureDP(1.0), loss="squared").solve(),
     "staircase-delta": lambda: md.OptimalNoise(md.ApproximateDP(1.0, 1e-6)).solve(),
     "count-worst": lambda: md.BoundedCount(5, md.PureDP(1.0)).solve(),
@@ -250,20 +253,20 @@ COVERED = {
         "package",
     ): f"{QUANTIZERS} quantizer-worst quantizer-any-outputs optimal-noise optimal-integer-noise"
     " optimal-noise-many staircase staircase-delta vectors vectors-signs vectors-directions bounded-count count-worst"
-    " metric-channel channel-spanner local-worst user-histogram user-linear metric-inputs metric-delta",
+    " metric-channel channel-spanner local-worst user-histogram user-linear metric-inputs metric-delta metric-worst",
     (
         "exponentials",
         "program",
-    ): f"{QUANTIZERS} quantizer-worst optimal-noise metric-channel metric-inputs metric-delta",
+    ): f"{QUANTIZERS} quantizer-worst optimal-noise metric-channel metric-inputs metric-delta metric-worst",
     (
         "exponentials",
         "verifier",
     ): f"{QUANTIZERS} quantizer-worst quantizer-any-outputs optimal-noise optimal-integer-noise"
     " optimal-noise-many staircase staircase-delta bounded-count count-worst metric-channel channel-spanner local-worst"
-    " metric-inputs metric-delta",
-    ("moments", "package"): f"{QUANTIZERS} quantizer-any-outputs metric-quantizer",
+    " metric-inputs metric-delta metric-worst",
+    ("moments", "package"): f"{QUANTIZERS} quantizer-any-outputs metric-quantizer metric-inputs",
     ("moments", "program"): f"{QUANTIZERS} metric-inputs",
-    ("moments", "verifier"): f"{QUANTIZERS} metric-quantizer",
+    ("moments", "verifier"): f"{QUANTIZERS} metric-quantizer metric-inputs",
 }
 """What rests on which data."""
 CASES = [(*way, name) for way, names in COVERED.items() for name in names.split()]

@@ -16,8 +16,8 @@ from mechdesign import solvers
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
+from mechdesign.quantizers.metric.cells import cell_model
 from mechdesign.quantizers.metric.design import MetricQuantizer
-from mechdesign.quantizers.metric.program import cell_model
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
 
 UNIFORM = stats.uniform(-1, 2)
@@ -157,7 +157,8 @@ def test_pure_privacy_on_a_grid_approaches_the_optimal_quantizer():
 )
 def test_value_and_bound_are_verified(changes):
     table = design(**changes).solve(gap=0.05).certificate.checks()
-    assert table["holds"].all() and set(table["how"]) == {"proved", "recomputed"}
+    assert table["holds"].all()
+    assert set(table["how"]) == ({"proved"} if changes else {"proved", "recomputed"})  # by cells of the prior
     assert table["claim"].str.contains("no unbiased mechanism with these outputs costs less").any()
 
 

@@ -7,8 +7,7 @@ inputs is *equivalent* to neighbouring rows k, l with
 
 as an affine function is steepest, relative to itself, where it is smallest. On a fixed grid of inputs all pairs are
 compared at :math:`e^{\varepsilon d(x_k, x_l)}`; for :math:`d = |x - x'|` and :math:`|x - x'|^2` chains of neighbours
-imply the others, since :math:`d(x, z) \ge d(x, y) + d(y, z)` for y between. (Stated for all pairs, far inputs' ratios of
-:math:`e^{40}` together with those of neighbours are more than doubles can solve.)
+imply the others, since :math:`d(x, z) \ge d(x, y) + d(y, z)` for y between.
 """
 
 from __future__ import annotations
@@ -28,10 +27,6 @@ from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP
 from mechdesign.quantizers.mechanism.exact_law import outermost_law
 from mechdesign.typing import Array, Indices
 
-STEEP = 23.0  # εd from which e^{-εd} is lost in a solver's tolerance
-_STEEP_STEP = 1e7  # the largest ratio of neighbours on the continuum
-_BLOCK = 4096  # pairs that are looked at together
-
 Pairs = tuple[Indices, Indices]
 
 
@@ -47,10 +42,8 @@ class PairwisePrivacy:
 
     Examples
     --------
-    >>> notion = PairwisePrivacy(MetricDP(2.0), continuum=True)
-    >>> pairs = notion.pairs(3)
-    >>> pairs, notion.ratios(np.array([0.0, 0.5, 1.5]), pairs)
-    ((array([0, 1, 1, 2]), array([1, 2, 0, 1])), array([2., 3., 2., 3.]))
+    >>> PairwisePrivacy(MetricDP(2.0), continuum=True).pairs(3)
+    (array([0, 1, 1, 2]), array([1, 0, 2, 1]))
     """
 
     privacy: MetricDP | ApproximateDP | PureDP
@@ -66,49 +59,11 @@ class PairwisePrivacy:
         """Whether comparing neighbouring knots is enough."""
         return isinstance(self.privacy, MetricDP) and not callable(self.privacy.metric)
 
-    def pairs(self, count: int) -> tuple[Indices, Indices]:
+    def pairs(self, count: int) -> Pairs:
         """The pairs (k, l) of `count` knots whose rows are compared: P_k at most a multiple of P_l."""
-        if self.neighbours:
-            return self.first_pairs(count)
         k, l = (v.ravel() for v in np.indices((count, count)))
-        return k[k != l], l[k != l]
-
-    def first_pairs(self, count: int) -> tuple[Indices, Indices]:
-        """Pairs that a growing program begins with: neighbours both ways, or of one ratio for all pairs each knot and both ends."""
-        k = np.arange(count - 1)
-        if isinstance(self.privacy, MetricDP):
-            return np.append(k, k + 1), np.append(k + 1, k)
-        return np.append(k, k + 1), np.append(np.full(count - 1, count - 1), np.zeros(count - 1, dtype=int))
-
-    def ratios(self, knots: Array, pairs: Pairs, shrink: float = 0.0) -> Array:
-        """The largest allowed P_k / P_l of pairs, for ε smaller by `shrink` relative; e^23 where it is larger."""
-        power = self.powers(knots, pairs, shrink)
-        return np.minimum(1.0 + power, _STEEP_STEP) if self.continuum else np.exp(np.minimum(power, STEEP))
-
-    def powers(self, knots: Array, pairs: Pairs, shrink: float = 0.0) -> Array:
-        """εd of pairs."""
-        k, l = pairs
-        return self.privacy.epsilon * (1 - shrink) * self._distances(knots[k], knots[l])
-
-    def broken(self, knots: Array, rows: Array, pairs: Pairs) -> Pairs:
-        """The pairs given, with the one that each knot breaks most, as k and as l, of those that are broken."""
-        if self.neighbours or isinstance(self.privacy, PureDP):
-            return pairs
-        count = len(knots)
-        k, l = self.pairs(count)
-        slack = np.full((count, count), np.inf)
-        slack[k, l] = self.slack(knots, rows)
-        slack[pairs] = np.inf
-        every = np.arange(count)
-        found = {*zip(*(v.tolist() for v in pairs))}
-        for at in (zip(every, slack.argmin(axis=1)), zip(slack.argmin(axis=0), every)):
-            found |= {(int(a), int(b)) for a, b in at if slack[a, b] < 0}
-        first, second = np.array(sorted(found)).T
-        return first, second
-
-    def steep(self, knots: Array) -> bool:
-        """Whether some ratio is too large for a program in doubles: it is lowered, which asks for more."""
-        return bool((self.powers(knots, self.pairs(len(knots))) > STEEP).any())
+        kept = np.abs(k - l) == 1 if self.neighbours else k != l
+        return k[kept], l[kept]
 
     def _distances(self, x: Array, y: Array) -> Array:
         if not isinstance(self.privacy, MetricDP):
@@ -118,19 +73,6 @@ class PairwisePrivacy:
             allowed = "must be vectorised, finite and non-negative on the inputs"
             raise DesignError.of("metric", self.privacy.metric, allowed)
         return distance
-
-    def slack(self, knots: Array, rows: Array) -> Array:
-        """Slack of every pair: least of ratio · P_l − P_k over outputs, or δ − Σ(P_k − e^ε P_l)⁺."""
-        k, l = self.pairs(len(knots))
-        ratio = self.ratios(knots, (k, l))
-        out = np.empty(len(k))
-        for start in range(0, len(k), _BLOCK):
-            part = slice(start, start + _BLOCK)
-            excess = rows[k[part]] - ratio[part, None] * rows[l[part]]
-            out[part] = (
-                self.delta - np.maximum(excess, 0.0).sum(axis=1) if self.delta else -excess.max(axis=1)
-            )
-        return out
 
     def exact_slack(self, knots: list[Fraction], rows: list[list[Fraction]]) -> Fraction:
         """The least slack of all pairs in exact arithmetic, exponentials rounded down."""
@@ -146,26 +88,15 @@ class PairwisePrivacy:
                 for row, other in product(rows, raised)
             )
 
-        pairs = zip(*(v.tolist() for v in self.pairs(len(knots))))
-        return min(self.exact_pair(knots[k], knots[l], rows[k], rows[l]) for k, l in pairs)
-
-    def exact_pair(self, x: Fraction, y: Fraction, p: list[Fraction], q: list[Fraction]) -> Fraction:
-        """The slack of the rows of two knots in exact arithmetic, the exponential rounded down."""
-        power = self.power(x, y)
-        ratio = 1 + power if self.continuum else _growth(power)
-        if not self.delta:
-            return min(ratio * b - a for a, b in zip(p, q))
-        return Fraction(self.delta) - sum(
-            (max(a - ratio * b, Fraction(0)) for a, b in zip(p, q)), Fraction(0)
-        )
-
-    def power(self, x: Fraction | float, y: Fraction | float) -> Fraction:
-        """εd of two inputs, exactly."""
-        return Fraction(self.privacy.epsilon) * self._exact_distance(Fraction(x), Fraction(y))
+        slacks = list[Fraction]()
+        for k, l in zip(*(v.tolist() for v in self.pairs(len(knots)))):
+            power = Fraction(self.privacy.epsilon) * self._exact_distance(knots[k], knots[l])
+            ratio = 1 + power if self.continuum else _growth(power)
+            slacks += (ratio * q - p for p, q in zip(rows[k], rows[l]))
+        return min(slacks)
 
     def _exact_distance(self, x: Fraction, y: Fraction) -> Fraction:
-        if not isinstance(self.privacy, MetricDP):
-            return Fraction(1)
+        assert isinstance(self.privacy, MetricDP)
         if self.privacy.metric == "absolute":
             return abs(x - y)
         if self.privacy.metric == "squared":
@@ -179,21 +110,6 @@ class PairwisePrivacy:
             loss = np.log(np.where(rows[k] > 0, rows[k] / rows[l], 1.0)).max(axis=1)
             per_unit = loss / self._distances(knots[k], knots[l])
         return float(np.max(np.where(loss > 0, per_unit, 0.0)) * (1 + 1e-13))
-
-    def raised(self, knots: Array, rows: Array, shrink: float) -> Array:
-        """The smallest majorant of the rows that respects the ratios (without δ); sums and means are not kept."""
-        k, l = self.pairs(len(knots))
-        ratio = self.ratios(knots, (k, l), shrink)
-        P = np.array(rows, dtype=float)
-        if not self.neighbours:
-            np.maximum.at(P, l, rows[k] / ratio[:, None])
-            return P
-        # Neighbours need a sweep each way.
-        for r in range(1, len(P)):
-            P[r] = np.maximum(P[r], P[r - 1] / ratio[r - 1])
-        for r in range(len(P) - 2, -1, -1):
-            P[r] = np.maximum(P[r], P[r + 1] / ratio[r])
-        return P
 
     def smallest_epsilon(self, knots: Array, first: float, last: float) -> float:
         """Smallest ε at which some unbiased mechanism with outputs in [first, last] exists; ∞ where none does.

@@ -127,6 +127,7 @@ EDITS: dict[str, tuple[str, tuple[Any, ...], Any]] = {
     "two numbers for one law": ("optimal-noise", (*QUESTION, "dimension"), 2),
     "no lower bound of an optimum": ("optimal-quantizer", ("fields", "lower_bound"), None),
     "an empty lower bound": ("optimal-quantizer", ("fields", "lower_bound"), -1e300),
+    "a lower bound above the value": ("calibration-normal", ("fields", "lower_bound"), 1e300),
 }  # fmt: skip
 
 

@@ -7,7 +7,6 @@ import pickle
 from dataclasses import FrozenInstanceError, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -124,29 +123,3 @@ def test_a_print_says_first_what_is_guaranteed_and_last_how_long_it_took(name: s
         if result.design.asks == "users":
             error, said = "expected earth mover's distance", result.value
         assert f"{error} {said:.6g}" in first
-
-
-@pytest.mark.parametrize(
-    ("asked", "first"),
-    [
-        ({}, "ε = 1, δ = 0; 1 round; add-remove neighbours; standard deviation 1.4142"),
-        (
-            {"rounds": 12},
-            "ε = 1, δ = 0; 12 rounds together; add-remove neighbours; standard deviation 16.970",
-        ),
-        (
-            {
-                "sensitivity": md.Sensitivity.of_contribution(linf=2, l0=3, neighbours="replace"),
-                "dimension": 9,
-            },
-            "ε = 1, δ = 0; 1 round; replace neighbours; standard deviation 16.970",
-        ),
-        (
-            {"noise": "gaussian", "privacy": md.ApproximateDP(0.7, 1e-6)},
-            "ε = 0.7, δ = 1e-06; 1 round; add-remove",
-        ),
-    ],
-)
-def test_noise_says_first_what_it_guarantees(asked: dict[str, Any], first: str) -> None:
-    design = {"noise": "laplace", "privacy": md.PureDP(1.0), "sensitivity": 1.0} | asked
-    assert str(md.calibrate(**design).mechanism).startswith(first)

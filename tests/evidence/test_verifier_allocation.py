@@ -20,17 +20,6 @@ from mechdesign.verifier.composition import PLACES, Grid, laplace_losses
 from mechdesign.verifier.reading import Account
 
 
-def test_delta_of_twenty_laplace_coordinates() -> None:
-    with localcontext() as context:
-        context.prec = PLACES
-        budget = Decimal("1e-6")
-        found = [
-            composed_delta(Decimal(1), budget, Counter({1 / Decimal(scale): 20}), Decimal(0), Account())
-            for scale in ("17.37910", "17.37890")
-        ]
-    assert found[0] <= budget < found[1]
-
-
 def test_delta_of_two_laplace_coordinates_by_quadrature() -> None:
     import mpmath
 

@@ -4,59 +4,21 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
-import pytest
 from flint import arb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize
 
 import mechdesign as md
-from mechdesign.evidence.results import Result
-from mechdesign.evidence.serialize import dumps
 from mechdesign.noise.radial import round_delta as known_delta
 from mechdesign.verifier.knorm import bounds_of, covers, reached, round_delta
 from mechdesign.verifier.reading import Account
-from mechdesign.verifier.verify import verify
 
 S = md.Sensitivity
-
-
-def refused(result: Result) -> list[str]:
-    return [claim for claim, _, holds in verify(dumps(result)).rows if not holds]
-
-
-def withheld(result: Result, **changes: object) -> bool:
-    """Whether a law with these members is refused, by the verifier or as it is made."""
-    try:
-        law = replace(result.mechanism, **changes)
-    except md.DesignError:
-        return True
-    return bool(refused(replace(result, mechanism=law)))
-
-
-@pytest.mark.parametrize(
-    ("k", "epsilon", "delta", "sensitivity"),
-    [(60, 1.0, 1e-6, 1.0), (71, 0.5, 1e-9, S(linf=1, l0=70)), (10, 5.0, 1e-6, S(l2=2)), (2, 0.1, 0.1, S(l2=1)), (2000, 1.0, 1e-6, 1.0)],
-)  # fmt: skip
-@pytest.mark.parametrize("loss", ["squared", "absolute"])
-def test_round_noise_whose_delta_is_counted(
-    k: int, epsilon: float, delta: float, sensitivity: float | md.Sensitivity, loss: str
-) -> None:
-    design = md.noise.KNorm(k, md.ApproximateDP(epsilon, delta), sensitivity, loss=loss)
-    result = design.solve()
-    assert design.counted(result.mechanism) and not refused(result)
-    assert withheld(result, scale=result.mechanism.scale * (1 - 1e-11))
-    assert withheld(result, norm=1.0) and withheld(result, norm=math.inf)
-    for less in ({"delta": delta * (1 - 1e-9)}, {"epsilon": epsilon * (1 - 1e-9)}):
-        assert refused(replace(result, design=replace(design, privacy=replace(design.privacy, **less))))
-    assert refused(replace(result, design=replace(design, rounds=2)))
-    above = replace(result, lower_bound=result.value * (1 + 1e-6), value=result.value * 1.1)
-    assert [c for c in refused(above) if c.startswith("no radial noise")]
 
 
 @settings(max_examples=40, deadline=None)

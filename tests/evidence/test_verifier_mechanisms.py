@@ -215,16 +215,6 @@ def compared(asked: Any, privacy: Any, *names: str) -> Any:
     return md.compare(asked, privacy, mechanisms=list(names), progress=False)
 
 
-@pytest.mark.parametrize("member", ["sensitivity", "dimension", "rounds", "loss"])
-def test_results_answer_the_question_of_a_comparison(member: str) -> None:
-    found = compared(md.NumericQuery(), md.PureDP(1.0), "laplace", "staircase")
-    payload = json.loads(dumps(found))["payload"]
-    assert not refused(cheap.sealed(payload))
-    others = {"sensitivity": 2.0, "dimension": 2, "rounds": 5, "loss": "absolute"}
-    assert refused(cheap.sealed(trees.put(payload, ("fields", "question", "fields", member), others[member])))
-    assert refused(cheap.sealed(trees.put(payload, ("fields", "least"), 1e9)))
-
-
 def test_what_one_record_changes_is_said_of_every_file_that_has_bounds() -> None:
     result = md.Calibration("laplace", md.PureDP(1.0), md.Sensitivity(linf=1, l0=2), dimension=3).solve()
     replaced = md.NoiseAllocation("laplace", sensitivity(l0=2, neighbours="replace"), md.PureDP(0.7)).solve()

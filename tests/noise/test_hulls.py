@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import replace
 from fractions import Fraction
@@ -94,26 +93,6 @@ def test_what_doubles_do_not_decide_is_decided_exactly() -> None:
     above, below = (np.array([f(x) for x in exact]) for f in (math.ceil, math.floor))
     assert hull.within(z, above).all() and not hull.within(z, below).any()
     assert hull.within(np.zeros((1, 3), dtype=int), np.zeros(1, dtype=int)).all()
-
-
-@pytest.mark.slow
-def test_a_list_costs_no_more_than_what_bounds_of_it_do() -> None:
-    """And a list of the corners of the cube as much as the cube."""
-    corners = list(itertools.product((1, -1), repeat=3))
-    cube = KNorm(3, md.PureDP(2.0), norm=math.inf).solve()
-    assert KNorm(3, md.PureDP(2.0), corners).solve().value == pytest.approx(cube.value, rel=1e-12)
-    query = md.NumericQuery(2, [[1, 1], [1, 0], [0, 1]])
-    found = md.compare(query, md.PureDP(1.0))
-    assert found.best is found.results["k-norm"] and found.least is None and not found.bounds
-    for epsilon, delta in ((1.0, 0), (2.0, 1e-6), (0.3, 1e-3)):
-        privacy = md.ApproximateDP(epsilon, delta) if delta else md.PureDP(epsilon)
-        best = KNorm(2, privacy, query.sensitivity).solve()
-        assert best.value < KNorm(2, privacy).solve().value
-        assert md.accuracy("k-norm", query, privacy).standard_deviation ** 2 == pytest.approx(best.value)
-        least = md.least_epsilon("k-norm", query, error=math.sqrt(best.value), delta=delta)
-        assert least == pytest.approx(epsilon, rel=1e-3)
-        with pytest.raises(md.DesignError, match="does not cover"):
-            md.accuracy(best, md.NumericQuery(2, [[1, 1], [1, 0], [0, 1], [1, -1]]))
 
 
 def test_a_law_takes_only_all_faces_of_its_hull() -> None:

@@ -72,20 +72,6 @@ def test_staircases_of_the_cross_polytope() -> None:
     np.testing.assert_allclose(errors, [3.9962, 1.9862, 1.3050, 0.9546, 0.7366, 0.5856], atol=1e-4)
 
 
-@pytest.mark.slow
-@settings(max_examples=60, deadline=None)
-@given(st.integers(1, 60), st.floats(0.05, 60.0), st.sampled_from([1, 2]))
-def test_no_staircase_is_below_the_bound_nor_the_best_above_the_exponential(
-    dimension: int, epsilon: float, power: int
-) -> None:
-    shells = Shells(dimension, epsilon, power)
-    best = shells.moment(shells.gamma)
-    assert shells.bound <= best <= shells.exponential
-    least = min(shells.moment(g) for g in np.linspace(1e-6, 1, 301))
-    assert shells.bound <= least * (1 + 1e-12) and best <= least * (1 + 1e-9)
-    assert shells.none_below(shells.bound) and not shells.none_below(least * (1 + 1e-6))
-
-
 def hull_points(ball: Ball, steps: int) -> np.ndarray:
     """The lattice points of a ball that is so many steps in radius."""
     axis = np.arange(-steps, steps + 1)
@@ -280,20 +266,6 @@ def test_classes_of_bounds() -> None:
     assert ball.value < 4.0 * (1 - 1e-5)  # (d + 1)Δ²/ε² of the exponential
     disc = KNorm(2, md.PureDP(5.0), S(l2=1.0)).solve()
     assert 2 * disc.value == pytest.approx(0.14088265, abs=5e-9)
-
-
-@pytest.mark.slow
-@settings(max_examples=30, deadline=None)
-@given(st.integers(0, 2**32 - 1))
-def test_no_noise_is_below_a_bound_of_every_additive_noise(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    k, epsilon = int(rng.integers(2, 9)), float(np.exp(rng.uniform(-1, 2.5)))
-    loss, bounds = [("squared", S(l2=1.3)), ("absolute", S(l1=0.7))][int(rng.integers(2))]
-    names = ["laplace", "gennorm", "staircase", "logistic", "k-norm"]
-    query = md.NumericQuery(k, bounds, loss=loss)
-    found = md.compare(query, md.PureDP(epsilon), mechanisms=names, progress=False)
-    assert found.least is not None and (found.table["error"].dropna() >= found.least).all()
-    assert found.least == found["k-norm"].lower_bound
 
 
 def by_distances(d: int, t: float, epsilon: float) -> mp.mpf:

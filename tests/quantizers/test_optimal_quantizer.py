@@ -13,11 +13,9 @@ from scipy import stats
 import mechdesign as md
 from mechdesign import solvers
 from mechdesign.errors import DesignError, InfeasibleError
-from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.optimal.bin_search import Alphabet
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
-from mechdesign.quantizers.optimal.frontier import frontier
 
 UNIFORM = stats.uniform(-1, 2)
 BINS = [-3.0, -0.5, 0.5, 3.0]
@@ -187,24 +185,6 @@ def test_the_exchange_is_for_the_worst_case_and_only_it():
 
 
 # -- frontier -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_frontiers():
-    curve = frontier(design(), "epsilon", [0.5, 1.0, 2.0])
-    table = curve.to_frame()
-    assert math.isnan(table["value"][0]) and "smallest feasible" in table["note"][0]
-    assert table["value"][2] < table["value"][1] and table["certified"][1:].all()
-    assert (table["epsilon_upper"][1:] <= table["epsilon"][1:]).all()
-    assert curve.plot().axes
-    caps = frontier(design(), "max_mse")
-    points = caps.table
-    assert len(points) == 9 and points["value"].is_monotonic_decreasing
-    assert (points["squared"] <= points["max_mse"] * (1 + 1e-9)).all()
-    assert (points["gap"] <= 1e-6).all()
-    bits = frontier(design(), "bits", [1, 2, 3, 4]).table
-    assert bits["outputs"].tolist() == [2, 4, 8, 16] and bits["value"].is_monotonic_decreasing
-    assert loads(dumps(curve)).table["value"].equals(table["value"])
 
 
 # -- files, audit, import cost ---------------------------------------------------------------------------------------

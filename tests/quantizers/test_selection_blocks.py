@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from independent import check_selection_law
 from scipy import stats
@@ -131,39 +131,6 @@ def test_four_bins_against_an_exhaustive_scan(near: float, far: float, epsilon: 
     assert found.mechanism.privacy_loss() <= epsilon and check_selection_law(
         found.mechanism.law, exp_lower(epsilon)
     )
-
-
-@pytest.mark.slow
-@settings(max_examples=10)
-@given(st.data())
-def test_between_the_published_families_and_the_optimum(data) -> None:
-    """Random ε, m, losses: private in fractions, above the optimum's bound, below RQM and ERM on the same bins."""
-    epsilon = data.draw(st.floats(0.6, 5.0))
-    m = data.draw(st.sampled_from([5, 6, 8, 12]))
-    loss = data.draw(st.sampled_from(["absolute", "squared"]))
-    bins = np.linspace(-1, 1, m) / math.tanh(epsilon / 4)
-    result = md.OPTM(bins, md.PureDP(epsilon), UNIFORM, loss).solve()
-    assert check_selection_law(result.mechanism.law, exp_lower(epsilon))
-    assert result.lower_bound <= result.value
-    best = math.inf
-    for q in np.linspace(0.02, 0.9, 45):
-        for mechanism in (md.Quantizer.rqm(bins, q, (-1, 1)), md.Quantizer.erm(bins, 10 * q, (-1, 1))):
-            if mechanism.privacy_loss() <= epsilon:
-                best = min(best, mechanism.expected_loss(UNIFORM, loss))
-    assert result.value <= best * (1 + 1e-9)
-
-
-@pytest.mark.slow
-def test_more_bins_approach_the_optimum_over_all_mechanisms() -> None:
-    """The family's only cost is one choice an interval: the distance to the optimum falls as intervals shrink."""
-    gaps = []
-    for m in (8, 16, 32, 64):
-        result = md.OPTM(np.linspace(-1, 1, m) / math.tanh(0.25), md.PureDP(1.0), UNIFORM, "squared").solve(
-            certify=False
-        )
-        assert result.mechanism.privacy_loss() <= 1.0
-        gaps.append(result.gap)
-    assert gaps == sorted(gaps, reverse=True) and gaps[-1] < 0.04
 
 
 def test_a_callable_loss_is_minimised_itself() -> None:

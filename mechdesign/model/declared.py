@@ -22,7 +22,7 @@ as rows of P are averages; cells that the constraints force to zero are left out
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -40,6 +40,8 @@ from mechdesign.typing import Array, Indices
 
 FAR = 25.0
 """Of ε times a distance in doubles: nothing that a solver finds is more than 1 when multiplied by e^25."""
+BLOCK = 400_000
+"""Rows that are scanned at a time."""
 Terms = tuple[tuple[int, fmpq], ...]
 ZERO = fmpq(0)
 
@@ -81,27 +83,36 @@ class Part:
         self.pairs = asked.pairs(n)
         far = np.ones(len(self.pairs)) if asked.distances is None else asked.distances[tuple(self.pairs.T)]
         self.distances, self.of = np.unique(far, return_inverse=True)
-        losses = [Fraction(point[0]) * Fraction(d) for d in self.distances.tolist()]
-        self.losses = np.array([float(loss) for loss in losses])[self.of]
-        self._exponents = losses
+        self._epsilon = Fraction(point[0])
+        self.losses = (point[0] * self.distances)[self.of]
         every = isinstance(asked.between, str) and asked.between == "all"
         self.floors = not self.delta and every and len(self.distances) == 1 and n > 2
         listed, floors = len(self.pairs) * m, 2 * n * m * self.floors
+        self._known: dict[tuple[str, int], fmpq] = {}
         self.upper, self.lower = first + listed, first + listed + n * m
         self.sums = first + listed
         self.end = first + listed + floors + (len(self.pairs) if self.delta else 0)
 
-    @cached_property
-    def _ends(self) -> list[tuple[fmpq, fmpq]]:
-        return [(rational(exp_lower(loss)), rational(exp_upper(loss))) for loss in self._exponents]
-
     def low(self, pair: int) -> fmpq:
         """A rational at most e^ε."""
-        return self._ends[int(self.of[pair])][0]
+        return self._enclosed(exp_lower, pair)
 
     def high(self, pair: int) -> fmpq:
         """A rational at least e^ε."""
-        return self._ends[int(self.of[pair])][1]
+        return self._enclosed(exp_upper, pair)
+
+    def _enclosed(self, end: Callable[[Fraction], Fraction], pair: int) -> fmpq:
+        key = end.__name__, int(self.of[pair])
+        if key not in self._known:
+            self._known[key] = rational(end(self._epsilon * Fraction(float(self.distances[key[1]]))))
+        return self._known[key]
+
+    @cached_property
+    def places(self) -> Indices:
+        """Place of every pair of inputs among the pairs, shape (inputs, inputs); -1 of those that are not asked."""
+        found = np.full((self.n, self.n), -1)
+        found[tuple(self.pairs.T)] = np.arange(len(self.pairs))
+        return found
 
     def row(self, number: int) -> tuple[list[tuple[Any, int]], int]:
         """Terms of a row by its number: columns with 1, -1, or 0 for -e^ε; and the pair whose ε that is.
@@ -122,31 +133,33 @@ class Part:
         return [(("a", j % m), 1), (j, -1)], 0
 
     def scan(
-        self, table: Array, margin: float = 0.0, *, listed: bool = True
+        self, table: Array, margin: float = 0.0, *, listed: bool = True, only: Indices | None = None
     ) -> Iterator[tuple[Indices, Array, Array]]:
         """Yield numbers of rows, left less right sides in doubles, and the sizes these come from, in blocks: rows are never all held.
 
-        Under (ε, δ) the rows of the sums; of floors, unless pairs are to be `listed`, those above.
+        Under (ε, δ) the rows of the sums; of floors, unless pairs are to be `listed`, those above. Of some pairs `only`, where these are given.
         """
-        m, rates = self.m, np.exp(np.minimum(self.losses * (1 - margin), FAR))[:, None]
+        m, most = self.m, np.exp(min(float(self.losses[0]) * (1 - margin), FAR))
         if self.floors and not listed:
-            right = rates[0] * table.min(axis=0)
+            right = most * table.min(axis=0)
             yield self.upper + np.arange(self.n * m), (table - right).ravel(), (table + right).ravel()
             return
-        for k in range(0, len(self.pairs), 4096):
-            block = slice(k, k + 4096)
+        size = max(1, BLOCK // m)
+        for start in range(0, len(self.pairs) if only is None else len(only), size):
+            block = np.arange(start, min(start + size, len(self.pairs))) if only is None else only[start : start + size]
             a, b = self.pairs[block].T
-            left, right = table[a], rates[block] * table[b]
+            rates = np.exp(np.minimum(self.losses[block] * (1 - margin), FAR))
+            left, right = table[a], rates[:, None] * table[b]
             if self.delta:
                 over = np.maximum(left - right, 0).sum(axis=1) - self.delta * (1 - margin)
                 yield (
-                    self.sums + k + np.arange(len(a)),
+                    self.sums + block,
                     over,
                     np.minimum(left + right, 3 * left).sum(axis=1) + self.delta,
                 )
             else:
                 yield (
-                    self.first + k * m + np.arange(len(a) * m),
+                    (self.first + block[:, None] * m + np.arange(m)).ravel(),
                     (left - right).ravel(),
                     (left + right).ravel(),
                 )

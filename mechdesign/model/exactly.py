@@ -12,11 +12,10 @@ r"""From a solver's doubles to a law inside the requirement, and to multipliers 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from flint import fmpq, fmpq_mat
@@ -25,15 +24,16 @@ from scipy.sparse.csgraph import connected_components
 
 from mechdesign.errors import InfeasibleError, SolverError
 from mechdesign.evidence.vipr import rational
-from mechdesign.model.declared import FAR, ZERO, Declared, Part, Row
+from mechdesign.model.declared import ZERO, Declared, Row
+from mechdesign.model.program import Program
 from mechdesign.solvers.deadline import Deadline
-from mechdesign.solvers.linear_program import LinearProgram
 from mechdesign.typing import Array, Indices
 
 MARGIN = 1e-12
 """How much stricter, relative, privacy is in the program of the law."""
-_BROKEN = 1e-10  # by which a row is broken in doubles before it is generated
 _DEPENDENT = 1e-9  # of a row's norm: what is left of one that depends on others
+STRICTER = 1e-3
+"""How much stricter privacy is, relative, of an optimum that is inside by more than a solver's error."""
 RESIDUAL = 1e-12
 """Of a row's size: what a dependent equality may be missed by."""
 _IMPLIED = 1e-7  # of a multiplier, of all that sum to 1, that says a row is tight everywhere
@@ -43,223 +43,6 @@ SURE = 1e-13
 """Of the sizes it comes from: a slack in doubles above it is one in exact arithmetic."""
 _TINY = 1e-290  # below it doubles lose digits
 Exact = list[fmpq]
-
-
-class Program:
-    """The linear program of a declaration in doubles, with privacy rows generated.
-
-    Parameters
-    ----------
-    declared : Declared
-    clock : Deadline
-    solver : str, optional
-        A registered backend.
-    margin : float
-        How much stricter privacy is, relative.
-    room : bool
-        Whether to seek the table of largest common slack, in place of the cheapest.
-    costs : bool
-        Without them any table is as good.
-    zeros, tight : sets of int
-        Cells that are 0, and own rows that are equalities.
-    without : set of str
-        Families that are left out; cells that they may force to zero are free then.
-    listed : bool
-        Whether all privacy rows are there from the first.
-    """
-
-    def __init__(
-        self,
-        declared: Declared,
-        clock: Deadline,
-        solver: str | None = None,
-        *,
-        margin: float = 0.0,
-        room: bool = False,
-        costs: bool = True,
-        zeros: Iterable[int] = (),
-        tight: frozenset[int] = frozenset(),
-        without: frozenset[str] = frozenset(),
-        listed: bool = False,
-        **options: Any,
-    ) -> None:
-        self.declared, self.margin, self.room, self.tight = declared, margin, room, tight
-        self.zeros = frozenset(zeros) | (frozenset() if without else declared.zeros)
-        self.parts = [part for part in declared.parts if part.label not in without]
-        self.lp = LinearProgram("program of the table", solver=solver, deadline=clock, **options)
-        n, m, width = declared.n, declared.m, len(declared.cost)
-        self._unit, self._units = declared.units
-        cost = declared.cost * self._units / self._unit if costs and not room else np.zeros(width)
-        upper = np.ones(declared.cells)
-        upper[list(self.zeros)] = 0.0
-        self.lp.add_columns("P", cost[: declared.cells], upper=upper)
-        if width > declared.cells:
-            self.lp.add_columns("e", cost[declared.cells :], lower=-np.inf)
-        if room:
-            self.lp.add_columns("room", [-1.0], lower=-np.inf, upper=1.0)
-        sums = sparse.kron(sparse.eye_array(n), np.ones((1, m)))
-        self.lp.add_rows("sums", {"P": sums}, lower=1.0, upper=1.0)
-        self._numbers: dict[str, Indices] = {}  # of the rows, by family
-        own = np.array([label not in without for label in declared.labels], dtype=bool)[declared.family]
-        strict = (declared.equal > 0) | np.isin(np.arange(len(declared.family)), list(tight))
-        self._own("equal", np.flatnonzero(own & strict))
-        self._own("below", np.flatnonzero(own & ~strict))
-        if room:
-            self.open = np.setdiff1d(np.arange(declared.cells), list(self.zeros))
-            cells = sparse.eye_array(declared.cells, format="csr")[self.open]
-            self.lp.add_rows("cells", {"P": -cells, "room": np.ones((len(self.open), 1))}, upper=0.0)
-        # of privacy rows: losses of their coefficients, nan where these are stated, and right sides
-        self._losses, self._stated, self._sides = np.zeros(0), np.zeros(0), np.zeros(0)
-        for part in self.parts:
-            if part.floors:
-                self._add(part, range(part.upper, part.end))
-            else:
-                near = np.arange(len(part.pairs)) if listed else np.flatnonzero(self._first(part))
-                self._add(part, self._whole(part, near))
-
-    # -- rows ------------------------------------------------------------------------------------------------
-
-    def _own(self, name: str, rows: Indices) -> None:
-        """Add own rows; room is left in inequalities."""
-        if not len(rows):
-            return
-        d = self.declared
-        scale = d.row_units[rows]
-        matrix = sparse.csr_array(
-            sparse.diags_array(1 / scale) @ d.matrix[rows] @ sparse.diags_array(self._units)
-        )
-        right = -d.offsets[rows] / scale
-        blocks: dict[str, Any] = {"P": matrix[:, : d.cells]}
-        if matrix.shape[1] > d.cells:
-            blocks["e"] = matrix[:, d.cells :]
-        if self.room and name == "below":
-            blocks["room"] = np.ones((len(rows), 1))
-        self.lp.add_rows(name, blocks, lower=right if name == "equal" else -np.inf, upper=right)
-        self._numbers[name] = rows
-
-    def _rates(self) -> Array:
-        """Coefficients of the privacy rows."""
-        rates = -np.exp(np.minimum(self._losses * (1 - self.margin), FAR))
-        return np.where(np.isnan(self._losses), self._stated, rates)
-
-    @staticmethod
-    def _whole(part: Part, k: Indices) -> list[int]:
-        """Numbers of all rows of these pairs."""
-        listed = (part.first + k[:, None] * part.m + np.arange(part.m)).ravel().tolist()
-        return listed + ((part.sums + k).tolist() if part.delta else [])
-
-    def _add(self, part: Part, numbers: Iterable[int]) -> None:
-        """Add privacy rows, and the slacks and floors that stand in them first here."""
-        numbers, new = list(numbers), dict[Any, int]()
-        entries: dict[str, list[tuple[int, int, float, float]]] = {"P": [], "new": [], "room": []}
-        for i, number in enumerate(numbers):
-            terms, pair = part.row(number)
-            for key, sign in terms:
-                cell = isinstance(key, int)
-                column = key if cell else new.setdefault(key, len(new))
-                loss = math.nan if sign else part.losses[pair]
-                entries["P" if cell else "new"].append((i, column, float(sign), loss))
-            cells = [key for key, _ in terms if isinstance(key, int)]
-            excess, below = part.delta and number < part.sums, part.floors and number >= part.lower
-            if self.room and not (excess or below or (cells and self.zeros.issuperset(cells))):
-                entries["room"].append((i, 0, 1.0, math.nan))
-        known = self._numbers.get("private", np.zeros(0, dtype=np.int64))
-        families = {"P": "P", "room": "room", "new": f"{part.first}.{len(known)}"}
-        if new:
-            self.lp.add_columns(families["new"], np.zeros(len(new)))
-        blocks = dict[str, Any]()
-        for name, held in entries.items():
-            if held:
-                rows, columns, stated, losses = (np.array(side) for side in zip(*held))
-                self._losses = np.append(self._losses, losses)
-                self._stated = np.append(self._stated, stated)
-                shape, data = (
-                    (len(numbers), self.lp.columns[families[name]].size),
-                    self._rates()[-len(held) :],
-                )
-                blocks[families[name]] = sparse.coo_array((data, (rows, columns)), shape=shape)
-        sides = np.where(np.array(numbers) >= part.sums, part.delta, 0.0)
-        self.lp.add_rows("private", blocks, upper=sides * (1 - self.margin))
-        self._numbers["private"] = np.append(known, np.array(numbers, dtype=np.int64))
-        self._sides = np.append(self._sides, sides)
-
-    def _first(self, part: Part) -> Any:
-        """Pairs to begin with: where ε is the same of all, inputs next to each other; of a metric, those that no third input lies between."""
-        a, b = part.pairs.T
-        if len(part.distances) == 1:
-            near = np.abs(a - b) == 1
-            return near if near.any() else np.ones(len(a), dtype=bool)
-        far = np.full((part.n, part.n), np.inf)
-        far[a, b] = part.losses
-        near = np.zeros(len(a), dtype=bool)
-        for k in range(0, len(a), 1024):
-            some = slice(k, k + 1024)
-            by_way = far[a[some]] + far[:, b[some]].T
-            near[some] = by_way.min(axis=1) > part.losses[some] * (1 + 1e-9)
-        return near
-
-    def state(self, margin: float) -> None:
-        """Change how much stricter privacy is; the basis stays."""
-        self.margin = margin
-        self.lp.change_rows("private", self._rates(), upper=self._sides * (1 - margin))
-
-    # -- solving ---------------------------------------------------------------------------------------------
-
-    def solve(self) -> None:
-        """Solve, and again while privacy rows are broken.
-
-        Raises
-        ------
-        InfeasibleError, SolverError
-        """
-        while True:
-            self.solution = self.lp.answer()
-            if not sum([self._generate(part) for part in self.parts if not part.floors]):
-                return
-
-    def _generate(self, part: Part) -> int:
-        """Add the most broken rows of a part; return how many."""
-        n, m, found = part.n, part.m, []
-        table = np.maximum(self.columns()[: n * m].reshape(n, m), 0.0)
-        room = float(self.solution.primal["room"][0]) if self.room else 0.0
-        for numbers, over, _ in part.scan(table, self.margin):
-            some = over + max(room, 0.0) > _BROKEN
-            found.append(np.column_stack([numbers[some], over[some]]))
-        broken = np.concatenate(found)
-        broken = broken[~np.isin(broken[:, 0], self._numbers["private"])]
-        most = max(200, 4 * n) if part.delta else max(2000, 4 * n * m)
-        rows = broken[np.argsort(-broken[:, 1], kind="stable")[:most], 0].astype(np.int64)
-        if len(rows):
-            self._add(part, self._whole(part, rows - part.sums) if part.delta else rows.tolist())
-        return len(rows)
-
-    def columns(self) -> Array:
-        """Cells and further columns at the last solve."""
-        primal = self.solution.primal
-        return np.concatenate([np.ravel(primal[name]) for name in ("P", "e") if name in primal]) * self._units
-
-    def refined(self) -> Array | None:
-        """The same after a step of iterative refinement, where the backend has a basis and it succeeds."""
-        if self.lp.solver != "highs" or not self.lp.refine():
-            return None
-        found = (np.ravel(self.lp.primal(name)) for name in ("P", "e") if name in self.lp.columns)
-        return np.concatenate([*found]) * self._units
-
-    def multipliers(self, ray: Array | None = None) -> tuple[Indices, Array]:
-        """Numbers of rows and their multipliers, of the last solve or of a ray that proves it infeasible."""
-
-        found = {
-            name: np.ravel(self.solution.dual[name]) if ray is None else -ray[self.lp.rows[name]]
-            for name in self._numbers
-        }
-        rows, values = (np.concatenate([*held.values()]) for held in (self._numbers, found))
-        values[np.abs(values) <= 1e-16 * np.abs(values).max(initial=0.0)] = 0.0
-        own = rows < len(self.declared.family)
-        with np.errstate(over="ignore"):
-            values[own] /= self.declared.row_units[rows[own]]
-            values *= self._unit
-        order = np.argsort(rows, kind="stable")
-        return rows[order], values[order]
 
 
 # -- multipliers --------------------------------------------------------------------------------------------------
@@ -446,7 +229,7 @@ class Face:
         near += [rational(x) for x in columns[d.cells :].tolist()]
         for j in self.zeros:
             near[j] = ZERO
-        return self._lowered(project(self._split[0], near))
+        return self.lowered(project(self._split[0], near))
 
     # -- slacks, by number: own rows and privacy by theirs, cells by -1 - cell --------------------------------
 
@@ -497,8 +280,19 @@ class Face:
         slacks = ((number, self.slack(number, v)) for number in self.close(v))
         return {number: slack for number, slack in slacks if slack < 0}
 
-    def settled(self, v: Exact) -> tuple[Exact, dict[str, fmpq]]:
-        """Return the point with further columns lowered as far as their rows allow, and what dependent equalities are missed by.
+    def lowered(self, v: Exact) -> Exact:
+        """Return the point with further columns as low as their rows allow."""
+        d, found = self.declared, list(v)
+        for _ in range(2):
+            for j in range(d.cells, len(found)):
+                above = [(row, a) for row in d.rows for c, a in row.terms if c == j]
+                if d.costs[j] >= 0 and not any(row.equal for row, _ in above):
+                    least = (found[j] + row.at(found) / -a for row, a in above if a < 0)
+                    found[j] = max(least, default=found[j])
+        return found
+
+    def missed(self, v: Exact) -> dict[str, fmpq]:
+        """Return what dependent equalities are missed by.
 
         Raises
         ------
@@ -513,18 +307,7 @@ class Face:
                 )
             if off:
                 missed[row.label] = max(off, missed.get(row.label, ZERO))
-        return self._lowered(v), missed
-
-    def _lowered(self, v: Exact) -> Exact:
-        """The point with further columns as low as their rows allow, so that none of these is broken."""
-        d, found = self.declared, list(v)
-        for _ in range(2):
-            for j in range(d.cells, len(found)):
-                above = [(row, a) for row in d.rows for c, a in row.terms if c == j]
-                if d.costs[j] >= 0 and not any(row.equal for row, _ in above):
-                    least = (found[j] + row.at(found) / -a for row, a in above if a < 0)
-                    found[j] = max(least, default=found[j])
-        return found
+        return missed
 
 
 def _kept(x: float) -> float:
@@ -563,7 +346,13 @@ def _unrepaired(solver: str | None) -> SolverError:
 
 
 def repaired(
-    declared: Declared, columns: Iterable[Array], clock: Deadline, solver: str | None = None
+    declared: Declared,
+    columns: Iterable[Array],
+    clock: Deadline,
+    solver: str | None = None,
+    *,
+    strict: Callable[[], Array | None] = lambda: None,
+    spared: float = 0.0,
 ) -> tuple[Exact, dict[str, fmpq]]:
     """Return the cheapest exact point inside all constraints that a solver's doubles lead to, and what dependent equalities are missed by.
 
@@ -572,43 +361,71 @@ def repaired(
     declared : Declared
     columns : arrays
         Nearly feasible points; the first that needs no mixture is taken.
+    clock : Deadline
+    solver : str, optional
+    strict : callable
+        Returns the optimum of stricter privacy, which has slack where that counts most, or None.
+    spared : float
+        Share of the cost that a mixture may add before the table of largest common slack is sought.
     """
     face, points = Face(declared, declared.zeros), []
     for start in columns:
         point = face.point(start)
         if not (broken := face.broken(point)):
-            return face.settled(point)
+            return point, face.missed(point)
         points.append((start, point, broken))
+    least = min(declared.value(point) for _, point, _ in points)
+    for end in (lambda: _plain(face), lambda: None if (found := strict()) is None else face.point(found)):
+        best = None if (inside := end()) is None else _mixture(face, points, [inside])
+        if best is not None and best[0] - least <= abs(best[0]) * rational(spared):
+            return best[1], face.missed(best[1])
     smaller, middle = interior(declared, clock, solver)
     ends = [smaller.point(middle)]
     if any(slack < 0 for slack in smaller.broken(ends[0]).values()):
         raise _unrepaired(solver)
-    strict = Program(declared, clock, solver, margin=1e-3, zeros=smaller.zeros, tight=smaller.tight)
+    stricter = Program(declared, clock, solver, margin=STRICTER, zeros=smaller.zeros, tight=smaller.tight)
     try:  # an optimum of stricter privacy has slack in proportion, where the common slack is small
-        strict.solve()
-        other = smaller.point(strict.columns())
+        stricter.solve()
+        other = smaller.point(stricter.columns())
         ends += [_mixed(ends[0], other, fmpq(1, share)) for share in (2, 100, 10_000)]
     except (InfeasibleError, SolverError):
         pass
+    if smaller.zeros != face.zeros or smaller.tight:
+        moved = ((start, smaller.point(start)) for start, _, _ in points)
+        points = [(start, point, smaller.broken(point)) for start, point in moved]
+    best = _mixture(smaller, points, ends)
+    if best is None:
+        raise _unrepaired(solver)
+    return best[1], smaller.missed(best[1])
+
+
+def _mixture(
+    face: Face, points: list[tuple[Array, Exact, dict[int, fmpq]]], ends: list[Exact]
+) -> tuple[fmpq, Exact] | None:
+    """The cheapest mixture of a point and an end that mends all that the point breaks, and its cost; None where none does."""
     best: tuple[fmpq, Exact] | None = None
-    for start, point, _ in points:
-        if smaller.zeros != face.zeros or smaller.tight:
-            point = smaller.point(start)
-        broken = smaller.broken(point)
+    for _, point, broken in points:
         for end in ends:
-            if end is not ends[0] and smaller.broken(end):
+            if face.broken(end):
                 continue
-            slacks = {number: smaller.slack(number, end) for number in broken}
+            slacks = {number: face.slack(number, end) for number in broken}
             if any(slack <= 0 for slack in slacks.values()):
                 continue
             shares = (broken[number] / (broken[number] - slack) for number, slack in slacks.items())
-            found = _mixed(end, point, _short(max(shares, default=ZERO)))
-            cost = declared.value(found)
+            found = face.lowered(_mixed(end, point, _short(max(shares, default=ZERO))))
+            cost = face.declared.value(found)
             if best is None or cost < best[0]:
                 best = cost, found
-    if best is None or smaller.broken(best[1]):
-        raise _unrepaired(solver)
-    return smaller.settled(best[1])
+    return None if best is None or face.broken(best[1]) else best
+
+
+def _plain(face: Face) -> Exact:
+    """The table next to equal probabilities, with further columns as low as their rows allow: often strictly inside."""
+    d = face.declared
+    open_ = np.ones((d.n, d.m))
+    open_.ravel()[list(face.zeros)] = 0.0
+    table = open_ / np.maximum(open_.sum(axis=1, keepdims=True), 1.0)
+    return face.point(np.append(table.ravel(), np.zeros(len(d.cost) - d.cells)))
 
 
 def _mixed(end: Exact, start: Exact, share: fmpq) -> Exact:

@@ -44,7 +44,7 @@ Labels = tuple[Any, ...]
 """Numbers, points (tuples of numbers) or names, all of one kind."""
 Loss: TypeAlias = str | Callable[[Any, Any], Any] | Numbers
 
-MOST_CELLS, MOST_INPUTS = 40_000, 2_000
+MOST_CELLS, MOST_INPUTS = 1_000_000, 2_000
 """Of a table. One of 200 × 200 with floors takes HiGHS minutes."""
 _POINTS = "PureDP, ApproximateDP, MetricDP, MembershipAdvantage or TradeOff([(epsilon, delta), ...])"
 

@@ -6,6 +6,7 @@ import math
 import os
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property
@@ -34,9 +35,9 @@ from mechdesign.model.declared import Declared
 from mechdesign.model.exactly import (
     MARGIN,
     RESIDUAL,
+    STRICTER,
     Exact,
     Face,
-    Program,
     admissible,
     contradiction,
     feasible,
@@ -47,6 +48,8 @@ from mechdesign.model.exactly import (
 )
 from mechdesign.model.expressions import Further, compiled, labelled
 from mechdesign.model.problem import Problem
+from mechdesign.model.program import Program
+from mechdesign.model.symmetry import Symmetry
 from mechdesign.model.table import Table, TableMechanism, shown_label
 from mechdesign.model.unknown import Requirement, named
 from mechdesign.problem.privacy import Consumption
@@ -63,6 +66,7 @@ CURVED = 1e-8
 _TANGENTS = 40  # rounds of tangents, at most
 MOST_ROWS = 400_000
 """Privacy rows that `TableProblem.write` lists."""
+_LARGE = 20_000  # variables from which a second solve takes too long: the law is then repaired by a mixture
 
 
 class TableDesign(ModelledDesign):
@@ -209,17 +213,31 @@ class TableProblem(TableDesign, Problem):
             raise SolverError(remedy, solver=found.solver_report.solver, status="check")
         return found
 
-    def improve(self, clock: Clock, solver: str | None = None, **options: Any) -> Iterator[Law | Bound]:
-        """Solve at ε less 1e-12 of it for the law, and as stated for the multipliers; repair and prove both exactly."""
+    def improve(
+        self, clock: Clock, solver: str | None = None, *, symmetry: Any = None, **options: Any
+    ) -> Iterator[Law | Bound]:
+        """Solve at ε less 1e-12 of it for the law, and as stated for the multipliers; repair and prove both exactly.
+
+        Parameters
+        ----------
+        clock : Clock
+        solver : str, optional
+        symmetry : "find", or list of (permutation of inputs, permutation of outputs), optional
+            Symmetries of the problem: one variable for each orbit of cells. Those that a row does not keep are dropped, with a note.
+        **options
+            The solver's own.
+        """
         if self.declared.curved:
             yield from self._by_tangents(clock, solver, **options)
             return
-        declared = self.declared
-        program = Program(declared, clock, solver, margin=MARGIN, **options)
+        declared, orbits = self.declared, Symmetry.of(self.declared, symmetry, clock)
+        notes = (f"symmetry: {orbits.dropped} of the permutations do not keep every row",) * bool(orbits.dropped)
+        margin = MARGIN if int(orbits.cells.max()) < _LARGE else 0.0
+        program = Program(declared, clock, solver, margin=margin, symmetry=orbits, **options)
         try:
             program.solve()
         except InfeasibleError:
-            program = Program(declared, clock, solver, **options)
+            program = Program(declared, clock, solver, symmetry=orbits, **options)
             try:
                 program.solve()
             except InfeasibleError as error:
@@ -237,7 +255,15 @@ class TableProblem(TableDesign, Problem):
                 if clock.passed:
                     raise
         yield from self._bounds(declared, multipliers)
-        yield self._law(*repaired(declared, starts, clock, solver), report)
+
+        def strict() -> Any:
+            program.state(STRICTER)
+            with suppress(InfeasibleError, SolverError):
+                program.solve()
+                return program.columns()
+
+        found = repaired(declared, starts, clock, solver, strict=strict, spared=clock.gap / 4)
+        yield self._law(*found, report, notes)
 
     @staticmethod
     def _bounds(declared: Declared, multipliers: tuple[Indices, Array]) -> Iterator[Bound]:
@@ -306,17 +332,19 @@ class TableProblem(TableDesign, Problem):
         declared, laws = self.declared, list[tuple[fmpq, Exact]]()
         for y in range(declared.m):
             start = [fmpq(j < declared.cells and j % declared.m == y) for j in range(len(declared.cost))]
-            columns, _ = Face(declared, frozenset()).settled(start)
+            columns = Face(declared, frozenset()).lowered(start)
             sides = ((row, row.at(columns)) for row in declared.rows)
             if all(side <= 0 and not (row.equal and side) for row, side in sides):
                 laws.append((declared.value(columns), columns))
         for _, columns in sorted(laws)[:1]:
             yield self._law(columns, {}, SolveReport("closed form"))
 
-    def _law(self, columns: Exact, missed: Mapping[str, fmpq], report: SolveReport) -> Law:
+    def _law(
+        self, columns: Exact, missed: Mapping[str, fmpq], report: SolveReport, notes: tuple[str, ...] = ()
+    ) -> Law:
         declared = self.declared
         witness = tuple(fraction(x) for x in columns[declared.cells :])
-        notes = tuple(
+        notes += tuple(
             f"{label!r} depends on equalities stated before it, and holds to {float(off):.1e}"
             for label, off in missed.items()
         )

@@ -1,0 +1,402 @@
+r"""The linear program of a declaration in doubles: one variable for each orbit of cells, privacy rows generated as they are broken.
+
+Of a metric the rows along a thin spanner come first (along a path losses add up, so that few other rows can be broken); where one ε holds for all
+pairs, floors take the rows' place, or else inputs next to each other come first. Rows of pure privacy are balanced by :math:`e^{-\varepsilon d/2}` for the solver's sake.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from mechdesign.model.declared import FAR, Declared, Part
+from mechdesign.model.symmetry import Symmetry
+from mechdesign.solvers.deadline import Deadline
+from mechdesign.solvers.linear_program import LinearProgram
+from mechdesign.spaces.spanner import greedy_spanner
+from mechdesign.typing import Array, Indices
+
+BROKEN = 1e-10
+"""By which a row is broken in doubles before it is generated."""
+SEED = 1.2
+"""Stretch of the spanner whose rows come first."""
+_SMALL = 1e-3  # of the unit of costs: an optimum that a solver is asked for again in units of its own
+
+
+class Program:
+    """The linear program of a declaration in doubles, with privacy rows generated.
+
+    Parameters
+    ----------
+    declared : Declared
+    clock : Deadline
+    solver : str, optional
+        A registered backend.
+    margin : float
+        How much stricter privacy is, relative.
+    room : bool
+        Whether to seek the table of largest common slack, in place of the cheapest.
+    costs : bool
+        Without them any table is as good.
+    zeros, tight : sets of int
+        Cells that are 0, and own rows that are equalities.
+    without : set of str
+        Families that are left out; cells that they may force to zero are free then.
+    listed : bool
+        Whether all privacy rows are there from the first.
+    symmetry : Symmetry, optional
+        One variable for each of its orbits.
+    edges : array of int, shape (k, 2), optional
+        Pairs of inputs that come first, in both directions, under every requirement.
+    grow : bool
+        Whether rows that are broken are added.
+    """
+
+    def __init__(
+        self,
+        declared: Declared,
+        clock: Deadline,
+        solver: str | None = None,
+        *,
+        margin: float = 0.0,
+        room: bool = False,
+        costs: bool = True,
+        zeros: Iterable[int] = (),
+        tight: frozenset[int] = frozenset(),
+        without: frozenset[str] = frozenset(),
+        listed: bool = False,
+        symmetry: Symmetry | None = None,
+        edges: Indices | None = None,
+        grow: bool = True,
+        **options: Any,
+    ) -> None:
+        self.declared, self.margin, self.room, self.tight, self.grow = declared, margin, room, tight, grow
+        self.zeros = frozenset(zeros) | (frozenset() if without else declared.zeros)
+        self.parts = [part for part in declared.parts if part.label not in without]
+        self.symmetry = Symmetry.of(declared) if symmetry is None else symmetry
+        self.lp = LinearProgram("program of the table", solver=solver, deadline=clock, **options)
+        n, m, width, orbits = declared.n, declared.m, len(declared.cost), self.symmetry.cells
+        count = int(orbits.max()) + 1
+        self._gathered = sparse.csr_array((np.ones(n * m), (np.arange(n * m), orbits)), shape=(n * m, count))
+        self._unit, self._units = declared.units
+        self._cost = declared.cost if costs and not room else None
+        upper = np.ones(count)
+        upper[orbits[list(self.zeros)]] = 0.0
+        self.lp.add_columns("P", np.zeros(count), upper=upper)
+        if width > declared.cells:
+            self.lp.add_columns("e", np.zeros(width - declared.cells), lower=-np.inf)
+        if self._cost is not None:
+            self._state_costs(self._cost)
+        if room:
+            self.lp.add_columns("room", [-1.0], lower=-np.inf, upper=1.0)
+        first = np.unique(np.diag(self.symmetry.pairs), return_index=True)[1]
+        sums = sparse.kron(sparse.eye_array(n, format="csr")[first], np.ones((1, m)))
+        self.lp.add_rows("sums", {"P": sums @ self._gathered}, lower=1.0, upper=1.0)
+        self._numbers: dict[str, Indices] = {}  # of the rows, by family
+        own = np.array([label not in without for label in declared.labels], dtype=bool)[declared.family]
+        own[np.setdiff1d(np.arange(len(own)), np.unique(self.symmetry.rows, return_index=True)[1])] = False
+        strict = (declared.equal > 0) | np.isin(np.arange(len(declared.family)), list(tight))
+        self._own("equal", np.flatnonzero(own & strict))
+        self._own("below", np.flatnonzero(own & ~strict))
+        if room:
+            self.open = np.setdiff1d(np.arange(declared.cells), list(self.zeros))
+            cells = sparse.eye_array(declared.cells, format="csr")[self.open] @ self._gathered
+            self.lp.add_rows("cells", {"P": -cells, "room": np.ones((len(self.open), 1))}, upper=0.0)
+        # of privacy rows: what each coefficient is, times its row's scale; losses, nan where it is that alone; scales and right sides
+        self._losses, self._stated = np.zeros(0), np.zeros(0)
+        self._scales, self._sides = np.zeros(0), np.zeros(0)
+        for part in self.parts:
+            if part.floors and edges is None:
+                self._add_floors(part)
+                continue
+            pairs = self._leaders(part)
+            if not listed:
+                near = self._first(part) if edges is None else part.places[tuple(np.vstack([edges, edges[:, ::-1]]).T)]
+                pairs = np.intersect1d(pairs, near)
+            if part.delta:
+                self._add_excess(part, pairs)
+            else:
+                self._add_ratios(part, self._distinct(part, (pairs[:, None] * m + np.arange(m)).ravel()))
+
+    # -- rows ------------------------------------------------------------------------------------------------
+
+    def _own(self, name: str, rows: Indices) -> None:
+        """Add own rows; room is left in inequalities."""
+        if not len(rows):
+            return
+        d = self.declared
+        scale = d.row_units[rows]
+        matrix = sparse.csr_array(
+            sparse.diags_array(1 / scale) @ d.matrix[rows] @ sparse.diags_array(self._units)
+        )
+        right = -d.offsets[rows] / scale
+        blocks: dict[str, Any] = {"P": matrix[:, : d.cells] @ self._gathered}
+        if matrix.shape[1] > d.cells:
+            blocks["e"] = matrix[:, d.cells :]
+        if self.room and name == "below":
+            blocks["room"] = np.ones((len(rows), 1))
+        self.lp.add_rows(name, blocks, lower=right if name == "equal" else -np.inf, upper=right)
+        self._numbers[name] = rows
+
+    def _leaders(self, part: Part) -> Indices:
+        """One pair of every orbit, by its place."""
+        return np.unique(self.symmetry.pairs[tuple(part.pairs.T)], return_index=True)[1]
+
+    def _ends(self, part: Part, places: Indices) -> tuple[Indices, Indices]:
+        """Variables of the larger and the smaller side of rows (pair, output)."""
+        k, y = np.divmod(places, part.m)
+        a, b = part.pairs[k].T
+        return self.symmetry.cells[a * part.m + y], self.symmetry.cells[b * part.m + y]
+
+    def _distinct(self, part: Part, places: Indices) -> Indices:
+        """The rows (pair, output) that differ in the variables: of two that say the same at different losses the stricter one."""
+        if self.symmetry.trivial:
+            return places
+        places = places[np.argsort(part.losses[places // part.m], kind="stable")]
+        high, low = self._ends(part, places)
+        kept = np.unique(high * len(self.symmetry.cells) + low, return_index=True)[1]
+        return np.sort(places[kept[high[kept] != low[kept]]])
+
+    def _rates(self) -> Array:
+        """Coefficients of the privacy rows."""
+        rates = -np.exp(np.minimum(self._losses * (1 - self.margin), FAR))
+        return self._stated * np.where(np.isnan(self._losses), 1.0, rates)
+
+    def _add(
+        self, numbers: Indices, blocks: dict[str, tuple[Array, ...]], scale: Array | float, side: float, room: Array | float
+    ) -> None:
+        """Add privacy rows from blocks of (rows, columns, numbers, losses); nan is no loss."""
+        rows = len(numbers)
+        scales = np.broadcast_to(scale, rows)
+        leaves = np.broadcast_to(room, rows)
+        if self.room and leaves.any():
+            i = np.flatnonzero(leaves)
+            blocks["room"] = i, np.zeros(len(i), dtype=int), np.ones(len(i)), np.full(len(i), np.nan)
+        held = {}
+        for name, (i, columns, stated, losses) in blocks.items():
+            self._losses, self._stated = np.append(self._losses, losses), np.append(self._stated, stated * scales[i])
+            shape = (rows, self.lp.columns[name].size)
+            held[name] = sparse.coo_array((self._rates()[len(self._rates()) - len(i) :], (i, columns)), shape=shape)
+        self.lp.add_rows("private", held, upper=side * (1 - self.margin))
+        known = self._numbers.get("private", np.zeros(0, dtype=np.int64))
+        self._numbers["private"] = np.append(known, numbers)
+        self._scales, self._sides = np.append(self._scales, scales), np.append(self._sides, np.full(rows, side))
+
+    def _pairs(self, part: Part, places: Indices) -> tuple[Array, ...]:
+        """Block of P[x, y] - e^ε P[x', y]."""
+        i, nan = np.arange(len(places)), np.full(len(places), np.nan)
+        high, low = self._ends(part, places)
+        ones = np.ones(2 * len(places))
+        losses = np.append(nan, part.losses[places // part.m])
+        return np.tile(i, 2), np.append(high, low), ones, losses
+
+    def _seen(self, part: Part, places: Indices) -> Array:
+        """Whether rows hold a cell that is not forced to zero."""
+        zero = np.zeros(self.declared.cells, dtype=bool)
+        zero[list(self.zeros)] = True
+        k, y = np.divmod(places, part.m)
+        a, b = part.pairs[k].T
+        return ~(zero[a * part.m + y] & zero[b * part.m + y])
+
+    def _add_ratios(self, part: Part, places: Indices) -> None:
+        """Add rows (pair, output) of pure privacy."""
+        if not len(places):
+            return
+        scale = np.exp(-np.minimum(part.losses[places // part.m], FAR) / 2)
+        self._add(part.first + places, {"P": self._pairs(part, places)}, scale, 0.0, self._seen(part, places))
+
+    def _add_excess(self, part: Part, pairs: Indices) -> None:
+        """Add all rows of pairs under (ε, δ), and their slacks."""
+        if not len(pairs):
+            return
+        m = part.m
+        places = (pairs[:, None] * m + np.arange(m)).ravel()
+        high, low = self._ends(part, places)
+        k, places = (held[high != low] for held in (np.repeat(np.arange(len(pairs)), m), places))  # the same cell is no excess over itself
+        i, size, nan = np.arange(len(places)), len(places), np.full(len(places), np.nan)
+        name = f"{part.first}.{len(self.lp.columns)}"
+        self.lp.add_columns(name, np.zeros(size))
+        blocks = {"P": self._pairs(part, places), name: (i, i, -np.ones(size), nan)}
+        self._add(part.first + places, blocks, 1.0, 0.0, 0.0)
+        self._add(part.sums + pairs, {name: (k, i, np.ones(size), nan)}, 1.0, part.delta, 1.0)
+
+    def _add_floors(self, part: Part) -> None:
+        """Add rows of floors, one of each orbit of cells, and the floors."""
+        outputs, name = self.symmetry.outputs, f"{part.first}.floors"
+        self.lp.add_columns(name, np.zeros(int(outputs.max()) + 1))
+        j = np.unique(self.symmetry.cells, return_index=True)[1]
+        i, ones, nan = np.arange(len(j)), np.ones(len(j)), np.full(len(j), np.nan)
+        cells, floors = self.symmetry.cells[j], outputs[j % part.m]
+        seen = ~np.isin(j, list(self.zeros))
+        above = {"P": (i, cells, ones, nan), name: (i, floors, ones, np.full(len(j), part.losses[0]))}
+        self._add(part.upper + j, above, 1.0, 0.0, seen)
+        self._add(part.lower + j, {"P": (i, cells, -ones, nan), name: (i, floors, ones, nan)}, 1.0, 0.0, 0.0)
+
+    def _first(self, part: Part) -> Indices:
+        """Pairs to begin with: where ε is the same of all, inputs next to each other; of a metric, along a spanner."""
+        a, b = part.pairs.T
+        if len(part.distances) == 1:
+            near = np.flatnonzero(np.abs(a - b) == 1)
+            return near if len(near) else np.arange(len(a))
+        far = np.full((part.n, part.n), np.inf)
+        far[a, b] = part.losses
+        edges = greedy_spanner(far, SEED, self.symmetry.pairs, deadline=self.lp.deadline)
+        return part.places[tuple(np.vstack([edges, edges[:, ::-1]]).T)]
+
+    def state(self, margin: float) -> None:
+        """Change how much stricter privacy is; the basis stays."""
+        self.margin = margin
+        self.lp.change_rows("private", self._rates(), upper=self._sides * (1 - margin))
+
+    # -- solving ---------------------------------------------------------------------------------------------
+
+    def solve(self) -> None:
+        """Solve, and again while privacy rows are broken.
+
+        Raises
+        ------
+        InfeasibleError, SolverError
+        """
+        self.solution = self.lp.answer()
+        while self.grown() or self._focused():
+            self.solution = self.lp.answer()
+
+    def _focused(self) -> bool:
+        """Whether costs were changed to units of the optimum, as a solver's tolerances are absolute: once, where it is small."""
+        size = 0.0 if self._cost is None else abs(float(self.solution.value))
+        if not 0 < size < _SMALL:
+            return False
+        self._unit *= math.ldexp(1.0, math.frexp(size)[1])
+        self._state_costs(self._cost)
+        return True
+
+    def _state_costs(self, cost: Array) -> None:
+        cells, held = self.declared.cells, cost * self._units / self._unit
+        self.lp.change_costs("P", self._gathered.T @ held[:cells])
+        if "e" in self.lp.columns:
+            self.lp.change_costs("e", held[cells:])
+
+    def grown(self) -> int:
+        """Add the privacy rows that the last answer breaks most; return how many."""
+        return sum([self._generate(part) for part in self.parts if self.grow and not part.floors])
+
+    def _generate(self, part: Part) -> int:
+        """Add the most broken rows of a part; return how many."""
+        n, m, found = part.n, part.m, []
+        table = np.maximum(self.columns()[: n * m].reshape(n, m), 0.0)
+        room = float(self.solution.primal["room"][0]) if self.room else 0.0
+        only = None if self.symmetry.trivial else self._leaders(part)
+        for numbers, over, _ in part.scan(table, self.margin, only=only):
+            if not part.delta:
+                over = over * np.exp(-np.minimum(part.losses[(numbers - part.first) // m], FAR) / 2)
+            some = over + max(room, 0.0) > BROKEN
+            found.append(np.column_stack([numbers[some], over[some]]))
+        broken = np.concatenate(found)
+        broken = broken[~np.isin(broken[:, 0], self._numbers.get("private", ()))]
+        most = max(200, 4 * n) if part.delta else max(2000, 4 * n * m)
+        rows = broken[np.argsort(-broken[:, 1], kind="stable")[:most], 0].astype(np.int64)
+        if part.delta:
+            self._add_excess(part, rows - part.sums)
+        else:
+            rows = self._distinct(part, rows - part.first)
+            self._add_ratios(part, rows)
+        return len(rows)
+
+    def columns(self) -> Array:
+        """Cells and further columns at the last solve."""
+        primal = self.solution.primal
+        return self._whole({name: np.ravel(primal[name]) for name in ("P", "e") if name in primal})
+
+    def refined(self) -> Array | None:
+        """The same after a step of iterative refinement, where the backend has a basis and it succeeds."""
+        if self.lp.solver != "highs" or not self.lp.refine():
+            return None
+        return self._whole({name: np.ravel(self.lp.primal(name)) for name in ("P", "e") if name in self.lp.columns})
+
+    def _whole(self, found: dict[str, Array]) -> Array:
+        whole = [found["P"][self.symmetry.cells], *([found["e"]] if "e" in found else [])]
+        return np.concatenate(whole) * self._units
+
+    # -- multipliers -----------------------------------------------------------------------------------------
+
+    def multipliers(self, ray: Array | None = None) -> tuple[Indices, Array]:
+        """Numbers of rows and their multipliers, of the last solve or of a ray that proves it infeasible."""
+        found = {
+            name: np.ravel(self.solution.dual[name]) if ray is None else -ray[self.lp.rows[name]]
+            for name in self._numbers
+        }
+        if "private" in found:
+            known = len(found["private"])  # rows that came after the last solve have none
+            found["private"] = found["private"] * self._scales[:known]
+        rows = np.concatenate([numbers[: len(found[name])] for name, numbers in self._numbers.items()])
+        values = np.concatenate([*found.values()])
+        values[(np.abs(values) <= 1e-16 * np.abs(values).max(initial=0.0)) | self._steep(rows)] = 0.0
+        own = rows < len(self.declared.family)
+        with np.errstate(over="ignore"):
+            values[own] /= self.declared.row_units[rows[own]]
+            values *= self._unit
+        if not self.symmetry.trivial:
+            rows, values = self._shared(rows, values)
+        order = np.argsort(rows, kind="stable")
+        return rows[order], values[order]
+
+    def _steep(self, rows: Indices) -> Any:
+        """Rows whose e^ε was lowered, as no solver in doubles tells it from infinity: their multipliers are rounding's."""
+        found = np.zeros(len(rows), dtype=bool)
+        for part in self.parts:
+            if (part.losses > FAR).any():
+                mine = (rows >= part.first) & (rows < part.end)
+                pair = np.where(rows < part.sums, (rows - part.first) // part.m, rows - part.sums if part.delta else 0)
+                found[mine] = part.losses[pair[mine]] > FAR
+        return found
+
+    def _shared(self, rows: Indices, values: Array) -> tuple[Indices, Array]:
+        """Share multipliers out among the rows that read the same in the variables."""
+        mine = rows < len(self.declared.family)
+        found = [_among(self.symmetry.rows, self.symmetry.rows[rows[mine]], values[mine])]
+        for part in self.parts:
+            here = (rows >= part.first) & (rows < part.end) & (values > 0)
+            number, value = rows[here], values[here]
+            listed = number < part.first + len(part.pairs) * part.m
+            found.append(self._shared_pairs(part, number[listed] - part.first, value[listed]))
+            if part.delta:
+                own = self.symmetry.pairs[tuple(part.pairs.T)]
+                found.append(_among(own, own[number[~listed] - part.sums], value[~listed], part.sums))
+            elif part.floors:
+                for first in (part.upper, part.lower):
+                    side = ~listed & (number >= first) & (number < first + self.declared.cells)
+                    cells = self.symmetry.cells
+                    found.append(_among(cells, cells[number[side] - first], value[side], first))
+        return np.concatenate([one for one, _ in found]), np.concatenate([one for _, one in found])
+
+    def _shared_pairs(self, part: Part, places: Indices, values: Array) -> tuple[Indices, Array]:
+        """Of rows (pair, output): those of one orbit of pairs between the same variables."""
+        numbers, shares = [np.zeros(0, dtype=np.int64)], [np.zeros(0)]
+        cells, m, count = self.symmetry.cells.reshape(part.n, part.m), part.m, len(self.symmetry.cells)
+        orbit = self.symmetry.pairs[tuple(part.pairs.T)]
+        label, (high, low) = orbit[places // m], self._ends(part, places)
+        for one in np.unique(label):
+            here = label == one
+            key, at = np.unique(high[here] * count + low[here], return_inverse=True)
+            total, pairs = np.bincount(at, values[here]), np.flatnonzero(orbit == one)
+            a, b = part.pairs[pairs].T
+            read = cells[a] * count + cells[b]
+            place = np.minimum(np.searchsorted(key, read), len(key) - 1)
+            k, y = np.nonzero(key[place] == read)
+            place = place[k, y]
+            numbers.append(part.first + pairs[k] * m + y)
+            shares.append((total / np.maximum(np.bincount(place, minlength=len(key)), 1))[place])
+        return np.concatenate(numbers), np.concatenate(shares)
+
+
+def _among(labels: Indices, of: Indices, values: Array, first: int = 0) -> tuple[Indices, Array]:
+    """Share the values of some labels out among all members that have these; members' numbers begin at `first`."""
+    size = int(labels.max(initial=-1)) + 1
+    share = np.bincount(of, values, size) / np.maximum(np.bincount(labels, minlength=size), 1)
+    members = np.flatnonzero(share[labels]) if size else np.zeros(0, dtype=np.int64)
+    return first + members, share[labels[members]]
+

@@ -146,7 +146,11 @@ class Part:
             return
         size = max(1, BLOCK // m)
         for start in range(0, len(self.pairs) if only is None else len(only), size):
-            block = np.arange(start, min(start + size, len(self.pairs))) if only is None else only[start : start + size]
+            block = (
+                np.arange(start, min(start + size, len(self.pairs)))
+                if only is None
+                else only[start : start + size]
+            )
             a, b = self.pairs[block].T
             rates = np.exp(np.minimum(self.losses[block] * (1 - margin), FAR))
             left, right = table[a], rates[:, None] * table[b]

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from flint import fmpq, fmpq_mat
@@ -24,7 +24,7 @@ from scipy.sparse.csgraph import connected_components
 
 from mechdesign.errors import InfeasibleError, SolverError
 from mechdesign.evidence.vipr import rational
-from mechdesign.model.declared import ZERO, Declared, Row
+from mechdesign.model.declared import FAR, ZERO, Declared, Row
 from mechdesign.model.program import Program
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Indices
@@ -375,8 +375,9 @@ def repaired(
             return point, face.missed(point)
         points.append((start, point, broken))
     least = min(declared.value(point) for _, point, _ in points)
-    for end in (lambda: _plain(face), lambda: None if (found := strict()) is None else face.point(found)):
-        best = None if (inside := end()) is None else _mixture(face, points, [inside])
+    for end in (partial(_plain, declared), strict):
+        inside = end()
+        best = None if inside is None else _mixture(face, points, [face.point(inside)])
         if best is not None and best[0] - least <= abs(best[0]) * rational(spared):
             return best[1], face.missed(best[1])
     smaller, middle = interior(declared, clock, solver)
@@ -419,13 +420,12 @@ def _mixture(
     return None if best is None or face.broken(best[1]) else best
 
 
-def _plain(face: Face) -> Exact:
-    """The table next to equal probabilities, with further columns as low as their rows allow: often strictly inside."""
-    d = face.declared
-    open_ = np.ones((d.n, d.m))
-    open_.ravel()[list(face.zeros)] = 0.0
+def _plain(declared: Declared) -> Array:
+    """Equal probabilities of the cells that are not forced to zero: often strictly inside."""
+    open_ = np.ones((declared.n, declared.m))
+    open_.ravel()[list(declared.zeros)] = 0.0
     table = open_ / np.maximum(open_.sum(axis=1, keepdims=True), 1.0)
-    return face.point(np.append(table.ravel(), np.zeros(len(d.cost) - d.cells)))
+    return np.append(table.ravel(), np.zeros(len(declared.cost) - declared.cells))
 
 
 def _mixed(end: Exact, start: Exact, share: fmpq) -> Exact:

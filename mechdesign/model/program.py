@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from mechdesign.errors import DesignError
 from mechdesign.model.declared import FAR, Declared, Part
 from mechdesign.model.symmetry import Symmetry
 from mechdesign.solvers.deadline import Deadline
@@ -22,6 +23,10 @@ from mechdesign.typing import Array, Indices
 
 BROKEN = 1e-10
 """By which a row is broken in doubles before it is generated."""
+MOST_CELLS = 300_000
+"""Of a program: one of 40,000 cells takes HiGHS minutes."""
+Block = tuple[Any, Any, Any, Any]
+"""Rows, columns, numbers and losses of coefficients; a loss of nan is none."""
 SEED = 1.2
 """Stretch of the spanner whose rows come first."""
 _SMALL = 1e-3  # of the unit of costs: an optimum that a solver is asked for again in units of its own
@@ -81,16 +86,19 @@ class Program:
         self.lp = LinearProgram("program of the table", solver=solver, deadline=clock, **options)
         n, m, width, orbits = declared.n, declared.m, len(declared.cost), self.symmetry.cells
         count = int(orbits.max()) + 1
+        if count > MOST_CELLS:
+            largest = f"are too many to be solved: at most {MOST_CELLS}, cells that symmetries map onto each other once; merge labels"
+            raise DesignError.of("cells", count, largest)
         self._gathered = sparse.csr_array((np.ones(n * m), (np.arange(n * m), orbits)), shape=(n * m, count))
         self._unit, self._units = declared.units
-        self._cost = declared.cost if costs and not room else None
+        self._costs = costs and not room
         upper = np.ones(count)
         upper[orbits[list(self.zeros)]] = 0.0
         self.lp.add_columns("P", np.zeros(count), upper=upper)
         if width > declared.cells:
             self.lp.add_columns("e", np.zeros(width - declared.cells), lower=-np.inf)
-        if self._cost is not None:
-            self._state_costs(self._cost)
+        if self._costs:
+            self._state_costs()
         if room:
             self.lp.add_columns("room", [-1.0], lower=-np.inf, upper=1.0)
         first = np.unique(np.diag(self.symmetry.pairs), return_index=True)[1]
@@ -115,7 +123,7 @@ class Program:
                 continue
             pairs = self._leaders(part)
             if not listed:
-                near = self._first(part) if edges is None else part.places[tuple(np.vstack([edges, edges[:, ::-1]]).T)]
+                near = self._first(part) if edges is None else _both(part, edges)
                 pairs = np.intersect1d(pairs, near)
             if part.delta:
                 self._add_excess(part, pairs)
@@ -167,9 +175,14 @@ class Program:
         return self._stated * np.where(np.isnan(self._losses), 1.0, rates)
 
     def _add(
-        self, numbers: Indices, blocks: dict[str, tuple[Array, ...]], scale: Array | float, side: float, room: Array | float
+        self,
+        numbers: Indices,
+        blocks: dict[str, Block],
+        scale: Array | float,
+        side: float,
+        room: Any,
     ) -> None:
-        """Add privacy rows from blocks of (rows, columns, numbers, losses); nan is no loss."""
+        """Add privacy rows with these scales and this right side; room is left in some."""
         rows = len(numbers)
         scales = np.broadcast_to(scale, rows)
         leaves = np.broadcast_to(room, rows)
@@ -178,15 +191,23 @@ class Program:
             blocks["room"] = i, np.zeros(len(i), dtype=int), np.ones(len(i)), np.full(len(i), np.nan)
         held = {}
         for name, (i, columns, stated, losses) in blocks.items():
-            self._losses, self._stated = np.append(self._losses, losses), np.append(self._stated, stated * scales[i])
+            self._losses, self._stated = (
+                np.append(self._losses, losses),
+                np.append(self._stated, stated * scales[i]),
+            )
             shape = (rows, self.lp.columns[name].size)
-            held[name] = sparse.coo_array((self._rates()[len(self._rates()) - len(i) :], (i, columns)), shape=shape)
+            held[name] = sparse.coo_array(
+                (self._rates()[len(self._rates()) - len(i) :], (i, columns)), shape=shape
+            )
         self.lp.add_rows("private", held, upper=side * (1 - self.margin))
         known = self._numbers.get("private", np.zeros(0, dtype=np.int64))
         self._numbers["private"] = np.append(known, numbers)
-        self._scales, self._sides = np.append(self._scales, scales), np.append(self._sides, np.full(rows, side))
+        self._scales, self._sides = (
+            np.append(self._scales, scales),
+            np.append(self._sides, np.full(rows, side)),
+        )
 
-    def _pairs(self, part: Part, places: Indices) -> tuple[Array, ...]:
+    def _pairs(self, part: Part, places: Indices) -> Block:
         """Block of P[x, y] - e^ε P[x', y]."""
         i, nan = np.arange(len(places)), np.full(len(places), np.nan)
         high, low = self._ends(part, places)
@@ -194,7 +215,7 @@ class Program:
         losses = np.append(nan, part.losses[places // part.m])
         return np.tile(i, 2), np.append(high, low), ones, losses
 
-    def _seen(self, part: Part, places: Indices) -> Array:
+    def _seen(self, part: Part, places: Indices) -> Any:
         """Whether rows hold a cell that is not forced to zero."""
         zero = np.zeros(self.declared.cells, dtype=bool)
         zero[list(self.zeros)] = True
@@ -216,7 +237,9 @@ class Program:
         m = part.m
         places = (pairs[:, None] * m + np.arange(m)).ravel()
         high, low = self._ends(part, places)
-        k, places = (held[high != low] for held in (np.repeat(np.arange(len(pairs)), m), places))  # the same cell is no excess over itself
+        k, places = (
+            held[high != low] for held in (np.repeat(np.arange(len(pairs)), m), places)
+        )  # the same cell is no excess over itself
         i, size, nan = np.arange(len(places)), len(places), np.full(len(places), np.nan)
         name = f"{part.first}.{len(self.lp.columns)}"
         self.lp.add_columns(name, np.zeros(size))
@@ -245,7 +268,7 @@ class Program:
         far = np.full((part.n, part.n), np.inf)
         far[a, b] = part.losses
         edges = greedy_spanner(far, SEED, self.symmetry.pairs, deadline=self.lp.deadline)
-        return part.places[tuple(np.vstack([edges, edges[:, ::-1]]).T)]
+        return _both(part, edges)
 
     def state(self, margin: float) -> None:
         """Change how much stricter privacy is; the basis stays."""
@@ -267,15 +290,15 @@ class Program:
 
     def _focused(self) -> bool:
         """Whether costs were changed to units of the optimum, as a solver's tolerances are absolute: once, where it is small."""
-        size = 0.0 if self._cost is None else abs(float(self.solution.value))
+        size = abs(float(self.solution.value)) if self._costs else 0.0
         if not 0 < size < _SMALL:
             return False
         self._unit *= math.ldexp(1.0, math.frexp(size)[1])
-        self._state_costs(self._cost)
+        self._state_costs()
         return True
 
-    def _state_costs(self, cost: Array) -> None:
-        cells, held = self.declared.cells, cost * self._units / self._unit
+    def _state_costs(self) -> None:
+        cells, held = self.declared.cells, self.declared.cost * self._units / self._unit
         self.lp.change_costs("P", self._gathered.T @ held[:cells])
         if "e" in self.lp.columns:
             self.lp.change_costs("e", held[cells:])
@@ -315,7 +338,9 @@ class Program:
         """The same after a step of iterative refinement, where the backend has a basis and it succeeds."""
         if self.lp.solver != "highs" or not self.lp.refine():
             return None
-        return self._whole({name: np.ravel(self.lp.primal(name)) for name in ("P", "e") if name in self.lp.columns})
+        return self._whole(
+            {name: np.ravel(self.lp.primal(name)) for name in ("P", "e") if name in self.lp.columns}
+        )
 
     def _whole(self, found: dict[str, Array]) -> Array:
         whole = [found["P"][self.symmetry.cells], *([found["e"]] if "e" in found else [])]
@@ -334,7 +359,7 @@ class Program:
             found["private"] = found["private"] * self._scales[:known]
         rows = np.concatenate([numbers[: len(found[name])] for name, numbers in self._numbers.items()])
         values = np.concatenate([*found.values()])
-        values[(np.abs(values) <= 1e-16 * np.abs(values).max(initial=0.0)) | self._steep(rows)] = 0.0
+        values[np.abs(values) <= 1e-16 * np.abs(values).max(initial=0.0)] = 0.0
         own = rows < len(self.declared.family)
         with np.errstate(over="ignore"):
             values[own] /= self.declared.row_units[rows[own]]
@@ -343,16 +368,6 @@ class Program:
             rows, values = self._shared(rows, values)
         order = np.argsort(rows, kind="stable")
         return rows[order], values[order]
-
-    def _steep(self, rows: Indices) -> Any:
-        """Rows whose e^ε was lowered, as no solver in doubles tells it from infinity: their multipliers are rounding's."""
-        found = np.zeros(len(rows), dtype=bool)
-        for part in self.parts:
-            if (part.losses > FAR).any():
-                mine = (rows >= part.first) & (rows < part.end)
-                pair = np.where(rows < part.sums, (rows - part.first) // part.m, rows - part.sums if part.delta else 0)
-                found[mine] = part.losses[pair[mine]] > FAR
-        return found
 
     def _shared(self, rows: Indices, values: Array) -> tuple[Indices, Array]:
         """Share multipliers out among the rows that read the same in the variables."""
@@ -393,10 +408,15 @@ class Program:
         return np.concatenate(numbers), np.concatenate(shares)
 
 
+def _both(part: Part, edges: Indices) -> Indices:
+    """Places of pairs of inputs, in both directions."""
+    found: Indices = part.places[tuple(np.vstack([edges, edges[:, ::-1]]).T)]
+    return found
+
+
 def _among(labels: Indices, of: Indices, values: Array, first: int = 0) -> tuple[Indices, Array]:
     """Share the values of some labels out among all members that have these; members' numbers begin at `first`."""
     size = int(labels.max(initial=-1)) + 1
     share = np.bincount(of, values, size) / np.maximum(np.bincount(labels, minlength=size), 1)
     members = np.flatnonzero(share[labels]) if size else np.zeros(0, dtype=np.int64)
     return first + members, share[labels[members]]
-

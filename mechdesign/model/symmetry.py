@@ -61,7 +61,9 @@ class Symmetry:
             given: list[Map] = []
         elif isinstance(asked, str):
             if asked != "find":
-                raise DesignError.of("symmetry", asked, 'must be "find", or permutations of (inputs, outputs)')
+                raise DesignError.of(
+                    "symmetry", asked, 'must be "find", or permutations of (inputs, outputs)'
+                )
             found = automorphisms(_joint(codes), deadline=deadline)
             given = [(g[:n], g[n:] - n) for g in found]
         else:
@@ -135,12 +137,17 @@ def _joint(codes: _Codes) -> Indices:
 
 def _images(declared: Declared, codes: _Codes, g: Indices, h: Indices) -> Indices | None:
     """Image of every own row under permutations of inputs and outputs; None where these keep the problem not."""
-    if not (np.array_equal(codes.cells[g][:, h], codes.cells) and np.array_equal(codes.pairs[g][:, g], codes.pairs)):
+    if not (
+        np.array_equal(codes.cells[g][:, h], codes.cells)
+        and np.array_equal(codes.pairs[g][:, g], codes.pairs)
+    ):
         return None
     columns = [*(g[:, None] * declared.m + h).ravel().tolist(), *range(declared.cells, len(declared.cost))]
     known = {row: k for k, row in enumerate(codes.rows)}
     try:
-        found = [known[e, k, tuple(sorted((columns[j], value) for j, value in held))] for e, k, held in codes.rows]
+        found = [
+            known[e, k, tuple(sorted((columns[j], value) for j, value in held))] for e, k, held in codes.rows
+        ]
     except KeyError:
         return None
     return np.array(found, dtype=np.int64)
@@ -150,5 +157,7 @@ def _read(asked: Iterable[Any], n: int, m: int) -> Iterable[Map]:
     for one in asked:
         g, h = (np.asarray(side) for side in one)
         if sorted(g.tolist()) != list(range(n)) or sorted(h.tolist()) != list(range(m)):
-            raise DesignError.of("symmetry", one, f"must be permutations of {n} inputs and of {m} outputs, from 0")
+            raise DesignError.of(
+                "symmetry", one, f"must be permutations of {n} inputs and of {m} outputs, from 0"
+            )
         yield g, h

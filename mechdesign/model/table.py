@@ -45,7 +45,7 @@ Labels = tuple[Any, ...]
 Loss: TypeAlias = str | Callable[[Any, Any], Any] | Numbers
 
 MOST_CELLS, MOST_INPUTS = 1_000_000, 2_000
-"""Of a table. One of 200 × 200 with floors takes HiGHS minutes."""
+"""Of a table."""
 _POINTS = "PureDP, ApproximateDP, MetricDP, MembershipAdvantage or TradeOff([(epsilon, delta), ...])"
 
 
@@ -268,7 +268,7 @@ class Table(Errors, Unknown):
         self.neighbours = one_of("neighbours", neighbours, ("add-remove", "replace"))
         cells = len(self.inputs) * len(self.outputs)
         if cells > MOST_CELLS or len(self.inputs) > MOST_INPUTS:
-            largest = f"is too large a table: at most {MOST_CELLS}, of {MOST_INPUTS} inputs, are solved; merge labels"
+            largest = f"is too large a table: at most {MOST_CELLS}, of {MOST_INPUTS} inputs, are taken; merge labels"
             raise DesignError.of("cells", cells, largest)
         super().__init__((len(self.inputs), len(self.outputs)), nonneg=True, name="P")
 

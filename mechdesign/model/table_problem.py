@@ -231,7 +231,9 @@ class TableProblem(TableDesign, Problem):
             yield from self._by_tangents(clock, solver, **options)
             return
         declared, orbits = self.declared, Symmetry.of(self.declared, symmetry, clock)
-        notes = (f"symmetry: {orbits.dropped} of the permutations do not keep every row",) * bool(orbits.dropped)
+        notes = (f"symmetry: {orbits.dropped} of the permutations do not keep every row",) * bool(
+            orbits.dropped
+        )
         margin = MARGIN if int(orbits.cells.max()) < _LARGE else 0.0
         program = Program(declared, clock, solver, margin=margin, symmetry=orbits, **options)
         try:
@@ -492,7 +494,7 @@ def _stochastic(table: Array) -> Array:
 def _settled(declared: Declared, cells: Exact) -> Exact:
     """Columns with these cells and the least further ones that their rows allow."""
     further = len(declared.cost) - declared.cells
-    return Face(declared, declared.zeros).settled([*cells, *(fmpq(0) for _ in range(further))])[0]
+    return Face(declared, declared.zeros).lowered([*cells, *(fmpq(0) for _ in range(further))])
 
 
 def exact_cells(declared: Declared, law: Any, witness: Iterable[Fraction] = ()) -> Exact:

@@ -63,7 +63,7 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "one input": (lambda: md.Table([0], [1, 2]), "two at least"),
     "no outputs": (lambda: md.Table([0, 1], []), "outputs"),
     "mixed labels": (lambda: md.Table([0, "a"], [1, 2]), "inputs"),
-    "too large": (lambda: md.Table(range(300), range(300)), "90000.*40000"),
+    "too large": (lambda: md.Table(range(1001), range(1000)), "1001000.*1000000"),
     "pickled copy": (
         lambda: md.Problem(LEAST, [pickle.loads(pickle.dumps(P)).private(md.PureDP(1.0))]),
         "copy",

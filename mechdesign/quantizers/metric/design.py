@@ -44,8 +44,9 @@ from mechdesign.evidence.rows import RowsBound
 from mechdesign.evidence.serialize import UnavailableCallable, serializable
 from mechdesign.evidence.vipr import FUNCTION, LinearBound, NoProgramError, rational
 from mechdesign.model.declared import Declared
-from mechdesign.model.exactly import Program, fraction
+from mechdesign.model.exactly import fraction
 from mechdesign.model.printing import audit_table
+from mechdesign.model.program import Program
 from mechdesign.model.table import Private, Table
 from mechdesign.model.table_problem import TableDesign, TableProblem
 from mechdesign.problem.checks import increasing, instance, integer, interval, one_of, positive, settle

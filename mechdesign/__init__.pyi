@@ -42,6 +42,7 @@ from .evidence.results import Result as Result
 from .evidence.serialize import register_law as register_law
 from .evidence.serialize import register_loss as register_loss
 from .files import load as load
+from .model.covariance import Covariance as Covariance
 from .model.problem import Minimize as Minimize
 from .model.problem import Problem as Problem
 from .model.table import Table as Table
@@ -50,9 +51,9 @@ from .noise.additive import AdditiveNoise as AdditiveNoise
 from .noise.allocation.design import NoiseAllocation as NoiseAllocation
 from .noise.calibration.design import Calibration as Calibration
 from .noise.calibration.design import calibrate as calibrate
-from .noise.correlated.counts import CountsGaussian as CountsGaussian
 from .noise.correlated.design import CorrelatedGaussian as CorrelatedGaussian
-from .noise.matrix.design import MatrixMechanism as MatrixMechanism
+from .noise.correlated.design import CountsGaussian as CountsGaussian
+from .noise.correlated.design import MatrixMechanism as MatrixMechanism
 from .noise.optimal.design import OptimalNoise as OptimalNoise
 from .plan.design import Plan as Plan
 from .plan.ledger import Ledger as Ledger

@@ -28,6 +28,14 @@ def table() -> md.Problem:
 
 
 # Name → the design, and what its `solve` is given to be quick.
+def covariance() -> md.Problem:
+    """Two numbers that change together, one of them with a cap on its variance."""
+    S = md.Covariance([[1.0, 0.0], [1.0, 1.0]])
+    return md.Problem(
+        md.Minimize(S.total()), [S.private(md.ZeroConcentratedDP(0.5)), md.named("first", S[0, 0] <= 1.4)]
+    )
+
+
 DESIGNS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     "optm": (lambda: md.OPTM(BINS, PURE, UNIFORM), {}),
     "rqm": (lambda: md.RQM(4, md.PureDP(1.5), UNIFORM, grid=md.Grid(delta=[1.6], q=[0.4, 0.5])), {"zoom": 0}),
@@ -56,12 +64,13 @@ DESIGNS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
         {},
     ),
     "table-problem": (table, {}),
+    "covariance-problem": (covariance, {}),
     "noise-allocation": (
         lambda: md.NoiseAllocation(noise="laplace", sensitivities=[1.0, 2.0], privacy=PURE),
         {},
     ),
     "correlated-gaussian": (
-        lambda: md.CorrelatedGaussian(vectors=np.eye(2), privacy=md.ApproximateDP(0.5, 1e-6)),
+        lambda: md.CorrelatedGaussian(changes=np.eye(2), privacy=md.ApproximateDP(0.5, 1e-6)),
         {},
     ),
     "counts-gaussian": (lambda: md.CountsGaussian(4, 2, md.ApproximateDP(0.5, 1e-6)), {}),

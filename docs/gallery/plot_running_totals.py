@@ -14,7 +14,7 @@ import mechdesign as md
 
 privacy = md.ApproximateDP(1.0, 1e-6)
 changes = np.triu(np.ones((20, 20)))  # row t: what a person at step t adds to the totals
-correlated = md.CorrelatedGaussian(vectors=changes, privacy=privacy).solve()
+correlated = md.CorrelatedGaussian(changes=changes, privacy=privacy).solve()
 independent = md.NoiseAllocation(noise="gaussian", sensitivities=np.ones(20), privacy=privacy).solve()
 print(f"independent {independent.value:.0f}, correlated {correlated.value:.0f} in total")
 print(f"no {correlated.among.noun} costs less than {correlated.lower_bound:.4f} ({correlated.bound_how})")

@@ -30,7 +30,7 @@ import numpy as np
 from flint import arb, ctx
 from scipy import optimize, special
 
-from mechdesign.accounting.gaussian import gaussian_mu, gaussian_profile
+from mechdesign.accounting.gaussian import GaussianPrivacy, gaussian_budget, gaussian_mu, gaussian_profile
 from mechdesign.accounting.log_concave import panel_integrals
 from mechdesign.accounting.losses import (
     AtomicLoss,
@@ -48,6 +48,7 @@ from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import excess, round_up, safe_root
 from mechdesign.problem.checks import levels, probability
 from mechdesign.problem.law_moments import frozen_parts
+from mechdesign.problem.privacy import GaussianDP, ZeroConcentratedDP, points_of
 from mechdesign.typing import Array, FrozenLaw, Numbers, Values
 
 _RELATIVE = 1e-9
@@ -374,6 +375,28 @@ def enclosed_gaussian(epsilon: float, coordinates: list[Coordinates]) -> tuple[f
         return _half_erfc(a), e.exp() * _half_erfc(b), arb(0)
 
     return _enclosed(terms)
+
+
+def gaussian_most(privacy: GaussianPrivacy) -> Fraction:
+    r"""Return :math:`\mu^2` that `privacy` allows from above: Gaussian noise that consumes more does not keep it.
+
+    Examples
+    --------
+    >>> from mechdesign.problem.privacy import ApproximateDP
+    >>> asked = ApproximateDP(1.0, 1e-6)
+    >>> 0 < gaussian_most(asked) / Fraction(gaussian_budget(asked)) - 1 < 1e-12
+    True
+    """
+    if isinstance(privacy, ZeroConcentratedDP):
+        return 2 * Fraction(privacy.rho)
+    if isinstance(privacy, GaussianDP):
+        return Fraction(privacy.mu) ** 2
+    below, step, points = gaussian_budget(privacy), 2e-13, points_of(privacy).points
+    while True:
+        mu = math.sqrt(below * (1 + step))
+        if any(enclosed_gaussian(e, [(1, mu, 1.0, 1)])[0] > d for e, d in points) or not mu < math.inf:
+            return Fraction(mu) ** 2
+        step *= 4
 
 
 def gaussian_tradeoff(square: float, at: Iterable[float] = ()) -> TradeOff:

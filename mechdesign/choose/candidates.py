@@ -35,7 +35,6 @@ from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.noise.allocation.design import NoiseAllocation
 from mechdesign.noise.calibration.design import Calibration
 from mechdesign.noise.correlated.changes import count_of
-from mechdesign.noise.correlated.counts import CountsGaussian
 from mechdesign.noise.correlated.design import CorrelatedGaussian
 from mechdesign.noise.knorm import KNorm
 from mechdesign.noise.laws.families import FAMILIES
@@ -267,7 +266,7 @@ def _correlated(q: NumericQuery, privacy: Any, deadline: Deadline) -> Result:
             "dimension", q.dimension, f"correlated noise on more than {_CORRELATED} numbers is not formed"
         )
     if s.each is None and s.l1 is None and s.l2 is None:
-        return CountsGaussian.of_sensitivity(s, q.dimension, privacy).solve(time_limit=deadline.limit())
+        return CorrelatedGaussian.of_sensitivity(s, q.dimension, privacy).solve(time_limit=deadline.limit())
     if q.changes is None and (listed := s.count(q.dimension)) and s.l1 is None and s.l2 is None:
         entries = q.dimension * count_of(int(np.count_nonzero(s.each or ())), listed, signed=s.signed)
         if entries > _LISTED:

@@ -1,3 +1,5 @@
+from .covariance import Covariance as Covariance
+from .covariance import CovariancePrivacy as CovariancePrivacy
 from .declared import Declared as Declared
 from .problem import Minimize as Minimize
 from .problem import Problem as Problem

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import cvxpy as cp
 import numpy as np
@@ -18,8 +18,9 @@ from scipy import sparse
 
 from mechdesign.errors import DesignError
 from mechdesign.model.declared import Declared
-from mechdesign.model.table import Private, Table
-from mechdesign.typing import Array
+from mechdesign.model.table import Table
+from mechdesign.model.unknown import Requirement, Unknown
+from mechdesign.typing import Array, Indices
 
 _EQUAL, _BELOW, _ABOVE = ("Equality", "Zero"), ("Inequality", "NonPos"), ("NonNeg",)
 
@@ -30,37 +31,75 @@ class Further(cp.Variable):
     further = True
 
 
+class Rows(NamedTuple):
+    """An objective and own constraints as affine rows of the unknown, row by row, and of further variables, which stand after it.
+
+    Attributes
+    ----------
+    objective : str
+        In words.
+    cost, constant : ndarray, float
+        Of a column each; what is added.
+    labels : tuple of str
+        The families.
+    family, equal : ndarray of int
+        Of a row each: its family; 1 of an equality, else 0.
+    offsets : ndarray
+        What is added to a row: at most 0, or 0, with its columns.
+    places, coefficients : ndarray
+        (Row, column) of each coefficient.
+    """
+
+    objective: str
+    cost: Array
+    constant: float
+    labels: tuple[str, ...]
+    family: Indices
+    equal: Indices
+    offsets: Array
+    places: Indices
+    coefficients: Array
+
+
 def compiled(
     table: Table, objective: cp.Minimize, constraints: Iterable[Any], at: Iterable[Array] = ()
 ) -> Declared:
-    """Return a problem in numbers, at its parameters' present values.
+    """Return a problem on a table in numbers, tangents at the uniform table unless `at` gives others; see `rows_of`."""
+    at = [*at] or [np.full(table.shape, 1 / table.shape[1])]
+    rows, asked, curved = rows_of(table, objective, constraints, at)
+    return Declared(table.inputs, table.outputs, table.of, table.neighbours, *rows, tuple(asked), curved)
+
+
+def rows_of(
+    unknown: Unknown, objective: cp.Minimize, constraints: Iterable[Any], at: list[Array]
+) -> tuple[Rows, list[Any], tuple[str, ...]]:
+    """Return objective and own constraints in numbers at the parameters' present values, the requirements, and families of tangents.
 
     Parameters
     ----------
-    table, objective, constraints
+    unknown, objective, constraints
         As in `Problem`.
-    at : arrays, shape (inputs, outputs)
-        Tables at which convex functions that are not piecewise linear have their tangents; the uniform one unless given.
+    at : list of arrays
+        Values at which convex functions that are not piecewise linear have their tangents.
 
     Raises
     ------
     DesignError
         What is not convex or not finite; it names the family and the part.
     """
-    at = [*at] or [np.full(table.shape, 1 / table.shape[1])]
     pairs = list(labelled(constraints))
-    own = [(label, one) for label, one in pairs if not isinstance(one, Private)]
+    own = [(label, one) for label, one in pairs if not isinstance(one, Requirement)]
     names, goal, pieces = [label for label, _ in own], objective.expr, list[tuple[int, Any]]()
     curved = list[str]()
     for family, (label, one) in enumerate(own):
         parts = [one]
         if type(one).__name__ in _BELOW and not one.expr.is_pwl() and one.is_dcp():
             curved.append(label)
-            parts = [_tangent(repr(label), one.expr, table, point) <= 0 for point in at]
+            parts = [_tangent(repr(label), one.expr, unknown, point) <= 0 for point in at]
         pieces += [(family, row) for part in parts for row in _rows(repr(label), part)]
     if goal.is_convex() and not goal.is_pwl():
         least, names, curved = Further(1, name="objective"), [*names, "objective"], [*curved, "objective"]
-        tangents = (_tangent("objective", goal, table, point) for point in at)
+        tangents = (_tangent("objective", goal, unknown, point) for point in at)
         pieces += [(len(names) - 1, tangent - least <= 0) for tangent in tangents]
         goal = least[0]
     elif not goal.is_affine():
@@ -69,7 +108,7 @@ def compiled(
         goal, names = reduced.objective.expr, [*names, "objective"]
         pieces += [(len(names) - 1, part) for part in reduced.constraints]
     held = {v.id: v for e in (goal, *(part.expr for _, part in pieces)) for v in e.variables()}
-    variables = [table, *(v for v in held.values() if v is not table)]
+    variables = [unknown, *(v for v in held.values() if v is not unknown)]
     cost, constant = _affine("objective", goal, variables)
     blocks, offsets, families, equal = (
         [sparse.csr_array((0, cost.shape[1]))],
@@ -88,11 +127,7 @@ def compiled(
     whole.sum_duplicates()
     whole.eliminate_zeros()
     entries = whole.tocoo()
-    return Declared(
-        table.inputs,
-        table.outputs,
-        table.of,
-        table.neighbours,
+    rows = Rows(
         objective.expr.label or " ".join(str(objective.expr).split()),
         cost.toarray().ravel(),
         float(constant[0]),
@@ -102,21 +137,20 @@ def compiled(
         np.concatenate(offsets),
         np.column_stack(entries.coords).astype(np.int64).reshape(-1, 2),
         np.asarray(entries.data, dtype=float),
-        tuple(one for _, one in pairs if isinstance(one, Private)),
-        tuple(curved),
     )
+    return rows, [one for _, one in pairs if isinstance(one, Requirement)], tuple(curved)
 
 
-def _tangent(what: str, expression: Any, table: Table, at: Array) -> Any:
-    """The affine expression that touches a convex one at a table, and is below it elsewhere."""
-    held = table.value
-    table.save_value(at)
-    slope, value = expression.grad[table], expression.value
-    table.save_value(held)
+def _tangent(what: str, expression: Any, unknown: Unknown, at: Array) -> Any:
+    """The affine expression that touches a convex one at a point, and is below it elsewhere."""
+    held = unknown.value
+    unknown.save_value(at)
+    slope, value = expression.grad[unknown], expression.value
+    unknown.save_value(held)
     if slope is None or value is None or not np.isfinite(value).all():
-        raise DesignError(f"{what}: has no slope at a table of positive probabilities")
-    slope = sparse.csr_array(slope).reshape(table.size, -1).T
-    return np.ravel(value, order="F") - slope @ at.ravel(order="F") + slope @ cp.vec(table, order="F")
+        raise DesignError(f"{what}: has no slope where its first tangent is taken")
+    slope = sparse.csr_array(slope).reshape(unknown.size, -1).T
+    return np.ravel(value, order="F") - slope @ at.ravel(order="F") + slope @ cp.vec(unknown, order="F")
 
 
 def labelled(constraints: Iterable[Any]) -> Iterator[tuple[str, Any]]:
@@ -129,7 +163,7 @@ def labelled(constraints: Iterable[Any]) -> Iterator[tuple[str, Any]]:
             k += 1
             label = f"{words[:50]} ({k})"
         taken.add(label)
-        yield label, replace(one, label=label) if isinstance(one, Private) else one
+        yield label, replace(one, label=label) if isinstance(one, Requirement) else one
 
 
 def _rows(what: str, one: Any) -> list[Any]:

@@ -29,9 +29,9 @@ from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.correlated.changes import Changes
+from mechdesign.noise.correlated.design import MatrixMechanism
 from mechdesign.noise.correlated.noise import released
-from mechdesign.noise.matrix.design import MatrixMechanism
-from mechdesign.noise.matrix.strategy import StrategyNoise
+from mechdesign.noise.correlated.strategy import StrategyNoise
 from mechdesign.problem.checks import answers, instance, integer, number, one_of, positive, settle
 from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.priors import Prior

@@ -159,8 +159,8 @@ class Design(Checked):
         A solver called inside gets ``clock.limit()``. Options of `solve` are this generator's keyword arguments.
         """
 
-    def closed_forms(self) -> Iterator[Law]:
-        """Yield laws that need no search: what `solve` compares with what `improve` found where that was cut short."""
+    def closed_forms(self) -> Iterator[Law | Bound]:
+        """Yield laws, and bounds, that need no search: what `solve` compares with what `improve` found where that was cut short."""
         yield from ()
 
     def certified(self, law: Law, clock: Clock) -> Law:

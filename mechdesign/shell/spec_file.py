@@ -72,7 +72,7 @@ _TABLES: dict[str, Kinds] = {
     | {"kron": lambda parts: Workload.kron(*(_value("workload", part) for part in parts))},
     "sensitivity": _BOUNDS,
     "sensitivities": _BOUNDS,
-    "vectors": _BOUNDS,
+    "changes": _BOUNDS,
     "bounds": _BOUNDS,
     "contribution": {"contribution": Sensitivity.of_contribution},
 }
@@ -138,8 +138,8 @@ def located(path: str | os.PathLike[str]) -> Iterator[None]:
         raise DesignError(f"{path}: {error}") from None
 
 
-def designs() -> dict[str, type[Design]]:
-    """Every design by its name: those at the top of the package, and those that its wing of noise alone names.
+def designs() -> dict[str, Callable[..., Design]]:
+    """Every design by its name, and functions that return one: those at the top of the package, and those that its wing of noise alone names.
 
     A `Problem` is declared in Python, not in a file of names and numbers.
 
@@ -150,20 +150,26 @@ def designs() -> dict[str, type[Design]]:
     """
     homes = mechdesign.noise, mechdesign
     named = {word: getattr(home, word) for home in homes for word in dir(home) if word != "Problem"}
-    return {
+    classes = {
         word: value
-        for word, value in sorted(named.items())
+        for word, value in named.items()
         if isinstance(value, type) and issubclass(value, Design) and dataclasses.is_dataclass(value)
     }
+    makers = {
+        word: value
+        for word, value in named.items()
+        if inspect.isfunction(value) and value.__annotations__.get("return") in classes
+    }
+    return dict(sorted((classes | makers).items()))
 
 
 def _made(word: str, kind: Any, given: Mapping[str, object]) -> Any:
     """The design or question with these arguments."""
-    name, fields = kind.__name__, {f.name: f for f in dataclasses.fields(kind) if f.init}
+    name, fields = kind.__name__, inspect.signature(kind).parameters
     for key in given:
         if key not in fields:
             raise DesignError(f"{key}: {name} has no such argument; it takes {', '.join(fields)}")
-    needed = {k for k, f in fields.items() if f.default is f.default_factory is dataclasses.MISSING}
+    needed = {key for key, field in fields.items() if field.default is field.empty}
     if missing := sorted(needed - set(given)):
         raise DesignError(f"{word}: {name} needs {', '.join(missing)}")
     return kind(**{key: _value(key, value) for key, value in given.items()})

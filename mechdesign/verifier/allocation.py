@@ -147,6 +147,20 @@ def largest_square(privacy: Json) -> Fraction:
         return min(Fraction(normal_square(Decimal(e), Decimal(d))) for e, d in points)
 
 
+def smallest_beyond(privacy: Json) -> Fraction:
+    """μ² that Gaussian noise may consume, from above: at it some δ is exceeded."""
+    most = largest_square(privacy)
+    if privacy[""] in ("zcdp", "gaussian-dp"):
+        return most
+    with localcontext() as context:
+        context.prec = PLACES
+        ratio = (Decimal(most.numerator) / most.denominator).sqrt() * (1 + Decimal("1e-13"))
+        over = (normal_delta(Decimal(e), ratio) - 3 * SLACK > Decimal(d) for e, d in points_of(privacy))
+        if not any(over):
+            raise Refused("a budget that is not enclosed")
+        return Fraction(ratio) ** 2
+
+
 def normal_square(epsilon: Decimal, delta: Decimal) -> Decimal:
     """μ² of a normal coordinate with this δ at ε, from below."""
     if delta >= 1:

@@ -20,7 +20,7 @@ from operator import mul
 
 from mechdesign.verifier.allocation import largest_square
 from mechdesign.verifier.matrices import cholesky, inverse, singular_values, times, transposed, whole
-from mechdesign.verifier.reading import NEAR, Account, Json, Refused, asked
+from mechdesign.verifier.reading import NEAR, Account, Json, Refused, asked, proofs_of
 
 ROOM = 1e-11
 CLOSE = 1e-6
@@ -32,9 +32,10 @@ def budget_is_kept(privacy: Json, budget: float, account: Account) -> None:
     account.proved(f"a change that consumes {budget!r} keeps {asked(privacy)}", 0 < Fraction(budget) <= most)
 
 
-def correlated(result: Json, account: Account) -> None:
+def listed(result: Json, account: Account) -> None:
+    """Numbers that change by listed vectors."""
     design, law = result["design"], result["mechanism"]
-    vectors, rows, lift = design["vectors"], law["whitening"], law["lift"]
+    vectors, rows, lift = design["changes"], law["whitening"], law["lift"]
     size = len(vectors[0])
     held = coordinates_of(law, size, account)
     account.takes(len(vectors) * len(held) ** 2, 200)
@@ -48,16 +49,21 @@ def correlated(result: Json, account: Account) -> None:
         for v, part in zip(vectors, reduced)
     )
     account.proved("nothing but what gets noise differs between neighbours", inside)
-    r, unit = whole(rows)
-    images, other = whole(reduced)
-    most = max(sum(sum(map(mul, row, v)) ** 2 for row in r) for v in images)
-    within = Fraction(most, 4 ** (unit + other)) <= Fraction(law["budget"])
-    account.proved("no change consumes more than the budget", within)
-    weights = design["weights"]
-    gram = lifted(spans, weights, size)
-    value(result, rows, held, spans, gram, account)
+    account.proved(
+        "no change consumes more than the budget", most_of(rows, reduced) <= Fraction(law["budget"])
+    )
+    gram, largest = lifted(spans, design["weights"], size), design["loss"] == "largest"
+    value(result, rows, spans, gram, account)
     if result["lower_bound"] is not None:
-        bound(result, reduced, gram, account)
+        answers = [[float(x) for x in row] for row in spans] if largest else transposed(cholesky(gram))
+        bound(result, reduced, answers, account)
+
+
+def most_of(rows: Json, vectors: Json) -> Fraction:
+    """The largest ‖R v‖²."""
+    r, unit = whole(rows)
+    images, other = whole(vectors)
+    return Fraction(max(sum(sum(map(mul, row, v)) ** 2 for row in r) for v in images), 4 ** (unit + other))
 
 
 def coordinates_of(law: Json, size: int, account: Account) -> list[int]:
@@ -90,7 +96,7 @@ def lifted(spans: Json, weights: Json, size: int) -> list[list[float]]:
     return times(transposed(lift), times(weights, lift))
 
 
-def value(result: Json, rows: Json, held: Json, spans: Json, gram: Json, account: Account) -> None:
+def value(result: Json, rows: Json, spans: Json, gram: Json, account: Account) -> None:
     """That the covariance shown is (RᵀR)⁻¹, lifted, and what it costs."""
     stated = result["value"]
     found = inverse_gram(rows)
@@ -98,10 +104,11 @@ def value(result: Json, rows: Json, held: Json, spans: Json, gram: Json, account
         account.claimed(f"the loss is at most {stated!r}")
         return
     better, off = found
+    true = shown_is(result["mechanism"]["covariance"], spans, better, account)
     cost = math.fsum(map(mul, (x for row in gram for x in row), (x for row in better for x in row)))
-    claim = f"the loss is at most {stated:.12g}"
-    account.recomputed(claim, cost * (1 - off * off) <= stated * (1 + ROOM))
-    shown_is(result["mechanism"]["covariance"], spans, better, account)
+    if result["design"]["loss"] == "largest":
+        cost = max(row[i] for i, row in enumerate(true))
+    account.recomputed(f"the loss is at most {stated:.12g}", cost * (1 - off * off) <= stated * (1 + ROOM))
 
 
 def inverse_gram(rows: Json) -> tuple[list[list[float]], float] | None:
@@ -131,7 +138,8 @@ def inverse_gram(rows: Json) -> tuple[list[list[float]], float] | None:
     return better, off
 
 
-def shown_is(shown: Json, spans: Json, better: Json, account: Account) -> None:
+def shown_is(shown: Json, spans: Json, better: Json, account: Account) -> list[list[float]]:
+    """That a covariance shown is the lifted one, which is returned."""
     if len(shown) != len(spans) or any(len(row) != len(spans) for row in shown):
         raise Refused("a covariance of other numbers than the answer's")
     lift = [[float(x) for x in row] for row in spans]
@@ -142,6 +150,7 @@ def shown_is(shown: Json, spans: Json, better: Json, account: Account) -> None:
         for j, (x, y) in enumerate(zip(row, other))
     )
     account.recomputed("the covariance shown is the law's", near)
+    return true
 
 
 def shown_is_the_law(law: Json, account: Account) -> None:
@@ -159,26 +168,46 @@ def shown_is_the_law(law: Json, account: Account) -> None:
         shown_is(law["covariance"], spans, found[0], account)
 
 
-def bound(result: Json, reduced: Json, gram: Json, account: Account) -> None:
+def multipliers_of(result: Json) -> list[Json]:
+    """Weights of the changes, and loads of the answers, of each program."""
+    proofs = proofs_of(result)
+    if not {*proofs} <= {"covariance-proof", "saddle-bound"} or "covariance-proof" not in proofs:
+        raise Refused("evidence that is not one proof of a covariance")
+    return list(proofs["saddle-bound"]["multipliers"]) if "saddle-bound" in proofs else []
+
+
+def bound(result: Json, changes: Json, answers: Json, account: Account) -> None:
+    """(tr S)²/μ², S the singular values of √q A Vᵀ √w, weights w and loads q of sum 1; of the total error q = 1."""
     stated, claim = result["lower_bound"], f"no covariance costs less than {result['lower_bound']:.12g}"
-    (proof,) = result["proofs"]
-    weights = [max(float(y), 0.0) for y in proof["multipliers"]]
-    if len(weights) != len(reduced) or not any(weights):
+    held = multipliers_of(result)
+    if len(held) != 1:
+        account.claimed(claim)
+        return
+    weights, loads = ([max(float(y), 0.0) for y in part or ()] for part in held[0])
+    if len(weights) != len(changes) or not any(weights):
         raise Refused("weights of other changes than the design's")
+    if result["design"]["loss"] == "largest":
+        if len(loads) != len(answers) or not any(loads):
+            raise Refused("loads of other answers than the design's")
+        total = math.fsum(loads)
+        answers = [[math.sqrt(q / total) * x for x in row] for q, row in zip(loads, answers) if q]
     top = max(weights)
-    root = cholesky(gram)  # L, the loss is ‖Lᵀx‖²
-    kept = [(math.sqrt(y / top), v) for y, v in zip(weights, reduced) if y > 0]
-    account.takes(10 * len(kept) * len(root) ** 2)
-    moved = [[y * x for x in row] for (y, _), row in zip(kept, times([v for _, v in kept], root))]
+    kept = [[math.sqrt(y / top) * x for x in v] for y, v in zip(weights, changes) if y > 0]
+    moved = times(kept, transposed(answers))
+    moved = moved if len(moved[0]) <= len(moved) else transposed(moved)
+    account.takes(10 * len(moved) * len(moved[0]) ** 2)
     trace = math.fsum(singular_values(moved))
     most = float(largest_square(result["design"]["privacy"])) * (1 + 1e-15)
-    found = trace * trace * top / (most * math.fsum(weights))
-    account.recomputed(claim, stated <= found * (1 + ROOM))
+    account.recomputed(claim, stated <= trace * trace * top / (most * math.fsum(weights)) * (1 + ROOM))
 
 
 def counts(result: Json, account: Account) -> None:
+    """Counts of which a few change, all alike."""
     design, law, stated = result["design"], result["mechanism"], result["value"]
-    n, c, a, signed = design["counts"], design["l0"], Fraction(design["most"]), design["signed"]
+    changes = design["changes"]
+    n, c, a, signed = changes["size"], changes["l0"], Fraction(changes["most"]), changes["signed"]
+    if changes[""] != "count-changes" or design["weights"] is not None:
+        raise Refused("counts that are not alike")
     rows = law["whitening"]
     if not 1 <= c <= n <= 10_000 or len(rows) != n:
         raise Refused("noise of other counts than the design's")
@@ -200,7 +229,7 @@ def counts(result: Json, account: Account) -> None:
     most = max((p * p * k + cross * k * k) * a * a for k in range(1, c + 1))
     account.proved("no change consumes more than the budget", most <= Fraction(law["budget"]))
     along, across = 1 / (p + n * q) ** 2, 1 / p**2
-    cost = (n - 1) * across + along
+    cost = ((n - 1) * across + along) / (n if design["loss"] == "largest" else 1)
     account.bounds(
         f"the loss is at most {stated!r}", cost, Fraction(stated), Fraction(stated) * Fraction(ROOM)
     )
@@ -215,8 +244,8 @@ def counts(result: Json, account: Account) -> None:
     account.agrees("the covariance shown is the law's", near and [len(row) for row in shown] == [n] * n)
     if result["lower_bound"] is None:
         return
-    (proof,) = result["proofs"]
-    weights = [max(float(y), 0.0) for y in proof["multipliers"]]
+    held = multipliers_of(result)
+    weights = [max(float(y), 0.0) for y in held[0][0]] if len(held) == 1 else []
     if len(weights) != c or not any(weights):
         raise Refused("weights of other sizes than the design's")
     weights = [y / max(weights) for y in weights]
@@ -229,5 +258,6 @@ def counts(result: Json, account: Account) -> None:
             math.fsum(y * square for y, _, square in sizes),
         )
         found = (math.sqrt((n - 1) * max(parts[0], 0.0)) + math.sqrt(parts[1])) ** 2 * unit
+    found /= n if design["loss"] == "largest" else 1
     claim = f"no covariance costs less than {result['lower_bound']:.12g}"
     account.recomputed(claim, result["lower_bound"] <= found * (1 + ROOM))

@@ -22,39 +22,83 @@ from math import comb
 from operator import mul
 from typing import NamedTuple
 
-from mechdesign.verifier.covariance import ROOM, budget_is_kept
+from mechdesign.verifier.covariance import (
+    ROOM,
+    bound,
+    budget_is_kept,
+    counts,
+    listed,
+    most_of,
+    multipliers_of,
+)
 from mechdesign.verifier.matrices import inverse, times, transposed, whole
 from mechdesign.verifier.reading import Account, Json, Refused
 
+SMALL = 24
+"""Counts up to which a lower bound is recomputed."""
 MOST_WORK = 5_000_000
 """Products in the answers' variances: more of them are not recomputed."""
+
+
+def correlated(result: Json, account: Account) -> None:
+    """Gaussian noise of the least covariance: for numbers that change by listed vectors, for counts that are alike, or for linear queries on counts."""
+    design, law = result["design"], result["mechanism"]
+    numbers = design["workload"] is None
+    if law[""] != ("correlated-gaussian-noise" if numbers else "strategy-noise"):
+        raise Refused("another mechanism than the design's")
+    if not numbers:
+        strategy(result, account)
+    elif isinstance(design["changes"], dict):
+        counts(result, account)
+    else:
+        listed(result, account)
 
 
 def strategy(result: Json, account: Account) -> None:
     design, law = result["design"], result["mechanism"]
     rows, count = law["strategy"], math.prod(part["size"] for part in design["workload"]["blocks"][0])
     account.agrees("the answers are those of the design", repr(law["workload"]) == repr(design["workload"]))
-    if not rows or any(len(row) != count for row in rows):
+    if not rows or any(len(row) != count for row in rows) or design["weights"] is not None:
         raise Refused("a strategy on other counts than the workload's")
     budget_is_kept(design["privacy"], law["budget"], account)
     account.takes(len(rows) * count, 100)
     r, bits = whole(rows)
-    asked = changed(design, count)
-    if falling(r) and not asked.exactly:
-        most = sum(sum(row[: asked.most * asked.apart : asked.apart]) ** 2 for row in r)
-    elif banded(r, asked.apart) and not asked.exactly:
-        account.takes(asked.most * count, 100)
-        most = most_apart([sum(map(mul, column, column)) for column in transposed(r)], asked)
+    changes, alone = design["changes"], False
+    if isinstance(changes, dict):
+        asked = changed(changes, count)
+        alone = asked.most == 1
+        spent = Fraction(largest_of(r, asked, account), 4**bits) * Fraction(changes["most"]) ** 2
     else:
-        account.takes(len(rows) * count * count, 100)
-        columns = transposed(r)
-        gram = [[sum(map(mul, one, other)) for other in columns] for one in columns]
-        most = largest_change(gram, asked, account)
-    spent = Fraction(most, 4**bits) * Fraction(design["most"]) ** 2
+        if any(len(v) != count for v in changes):
+            raise Refused("changes of other counts than the workload's")
+        account.takes(len(changes) * len(rows) * count, 200)
+        spent = most_of(rows, changes)
     account.proved("no change consumes more than the budget", spent <= Fraction(law["budget"]))
     errors(result, account)
-    if result["lower_bound"] is not None:
+    if result["lower_bound"] is None:
+        return
+    asked_of = answers(design["workload"], SMALL**2) if count <= SMALL else None
+    if asked_of is None or (isinstance(changes, dict) and not alone):
+        multipliers_of(result)
         account.claimed(f"no covariance costs less than {result['lower_bound']:.12g}")
+        return
+    if alone:
+        changes = [[float(changes["most"]) * (i == j) for j in range(count)] for i in range(count)]
+    bound(result, changes, asked_of, account)
+
+
+def largest_of(r: list[list[int]], asked: Changed, account: Account) -> int:
+    """The largest ‖R d‖² over corners d, by what is known of R where it is known."""
+    count = len(r[0])
+    if falling(r) and not asked.exactly:
+        return sum(sum(row[: asked.most * asked.apart : asked.apart]) ** 2 for row in r)
+    if banded(r, asked.apart) and not asked.exactly:
+        account.takes(asked.most * count, 100)
+        return most_apart([sum(map(mul, column, column)) for column in transposed(r)], asked)
+    account.takes(len(r) * count * count, 100)
+    columns = transposed(r)
+    gram = [[sum(map(mul, one, other)) for other in columns] for one in columns]
+    return largest_change(gram, asked, account)
 
 
 class Changed(NamedTuple):
@@ -67,13 +111,18 @@ class Changed(NamedTuple):
     exactly: bool = False
 
 
-def changed(design: Json, size: int) -> Changed:
-    often, asked = design["participation"], Changed(design["l0"], design["signed"])
-    if often is not None:
-        if asked.most != 1 or (often["apart"] is None) == (often["every"] is None):
+def changed(changes: Json, size: int) -> Changed:
+    """What one person changes of so many counts."""
+    if changes["size"] != size:
+        raise Refused("changes of other counts than the workload's")
+    if changes[""] == "count-changes":
+        asked = Changed(changes["l0"], changes["signed"])
+    else:
+        often = changes["participation"]
+        if (often["apart"] is None) == (often["every"] is None):
             raise Refused("changes that are none")
         every = often["every"] or 1
-        asked = Changed(often["times"], asked.signed, often["apart"] or every, every, not often["fewer"])
+        asked = Changed(often["times"], changes["signed"], often["apart"] or every, every, not often["fewer"])
     if not 1 <= asked.most <= -(-size // asked.apart):
         raise Refused("more counts that change than there are")
     return asked

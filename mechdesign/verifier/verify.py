@@ -20,7 +20,7 @@ from mechdesign.verifier.allocation import allocation
 from mechdesign.verifier.bound_class import standing
 from mechdesign.verifier.calibration import calibration
 from mechdesign.verifier.channel import bounded, channel
-from mechdesign.verifier.covariance import correlated, counts
+from mechdesign.verifier.covariance_problem import covariance_problem
 from mechdesign.verifier.knorm import knorm
 from mechdesign.verifier.lattice_noise import lattice_noise
 from mechdesign.verifier.local_report import local_report
@@ -30,7 +30,7 @@ from mechdesign.verifier.plan import plan
 from mechdesign.verifier.quantizer import quantizer
 from mechdesign.verifier.reading import Account, Json, NotCovered, NothingToCheck, Refused, read
 from mechdesign.verifier.several import comparison, frontier
-from mechdesign.verifier.strategy import strategy
+from mechdesign.verifier.strategy import correlated
 from mechdesign.verifier.table import table
 from mechdesign.verifier.vectors import vectors
 
@@ -48,8 +48,7 @@ CHECKS |= {
     "noise-allocation": allocation,
     "calibration": calibration,
     "correlated-gaussian": correlated,
-    "counts-gaussian": counts,
-    "matrix-mechanism": strategy,
+    "covariance-problem": covariance_problem,
     "knorm": knorm,
     "plan": plan,
     "vector-design": vectors,

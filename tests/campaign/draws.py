@@ -222,7 +222,7 @@ def correlated(rng: Draw) -> Any:
     rows = [[rng.gauss(0, scale(rng, -3, 3)) for _ in range(k)] for _ in range(rng.randint(1, 12))]
     if rng.random() < 0.2:  # nearly or exactly dependent
         rows.append([v * rng.choice([1.0, 1 + 1e-9, 1e9]) for v in rows[0]])
-    return md.CorrelatedGaussian(vectors=rows, privacy=approximate(rng), span=True)
+    return md.CorrelatedGaussian(changes=rows, privacy=approximate(rng), span=True)
 
 
 def calibration(rng: Draw) -> Any:

@@ -8,12 +8,12 @@ from typing import Any
 import mechdesign as md
 from tests.campaign import bounds_oracles, noise_oracles, vector_oracles
 from tests.campaign.later_draws import Bounded, Rounds
-from tests.campaign.oracles import Faults
+from tests.campaign.oracles import Faults, correlated
 
 LATER_ORACLES: dict[type, Callable[[Any, Any], Faults]] = {
     md.NoiseAllocation: noise_oracles.allocation,
     md.noise.KNorm: noise_oracles.k_norm,
-    md.MatrixMechanism: noise_oracles.matrix_mechanism,
+    md.CorrelatedGaussian: correlated,
     md.OptimalNoise: noise_oracles.optimal_noise,
     md.BoundedCount: noise_oracles.bounded_count,
     md.LocalWorkload: noise_oracles.local_workload,

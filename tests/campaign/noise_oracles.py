@@ -388,11 +388,12 @@ def matrix_costs(answers: Any, strategy: Any) -> tuple[Any, Any]:
 
 def person_changes(design: Any) -> Any:
     """What one person does to the counts: of one who takes part several times, in any steps that may be together."""
-    often, size = design.participation, design.workload.size
+    changes, size = design.changes, design.workload.size
+    often = getattr(changes, "participation", None)
     if often is None:
-        yield from corner_changes(size, design.l0, design.signed)
+        yield from corner_changes(size, changes.l0, changes.signed)
         return
-    for d in corner_changes(size, often.times, signed=design.signed):
+    for d in corner_changes(size, often.times, signed=changes.signed):
         places = np.flatnonzero(d)
         gaps = np.diff(places)
         if (gaps >= often.apart).all() if often.apart else (gaps % often.every == 0).all():
@@ -415,7 +416,7 @@ def far_apart(often: Any, exact: list[list[Fraction]]) -> tuple[list[tuple[int, 
 
 def matrix_mechanism(design: Any, result: Any) -> Faults:
     """All corners of the changes in fractions, δ to sixty digits; the errors to sixty; strategies nearby."""
-    law, workload, a = result.mechanism, design.workload, Fraction(design.most)
+    law, workload, a = result.mechanism, design.workload, Fraction(design.changes.most)
     answers, strategy = asked(workload), law.strategy
     if not np.allclose(answers, workload.dense()):
         yield "the workload is another"
@@ -426,7 +427,7 @@ def matrix_mechanism(design: Any, result: Any) -> Faults:
             image = [sum((v * x for v, x in zip(row, d) if x), Fraction(0)) for row in exact]
             spent = max(spent, a * a * sum(v * v for v in image))
     else:
-        corners, spent = far_apart(design.participation, exact)
+        corners, spent = far_apart(design.changes.participation, exact)
         spent *= a * a
     yield from over_budget(design.privacy, spent)
     rows, off = matrix_costs(answers, strategy)

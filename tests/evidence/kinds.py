@@ -52,6 +52,7 @@ EXCEPTIONS = {
     "text|law": "calibration.noise",
     "texts": "metric-space.names",
     "arr": "noise-allocation.sensitivities",
+    "arr|@count-changes|@pattern-changes": "correlated-gaussian.changes",
     "arr|null": "bounded-count.prior metric-channel.prior",
     "nums": "metric-quantizer.bins optm.bins",
     "nums|null": "metric-quantizer.inputs mvu.bins",
@@ -81,6 +82,18 @@ WRITTEN = {
         "privacy": "@pure-dp|@approximate-dp|@metric-dp|@membership-advantage|@trade-off",
         "between": "text|arr",
         "distances": "arr|null",
+    },
+    "covariance-privacy": {
+        "label": "text",
+        "privacy": "@approximate-dp|@zcdp|@gaussian-dp|@membership-advantage|@trade-off",
+    },
+    "covariance-problem": {
+        **dict.fromkeys(("changes", "cost", "family", "equal", "offsets", "places", "coefficients"), "arr"),
+        "neighbours": "'add-remove'|'replace'",
+        "objective": "text",
+        "constant": "num",
+        "labels": "texts",
+        "privacy": "any",
     },
     "table-problem": {
         **dict.fromkeys(("inputs", "outputs", "privacy"), "any"),

@@ -50,18 +50,18 @@ def test_shifts_beyond_the_sensitivity_prove_nothing() -> None:
 def test_negative_weights_do_not_raise_the_bound_of_a_covariance() -> None:
     vectors = np.array([[1.0, 0.0], [0.0, 1.0], [0.1, 0.1]])
     result = md.CorrelatedGaussian(vectors, md.ApproximateDP(0.5, 1e-6)).solve()
-    proof = type(result.proofs[0])(np.array([0.5, 0.5, -0.9]))  # type: ignore[call-arg]
+    proofs = (*result.proofs[:1], md.noise.SaddleBound(((np.array([0.5, 0.5, -0.9]), None),)))
     assert not Certificate(
-        result.design, result.mechanism, result.value, 2 * result.lower_bound, (proof,)
+        result.design, result.mechanism, result.value, 2 * result.lower_bound, proofs
     ).verify()
 
 
 def test_multipliers_next_to_the_least_double_do_not_raise_a_bound() -> None:
     """5e-324 times a budget of 1.4 is 5e-324."""
     result = md.CountsGaussian(4, 2, md.ZeroConcentratedDP(0.7), most=1e-10).solve()
-    proof = type(result.proofs[0])(np.array([0.0, 5e-324]))  # type: ignore[call-arg]
+    proofs = (*result.proofs[:1], md.noise.SaddleBound(((np.array([0.0, 5e-324]), None),)))
     for by, holds in ((1.0, True), (1.2, False)):
-        stated = Certificate(result.design, result.mechanism, result.value, by * result.lower_bound, (proof,))
+        stated = Certificate(result.design, result.mechanism, result.value, by * result.lower_bound, proofs)
         assert stated.verify() == holds
 
 

@@ -90,7 +90,7 @@ def knorm(norm: float) -> tuple[Draw, Draw]:
 
 
 def correlated() -> tuple[Draw, Draw]:
-    law = md.CorrelatedGaussian(vectors=[[1.0]], privacy=BUDGET).solve().mechanism
+    law = md.CorrelatedGaussian(changes=[[1.0]], privacy=BUDGET).solve().mechanism
     return (
         lambda x: law.release(np.full((SIZE, 1), x)).ravel(),
         lambda x: x + law.rvs(SIZE, random_state=int(x)).ravel(),
@@ -180,7 +180,7 @@ def test_the_lattice_costs_less_than_a_thousandth_and_the_result_says_so() -> No
         md.calibrate("gaussian", privacy=BUDGET, sensitivity=1.0),
         md.NoiseAllocation(noise="gaussian", sensitivities=np.ones(2000), privacy=BUDGET).solve(),
         md.NoiseAllocation(noise="laplace", sensitivities=[1.0, 1e-9], privacy=md.PureDP(1.0)).solve(),
-        md.CorrelatedGaussian(vectors=np.eye(3), privacy=BUDGET).solve(),
+        md.CorrelatedGaussian(changes=np.eye(3), privacy=BUDGET).solve(),
     ]
     for result in results:
         assert "released on multiples of" in str(result)

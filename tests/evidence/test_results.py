@@ -100,7 +100,7 @@ def test_copies_of_a_result_have_its_tables(tmp_path: Path) -> None:
 def test_parts_that_do_not_fit_together_are_said_to() -> None:
     found = md.MatrixMechanism(md.Workload.prefix_sums(8), md.ApproximateDP(1, 1e-6)).solve()
     other = md.Workload.prefix_sums(9)
-    forged = replace(found, design=replace(found.design, workload=other))
+    forged = replace(found, design=replace(found.design, workload=other, changes=md.noise.Changes(9)))
     for view in (forged.audit, forged.summary):
         with pytest.raises(md.ResultFormatError, match="do not fit together"):
             view()

@@ -44,7 +44,7 @@ def test_counts_that_all_rise_are_seen_where_signs_are_free() -> None:
 
 def test_a_change_that_leaves_the_subspace_is_refused() -> None:
     result = md.CorrelatedGaussian([[1.0, -1.0, 0.0], [0.0, 1.0, -1.0]], A, span=True).solve()
-    design = replace(result.design, vectors=np.vstack([result.design.vectors, [[0.0, 0.0, 1e-12]]]))
+    design = replace(result.design, changes=np.vstack([result.design.changes, [[0.0, 0.0, 1e-12]]]))
     assert any(
         "differs between neighbours" in claim
         for claim in refused(replace(result, design=design, lower_bound=None))

@@ -32,7 +32,7 @@ def box(lam: np.ndarray) -> np.ndarray:
 def test_a_box_gives_p3_back(lam, weighted, seed) -> None:
     lam = np.array(lam)
     weights = 10 ** np.random.default_rng(seed).uniform(-1, 1, len(lam)) if weighted else None
-    result = CorrelatedGaussian(vectors=box(lam), privacy=PRIVACY, weights=weights).solve()
+    result = CorrelatedGaussian(changes=box(lam), privacy=PRIVACY, weights=weights).solve()
     p3 = NoiseAllocation(noise="gaussian", sensitivities=lam, privacy=PRIVACY, weights=weights).solve()
     assert result.value == pytest.approx(p3.value, rel=1e-8)
     assert result.lower_bound <= p3.value * (1 + 1e-11) and result.gap <= 1e-8
@@ -45,7 +45,7 @@ def test_a_box_gives_p3_back(lam, weighted, seed) -> None:
 
 @pytest.mark.parametrize("k", [2, 5, 9])
 def test_one_hot_needs_k_times_less_than_its_profile(k) -> None:
-    result = CorrelatedGaussian(vectors=np.eye(k), privacy=PRIVACY).solve()
+    result = CorrelatedGaussian(changes=np.eye(k), privacy=PRIVACY).solve()
     profile = NoiseAllocation(noise="gaussian", sensitivities=np.ones(k), privacy=PRIVACY).solve()
     assert result.value * result.design.budget == pytest.approx(k, rel=1e-8)
     assert profile.value / result.value == pytest.approx(k, rel=1e-8)
@@ -56,7 +56,7 @@ def test_histogram_of_replaced_records(k) -> None:
     # d = e_i - e_j: by symmetry Σ = c (I - 11ᵀ/K), dᵀΣ⁺d = 2/c, so the trace is 2(K - 1)/μ₀².
     eye = np.eye(k)
     vectors = [eye[i] - eye[j] for i in range(k) for j in range(i)]
-    result = CorrelatedGaussian(vectors=vectors, privacy=PRIVACY, span=True).solve()
+    result = CorrelatedGaussian(changes=vectors, privacy=PRIVACY, span=True).solve()
     assert result.value * result.design.budget == pytest.approx(2 * (k - 1), rel=1e-8)
     assert "span" in result.notes[0]
     assert result.mechanism.rvs(5, random_state=0).sum(axis=1) == pytest.approx(0, abs=1e-6)
@@ -67,7 +67,7 @@ def test_histogram_of_replaced_records(k) -> None:
 def test_budget_is_met_and_the_bound_proved(m, k, seed) -> None:
     rng = np.random.default_rng(seed)
     vectors = rng.normal(size=(m, k)) * 10 ** rng.uniform(-2, 2, k)
-    result = CorrelatedGaussian(vectors=vectors, privacy=PRIVACY, span=True).solve()
+    result = CorrelatedGaussian(changes=vectors, privacy=PRIVACY, span=True).solve()
     used = result.mechanism.mahalanobis(vectors) ** 2
     assert used.max() <= result.design.budget
     assert used.max() >= result.design.budget * (1 - 1e-8)
@@ -85,8 +85,8 @@ def test_budget_is_met_and_the_bound_proved(m, k, seed) -> None:
 def test_matrix_weights_change_variables() -> None:
     rng = np.random.default_rng(2)
     vectors, root = rng.normal(size=(6, 3)), rng.normal(size=(3, 3)) + 2 * np.eye(3)
-    weighted = CorrelatedGaussian(vectors=vectors, privacy=PRIVACY, weights=root.T @ root).solve()
-    plain = CorrelatedGaussian(vectors=vectors @ root.T, privacy=PRIVACY).solve()
+    weighted = CorrelatedGaussian(changes=vectors, privacy=PRIVACY, weights=root.T @ root).solve()
+    plain = CorrelatedGaussian(changes=vectors @ root.T, privacy=PRIVACY).solve()
     assert weighted.value == pytest.approx(plain.value, rel=1e-7)
 
 
@@ -101,7 +101,7 @@ def test_matrix_weights_change_variables() -> None:
     ],
 )
 def test_no_direction_of_the_set_is_left_bare(vectors, rank) -> None:
-    result = CorrelatedGaussian(vectors=vectors, privacy=PRIVACY, span=True).solve()
+    result = CorrelatedGaussian(changes=vectors, privacy=PRIVACY, span=True).solve()
     assert result.certificate.verify()
     used = result.design.spent(result.mechanism)
     assert result.mechanism.span.rank == rank and np.isfinite(used).all()

@@ -208,7 +208,7 @@ def test_allocations_are_released(noise) -> None:
 def test_correlated_noise_is_released_in_its_span_and_keeps_what_is_public() -> None:
     eye = np.eye(3)
     vectors = [eye[i] - eye[j] for i in range(3) for j in range(i)]
-    result = CorrelatedGaussian(vectors=vectors, privacy=ApproximateDP(1.0, 1e-6), span=True).solve()
+    result = CorrelatedGaussian(changes=vectors, privacy=ApproximateDP(1.0, 1e-6), span=True).solve()
     out = result.mechanism.release([1.0, 2.0, 0.25])
     assert out.sum() == pytest.approx(3.25, abs=1e-9)
     draws = result.mechanism.release(np.zeros((4000, 3)))

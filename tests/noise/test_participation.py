@@ -16,14 +16,15 @@ import mechdesign as md
 from mechdesign.evidence.serialize import dumps
 from mechdesign.noise import Participation
 from mechdesign.noise.correlated.changes import Patterns
-from mechdesign.noise.matrix import solving
+from mechdesign.noise.correlated.published import strategy_error
+from mechdesign.noise.correlated.streams import banded
 from mechdesign.solvers import Deadline
 from mechdesign.verifier.verify import verify
 
 PRIVACY = md.ApproximateDP(1.0, 1e-6)
 
 
-def prefix(n: int, participation: Participation, **options: object) -> md.MatrixMechanism:
+def prefix(n: int, participation: Participation, **options: object) -> md.CorrelatedGaussian:
     return md.MatrixMechanism(md.Workload.prefix_sums(n), PRIVACY, participation=participation, **options)
 
 
@@ -118,7 +119,7 @@ def test_patterns_that_nobody_can_list(
 ) -> None:
     """The better of two strategies, whose values are recorded."""
     result = prefix(size, Participation(often[0], apart=often[1]), **options).solve()
-    assert not result.design.changes.listed and result.mechanism.streams
+    assert not result.design.change_set.listed and result.mechanism.streams
     assert result.lower_bound < result.value < least * 1.0005 and result.gap < gap
     assert result.certificate.verify() and all(holds for *_, holds in verify(dumps(result)).rows)
 
@@ -126,7 +127,7 @@ def test_patterns_that_nobody_can_list(
 def test_patterns_of_other_workloads_that_nobody_can_list() -> None:
     asked = Participation(8, apart=8)
     result = md.MatrixMechanism(md.Workload.ranges(64), PRIVACY, participation=asked).solve()
-    assert not result.design.changes.listed and result.gap < 0.051
+    assert not result.design.change_set.listed and result.gap < 0.051
     assert result.certificate.verify() and all(holds for *_, holds in verify(dumps(result)).rows)
 
 
@@ -141,11 +142,11 @@ def test_the_best_of_b_bands_is_that_of_the_semidefinite_program(largest: bool) 
     held += [x[i, j] == 0 for i in range(n) for j in range(i - b + 1)] + [cp.sum(window) + k * whole == 1]
     loss = cp.max(cp.diag(rest)) if largest else cp.trace(rest)
     least = cp.Problem(cp.Minimize(loss), held).solve(solver="CLARABEL")
-    asked = Patterns(n, k, 1.0, signed=True, participation=Participation(k, apart=b))
+    asked = Patterns(n, Participation(k, apart=b))
     asked.__dict__["listed"] = False
     sums = md.Workload.prefix_sums(n)
-    strategy = solving.banded(sums, asked, largest=largest, deadline=Deadline(60))
-    found = solving.strategy_error(sums, asked, strategy, largest=largest)
+    strategy = banded(sums, asked, largest=largest, deadline=Deadline(60))
+    found = strategy_error(sums, asked, strategy, largest=largest)
     assert least * (1 - 1e-6) <= found <= least * (1.002 if largest else 1.0001)
 
 
@@ -155,7 +156,7 @@ def test_the_worst_pattern_of_a_banded_strategy(n: int, k: int, b: int, signed: 
     assume(k <= -(-n // b))
     rng = np.random.default_rng(n + 10 * k + 100 * b)
     strategy = rng.normal(size=(n, n)) * (np.tri(n) - np.tri(n, k=-b))
-    asked = Patterns(n, k, 3.0, signed, Participation(k, apart=b))
+    asked = Patterns(n, Participation(k, apart=b), 3.0, signed)
     spent = asked.spent(strategy)
     assert spent[1]
     asked.__dict__["listed"] = False
@@ -179,7 +180,7 @@ def test_noise_for_patterns_that_consume_more_is_refused(name: str) -> None:
     size, asked, changes = OTHERS[name]
     payload = json.loads(dumps(prefix(size, asked).solve()))["payload"]
     said, law = (
-        payload["fields"]["design"]["fields"]["participation"]["fields"],
+        payload["fields"]["design"]["fields"]["changes"]["fields"]["participation"]["fields"],
         payload["fields"]["mechanism"],
     )
     assert all(accept(payload) for accept in files.ACCEPT.values())
@@ -201,7 +202,7 @@ def test_the_first_pattern_is_the_worst_for_coefficients_that_fall(
     assume(k <= -(-n // b))
     falls = data.draw(st.lists(st.floats(0, 1), min_size=n, max_size=n))
     strategy = np.tril(linalg.toeplitz(np.cumsum(falls)[::-1]))
-    asked = Patterns(n, k, 1.0, signed, Participation(k, apart=b), sums=True)
+    asked = Patterns(n, Participation(k, apart=b), 1.0, signed)
     spent = asked.spent(strategy)[0]
     asked.__dict__["listed"] = False
     assert asked.spent(strategy)[0] == spent

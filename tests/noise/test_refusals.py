@@ -14,8 +14,8 @@ import mechdesign as md
 from mechdesign.noise import CellProduct, IntegerNoise, KNorm, KNormNoise, Participation
 from mechdesign.noise.cell_noise import CellNoise
 from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise
+from mechdesign.noise.correlated.strategy import StrategyNoise
 from mechdesign.noise.laws.symmetric import flipped_huber_law, truncated_laplace_law
-from mechdesign.noise.matrix.strategy import StrategyNoise
 from mechdesign.noise.vector_noise import IndependentNoise, MixedNoise
 
 A, P, S, W = md.ApproximateDP(1.0, 1e-6), md.PureDP(1.0), md.Sensitivity, md.Workload
@@ -124,7 +124,7 @@ CALIBRATIONS: Cases = [
     (lambda: truncated_laplace_law(1.0, 0.0), "delta"),
 ]
 COVARIANCES: Cases = [
-    (lambda: md.CorrelatedGaussian([], A), "vectors"),
+    (lambda: md.CorrelatedGaussian([], A), "changes"),
     (lambda: md.CorrelatedGaussian([[NAN, 1.0]], A), "finite"),
     (lambda: md.CorrelatedGaussian([[0.0, 0.0]], A), "needs no noise"),
     (lambda: md.CorrelatedGaussian([[1e308, 1.0], [1.0, 1e308]], A), "doubles square"),
@@ -135,14 +135,17 @@ COVARIANCES: Cases = [
     (lambda: md.CorrelatedGaussian(np.eye(3)[:2], A), "span 2 of 3 dimensions.*span=True"),
     (lambda: md.CorrelatedGaussian(S(linf=1, l0=3), A), "of_sensitivity"),
     (lambda: md.CorrelatedGaussian.of_sensitivity(S(l2=1.0), 3, A), "corners"),
-    (lambda: md.CorrelatedGaussian.of_sensitivity(S(linf=1), 60, A), "too many corners"),
+    (lambda: md.CorrelatedGaussian.of_sensitivity(S(each=[1.0] * 60), 60, A), "too many corners"),
     *((lambda x=x: CorrelatedGaussianNoise(covariance=np.diag([1.0] * 29 + [-x])), "semidefinite") for x in (1e-8, 2.0)),
     (lambda: md.CountsGaussian(5, 6, A), "l0 = 6"),
     (lambda: md.CountsGaussian(5, 2, A, signed=1), "signed = 1"),
     (lambda: md.CountsGaussian(5, 2, P), "privacy"),
     *((lambda x=x: md.CountsGaussian(5, 2, A, most=x), "most = .*another unit") for x in (5e-324, 1e-160, 1e160)),
     (lambda: md.CountsGaussian(3, 1, md.ApproximateDP(1e308, 1e-6)), "epsilon"),
-    (lambda: md.CountsGaussian.of_sensitivity(S(l2=1.0), 3, A), "linf="),
+    (lambda: md.CorrelatedGaussian(np.eye(3), A, workload=W.identity(2)), "3 counts"),
+    (lambda: md.CorrelatedGaussian(np.eye(3), A, workload=W.identity(3), weights=[1, 1, 1]), "themselves"),
+    (lambda: md.CorrelatedGaussian(np.eye(3), A, weights=[1, 1, 1], loss="largest"), "total"),
+    (lambda: md.CorrelatedGaussian(np.eye(3)[:2], A, workload=W.identity(3)), "span 2 of 3"),
     (lambda: md.MatrixMechanism(np.zeros((2, 3)), A), "rank 0"),
     (lambda: md.MatrixMechanism([[1e-200, 1.0]], A), "between"),
     (lambda: md.MatrixMechanism(np.eye(4100), A), "4096"),
@@ -153,7 +156,7 @@ COVARIANCES: Cases = [
     (lambda: summed(most=1e200), "most"),
     (lambda: summed(loss="both"), "loss"),
     (lambda: summed(3, md.ApproximateDP(1e-300, 1e-300)).solve(), "larger delta"),
-    (lambda: summed().solve("scs"), "solver"),
+    (lambda: summed().solve("highs"), "solver|highs"),
     (lambda: summed().solve().mechanism.release([1]), "x"),
     (lambda: W.prefix_sums(0), "size = 0"),
     (lambda: W.marginals((2, 3)), "order"),

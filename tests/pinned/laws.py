@@ -219,12 +219,16 @@ def whitened(noise: Any, notion: Any, corners: Any) -> Spent:
 
 
 def correlated(design: Any, mechanism: Any) -> Spent:
+    if design.workload is not None:
+        return matrix(design, mechanism)
+    if isinstance(design.changes, md.noise.Changes):
+        return counts(design.changes, design.privacy, mechanism)
     return whitened(mechanism, design.privacy, design.vectors.tolist())
 
 
-def counts(design: Any, mechanism: Any) -> Spent:
+def counts(design: Any, privacy: Any, mechanism: Any) -> Spent:
     """Prefixes with equal and with alternating signs, of every length allowed."""
-    n = design.counts
+    n = design.size
     signs = [(1, 1), (1, -1)] if design.signed else [(1, 1)]
     corners = [
         [design.most * (a if i % 2 else b) if i < k else 0.0 for i in range(n)]
@@ -234,14 +238,16 @@ def counts(design: Any, mechanism: Any) -> Spent:
     z = np.array(corners)
     covariance = np.asarray(mechanism.covariance)
     spent = float(np.einsum("ij,ij->i", z @ np.linalg.pinv(covariance, hermitian=True), z).max())
-    return gaussian_spent(design.privacy, Fraction(spent) * (1 - Fraction(1, 10**11)))
+    return gaussian_spent(privacy, Fraction(spent) * (1 - Fraction(1, 10**11)))
 
 
 def matrix(design: Any, mechanism: Any) -> Spent:
-    rows, most, n = np.asarray(mechanism.strategy), Fraction(design.most), design.workload.size
+    rows, most, n = np.asarray(mechanism.strategy), Fraction(design.changes.most), design.workload.size
     exact = [[Fraction(v) for v in row] for row in rows.tolist()]
     corners: Any = (
-        np.eye(n, dtype=int).tolist() if design.l0 == 1 else corner_changes(n, design.l0, design.signed)
+        np.eye(n, dtype=int).tolist()
+        if design.changes.l0 == 1
+        else corner_changes(n, design.changes.l0, design.changes.signed)
     )
     spent = Fraction(0)
     for d in corners:
@@ -347,8 +353,6 @@ SPENT: dict[type, Callable[[Any, Any], Spent]] = {
     md.OptimalNoise: optimal_noise,
     md.NoiseAllocation: allocation,
     md.CorrelatedGaussian: correlated,
-    md.CountsGaussian: counts,
-    md.MatrixMechanism: matrix,
     md.noise.KNorm: k_norm,
     md.MetricChannel: metric_channel,
     md.VectorQuantizer: vector,

@@ -29,7 +29,7 @@ CHANGES = [
     lambda v: md.Sensitivity(l2=v).l2,
     lambda v: md.Sensitivity(each=[v, 1]).each[0],
     lambda v: md.Calibration("laplace", md.PureDP(1), v).sensitivity,
-    lambda v: md.CountsGaussian(3, 1, md.ApproximateDP(1, 1e-6), most=v).most,
+    lambda v: md.CountsGaussian(3, 1, md.ApproximateDP(1, 1e-6), most=v).changes.most,
     lambda v: md.NoiseAllocation("laplace", [v, 1.0], md.PureDP(1)).sensitivities[0],
 ]
 

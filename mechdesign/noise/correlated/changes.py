@@ -18,6 +18,7 @@ signs, and the largest such sum is found by dynamic programming.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -29,9 +30,10 @@ import numpy as np
 from scipy import linalg
 
 from mechdesign.errors import DesignError
+from mechdesign.evidence.digits import shown
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.correlated.noise import EXACT, column_spent, integers, largest_spent
+from mechdesign.noise.correlated.noise import EXACT, alike, column_spent, integers, largest_spent
 from mechdesign.problem.checks import UP, instance, integer, one_of, positive, settle
 from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.sensitivity import Sensitivity
@@ -125,41 +127,96 @@ def corners(sensitivity: Sensitivity, dimension: int) -> Array:
     return found
 
 
+class ChangeSet(ABC):
+    """What one person changes: the corners of a set of vectors, up to sign."""
+
+    size: int
+    most: float = 1.0
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """How many corners there are, up to sign."""
+
+    @property
+    def listed(self) -> bool:
+        """Whether `vectors` are all corners: a few prove a lower bound, but not that a strategy keeps the budget."""
+        return True
+
+    @property
+    def alone(self) -> bool:
+        """Whether one coordinate changes at a time, all by as much."""
+        return False
+
+    @abstractmethod
+    def vectors(self) -> Array:
+        """The corners, up to sign, shape (k, n)."""
+
+    def spent(self, strategy: Array) -> tuple[float, bool]:
+        """Upper bound on the budget that a change consumes under a strategy, and whether it is a rational number rounded up."""
+        return largest_spent(strategy, self.vectors())
+
+
+@dataclass(frozen=True, eq=False)
+class Listed(ChangeSet):
+    """Vectors as they are."""
+
+    rows: Array
+
+    @property
+    def size(self) -> int:  # type: ignore[override]
+        return int(self.rows.shape[1])
+
+    @property
+    def count(self) -> int:
+        return len(self.rows)
+
+    def vectors(self) -> Array:
+        return self.rows
+
+
+@serializable("count-changes")
 @dataclass(frozen=True)
-class Changes:
+class Changes(Checked, ChangeSet):
     """At most `l0` of `size` counts change, each by at most `most`.
 
     Parameters
     ----------
-    size, l0 : int
+    size : int
+        n.
+    l0 : int
+        c ≤ n.
     most : float
+        a.
     signed : bool
         Whether some counts may rise while others fall.
 
     Examples
     --------
-    >>> Changes(20, 3, 1.0, signed=False).count, Changes(20, 3, 1.0, signed=True).count
+    >>> Changes(20, 3, signed=False).count, Changes(20, 3).count
     (1350, 4560)
     """
 
-    size: int
-    l0: int
-    most: float
-    signed: bool
+    size: int = field(check=integer, least=1, most=4096)
+    l0: int = field(check=integer, least=1, default=1)
+    most: float = field(check=size_of_change, default=1.0)
+    signed: bool = field(check=one_of, allowed=(True, False), default=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        integer("l0", self.l0, 1, self.size)
 
     @property
     def count(self) -> int:
-        """How many vertices there are, up to sign."""
         return count_of(self.size, self.l0, signed=self.signed)
 
     @property
-    def listed(self) -> bool:
-        """Whether `vectors` are all of them: a few prove a lower bound, but not that a strategy keeps the budget."""
-        return True
+    def alone(self) -> bool:
+        return self.l0 == 1
 
     def check(self) -> None:
         """Raise DesignError where the list is too long."""
-        if self.l0 > 1 and self.count * self.size > LISTED:
+        if not self.alone and self.count * self.size > LISTED:
             raise DesignError.of(
                 "l0",
                 self.l0,
@@ -168,14 +225,26 @@ class Changes:
             )
 
     def vectors(self) -> Array:
-        """The vertices over a, up to sign, shape (k, n)."""
-        return signed_supports(self.size, self.l0, signed=self.signed)
+        return self.most * signed_supports(self.size, self.l0, signed=self.signed)
 
     def spent(self, strategy: Array) -> tuple[float, bool]:
-        """Upper bound on the budget that a change consumes under a strategy, and whether it is a rational number rounded up."""
-        if self.l0 == 1 and self.size > EXACT:
+        if (two := alike(strategy)) is not None and strategy.shape == (self.size, self.size):
+            return round_up(self._of_sizes(*two)), True
+        if self.alone and self.size > EXACT:
             return column_spent(strategy, self.most), False
-        return largest_spent(strategy, self.most * self.vectors())
+        return super().spent(strategy)
+
+    def _of_sizes(self, p: Fraction, q: Fraction) -> Fraction:
+        """What p I + q J consumes: p² Σ v² + (2pq + n q²)(Σ v)², where signs are free with the extremes 0 and ± k a of Σ v."""
+        cross, square = 2 * p * q + self.size * q * q, Fraction(self.most) ** 2
+        if self.signed:
+            cross = max(cross, Fraction(0))
+        return max((p * p * k + cross * k * k) * square for k in range(1, self.l0 + 1))
+
+    def words(self) -> str:
+        """The statement, for a page."""
+        how = "some up and others down" if self.signed else "all up or all down"
+        return f"at most {self.l0} of the {self.size} counts change by at most {shown(self.most)} each, {how}"
 
 
 @serializable("participation")
@@ -314,19 +383,30 @@ class Participation(Checked):
         return f"one person takes part in {often} of the {{size}} steps, {where}"
 
 
+@serializable("pattern-changes")
 @dataclass(frozen=True)
-class Patterns(Changes):
+class Patterns(Checked, ChangeSet):
     """What one person who takes part several times does to the counts of a stream.
 
     Parameters
     ----------
+    size : int
+        n.
     participation : Participation
-    sums : bool
-        Whether prefix sums are asked: where the patterns are too many to list, a Toeplitz strategy may answer them.
+    most : float
+        a: the most that one count changes.
+    signed : bool
+        Whether some counts may rise while others fall.
     """
 
-    participation: Participation = Participation(1, every=1)
-    sums: bool = False
+    size: int = field(check=integer, least=1, most=4096)
+    participation: Participation = field(Participation)
+    most: float = field(check=size_of_change, default=1.0)
+    signed: bool = field(check=one_of, allowed=(True, False), default=True)
+
+    @property
+    def alone(self) -> bool:
+        return self.participation.times == 1
 
     @cached_property
     def listed(self) -> bool:
@@ -355,8 +435,12 @@ class Patterns(Changes):
 
     @property
     def count(self) -> int:
-        """How many vertices are listed, up to sign."""
         return len(self._vectors)
+
+    def words(self) -> str:
+        """The statement, for a page."""
+        how = "rise or fall" if self.signed else "change, all up or all down,"
+        return f"{self.participation.words().format(size=self.size)}; the counts of these {how} by at most {shown(self.most)}"
 
     @cached_property
     def first(self) -> Array:
@@ -390,11 +474,10 @@ class Patterns(Changes):
                 )
 
     def vectors(self) -> Array:
-        """The vertices over a, up to sign, shape (k, n)."""
-        return self._vectors
+        return self.most * self._vectors
 
     def spent(self, strategy: Array) -> tuple[float, bool]:
-        """Upper bound on the budget that a pattern consumes, and whether it is rational; infinite where it would need a list."""
+        """As for every set; infinite where it would need a list."""
         if self.listed:
             return super().spent(strategy)
         k, b = self.participation.times, self.participation.step

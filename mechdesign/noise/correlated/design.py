@@ -1,165 +1,104 @@
-r"""Gaussian noise with the covariance that a finite sensitivity set deserves.
+r"""The least Gaussian noise of any covariance, for what one person changes and what is asked.
 
-When neighbouring databases change the query by one of finitely many vectors :math:`d_k` (up to sign; or by a point of
-their convex hull), the mechanism :math:`f(D) + \mathcal N(0, \Sigma)` is (ε, δ)-DP iff
-:math:`\max_k d_k^\top \Sigma^{-1} d_k \le \mu_0^2`. Its best covariance solves the matrix-fractional program
+Neighbouring data sets differ by a vector :math:`d` of a finite set, up to sign, or by a point of its convex hull: :math:`x + \mathcal N(0, \Sigma)`
+is (ε, δ)-DP iff :math:`\max_d d^\top \Sigma^{-1} d \le \mu^2`. Of the answers :math:`A x` the covariance is :math:`A \Sigma A^\top`:
 
-.. math:: \min_\Sigma \operatorname{tr}(W\Sigma) \quad\text{s.t.}\quad d_k^\top \Sigma^{-1} d_k \le \mu_0^2 .
+.. math:: \min_\Sigma \operatorname{tr}(A \Sigma A^\top) \ \text{ or }\ \max_j (A \Sigma A^\top)_{jj}
+   \quad\text{s.t.}\quad d^\top \Sigma^{-1} d \le \mu^2 .
 
-For a box, whose vertices are :math:`(\pm\lambda_i)`, the answer is the diagonal of P3; a one-hot query needs K times
-less. Any weights :math:`y_k \ge 0` prove a lower bound, :math:`(\operatorname{tr}\sqrt{W^{1/2} M W^{1/2}})^2 /
-(\mu_0^2 \sum y_k)` with :math:`M = \sum_k y_k d_k d_k^\top`.
+With A the identity these are numbers that change together: of a box, whose vertices are :math:`(\pm\lambda_i)`, the answer is the diagonal of P3; a
+one-hot query needs K times less. With A a workload of linear queries on counts, :math:`z = R x + \mathcal N(0, I)` with :math:`\Sigma^{-1} = R^\top R` is the
+matrix mechanism; for prefix sums and one changed count the best factorization for private continual counting and DP-FTRL.
 """
 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import KW_ONLY, dataclass, replace
+from fractions import Fraction
 from functools import cached_property
-from types import NoneType
 from typing import Any, ClassVar
 
-import cvxpy as cp
 import numpy as np
 import pandas as pd
 
-from mechdesign import solvers
-from mechdesign.accounting.gaussian import GaussianPrivacy, budget_worth, gaussian_budget
+from mechdesign.accounting.gaussian import GaussianPrivacy, budget_worth, gaussian_budget, gaussian_privacy
 from mechdesign.accounting.profile import gaussian_tradeoff
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.page import Account
-from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
+from mechdesign.evidence.proofs import RECOMPUTED, Claim
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.correlated.changes import corners
-from mechdesign.noise.correlated.fixed_point import Balance, balance, fixed_point
+from mechdesign.model.covariance import LARGEST, Covariance
+from mechdesign.model.problem import Minimize, Problem
+from mechdesign.noise.correlated.changes import (
+    LISTED,
+    Changes,
+    ChangeSet,
+    Listed,
+    Participation,
+    Patterns,
+    corners,
+)
 from mechdesign.noise.correlated.noise import (
     CorrelatedGaussianNoise,
-    inverse_rows,
-    largest_spent,
+    LinearNoise,
+    covariance_of,
     within_budget,
 )
-from mechdesign.problem.checks import array, instance, one_of, refuse_unknown, settle
+from mechdesign.noise.correlated.proof import ROUNDING, CovarianceProof, SaddleBound, loss_root, trace_loss
+from mechdesign.noise.correlated.published import published, square_root, strategy_error, svd_bound
+from mechdesign.noise.correlated.solving import (
+    Chain,
+    Dense,
+    Multipliers,
+    Program,
+    Solved,
+    Symmetric,
+    checked_largest,
+    multiplied,
+    proved_bound,
+    triangular,
+)
+from mechdesign.noise.correlated.strategy import StrategyNoise
+from mechdesign.noise.correlated.streams import banded, toeplitz
+from mechdesign.problem.checks import array, instance, integer, one_of, settle
 from mechdesign.problem.fields import field
-from mechdesign.problem.sensitivity import Protection, Sensitivity, neighbours_field, neighbours_of
+from mechdesign.problem.sensitivity import NEIGHBOURS, Protection, Sensitivity, neighbours_of
 from mechdesign.problem.span import Span, span_of
-from mechdesign.problem.spine import Bound, Clock, Design, Law, ModelledDesign, relative_table
-from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words, unit_words
-from mechdesign.solvers import Model
-from mechdesign.typing import Array
+from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign, relative_table
+from mechdesign.problem.words import NEIGHBOURS as PAIR
+from mechdesign.problem.words import guarantee, privacy_words, unit_words
+from mechdesign.problem.workload import Workload
+from mechdesign.solvers.deadline import one_thread
+from mechdesign.typing import Array, Numbers
 
-_ROUNDING = 1e-11
-"""Relative tolerance for the roundings of a cost and of a dual bound."""
-
-
-class CovarianceDesign(Design):
-    """A question for a covariance: what its results print and draw.
-
-    Attributes
-    ----------
-    vectors : ndarray, shape (m, K)
-        Changes, the worst among them.
-    """
-
-    asks: ClassVar[str] = "numbers"
-
-    vectors: Array
-    privacy: GaussianPrivacy
-    weights: Array | None = None
-
-    @cached_property
-    def budget(self) -> float:
-        r""":math:`\mu^2`, rounded down."""
-        return gaussian_budget(self.privacy)
-
-    def tradeoff(self, result: Result, at: Iterable[float] = ()) -> TradeOff:
-        """That of all Gaussian noise within the budget."""
-        return gaussian_tradeoff(self.budget, at)
-
-    @property
-    def among(self) -> MechanismClass:
-        """Gaussian noise of every covariance: other noise may cost less."""
-        return family("Gaussian noise of any covariance")
-
-    def protection(self) -> Protection:
-        return Protection(self.vectors.shape[1], self.vectors)
-
-    @abstractmethod
-    def words(self) -> tuple[str, str]:
-        """What changes between neighbours, and the name of the loss."""
-
-    def spent(self, law: CorrelatedGaussianNoise) -> Array:
-        r"""Share of the budget each vector takes, :math:`d_k^\top\Sigma^{-1}d_k/\mu_0^2`; at most 1."""
-        return np.asarray(law.mahalanobis(self.vectors) ** 2 / self.budget)
-
-    def audit(self, result: Result) -> pd.DataFrame:
-        budget, used = self.budget, self.spent(result.mechanism) * self.budget
-        dual = np.full(len(used), np.nan) if result.duals is None else result.duals["dual"].to_numpy()
-        rows = [
-            ("privacy", k, float(v), budget, float(budget - v), float(y), bool(budget - v <= 1e-7 * budget))
-            for k, (v, y) in enumerate(zip(used, dual))
-        ]
-        return pd.DataFrame(rows, columns=AUDIT_COLUMNS)
-
-    def frame(self, result: Result) -> pd.DataFrame:
-        """A row per vector of the sensitivity set."""
-        return pd.DataFrame({"vector": np.arange(len(self.vectors)), "spent": self.spent(result.mechanism)})
-
-    def lines(self, result: Result) -> list[str]:
-        used, law = self.spent(result.mechanism), result.mechanism
-        return [
-            f"{len(used)} sensitivity vectors in {self.vectors.shape[1]} dimensions, "
-            f"{int((used > 1 - 1e-6).sum())} active, largest share of the budget {used.max():.15g}",
-            f"released on multiples of {law.step:.6g} after whitening, wider by {law.lattice_cost:.2g}",
-        ]
-
-    def account(self, result: Result) -> Account:
-        what, value = self.words()
-        question = [
-            what,
-            privacy_words(self.privacy, NEIGHBOURS),
-            unit_words("listed the vectors", "The guarantee is for the whole vector, released once."),
-            f"Wanted is the covariance of least {value}; the lower bound is of {self.among}.",
-        ]
-        used = at_most(float(self.spent(result.mechanism).max()))
-        return Account(
-            f"Correlated Gaussian noise at {guarantee(self.privacy)}",
-            f"For {self.vectors.shape[1]} numbers that change together: least {value}.",
-            "\n\n".join(question),
-            value,
-            (guarantee(self.privacy), f"at most {used} of the budget consumed"),
-            "The correlations of the noise: 1 on the diagonal, 0 where two numbers get independent noise.",
-            "Independent noise of one scale, for the longest of the vectors, at the same privacy.",
-        )
-
-    def alternatives(self, result: Result) -> pd.DataFrame:
-        """What independent Gaussian noise of one scale costs."""
-        longest = float((self.vectors**2).sum(axis=1).max()) / self.budget
-        trace = self.vectors.shape[1] if self.weights is None else float(np.trace(self.weights))
-        rows = [("this covariance", result.value), ("one scale for all", longest * trace)]
-        if result.lower_bound is not None:
-            rows.append((f"lower bound of {result.among}", result.lower_bound))
-        return relative_table(rows)
+_AUDITED = 1_000_000
+"""Entries of changes that an audit lists, at most."""
 
 
 @serializable("correlated-gaussian")
 @dataclass(frozen=True, eq=False)
-class CorrelatedGaussian(CovarianceDesign, ModelledDesign):
-    r"""The best Gaussian covariance for a finite set of sensitivity vectors.
+class CorrelatedGaussian(ModelledDesign):
+    r"""The least Gaussian noise of any covariance: for numbers that change together, or for linear queries on counts.
 
     Parameters
     ----------
-    vectors : array_like, shape (m, K), or Sensitivity
-        The set, one vector per row, up to sign; vertices are enough for a polytope. A Sensitivity with ``each``: its corners
-        (`of_sensitivity` takes the number of coordinates where nothing else says it).
+    changes : array_like, shape (k, K), or Sensitivity, Changes, Patterns
+        What one person changes: vectors, one a row, up to sign (vertices are enough for a polytope); bounds with ``each``, whose corners are listed
+        (`of_sensitivity` takes the number of coordinates where nothing else says it); or counts of which a few change, as `CountsGaussian` and
+        `MatrixMechanism` state them.
     privacy : ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage or TradeOff
+    workload : Workload or array_like, shape (m, K), optional
+        A: the numbers are counts x, and the answers A x are released. Not given: the numbers themselves.
     weights : array_like, shape (K,) or (K, K), optional
-        W of the loss tr(WΣ): a positive diagonal or a positive definite matrix; the identity by default.
+        W of the loss tr(WΣ) of the numbers themselves: a positive diagonal or a positive definite matrix; the identity by default.
+    loss : {"total", "largest"}
+        The sum of the variances of the answers, or the largest of them.
     span : bool
         Whether vectors that span a subspace only are all that a person can change: there is no noise outside it then.
     neighbours : {"add-remove", "replace"}
@@ -169,55 +108,70 @@ class CorrelatedGaussian(CovarianceDesign, ModelledDesign):
     ------
     DesignError
         Vectors empty, not finite or all zero, or in a subspace where `span` does not say that this is meant; weights not
-        positive definite; δ = 0.
+        positive definite; a workload of rank 0; too many changes, or (for the largest error) queries; δ = 0.
 
     Notes
     -----
-    The lower bound is of Gaussian noise of every covariance; other noise may cost less. The matrix-fractional model is [new]; Muthukrishnan and Kalyani's P3 is its diagonal case. Compare the matrix
-    mechanism of Li et al. (2010).
+    The lower bound is of Gaussian noise of every covariance; other noise may cost less. Muthukrishnan and Kalyani's P3 is the diagonal case. For
+    linear queries: Li, Miklau, Hay, McGregor and Rastogi (2015), *The matrix mechanism*; Denisov et al. (2022) for streams, whose fixed point
+    for prefix sums is this one. The loads for the largest error, the joint extrapolation and the proved bounds are [new].
 
     Examples
     --------
     >>> import mechdesign as md
-    >>> result = CorrelatedGaussian(vectors=np.eye(3), privacy=md.ApproximateDP(1.0, 1e-6)).solve()
+    >>> result = CorrelatedGaussian(changes=np.eye(3), privacy=md.ApproximateDP(1.0, 1e-6)).solve()
     >>> round(result.value * result.design.budget, 4)   # a box with these sides needs 9
     3.0
     """
 
-    vectors: Array
-    privacy: GaussianPrivacy
+    changes: Any
+    privacy: GaussianPrivacy = field(check=gaussian_privacy)
+    _: KW_ONLY
+    workload: Workload | None = None
     weights: Array | None = None
+    loss: str = field(check=one_of, allowed=("total", "largest"), default="total")
     span: bool = field(check=one_of, allowed=(True, False), default=False)
-    neighbours: str = neighbours_field()
+    neighbours: str = field(check=one_of, allowed=NEIGHBOURS, default=NEIGHBOURS[0])
+
+    asks: ClassVar[str] = "numbers"
+    central: ClassVar[bool] = True
+    algorithms: ClassVar[tuple[str, ...]] = ("fixed-point",)
 
     def __post_init__(self) -> None:
-        settle(self, neighbours=neighbours_of(self.vectors, self.neighbours))
-        if isinstance(self.vectors, Sensitivity):
-            settle(self, vectors=corners(self.vectors, len(self.vectors.each or ())), span=True)
+        settle(self, neighbours=neighbours_of(self.changes, self.neighbours))
+        if isinstance(self.changes, Sensitivity):
+            settle(self, changes=corners(self.changes, len(self.changes.each or ())), span=True)
         super().__post_init__()
-        vectors = array("vectors", self.vectors, ndim=2)
-        if not vectors.any():
-            raise DesignError.of(
-                "vectors", self.vectors, "are all zero: the query needs no noise at all, release it as it is"
-            )
-        if not 1e-100 <= np.abs(vectors).max() <= 1e100:
-            raise DesignError.of(
-                "vectors",
-                float(np.abs(vectors).max()),
-                "must have its largest entry between 1e-100 and 1e100: doubles square it",
-            )
-        settle(self, vectors=vectors)
+        if not isinstance(self.changes, Changes | Patterns):
+            settle(self, changes=_checked_vectors(self.changes))
+        if self.workload is None and isinstance(self.changes, Patterns):
+            settle(self, workload=Workload.identity(self.changes.size))
+        if self.workload is not None:
+            self._check_workload(self.workload)
         if self.weights is not None:
             settle(self, weights=self._matrix(array("weights", self.weights, ndim=None)))
+        if not self.symmetric and isinstance(self.changes, Changes | Patterns):
+            self.changes.check()
         _ = self.budget
-        rank, size = self.subspace.rank, vectors.shape[1]
+        rank, size = self.subspace.rank, self.change_set.size
         if rank < size and not self.span:
             raise DesignError.of(
-                "vectors",
-                vectors.shape,
+                "changes",
+                (self.change_set.count, size),
                 f"span {rank} of {size} dimensions, and who changes the answer in another one is not protected: add the "
                 "changes that are missing, leave coordinates out that nobody changes, or say span=True if nothing else can change",
             )
+
+    def _check_workload(self, asked: Workload | Numbers) -> None:
+        settle(self, workload=asked if isinstance(asked, Workload) else Workload(asked))
+        assert self.workload is not None
+        if self.workload.size != self.change_set.size:
+            raise DesignError.of("workload", self.workload.size, f"must be on {self.change_set.size} counts")
+        if self.weights is not None or self.span:
+            remedy = "are of the numbers themselves: state what counts as a workload, and all changes of the counts"
+            raise DesignError.of("weights, span", "given", remedy)
+        if self.largest:
+            checked_largest(self.workload)
 
     @classmethod
     def of_sensitivity(
@@ -227,22 +181,31 @@ class CorrelatedGaussian(CovarianceDesign, ModelledDesign):
         privacy: GaussianPrivacy,
         weights: Array | None = None,
     ) -> CorrelatedGaussian:
-        """Return the design for changes within bounds of single coordinates, of which at most some change; the corners are listed.
+        """Return the design for changes within bounds of single coordinates, of which at most some change.
+
+        Where all coordinates are alike nothing is listed; elsewhere the corners are.
 
         Examples
         --------
         >>> import mechdesign as md
         >>> few = Sensitivity(each=[1, 2, 3], l0=1)
-        >>> CorrelatedGaussian.of_sensitivity(few, 3, md.ApproximateDP(1.0, 1e-6)).vectors
+        >>> CorrelatedGaussian.of_sensitivity(few, 3, md.ApproximateDP(1.0, 1e-6)).changes
         array([[1., 0., 0.],
                [0., 2., 0.],
                [0., 0., 3.]])
         """
+        s, size = instance("sensitivity", sensitivity, Sensitivity), integer("dimension", dimension, 1)
+        if s.linf is not None and weights is None and s.each is None and s.l1 is None and s.l2 is None:
+            return CountsGaussian(
+                size, min(s.l0 or size, size), privacy, s.linf, signed=s.signed, neighbours=s.neighbours
+            )
         # a bound of 0 says that nobody changes this coordinate
-        return cls(corners(sensitivity, dimension), privacy, weights, True, sensitivity.neighbours)
+        return cls(corners(s, size), privacy, weights=weights, span=True, neighbours=s.neighbours)
 
     def _matrix(self, w: Array) -> Array:
-        size = self.vectors.shape[1]
+        size = self.change_set.size
+        if self.largest:
+            raise DesignError.of("weights", "given", 'belong to loss="total"')
         if w.shape == (size,):
             w = np.diag(w)
         if w.shape != (size, size):
@@ -253,196 +216,513 @@ class CorrelatedGaussian(CovarianceDesign, ModelledDesign):
             raise DesignError.of("weights", self.weights, "must be positive definite")
         return (w + w.T) / 2
 
+    # -- the question in numbers ------------------------------------------------------------------------------
+
+    @cached_property
+    def budget(self) -> float:
+        r""":math:`\mu^2`, rounded down."""
+        return gaussian_budget(self.privacy)
+
+    @property
+    def largest(self) -> bool:
+        """Whether the loss is the largest error."""
+        return self.loss == "largest"
+
+    @cached_property
+    def change_set(self) -> ChangeSet:
+        """What one person changes."""
+        return Listed(self.changes) if isinstance(self.changes, np.ndarray) else self.changes
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether no permutation of the numbers changes the question."""
+        return isinstance(self.changes, Changes) and self.workload is None and self.weights is None
+
     @cached_property
     def subspace(self) -> Span:
-        """The subspace of the vectors."""
-        return span_of(self.vectors)
+        """The subspace of the changes."""
+        size = self.change_set.size
+        return (
+            span_of(self.changes) if isinstance(self.changes, np.ndarray) else Span(size, tuple(range(size)))
+        )
 
     @cached_property
-    def _plain(self) -> tuple[Array, Array, float]:
-        """Vectors in coordinates where the loss is the plain trace, of length at most about 1; these coordinates L; the size."""
-        root = loss_root(self.subspace, self.weights)
-        vectors = self.vectors[:, self.subspace.coordinates] @ root.T
-        size = 2.0 ** math.ceil(math.log2(float(np.abs(vectors).max())))
-        return vectors / size, root, size
+    def _held(self) -> ChangeSet:
+        """The changes of the coordinates that get noise."""
+        whole = self.subspace.lift is None
+        return self.change_set if whole else Listed(self.changes[:, self.subspace.coordinates])
 
     @cached_property
-    def _stretched(self) -> tuple[Array, Array, Array]:
-        """Vectors rotated and divided by stretches, these, and the rotation: there the optimum is near I."""
-        x = self._plain[0]
-        _, singular, directions = np.linalg.svd(x, full_matrices=False)
-        stretch = np.sqrt(np.maximum(singular / singular[0], 1e-12))
-        return x @ directions.T / stretch, stretch, directions
+    def root(self) -> Array:
+        """L: the total loss is tr(L Σ Lᵀ)."""
+        return loss_root(self.subspace, self.weights) if self.workload is None else self.workload.root
 
-    def model(self) -> Model:
-        """Return the SDP in coordinates where the loss is a weighted trace and the best covariance is near I.
+    @property
+    def _answers(self) -> Array | None:
+        """A, where the largest error counts."""
+        if not self.largest:
+            return None
+        return self.subspace.matrix if self.workload is None else self.workload.dense()
 
-        Constraints: "privacy", a matrix-fractional one per vector.
-        """
-        x, stretch, _ = self._stretched
-        s = cp.Variable((len(stretch), len(stretch)), PSD=True, name="covariance")
-        privacy = [cp.matrix_frac(row, s) <= 1 for row in x if row.any()]
-        loss = cp.sum(cp.multiply(stretch**2, cp.diag(s)))
-        return Model(cp.Problem(cp.Minimize(loss), privacy), {"covariance": s}, {"privacy": privacy})
+    @cached_property
+    def programs(self) -> tuple[Program, ...]:
+        """Saddle points at a = μ = 1 whose optima multiply to this one's."""
+        if self.symmetric:
+            return (Symmetric(self.changes, self.largest),)
+        alone = self.change_set.alone
+        if self.workload is None or not alone:
+            return (self._whole,)
+        return tuple(self._of_factor(part) for part in self.workload.factors())
 
-    def improve(self, clock: Clock, solver: str | None = None, **options: Any) -> Iterator[Law | Bound]:
-        """Find weights on the vectors: they give a covariance, made to keep the budget in exact numbers, and a lower bound.
+    def _of_factor(self, part: Workload) -> Program:
+        if part.kinds == ("prefix",) or (part.kinds == ("ranges",) and not self.largest):
+            return Chain(part, self.largest)
+        return Dense(part.root, None, part.dense() if self.largest else None)
 
-        Parameters
-        ----------
-        solver : {None, "fixed-point", "clarabel", "scs"}
-            `fixed_point` when not named; the others solve `model`, whose multipliers are taken.
-        """
-        if instance("solver", solver, str, NoneType) in (None, "fixed-point"):
-            refuse_unknown(options, "the fixed point has none")
-            x = self._plain[0]
-            found = fixed_point(x, clock.gap / 2, clock)
-            best, rows, size = found.best, found.best.whitening, x.shape[1] * (x.shape[1] + 1) // 2
-            report = SolveReport(
-                "fixed-point", variables=size, constraints=len(x), iterations=found.steps, requested=solver
+    @property
+    def unit(self) -> float:
+        """a²/μ²: the errors are this times those at a = μ = 1."""
+        return self.change_set.most**2 / self.budget
+
+    @property
+    def among(self) -> MechanismClass:
+        """Gaussian noise of every covariance: other noise may cost less."""
+        return family("Gaussian noise of any covariance")
+
+    @property
+    def default_gap(self) -> float:  # type: ignore[override]
+        """Of listed numbers 1e-9; of workloads 1e-6."""
+        return 1e-9 if self.workload is None else 1e-6
+
+    # -- laws and bounds --------------------------------------------------------------------------------------
+
+    def problem(self) -> Problem:
+        r"""Return the program over the covariance S of what gets noise, :math:`\min \operatorname{tr}(A S A^\top)` or the largest variance."""
+        held = self._held
+        if held.count * held.size > LISTED or not held.listed:
+            raise DesignError.of(
+                "changes", held.count, f"are too many to declare: at most {LISTED} numbers of them"
             )
-        else:
-            best, rows, report = self._by_model(solver, clock, options)
-        _, root, unit = self._plain
-        noise = self._noise(rows)
-        value = trace_loss(noise, root) * (1 + 1e-14)
-        duals = pd.DataFrame(
+        if self.workload is None:
+            vectors, root, answers = held.vectors(), self.root, self._answers
+        elif len(self.workload.root) == held.size:
+            vectors, root, answers = held.vectors(), self.workload.root, self._answers
+        else:  # of the sums that the queries depend on
+            vectors, root, answers = (
+                held.vectors() @ self.root.T,
+                np.eye(len(self.root)),
+                Dense(self.root, None, self._answers).plain[1],
+            )
+        S = Covariance(vectors, neighbours=self.neighbours)
+        loss = S.total(root) if answers is None else S.largest(answers)
+        return Problem(Minimize(loss), (S.private(self.privacy),), design=self)
+
+    def closed_forms(self) -> Iterator[Law | Bound]:
+        """Yield the optimum, where symmetry has it."""
+        if self.symmetric:
+            (program,) = self.programs
+            yield from self.found(program.solved(0.0, Clock()), SolveReport("symmetry"))
+
+    def accelerated(self, clock: Clock, algorithm: str | None = None) -> Iterator[Law | Bound]:
+        """Find weights on the changes by the fixed point: they give a strategy, and prove a lower bound."""
+        with one_thread():
+            found = multiplied(self.programs, self._gap(clock), clock)
+            found = replace(found, strategy=self._best(self._strategies(found.strategy, clock)))
+        report = SolveReport(
+            "fixed-point",
+            variables=len(found.strategy) * (len(found.strategy) + 1) // 2,
+            constraints=self.change_set.count,
+            iterations=found.steps,
+            requested=algorithm,
+        )
+        yield from self.found(found, report)
+
+    def _gap(self, clock: Clock) -> float:
+        """Half of what is asked; of patterns that are too many to list a hundredth, as no strategy comes nearer to their bound."""
+        return clock.gap / 2 if self.change_set.listed else max(clock.gap / 2, 0.01)
+
+    def _strategies(self, found: Array, clock: Clock) -> list[Array]:
+        """The strategy found and, where time is up, one that needs no search; those whose worst pattern is known where the list is too long."""
+        if self.workload is None:
+            return [found]
+        prefix = self.workload.kinds == ("prefix",)
+        if isinstance(self.changes, Patterns) and not self.changes.listed:
+            tried = [banded(self.workload, self.changes, largest=self.largest, deadline=clock)]
+            return [*tried, toeplitz(self.changes, largest=self.largest)] if prefix else tried
+        late = square_root(self.workload.size) if prefix else self.root
+        return [found, late] if clock.passed else [found]
+
+    def _best(self, strategies: list[Array]) -> Array:
+        """The strategy of least error; the only one without computing it."""
+
+        def error(rows: Array) -> float:
+            assert self.workload is not None
+            return strategy_error(self.workload, self.change_set, rows, largest=self.largest)
+
+        return strategies[0] if len(strategies) == 1 else min(strategies, key=error)
+
+    def found(self, solved: Solved, report: SolveReport) -> Iterator[Law | Bound]:
+        """Yield the bound that multipliers prove, and the law of a strategy."""
+        with one_thread():
+            noise = self.law_of(solved.strategy)
+            value = self.cost(noise) * (1 + 1e-13)
+        if not (math.isfinite(value) and value > 0):
+            raise SolverError(
+                "the strategy is further apart in size than doubles hold",
+                solver="fixed-point",
+                status="range",
+            )
+        yield Bound(solved.lower_bound * self.unit * (1 - 1e-12), SaddleBound(solved.multipliers))
+        duals = _duals(solved.multipliers, value, self.budget)
+        yield Law(noise, value, (CovarianceProof(),), report, self._notes(value, solved), duals)
+
+    def law_of(self, rows: Array) -> LinearNoise:
+        """The law of a strategy up to its scale: scaled until the budget is kept in exact numbers."""
+        if self.workload is not None:
+            rows = triangular(rows) if self.workload.causal else rows
+            return StrategyNoise(
+                self.workload, within_budget(rows, self.budget, lambda r: self.spent_by(r)[0]), self.budget
+            )
+        span = self.subspace
+        whitening = within_budget(rows, self.budget, lambda r: self.spent_by(r)[0])
+        return CorrelatedGaussianNoise(
+            covariance_of(whitening, span), whitening, span.coordinates, span.lift, self.budget
+        )
+
+    def holds(self, law: object) -> bool:
+        """Whether a law answers this question, from a budget that is this question's."""
+        if self.workload is not None:
+            return (
+                isinstance(law, StrategyNoise)
+                and self.workload.same(law.workload)
+                and law.budget == self.budget
+            )
+        if not isinstance(law, CorrelatedGaussianNoise) or law.whitening is None:
+            return False
+        return law.span.size == self.change_set.size and law.budget == self.budget
+
+    def reached(self, law: LinearNoise) -> bool:
+        """Whether noise reaches every direction of the changes."""
+        whole = isinstance(law, StrategyNoise) or (
+            isinstance(law, CorrelatedGaussianNoise) and law.span.lift is None
+        )
+        return whole or all(law.span.inside(row) for row in self.change_set.vectors())  # type: ignore[attr-defined]
+
+    def spent_by(self, rows: Array, coordinates: tuple[int, ...] | None = None) -> tuple[float, bool]:
+        """Upper bound on what a change consumes under a matrix R of the coordinates with noise, and whether it is rational."""
+        if coordinates is not None and coordinates != self.subspace.coordinates:
+            return Listed(self.change_set.vectors()[:, coordinates]).spent(rows)
+        return self._held.spent(rows)
+
+    def cost(self, law: LinearNoise) -> float:
+        """The error of a law's answers."""
+        if self.largest:
+            return float(law.variances.max())
+        return (
+            law.mse
+            if isinstance(law, StrategyNoise)
+            else trace_loss(
+                law.rows, None if self.weights is None and self.subspace.lift is None else self.root
+            )
+        )
+
+    @property
+    def worth(self) -> float:
+        """What the requirement leaves beyond the budget."""
+        return budget_worth(self.privacy, self.budget)
+
+    def loss_claims(self, law: LinearNoise, value: float, witness: tuple[Fraction, ...]) -> Iterator[Claim]:
+        """That the error is at most a value."""
+        room = value * (1 + ROUNDING) - self.cost(law)
+        yield Claim(f"the loss is at most {value:.9g}", RECOMPUTED, room, room >= 0)
+
+    def proved_bound(self, multipliers: Multipliers) -> float:
+        """The least error of every covariance, as multipliers of `programs`, or of all at once, prove it."""
+        programs = self.programs if len(multipliers) == len(self.programs) else (self._whole,)
+        return self.unit * proved_bound(programs, multipliers)
+
+    @property
+    def _whole(self) -> Dense:
+        """All factors in one program."""
+        rows = None if self.change_set.alone else self._held.vectors() / self.change_set.most
+        return Dense(self.root, rows, self._answers)
+
+    def of_program(self, rows: Array, found: Any, report: SolveReport) -> Iterator[Law | Bound]:
+        """Yield the bound and the law that a solver of `problem` found: R of its numbers, and what proves a bound."""
+        whole = self.workload is None or len(self.root) == self.change_set.size
+        strategy = rows if whole else rows @ self.root
+        multipliers: Multipliers = ()
+        if found is not None:
+            loads = np.array([float(nu) for nu in found.multipliers]) if self.largest else None
+            multipliers = ((found.roots**2, loads),)
+        bound = self.proved_bound(multipliers) / self.unit if multipliers else 0.0
+        yield from self.found(Solved(strategy, multipliers, bound), report)
+
+    def _notes(self, value: float, solved: Solved) -> tuple[str, ...]:
+        size, rank, notes = self.change_set.size, len(solved.strategy), []
+        if self.subspace.lift is not None:
+            notes.append(f"the vectors span {rank} of {size} dimensions; the noise stays in that subspace")
+        elif rank < size:
+            notes.append(f"the queries have rank {rank} on {size} counts: the others are not released")
+        if self.symmetric and self.changes.signed and value - solved.lower_bound * self.unit <= 1e-9 * value:
+            notes.append("no Gaussian covariance does better than independent noise")
+        if not self.change_set.listed:
+            notes.append(
+                "the patterns are too many to list: the strategy is the best found among those whose worst pattern is known"
+            )
+        return tuple(notes)
+
+    # -- what a result asks -----------------------------------------------------------------------------------
+
+    @property
+    def vectors(self) -> Array:
+        """Changes, the worst among them, as an audit lists them; none where they are too many."""
+        if self.symmetric:  # all others are permutations of these, or have other signs
+            return self.change_set.most * np.tri(self.changes.l0, self.changes.size)
+        few = self.change_set.listed and self.change_set.count * self.change_set.size <= _AUDITED
+        return self.change_set.vectors() if few else np.zeros((0, self.change_set.size))
+
+    @property
+    def answer_size(self) -> int:
+        return self.change_set.size
+
+    def protection(self) -> Protection:
+        if self.workload is not None:
+            raise DesignError.of("workload", str(self.workload), "is answered, not the numbers themselves")
+        if not isinstance(self.changes, Changes):
+            return Protection(self.change_set.size, self.vectors)
+        changes = Sensitivity(linf=self.changes.most, l0=self.changes.l0, neighbours=self.neighbours)
+        return Protection(self.changes.size, changes, signed=self.changes.signed)
+
+    def tradeoff(self, result: Result, at: Iterable[float] = ()) -> TradeOff:
+        """That of all Gaussian noise within the budget."""
+        return gaussian_tradeoff(self.budget, at)
+
+    def spent(self, law: LinearNoise) -> Array:
+        """Share of the budget that each vector takes, or the worst change alone where they are too many; at most 1."""
+        most = self.spent_by(law.rows)[0]
+        if not len(self.vectors):
+            return np.array([most / self.budget])
+        held = self.vectors if self.workload is not None else self.vectors[:, self.subspace.coordinates]
+        return np.asarray(np.minimum(((held @ law.rows.T) ** 2).sum(axis=1), most) / self.budget)
+
+    def audit(self, result: Result) -> pd.DataFrame:
+        budget, used = self.budget, self.spent(result.mechanism) * self.budget
+        duals = result.duals
+        own = None if duals is None else duals.loc[duals["family"] == "privacy", "dual"].to_numpy()
+        dual = own if own is not None and len(own) == len(used) else np.full(len(used), np.nan)
+        rows = [
+            ("privacy", k, float(v), budget, float(budget - v), float(y), bool(budget - v <= 1e-7 * budget))
+            for k, (v, y) in enumerate(zip(used, dual))
+        ]
+        return pd.DataFrame(rows, columns=AUDIT_COLUMNS)
+
+    def frame(self, result: Result) -> pd.DataFrame:
+        """A row per answer; of numbers themselves a row per vector of the changes, where these are listed."""
+        if self.workload is None and len(self.vectors):
+            used = self.spent(result.mechanism)
+            return pd.DataFrame({"vector": np.arange(len(used)), "spent": used})
+        variances = result.mechanism.variances
+        return pd.DataFrame(
             {
-                "family": "privacy",
-                "index": np.arange(len(best.weights)),
-                "dual": best.weights * value / self.budget,
+                "query": np.arange(len(variances)),
+                "variance": variances,
+                "standard_deviation": np.sqrt(variances),
             }
         )
-        proof = CorrelatedGaussianProof(best.weights)
-        yield Bound(best.lower_bound * unit**2 / self.budget * (1 - 1e-12))
-        yield Law(noise, value, (proof,), report, self._notes(), duals)
 
-    def _by_model(
-        self, solver: str | None, clock: Clock, options: dict[str, Any]
-    ) -> tuple[Balance, Array, SolveReport]:
-        """The model's multipliers, and a whitening of its covariance."""
-        if solver == "clarabel":
-            # With closer tolerances Clarabel stalls; the bounds show how much is left.
-            options = {**dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-9), **options}
-        solution = solvers.solve(self.model(), solver, time_limit=clock.limit(), **options)
-        x, stretch, directions = self._stretched
-        values, basis = np.linalg.eigh(solution.primal["covariance"])
-        weights = np.zeros(len(x))
-        weights[x.any(axis=1)] = np.maximum(np.ravel(solution.dual["privacy"]), 0.0)
-        found = balance(self._plain[0], weights) if weights.any() else None
-        if found is None or values[0] <= 0:
-            raise SolverError(
-                "the program's answer leaves a direction out", solver=solution.solver, status=solution.status
+    def alternatives(self, result: Result) -> pd.DataFrame:
+        """The same at the same privacy from other noise: one scale, or what is published for the queries; last the proved lower bounds."""
+        rows = [("this mechanism", result.value)]
+        if self.workload is not None:
+            known = published(self.workload, self.change_set, largest=self.largest)
+            rows += sorted(
+                ((name, error / self.budget) for name, error in known.items()), key=lambda row: row[1]
             )
-        return found, (basis / np.sqrt(values)).T / stretch @ directions, SolveReport.of(solution)
+            if self.change_set.alone and not self.largest:
+                bound = svd_bound(self.workload, self.change_set) / self.budget
+                rows.append(("lower bound of the singular values", bound))
+        elif len(self.vectors):
+            longest = float((self.vectors**2).sum(axis=1).max()) / self.budget
+            size = (
+                1.0
+                if self.largest
+                else self.change_set.size
+                if self.weights is None
+                else float(np.trace(self.weights))
+            )
+            rows.append(("one scale for all", longest * size))
+        if result.lower_bound is not None:
+            rows.append((f"lower bound of {result.among}", result.lower_bound))
+        return relative_table(rows)
 
-    def _noise(self, rows: Array) -> CorrelatedGaussianNoise:
-        """The law whitened by `rows` where the loss is plain, scaled until the budget is kept in exact numbers."""
-        span, (_, root, size) = self.subspace, self._plain
-        reduced = self.vectors[:, span.coordinates]
-        whitening = within_budget(rows @ root / size, self.budget, lambda r: largest_spent(r, reduced)[0])
-        factor = span.matrix @ inverse_rows(whitening)
-        return CorrelatedGaussianNoise(factor @ factor.T, whitening, span.coordinates, span.lift, self.budget)
+    def lines(self, result: Result) -> list[str]:
+        law, used = result.mechanism, self.spent(result.mechanism)
+        what = f"{self.change_set.size} numbers" if self.workload is None else str(self.workload)
+        streams = "; answers can be streamed" if isinstance(law, StrategyNoise) and law.streams else ""
+        return [
+            f"{what}; {self.change_set.count} changes up to sign, the worst consumes {at_most(float(used.max()), 15)} of the budget",
+            f"released on multiples of {law.step:.6g} after whitening, wider by {law.lattice_cost:.2g}{streams}",
+        ]
 
-    def _notes(self) -> tuple[str, ...]:
-        size, rank = self.vectors.shape[1], self.subspace.rank
-        if rank == size:
-            return ()
-        return (f"the vectors span {rank} of {size} dimensions; the noise stays in that subspace",)
+    def _words(self) -> tuple[str, str, str]:
+        """What is answered, what changes, the name of the loss."""
+        value = "largest variance of an answer" if self.largest else "sum of the variances of the answers"
+        if isinstance(self.changes, Changes | Patterns):
+            moved = f"Between neighbouring data sets {self.changes.words()}."
+        else:
+            moved = f"Between neighbouring data sets it changes by one of {len(self.changes)} known vectors, or by a point of their convex hull."
+        if self.workload is not None:
+            made = "Noise is added to other sums of the counts, chosen for the purpose, and the answers are made from these."
+            return f"{self.workload}. {moved} {made}", f"For {self.workload}", value
+        numbers = "counts" if isinstance(self.changes, Changes) else "numbers"
+        what = f"A query returns {self.change_set.size} {numbers} about a data set. {moved} Gaussian noise is added, its coordinates correlated."
+        if not self.largest:
+            value = (
+                "sum of the variances" if self.weights is None else "weighted sum of the covariance, tr(WΣ)"
+            )
+        return what, f"For {self.change_set.size} numbers that change together", value
 
-    def words(self) -> tuple[str, str]:
-        count, size = self.vectors.shape
-        return (
-            f"A query returns {size} numbers about a data set. Between neighbouring data sets it changes by one of {count} "
-            "known vectors, or by a point of their convex hull. Gaussian noise is added, its coordinates correlated.",
-            "sum of the variances" if self.weights is None else "weighted sum of the covariance, tr(WΣ)",
+    def account(self, result: Result) -> Account:
+        what, answered, value = self._words()
+        question = [
+            what,
+            privacy_words(self.privacy, PAIR),
+            unit_words("stated the changes", "The guarantee is for all answers together, released once."),
+            f"Wanted is the covariance of least {value}; the lower bound is of {self.among}.",
+        ]
+        used = at_most(float(self.spent(result.mechanism).max()))
+        numbers = self.workload is None
+        return Account(
+            f"{'Correlated Gaussian noise' if numbers else 'Matrix mechanism'} at {guarantee(self.privacy)}",
+            f"{answered}: least {value}.",
+            "\n\n".join(question),
+            value,
+            (guarantee(self.privacy), f"at most {used} of the budget consumed"),
+            "The correlations of the noise: 1 on the diagonal, 0 where two numbers get independent noise."
+            if numbers
+            else "The standard deviation of each answer.",
+            "Independent noise of one scale, for the longest of the vectors, at the same privacy."
+            if numbers
+            else "The same queries at the same privacy, from what is published.",
         )
 
 
-def loss_root(span: Span, weights: Array | None) -> Array:
-    """Return L with LᵀL = EᵀWE: in coordinates L x the loss is the plain trace."""
-    if span.lift is None and weights is None:
-        return np.eye(span.rank)
-    lifted = span.matrix
-    gram = lifted.T @ (lifted if weights is None else weights @ lifted)
-    scale = np.sqrt(np.diag(gram))
-    root: Array = np.linalg.cholesky(gram / np.outer(scale, scale)).T * scale
-    return root
+def _checked_vectors(given: Any) -> Array:
+    vectors = array("changes", given, ndim=2)
+    if not vectors.any():
+        raise DesignError.of(
+            "changes", given, "are all zero: the query needs no noise at all, release it as it is"
+        )
+    if not 1 / LARGEST <= np.abs(vectors).max() <= LARGEST:
+        raise DesignError.of(
+            "changes",
+            float(np.abs(vectors).max()),
+            "must have its largest entry between 1e-100 and 1e100: doubles square it",
+        )
+    return vectors
 
 
-def trace_loss(noise: CorrelatedGaussianNoise, root: Array) -> float:
-    """Return tr(WΣ) = ‖L R⁻¹‖²_F."""
-    whitening = np.eye(noise.span.rank) if noise.whitening is None else noise.whitening
-    return float((inverse_rows(np.asarray(np.linalg.solve(root.T, whitening.T).T, dtype=float)) ** 2).sum())
+def _duals(multipliers: Multipliers, value: float, budget: float) -> pd.DataFrame:
+    """Multipliers of the changes, in loss a unit of budget, and loads of the answers, of each factor."""
+    rows = []
+    for k, (weights, loads) in enumerate(multipliers):
+        of = f" {k}" if len(multipliers) > 1 else ""
+        rows += [
+            (f"privacy{of}", i, w) for i, w in enumerate((weights / weights.sum() * value / budget).tolist())
+        ]
+        rows += [(f"errors{of}", i, q) for i, q in enumerate([] if loads is None else loads.tolist())]
+    return pd.DataFrame(rows, columns=["family", "index", "dual"])
 
 
-@serializable("correlated-gaussian-proof")
-@dataclass(frozen=True, eq=False)
-class CorrelatedGaussianProof(Proof):
-    r"""Weights y on the vectors prove a covariance: :math:`(\operatorname{tr}\sqrt{W^{1/2} M W^{1/2}})^2/(\mu^2 \sum y)` is a lower bound.
-
-    With :math:`M = \sum_k y_k d_k d_k^\top`, by weak duality of the matrix-fractional program (docs/theory; Li et al. 2010 for
-    one changed count). That the law's budget covers every vector is checked in rational numbers up to 64 dimensions and rounded
-    up beyond; cost and lower bound are sums in floats.
+def CountsGaussian(
+    counts: int,
+    l0: int,
+    privacy: GaussianPrivacy,
+    most: float = 1.0,
+    *,
+    signed: bool = True,
+    neighbours: str = NEIGHBOURS[0],
+) -> CorrelatedGaussian:
+    r"""Return the design of the best Gaussian covariance for n counts of which one person changes at most c: solved by symmetry, nothing is listed.
 
     Parameters
     ----------
-    multipliers : ndarray, shape (m,)
-        y.
+    counts : int
+        n, up to 700.
+    l0 : int
+        c ≤ n.
+    privacy : ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage or TradeOff
+    most : float
+        a: the most that one count changes.
+    signed : bool
+        Whether counts may rise and fall for one person at once (as when a person is replaced; state c for the difference
+        then). False: one person more or less, counts only rise or only fall.
+    neighbours : {"add-remove", "replace"}
+        For which neighbours the changes hold.
+
+    Examples
+    --------
+    >>> import mechdesign as md
+    >>> result = CountsGaussian(20, 3, md.ApproximateDP(1.0, 1e-6), signed=False).solve()
+    >>> round(result.value, 2), result.gap < 1e-9, result.certificate.verify()
+    (1039.44, True, True)
     """
-
-    multipliers: Array
-
-    speaks_of = ("privacy", "value", "lower bound")
-    bound_how = RECOMPUTED
-
-    def check(self, stated: Certificate) -> Iterator[Claim]:
-        design = instance("question", stated.question, CorrelatedGaussian)
-        law = instance("law", stated.law, CorrelatedGaussianNoise)
-        span, whitening, budget = law.span, law.whitening, law.budget
-        # `release` takes from the law's own budget how much wider it must be for its lattice
-        if whitening is None or span.size != design.vectors.shape[1] or budget != design.budget:
-            yield Claim("the law is held exactly", PROVED, -math.inf, False)
-            return
-        inside = all(span.inside(row) for row in design.vectors)
-        yield Claim("noise reaches every direction of the set", PROVED, 0.0 if inside else -math.inf, inside)
-        reduced = design.vectors[:, span.coordinates]
-        spent, exact = largest_spent(whitening, reduced)
-        yield Claim(
-            f"the budget covers every vector ({'rational' if exact else 'rounded up'})",
-            PROVED,
-            budget - spent,
-            spent <= budget,
-        )
-        yield shown_covariance(law)
-        root = loss_root(span, design.weights)
-
-        def proved() -> float:
-            weights = np.maximum(self.multipliers, 0.0)  # whatever they are, the bound is one of weights
-            found = balance(reduced @ root.T, weights) if weights.any() else None
-            return 0.0 if found is None else found.lower_bound / budget
-
-        yield from cost_claims(stated, trace_loss(law, root), proved)
+    changes = Changes(integer("counts", counts, 1, 700), l0, most, signed)
+    return CorrelatedGaussian(changes, privacy, neighbours=neighbours)
 
 
-def cost_claims(stated: Certificate, cost: float, proved: Callable[[], float]) -> Iterator[Claim]:
-    """That the budget is worth the requirement, that `cost` is stated, and that no covariance costs less than the stated bound."""
-    worth = budget_worth(stated.question.privacy, stated.question.budget)
-    yield Claim("the budget is worth the requirement", RECOMPUTED, worth, worth >= 0)
-    room = stated.value * (1 + _ROUNDING) - cost
-    yield Claim(f"the loss is at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)
-    if (bound := stated.lower_bound) is not None:
-        least = proved()
-        holds = least * (1 + _ROUNDING) >= bound
-        claim = f"no {stated.question.among.noun} costs less than {bound:.9g}"
-        yield Claim(claim, RECOMPUTED, least - bound, holds)
+def MatrixMechanism(
+    workload: Workload | Numbers,
+    privacy: GaussianPrivacy,
+    l0: int = 1,
+    most: float = 1.0,
+    *,
+    signed: bool = True,
+    loss: str = "total",
+    participation: Participation | None = None,
+    neighbours: str = NEIGHBOURS[0],
+) -> CorrelatedGaussian:
+    r"""Return the design of the least Gaussian noise for the answers to linear queries on counts.
 
+    Parameters
+    ----------
+    workload : Workload or array_like, shape (m, n)
+        A: ``Workload.prefix_sums(n)``, ``ranges``, ``marginals``, ``kron`` of these, or a matrix. Up to 4,096 counts.
+    privacy : ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage or TradeOff
+    l0 : int
+        c: how many counts one person changes, at most. For c > 1 the changes are listed: up to 10⁷ numbers of them.
+    most : float
+        a: the most that one count changes.
+    signed : bool
+        Whether some counts may rise for one person while others fall (as when a person is replaced; state c for the
+        difference then). False: one person more or less, counts only rise or only fall.
+    loss : {"total", "largest"}
+        The sum of the variances of the answers, or the largest of them.
+    participation : Participation, optional
+        Of a stream in which one person takes part several times: how often and how far apart. Instead of `l0`; `most` and
+        `signed` are of every step. Patterns at least b apart that are too many to list get the better of a banded and (for prefix sums) a Toeplitz
+        strategy: k times of up to √(10⁷/2k) steps.
+    neighbours : {"add-remove", "replace"}
+        For which neighbours the changes hold.
 
-def shown_covariance(law: CorrelatedGaussianNoise) -> Claim:
-    """That the covariance shown is that of the whitening."""
-    assert law.whitening is not None
-    factor = law.span.matrix @ inverse_rows(law.whitening)
-    true = factor @ factor.T
-    deviations, off = np.sqrt(np.diag(true)), np.abs(law.covariance - true)
-    near = bool((off <= 1e-9 * np.outer(deviations, deviations)).all())
-    return Claim("the covariance shown is the law's", RECOMPUTED, -float(off.max()), near)
+    Examples
+    --------
+    >>> import mechdesign as md
+    >>> totals = md.MatrixMechanism(md.Workload.prefix_sums(20), md.ApproximateDP(1.0, 1e-6)).solve()
+    >>> round(totals.value * totals.design.budget, 2), totals.gap < 1e-6, totals.certificate.verify()
+    (61.53, True, True)
+    >>> answers = totals.mechanism.release(range(20))          # twenty running totals
+    >>> steps = totals.mechanism.stream(range(20))             # or one by one, as the counts come
+    >>> answers.shape, type(next(steps)).__name__
+    ((20,), 'float')
+    """
+    asked = workload if isinstance(workload, Workload) else Workload(workload)
+    changes: Changes | Patterns
+    if participation is None:
+        changes = Changes(asked.size, l0, most, signed)
+    elif l0 != 1:
+        raise DesignError.of("l0", l0, "is for counts: participation says how many steps one person moves")
+    else:
+        changes = Patterns(asked.size, instance("participation", participation, Participation), most, signed)
+    return CorrelatedGaussian(changes, privacy, workload=asked, loss=loss, neighbours=neighbours)

@@ -58,8 +58,13 @@ class LinearNoise(ABC):
 
     @property
     @abstractmethod
-    def _whitened(self) -> tuple[float, int]:
-        """The budget μ², and how many whitened coordinates are released."""
+    def rows(self) -> Array:
+        """R: a change v of what is answered consumes ‖R v‖²."""
+
+    @property
+    @abstractmethod
+    def granted(self) -> float:
+        """μ²: no change consumes more."""
 
     @property
     @abstractmethod
@@ -69,7 +74,7 @@ class LinearNoise(ABC):
     @cached_property
     def _exact(self) -> tuple[float, ExactNoise]:
         """Lattice step h, and the sampler of one whitened coordinate, widened for it."""
-        budget, rank = self._whitened
+        budget, rank = self.granted, len(self.rows)
         root = math.sqrt(budget)
         step = math.ldexp(1.0, min(-32, math.frexp(root)[1] - 32))
         wider = 1 + step * math.sqrt(rank) / root * (1 + 1e-9)
@@ -87,7 +92,7 @@ class LinearNoise(ABC):
 
     def consumption(self) -> Consumption:
         """What a release consumes of a ledger."""
-        return Consumption.gaussian(self._whitened[0])
+        return Consumption.gaussian(self.granted)
 
     def errors(self) -> Accuracy:
         """How far off an answer is, on average over the answers."""
@@ -212,12 +217,16 @@ class CorrelatedGaussianNoise(LinearNoise):
         return np.where(outside > 1e-9 * np.maximum(np.linalg.norm(d, axis=1), 1e-300), np.inf, mu)
 
     @property
-    def _whitened(self) -> tuple[float, int]:
+    def rows(self) -> Array:
+        return inverse_rows(self._factor) if self.whitening is None else self.whitening
+
+    @property
+    def granted(self) -> float:
         if self.whitening is None or self.budget is None:
             raise DesignError.of(
                 "budget", self.budget, "must be known for a release; a CorrelatedGaussian's result knows it"
             )
-        return self.budget, self.span.rank
+        return self.budget
 
     @property
     def variances(self) -> Array:
@@ -272,10 +281,43 @@ def _scaled(rows: Array) -> tuple[Array, Array]:
     return rows / length, length
 
 
+def alike(rows: Array) -> tuple[Fraction, Fraction] | None:
+    """p and q where a square matrix is p I + q J: under it all coordinates are alike."""
+    if rows.shape[0] != rows.shape[1]:
+        return None
+    off, wanted = float(rows[0, -1]) if len(rows) > 1 else 0.0, np.full_like(rows, rows[0, -1])
+    np.fill_diagonal(wanted, rows[0, 0])
+    return (Fraction(float(rows[0, 0])) - Fraction(off), Fraction(off)) if (rows == wanted).all() else None
+
+
 def inverse_rows(rows: Array) -> Array:
     """Return the inverse, accurate however the rows are scaled."""
+    if (both := _eigenvalues(rows)) is not None:
+        return _of_eigenvalues(len(rows), *(float(1 / value) for value in both))
     unit, length = _scaled(rows)
     return np.linalg.inv(unit) / length.T
+
+
+def covariance_of(whitening: Array, span: Span) -> Array:
+    """E (RᵀR)⁻¹ Eᵀ."""
+    if span.lift is None and (both := _eigenvalues(whitening)) is not None:
+        return _of_eigenvalues(len(whitening), *(float(1 / value**2) for value in both))
+    factor = inverse_rows(whitening) if span.lift is None else span.matrix @ inverse_rows(whitening)
+    return np.asarray(factor @ factor.T)
+
+
+def _eigenvalues(rows: Array) -> tuple[Fraction, Fraction] | None:
+    """Of an invertible p I + q J: across 1, and along it."""
+    two = alike(rows)
+    if two is None or two[0] == 0 or two[0] + len(rows) * two[1] == 0:
+        return None
+    return two[0], two[0] + len(rows) * two[1]
+
+
+def _of_eigenvalues(size: int, across: float, along: float) -> Array:
+    found = np.full((size, size), (along - across) / size)
+    np.fill_diagonal(found, across + (along - across) / size)
+    return found
 
 
 def released(whitening: Array, held: Array, step: float, noise: ExactNoise | None) -> Array:

@@ -131,8 +131,12 @@ class StrategyNoise(LinearNoise):
         return float(((self.workload.root @ self.inverse) ** 2).sum())
 
     @property
-    def _whitened(self) -> tuple[float, int]:
-        return self.budget, len(self.strategy)
+    def rows(self) -> Array:
+        return self.strategy
+
+    @property
+    def granted(self) -> float:
+        return self.budget
 
     def release(self, x: Numbers) -> Array:
         """Return the answers to the workload with noise: for deployment.

@@ -1,0 +1,377 @@
+r"""A problem on one covariance of Gaussian noise: solved with a person's own rows, delivered exactly, proved.
+
+>>> import mechdesign as md
+>>> S = md.Covariance([[1.0, 0.0], [1.0, 1.0]])
+>>> problem = md.Problem(
+...     md.Minimize(S.total()), [S.private(md.ApproximateDP(1.0, 1e-6)), md.named("first", S[0, 0] <= 25)]
+... )
+>>> result = problem.solve()
+>>> round(result.value, 6), result.gap < 1e-7, result.certificate.verify()
+(46.846766, True, True)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import cvxpy as cp
+import numpy as np
+import pandas as pd
+
+from mechdesign.accounting.gaussian import budget_worth
+from mechdesign.accounting.profile import gaussian_tradeoff
+from mechdesign.errors import DesignError, InfeasibleError, SolverError
+from mechdesign.evidence.attack import TradeOff
+from mechdesign.evidence.classes import MechanismClass, family
+from mechdesign.evidence.digits import at_most
+from mechdesign.evidence.exact import round_down, round_up
+from mechdesign.evidence.page import Account
+from mechdesign.evidence.proofs import PROVED, Certificate, Claim
+from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
+from mechdesign.evidence.serialize import serializable
+from mechdesign.model.covariance import Covariance
+from mechdesign.model.expressions import Further, rows_of
+from mechdesign.model.problem import Problem
+from mechdesign.model.unknown import named
+from mechdesign.noise.correlated.bound import CovarianceBound
+from mechdesign.noise.correlated.declared import DeclaredCovariance
+from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise, covariance_of, largest_spent
+from mechdesign.noise.correlated.proof import CovarianceProof
+from mechdesign.noise.correlated.rigorous import cost_between
+from mechdesign.noise.correlated.semidefinite import MARGINS, Semidefinite, explained
+from mechdesign.problem.privacy import Consumption
+from mechdesign.problem.sensitivity import Protection
+from mechdesign.problem.span import Span
+from mechdesign.problem.spine import Bound, Clock, Law
+from mechdesign.problem.words import unit_words
+from mechdesign.typing import Array
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+RESIDUAL = 1e-12
+"""Of a row's size: what an equality may be missed by, as no whitening in doubles meets it exactly."""
+
+
+@serializable("covariance-problem")
+@dataclass(frozen=True, eq=False)
+class CovarianceProblem(Problem):
+    """A problem on one covariance: its semidefinite program, law and proofs."""
+
+    asks: ClassVar[str] = "numbers"
+    default_gap: ClassVar[float] = 1e-7
+
+    def check(self) -> None:
+        """Raise DesignError where the problem has no exact numbers."""
+        _ = self.declared
+
+    @property
+    def declared(self) -> DeclaredCovariance:
+        """The problem in numbers, at the parameters' values."""
+        held: DeclaredCovariance | None = self.__dict__.get("_declared")
+        if held is not None:
+            return held
+        for parameter in self.parameters:
+            if parameter.value is None:
+                raise DesignError.of("parameter", parameter.name(), "has no value")
+        S = self.unknown
+        rows, asked, curved = rows_of(S, self.objective, self.constraints, [np.eye(S.shape[0])])
+        if curved:
+            remedy = "is no linear row of the covariance, and neither piecewise linear; state it by abs, max, norm1, sum_largest or affine rows"
+            raise DesignError(f"{curved[0]}: {remedy}")
+        found = DeclaredCovariance(S.changes, S.neighbours, *rows, tuple(asked))
+        if not self.parameters:
+            self.__dict__["_declared"] = found
+        return found
+
+    def to_fields(self) -> dict[str, object]:
+        """What files hold: the problem in numbers."""
+        return {f.name: getattr(self.declared, f.name) for f in fields(DeclaredCovariance)}
+
+    @classmethod
+    def from_fields(cls, held: dict[str, Any]) -> CovarianceProblem:
+        """Declare what a file holds, in CVXPY."""
+        numbers = DeclaredCovariance(**held)
+        S = Covariance(numbers.changes, neighbours=numbers.neighbours)
+        columns = [
+            cp.vec(S, order="C"),
+            *([Further(numbers.further, name="further")] if numbers.further else []),
+        ]
+        whole = cp.hstack(columns)
+        constraints: list[Any] = [named(asked.label, S.private(asked.privacy)) for asked in numbers.privacy]
+        for number, label in enumerate(numbers.labels):
+            for equality in (1, 0):
+                rows = np.flatnonzero((numbers.family == number) & (numbers.equal == equality))
+                if len(rows):
+                    sides = numbers.matrix[rows] @ whole + numbers.offsets[rows]
+                    constraints.append(named(label, sides == 0 if equality else sides <= 0))
+        objective = numbers.cost @ whole + numbers.constant
+        objective.set_label(numbers.objective)
+        made = cls(cp.Minimize(objective), tuple(constraints))
+        made.__dict__["_declared"] = numbers
+        return made
+
+    # -- solving ----------------------------------------------------------------------------------------------
+
+    @property
+    def budget(self) -> float:
+        r""":math:`\mu^2`, rounded down."""
+        return self.declared.budget
+
+    @property
+    def among(self) -> MechanismClass:
+        return family("Gaussian noise of any covariance within these constraints")
+
+    def to_cvxpy(self) -> cp.Problem:
+        r"""Return the problem in CVXPY alone: :math:`v^\top S^{-1} v \le \mu^2` of each change, and the person's own constraints."""
+        S, rows = self.unknown, list[Any]()
+        for asked in self.declared.privacy:
+            rows += [named(asked.label, cp.matrix_frac(v, S) <= asked.budget) for v in S.changes if v.any()]
+        return cp.Problem(self.objective, [*rows, *self.own])
+
+    def improve(self, clock: Clock, solver: str | None = None, **options: Any) -> Iterator[Law | Bound]:
+        """Solve a little stricter than stated; prove the bound from its multipliers, and the law in exact numbers."""
+        program, bounded = Semidefinite(self.declared, solver, clock, **options), False
+        for margin in MARGINS:
+            try:
+                z, further, multipliers = program.solve(margin)
+                rows = program.whitening(z)
+            except (InfeasibleError, SolverError) as error:
+                if clock.passed:
+                    raise
+                raise explained(program, error) from None
+            found = None if bounded else program.proof(multipliers)
+            report = SolveReport.of(program.report)
+            if self.design is not None:
+                yield from self.design.of_program(rows, found, report)
+                return
+            if found is not None:
+                bounded = True
+                yield Bound(round_down(found.bound(self.declared)), found)
+            law, witness = self.law_of(rows), tuple(map(Fraction, further.tolist()))
+            value = self.value_of(law, witness)[1]
+            if all(claim.holds for claim in CovarianceProof(witness).check(Certificate(self, law, value))):
+                yield Law(law, value, (CovarianceProof(witness),), report, self._missed(law, witness))
+                return
+        raise explained(program, None)
+
+    def _missed(self, law: CorrelatedGaussianNoise, witness: tuple[Fraction, ...]) -> tuple[str, ...]:
+        """Notes on equalities, which no whitening in doubles meets exactly."""
+        return tuple(
+            f"{self.declared.labels[k]!r} is an equality, and holds to {RESIDUAL:.0e} of its size"
+            for k in sorted(set(self.declared.family[self.declared.equal != 0].tolist()))
+        )
+
+    def law_of(self, rows: Array) -> CorrelatedGaussianNoise:
+        """The law of a whitening."""
+        span = Span(self.declared.n, tuple(range(self.declared.n)))
+        return CorrelatedGaussianNoise(covariance_of(rows, span), rows, span.coordinates, None, self.budget)
+
+    # -- what proofs ask ----------------------------------------------------------------------------------------
+
+    @property
+    def worth(self) -> float:
+        """What the requirements leave beyond the budget."""
+        return min(budget_worth(asked.privacy, self.budget) for asked in self.declared.privacy)
+
+    def holds(self, law: object) -> bool:
+        """Whether a law is of these numbers, from a budget that is this question's."""
+        if not isinstance(law, CorrelatedGaussianNoise) or law.whitening is None or law.lift is not None:
+            return False
+        return law.budget == self.budget and law.span.coordinates == tuple(range(self.declared.n))
+
+    def reached(self, law: object) -> bool:
+        """Whether noise reaches every direction of the changes: all directions."""
+        return True
+
+    def spent_by(self, rows: Array, coordinates: tuple[int, ...] | None = None) -> tuple[float, bool]:
+        """What a change consumes under a matrix R at most, and whether that is a rational number rounded up."""
+        return largest_spent(rows, self.declared.changes)
+
+    def value_of(self, law: CorrelatedGaussianNoise, witness: tuple[Fraction, ...]) -> tuple[float, float]:
+        """Ends of the objective."""
+        declared = self.declared
+        low, high = cost_between(law.rows, declared.cost[: declared.n**2].reshape(declared.n, -1))
+        costs = (Fraction(c) * t for c, t in zip(declared.cost[declared.n**2 :].tolist(), witness))
+        rest = sum(costs, Fraction(declared.constant))
+        return (
+            (-math.inf, math.inf)
+            if high == math.inf
+            else (round_down(Fraction(low) + rest), round_up(Fraction(high) + rest))
+        )
+
+    def loss_claims(
+        self, law: CorrelatedGaussianNoise, value: float, witness: tuple[Fraction, ...]
+    ) -> Iterator[Claim]:
+        """That the objective is at most a value, and that own rows hold: a claim a family."""
+        declared = self.declared
+        if len(witness) != declared.further:
+            raise DesignError("witness: must hold the further variables of the problem")
+        room = value - self.value_of(law, witness)[1]
+        yield Claim(f"the objective is at most {value:.9g}", PROVED, room, room >= 0)
+        for k, label in enumerate(declared.labels):
+            slacks = [self._slack(i, law, witness) for i in np.flatnonzero(declared.family == k).tolist()]
+            least = min(slacks, default=0.0)
+            yield Claim(f"{label!r} holds", PROVED, least, least >= 0)
+
+    def _slack(self, i: int, law: CorrelatedGaussianNoise, witness: tuple[Fraction, ...]) -> float:
+        """What is left of an own row at least; of an equality, of what it may be missed by."""
+        weights, own, constant = self.declared.row(i)
+        low, high = cost_between(law.rows, weights)
+        if high == math.inf:
+            return -math.inf
+        parts = [*(Fraction(a) * witness[j] for j, a in own.items()), Fraction(constant)]
+        if not self.declared.equal[i]:
+            return float(-Fraction(high) - sum(parts))
+        size = float(np.abs(weights * law.covariance).sum()) + sum(abs(float(part)) for part in parts)
+        return RESIDUAL * size - max(abs(float(Fraction(end) + sum(parts))) for end in (low, high))
+
+    # -- what a result says -------------------------------------------------------------------------------------
+
+    @property
+    def answer_size(self) -> int:
+        """How many numbers an answer has."""
+        return self.declared.n
+
+    @property
+    def neighbours(self) -> str:
+        """For which neighbours the changes hold."""
+        return self.declared.neighbours
+
+    def protection(self) -> Protection:
+        """What the noise protects."""
+        return Protection(self.declared.n, self.declared.changes)
+
+    def tradeoff(self, result: Result, at: Iterable[float] = ()) -> TradeOff:
+        """That of all Gaussian noise within the budget."""
+        return gaussian_tradeoff(self.budget, at)
+
+    def granted(self, value: float) -> Any:
+        """The requirements."""
+        asked = [one.privacy for one in self.declared.privacy]
+        return asked[0] if len(asked) == 1 else "; ".join(map(str, asked))
+
+    def consumption(self, result: Result) -> Consumption:
+        """What a release consumes of a ledger."""
+        spent: Consumption = result.mechanism.consumption()
+        for asked in self.declared.privacy:
+            spent &= Consumption.of(asked.privacy)
+        return replace(spent, neighbours=self.neighbours)
+
+    def audit(self, result: Result) -> pd.DataFrame:
+        """Every row of every family: privacy by change, and the person's own."""
+        declared, law = self.declared, result.mechanism
+        bound = next((p for p in result.proofs if isinstance(p, CovarianceBound)), None)
+        witness = next((p.witness for p in result.proofs if isinstance(p, CovarianceProof)), ())
+        used = np.minimum(((declared.changes @ law.rows.T) ** 2).sum(axis=1), self.spent_by(law.rows)[0])
+        dual = np.full(len(used), np.nan) if bound is None else bound.prices(declared)
+        label, rows = declared.privacy[0].label, list[tuple[Any, ...]]()
+        for k, (v, y) in enumerate(zip(used.tolist(), dual.tolist())):
+            rows.append((label, k, v, self.budget, self.budget - v, y, self.budget - v <= 1e-7 * self.budget))
+        values = declared.matrix @ np.concatenate([law.covariance.ravel(), [float(t) for t in witness]])
+        for i, lhs in enumerate(values.tolist()):
+            rhs, equal = -float(declared.offsets[i]) + 0.0, declared.equal[i]
+            slack = -abs(rhs - lhs) if equal else self._slack(i, law, witness)
+            nu = math.nan if bound is None else float(bound.multipliers[i])
+            size = abs(rhs) + float(np.abs(declared.row(i)[0] * law.covariance).sum())
+            name = declared.labels[declared.family[i]]
+            rows.append((name, i, lhs, rhs, slack, nu, bool(abs(slack) <= 1e-7 * size)))
+        return pd.DataFrame(rows, columns=AUDIT_COLUMNS)
+
+    def frame(self, result: Result) -> pd.DataFrame:
+        """The covariance: a row and a column a number."""
+        names = [f"S[{j}]" for j in range(self.declared.n)]
+        found = pd.DataFrame(result.mechanism.covariance, columns=names)
+        found.insert(0, "number", np.arange(self.declared.n))
+        return found
+
+    def account(self, result: Result) -> Account:
+        declared, privacy = self.declared, self.granted(result.value)
+        names = " and ".join(map(repr, (label for label in declared.labels if label != "objective")))
+        question = [
+            f"A query returns {declared.n} numbers about a data set. Between neighbouring data sets it changes by one of {len(declared.changes)} known "
+            "vectors, or by a point of their convex hull. Gaussian noise is added, its coordinates correlated.",
+            f"Wanted is the covariance of least {declared.objective}"
+            + (f" within {names}." if names else "."),
+            unit_words("stated the changes", "The guarantee is for the whole vector, released once."),
+        ]
+        used = at_most(self.spent_by(result.mechanism.rows)[0] / self.budget)
+        return Account(
+            f"Correlated Gaussian noise at {privacy}",
+            f"For {declared.n} numbers that change together: least {declared.objective}.",
+            "\n\n".join(question),
+            declared.objective,
+            (str(privacy), f"at most {used} of the budget consumed"),
+            "The correlations of the noise: 1 on the diagonal, 0 where two numbers get independent noise.",
+            "",
+        )
+
+    def plot(self, result: Result, **options: float) -> Figure:
+        """Draw the correlations of the noise."""
+        found: Figure = result.mechanism.plot(**options)
+        return found
+
+    def __str__(self) -> str:
+        return "\n".join(lines(self.declared))
+
+    def _repr_latex_(self) -> str:
+        return latex(self.declared)
+
+
+def lines(declared: DeclaredCovariance) -> list[str]:
+    """The problem, a line a family: what it says, how many rows, one of them."""
+    n, said = declared.n, list[str]()
+    for asked in declared.privacy:
+        said.append(
+            f"{asked.label}: {asked}: v' S^-1 v <= {asked.budget:.6g} for each change v ({len(declared.changes)} rows)"
+        )
+    for k, label in enumerate(declared.labels):
+        rows = np.flatnonzero(declared.family == k)
+        count = f"{len(rows)} row{'s' * (len(rows) != 1)}"
+        said.append(f"{label}: {_row(declared, int(rows[0]))} ({count}{', the first' * (len(rows) > 1)})")
+    found = [
+        f"minimise    {declared.objective}",
+        f"over        S, the covariance of the noise on {n} numbers, {n} x {n}, positive semidefinite",
+    ]
+    return found + [f"{'subject to' if k == 0 else '':12}{text}" for k, text in enumerate(said)]
+
+
+def _row(declared: DeclaredCovariance, i: int) -> str:
+    """An own row as an inequality of entries, cut after a few terms."""
+    weights, own, constant = declared.row(i)
+    terms = [
+        (f"S[{a}, {b}]", float(weights[a, b]) * (1 if a == b else 2))
+        for a in range(declared.n)
+        for b in range(a, declared.n)
+        if weights[a, b]
+    ] + [(f"t{j + 1}", a) for j, a in own.items()]
+    text = " ".join(
+        f"{'-' if a < 0 else '+'} {'' if abs(a) == 1 else f'{abs(a):.4g} '}{name}" for name, a in terms[:4]
+    )
+    text = text.removeprefix("+ ") or "0"
+    return f"{text}{' + ...' * (len(terms) > 4)} {'=' if declared.equal[i] else '<='} {-constant + 0.0:.6g}"
+
+
+def latex(declared: DeclaredCovariance) -> str:
+    """The problem for a notebook."""
+
+    def text(words: str) -> str:
+        for symbol in "\\{}$&#_%^":
+            words = words.replace(symbol, " " if symbol in "\\{}^$" else f"\\{symbol}")
+        return rf"\text{{{words}}}"
+
+    rows = [
+        rf"v^\top S^{{-1}} v \le {asked.budget:.6g} &&{text(f'{asked.label}: {asked!s}'.replace('ε', 'epsilon').replace('δ', 'delta'))}"
+        for asked in declared.privacy
+    ]
+    for k, label in enumerate(declared.labels):
+        first = int(np.flatnonzero(declared.family == k)[0])
+        rows.append(
+            rf"{_row(declared, first)} &&{text(label)}".replace("<=", r"\le").replace("...", r"\dots")
+        )
+    body = r" \\ & ".join(rows)
+    return rf"$$\begin{{aligned}} \min_{{S \succeq 0}}\quad & {text(declared.objective)} \\ \text{{s.t.}}\quad & {body} \end{{aligned}}$$"

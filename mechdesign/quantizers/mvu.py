@@ -17,38 +17,40 @@ are exact like any other's.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import cvxpy as cp
 import numpy as np
-import pandas as pd
 from scipy import optimize, sparse, stats
 
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
-from mechdesign.evidence.results import SolveReport
+from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import array, integer, non_negative, positive, settle
+from mechdesign.model.table import Table
+from mechdesign.model.table_problem import TableDesign, TableProblem
+from mechdesign.problem.checks import array, integer, positive, settle
 from mechdesign.problem.fields import field
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
-from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
+from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.quantizers.common.design import QuantizerDesign
 from mechdesign.quantizers.common.dual_pieces import OutputSpace
 from mechdesign.quantizers.common.proofs import proved_law
-from mechdesign.quantizers.mechanism.exact_law import RationalTable, excess_loss, rational_table, tightened
+from mechdesign.quantizers.mechanism.exact_law import RationalTable
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import check_bins, check_range
 from mechdesign.quantizers.optimal.any_outputs import least_loss
 from mechdesign.quantizers.optimal.bin_search import BinSearch
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
-from mechdesign.quantizers.optimal.floors import LARGEST_EPSILON, MOST_OUTPUTS
+from mechdesign.quantizers.optimal.floors import MOST_OUTPUTS
 from mechdesign.quantizers.optm.program import RESOLVED
 from mechdesign.quantizers.parameter_search import searched_among
-from mechdesign.solvers import Deadline, LinearProgram, Model, get, solve
+from mechdesign.solvers import Deadline, LinearProgram, get
 from mechdesign.typing import Array, Numbers, Status
 
 FEW = 8
@@ -60,19 +62,9 @@ _SPANS = [(0.9, 1.1), (0.1, 1.2), (0.3, 1.2), (0.6, 1.2), (0.05, 1.6), (0.3, 1.7
 _SPANS += [(0.05, 2.5), (0.5, 2.5), (0.02, 1.0), (0.8, 3.0)]
 
 
-@dataclass(frozen=True, eq=False)
-class _Table:
-    """P (inputs, outputs), its variance on the input grid, and how it was found."""
-
-    rows: Array
-    variance: float
-    report: SolveReport
-    duals: pd.DataFrame | None
-
-
 @serializable("mvu")
 @dataclass(frozen=True)
-class MVU(QuantizerDesign, ModelledDesign):
+class MVU(QuantizerDesign, TableDesign):
     """The minimum-variance unbiased mechanism.
 
     Parameters
@@ -158,26 +150,29 @@ class MVU(QuantizerDesign, ModelledDesign):
             else np.array(self.bins)
         )
 
-    def model(self, bins: Numbers | None = None, *, epsilon: float | None = None) -> Model:
-        """Return the linear program for a fixed alphabet, by default an evenly spread one."""
-        x, epsilon = self.inputs, self.privacy.epsilon if epsilon is None else epsilon
-        rho = math.exp(min(non_negative("epsilon", epsilon), LARGEST_EPSILON))
+    def problem(self, bins: Numbers | None = None) -> TableProblem:
+        """Declare the least variance on the input grid for a fixed alphabet: the one given, or an evenly spread one."""
         alphabet = self._spread if bins is None else array("bins", bins)
         if len(alphabet) != self.m:
             raise DesignError.of("bins", bins, f"must be m = {self.m} values")
-        P = cp.Variable((len(x), self.m), name="P", nonneg=True)
-        floor = cp.Variable(self.m, name="floor", nonneg=True)
-        floors = np.ones((len(x), 1)) @ floor[None, :]
-        families = {
-            "normalisation": cp.sum(P, axis=1) == 1,
-            "unbiased": P @ alphabet == x,
-            "floors": floors <= P,
-            "privacy": rho * floors >= P,
-        }
-        problem = cp.Problem(
-            cp.Minimize(cp.sum(cp.multiply(self.alphabet_search.costs(alphabet), P))), list(families.values())
-        )
-        return Model(problem, {"P": P, "floor": floor}, families)
+        P = Table(self.inputs, alphabet)
+        variance = P.expected(self.alphabet_search.squares(alphabet))
+        variance.set_label("variance on the input grid")
+        design = self if bins is None else replace(self, bins=tuple(alphabet.tolist()))
+        return TableProblem(cp.Minimize(variance), (P.private(self.privacy), P.unbiased()), design=design)
+
+    def problem_of(self, result: Result) -> TableProblem:
+        """Return the problem at the alphabet found."""
+        return self.problem(result.mechanism.bins)
+
+    def deployed(self, weights: tuple[tuple[int, ...], ...]) -> Quantizer:
+        """Return the quantizer that dithers its input to the grid."""
+        rows = [[Fraction(w, total) for w in row] for row, total in zip(weights, map(sum, weights))]
+        return self._dithered(list(map(Fraction, self._spread.tolist())), rows)
+
+    def _dithered(self, bins: Sequence[Fraction], rows: list[list[Fraction]]) -> Quantizer:
+        knots = [Fraction(x) for x in self.inputs.tolist()]
+        return Quantizer.of_law(RationalTable.continuous(bins, knots, rows))
 
     def takes(self, outputs: object) -> bool:
         return super().takes(outputs) if self.bins is not None else searched_among(self, outputs, None)
@@ -188,8 +183,8 @@ class MVU(QuantizerDesign, ModelledDesign):
         """Search the alphabet (unless fixed), and solve for P.
 
         Up to 8 outputs are searched by the simplex method, up to 32 by `BinSearch`; more are spread evenly and their
-        range is searched, for with many outputs little else matters. P is found as `OptimalQuantizer` with the input grid as
-        its prior, which is the same problem: a linear program is never three times as fast, and takes minutes where it is large.
+        range is searched, for with many outputs little else matters. `problem` is solved by a backend where one is named, else as
+        `OptimalQuantizer` with the input grid as its prior: a linear program is never three times as fast, and takes minutes where it is large.
 
         The lower bound is one of the value, not of the variance on the grid that the search minimises: of every ε-private
         unbiased mechanism with any outputs as far out as the search may go (`output_space`), or with the alphabet given.
@@ -217,25 +212,26 @@ class MVU(QuantizerDesign, ModelledDesign):
         elif options:
             raise DesignError.of("options", sorted(options), "are a named backend's")
         alphabet, count = self._alphabet(integer("starts", starts, 1), clock.part(0.8))
-        # Floats are slightly inside, so that the loss rounded up is still within the budget.
-        budget = self.privacy.epsilon * (1 if clock.certify else 1 - 1e-12)
-        table = self._table(alphabet, budget, solver, clock, options)
-
-        def exact(epsilon: float) -> RationalTable:
-            found = table if epsilon == budget else self._table(alphabet, epsilon, solver, clock, options)
-            return rational_table(alphabet, self.inputs, found.rows)
-
+        found = self._at(alphabet, solver, clock, options)
         yield from least_loss(self, alphabet, clock)
-        mechanism = Quantizer.interpolated(alphabet, self.inputs, table.rows)
-        if clock.certify:
-            mechanism = Quantizer.of_law(tightened(exact, lambda law: excess_loss(law, budget), budget))
         notes = (
-            f"variance on the input grid (MVU's own objective): {table.variance:.9g}",
+            f"variance on the input grid (MVU's own objective): {found.value:.9g}",
             f"{count} programs over alphabets; a local search of a non-convex problem",
         )
-        value = mechanism.expected_loss(self.prior, self.loss)
-        law = Law(mechanism, value, report=table.report, notes=notes, duals=table.duals)
-        yield proved_law(self, law, mechanism) if clock.certify else law
+        value = found.mechanism.expected_loss(self.prior, self.loss)
+        law = Law(found.mechanism, value, report=found.report, notes=notes, duals=found.duals)
+        yield proved_law(self, law, found.mechanism) if clock.certify else law
+
+    def _at(self, alphabet: Array, solver: str | None, clock: Clock, options: dict[str, Any]) -> Law:
+        """The table of least variance for an alphabet: declared, or as an optimum, of which the exact law is read at the grid's inputs."""
+        if solver is not None:
+            found = self.problem(alphabet).improve(clock, solver, **options)
+            return next(one for one in found if isinstance(one, Law))
+        design = self.alphabet_search.as_optimum(alphabet, self.privacy.epsilon)
+        optimum = design.solve(gap=1e-7, time_limit=clock.limit())
+        law = optimum.mechanism.law
+        mechanism = self._dithered(law.bins, [law.at(Fraction(x)) for x in self.inputs.tolist()])
+        return Law(mechanism, optimum.value, report=optimum.solver_report, duals=optimum.duals)
 
     def _alphabet(self, starts: int, deadline: Deadline) -> tuple[Array, int]:
         """The alphabet that was given or found, and the number of programs solved for it."""
@@ -251,19 +247,6 @@ class MVU(QuantizerDesign, ModelledDesign):
         # At large budgets the solvers' tolerances do not tell outputs that reach the ends of the range from outputs beyond.
         epsilon = min(self.privacy.epsilon, RESOLVED) * (1 - 1e-10)
         return self.alphabet_search.simplex(epsilon, starts, deadline)
-
-    def _table(
-        self, alphabet: Array, epsilon: float, solver: str | None, deadline: Deadline, options: dict[str, Any]
-    ) -> _Table:
-        """The best P for an alphabet, by floors, which exact arithmetic moves off the edge of what is feasible."""
-        if solver is None:
-            optimum = self.alphabet_search.as_optimum(alphabet, epsilon).solve(
-                gap=1e-7, time_limit=deadline.limit()
-            )
-            rows = optimum.mechanism.probabilities(self.inputs)
-            return _Table(rows, optimum.value, optimum.solver_report, optimum.duals)
-        solution = solve(self.model(alphabet, epsilon=epsilon), solver, deadline=deadline, **options)
-        return _Table(solution.primal["P"], solution.value, SolveReport.of(solution), None)
 
 
 @dataclass(frozen=True)
@@ -356,14 +339,14 @@ class AlphabetSearch:
         optimize.minimize_scalar(value, bounds=bounds, method="bounded", options=options)
         return self.spread(min(found)[1]), len(found) - 1
 
-    def costs(self, alphabet: Array) -> Array:
-        """What P is multiplied with in the variance on the input grid."""
-        return (alphabet[None, :] - self.inputs[:, None]) ** 2 / len(self.inputs)
+    def squares(self, alphabet: Array) -> Array:
+        """Squared errors, shape (inputs, outputs)."""
+        return (alphabet[None, :] - self.inputs[:, None]) ** 2
 
     def in_numbers(self, alphabet: Array, epsilon: float) -> LinearProgram:
-        """The program of `MVU.model` for an alphabet; others are changes of its costs and of the rows "unbiased"."""
+        """The program of `MVU.problem` for an alphabet, through floors; others are changes of its costs and of the rows "unbiased"."""
         n, m, program = len(self.inputs), self.m, LinearProgram("MVU program")
-        program.add_columns("P", self.costs(alphabet))
+        program.add_columns("P", self.squares(alphabet) / n)
         program.add_columns("floor", np.zeros(m))
         places = np.repeat(np.arange(n), m), np.arange(n * m)
         for name, values, sums in (
@@ -405,7 +388,7 @@ class AlphabetSearch:
                 return 1e12
             # The solver's tolerance would let in alphabets that are short of the least by less than that.
             if a[-1] - self.centre >= self.least * (1 + 1e-11):
-                program.change_costs("P", self.costs(a))
+                program.change_costs("P", self.squares(a) / n)
                 program.change_rows("unbiased", np.tile(a, n))
                 if (status := program.run()) is Status.OPTIMAL:
                     return program.value / self.half**2

@@ -66,6 +66,12 @@ class ExactLaw(ABC):
         common = math.lcm(*{p.denominator for p in row})
         return [p.numerator * (common // p.denominator) for p in row], common
 
+    def at(self, x: Fraction) -> list[Fraction]:
+        """The row at any input of a continuous law."""
+        k = min(max(bisect_right(self.knots, x) - 1, 0), len(self.knots) - 2)
+        t = (x - self.knots[k]) / (self.knots[k + 1] - self.knots[k])
+        return [(1 - t) * p + t * q for p, q in zip(self.row(k, 0), self.row(k, 1))]
+
     def limits(self) -> Iterator[tuple[Fraction, list[int], int]]:
         """Every knot with the row's limits there from either side, as integers over a common denominator."""
         for k, ends in enumerate(pairwise(self.knots)):
@@ -436,12 +442,6 @@ def repaired_table(bins: Array, knots: Array, starts: Array, ends: Array) -> Rat
         for part, places in ((starts, x[:-1]), (ends, x[1:]))
     )
     return RationalTable(tuple(b), tuple(x), *rows)
-
-
-def rational_table(bins: Iterable[float], knots: Iterable[float], rows: Array) -> RationalTable:
-    """Return the exactly unbiased law next to `rows` (n, m) at `knots` (n,), interpolated between them."""
-    b, x = ([Fraction(float(v)) for v in values] for values in (bins, knots))
-    return RationalTable.continuous(b, x, [rational_row(row, b, mean) for row, mean in zip(rows.tolist(), x)])
 
 
 def excess_loss(law: ExactLaw, epsilon: float) -> float:

@@ -21,7 +21,6 @@ outermost outputs is taken (`extreme_law`).
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
@@ -419,7 +418,7 @@ def exact_law(
             else:
                 mean = x + (budget if table.shift[k] > 0 else -budget)
             mean = min(max(mean, x - budget, first), x + budget, last)
-            rows[end].append(tuple(_row_at(base, mean)))
+            rows[end].append(tuple(base.at(mean)))
     return RationalTable(base.bins, tuple(knots), tuple(rows[0]), tuple(rows[1]))
 
 
@@ -443,10 +442,3 @@ def _covered(
     inset = 1e-12 * (means[-1] - means[0])
     start, stop = (centre + unit * Fraction(float(v)) for v in (means[0] + inset, means[-1] - inset))
     return min(start, low), max(stop, high)
-
-
-def _row_at(law: ExactLaw, mean: Fraction) -> list[Fraction]:
-    """Row of a continuous exact law at any point of its range."""
-    k = min(max(bisect_right(law.knots, mean) - 1, 0), len(law.knots) - 2)
-    t = (mean - law.knots[k]) / (law.knots[k + 1] - law.knots[k])
-    return [(1 - t) * p + t * q for p, q in zip(law.row(k, 0), law.row(k, 1))]

@@ -164,9 +164,8 @@ def test_samples_that_nearly_mirror():
     assert not md.Prior.of(samples).symmetric()
     result = design(prior=samples, input_range=(-1, 1)).solve()
     assert certified(result)
-    program = md.solvers.solve(
-        design(prior=samples, input_range=(-1, 1)).model(np.unique([*samples, -1, 1])), "highs"
-    ).value
+    declared = result.design.problem(np.unique([*samples, -1, 1])).subject_to()
+    program = declared.solve().value
     assert result.lower_bound <= program * (1 + 1e-9) and program <= result.value * (1 + 1e-9)
 
 

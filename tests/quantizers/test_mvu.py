@@ -44,6 +44,13 @@ def test_mvu_with_more_outputs(epsilon: float, m: int, bits: int) -> None:
         assert program.value <= design.problem(even).subject_to().solve().value * (1 + 1e-4)
 
 
+def test_the_search_solves_what_is_declared() -> None:
+    design = md.MVU(m=5, privacy=md.PureDP(1.0), input_range=(-1, 2))
+    bins = design.alphabet_search.spread(design.alphabet_search.reach)
+    program = design.alphabet_search.in_numbers(bins, 1.0)
+    assert program.answer().value == pytest.approx(design.problem(bins).subject_to().solve().value, rel=1e-9)
+
+
 def test_mvu_with_two_outputs() -> None:
     """The search ended 2e-10 inside the least range, within its solver's tolerance, and the last program was infeasible."""
     for epsilon in (1.0, 3.0):

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import mechdesign as md
-from mechdesign import solvers
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.optimal.bin_search import Alphabet
@@ -121,7 +120,7 @@ def test_options_against_the_program(changes):
     lower, upper = wanted.input_range
     grid = np.linspace(lower, upper, 301)
     assert np.abs(result.mechanism.bias(grid)).max() <= wanted.max_bias + 1e-13
-    program = solvers.solve(wanted.model(257), "highs").value
+    program = wanted.problem(257).subject_to().solve().value
     # The program is a restriction on the mean (its rows are interpolated), a relaxation in the worst case
     # (its epigraph is over knots); both are within O(h²) or, at jumps and kinks, O(h) of the optimum.
     if wanted.objective == "mean":
@@ -156,7 +155,7 @@ def test_solvers_agree():
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6))
 def test_cutting_planes_agree_with_the_program_on_samples(seed):
-    """With a knot at every sample and every output between, the program of `model` is exact."""
+    """With a knot at every sample and every output between, the declared problem is exact."""
     rng = np.random.default_rng(seed)
     epsilon, m = rng.uniform(0.1, 4), int(rng.integers(3, 9))
     outer = 1.01 / np.tanh(epsilon / 2) * rng.uniform(1, 2)
@@ -169,7 +168,7 @@ def test_cutting_planes_agree_with_the_program_on_samples(seed):
     question = md.OptimalQuantizer(bins, md.PureDP(epsilon), samples, loss, input_range=(-1, 1))
     found = question.solve()
     knots = np.unique([*samples, *bins[np.abs(bins) < 1]])
-    exact = solvers.solve(question.model(knots), "highs").value
+    exact = question.problem(knots).subject_to().solve().value
     assert found.value == pytest.approx(exact, rel=1e-6) and found.lower_bound <= exact * (1 + 1e-7)
 
 

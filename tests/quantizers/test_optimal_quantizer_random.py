@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from optimal_designs import random_design
 
-from mechdesign import solvers
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.optimal.cutting_planes import cutting_planes
 from mechdesign.quantizers.optimal.newton import newton
@@ -40,7 +39,7 @@ def test_monolithic_program(seed: int) -> None:
     result = design.solve(gap=1e-6)
     bins = np.array(design.bins)
     knots = np.unique(np.concatenate([np.linspace(-1, 1, 321), bins[(bins > -1) & (bins < 1)]]))
-    program = solvers.solve(design.model(knots), "highs")
+    program = design.problem(knots).subject_to().solve(certify=False)
     rows = result.mechanism.probabilities(knots)
     coarse = Quantizer.interpolated(bins, knots, rows).expected_loss(design.prior, design.loss)
     # HiGHS keeps rows to 1e-10; the loss is at most a few times the largest output.

@@ -25,12 +25,6 @@ def optm(**options: object) -> Both:
     return program.model(4.0, best.low, best.high), program.in_numbers(4.0, best.low, best.high)
 
 
-def mvu() -> Both:
-    design = md.MVU(m=5, privacy=md.PureDP(1.0), input_range=(-1, 2))
-    bins = design.alphabet_search.spread(design.alphabet_search.reach)
-    return design.model(bins), design.alphabet_search.in_numbers(bins, 1.0)
-
-
 def channel() -> Both:
     design = md.MetricChannel(md.MetricSpace.grid(3, 3), 1.0)
     program = design.program()
@@ -56,7 +50,6 @@ PROGRAMS: dict[str, Callable[[], Both]] = {
     "OPTM": optm,
     "OPTM, Theorem 6": lambda: optm(constraints="theorem6"),
     "OPTM, across outputs": lambda: optm(constraints="across-outputs", families="separate"),
-    "MVU": mvu,
     "MetricChannel": channel,
     "lattice": lambda: lattice(0.0, True),
     "lattice with delta": lambda: lattice(0.3, True),

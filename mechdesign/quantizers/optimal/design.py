@@ -8,17 +8,8 @@ r"""The provably optimal quantizer: least loss of all ε-LDP unbiased mechanisms
 Infinitely many variables, yet solved on the continuum: for given floors :math:`a_i = \min_x p(x, i)` the rest is
 a closed form (`floors`), the floors are found by an interior-point or a cutting-plane method (`newton`,
 `cutting_planes`), and every answer comes with a lower bound over all mechanisms and an exact rational law.
-The methods solve it for all inputs at once; the reference is the same program on a grid of knots, declared in CVXPY (`knot_model`).
-
-With floors a, rows :math:`P_k` at knots :math:`x_0 < \dots < x_K` and :math:`\rho = e^\varepsilon`:
-
-.. math::
-   \min \sum_{k,i} c_{ki} P_{ki} \quad\text{s.t.}\quad a_i \le P_{ki} \le \rho a_i, \quad \sum_i P_{ki} = 1, \quad
-   \bigl|\sum_i B_i P_{ki} - x_k\bigr| \le b,
-
-c being the exact expected loss of the mechanism that interpolates the rows: on each cell between knots and outputs
-the hat functions times the loss are polynomials, integrated by partial moments (other convex losses: by quadrature).
-For the worst case, an epigraph variable over the knots.
+The methods solve it for all inputs at once; the reference is the same program on a grid of knots, declared as a table
+(`OptimalQuantizer.problem`): the best of what interpolates rows there.
 """
 
 from __future__ import annotations
@@ -27,8 +18,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
+import cvxpy as cp
 import numpy as np
 import pandas as pd
 
@@ -37,13 +29,19 @@ from mechdesign.evidence.classes import MechanismClass, every, menu
 from mechdesign.evidence.proofs import Certificate
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
+from mechdesign.model.exactly import Program
+from mechdesign.model.table import Table
+from mechdesign.model.table_problem import TableProblem
+from mechdesign.model.unknown import named
 from mechdesign.problem.checks import integer, non_negative, one_of, positive, settle
 from mechdesign.problem.fields import field
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
+from mechdesign.problem.words import loss_words
 from mechdesign.quantizers.common.design import EXACT, QuantizerDesign
+from mechdesign.quantizers.common.interpolation import interpolated_costs
 from mechdesign.quantizers.common.proofs import LawProof, proved_bound, proved_law
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import check_bins, check_range, mirrored_bins
@@ -55,7 +53,6 @@ from mechdesign.quantizers.optimal.bin_search import (
     search_bins,
 )
 from mechdesign.quantizers.optimal.floors import (
-    LARGEST_EPSILON,
     MOST_OUTPUTS,
     FloorProblem,
     pieces,
@@ -71,91 +68,7 @@ from mechdesign.quantizers.optimal.solution import (
     without_privacy,
 )
 from mechdesign.solvers.deadline import Deadline
-from mechdesign.solvers.registry import Model
 from mechdesign.typing import Array, Numbers
-
-
-def hat_costs(bins: Array, knots: Array, prior: Prior, loss: Loss) -> tuple[Array, float]:
-    """Return (c, c0): the expected loss of interpolated rows P is Σ c·P + c0; c has shape (K + 1, m)."""
-    m = len(bins)
-    costs = np.zeros((len(knots), m))
-    inside = bins[(bins > knots[0]) & (bins < knots[-1])]
-    cells = np.unique(np.concatenate([knots, inside]))
-    middle = (cells[:-1] + cells[1:]) / 2
-    at = np.clip(np.searchsorted(knots, middle, side="right") - 1, 0, len(knots) - 2)
-    x0, x1 = knots[at][:, None], knots[at + 1][:, None]
-    h = x1 - x0
-    if loss.function is not None:
-
-        def integrand(x: Array) -> Array:
-            k = np.clip(np.searchsorted(knots, x, side="right") - 1, 0, len(knots) - 2)
-            value = loss(bins - x[:, None])
-            t = ((x - knots[k]) / (knots[k + 1] - knots[k]))[:, None]
-            return np.concatenate([(1 - t) * value, t * value], axis=1)
-
-        both = prior.integrals(integrand, cells)
-        np.add.at(costs, at, both[:, :m])
-        np.add.at(costs, at + 1, both[:, m:])
-        return costs, 0.0
-    moments = prior.moments(cells)
-    m0, m1, m2 = moments[:, :1], moments[:, 1:2], moments[:, 2:]
-    sign = np.where(bins >= middle[:, None], 1.0, -1.0)
-    # |B − x| (x1 − x)/h and |B − x| (x − x0)/h
-    left = sign * (bins * x1 * m0 - (bins + x1) * m1 + m2) / h
-    right = sign * (-bins * x0 * m0 + (bins + x0) * m1 - m2) / h
-    np.add.at(costs, at, loss.absolute * left)
-    np.add.at(costs, at + 1, loss.absolute * right)
-    # Σ_i p_i (B_i − x)² = Σ_i p_i (B_i² − 2 B_i x) + x²: order 2 is enough, as rows sum to one.
-    left = (bins * bins * (x1 * m0 - m1) - 2 * bins * (x1 * m1 - m2)) / h
-    right = (bins * bins * (m1 - x0 * m0) - 2 * bins * (m2 - x0 * m1)) / h
-    np.add.at(costs, at, loss.squared * left)
-    np.add.at(costs, at + 1, loss.squared * right)
-    return costs, loss.squared * float(m2.sum())
-
-
-def knot_model(
-    bins: Array,
-    epsilon: float,
-    prior: Prior,
-    loss: Loss,
-    knots: Array,
-    *,
-    objective: str = "mean",
-    max_mse: float | None = None,
-    max_bias: float = 0.0,
-) -> Model:
-    """Declare the program; constraint families "privacy", "normalisation", "unbiased" and "mse"."""
-    import cvxpy as cp
-
-    m, K = len(bins), len(knots)
-    rho = math.exp(min(epsilon, LARGEST_EPSILON))
-    P = cp.Variable((K, m), nonneg=True, name="P")
-    a = cp.Variable(m, nonneg=True, name="a")
-    floors = cp.reshape(a, (1, m), order="C")
-    ones = np.ones((K, 1))
-    mean = P @ bins - knots
-    families: dict[str, Any] = {
-        "privacy": [ones @ floors <= P, rho * (ones @ floors) >= P],
-        "normalisation": cp.sum(P, axis=1) == 1,
-        "unbiased": mean == 0 if max_bias == 0 else [mean <= max_bias, mean >= -max_bias],
-    }
-    variables = {"P": P, "a": a}
-    costs, constant = hat_costs(bins, knots, prior, loss)
-    target = cp.sum(cp.multiply(costs, P)) + constant
-    if objective == "worst":
-        worst = cp.Variable(name="worst")
-        variables["worst"] = worst
-        at_knots = loss(bins - knots[:, None])
-        families["worst case"] = worst >= cp.sum(cp.multiply(at_knots, P), axis=1)
-        target = worst
-    if max_mse is not None:
-        squares, extra = hat_costs(bins, knots, prior, Loss(squared=1.0))
-        families["mse"] = cp.sum(cp.multiply(squares, P)) + extra <= max_mse
-    constraints: list[cp.Constraint] = []
-    for family in families.values():
-        constraints += family if isinstance(family, list) else [family]
-    return Model(cp.Problem(cp.Minimize(target), constraints), variables, families)
-
 
 _ANY_OUTPUTS = "any outputs (lower bound)"
 
@@ -219,6 +132,7 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
     input_range: Any = None
 
     default_gap = 1e-6
+    algorithms: ClassVar[tuple[str, ...]] = tuple(METHODS)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -302,44 +216,50 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
             None if self.max_mse is None else self.max_mse / unit**2,
         )
 
-    def model(self, knots: Numbers = 33) -> Model:
-        """Declare the linear program on a grid of knots in CVXPY; of a search, for evenly spread outputs.
+    def problem(self, knots: Numbers = 33) -> TableProblem:
+        """Declare the rows at knots, and the loss of what interpolates them; of a search, for evenly spread outputs.
+
+        It is a restriction: a mechanism that interpolates between knots is one on all inputs, but the best need not be of this kind.
 
         Parameters
         ----------
         knots : int or array_like
-            Number of equally spaced knots (bins inside the range are added), or the knots.
+            Number of equally spaced knots (outputs inside the range are added), or the knots.
         """
-        lower, upper = self.input_range
-        bins = self._outputs
+        (lower, upper), bins = self.input_range, self._outputs
         if np.ndim(knots) == 0:
             inside = bins[(bins > lower) & (bins < upper)]
-            count = integer("knots", knots, 2)
-            points = np.unique(np.concatenate([np.linspace(lower, upper, count), inside]))
+            points = np.union1d(np.linspace(lower, upper, integer("knots", knots, 2)), inside)
         else:
             points = check_bins(knots)
-        return knot_model(
-            bins,
-            self.privacy.epsilon,
-            self.prior,
-            self.loss,
-            points,
-            objective=self.objective,
-            max_mse=self.max_mse,
-            max_bias=self.max_bias,
+        P = Table(points, bins)
+        rows: list[Any] = [P.private(self.privacy)]
+        off = P.bias()
+        if self.max_bias:
+            rows.append(named("bias", cp.abs(off) <= self.max_bias))
+        else:
+            rows.append(P.unbiased())
+        if self.max_mse is not None:
+            squares, extra = interpolated_costs(bins, points, Loss(squared=1.0), self.prior)
+            rows.append(named("mse", cp.sum(cp.multiply(squares, P)) + extra <= self.max_mse))
+        if self.objective == "worst":
+            target = P.worst(self.loss(bins - points[:, None]))
+        else:
+            costs, constant = interpolated_costs(bins, points, self.loss, self.prior)
+            target = cp.sum(cp.multiply(costs, P)) + constant
+        target.set_label(
+            f"{'largest' if self.objective == 'worst' else 'expected'} {loss_words(self.loss)} of interpolated rows"
         )
+        return TableProblem(cp.Minimize(target), tuple(rows), design=self)
 
-    def improve(self, clock: Clock, solver: str | None = None, knots: Numbers = 33) -> Iterator[Law | Bound]:  # type: ignore[override]
+    def accelerated(self, clock: Clock, algorithm: str | None = None) -> Iterator[Law | Bound]:
         """Find the outputs where they are searched, then the floors of least loss, and what bounds all mechanisms from below.
 
         Parameters
         ----------
         clock : Clock
-        solver : str, optional
-            ``"newton"``, ``"cutting-planes"`` (both bound the continuum), ``"exchange"`` (worst case), or a backend of
-            `mechdesign.solvers`, which solves `model` on a grid of knots and hands its floors to the cutting planes. None chooses.
-        knots : int or array_like
-            For a backend: the knots of `model`.
+        algorithm : str, optional
+            ``"newton"``, ``"cutting-planes"`` (both of the expected loss), or ``"exchange"`` (of the worst case). None chooses.
 
         Raises
         ------
@@ -347,11 +267,40 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
             The outputs cannot be unbiased at this ε (with the smallest feasible one), or `max_mse` is below the
             least possible.
         """
+        yield from self._by_floors(clock, algorithm, None)
+
+    def improve(
+        self, clock: Clock, solver: str | None = None, knots: Numbers = 33, **options: Any
+    ) -> Iterator[Law | Bound]:
+        """Solve for the floors by one of `algorithms`, or begin with those that a registered backend finds.
+
+        A backend solves `problem`, a restriction to what interpolates between knots, and the cutting planes begin with its floors: law and
+        bound are of all inputs.
+
+        Parameters
+        ----------
+        clock : Clock
+        solver : str, optional
+            One of `algorithms`, or a backend of `mechdesign.solvers`.
+        knots : int or array_like
+            For a backend: the knots of `problem`.
+        **options
+            The backend's own.
+        """
+        if self._own_way(solver):
+            self._known(options, ["solver", "knots"])
+            yield from self.accelerated(clock, solver)
+        else:
+            yield from self._by_floors(clock, None, {"solver": solver, "knots": knots, **options})
+
+    def _by_floors(
+        self, clock: Clock, method: str | None, backend: dict[str, Any] | None
+    ) -> Iterator[Law | Bound]:
         design, notes = self._widened()
         check_feasible(design.floor_problem, self.privacy.epsilon, self.units)
         searched = design._searched(clock.gap, clock)
         fixed = design if isinstance(self.bins, tuple) else self.at(bins=searched.bins)
-        method, start, backends = fixed._start(solver, knots, clock)
+        start, backends = (None, ()) if backend is None else fixed._start(clock, **backend)
         found = searched.solution
         if found is not None and fixed.units != design.units:  # its multipliers are about another centre
             found = replace(found, lower_bound=-math.inf)
@@ -366,7 +315,7 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
             iterations=solution.iterations,
             variables=len(fixed.floor_problem.bins),
             constraints=len(fixed.floor_problem.constraints[1]),
-            requested=solver,
+            requested=method if backend is None else backend["solver"],
             fallbacks=backends[1:],
         )
         mechanism = fixed._in_floats(solution.floors)
@@ -485,16 +434,15 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
         return search_bins(self.floor_problem, self.bins, gap, deadline).in_units(self.units[1])
 
     def _start(
-        self, solver: str | None, knots: Numbers, deadline: Deadline
-    ) -> tuple[str | None, Array | None, tuple[str, ...]]:
-        """The method to use, the floors that a backend found on a grid of knots, and which backends failed."""
-        if solver is None or (isinstance(solver, str) and solver in METHODS):
-            return solver, None, ()
-        from mechdesign import solvers
-
-        answer = solvers.solve(self.model(knots), solver, deadline=deadline)
-        found = f"{answer.solver} on {len(answer.primal['P'])} knots"
-        return None, np.asarray(answer.primal["a"]), (found, *answer.fallbacks)
+        self, clock: Clock, *, solver: str, knots: Numbers, **options: Any
+    ) -> tuple[Array, tuple[str, ...]]:
+        """The floors that a backend finds at knots, and which backends failed."""
+        declared = self.problem(knots).declared
+        program = Program(declared, clock, solver, **options)
+        program.solve()
+        table = program.columns()[: declared.cells].reshape(declared.n, declared.m)
+        answer = program.solution
+        return table.min(axis=0), (f"{answer.solver} on {len(table)} knots", *answer.fallbacks)
 
     def at(self, **changes: Any) -> OptimalQuantizer:
         """Return the design with some fields changed."""

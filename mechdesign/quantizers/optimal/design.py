@@ -29,7 +29,7 @@ from mechdesign.evidence.classes import MechanismClass, every, menu
 from mechdesign.evidence.proofs import Certificate
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.model.exactly import Program
+from mechdesign.model.program import Program
 from mechdesign.model.table import Table
 from mechdesign.model.table_problem import TableProblem
 from mechdesign.model.unknown import named

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import mpmath as mp
 import numpy as np
 from scipy import special
 
@@ -94,14 +93,6 @@ def laplace_losses(ratio: float, step: float) -> Losses:
 def step_of(ratios: Any, epsilon: float) -> float:
     """A step at which the sum of these losses has some thousand points."""
     return max(2 * math.fsum(ratios), 1e-300) / POINTS
-
-
-def exact_gaussian_delta(epsilon: float, squares: Any) -> Any:
-    """δ(ε) of Gaussian noise from the sum of squared ratios, to sixty digits."""
-    with mp.workdps(60):
-        mu, e = mp.sqrt(squares), mp.mpf(epsilon)
-        first, second = (mp.erfc((e / mu + sign * mu / 2) / mp.sqrt(2)) / 2 for sign in (-1, 1))
-        return first - mp.exp(e) * second
 
 
 # One coordinate of a law, from its density ----------------------------------------------------------------------

@@ -43,7 +43,7 @@ from mechdesign.verifier import verify
 from tests.campaign import table
 
 # Where a search looked, which no claim is about; outputs beyond `max_abs` are refused.
-SEARCHED = (
+SEARCHED = [
     "exhaustive",
     "max_abs",
     "grid",
@@ -61,8 +61,8 @@ SEARCHED = (
     "spanner",
     "unit",
     "names",
-)
-WORDS = ("unit", "names")
+]
+WORDS = ["unit", "names"]
 SAID = ("design", "mechanism", "value", "lower_bound")
 
 
@@ -132,7 +132,7 @@ def said(result: md.Result) -> list[str]:
 def words_of(fields: dict[str, Any]) -> list[str]:
     """The same, of the members of a file."""
 
-    def plain(node: Any, left_out: tuple[str, ...]) -> Any:
+    def plain(node: Any, left_out: list[str]) -> Any:
         if isinstance(node, dict) and "$fraction" in node:
             return f"{float(Fraction(node['$fraction'])) + 0.0:.10g}"
         if isinstance(node, dict) and node.get("$kind") == "cell-noise":  # in proportion

@@ -21,11 +21,10 @@ from tests.campaign.compositions import (
     Grid,
     Losses,
     density_losses,
-    exact_gaussian_delta,
     laplace_losses,
     step_of,
 )
-from tests.campaign.oracles import Faults, exactly, over_budget
+from tests.campaign.oracles import Faults, exactly, gaussian_delta, over_budget
 
 # A type for each coordinate -------------------------------------------------------------------------------------
 
@@ -126,7 +125,7 @@ def noise_of_points(design: Any, result: Any) -> Faults:
 def mixed_delta(laplace: list[float], squares: Fraction, epsilon: float) -> float:
     """δ from below of Laplace ratios beside Gaussian noise."""
     if not laplace:
-        return float(exact_gaussian_delta(epsilon, exactly(squares))) if squares else 0.0
+        return float(gaussian_delta(epsilon, exactly(squares))) if squares else 0.0
     step = step_of(laplace, epsilon)
     grid = Grid(step)
     for ratio in laplace:
@@ -148,7 +147,7 @@ def mixed_value(design: Any, result: Any) -> Faults:
         low, high = mp.mpf("1e-9"), mp.mpf(1000)
         for _ in range(120):
             middle = mp.sqrt(low * high)
-            low, high = (middle, high) if exact_gaussian_delta(epsilon, middle**2) <= delta else (low, middle)
+            low, high = (middle, high) if gaussian_delta(epsilon, middle**2) <= delta else (low, middle)
         unit = [(v * v / w) ** (1 / (p + 2)) for v, w in pairs]
         stretch = mp.sqrt(mp.fsum((v / t) ** 2 for (v, _), t in zip(pairs, unit))) / low
         gaussian = normal * mp.fsum(w * (t * stretch) ** p for (_, w), t in zip(pairs, unit))
@@ -589,7 +588,7 @@ def many_value(design: Any, result: Any, k: int) -> Faults:
         low, high = 1e-9, 1000.0
         for _ in range(60):
             mu = math.sqrt(low * high)
-            low, high = (mu, high) if exact_gaussian_delta(epsilon, mu * mu) <= delta else (low, mu)
+            low, high = (mu, high) if gaussian_delta(epsilon, mu * mu) <= delta else (low, mu)
         sigma = math.sqrt(k) * top / low
         known = min(known, sigma * math.sqrt(2 / math.pi) if order == 1 else sigma**2)
     if result.lower_bound is not None and result.lower_bound > known * (1 + 1e-9):

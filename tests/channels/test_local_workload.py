@@ -248,24 +248,6 @@ def test_draws_of_sets() -> None:
         law.decode([[0, 1]])
 
 
-def test_simulated_squared_error_of_sets() -> None:
-    """Eight questions of many categories: the squared error of all answers within 4 standard errors of the variance stated."""
-    rng = np.random.default_rng(8)
-    for case in range(8):
-        k = int(rng.integers(20, 90))
-        workload = [md.Workload.identity, prefix][case % 2](k)
-        law = md.LocalWorkload(workload, md.PureDP(float(rng.uniform(0.3, 3)))).published(
-            PUBLISHED[1 + case % 4]
-        )
-        people = rng.integers(0, k, 30)
-        truth = workload.apply(np.bincount(people, minlength=k))
-        squares = [
-            float(((law.decode(law.sample(people, rng=rng)).answers - truth) ** 2).sum()) for _ in range(200)
-        ]
-        error = np.std(squares) / math.sqrt(len(squares))
-        assert abs(np.mean(squares) - law.variances[people].sum()) <= 4 * error, case
-
-
 @pytest.mark.parametrize("kind", ["subset selection", "Hadamard response"])
 def test_post_processed_counts(kind: str) -> None:
     law = md.LocalWorkload(md.Workload.ranges(6), ONE).published(kind)
@@ -294,15 +276,6 @@ def test_compare(data: str) -> None:
     assert all(claim.holds for claim in found.agreements())
     assert all(result.certificate.verify() for result in found.results.values())
     assert not any(map(alone, found.results.values()))
-
-
-def test_compare_many_categories() -> None:
-    found = md.compare(md.CategoryReport(categories=100), md.PureDP(2.0), progress=False)
-    errors = found.table.set_index("mechanism")["error"]
-    assert errors["subset selection"] == pytest.approx(errors["optimal report"], rel=1e-12)
-    assert "64" in found.refused["Hadamard response"]
-    found = md.compare(md.CategoryReport(prefix(100)), ONE, progress=False)
-    assert found.names[0] == "subset selection" and "CategoryReport" in found.refused["optimal report"]
 
 
 def test_never_above_what_is_published() -> None:

@@ -186,14 +186,3 @@ def test_noise_on_the_integers_is_calibrated_for_many_changes() -> None:
     many = Calibration("discrete_laplace", PureDP(1e-3), 1, dimension=10**6).solve()
     assert many.value == pytest.approx(float(2 * Fraction(10**18) - Fraction(1, 6)), rel=1e-9)
     assert many.certificate.verify()
-
-
-@pytest.mark.parametrize(("epsilon", "gamma"), [(1.0, 0.4), (5.0, 0.1), (0.05, 0.7)])
-def test_staircase_entropy(epsilon, gamma):
-    """Summed over the steps."""
-    law = staircase(epsilon, gamma, scale=3.0)
-    k = np.arange(int(60 / epsilon) + 50)
-    edges = np.sort(np.concatenate([k, k + gamma]))
-    middle, width = (edges[:-1] + edges[1:]) / 2 * 3.0, np.diff(edges) * 3.0
-    direct = -2 * np.sum(width * law.pdf(middle) * law.logpdf(middle))
-    assert law.entropy() == pytest.approx(direct, rel=1e-10)

@@ -156,6 +156,7 @@ def exponentials(monkeypatch: pytest.MonkeyPatch, seed: int | None) -> None:
         (exact, "exp_upper", lambda x: exact.exp_upper(x) * scaled(x, 1)),
         (reading, "exp_bounds", bounds),
     ):
+        made.__name__ = name
         for module in imported(home, name):
             monkeypatch.setattr(module, name, made)
 

@@ -43,6 +43,7 @@ from .evidence.serialize import register_law as register_law
 from .evidence.serialize import register_loss as register_loss
 from .files import load as load
 from .model.covariance import Covariance as Covariance
+from .model.lattice import LatticeNoise as LatticeNoise
 from .model.problem import Minimize as Minimize
 from .model.problem import Problem as Problem
 from .model.table import Table as Table

@@ -27,6 +27,13 @@ def table() -> md.Problem:
     return md.Problem(md.Minimize(P.expected("absolute")), rows)
 
 
+def noise() -> md.Problem:
+    """Noise on the whole numbers with a constraint of one's own."""
+    p = md.LatticeNoise(1, 8, integer=True, sensitivity=2, tails=1.0)
+    rows = [p.private(PURE), md.named("rarely right", p[8] <= 0.3)]
+    return md.Problem(md.Minimize(p.expected("squared")), rows)
+
+
 # Name → the design, and what its `solve` is given to be quick.
 def covariance() -> md.Problem:
     """Two numbers that change together, one of them with a cap on its variance."""
@@ -65,6 +72,7 @@ DESIGNS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     ),
     "table-problem": (table, {}),
     "covariance-problem": (covariance, {}),
+    "lattice-problem": (noise, {}),
     "noise-allocation": (
         lambda: md.NoiseAllocation(noise="laplace", sensitivities=[1.0, 2.0], privacy=PURE),
         {},

@@ -1,6 +1,8 @@
 from .covariance import Covariance as Covariance
 from .covariance import CovariancePrivacy as CovariancePrivacy
 from .declared import Declared as Declared
+from .lattice import LatticeNoise as LatticeNoise
+from .lattice import ShiftPrivacy as ShiftPrivacy
 from .problem import Minimize as Minimize
 from .problem import Problem as Problem
 from .table import Decoded as Decoded

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from flint import fmpq
@@ -35,7 +35,7 @@ from scipy import sparse
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower, exp_upper
 from mechdesign.evidence.vipr import LinearBound, rational
-from mechdesign.model.table import Labels, Private
+from mechdesign.model.table import Labels, Private, shown_label
 from mechdesign.typing import Array, Indices
 
 FAR = 25.0
@@ -43,6 +43,10 @@ FAR = 25.0
 BLOCK = 400_000
 """Rows that are scanned at a time."""
 Terms = tuple[tuple[int, fmpq], ...]
+Entry = tuple[Any, Any, Any]
+"""A column, f and r: the coefficient f - r e^ε."""
+Block = tuple[Any, Any, Any, Any]
+"""Rows, columns, numbers and losses of coefficients; a loss of nan is none."""
 ZERO = fmpq(0)
 
 
@@ -114,8 +118,8 @@ class Part:
         found[tuple(self.pairs.T)] = np.arange(len(self.pairs))
         return found
 
-    def row(self, number: int) -> tuple[list[tuple[Any, int]], int]:
-        """Terms of a row by its number: columns with 1, -1, or 0 for -e^ε; and the pair whose ε that is.
+    def row(self, number: int) -> tuple[list[Entry], int]:
+        """Entries of a row by its number, and the pair whose ε stands in them.
 
         Columns are cells by number, slacks ("S", pair, y) and floors ("a", y).
         """
@@ -123,14 +127,85 @@ class Part:
         if number < self.sums:
             k, y = divmod(place, m)
             a, b = self.pairs[k].tolist()
-            return [(a * m + y, 1), (b * m + y, 0), *([(("S", k, y), -1)] if self.delta else [])], k
+            return [(a * m + y, 1, 0), (b * m + y, 0, 1), *([(("S", k, y), -1, 0)] if self.delta else [])], k
         if self.delta:
             k = number - self.sums
-            return [(("S", k, y), 1) for y in range(m)], k
+            return [(("S", k, y), 1, 0) for y in range(m)], k
         j = (number - self.upper) % (self.n * m)
         if number < self.lower:
-            return [(j, 1), (("a", j % m), 0)], 0
-        return [(("a", j % m), 1), (j, -1)], 0
+            return [(j, 1, 0), (("a", j % m), 0, 1)], 0
+        return [(("a", j % m), 1, 0), (j, -1, 0)], 0
+
+    # -- what a program adds ------------------------------------------------------------------------------------
+
+    def leaders(self, orbits: Indices) -> Indices:
+        """One pair of every orbit of pairs of inputs, by its place."""
+        return np.unique(orbits[tuple(self.pairs.T)], return_index=True)[1]
+
+    def longest(self) -> Indices | None:
+        """Pairs whose rows come first, where the part knows."""
+        return None
+
+    def ends(self, places: Indices, cells: Indices) -> tuple[Indices, Indices]:
+        """Variables, of these cells, of the larger and the smaller side of rows (pair, output)."""
+        k, y = np.divmod(places, self.m)
+        a, b = self.pairs[k].T
+        return cells[a * self.m + y], cells[b * self.m + y]
+
+    def rows_of(self, pairs: Indices, cells: Indices) -> Indices:
+        """Rows (pair, output) of pairs, without those of a variable and itself, which is no excess."""
+        places = (pairs[:, None] * self.m + np.arange(self.m)).ravel()
+        high, low = self.ends(places, cells)
+        return np.asarray(places[high != low])
+
+    def entries(self, places: Indices, cells: Indices) -> Block:
+        """Block of P[x, y] - e^ε P[x', y]."""
+        i, nan = np.arange(len(places)), np.full(len(places), np.nan)
+        losses = np.append(nan, self.losses[places // self.m])
+        return np.tile(i, 2), np.concatenate(self.ends(places, cells)), np.ones(2 * len(places)), losses
+
+    # -- exact --------------------------------------------------------------------------------------------------
+
+    def slack(self, number: int, v: list[fmpq]) -> fmpq:
+        """How much a row is kept by, with e^ε from below; of floors, those that the table has."""
+        if self.floors and number >= self.upper:
+            j = (number - self.upper) % (self.n * self.m)
+            least: fmpq = min(v[j % self.m : self.n * self.m : self.m])
+            return self.low(0) * least - v[j]
+        if number < self.sums:
+            return -self._over(number, v)
+        first = self.first + (number - self.sums) * self.m
+        excess = (self._over(one, v) for one in range(first, first + self.m))
+        spent: fmpq = sum((one for one in excess if one > 0), ZERO)
+        return rational(self.delta) - spent
+
+    def _over(self, number: int, v: list[fmpq]) -> fmpq:
+        """Left less right side of a row, without its slack."""
+        entries, pair = self.row(number)
+        low = self.low(pair)
+        found: fmpq = sum((v[j] * (f - r * low) for j, f, r in entries if isinstance(j, int)), ZERO)
+        return found
+
+    def sides(self, declared: Declared, table: Array) -> tuple[list[str], Array, Array]:
+        """Names of the rows that a table is checked by, their left and their right sides in doubles."""
+        a, b = self.pairs.T
+        with np.errstate(over="ignore"):
+            rates = np.exp(self.losses)[:, None]
+        inputs, outputs = (list(map(shown_label, labels)) for labels in (declared.inputs, declared.outputs))
+        who = [f"{inputs[i]}, {inputs[j]}" for i, j in self.pairs.tolist()]
+        if self.delta:
+            over = np.maximum(table[a] - rates * table[b], 0).sum(axis=1)
+            return who, over, np.full(len(a), self.delta)
+        index = [f"{pair}: {y}" for pair in who for y in outputs]
+        return index, table[a].ravel(), (rates * table[b]).ravel()
+
+    def emptied(self, zero: set[int]) -> set[int]:
+        """Cells that are 0 under pure privacy where these are."""
+        if self.delta or not zero:
+            return set()
+        m = self.m
+        columns = {j % m for j in zero}
+        return {a * m + y for a, b in self.pairs.tolist() for y in columns if b * m + y in zero}
 
     def scan(
         self, table: Array, margin: float = 0.0, *, listed: bool = True, only: Indices | None = None
@@ -192,10 +267,7 @@ def _forced(
                 cells = (x * m + y for x in least for y in range(m))
                 zero |= {j for j in cells if terms.get(j, ZERO) > least[j // m]}
         for part in parts:
-            if zero and not part.delta:
-                columns = {y for y in range(m) if any(x * m + y in zero for x in range(n))}
-                for a, b in part.pairs.tolist():
-                    zero |= {a * m + y for y in columns if b * m + y in zero}
+            zero |= part.emptied(zero)
     return frozenset(zero)
 
 
@@ -223,7 +295,7 @@ class Declared:
         Its family, whether it is an equality, and its constant.
     places, coefficients : arrays, shapes (t, 2) and (t,)
         (row, column) of each coefficient, in the order of rows.
-    privacy : tuple of Private
+    privacy : tuple of Requirement
     curved : tuple of str
         Labels of families whose rows are the tangents of convex functions, which lie below them.
     """
@@ -241,8 +313,16 @@ class Declared:
     offsets: Array
     places: Indices
     coefficients: Array
-    privacy: tuple[Private, ...]
+    privacy: tuple[Any, ...]
     curved: tuple[str, ...]
+
+    lemma: ClassVar[str] = (
+        "Cells P(x, y) of a table that meets the constraints are a point of this program: e^epsilon is rounded up, cells that the "
+        "constraints force to zero are left out, excess S(y) = max(P(x, y) - e^epsilon P(x', y), 0), floor(y) = min_x P(x, y)."
+    )
+    """Why a bound of the program is one of the mechanisms."""
+    noun: ClassVar[str] = "table"
+    """What meets the constraints."""
 
     def __post_init__(self) -> None:
         rows, width = len(self.family), len(self.cost)
@@ -265,13 +345,7 @@ class Declared:
         if not all(np.isfinite(part).all() for part in numbers):
             raise DesignError("rows: must hold finite numbers")
         for asked in self.privacy:
-            given = asked.between
-            if not isinstance(given, str) and not (
-                given.size and ((given >= 0) & (given < self.n)).all() and (given[:, 0] != given[:, 1]).all()
-            ):
-                raise DesignError("between: must be pairs of the table's inputs")
-            if asked.distances is not None and asked.distances.shape != (self.n, self.n):
-                raise DesignError("distances: must be of the table's inputs")
+            asked.check(self.n)
 
     @property
     def n(self) -> int:
@@ -335,9 +409,12 @@ class Declared:
         found, first = list[Part](), len(self.family)
         for asked in self.privacy:
             for point in asked.points:
-                found.append(Part(asked, point, first, self.n, self.m))
+                found.append(self._part(asked, point, first))
                 first = found[-1].end
         return found
+
+    def _part(self, asked: Any, point: tuple[float, float], first: int) -> Part:
+        return Part(asked, point, first, self.n, self.m)
 
     @cached_property
     def zeros(self) -> frozenset[int]:
@@ -347,6 +424,31 @@ class Declared:
     def forced(self, known: Iterable[int] = ()) -> frozenset[int]:
         """Cells that are 0 in every feasible table where these are, exactly."""
         return _forced(self.rows, self.parts, self.n, self.m, known)
+
+    # -- words --------------------------------------------------------------------------------------------------
+
+    @property
+    def over(self) -> str:
+        """What is looked for."""
+        return f"P[x, y] = Pr[output y | input x] >= 0, {self.n} inputs x {self.m} outputs, Σ_y P[x, y] = 1"
+
+    set_latex = r"P \ge 0,\ \sum_y P_{xy} = 1"
+
+    def cell(self, j: int) -> str:
+        """The name of a cell."""
+        x, y = divmod(j, self.m)
+        return f"P[{shown_label(self.inputs[x])}, {shown_label(self.outputs[y])}]"
+
+    def meaning(self, asked: Any, *, latex: bool = False) -> str:
+        """A requirement as an inequality."""
+        pure, metric = all(delta == 0 for _, delta in asked.points), asked.distances is not None
+        if latex:
+            distance = r"\,d(x, x')" if metric else ""
+            excess = r"\textstyle\sum_y \max(P_{xy} - e^{\varepsilon} P_{x'y}, 0) \le \delta"
+            return rf"P_{{xy}} \le e^{{\varepsilon{distance}}} P_{{x'y}}" if pure else excess
+        excess = "Σ_y max(P[x, y] - e^ε P[x', y], 0) <= δ"
+        rate = "e^(ε d(x, x'))" if metric else "e^ε"
+        return f"P[x, y] <= {rate} P[x', y]" if pure else excess
 
     def families(self) -> list[str]:
         """Labels of all families."""
@@ -365,11 +467,7 @@ class Declared:
     def linear_bound(self, rows: Indices, multipliers: Iterable[Any], *, costs: bool = True) -> LinearBound:
         """Return these rows with their multipliers, reduced by those of the sums; at cost 0 a positive bound proves infeasibility."""
         n, m = self.n, self.m
-        lemma = (
-            "Cells P(x, y) of a table that meets the constraints are a point of this program: e^epsilon is rounded up, cells that the "
-            "constraints force to zero are left out, excess S(y) = max(P(x, y) - e^epsilon P(x', y), 0), floor(y) = min_x P(x, y)."
-        )
-        program = LinearBound(lemma, len(rows) + n + 1)
+        program = LinearBound(self.lemma, len(rows) + n + 1)
         column: dict[int, int] = {}
         for j in range(self.cells):
             if j not in self.zeros:
@@ -402,8 +500,8 @@ class Declared:
             p = int(np.searchsorted(edges, number, "right")) - 1
             part, terms = self.parts[p], list[tuple[int, fmpq]]()
             entries, pair = part.row(number)
-            for key, sign in entries:
-                factor = fmpq(sign) if sign else -part.high(pair)
+            for key, fixed, rate in entries:
+                factor = fixed - rate * part.high(pair)
                 if isinstance(key, int):
                     terms += split([(key, factor)])
                     continue

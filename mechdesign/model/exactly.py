@@ -53,7 +53,7 @@ def admissible(
 ) -> tuple[Indices, tuple[Fraction, ...]]:
     """Return multipliers next to these that the theorem of `Declared` allows."""
     held = dict(zip(rows.tolist(), values.tolist()))
-    own, m = len(declared.family), declared.m
+    own = len(declared.family)
     kept = {
         number: rational(value)
         for number, value in held.items()
@@ -67,14 +67,14 @@ def admissible(
         if part.delta:
             for k in range(len(part.pairs)):
                 most = kept.get(part.sums + k, ZERO)
-                for number in range(part.first + k * m, part.first + (k + 1) * m):
+                for number in range(part.first + k * part.m, part.first + (k + 1) * part.m):
                     if number in kept and not (most and kept[number] <= most):
                         kept[number] = most
         elif part.floors:
             inputs = range(part.n)
-            for y in range(m):
-                above = [number for x in inputs if (number := part.upper + x * m + y) in kept]
-                below = [number for x in inputs if (number := part.lower + x * m + y) in kept]
+            for y in range(part.m):
+                above = [number for x in inputs if (number := part.upper + x * part.m + y) in kept]
+                below = [number for x in inputs if (number := part.lower + x * part.m + y) in kept]
                 paid = sum((kept[number] for number in below), ZERO)
                 asked = part.high(0) * sum((kept[number] for number in above), ZERO)
                 if asked > paid:
@@ -240,19 +240,7 @@ class Face:
             return v[-1 - number]
         if number < len(d.family):
             return -d.rows[number].at(v)
-        part = next(part for part in d.parts if number < part.end)
-        if part.floors and number >= part.upper:
-            j = (number - part.upper) % (part.n * part.m)
-            least: fmpq = min(v[j % part.m : part.n * part.m : part.m])
-            return part.low(0) * least - v[j]
-        k, y = divmod(number - part.first, part.m) if number < part.sums else (number - part.sums, 0)
-        (a, b), low = part.pairs[k].tolist(), part.low(k)
-        if number < part.sums:
-            kept: fmpq = low * v[b * part.m + y] - v[a * part.m + y]
-            return kept
-        excess = (v[a * part.m + y] - low * v[b * part.m + y] for y in range(part.m))
-        spent: fmpq = sum((one for one in excess if one > 0), ZERO)
-        return rational(part.delta) - spent
+        return next(part for part in d.parts if number < part.end).slack(number, v)
 
     def close(self, v: Exact, *, listed: bool = False) -> list[int]:
         """Numbers of the inequalities that doubles do not show to hold; of floors by output and input, unless pairs are to be listed."""
@@ -270,7 +258,7 @@ class Face:
                 rows = numbers[~(over < -SURE * size) | (size < _TINY)].tolist()
                 if not part.delta and none.any():  # of cells that are zero there is nothing to see
                     rows = [
-                        r for r in rows if not all(none[j] for j, _ in part.row(r)[0] if isinstance(j, int))
+                        r for r in rows if not all(none[j] for j, *_ in part.row(r)[0] if isinstance(j, int))
                     ]
                 found += rows
         return found
@@ -509,4 +497,4 @@ def least_epsilon(
     while high - low > 1e-10 * high:
         middle = (low + high) / 2
         low, high = (low, middle) if at(middle) else (middle, high)
-    return high * epsilon
+    return float(high * epsilon)

@@ -18,7 +18,6 @@ from scipy import sparse
 
 from mechdesign.errors import DesignError
 from mechdesign.model.declared import Declared
-from mechdesign.model.table import Table
 from mechdesign.model.unknown import Requirement, Unknown
 from mechdesign.typing import Array, Indices
 
@@ -62,12 +61,16 @@ class Rows(NamedTuple):
 
 
 def compiled(
-    table: Table, objective: cp.Minimize, constraints: Iterable[Any], at: Iterable[Array] = ()
+    unknown: Unknown,
+    objective: cp.Minimize,
+    constraints: Iterable[Any],
+    at: Iterable[Array] = (),
+    kind: type[Declared] = Declared,
 ) -> Declared:
-    """Return a problem on a table in numbers, tangents at the uniform table unless `at` gives others; see `rows_of`."""
-    at = [*at] or [np.full(table.shape, 1 / table.shape[1])]
-    rows, asked, curved = rows_of(table, objective, constraints, at)
-    return Declared(table.inputs, table.outputs, table.of, table.neighbours, *rows, tuple(asked), curved)
+    """Return a problem in numbers of this kind, tangents at equal probabilities unless `at` gives others; see `rows_of`."""
+    at = [*at] or [np.full(unknown.shape, 1 / unknown.shape[-1])]
+    rows, asked, curved = rows_of(unknown, objective, constraints, at)
+    return kind(**unknown.stated(), **rows._asdict(), privacy=tuple(asked), curved=curved)
 
 
 def rows_of(

@@ -10,7 +10,7 @@ import pandas as pd
 
 from mechdesign.model.declared import Declared, Part, Row
 from mechdesign.model.exactly import Face
-from mechdesign.model.table import Private, shown_label
+from mechdesign.model.table import shown_label
 from mechdesign.plotting import draw_matrix
 from mechdesign.typing import Array
 
@@ -25,7 +25,7 @@ def _row(declared: Declared, row: Row) -> str:
     """A row as an inequality of cells, cut after a few terms."""
     parts = []
     for j, a in row.terms[:_TERMS]:
-        cell = f"P[{_cell(declared, j)}]" if j < declared.cells else f"t{j - declared.cells + 1}"
+        cell = declared.cell(j) if j < declared.cells else f"t{j - declared.cells + 1}"
         size = "" if abs(a) == 1 else f"{abs(float(a)):.4g} "
         parts.append(f"{'-' if a < 0 else '+'} {size}{cell}")
     text = (
@@ -35,19 +35,6 @@ def _row(declared: Declared, row: Row) -> str:
     )
     dots = " + ..." if len(row.terms) > _TERMS else ""
     return f"{text or '0'}{dots} {'=' if row.equal else '<='} {-float(row.offset) + 0.0:.6g}"
-
-
-def _cell(declared: Declared, j: int) -> str:
-    x, y = divmod(j, declared.m)
-    return f"{shown_label(declared.inputs[x])}, {shown_label(declared.outputs[y])}"
-
-
-def _meaning(asked: Private) -> str:
-    if all(delta == 0 for _, delta in asked.points):
-        return (
-            "P[x, y] <= e^(ε d(x, x')) P[x', y]" if asked.distances is not None else "P[x, y] <= e^ε P[x', y]"
-        )
-    return "Σ_y max(P[x, y] - e^ε P[x', y], 0) <= δ"
 
 
 def _counts(declared: Declared) -> dict[str, int]:
@@ -61,12 +48,9 @@ def _counts(declared: Declared) -> dict[str, int]:
 
 def lines(declared: Declared) -> list[str]:
     """The problem, a line a family: what it says, how many rows, one of them."""
-    n, m, counts = declared.n, declared.m, _counts(declared)
-    found = [
-        f"minimise    {declared.objective}",
-        f"over        P[x, y] = Pr[output y | input x] >= 0, {n} inputs x {m} outputs, Σ_y P[x, y] = 1",
-    ]
-    said = [f"{a.label}: {a}: {_meaning(a)} ({counts[a.label]} rows)" for a in declared.privacy]
+    counts = _counts(declared)
+    found = [f"minimise    {declared.objective}", f"over        {declared.over}"]
+    said = [f"{a.label}: {a}: {declared.meaning(a)} ({counts[a.label]} rows)" for a in declared.privacy]
     for family, label in enumerate(declared.labels):
         first = int(np.flatnonzero(declared.family == family)[0])
         rows = f"{counts[label]} row{'s' * (counts[label] != 1)}"
@@ -89,21 +73,14 @@ def latex(declared: Declared) -> str:
 
     counts, rows = _counts(declared), []
     for asked in declared.privacy:
-        distance = r"\,d(x, x')" if asked.distances is not None else ""
-        pure = all(delta == 0 for _, delta in asked.points)
-        law = rf"P_{{xy}} \le e^{{\varepsilon{distance}}} P_{{x'y}}"
-        excess = r"\textstyle\sum_y \max(P_{xy} - e^{\varepsilon} P_{x'y}, 0) \le \delta"
+        meaning = declared.meaning(asked, latex=True)
         said = str(asked).replace("ε", "epsilon").replace("δ", "delta").replace("·", "times")
-        rows.append(
-            rf"{law if pure else excess} &&{text(f'{asked.label}: {said} ({counts[asked.label]} rows)')}"
-        )
+        rows.append(rf"{meaning} &&{text(f'{asked.label}: {said} ({counts[asked.label]} rows)')}")
     for family, label in enumerate(declared.labels):
         first = int(np.flatnonzero(declared.family == family)[0])
         sample = _row(declared, declared.rows[first]).replace("<=", r"\le").replace("...", r"\dots")
         rows.append(rf"{sample} &&{text(f'{label} ({counts[label]} rows)')}")
-    head = (
-        rf"\min_{{P \ge 0,\ \sum_y P_{{xy}} = 1}}\quad & {text(declared.objective)} \\ \text{{s.t.}}\quad & "
-    )
+    head = rf"\min_{{{declared.set_latex}}}\quad & {text(declared.objective)} \\ \text{{s.t.}}\quad & "
     body = r" \\ & ".join(rows)
     return rf"$$\begin{{aligned}} {head}{body} \end{{aligned}}$$"
 
@@ -114,19 +91,10 @@ def audit_table(
     """Every row of every family: family, index, lhs, rhs, slack, dual, active. Slacks near 0 are exact differences, rounded once."""
     x, face, frames = np.array([float(value) for value in v]), Face(declared, frozenset()), []
     table = x[: declared.cells].reshape(declared.n, declared.m)
-    inputs, outputs = (list(map(shown_label, labels)) for labels in (declared.inputs, declared.outputs))
     near = {number: float(face.slack(number, v)) for number in face.close(v, listed=True) if number >= 0}
     for part in declared.parts:
-        a, b = part.pairs.T
-        with np.errstate(over="ignore"):
-            rates = np.exp(part.losses)[:, None]
-        who = [f"{inputs[i]}, {inputs[j]}" for i, j in part.pairs.tolist()]
-        if part.delta:
-            lhs, rhs = np.maximum(table[a] - rates * table[b], 0).sum(axis=1), np.full(len(a), part.delta)
-            index, first = who, part.sums
-        else:
-            lhs, rhs = table[a].ravel(), (rates * table[b]).ravel()
-            index, first = [f"{pair}: {y}" for pair in who for y in outputs], part.first
+        index, lhs, rhs = part.sides(declared, table)
+        first = part.sums if part.delta else part.first
         dual = _duals(part, multipliers, first, len(lhs))
         frames.append(_frame(part.label, index, lhs, rhs, dual, near, first))
     activity = declared.matrix @ x
@@ -140,7 +108,7 @@ def audit_table(
         frame["active"] = np.abs(frame["slack"]) <= _ACTIVE
         frames.append(frame)
     sums = np.ones(declared.n)
-    frames.append(_frame("sums", inputs, sums, sums, np.nan * sums, {}, 0))
+    frames.append(_frame("sums", list(map(shown_label, declared.inputs)), sums, sums, np.nan * sums, {}, 0))
     return pd.concat(frames, ignore_index=True)[columns]
 
 

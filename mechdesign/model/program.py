@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from mechdesign.errors import DesignError
-from mechdesign.model.declared import FAR, Declared, Part
+from mechdesign.model.declared import FAR, Block, Declared, Part
 from mechdesign.model.symmetry import Symmetry
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.solvers.linear_program import LinearProgram
@@ -25,8 +25,6 @@ BROKEN = 1e-10
 """By which a row is broken in doubles before it is generated."""
 MOST_CELLS = 300_000
 """Of a program: one of 40,000 cells takes HiGHS minutes."""
-Block = tuple[Any, Any, Any, Any]
-"""Rows, columns, numbers and losses of coefficients; a loss of nan is none."""
 SEED = 1.2
 """Stretch of the spanner whose rows come first."""
 _SMALL = 1e-3  # of the unit of costs: an optimum that a solver is asked for again in units of its own
@@ -121,14 +119,14 @@ class Program:
             if part.floors and edges is None:
                 self._add_floors(part)
                 continue
-            pairs = self._leaders(part)
+            pairs = part.leaders(self.symmetry.pairs)
             if not listed:
                 near = self._first(part) if edges is None else _both(part, edges)
                 pairs = np.intersect1d(pairs, near)
             if part.delta:
                 self._add_excess(part, pairs)
             else:
-                self._add_ratios(part, self._distinct(part, (pairs[:, None] * m + np.arange(m)).ravel()))
+                self._add_ratios(part, self._distinct(part, part.rows_of(pairs, self.symmetry.cells)))
 
     # -- rows ------------------------------------------------------------------------------------------------
 
@@ -150,22 +148,12 @@ class Program:
         self.lp.add_rows(name, blocks, lower=right if name == "equal" else -np.inf, upper=right)
         self._numbers[name] = rows
 
-    def _leaders(self, part: Part) -> Indices:
-        """One pair of every orbit, by its place."""
-        return np.unique(self.symmetry.pairs[tuple(part.pairs.T)], return_index=True)[1]
-
-    def _ends(self, part: Part, places: Indices) -> tuple[Indices, Indices]:
-        """Variables of the larger and the smaller side of rows (pair, output)."""
-        k, y = np.divmod(places, part.m)
-        a, b = part.pairs[k].T
-        return self.symmetry.cells[a * part.m + y], self.symmetry.cells[b * part.m + y]
-
     def _distinct(self, part: Part, places: Indices) -> Indices:
         """The rows (pair, output) that differ in the variables: of two that say the same at different losses the stricter one."""
         if self.symmetry.trivial:
             return places
         places = places[np.argsort(part.losses[places // part.m], kind="stable")]
-        high, low = self._ends(part, places)
+        high, low = part.ends(places, self.symmetry.cells)
         kept = np.unique(high * len(self.symmetry.cells) + low, return_index=True)[1]
         return np.sort(places[kept[high[kept] != low[kept]]])
 
@@ -207,43 +195,36 @@ class Program:
             np.append(self._sides, np.full(rows, side)),
         )
 
-    def _pairs(self, part: Part, places: Indices) -> Block:
-        """Block of P[x, y] - e^ε P[x', y]."""
-        i, nan = np.arange(len(places)), np.full(len(places), np.nan)
-        high, low = self._ends(part, places)
-        ones = np.ones(2 * len(places))
-        losses = np.append(nan, part.losses[places // part.m])
-        return np.tile(i, 2), np.append(high, low), ones, losses
-
     def _seen(self, part: Part, places: Indices) -> Any:
         """Whether rows hold a cell that is not forced to zero."""
-        zero = np.zeros(self.declared.cells, dtype=bool)
+        zero = np.append(np.zeros(self.declared.cells, dtype=bool), True)
         zero[list(self.zeros)] = True
-        k, y = np.divmod(places, part.m)
-        a, b = part.pairs[k].T
-        return ~(zero[a * part.m + y] & zero[b * part.m + y])
+        high, low = part.ends(places, np.arange(self.declared.cells))
+        return ~(zero[high] & zero[low])
 
     def _add_ratios(self, part: Part, places: Indices) -> None:
         """Add rows (pair, output) of pure privacy."""
         if not len(places):
             return
         scale = np.exp(-np.minimum(part.losses[places // part.m], FAR) / 2)
-        self._add(part.first + places, {"P": self._pairs(part, places)}, scale, 0.0, self._seen(part, places))
+        self._add(
+            part.first + places,
+            {"P": part.entries(places, self.symmetry.cells)},
+            scale,
+            0.0,
+            self._seen(part, places),
+        )
 
     def _add_excess(self, part: Part, pairs: Indices) -> None:
         """Add all rows of pairs under (ε, δ), and their slacks."""
         if not len(pairs):
             return
-        m = part.m
-        places = (pairs[:, None] * m + np.arange(m)).ravel()
-        high, low = self._ends(part, places)
-        k, places = (
-            held[high != low] for held in (np.repeat(np.arange(len(pairs)), m), places)
-        )  # the same cell is no excess over itself
+        places = part.rows_of(pairs, self.symmetry.cells)
+        k = np.searchsorted(pairs, places // part.m)
         i, size, nan = np.arange(len(places)), len(places), np.full(len(places), np.nan)
         name = f"{part.first}.{len(self.lp.columns)}"
         self.lp.add_columns(name, np.zeros(size))
-        blocks = {"P": self._pairs(part, places), name: (i, i, -np.ones(size), nan)}
+        blocks = {"P": part.entries(places, self.symmetry.cells), name: (i, i, -np.ones(size), nan)}
         self._add(part.first + places, blocks, 1.0, 0.0, 0.0)
         self._add(part.sums + pairs, {name: (k, i, np.ones(size), nan)}, 1.0, part.delta, 1.0)
 
@@ -261,6 +242,8 @@ class Program:
 
     def _first(self, part: Part) -> Indices:
         """Pairs to begin with: where ε is the same of all, inputs next to each other; of a metric, along a spanner."""
+        if (own := part.longest()) is not None:
+            return own
         a, b = part.pairs.T
         if len(part.distances) == 1:
             near = np.flatnonzero(np.abs(a - b) == 1)
@@ -309,13 +292,13 @@ class Program:
 
     def _generate(self, part: Part) -> int:
         """Add the most broken rows of a part; return how many."""
-        n, m, found = part.n, part.m, []
+        n, m, found = self.declared.n, self.declared.m, []
         table = np.maximum(self.columns()[: n * m].reshape(n, m), 0.0)
         room = float(self.solution.primal["room"][0]) if self.room else 0.0
-        only = None if self.symmetry.trivial else self._leaders(part)
+        only = None if self.symmetry.trivial else part.leaders(self.symmetry.pairs)
         for numbers, over, _ in part.scan(table, self.margin, only=only):
             if not part.delta:
-                over = over * np.exp(-np.minimum(part.losses[(numbers - part.first) // m], FAR) / 2)
+                over = over * np.exp(-np.minimum(part.losses[(numbers - part.first) // part.m], FAR) / 2)
             some = over + max(room, 0.0) > BROKEN
             found.append(np.column_stack([numbers[some], over[some]]))
         broken = np.concatenate(found)
@@ -323,7 +306,7 @@ class Program:
         most = max(200, 4 * n) if part.delta else max(2000, 4 * n * m)
         rows = broken[np.argsort(-broken[:, 1], kind="stable")[:most], 0].astype(np.int64)
         if part.delta:
-            self._add_excess(part, rows - part.sums)
+            self._add_excess(part, np.sort(rows - part.sums))
         else:
             rows = self._distinct(part, rows - part.first)
             self._add_ratios(part, rows)
@@ -393,7 +376,7 @@ class Program:
         numbers, shares = [np.zeros(0, dtype=np.int64)], [np.zeros(0)]
         cells, m, count = self.symmetry.cells.reshape(part.n, part.m), part.m, len(self.symmetry.cells)
         orbit = self.symmetry.pairs[tuple(part.pairs.T)]
-        label, (high, low) = orbit[places // m], self._ends(part, places)
+        label, (high, low) = orbit[places // m], part.ends(places, self.symmetry.cells)
         for one in np.unique(label):
             here = label == one
             key, at = np.unique(high[here] * count + low[here], return_inverse=True)

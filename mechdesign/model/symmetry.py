@@ -56,16 +56,17 @@ class Symmetry:
             Of the search.
         """
         n, m = declared.n, declared.m
-        codes = _codes(declared)
         if asked is None:
-            given: list[Map] = []
-        elif isinstance(asked, str):
+            singles = np.arange(n * m), np.arange(n * n).reshape(n, n), np.arange(m)
+            return cls(*singles, np.arange(len(declared.family)))
+        codes = _codes(declared)
+        if isinstance(asked, str):
             if asked != "find":
                 raise DesignError.of(
                     "symmetry", asked, 'must be "find", or permutations of (inputs, outputs)'
                 )
             found = automorphisms(_joint(codes), deadline=deadline)
-            given = [(g[:n], g[n:] - n) for g in found]
+            given: list[Map] = [(g[:n], g[n:] - n) for g in found]
         else:
             given = list(_read(asked, n, m))
         kept = [(one, images) for one in given if (images := _images(declared, codes, *one)) is not None]

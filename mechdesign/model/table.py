@@ -108,6 +108,10 @@ class Private(Requirement):
         found: Table | None = self.table
         return found
 
+    def of(self, unknown: Any) -> Private:
+        """Return the same of a table."""
+        return replace(self, table=unknown)
+
     def to_fields(self) -> dict[str, object]:
         """What files hold: all but the table."""
         return {key: getattr(self, key) for key in ("label", "privacy", "between", "distances")}
@@ -116,6 +120,16 @@ class Private(Requirement):
     def from_fields(cls, fields: dict[str, Any]) -> Private:
         """Read it, for a table that is made next."""
         return cls(**fields)
+
+    def check(self, count: int) -> None:
+        """Raise DesignError where it is not of so many inputs."""
+        given = self.between
+        if not isinstance(given, str) and not (
+            given.size and ((given >= 0) & (given < count)).all() and (given[:, 0] != given[:, 1]).all()
+        ):
+            raise DesignError("between: must be pairs of the table's inputs")
+        if self.distances is not None and self.distances.shape != (count, count):
+            raise DesignError("distances: must be of the table's inputs")
 
     def pairs(self, count: int) -> Indices:
         """The ordered pairs of inputs, shape (k, 2)."""
@@ -271,6 +285,15 @@ class Table(Errors, Unknown):
             largest = f"is too large a table: at most {MOST_CELLS}, of {MOST_INPUTS} inputs, are taken; merge labels"
             raise DesignError.of("cells", cells, largest)
         super().__init__((len(self.inputs), len(self.outputs)), nonneg=True, name="P")
+
+    def stated(self) -> dict[str, Any]:
+        """What the numbers of a problem hold of it."""
+        return {
+            "inputs": self.inputs,
+            "outputs": self.outputs,
+            "of": self.of,
+            "neighbours": self.neighbours,
+        }
 
     def private(self, privacy: Any, *, between: str | Sequence[tuple[Any, Any]] = "all") -> Private:
         """Require privacy of pairs of inputs.

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import cvxpy as cp
 import numpy as np
@@ -51,7 +51,7 @@ from mechdesign.model.problem import Problem
 from mechdesign.model.program import Program
 from mechdesign.model.symmetry import Symmetry
 from mechdesign.model.table import Table, TableMechanism, shown_label
-from mechdesign.model.unknown import Requirement, named
+from mechdesign.model.unknown import Requirement, Unknown, named
 from mechdesign.problem.privacy import Consumption
 from mechdesign.problem.spine import Bound, Clock, Incumbent, Law, ModelledDesign
 from mechdesign.problem.words import never_sent
@@ -90,6 +90,15 @@ class TableDesign(ModelledDesign):
         """Return the mechanism of these integer weights, a row an input."""
         return TableMechanism(self.declared.inputs, self.declared.outputs, weights)
 
+    def exact(self, law: Any, witness: Iterable[Fraction] = ()) -> Exact:
+        """Cells of a law and further columns, in rationals."""
+        labels = (self.declared.inputs, self.declared.outputs)
+        if isinstance(law, TableMechanism) and (law.inputs, law.outputs) != labels:
+            raise DesignError("law: is not a table of the problem's inputs and outputs")
+        return [fmpq(w, total) for row, total in zip(law.weights, map(sum, law.weights)) for w in row] + [
+            rational(x) for x in witness
+        ]
+
     def linear_bound(self, rows: Indices, multipliers: Iterable[Any]) -> LinearBound:
         """Return the rows of the declared program with their multipliers, as `RowsBound` proves from them."""
         return self.declared.linear_bound(rows, multipliers)
@@ -100,7 +109,7 @@ class TableDesign(ModelledDesign):
             (dict(zip(p.rows.tolist(), p.multipliers)) for p in result.proofs if isinstance(p, RowsBound)), {}
         )
         witness = next((p.witness for p in result.proofs if isinstance(p, TableProof)), ())
-        cells = exact_cells(self.declared, result.mechanism, witness)
+        cells = self.exact(result.mechanism, witness)
         return printing.audit_table(self.declared, cells, multipliers, AUDIT_COLUMNS)
 
 
@@ -108,6 +117,9 @@ class TableDesign(ModelledDesign):
 @dataclass(frozen=True, eq=False)
 class TableProblem(TableDesign, Problem):
     """A problem on one table of probabilities: its linear program, repair and proofs."""
+
+    numbers: ClassVar[type[Declared]] = Declared
+    """What holds it in numbers."""
 
     def check(self) -> None:
         """Raise DesignError where the problem has no exact numbers."""
@@ -138,7 +150,7 @@ class TableProblem(TableDesign, Problem):
         for parameter in self.parameters:
             if parameter.value is None:
                 raise DesignError.of("parameter", parameter.name(), "has no value")
-        found = compiled(self.unknown, self.objective, self.constraints)
+        found = compiled(self.unknown, self.objective, self.constraints, kind=self.numbers)
         if not self.parameters:  # of curved rows until `improve` knows a better table for their tangents
             self.__dict__["_declared"] = found
         return found
@@ -147,19 +159,19 @@ class TableProblem(TableDesign, Problem):
 
     def to_fields(self) -> dict[str, object]:
         """What files hold: the problem in numbers."""
-        return {f.name: getattr(self.declared, f.name) for f in fields(Declared)}
+        return {f.name: getattr(self.declared, f.name) for f in fields(self.numbers)}
 
     @classmethod
     def from_fields(cls, held: dict[str, Any]) -> TableProblem:
         """Declare what a file holds, in CVXPY."""
-        numbers = Declared(**held)
-        table = Table(numbers.inputs, numbers.outputs, of=numbers.of, neighbours=numbers.neighbours)
+        numbers = cls.numbers(**held)
+        unknown = cls.unknown_of(numbers)
         width = len(numbers.cost)
-        columns = [cp.vec(table, order="C")]
+        columns = [cp.vec(unknown, order="C")]
         if width > numbers.cells:
             columns.append(Further(width - numbers.cells, name="further"))
         whole = cp.hstack(columns)
-        constraints: list[Any] = [replace(asked, table=table) for asked in numbers.privacy]
+        constraints: list[Any] = [asked.of(unknown) for asked in numbers.privacy]
         for family, label in enumerate(numbers.labels):
             for equality in (1, 0):
                 rows = np.flatnonzero((numbers.family == family) & (numbers.equal == equality))
@@ -176,7 +188,12 @@ class TableProblem(TableDesign, Problem):
 
     def __reduce__(self) -> tuple[Any, ...]:
         held = None if self.parameters and "_declared" not in self.__dict__ else self.to_fields()
-        return _again, (self.objective, self.constraints, held)
+        return _again, (type(self), self.objective, self.constraints, held)
+
+    @classmethod
+    def unknown_of(cls, numbers: Any) -> Unknown:
+        """Return the unknown of a problem in numbers."""
+        return Table(numbers.inputs, numbers.outputs, of=numbers.of, neighbours=numbers.neighbours)
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the linear program, every row listed, for other programs: ``.mps`` or ``.lp``."""
@@ -205,7 +222,7 @@ class TableProblem(TableDesign, Problem):
         return cp.Problem(self.objective, [*rows, named("sums", cp.sum(P, axis=1) == 1), *self.own])
 
     def _result(self, incumbent: Incumbent, clock: Clock) -> Result:
-        stated = TableProblem(self.objective, self.constraints) if self.parameters else self
+        stated = type(self)(self.objective, self.constraints) if self.parameters else self
         stated.__dict__["_declared"] = self.declared
         found = ModelledDesign._result(stated, incumbent, clock)  # of the parameters' present values
         if found.certificate is not None and not found.certificate.verify():
@@ -295,7 +312,8 @@ class TableProblem(TableDesign, Problem):
     def worth(self, law: Any) -> dict[str, float]:
         """The largest value of each of these functions at a law, in doubles."""
         held = self.unknown.value
-        self.unknown.save_value(law.probabilities)
+        cells = [float(x) for x in self.exact(law)]
+        self.unknown.save_value(np.reshape(cells, self.unknown.shape))
         found = {label: float(np.max(f.value)) for label, f in self.functions().items()}
         self.unknown.save_value(held)
         return found
@@ -304,7 +322,7 @@ class TableProblem(TableDesign, Problem):
         """Solve as a conic program and repair its table; prove the bound of linear programs with tangents there, and where these are solved."""
         found = solve(Model(self.to_cvxpy(), {"P": self.unknown}), solver, deadline=clock, **options)
         tables = [_stochastic(found.primal["P"])]
-        declared = compiled(self.unknown, self.objective, self.constraints, tables)
+        declared = compiled(self.unknown, self.objective, self.constraints, tables, self.numbers)
         start = _settled(declared, [rational(x) for x in tables[0].ravel().tolist()])
         near = np.nextafter([float(x) for x in start], np.inf)
         columns, missed = repaired(declared, [np.append(tables[0], near[declared.cells :])], clock)
@@ -324,7 +342,7 @@ class TableProblem(TableDesign, Problem):
                 break
             vertex = _stochastic(program.columns()[: declared.cells].reshape(tables[0].shape))
             tables.append((vertex + tables[0]) / 2)  # inside, where slopes are finite
-            declared = compiled(self.unknown, self.objective, self.constraints, tables)
+            declared = compiled(self.unknown, self.objective, self.constraints, tables, self.numbers)
         self.__dict__["_declared"] = declared
         yield from bounds
         yield replace(self._law(columns, missed, SolveReport.of(found)), value=value)
@@ -365,11 +383,11 @@ class TableProblem(TableDesign, Problem):
             )
         least = least_epsilon(declared, private, clock) if private else None
         words = " and ".join(map(repr, families))
-        reason = f"no table meets {words}" + (" together" if len(families) > 1 else "")
+        reason = f"no {declared.noun} meets {words}" + (" together" if len(families) > 1 else "")
         reason += " (proved in rationals)" if proved else " (by the solver; not proved)"
         if least is not None:
             least = math.ceil(least * 1e6) / 1e6
-            reason += f"; some table does from epsilon = {least:.6f} on"
+            reason += f"; some {declared.noun} does from epsilon = {least:.6f} on"
         return InfeasibleError(reason, smallest_epsilon=least)
 
     # -- what a result says -----------------------------------------------------------------------------------
@@ -487,7 +505,7 @@ class TableProblem(TableDesign, Problem):
 def _stochastic(table: Array) -> Array:
     """Probabilities next to a solver's."""
     held = np.maximum(table, 0.0)
-    found: Array = held / held.sum(axis=1, keepdims=True)
+    found: Array = held / held.sum(axis=-1, keepdims=True)
     return found
 
 
@@ -497,22 +515,12 @@ def _settled(declared: Declared, cells: Exact) -> Exact:
     return Face(declared, declared.zeros).lowered([*cells, *(fmpq(0) for _ in range(further))])
 
 
-def exact_cells(declared: Declared, law: Any, witness: Iterable[Fraction] = ()) -> Exact:
-    """Cells of a law of integer weights, and further columns, in rationals."""
-    cells = [fmpq(w, total) for row, total in zip(law.weights, map(sum, law.weights)) for w in row]
-    found = [*cells, *(rational(x) for x in witness)]
-    labels = (declared.inputs, declared.outputs)
-    if len(found) != len(declared.cost) or (
-        isinstance(law, TableMechanism) and (law.inputs, law.outputs) != labels
-    ):
-        raise DesignError("law: is not a table of the problem's inputs and outputs")
-    return found
-
-
-def _again(objective: Any, constraints: tuple[Any, ...], held: dict[str, Any] | None) -> TableProblem:
-    made = TableProblem(objective, constraints)
+def _again(
+    kind: type[TableProblem], objective: Any, constraints: tuple[Any, ...], held: dict[str, Any] | None
+) -> TableProblem:
+    made = kind(objective, constraints)
     if held is not None:
-        made.__dict__["_declared"] = Declared(**held)
+        made.__dict__["_declared"] = kind.numbers(**held)
     return made
 
 
@@ -537,7 +545,11 @@ class TableProof(Proof):
             stated.law,
         )
         declared = design.declared
-        v = exact_cells(declared, law, self.witness)
+        v = design.exact(law, self.witness)
+        if len(v) != len(declared.cost):
+            raise DesignError(
+                "law: is not of the problem's inputs and outputs, or further columns are missing"
+            )
         face = Face(declared, frozenset())
         broken = face.broken(v)
         for asked in declared.privacy:

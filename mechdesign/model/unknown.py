@@ -18,6 +18,10 @@ class Unknown(cp.Variable):
     problem_class: ClassVar[str]
     """Where the class of its problems is, as ``"module:class"``: it solves, repairs and proves."""
 
+    def stated(self) -> dict[str, Any]:
+        """What the numbers of a problem hold of it."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, eq=False)
 class Requirement:
@@ -36,6 +40,10 @@ class Requirement:
     @property
     def on(self) -> Unknown | None:
         """The unknown; None of one that was read from a file."""
+        raise NotImplementedError
+
+    def of(self, unknown: Unknown) -> Requirement:
+        """Return the same of an unknown."""
         raise NotImplementedError
 
     def parameters(self) -> list[cp.Parameter]:

@@ -588,18 +588,6 @@ class IntegerNoise(_Errors):
         return np.asarray(held + noise)[()]
 
 
-def round_width(width: Fraction) -> float:
-    """Round a cell width up to 36 significant bits, so that edges are doubles and n cells span the sensitivity."""
-    exponent = math.frexp(float(width))[1] - 36
-    unit = Fraction(2) ** exponent
-    return float(math.ceil(width / unit) * unit)
-
-
-def outward_decay(epsilon: float) -> Fraction:
-    """Return a rational at least e^{-ε}, the slowest decay per sensitivity that pure ε-DP forces on the tails."""
-    return Fraction(math.ceil(2**64 / exp_lower(epsilon)), 2**64)
-
-
 def lattice_sums(law: CellNoise, growth: Fraction) -> dict[int, Fraction]:
     """Return the sums at every whole shift, e^ε bounded from below by `growth`.
 

@@ -25,7 +25,14 @@ def sought(design: Json) -> str:
         return MENU if isinstance(bins, dict) and bins.get("") == "bin-search" else EVERY
     if kind == "optimal-noise":
         return EVERY if design["dimension"] == 1 else INDEPENDENT
-    if kind in ("metric-quantizer", "metric-channel", "bounded-count", "local-workload", "table-problem"):
+    if kind in (
+        "metric-quantizer",
+        "metric-channel",
+        "bounded-count",
+        "local-workload",
+        "table-problem",
+        "lattice-problem",
+    ):
         return EVERY
     if kind == "knorm" and grows_with_the_norm(design):
         return EVERY

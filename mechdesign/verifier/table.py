@@ -15,7 +15,7 @@ coefficient, is 0, all other cells of these inputs are 0; and a cell is 0 where 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -78,7 +78,7 @@ def table(result: Json, account: Account) -> None:
     account.agrees("inputs and outputs are those of the problem", same)
     if not whole or not same:
         raise Refused("a table that is not of its problem")
-    rows, points = own_rows(design, n * m), list(private_points(design, n, m, account))
+    points = list(private_points(design, n, m, account))
     bits = max(total.bit_length() for total in totals)
     for point in points:
         account.takes(2 * m * len(point.pairs), bits)
@@ -88,7 +88,25 @@ def table(result: Json, account: Account) -> None:
         )
         account.proved(point.claim, for_all)
     cells = [Fraction(w, total) for row, total in zip(weights, totals) for w in row]
-    v = [*cells, *proofs["table-proof"]["witness"]]
+
+    def proved(rows: list[Own]) -> Fraction:
+        return bound(design, proofs["rows-bound"], rows, points, account)
+
+    keeps_rows(result, proofs, cells, bits, proved, "table", account)
+
+
+def keeps_rows(
+    result: Json,
+    proofs: Json,
+    cells: list[Fraction],
+    bits: int,
+    proved: Callable[[list[Own]], Fraction],
+    noun: str,
+    account: Account,
+) -> None:
+    """Check the person's own rows, the value, and the lower bound."""
+    design = result["design"]
+    rows, v = own_rows(design, len(cells)), [*cells, *proofs["table-proof"]["witness"]]
     costs = [Fraction(c) for c in design["cost"]]
     if len(v) != len(costs):
         raise Refused("further columns without values")
@@ -108,8 +126,8 @@ def table(result: Json, account: Account) -> None:
         return
     if "rows-bound" not in proofs:
         raise Refused("a lower bound without multipliers")
-    found = bound(design, proofs["rows-bound"], rows, points, account) + Fraction(design["constant"])
-    claim = f"no table within these constraints costs less than {result['lower_bound']!r}"
+    found = proved(rows) + Fraction(design["constant"])
+    claim = f"no {noun} within these constraints costs less than {result['lower_bound']!r}"
     (account.claimed if curved else account.proved)(claim, Fraction(result["lower_bound"]) <= found)
 
 

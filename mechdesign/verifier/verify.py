@@ -22,6 +22,7 @@ from mechdesign.verifier.calibration import calibration
 from mechdesign.verifier.channel import bounded, channel
 from mechdesign.verifier.covariance_problem import covariance_problem
 from mechdesign.verifier.knorm import knorm
+from mechdesign.verifier.lattice import lattice_problem
 from mechdesign.verifier.lattice_noise import lattice_noise
 from mechdesign.verifier.local_report import local_report
 from mechdesign.verifier.mechanisms import MECHANISMS
@@ -43,6 +44,7 @@ CHECKS |= {
     "metric-channel": channel,
     "bounded-count": bounded,
     "table-problem": table,
+    "lattice-problem": lattice_problem,
     "local-workload": local_report,
     "optimal-noise": lattice_noise,
     "noise-allocation": allocation,

@@ -75,6 +75,16 @@ EXCEPTIONS = {
 }
 """Members of which annotation and check do not say enough; those of "" are not stored."""
 STATED = {name: word for word, names in EXCEPTIONS.items() for name in names.split()}
+DECLARED = {
+    **dict.fromkeys(("inputs", "outputs", "privacy"), "any"),
+    "of": "'person'|'data'",
+    "neighbours": "'add-remove'|'replace'",
+    "objective": "text",
+    "constant": "num",
+    **dict.fromkeys(("labels", "curved"), "texts"),
+    **dict.fromkeys(("cost", "family", "equal", "offsets", "places", "coefficients"), "arr"),
+}
+"""What a problem in numbers is."""
 WRITTEN = {
     "grid": {"axes": "items"},
     "table-privacy": {
@@ -95,14 +105,18 @@ WRITTEN = {
         "labels": "texts",
         "privacy": "any",
     },
-    "table-problem": {
-        **dict.fromkeys(("inputs", "outputs", "privacy"), "any"),
-        "of": "'person'|'data'",
-        "neighbours": "'add-remove'|'replace'",
-        "objective": "text",
-        "constant": "num",
-        **dict.fromkeys(("labels", "curved"), "texts"),
-        **dict.fromkeys(("cost", "family", "equal", "offsets", "places", "coefficients"), "arr"),
+    "table-problem": DECLARED,
+    "shift-privacy": {
+        "label": "text",
+        "privacy": "@pure-dp|@approximate-dp|@membership-advantage|@trade-off",
+    },
+    "lattice-problem": {
+        **DECLARED,
+        **dict.fromkeys(("sensitivity", "step"), "pos"),
+        "change": "count",
+        "decay": "frac",
+        "tails": "pos|null",
+        "integer": "flag",
     },
 }
 """Kinds that are not written field by field."""

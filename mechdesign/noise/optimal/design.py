@@ -37,7 +37,7 @@ from mechdesign.noise.calibration.evaluation import budget_of, consumed
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
 from mechdesign.noise.optimal.cell_product import CellProduct
 from mechdesign.noise.optimal.lattice import MOST_CELLS, SMALLEST_DELTA, refined
-from mechdesign.noise.optimal.lattice_dual import LatticeDual, average_costs
+from mechdesign.noise.optimal.lattice_dual import LatticeDual
 from mechdesign.noise.optimal.lattice_program import Line, lattice_model
 from mechdesign.noise.optimal.question import NoiseQuestion
 from mechdesign.noise.optimal.several import (
@@ -52,6 +52,7 @@ from mechdesign.noise.optimal.several import (
 from mechdesign.noise.optimal.staircase import staircase
 from mechdesign.noise.pictures import draw_laws
 from mechdesign.problem.checks import instance, integer, one_of, positive
+from mechdesign.problem.lattice_costs import average_costs
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign, relative_table
 from mechdesign.problem.words import NEIGHBOURS, guarantee, loss_words, privacy_words, unit_words
 from mechdesign.solvers import Model

@@ -31,21 +31,25 @@ from scipy import ndimage
 from mechdesign.errors import InfeasibleError, SolverError
 from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.results import SolveReport
-from mechdesign.noise.cell_noise import CellNoise, IntegerNoise, outward_decay, round_width
+from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
 from mechdesign.noise.optimal.cell_product import CellLawProof, law_notes
 from mechdesign.noise.optimal.lattice_dual import (
-    ExactCosts,
     LatticeDual,
     SampledLatticeDual,
-    average_costs,
-    check_loss,
     inward,
     law_cost,
-    lower_costs,
-    tail_costs,
 )
 from mechdesign.noise.optimal.lattice_program import LatticeProgram, Line, cell_line
 from mechdesign.noise.optimal.question import NoiseQuestion
+from mechdesign.problem.lattice_costs import (
+    ExactCosts,
+    average_costs,
+    check_loss,
+    lower_costs,
+    outward_decay,
+    round_width,
+    tail_costs,
+)
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.typing import Array, Indices

@@ -36,11 +36,12 @@ from mechdesign.evidence.exact import exp_upper, round_down, round_up
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.sampling import IntegerWeights, uniform_integers
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.cell_noise import MOST_CELLS, CellNoise, outward_decay, round_width
+from mechdesign.noise.cell_noise import MOST_CELLS, CellNoise
 from mechdesign.noise.optimal.cell_product import CellLawProof, law_notes
 from mechdesign.noise.optimal.lattice_dual import OneNumberDual, law_cost
 from mechdesign.noise.optimal.question import NoiseQuestion
 from mechdesign.problem.checks import instance, integer
+from mechdesign.problem.lattice_costs import outward_decay, round_width
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Clock, Law
 

@@ -1,0 +1,459 @@
+r"""The unknown masses of additive noise on a lattice, and their problem in numbers.
+
+A `LatticeNoise` *is* a CVXPY variable: entry j is the probability of noise :math:`(j - R)\beta`, with the step β and R steps within the
+reach. Privacy at a shift by s steps, of either sign and up to the sensitivity, bounds the sum over all points,
+
+.. math:: \sum_j [p_j - e^\varepsilon p_{j+s}]_+ \le \delta .
+
+**Beyond the reach** there is no mass, unless `tails` are asked for: then the points of the outermost sensitivity repeat for
+ever, each time multiplied by :math:`r \ge e^{-\varepsilon}`, as pure privacy needs. The outermost entries then are the masses of a point *and of all its
+repetitions*, so that entries sum to 1: of :math:`q` a point itself has :math:`(1 - r)q`. Excesses of the first repetition, divided by 1 − r, are those of all.
+
+So the noise is a table of one row, and its rows of privacy, which `ShiftPart` numbers, are all that is its own: program, repair, bound and
+proofs are those of tables.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar
+
+import cvxpy as cp
+import numpy as np
+from flint import fmpq
+from scipy import sparse
+
+from mechdesign.errors import DesignError
+from mechdesign.evidence.attack import TradeOff
+from mechdesign.evidence.serialize import serializable
+from mechdesign.evidence.vipr import rational
+from mechdesign.model.declared import FAR, Block, Declared, Entry, Part
+from mechdesign.model.unknown import Requirement, Unknown
+from mechdesign.problem.checks import one_of, positive
+from mechdesign.problem.lattice_costs import (
+    ExactCosts,
+    average_costs,
+    check_loss,
+    outward_decay,
+    round_width,
+    tail_costs,
+)
+from mechdesign.problem.losses import Loss
+from mechdesign.problem.privacy import ApproximateDP, MembershipAdvantage, PureDP, pairs_of
+from mechdesign.problem.sensitivity import NEIGHBOURS
+from mechdesign.problem.words import guarantee
+from mechdesign.typing import Array, Indices
+
+MOST_POINTS = 40_000
+_BLOCK = 1 << 20  # numbers of a scan that are held at once
+INNER, EDGE, NEXT, FIRST, SECOND = range(5)
+"""Mass of a point by its entry: within the reach; of the outermost sensitivity; of its first repetition; and of the first and second over 1 − r."""
+
+
+@serializable("shift-privacy")
+@dataclass(frozen=True, eq=False)
+class ShiftPrivacy(Requirement):
+    """A requirement at all shifts of the noise up to the sensitivity: `LatticeNoise.private` makes it."""
+
+    noise: Any = None
+
+    distances = None
+
+    @property
+    def on(self) -> LatticeNoise | None:
+        """The noise."""
+        found: LatticeNoise | None = self.noise
+        return found
+
+    def of(self, unknown: Any) -> ShiftPrivacy:
+        """Return the same of a noise."""
+        return replace(self, noise=unknown)
+
+    def to_fields(self) -> dict[str, object]:
+        """What files hold: all but the noise."""
+        return {"label": self.label, "privacy": self.privacy}
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> ShiftPrivacy:
+        """Read it, for a noise that is made next."""
+        return cls(**fields)
+
+    @property
+    def points(self) -> tuple[tuple[float, float], ...]:
+        """(ε, δ) that are asked at once."""
+        return pairs_of(self.privacy)
+
+    def check(self, count: int) -> None:
+        """A shift is of any noise."""
+
+    def pairs(self, count: int) -> Indices:
+        """Refuse what is of tables."""
+        raise DesignError.of("symmetry", "find", "is of tables, whose rows are those of pairs of inputs")
+
+    def scaled(self, factor: float) -> ShiftPrivacy:
+        """The same at ε times a factor."""
+        held = tuple((epsilon * factor, delta) for epsilon, delta in self.points)
+        return ShiftPrivacy(self.label, TradeOff(held), self.noise)
+
+    def __str__(self) -> str:
+        return f"{guarantee(self.privacy)}, shifts up to the sensitivity"
+
+
+class LatticeNoise(Unknown):
+    r"""Probability masses of additive noise on a lattice: the unknown of a problem, and a CVXPY variable.
+
+    Parameters
+    ----------
+    step : float
+        β > 0. A mass is spread evenly over the cell of this width around its point, so that the noise is for real answers and private at
+        every real shift; on the whole numbers it stays on its point.
+    reach : float
+        How far points go to either side.
+    sensitivity : float
+        How far neighbouring data sets move an answer, at most.
+    integer : bool
+        Noise on the whole numbers, for whole answers: the step is 1.
+    tails : float, optional
+        ε: beyond the reach the masses of the outermost sensitivity repeat, times :math:`e^{-\varepsilon}` each time, and the outermost entries of
+        the variable are masses with all their repetitions. There is no mass beyond the reach when not given.
+    neighbours : {"add-remove", "replace"}
+        For which neighbours the sensitivity holds.
+
+    Examples
+    --------
+    >>> import mechdesign as md
+    >>> p = md.LatticeNoise(1, 20, integer=True)
+    >>> problem = md.Problem(md.Minimize(p.expected("squared")), [p.private(md.ApproximateDP(1.0, 1e-6))])
+    >>> result = problem.solve()
+    >>> round(result.value, 10), result.certificate.verify(), type(result.mechanism).__name__
+    (1.8410998539, True, 'IntegerNoise')
+    >>> capped = problem.subject_to(md.named("rarely right", p[20] <= 0.4))
+    >>> round(capped.solve().value, 6)
+    2.053746
+    """
+
+    problem_class = "mechdesign.noise.optimal.lattice_problem:LatticeProblem"
+
+    def __init__(
+        self,
+        step: float,
+        reach: float,
+        *,
+        sensitivity: float = 1.0,
+        integer: bool = False,
+        tails: float | None = None,
+        neighbours: str = "add-remove",
+    ) -> None:
+        self.sensitivity = positive("sensitivity", sensitivity)
+        self.integer = one_of("integer", integer, (True, False))
+        self.neighbours = one_of("neighbours", neighbours, NEIGHBOURS)
+        step, reach = positive("step", step), positive("reach", reach)
+        if integer and (step != 1 or sensitivity < 1):
+            raise DesignError.of(
+                "step", step, "must be 1 for whole numbers, and their sensitivity 1 at least"
+            )
+        self.change, self.step = math.floor(self.sensitivity), 1.0
+        if not integer:
+            self.change = math.ceil(Fraction(self.sensitivity) / Fraction(step) * (1 - Fraction(1, 10**9)))
+            self.step = round_width(max(Fraction(step), Fraction(self.sensitivity) / self.change))
+        self.side = math.floor(reach / step * (1 + 1e-9))
+        self.decay = Fraction(0) if tails is None else outward_decay(positive("tails", tails))
+        self.tails = tails
+        least = self.change if self.decay else 1
+        if not least <= self.side <= MOST_POINTS // 2:
+            remedy = f"must be {'a sensitivity' if self.decay else 'a step'} to {MOST_POINTS // 2} steps"
+            raise DesignError.of("reach", reach, remedy)
+        super().__init__((2 * self.side + 1,), nonneg=True, name="p")
+
+    @property
+    def points(self) -> Array:
+        """Where the masses are."""
+        return np.asarray(self.step * np.arange(-self.side, self.side + 1), dtype=float)
+
+    def private(self, privacy: Any) -> ShiftPrivacy:
+        """Require privacy at every shift of the noise up to the sensitivity, to both sides.
+
+        Parameters
+        ----------
+        privacy : PureDP, ApproximateDP, MembershipAdvantage or TradeOff
+
+        Raises
+        ------
+        DesignError
+            Another requirement; a pure one of noise without tails, or whose tails fall faster.
+        """
+        if not isinstance(privacy, (PureDP, ApproximateDP, MembershipAdvantage, TradeOff)):
+            allowed = (
+                "must be PureDP, ApproximateDP, MembershipAdvantage or TradeOff([(epsilon, delta), ...])"
+            )
+            raise DesignError.of("privacy", privacy, allowed)
+        for epsilon, delta in pairs_of(privacy):
+            if not delta and (self.tails is None or self.tails > epsilon):
+                remedy = f"needs mass at every distance: LatticeNoise(..., tails={epsilon!r})"
+                raise DesignError.of("privacy", privacy, remedy)
+        return ShiftPrivacy("private", privacy, self)
+
+    def expected(self, loss: object = "absolute") -> cp.Expression:
+        """Expected loss of an error, tails included.
+
+        Parameters
+        ----------
+        loss : {"absolute", "squared"}, dict, or convex callable
+            A callable is vectorised over arrays, and its values are taken as exact.
+        """
+        held = Loss.of(loss)
+        if held.function is not None:
+            check_loss(held, self.step * np.arange(-self.side - self.change - 1, self.side + self.change + 2))
+        costs = lattice_costs(held, self.step, self.side, self.change, self.decay, integer=self.integer)
+        found: cp.Expression = cp.sum(cp.multiply(costs.floats(), self))
+        found.set_label(f"expected {held.name} error")
+        return found
+
+    def stated(self) -> dict[str, Any]:
+        """What the numbers of a problem hold of it."""
+        return {
+            "inputs": ("noise",),
+            "outputs": tuple(self.points.tolist()),
+            "of": "data",
+            "neighbours": self.neighbours,
+            "sensitivity": self.sensitivity,
+            "step": self.step,
+            "change": self.change,
+            "decay": self.decay,
+            "tails": self.tails,
+            "integer": self.integer,
+        }
+
+
+def lattice_costs(
+    loss: Loss, step: float, side: int, change: int, decay: Fraction, *, integer: bool
+) -> ExactCosts:
+    """What a unit of each entry costs: the loss at a point, or its average over a cell, with that of the repetitions it stands for."""
+    middles, unit, half = 2 * np.arange(-side, side + 1), Fraction(step) / 2, 0 if integer else 1
+    costs = average_costs(loss, middles, unit, half=half)
+    if not decay:
+        return costs
+    held = [Fraction(n, costs.denominator) for n in costs.numerators]
+    left, right = tail_costs(loss, middles, unit, change, decay, half=half)
+    for place, tail in ((0, left), (len(held) - change, right)):
+        for k, n in enumerate(tail.numerators):
+            held[place + k] = (1 - decay) * (held[place + k] + Fraction(n, tail.denominator))
+    return ExactCosts.of(held)
+
+
+@dataclass(frozen=True, eq=False)
+class LatticeDeclared(Declared):
+    """A problem on the masses of lattice noise in numbers: a table of one input.
+
+    Parameters
+    ----------
+    sensitivity, step : float
+    change : int
+        n: the largest shift in steps.
+    decay : Fraction
+        r of the tails; 0 where there is no mass beyond the reach.
+    tails : float, optional
+        Their ε.
+    integer : bool
+    mirrored : bool
+        Whether an entry is the mass of a point and of its mirror image together, of the noise :math:`0, \\beta, 2\\beta, \\dots`; shifts to one side suffice then.
+    free : bool
+        Whether mass may lie anywhere beyond the reach: the last entry is all of it, and nothing is asked of pairs with a point there. What is left
+        holds of *every* noise on the lattice.
+    """
+
+    sensitivity: float
+    step: float
+    change: int
+    decay: Fraction
+    tails: float | None
+    integer: bool
+    mirrored: bool = False
+    free: bool = False
+
+    lemma = (
+        "Masses p_j of noise at the points of a lattice, those of the outermost points with their repetitions where tails are asked for, are a point of "
+        "this program: at every shift by s steps up to the sensitivity the sum of all positive parts S_j of p_j - e^epsilon p_(j+s) is at most delta; e^epsilon is rounded up."
+    )
+    noun: ClassVar[str] = "noise on this lattice"
+
+    @property
+    def side(self) -> int:
+        """R: points to either side of 0."""
+        count = len(self.outputs) - self.free
+        return count - 1 if self.mirrored else count // 2
+
+    def _part(self, asked: Any, point: tuple[float, float], first: int) -> Part:
+        return ShiftPart(self, asked, point, first)
+
+    set_latex = r"p \ge 0,\ \sum_j p_j = 1"
+
+    @property
+    def over(self) -> str:
+        beyond = "nothing beyond"
+        if self.decay:
+            beyond = f"the outermost {self.change} repeated beyond times e^-{self.tails:g}, entries with all repetitions"
+        spread = "" if self.integer else ", spread over cells"
+        return (
+            f"p[j] = Pr[noise = {self.step:.6g} j] >= 0, |j| <= {self.side}, {beyond}{spread}, Σ_j p[j] = 1"
+        )
+
+    def cell(self, j: int) -> str:
+        return f"p[{j - self.side}]"
+
+    def meaning(self, asked: Any, *, latex: bool = False) -> str:
+        pure = all(delta == 0 for _, delta in asked.points)
+        if latex:
+            excess = r"\textstyle\sum_j \max(p_j - e^{\varepsilon} p_{j+s}, 0) \le \delta"
+            law = r"p_j \le e^{\varepsilon} p_{j+s}"
+            return rf"{law if pure else excess},\ |s| \le {self.change}"
+        said = "p[j] <= e^ε p[j + s]" if pure else "Σ_j max(p[j] - e^ε p[j + s], 0) <= δ"
+        return f"{said}, 0 < |s| <= {self.change}"
+
+    @cached_property
+    def masses(self) -> list[fmpq]:
+        """Mass of a point per unit of its entry: by `INNER` to `SECOND`, then the same for halves of mirrored entries."""
+        r = rational(self.decay)
+        held = [fmpq(1), 1 - r, (1 - r) * r, r, r * r]
+        return [*held, *(mass / 2 for mass in held)]
+
+    def located(self, at: Indices, repeated: Any = False) -> tuple[Indices, Indices]:
+        """Entries and kinds of masses of points, counted in steps; -1 where there is none. With `repeated` masses are over 1 − r."""
+        far = np.abs(at)
+        out = np.maximum(0, -((self.side - far) // self.change))  # which repetition, 0 within the reach
+        inside = np.sign(at) * (far - out * self.change)
+        found = np.abs(inside) if self.mirrored else inside + self.side
+        kinds = np.zeros_like(at)
+        if self.decay:
+            kinds = np.where(out, NEXT, np.where(far > self.side - self.change, EDGE, INNER))
+            kinds = np.where(repeated, np.choose(out, [INNER, FIRST, SECOND], mode="clip"), kinds)
+        else:
+            found = np.where(out, -1, found)
+        return found, kinds + (len(self.masses) // 2 if self.mirrored else 0) * (inside != 0)
+
+    def point_masses(self, cells: list[Any]) -> list[Any]:
+        """Masses of the points within the reach, from entries."""
+        owners, kinds = self.located(np.arange(-self.side, self.side + 1))
+        return [cells[c] * self.masses[k] for c, k in zip(owners.tolist(), kinds.tolist())]
+
+
+class ShiftPart(Part):
+    """Privacy at one (ε, δ) of all shifts of the noise up to the sensitivity.
+
+    A row compares a point with its partner, a shift away. Points are those within the reach, and of tails under δ > 0 the first repetition.
+    """
+
+    def __init__(self, declared: LatticeDeclared, asked: Any, point: tuple[float, float], first: int) -> None:
+        n, side = declared.change, declared.side
+        self.label, self.delta, self.first, self.n = asked.label, point[1], first, 1
+        self.cells = declared.m
+        shifts = np.arange(1, n + 1) if declared.mirrored else np.r_[-n:0, 1 : n + 1]
+        self.pairs = np.column_stack([0 * shifts, shifts])
+        self.distances, self.of = np.ones(1), np.zeros(len(shifts), dtype=int)
+        self.losses = np.full(len(shifts), point[0])
+        self._epsilon, self._known, self.floors = Fraction(point[0]), {}, False
+        reach = side + n if declared.decay and self.delta else side
+        at = np.arange(-reach, reach + 1)
+        outside = np.abs(at) > side
+        self.m = len(at)
+        self.sums = self.upper = self.lower = first + len(shifts) * self.m
+        self.end = self.sums + (len(shifts) if self.delta else 0)
+        self._left = declared.located(at, outside)
+        self._right = declared.located(at + shifts[:, None], outside)
+        self._masses, self._numbers = declared.masses, np.array([float(mass) for mass in declared.masses])
+        # a point and its own image break nothing, unless tails fall faster than this ε; beyond a free reach nothing is asked
+        gone = self._right[0] < 0
+        alike = (self._left[0] == self._right[0]) & ~gone
+        kept = [[self.low(0) * b >= a for b in self._masses] for a in self._masses]
+        harmless = np.array(kept)[self._left[1], self._right[1]]
+        self.rows = ~(alike & harmless) & ~(gone if declared.free else np.zeros_like(gone))
+
+    def row(self, number: int) -> tuple[list[Entry], int]:
+        if number >= self.sums:
+            k = number - self.sums
+            return [(("S", k, y), 1, 0) for y in np.flatnonzero(self.rows[k]).tolist()], k
+        k, y = divmod(number - self.first, self.m)
+        entries: list[Entry] = [(("S", k, y), -1, 0)] if self.delta else []
+        if not self.rows[k, y]:
+            return entries, k
+        (cells, kinds), (others, theirs) = self._left, self._right
+        mine, its = int(cells[y]), int(others[k, y])
+        a, b = self._masses[kinds[y]], self._masses[theirs[k, y]]
+        if mine == its:
+            return [(mine, a, b), *entries], k
+        return [(mine, a, 0), *([(its, 0, b)] if its >= 0 else []), *entries], k
+
+    def matrix(self, k: int, growth: float) -> sparse.csr_array:
+        """Coefficients of a shift's rows in doubles."""
+        (cells, kinds), (others, theirs) = self._left, self._right
+        y = np.flatnonzero(self.rows[k])
+        there = y[others[k, y] >= 0]
+        data = [self._numbers[kinds[y]], -growth * self._numbers[theirs[k, there]]]
+        places = np.r_[y, there], np.r_[cells[y], others[k, there]]
+        return sparse.csr_array((np.concatenate(data), places), shape=(self.m, self.cells))
+
+    def leaders(self, orbits: Indices) -> Indices:
+        return np.arange(len(self.pairs))
+
+    def longest(self) -> Indices:
+        far = np.abs(self.pairs[:, 1])
+        return np.flatnonzero(far == far.max())
+
+    def ends(self, places: Indices, cells: Indices) -> tuple[Indices, Indices]:
+        k, y = np.divmod(places, self.m)
+        return self._left[0][y], self._right[0][k, y]
+
+    def rows_of(self, pairs: Indices, cells: Indices) -> Indices:
+        k, y = np.nonzero(self.rows[pairs])
+        return np.asarray(pairs[k] * self.m + y)
+
+    def entries(self, places: Indices, cells: Indices) -> Block:
+        k, y = np.divmod(places, self.m)
+        (high, mine), (low, its) = (self._left[0][y], self._left[1][y]), (part[k, y] for part in self._right)
+        given, rates = self._numbers[mine], self._numbers[its]
+        alike = np.flatnonzero(high == low)  # one coefficient, whatever the margin
+        given[alike] -= rates[alike] * math.exp(min(self.losses[0], FAR))
+        some = np.flatnonzero((low >= 0) & (high != low))
+        losses = np.append(np.full(len(places), np.nan), np.full(len(some), self.losses[0]))
+        columns, numbers = np.append(high, low[some]), np.append(given, rates[some])
+        return np.append(np.arange(len(places)), some), columns, numbers, losses
+
+    def sides(self, declared: Any, table: Array) -> tuple[list[str], Array, Array]:
+        """Of pure privacy the largest excess of a shift."""
+        growth, p = math.exp(self.losses[0]), table[0]
+        over = [self.matrix(k, growth) @ p for k in range(len(self.pairs))]
+        who = [f"shift {s:+d}" for s in self.pairs[:, 1].tolist()]
+        if self.delta:
+            return who, np.array([np.maximum(v, 0).sum() for v in over]), np.full(len(who), self.delta)
+        index = [f"{shift}: {y}" for shift in who for y in range(self.m)]
+        return index, np.concatenate(over), np.zeros(len(index))
+
+    def emptied(self, zero: set[int]) -> set[int]:
+        if self.delta or not zero:
+            return set()
+        none = np.isin(self._right[0], list(zero)) & self.rows
+        return set(np.broadcast_to(self._left[0], none.shape)[none].tolist())
+
+    def scan(
+        self, table: Array, margin: float = 0.0, *, listed: bool = True, only: Indices | None = None
+    ) -> Iterator[tuple[Indices, Array, Array]]:
+        growth, entries = math.exp(min(self.losses[0] * (1 - margin), FAR)), np.append(table[0], 0.0)
+        (cells, kinds), (others, theirs) = self._left, self._right
+        left = entries[cells] * self._numbers[kinds]
+        block = max(1, _BLOCK // self.m)
+        for k in range(0, len(self.pairs), block):
+            some = slice(k, k + block)
+            rows = self.rows[some]
+            right = growth * entries[others[some]] * self._numbers[theirs[some]]
+            here = np.broadcast_to(left, right.shape)
+            if self.delta:
+                over = np.where(rows, np.maximum(here - right, 0), 0).sum(axis=1) - self.delta * (1 - margin)
+                size = np.where(rows, np.minimum(here + right, 3 * here), 0).sum(axis=1) + self.delta
+                yield self.sums + k + np.arange(len(rows)), over, size
+            else:
+                numbers = self.first + k * self.m + np.flatnonzero(rows)
+                yield numbers, (here - right)[rows], (here + right)[rows]

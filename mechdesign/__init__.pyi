@@ -46,6 +46,7 @@ from .model.covariance import Covariance as Covariance
 from .model.lattice import LatticeNoise as LatticeNoise
 from .model.problem import Minimize as Minimize
 from .model.problem import Problem as Problem
+from .model.scales import Scales as Scales
 from .model.table import Table as Table
 from .model.unknown import named as named
 from .noise.additive import AdditiveNoise as AdditiveNoise

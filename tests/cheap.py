@@ -34,7 +34,6 @@ def noise() -> md.Problem:
     return md.Problem(md.Minimize(p.expected("squared")), rows)
 
 
-# Name → the design, and what its `solve` is given to be quick.
 def covariance() -> md.Problem:
     """Two numbers that change together, one of them with a cap on its variance."""
     S = md.Covariance([[1.0, 0.0], [1.0, 1.0]])
@@ -43,6 +42,23 @@ def covariance() -> md.Problem:
     )
 
 
+def scales() -> md.Problem:
+    """Scales of two requirements and of own rows: equal ones, a cap, a ratio."""
+    s = md.Scales([1.0, 2.0, 0.5])
+    few = md.Sensitivity(each=[1.0, 2.0, 1.0], l0=2)
+    return md.Problem(
+        md.Minimize(s.expected(1, [1.0, 2.0, 0.5])),
+        [
+            s.private(md.ZeroConcentratedDP(0.3)),
+            md.named("few", s.private(md.ApproximateDP(2.0, 1e-3), few)),
+            md.named("same", s[0] == s[1]),
+            md.named("cap", s[2] <= 2.5),
+            md.named("ratio", s[1] <= 1.5 * s[2]),
+        ],
+    )
+
+
+# Name → the design, and what its `solve` is given to be quick.
 DESIGNS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     "optm": (lambda: md.OPTM(BINS, PURE, UNIFORM), {}),
     "rqm": (lambda: md.RQM(4, md.PureDP(1.5), UNIFORM, grid=md.Grid(delta=[1.6], q=[0.4, 0.5])), {"zoom": 0}),
@@ -71,6 +87,7 @@ DESIGNS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
         {},
     ),
     "table-problem": (table, {}),
+    "scales-problem": (scales, {}),
     "covariance-problem": (covariance, {}),
     "lattice-problem": (noise, {}),
     "noise-allocation": (

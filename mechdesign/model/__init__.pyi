@@ -5,6 +5,8 @@ from .lattice import LatticeNoise as LatticeNoise
 from .lattice import ShiftPrivacy as ShiftPrivacy
 from .problem import Minimize as Minimize
 from .problem import Problem as Problem
+from .scales import Scales as Scales
+from .scales import ScalesPrivacy as ScalesPrivacy
 from .table import Decoded as Decoded
 from .table import Private as Private
 from .table import Table as Table

@@ -5,7 +5,7 @@ from .allocation.disparity import gini as gini
 from .allocation.disparity import layer_profile as layer_profile
 from .allocation.disparity import majorizes as majorizes
 from .allocation.mixed import MixedProof as MixedProof
-from .allocation.question import AllocationProof as AllocationProof
+from .allocation.proofs import AllocationProof as AllocationProof
 from .calibration.design import Calibration as Calibration
 from .calibration.design import CalibrationBound as CalibrationBound
 from .calibration.design import CalibrationProof as CalibrationProof

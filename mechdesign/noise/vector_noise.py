@@ -10,12 +10,13 @@ from types import NoneType
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special, stats
+from scipy import stats
 
 from mechdesign.accounting.losses import NoiseTerm
 from mechdesign.errors import DesignError
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.serialize import serializable
+from mechdesign.model.scales import absolute_moment
 from mechdesign.noise.release import ExactNoise, noisy
 from mechdesign.problem.checks import (
     answers,
@@ -202,21 +203,6 @@ def shape_of(size: object) -> tuple[int, ...]:
     if size is None or isinstance(size, (tuple, list)):
         return tuple(integer("size", n, 0, 2**40) for n in size or ())
     return (integer("size", size, 0, 2**40),)
-
-
-def absolute_moment(noise: str, order: float) -> float:
-    r"""Return :math:`E|T|^p` at scale 1: :math:`2^{p/2}\Gamma((p+1)/2)/\sqrt\pi` or :math:`\Gamma(p+1)`.
-
-    Examples
-    --------
-    >>> absolute_moment("gaussian", 2), absolute_moment("laplace", 2)
-    (1.0, 2.0)
-    """
-    if noise == "laplace":
-        return float(special.gamma(order + 1))
-    if order == 2:
-        return 1.0
-    return float(2 ** (order / 2) * special.gamma((order + 1) / 2) / math.sqrt(math.pi))
 
 
 def accuracy_of(scales: Array, *, laplace: bool | Sequence[bool] | npt.NDArray[np.bool_] = False) -> Accuracy:

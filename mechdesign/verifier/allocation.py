@@ -18,12 +18,10 @@ from collections import Counter
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
-from mechdesign.verifier.allocation_bound import lower_bound, moment
 from mechdesign.verifier.changes import changes_of, keep_budget, total_at_most
 from mechdesign.verifier.composition import PLACES, SLACK, Grid, laplace_losses, refined
-from mechdesign.verifier.noise_laws import ONE, PI, ROUND, ZERO, continuous_cells, normal
+from mechdesign.verifier.noise_laws import ONE, ROUND, ZERO, continuous_cells, normal
 from mechdesign.verifier.reading import (
-    NEAR,
     Account,
     Json,
     NotCovered,
@@ -32,6 +30,17 @@ from mechdesign.verifier.reading import (
     flat,
     points_of,
     proofs_of,
+)
+from mechdesign.verifier.scales import (
+    Need,
+    kept,
+    loss,
+    lower_bound,
+    normal_delta,
+    normal_ends,
+    of_allocation,
+    of_problem,
+    one_moves,
 )
 
 WIDTH = 16
@@ -50,58 +59,84 @@ def allocation(result: Json, account: Account) -> None:
 
 def check(result: Json, account: Account) -> None:
     design, law, value = result["design"], result["mechanism"], result["value"]
-    noise, lam, scales, order = design["noise"], design["sensitivities"], law["scales"], design["loss"]
-    proofs = proofs_of(result)
+    scales, proofs = law["scales"], proofs_of(result)
     if len(proofs) != len(result["proofs"]) or not {*proofs} <= {"allocation-proof", "mixed-proof"}:
         raise Refused("evidence other than one proof of an allocation")
+    asked, proof = (
+        (of_problem if design[""] == "scales-problem" else of_allocation)(design),
+        proofs.get("allocation-proof"),
+    )
+    order, size = asked.order, len(asked.weights)
     if type(order) not in (int, float) or not 0 < order <= 100:
         raise NotCovered("losses that are no power from 0 to 100")
     mixed = law[""] == "mixed-noise"
     peaked = law["laplace"] if mixed else [law["noise"] == "laplace"] * len(scales)
-    alike = noise == "mixed" if mixed else law["noise"] == noise and noise in ("laplace", "gaussian")
-    account.agrees("the noise is the design's", alike and len(lam) == len(scales) == len(peaked))
-    account.agrees("sensitivities are not negative", min(lam) >= 0)
-    own = law["sensitivities"] == lam and repr(law.get("bounds")) == repr(design["bounds"])
-    account.agrees("the noise is made for the changes that the design states", own)
-    sure = all(s > 0 or not l for s, l in zip(scales, lam)) and min(scales) >= 0
-    account.proved("every sensitive coordinate has noise", sure)
-    if not sure:
-        return
-    private(design, proofs.get("allocation-proof"), scales, peaked, account)
-    limits = (
-        otherwise if design[name] is None else design[name]
-        for name, otherwise in (("lower", 0.0), ("upper", math.inf))
+    alike = (
+        asked.noise == "mixed"
+        if mixed
+        else law["noise"] == asked.noise and asked.noise in ("laplace", "gaussian")
     )
-    lower, upper = (v if isinstance(v, list) else [v] * len(scales) for v in limits)
-    stated = design["weights"]
-    weights = stated if isinstance(stated, list) else [1.0 if stated is None else stated] * len(lam)
-    whole = all(len(v) == len(lam) for v in (lower, upper, weights)) and min(weights) > 0
-    account.agrees("limits and weights are of the coordinates", whole)
-    account.proved("limits are kept", all(a <= s <= b for a, s, b in zip(lower, scales, upper)))
-    loss(value, scales, weights, peaked, order, account)
-    groups = [[i] for i in range(len(lam))] if design["groups"] is None else design["groups"]
-    account.agrees("groups part the coordinates", sorted(flat(groups)) == list(range(len(lam))))
-    account.proved("groups share a scale", all(len({scales[i] for i in group}) == 1 for group in groups))
+    account.agrees("the noise is the design's", alike and size == len(scales) == len(peaked))
+    account.agrees("sensitivities are not negative", all(min(need.sizes) >= 0 for need in asked.needs))
+    own = any(
+        law["sensitivities"] == n.sizes and repr(law.get("bounds")) == repr(n.bounds) for n in asked.needs
+    )
+    account.agrees("the noise is made for the changes that the design states", own)
+    sure = (
+        all(s > 0 or not l for need in asked.needs for s, l in zip(scales, need.sizes)) and min(scales) >= 0
+    )
+    account.proved("every sensitive coordinate has noise", sure)
+    account.agrees("weights are of the coordinates", min(asked.weights) > 0)
+    if not sure or not own or not alike or size != len(scales):
+        return
+    if len(asked.needs) > 1:
+        stated = Need("", None, law["sensitivities"], law["bounds"])
+        widest = max(widened(need, scales, asked.spend) for need in asked.needs)
+        account.recomputed(
+            "the lattice is paid for under every requirement", widened(stated, scales, asked.spend) >= widest
+        )
+    for k, need in enumerate(asked.needs):
+        private(asked.noise, need, proof, k, scales, peaked, account)
+    kept(asked, scales, account)
+    loss(value, scales, asked.weights, peaked, order, account)
+    if design[""] == "noise-allocation" and design["groups"] is not None:
+        account.agrees("groups part the coordinates", sorted(flat(design["groups"])) == list(range(size)))
     if result["lower_bound"] is not None:
-        limited = (lam, weights, lower, upper, groups)
-        lower_bound(result, proofs.get("allocation-proof"), limited, account)
+        if mixed or proof is None:
+            raise Refused("a lower bound of a search over types, which has none, or without multipliers")
+        lower_bound(
+            asked, proof, (result["lower_bound"], value), " within these rows" if asked.rows else "", account
+        )
 
 
-def private(design: Json, proof: Json, scales: list[Json], peaked: list[bool], account: Account) -> None:
+def widened(need: Need, scales: list[float], m: int) -> float:
+    """By how much noise on multiples of 2⁻³⁰ of each scale is wider."""
+    ratios = [l / s for l, s in zip(need.sizes, scales) if l]
+    if need.bounds is None:
+        wanted, spent = (math.fsum((r + step) ** m for r in ratios) for step in (2.0**-29, 0.0))
+        return float((wanted / spent) ** (1 / m))
+    count = min(need.bounds["l0"] or len(ratios), len(ratios))
+    return 1 + 2.0**-29 * float(count ** (1 / m)) / max(ratios)
+
+
+def private(
+    noise: str, need: Need, proof: Json, k: int, scales: list[Json], peaked: list[bool], account: Account
+) -> None:
     """That the worst change keeps the budget."""
-    privacy, lam = design["privacy"], design["sensitivities"]
+    privacy, lam, several = need.privacy, need.sizes, need.bounds
     ratios = [(Fraction(l) / Fraction(s), kind) for l, s, kind in zip(lam, scales, peaked) if l]
-    m, several = 1 if all(peaked) else 2, design["bounds"]
+    m = 1 if all(peaked) else 2
     changes = None if several is None else changes_of(several, len(lam))
     if changes is not None:
         account.agrees("sensitivities are those of the bounds", [Fraction(l) for l in lam] == changes.sizes)
-        if proof is None or design["noise"] == "mixed":
+        if proof is None or noise == "mixed":
             raise Refused("several bounds without a proof of what they consume")
+    prices = None if proof is None or proof["prices"] is None else proof["prices"][k]
 
     def within(budget: Fraction) -> bool:
-        if changes is None:
+        if changes is None or prices is None:
             return total_at_most([ratio**m for ratio, _ in ratios], budget)
-        return keep_budget(changes, [Fraction(s) for s in scales], m, proof, budget)
+        return keep_budget(changes, [Fraction(s) for s in scales], m, prices, budget)
 
     if privacy[""] == "pure-dp" and m == 1:
         epsilon = privacy["epsilon"]
@@ -111,19 +146,19 @@ def private(design: Json, proof: Json, scales: list[Json], peaked: list[bool], a
         words = words or [f"delta at most {d!r} at epsilon = {e!r}" for e, d in points_of(privacy)]
         account.proved("; ".join(words), within(largest_square(privacy)))
     elif privacy[""] in ("approximate-dp", "membership-advantage", "trade-off"):
-        one = len(ratios) == 1 or (changes is not None and changes.l0 == 1)
         for e, d in points_of(privacy):
             if d == 1:
                 continue
             epsilon, delta = Decimal(e), Decimal(d)
-            holds = m == 1 and within(Fraction(epsilon - (2 if one else 1) * (1 - delta).ln() / ROUND))
-            if not holds and delta and design["noise"] == "mixed":
+            times = 2 if one_moves(need) else 1
+            holds = m == 1 and within(Fraction(epsilon - times * (1 - delta).ln() / ROUND))
+            if not holds and delta and noise == "mixed":
                 sizes = Counter(Decimal(rounded_up(r)) for r, kind in ratios if kind)
                 square = sum((Decimal(r.numerator) / r.denominator) ** 2 for r, kind in ratios if not kind)
                 holds = composed_delta(epsilon, delta, sizes, square * ROUND, account) <= delta
             account.proved(f"delta at most {d!r} at epsilon = {e!r}", holds)
     else:
-        raise Refused(f"{design['noise']} noise under {privacy['']}")
+        raise Refused(f"{noise} noise under {privacy['']}")
 
 
 def rounded_up(ratio: Fraction) -> float:
@@ -144,40 +179,16 @@ def largest_square(privacy: Json) -> Fraction:
         raise Refused("Gaussian noise under pure privacy")
     with localcontext() as context:
         context.prec = PLACES
-        return min(Fraction(normal_square(Decimal(e), Decimal(d))) for e, d in points)
+        return min(Fraction(normal_ends(Decimal(e), Decimal(d))[0]) for e, d in points)
 
 
 def smallest_beyond(privacy: Json) -> Fraction:
     """μ² that Gaussian noise may consume, from above: at it some δ is exceeded."""
-    most = largest_square(privacy)
     if privacy[""] in ("zcdp", "gaussian-dp"):
-        return most
+        return largest_square(privacy)
     with localcontext() as context:
         context.prec = PLACES
-        ratio = (Decimal(most.numerator) / most.denominator).sqrt() * (1 + Decimal("1e-13"))
-        over = (normal_delta(Decimal(e), ratio) - 3 * SLACK > Decimal(d) for e, d in points_of(privacy))
-        if not any(over):
-            raise Refused("a budget that is not enclosed")
-        return Fraction(ratio) ** 2
-
-
-def normal_square(epsilon: Decimal, delta: Decimal) -> Decimal:
-    """μ² of a normal coordinate with this δ at ε, from below."""
-    if delta >= 1:
-        raise Refused("a delta of 1 or more")
-    low, high = ZERO, Decimal(1)
-    while normal_delta(epsilon, high) <= delta:
-        high *= 2
-    for _ in range(130):
-        middle = (low + high) / 2
-        low, high = (middle, high) if normal_delta(epsilon, middle) <= delta else (low, middle)
-    return low * low / ROUND
-
-
-def normal_delta(epsilon: Decimal, ratio: Decimal) -> Decimal:
-    law = normal()
-    near, far = epsilon / ratio - ratio / 2, epsilon / ratio + ratio / 2
-    return law.above(near) - epsilon.exp() * law.above(far) + SLACK
+        return min(Fraction(normal_ends(Decimal(e), Decimal(d))[1]) for e, d in points_of(privacy))
 
 
 def barely_above(excess: Decimal, count: int) -> Decimal:
@@ -233,21 +244,3 @@ def composed_delta(
         return grid.delta(grid.all(parts), epsilon - top)
 
     return refined(consumed, delta, delta, account)
-
-
-def loss(
-    value: float, scales: list[Json], weights: list[Json], peaked: list[bool], order: float, account: Account
-) -> None:
-    """That Σ w s^p E|T|^p is at most the value: for whole p in decimals, Γ being a product."""
-    claim, room = f"the value is at most {value:.12g}", NEAR / 1000
-    if order == int(order):
-        p = int(order)
-        odd = math.prod(range(p - 1, 0, -2))
-        normal = Decimal(odd) * ((2 / PI).sqrt() * ROUND if p % 2 else 1)
-        moments = {True: Decimal(math.factorial(p)), False: normal}
-        terms = (Decimal(w) * Decimal(s) ** p * moments[kind] for w, s, kind in zip(weights, scales, peaked))
-        account.bounds(claim, Fraction(sum(terms, ZERO) / ROUND), value, Fraction(value) * Fraction(room))
-        return
-    moments_of = {kind: moment(order, kind) for kind in (True, False)}
-    cost = math.fsum(w * s**order * moments_of[kind] for w, s, kind in zip(weights, scales, peaked))
-    account.recomputed(claim, cost * (1 - room) <= value)

@@ -4,13 +4,9 @@ A change moves coordinate i by |v_i| ≤ a_i, at most c coordinates at once, wit
 
 **Lists of shifts**, each of which alone is as bad for privacy as every change: `worst_shifts`.
 
-**Σ (|v_i|/s_i)^m** is bounded in fractions, by prices and by a knapsack. *Prices* θ ≥ 0 of a changed coordinate, of L₁ and of L₂² prove, whatever they are, that no change consumes more than
+**Σ (|v_i|/s_i)^m** is bounded in fractions, by prices. *Prices* θ ≥ 0 of a changed coordinate, of L₁ and of L₂² prove, whatever they are, that no change consumes more than
 
     θ₁ c + θ₂ L₁ + θ₃ L₂² + Σ_i max(0, max over 0 < v ≤ a_i of (v/s_i)^m − θ₁ − θ₂ v − θ₃ v²).
-
-*A norm held*, n(v) = v or v², may be filled instead of priced: Σ n(v_i) ≤ N. What is gained beyond the prices, where it is
-positive, is convex in n(v_i), so that some worst change is whole, v_i = a_i or 0, in all coordinates but one. Of the whole ones N is a knapsack: it
-is cut into cells, each takes n(a_i) rounded down to cells, and the last coordinate may take all that is left.
 """
 
 from __future__ import annotations
@@ -18,7 +14,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
-from decimal import Decimal, localcontext
+from decimal import Decimal
 from fractions import Fraction
 from itertools import accumulate, pairwise
 from typing import NamedTuple, TypeAlias
@@ -27,9 +23,6 @@ from mechdesign.verifier.discrete_laws import WHOLE
 from mechdesign.verifier.noise_laws import ROUND, ZERO
 from mechdesign.verifier.reading import Account, Json, Refused, TooLarge
 
-CELLS = 4000
-ROOM = Decimal("1e-12")
-"""Of a norm: coordinates that take a whole number of cells in doubles do so."""
 BITS = 800
 MOST_EXACT = 2000
 
@@ -68,16 +61,16 @@ def total_at_most(parts: Iterator[Fraction] | list[Fraction], budget: Fraction) 
     return len(held) == 1 and held[0] <= budget
 
 
-def keep_budget(asked: Changes, scales: list[Fraction], m: int, proof: Json, budget: Fraction) -> bool:
-    """Whether the prices, and the norm held, prove that every change keeps the budget."""
-    prices = [Fraction(p) for p in proof["prices"] or (0, 0, 0)]
+def keep_budget(
+    asked: Changes, scales: list[Fraction], m: int, stated: list[float], budget: Fraction
+) -> bool:
+    """Whether prices prove that every change keeps the budget."""
+    prices = [Fraction(p) for p in stated]
     bounds = asked.l0, asked.l1, asked.l2 and asked.l2**2
     if len(prices) != 3 or min(prices) < 0 or any(p and b is None for p, b in zip(prices, bounds)):
         return False
     paid = sum((p * b for p, b in zip(prices, bounds) if b is not None), Fraction(0))
     moved = [(a, s) for a, s in zip(asked.sizes, scales) if a > 0]
-    if proof["held"] is not None:
-        return filled(asked, moved, m, prices, proof["held"]) + paid <= budget
     return total_at_most([beyond(a, s, m, prices) for a, s in moved], budget - paid)
 
 
@@ -91,75 +84,6 @@ def beyond(a: Fraction, s: Fraction, m: int, prices: list[Fraction]) -> Fraction
         return Fraction(0)
     v = min(a, rate / (2 * three)) if three else a
     return max(v * rate - three * v * v - one, Fraction(0))
-
-
-def filled(
-    asked: Changes, moved: list[tuple[Fraction, Fraction]], m: int, prices: list[Fraction], held: str
-) -> Fraction:
-    """The most that is gained beyond the prices where the norm that is held is filled."""
-    one, two, three = prices
-    power = {"l1": 1, "l2": 2}[held]
-    bound = asked.l1 if held == "l1" else asked.l2
-    if bound is None or (m == 1 and (power == 2 or three)):
-        raise Refused("a norm held that has no bound, or of noise for which that proves nothing")
-    if len(moved) > 20:
-        raise TooLarge("too large to check: a norm filled by more than 20 coordinates")
-    unit, norm = 10**40, bound**power
-    taken = [int(a**power / norm * CELLS * (1 + Fraction(ROOM) / 2)) for a, _ in moved]
-    gains = [
-        math.ceil(beyond(a, s, 2 if m == 2 else 1, prices) * unit)
-        if m == 2
-        else math.ceil(max(a / s - one - two * a, Fraction(0)) * unit)
-        for a, s in moved
-    ]
-    numbered = asked.l0 is not None and not one
-    rows = min(asked.l0 or 1, len(moved)) if numbered else 1
-
-    with localcontext() as context:
-        context.prec = 60
-        up = 1 + Decimal("1e-50")
-        over = Decimal(norm.numerator) / norm.denominator
-        lefts = [(1 - Decimal(c) / CELLS + ROOM) * over * up for c in range(CELLS + 1)]
-        if power == 2:
-            lefts = [left.sqrt() * up for left in lefts]
-        costs = [Decimal(p.numerator) / p.denominator / up for p in prices]
-
-        def last(a: Fraction, s: Fraction) -> list[int]:
-            """What one coordinate gains by all that is left, for each number of cells that are taken."""
-            most, scale = (Decimal(v.numerator) / v.denominator for v in (a, s))
-            found = []
-            for left in lefts:
-                v = min(left, most * up)
-                gain = (v / scale) ** m * up - (costs[0] + costs[1] * v + costs[2] * v * v) / up
-                found.append(max(math.ceil(gain * unit), 0))
-            return found
-
-        ends = [last(a, s) for a, s in moved]
-
-    def add(table: list[list[int]], i: int) -> list[list[int]]:
-        """The table with one more whole coordinate allowed."""
-        if taken[i] > CELLS or not gains[i]:
-            return table
-        free = taken[i]
-        moved_on = [[least] * free + [v + gains[i] for v in row[: CELLS + 1 - free]] for row in table]
-        if numbered:
-            moved_on = [[least] * (CELLS + 1), *moved_on[:-1]]
-        return [list(map(max, row, other)) for row, other in zip(table, moved_on)]
-
-    def best(low: int, high: int, table: list[list[int]]) -> int:
-        """The most gained where one of these coordinates is the last, and all others are in the table."""
-        if high - low == 1:
-            return max(max(map(int.__add__, row, ends[low])) for row in table)
-        middle, left, right = (low + high) // 2, table, table
-        for i in range(low, middle):
-            right = add(right, i)
-        for i in range(middle, high):
-            left = add(left, i)
-        return max(best(low, middle, left), best(middle, high, right))
-
-    least = -(10**80)
-    start = [[0] * (CELLS + 1), *([least] * (CELLS + 1) for _ in range(rows - 1))]
-    return Fraction(max(best(0, len(moved), start), 0), unit)
 
 
 def worst_shifts(sensitivity: Json, dimension: int, name: str, account: Account) -> list[Shifts]:

@@ -7,7 +7,7 @@ Written by `tests/evidence/kinds.py` from the package's dataclasses; `mechdesign
 MEMBERS: dict[str, dict[str, str]] = {
     "accuracy": {"standard_deviation": "num", "absolute_error": "num", "half_width": "num"},
     "additive-noise": {"law": "law", "sensitivity": "pos|@sensitivity", "dimension": "count", "rounds": "count", "sampling_rate": "pos"},
-    "allocation-proof": {"multiplier": "nn", "prices": "nums|null", "held": "'l1'|'l2'|null", "mix": "arr|null", "changes": "arr|null", "weights": "arr|null"},
+    "allocation-proof": {"multipliers": "arr", "rows": "arr|null", "prices": "arr|null", "mixes": "arr|null", "shares": "arr|null"},
     "alphabet": {"max_abs": "pos", "step": "pos"},
     "amplification": {"epsilon": "num", "delta": "num", "accounting": "text", "divergence": "num"},
     "approximate-dp": {"epsilon": "pos", "delta": "nn"},
@@ -123,6 +123,8 @@ MEMBERS: dict[str, dict[str, str]] = {
     "sampled-signs": {"dimension": "count", "bits": "count", "privacy": "@pure-dp", "radius": "pos"},
     "sampled-subset-bound": {"mean": "count", "privacy": "@pure-dp|@approximate-dp|@membership-advantage|@trade-off", "dual": "@lattice-dual|@sampled-lattice-dual|@staircase-dual"},
     "sampling-reduction": {"alpha": "pos", "radius": "pos", "samples": "count", "failure": "pos", "delta": "nn", "diameter": "pos", "model": "'local'|'central'"},
+    "scales-privacy": {"label": "text", "privacy": "@pure-dp|@approximate-dp|@zcdp|@gaussian-dp|@membership-advantage|@trade-off", "noise": "'gaussian'|'laplace'", "sensitivities": "arr", "bounds": "@sensitivity|null"},
+    "scales-problem": {"noise": "'gaussian'|'laplace'", "neighbours": "'add-remove'|'replace'", "order": "num", "privacy": "any", "labels": "texts", "weights": "arr", "family": "arr", "equal": "arr", "offsets": "arr", "places": "arr", "coefficients": "arr"},
     "selection": {"bins": "arr", "left": "arr", "right": "arr"},
     "selection-law": {"bins": "fracs", "left": "irows", "right": "irows", "lower": "frac", "upper": "frac"},
     "sensitivity": {"linf": "pos|null", "l1": "pos|null", "l2": "pos|null", "l0": "count|null", "each": "nums|null", "neighbours": "'add-remove'|'replace'", "signed": "flag"},

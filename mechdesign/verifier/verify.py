@@ -48,6 +48,7 @@ CHECKS |= {
     "local-workload": local_report,
     "optimal-noise": lattice_noise,
     "noise-allocation": allocation,
+    "scales-problem": allocation,
     "calibration": calibration,
     "correlated-gaussian": correlated,
     "covariance-problem": covariance_problem,

@@ -42,7 +42,7 @@ EXCEPTIONS = {
     "pos|@sensitivity": "additive-noise.sensitivity",
     "pos|@sensitivity|vectors": "knorm.sensitivity",
     "pos|nums": "sum-task.clip",
-    "nn": "allocation-proof.multiplier calibration-bound.share cell-noise.spike_width delta-interval.lower delta-interval.upper "
+    "nn": "calibration-bound.share cell-noise.spike_width delta-interval.lower delta-interval.upper "
     "dual-pieces.cap_price itemwise-release.delta linear-release.delta",
     "nn|null": "result.asked_gap",
     "num|arr|null": "noise-allocation.lower noise-allocation.upper noise-allocation.weights",
@@ -66,7 +66,6 @@ EXCEPTIONS = {
     f"{PRIOR}|null": "mvu.prior sum-task.values",
     DUAL: "sampled-subset-bound.dual subset-bound.dual",
     "@block-fill-law|@selection-law|@rational-table|null": "quantizer.law",
-    "'l1'|'l2'|null": "allocation-proof.held",
     "'proved'|'recomputed'": "delta-interval.how",
     "'gaussian'|'laplace'": "independent-noise.noise",
     "'gaussian'|'laplace'|'mixed'": "noise-allocation.noise",
@@ -87,6 +86,21 @@ DECLARED = {
 """What a problem in numbers is."""
 WRITTEN = {
     "grid": {"axes": "items"},
+    "scales-privacy": {
+        "label": "text",
+        "privacy": "@pure-dp|@approximate-dp|@zcdp|@gaussian-dp|@membership-advantage|@trade-off",
+        "noise": "'gaussian'|'laplace'",
+        "sensitivities": "arr",
+        "bounds": "@sensitivity|null",
+    },
+    "scales-problem": {
+        "noise": "'gaussian'|'laplace'",
+        "neighbours": "'add-remove'|'replace'",
+        "order": "num",
+        "privacy": "any",
+        "labels": "texts",
+        **dict.fromkeys(("weights", "family", "equal", "offsets", "places", "coefficients"), "arr"),
+    },
     "table-privacy": {
         "label": "text",
         "privacy": "@pure-dp|@approximate-dp|@metric-dp|@membership-advantage|@trade-off",

@@ -12,7 +12,7 @@ import mechdesign as md
 from mechdesign.errors import DesignError
 from mechdesign.evidence.proofs import Certificate
 from mechdesign.evidence.serialize import encode
-from mechdesign.noise.allocation.question import AllocationProof
+from mechdesign.noise.allocation.proofs import AllocationProof
 from mechdesign.noise.optimal.lattice_dual import LatticeDual
 from mechdesign.noise.vector_noise import IndependentNoise
 
@@ -32,7 +32,9 @@ def test_no_multiplier_proves_more_than_the_optimum(
     asked = md.NoiseAllocation("laplace", lam, privacy, upper=upper, **limits)
     law = IndependentNoise("laplace", np.array(scales), sensitivities=asked.sensitivities)
     value = asked.cost_of(law.scales) * (1 + 1e-13)
-    table = Certificate(asked, law, value, value * (1 - 1e-12), (AllocationProof(multiplier),)).checks()
+    table = Certificate(
+        asked, law, value, value * (1 - 1e-12), (AllocationProof(np.array([multiplier])),)
+    ).checks()
     bound = table[table["claim"].str.contains("costs less")]
     assert len(bound) == 1 and not bound["holds"].any()
 

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-import random
 from collections import Counter
 from decimal import Decimal, localcontext
-from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from mechdesign.accounting import NoiseTerm, delta_interval
 from mechdesign.verifier.allocation import composed_delta
-from mechdesign.verifier.changes import Changes, filled
 from mechdesign.verifier.composition import PLACES, Grid, laplace_losses
 from mechdesign.verifier.reading import Account
 
@@ -66,37 +60,3 @@ def test_steps_that_no_power_of_two_relates_are_not_composed() -> None:
         with pytest.raises(ArithmeticError):
             grid.product(one, other)
     assert interval.lower <= found <= interval.upper * (1 + 1e-6)
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.integers(0, 2**31))
-def test_a_norm_filled_covers_every_change_of_whole_coordinates_but_one(seed: int) -> None:
-    """All subsets, and each of them with one more coordinate in part, in fractions."""
-    rnd = random.Random(seed)
-    count, m = rnd.randint(1, 6), rnd.choice([1, 2])
-    power = 1 if m == 1 else rnd.choice([1, 2])
-    sizes = [Fraction(rnd.randint(1, 40), 8) for _ in range(count)]
-    scales = [Fraction(rnd.randint(4, 60), 8) for _ in range(count)]
-    norm = sum(sizes) * Fraction(rnd.randint(10, 90), 100)
-    l0 = rnd.choice([None, rnd.randint(1, count)])
-    asked = Changes(sizes, l0, norm if power == 1 else None, norm if power == 2 else None)
-    prices = [Fraction(rnd.choice([0, 0, 1]), 10) if l0 else Fraction(0), Fraction(0), Fraction(0)]
-
-    def gain(i: int, square: Fraction) -> Fraction:
-        """Of a coordinate whose n(v) is `square`."""
-        part = square**m if power == 1 else square
-        return max(part / scales[i] ** m - prices[0], Fraction(0))
-
-    limit, best = norm**power, Fraction(0)
-    for kinds in itertools.product((0, 1), repeat=count):
-        whole = [i for i in range(count) if kinds[i]]
-        left = limit - sum((sizes[i] ** power for i in whole), Fraction(0))
-        numbered = l0 is not None and not prices[0]
-        if left < 0 or (numbered and len(whole) > (l0 or 0)):
-            continue
-        total = sum((gain(i, sizes[i] ** power) for i in whole), Fraction(0))
-        parts = [gain(i, min(left, sizes[i] ** power)) for i in range(count) if not kinds[i]]
-        room = not numbered or len(whole) < (l0 or 0)
-        best = max(best, total + (max(parts, default=Fraction(0)) if room else 0))
-    found = filled(asked, list(zip(sizes, scales)), m, prices, "l1" if power == 1 else "l2")
-    assert best <= found <= best * Fraction(11, 10) + Fraction(1, 100)

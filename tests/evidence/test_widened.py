@@ -13,6 +13,7 @@ import pkgutil
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -30,12 +31,15 @@ from mechdesign.evidence import exact
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.evidence.vipr import NoProgramError
 from mechdesign.files import KINDS
+from mechdesign.model.scales import ScalesPrivacy
 from mechdesign.noise import radial
+from mechdesign.noise.allocation import lagrangian
 from mechdesign.noise.optimal import several
 from mechdesign.quantizers.common import dual_pieces, enclosures
 from mechdesign.quantizers.common.proofs import DualBound
 from mechdesign.solvers.deadline import Deadline
-from mechdesign.verifier import allocation_bound, prior_moments, quantizer_bound, reading
+from mechdesign.verifier import composition, prior_moments, quantizer_bound, reading
+from mechdesign.verifier import scales as verified_scales
 from mechdesign.verifier.verify import verify
 
 WIDTH = Fraction(1, 1000)
@@ -397,15 +401,65 @@ def test_parts_of_a_piece_are_between_bounds() -> None:
         assert low <= max(inside[0] - inside[1], 0.0) and inside[0] - inside[1] <= high
 
 
-def test_the_budget_of_the_verifiers_allocation_bound_is_from_above(monkeypatch: pytest.MonkeyPatch) -> None:
-    privacy = {"": "approximate-dp", "epsilon": 1.0, "delta": 1e-5}
-    asked = {"privacy": privacy, "bounds": None, "noise": "gaussian"}
+NARROW = Fraction(1, 10**6)
+"""Of a moment: φ has its least where both ends of its slope say so, within 10⁻⁴."""
+SCALES: dict[str, Callable[[], Any]] = {
+    "gaussian": lambda: md.NoiseAllocation("gaussian", [1.0, 2.0], md.ApproximateDP(1.0, 1e-5), loss=1.5),
+    "laplace": lambda: md.NoiseAllocation("laplace", [1.0, 2.0], md.ApproximateDP(1.0, 1e-3), loss=0.5),
+    "rows": cheap.scales,
+}
 
-    def bracket(low: float, high: float, holds: Any) -> tuple[float, float]:
-        found = reading.between(low, high, holds)
-        return found[0] * (1 - float(WIDTH)), found[1] * (1 + float(WIDTH))
 
-    most = reading.between(0.0, 10.0, lambda mu: profile.enclosed_gaussian(1.0, [(1, mu, 1.0, 1)])[0] <= 1e-5)
-    monkeypatch.setattr(allocation_bound, "between", bracket)
-    for share in np.linspace(1 - float(WIDTH) / 2, 1 + float(WIDTH) / 2, CHOICES):
-        assert allocation_bound.largest_budget(asked, 3) >= (share * most[0]) ** 2
+@pytest.mark.parametrize("name", SCALES)
+def test_the_bound_of_scales_from_widened_data_is_not_more(name: str) -> None:
+    """Moments and budgets, which are no rationals: widened, and 40 choices inside, in package and verifier."""
+    result = SCALES[name]().solve()
+    [proof], design = result.proofs, result.design
+    mixes = [one.sensitivities for one in design.asked] if proof.mixes is None else proof.mixes
+
+    def package(patch: pytest.MonkeyPatch, seed: int | None) -> float:
+        plain, budget = lagrangian.moment, ScalesPrivacy.most
+
+        def most(self: Any) -> Fraction:
+            held = budget.func(self)
+            return held * (1 + NARROW if seed is None else 1 + NARROW * chosen(seed, self.label))
+
+        def moment(noise: str, order: float) -> arb:
+            found = plain(noise, order)
+            if seed is None:
+                return found * arb(1, float(NARROW))
+            return found * arb(1 + float(NARROW * chosen(seed, order)))
+
+        patch.setattr(ScalesPrivacy, "most", property(most))
+        patch.setattr(lagrangian, "moment", moment)
+        return float(proof.proved(design, math.inf))
+
+    def verifier(patch: pytest.MonkeyPatch, seed: int | None) -> float:
+        """Of budgets from above; its decimals have no moments with two ends."""
+        ends = verified_scales.normal_ends.__wrapped__
+
+        def widened(epsilon: Any, delta: Any) -> tuple[Any, Any]:
+            low, high = ends(epsilon, delta)
+            width = Decimal(NARROW.numerator) / NARROW.denominator
+            if seed is None:
+                return low * (1 - width), high * (1 + width)
+            share = 1 + width * Decimal(float(chosen(seed, epsilon)))
+            return low * share, low * share
+
+        patch.setattr(verified_scales, "normal_ends", widened)
+        held = reading.read(dumps(result))
+        asked = verified_scales.of_problem if name == "rows" else verified_scales.of_allocation
+        with localcontext() as context:
+            context.prec = composition.PLACES
+            question = asked(held["design"])
+            profiles = [list(map(float, mix)) for mix in mixes]
+            [stated] = held["proofs"]
+            return float(verified_scales.separated(question, stated, profiles, 1e300))
+
+    for way in (package, verifier):
+        with pytest.MonkeyPatch.context() as patch:
+            wide = way(patch, None)
+        assert wide < result.lower_bound * (1 - 1e-8) or (way is verifier and name == "laplace")
+        for seed in range(CHOICES):
+            with pytest.MonkeyPatch.context() as patch:
+                assert wide <= way(patch, seed) * (1 + 1e-14)

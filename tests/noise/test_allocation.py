@@ -16,8 +16,10 @@ from scipy import integrate, optimize, stats
 import mechdesign as md
 from mechdesign.accounting.gaussian import gaussian_mu
 from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.model.scales import absolute_moment
 from mechdesign.noise.allocation.design import NoiseAllocation
-from mechdesign.noise.vector_noise import IndependentNoise, absolute_moment
+from mechdesign.noise.allocation.proofs import spent
+from mechdesign.noise.vector_noise import IndependentNoise
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Sensitivity
 
@@ -40,7 +42,7 @@ budgets = st.builds(ApproximateDP, st.floats(0.01, 10), st.floats(1e-12, 0.1))
 def consumed(result) -> Fraction:
     """What the proof says that the worst change consumes of the budget, in fractions."""
     (proof,) = result.proofs
-    return proof.spent(result.design, result.mechanism.scales)
+    return Fraction(spent(result.design.requirement, result.mechanism.scales, proof.price(0)))
 
 
 @pytest.mark.parametrize(
@@ -113,8 +115,8 @@ def test_budget_is_kept_exactly_and_almost_used_up(noise, lam, p, privacy, seed)
     unit = np.array(lam) * 10 ** rng.uniform(-6, 6)
     design = NoiseAllocation(noise, unit, privacy, loss=p, weights=weights)
     result = design.solve()
-    spent = consumed(result)
-    assert Fraction(design.budget) * (1 - Fraction(1, 10**12)) <= spent <= Fraction(design.budget)
+    used = consumed(result)
+    assert Fraction(design.budget) * (1 - Fraction(1, 10**12)) <= used <= Fraction(design.budget)
     assert result.value == pytest.approx(design.cost_of(result.mechanism.scales), rel=1e-13)
     assert result.lower_bound <= result.value * (1 + 1e-15) and result.certificate.verify()
 
@@ -254,8 +256,8 @@ def test_a_loss_that_overflows_is_refused_by_name(noise, bounds) -> None:
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 @pytest.mark.parametrize("seed", range(4))
-def test_the_model_shown_is_the_one_that_is_solved(noise, seed) -> None:
-    """P3 and P4 in σ, λ and μ, and the design, whose solvers are given them in logarithms."""
+def test_the_declared_problem_is_the_one_that_is_solved(noise, seed) -> None:
+    """P3 and P4 in the scales themselves, by CVXPY alone and by a named solver."""
     rng = np.random.default_rng(seed)
     k, privacy = int(rng.integers(1, 8)), PRIVACY if noise == "gaussian" else PureDP(0.5)
     lam = rng.uniform(0, 3, k) * (rng.random(k) < 0.8)
@@ -264,24 +266,16 @@ def test_the_model_shown_is_the_one_that_is_solved(noise, seed) -> None:
     if seed % 2:
         more |= {"weights": rng.uniform(0.5, 2, k), "lower": rng.uniform(0, 9, k), "upper": [1e4] * k}
     design = NoiseAllocation(noise, lam, privacy, **more)
-    model = design.model()
-    (scale,) = model.variables.values()
+    problem, result = design.problem(), design.solve()
+    scale = problem.unknown
     assert scale.name() == ("sigma" if noise == "gaussian" else "beta")
-    (level,) = model.parameters.values()
-    assert level.value == (math.sqrt(design.budget) if noise == "gaussian" else design.budget)
-    model.problem.solve()
-    assert model.problem.value == pytest.approx(design.solve().value, rel=1e-6)
-    assert scale.value == pytest.approx(design.solve().mechanism.scales[lam > 0], rel=1e-3)
-    if not seed % 2:
-        assert model.closed_form()[scale.name()] == pytest.approx(scale.value, rel=1e-3)
-
-
-def test_the_model_of_a_concave_loss_is_a_geometric_program() -> None:
-    design = NoiseAllocation("laplace", [1.0, 2.0, 3.0], PureDP(1.0), loss=0.5)
-    problem = design.model().problem
-    assert not problem.is_dcp() and problem.is_dgp()
-    problem.solve(gp=True)
-    assert problem.value == pytest.approx(design.solve().value, rel=1e-6)
+    program = problem.to_cvxpy()
+    program.solve(solver="CLARABEL")
+    assert program.value == pytest.approx(result.value, rel=1e-6)
+    assert scale.value[lam > 0] == pytest.approx(result.mechanism.scales[lam > 0], rel=1e-3)
+    for other in (problem.solve(), design.solve("clarabel"), problem.subject_to().solve()):
+        assert other.value == pytest.approx(result.value, rel=1e-8) and other.gap <= 1e-9
+        assert other.certificate.verify()
 
 
 @pytest.mark.parametrize("upper", [1.0, [2.0, 4.0, 4.0]])

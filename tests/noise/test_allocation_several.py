@@ -54,7 +54,7 @@ def test_few_of_many_against_sums_of_the_largest(noise, l0, loss):
     design = md.NoiseAllocation(noise, S(each=EACH, l0=l0), PRIVACY[noise], loss=loss, weights=weights)
     result = design.solve()
     assert result.status == "best of its class" and result.certificate.verify()
-    assert result.proofs[0].spent(result.design, result.mechanism.scales) <= result.design.budget
+    assert result.design.spent(result).sum() <= 1
     moved, m = np.flatnonzero(EACH), POWER[noise]
     corners = [
         np.isin(np.arange(len(EACH)), some) * np.array(EACH) for some in itertools.combinations(moved, l0)
@@ -85,11 +85,10 @@ def test_every_change_keeps_the_budget(noise, more):
     assert spent(result, changes(s, np.random.default_rng(1))).max() <= budget * (1 + 1e-12)
     exact = result.design.changes.exact
     assert exact == ("l0" not in more and (noise == "laplace" or "l1" not in more))
-    assert result.status == "best of its class" or (not exact and result.gap < 0.05)
-    # the declared program agrees where it is all there is, else it is not better; and no bound is worse than none
+    assert result.status == "best of its class"
+    assert exact == ("prices" not in str(result.certificate.among))
     declared = md.NoiseAllocation(noise, s, PRIVACY[noise], loss=1).solve("clarabel")
-    assert declared.value >= result.value * (1 - 1e-6) and declared.certificate.verify()
-    assert not exact or declared.value == pytest.approx(result.value, rel=1e-6)
+    assert declared.value == pytest.approx(result.value, rel=1e-6) and declared.certificate.verify()
     plain = md.NoiseAllocation(noise, EACH, PRIVACY[noise], loss=1).solve()
     assert result.lower_bound <= result.value <= plain.value * (1 + 1e-9)
     # identical noise: the largest norm, as `Sensitivity` knows it, is below its bound here
@@ -157,13 +156,12 @@ def test_bounds_hundreds_of_digits_apart_are_answered_and_proved(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("more", "gap"), [({"l1": 0.1}, 0.04), ({"l0": 0.2, "l1": 0.1}, 0.07)])
-def test_many_coordinates_of_any_sizes_are_nearly_proved(more, gap):
-    """One broken coordinate of thousands is all that the bound gives away."""
+@pytest.mark.parametrize("more", [{"l1": 0.1}, {"l0": 0.2, "l1": 0.1}])
+def test_many_coordinates_of_any_sizes_are_proved(more):
     each = np.exp(np.random.default_rng(0).normal(size=5000))
     stated = {k: round(v * 5000) if k == "l0" else v * each.sum() for k, v in more.items()}
     result = md.NoiseAllocation("gaussian", S(each=each, **stated), NEAR).solve()
-    assert result.gap < gap and result.certificate.verify()
+    assert result.gap < 1e-6 and result.certificate.verify()
 
 
 def test_few_coordinates_of_one_length_cost_their_sum():
@@ -182,4 +180,4 @@ def test_a_thousand_coordinates_of_any_sizes_are_answered(noise, bounds):
     top = np.sort(each)[-250:]
     stated = {k: v if k == "l0" else v * float(np.linalg.norm(top, int(k[1]))) for k, v in bounds.items()}
     result = md.NoiseAllocation(noise, S(each=each, **stated), PRIVACY[noise]).solve()
-    assert result.gap < 0.02 and result.certificate.verify()
+    assert result.gap < 1e-6 and result.certificate.verify()

@@ -12,14 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mechdesign as md
-from mechdesign.noise.allocation.several import (
-    Among,
-    Changes,
-    drawn_from,
-    mixed,
-    most_filled,
-    most_spent,
-)
+from mechdesign.noise.allocation.several import Changes
 from mechdesign.noise.allocation.several_model import worst_mix
 
 NAMES = [("l1",), ("l2",), ("l0", "l1"), ("l0", "l2"), ("l1", "l2"), ("l0", "l1", "l2")]
@@ -77,45 +70,35 @@ def test_no_change_spends_more_than_is_proved(drawn):
     most = float(((corners(asked) / scales) ** asked.spend).sum(axis=1).max())
     stated = [asked.l0 is not None, asked.l1 is not None, asked.l2 is not None]
     for prices in ((0.0, 0.0, 0.0), *(tuple(rng.exponential(0.5, 3) * stated) for _ in range(3))):
-        for held in (None, "l1", "l2"):
-            assert float(most_spent(asked, scales, prices, held)) >= most * (1 - 1e-12)
+        assert float(asked.spent(scales, prices)) >= most * (1 - 1e-12)
         exact, rounded = asked.spent(scales, prices), asked._spent(asked.sizes, scales, *prices)
         assert exact <= rounded <= float(exact) * (1 + 1e-12) + 1e-13
-    names = [name for name in ("l1", "l2") if getattr(asked, name) is not None]
-    if len(names) == 1 and (asked.spend == 2 or names == ["l1"]):
-        assert most_filled(asked, scales, (0.0, 0.0, 0.0), names[0]) <= most * (1 + 0.005)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(BOUNDS, st.floats(0.5, 3.0))
-def test_mixes_are_means_of_changes(drawn, order):
-    """By listing what is hit at every u; more than that is refused, and so is what is no change."""
+def test_what_prices_prove_of_changes_they_prove_of_mixes(drawn, order):
+    """Of the worst mix, and of random ones; a mix that is larger is none."""
     asked, rng = drawn_set(drawn)
-    among = Among(asked.sizes, rng.uniform(0, 1, len(asked.sizes)))
-    if asked.rows() and order > 1:
-        among = worst_mix(asked, order, None).among
-    mix, (sizes, shares) = drawn_from(asked, among)
-    by_size = np.argsort(-sizes, kind="stable")
-    ends = np.append(0.0, np.cumsum(shares[by_size] * (1 - 4e-12)))
-    mean = np.zeros(len(sizes))
-    for low, high in itertools.pairwise(np.unique(np.append(ends % 1, [0.0, 1.0]))):
-        u, v = (low + high) / 2, np.zeros(len(sizes))
-        v[by_size] = sizes[by_size] * (np.floor(ends[1:] - u) > np.floor(ends[:-1] - u))
-        v /= max(1.0, v.sum() / (asked.l1 or math.inf), np.linalg.norm(v) / (asked.l2 or math.inf))
-        assert np.count_nonzero(v) <= (asked.l0 or len(v)) and np.all(v <= asked.sizes * (1 + 1e-12))
-        mean += (high - low) * v**asked.spend
-    np.testing.assert_allclose(mix, mean ** (1 / asked.spend), rtol=1e-9, atol=1e-9 * mix.max())
-    np.testing.assert_allclose(mixed(asked, Among(sizes, shares)), mix)
-    assert mixed(asked, Among(sizes * (1 + 1e-6), shares)) is None or sizes.max() < asked.sizes.max()
-    tiny = Among(1e-3 * asked.sizes[None, :], np.ones(1))  # within the norms
-    assert (mixed(asked, tiny) is None) == (asked.l0 is not None and asked.l0 < len(sizes))
+    if not asked.rows():
+        return
+    found = worst_mix(asked, order, None)
+    assert asked.reached(found.mix, found.shares) and not asked.reached(found.mix * 1.001, found.shares)
+    m, stated = asked.spend, [asked.l0 is not None, asked.l1 is not None, asked.l2 is not None]
+    for _ in range(20):
+        scales = asked.sizes * rng.uniform(0.5, 2.0, len(asked.sizes))
+        prices = tuple(rng.exponential(0.5, 3) * stated)
+        part = rng.uniform(0, 1, len(scales)) ** (1 / m)
+        for mix in (found.mix, found.mix * part):
+            assert asked.reached(mix, found.shares)
+            assert ((mix / scales) ** m).sum() <= float(asked.spent(scales, prices)) * (1 + 1e-12)
 
 
 @pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(BOUNDS, st.floats(0.5, 3.0))
 def test_values_lie_between_bounds_of_all_corners(drawn, order):
-    """The lower bound is below the least noise for all corners listed, found by another program; the value is not."""
+    """The value is not below the least noise for all corners listed, found by another program."""
     asked, _ = drawn_set(drawn)
     noise = "gaussian" if asked.spend == 2 else "laplace"
     bounds = md.Sensitivity(each=asked.sizes, l0=asked.l0, l1=asked.l1, l2=asked.l2)
@@ -131,7 +114,8 @@ def test_values_lie_between_bounds_of_all_corners(drawn, order):
         cp.Minimize(losses / losses.sum() @ cp.exp(order * u)), [parts @ cp.exp(-asked.spend * u) <= 1]
     )
     program.solve(solver="CLARABEL")
-    assert result.lower_bound <= result.value * program.value * (1 + 1e-6) <= result.value * (1 + 2e-6)
+    assert program.value <= 1 + 1e-6 and result.gap <= 1e-6
+    assert program.value >= 1 - 1e-5 or not asked.exact
 
 
 MORE = ({"l1": 0.3}, {"l0": 0.25, "l1": 0.6}, {"l0": 0.25, "l2": 0.6}, {"l0": 0.3, "l1": 0.5, "l2": 0.6})
@@ -156,6 +140,4 @@ def test_twelve_coordinates_are_nearly_proved(noise, kind, more):
     stated = {"l0": count if "l0" in more else None}
     stated |= {k: v * float(np.linalg.norm(top, int(k[1]))) for k, v in more.items() if k != "l0"}
     result = md.NoiseAllocation(noise, md.Sensitivity(each=each, **stated), PRIVACY[noise]).solve()
-    assert (
-        result.gap < (0.08 if noise == "laplace" and len(more) == 3 else 0.05) and result.certificate.verify()
-    )
+    assert result.gap < 1e-6 and result.certificate.verify()

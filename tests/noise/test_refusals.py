@@ -85,7 +85,7 @@ ALLOCATIONS: Cases = [
     (lambda: allocated("mixed", privacy=md.ZeroConcentratedDP(1.0)), "ApproximateDP"),
     (lambda: allocated("mixed", groups=[[0, 1]]), "groups"),
     (lambda: allocated("mixed").solve("clarabel"), "solver"),
-    (lambda: allocated("mixed").model(), "searched for"),
+    (lambda: allocated("mixed").problem(), "searched for"),
     (lambda: MixedNoise([1.0], [1], [1.0]), "laplace"),
     (lambda: MixedNoise([0.0], [True], [1.0]), "scales"),
     (lambda: IndependentNoise("laplace", np.ones(2), np.array([1.0, -1.0])), "sensitivities"),

@@ -68,8 +68,8 @@ ALLOWED: dict[str, tuple[dict[str, float], str]] = {
         f"{BOUNDS}; was 874.5476741784",
     ),
     "NoiseAllocation.several": (
-        {"value": 149.0486241546, "lower_bound": 149.0486235245},
-        f"{BOUNDS}; was 499.4858941970",
+        {"value": 151.4679019543, "lower_bound": 151.4679018963},
+        f"{BOUNDS}, by prices of the bounds alone; was 499.4858941970, and 149.0486241546 with changes listed",
     ),
     "compare/3": ({"lower_bound": 0.6672936353}, f"{SYMMETRY}; was 0.6672949853"),
 }

@@ -24,6 +24,8 @@ import pandas as pd
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
+from mechdesign.model.scales import Scales, absolute_moment
+from mechdesign.model.unknown import named
 from mechdesign.noise.allocation.disparity import check_bounds, check_groups, check_profile, profile_of
 from mechdesign.noise.allocation.mixed import (
     REACH,
@@ -35,10 +37,12 @@ from mechdesign.noise.allocation.mixed import (
     within_budget,
 )
 from mechdesign.noise.allocation.page import AllocationPage
-from mechdesign.noise.allocation.question import AllocationProof, Privacy
-from mechdesign.noise.allocation.separable import Allocated, overflowing, solve_model
-from mechdesign.noise.allocation.several_model import allocate_several, several_model
-from mechdesign.noise.vector_noise import IndependentNoise, absolute_moment
+from mechdesign.noise.allocation.proofs import AllocationProof, rounded_cost
+from mechdesign.noise.allocation.question import Privacy
+from mechdesign.noise.allocation.scales_problem import ScalesProblem
+from mechdesign.noise.allocation.separable import overflowing
+from mechdesign.noise.allocation.several_model import allocate_several
+from mechdesign.noise.vector_noise import IndependentNoise
 from mechdesign.problem.checks import (
     NARROWEST,
     doubles,
@@ -46,13 +50,11 @@ from mechdesign.problem.checks import (
     integer,
     number,
     one_of,
-    refuse_unknown,
     settle,
 )
 from mechdesign.problem.privacy import Pointwise
 from mechdesign.problem.sensitivity import Sensitivity, neighbours_of
 from mechdesign.problem.spine import Bound, Clock, Law
-from mechdesign.solvers import Model
 from mechdesign.typing import Array, Flags
 
 
@@ -99,7 +101,7 @@ class NoiseAllocation(AllocationPage):
     Theorems 4 and 5, Corollary 6. Weights, limits and groups are [new], and so are several bounds: the budget is kept on the
     worst change within all of them. With at most c coordinates that change it is exact, the sum of the c largest
     :math:`(\lambda_i/s_i)^m`, and so it is under one ℓ_m norm, or under ℓ₁ and ℓ₂ for Laplace noise. Other bounds together are
-    met by a safe upper bound (`mechdesign.noise.allocation.several`); a note says so, and the lower bound is of what is true.
+    met by a safe upper bound, prices of the bounds (`mechdesign.noise.allocation.several`); a note says so, and value and lower bound are of noise that it shows to keep them.
 
     Examples
     --------
@@ -119,6 +121,7 @@ class NoiseAllocation(AllocationPage):
     """
 
     default_gap = 1e-6
+    algorithms = ("closed-form", "water-filling")
 
     def __post_init__(self) -> None:
         one_of("noise", self.noise, ("gaussian", "laplace", "mixed"))
@@ -204,10 +207,12 @@ class NoiseAllocation(AllocationPage):
         value, size = getattr(self, name), len(self.sensitivities)
         if value is None:
             return None
-        try:
-            found = np.array(np.broadcast_to(doubles(name, value), size))
-        except ValueError:
-            found = np.array([math.nan])
+        given = doubles(name, value)
+        found = (
+            np.full(size, math.nan)
+            if given.shape not in ((), (size,))
+            else np.array(np.broadcast_to(given, size))
+        )
         fine = found.min() > 0 if name == "weights" else found.min() >= 0
         if not (fine and (name == "upper" or found.max() < math.inf)):
             what = {
@@ -218,57 +223,35 @@ class NoiseAllocation(AllocationPage):
             raise DesignError.of(name, value, f"must be {what}, one number or a vector of shape ({size},)")
         return found
 
-    def model(self) -> Model:
-        r"""Return P3 or P4 in the paper's variables: scales σ (β of Laplace noise), one a group that needs noise.
+    def problem(self) -> ScalesProblem:
+        r"""Return P3 or P4, declared: scales s of all coordinates, those of a group equal, within the limits.
 
-        .. math:: \min_\sigma \sum_i w_i E|T_i|^p \quad\text{s.t.}\quad \lVert \lambda/\sigma \rVert_2 \le \mu
-                  \quad\text{or}\quad \sum_i \lambda_i/\beta_i \le \varepsilon ,
+        .. math:: \min_s \sum_i w_i E|T_i|^p \quad\text{s.t.}\quad \sum_i (\lambda_i/s_i)^m \le B .
 
-        :math:`E|T_i|^p` being :math:`\sigma_i^p` times a constant; parameter "mu" or "epsilon", constraints "privacy" and "bounds".
-        It is convex for p ≥ 1; below, ``model().problem.solve(gp=True)`` solves it as a geometric program. What a named solver is
-        given is the same in logarithms (`mechdesign.noise.allocation.separable.allocation_model`), which every p and unit
-        suits; several bounds have a program of their own (`mechdesign.noise.allocation.several_model`).
+        A problem with rows of one's own is convex in s for p ≥ 1; below, rows must be convex in log s.
         """
         if self.noise == "mixed":
             raise DesignError.of(
                 "noise", self.noise, "is searched for: there is no program of exact composition"
             )
-        if self.bounds is not None:
-            return several_model(self)
-        self.check_feasible()
-        asked, gaussian = self.separable, self.noise == "gaussian"
-        scale = cp.Variable(len(asked.sensitivity), pos=True, name="sigma" if gaussian else "beta")
-        ratio = cp.multiply(asked.sensitivity, cp.inv_pos(scale))
-        if gaussian:
-            level = cp.Parameter(pos=True, value=math.sqrt(self.budget), name="mu")
-            privacy = cp.norm(ratio, 2) <= level
-        else:
-            level = cp.Parameter(pos=True, value=self.budget, name="epsilon")
-            privacy = cp.sum(ratio) <= level
-        weight = np.ones(scale.size) if asked.weight is None else asked.weight
-        loss = absolute_moment(self.noise, self.loss) * (weight @ cp.power(scale, asked.order))
-        if (forced := self._loss_of_groups(0.0)) > 0:
-            loss = loss + forced  # of coordinates without change that have a lower limit
-        bounds = [] if asked.lower is None else [scale >= asked.lower]
-        if asked.upper is not None and (finite := np.flatnonzero(np.isfinite(asked.upper))).size:
-            bounds.append(scale[finite] <= asked.upper[finite])
-        unlimited = asked.lower is None and asked.upper is None
-        return Model(
-            cp.Problem(cp.Minimize(loss), [privacy, *bounds]),
-            {scale.name(): scale},
-            {"privacy": privacy, **({"bounds": bounds} if bounds else {})},
-            {level.name(): level},
-            closed_form=(lambda: {scale.name(): asked.unlimited()[0]}) if unlimited else None,
-        )
+        s = Scales(self.bounds or self.sensitivities, self.noise, neighbours=self.neighbours)
+        rows: list[Any] = [s.private(self.privacy)]
+        if self.lower is not None:
+            rows.append(named("lower", s >= self.lower))
+        if self.upper is not None:
+            limited = np.flatnonzero(np.isfinite(self.upper))
+            rows.append(named("upper", s[limited] <= self.upper[limited]))
+        pairs = [pair for group in self.groups or () for pair in zip(group[:-1], group[1:])]
+        if pairs:
+            first, second = np.array(pairs).T
+            rows.append(named("groups", s[first] == s[second]))
+        return ScalesProblem(cp.Minimize(s.expected(self.loss, self.weights)), tuple(rows), design=self)
 
-    def improve(self, clock: Clock, solver: str | None = None, **options: Any) -> Iterator[Law | Bound]:
+    def accelerated(self, clock: Clock, algorithm: str | None = None) -> Iterator[Law | Bound]:
         """Find the scales of least loss with the multiplier that proves their lower bound; of a mix the types, by a search.
 
-        Parameters
-        ----------
-        solver : {None, "closed-form", "clarabel", "scs", ...}
-            When not named: the closed form, with limits by one root (the multiplier at which the limited scales consume
-            the budget), under several bounds by water-filling. "closed-form" is refused with limits; the others solve `model`.
+        Scales come from the closed form; with limits by one root, the multiplier at which the limited scales consume the budget; under several
+        bounds by water-filling.
 
         Raises
         ------
@@ -276,37 +259,53 @@ class NoiseAllocation(AllocationPage):
             The upper limits need a larger budget; names the coordinate that takes most of it, the least
             budget and the smallest ε.
         DesignError
-            "closed-form" with limits; a loss that overflows; a solver for a search over types.
+            "closed-form" with limits or several bounds together; a loss that overflows.
         """
-        instance("solver", solver, str, NoneType)
         if self.noise == "mixed":
-            if solver is not None:
-                remedy = "must be None: under exact composition there is no program"
-                raise DesignError.of("solver", solver, remedy)
-            refuse_unknown(options, "there are none")
             yield from self._mixes(clock)
             return
-        if self.bounds is not None:
-            several, report = allocate_several(self, solver, clock, options)
-            scales, value, bound = several.scales, self.cost_of(several.scales), several.lower_bound
-            among = several.among or (None, None)
-            proof = (several.multiplier, several.prices, several.held, several.mix, *among)
+        unit, report = absolute_moment(self.noise, self.loss), self._way(algorithm)
+        if self.changes is not None:
+            several = allocate_several(self.changes, float(self.loss), self.weights, self.budget)
+            scales, value, against = several.scales, self.cost_of(several.scales), several.against
+            shares = None if several.worst.shares is None else several.worst.shares[None]
+            evidence: tuple[Array | None, ...] = (np.array([several.prices]), several.worst.mix[None], shares)
         else:
             self.check_feasible()
-            if solver in (None, "closed-form"):
-                found, report = self._by_formula(solver)
-                refuse_unknown(options, "a formula has none")
-            else:
-                found, report = solve_model(self.separable, solver, clock, options)
-            scales, proof = self.spread(found.scales), (found.multiplier,)
-            value = self.cost_of(scales) if found.loss is None else self._loss_of_groups(found.loss)
-            bound = self._loss_of_groups(found.lower_bound)
+            against, evidence = self.separable.optimum(), ()
+            scales = self.spread(against.scales)
+            value = self.cost_of(scales) if against.loss is None else self._loss_of_groups(against.loss)
+        value, lost = (
+            rounded_cost(value, float(self.loss)),
+            self.budget * (self.requirement.apart + self._widened),
+        )
+        bound = self._loss_of_groups(against.lower_bound - against.multiplier * lost)
         if not math.isfinite(value):
             raise overflowing(float(self.loss))
+        proof = AllocationProof(np.array([against.multiplier * unit]), None, *evidence)
         noise = IndependentNoise(self.noise, scales, self.sensitivities, self.bounds)
-        duals = pd.DataFrame({"family": ["privacy"], "index": [0], "dual": [proof[0]]})
+        duals = pd.DataFrame({"family": ["privacy"], "index": [0], "dual": proof.multipliers})
         yield Bound(bound)
-        yield Law(noise, value, (AllocationProof(*proof),), report, self._notes(), duals)
+        yield Law(noise, value, (proof,), report, self.said(), duals)
+        if self.changes is not None:  # water-filling stops short where prices lie far apart
+            yield from self.problem().improve(clock)
+
+    def _own_way(self, solver: str | None) -> bool:
+        if self.noise == "mixed" and instance("solver", solver, str, NoneType) is not None:
+            remedy = "must be None: under exact composition there is no program"
+            raise DesignError.of("solver", solver, remedy)
+        return super()._own_way(solver)
+
+    def _way(self, algorithm: str | None) -> SolveReport:
+        """How the scales are found."""
+        limited = self.lower is not None or self.upper is not None
+        rows = 0 if self.changes is None else len(self.changes.rows())
+        if algorithm == "closed-form" and (limited or rows > 1):
+            what = "limits have" if limited else "several bounds together have"
+            raise DesignError.of("solver", algorithm, f'{what} no closed form; use "clarabel" or "scs"')
+        name = "water-filling" if limited or rows else "closed-form"
+        size = len(self.sensitivities) if rows else len(self.separable.sensitivity)
+        return SolveReport(name, variables=size, constraints=max(rows, 1), requested=algorithm)
 
     def _mixes(self, clock: Clock) -> Iterator[Law]:
         """Both pure types in closed form, the cheaper one first; then mixes, each scaled until it is proved private."""
@@ -320,7 +319,7 @@ class NoiseAllocation(AllocationPage):
             law = within_budget(full, types, self.sensitivities, privacy, clock)
             if law is None:
                 return None
-            return Law(law, mixed_cost(self, law), (MixedProof(),), SolveReport("search"), self._notes())
+            return Law(law, mixed_cost(self, law), (MixedProof(),), SolveReport("search"), self.said())
 
         gaussian, alone = (self.of_one_type(kind).solve(certify=False) for kind in ("gaussian", "laplace"))
         kinds = ((gaussian, ~everywhere), (alone, everywhere))
@@ -341,14 +340,8 @@ class NoiseAllocation(AllocationPage):
         if best == math.inf:
             raise SolverError("no mix was proved to keep the budget", solver="search", status="none")
 
-    def _by_formula(self, solver: str | None) -> tuple[Allocated, SolveReport]:
-        limited = self.lower is not None or self.upper is not None
-        if limited and solver == "closed-form":
-            raise DesignError.of("solver", solver, 'limits have no closed form; use "clarabel" or "scs"')
-        found, name = self.separable.optimum(), "water-filling" if limited else "closed-form"
-        return found, SolveReport(name, variables=len(found.scales), constraints=1, requested=solver)
-
-    def _notes(self) -> tuple[str, ...]:
+    def said(self) -> tuple[str, ...]:
+        """Notes of a result."""
         notes = []
         quiet = np.flatnonzero(self.sensitivities == 0) if self.sensitivities.min() == 0 else ()
         if len(quiet):

@@ -26,11 +26,12 @@ from mechdesign.accounting.losses import NoiseTerm
 from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.serialize import serializable
+from mechdesign.model.scales import absolute_moment
 from mechdesign.noise.allocation.composed import composed
 from mechdesign.noise.allocation.question import AllocationQuestion
 from mechdesign.noise.allocation.several import ROUNDING
 from mechdesign.noise.calibration.evaluation import budget_of
-from mechdesign.noise.vector_noise import MixedNoise, absolute_moment
+from mechdesign.noise.vector_noise import MixedNoise
 from mechdesign.problem.checks import instance
 from mechdesign.problem.privacy import Pointwise, pairs_of
 from mechdesign.solvers import Deadline

@@ -18,7 +18,8 @@ from mechdesign.evidence.page import Account
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.noise.allocation.composed import LEVELS, composed, delta_at
 from mechdesign.noise.allocation.disparity import disparity, gini
-from mechdesign.noise.allocation.question import AllocationProof, AllocationQuestion
+from mechdesign.noise.allocation.proofs import AllocationProof, slack
+from mechdesign.noise.allocation.question import AllocationQuestion
 from mechdesign.noise.allocation.separable import power
 from mechdesign.noise.allocation.several_model import largest_spent
 from mechdesign.noise.vector_noise import IndependentNoise, MixedNoise
@@ -73,9 +74,11 @@ class AllocationPage(AllocationQuestion):
     def _slack(self, result: Result) -> float:
         """What is left of the budget, by the result's own proof where it has one."""
         scales, proof = result.mechanism.scales, next(iter(result.proofs), None)
-        if proof is None and self.changes is not None:
-            proof = AllocationProof(0.0, largest_spent(self.changes, scales)[1])
-        return instance("proofs", proof or AllocationProof(0.0), AllocationProof).slack(self, scales)
+        if proof is None:
+            prices = None if self.changes is None else largest_spent(self.changes, scales)[1]
+        else:
+            prices = instance("proofs", proof, AllocationProof).price(0)
+        return slack(self.requirement, scales, prices)
 
     def _used(self, result: Result) -> float:
         """δ of the exact composition at the design's ε, from above; of several points the largest share of a δ."""

@@ -16,20 +16,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-import cvxpy as cp
 import numpy as np
 
-from mechdesign import solvers
-from mechdesign.errors import DesignError, InfeasibleError, SolverError
+from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import safe_root
-from mechdesign.evidence.results import SolveReport
-from mechdesign.solvers import Deadline, Model
+from mechdesign.model.scales import SUM_ERROR
 from mechdesign.typing import Array
 
 EXACT = 2000
 """Coordinates up to which sums are rational; beyond, they are rounded up."""
-SUM_ERROR = 1e-14
-"""Above the relative error of a pairwise NumPy sum of up to 2⁴⁰ non-negative terms and of the terms (≤ 64 ulps)."""
 
 
 def overflowing(order: float) -> DesignError:
@@ -256,72 +251,3 @@ class Separable:
         best = self.minimisers(max(y, 1e-300))
         terms = self.loss(best) + y * self._spent(best)
         return terms - y * self.budget, SUM_ERROR * (2 + self.order) * (terms + y * self.budget)
-
-
-def allocation_model(problem: Separable) -> Model:
-    r"""Declare P3 or P4 as a convex model in variables that are all of order one.
-
-    With :math:`s_g^*` the scales that would be optimal without limits and :math:`r_g` the shares of the budget they take, the
-    problem in :math:`u_g = \log(s_g / s_g^*)` is a geometric program,
-
-    .. math:: \min_u \sum_g r_g e^{p u_g} \quad\text{s.t.}\quad \sum_g r_g e^{-m u_g} \le 1,
-              \quad \log(\underline s_g/s_g^*) \le u_g \le \log(\overline s_g/s_g^*),
-
-    whose value is the loss over that of the unlimited optimum.
-    """
-    p, m = problem.order, problem.spend
-    reference, _ = problem.unlimited()
-    shares = power(problem.sensitivity / reference, m)
-    shares = shares / shares.sum()
-
-    u = cp.Variable(len(shares), name="log_scales")
-    loss = shares @ cp.exp(p * u)
-    privacy = shares @ cp.exp(-m * u) <= 1
-    constraints: dict[str, list[cp.Constraint] | cp.Constraint] = {"privacy": privacy}
-    bounds: list[cp.Constraint] = []
-    for limit, sign in ((problem.lower, 1), (problem.upper, -1)):
-        if limit is not None:
-            with np.errstate(divide="ignore"):
-                level = np.log(limit / reference)
-            near = np.flatnonzero(np.isfinite(level))
-            if near.size:
-                bounds.append(sign * u[near] >= sign * level[near])
-    if bounds:
-        constraints["bounds"] = bounds
-    unlimited = problem.lower is None and problem.upper is None
-    return Model(
-        cp.Problem(cp.Minimize(loss), [privacy, *bounds]),
-        {"log_scales": u},
-        constraints,
-        closed_form=(lambda: {"log_scales": np.zeros(len(shares))}) if unlimited else None,
-    )
-
-
-def answered(
-    model: Model, solver: str | None, deadline: Deadline, options: dict[str, float]
-) -> solvers.Solution:
-    """The backend's answer to a program that is known to be feasible."""
-    try:
-        return solvers.solve(model, solver, fallback=False, deadline=deadline, **options)
-    except InfeasibleError as error:
-        words = f"{solver} calls a feasible program infeasible ({error.reason})"
-        raise SolverError(words, solver=str(solver), status="defect") from None
-
-
-def solve_model(
-    problem: Separable, solver: str | None, deadline: Deadline, options: dict[str, float]
-) -> tuple[Allocated, SolveReport]:
-    """Solve the model with a backend, and prove a bound from its multiplier."""
-    if solver == "clarabel":
-        # Values then agree with the closed form to below 1e-9; asked for more, Clarabel stalls now and then.
-        options = {**dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-8), **options}
-    solution = answered(allocation_model(problem), solver, deadline, options)
-    reference, least = problem.unlimited()
-    scales = reference * np.exp(np.ravel(solution.primal["log_scales"]))
-    # The solver meets the budget to its tolerance; give back what it left, then make it safe.
-    spent = problem.spent(problem.clip(scales))
-    scales = problem.made_safe(scales * (spent / problem.budget) ** (1 / problem.spend))
-    if (dual := solution.dual.get("privacy")) is None:
-        raise SolverError("the answer has no multiplier", solver=solution.solver, status="no duals")
-    multiplier = max(float(dual), 0.0) * least / problem.budget
-    return Allocated(scales, problem.lower_bound(multiplier), multiplier), SolveReport.of(solution)

@@ -1,0 +1,252 @@
+r"""The unknown scales of independent Gaussian or Laplace noise, and the privacy that is asked of them.
+
+A `Scales` *is* a CVXPY variable with one entry a number of the answer, in the answer's unit: the standard deviation :math:`\sigma_i` of Gaussian
+noise, :math:`\beta_i` of Laplace noise. Rows on it are written by hand; what a solver works in is none of its business.
+
+>>> import mechdesign as md
+>>> s = md.Scales([1.0, 8.0], noise="laplace")
+>>> problem = md.Problem(md.Minimize(s.expected(2)), [s.private(md.PureDP(1.0))])
+>>> round(problem.solve().value, 6), round(problem.subject_to(md.named("same", s[0] == s[1])).solve().value, 6)
+(250.0, 324.0)
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, get_args
+
+import cvxpy as cp
+import numpy as np
+from scipy import special
+
+from mechdesign.accounting.gaussian import GaussianPrivacy, gaussian_budget, gaussian_profile
+from mechdesign.accounting.profile import gaussian_most
+from mechdesign.errors import DesignError, instance
+from mechdesign.evidence.exact import log_upper, safe_root
+from mechdesign.evidence.serialize import serializable
+from mechdesign.model.unknown import Requirement, Unknown
+from mechdesign.problem.checks import array, number, one_of, rounded_up
+from mechdesign.problem.privacy import (
+    GAUSSIAN_ALONE,
+    ApproximateDP,
+    GaussianDP,
+    Pointwise,
+    PureDP,
+    ZeroConcentratedDP,
+    pairs_of,
+)
+from mechdesign.problem.sensitivity import Sensitivity, neighbours_of
+from mechdesign.problem.words import guarantee
+from mechdesign.typing import Array, Numbers
+
+SUM_ERROR = 1e-14
+"""Above the relative error of a pairwise NumPy sum of up to 2⁴⁰ non-negative terms and of the terms (≤ 64 ulps)."""
+
+
+@serializable("scales-privacy")
+@dataclass(frozen=True, eq=False)
+class ScalesPrivacy(Requirement):
+    r"""A requirement on scales for changes of the answer: `Scales.private` makes it.
+
+    Independent noise of scales s meets it if no change v of the answer consumes more than the `budget`,
+    :math:`\sum_i (|v_i|/s_i)^m \le B`: m = 2 and :math:`B = \mu_0^2` for Gaussian noise, m = 1 and B the total ε for Laplace noise, to which δ adds
+    (Muthukrishnan and Kalyani, Theorems 4 and 5, Corollary 6).
+
+    Parameters
+    ----------
+    noise : {"gaussian", "laplace"}
+    sensitivities : ndarray, shape (K,)
+        The most that each number changes.
+    bounds : Sensitivity, optional
+        All bounds of the changes, where there are others.
+    """
+
+    noise: str
+    sensitivities: Array
+    bounds: Sensitivity | None = None
+    scales: Any = None
+
+    @property
+    def on(self) -> Scales | None:
+        """The scales."""
+        found: Scales | None = self.scales
+        return found
+
+    def to_fields(self) -> dict[str, object]:
+        """What files hold: all but the scales."""
+        return {
+            name: getattr(self, name) for name in ("label", "privacy", "noise", "sensitivities", "bounds")
+        }
+
+    @property
+    def spend(self) -> int:
+        """m: what a change of one number consumes is (v/s)^m."""
+        return 2 if self.noise == "gaussian" else 1
+
+    @property
+    def points(self) -> tuple[tuple[float, float], ...]:
+        """(ε, δ) of all that is asked at once; none under zero-concentrated and Gaussian privacy."""
+        return pairs_of(self.privacy) if isinstance(self.privacy, Pointwise) else ()
+
+    @property
+    def failing(self) -> bool:
+        """Whether some δ is above 0."""
+        return any(delta for _, delta in self.points)
+
+    @property
+    def one_dimensional(self) -> bool:
+        """Whether one number alone changes."""
+        few = self.bounds is not None and self.bounds.l0 == 1
+        return few or int(np.count_nonzero(self.sensitivities)) == 1
+
+    @property
+    def sufficient(self) -> bool:
+        """Whether the budget is sufficient only, as that of Laplace noise on several numbers with δ > 0 (Corollary 6)."""
+        return self.noise == "laplace" and self.failing and not self.one_dimensional
+
+    def worth(self, delta: float) -> float:
+        """What δ adds to the total ε of Laplace noise."""
+        return -(2 if self.one_dimensional else 1) * math.log1p(-delta)
+
+    @cached_property
+    def budget(self) -> float:
+        r""":math:`\mu_0^2` (Gaussian) or the total ε (Laplace), rounded down."""
+        privacy = instance("privacy", self.privacy, PureDP, *get_args(GaussianPrivacy))
+        if self.noise == "gaussian":
+            exact = isinstance(privacy, ZeroConcentratedDP | GaussianDP)
+            return gaussian_budget(privacy) * (1 - SUM_ERROR if exact else 1)
+        if isinstance(privacy, GaussianDP):
+            raise DesignError.of("privacy", privacy, GAUSSIAN_ALONE)
+        if not self.points:
+            raise DesignError.of(
+                "privacy", privacy, "Laplace noise takes epsilon and delta: PureDP, ApproximateDP or TradeOff"
+            )
+        return min((e + self.worth(d)) * (1 - SUM_ERROR) if d else e for e, d in self.points)
+
+    @cached_property
+    def most(self) -> Fraction:
+        """The same from above: no noise that consumes more keeps the requirement, or Corollary 6."""
+        if self.noise == "gaussian":
+            return gaussian_most(self.privacy)
+        times = 2 if self.one_dimensional else 1
+        logs = [(e, Fraction(log_upper(1 / (1 - Fraction(d)))) if d else 0) for e, d in self.points if d < 1]
+        return min(Fraction(e) + times * log for e, log in logs)
+
+    @property
+    def apart(self) -> float:
+        """How far `most` is above `budget`, relative, at most: without computing it."""
+        if self.noise == "gaussian" and self.points:
+            return 3e-13
+        return 5e-14 if self.noise == "gaussian" or self.failing else 0.0
+
+    def smallest_epsilon(self, budget: float) -> float | None:
+        """The least ε at which this budget may be consumed, where one ε says how much."""
+        privacy = self.privacy
+        if self.noise == "laplace" and len(self.points) == 1:
+            return max(budget - self.worth(self.points[0][1]), 0.0)
+        if not isinstance(privacy, ApproximateDP):
+            return None
+        high, mu = 2 * privacy.epsilon + budget, math.sqrt(budget * (1 + 1e-14))
+        while gaussian_profile(high, mu) > privacy.delta:
+            high *= 2
+        return safe_root(lambda e: gaussian_profile(e, mu) - privacy.delta, privacy.epsilon, high)
+
+    def __str__(self) -> str:
+        return guarantee(self.privacy)
+
+
+class Scales(Unknown):
+    """Scales of independent noise for a vector of numbers: the unknown of a problem, and a CVXPY variable.
+
+    Parameters
+    ----------
+    sensitivity : array_like, shape (K,), or Sensitivity
+        The most that each number changes between neighbours; a `Sensitivity` with ``each`` may bound the number that change and the norms too.
+    noise : {"gaussian", "laplace"}
+    neighbours : {"add-remove", "replace"}
+        For which neighbours the changes hold; a `Sensitivity` states it itself.
+
+    Examples
+    --------
+    >>> s = Scales([1.0, 2.0, 0.5])
+    >>> s.shape, (s[0] == s[1]).is_dcp()
+    ((3,), True)
+    """
+
+    problem_class = "mechdesign.noise.allocation.scales_problem:ScalesProblem"
+
+    def __init__(
+        self, sensitivity: Numbers | Sensitivity, noise: str = "gaussian", *, neighbours: str = "add-remove"
+    ) -> None:
+        self.noise = one_of("noise", noise, ("gaussian", "laplace"))
+        self.neighbours = neighbours_of(sensitivity, neighbours)
+        self.sensitivity = sensitivity
+        sizes = _sizes(sensitivity)
+        super().__init__((len(sizes),), pos=True, name="sigma" if noise == "gaussian" else "beta")
+
+    def private(self, privacy: Any, sensitivity: Numbers | Sensitivity | None = None) -> ScalesPrivacy:
+        """Require privacy for these changes, those of the scales unless given.
+
+        Parameters
+        ----------
+        privacy : PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage or TradeOff
+            ZeroConcentratedDP and GaussianDP of Gaussian noise alone, PureDP of Laplace noise. Several requirements, and several sets of changes, may be
+            asked for at once.
+        sensitivity : array_like, shape (K,), or Sensitivity, optional
+        """
+        given = self.sensitivity if sensitivity is None else sensitivity
+        sizes = _sizes(given)
+        if sizes.shape != self.shape:
+            raise DesignError.of("sensitivity", sizes.shape, f"must be of {self.size} numbers, one a scale")
+        bounds = given if isinstance(given, Sensitivity) else None
+        if bounds is not None and (bounds.l0, bounds.l1, bounds.l2) == (None, None, None):
+            bounds = None
+        found = ScalesPrivacy("private", privacy, self.noise, sizes, bounds, self)
+        _ = found.budget
+        return found
+
+    def expected(self, loss: float = 2, weights: Numbers | None = None) -> cp.Expression:
+        r"""Return :math:`\sum_i w_i E|T_i|^p`, T the noise and p the `loss`; its weights w are ones unless given."""
+        allowed = "must be the order p of E‖T‖_p^p, above 0 and at most 100"
+        if not 0 < (order := number("loss", loss, allowed)) <= 100:
+            raise DesignError.of("loss", loss, allowed)
+        held = np.ones(self.size) if weights is None else array("weights", weights)
+        if held.shape != self.shape or not (held > 0).all():
+            raise DesignError.of("weights", held, f"must be {self.size} positive numbers, one a scale")
+        found: cp.Expression = absolute_moment(self.noise, order) * (held @ cp.power(self, order))
+        found.set_label(
+            f"sum of E|noise|^{order:.6g} over the numbers{'' if weights is None else ', weighted'}"
+        )
+        found.loss = order, held  # type: ignore[attr-defined]
+        return found
+
+
+def _sizes(sensitivity: Any) -> Array:
+    """The most that each number changes."""
+    if isinstance(sensitivity, Sensitivity):
+        if sensitivity.each is None:
+            raise DesignError.of("sensitivity", str(sensitivity), "must bound every number: each=[...]")
+        most = [b for b in (sensitivity.linf, sensitivity.l1, sensitivity.l2) if b is not None]
+        return np.asarray(np.minimum(np.array(sensitivity.each), min(most, default=math.inf)))
+    found: Array = rounded_up(array("sensitivity", sensitivity), sensitivity)
+    if not ((found >= 0).all() and found.any()):
+        raise DesignError.of("sensitivity", found, "must be numbers of at least 0, one a scale, not all 0")
+    return found
+
+
+def absolute_moment(noise: str, order: float) -> float:
+    r"""Return :math:`E|T|^p` at scale 1: :math:`2^{p/2}\Gamma((p+1)/2)/\sqrt\pi` or :math:`\Gamma(p+1)`.
+
+    Examples
+    --------
+    >>> absolute_moment("gaussian", 2), absolute_moment("laplace", 2)
+    (1.0, 2.0)
+    """
+    if noise == "laplace":
+        return float(special.gamma(order + 1))
+    if order == 2:
+        return 1.0
+    return float(2 ** (order / 2) * special.gamma((order + 1) / 2) / math.sqrt(math.pi))

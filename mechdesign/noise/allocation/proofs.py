@@ -1,0 +1,253 @@
+"""What is proved of an allocation: budgets, rows and value of its scales, and that no scales cost less."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from mechdesign.accounting.gaussian import budget_worth, gaussian_privacy
+from mechdesign.errors import DesignError, ResultFormatError, instance
+from mechdesign.evidence.classes import MechanismClass, family
+from mechdesign.evidence.exact import round_down
+from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
+from mechdesign.evidence.serialize import serializable
+from mechdesign.evidence.vipr import rational
+from mechdesign.model.exactly import fraction
+from mechdesign.model.scales import SUM_ERROR, ScalesPrivacy, absolute_moment
+from mechdesign.noise.allocation.declared import DeclaredScales
+from mechdesign.noise.allocation.lagrangian import Multipliers, cost_above, lower_bound
+from mechdesign.noise.allocation.separable import EXACT, weighted_moment
+from mechdesign.noise.allocation.several import ROUNDING, Changes, Prices, changes_of
+from mechdesign.noise.vector_noise import IndependentNoise
+from mechdesign.problem.privacy import GaussianDP, ZeroConcentratedDP
+from mechdesign.problem.spine import ModelledDesign
+from mechdesign.typing import Array
+
+
+class ScalesDesign(ModelledDesign):
+    """A design whose model is one vector of scales: the problem that it declares is what is solved and proved."""
+
+    loss: Any
+    """The order p of the loss."""
+    weights: Any
+    """The weight of each number; None for ones."""
+
+    @abstractmethod
+    def problem(self) -> Any:
+        """Return the paper's model, declared on scales."""
+
+    @cached_property
+    def declared(self) -> DeclaredScales:
+        """The problem in numbers."""
+        found: DeclaredScales = self.problem().declared
+        return found
+
+    @property
+    @abstractmethod
+    def asked(self) -> tuple[ScalesPrivacy, ...]:
+        """The requirements."""
+
+    @abstractmethod
+    def kept(self, scales: Array) -> Iterator[Claim]:
+        """Claim that the scales keep the limits and rows."""
+
+    @abstractmethod
+    def dual(self, found: Multipliers) -> tuple[float, float]:
+        """Return the lower bound of the loss in doubles, and a bound of its error."""
+
+
+def changes_within(asked: ScalesPrivacy) -> Changes | None:
+    """The changes that keep several bounds, None where those of single numbers are all there is."""
+    if asked.bounds is None:
+        return None
+    found = changes_of(asked.bounds, asked.spend)
+    return found if found.rows() else None
+
+
+def spent(asked: ScalesPrivacy, scales: Array, prices: Prices | None = None) -> Fraction | float:
+    """What no change consumes more than: a sum of fractions up to 2,000 numbers, rounded up beyond."""
+    lam, changes = asked.sensitivities, changes_within(asked)
+    if np.any((scales <= 0) & (lam > 0)):
+        return math.inf
+    if changes is not None:
+        return changes.spent(scales, prices or (0.0, 0.0, 0.0))
+    if len(lam) <= EXACT:
+        pairs = zip(lam.tolist(), scales.tolist())
+        return fraction(sum(((rational(v) / rational(s)) ** asked.spend for v, s in pairs if v), rational(0)))
+    ratio = np.divide(lam, scales, out=np.zeros(len(lam)), where=lam > 0)
+    return float((ratio**asked.spend).sum()) * (1 + 1e-14)
+
+
+def slack(asked: ScalesPrivacy, scales: Array, prices: Prices | None = None) -> float:
+    """What is left of the budget; its sign is exact."""
+    most = spent(asked, scales, prices)
+    return float(Fraction(asked.budget) - Fraction(most)) if most < math.inf else -math.inf
+
+
+def keeps(asked: ScalesPrivacy, scales: Array, prices: Prices | None = None) -> bool:
+    """Whether no change consumes more than the budget: by a sum in doubles where that tells, else exactly."""
+    moved = asked.sensitivities > 0
+    if prices is None and np.all(scales[moved] > 0):
+        most = float(((asked.sensitivities[moved] / scales[moved]) ** asked.spend).sum()) / asked.budget
+        if abs(most - 1) > SUM_ERROR:
+            return most < 1
+    return slack(asked, scales, prices) >= 0
+
+
+def cost(noise: str, order: float, weights: Array | None, scales: Array) -> float:
+    r"""Return :math:`\sum_i w_i E|T_i|^p` in doubles."""
+    return absolute_moment(noise, order) * weighted_moment(scales, order, weights)
+
+
+def rounded_cost(value: float, order: float) -> float:
+    """The loss that doubles sum to, rounded up."""
+    return value * (1 + (8 * order + 64) * 2.0**-53)
+
+
+def deployed(asked: tuple[ScalesPrivacy, ...], scales: Array) -> IndependentNoise:
+    """Return noise of these scales that is released for the requirement whose lattice needs most."""
+    laws = [IndependentNoise(one.noise, scales, one.sensitivities, one.bounds) for one in asked]
+    return laws[0] if len(laws) == 1 else max(laws, key=lambda law: law.lattice_cost)
+
+
+def scales_class(noise: str, asked: Iterable[ScalesPrivacy], within: str = "") -> MechanismClass:
+    """Independent noise of the type whose scales keep the budgets; what the lower bound of a problem on scales speaks of."""
+    safe = any(c is not None and not c.exact for c in map(changes_within, asked))
+    if any(one.sufficient for one in asked):
+        within += " whose scales meet Corollary 6"
+    if safe:
+        within += " whose budget is kept by prices of the bounds"
+    return family(f"independent {noise.capitalize()} noise{within}")
+
+
+@serializable("allocation-proof")
+@dataclass(frozen=True, eq=False)
+class AllocationProof(Proof):
+    r"""Scales that keep the budgets on the worst change keep the requirements, and multipliers bound their loss from below.
+
+    Independent noise of scales s consumes :math:`\max_v \sum_i (|v_i|/s_i)^m`, and what a budget is worth is said in
+    Muthukrishnan and Kalyani, Theorems 4 and 5, Corollary 6. The lower bound is that of the Lagrangian, which separates
+    (`mechdesign.noise.allocation.lagrangian`), for every profile that is a mix of changes. All is in fractions and balls up to 2,000 numbers; beyond, what is
+    consumed is rounded up, loss and lower bound are sums in doubles.
+
+    Parameters
+    ----------
+    multipliers : ndarray, one entry a requirement
+        y ≥ 0 of the budgets.
+    rows : ndarray, optional
+        ν of the rows over several scales.
+    prices : ndarray, shape (requirements, 3), optional
+        Where some changes keep several bounds: of a changed number, of L₁ and of L₂²; they prove what the worst change consumes.
+    mixes, shares : ndarray, shape (requirements, K), optional
+        There: profiles of mixes of changes, and how often each number changes in them.
+    """
+
+    multipliers: Array
+    rows: Array | None = None
+    prices: Array | None = None
+    mixes: Array | None = None
+    shares: Array | None = None
+
+    speaks_of = ("privacy", "value", "lower bound")
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.multipliers).all() and self.multipliers.min(initial=0.0) >= 0):
+            raise DesignError("multipliers: must be finite and not negative")
+
+    def way(self, stated: Certificate) -> str:
+        return PROVED if len(stated.law.scales) <= EXACT else RECOMPUTED
+
+    def price(self, k: int) -> Prices | None:
+        """The prices of one requirement."""
+        if self.prices is None:
+            return None
+        one, two, three = self.prices[k].tolist()
+        return one, two, three
+
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        design = instance("question", stated.question, ScalesDesign)
+        law, asked = instance("law", stated.law, IndependentNoise), design.asked
+        scales, exact = law.scales, len(law.scales) <= EXACT
+        # `release` takes from the law's own sensitivities how much wider it must be for its lattice
+        own = [one for one in asked if self._made_for(law, one)]
+        others = [
+            IndependentNoise(law.noise, scales, one.sensitivities, one.bounds) for one in asked[1:] or ()
+        ]
+        if not own or any(other.lattice_cost > law.lattice_cost for other in others):
+            claim = "the law is noise of the type, for the changes, of the question"
+            yield Claim(claim, PROVED, -math.inf, False)
+            return
+        for k, one in enumerate(asked):
+            left = slack(one, scales, self.price(k))
+            which = "" if len(asked) == 1 else f" of {one.label!r}"
+            yield Claim(f"the scales keep the privacy budget{which}", PROVED, left, left >= 0)
+            if one.noise == "gaussian" and not isinstance(one.privacy, ZeroConcentratedDP | GaussianDP):
+                room = budget_worth(gaussian_privacy("privacy", one.privacy), one.budget)
+                yield Claim(f"the budget is worth (ε, δ){which}", RECOMPUTED, room, room >= 0)
+        yield from design.kept(scales)
+        order, weights = float(design.loss), design.weights
+        claim = f"the loss is at most {stated.value:.9g}"
+        if exact:
+            rest = Fraction(stated.value) - cost_above(law.noise, order, weights, scales)
+            yield Claim(claim, PROVED, float(rest), rest >= 0)
+        else:
+            room = stated.value * (1 + ROUNDING) - cost(law.noise, order, weights, scales)
+            yield Claim(claim, RECOMPUTED, room, room >= 0)
+        if stated.lower_bound is not None:
+            yield from self._bounds(stated, design, stated.lower_bound)
+
+    @staticmethod
+    def _made_for(law: IndependentNoise, asked: ScalesPrivacy) -> bool:
+        alike = law.noise == asked.noise and law.bounds == asked.bounds
+        return (
+            alike and law.sensitivities is not None and np.array_equal(law.sensitivities, asked.sensitivities)
+        )
+
+    def _bounds(self, stated: Certificate, design: ScalesDesign, below: float) -> Iterator[Claim]:
+        profiles = []
+        for k, one in enumerate(design.asked):
+            changes, profile = changes_within(one), one.sensitivities
+            if changes is not None:
+                profile = np.zeros(0) if self.mixes is None else self.mixes[k]
+                reached = changes.reached(profile, None if self.shares is None else self.shares[k])
+                yield Claim("the worst mix is one of changes", self.way(stated), 0.0, reached)
+                if not reached:
+                    return
+            profiles.append(profile)
+        claim = f"no {self.among(stated).noun} costs less than {below:.9g}"
+        if len(stated.law.scales) <= EXACT:
+            found = self.proved(design, stated.value)
+            yield Claim(claim, PROVED, float(found - Fraction(below)), found >= Fraction(below))
+            return
+        multipliers = Multipliers(self.multipliers, self._rows(0), np.array(profiles))
+        dual, error = design.dual(multipliers)
+        # half of the error is more than the doubles have lost: of a huge multiplier nothing else may be left
+        bound = dual - error / 2
+        room = bound + ROUNDING * abs(bound) - below
+        yield Claim(claim, RECOMPUTED, room, room >= 0)
+
+    def _rows(self, count: int) -> Array:
+        return np.zeros(count) if self.rows is None else self.rows
+
+    def multiplied(self, design: ScalesDesign) -> Multipliers:
+        """The multipliers of the declared rows."""
+        profiles = [one.sensitivities for one in design.asked] if self.mixes is None else self.mixes
+        return Multipliers(self.multipliers, self._rows(len(design.declared.coupled)), np.array(profiles))
+
+    def proved(self, design: ScalesDesign, value: float) -> Fraction:
+        """The lower bound in rationals, of scales that cost no more than the value."""
+        return fraction(lower_bound(design.declared, self.multiplied(design), most=value))
+
+    def stated_bound(self, design: ScalesDesign, value: float) -> float:
+        """The lower bound that a result states."""
+        try:
+            return min(round_down(self.proved(design, value)), value)
+        except ResultFormatError:
+            return -math.inf

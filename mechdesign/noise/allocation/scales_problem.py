@@ -1,0 +1,371 @@
+"""A problem on the scales of independent noise, declared in CVXPY: solved, made exact, audited, printed and saved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import cvxpy as cp
+import numpy as np
+import pandas as pd
+
+from mechdesign.accounting.profile import gaussian_tradeoff
+from mechdesign.errors import DesignError
+from mechdesign.evidence.attack import TradeOff
+from mechdesign.evidence.classes import MechanismClass
+from mechdesign.evidence.exact import round_up
+from mechdesign.evidence.page import Account
+from mechdesign.evidence.proofs import PROVED, Claim
+from mechdesign.evidence.results import AUDIT_COLUMNS, Result
+from mechdesign.evidence.serialize import serializable
+from mechdesign.model.exactly import RESIDUAL
+from mechdesign.model.expressions import rows_of
+from mechdesign.model.problem import Problem
+from mechdesign.model.scales import Scales, ScalesPrivacy
+from mechdesign.model.unknown import named
+from mechdesign.noise.allocation.declared import DeclaredScales
+from mechdesign.noise.allocation.lagrangian import Lagrangian, Multipliers, cost_above
+from mechdesign.noise.allocation.proofs import (
+    AllocationProof,
+    ScalesDesign,
+    changes_within,
+    deployed,
+    scales_class,
+    slack,
+)
+from mechdesign.noise.allocation.solving import ScalesProgram, solve_scales
+from mechdesign.plotting import COLOURS, figure, sized
+from mechdesign.problem.privacy import Consumption
+from mechdesign.problem.sensitivity import Protection, Sensitivity
+from mechdesign.problem.spine import Bound, Clock, Incumbent, Law, ModelledDesign
+from mechdesign.typing import Array
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@serializable("scales-problem")
+@dataclass(frozen=True, eq=False)
+class ScalesProblem(ScalesDesign, Problem):
+    """A problem on one vector of scales."""
+
+    asks: ClassVar[str] = "numbers"
+    default_gap: ClassVar[float] = 1e-9
+
+    def check(self) -> None:
+        """Raise DesignError where the problem has no exact numbers."""
+        _ = self.declared
+
+    def problem(self) -> ScalesProblem:
+        """Return the problem itself."""
+        return self
+
+    @property
+    def declared(self) -> DeclaredScales:
+        """The problem in numbers, at the parameters' values."""
+        held: DeclaredScales | None = self.__dict__.get("_declared")
+        if held is not None:
+            return held
+        loss = getattr(self.objective.expr, "loss", None)
+        if loss is None:
+            raise DesignError("objective: must be the loss of the scales, Minimize(s.expected(2, weights))")
+        for parameter in self.parameters:
+            if parameter.value is None:
+                raise DesignError.of("parameter", parameter.name(), "has no value")
+        scales, (order, weights) = self.unknown, loss
+        rows, privacy, curved = rows_of(scales, cp.Minimize(cp.Constant(0.0)), self.constraints, [])
+        if curved or len(rows.cost) > scales.size:
+            label = (
+                curved[0]
+                if curved
+                else rows.labels[int(rows.family[int(rows.places[rows.places[:, 1].argmax(), 0])])]
+            )
+            raise DesignError(f"{label!r}: is not affine; state it by equalities and inequalities of sums")
+        found = DeclaredScales(
+            scales.noise,
+            scales.neighbours,
+            order,
+            weights,
+            tuple(privacy),
+            *rows[3:],
+        )
+        if not self.parameters:
+            self.__dict__["_declared"] = found
+        return found
+
+    # -- files and copies -------------------------------------------------------------------------------------
+
+    def to_fields(self) -> dict[str, object]:
+        """What files hold: the problem in numbers."""
+        return {f.name: getattr(self.declared, f.name) for f in fields(DeclaredScales)}
+
+    @classmethod
+    def from_fields(cls, held: dict[str, Any]) -> ScalesProblem:
+        """Declare what a file holds, in CVXPY."""
+        numbers = DeclaredScales(**held)
+        first = numbers.privacy[0]
+        changes = first.sensitivities if first.bounds is None else first.bounds
+        scales = Scales(changes, numbers.noise, neighbours=numbers.neighbours)
+        constraints: list[Any] = [replace(asked, scales=scales) for asked in numbers.privacy]
+        for number, label in enumerate(numbers.labels):
+            for equality in (1, 0):
+                rows = np.flatnonzero((numbers.family == number) & (numbers.equal == equality))
+                if len(rows):
+                    sides = numbers.matrix[rows] @ scales + numbers.offsets[rows]
+                    constraints.append(named(label, sides == 0 if equality else sides <= 0))
+        made = cls(cp.Minimize(scales.expected(numbers.order, numbers.weights)), tuple(constraints))
+        made.__dict__["_declared"] = numbers
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        held = None if self.parameters and "_declared" not in self.__dict__ else self.to_fields()
+        return _again, (self.objective, self.constraints, held)
+
+    # -- solving ----------------------------------------------------------------------------------------------
+
+    @property
+    def among(self) -> MechanismClass:
+        """Independent noise of the type, whose scales keep the rows."""
+        return scales_class(self.declared.noise, self.asked, " within these rows" if self.own else "")
+
+    @property
+    def asked(self) -> tuple[ScalesPrivacy, ...]:
+        """The requirements."""
+        return self.declared.privacy
+
+    @property
+    def loss(self) -> float:
+        """The order p of the loss."""
+        return self.declared.order
+
+    @property
+    def weights(self) -> Array:
+        """The weight of each number."""
+        return self.declared.weights
+
+    def to_cvxpy(self) -> cp.Problem:
+        """Return the problem in CVXPY alone, in the scales themselves; changes within several bounds by the prices of their rows."""
+        declared, program = self.declared, None
+        rows = []
+        for asked in declared.privacy:
+            if changes_within(asked) is not None:
+                program = ScalesProgram(declared, logarithmic=declared.logarithmic)
+                return cp.Problem(cp.Minimize(program.loss), program.rows())
+            moved = np.flatnonzero(asked.sensitivities)
+            powers = cp.power(self.unknown[moved], -asked.spend)
+            rows.append(
+                named(asked.label, asked.sensitivities[moved] ** asked.spend @ powers <= asked.budget)
+            )
+        return cp.Problem(self.objective, [*rows, *self.own])
+
+    def _result(self, incumbent: Incumbent, clock: Clock) -> Result:
+        stated = ScalesProblem(self.objective, self.constraints) if self.parameters else self
+        stated.__dict__["_declared"] = self.declared
+        return ModelledDesign._result(stated, incumbent, clock)  # of the parameters' present values
+
+    def improve(self, clock: Clock, solver: str | None = None, **options: Any) -> Iterator[Law | Bound]:
+        """Solve, refine the multipliers, and make the scales exact."""
+        declared, design = self.declared, self.design or self
+        found = solve_scales(declared, solver, clock, options)
+        several = found.shares is not None
+        prices = np.array([price or (0.0, 0.0, 0.0) for price in found.prices]) if several else None
+        multipliers = found.multipliers
+        mixes = multipliers.profiles if several else None
+        rows = multipliers.rows if len(multipliers.rows) else None
+        proof = AllocationProof(multipliers.budgets, rows, prices, mixes, found.shares)
+        value = round_up(cost_above(declared.noise, declared.order, declared.weights, found.scales))
+        duals = pd.DataFrame(
+            {"family": "privacy", "index": range(len(self.asked)), "dual": multipliers.budgets}
+        )
+        yield Bound(proof.stated_bound(self, value))
+        yield Law(deployed(self.asked, found.scales), value, (proof,), found.report, design.said(), duals)
+
+    def kept(self, scales: Array) -> Iterator[Claim]:
+        declared = self.declared
+        missed, size = declared.missed(scales), abs(declared.matrix) @ scales + abs(declared.offsets)
+        for number, label in enumerate(declared.labels):
+            over = {n: side for n, side in missed.items() if declared.family[n] == number}
+            off = max(
+                (float(abs(s)) / float(size[n]) for n, s in over.items() if declared.equal[n]), default=0.0
+            )
+            broken = [-float(side) for n, side in over.items() if not declared.equal[n]]
+            exact = "" if not off else f", its equalities to {RESIDUAL:g} of their size"
+            yield Claim(
+                f"rows called {label!r} hold{exact}",
+                PROVED,
+                min(broken, default=0.0),
+                not broken and off <= RESIDUAL,
+            )
+
+    def dual(self, found: Multipliers) -> tuple[float, float]:
+        """Return the lower bound in doubles and a bound of its error: of more than 2,000 numbers."""
+        declared = self.declared
+        lagrangian = Lagrangian.of(declared, found)
+        return lagrangian.value(declared, found)
+
+    # -- what a result says -----------------------------------------------------------------------------------
+
+    def said(self) -> tuple[str, ...]:
+        """Notes of a result."""
+        notes = [
+            f"the budget is a sufficient one, by Corollary 6: {one.label}"
+            for one in self.asked
+            if one.sufficient
+        ]
+        for one in self.asked:
+            if (changes := changes_within(one)) is not None:
+                kept = "exactly" if changes.exact else "by a safe upper bound of the worst change"
+                notes.append(f"the budget is kept {kept} for: {one.bounds}")
+        return tuple(notes)
+
+    def protection(self) -> Protection:
+        first = self.asked[0]
+        changes = first.bounds or Sensitivity(
+            each=tuple(first.sensitivities), neighbours=self.declared.neighbours
+        )
+        return Protection(len(first.sensitivities), changes)
+
+    def consumption(self, result: Result) -> Consumption:
+        """What a release consumes; of requirements for different changes the larger."""
+        each = []
+        for one in self.asked:
+            normal = one.noise == "gaussian"
+            own = Consumption.gaussian(one.budget) if normal else Consumption.pure((one.budget, 1))
+            each.append(Consumption.of(one.privacy) & own)
+        most = [max(getattr(one, name) for one in each) for name in ("epsilon", "rho", "mu")]
+        return replace(each[0], epsilon=most[0], rho=most[1], mu=most[2], neighbours=self.neighbours)
+
+    def tradeoff(self, result: Result, at: Iterable[float] = ()) -> TradeOff:
+        """Of the largest Gaussian budget; of Laplace noise what is asked."""
+        if self.declared.noise == "gaussian":
+            return gaussian_tradeoff(max(one.budget for one in self.asked), at)
+        return super().tradeoff(result, at)
+
+    def granted(self, value: float) -> Any:
+        """The requirements in words."""
+        return "; ".join(map(str, self.asked)) if len(self.asked) > 1 else self.asked[0].privacy
+
+    def frame(self, result: Result) -> pd.DataFrame:
+        """A row per number."""
+        law = result.mechanism
+        table = {"number": np.arange(len(law.scales)), "scale": law.scales, "variance": law.variance}
+        return pd.DataFrame(table)
+
+    def audit(self, result: Result) -> pd.DataFrame:
+        """Every budget, and every row of every family."""
+        declared, scales = self.declared, result.mechanism.scales
+        proof = next((p for p in result.proofs if isinstance(p, AllocationProof)), None)
+        rows: list[tuple[Any, ...]] = []
+        for k, one in enumerate(self.asked):
+            left = slack(one, scales, None if proof is None else proof.price(k))
+            dual = np.nan if proof is None else float(proof.multipliers[k])
+            rows.append((one.label, 0, one.budget - left, one.budget, left, dual, left <= 1e-9 * one.budget))
+        duals = np.full(len(declared.family), np.nan) if proof is None else self._duals(proof, scales)
+        sides, missed = declared.sides(scales), declared.missed(scales)
+        for n, side in enumerate(sides.tolist()):
+            exact = float(missed.get(n, declared.exact_side(n, scales))) if abs(side) < 1e-6 else side
+            left = -abs(exact) + 0.0 if declared.equal[n] else -exact + 0.0
+            size = abs(declared.offsets[n]) or 1.0
+            label, index = (
+                declared.labels[declared.family[n]],
+                int((declared.family[:n] == declared.family[n]).sum()),
+            )
+            rows.append(
+                (
+                    label,
+                    index,
+                    exact - declared.offsets[n],
+                    -declared.offsets[n] + 0.0,
+                    left,
+                    duals[n],
+                    abs(left) <= 1e-9 * size,
+                )
+            )
+        return pd.DataFrame(rows, columns=AUDIT_COLUMNS)
+
+    def _duals(self, proof: AllocationProof, scales: Array) -> Array:
+        """Multipliers of the own rows; of limits what the slope of the Lagrangian is there, of equal scales none is singled out."""
+        declared, found = self.declared, np.zeros(len(self.declared.family))
+        several = {row.number for row in declared.coupled}
+        found[[*several]] = np.zeros(len(several)) if proof.rows is None else proof.rows
+        groups = np.zeros(declared.count)
+        groups[declared.member] = scales
+        slopes = Lagrangian.of(declared, proof.multiplied(self)).slopes(groups)
+        active = set(declared.limited(groups))
+        for n in range(len(found)):
+            places = declared.places[:, 0] == n
+            held = set(declared.member[declared.places[places, 1]].tolist())
+            if n in active and len(held) == 1 and places.sum() == 1:
+                found[n] = max(-slopes[held.pop()] / declared.coefficients[places][0], 0.0)
+            elif n not in several and places.sum() > 1:
+                found[n] = np.nan
+        return found
+
+    def account(self, result: Result) -> Account:
+        declared = self.declared
+        changes = "; ".join(str(one.bounds or "each number by its sensitivity") for one in self.asked)
+        noise = declared.noise.capitalize()
+        return Account(
+            f"{noise} noise for {len(declared.weights)} numbers",
+            f"Scales by number; least {self.objective.expr.label}.",
+            f"A query returns {len(declared.weights)} numbers about a data set; between neighbouring data sets change: {changes}. {noise} noise of a scale "
+            "of its own is added to each, independently. Wanted are the scales that solve\n\n"
+            + "\n\n".join(self.printed()),
+            self.objective.expr.label,
+            ("; ".join(map(str, self.asked)), ""),
+            "The scale of the noise on each number.",
+        )
+
+    def plot(self, result: Result, **options: float) -> Figure:
+        """Draw the scales."""
+        fig, axis = figure(**sized(options, 5.0, 3.0))
+        axis.bar(np.arange(len(result.mechanism.scales)), result.mechanism.scales, color=COLOURS[0])
+        axis.set(xlabel="number", ylabel="scale", ylim=(0, None))
+        return fig
+
+    def printed(self) -> list[str]:
+        """The problem, a line a family: what it says, how many rows, the first."""
+        declared, name = self.declared, self.unknown.name()
+        count, m = len(declared.weights), declared.spend
+        found = [
+            f"minimise    {self.objective.expr.label}",
+            f"over        {name}[i] > 0, the scales of {declared.noise.capitalize()} noise on {count} numbers",
+        ]
+        said = [
+            f"{one.label}: {one}: Σ_i (|v_i|/{name}[i]){'^2' if m == 2 else ''} <= {one.budget:.6g} for "
+            f"{one.bounds or 'all |v_i| <= the sensitivities'}"
+            for one in self.asked
+        ]
+        for number, label in enumerate(declared.labels):
+            rows = np.flatnonzero(declared.family == number)
+            plural = f"{len(rows)} row{'s' * (len(rows) > 1)}{', the first' * (len(rows) > 1)}"
+            said.append(
+                f"{label}: {self._row(int(rows[0]))} ({plural})" if len(rows) else f"{label}: no rows"
+            )
+        return found + [f"{'subject to' if k == 0 else '':12}{text}" for k, text in enumerate(said)]
+
+    def _row(self, number: int) -> str:
+        declared, parts = self.declared, []
+        for j in np.flatnonzero(declared.places[:, 0] == number)[:4].tolist():
+            a = float(declared.coefficients[j])
+            size = "" if abs(a) == 1 else f"{abs(a):.4g} "
+            parts.append(f"{'-' if a < 0 else '+'} {size}{self.unknown.name()}[{declared.places[j, 1]}]")
+        sign = "=" if declared.equal[number] else "<="
+        return f"{' '.join(parts).removeprefix('+ ')} {sign} {-float(declared.offsets[number]) + 0.0:.6g}"
+
+    def __str__(self) -> str:
+        return "\n".join(self.printed())
+
+    def _repr_latex_(self) -> str:
+        lines = (
+            line.replace("Σ", r"\sum").replace("<=", r"\le").replace("_", r"\_") for line in self.printed()
+        )
+        return r"$$\begin{array}{l}" + r" \\ ".join(rf"\text{{{line}}}" for line in lines) + r"\end{array}$$"
+
+
+def _again(objective: Any, constraints: tuple[Any, ...], held: dict[str, Any] | None) -> ScalesProblem:
+    made = ScalesProblem(objective, constraints)
+    if held is not None:
+        made.__dict__["_declared"] = DeclaredScales(**held)
+    return made

@@ -1,0 +1,450 @@
+r"""Solve a problem on scales with a registered solver: the program, refined multipliers, and scales inside every row exactly.
+
+In :math:`u_g = \log(s_g/s_g^*)`, or in :math:`s_g/s_g^*` where rows mix signs, with :math:`s^*` the best scales if the budgets were all there is: both are
+of order one in every unit. Under several bounds prices :math:`\theta` of their rows, and what is left to each number, take part:
+
+.. math:: (a_i/s_i)^m \le z_i + \sum_k \theta_k R_{ik}, \quad \sum_i z_i + \sum_k \theta_k r_k \le B .
+
+The solver's multipliers are refined by Newton's method on the Lagrangian, which is concave and smooth in them: its scales then meet the rows to rounding. What
+rounding leaves is mended by a little of the point of largest common slack: budgets and rows are convex in the scales.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import cvxpy as cp
+import numpy as np
+
+from mechdesign import solvers
+from mechdesign.errors import DesignError, InfeasibleError, ResultFormatError, SolverError
+from mechdesign.evidence.results import SolveReport
+from mechdesign.model.scales import absolute_moment
+from mechdesign.noise.allocation.declared import DeclaredScales
+from mechdesign.noise.allocation.lagrangian import Lagrangian, Multipliers, lower_bound
+from mechdesign.noise.allocation.proofs import changes_within, keeps, spent
+from mechdesign.noise.allocation.separable import Separable
+from mechdesign.noise.allocation.several import LESS, Changes
+from mechdesign.solvers import Deadline, Model, Solution
+from mechdesign.typing import Array
+
+_MARGINS = 1e-9, 1e-8, 1e-7
+"""By how much of their sizes rows are kept where rounding leaves the solver's answer outside."""
+_LITTLE = 1e-10
+"""A part of the scales of largest common slack that costs next to nothing."""
+_STEPS = 20
+_ACTIVE, _SLACK = 1e-8, 1e-5
+"""Rows whose multipliers pay less than this share, or that have so much slack, are taken as inactive until they are broken."""
+
+
+Point: TypeAlias = tuple[Array, list[Any]]
+"""Scales of all groups, and prices of each requirement or None."""
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """Scales inside all rows, the prices that prove it, multipliers, and how they were found."""
+
+    scales: Array
+    prices: list[Any]
+    multipliers: Multipliers
+    shares: Array | None
+    report: SolveReport
+
+
+class ScalesProgram:
+    """The program in CVXPY.
+
+    Parameters
+    ----------
+    asked : DeclaredScales
+    logarithmic : bool
+        Whether variables are logarithms.
+    """
+
+    def __init__(self, asked: DeclaredScales, *, logarithmic: bool) -> None:
+        self.asked, self.logarithmic = asked, logarithmic
+        p, m = asked.order, asked.spend
+        budgets = [asked.grouped(one.sensitivities**m / one.budget) for one in asked.privacy]
+        joint = np.sum(budgets, axis=0)
+        weight = asked.grouped(asked.weights)
+        self.moved = np.flatnonzero(joint > 0)
+        found = Separable(joint[self.moved] ** (1 / m), weight[self.moved], p, m, 1.0).unlimited()[0]
+        low, high = asked.limits
+        self.reference = np.where(joint > 0, 1.0, low)
+        self.reference[self.moved] = np.clip(found, np.maximum(low[self.moved], 1e-300), high[self.moved])
+        self._position = np.full(asked.count, -1)
+        self._position[self.moved] = np.arange(len(self.moved))
+        self._check_quiet()
+        self.variable = cp.Variable(len(self.moved), name="log_scales" if logarithmic else "scales")
+        losses = weight[self.moved] * self.reference[self.moved] ** p
+        self.total = float(losses.sum())
+        self.loss = losses / self.total @ self.power(p)
+        self.named: dict[str, cp.Constraint] = {}
+
+    def _check_quiet(self) -> None:
+        for row in self.asked.coupled:
+            if any(self._position[g] < 0 for g in row.terms):
+                label = self.asked.labels[int(self.asked.family[row.number])]
+                raise DesignError(
+                    f"{label!r}: is about a number that no change moves, whose scale is its lower limit: leave it out"
+                )
+
+    def power(self, exponent: float) -> cp.Expression:
+        """Powers of the scales over the reference."""
+        return cp.exp(exponent * self.variable) if self.logarithmic else cp.power(self.variable, exponent)
+
+    def scales(self) -> Array:
+        """Scales of all groups at the variable's value."""
+        found = self.reference.copy()
+        value = np.ravel(np.asarray(self.variable.value, dtype=float))
+        found[self.moved] *= np.exp(value) if self.logarithmic else np.maximum(value, 0.0)
+        return found
+
+    def rows(self, room: Any = 0.0, most: Any = 1.0) -> list[cp.Constraint]:
+        """Limits, coupled rows and budgets, each kept by `room` of its size; at most so much of the budgets."""
+        found = [*self._limits(room)]
+        for k, row in enumerate(self.asked.coupled):
+            terms = {int(self._position[g]): float(a) * self.reference[g] for g, a in row.terms.items()}
+            offset, at = float(row.offset), [*terms]
+            values = np.array([*terms.values()])
+            size = float(np.abs(values).sum() + abs(offset))
+            if self.logarithmic and row.ratio:
+                signs = np.sign(values)
+                side = signs @ self.variable[at] + float(signs @ np.log(np.abs(values)))
+            else:
+                line = cp.exp(self.variable[at]) if self.logarithmic else self.variable[at]
+                side = (values / size) @ line + offset / size
+            self.named[f"row {k}"] = side == 0 if row.equal else side + room <= 0
+            found.append(self.named[f"row {k}"])
+        for r in range(len(self.asked.privacy)):
+            found += self._budget(r, room, most)
+        return found
+
+    def _limits(self, room: Any) -> list[cp.Constraint]:
+        found = []
+        for limit, sign in zip(self.asked.limits, (1, -1)):
+            over = limit[self.moved] / self.reference[self.moved]
+            near = np.flatnonzero((over > 0) & np.isfinite(over))
+            if near.size:
+                level = np.log(over[near]) if self.logarithmic else over[near]
+                found.append(sign * (self.variable[near] - level) >= room)
+        return found
+
+    def _budget(self, r: int, room: Any, most: Any) -> list[cp.Constraint]:
+        asked, m = self.asked.privacy[r], self.asked.spend
+        moved = asked.sensitivities > 0
+        places = self._position[self.asked.member[moved]]
+        shares = (asked.sensitivities[moved] / self.reference[self.asked.member[moved]]) ** m / asked.budget
+        changes, power = changes_within(asked), self.power(-m)
+        if changes is None:
+            self.named[f"budget {r}"] = np.bincount(places, shares, len(self.moved)) @ power + room <= most
+            return [self.named[f"budget {r}"]]
+        kept, total, (level, *curves) = priced(changes, f"{r}")
+        self.named[f"level {r}"], self.named[f"budget {r}"] = level, total + room <= most
+        self.named[f"worst {r}"] = cp.multiply(shares, power[places]) <= kept
+        return [level, *curves, self.named[f"worst {r}"], self.named[f"budget {r}"]]
+
+    def prices(self, solution: Solution) -> list[Any]:
+        """Prices of the bounds of each requirement, in the answer's unit; None where there is one bound a number."""
+        found = list[Any]()
+        for r, one in enumerate(self.asked.privacy):
+            if (changes := changes_within(one)) is None:
+                found.append(None)
+                continue
+            theta = np.maximum(np.ravel(solution.primal[f"prices {r}"]), 0.0) * one.budget
+            named = {row.name: float(t) / row.most for t, row in zip(theta, changes.rows())}
+            found.append(changes.in_units(named))
+        return found
+
+    def model(self, objective: cp.Expression, rows: list[cp.Constraint]) -> Model:
+        """The program for a registered solver."""
+        for name, row in self.named.items():
+            row.set_label(name)
+        program = cp.Problem(cp.Minimize(objective), rows)
+        return Model(program, {v.name(): v for v in program.variables()}, dict(self.named))
+
+
+def priced(changes: Changes, name: str = "") -> tuple[cp.Expression, cp.Expression, list[cp.Constraint]]:
+    """What each coordinate may consume by prices of the rows, what all then consume at most, and the constraints between."""
+    keep, rows = changes.sizes > 0, changes.rows()
+    n, curved = int(keep.sum()), rows[-1].exponent == 2
+    free, theta, level = (
+        cp.Variable(size, nonneg=True, name=f"{what} {name}")
+        for what, size in (("free", n), ("prices", len(rows)), ("level", n))
+    )
+    paid, most, curves = 0.0, free, []
+    for k, row in enumerate(rows):
+        entries = row.entries[keep] / row.most
+        if row.exponent == 2:
+            slope, area = (cp.Variable(n, nonneg=True, name=f"{what} {name}") for what in ("slope", "area"))
+            curves.append(cp.SOC(theta[k] + area, cp.vstack([slope / np.sqrt(entries), theta[k] - area])))
+            most, paid = most - area, paid + slope
+        elif row.name == "l0" and curved:
+            most = most + theta[k] * entries
+        else:
+            paid = paid + theta[k] * entries
+    return paid + level, cp.sum(free) + cp.sum(theta), [level <= most, *curves]
+
+
+def answered(model: Model, solver: str | None, deadline: Deadline, options: dict[str, Any]) -> Solution:
+    """The answer to a program that is known to be feasible."""
+    try:
+        return solvers.solve(model, solver, fallback=solver is None, deadline=deadline, **options)
+    except InfeasibleError as error:
+        words = f"{solver} calls a feasible program infeasible ({error.reason})"
+        raise SolverError(words, solver=str(solver), status="defect") from None
+
+
+def solve_scales(
+    asked: DeclaredScales, solver: str | None, deadline: Deadline, options: dict[str, Any]
+) -> Solved:
+    """Solve, refine and mend."""
+    program = ScalesProgram(asked, logarithmic=asked.logarithmic)
+    if solver in (None, "clarabel"):
+        # asked for more, Clarabel stalls now and then; multipliers are refined where no bounds have prices
+        several = any(changes_within(one) is not None for one in asked.privacy)
+        tolerance = 1e-9 if several else 1e-8
+        options = {**dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), tolerance), **options}
+    try:
+        solution = solvers.solve(
+            program.model(program.loss, program.rows()),
+            solver,
+            fallback=solver is None,
+            deadline=deadline,
+            **options,
+        )
+    except InfeasibleError:
+        raise explained(asked, deadline) from None
+    found, shares = _multipliers(program, solution)
+    groups = program.scales()
+    prices = program.prices(solution)
+    if all(price is None for price in prices):
+        found, groups = refined(asked, found, groups)
+    groups, prices = mended(program, (groups, prices), solver, deadline, options)
+    return Solved(groups[asked.member], prices, found, shares, SolveReport.of(solution))
+
+
+def _multipliers(
+    program: ScalesProgram, solution: Solution, unit: float | None = None
+) -> tuple[Multipliers, Array | None]:
+    """Multipliers of the problem from those of the program; mixes of changes, where there are several bounds."""
+    asked, dual = program.asked, solution.dual
+    unit = program.total * absolute_moment(asked.noise, asked.order) if unit is None else unit
+    budgets, profiles, shares = [], [], list[Array]()
+    for r, one in enumerate(asked.privacy):
+        if (y := dual.get(f"budget {r}")) is None:
+            raise SolverError("the answer has no multiplier", solver=solution.solver, status="no duals")
+        y_r = max(float(y), 0.0)
+        budgets.append(y_r * unit / one.budget)
+        changes, profile, share = changes_within(one), one.sensitivities, np.ones(len(asked.weights))
+        if changes is not None:
+            profile, moved = np.zeros(len(asked.weights)), changes.sizes > 0
+            x, z = (
+                np.maximum(np.ravel(dual[f"{name} {r}"]), 0.0) / (y_r or 1.0) for name in ("worst", "level")
+            )
+            profile[moved], share[moved] = _mix(changes, x, z)
+        profiles.append(profile)
+        shares.append(share)
+    rows = np.zeros(len(asked.coupled))
+    for k, row in enumerate(asked.coupled):
+        nu = float(dual[f"row {k}"])
+        size = sum(abs(float(a)) * program.reference[g] for g, a in row.terms.items()) + abs(
+            float(row.offset)
+        )
+        ratio = program.logarithmic and row.ratio
+        rows[k] = (nu if row.equal else max(nu, 0.0)) * unit / (1.0 if ratio else size)
+    mixed = any(changes_within(one) is not None for one in asked.privacy)
+    return Multipliers(np.array(budgets), rows, np.array(profiles)), np.array(shares) if mixed else None
+
+
+def _mix(changes: Changes, x: Array, z: Array) -> tuple[Array, Array]:
+    """Sizes and shares of a mix that keeps the rows, made a little smaller."""
+    a, m = changes.sizes[changes.sizes > 0], changes.spend
+    x = np.minimum(x, 1.0)
+    z = np.clip(z, x, 1.0) if changes.rarer else x if changes.l0 else np.ones(len(x))
+    over = [1.0, float(z.sum()) / changes.l0 if changes.l0 else 0.0]
+    over.append(float(a @ x) / changes.l1 if changes.l1 else 0.0)
+    if changes.l2:
+        square = float((a * a) @ (x if m == 2 else x * x / np.maximum(z, 1e-300)))
+        over.append((square / changes.l2**2) ** (1 / (3 - m)))
+    part = max(over)
+    z = z / part if changes.rarer else z
+    return a * (x / part) ** (1 / m) * (1 - LESS), np.minimum(z, 1.0) * (1 - LESS / 4)
+
+
+def refined(asked: DeclaredScales, found: Multipliers, groups: Array) -> tuple[Multipliers, Array]:
+    """Newton's method on the Lagrangian over the multipliers that are not 0, while its residuals fall; and its scales."""
+    values = np.concatenate([found.budgets, found.rows])
+    budgets = np.array([one.budget for one in asked.privacy])
+    free = np.array([False] * len(budgets) + [row.equal for row in asked.coupled])
+    spends = np.array([asked.grouped(profile**asked.spend) for profile in found.profiles])
+
+    def at(trial: Array) -> Multipliers:
+        return replace(found, budgets=trial[: len(budgets)], rows=trial[len(budgets) :])
+
+    def residuals(s: Array) -> tuple[Array, Array]:
+        """Of the rows over their sizes, and their slopes in log s."""
+        used = np.where(spends > 0, spends / np.where(s > 0, s, 1.0) ** asked.spend, 0.0)
+        sides = [u.sum() / b - 1 for u, b in zip(used, budgets)]
+        slopes = [-asked.spend * u / b for u, b in zip(used, budgets)]
+        for row in asked.coupled:
+            part = np.zeros(asked.count)
+            for g, a in row.terms.items():
+                part[g] = float(a) * s[g]
+            if asked.logarithmic and row.ratio:
+                sides.append(float(np.sum(np.sign(part) @ np.log(np.where(part, np.abs(part), 1.0)))))
+                slopes.append(np.sign(part))
+            else:
+                sides.append(part.sum() + float(row.offset))
+                slopes.append(part)
+        return np.array(sides), np.array(slopes)
+
+    units = np.concatenate([budgets, np.ones(len(asked.coupled))])
+    sides, slopes = residuals(groups)
+    sizes = np.abs(slopes).sum(axis=1) * units
+    pays = np.abs(values) * sizes > _ACTIVE * (np.abs(values) @ sizes)
+    values = np.where(free | (pays & (sides * units > -_SLACK * sizes)), values, 0.0)
+    best, norm = (found, groups), np.inf
+    for _ in range(_STEPS):
+        multipliers = at(values)
+        lagrangian = Lagrangian.of(asked, multipliers)
+        s = lagrangian.minimisers()
+        with np.errstate(all="ignore"):
+            sides, slopes = residuals(s)
+            over = sides * units / np.maximum(np.abs(slopes).sum(axis=1) * units, 1e-300)
+        active = free | (values > 0) | (over > 1e-12)
+        residual = float(np.abs(over[active]).max(initial=0.0))
+        if residual < norm:
+            best, norm = (multipliers, s), residual
+        if norm < 1e-14 or not np.isfinite(residual):
+            break
+        with np.errstate(divide="ignore"):
+            rise, fall, linear, _ = lagrangian.terms(np.log(s))
+        curve = asked.order**2 * rise + asked.spend**2 * fall + linear
+        inner = (s > lagrangian.low) & (s < lagrangian.high) & (curve > 0)
+        jacobian = (slopes * units[:, None])[active][:, inner]
+        hessian = jacobian / curve[inner] @ jacobian.T
+        scale = 1 / np.sqrt(np.maximum(hessian.diagonal(), 1e-300))
+        step = np.linalg.lstsq(
+            hessian * np.outer(scale, scale), (sides * units)[active] * scale, rcond=1e-13
+        )[0]
+        moved = values.copy()
+        moved[active] += step * scale
+        least = np.where(np.arange(len(values)) < len(budgets), values / 10, 0.0)
+        values = np.where(free, moved, np.maximum(moved, least))
+    return best
+
+
+def mended(
+    program: ScalesProgram, start: Point, solver: str | None, deadline: Deadline, options: dict[str, Any]
+) -> Point:
+    """Scales within every row exactly: those found, a little wider, with a part of those of largest common slack, or those of stricter rows."""
+    asked = program.asked
+    low, high = asked.limits
+    groups, prices = levelled(asked, start[0]), start[1]
+    if within(asked, (groups, prices)):
+        return groups, prices
+    pairs = zip(asked.privacy, prices)
+    over = [float(spent(one, groups[asked.member], price)) / one.budget for one, price in pairs]
+    factor = max(1.0, *over) ** (1 / asked.spend) * (1 + 4e-16)
+    if factor < math.inf:
+        wider = [None if price is None else tuple(v / factor**asked.spend for v in price) for price in prices]
+        if within(asked, scaled := (np.clip(groups * factor, low, high), wider)):
+            return scaled
+    found = list[Point]()
+    with suppress(SolverError):
+        part, mixed = _mixed(asked, (groups, prices), _inner(asked, deadline))
+        found += [mixed] if mixed else []
+        if mixed and part <= _LITTLE:
+            return mixed
+    for margin in _MARGINS:
+        with suppress(SolverError):
+            solution = answered(program.model(program.loss, program.rows(margin)), solver, deadline, options)
+            stricter = levelled(asked, program.scales()), program.prices(solution)
+            if within(asked, stricter):
+                found.append(stricter)
+                break
+    if not found:
+        message = "no scales were found that pass their own checks: rows may contradict each other by less than doubles tell"
+        raise SolverError(message, solver=solver or "clarabel", status="check")
+    weights = asked.grouped(asked.weights)
+    return min(found, key=lambda point: float(weights @ point[0] ** asked.order))
+
+
+def _mixed(asked: DeclaredScales, start: Point, inner: Point) -> tuple[float, Point | None]:
+    """The least part of the inner point, to a factor of 4, with which a mixture keeps all rows."""
+    part = 1e-16
+    while part < 1:
+        part = min(part * 4, 1.0)
+        prices = [
+            None if a is None or b is None else tuple((1 - part) * x + part * y for x, y in zip(a, b))
+            for a, b in zip(start[1], inner[1])
+        ]
+        mixed = levelled(asked, start[0] + part * (inner[0] - start[0])), prices
+        if within(asked, mixed):
+            return part, mixed
+    return 1.0, None
+
+
+def levelled(asked: DeclaredScales, groups: Array) -> Array:
+    """Scales within their limits, moved onto the equalities in proportion to their sizes."""
+    low, high = asked.limits
+    found = np.clip(groups, low, high)
+    rows = [row for row in asked.coupled if row.equal]
+    matrix, right = np.zeros((len(rows), asked.count)), np.array([-float(row.offset) for row in rows])
+    for k, row in enumerate(rows):
+        for g, a in row.terms.items():
+            matrix[k, g] = float(a)
+    for _ in range(3 if rows else 0):
+        free = np.where((found > low) & (found < high), found, 0.0)
+        scaled = matrix * free
+        step = np.linalg.lstsq(scaled @ scaled.T, right - matrix @ found, rcond=1e-14)[0]
+        found = np.clip(found + free * (step @ scaled), low, high)
+    return found
+
+
+def within(asked: DeclaredScales, point: Point) -> bool:
+    """Whether scales keep all budgets and rows, exactly."""
+    scales = point[0][asked.member]
+    if not np.isfinite(scales).all() or asked.broken(scales):
+        return False
+    return all(keeps(one, scales, price) for one, price in zip(asked.privacy, point[1]))
+
+
+def _inner(asked: DeclaredScales, deadline: Deadline) -> Point:
+    """The scales of largest common slack of budgets and rows, over their sizes."""
+    program, room = ScalesProgram(asked, logarithmic=False), cp.Variable(name="room")
+    model = program.model(-room, [*program.rows(room), room <= 0.5])
+    solution = answered(model, None, deadline, {})
+    return program.scales(), program.prices(solution)
+
+
+def explained(asked: DeclaredScales, deadline: Deadline) -> InfeasibleError | SolverError:
+    """Families that no scales meet together, by the least factor of the budgets at which some do."""
+    program, factor = ScalesProgram(asked, logarithmic=asked.logarithmic), cp.Variable(name="factor")
+    try:
+        solution = solvers.solve(program.model(factor, program.rows(most=factor)), deadline=deadline)
+    except InfeasibleError:
+        words = " and ".join(map(repr, asked.labels))
+        return InfeasibleError(f"no scales meet {words} (by the solver; not proved)")
+    found, _ = _multipliers(program, solution, unit=1.0)
+    try:
+        proved = lower_bound(asked, found, costs=False) > 0
+    except ResultFormatError:
+        proved = False
+    bound = asked.limited(program.scales())
+    numbers = [row.number for row, nu in zip(asked.coupled, found.rows) if abs(nu) > _ACTIVE]
+    own = [asked.labels[f] for f in asked.family[[*bound, *numbers]].tolist()]
+    private = [one.label for one, y in zip(asked.privacy, found.budgets) if y * one.budget > _ACTIVE]
+    words = " and ".join(map(repr, dict.fromkeys([*private, *own])))
+    least = float(solution.primal["factor"]) * asked.privacy[0].budget
+    epsilon = asked.privacy[0].smallest_epsilon(least) if len(asked.privacy) == 1 else None
+    reason = f"no scales meet {words} together ({'proved in rationals' if proved else 'by the solver; not proved'})"
+    if epsilon is not None:
+        epsilon = math.ceil(epsilon * 1e6) / 1e6
+        reason += f"; some do from epsilon = {epsilon:.6f} on"
+    return InfeasibleError(reason, smallest_epsilon=epsilon, least=least)

@@ -1,0 +1,218 @@
+"""Problems on scales: reference values, own rows against CVXPY alone, exact laws, bounds of any multipliers, what is refused, files."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mechdesign as md
+from mechdesign.errors import DesignError, InfeasibleError, ResultFormatError
+from mechdesign.evidence.serialize import dumps
+from mechdesign.model.scales import absolute_moment
+from mechdesign.noise.allocation.lagrangian import Multipliers, lower_bound
+from mechdesign.verifier.verify import verify
+
+WEIGHTS, PARTS = np.array([1, 2, 0.5, 1]), np.array([1, 1, 1, 0.5])
+REFERENCE = {
+    ("gaussian", 1): (8.133576325, 8.033209243),
+    ("gaussian", 2): (14.92820323, 14.65685425),
+    ("gaussian", 0.5): (6.032680996, 5.987549854),
+    ("laplace", 1): (16.44615242, 14.65685425),
+    ("laplace", 2): (60.48329093, 49.98170443),
+    ("laplace", 0.5): (8.593280047, 8.033209243),
+}
+"""With s₀ = s₁, s₂ ≤ 3, and without; of weights that take the moment E|T|^p out."""
+
+
+def allocation(noise: str, order: float) -> md.NoiseAllocation:
+    """Budget Σ a/s^m ≤ 1."""
+    laplace = noise == "laplace"
+    privacy = md.PureDP(1.0) if laplace else md.GaussianDP(1.0)
+    weights = WEIGHTS / absolute_moment(noise, order)
+    return md.NoiseAllocation(noise, PARTS if laplace else PARTS**0.5, privacy, loss=order, weights=weights)
+
+
+@pytest.mark.parametrize(("noise", "order"), REFERENCE)
+def test_two_equal_and_one_at_most_three(noise: str, order: float) -> None:
+    problem = allocation(noise, order).problem()
+    s = problem.unknown
+    result = problem.subject_to(md.named("same", s[0] == s[1]), md.named("cap", s[2] <= 3)).solve()
+    plain = problem.subject_to().solve()
+    u = cp.Variable(4)
+    power = 2 if noise == "gaussian" else 1
+    rows = [PARTS @ cp.exp(-power * u) <= 1, u[0] == u[1], u[2] <= np.log(3)]
+    for found, given_, kept in zip((result, plain), REFERENCE[noise, order], (rows, rows[:1])):
+        alone = cp.Problem(cp.Minimize(WEIGHTS @ cp.exp(order * u)), kept)
+        alone.solve(solver="CLARABEL", **dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-11))
+        assert found.value == pytest.approx(given_, rel=2e-9) == alone.value
+        assert found.gap <= 1e-12 and (found.checks()["how"] == "proved").all() and found.certificate.verify()
+        assert all(holds and how != "recomputed" for _, how, holds in verify(dumps(found)).rows)
+    scales = result.mechanism.scales
+    assert scales[0] == scales[1] and scales[2] <= 3
+    lam = map(Fraction, problem.design.sensitivities.tolist())
+    assert sum((v / Fraction(x)) ** power for v, x in zip(lam, scales.tolist())) <= 1
+    assert list(result.audit()["family"]) == ["private", "same", "cap"]
+    assert set(np.shape(result.release([0.0] * 4))) == {4}
+
+
+def drawn(seed: int) -> tuple[Any, list[Any], float, np.ndarray]:
+    """Scales with one or two requirements and rows of one's own that the unlimited optimum is near."""
+    rng = np.random.default_rng(seed)
+    size, noise, order = (
+        int(rng.integers(2, 7)),
+        str(rng.choice(["gaussian", "laplace"])),
+        float(rng.choice([0.5, 1, 2, 3.5])),
+    )
+    lam, weights = 10 ** rng.uniform(-6, 6) * np.exp(rng.normal(size=size)), np.exp(rng.normal(size=size))
+    privacy = md.ApproximateDP(10 ** rng.uniform(-1, 0.5), 10 ** rng.uniform(-8, -2))
+    free = md.NoiseAllocation(noise, lam, privacy, loss=order, weights=weights).solve().mechanism.scales
+    s = md.Scales(lam, noise)
+    rows = [s.private(privacy)]
+    if rng.random() < 0.4:
+        rows.append(
+            md.named("second", s.private(md.ApproximateDP(1.5, 1e-3), lam * np.exp(rng.normal(size=size))))
+        )
+    i, j = rng.choice(size, 2, replace=False)
+    kinds = {
+        "same": s[i] == s[j],
+        "cap": s[i] <= free[i] * 1.3,
+        "floor": s[i] >= free[i] * 1.2,
+        "ratio": s[i] <= 2 * s[j],
+        "sum": cp.sum(s) <= 4 * free.sum(),
+        "difference": s[i] - s[j] >= 0.1 * free[i],
+        "affine": s[i] + 2 * s[j] == 4 * (free[i] + free[j]),
+    }
+    names = list(kinds)[: 5 if order < 1 else None]
+    rows += [md.named(name, kinds[name]) for name in rng.choice(names, 2, replace=False).tolist()]
+    return s, rows, order, weights
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6))
+def test_own_rows_are_kept_exactly_and_the_gap_is_closed(seed: int) -> None:
+    s, rows, order, weights = drawn(seed)
+    try:
+        result = md.Problem(md.Minimize(s.expected(order, weights)), rows).solve()
+    except InfeasibleError:
+        return
+    assert result.gap <= 1e-7 and result.certificate.verify()
+    assert all(holds for *_, holds in verify(dumps(result)).rows)
+    scales = [Fraction(x) for x in result.mechanism.scales.tolist()]
+    for asked in result.design.asked:
+        spent = sum(
+            (Fraction(v) / x) ** asked.spend for v, x in zip(asked.sensitivities.tolist(), scales) if v
+        )
+        assert spent <= Fraction(asked.budget)
+    s.value = result.mechanism.scales
+    for row in rows[len(result.design.asked) :]:
+        side = float(np.max(row.expr.value))
+        assert (
+            abs(side) <= 1e-11 * max(s.value)
+            if row.label in ("same", "affine")
+            else side <= 1e-15 * max(s.value)
+        )
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6))
+def test_no_multiplier_proves_more_than_the_optimum(seed: int) -> None:
+    s, rows, order, weights = drawn(seed)
+    problem = md.Problem(md.Minimize(s.expected(order, weights)), rows)
+    try:
+        result = problem.solve()
+    except InfeasibleError:
+        return
+    [proof], declared, rng = result.proofs, problem.declared, np.random.default_rng(seed)
+    profiles = np.array([one.sensitivities for one in declared.privacy])
+    for spread in (1e-9, 1e-3, 0.3, 3.0):
+        held = np.zeros(len(declared.coupled)) if proof.rows is None else proof.rows
+        found = Multipliers(
+            proof.multipliers * np.exp(spread * rng.normal(size=len(profiles))),
+            held * np.exp(spread * rng.normal(size=len(held))),
+            profiles,
+        )
+        try:
+            bound = lower_bound(declared, found)
+        except ResultFormatError:  # they prove nothing
+            continue
+        assert float(bound) <= result.value
+
+
+def test_several_bounds_and_equal_scales_of_one_problem() -> None:
+    few = md.Sensitivity(each=[1.0, 2.0, 3.0, 0.5, 1.0], l0=2, l1=4.0)
+    s = md.Scales(few, "laplace")
+    problem = md.Problem(md.Minimize(s.expected(1)), [s.private(md.PureDP(1.0))])
+    plain = md.NoiseAllocation("laplace", few, md.PureDP(1.0), loss=1).solve()
+    assert problem.solve().value == pytest.approx(plain.value, rel=1e-6)
+    result = problem.subject_to(
+        md.named("same", s[0] == s[4]), md.named("cap", s[2] <= 0.9 * plain.mechanism.scales[2])
+    ).solve()
+    assert result.gap < 1e-6 and result.value > plain.value and result.certificate.verify()
+    assert not [claim for claim, _, holds in verify(dumps(result)).rows if not holds]
+
+
+def test_a_parameter_is_changed_between_solves() -> None:
+    s, cap = md.Scales([1.0, 2.0]), cp.Parameter(name="cap")
+    problem = md.Problem(
+        md.Minimize(s.expected()), [s.private(md.GaussianDP(1.0)), md.named("cap", s[1] <= cap)]
+    )
+    values = []
+    for cap.value in (3.0, 2.4, 2.2):
+        values.append(problem.solve().value)
+    assert values == sorted(values) and values[0] == pytest.approx(9.0, rel=1e-9)
+
+
+S = md.Scales([1.0, 2.0, 0.5], "laplace")
+ASKED = S.private(md.PureDP(1.0))
+REFUSED: dict[str, tuple[Any, str]] = {
+    "limits": (
+        lambda: [ASKED, md.named("cap", S <= 1.0)],
+        "no scales meet 'private' and 'cap' together .proved in rationals.*epsilon = 3.5",
+    ),
+    "rows": (
+        lambda: [ASKED, md.named("low", S[0] >= 9), md.named("high", S[0] <= 3)],
+        "'low' and 'high' .proved in rationals",
+    ),
+    "mixed signs": (lambda: [ASKED, md.named("gap", S[0] - S[1] <= -1.0)], "'gap': mixes signs"),
+    "curved": (lambda: [ASKED, md.named("ball", cp.norm(S) <= 9)], "'ball': is not affine"),
+    "other noise": (
+        lambda: [md.Scales([1.0], "laplace").private(md.GaussianDP(1.0))],
+        "privacy = GaussianDP",
+    ),
+    "other size": (lambda: [S.private(md.PureDP(1.0), [1.0])], "sensitivity = .*must be of 3 numbers"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_met_or_stated_is_refused_by_name(name: str) -> None:
+    rows, words = REFUSED[name]
+    with pytest.raises((DesignError, InfeasibleError), match=words):
+        md.Problem(md.Minimize(S.expected(0.5)), rows()).solve()
+
+
+@pytest.mark.parametrize("objective", [lambda: cp.sum(S), lambda: S.expected(2) + S[0]])
+def test_another_objective_is_refused(objective: Any) -> None:
+    with pytest.raises(DesignError, match="objective: must be the loss of the scales"):
+        md.Problem(md.Minimize(objective()), [ASKED])
+
+
+@pytest.mark.parametrize("limit", [[8.0], np.array([8.0])])
+@pytest.mark.parametrize("name", ["lower", "upper", "weights"])
+def test_one_entry_is_no_limit_of_two_numbers(name: str, limit: Any) -> None:
+    with pytest.raises(DesignError, match=rf"{name} = .*shape \(2,\)"):
+        md.NoiseAllocation("laplace", [1.0, 2.0], md.PureDP(1.0), **{name: limit})
+
+
+def test_a_ledger_counts_the_largest_requirement() -> None:
+    s = md.Scales([1.0, 2.0])
+    result = md.Problem(
+        md.Minimize(s.expected()),
+        [s.private(md.ZeroConcentratedDP(0.1)), s.private(md.ZeroConcentratedDP(0.2), [0.1, 0.1])],
+    ).solve()
+    assert result.design.consumption(result).rho == pytest.approx(0.2, rel=1e-9)

@@ -375,9 +375,7 @@ def test_each_sum_of_a_quantizers_bound_is_from_below(name: str) -> None:
         with pytest.MonkeyPatch.context() as patch:
             moments(patch, seed)
             prior = enclosures.Moments(design.prior)
-            origin = enclosures.rational(proof.duals.origin)
-            atoms = [(enclosures.rational(x), mass) for x, mass in prior.atoms]
-            rows = [dual_pieces._Piece.of(row, origin, atoms) for row in proof.duals.pieces.tolist()]
+            rows = dual_pieces._pieces(proof.duals, prior)
             problem = dual_pieces._Problem.of(proof.duals, rows, places, design.privacy.epsilon, design.loss)
             bias = enclosures.rational(min(design.max_bias, 10.0))
             constant, gradient = problem.averaged(rows, bias, prior)

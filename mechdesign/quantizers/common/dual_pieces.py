@@ -57,6 +57,7 @@ from mechdesign.problem.checks import array, increasing, number, one_of
 from mechdesign.problem.losses import Loss
 from mechdesign.quantizers.common.enclosures import (
     BITS,
+    Cell,
     Enclosure,
     Moments,
     StatedMoments,
@@ -175,8 +176,7 @@ class DualPieces:
         """The proved bound for the problem stated; `moments` of its prior, None for the worst case."""
         if self.cap_price and max_mse is None:
             raise DesignError.of("cap_price", self.cap_price, "must be 0: no mean squared error is capped")
-        atoms = None if moments is None else [(rational(x), mass) for x, mass in moments.atoms]
-        rows = [_Piece.of(row, rational(self.origin), atoms) for row in self.pieces.tolist()]
+        rows = _pieces(self, moments)
         problem = _Problem.of(self, rows, self.places(bins), epsilon, loss)
         bias, low, high = rational(max_bias), rational(input_range[0]), rational(input_range[1])
         constant, gradient = problem.averaged(rows, bias, moments)
@@ -199,33 +199,60 @@ def _summed(keys: Iterable[float], values: Iterable[float]) -> dict[float, Fract
 
 @dataclass(frozen=True)
 class _Piece:
-    """A row of the table, exact: u, v and the prior's mass at u = v."""
+    """A row of the table, exact, with the prior's mass and moments there; of a single input the mass alone."""
 
     u: fmpq
     v: fmpq
     share: fmpq
     lam: tuple[fmpq, fmpq]
     mu: tuple[fmpq, fmpq]
-    mass: Enclosure = (1 << BITS, 1 << BITS)
+    masses: Cell
 
-    @classmethod
-    def of(cls, row: list[float], origin: fmpq, atoms: list[tuple[fmpq, Enclosure]] | None) -> _Piece:
-        u, v, share, L0, L1, M0, M1 = map(rational, row)
-        piece = cls(u, v, share, (L0, L1), (M0, M1))
-        if u < v or atoms is None:
-            return piece
-        if not atoms:
-            return replace(piece, mass=(0, 0))
-        # u is a rounded distance from the origin: the point mass it stands for is the next one.
-        k = bisect_left(atoms, (origin + u, (0, 0)))
-        x, mass = min(atoms[max(k - 1, 0) : k + 1], key=lambda atom: abs(atom[0] - origin - u))
-        return replace(piece, u=x - origin, v=x - origin, mass=mass)
+
+def _pieces(duals: DualPieces, moments: Moments | StatedMoments | None) -> list[_Piece]:
+    """The rows of the table; `moments` are None for the worst case, where shares are the weights."""
+    origin, found = rational(duals.origin), list[_Piece]()
+    table = [[*map(rational, row)] for row in duals.pieces.tolist()]
+    cells = {} if moments is None else moments.over({(u, v) for u, v, *_ in table if u < v}, origin)
+    atoms = [] if moments is None else [(rational(x) - origin, mass) for x, mass in moments.atoms]
+    for u, v, share, L0, L1, M0, M1 in table:
+        masses: Cell = cells.get((u, v), ((1 << BITS, 1 << BITS), (0, 0), (0, 0)))
+        if u == v and moments is not None:
+            if not atoms:
+                continue
+            # u is a rounded distance from the origin: the point mass it stands for is the next one
+            k = bisect_left(atoms, (u, (0, 0)))
+            u, mass = min(atoms[max(k - 1, 0) : k + 1], key=lambda atom: abs(atom[0] - u))
+            v, masses = u, (mass, (0, 0), (0, 0))
+        found.append(_Piece(u, v, share, (L0, L1), (M0, M1), masses))
+    return found
+
+
+class _Outputs:
+    """The outputs that multipliers belong to, relative to the origin."""
+
+    def __init__(self, duals: DualPieces, outputs: Iterable[Fraction]) -> None:
+        self.between = duals.between
+        self.bins = [rational(b) - rational(duals.origin) for b in outputs]
+        apart = [fmpq(0), *(b - a for a, b in pairwise(self.bins)), fmpq(0)]
+        self.dents = [max(pair) ** 2 / 4 * self.between for pair in pairwise(apart)]
+        """What the square of each is lowered by."""
+
+    def turn(self, u: fmpq, v: fmpq) -> int:
+        """The first output on the right of a piece; one inside counts as on the nearer side, which is less."""
+        if not self.between:
+            return bisect_left(self.bins, (u + v) / 2)
+        # before the output next to the piece on its left, or after the one on its right
+        left, right = bisect_right(self.bins, u) - 1, bisect_left(self.bins, v)
+        near = right == len(self.bins) or (left >= 0 and u + v < self.bins[left] + self.bins[right])
+        return max(left, 0) if near else right + 1
 
 
 @dataclass(frozen=True)
 class _Problem:
     """Outputs relative to the origin, as integers in units of 1/unit; costs in units of 1/fine."""
 
+    outputs: _Outputs
     bins: list[int]
     unit: int
     rho: int
@@ -233,52 +260,34 @@ class _Problem:
     second: fmpq
     fine: int
     origin: fmpq
-    between: bool
 
     @classmethod
     def of(
         cls, duals: DualPieces, rows: list[_Piece], bins: tuple[Fraction, ...], epsilon: float, loss: Loss
     ) -> _Problem:
-        origin = rational(duals.origin)
+        outputs = _Outputs(duals, bins)
         first, second = rational(loss.absolute), rational(loss.squared) + rational(duals.cap_price)
-        places = [rational(b) - origin for b in bins]
-        unit = math.lcm(*(int(x.q) for x in (*places, *(x for row in rows for x in (row.u, row.v)))))
+        unit = math.lcm(*(int(x.q) for x in (*outputs.bins, *(x for row in rows for x in (row.u, row.v)))))
         lines = (x for row in rows for x in (*row.lam, *row.mu))
         parts = math.lcm(*(int(x.q) for x in (first, second, *lines)))
         rho = math.ceil(exp_upper(epsilon) * (1 << _RHO_BITS))
-        return cls(
-            [int(b * unit) for b in places],
-            unit,
-            rho,
-            first,
-            second,
-            unit * unit * parts,
-            origin,
-            duals.between,
-        )
+        places = [int(b * unit) for b in outputs.bins]
+        return cls(outputs, places, unit, rho, first, second, unit * unit * parts, rational(duals.origin))
 
     def averaged(
         self, rows: list[_Piece], bias: fmpq, moments: Moments | StatedMoments | None
     ) -> tuple[fmpq, list[int]]:
         """Constant, and G in units of 1/(fine · 2¹⁶⁰), both from below."""
-        squares = [int(self.second * b * b * (self.fine // self.unit**2)) for b in self.bins]
-        if self.between:
-            apart = [0, *(b - a for a, b in pairwise(self.bins)), 0]
-            dents = (
-                self.second * max(pair) ** 2 * (self.fine // self.unit**2) / 4 for pair in pairwise(apart)
-            )
-            squares = [s - int(math.ceil(dent)) for s, dent in zip(squares, dents)]
+        lowered = zip(self.outputs.bins, self.outputs.dents)
+        squares = [math.floor(self.second * (b * b - dent) * self.fine) for b, dent in lowered]
         gradient, constant = [0] * len(self.bins), fmpq(0)
-        spans = {(row.u, row.v) for row in rows if row.u < row.v}
-        cells = {} if moments is None else moments.over(spans, self.origin)
         used: dict[fmpq, fmpq] = {}
         for row in rows:
-            masses = cells.get((row.u, row.v), (row.mass, (0, 0), (0, 0)))
             if row.u == row.v and moments is not None:
                 used[row.u] = used.get(row.u, fmpq(0)) + row.share
                 if used[row.u] > 1:
                     continue
-            scaled = [(int(math.floor(a * row.share)), int(math.ceil(b * row.share))) for a, b in masses]
+            scaled = [(int(math.floor(a * row.share)), int(math.ceil(b * row.share))) for a, b in row.masses]
             if not scaled[0][1]:
                 continue
             # The chord of h has weight ∫ (1 − t) dF at u and ∫ t dF at v.
@@ -295,11 +304,7 @@ class _Problem:
         """h(c_k) at both ends of a piece, rounded down; an output inside counts as on the nearer side, which is less."""
         slope = int(self.first * (self.fine // self.unit))
         at = [int(y * self.unit) for y in (row.u, row.v)]
-        turn = bisect_left(self.bins, -(-sum(at) // 2))
-        if self.between:  # before the output next to the piece on its left, or after the one on its right
-            left, right = bisect_right(self.bins, at[0]) - 1, bisect_left(self.bins, at[1])
-            nearer = right == len(self.bins) or (left >= 0 and sum(at) < self.bins[left] + self.bins[right])
-            turn = max(left, 0) if nearer else right + 1
+        turn = self.outputs.turn(row.u, row.v)
         out = []
         for y, lam, mu in zip(at, row.lam, row.mu):
             level, tilt = int(lam * self.fine), int(mu * (self.fine // self.unit))
@@ -490,10 +495,9 @@ class _Rows:
         self.origin, self.bias = rational(duals.origin), rational(problem.max_bias)
         self.first, self.second = map(rational, problem.losses)
         self.price = rational(duals.cap_price)
-        self.bins = [rational(b) - self.origin for b in problem.outputs]
+        self.outputs = _Outputs(duals, problem.outputs)
+        self.bins = self.outputs.bins
         self.rho = fmpq(math.ceil(exp_upper(problem.epsilon) * (1 << _RHO_BITS)), 1 << _RHO_BITS)
-        apart = [fmpq(0), *(b - a for a, b in pairwise(self.bins)), fmpq(0)]
-        self.dents = [max(pair) ** 2 / 4 * duals.between for pair in pairwise(apart)]
         self.floors = [program.variable(f"a_{k}") for k in range(len(self.bins))]
         self.capped: list[tuple[int, fmpq]] = []
 
@@ -517,55 +521,24 @@ class _Rows:
 
     def _pieces(self) -> Iterator[tuple[list[_End], list[int], fmpq, fmpq]]:
         """Of every piece its ends, the sign of b − x for every output, its share, and ∫ x² from below."""
-        moments, unit = self.problem.moments, fmpq(1, 1 << BITS)
-        spans = {(rational(u), rational(v)) for u, v in self.duals.pieces[:, :2].tolist() if u < v}
-        cells = {} if moments is None else moments.over(spans, self.origin)
-        atoms = [] if moments is None else [(rational(x) - self.origin, mass) for x, mass in moments.atoms]
-        for row in self.duals.pieces.tolist():
-            u, v, share, low, high, tilt, tilted = map(rational, row)
-            masses: tuple[Enclosure, ...]
-            if u < v:
-                masses = cells[u, v]
-            elif moments is None:
-                masses = ((1 << BITS, 1 << BITS),)
-            elif (
-                atoms
-            ):  # u is a rounded distance from the origin: the point mass it stands for is the next one
-                x, mass = min(atoms, key=lambda atom: abs(atom[0] - u))
-                u, v, masses = x, x, (mass,)
-            else:
+        worst, unit = self.problem.moments is None, fmpq(1, 1 << BITS)
+        for row in _pieces(self.duals, self.problem.moments):
+            (u, v), (low, high), (tilt, tilted) = (row.u, row.v), row.lam, row.mu
+            scale, width = unit if worst else unit * row.share, v - u
+            n, t, t2 = ((max(a, 0) * scale, b * scale) for a, b in row.masses)
+            turn = self.outputs.turn(u, v)
+            signs = [-1 if k < turn else 1 for k in range(len(self.bins))]
+            if u == v:
+                yield [_End(u, low, tilt, n, _scaled(n, u))], signs, row.share, _scaled(n, u * u)[0]
                 continue
-            scale = unit if moments is None else unit * share
-            n, *rest = ((max(a, 0) * scale, b * scale) for a, b in masses)
-            signs = self._signs(u, v)
-            if not rest:
-                yield [_End(u, low, tilt, n, _scaled(n, u))], signs, share, _scaled(n, u * u)[0]
-                continue
-            t, t2 = rest
-            width = v - u
             later = less(n, t)  # ∫ (1 − t) dF
             # x = u + t · width: its means with weights 1 − t and t, and that of its square
             middle = less(t, t2)
             first = _sum(_scaled(later, u), _scaled(middle, width))
             second = _sum(_scaled(t, u), _scaled(t2, width))
             square = _sum(_scaled(n, u * u), _scaled(t, 2 * u * width), _scaled(t2, width * width))
-            yield (
-                [_End(u, low, tilt, later, first), _End(v, high, tilted, t, second)],
-                signs,
-                share,
-                square[0],
-            )
-
-    def _signs(self, u: fmpq, v: fmpq) -> list[int]:
-        """1 for an output on the right of the piece, −1 on its left; one inside counts as on the nearer side, which is less."""
-        turn = bisect_left(self.bins, (u + v) / 2)
-        if (
-            self.duals.between
-        ):  # before the output next to the piece on its left, or after the one on its right
-            left, right = bisect_right(self.bins, u) - 1, bisect_left(self.bins, v)
-            near = right == len(self.bins) or (left >= 0 and u + v < self.bins[left] + self.bins[right])
-            turn = max(left, 0) if near else right + 1
-        return [-1 if k < turn else 1 for k in range(len(self.bins))]
+            ends = [_End(u, low, tilt, later, first), _End(v, high, tilted, t, second)]
+            yield ends, signs, row.share, square[0]
 
     def _end(
         self, name: str, end: _End, signs: list[int], share: fmpq, worst: bool
@@ -575,7 +548,7 @@ class _Rows:
         steep = end.tilt - 2 * (self.second + self.price) * y  # of the line at this end
         level = end.level + (self.second * y * y if worst else 0)
         out: list[tuple[int, fmpq]] = []
-        for k, (b, sign, dent) in enumerate(zip(self.bins, signs, self.dents)):
+        for k, (b, sign, dent) in enumerate(zip(self.bins, signs, self.outputs.dents)):
             square = b * b - 2 * b * y - dent + (y * y if worst else 0)
             cost = self.first * sign * (b - y) + self.second * square
             var = program.variable(f"{name}_{k}", 0 if worst else cost)

@@ -1,0 +1,334 @@
+"""Problems on a covariance: against CVXPY's own optimum, with rows of one's own, and the directions of every bound."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from flint import fmpq, fmpq_mat
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import mechdesign as md
+from mechdesign.evidence.serialize import dumps, loads
+from mechdesign.files import KINDS
+from mechdesign.noise import CovarianceBound, SaddleBound
+from mechdesign.noise.correlated.noise import inverse_rows
+from mechdesign.noise.correlated.rigorous import cost_between, dual_below, factor_below, is_below, polar
+from mechdesign.verifier.reading import Refused
+from mechdesign.verifier.verify import verify
+
+PRIVACY = md.ApproximateDP(1.0, 1e-6)
+CHANGES = np.random.default_rng(1).standard_normal((6, 4))
+TIGHT = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-10)
+
+
+def problem(loss: str, changes: np.ndarray = CHANGES) -> md.Problem:
+    S = md.Covariance(changes)
+    size = changes.shape[1]
+    losses = {
+        "total": lambda: S.total(),
+        "largest": lambda: S.largest(),
+        "sums": lambda: S.total(md.Workload.prefix_sums(size)),
+        "largest sum": lambda: S.largest(np.tri(size)),
+    }
+    return md.Problem(md.Minimize(losses[loss]()), [S.private(PRIVACY)])
+
+
+def own(asked: md.Problem, kind: str) -> md.Problem:
+    """With a row that the optimum without it breaks."""
+    S, best = asked.unknown, asked.solve().mechanism.covariance
+    rows = {
+        "cap": lambda: md.named("cap", S[0, 0] <= 0.95 * best[0, 0]),
+        "equal": lambda: md.named("equal", S[0, 0] == 1.05 * S[1, 1]),
+        "sum": lambda: md.named("sum", S[0, 0] + S[2, 2] <= 0.97 * (best[0, 0] + best[2, 2])),
+        "between": lambda: md.named("between", cp.abs(S[0, 1]) <= 0.5 * abs(best[0, 1])),
+    }
+    return asked.subject_to(rows[kind]())
+
+
+def accepted(result: md.Result) -> bool:
+    return result.certificate.verify() and all(holds for *_, holds in verify(dumps(result)).rows)
+
+
+@pytest.mark.parametrize("loss", ["total", "largest", "sums", "largest sum"])
+@pytest.mark.parametrize("kind", [None, "cap", "equal", "sum", "between"])
+def test_the_optimum_is_that_of_the_program_in_cvxpy(loss: str, kind: str | None) -> None:
+    asked = problem(loss) if kind is None else own(problem(loss), kind)
+    result = asked.solve()
+    # in a unit in which the numbers are next to 1: Clarabel's tolerances are absolute as well
+    program, S = asked.to_cvxpy(), asked.unknown
+    by_cvxpy = cp.Problem(cp.Minimize(program.objective.expr / result.value), program.constraints)
+    by_cvxpy.solve(solver="CLARABEL", **TIGHT)
+    assert result.gap <= 1e-7 and accepted(result)
+    assert result.value == pytest.approx(result.value * by_cvxpy.value, rel=2e-6)
+    assert S.shape == (4, 4)
+    assert {
+        how for claim, how, *_ in result.certificate.checks().to_numpy() if "cost" in claim or "hold" in claim
+    } == {"proved"}
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.integers(0, 2**32))
+def test_random_problems_are_private_and_proved(seed: int) -> None:
+    """Privacy in fractions by other code; the bound below what any covariance within the rows costs."""
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(1, 5))
+    changes = rng.normal(size=(int(rng.integers(size, 3 * size + 1)), size)) * 10 ** rng.uniform(-1, 1, size)
+    asked = problem(str(rng.choice(["total", "largest", "sums"])), changes)
+    free = asked.solve()
+    g = rng.normal(size=(size, size))
+    g, S = g + g.T, asked.unknown
+    at = float((g * free.mechanism.covariance).sum())
+    limited = asked.subject_to(md.named("own", cp.sum(cp.multiply(g, S)) <= at - 0.02 * abs(at)))
+    try:
+        result = limited.solve()
+    except (md.InfeasibleError, md.SolverError):
+        assume(False)
+    assert result.gap <= 1e-7 and accepted(result)
+    assert result.value >= free.value * (1 - 1e-7)
+    rows = [[fmpq(*x.as_integer_ratio()) for x in row] for row in result.mechanism.whitening.tolist()]
+    r = fmpq_mat(rows)
+    covariance = (r.transpose() * r).inv()
+    for v in changes.tolist():
+        image = r * fmpq_mat([[fmpq(*x.as_integer_ratio())] for x in v])
+        spent = (image.transpose() * image)[0, 0]
+        assert spent <= fmpq(*result.design.budget.as_integer_ratio())
+    held = sum(
+        (
+            fmpq(*float(g[i, j]).as_integer_ratio()) * covariance[i, j]
+            for i in range(size)
+            for j in range(size)
+        ),
+        fmpq(0),
+    )
+    assert float(held) <= at - 0.02 * abs(at) + 1e-12 * abs(at)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 5))
+def test_a_cost_lies_between_its_ends(seed: int, size: int) -> None:
+    """Against rationals, of weights of any sign and rows of any size."""
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(size, size)) + 2 * np.eye(size)
+    weights = rng.normal(size=(size, size))
+    exact = fmpq_mat([[fmpq(*x.as_integer_ratio()) for x in row] for row in rows.tolist()])
+    inverse = (exact.transpose() * exact).inv()
+    true = sum(
+        (
+            fmpq(*float(weights[i, j]).as_integer_ratio()) * inverse[i, j]
+            for i in range(size)
+            for j in range(size)
+        ),
+        fmpq(0),
+    )
+    low, high = cost_between(rows, weights)
+    assert fmpq(*low.as_integer_ratio()) <= true <= fmpq(*high.as_integer_ratio())
+    assert high - low <= 1e-9 * float(np.abs(inverse_rows(rows)).max() ** 2 * np.abs(weights).max())
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 2**32))
+def test_whatever_the_numbers_of_a_proof_its_bound_is_one(seed: int) -> None:
+    """Any roots, any Q, any X below the weights; and a wider budget, so that a rounding to the wrong side shows."""
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(1, 5))
+    changes = rng.normal(size=(2 * size, size))
+    root = rng.normal(size=(size, size))
+    weights = root.T @ root + 0.1 * np.eye(size)
+    factor = factor_below(weights)
+    assert factor is not None
+    exact = [[Fraction(x) for x in row] for row in weights.tolist()]
+    assert is_below(factor, exact) and not is_below(factor * (1 + 1e-9), exact)
+    roots = rng.uniform(0, 1, 2 * size)
+    best = polar(roots[:, None] * changes, factor)
+    for contraction in (best, rng.normal(size=best.shape), best * 1.001):
+        bounds = [
+            dual_below(changes, roots, factor, contraction, most)
+            for most in (Fraction(1), Fraction(1001, 1000))
+        ]
+        assert bounds[1] <= bounds[0]
+        for k in range(20):  # covariances that keep a budget between the two
+            s = rng.normal(size=(size, size))
+            s = s @ s.T + 1e-3 * np.eye(size)
+            s *= np.einsum("ki,ij,kj->k", changes, np.linalg.inv(s), changes).max() / (1 + k / 2e4)
+            assert float(bounds[1]) <= float((weights * s).sum()) * (1 + 1e-12)
+
+
+def refused_by_both(result: md.Result) -> bool:
+    """By the package and by the verifier, each on its own, whatever the status says."""
+    try:
+        apart = all(holds for *_, holds in verify(dumps(result.certificate)).rows)
+    except Refused:
+        apart = False
+    return not result.certificate.verify() and not apart
+
+
+def test_a_bound_is_refused_that_its_numbers_do_not_prove() -> None:
+    result = own(problem("largest"), "cap").solve()
+    proof, bound = sorted(result.proofs, key=lambda proof: isinstance(proof, CovarianceBound))
+    cap = int(np.flatnonzero(result.design.declared.family == 0)[0])
+    twice = tuple(2 * nu if i == cap else nu for i, nu in enumerate(bound.multipliers))
+    for forged in (
+        replace(bound, factor=bound.factor * 1.001),
+        replace(bound, contraction=bound.contraction * 1.001),
+        replace(bound, roots=np.sqrt(np.maximum(bound.roots**2 - 0.1, 0.0))),
+        replace(bound, multipliers=twice),
+        replace(bound, multipliers=tuple(1.001 * nu for nu in map(float, bound.multipliers))),
+    ):
+        assert refused_by_both(
+            replace(result, lower_bound=result.lower_bound * 1.0005, proofs=(proof, forged))
+        )
+
+
+def test_a_negative_multiplier_of_an_inequality_proves_nothing() -> None:
+    """Of a cap that does not bind it would charge for what is left, and V' is positive definite."""
+    asked = problem("total")
+    best = asked.solve()
+    result = asked.subject_to(asked.unknown[0, 0] <= 10 * best.mechanism.covariance[0, 0]).solve()
+    weights = np.eye(4)
+    weights[0, 0] -= 0.1
+    factor, roots = factor_below(weights), result.proofs[1].roots
+    assert factor is not None
+    proofs = {isinstance(proof, CovarianceBound): proof for proof in result.proofs}
+    roots = proofs[True].roots
+    exact = Fraction(weights[0, 0]) - 1
+    forged = CovarianceBound((exact,), roots, factor, polar(roots[:, None] * CHANGES, factor))
+    assert refused_by_both(replace(result, lower_bound=result.value, proofs=(proofs[False], forged)))
+
+
+@pytest.mark.parametrize("equal", [False, True])
+def test_a_law_is_refused_that_breaks_a_row_alone(equal: bool) -> None:
+    asked = problem("total")
+    S, best = asked.unknown, asked.solve().mechanism.covariance
+    limit = 0.95 * best[0, 0]
+    result = asked.subject_to(md.named("own", S[0, 0] == limit if equal else S[0, 0] <= limit)).solve()
+    wider = replace(result.mechanism, whitening=result.mechanism.whitening * (1 - 1e-7))
+    shown = replace(wider, covariance=wider.covariance * (1 - 1e-7) ** -2)
+    failed = replace(result, mechanism=shown, value=result.value * 1.001)
+    assert refused_by_both(failed)
+    assert [
+        claim for claim, holds in failed.certificate.checks()[["claim", "holds"]].to_numpy() if not holds
+    ] == ["'own' holds"]
+
+
+def test_a_law_is_refused_that_consumes_more_or_costs_more() -> None:
+    result = own(problem("total"), "cap").solve()
+    law = result.mechanism
+    for other in (
+        replace(result, mechanism=replace(law, whitening=law.whitening * (1 + 1e-8))),
+        replace(result, mechanism=replace(law, covariance=law.covariance * (1 + 1e-7))),
+        replace(result, mechanism=replace(law, budget=law.budget * 1.01)),
+        replace(result, value=result.value * (1 - 1e-6)),
+        replace(result, lower_bound=result.lower_bound * (1 + 1e-7)),
+    ):
+        assert refused_by_both(other)
+
+
+def test_a_contraction_is_divided_by_its_norm() -> None:
+    """At the optimum the bound is the value, whatever Q is multiplied by."""
+    result = md.CorrelatedGaussian(CHANGES, PRIVACY).solve()
+    weights = next(p.multipliers for p in result.proofs if isinstance(p, SaddleBound))[0][0]
+    roots, factor, most = np.sqrt(weights), np.eye(4), Fraction(result.design.budget)
+    best = polar(roots[:, None] * CHANGES, factor)
+    for times in (1.0, 1.01, 0.5):
+        found = float(dual_below(CHANGES, roots, factor, times * best, most))
+        assert result.value * (1 - 1e-8) <= found <= result.value
+
+
+def test_a_problem_is_saved_and_solved_again() -> None:
+    result = own(problem("largest sum"), "between").solve()
+    back = loads(dumps(result), kinds=KINDS)
+    assert back.certificate.verify() and dumps(back) == dumps(result)
+    assert back.design.solve().value == pytest.approx(result.value, rel=1e-7)
+    S = back.design.unknown
+    again = back.design.subject_to(md.named("more", S[3, 3] <= 0.98 * back.mechanism.covariance[3, 3]))
+    assert again.solve().value >= back.value * (1 - 1e-8)
+
+
+def test_an_audit_has_every_family_by_name() -> None:
+    result = own(problem("total"), "cap").solve()
+    audit = result.audit()
+    assert list(dict.fromkeys(audit["family"])) == ["private", "cap"]
+    assert (audit["slack"] >= 0).all() and audit.query("family == 'cap'")["active"].all()
+    assert audit.query("family == 'cap'")["dual"].iloc[0] > 0
+    assert "cap: S[0, 0] <=" in str(result.design) and "S \\succeq 0" in result.design._repr_latex_()
+    assert result.release(np.zeros(4)).shape == (4,)
+
+
+def test_a_number_that_changes_is_a_parameter() -> None:
+    S, cap = md.Covariance(CHANGES), cp.Parameter(name="cap")
+    asked = md.Problem(md.Minimize(S.total()), [S.private(PRIVACY), md.named("cap", S[0, 0] <= cap)])
+    at, values = float(problem("total").solve().mechanism.covariance[0, 0]), []
+    for cap.value in (2 * at, 0.97 * at, 0.94 * at):
+        values.append(asked.solve().value)
+    assert all(a <= b * (1 + 1e-7) for a, b in zip(values, values[1:])) and values[0] < values[2]
+
+
+def test_several_requirements_are_kept_at_once() -> None:
+    S = md.Covariance(CHANGES)
+    both = md.Problem(
+        md.Minimize(S.total()), [S.private(PRIVACY), md.named("zcdp", S.private(md.ZeroConcentratedDP(0.01)))]
+    ).solve()
+    alone = md.Problem(md.Minimize(S.total()), [S.private(md.ZeroConcentratedDP(0.01))]).solve()
+    assert both.value == pytest.approx(alone.value, rel=1e-7) and accepted(both)
+
+
+REFUSED: list[tuple[Any, str]] = [
+    (lambda S: [S[0, 0] <= 0.1], "no covariance meets 'private' and 'S.*' together .proved in rationals"),
+    (lambda S: [md.named("a", S[0, 0] <= 60), md.named("b", S[0, 0] >= 61)], "'a' and 'b'"),
+    (lambda S: [cp.norm(S, "fro") <= 100], "no linear row"),
+    (lambda S: [cp.lambda_max(S) <= 100], "no linear row|cone"),
+    (lambda S: [S[0, 0] <= cp.Variable(name="mine")], "variable of your own"),
+    (lambda S: [S[0, 0] <= np.nan], "finite"),
+    (lambda S: [cp.sqrt(S[0, 0]) <= 1], "not convex"),
+]
+
+
+@pytest.mark.parametrize("at", range(len(REFUSED)))
+def test_it_is_refused_by_name(at: int) -> None:
+    rows, message = REFUSED[at]
+    asked = problem("total")
+    with pytest.raises(md.MechdesignError, match=message):
+        asked.subject_to(*rows(asked.unknown)).solve()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ([[1.0, 1.0]], "span 1 of 2"),
+        ([[np.nan]], "finite"),
+        ([[1e200, 0], [0, 1.0]], "1e100"),
+        ([], "changes"),
+    ],
+)
+def test_changes_are_refused_by_name(changes: Any, message: str) -> None:
+    with pytest.raises(md.DesignError, match=message):
+        md.Covariance(changes)
+
+
+def test_a_ledger_counts_what_a_problem_releases(tmp_path: Any) -> None:
+    ledger = md.Ledger(tmp_path / "ledger.jsonl", md.ZeroConcentratedDP(1.0))
+    S = md.Covariance(CHANGES)
+    ledger.charge(md.Problem(md.Minimize(S.total()), [S.private(md.ZeroConcentratedDP(0.25))]).solve())
+    assert len(ledger.to_frame()) == 1
+
+
+@pytest.mark.parametrize("loss", ["total", "largest"])
+@pytest.mark.parametrize(
+    "workload",
+    [md.Workload.prefix_sums(4), md.Workload.marginals((2, 2), order=1), md.Workload.ranges(3)],
+    ids=str,
+)
+def test_a_design_is_its_problem(workload: md.Workload, loss: str) -> None:
+    """By the fixed point, by a registered solver, and as the problem that it declares."""
+    design = md.MatrixMechanism(workload, PRIVACY, loss=loss)
+    values = [design.solve(gap=1e-9).value, design.solve("clarabel").value, design.problem().solve().value]
+    asked = design.problem()
+    free = asked.subject_to(md.named("wide", asked.unknown[0, 0] <= 1e6)).solve()
+    assert [*values, free.value] == pytest.approx([values[0]] * 4, rel=1.1e-6)
+    assert accepted(free)

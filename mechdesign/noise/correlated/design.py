@@ -314,7 +314,8 @@ class CorrelatedGaussian(ModelledDesign):
                 Dense(self.root, None, self._answers).plain[1],
             )
         S = Covariance(vectors, neighbours=self.neighbours)
-        loss = S.total(root) if answers is None else S.largest(answers)
+        plain = np.array_equal(root, np.eye(len(vectors[0])))
+        loss = S.largest(answers) if answers is not None else S.total(None if plain else root)
         return Problem(Minimize(loss), (S.private(self.privacy),), design=self)
 
     def closed_forms(self) -> Iterator[Law | Bound]:

@@ -57,7 +57,7 @@ def test_two_equal_and_one_at_most_three(noise: str, order: float) -> None:
     assert scales[0] == scales[1] and scales[2] <= 3
     lam = map(Fraction, problem.design.sensitivities.tolist())
     assert sum((v / Fraction(x)) ** power for v, x in zip(lam, scales.tolist())) <= 1
-    assert list(result.audit()["family"]) == ["private", "same", "cap"]
+    assert list(result.audit()["family"]) == ["privacy", "same", "cap"]
     assert set(np.shape(result.release([0.0] * 4))) == {4}
 
 

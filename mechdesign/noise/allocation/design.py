@@ -235,7 +235,7 @@ class NoiseAllocation(AllocationPage):
                 "noise", self.noise, "is searched for: there is no program of exact composition"
             )
         s = Scales(self.bounds or self.sensitivities, self.noise, neighbours=self.neighbours)
-        rows: list[Any] = [s.private(self.privacy)]
+        rows: list[Any] = [named("privacy", s.private(self.privacy))]
         if self.lower is not None:
             rows.append(named("lower", s >= self.lower))
         if self.upper is not None:
@@ -347,16 +347,11 @@ class NoiseAllocation(AllocationPage):
         if len(quiet):
             shown = ", ".join(map(str, quiet[:8])) + (", …" if len(quiet) > 8 else "")
             notes.append(f"coordinates with sensitivity 0 need no noise: {shown}")
-        if self.sufficient:
-            notes.append(
-                "the least loss under the sufficient condition of Corollary 6, which is no lower bound of all Laplace noise"
-            )
+        notes += super().said()
+        if self.requirement.sufficient:
             notes += self._gaussian_instead()
-        elif self.noise == "laplace" and self.failing:
+        elif self.noise == "laplace" and self.requirement.failing:
             notes.append("one coordinate matters: the (ε, δ) condition is exact")
-        if self.changes is not None:
-            kept = "exactly" if self.changes.exact else "by a safe upper bound of the worst change"
-            notes.append(f"the budget is kept {kept} for: {self.bounds}")
         return tuple(notes)
 
     def _gaussian_instead(self) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Self, get_args
 
@@ -26,7 +26,6 @@ from mechdesign.noise.vector_noise import IndependentNoise, MixedNoise
 from mechdesign.plotting import COLOURS, figure, legend_above, sized
 from mechdesign.problem.checks import instance, number
 from mechdesign.problem.privacy import Pointwise
-from mechdesign.problem.sensitivity import Protection, Sensitivity
 from mechdesign.problem.spine import relative_table
 from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words, unit_words
 from mechdesign.typing import Array
@@ -41,10 +40,6 @@ class AllocationPage(AllocationQuestion):
     """A question for scales, or for types and scales ("mixed"): what its results print and draw."""
 
     asks: ClassVar[str] = "numbers"
-
-    def protection(self) -> Protection:
-        changes = self.bounds or Sensitivity(each=self.sensitivities, neighbours=self.neighbours)
-        return Protection(len(self.sensitivities), changes)
 
     def tradeoff(self, result: Result, at: Iterable[float] = ()) -> TradeOff:
         """That of the Gaussian budget, or of the composed losses; of what is asked where they are too many, or keep several bounds."""
@@ -162,20 +157,11 @@ class AllocationPage(AllocationQuestion):
         )
 
     def audit(self, result: Result) -> pd.DataFrame:
-        return pd.DataFrame(self._constraints(result), columns=AUDIT_COLUMNS)
-
-    def _constraints(self, result: Result) -> Iterator[tuple[object, ...]]:
-        if self.noise == "mixed":
-            used, left = self._used(result), self.budget - self._used(result)
-            yield "privacy", 0, used, self.budget, left, math.nan, left <= 1e-3 * self.budget
-            return
-        slack, scales = self._slack(result), result.mechanism.scales
-        dual = math.nan if result.duals is None else float(result.duals["dual"].iloc[0])
-        yield "privacy", 0, self.budget - slack, self.budget, slack, dual, True
-        for name, limit, sign in (("lower", self.lower, 1), ("upper", self.upper, -1)):
-            for i in () if limit is None else np.flatnonzero(np.isfinite(limit)):
-                gap = sign * (scales[i] - limit[i])
-                yield name, i, scales[i], limit[i], gap, math.nan, gap <= 1e-9 * limit[i]
+        if self.noise != "mixed":
+            return super().audit(result)
+        used, left = self._used(result), self.budget - self._used(result)
+        row = "privacy", 0, used, self.budget, left, math.nan, left <= 1e-3 * self.budget
+        return pd.DataFrame([row], columns=AUDIT_COLUMNS)
 
     def lines(self, result: Result) -> list[str]:
         law = result.mechanism

@@ -5,30 +5,36 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from mechdesign.accounting.gaussian import budget_worth, gaussian_privacy
 from mechdesign.errors import DesignError, ResultFormatError, instance
 from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.exact import round_down
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
+from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import rational
 from mechdesign.model.exactly import fraction
 from mechdesign.model.scales import SUM_ERROR, ScalesPrivacy, absolute_moment
 from mechdesign.noise.allocation.declared import DeclaredScales
-from mechdesign.noise.allocation.lagrangian import Multipliers, cost_above, lower_bound
+from mechdesign.noise.allocation.lagrangian import Lagrangian, Multipliers, cost_above, lower_bound
 from mechdesign.noise.allocation.separable import EXACT, weighted_moment
 from mechdesign.noise.allocation.several import ROUNDING, Changes, Prices, changes_of
 from mechdesign.noise.vector_noise import IndependentNoise
-from mechdesign.problem.privacy import GaussianDP, ZeroConcentratedDP
+from mechdesign.problem.privacy import Consumption, GaussianDP, ZeroConcentratedDP
+from mechdesign.problem.sensitivity import Protection, Sensitivity
 from mechdesign.problem.spine import ModelledDesign
 from mechdesign.typing import Array
+
+_ACTIVE = 1e-9
+"""Slack of an active row, over its right side."""
 
 
 class ScalesDesign(ModelledDesign):
@@ -61,6 +67,66 @@ class ScalesDesign(ModelledDesign):
     @abstractmethod
     def dual(self, found: Multipliers) -> tuple[float, float]:
         """Return the lower bound of the loss in doubles, and a bound of its error."""
+
+    def said(self) -> tuple[str, ...]:
+        """Notes of a result."""
+        notes = []
+        for one in self.asked:
+            if one.sufficient:
+                notes.append(
+                    "the least loss under the sufficient condition of Corollary 6, which is no lower bound of all Laplace noise"
+                )
+            if (changes := changes_within(one)) is not None:
+                kept = "exactly" if changes.exact else "by a safe upper bound of the worst change"
+                notes.append(f"the budget is kept {kept} for: {one.bounds}")
+        return tuple(notes)
+
+    def protection(self) -> Protection:
+        """The changes of the first requirement."""
+        first = self.asked[0]
+        changes = first.bounds or Sensitivity(each=tuple(first.sensitivities), neighbours=self.neighbours)
+        return Protection(len(first.sensitivities), changes)
+
+    def consumption(self, result: Result) -> Consumption:
+        """What a release consumes; of requirements for different changes the larger."""
+        each = []
+        for one in self.asked:
+            normal = one.noise == "gaussian"
+            own = Consumption.gaussian(one.budget) if normal else Consumption.pure((one.budget, 1))
+            each.append(Consumption.of(one.privacy) & own)
+        if len(each) == 1:
+            return super().consumption(result) & each[0]
+        most = {name: max(getattr(one, name) for one in each) for name in ("epsilon", "rho", "mu")}
+        return replace(each[0], **most, neighbours=self.neighbours)
+
+    def audit(self, result: Result) -> pd.DataFrame:
+        """Every budget, and every row of every family, by the first scale that it is about."""
+        declared, scales = self.declared, result.mechanism.scales
+        proof = next((p for p in result.proofs if isinstance(p, AllocationProof)), None)
+        budgets = list[tuple[Any, ...]]()
+        for k, one in enumerate(self.asked):
+            left = slack(one, scales, None if proof is None else proof.price(k))
+            dual = math.nan if proof is None else float(proof.multipliers[k])
+            active = left <= _ACTIVE * one.budget
+            budgets.append((one.label, 0, one.budget - left, one.budget, left, dual, active))
+        missed, equal = declared.missed(scales), declared.equal == 1
+        sides = np.where(equal, declared.sides(scales), np.minimum(declared.sides(scales), 0.0))
+        sides[[*missed]] = [float(side) for side in missed.values()]
+        room = np.where(equal, -np.abs(sides), -sides) + 0.0
+        rows, first = np.unique(declared.places[:, 0], return_index=True)
+        index = np.zeros(len(sides), dtype=int)
+        index[rows] = declared.places[first, 1]
+        own = {
+            "family": [declared.labels[f] for f in declared.family.tolist()],
+            "index": index,
+            "lhs": sides - declared.offsets,
+            "rhs": 0.0 - declared.offsets,
+            "slack": room,
+            "dual": np.full(len(sides), math.nan) if proof is None else proof.duals(self, scales),
+            "active": np.abs(room) <= _ACTIVE * np.where(declared.offsets, np.abs(declared.offsets), 1.0),
+        }
+        tables = [pd.DataFrame(budgets, columns=AUDIT_COLUMNS), pd.DataFrame(own)]
+        return pd.concat(tables[: 1 + bool(len(sides))], ignore_index=True)
 
 
 def changes_within(asked: ScalesPrivacy) -> Changes | None:
@@ -240,6 +306,23 @@ class AllocationProof(Proof):
         """The multipliers of the declared rows."""
         profiles = [one.sensitivities for one in design.asked] if self.mixes is None else self.mixes
         return Multipliers(self.multipliers, self._rows(len(design.declared.coupled)), np.array(profiles))
+
+    def duals(self, design: ScalesDesign, scales: Array) -> Array:
+        """Multipliers of the own rows; of limits what the slope of the Lagrangian is there, of equal scales none is singled out."""
+        declared = design.declared
+        several, found = {row.number for row in declared.coupled}, np.zeros(len(declared.family))
+        found[[*several]] = self._rows(len(several))
+        groups = np.zeros(declared.count)
+        groups[declared.member] = scales
+        slopes = Lagrangian.of(declared, self.multiplied(design)).slopes(groups)
+        terms = np.diff(np.searchsorted(declared.places[:, 0], np.arange(len(found) + 1)))
+        found[[n for n in np.flatnonzero(terms > 1).tolist() if n not in several]] = math.nan
+        for n in declared.limited(groups):
+            if terms[n] == 1:
+                j = int(np.searchsorted(declared.places[:, 0], n))
+                slope = slopes[declared.member[declared.places[j, 1]]]
+                found[n] = max(-slope / declared.coefficients[j], 0.0)
+        return found
 
     def proved(self, design: ScalesDesign, value: float) -> Fraction:
         """The lower bound in rationals, of scales that cost no more than the value."""

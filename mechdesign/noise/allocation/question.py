@@ -17,12 +17,13 @@ from mechdesign.evidence.proofs import PROVED, Claim
 from mechdesign.evidence.results import Result
 from mechdesign.model.scales import ScalesPrivacy, absolute_moment
 from mechdesign.noise.allocation.lagrangian import Multipliers
-from mechdesign.noise.allocation.proofs import ScalesDesign, cost, scales_class
+from mechdesign.noise.allocation.proofs import ScalesDesign, changes_within, cost, scales_class
 from mechdesign.noise.allocation.separable import Separable, power
-from mechdesign.noise.allocation.several import Changes, changes_of
+from mechdesign.noise.allocation.several import Changes
 from mechdesign.problem.checks import doubles, instance
 from mechdesign.problem.privacy import GAUSSIAN_ALONE, Consumption, GaussianDP, PureDP
 from mechdesign.problem.sensitivity import Sensitivity
+from mechdesign.problem.spine import ModelledDesign
 from mechdesign.typing import Array, Indices, Numbers
 
 Privacy: TypeAlias = PureDP | GaussianPrivacy
@@ -46,29 +47,17 @@ class AllocationQuestion(ScalesDesign):
     @cached_property
     def requirement(self) -> ScalesPrivacy:
         """What is asked of scales of one type of noise."""
-        return ScalesPrivacy("private", self.privacy, self.noise, np.asarray(self.sensitivities), self.bounds)
+        return ScalesPrivacy("privacy", self.privacy, self.noise, np.asarray(self.sensitivities), self.bounds)
 
     @property
     def asked(self) -> tuple[ScalesPrivacy, ...]:
         """The requirement, on its own."""
         return (self.requirement,)
 
-    @property
-    def sufficient(self) -> bool:
-        """Whether the budget is sufficient only, as that of Laplace noise on several coordinates with δ > 0 (Corollary 6)."""
-        return self.requirement.sufficient
-
-    @property
-    def failing(self) -> bool:
-        """Whether some δ is above 0."""
-        return self.requirement.failing
-
     def consumption(self, result: Result) -> Consumption:
-        stated = super().consumption(result)
-        if self.noise == "mixed":
-            return stated
-        normal = self.noise == "gaussian"
-        return stated & (Consumption.gaussian(self.budget) if normal else Consumption.pure((self.budget, 1)))
+        return (
+            ModelledDesign.consumption(self, result) if self.noise == "mixed" else super().consumption(result)
+        )
 
     @property
     def among(self) -> MechanismClass:
@@ -81,13 +70,7 @@ class AllocationQuestion(ScalesDesign):
     @cached_property
     def changes(self) -> Changes | None:
         """The changes that keep several bounds, None where those of single coordinates are all there is."""
-        return None if self.bounds is None else changes_of(self.bounds, self.spend)
-
-    @property
-    def joint(self) -> Changes:
-        """The same changes, where there are several bounds."""
-        assert self.changes is not None
-        return self.changes
+        return changes_within(self.requirement)
 
     def _against(self, mix: Array) -> Separable:
         """The problem where a mix of changes is the profile, over the coordinates that change in it."""

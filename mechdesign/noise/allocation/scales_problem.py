@@ -17,7 +17,7 @@ from mechdesign.evidence.classes import MechanismClass
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import PROVED, Claim
-from mechdesign.evidence.results import AUDIT_COLUMNS, Result
+from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.exactly import RESIDUAL
 from mechdesign.model.expressions import rows_of
@@ -32,12 +32,9 @@ from mechdesign.noise.allocation.proofs import (
     changes_within,
     deployed,
     scales_class,
-    slack,
 )
 from mechdesign.noise.allocation.solving import ScalesProgram, solve_scales
 from mechdesign.plotting import COLOURS, figure, sized
-from mechdesign.problem.privacy import Consumption
-from mechdesign.problem.sensitivity import Protection, Sensitivity
 from mechdesign.problem.spine import Bound, Clock, Incumbent, Law, ModelledDesign
 from mechdesign.typing import Array
 
@@ -206,35 +203,10 @@ class ScalesProblem(ScalesDesign, Problem):
 
     # -- what a result says -----------------------------------------------------------------------------------
 
-    def said(self) -> tuple[str, ...]:
-        """Notes of a result."""
-        notes = [
-            f"the budget is a sufficient one, by Corollary 6: {one.label}"
-            for one in self.asked
-            if one.sufficient
-        ]
-        for one in self.asked:
-            if (changes := changes_within(one)) is not None:
-                kept = "exactly" if changes.exact else "by a safe upper bound of the worst change"
-                notes.append(f"the budget is kept {kept} for: {one.bounds}")
-        return tuple(notes)
-
-    def protection(self) -> Protection:
-        first = self.asked[0]
-        changes = first.bounds or Sensitivity(
-            each=tuple(first.sensitivities), neighbours=self.declared.neighbours
-        )
-        return Protection(len(first.sensitivities), changes)
-
-    def consumption(self, result: Result) -> Consumption:
-        """What a release consumes; of requirements for different changes the larger."""
-        each = []
-        for one in self.asked:
-            normal = one.noise == "gaussian"
-            own = Consumption.gaussian(one.budget) if normal else Consumption.pure((one.budget, 1))
-            each.append(Consumption.of(one.privacy) & own)
-        most = [max(getattr(one, name) for one in each) for name in ("epsilon", "rho", "mu")]
-        return replace(each[0], epsilon=most[0], rho=most[1], mu=most[2], neighbours=self.neighbours)
+    @property
+    def neighbours(self) -> str:
+        """For which neighbours the changes hold."""
+        return self.declared.neighbours
 
     def tradeoff(self, result: Result, at: Iterable[float] = ()) -> TradeOff:
         """Of the largest Gaussian budget; of Laplace noise what is asked."""
@@ -251,56 +223,6 @@ class ScalesProblem(ScalesDesign, Problem):
         law = result.mechanism
         table = {"number": np.arange(len(law.scales)), "scale": law.scales, "variance": law.variance}
         return pd.DataFrame(table)
-
-    def audit(self, result: Result) -> pd.DataFrame:
-        """Every budget, and every row of every family."""
-        declared, scales = self.declared, result.mechanism.scales
-        proof = next((p for p in result.proofs if isinstance(p, AllocationProof)), None)
-        rows: list[tuple[Any, ...]] = []
-        for k, one in enumerate(self.asked):
-            left = slack(one, scales, None if proof is None else proof.price(k))
-            dual = np.nan if proof is None else float(proof.multipliers[k])
-            rows.append((one.label, 0, one.budget - left, one.budget, left, dual, left <= 1e-9 * one.budget))
-        duals = np.full(len(declared.family), np.nan) if proof is None else self._duals(proof, scales)
-        sides, missed = declared.sides(scales), declared.missed(scales)
-        for n, side in enumerate(sides.tolist()):
-            exact = float(missed.get(n, declared.exact_side(n, scales))) if abs(side) < 1e-6 else side
-            left = -abs(exact) + 0.0 if declared.equal[n] else -exact + 0.0
-            size = abs(declared.offsets[n]) or 1.0
-            label, index = (
-                declared.labels[declared.family[n]],
-                int((declared.family[:n] == declared.family[n]).sum()),
-            )
-            rows.append(
-                (
-                    label,
-                    index,
-                    exact - declared.offsets[n],
-                    -declared.offsets[n] + 0.0,
-                    left,
-                    duals[n],
-                    abs(left) <= 1e-9 * size,
-                )
-            )
-        return pd.DataFrame(rows, columns=AUDIT_COLUMNS)
-
-    def _duals(self, proof: AllocationProof, scales: Array) -> Array:
-        """Multipliers of the own rows; of limits what the slope of the Lagrangian is there, of equal scales none is singled out."""
-        declared, found = self.declared, np.zeros(len(self.declared.family))
-        several = {row.number for row in declared.coupled}
-        found[[*several]] = np.zeros(len(several)) if proof.rows is None else proof.rows
-        groups = np.zeros(declared.count)
-        groups[declared.member] = scales
-        slopes = Lagrangian.of(declared, proof.multiplied(self)).slopes(groups)
-        active = set(declared.limited(groups))
-        for n in range(len(found)):
-            places = declared.places[:, 0] == n
-            held = set(declared.member[declared.places[places, 1]].tolist())
-            if n in active and len(held) == 1 and places.sum() == 1:
-                found[n] = max(-slopes[held.pop()] / declared.coefficients[places][0], 0.0)
-            elif n not in several and places.sum() > 1:
-                found[n] = np.nan
-        return found
 
     def account(self, result: Result) -> Account:
         declared = self.declared

@@ -93,6 +93,8 @@ class LatticeProblem(TableProblem):
 
     @classmethod
     def unknown_of(cls, numbers: Any) -> LatticeNoise:
+        if numbers.of != "data":
+            raise DesignError.of("of", numbers.of, "must be 'data': noise is added to one answer about all")
         return LatticeNoise(
             numbers.step,
             numbers.side * numbers.step,

@@ -144,18 +144,10 @@ class Weighing(Protocol):
         """The balance of these weights; None where they leave a direction without weight."""
 
 
-def fixed_point(vectors: Array, gap: float, deadline: Deadline, *, answers: Array | None = None) -> Found:
-    """Iterate until upper and lower bound are within `gap`, or the deadline; return the best balance and the steps.
-
-    Raises SolverError where squares underflow.
-    """
-    return iterate(_Listed(vectors, answers), gap, deadline)
-
-
 def iterate(problem: Weighing, gap: float, deadline: Deadline) -> Found:
-    """The fixed point of a problem, from equal weights.
+    """Iterate from equal weights until upper and lower bound are within `gap`, or the deadline; return the best balance and the steps.
 
-    On one thread: factorizations of this size gain little from more, and lose much to others on a busy machine.
+    Raises SolverError where squares underflow. On one thread: factorizations of this size gain little from more, and lose much to others on a busy machine.
     """
     with one_thread():
         return _iterated(problem, gap, deadline)
@@ -187,28 +179,6 @@ def _iterated(problem: Weighing, gap: float, deadline: Deadline) -> Found:
         if best.excess < 0.99 * seen[1]:
             seen = (step, best.excess)
     return Found(best, step)
-
-
-@dataclass(frozen=True, eq=False)
-class _Listed:
-    """Vectors and answers in full."""
-
-    vectors: Array
-    answers: Array | None
-
-    @property
-    def equal(self) -> Array:
-        parts = [self.vectors] if self.answers is None else [self.vectors, self.answers]
-        return np.concatenate([np.where(rows.any(axis=1), 0.0, -np.inf) for rows in parts])
-
-    @property
-    def sure(self) -> float:
-        return 1.0 if self.answers is None else 0.5
-
-    def at(self, logs: Array) -> Balance | None:
-        count = len(self.vectors)
-        loads = None if self.answers is None else weights_of(logs[count:])
-        return balance(self.vectors, weights_of(logs[:count]), self.answers, loads)
 
 
 def weights_of(logs: Array) -> Array:

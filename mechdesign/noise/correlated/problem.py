@@ -46,7 +46,7 @@ from mechdesign.noise.correlated.semidefinite import MARGINS, Semidefinite, expl
 from mechdesign.problem.privacy import Consumption
 from mechdesign.problem.sensitivity import Protection
 from mechdesign.problem.span import Span
-from mechdesign.problem.spine import Bound, Clock, Law
+from mechdesign.problem.spine import Bound, Clock, Incumbent, Law
 from mechdesign.problem.words import unit_words
 from mechdesign.typing import Array
 
@@ -132,6 +132,11 @@ class CovarianceProblem(Problem):
         for asked in self.declared.privacy:
             rows += [named(asked.label, cp.matrix_frac(v, S) <= asked.budget) for v in S.changes if v.any()]
         return cp.Problem(self.objective, [*rows, *self.own])
+
+    def _result(self, incumbent: Incumbent, clock: Clock) -> Result:
+        stated = CovarianceProblem(self.objective, self.constraints) if self.parameters else self
+        stated.__dict__["_declared"] = self.declared
+        return Problem._result(stated, incumbent, clock)  # of the parameters' present values
 
     def improve(self, clock: Clock, solver: str | None = None, **options: Any) -> Iterator[Law | Bound]:
         """Solve a little stricter than stated; prove the bound from its multipliers, and the law in exact numbers."""
@@ -319,7 +324,8 @@ class CovarianceProblem(Problem):
         return "\n".join(lines(self.declared))
 
     def _repr_latex_(self) -> str:
-        return latex(self.declared)
+        text = (line.replace("<=", r"\le").replace("^", r"\^{}") for line in lines(self.declared))
+        return r"$$\begin{array}{l}" + r" \\ ".join(rf"\text{{{line}}}" for line in text) + r"\end{array}$$"
 
 
 def lines(declared: DeclaredCovariance) -> list[str]:
@@ -354,24 +360,3 @@ def _row(declared: DeclaredCovariance, i: int) -> str:
     )
     text = text.removeprefix("+ ") or "0"
     return f"{text}{' + ...' * (len(terms) > 4)} {'=' if declared.equal[i] else '<='} {-constant + 0.0:.6g}"
-
-
-def latex(declared: DeclaredCovariance) -> str:
-    """The problem for a notebook."""
-
-    def text(words: str) -> str:
-        for symbol in "\\{}$&#_%^":
-            words = words.replace(symbol, " " if symbol in "\\{}^$" else f"\\{symbol}")
-        return rf"\text{{{words}}}"
-
-    rows = [
-        rf"v^\top S^{{-1}} v \le {asked.budget:.6g} &&{text(f'{asked.label}: {asked!s}'.replace('ε', 'epsilon').replace('δ', 'delta'))}"
-        for asked in declared.privacy
-    ]
-    for k, label in enumerate(declared.labels):
-        first = int(np.flatnonzero(declared.family == k)[0])
-        rows.append(
-            rf"{_row(declared, first)} &&{text(label)}".replace("<=", r"\le").replace("...", r"\dots")
-        )
-    body = r" \\ & ".join(rows)
-    return rf"$$\begin{{aligned}} \min_{{S \succeq 0}}\quad & {text(declared.objective)} \\ \text{{s.t.}}\quad & {body} \end{{aligned}}$$"

@@ -23,10 +23,9 @@ from mechdesign.evidence.vipr import rational
 from mechdesign.model.exactly import fraction, project
 from mechdesign.noise.correlated.bound import CovarianceBound
 from mechdesign.noise.correlated.declared import DeclaredCovariance
-from mechdesign.noise.correlated.fixed_point import fixed_point
 from mechdesign.noise.correlated.rigorous import factor_below, polar
+from mechdesign.noise.correlated.solving import Dense
 from mechdesign.solvers import Deadline, Model
-from mechdesign.solvers.deadline import one_thread
 from mechdesign.typing import Array
 
 MARGINS = (2e-9, 2e-8, 2e-7, 2e-6)
@@ -169,10 +168,7 @@ class Semidefinite:
                 break
         else:
             return None
-        x = declared.changes @ factor.T
-        size = float(np.abs(x).max())
-        with one_thread():
-            weights = fixed_point(x / size, 1e-11, self.deadline).best.weights
+        ((weights, _),) = Dense(factor, declared.changes).solved(1e-11, self.deadline).multipliers
         roots = np.sqrt(np.where(weights > 1e-15 * weights.max(), weights, 0.0))
         return CovarianceBound(mixed, roots, factor, polar(roots[:, None] * declared.changes, factor))
 

@@ -26,7 +26,7 @@ from scipy import linalg, optimize
 
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.noise.correlated.changes import Changes
-from mechdesign.noise.correlated.fixed_point import Balance, balance, fixed_point, iterate, weights_of
+from mechdesign.noise.correlated.fixed_point import Balance, balance, iterate, weights_of
 from mechdesign.problem.workload import Workload
 from mechdesign.solvers import Deadline
 from mechdesign.typing import Array
@@ -48,11 +48,15 @@ class Solved:
 class Program(Protocol):
     """A saddle point of changes and answers."""
 
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many weights of changes it has, and loads of answers: none for the total error."""
+
     def solved(self, gap: float, deadline: Deadline) -> Solved:
         """The strategy, and what proves it, to a relative gap or as far as the time goes."""
 
     def bound(self, weights: Array, loads: Array | None) -> float:
-        """What weights and loads prove at μ = 1: no covariance costs less; 0 where they are of another program."""
+        """What weights and loads, as many as there are, prove at μ = 1: no covariance costs less."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,19 +88,34 @@ class Dense:
         size = 2.0 ** math.ceil(math.log2(float(np.abs(vectors).max())))
         return vectors / size, answers, size
 
+    @property
+    def counts(self) -> tuple[int, int]:
+        vectors, answers, _ = self.plain
+        return len(vectors), 0 if answers is None else len(answers)
+
+    @property
+    def equal(self) -> Array:
+        vectors, answers, _ = self.plain
+        parts = [vectors] if answers is None else [vectors, answers]
+        return np.concatenate([np.where(rows.any(axis=1), 0.0, -np.inf) for rows in parts])
+
+    @property
+    def sure(self) -> float:
+        return 1.0 if self.answers is None else 0.5
+
+    def at(self, logs: Array) -> Balance | None:
+        vectors, answers, _ = self.plain
+        loads = None if answers is None else weights_of(logs[len(vectors) :])
+        return balance(vectors, weights_of(logs[: len(vectors)]), answers, loads)
+
     def solved(self, gap: float, deadline: Deadline) -> Solved:
-        vectors, answers, size = self.plain
-        found = fixed_point(vectors, gap, deadline, answers=answers)
+        found, size = iterate(self, gap, deadline), self.plain[2]
         best = found.best
         bound = best.lower_bound * size**2 * (1 - 1e-12)
         return Solved(best.whitening @ self.root, ((best.weights, best.loads),), bound, found.steps)
 
     def bound(self, weights: Array, loads: Array | None) -> float:
         vectors, answers, size = self.plain
-        if weights.shape != (len(vectors),) or (loads is None) != (answers is None):
-            return 0.0
-        if answers is not None and loads is not None and loads.shape != (len(answers),):
-            return 0.0
         found = balance(vectors, weights, answers, loads)
         return 0.0 if found is None else found.lower_bound * size**2
 
@@ -126,8 +145,12 @@ class Chain:
         return self.workload.size
 
     @property
+    def counts(self) -> tuple[int, int]:
+        return self.size, self.size * self.largest
+
+    @property
     def equal(self) -> Array:
-        return np.zeros(self.size * (2 if self.largest else 1))
+        return np.zeros(sum(self.counts))
 
     @property
     def sure(self) -> float:
@@ -199,10 +222,6 @@ class Chain:
         The values of B are eigenvalues of a tridiagonal matrix of zero diagonal, each off by no more than 4n roundings of its
         norm.
         """
-        if any(
-            part is not None and part.shape != (self.size,) for part in (weights, loads)
-        ) or self.largest != (loads is not None):
-            return 0.0
         weights = weights / weights.sum()
         loads = None if loads is None else loads / loads.sum()
         with np.errstate(all="ignore"):
@@ -229,6 +248,10 @@ class Symmetric:
 
     changes: Changes
     largest: bool = False
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        return self.changes.l0, 0
 
     @property
     def _parts(self) -> tuple[Array, Array]:
@@ -282,8 +305,6 @@ class Symmetric:
 
     def bound(self, weights: Array, loads: Array | None) -> float:
         n, k = self.changes.size, np.arange(1.0, self.changes.l0 + 1)
-        if weights.shape != k.shape or loads is not None:
-            return 0.0
         y = weights / weights.max()  # of numbers next to the least double products have no digits
         found = n * float(y @ k) / float(y.sum())
         if not self.changes.signed:
@@ -320,14 +341,15 @@ def proved_bound(programs: tuple[Program, ...], multipliers: Multipliers) -> flo
         return 0.0
     bound = 1.0
     for program, (weights, loads) in zip(programs, multipliers):
-        if not (_sound(weights) and (loads is None or _sound(loads))):
+        found = len(weights), 0 if loads is None else len(loads)
+        if found != program.counts or not (_sound(weights) and (loads is None or _sound(loads))):
             return 0.0
         bound *= program.bound(weights, loads)
     return bound
 
 
 def _sound(weights: Array) -> bool:
-    return bool(np.isfinite(weights).all() and weights.min() >= 0 and weights.max() > 0)
+    return weights.ndim == 1 and bool(np.isfinite(weights).all() and weights.min() >= 0 and weights.max() > 0)
 
 
 def triangular(strategy: Array) -> Array:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, get_args
 
 import cvxpy as cp
@@ -44,6 +44,9 @@ from mechdesign.typing import Array, Numbers
 
 SUM_ERROR = 1e-14
 """Above the relative error of a pairwise NumPy sum of up to 2⁴⁰ non-negative terms and of the terms (≤ 64 ulps)."""
+
+
+_gaussian_budget = lru_cache(maxsize=64)(gaussian_budget)
 
 
 @serializable("scales-privacy")
@@ -117,7 +120,7 @@ class ScalesPrivacy(Requirement):
         privacy = instance("privacy", self.privacy, PureDP, *get_args(GaussianPrivacy))
         if self.noise == "gaussian":
             exact = isinstance(privacy, ZeroConcentratedDP | GaussianDP)
-            return gaussian_budget(privacy) * (1 - SUM_ERROR if exact else 1)
+            return _gaussian_budget(privacy) * (1 - SUM_ERROR if exact else 1)
         if isinstance(privacy, GaussianDP):
             raise DesignError.of("privacy", privacy, GAUSSIAN_ALONE)
         if not self.points:

@@ -164,6 +164,13 @@ class Changes:
                 + two * Fraction(self.l1 or 0)
                 + three * Fraction(self.l2 or 0) ** 2
             )
+        return self.rounded(scales, prices)
+
+    def rounded(self, scales: Array, prices: Prices) -> float:
+        """The same upper bound in doubles, rounded up."""
+        if not self.priced(scales, prices):
+            return math.inf
+        keep = self.sizes > 0
         return self._spent(self.sizes[keep], scales[keep], *prices)
 
     def _term(self, a: Fraction, s: Fraction, one: Fraction, two: Fraction, three: Fraction) -> Fraction:

@@ -116,15 +116,15 @@ def allocate_several(
     weight = None if weights is None else weights[moved]
     against = Separable(worst.mix[moved], weight, order, m, budget).optimum()
     scales = np.zeros(len(moved))
-    scales[moved] = against.scales
+    scales[moved] = against.scales / (1 - LESS)
     # Where the mix underflows, so does the loss: enough noise that the change of that coordinate costs next to nothing.
     lost = (changes.sizes > 0) & (worst.mix < TINY)
     scales = np.where(lost, changes.sizes * (1e12 / budget ** (1 / m)), scales)
     one, two, three = worst.prices
     prices = changes.prices(scales) or (one * budget, two * budget, three * budget)
-    margin, spent = 4e-16, changes.spent(scales, prices)
+    margin, spent = 4e-16, changes.rounded(scales, prices)
     while spent > budget:
-        factor = (float(spent) / budget) ** (1 / m) * (1 + margin)
+        factor = (spent / budget) ** (1 / m) * (1 + margin)
         if not 0 < factor < math.inf:
             ends = float(changes.sizes.min()), float(changes.sizes.max())
             allowed = (
@@ -133,7 +133,7 @@ def allocate_several(
             raise DesignError.of("sensitivities", ends, allowed)
         scales, margin = scales * factor, 2 * margin
         prices = prices[0] / factor**m, prices[1] / factor**m, prices[2] / factor**m
-        spent = changes.spent(scales, prices)
+        spent = changes.rounded(scales, prices)
     return SeveralAllocated(scales, prices, worst, against)
 
 

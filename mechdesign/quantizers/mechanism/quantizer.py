@@ -44,8 +44,6 @@ from mechdesign.problem.checks import (
     generator,
     instance,
     integer,
-    non_negative,
-    one_of,
     positive,
     settle,
 )
@@ -435,26 +433,6 @@ class CoordinateQuantizer:
     def privacy_loss(self) -> float:
         """Loss between any two vectors, by the split: d times the coordinate's, rounded up."""
         return math.nextafter(self.dimension * self.coordinate.privacy_loss(), math.inf)
-
-    def metric_privacy_loss(
-        self, diameter: float, *, epsilon: float, metric: str = "squared", spacing: float = 0.0
-    ) -> float:
-        """Loss between vectors at most `diameter` apart, for a coordinate that is (ε, metric)-private.
-
-        Parameters
-        ----------
-        diameter : float
-            Largest distance (ℓ₁ for "absolute", ℓ₂ for "squared"), in units of the scaled coordinates.
-        epsilon : float
-            The coordinate's loss per unit of its metric.
-        metric : {"absolute", "squared"}
-        spacing : float
-            Grid spacing h where inputs are dithered to a grid; 0 for inputs on the grid.
-        """
-        squared = one_of("metric", metric, ("absolute", "squared")) == "squared"
-        steps = math.sqrt(self.dimension) if squared else self.dimension
-        distance = non_negative("diameter", diameter) + 2 * non_negative("spacing", spacing) * steps
-        return non_negative("epsilon", epsilon) * (distance * distance if squared else distance)
 
     def _scaled(self, x: Any) -> Any:
         found = x if is_tensor(x) else answers("x", x)

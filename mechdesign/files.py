@@ -16,9 +16,9 @@ from mechdesign.evidence.whole_files import file_path
 _KINDS_OF = {
     "accounting.interval": "delta-interval",
     "accounting.shuffling": "amplification",
-    "channels.bounded": "bounded-count bounded-dual bounded-proof",
+    "channels.bounded": "bounded-count",
     "channels.channel": "channel",
-    "channels.design": "channel-dual channel-proof metric-channel",
+    "channels.design": "metric-channel",
     "channels.linear_design": "local-workload",
     "channels.linear_proofs": "histogram-bound linear-bound linear-proof",
     "channels.linear_report": "linear-report",

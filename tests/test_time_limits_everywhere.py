@@ -54,7 +54,8 @@ LONG: dict[str, Callable[[Any], Any]] = {
         md.accounting.NoiseTerm(md.noise.discrete_laplace_law(2.0), 1.0, 2), 0.5, time_limit=limit
     ),
     "solve": lambda limit: md.solvers.solve(
-        md.MetricChannel(md.MetricSpace.grid(2, 2), alpha=1.0).model(), time_limit=limit
+        md.solvers.Model(md.MetricChannel(md.MetricSpace.grid(2, 2), alpha=1.0).problem().to_cvxpy(), {}),
+        time_limit=limit,
     ),
     "ItemwiseRelease": lambda limit: ItemwiseRelease(
         md.MetricSpace.line([0, 1]), alpha=1.0, accounting="composition", time_limit=limit

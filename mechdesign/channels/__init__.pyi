@@ -1,9 +1,5 @@
 from .bounded import BoundedCount as BoundedCount
-from .bounded import BoundedDual as BoundedDual
-from .bounded import BoundedProof as BoundedProof
 from .channel import Channel as Channel
-from .design import ChannelDual as ChannelDual
-from .design import ChannelProof as ChannelProof
 from .design import MetricChannel as MetricChannel
 from .linear_design import LocalWorkload as LocalWorkload
 from .linear_proofs import HistogramBound as HistogramBound

@@ -313,7 +313,7 @@ class Channel(Checked, Response):
     space : MetricSpace, optional
         The items' metric space, n points: what `alpha` and the metric losses refer to.
     weights : sequence of sequences of int, optional
-        Integer weights with the same total in every row, in place of the matrix's doubles: the exact
+        Integer weights in place of the matrix's doubles: the exact
         probabilities are ``weights[x][y] / sum(weights[x])`` and `matrix` is rounded from them.
 
     Raises
@@ -351,7 +351,7 @@ class Channel(Checked, Response):
 
     @classmethod
     def from_weights(cls, weights: Sequence[Sequence[int]], space: MetricSpace | None = None) -> Channel:
-        """The channel with probabilities ``weights[x][y] / total``, exactly."""
+        """The channel with probabilities ``weights[x][y] / sum(weights[x])``, exactly."""
         held = integer_weights("weights", weights)
         return cls(rounded_weights(held), space, held)
 

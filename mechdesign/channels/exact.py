@@ -210,21 +210,25 @@ def _holds(pairs: list[tuple[int, int, float]], alpha: float) -> bool:
 
 
 def integer_weights(name: str, given: Iterable[Iterable[int]]) -> Weights:
-    """Return `given` as integer rows of one length and one positive total, or raise a `DesignError`."""
+    """Return `given` as integer rows of one length, none of them all zero, or raise a `DesignError`."""
     try:
         rows = tuple(tuple(map(index, row)) for row in given)
     except TypeError:
         raise DesignError.of(name, given, "must be rows of integers") from None
-    same = len({(len(row), sum(row)) for row in rows}) == 1
-    if not same or not rows[0] or min(map(min, rows)) < 0 or not sum(rows[0]):
-        raise DesignError(f"{name}: must be non-negative integers with the same total in every row")
+    if (
+        len({len(row) for row in rows}) != 1
+        or not rows[0]
+        or min(map(min, rows)) < 0
+        or not all(map(sum, rows))
+    ):
+        raise DesignError(f"{name}: must be rows of non-negative integers, none of them all zero")
     return rows
 
 
 def rounded_weights(weights: Weights) -> Array:
     """Return the rows of probabilities, each rounded once."""
-    total = sum(weights[0])
-    return np.array([[w / total for w in row] for row in weights])  # int / int rounds correctly
+    rows = zip(weights, map(sum, weights))
+    return np.array([[w / total for w in row] for row, total in rows])  # int / int rounds correctly
 
 
 BITS = 120
@@ -355,32 +359,3 @@ def private_weights(
         for row, deficit in zip(weights, deficits):
             row[target] += deficit
     return tuple(map(tuple, weights))
-
-
-def first_broken(weights: Weights, distances: Array, alpha: float) -> tuple[int, int, int] | None:
-    """(x, x', y) of the first privacy constraint that does not hold, None where all do; exact.
-
-    Constraints that doubles show to hold, by a margin far above what they round, need no integers.
-    """
-    rates, total = Growth(alpha), sum(weights[0])
-    growth = (1 + rates.near(distances)) * (1 - 1e-12)
-    floats = np.array([[w / total for w in row] for row in weights])
-    for x, row in enumerate(weights):
-        most = growth[x][:, None] * floats
-        close = ~((floats[x] < most) & (most > 1e-290))
-        close[x] = False
-        close[:, [y for y, w in enumerate(row) if w == 0]] = False  # weights are not negative
-        for other, y in np.argwhere(close).tolist():
-            if row[y] << rates.shift > rates.lower(float(distances[x, other])) * weights[other][y]:
-                return x, other, y
-    return None
-
-
-def least_slack(weights: Weights, distances: Array, alpha: float) -> float:
-    """Least of αd minus the log-ratio over pairs and reports, in doubles: for the reader's eye."""
-    total = sum(weights[0])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        logs = np.log(np.array([[w / total for w in row] for row in weights]))
-        gaps = [np.nanmax(row - logs, axis=1, initial=0.0) for row in logs]
-    slack = alpha * distances - np.array(gaps)
-    return float(slack[~np.eye(len(slack), dtype=bool)].min()) if len(slack) > 1 else 0.0

@@ -19,10 +19,10 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import blas, lapack
 
-from mechdesign.channels.program import STEEP
 from mechdesign.solvers.deadline import Deadline, one_thread
 from mechdesign.typing import Array, Indices
 
+STEEP = 50.0  # αd above which e^{αd} is lowered to e^50 in the model: it binds probabilities of 10⁻²² only
 _STEPS = 150  # of Newton, far above what is needed: 20 to 60
 _LEAST = 1e-13  # complementarity, in units of the costs, that doubles still tell from none
 _RIDGE = 1e-11  # relative, of the blocks' diagonals; with 1e-13 Cholesky's factor fails at gaps of 1e-5 where a report is all but unused

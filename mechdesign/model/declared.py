@@ -22,7 +22,7 @@ as rows of P are averages; cells that the constraints force to zero are left out
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -40,6 +40,8 @@ from mechdesign.typing import Array, Indices
 
 FAR = 25.0
 """Of ε times a distance in doubles: nothing that a solver finds is more than 1 when multiplied by e^25."""
+STEEP = 50.0
+"""The same where rows are balanced by the square root, which halves what doubles must hold."""
 BLOCK = 400_000
 """Rows that are scanned at a time."""
 Terms = tuple[tuple[int, fmpq], ...]
@@ -82,6 +84,9 @@ class Part:
         Inputs and outputs.
     """
 
+    most = FAR
+    """At which losses are cut in doubles."""
+
     def __init__(self, asked: Private, point: tuple[float, float], first: int, n: int, m: int) -> None:
         self.label, self.delta, self.first, self.n, self.m = asked.label, point[1], first, n, m
         self.pairs = asked.pairs(n)
@@ -92,23 +97,26 @@ class Part:
         every = isinstance(asked.between, str) and asked.between == "all"
         self.floors = not self.delta and every and len(self.distances) == 1 and n > 2
         listed, floors = len(self.pairs) * m, 2 * n * m * self.floors
-        self._known: dict[tuple[str, int], fmpq] = {}
+        self._known: dict[tuple[int, int], fmpq] = {}
+        if not (self.delta or self.floors):
+            self.most = STEEP
         self.upper, self.lower = first + listed, first + listed + n * m
         self.sums = first + listed
         self.end = first + listed + floors + (len(self.pairs) if self.delta else 0)
 
     def low(self, pair: int) -> fmpq:
         """A rational at most e^ε."""
-        return self._enclosed(exp_lower, pair)
+        return self._enclosed(0, pair)
 
     def high(self, pair: int) -> fmpq:
         """A rational at least e^ε."""
-        return self._enclosed(exp_upper, pair)
+        return self._enclosed(1, pair)
 
-    def _enclosed(self, end: Callable[[Fraction], Fraction], pair: int) -> fmpq:
-        key = end.__name__, int(self.of[pair])
+    def _enclosed(self, end: int, pair: int) -> fmpq:
+        key = end, int(self.of[pair])
         if key not in self._known:
-            self._known[key] = rational(end(self._epsilon * Fraction(float(self.distances[key[1]]))))
+            loss = self._epsilon * Fraction(float(self.distances[key[1]]))
+            self._known[key] = rational(exp_upper(loss) if end else exp_lower(loss))
         return self._known[key]
 
     @cached_property
@@ -161,10 +169,24 @@ class Part:
     def entries(self, places: Indices, cells: Indices) -> Block:
         """Block of P[x, y] - e^ε P[x', y]."""
         i, nan = np.arange(len(places)), np.full(len(places), np.nan)
-        losses = np.append(nan, self.losses[places // self.m])
+        losses = np.append(nan, np.minimum(self.losses[places // self.m], self.most))
         return np.tile(i, 2), np.concatenate(self.ends(places, cells)), np.ones(2 * len(places)), losses
 
     # -- exact --------------------------------------------------------------------------------------------------
+
+    def over(self, numbers: Indices, v: list[fmpq]) -> list[int]:
+        """Of rows P[x, y] <= e^ε P[x', y] those that may not hold: here those that do not, by products of integers."""
+        k, y = np.divmod(numbers - self.first, self.m)
+        a, b = (self.pairs[k] * self.m + y[:, None]).T.tolist()
+        of, first = np.unique(self.of[k], return_index=True)
+        lows = {one: (low.p, low.q) for one, low in zip(of.tolist(), map(self.low, k[first].tolist()))}
+        up, down = [x.p for x in v], [x.q for x in v]
+        found = []
+        for number, i, j, one in zip(numbers.tolist(), a, b, self.of[k].tolist()):
+            p, q = lows[one]
+            if up[i] * down[j] * q > p * up[j] * down[i]:
+                found.append(number)
+        return found
 
     def slack(self, number: int, v: list[fmpq]) -> fmpq:
         """How much a row is kept by, with e^ε from below; of floors, those that the table has."""
@@ -227,7 +249,7 @@ class Part:
                 else only[start : start + size]
             )
             a, b = self.pairs[block].T
-            rates = np.exp(np.minimum(self.losses[block] * (1 - margin), FAR))
+            rates = np.exp(np.minimum(self.losses[block] * (1 - margin), self.most))
             left, right = table[a], rates[:, None] * table[b]
             if self.delta:
                 over = np.maximum(left - right, 0).sum(axis=1) - self.delta * (1 - margin)

@@ -24,7 +24,7 @@ from scipy.sparse.csgraph import connected_components
 
 from mechdesign.errors import InfeasibleError, SolverError
 from mechdesign.evidence.vipr import rational
-from mechdesign.model.declared import FAR, ZERO, Declared, Row
+from mechdesign.model.declared import ZERO, Declared, Row
 from mechdesign.model.program import Program
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Indices
@@ -60,9 +60,11 @@ def admissible(
         if math.isfinite(value) and (value > 0 or (number < own and declared.equal[number] and value < 0))
     }
     for part in declared.parts:
-        if (part.losses > FAR).any():  # times e^ε, what a solver leaves of these takes more than they give
+        if (
+            part.losses > part.most
+        ).any():  # times e^ε, what a solver leaves of these takes more than they give
             for number in [n for n in kept if part.first <= n < part.end]:
-                if part.losses[part.row(number)[1]] > FAR:
+                if part.losses[part.row(number)[1]] > part.most:
                     del kept[number]
         if part.delta:
             for k in range(len(part.pairs)):
@@ -265,7 +267,14 @@ class Face:
 
     def broken(self, v: Exact) -> dict[int, fmpq]:
         """Inequalities that do not hold, with their slack, exactly."""
-        slacks = ((number, self.slack(number, v)) for number in self.close(v))
+        close = np.array(self.close(v), dtype=np.int64)
+        ratios, found = np.zeros(len(close), dtype=bool), list[int]()
+        for part in self.declared.parts:
+            if not part.delta:
+                here = (close >= part.first) & (close < part.first + len(part.pairs) * part.m)
+                found += part.over(close[here], v)
+                ratios |= here
+        slacks = ((number, self.slack(number, v)) for number in (*close[~ratios].tolist(), *found))
         return {number: slack for number, slack in slacks if slack < 0}
 
     def lowered(self, v: Exact) -> Exact:

@@ -387,6 +387,10 @@ class ShiftPart(Part):
             return [(mine, a, b), *entries], k
         return [(mine, a, 0), *([(its, 0, b)] if its >= 0 else []), *entries], k
 
+    def over(self, numbers: Indices, v: list[fmpq]) -> list[int]:
+        found: list[int] = numbers.tolist()
+        return found
+
     def matrix(self, k: int, growth: float) -> sparse.csr_array:
         """Coefficients of a shift's rows in doubles."""
         (cells, kinds), (others, theirs) = self._left, self._right
@@ -418,7 +422,7 @@ class ShiftPart(Part):
         alike = np.flatnonzero(high == low)  # one coefficient, whatever the margin
         given[alike] -= rates[alike] * math.exp(min(self.losses[0], FAR))
         some = np.flatnonzero((low >= 0) & (high != low))
-        losses = np.append(np.full(len(places), np.nan), np.full(len(some), self.losses[0]))
+        losses = np.append(np.full(len(places), np.nan), np.full(len(some), min(self.losses[0], self.most)))
         columns, numbers = np.append(high, low[some]), np.append(given, rates[some])
         return np.append(np.arange(len(places)), some), columns, numbers, losses
 

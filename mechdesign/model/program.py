@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from mechdesign.errors import DesignError
-from mechdesign.model.declared import FAR, Block, Declared, Part
+from mechdesign.model.declared import Block, Declared, Part
 from mechdesign.model.symmetry import Symmetry
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.solvers.linear_program import LinearProgram
@@ -100,7 +100,7 @@ class Program:
         if room:
             self.lp.add_columns("room", [-1.0], lower=-np.inf, upper=1.0)
         first = np.unique(np.diag(self.symmetry.pairs), return_index=True)[1]
-        sums = sparse.kron(sparse.eye_array(n, format="csr")[first], np.ones((1, m)))
+        sums = sparse.kron(sparse.eye_array(n, format="csr")[first], np.ones((1, m)), format="csr")
         self.lp.add_rows("sums", {"P": sums @ self._gathered}, lower=1.0, upper=1.0)
         self._numbers: dict[str, Indices] = {}  # of the rows, by family
         own = np.array([label not in without for label in declared.labels], dtype=bool)[declared.family]
@@ -159,7 +159,7 @@ class Program:
 
     def _rates(self) -> Array:
         """Coefficients of the privacy rows."""
-        rates = -np.exp(np.minimum(self._losses * (1 - self.margin), FAR))
+        rates = -np.exp(self._losses * (1 - self.margin))
         return self._stated * np.where(np.isnan(self._losses), 1.0, rates)
 
     def _add(
@@ -206,7 +206,7 @@ class Program:
         """Add rows (pair, output) of pure privacy."""
         if not len(places):
             return
-        scale = np.exp(-np.minimum(part.losses[places // part.m], FAR) / 2)
+        scale = np.exp(-np.minimum(part.losses[places // part.m], part.most) / 2)
         self._add(
             part.first + places,
             {"P": part.entries(places, self.symmetry.cells)},
@@ -236,7 +236,10 @@ class Program:
         i, ones, nan = np.arange(len(j)), np.ones(len(j)), np.full(len(j), np.nan)
         cells, floors = self.symmetry.cells[j], outputs[j % part.m]
         seen = ~np.isin(j, list(self.zeros))
-        above = {"P": (i, cells, ones, nan), name: (i, floors, ones, np.full(len(j), part.losses[0]))}
+        above = {
+            "P": (i, cells, ones, nan),
+            name: (i, floors, ones, np.full(len(j), min(part.losses[0], part.most))),
+        }
         self._add(part.upper + j, above, 1.0, 0.0, seen)
         self._add(part.lower + j, {"P": (i, cells, -ones, nan), name: (i, floors, ones, nan)}, 1.0, 0.0, 0.0)
 
@@ -298,7 +301,9 @@ class Program:
         only = None if self.symmetry.trivial else part.leaders(self.symmetry.pairs)
         for numbers, over, _ in part.scan(table, self.margin, only=only):
             if not part.delta:
-                over = over * np.exp(-np.minimum(part.losses[(numbers - part.first) // part.m], FAR) / 2)
+                over = over * np.exp(
+                    -np.minimum(part.losses[(numbers - part.first) // part.m], part.most) / 2
+                )
             some = over + max(room, 0.0) > BROKEN
             found.append(np.column_stack([numbers[some], over[some]]))
         broken = np.concatenate(found)

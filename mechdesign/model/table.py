@@ -216,7 +216,7 @@ class Errors:
                 "prior", prior, f"must be a weight of each of the {count} inputs, not all zero"
             )
         over = "a uniform prior" if prior is None else "the prior given"
-        total = weights.sum()
+        total = math.fsum(weights.tolist())
         costs = self.losses(loss) * weights[:, None] / total
         found: cp.Expression = cp.sum(cp.multiply(costs, self._table))
         found.set_label(f"expected {_loss_words(loss)}, over {over}")

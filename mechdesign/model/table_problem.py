@@ -24,7 +24,7 @@ from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.page import Account
-from mechdesign.evidence.proofs import CLAIMED, PROVED, RECOMPUTED, Certificate, Claim, Proof, agreement
+from mechdesign.evidence.proofs import CLAIMED, PROVED, RECOMPUTED, Certificate, Claim, Proof, agreement, same
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.rows import RowsBound
 from mechdesign.evidence.serialize import serializable
@@ -69,6 +69,14 @@ MOST_ROWS = 400_000
 _LARGE = 20_000  # variables from which a second solve takes too long: the law is then repaired by a mixture
 
 
+def proved_bounds(declared: Declared, rows: Indices, multipliers: Array) -> Iterator[Bound]:
+    """Yield the bound that a solver's multipliers of these rows prove, where they do; none at all prove the least loss of each input."""
+    proof = RowsBound(*admissible(declared, rows, multipliers))
+    bound = declared.linear_bound(proof.rows, proof.multipliers)
+    if bound.admissible:
+        yield Bound(round_down(fraction(bound.bound)), proof)
+
+
 class TableDesign(ModelledDesign):
     """A design whose model is one table: the problem that it declares is what is solved, repaired, proved and audited."""
 
@@ -99,6 +107,20 @@ class TableDesign(ModelledDesign):
             rational(x) for x in witness
         ]
 
+    def proof(self, witness: tuple[Fraction, ...]) -> TableProof:
+        """Return the proof of a law, with values of the further columns."""
+        return TableProof(witness)
+
+    def law(
+        self, weights: tuple[tuple[int, ...], ...], report: SolveReport, notes: tuple[str, ...] = ()
+    ) -> Law:
+        """Return the law of these integer weights with its exact value and its proof."""
+        declared, mechanism = self.declared, self.deployed(weights)
+        none = (Fraction(0),) * (len(declared.cost) - declared.cells)
+        columns = Face(declared, frozenset()).lowered(self.exact(mechanism, none))
+        value, further = round_up(fraction(declared.value(columns))), columns[declared.cells :]
+        return Law(mechanism, value, (self.proof(tuple(map(fraction, further))),), report, notes)
+
     def linear_bound(self, rows: Indices, multipliers: Iterable[Any]) -> LinearBound:
         """Return the rows of the declared program with their multipliers, as `RowsBound` proves from them."""
         return self.declared.linear_bound(rows, multipliers)
@@ -128,6 +150,11 @@ class TableProblem(TableDesign, Problem):
     def deployed(self, weights: tuple[tuple[int, ...], ...]) -> Any:
         """Return the mechanism of these integer weights: that of the design whose model this is."""
         return super().deployed(weights) if self.design is None else self.design.deployed(weights)
+
+    def proof(self, witness: tuple[Fraction, ...]) -> TableProof:
+        """Return the proof of a law: that of the design whose model this is."""
+        found: TableProof = super().proof(witness) if self.design is None else self.design.proof(witness)
+        return found
 
     def problem(self) -> TableProblem:
         """Return the problem itself."""
@@ -273,7 +300,8 @@ class TableProblem(TableDesign, Problem):
             except (InfeasibleError, SolverError):  # those of the stricter program prove nearly as much
                 if clock.passed:
                     raise
-        yield from self._bounds(declared, multipliers)
+        yield from proved_bounds(declared, np.zeros(0, dtype=np.int64), np.zeros(0))
+        yield from proved_bounds(declared, *multipliers)
 
         def strict() -> Any:
             program.state(STRICTER)
@@ -283,15 +311,6 @@ class TableProblem(TableDesign, Problem):
 
         found = repaired(declared, starts, clock, solver, strict=strict, spared=clock.gap / 4)
         yield self._law(*found, report, notes)
-
-    @staticmethod
-    def _bounds(declared: Declared, multipliers: tuple[Indices, Array]) -> Iterator[Bound]:
-        none = np.zeros(0, dtype=np.int64), np.zeros(0)
-        for held in (none, multipliers):  # none at all prove the least loss of each input
-            proof = RowsBound(*admissible(declared, *held))
-            bound = declared.linear_bound(proof.rows, proof.multipliers)
-            if bound.admissible:
-                yield Bound(round_down(fraction(bound.bound)), proof)
 
     # -- convex functions that are not piecewise linear ------------------------------------------------------------
 
@@ -334,7 +353,8 @@ class TableProblem(TableDesign, Problem):
         while True:
             program = Program(declared, clock)
             program.solve()
-            bounds = [*self._bounds(declared, program.multipliers())]
+            none = np.zeros(0, dtype=np.int64), np.zeros(0)
+            bounds = [b for held in (none, program.multipliers()) for b in proved_bounds(declared, *held)]
             columns = _settled(declared, columns[: declared.cells])
             value = max(round_up(fraction(declared.value(columns))), worth.get("objective", -math.inf))
             reached = value - max(bound.value for bound in bounds) <= clock.gap * abs(value)
@@ -347,7 +367,7 @@ class TableProblem(TableDesign, Problem):
         yield from bounds
         yield replace(self._law(columns, missed, SolveReport.of(found)), value=value)
 
-    def closed_forms(self) -> Iterator[Law]:
+    def closed_forms(self) -> Iterator[Law | Bound]:
         """Yield the cheapest output that may be sent whatever the input is: it tells nothing."""
         declared, laws = self.declared, list[tuple[fmpq, Exact]]()
         for y in range(declared.m):
@@ -370,7 +390,7 @@ class TableProblem(TableDesign, Problem):
         )
         value = round_up(fraction(declared.value(columns)))
         law = self.deployed(weights_of(declared, columns))
-        return Law(law, value, (TableProof(witness),), report, notes)
+        return Law(law, value, (self.proof(witness),), report, notes)
 
     def _explained(self, error: InfeasibleError, clock: Clock) -> InfeasibleError | SolverError:
         """Families that contradict each other, and the least ε at which they do not."""
@@ -533,9 +553,12 @@ class TableProof(Proof):
     ----------
     witness : tuple of Fraction
         What the further variables of piecewise linear atoms may be: any that meet their rows bound the atoms from above.
+    distances : array, shape (n, n), optional
+        Those that a design on a space asks for, to their last digit: a verifier computes them from coordinates up to rounding only.
     """
 
     witness: tuple[Fraction, ...]
+    distances: Array | None = None
 
     speaks_of = ("privacy", "bias", "value")
 
@@ -545,6 +568,8 @@ class TableProof(Proof):
             stated.law,
         )
         declared = design.declared
+        if self.distances is not None and not same(self.distances, declared.privacy[0].distances):
+            raise DesignError("distances: are not those of the design's space")
         v = design.exact(law, self.witness)
         if len(v) != len(declared.cost):
             raise DesignError(
@@ -557,16 +582,15 @@ class TableProof(Proof):
                 s for number, s in broken.items() if number >= 0 and declared.family_of(number) == asked.label
             ]
             yield Claim(f"{asked.label}: {asked}", PROVED, float(min(over, default=0)), not over)
-            if asked.distances is not None:
+            if asked.distances is not None and isinstance(design, TableProblem):
                 known, claim = (
                     not callable(asked.privacy.metric),
                     f"{asked.label}: distances are those of the metric",
                 )
-                table = design.problem().unknown
-                same = not known or np.allclose(
-                    table.distances(asked.privacy), asked.distances, rtol=1e-12, atol=0
+                fits = not known or np.allclose(
+                    design.unknown.distances(asked.privacy), asked.distances, rtol=1e-12, atol=0
                 )
-                yield agreement(claim, PROVED if known else CLAIMED, same)
+                yield agreement(claim, PROVED if known else CLAIMED, fits)
         for family, label in enumerate(declared.labels):
             rows = [row for row, f in zip(declared.rows, declared.family.tolist()) if f == family]
             off = max((abs(row.at(v)) / row.size for row in rows if row.equal and row.size), default=fmpq(0))

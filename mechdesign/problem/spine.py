@@ -228,8 +228,8 @@ class Design(Checked):
                 if error.status != "limit":
                     raise
             if not incumbent.laws or (clock.passed and incumbent.gap > clock.gap):
-                for law in self.closed_forms():
-                    incumbent.take(law)
+                for known in self.closed_forms():
+                    incumbent.take(known)
             if not incumbent.laws:
                 raise too_late(type(self).__name__)
             return self._result(incumbent, clock)

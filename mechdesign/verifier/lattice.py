@@ -173,4 +173,6 @@ def lattice_problem(result: Json, account: Account) -> None:
         return lower_bound(costs, rows, [group], set(range(len(cells), width)))
 
     bits = max(weights).bit_length() + r.denominator.bit_length()
-    keeps_rows(result, proofs, cells, bits, bound, "noise on this lattice", account)
+    keeps_rows(
+        design, result, proofs, cells, bits, bound, "noise on this lattice within these constraints", account
+    )

@@ -67,16 +67,30 @@ def alone(law: Json, account: Account) -> None:
 
 
 def table(result: Json, account: Account) -> None:
-    design, law, proofs = result["design"], result["mechanism"], proofs_of(result)
-    if law[""] != "table-mechanism" or "table-proof" not in proofs or len(proofs) < len(result["proofs"]):
-        raise Refused("another mechanism than a table, or evidence that is not one proof of it")
-    weights, n, m = law["weights"], len(design["inputs"]), len(design["outputs"])
+    design, law = result["design"], result["mechanism"]
+    if law[""] != "table-mechanism":
+        raise Refused("another mechanism than a table")
+    same = (law["inputs"], law["outputs"]) == (design["inputs"], design["outputs"])
+    account.agrees("inputs and outputs are those of the problem", same)
+    if not same:
+        raise Refused("a table that is not of its problem")
+    declared(design, result, account, "table within these constraints")
+
+
+def declared(design: Json, result: Json, account: Account, noun: str) -> None:
+    """Check the law, the value and the bound of a problem in numbers; `noun` is what the bound speaks of."""
+    proofs, weights, n, m = (
+        proofs_of(result),
+        result["mechanism"]["weights"],
+        len(design["inputs"]),
+        len(design["outputs"]),
+    )
+    if "table-proof" not in proofs or len(proofs) < len(result["proofs"]) or weights is None:
+        raise Refused("no weights, or evidence that is not one proof of a table")
     totals = [sum(row) for row in weights]
     whole = len(weights) == n and all(len(row) == m and min(row) >= 0 < sum(row) for row in weights)
     account.agrees("weights are rows of probabilities, of each input one of each output", whole)
-    same = (law["inputs"], law["outputs"]) == (design["inputs"], design["outputs"])
-    account.agrees("inputs and outputs are those of the problem", same)
-    if not whole or not same:
+    if not whole:
         raise Refused("a table that is not of its problem")
     points = list(private_points(design, n, m, account))
     bits = max(total.bit_length() for total in totals)
@@ -92,10 +106,11 @@ def table(result: Json, account: Account) -> None:
     def proved(rows: list[Own]) -> Fraction:
         return bound(design, proofs["rows-bound"], rows, points, account)
 
-    keeps_rows(result, proofs, cells, bits, proved, "table", account)
+    keeps_rows(design, result, proofs, cells, bits, proved, noun, account)
 
 
 def keeps_rows(
+    design: Json,
     result: Json,
     proofs: Json,
     cells: list[Fraction],
@@ -105,7 +120,6 @@ def keeps_rows(
     account: Account,
 ) -> None:
     """Check the person's own rows, the value, and the lower bound."""
-    design = result["design"]
     rows, v = own_rows(design, len(cells)), [*cells, *proofs["table-proof"]["witness"]]
     costs = [Fraction(c) for c in design["cost"]]
     if len(v) != len(costs):
@@ -127,7 +141,7 @@ def keeps_rows(
     if "rows-bound" not in proofs:
         raise Refused("a lower bound without multipliers")
     found = proved(rows) + Fraction(design["constant"])
-    claim = f"no {noun} within these constraints costs less than {result['lower_bound']!r}"
+    claim = f"no {noun} costs less than {result['lower_bound']!r}"
     (account.claimed if curved else account.proved)(claim, Fraction(result["lower_bound"]) <= found)
 
 

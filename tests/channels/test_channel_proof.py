@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 
 from mechdesign.channels import exact
+from mechdesign.channels.channel import Channel
 from mechdesign.channels.design import MetricChannel
-from mechdesign.channels.exact import first_broken
+from mechdesign.model.exactly import Face
 from mechdesign.spaces.space import MetricSpace
 
 
 def test_doubles_decide_only_what_is_far_from_tight() -> None:
     """One unit in the last place of a weight is seen, wherever it is; so is a weight of zero."""
     result = MetricChannel(MetricSpace.grid(2, 3), alpha=0.7).solve()
-    distances, rates = result.design.space.distances, exact.Growth(0.7)
+    design, distances, rates = result.design, result.design.space.distances, exact.Growth(0.7)
     n = len(distances)
     for x, y in itertools.product(range(n), range(n)):
         rows = [list(row) for row in result.mechanism.weights]
@@ -25,18 +26,19 @@ def test_doubles_decide_only_what_is_far_from_tight() -> None:
             if other != x:
                 rate = rates.lower(float(distances[x, other]))
                 rows[x][y] = max(rows[x][y], (rate * rows[other][y] >> rates.shift) + 1)
-        rows = [[*row, max(map(sum, rows)) - sum(row)] for row in rows]
-        found = first_broken(tuple(map(tuple, rows)), distances, 0.7)
-        assert found is not None and found == naively_broken(rows, distances, rates)
+        broken = Face(design.declared, frozenset()).broken(design.exact(Channel.from_weights(rows)))
+        assert broken.keys() == naively_broken(rows, distances, rates)
 
 
 def naively_broken(rows: Any, distances: Any, rates: Any) -> Any:
-    for x, row in enumerate(rows):
-        for other, weights in enumerate(rows):
-            for y, (a, b) in enumerate(zip(row, weights)):
-                if other != x and a << rates.shift > rates.lower(float(distances[x, other])) * b:
-                    return x, other, y
-    return None
+    """Numbers of the rows (pair, report) that do not hold."""
+    n, totals, found = len(rows), [sum(row) for row in rows], set()
+    pairs = ((x, other) for x in range(n) for other in range(n) if other != x)
+    for k, (x, other) in enumerate(pairs):
+        for y, (a, b) in enumerate(zip(rows[x], rows[other])):
+            if a * totals[other] << rates.shift > rates.lower(float(distances[x, other])) * b * totals[x]:
+                found.add(k * n + y)
+    return found
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mechdesign as md
-from mechdesign.channels import exact
 from mechdesign.channels.channel import Channel, Response
 from mechdesign.channels.design import MetricChannel
 from mechdesign.channels.responses import ClusteredResponse, HadamardResponse, KaryResponse
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import dumps, loads
+from mechdesign.model import declared
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Status
 from mechdesign.user_level.itemwise import ItemwiseRelease
@@ -152,8 +152,8 @@ def test_equalities_are_not_ignored(unbiased: md.Result) -> None:
     assert good.verify()
     for asked in ((query + 0.01, reports), (query, reports * 1.01), (query * 100, reports), None):
         assert not replace(good, question=replace(good.question, unbiased=asked)).verify(), asked
-    for free in (dual.free * 1.5, dual.free[:, [0, 0]], None):
-        assert not replace(good, proofs=(proof, replace(dual, free=free))).verify()
+    more = tuple(multiplier * 2 for multiplier in dual.multipliers)
+    assert not replace(good, proofs=(proof, replace(dual, multipliers=more))).verify()
 
 
 def test_verifying_solves_nothing_and_encloses_each_exponential_once(
@@ -169,8 +169,8 @@ def test_verifying_solves_nothing_and_encloses_each_exponential_once(
     def refused(*args: Any, **options: Any) -> Any:
         raise AssertionError("a program is solved")
 
-    monkeypatch.setattr(exact, "exp_lower", counted(exact.exp_lower))
-    monkeypatch.setattr(exact, "exp_upper", counted(exact.exp_upper))
+    for name in ("exp_lower", "exp_upper"):
+        monkeypatch.setattr(declared, name, counted(getattr(declared, name)))
     monkeypatch.setattr("mechdesign.solvers.solve", refused)
     monkeypatch.setattr("cvxpy.Problem.solve", refused)
     assert certificate.verify()

@@ -82,7 +82,7 @@ def test_a_channel_answers_with_the_reports_that_are_asked_for() -> None:
     n = law["matrix"]["shape"][0]
     law["weights"] = {"$tuple": [{"$tuple": [0] * n + [1]}] * n}
     law["matrix"].update({"$array": [[0.0] * n + [1.0]] * n, "shape": [n, n + 1]})
-    claiming_nothing(payload, ("channel-proof",), value=0.0)
+    claiming_nothing(payload, ("table-proof",), value=0.0)
     assert not files.alone_accepts(payload) and not files.package_accepts(payload)
 
 

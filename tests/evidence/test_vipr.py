@@ -183,7 +183,7 @@ def test_the_channel_itself_is_a_point_of_its_program() -> None:
     result, text = case("channel")
     read, total = Certificate(text), sum(result.mechanism.weights[0])
     point = {
-        f"C_{x}_{y}": Fraction(w, total)
+        f"P{x}.{y}": Fraction(w, total)
         for x, row in enumerate(result.mechanism.weights)
         for y, w in enumerate(row)
     }

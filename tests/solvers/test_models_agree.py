@@ -25,17 +25,6 @@ def optm(**options: object) -> Both:
     return program.model(4.0, best.low, best.high), program.in_numbers(4.0, best.low, best.high)
 
 
-def channel() -> Both:
-    design = md.MetricChannel(md.MetricSpace.grid(3, 3), 1.0)
-    program = design.program()
-    held: list[LinearProgram] = []
-    solve = LinearProgram.solve
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LinearProgram, "solve", lambda self: held.append(self) or solve(self))
-        program.solve(None, Deadline(None))
-    return design.model(), held[-1]
-
-
 def lattice(delta: float, mirrored: bool) -> Both:
     count = 9 if mirrored else 17
     owner = np.abs(np.arange(-8, 9)) if mirrored else np.arange(17)
@@ -50,7 +39,6 @@ PROGRAMS: dict[str, Callable[[], Both]] = {
     "OPTM": optm,
     "OPTM, Theorem 6": lambda: optm(constraints="theorem6"),
     "OPTM, across outputs": lambda: optm(constraints="across-outputs", families="separate"),
-    "MetricChannel": channel,
     "lattice": lambda: lattice(0.0, True),
     "lattice with delta": lambda: lattice(0.3, True),
     "lattice, not mirrored": lambda: lattice(0.3, False),

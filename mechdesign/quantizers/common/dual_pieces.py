@@ -25,7 +25,7 @@ which is concave, keeps that. So :math:`c_k` is lowered by :math:`w_2 \max(g_{k+
 :math:`w_1 |g_k - x| \ge \pm w_1 (g_k - x)` the sign turns at a neighbour of x's cell, never across x. The right side of ν's rows bends
 at the :math:`g_j` alone.
 
-**As a finite linear program** over the pieces of the prior, `BoundProblem`, the bound is for other people's programs to check.
+**As a finite linear program** over the pieces of the prior (`DualPieces.program`), the bound is for other people's programs to check.
 
 Its variables are the floors a (least probabilities) of a mechanism, its rows at the two ends of the range, and for every piece
 [u, v] of the multipliers the means of :math:`(1 - t)\, p(x, k)` and of :math:`t\, p(x, k)` under the piece's share of the prior,
@@ -183,6 +183,21 @@ class DualPieces:
         price = rational(self.cap_price) * rational(max_mse or 0.0)
         least = problem.least(gradient, self.multipliers.tolist(), low + bias, high - bias)
         return fraction(constant + least - price)
+
+    def program(
+        self,
+        bins: tuple[Fraction, ...],
+        input_range: tuple[Fraction, Fraction],
+        epsilon: float,
+        loss: Loss,
+        *,
+        max_bias: float = 0.0,
+        moments: Moments | StatedMoments | None,
+        max_mse: float | None = None,
+    ) -> LinearBound:
+        """The rows that the multipliers belong to, of the same problem."""
+        places = self.places(bins)
+        return _Rows(self, places, input_range, epsilon, loss, max_bias, moments, max_mse).written()
 
 
 def less(whole: tuple[Any, Any], part: tuple[Any, Any]) -> tuple[Any, Any]:
@@ -450,59 +465,39 @@ class _End(NamedTuple):
     mean: tuple[fmpq, fmpq]
 
 
-@dataclass(frozen=True)
-class BoundProblem:
-    """What the multipliers speak of.
+class _Rows:
+    """The rows as they are written."""
 
-    Parameters
-    ----------
-    outputs : tuple of Fraction
-    ends : tuple of Fraction
-        Of the range of inputs.
-    epsilon, max_bias : float
-    losses : tuple of float
-        w₁ and w₂ of the loss w₁\\|t\\| + w₂t².
-    moments : Moments or StatedMoments, optional
-        None for the worst case.
-    max_mse : float, optional
-    """
-
-    outputs: tuple[Fraction, ...]
-    ends: tuple[Fraction, Fraction]
-    epsilon: float
-    max_bias: float
-    losses: tuple[float, float]
-    moments: Moments | StatedMoments | None
-    max_mse: float | None
-
-    def program(self, duals: DualPieces) -> LinearBound:
-        """The rows that the multipliers belong to."""
-        worst, size = self.moments is None, 2 * len(duals.pieces) * len(self.outputs)
-        stated = "as stored in the result" if isinstance(self.moments, StatedMoments) else "computed exactly"
-        lemma = (WORST if worst else LEMMA).format(
+    def __init__(
+        self,
+        duals: DualPieces,
+        outputs: tuple[Fraction, ...],
+        ends: tuple[Fraction, Fraction],
+        epsilon: float,
+        loss: Loss,
+        max_bias: float,
+        moments: Moments | StatedMoments | None,
+        max_mse: float | None,
+    ) -> None:
+        stated = "as stored in the result" if isinstance(moments, StatedMoments) else "computed exactly"
+        lemma = (WORST if moments is None else LEMMA).format(
             origin=repr(duals.origin),
             moments=f"{stated}, between bounds",
             more=_BETWEEN * duals.between + _CAP * bool(duals.cap_price),
         )
-        return _Rows(self, duals, LinearBound(lemma, size + 4 * len(duals.pieces))).written()
-
-
-class _Rows:
-    """The rows as they are written."""
-
-    def __init__(self, problem: BoundProblem, duals: DualPieces, program: LinearBound) -> None:
-        self.problem, self.duals, self.program = problem, duals, program
-        self.origin, self.bias = rational(duals.origin), rational(problem.max_bias)
-        self.first, self.second = map(rational, problem.losses)
-        self.price = rational(duals.cap_price)
-        self.outputs = _Outputs(duals, problem.outputs)
+        program = LinearBound(lemma, (2 * len(outputs) + 4) * len(duals.pieces))
+        self.duals, self.program, self.moments, self.max_mse = duals, program, moments, max_mse
+        self.origin, self.bias = rational(duals.origin), rational(max_bias)
+        self.first, self.second, self.price = map(rational, (loss.absolute, loss.squared, duals.cap_price))
+        self.ends = [rational(x) - self.origin for x in ends]
+        self.outputs = _Outputs(duals, outputs)
         self.bins = self.outputs.bins
-        self.rho = fmpq(math.ceil(exp_upper(problem.epsilon) * (1 << _RHO_BITS)), 1 << _RHO_BITS)
+        self.rho = fmpq(math.ceil(exp_upper(epsilon) * (1 << _RHO_BITS)), 1 << _RHO_BITS)
         self.floors = [program.variable(f"a_{k}") for k in range(len(self.bins))]
         self.capped: list[tuple[int, fmpq]] = []
 
     def written(self) -> LinearBound:
-        worst, constant = self.problem.moments is None, fmpq(0)
+        worst, constant = self.moments is None, fmpq(0)
         peak = self.program.variable("worst", 1) if worst else -1
         for place, (ends, signs, share, square) in enumerate(self._pieces()):
             constant += square
@@ -514,15 +509,15 @@ class _Rows:
             one = self.program.variable("one", self.second * constant)
             if self.price:
                 self.capped.append((one, constant))
-                self.program.row("cap", self.capped, "L", self.problem.max_mse or 0.0, -self.price)
+                self.program.row("cap", self.capped, "L", self.max_mse or 0.0, -self.price)
             self.program.sums_to(1, [one])
         self._ends_of_range()
         return self.program
 
     def _pieces(self) -> Iterator[tuple[list[_End], list[int], fmpq, fmpq]]:
         """Of every piece its ends, the sign of b − x for every output, its share, and ∫ x² from below."""
-        worst, unit = self.problem.moments is None, fmpq(1, 1 << BITS)
-        for row in _pieces(self.duals, self.problem.moments):
+        worst, unit = self.moments is None, fmpq(1, 1 << BITS)
+        for row in _pieces(self.duals, self.moments):
             (u, v), (low, high), (tilt, tilted) = (row.u, row.v), row.lam, row.mu
             scale, width = unit if worst else unit * row.share, v - u
             n, t, t2 = ((max(a, 0) * scale, b * scale) for a, b in row.masses)
@@ -572,7 +567,7 @@ class _Rows:
 
     def _ends_of_range(self) -> None:
         """The rows at both ends of the range, whose prices ν say that the floors are those of some mechanism."""
-        program, (low, high) = self.program, (rational(x) - self.origin for x in self.problem.ends)
+        program, (low, high) = self.program, self.ends
         prices = [list(map(rational, row)) for row in self.duals.multipliers.tolist()]
         tilts = [sum(prices[0], fmpq(0)), -sum(prices[1], fmpq(0))]
         levels = [

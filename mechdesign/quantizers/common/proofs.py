@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import accumulate, pairwise
 from operator import mul
+from typing import Any
 
 import numpy as np
 from flint import fmpq
@@ -40,7 +41,7 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Law
 from mechdesign.quantizers.common.design import EXACT, QuantizerDesign
-from mechdesign.quantizers.common.dual_pieces import BoundProblem, DualPieces, bound_words
+from mechdesign.quantizers.common.dual_pieces import DualPieces, bound_words
 from mechdesign.quantizers.common.enclosures import (
     BITS,
     Moments,
@@ -288,43 +289,28 @@ class DualBound(Proof):
         noun = design.with_outputs(bound_words(duals))
         return every(noun) if duals.outputs is None or duals.between else menu(noun)
 
-    @staticmethod
-    def _bias(design: QuantizerDesign, places: tuple[Fraction, ...]) -> float:
-        """The bias allowed, or the largest that any mechanism with these outputs has."""
-        low, high = map(Fraction, design.input_range)
-        return min(design.max_bias, float(max(high - places[0], places[-1] - low)))
-
-    def _integrals(self, design: QuantizerDesign) -> Moments | StatedMoments | None:
-        return None if design.objective == "worst" else _integrals(design, self.moments)
+    def _asked(self, design: QuantizerDesign, outputs: tuple[Fraction, ...]) -> dict[str, Any]:
+        """What `DualPieces` bounds; `outputs` are the law's. The bias is that allowed, or the largest that any mechanism has."""
+        (low, high), places = map(Fraction, design.input_range), self.duals.places(outputs)
+        return {
+            "bins": outputs,
+            "input_range": (low, high),
+            "epsilon": design.privacy.epsilon,
+            "loss": design.loss,
+            "max_bias": min(design.max_bias, float(max(high - places[0], places[-1] - low))),
+            "moments": None if design.objective == "worst" else _integrals(design, self.moments),
+            "max_mse": design.max_mse,
+        }
 
     def proved(self, design: QuantizerDesign, outputs: tuple[Fraction, ...]) -> Fraction:
-        """The bound that the multipliers prove, in exact arithmetic; `outputs` are the law's."""
-        low, high = map(Fraction, design.input_range)
-        return self.duals.lower_bound(
-            outputs,
-            (low, high),
-            design.privacy.epsilon,
-            design.loss,
-            max_bias=self._bias(design, self.duals.places(outputs)),
-            moments=self._integrals(design),
-            max_mse=design.max_mse,
-        )
+        """The bound that the multipliers prove, in exact arithmetic."""
+        return self.duals.lower_bound(**self._asked(design, outputs))
 
     def linear_bound(self, stated: Certificate) -> LinearBound:
         design, outputs = _outputs(stated)
         if not design.loss.polynomial:
             raise NoProgramError(FUNCTION)
-        places = self.duals.places(outputs)
-        low, high = map(Fraction, design.input_range)
-        return BoundProblem(
-            places,
-            (low, high),
-            design.privacy.epsilon,
-            self._bias(design, places),
-            (design.loss.absolute, design.loss.squared),
-            self._integrals(design),
-            design.max_mse,
-        ).program(self.duals)
+        return self.duals.program(**self._asked(design, outputs))
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
         design, outputs = _outputs(stated)

@@ -153,9 +153,7 @@ class CorrelatedGaussianNoise(LinearNoise):
             settle(self, budget=positive("budget", self.budget))
         if self.whitening is not None:
             settle(self, whitening=array("whitening", self.whitening, ndim=2))
-            if self.whitening.shape != (self.span.rank,) * 2 or np.linalg.matrix_rank(
-                _scaled(self.whitening)[0]
-            ) < len(self.whitening):
+            if self.whitening.shape != (self.span.rank,) * 2 or not _invertible(self.whitening):
                 raise DesignError.of(
                     "whitening", self.whitening, "must be an invertible matrix, a row per coordinate"
                 )
@@ -285,9 +283,9 @@ def alike(rows: Array) -> tuple[Fraction, Fraction] | None:
     """p and q where a square matrix is p I + q J: under it all coordinates are alike."""
     if rows.shape[0] != rows.shape[1]:
         return None
-    off, wanted = float(rows[0, -1]) if len(rows) > 1 else 0.0, np.full_like(rows, rows[0, -1])
-    np.fill_diagonal(wanted, rows[0, 0])
-    return (Fraction(float(rows[0, 0])) - Fraction(off), Fraction(off)) if (rows == wanted).all() else None
+    off, own = float(rows[0, -1]) if len(rows) > 1 else 0.0, np.diag(rows)
+    same = (own == own[0]).all() and np.count_nonzero(rows != off) == np.count_nonzero(own != off)
+    return (Fraction(float(own[0])) - Fraction(off), Fraction(off)) if same else None
 
 
 def inverse_rows(rows: Array) -> Array:
@@ -312,6 +310,12 @@ def _eigenvalues(rows: Array) -> tuple[Fraction, Fraction] | None:
     if two is None or two[0] == 0 or two[0] + len(rows) * two[1] == 0:
         return None
     return two[0], two[0] + len(rows) * two[1]
+
+
+def _invertible(rows: Array) -> bool:
+    if alike(rows) is not None:
+        return _eigenvalues(rows) is not None
+    return bool(np.linalg.matrix_rank(_scaled(rows)[0]) == len(rows))
 
 
 def _of_eigenvalues(size: int, across: float, along: float) -> Array:

@@ -50,6 +50,7 @@ Entry = tuple[Any, Any, Any]
 Block = tuple[Any, Any, Any, Any]
 """Rows, columns, numbers and losses of coefficients; a loss of nan is none."""
 ZERO = fmpq(0)
+_TERMS = 4  # of a sample row
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,8 +299,98 @@ def _power_of_two(sizes: Array) -> Array:
     return np.ldexp(1.0, np.where(sizes > 0, np.frexp(sizes)[1], 0))
 
 
+class OwnRows:
+    """A person's own rows in numbers, as every declared problem holds them: ``sum(a v) + offset`` at most or equal to 0."""
+
+    labels: tuple[str, ...]
+    family: Indices
+    equal: Indices
+    offsets: Array
+    places: Indices
+    coefficients: Array
+    privacy: tuple[Any, ...]
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        raise NotImplementedError
+
+    def column(self, j: int) -> str:
+        """The name of a column."""
+        raise NotImplementedError
+
+    def families(self) -> list[str]:
+        """Labels of all families."""
+        return [*dict.fromkeys([asked.label for asked in self.privacy]), *self.labels]
+
+    def check_rows(self, *others: Array) -> None:
+        """Raise DesignError unless families, rows and coefficients fit together and these and other numbers are finite."""
+        rows, entries = len(self.family), len(self.coefficients)
+        shaped = self.equal.shape == self.offsets.shape == (rows,) and self.places.shape == (entries, 2)
+        if not self.privacy or len(set(self.families())) < len(self.labels) + len(self.privacy):
+            raise DesignError("labels: must all differ, and some be of privacy")
+        inside = shaped and (self.places >= 0).all() and (self.places < [max(rows, 1), self.width]).all()
+        inside = inside and np.isin(self.equal, (0, 1)).all()
+        inside = inside and ((self.family >= 0) & (self.family < len(self.labels))).all()
+        if not inside or (np.diff(self.places @ [self.width, 1]) <= 0).any():
+            raise DesignError("rows: do not fit the unknown")
+        if not all(np.isfinite(part).all() for part in (self.offsets, self.coefficients, *others)):
+            raise DesignError("rows: must hold finite numbers")
+
+    @cached_property
+    def matrix(self) -> sparse.csr_array:
+        """Coefficients of the own rows."""
+        shape = (len(self.family), self.width)
+        return sparse.csr_array((self.coefficients, tuple(self.places.T)), shape=shape)
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """The own rows in rationals."""
+        starts = np.searchsorted(self.places[:, 0], np.arange(len(self.family) + 1)).tolist()
+        columns, values = self.places[:, 1].tolist(), [rational(a) for a in self.coefficients.tolist()]
+        return [
+            Row(self.labels[f], bool(equal), tuple(zip(columns[i:j], values[i:j])), rational(k))
+            for f, equal, k, i, j in zip(
+                self.family.tolist(), self.equal.tolist(), self.offsets.tolist(), starts, starts[1:]
+            )
+        ]
+
+    def constraints(self, columns: Any) -> list[Any]:
+        """The own rows as CVXPY's constraints on these columns, with their names."""
+        found = []
+        for number, label in enumerate(self.labels):
+            for equality in (1, 0):
+                rows = np.flatnonzero((self.family == number) & (self.equal == equality))
+                if len(rows):
+                    sides = self.matrix[rows] @ columns + self.offsets[rows]
+                    found.append(sides == 0 if equality else sides <= 0)
+                    found[-1].set_label(label)
+        return found
+
+    def sample(self, number: int) -> tuple[str, str]:
+        """The first row of a family as an inequality, cut after four terms, and how many rows it has."""
+        members = np.flatnonzero(self.family == number)
+        count = f"{len(members)} row{'s' * (len(members) != 1)}"
+        if not len(members):
+            return "", count
+        row = self.rows[int(members[0])]
+        parts = [
+            f"{'-' if a < 0 else '+'} {'' if abs(a) == 1 else f'{abs(float(a)):.4g} '}{self.column(j)}"
+            for j, a in row.terms[:_TERMS]
+        ]
+        text = " ".join(parts).removeprefix("+ ") or "0"
+        text = f"-{text[2:]}" if text.startswith("- ") else text
+        dots = " + ..." if len(row.terms) > _TERMS else ""
+        return f"{text}{dots} {'=' if row.equal else '<='} {-float(row.offset) + 0.0:.6g}", count
+
+    def printed(self, number: int) -> str:
+        """A family in a line."""
+        row, count = self.sample(number)
+        return f"{self.labels[number]}: {row} ({count}{', the first' * (int((self.family == number).sum()) > 1)})"
+
+
 @dataclass(frozen=True, eq=False)
-class Declared:
+class Declared(OwnRows):
     """A problem on one table in numbers: what files hold of it.
 
     Parameters
@@ -347,25 +438,9 @@ class Declared:
     """What meets the constraints."""
 
     def __post_init__(self) -> None:
-        rows, width = len(self.family), len(self.cost)
-        entries, cells = len(self.coefficients), len(self.inputs) * len(self.outputs)
-        shaped = self.equal.shape == self.offsets.shape == (rows,) and self.places.shape == (entries, 2)
-        order = np.lexsort((self.places[:, 1], self.places[:, 0])) if shaped else np.zeros(0, dtype=int)
-        names = self.families()
-        if len(set(names)) < len(self.labels) + len(self.privacy):
-            raise DesignError("labels: must all differ")
-        inside = shaped and (self.places >= 0).all() and (self.places < [max(rows, 1), width]).all()
-        inside = (
-            inside
-            and np.isin(self.equal, (0, 1)).all()
-            and ((self.family >= 0) & (self.family < len(self.labels))).all()
-        )
-        twice = shaped and entries > 1 and not np.diff(self.places, axis=0).any(axis=1).all()
-        if not inside or twice or width < cells or (order != np.arange(entries)).any():
-            raise DesignError("rows: do not fit the table")
-        numbers = (self.cost, self.offsets, self.coefficients, np.array(self.constant))
-        if not all(np.isfinite(part).all() for part in numbers):
-            raise DesignError("rows: must hold finite numbers")
+        self.check_rows(self.cost, np.array(self.constant))
+        if self.width < self.cells:
+            raise DesignError("rows: do not fit the unknown")
         for asked in self.privacy:
             asked.check(self.n)
 
@@ -384,11 +459,14 @@ class Declared:
         """Number of cells, the first columns."""
         return self.n * self.m
 
-    @cached_property
-    def matrix(self) -> sparse.csr_array:
-        """Coefficients of the own rows."""
-        shape = (len(self.family), len(self.cost))
-        return sparse.csr_array((self.coefficients, tuple(self.places.T)), shape=shape)
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return len(self.cost)
+
+    def column(self, j: int) -> str:
+        """The name of a cell or of a further variable."""
+        return self.cell(j) if j < self.cells else f"t{j - self.cells + 1}"
 
     @cached_property
     def row_units(self) -> Array:
@@ -407,18 +485,6 @@ class Declared:
         np.maximum.at(columns, where, self.row_units[rows] / np.abs(self.coefficients[further]))
         columns[self.cells :] = _power_of_two(columns[self.cells :])
         return float(_power_of_two(np.abs(self.cost * columns).max(keepdims=True))[0]), columns
-
-    @cached_property
-    def rows(self) -> list[Row]:
-        """The own rows in rationals."""
-        starts = np.searchsorted(self.places[:, 0], np.arange(len(self.family) + 1)).tolist()
-        columns, values = self.places[:, 1].tolist(), [rational(a) for a in self.coefficients.tolist()]
-        return [
-            Row(self.labels[f], bool(equal), tuple(zip(columns[i:j], values[i:j])), rational(k))
-            for f, equal, k, i, j in zip(
-                self.family.tolist(), self.equal.tolist(), self.offsets.tolist(), starts, starts[1:]
-            )
-        ]
 
     @cached_property
     def costs(self) -> list[fmpq]:
@@ -471,10 +537,6 @@ class Declared:
         excess = "Σ_y max(P[x, y] - e^ε P[x', y], 0) <= δ"
         rate = "e^(ε d(x, x'))" if metric else "e^ε"
         return f"P[x, y] <= {rate} P[x', y]" if pure else excess
-
-    def families(self) -> list[str]:
-        """Labels of all families."""
-        return [*dict.fromkeys([asked.label for asked in self.privacy]), *self.labels]
 
     def family_of(self, row: int) -> str:
         """The family of a row, by its number."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from mechdesign.model.declared import Declared, Part, Row
+from mechdesign.model.declared import Declared, Part
 from mechdesign.model.exactly import Face
 from mechdesign.model.table import shown_label
 from mechdesign.plotting import draw_matrix
@@ -17,24 +17,7 @@ from mechdesign.typing import Array
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_TERMS = 4  # of a sample row
 _ACTIVE = 1e-9  # slack of an active row
-
-
-def _row(declared: Declared, row: Row) -> str:
-    """A row as an inequality of cells, cut after a few terms."""
-    parts = []
-    for j, a in row.terms[:_TERMS]:
-        cell = declared.cell(j) if j < declared.cells else f"t{j - declared.cells + 1}"
-        size = "" if abs(a) == 1 else f"{abs(float(a)):.4g} "
-        parts.append(f"{'-' if a < 0 else '+'} {size}{cell}")
-    text = (
-        " ".join(parts).removeprefix("+ ").replace("- ", "-", 1)
-        if parts[:1] and parts[0][0] == "-"
-        else " ".join(parts)[2:]
-    )
-    dots = " + ..." if len(row.terms) > _TERMS else ""
-    return f"{text or '0'}{dots} {'=' if row.equal else '<='} {-float(row.offset) + 0.0:.6g}"
 
 
 def _counts(declared: Declared) -> dict[str, int]:
@@ -52,14 +35,8 @@ def lines(declared: Declared) -> list[str]:
     found = [f"minimise    {declared.objective}", f"over        {declared.over}"]
     said = [f"{a.label}: {a}: {declared.meaning(a)} ({counts[a.label]} rows)" for a in declared.privacy]
     for family, label in enumerate(declared.labels):
-        first = int(np.flatnonzero(declared.family == family)[0])
-        rows = f"{counts[label]} row{'s' * (counts[label] != 1)}"
-        if label in declared.curved:
-            said.append(f"{label}: convex, by its tangents ({rows})")
-            continue
-        said.append(
-            f"{label}: {_row(declared, declared.rows[first])} ({rows}{', the first' * (counts[label] > 1)})"
-        )
+        tangents = f"{label}: convex, by its tangents ({declared.sample(family)[1]})"
+        said.append(tangents if label in declared.curved else declared.printed(family))
     return found + [f"{'subject to' if k == 0 else '':12}{text}" for k, text in enumerate(said)]
 
 
@@ -77,8 +54,7 @@ def latex(declared: Declared) -> str:
         said = str(asked).replace("ε", "epsilon").replace("δ", "delta").replace("·", "times")
         rows.append(rf"{meaning} &&{text(f'{asked.label}: {said} ({counts[asked.label]} rows)')}")
     for family, label in enumerate(declared.labels):
-        first = int(np.flatnonzero(declared.family == family)[0])
-        sample = _row(declared, declared.rows[first]).replace("<=", r"\le").replace("...", r"\dots")
+        sample = declared.sample(family)[0].replace("<=", r"\le").replace("...", r"\dots")
         rows.append(rf"{sample} &&{text(f'{label} ({counts[label]} rows)')}")
     head = rf"\min_{{{declared.set_latex}}}\quad & {text(declared.objective)} \\ \text{{s.t.}}\quad & "
     body = r" \\ & ".join(rows)

@@ -199,14 +199,7 @@ class TableProblem(TableDesign, Problem):
             columns.append(Further(width - numbers.cells, name="further"))
         whole = cp.hstack(columns)
         constraints: list[Any] = [asked.of(unknown) for asked in numbers.privacy]
-        for family, label in enumerate(numbers.labels):
-            for equality in (1, 0):
-                rows = np.flatnonzero((numbers.family == family) & (numbers.equal == equality))
-                if len(rows):
-                    sides = numbers.matrix[rows] @ whole + numbers.offsets[rows]
-                    constraint = sides == 0 if equality else sides <= 0
-                    constraint.set_label(label)
-                    constraints.append(constraint)
+        constraints += numbers.constraints(whole)
         objective = numbers.cost @ whole + numbers.constant
         objective.set_label(numbers.objective)
         made = cls(cp.Minimize(objective), tuple(constraints))

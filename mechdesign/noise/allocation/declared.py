@@ -18,6 +18,7 @@ from scipy import sparse
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.vipr import rational
+from mechdesign.model.declared import OwnRows
 from mechdesign.model.exactly import RESIDUAL, fraction
 from mechdesign.model.scales import ScalesPrivacy
 from mechdesign.typing import Array, Indices
@@ -48,7 +49,7 @@ class Coupled(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class DeclaredScales:
+class DeclaredScales(OwnRows):
     """A problem on scales in numbers.
 
     Parameters
@@ -80,21 +81,11 @@ class DeclaredScales:
     coefficients: Array
 
     def __post_init__(self) -> None:
-        rows, size = len(self.family), len(self.weights)
-        shaped = self.equal.shape == self.offsets.shape == (rows,)
-        shaped = shaped and self.places.shape == (len(self.coefficients), 2)
-        inside = shaped and (self.places >= 0).all() and (self.places < [max(rows, 1), size]).all()
-        inside = inside and np.isin(self.equal, (0, 1)).all()
-        inside = inside and ((self.family >= 0) & (self.family < len(self.labels))).all()
-        steps = np.diff(self.places @ [size, 1]) if inside else np.zeros(0)
-        if not inside or (steps <= 0).any() or not self.privacy:
-            raise DesignError("rows: do not fit the scales")
-        if not all(np.isfinite(v).all() for v in (self.weights, self.offsets, self.coefficients)):
-            raise DesignError("rows: must hold finite numbers")
+        self.check_rows(self.weights)
         if not ((self.weights > 0).all() and 0 < self.order <= 100):
             raise DesignError("weights: must be positive, of a loss of order p above 0 and at most 100")
         for asked in self.privacy:
-            if asked.noise != self.noise or asked.sensitivities.shape != (size,):
+            if asked.noise != self.noise or asked.sensitivities.shape != self.weights.shape:
                 raise DesignError("privacy: must be of the noise and the numbers that the scales are of")
         if self.order < 1 and not self.logarithmic:
             label = self.labels[self.family[next(row.number for row in self.coupled if not _log(row))]]
@@ -111,11 +102,14 @@ class DeclaredScales:
         """Number of groups."""
         return int(self.member.max()) + 1
 
-    @cached_property
-    def matrix(self) -> sparse.csr_array:
-        """Coefficients of the own rows."""
-        shape = (len(self.family), len(self.weights))
-        return sparse.csr_array((self.coefficients, tuple(self.places.T)), shape=shape)
+    @property
+    def width(self) -> int:
+        """Number of scales."""
+        return len(self.weights)
+
+    def column(self, j: int) -> str:
+        """The name of a scale."""
+        return f"{'sigma' if self.noise == 'gaussian' else 'beta'}[{j}]"
 
     @cached_property
     def member(self) -> Indices:

@@ -105,12 +105,7 @@ class ScalesProblem(ScalesDesign, Problem):
         changes = first.sensitivities if first.bounds is None else first.bounds
         scales = Scales(changes, numbers.noise, neighbours=numbers.neighbours)
         constraints: list[Any] = [replace(asked, scales=scales) for asked in numbers.privacy]
-        for number, label in enumerate(numbers.labels):
-            for equality in (1, 0):
-                rows = np.flatnonzero((numbers.family == number) & (numbers.equal == equality))
-                if len(rows):
-                    sides = numbers.matrix[rows] @ scales + numbers.offsets[rows]
-                    constraints.append(named(label, sides == 0 if equality else sides <= 0))
+        constraints += numbers.constraints(scales)
         made = cls(cp.Minimize(scales.expected(numbers.order, numbers.weights)), tuple(constraints))
         made.__dict__["_declared"] = numbers
         return made
@@ -259,22 +254,8 @@ class ScalesProblem(ScalesDesign, Problem):
             f"{one.bounds or 'all |v_i| <= the sensitivities'}"
             for one in self.asked
         ]
-        for number, label in enumerate(declared.labels):
-            rows = np.flatnonzero(declared.family == number)
-            plural = f"{len(rows)} row{'s' * (len(rows) > 1)}{', the first' * (len(rows) > 1)}"
-            said.append(
-                f"{label}: {self._row(int(rows[0]))} ({plural})" if len(rows) else f"{label}: no rows"
-            )
+        said += map(declared.printed, range(len(declared.labels)))
         return found + [f"{'subject to' if k == 0 else '':12}{text}" for k, text in enumerate(said)]
-
-    def _row(self, number: int) -> str:
-        declared, parts = self.declared, []
-        for j in np.flatnonzero(declared.places[:, 0] == number)[:4].tolist():
-            a = float(declared.coefficients[j])
-            size = "" if abs(a) == 1 else f"{abs(a):.4g} "
-            parts.append(f"{'-' if a < 0 else '+'} {size}{self.unknown.name()}[{declared.places[j, 1]}]")
-        sign = "=" if declared.equal[number] else "<="
-        return f"{' '.join(parts).removeprefix('+ ')} {sign} {-float(declared.offsets[number]) + 0.0:.6g}"
 
     def __str__(self) -> str:
         return "\n".join(self.printed())

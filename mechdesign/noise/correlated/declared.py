@@ -7,11 +7,11 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
-from scipy import sparse
 
 from mechdesign.accounting.profile import gaussian_most
 from mechdesign.errors import DesignError
 from mechdesign.model.covariance import CovariancePrivacy
+from mechdesign.model.declared import OwnRows
 from mechdesign.typing import Array, Indices
 
 MOST_NUMBERS, MOST_ENTRIES = 64, 4_000_000
@@ -19,7 +19,7 @@ MOST_NUMBERS, MOST_ENTRIES = 64, 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class DeclaredCovariance:
+class DeclaredCovariance(OwnRows):
     """A problem on one covariance in numbers.
 
     Parameters
@@ -53,20 +53,23 @@ class DeclaredCovariance:
     privacy: tuple[CovariancePrivacy, ...]
 
     def __post_init__(self) -> None:
-        rows, width = len(self.family), len(self.cost)
-        size = max(self.changes.size, rows * self.n**2)
+        self.check_rows(self.cost, self.changes, np.array(self.constant))
+        size = max(self.changes.size, len(self.family) * self.n**2)
         if self.n > MOST_NUMBERS or size > MOST_ENTRIES:
             allowed = f"numbers, and {size} entries of changes and rows, are too many: at most {MOST_NUMBERS} and {MOST_ENTRIES}"
             raise DesignError.of("covariance", self.n, allowed)
-        shaped = self.equal.shape == self.offsets.shape == (rows,)
-        shaped &= self.places.shape == (len(self.coefficients), 2) and width >= self.n**2
-        shaped = shaped and not ((self.places < 0).any() or (self.places >= [max(rows, 1), width]).any())
-        shaped = shaped and bool(((self.family >= 0) & (self.family < len(self.labels))).all())
-        if not shaped or not self.privacy:
-            raise DesignError("covariance: its rows do not fit together")
-        names = [*self.labels, *(asked.label for asked in self.privacy)]
-        if len(set(names)) < len(names):
-            raise DesignError("labels: must all differ")
+        if self.further < 0:
+            raise DesignError("rows: do not fit the unknown")
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return len(self.cost)
+
+    def column(self, j: int) -> str:
+        """The name of an entry or of a further variable."""
+        i, k = divmod(j, self.n)
+        return f"S[{i}, {k}]" if i < self.n else f"t{j - self.n**2 + 1}"
 
     @property
     def n(self) -> int:
@@ -87,12 +90,6 @@ class DeclaredCovariance:
     def most(self) -> Fraction:
         """The same from above: no covariance that consumes more keeps the requirement."""
         return min(gaussian_most(asked.privacy) for asked in self.privacy)
-
-    @cached_property
-    def matrix(self) -> sparse.csr_array:
-        """Coefficients of own rows."""
-        shape = len(self.family), len(self.cost)
-        return sparse.csr_array((self.coefficients, tuple(self.places.T)), shape=shape)
 
     @cached_property
     def weights(self) -> Array:

@@ -103,12 +103,7 @@ class CovarianceProblem(Problem):
         ]
         whole = cp.hstack(columns)
         constraints: list[Any] = [named(asked.label, S.private(asked.privacy)) for asked in numbers.privacy]
-        for number, label in enumerate(numbers.labels):
-            for equality in (1, 0):
-                rows = np.flatnonzero((numbers.family == number) & (numbers.equal == equality))
-                if len(rows):
-                    sides = numbers.matrix[rows] @ whole + numbers.offsets[rows]
-                    constraints.append(named(label, sides == 0 if equality else sides <= 0))
+        constraints += numbers.constraints(whole)
         objective = numbers.cost @ whole + numbers.constant
         objective.set_label(numbers.objective)
         made = cls(cp.Minimize(objective), tuple(constraints))
@@ -320,43 +315,23 @@ class CovarianceProblem(Problem):
         found: Figure = result.mechanism.plot(**options)
         return found
 
+    def printed(self) -> list[str]:
+        """The problem, a line a family: what it says, how many rows, the first."""
+        declared = self.declared
+        found = [
+            f"minimise    {declared.objective}",
+            f"over        S, the covariance of the noise on {declared.n} numbers, {declared.n} x {declared.n}, positive semidefinite",
+        ]
+        said = [
+            f"{asked.label}: {asked}: v' S^-1 v <= {asked.budget:.6g} for each change v ({len(declared.changes)} rows)"
+            for asked in declared.privacy
+        ]
+        said += map(declared.printed, range(len(declared.labels)))
+        return found + [f"{'subject to' if k == 0 else '':12}{text}" for k, text in enumerate(said)]
+
     def __str__(self) -> str:
-        return "\n".join(lines(self.declared))
+        return "\n".join(self.printed())
 
     def _repr_latex_(self) -> str:
-        text = (line.replace("<=", r"\le").replace("^", r"\^{}") for line in lines(self.declared))
+        text = (line.replace("<=", r"\le").replace("^", r"\^{}") for line in self.printed())
         return r"$$\begin{array}{l}" + r" \\ ".join(rf"\text{{{line}}}" for line in text) + r"\end{array}$$"
-
-
-def lines(declared: DeclaredCovariance) -> list[str]:
-    """The problem, a line a family: what it says, how many rows, one of them."""
-    n, said = declared.n, list[str]()
-    for asked in declared.privacy:
-        said.append(
-            f"{asked.label}: {asked}: v' S^-1 v <= {asked.budget:.6g} for each change v ({len(declared.changes)} rows)"
-        )
-    for k, label in enumerate(declared.labels):
-        rows = np.flatnonzero(declared.family == k)
-        count = f"{len(rows)} row{'s' * (len(rows) != 1)}"
-        said.append(f"{label}: {_row(declared, int(rows[0]))} ({count}{', the first' * (len(rows) > 1)})")
-    found = [
-        f"minimise    {declared.objective}",
-        f"over        S, the covariance of the noise on {n} numbers, {n} x {n}, positive semidefinite",
-    ]
-    return found + [f"{'subject to' if k == 0 else '':12}{text}" for k, text in enumerate(said)]
-
-
-def _row(declared: DeclaredCovariance, i: int) -> str:
-    """An own row as an inequality of entries, cut after a few terms."""
-    weights, own, constant = declared.row(i)
-    terms = [
-        (f"S[{a}, {b}]", float(weights[a, b]) * (1 if a == b else 2))
-        for a in range(declared.n)
-        for b in range(a, declared.n)
-        if weights[a, b]
-    ] + [(f"t{j + 1}", a) for j, a in own.items()]
-    text = " ".join(
-        f"{'-' if a < 0 else '+'} {'' if abs(a) == 1 else f'{abs(a):.4g} '}{name}" for name, a in terms[:4]
-    )
-    text = text.removeprefix("+ ") or "0"
-    return f"{text}{' + ...' * (len(terms) > 4)} {'=' if declared.equal[i] else '<='} {-constant + 0.0:.6g}"

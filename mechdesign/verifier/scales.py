@@ -25,7 +25,7 @@ from typing import NamedTuple
 from mechdesign.verifier.changes import Changes, changes_of
 from mechdesign.verifier.composition import SLACK
 from mechdesign.verifier.noise_laws import ONE, PI, ROUND, ZERO, gamma, normal
-from mechdesign.verifier.reading import NEAR, Account, Json, Refused, points_of
+from mechdesign.verifier.reading import NEAR, Account, Json, Refused, TooLarge, points_of
 
 EXACT = 2000
 ROOM = Fraction(1, 10**12)
@@ -443,7 +443,7 @@ def in_doubles(asked: Asked, budgets: list[float], profiles: list[list[float]], 
     """The bound of many numbers, limits and groups alone."""
     groups, p, m = reduced(asked), asked.order, asked.spend
     if groups.coupled:
-        raise Refused("rows over several of more than 2,000 numbers")
+        raise TooLarge("too large to check: rows over several of more than 2,000 numbers")
     unit = float(moment(p, laplace))
     weight, spent = ([0.0] * len(groups.low) for _ in range(2))
     for i, g in enumerate(groups.member):

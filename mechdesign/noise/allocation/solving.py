@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import cvxpy as cp
@@ -35,6 +36,8 @@ _MARGINS = 1e-9, 1e-8, 1e-7
 """By how much of their sizes rows are kept where rounding leaves the solver's answer outside."""
 _LITTLE = 1e-10
 """A part of the scales of largest common slack that costs next to nothing."""
+_NEAR = 1e-3
+"""What a distance from the reference costs against slack."""
 _STEPS = 20
 _ACTIVE, _SLACK = 1e-8, 1e-5
 """Rows whose multipliers pay less than this share, or that have so much slack, are taken as inactive until they are broken."""
@@ -276,33 +279,33 @@ def _mix(changes: Changes, x: Array, z: Array) -> tuple[Array, Array]:
     return a * (x / part) ** (1 / m) * (1 - LESS), np.minimum(z, 1.0) * (1 - LESS / 4)
 
 
+def _residuals(asked: DeclaredScales, profiles: Array, s: Array) -> tuple[Array, Array]:
+    """How far budgets, relative, and coupled rows are exceeded at these scales, and their slopes in log s."""
+    budgets = [one.budget for one in asked.privacy]
+    spends = np.array([asked.grouped(profile**asked.spend) for profile in profiles])
+    used = np.where(spends > 0, spends / np.where(s > 0, s, 1.0) ** asked.spend, 0.0)
+    sides = [u.sum() / b - 1 for u, b in zip(used, budgets)]
+    slopes = [-asked.spend * u / b for u, b in zip(used, budgets)]
+    for row in asked.coupled:
+        part = np.zeros(asked.count)
+        for g, a in row.terms.items():
+            part[g] = float(a) * s[g]
+        if asked.logarithmic and row.ratio:
+            sides.append(float(np.sum(np.sign(part) @ np.log(np.where(part, np.abs(part), 1.0)))))
+            slopes.append(np.sign(part))
+        else:
+            sides.append(part.sum() + float(row.offset))
+            slopes.append(part)
+    return np.array(sides), np.array(slopes)
+
+
 def refined(asked: DeclaredScales, found: Multipliers, groups: Array) -> tuple[Multipliers, Array]:
     """Newton's method on the Lagrangian over the multipliers that are not 0, while its residuals fall; and its scales."""
     values = np.concatenate([found.budgets, found.rows])
     budgets = np.array([one.budget for one in asked.privacy])
     free = np.array([False] * len(budgets) + [row.equal for row in asked.coupled])
-    spends = np.array([asked.grouped(profile**asked.spend) for profile in found.profiles])
 
-    def at(trial: Array) -> Multipliers:
-        return replace(found, budgets=trial[: len(budgets)], rows=trial[len(budgets) :])
-
-    def residuals(s: Array) -> tuple[Array, Array]:
-        """Of the rows over their sizes, and their slopes in log s."""
-        used = np.where(spends > 0, spends / np.where(s > 0, s, 1.0) ** asked.spend, 0.0)
-        sides = [u.sum() / b - 1 for u, b in zip(used, budgets)]
-        slopes = [-asked.spend * u / b for u, b in zip(used, budgets)]
-        for row in asked.coupled:
-            part = np.zeros(asked.count)
-            for g, a in row.terms.items():
-                part[g] = float(a) * s[g]
-            if asked.logarithmic and row.ratio:
-                sides.append(float(np.sum(np.sign(part) @ np.log(np.where(part, np.abs(part), 1.0)))))
-                slopes.append(np.sign(part))
-            else:
-                sides.append(part.sum() + float(row.offset))
-                slopes.append(part)
-        return np.array(sides), np.array(slopes)
-
+    residuals = partial(_residuals, asked, found.profiles)
     units = np.concatenate([budgets, np.ones(len(asked.coupled))])
     sides, slopes = residuals(groups)
     sizes = np.abs(slopes).sum(axis=1) * units
@@ -310,7 +313,7 @@ def refined(asked: DeclaredScales, found: Multipliers, groups: Array) -> tuple[M
     values = np.where(free | (pays & (sides * units > -_SLACK * sizes)), values, 0.0)
     best, norm = (found, groups), np.inf
     for _ in range(_STEPS):
-        multipliers = at(values)
+        multipliers = replace(found, budgets=values[: len(budgets)], rows=values[len(budgets) :])
         lagrangian = Lagrangian.of(asked, multipliers)
         s = lagrangian.minimisers()
         with np.errstate(all="ignore"):
@@ -416,10 +419,11 @@ def within(asked: DeclaredScales, point: Point) -> bool:
 
 
 def _inner(asked: DeclaredScales, deadline: Deadline) -> Point:
-    """The scales of largest common slack of budgets and rows, over their sizes."""
-    program, room = ScalesProgram(asked, logarithmic=False), cp.Variable(name="room")
-    model = program.model(-room, [*program.rows(room), room <= 0.5])
-    solution = answered(model, None, deadline, {})
+    """Scales near the reference of large common slack of budgets and rows, over their sizes."""
+    program, room = ScalesProgram(asked, logarithmic=asked.logarithmic), cp.Variable(name="room")
+    near = cp.sum_squares(program.variable - (0.0 if program.logarithmic else 1.0)) / program.variable.size
+    model = program.model(_NEAR * near - room, [*program.rows(room), room <= 0.5])
+    solution = answered(model, "clarabel", deadline, {})
     return program.scales(), program.prices(solution)
 
 

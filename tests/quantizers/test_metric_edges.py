@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.errors import DesignError, InfeasibleError
-from mechdesign.evidence.exact import exp_lower
+from mechdesign.evidence.exact import exp_lower, exp_upper
 from mechdesign.quantizers.metric.design import MetricQuantizer
 from mechdesign.quantizers.metric.notion import PairwisePrivacy, outermost_private
 
@@ -122,6 +123,23 @@ def test_a_question_too_large_is_refused_by_its_size():
     )
     with pytest.raises(DesignError, match="8256 inputs times outputs are too many"):
         large.solve()
+
+
+def test_distances_that_are_declared_point_outward():
+    """Of a grid from above, as its rows bound every mechanism; of a continuum's knots from below, as its law is to be private."""
+    x = np.sort(np.random.default_rng(0).uniform(-1, 1, 40))
+    grid = np.concatenate([[-1.0], x, [1.0]])
+    for metric, power in (("absolute", 1), ("squared", 2)):
+        problem = design(privacy=md.MetricDP(2.0, metric), inputs=grid).problem()
+        held = problem.declared.privacy[0].distances
+        exact = [abs(Fraction(a) - Fraction(b)) ** power for a, b in pairwise(grid.tolist())]
+        assert all(Fraction(d) >= e for d, e in zip(np.diag(held, 1).tolist(), exact, strict=True))
+    for epsilon in (1e-6, 0.7, 50.0):
+        problem = design(privacy=md.MetricDP(epsilon)).problem(knots=33)
+        (asked,) = problem.declared.privacy
+        step = Fraction(problem.declared.inputs[1]) - Fraction(problem.declared.inputs[0])
+        loss = Fraction(epsilon) * Fraction(float(asked.distances[0, 1]))
+        assert exp_upper(loss) <= 1 + Fraction(epsilon) * step
 
 
 def test_the_law_itself_loses_no_more_between_the_inputs():

@@ -274,17 +274,17 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         self, knots: Array, clock: Clock, solver: str | None, options: dict[str, Any]
     ) -> Iterator[Law | Bound]:
         """Laws and bounds of the rows at some knots."""
-        if self.continuum:
-            yield from self._bounded(len(knots), clock)
         if self.objective == "worst" and not self.continuum:
             yield from self._worst(knots, clock, solver, options)
             return
-        problem = self.problem(knots=len(knots))
+        problem, laws = self.problem(knots=len(knots)), list[Law]()
         for found in problem.improve(clock, solver, **options):
             if isinstance(found, Law):
-                yield self._law(found.mechanism, found.report, found.notes)
+                laws.append(self._law(found.mechanism, found.report, found.notes))
             elif not self.continuum:
                 yield self._proved(problem, found, np.zeros(0), None)
+        bounds: list[Law | Bound] = [*self._bounded(len(knots), clock)] if self.continuum else []
+        yield from [*laws, *bounds] if clock.passed else [*bounds, *laws]
 
     def _worst(
         self, knots: Array, clock: Clock, solver: str | None, options: dict[str, Any]

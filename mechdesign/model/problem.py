@@ -14,8 +14,8 @@ r"""A problem: an objective and constraints on one unknown, declared in CVXPY an
 from __future__ import annotations
 
 import pkgutil
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
 
 import cvxpy as cp
 from cvxpy import Minimize as Minimize
@@ -23,7 +23,7 @@ from cvxpy import Minimize as Minimize
 from mechdesign.errors import DesignError, instance
 from mechdesign.evidence.results import Result
 from mechdesign.model.unknown import Requirement, Unknown
-from mechdesign.problem.spine import ModelledDesign
+from mechdesign.problem.spine import Clock, Incumbent, ModelledDesign
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +63,67 @@ class Problem(ModelledDesign):
         if all(parameter.value is not None for parameter in self.parameters):
             self.check()
 
+    numbers: ClassVar[Any] = None
+    """The class that holds it in numbers: what files hold of it."""
+
     def check(self) -> None:
         """Raise DesignError where the problem cannot be solved at its parameters' present values."""
+        if self.numbers is not None:
+            _ = self.declared
+
+    def compiled(self) -> Any:
+        """Return the problem in numbers, at the parameters' values."""
+        raise NotImplementedError
+
+    @property
+    def declared(self) -> Any:
+        """The problem in numbers, at the parameters' values."""
+        held = self.__dict__.get("_declared")
+        if held is not None:
+            return held
+        for parameter in self.parameters:
+            if parameter.value is None:
+                raise DesignError.of("parameter", parameter.name(), "has no value")
+        found = self.compiled()
+        if not self.parameters:
+            self.__dict__["_declared"] = found
+        return found
+
+    def to_fields(self) -> dict[str, object]:
+        """What files hold: the problem in numbers."""
+        return {f.name: getattr(self.declared, f.name) for f in fields(self.numbers)}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        held = None if self.parameters and "_declared" not in self.__dict__ else self.to_fields()
+        return _again, (type(self), self.objective, self.constraints, held)
+
+    def _result(self, incumbent: Incumbent, clock: Clock) -> Result:
+        """The result of the parameters' present values."""
+        stated = self
+        if self.numbers is not None:
+            stated = type(self)(self.objective, self.constraints) if self.parameters else self
+            stated.__dict__["_declared"] = self.declared
+        return ModelledDesign._result(stated, incumbent, clock)
+
+    def printed(self) -> list[str]:
+        """The problem, a line a family: what it says, how many rows, the first."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return "\n".join(self.printed())
+
+    def _repr_latex_(self) -> str:
+        text = "\n".join(self.printed())
+        for symbol, word in (
+            ("^", r"\^{}"),
+            ("_", r"\_"),
+            ("Σ", r"$\sum$"),
+            ("<=", r"$\le$"),
+            (">=", r"$\ge$"),
+        ):
+            text = text.replace(symbol, word)
+        lines = (rf"\text{{{line}}}" for line in text.split("\n"))
+        return r"$$\begin{array}{l}" + r" \\ ".join(lines) + r"\end{array}$$"
 
     @property
     def own(self) -> list[Any]:
@@ -119,6 +178,13 @@ class Problem(ModelledDesign):
             found: Result = self.design.solve(solver, **options)
             return found
         return super().solve(solver, **options)
+
+
+def _again(kind: Any, objective: Any, constraints: tuple[Any, ...], held: dict[str, Any] | None) -> Problem:
+    made: Problem = kind(objective, constraints)
+    if held is not None:
+        made.__dict__["_declared"] = kind.numbers(**held)
+    return made
 
 
 def _sequence(constraints: Any) -> tuple[Any, ...]:

@@ -7,7 +7,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -141,11 +141,7 @@ class TableProblem(TableDesign, Problem):
     """A problem on one table of probabilities: its linear program, repair and proofs."""
 
     numbers: ClassVar[type[Declared]] = Declared
-    """What holds it in numbers."""
-
-    def check(self) -> None:
-        """Raise DesignError where the problem has no exact numbers."""
-        _ = self.declared
+    declared: ClassVar[Declared] = Problem.declared  # type: ignore[assignment]
 
     def deployed(self, weights: tuple[tuple[int, ...], ...]) -> Any:
         """Return the mechanism of these integer weights: that of the design whose model this is."""
@@ -168,25 +164,11 @@ class TableProblem(TableDesign, Problem):
             )
         return super().subject_to(*constraints)
 
-    @property
-    def declared(self) -> Declared:
-        """The problem in numbers, at the parameters' values."""
-        held: Declared | None = self.__dict__.get("_declared")
-        if held is not None:
-            return held
-        for parameter in self.parameters:
-            if parameter.value is None:
-                raise DesignError.of("parameter", parameter.name(), "has no value")
-        found = compiled(self.unknown, self.objective, self.constraints, kind=self.numbers)
-        if not self.parameters:  # of curved rows until `improve` knows a better table for their tangents
-            self.__dict__["_declared"] = found
-        return found
+    def compiled(self) -> Declared:
+        """Return the problem in numbers, of curved rows until `improve` knows a better table for their tangents."""
+        return compiled(self.unknown, self.objective, self.constraints, kind=self.numbers)
 
     # -- files and copies -------------------------------------------------------------------------------------
-
-    def to_fields(self) -> dict[str, object]:
-        """What files hold: the problem in numbers."""
-        return {f.name: getattr(self.declared, f.name) for f in fields(self.numbers)}
 
     @classmethod
     def from_fields(cls, held: dict[str, Any]) -> TableProblem:
@@ -205,10 +187,6 @@ class TableProblem(TableDesign, Problem):
         made = cls(cp.Minimize(objective), tuple(constraints))
         made.__dict__["_declared"] = numbers
         return made
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        held = None if self.parameters and "_declared" not in self.__dict__ else self.to_fields()
-        return _again, (type(self), self.objective, self.constraints, held)
 
     @classmethod
     def unknown_of(cls, numbers: Any) -> Unknown:
@@ -242,9 +220,7 @@ class TableProblem(TableDesign, Problem):
         return cp.Problem(self.objective, [*rows, named("sums", cp.sum(P, axis=1) == 1), *self.own])
 
     def _result(self, incumbent: Incumbent, clock: Clock) -> Result:
-        stated = type(self)(self.objective, self.constraints) if self.parameters else self
-        stated.__dict__["_declared"] = self.declared
-        found = ModelledDesign._result(stated, incumbent, clock)  # of the parameters' present values
+        found = Problem._result(self, incumbent, clock)
         if found.certificate is not None and not found.certificate.verify():
             remedy = "no table was found that passes its own checks: rows may contradict each other by less than doubles tell, or ε is too large"
             raise SolverError(remedy, solver=found.solver_report.solver, status="check")
@@ -508,8 +484,9 @@ class TableProblem(TableDesign, Problem):
         """Draw the table as shades."""
         return printing.draw(self.declared, result.mechanism.probabilities, **options)
 
-    def __str__(self) -> str:
-        return "\n".join(printing.lines(self.declared))
+    def printed(self) -> list[str]:
+        """The problem, a line a family: what it says, how many rows, the first."""
+        return printing.lines(self.declared)
 
     def _repr_latex_(self) -> str:
         return printing.latex(self.declared)
@@ -526,15 +503,6 @@ def _settled(declared: Declared, cells: Exact) -> Exact:
     """Columns with these cells and the least further ones that their rows allow."""
     further = len(declared.cost) - declared.cells
     return Face(declared, declared.zeros).lowered([*cells, *(fmpq(0) for _ in range(further))])
-
-
-def _again(
-    kind: type[TableProblem], objective: Any, constraints: tuple[Any, ...], held: dict[str, Any] | None
-) -> TableProblem:
-    made = kind(objective, constraints)
-    if held is not None:
-        made.__dict__["_declared"] = kind.numbers(**held)
-    return made
 
 
 @serializable("table-proof")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -256,7 +257,7 @@ def test_an_audit_has_every_family_by_name() -> None:
     assert list(dict.fromkeys(audit["family"])) == ["private", "cap"]
     assert (audit["slack"] >= 0).all() and audit.query("family == 'cap'")["active"].all()
     assert audit.query("family == 'cap'")["dual"].iloc[0] > 0
-    assert "cap: S[0, 0] <=" in str(result.design) and "S[0, 0] \\le" in result.design._repr_latex_()
+    assert "cap: S[0, 0] <=" in str(result.design) and "S[0, 0] $\\le$" in result.design._repr_latex_()
     assert result.release(np.zeros(4)).shape == (4,)
 
 
@@ -335,3 +336,10 @@ def test_a_design_is_its_problem(workload: md.Workload, loss: str) -> None:
     free = asked.subject_to(md.named("wide", asked.unknown[0, 0] <= 1e6)).solve()
     assert [*values, free.value] == pytest.approx([values[0]] * 4, rel=1.1e-6)
     assert accepted(free)
+
+
+def test_a_problem_is_copied_by_its_numbers() -> None:
+    asked = own(problem("total"), "cap")
+    again = pickle.loads(pickle.dumps(asked))
+    assert str(again) == str(asked) and dumps(again) == dumps(asked)
+    assert again.solve().value == pytest.approx(asked.solve().value, rel=1e-8)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import cvxpy as cp
@@ -35,7 +35,7 @@ from mechdesign.noise.allocation.proofs import (
 )
 from mechdesign.noise.allocation.solving import ScalesProgram, solve_scales
 from mechdesign.plotting import COLOURS, figure, sized
-from mechdesign.problem.spine import Bound, Clock, Incumbent, Law, ModelledDesign
+from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.typing import Array
 
 if TYPE_CHECKING:
@@ -50,26 +50,18 @@ class ScalesProblem(ScalesDesign, Problem):
     asks: ClassVar[str] = "numbers"
     default_gap: ClassVar[float] = 1e-9
 
-    def check(self) -> None:
-        """Raise DesignError where the problem has no exact numbers."""
-        _ = self.declared
+    numbers: ClassVar[Any] = DeclaredScales
+    declared: ClassVar[DeclaredScales] = Problem.declared  # type: ignore[assignment]
 
     def problem(self) -> ScalesProblem:
         """Return the problem itself."""
         return self
 
-    @property
-    def declared(self) -> DeclaredScales:
-        """The problem in numbers, at the parameters' values."""
-        held: DeclaredScales | None = self.__dict__.get("_declared")
-        if held is not None:
-            return held
+    def compiled(self) -> DeclaredScales:
+        """Return the problem in numbers, at the parameters' values."""
         loss = getattr(self.objective.expr, "loss", None)
         if loss is None:
             raise DesignError("objective: must be the loss of the scales, Minimize(s.expected(2, weights))")
-        for parameter in self.parameters:
-            if parameter.value is None:
-                raise DesignError.of("parameter", parameter.name(), "has no value")
         scales, (order, weights) = self.unknown, loss
         rows, privacy, curved = rows_of(scales, cp.Minimize(cp.Constant(0.0)), self.constraints, [])
         if curved or len(rows.cost) > scales.size:
@@ -79,7 +71,7 @@ class ScalesProblem(ScalesDesign, Problem):
                 else rows.labels[int(rows.family[int(rows.places[rows.places[:, 1].argmax(), 0])])]
             )
             raise DesignError(f"{label!r}: is not affine; state it by equalities and inequalities of sums")
-        found = DeclaredScales(
+        return DeclaredScales(
             scales.noise,
             scales.neighbours,
             order,
@@ -87,15 +79,8 @@ class ScalesProblem(ScalesDesign, Problem):
             tuple(privacy),
             *rows[3:],
         )
-        if not self.parameters:
-            self.__dict__["_declared"] = found
-        return found
 
     # -- files and copies -------------------------------------------------------------------------------------
-
-    def to_fields(self) -> dict[str, object]:
-        """What files hold: the problem in numbers."""
-        return {f.name: getattr(self.declared, f.name) for f in fields(DeclaredScales)}
 
     @classmethod
     def from_fields(cls, held: dict[str, Any]) -> ScalesProblem:
@@ -109,10 +94,6 @@ class ScalesProblem(ScalesDesign, Problem):
         made = cls(cp.Minimize(scales.expected(numbers.order, numbers.weights)), tuple(constraints))
         made.__dict__["_declared"] = numbers
         return made
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        held = None if self.parameters and "_declared" not in self.__dict__ else self.to_fields()
-        return _again, (self.objective, self.constraints, held)
 
     # -- solving ----------------------------------------------------------------------------------------------
 
@@ -150,11 +131,6 @@ class ScalesProblem(ScalesDesign, Problem):
                 named(asked.label, asked.sensitivities[moved] ** asked.spend @ powers <= asked.budget)
             )
         return cp.Problem(self.objective, [*rows, *self.own])
-
-    def _result(self, incumbent: Incumbent, clock: Clock) -> Result:
-        stated = ScalesProblem(self.objective, self.constraints) if self.parameters else self
-        stated.__dict__["_declared"] = self.declared
-        return ModelledDesign._result(stated, incumbent, clock)  # of the parameters' present values
 
     def improve(self, clock: Clock, solver: str | None = None, **options: Any) -> Iterator[Law | Bound]:
         """Solve, refine the multipliers, and make the scales exact."""
@@ -256,19 +232,3 @@ class ScalesProblem(ScalesDesign, Problem):
         ]
         said += map(declared.printed, range(len(declared.labels)))
         return found + [f"{'subject to' if k == 0 else '':12}{text}" for k, text in enumerate(said)]
-
-    def __str__(self) -> str:
-        return "\n".join(self.printed())
-
-    def _repr_latex_(self) -> str:
-        lines = (
-            line.replace("Σ", r"\sum").replace("<=", r"\le").replace("_", r"\_") for line in self.printed()
-        )
-        return r"$$\begin{array}{l}" + r" \\ ".join(rf"\text{{{line}}}" for line in lines) + r"\end{array}$$"
-
-
-def _again(objective: Any, constraints: tuple[Any, ...], held: dict[str, Any] | None) -> ScalesProblem:
-    made = ScalesProblem(objective, constraints)
-    if held is not None:
-        made.__dict__["_declared"] = DeclaredScales(**held)
-    return made

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -46,7 +46,7 @@ from mechdesign.noise.correlated.semidefinite import MARGINS, Semidefinite, expl
 from mechdesign.problem.privacy import Consumption
 from mechdesign.problem.sensitivity import Protection
 from mechdesign.problem.span import Span
-from mechdesign.problem.spine import Bound, Clock, Incumbent, Law
+from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.problem.words import unit_words
 from mechdesign.typing import Array
 
@@ -65,32 +65,17 @@ class CovarianceProblem(Problem):
     asks: ClassVar[str] = "numbers"
     default_gap: ClassVar[float] = 1e-7
 
-    def check(self) -> None:
-        """Raise DesignError where the problem has no exact numbers."""
-        _ = self.declared
+    numbers: ClassVar[Any] = DeclaredCovariance
+    declared: ClassVar[DeclaredCovariance] = Problem.declared  # type: ignore[assignment]
 
-    @property
-    def declared(self) -> DeclaredCovariance:
-        """The problem in numbers, at the parameters' values."""
-        held: DeclaredCovariance | None = self.__dict__.get("_declared")
-        if held is not None:
-            return held
-        for parameter in self.parameters:
-            if parameter.value is None:
-                raise DesignError.of("parameter", parameter.name(), "has no value")
+    def compiled(self) -> DeclaredCovariance:
+        """Return the problem in numbers, at the parameters' values."""
         S = self.unknown
         rows, asked, curved = rows_of(S, self.objective, self.constraints, [np.eye(S.shape[0])])
         if curved:
             remedy = "is no linear row of the covariance, and neither piecewise linear; state it by abs, max, norm1, sum_largest or affine rows"
             raise DesignError(f"{curved[0]}: {remedy}")
-        found = DeclaredCovariance(S.changes, S.neighbours, *rows, tuple(asked))
-        if not self.parameters:
-            self.__dict__["_declared"] = found
-        return found
-
-    def to_fields(self) -> dict[str, object]:
-        """What files hold: the problem in numbers."""
-        return {f.name: getattr(self.declared, f.name) for f in fields(DeclaredCovariance)}
+        return DeclaredCovariance(S.changes, S.neighbours, *rows, tuple(asked))
 
     @classmethod
     def from_fields(cls, held: dict[str, Any]) -> CovarianceProblem:
@@ -127,11 +112,6 @@ class CovarianceProblem(Problem):
         for asked in self.declared.privacy:
             rows += [named(asked.label, cp.matrix_frac(v, S) <= asked.budget) for v in S.changes if v.any()]
         return cp.Problem(self.objective, [*rows, *self.own])
-
-    def _result(self, incumbent: Incumbent, clock: Clock) -> Result:
-        stated = CovarianceProblem(self.objective, self.constraints) if self.parameters else self
-        stated.__dict__["_declared"] = self.declared
-        return Problem._result(stated, incumbent, clock)  # of the parameters' present values
 
     def improve(self, clock: Clock, solver: str | None = None, **options: Any) -> Iterator[Law | Bound]:
         """Solve a little stricter than stated; prove the bound from its multipliers, and the law in exact numbers."""
@@ -328,10 +308,3 @@ class CovarianceProblem(Problem):
         ]
         said += map(declared.printed, range(len(declared.labels)))
         return found + [f"{'subject to' if k == 0 else '':12}{text}" for k, text in enumerate(said)]
-
-    def __str__(self) -> str:
-        return "\n".join(self.printed())
-
-    def _repr_latex_(self) -> str:
-        text = (line.replace("<=", r"\le").replace("^", r"\^{}") for line in self.printed())
-        return r"$$\begin{array}{l}" + r" \\ ".join(rf"\text{{{line}}}" for line in text) + r"\end{array}$$"

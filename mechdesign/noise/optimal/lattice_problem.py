@@ -74,6 +74,7 @@ class LatticeProblem(TableProblem):
     """A problem on the masses of additive noise, of which `LatticeNoise` is the unknown."""
 
     numbers: ClassVar[Any] = LatticeDeclared
+    declared: ClassVar[LatticeDeclared] = TableProblem.declared  # type: ignore[assignment]
     asks: ClassVar[str] = "numbers"
 
     def deployed(self, weights: tuple[tuple[int, ...], ...]) -> CellNoise | IntegerNoise:
@@ -81,11 +82,6 @@ class LatticeProblem(TableProblem):
 
     def exact(self, law: Any, witness: Iterable[Fraction] = ()) -> Exact:
         return [*entries_of(self.declared, law), *(rational(x) for x in witness)]
-
-    @property
-    def declared(self) -> LatticeDeclared:
-        found: LatticeDeclared = super().declared  # type: ignore[assignment]
-        return found
 
     def to_fields(self) -> dict[str, object]:
         """What files hold: the problem in numbers."""

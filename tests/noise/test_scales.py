@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+import cheap
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -155,6 +157,38 @@ def test_several_bounds_and_equal_scales_of_one_problem() -> None:
     ).solve()
     assert result.gap < 1e-6 and result.value > plain.value and result.certificate.verify()
     assert not [claim for claim, _, holds in verify(dumps(result)).rows if not holds]
+
+
+def test_a_mix_of_changes_that_have_one_bound_a_number_proves_nothing() -> None:
+    """Of those the sensitivities are the profile, whatever a file states."""
+    plain = md.NoiseAllocation("laplace", [1.0, 2.0], md.PureDP(1.0)).solve()
+    rows = cheap.scales().solve()
+    for result in (plain, rows):
+        [proof] = result.proofs
+        sizes = np.array([one.sensitivities for one in result.design.asked])
+        mixes = np.array(sizes if proof.mixes is None else proof.mixes)
+        mixes[0] *= 10
+        multipliers = proof.multipliers.copy()
+        multipliers[0] = max(multipliers)
+        for held in (proof.multipliers, multipliers):
+            false = replace(
+                result,
+                lower_bound=result.lower_bound * (1 + 1e-9),
+                value=result.value * 2,
+                proofs=(replace(proof, mixes=mixes, multipliers=held),),
+            )
+            assert not false.certificate.verify()
+            assert not all(holds for *_, holds in verify(dumps(false)).rows)
+
+
+def test_a_saved_problem_is_extended(tmp_path: Any) -> None:
+    result = cheap.scales().solve()
+    result.save(tmp_path / "scales.json")
+    problem = md.load(tmp_path / "scales.json").design
+    assert str(problem) == str(result.design)
+    s = problem.unknown
+    further = problem.subject_to(md.named("floor", s[2] >= 0.5 * result.mechanism.scales[2])).solve()
+    assert further.value == pytest.approx(result.value, rel=1e-7) and further.certificate.verify()
 
 
 def test_a_parameter_is_changed_between_solves() -> None:

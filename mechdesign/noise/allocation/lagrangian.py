@@ -29,7 +29,7 @@ from flint import arb, ctx, fmpq
 from mechdesign.errors import ResultFormatError
 from mechdesign.evidence.vipr import rational
 from mechdesign.model.exactly import fraction
-from mechdesign.model.scales import SUM_ERROR, absolute_moment
+from mechdesign.model.scales import absolute_moment
 from mechdesign.noise.allocation.declared import ZERO, DeclaredScales
 from mechdesign.typing import Array
 
@@ -114,22 +114,6 @@ class Lagrangian:
                 low, high = np.where(falls, middle, low), np.where(falls, high, middle)
             logs = (low + high) / 2
         return np.minimum(np.maximum(np.exp(logs), self.low), self.high)
-
-    def value(self, asked: DeclaredScales, found: Multipliers) -> tuple[float, float]:
-        """Return the lower bound in doubles, and a bound of its error."""
-        with np.errstate(divide="ignore"):
-            logs = np.log(self.minimisers())
-        rise, fall, linear, log = self.terms(logs)
-        terms = rise, fall, linear, np.where(log != 0, log * logs, 0.0)
-        paid = found.budgets * np.array([float(one.most) for one in asked.privacy])
-        fixed = [
-            nu * (np.log(abs(float(a / b))) if asked.logarithmic and row.ratio else float(row.offset))
-            for row, nu in zip(asked.coupled, found.rows.tolist())
-            for a, b in [sorted(row.terms.values(), reverse=True)[:: len(row.terms) - 1]]
-        ]
-        total = float(np.sum(terms)) - float(paid.sum()) + float(np.sum(fixed))
-        size = float(np.abs(terms).sum() + paid.sum() + np.abs(fixed).sum())
-        return total, SUM_ERROR * (2 + self.order) * size
 
 
 def moment(noise: str, order: float) -> arb:

@@ -64,9 +64,14 @@ class ScalesDesign(ModelledDesign):
     def kept(self, scales: Array) -> Iterator[Claim]:
         """Claim that the scales keep the limits and rows."""
 
-    @abstractmethod
+    @property
+    def exact(self) -> bool:
+        """Whether value and lower bound are proved, not sums in doubles."""
+        return True
+
     def dual(self, found: Multipliers) -> tuple[float, float]:
-        """Return the lower bound of the loss in doubles, and a bound of its error."""
+        """Return the lower bound of the loss in doubles, and a bound of its error, where that is all there is."""
+        raise NotImplementedError
 
     def said(self) -> tuple[str, ...]:
         """Notes of a result."""
@@ -228,7 +233,7 @@ class AllocationProof(Proof):
             raise DesignError("multipliers: must be finite and not negative")
 
     def way(self, stated: Certificate) -> str:
-        return PROVED if len(stated.law.scales) <= EXACT else RECOMPUTED
+        return PROVED if stated.question.exact else RECOMPUTED
 
     def price(self, k: int) -> Prices | None:
         """The prices of one requirement."""
@@ -240,7 +245,7 @@ class AllocationProof(Proof):
     def check(self, stated: Certificate) -> Iterator[Claim]:
         design = instance("question", stated.question, ScalesDesign)
         law, asked = instance("law", stated.law, IndependentNoise), design.asked
-        scales, exact = law.scales, len(law.scales) <= EXACT
+        scales = law.scales
         # `release` takes from the law's own sensitivities how much wider it must be for its lattice
         own = [one for one in asked if self._made_for(law, one)]
         others = [
@@ -260,7 +265,7 @@ class AllocationProof(Proof):
         yield from design.kept(scales)
         order, weights = float(design.loss), design.weights
         claim = f"the loss is at most {stated.value:.9g}"
-        if exact:
+        if design.exact:
             rest = Fraction(stated.value) - cost_above(law.noise, order, weights, scales)
             yield Claim(claim, PROVED, float(rest), rest >= 0)
         else:
@@ -277,44 +282,47 @@ class AllocationProof(Proof):
         )
 
     def _bounds(self, stated: Certificate, design: ScalesDesign, below: float) -> Iterator[Claim]:
-        profiles = []
         for k, one in enumerate(design.asked):
-            changes, profile = changes_within(one), one.sensitivities
-            if changes is not None:
-                profile = np.zeros(0) if self.mixes is None else self.mixes[k]
-                reached = changes.reached(profile, None if self.shares is None else self.shares[k])
+            if (changes := changes_within(one)) is not None:
+                mix = np.zeros(0) if self.mixes is None else self.mixes[k]
+                reached = changes.reached(mix, None if self.shares is None else self.shares[k])
                 yield Claim("the worst mix is one of changes", self.way(stated), 0.0, reached)
                 if not reached:
                     return
-            profiles.append(profile)
         claim = f"no {self.among(stated).noun} costs less than {below:.9g}"
-        if len(stated.law.scales) <= EXACT:
+        if design.exact:
             found = self.proved(design, stated.value)
             yield Claim(claim, PROVED, float(found - Fraction(below)), found >= Fraction(below))
             return
-        multipliers = Multipliers(self.multipliers, self._rows(0), np.array(profiles))
-        dual, error = design.dual(multipliers)
+        dual, error = design.dual(Multipliers(self.multipliers, np.zeros(0), self._profiles(design)))
         # half of the error is more than the doubles have lost: of a huge multiplier nothing else may be left
         bound = dual - error / 2
         room = bound + ROUNDING * abs(bound) - below
         yield Claim(claim, RECOMPUTED, room, room >= 0)
 
-    def _rows(self, count: int) -> Array:
-        return np.zeros(count) if self.rows is None else self.rows
+    def _profiles(self, design: ScalesDesign) -> Array:
+        """Profiles that scales keep the budgets on: the sensitivities, a mix where changes keep several bounds."""
+        profiles = []
+        for k, one in enumerate(design.asked):
+            mixed = self.mixes is not None and changes_within(one) is not None
+            profiles.append(self.mixes[k] if mixed else one.sensitivities)  # type: ignore[index]
+        return np.array(profiles)
 
     def multiplied(self, design: ScalesDesign) -> Multipliers:
         """The multipliers of the declared rows."""
-        profiles = [one.sensitivities for one in design.asked] if self.mixes is None else self.mixes
-        return Multipliers(self.multipliers, self._rows(len(design.declared.coupled)), np.array(profiles))
+        count = len(design.declared.coupled)
+        rows = np.zeros(count) if self.rows is None else self.rows
+        return Multipliers(self.multipliers, rows, self._profiles(design))
 
     def duals(self, design: ScalesDesign, scales: Array) -> Array:
         """Multipliers of the own rows; of limits what the slope of the Lagrangian is there, of equal scales none is singled out."""
         declared = design.declared
         several, found = {row.number for row in declared.coupled}, np.zeros(len(declared.family))
-        found[[*several]] = self._rows(len(several))
+        multipliers = self.multiplied(design)
+        found[[*several]] = multipliers.rows
         groups = np.zeros(declared.count)
         groups[declared.member] = scales
-        slopes = Lagrangian.of(declared, self.multiplied(design)).slopes(groups)
+        slopes = Lagrangian.of(declared, multipliers).slopes(groups)
         terms = np.diff(np.searchsorted(declared.places[:, 0], np.arange(len(found) + 1)))
         found[[n for n in np.flatnonzero(terms > 1).tolist() if n not in several]] = math.nan
         for n in declared.limited(groups):

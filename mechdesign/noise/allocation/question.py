@@ -18,7 +18,7 @@ from mechdesign.evidence.results import Result
 from mechdesign.model.scales import ScalesPrivacy, absolute_moment
 from mechdesign.noise.allocation.lagrangian import Multipliers
 from mechdesign.noise.allocation.proofs import ScalesDesign, changes_within, cost, scales_class
-from mechdesign.noise.allocation.separable import Separable, power
+from mechdesign.noise.allocation.separable import EXACT, Separable, power
 from mechdesign.noise.allocation.several import Changes
 from mechdesign.problem.checks import doubles, instance
 from mechdesign.problem.privacy import GAUSSIAN_ALONE, Consumption, GaussianDP, PureDP
@@ -200,6 +200,10 @@ class AllocationQuestion(ScalesDesign):
         if self.groups is not None:
             widest = max(float(np.ptp(scales[g])) for g in self.groups)
             yield Claim("groups share a scale", PROVED, -widest, widest == 0)
+
+    @property
+    def exact(self) -> bool:
+        return len(self.sensitivities) <= EXACT
 
     def dual(self, found: Multipliers) -> tuple[float, float]:
         """Return the lower bound in doubles, and a bound of its error: of the closed forms."""

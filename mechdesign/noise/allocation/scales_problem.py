@@ -25,7 +25,7 @@ from mechdesign.model.problem import Problem
 from mechdesign.model.scales import Scales, ScalesPrivacy
 from mechdesign.model.unknown import named
 from mechdesign.noise.allocation.declared import DeclaredScales
-from mechdesign.noise.allocation.lagrangian import Lagrangian, Multipliers, cost_above
+from mechdesign.noise.allocation.lagrangian import cost_above
 from mechdesign.noise.allocation.proofs import (
     AllocationProof,
     ScalesDesign,
@@ -165,12 +165,6 @@ class ScalesProblem(ScalesDesign, Problem):
                 min(broken, default=0.0),
                 not broken and off <= RESIDUAL,
             )
-
-    def dual(self, found: Multipliers) -> tuple[float, float]:
-        """Return the lower bound in doubles and a bound of its error: of more than 2,000 numbers."""
-        declared = self.declared
-        lagrangian = Lagrangian.of(declared, found)
-        return lagrangian.value(declared, found)
 
     # -- what a result says -----------------------------------------------------------------------------------
 

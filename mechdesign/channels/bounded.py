@@ -17,7 +17,7 @@ Below δ = 10⁻⁹ the program is that of pure privacy, whose multipliers prove
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -35,12 +35,12 @@ from mechdesign.evidence.page import Account
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.rows import RowsBound
 from mechdesign.evidence.serialize import serializable
-from mechdesign.model.exactly import fraction
+from mechdesign.model.exactly import Exact, fraction
 from mechdesign.model.problem import Minimize
 from mechdesign.model.table import Table
 from mechdesign.model.table_problem import TableDesign, TableProblem
 from mechdesign.plotting import draw_matrix
-from mechdesign.problem.checks import integer, settle
+from mechdesign.problem.checks import instance, integer, settle
 from mechdesign.problem.fields import field
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, PureDP
@@ -158,6 +158,13 @@ class BoundedCount(TableDesign):
     def deployed(self, weights: Weights) -> Channel:
         """Return the channel of these weights."""
         return Channel.from_weights(weights)
+
+    def exact(self, law: Channel, witness: Iterable[Fraction] = ()) -> Exact:
+        """Cells of a table of answers, in rationals."""
+        square = instance("law", law, Channel).matrix.shape == (self.n + 1, self.n + 1)
+        if law.weights is None or law.space is not None or not square:
+            raise DesignError("law: must be a table of integer weights, a row and a column for each value")
+        return super().exact(law, witness)
 
     @cached_property
     def _geometric(self) -> Array:

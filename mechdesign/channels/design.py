@@ -46,6 +46,7 @@ from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import same
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
+from mechdesign.model.exactly import Exact
 from mechdesign.model.problem import Minimize
 from mechdesign.model.program import Program
 from mechdesign.model.symmetry import Symmetry
@@ -53,7 +54,7 @@ from mechdesign.model.table import Table
 from mechdesign.model.table_problem import TableDesign, TableProblem, TableProof, proved_bounds
 from mechdesign.model.unknown import named
 from mechdesign.plotting import NAMED, draw_matrix
-from mechdesign.problem.checks import DOWN, array, number, one_of, positive, settle
+from mechdesign.problem.checks import DOWN, array, instance, number, one_of, positive, settle
 from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import MetricDP, PureDP, points_of
 from mechdesign.problem.spine import Bound, Clock, Law, relative_table
@@ -224,6 +225,14 @@ class MetricChannel(TableDesign):
     def deployed(self, weights: Weights) -> Channel:
         """Return the channel of these weights."""
         return Channel.from_weights(weights, self.space)
+
+    def exact(self, law: Channel, witness: Iterable[Fraction] = ()) -> Exact:
+        """Cells of a channel on the design's items and reports, in rationals."""
+        if instance("law", law, Channel).weights is None or law.matrix.shape != self.losses.shape:
+            raise DesignError("law: must be a channel of integer weights on the design's items and reports")
+        if not same(law.space, self.space):
+            raise DesignError("law: is a channel on another space than the design's")
+        return super().exact(law, witness)
 
     def proof(self, witness: tuple[Fraction, ...]) -> TableProof:
         """Return the proof of a law, with the distances to their last digit."""

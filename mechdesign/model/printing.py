@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _ACTIVE = 1e-9  # slack of an active row
+MOST_LISTED = 1_000_000
+"""Rows of a requirement up to which an audit lists all; of more, that of least slack of each pair."""
 
 
 def _counts(declared: Declared) -> dict[str, int]:
@@ -67,8 +69,13 @@ def audit_table(
     """Every row of every family: family, index, lhs, rhs, slack, dual, active. Slacks near 0 are exact differences, rounded once."""
     x, face, frames = np.array([float(value) for value in v]), Face(declared, frozenset()), []
     table = x[: declared.cells].reshape(declared.n, declared.m)
-    near = {number: float(face.slack(number, v)) for number in face.close(v, listed=True) if number >= 0}
+    many = any(len(part.pairs) * part.m > MOST_LISTED for part in declared.parts if not part.delta)
+    close = () if many else face.close(v, listed=True)
+    near = {number: float(face.slack(number, v)) for number in close if number >= 0}
     for part in declared.parts:
+        if not part.delta and len(part.pairs) * part.m > MOST_LISTED:
+            frames.append(_tightest(declared, part, table, face, v, multipliers))
+            continue
         index, lhs, rhs = part.sides(declared, table)
         first = part.sums if part.delta else part.first
         dual = _duals(part, multipliers, first, len(lhs))
@@ -86,6 +93,28 @@ def audit_table(
     sums = np.ones(declared.n)
     frames.append(_frame("sums", list(map(shown_label, declared.inputs)), sums, sums, np.nan * sums, {}, 0))
     return pd.concat(frames, ignore_index=True)[columns]
+
+
+def _tightest(
+    declared: Declared, part: Part, table: Array, face: Face, v: list[Any], multipliers: dict[int, Fraction]
+) -> pd.DataFrame:
+    """Of every pair the row of least slack, which is exact, and the sum of the multipliers of all its rows."""
+    found = []
+    for numbers, over, _ in part.scan(table):
+        rows = over.reshape(-1, part.m).argmax(axis=1)
+        found.append(numbers.reshape(-1, part.m)[np.arange(len(rows)), rows])
+    rows = np.concatenate(found)
+    (a, b), y = part.pairs.T, (rows - part.first) % part.m
+    lhs, rhs, dual = table[a, y], np.exp(part.losses) * table[b, y], np.zeros(len(rows))
+    for number, value in multipliers.items():
+        if part.first <= number < part.sums:
+            dual[(number - part.first) // part.m] += float(value)
+    inputs, outputs = (list(map(shown_label, labels)) for labels in (declared.inputs, declared.outputs))
+    index = [f"{inputs[i]}, {inputs[j]}: {outputs[k]}" for i, j, k in zip(a.tolist(), b.tolist(), y.tolist())]
+    shown = _frame(part.label, index, lhs, rhs, dual, {}, 0)
+    shown["slack"] = [float(face.slack(number, v)) for number in rows.tolist()]
+    shown["active"] = np.abs(shown["slack"]) <= _ACTIVE
+    return shown
 
 
 def _frame(

@@ -19,6 +19,7 @@ from mechdesign.channels.responses import ClusteredResponse
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.proofs import Certificate
 from mechdesign.evidence.rows import RowsBound
+from mechdesign.model import printing
 from mechdesign.spaces.automorphisms import automorphisms, labels, orbits
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.spaces.spanner import graph_stretch, greedy_spanner
@@ -268,3 +269,14 @@ def test_named_places() -> None:
     assert found.release([["Mitte"]])[0, 0] in names and found.release(3).dtype.kind == "i"
     fit = FrequencyEstimate(found.mechanism).fit
     assert (fit(report).estimate == fit([names.index(y) for y in report]).estimate).all()
+
+
+def test_a_long_audit_keeps_the_tightest_report_of_every_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = MetricChannel(MetricSpace.grid(3, 3), alpha=0.7).solve()
+    whole = result.audit().query("family == 'private'")
+    monkeypatch.setattr(printing, "MOST_LISTED", 100)
+    cut = result.audit().query("family == 'private'")
+    pairs = whole["index"].str.split(":").str[0]
+    for column, least in (("slack", "min"), ("dual", "sum")):
+        every = whole.groupby(pairs, sort=False)[column].agg(least)
+        assert cut[column].to_numpy() == pytest.approx(every.to_numpy(), abs=1e-12)

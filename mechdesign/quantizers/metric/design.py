@@ -26,7 +26,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 import cvxpy as cp
@@ -361,8 +361,9 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         if self.objective == "worst":
             inputs = self.knots(min(count, _MOST_INPUTS))
             listed = replace(self, inputs=tuple(inputs.tolist())).problem()
-            found = next(found for found in listed.improve(clock) if isinstance(found, Bound))
-            yield self._proved(listed, found, np.zeros(0), None, inputs)
+            bounds = (found for found in listed.improve(clock) if isinstance(found, Bound))
+            for found in islice(bounds, 1):
+                yield self._proved(listed, found, np.zeros(0), None, inputs)
         elif self.loss.polynomial:
             proof = MetricBound(None, count)
             program = proof.program(self)

@@ -301,6 +301,31 @@ def test_it_is_refused_by_name(at: int) -> None:
         asked.subject_to(*rows(asked.unknown)).solve()
 
 
+@pytest.mark.parametrize("above", [0.0, 1e-2, 1e-4])
+def test_a_cap_near_its_floor(above: float) -> None:
+    """Where S[0, 0] is 1 the other variance is infinite; near it solvers lose their digits in the coordinates of the loss."""
+    S = md.Covariance([[1.0, 0.0], [1.0, 1.0]])
+    asked = md.Problem(
+        md.Minimize(S.total()),
+        [S.private(md.ZeroConcentratedDP(0.5)), md.named("floor", S[0, 0] <= 1 + above)],
+    )
+    if not above:
+        with pytest.raises(md.SolverError, match="'floor': leave no covariance inside"):
+            asked.solve()
+        return
+    result = asked.solve()
+    assert accepted(result) and result.gap < 1e-9 / above**2
+    assert result.lower_bound <= 1 + above + (1 + above) / (4 * above) + 0.5 and result.value > 0.2 / above
+
+
+def test_an_equality_to_zero_is_met() -> None:
+    S = md.Covariance([[1.0, 0.0], [1.0, 1.0]])
+    asked = md.Problem(md.Minimize(S.total()), [S.private(md.ZeroConcentratedDP(0.5)), S[0, 1] == 0])
+    result = asked.solve()
+    # independent noise: 1/a + 1/b <= 1
+    assert result.value == pytest.approx(4.0, rel=1e-7) and accepted(result)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

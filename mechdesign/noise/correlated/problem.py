@@ -115,8 +115,8 @@ class CovarianceProblem(Problem):
 
     def improve(self, clock: Clock, solver: str | None = None, **options: Any) -> Iterator[Law | Bound]:
         """Solve a little stricter than stated; prove the bound from its multipliers, and the law in exact numbers."""
-        program, bounded = Semidefinite(self.declared, solver, clock, **options), False
-        for margin in MARGINS:
+        program = Semidefinite(self.declared, solver, clock, **options)
+        for margin in (MARGINS[0], *MARGINS):  # the first in the frame of the loss, then in that of V'
             try:
                 z, further, multipliers = program.solve(margin)
                 rows = program.whitening(z)
@@ -124,13 +124,13 @@ class CovarianceProblem(Problem):
                 if clock.passed:
                     raise
                 raise explained(program, error) from None
-            found = None if bounded else program.proof(multipliers)
+            found = program.proof(multipliers)
             report = SolveReport.of(program.report)
             if self.design is not None:
                 yield from self.design.of_program(rows, found, report)
                 return
             if found is not None:
-                bounded = True
+                program.turned(found)
                 yield Bound(round_down(found.bound(self.declared)), found)
             law, witness = self.law_of(rows), tuple(map(Fraction, further.tolist()))
             value = self.value_of(law, witness)[1]
@@ -207,7 +207,8 @@ class CovarianceProblem(Problem):
         parts = [*(Fraction(a) * witness[j] for j, a in own.items()), Fraction(constant)]
         if not self.declared.equal[i]:
             return float(-Fraction(high) - sum(parts))
-        size = float(np.abs(weights * law.covariance).sum()) + sum(abs(float(part)) for part in parts)
+        deviations = np.sqrt(np.diag(law.covariance))
+        size = float(deviations @ np.abs(weights) @ deviations) + sum(abs(float(part)) for part in parts)
         return RESIDUAL * size - max(abs(float(Fraction(end) + sum(parts))) for end in (low, high))
 
     # -- what a result says -------------------------------------------------------------------------------------

@@ -59,14 +59,22 @@ class Semidefinite:
     @cached_property
     def frame(self) -> tuple[Array, float]:
         """P and the unit u: the covariance is u P Z Pᵀ, with Z near the identity."""
+        return self._frame(factor_below(self.declared.plain_weights))
+
+    def _frame(self, factor: Array | None) -> tuple[Array, float]:
+        """The frame in which the best covariance for weights XᵀX is near the identity."""
         declared = self.declared
-        factor = factor_below(declared.plain_weights)
         root = np.eye(declared.n) if factor is None or len(factor) < declared.n else factor
         x = declared.changes @ root.T
         _, singular, directions = np.linalg.svd(x, full_matrices=False)
         stretch = np.sqrt(np.maximum(singular / singular[0], 1e-12))
         size = float(np.abs(x @ directions.T / stretch).max())
         return np.linalg.solve(root, directions.T * stretch), size**2 / declared.budget
+
+    def turned(self, found: CovarianceBound) -> None:
+        """Take the frame of V': where rows move the optimum by orders of magnitude, solvers lose their digits in that of the loss."""
+        self.__dict__["frame"] = self._frame(found.factor)
+        self.__dict__.pop("scaled", None)
 
     @cached_property
     def scaled(self) -> tuple[Array, Array, Array, Array, float]:

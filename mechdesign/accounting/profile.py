@@ -44,6 +44,7 @@ from mechdesign.accounting.losses import (
     loss_of,
     of_scipy,
 )
+from mechdesign.errors import DesignError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import excess, round_up, safe_root
 from mechdesign.problem.checks import levels, probability
@@ -392,11 +393,27 @@ def gaussian_most(privacy: GaussianPrivacy) -> Fraction:
     if isinstance(privacy, GaussianDP):
         return Fraction(privacy.mu) ** 2
     below, step, points = gaussian_budget(privacy), 2e-13, points_of(privacy).points
-    while True:
+    while math.sqrt(below * (1 + step)) < math.inf:
         mu = math.sqrt(below * (1 + step))
-        if any(enclosed_gaussian(e, [(1, mu, 1.0, 1)])[0] > d for e, d in points) or not mu < math.inf:
+        if any(_exceeds(e, mu, d) for e, d in points):
             return Fraction(mu) ** 2
         step *= 4
+    raise DesignError.of("privacy", str(privacy), "allows more than doubles hold: ask for a smaller epsilon")
+
+
+def _exceeds(epsilon: float, mu: float, delta: float) -> bool:
+    """Whether δ of Gaussian noise of this μ is more than `delta` for certain, as balls of as many digits as that takes show."""
+    before, ctx.prec = ctx.prec, 128
+    try:
+        while ctx.prec <= 1 << 14:
+            e, m = arb(epsilon), arb(mu)
+            over = _half_erfc(e / m - m / 2) - e.exp() * _half_erfc(e / m + m / 2) - arb(delta)
+            if over > 0 or over <= 0:
+                return bool(over > 0)
+            ctx.prec *= 2
+        return False
+    finally:
+        ctx.prec = before
 
 
 def gaussian_tradeoff(square: float, at: Iterable[float] = ()) -> TradeOff:

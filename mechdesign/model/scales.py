@@ -46,6 +46,8 @@ SUM_ERROR = 1e-14
 """Above the relative error of a pairwise NumPy sum of up to 2⁴⁰ non-negative terms and of the terms (≤ 64 ulps)."""
 
 
+_USUAL = 1e-30
+"""ε and δ from which on the root of δ = φ(μ) is within 10⁻¹³."""
 _gaussian_budget = lru_cache(maxsize=64)(gaussian_budget)
 
 
@@ -140,10 +142,13 @@ class ScalesPrivacy(Requirement):
 
     @property
     def apart(self) -> float:
-        """How far `most` is above `budget`, relative, at most: without computing it."""
-        if self.noise == "gaussian" and self.points:
-            return 3e-13
-        return 5e-14 if self.noise == "gaussian" or self.failing else 0.0
+        """How far `most` is above `budget`, relative, at most: hardly ever computed."""
+        if self.noise == "laplace" or not self.points:
+            return 5e-14 if self.noise == "gaussian" or self.failing else 0.0
+        usual = all(
+            _USUAL <= delta <= 0.5 and _USUAL <= epsilon <= 1 / _USUAL for epsilon, delta in self.points
+        )
+        return 3e-13 if usual else float(self.most / Fraction(self.budget) - 1) * (1 + 1e-6)
 
     def smallest_epsilon(self, budget: float) -> float | None:
         """The least ε at which this budget may be consumed, where one ε says how much."""

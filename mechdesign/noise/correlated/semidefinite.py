@@ -204,9 +204,7 @@ def explained(
     excess, proved = _excess(program, own)
     if excess <= _ROOM and not proved:
         words = " and ".join(repr(declared.labels[k]) for k in own)
-        reason = (
-            f"{words}: leave no covariance inside (at a floor, or unbounded: {error}); allow a millionth more"
-        )
+        reason = f"{words}: leave no covariance inside: a cap is at its floor, or no covariance is the best; allow a millionth more"
         return SolverError(reason, solver=program.solver or "clarabel", status="check")
     for k in list(own):
         rest = [other for other in own if other != k]

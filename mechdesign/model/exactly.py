@@ -375,7 +375,7 @@ def repaired(
     for end in (partial(_plain, declared), strict):
         inside = end()
         best = None if inside is None else _mixture(face, points, [face.point(inside)])
-        if best is not None and best[0] - least <= abs(best[0]) * rational(spared):
+        if best is not None and best[0] - least <= abs(best[0]) * rational(min(spared, 1e300)):
             return best[1], face.missed(best[1])
     smaller, middle = interior(declared, clock, solver)
     ends = [smaller.point(middle)]

@@ -7,7 +7,7 @@ pairs, floors take the rows' place, or else inputs next to each other come first
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -57,6 +57,8 @@ class Program:
         Pairs of inputs that come first, in both directions, under every requirement.
     grow : bool
         Whether rows that are broken are added.
+    interior : bool
+        Whether HiGHS solves by its interior-point method, without a basis.
     """
 
     def __init__(
@@ -75,13 +77,16 @@ class Program:
         symmetry: Symmetry | None = None,
         edges: Indices | None = None,
         grow: bool = True,
+        interior: bool = False,
         **options: Any,
     ) -> None:
         self.declared, self.margin, self.room, self.tight, self.grow = declared, margin, room, tight, grow
         self.zeros = frozenset(zeros) | (frozenset() if without else declared.zeros)
         self.parts = [part for part in declared.parts if part.label not in without]
         self.symmetry = Symmetry.of(declared) if symmetry is None else symmetry
-        self.lp = LinearProgram("program of the table", solver=solver, deadline=clock, **options)
+        self.lp = LinearProgram(
+            "program of the table", solver=solver, deadline=clock, interior=interior, **options
+        )
         n, m, width, orbits = declared.n, declared.m, len(declared.cost), self.symmetry.cells
         count = int(orbits.max()) + 1
         if count > MOST_CELLS:
@@ -270,9 +275,16 @@ class Program:
         ------
         InfeasibleError, SolverError
         """
+        for _ in self.rounds():
+            pass
+
+    def rounds(self) -> Iterator[None]:
+        """Solve, and again while privacy rows are broken; stop for a look after every time."""
         self.solution = self.lp.answer()
+        yield
         while self.grown() or self._focused():
             self.solution = self.lp.answer()
+            yield
 
     def _focused(self) -> bool:
         """Whether costs were changed to units of the optimum, as a solver's tolerances are absolute: once, where it is small."""

@@ -66,6 +66,7 @@ CURVED = 1e-8
 _TANGENTS = 40  # rounds of tangents, at most
 MOST_ROWS = 400_000
 """Privacy rows that `TableProblem.write` lists."""
+_SIMPLEX = 4_000  # variables of a table on a metric up to which the simplex method takes no longer than half a minute
 _LARGE = 20_000  # variables from which a second solve takes too long: the law is then repaired by a mixture
 
 
@@ -75,6 +76,23 @@ def proved_bounds(declared: Declared, rows: Indices, multipliers: Array) -> Iter
     bound = declared.linear_bound(proof.rows, proof.multipliers)
     if bound.admissible:
         yield Bound(round_down(fraction(bound.bound)), proof)
+
+
+def _steep(declared: Declared) -> bool:
+    """Whether privacy is pure and that of a metric: of many rows few bind."""
+    return all(not part.delta and len(part.distances) > 1 for part in declared.parts)
+
+
+def _closed(declared: Declared, columns: Array) -> Array:
+    """Columns raised to the least ones above them that are private, over the sums of their rows."""
+    table = np.maximum(columns[: declared.cells].reshape(declared.n, declared.m), 0.0)
+    for part in declared.parts:
+        decay = np.zeros((declared.n, declared.n))
+        decay[tuple(part.pairs.T[::-1])] = np.exp(-part.losses)
+        before = table.copy()
+        for x in range(declared.n):
+            np.maximum(table, decay[:, x, None] * before[x], out=table)
+    return np.append(table / table.sum(axis=1, keepdims=True), columns[declared.cells :])
 
 
 class TableDesign(ModelledDesign):
@@ -247,7 +265,11 @@ class TableProblem(TableDesign, Problem):
         notes = (f"symmetry: {orbits.dropped} of the permutations do not keep every row",) * bool(
             orbits.dropped
         )
-        margin = MARGIN if int(orbits.cells.max()) < _LARGE else 0.0
+        variables = int(orbits.cells.max()) + 1
+        if solver is None and variables > _SIMPLEX and not options and _steep(declared):
+            yield from self._by_rounds(clock, orbits, notes)
+            return
+        margin = MARGIN if variables < _LARGE else 0.0
         program = Program(declared, clock, solver, margin=margin, symmetry=orbits, **options)
         try:
             program.solve()
@@ -280,6 +302,25 @@ class TableProblem(TableDesign, Problem):
 
         found = repaired(declared, starts, clock, solver, strict=strict, spared=clock.gap / 4)
         yield self._law(*found, report, notes)
+
+    def _by_rounds(self, clock: Clock, orbits: Symmetry, notes: tuple[str, ...]) -> Iterator[Law | Bound]:
+        """Solve by an interior-point method with more and more rows: a bound of every round, and a law near the last one's table."""
+        declared, columns = self.declared, np.zeros(0)
+        program = Program(declared, clock, symmetry=orbits, interior=True)
+        yield from proved_bounds(declared, np.zeros(0, dtype=np.int64), np.zeros(0))
+        try:
+            for _ in program.rounds():
+                columns = program.columns()
+                if not clock.passed:
+                    yield from proved_bounds(declared, *program.multipliers())
+        except InfeasibleError as error:
+            raise self._explained(error, clock) from None
+        except SolverError as error:
+            if error.status != "limit" or not len(columns):
+                raise
+        starts = [_closed(declared, columns), columns]
+        found = repaired(declared, starts, clock, spared=math.inf)
+        yield self._law(*found, SolveReport.of(program.solution), notes)
 
     # -- convex functions that are not piecewise linear ------------------------------------------------------------
 

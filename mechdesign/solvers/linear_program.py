@@ -53,6 +53,8 @@ class LinearProgram:
         A registered backend for `answer`; HiGHS's simplex method by default.
     deadline : Deadline, optional
         A solve that reaches it returns the status "limit".
+    interior : bool
+        Whether HiGHS solves by its interior-point method, without a basis.
     **options
         The backend's own.
 
@@ -85,6 +87,7 @@ class LinearProgram:
         *,
         solver: str | None = None,
         deadline: Deadline | None = None,
+        interior: bool = False,
         **options: Any,
     ) -> None:
         self.what, self.deadline = what, Deadline.of(deadline)
@@ -102,7 +105,8 @@ class LinearProgram:
         self._entries: dict[str, list[tuple[_Places, _Places, Array]]] = {}  # rows, columns, values
         self._highs: Any = highspy.Highs()  # its type stubs lack several methods
         own = options if self.solver == "highs" else {}
-        settings = {"output_flag": False, "threads": 1, "solver": "simplex", **HIGHS_TOLERANCES, **own}
+        method = {"solver": "ipm", "run_crossover": "off"} if interior else {"solver": "simplex"}
+        settings = {"output_flag": False, "threads": 1, **method, **HIGHS_TOLERANCES, **own}
         for name, value in settings.items():
             try:
                 taken = self._highs.setOptionValue(name, value) == highspy.HighsStatus.kOk

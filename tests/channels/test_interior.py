@@ -14,12 +14,6 @@ from mechdesign.typing import Status
 from mechdesign.verifier.verify import verify
 
 
-@pytest.fixture(autouse=True)
-def _by_reports(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metric_channel, "_SIMPLEX", 0)
-    monkeypatch.setattr(metric_channel, "_VERTICES", 0)
-
-
 def drawn(
     seed: int, n: int, side: float, alpha: float, loss: object = "metric", **options: object
 ) -> MetricChannel:

@@ -21,7 +21,6 @@ from scipy.spatial.distance import cdist
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import array, finite, indices, integer, one_of, positive, settle
-from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Indices, Numbers
 
 NEEDS: dict[str, tuple[str, ...]] = {  # what a space of each kind is made of
@@ -360,29 +359,6 @@ class MetricSpace:
         return replace(
             self, matrix=None if self.matrix is None else self.matrix * factor, points=points, unit=unit
         )
-
-    @cached_property
-    def essential_pairs(self) -> Indices:
-        """Pairs x < y that no third point lies exactly between, shape (pairs, 2).
-
-        Every other pair is a chain of these with the same total length, so a bound that is linear in the
-        distance needs checking on these only. "Between" is up to 10⁻¹² of the distance, rounding's share.
-        """
-        return self.pairs_without_between(Deadline(None))
-
-    def pairs_without_between(self, deadline: Deadline) -> Indices:
-        """`essential_pairs`; SolverError once the deadline has passed, for a thousand points take seconds."""
-        if self.kind == "line" and self.points is not None:
-            order = np.argsort(self.points[:, 0])
-            return np.sort(np.column_stack([order[:-1], order[1:]]), axis=1)
-        d = self.distances
-        need, most = np.triu(np.ones_like(d, dtype=bool), 1), d * (1 + 1e-12)
-        for z in range(self.size):
-            deadline.hold("essential pairs")
-            through = np.add.outer(d[z], d[z]) <= most
-            through[z, :] = through[:, z] = False
-            need &= ~through
-        return np.argwhere(need)
 
     # ------------------------------------------------------------------ items and histograms
 

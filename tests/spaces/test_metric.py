@@ -80,18 +80,6 @@ def test_geodesic_quarter_meridian_and_antipodes():
     assert space.unit == "km"
 
 
-def test_essential_pairs_rebuild_the_metric_by_chaining():
-    for space in SPACES.values():
-        pairs = space.essential_pairs
-        i, j = pairs.T
-        lengths = shortest_paths(i, j, space.distances[i, j], space.size)
-        for i, j in itertools.product(range(space.size), repeat=2):
-            assert lengths[i, j] == pytest.approx(space.distances[i, j], rel=1e-11)
-    # On a line only neighbours are left.
-    assert len(SPACES["line"].essential_pairs) == 3
-    assert len(MetricSpace.grid(3, 3, metric="manhattan").essential_pairs) == 12
-
-
 @given(st.integers(2, 6), st.integers(0, 2**32 - 1))
 def test_a_broken_triangle_is_found_and_named(n, seed):
     rng = np.random.default_rng(seed)

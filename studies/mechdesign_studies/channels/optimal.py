@@ -69,7 +69,7 @@ def random_places(size: int, rounds: int, rng: np.random.Generator) -> dict[str,
     """What the first rounds find among random places, a unit square for each, under a Dirichlet prior at α = 1."""
     space = md.MetricSpace.euclidean(rng.uniform(0, size**0.5, (size, 2)))
     prior = rng.dirichlet(np.ones(size))
-    found = list(islice(md.MetricChannel(space, 1.0, prior).improve(Clock()), rounds))
+    found = list(islice(md.MetricChannel(space, 1.0, prior).accelerated(Clock()), rounds))
     best = min((each for each in found if isinstance(each, Law)), key=lambda law: law.value)
     bound = max((each.value for each in found if isinstance(each, Bound)), default=None)
     channels = md.channels.planar_laplace(space, 1.0), md.Channel.exponential(space, 1.0)

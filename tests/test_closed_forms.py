@@ -146,7 +146,7 @@ def out_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         n
         for n in (*cheap.DESIGNS, *OTHERS)
-        if n not in ("table-problem", "covariance-problem", "lattice-problem")
+        if n not in ("table-problem", "covariance-problem", "lattice-problem", "scales-problem")
     ],
 )
 def test_out_of_time_there_is_an_answer(name: str, out_of_time: None) -> None:

@@ -103,6 +103,11 @@ def test_a_design_states_either_kind_of_neighbours(name: str) -> None:
     if name == "covariance-problem":  # its unknown does
         assert md.Covariance(np.eye(2), neighbours="replace").neighbours == "replace"
         return
+    if name == "scales-problem":
+        s = md.Scales([1.0], neighbours="replace")
+        problem = md.Problem(md.Minimize(s.expected()), [s.private(md.GaussianDP(1.0))])
+        assert problem.neighbours == problem.protection().changes.neighbours == "replace"
+        return
     design = cheap.DESIGNS[name][0]()
     if any(field.name == "neighbours" for field in dataclasses.fields(design)):
         made = dataclasses.replace(design, neighbours="replace")

@@ -17,6 +17,7 @@ from scipy import stats
 from scipy.special import expit, logit
 
 from mechdesign.accounting.composition import Part, composed_delta, cumulants, discretise, find_tilt
+from mechdesign.accounting.least_kept import least_kept
 from mechdesign.accounting.losses import (
     AtomicLoss,
     CentredLoss,
@@ -30,12 +31,12 @@ from mechdesign.accounting.losses import (
 )
 from mechdesign.accounting.profile import enclosed_delta, enclosed_gaussian, profile_interval
 from mechdesign.accounting.sampling import compose_grid, sampled_parts
-from mechdesign.errors import DesignError, SolverError
-from mechdesign.evidence.exact import excess, round_down, round_up, safe_root
+from mechdesign.errors import DesignError
+from mechdesign.evidence.exact import excess, round_down, round_up
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import inside, instance, integer, non_negative, number, one_of, probability
-from mechdesign.solvers.deadline import Deadline, too_late
+from mechdesign.solvers.deadline import Deadline
 
 FLOOR = 1e-300
 """The smallest tail that is cut off: doubles hold hardly less."""
@@ -459,29 +460,12 @@ def epsilon_bound(
     if delta < SMALLEST_DELTA:
         raise DesignError.of("delta", delta, f"double precision certifies no delta below {SMALLEST_DELTA}")
     terms, deadline = as_terms(terms), Deadline(time_limit)
-    least = math.inf
 
     def over(epsilon: float) -> float:
-        nonlocal least
-        if deadline.passed:
-            raise too_late("accounting")
+        deadline.hold("accounting")
         enclosed = delta_interval(
             terms, epsilon, width=width, rounds=rounds, sampling_rate=sampling_rate, deadline=deadline
         )
-        found = excess(enclosed.upper, delta)
-        least = min(least, epsilon) if found <= 0 else least
-        return found
+        return excess(enclosed.upper, delta)
 
-    low, high = 0.0, 1.0
-    try:
-        if over(0.0) <= 0:
-            return 0.0
-        while over(high) > 0:
-            low, high = high, 2 * high
-            if high > 1e6:
-                return math.inf
-        return safe_root(over, low, high, xtol=1e-12, rtol=1e-11)
-    except SolverError:
-        if not deadline.passed or math.isinf(least):
-            raise
-        return least
+    return least_kept(over, 1.0, least=0.0, most=2.0**20, xtol=1e-12, rtol=1e-11, deadline=deadline)

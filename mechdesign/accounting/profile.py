@@ -31,6 +31,7 @@ from flint import arb, ctx
 from scipy import optimize, special
 
 from mechdesign.accounting.gaussian import GaussianPrivacy, gaussian_budget, gaussian_mu, gaussian_profile
+from mechdesign.accounting.least_kept import least_kept
 from mechdesign.accounting.log_concave import panel_integrals
 from mechdesign.accounting.losses import (
     AtomicLoss,
@@ -46,7 +47,7 @@ from mechdesign.accounting.losses import (
 )
 from mechdesign.errors import DesignError
 from mechdesign.evidence.attack import TradeOff
-from mechdesign.evidence.exact import excess, round_up, safe_root
+from mechdesign.evidence.exact import excess, round_up
 from mechdesign.problem.checks import levels, probability
 from mechdesign.problem.law_moments import frozen_parts
 from mechdesign.problem.privacy import GaussianDP, ZeroConcentratedDP, points_of
@@ -255,19 +256,13 @@ def profile_epsilon(law: FrozenLaw, sensitivity: float, delta: float) -> float:
         return 0.0
     if delta == 0:
         return _largest_loss(law, sensitivity)
-    low, high = 0.0, 1.0
 
     def over(epsilon: float) -> float:
         return excess(fast_profile(law, sensitivity, epsilon), delta)
 
-    while over(high) > 0:
-        low, high = high, 2 * high
-        if high > _FAR:
-            return math.inf
-    if over(0.0) > 0:
-        found = safe_root(over, low, high, xtol=1e-14, rtol=1e-14)
-    else:
-        found = 0.0
+    found = least_kept(over, 1.0, least=0.0, most=_FAR, xtol=1e-14, rtol=1e-14)
+    if math.isinf(found):
+        return math.inf
     # Doubles may be wrong near the end of a bounded loss, where δ is a difference of nearly equal numbers.
     step = max(found * 2 * _UNIT, 1e-16)
     while privacy_profile(law, sensitivity, found) > delta:

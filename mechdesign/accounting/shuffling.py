@@ -60,6 +60,7 @@ from functools import cache, cached_property
 import numpy as np
 from scipy import stats
 
+from mechdesign.accounting.least_kept import least_kept
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import excess, safe_root
 from mechdesign.evidence.serialize import serializable
@@ -558,15 +559,13 @@ def calibrate_item_alpha(
     radius = None if radius is None else magnitude("radius", radius)
     m, n = integer("items", items, 1), integer("total", total, 1, MOST)
     accounting, delta, _ = shuffled(accounting, delta, 0.0, None)
-    deadline, fitting = Deadline(time_limit), [0.0]
+    deadline = Deadline(time_limit)
 
     @cache
     def reached(item_alpha: float) -> float:
         """α of this α₀; infinite where the closed form does not apply."""
-        if deadline.passed and fitting[-1] > 0:
-            raise _LateError
         try:
-            found = shuffled_alpha(
+            return shuffled_alpha(
                 item_alpha,
                 items=m,
                 total=n,
@@ -577,9 +576,6 @@ def calibrate_item_alpha(
             )
         except DesignError:
             return math.inf
-        if found <= target:
-            fitting.append(max(item_alpha, fitting[-1]))
-        return found
 
     low = target / m * (1 - 1e-13)  # composition alone allows it
     if accounting == "composition":
@@ -590,29 +586,15 @@ def calibrate_item_alpha(
             low /= 2
             if low < 1e-9 * start:
                 raise beyond_condition(target / m, diameter, n, delta)
-    try:
-        return _largest(reached, low, target)
-    except _LateError:
-        return fitting[-1]
-
-
-class _LateError(Exception):
-    """Ends a search for the largest α₀; never leaves this module."""
-
-
-def _largest(reached: Callable[[float], float], low: float, target: float) -> float:
-    """The largest α₀ found from `low` on, which stays within."""
-    high = 2 * low
-    while reached(high) <= target:
-        low, high = high, 2 * high
-    if math.isfinite(reached(high)):  # it grows with α₀: a root, then a step to its safe side
-        root = safe_root(lambda a: excess(reached(a), target), low, high, xtol=1e-6 * high, rtol=1e-6)
-        unit = 10.0 ** (math.floor(math.log10(root)) - 4)
-        return max(low, math.floor(root / unit) * unit)
-    while high - low > 1e-6 * low:
-        middle = (low + high) / 2
-        low, high = (middle, high) if reached(middle) <= target else (low, middle)
-    return low
+    # α grows with α₀
+    found = -least_kept(
+        lambda a: excess(reached(-a), target), -low, step=low, xtol=1e-6 * low, rtol=1e-6, deadline=deadline
+    )
+    # up to where the condition of the closed form fails there is no root to round
+    if deadline.passed or (accounting == "closed-form" and math.isinf(reached(found * (1 + 1e-5)))):
+        return found
+    unit = 10.0 ** (math.floor(math.log10(found)) - 4)
+    return max(low, math.floor(found / unit) * unit)
 
 
 def _closed_amplification(unit: float, tau: float, k: int, total: int, delta: float) -> Amplification | None:

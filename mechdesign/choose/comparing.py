@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from joblib import effective_n_jobs
 
+from mechdesign.accounting.least_kept import least_kept
 from mechdesign.choose.candidates import candidates, solved
 from mechdesign.choose.comparison import Comparison, least_error, measured, ranked
 from mechdesign.choose.questions import (
@@ -21,7 +22,6 @@ from mechdesign.choose.questions import (
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence.accuracy import Accuracy as Accuracy
 from mechdesign.evidence.digits import gap_words
-from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.results import Result
 from mechdesign.problem.checks import instance, one_of, positive, probability
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, Privacy, PureDP
@@ -293,30 +293,19 @@ def least_epsilon(
     """
     error, delta = positive("error", error), probability("delta", delta, below_one=True)
     one_of("measure", measure, MEASURES)
-    seen: dict[float, float] = {}
 
-    def excess(log_epsilon: float) -> float:
-        if log_epsilon not in seen:
-            privacy = _privacy(question, math.exp(log_epsilon), delta)
-            found = solved(mechanism, question, privacy).errors(question)
-            seen[log_epsilon] = math.log(max(getattr(found, measure), 1e-300) / error)
-        return seen[log_epsilon]
+    def over(log_epsilon: float) -> float:
+        privacy = _privacy(question, math.exp(log_epsilon), delta)
+        found = solved(mechanism, question, privacy).errors(question)
+        return math.log(max(getattr(found, measure), 1e-300) / error)
 
     fewest, most = checked_question(question).epsilons
-    low = high = 0.0
-    step = 1.0
-    while excess(high) > 0:
-        low, high, step = high, min(high + step, math.log(most)), 2 * step
-        if low == high:
-            raise InfeasibleError(
-                f"{mechanism}: no epsilon up to {most:g} brings the {measure} down to {error:g}"
-            )
-    step = 1.0
-    while low == high or excess(low) <= 0:
-        high, low, step = low, low - step, 2 * step
-        if low < math.log(fewest):
-            return math.exp(high)
-    return math.exp(safe_root(excess, low, high, xtol=5e-5, rtol=1e-6))
+    least = least_kept(over, 0.0, least=math.log(fewest), most=math.log(most), xtol=5e-5, rtol=1e-6)
+    if math.isinf(least):
+        raise InfeasibleError(
+            f"{mechanism}: no epsilon up to {most:g} brings the {measure} down to {error:g}"
+        )
+    return math.exp(least)
 
 
 def _privacy(question: Question, epsilon: float, delta: float) -> Privacy:

@@ -20,9 +20,10 @@ import numpy as np
 import pandas as pd
 from flint import arb
 
+from mechdesign.accounting.least_kept import least_kept
 from mechdesign.errors import DesignError
 from mechdesign.evidence.classes import REAL_NOISE, MechanismClass, every, menu
-from mechdesign.evidence.exact import excess, round_down, round_up, safe_root
+from mechdesign.evidence.exact import excess, round_down, round_up
 from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
@@ -277,10 +278,8 @@ class KNorm(Design):
         def over(log: float) -> float:
             return excess(float(self.delta(math.exp(log))) * (1 + 1e-14), delta)
 
-        high = low = math.log(largest / epsilon) + 1e-12  # where no loss is above ε
-        while over(low) <= 0:
-            low -= 1
-        return KNormNoise(self.dimension, math.exp(safe_root(over, low, high)), 2.0, largest)
+        pure = math.log(largest / epsilon) + 1e-12  # where no loss is above ε
+        return KNormNoise(self.dimension, math.exp(least_kept(over, pure, growth=1.0)), 2.0, largest)
 
     def counted(self, law: KNormNoise) -> bool:
         """Whether a law is private by its own δ, not by its losses."""

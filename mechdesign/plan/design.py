@@ -15,6 +15,7 @@ from scipy import stats
 
 from mechdesign.accounting.gaussian import gaussian_budget, gaussian_privacy, gaussian_square
 from mechdesign.accounting.interval import DeltaInterval
+from mechdesign.accounting.least_kept import least_kept
 from mechdesign.accounting.profile import gaussian_tradeoff
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.attack import TradeOff
@@ -289,11 +290,9 @@ class Plan(Design):
                 privacy = self.granted(math.exp(log_epsilon))
                 return excess(spent(privacy), budget_of(privacy))
 
-            if over(math.log(100 * search.budget)) > 0:
-                return math.inf
-            if over(math.log(_LEAST * search.budget)) <= 0:  # δ alone allows it
-                return _LEAST * search.budget
-            return math.exp(root(over, math.log(guess), 0.1, 1e-9))
+            low, high = (math.log(share * search.budget) for share in (_LEAST, 100))
+            start = min(max(math.log(guess), low), high)
+            return math.exp(least_kept(over, start, step=0.1, growth=3.0, least=low, most=high, xtol=1e-9))
 
         def value(chosen: Sequence[Choice]) -> float:
             """The least budget; of composed losses it takes discrete normal noise for normal noise."""

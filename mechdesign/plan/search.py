@@ -22,9 +22,10 @@ import numpy as np
 from scipy import optimize, stats
 
 from mechdesign.accounting.interval import DeltaInterval, delta_interval, plan_grid
+from mechdesign.accounting.least_kept import least_kept
 from mechdesign.accounting.losses import NoiseTerm, in_sigmas, is_gaussian, of_scipy
 from mechdesign.errors import DesignError
-from mechdesign.evidence.exact import round_up, safe_root
+from mechdesign.evidence.exact import round_up
 from mechdesign.noise.allocation.composed import delta_at
 from mechdesign.plan.menu import Item
 from mechdesign.problem.law_moments import frozen_parts
@@ -219,14 +220,9 @@ def composed(chosen: Sequence[Choice], privacy: ApproximateDP) -> float:
 
 
 def root(over: Callable[[float], float], at: float, step: float, xtol: float) -> float:
-    """Where a falling function is 0, on the side where it is not above; looked for in growing steps."""
-    above = over(at) > 0
-    step = step if above else -step
-    while (over(at + step) > 0) == above:
-        if abs(at + 3 * step) > _FARTHEST:
-            asked = (
-                "ask for noise or a budget that doubles do not hold: choose other units, or another budget"
-            )
-            raise DesignError(f"privacy, tasks: {asked}")
-        at, step = at + step, 3 * step
-    return safe_root(over, at, at + step, xtol=xtol)
+    """Where a falling function of a logarithm is 0, on the side where it is not above; looked for in growing steps."""
+    found = least_kept(over, at, step=step, growth=3.0, least=-_FARTHEST, most=_FARTHEST, xtol=xtol)
+    if abs(found) >= _FARTHEST:
+        asked = "ask for noise or a budget that doubles do not hold: choose other units, or another budget"
+        raise DesignError(f"privacy, tasks: {asked}")
+    return found

@@ -16,10 +16,8 @@ def least_kept(
     *,
     step: float = 1.0,
     growth: float = 2.0,
-    slope: float = 0.0,
     least: float = -math.inf,
     most: float = math.inf,
-    tolerance: float = 0.0,
     xtol: float = 1e-13,
     rtol: float = 1e-15,
     deadline: Deadline | None = None,
@@ -34,12 +32,8 @@ def least_kept(
         How far a point is over the budget; called once a point.
     start, step, growth : float
         The first point, the first step, and the factor of each step to the next.
-    slope : float
-        Where it is not 0, of `over`, about: secant steps are tried first, the first one of at most `step`.
     least, most : float
         No points outside are tried. `least` is returned where it keeps the budget, ``inf`` where `most` does not.
-    tolerance : float
-        A point that leaves no more of the budget than this is as good as the least one.
     xtol, rtol : float
         Of the root.
     deadline : Deadline, optional
@@ -55,12 +49,10 @@ def least_kept(
     clock = Deadline.of(deadline)
 
     def left(x: float) -> float:
-        """What is over the budget less half of the tolerance; 0 within it."""
         if x not in seen:
             if clock.passed and min(seen.values(), default=1.0) <= 0:
                 raise too_late("root")
-            far = over(x)
-            seen[x] = 0.0 if -tolerance <= far <= 0 else far + tolerance / 2
+            seen[x] = over(x)
         return seen[x]
 
     def ends() -> tuple[float, float]:
@@ -69,8 +61,7 @@ def least_kept(
         return beyond, min((x for x, far in seen.items() if far <= 0), default=math.inf)
 
     try:
-        at = _secant(left, ends, start, step, slope, (least, most)) if slope else start
-        sign = 1 if left(at) > 0 else -1
+        at, sign = start, 1 if left(start) > 0 else -1
         while math.inf in map(abs, ends()):
             if at == (most if sign > 0 else least):
                 return math.inf if sign > 0 else least
@@ -81,24 +72,3 @@ def least_kept(
         if not clock.passed or ends()[1] == math.inf:
             raise
         return ends()[1]
-
-
-def _secant(
-    left: Callable[[float], float],
-    ends: Callable[[], tuple[float, float]],
-    x: float,
-    reach: float,
-    slope: float,
-    limits: tuple[float, float],
-) -> float:
-    """The point of a few secant steps, which end at a root, or where a step would leave what is known of it."""
-    far = left(x)
-    for _ in range(8):
-        new = x + max(-reach, min(reach, -far / slope))
-        low, high = ends()
-        if far == 0 or not max(low, limits[0]) < new < min(high, limits[1]):
-            break
-        before, far, x, reach = (x, far), left(new), new, 2 * reach
-        if (found := (far - before[1]) / (x - before[0])) < 0:
-            slope = found
-    return x

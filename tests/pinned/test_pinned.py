@@ -51,10 +51,6 @@ ALLOWED: dict[str, tuple[dict[str, float], str]] = {
         {"delta": 5.167335062e-12},
         "no deletion: composed scales leave room for the grid of the verifier, 1e-6 of the value; was 0, of ε = 1 exactly",
     ),
-    "calibrate.laplace/3": (
-        {"delta": 2.4072502415e-08},
-        "no deletion: the scale moves by 2e-13, from where the oracle's grid misses the atom of the largest loss to where it sees it; was 0",
-    ),
     "calibrate.discrete_gaussian/3": (
         {"delta": 9.534542570e-07},
         "no deletion: its grid holds the lattice of losses, the noise is 1.8e-6 smaller; was 9.534375730e-07",

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import TypeVar
 
 import numpy as np
 from scipy import optimize
@@ -27,12 +29,11 @@ from mechdesign.accounting.interval import (
     plan_grid,
     upper_delta,
 )
-from mechdesign.accounting.least_kept import least_kept
 from mechdesign.accounting.losses import NoiseTerm, is_gaussian, loss_of
 from mechdesign.accounting.profile import fast_profile, profile_interval
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.attack import TradeOff
-from mechdesign.evidence.exact import excess, round_up
+from mechdesign.evidence.exact import round_up, safe_root
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration.evaluation import cost_of
 from mechdesign.noise.laws.families import Family
@@ -47,8 +48,7 @@ _VERIFIED = 4.5e-7
 """Relative increase of a scale whose losses are composed: the grid of the verifier is coarser, and shall prove the same δ."""
 Meter = Callable[[FrozenLaw], float]
 """What a law consumes, from above; falls as the law's scale grows."""
-_FAR = 300.0
-"""Of log scales from where a search starts."""
+L = TypeVar("L")
 
 
 @dataclass(frozen=True)
@@ -357,13 +357,10 @@ def _searched(family: Family, r: Requirement, loss: str, deadline: Deadline) -> 
     shape, scale = search.best(starts)
 
     def kept(meter: Meter, guess: float) -> float:
-        def at(scale: float) -> FrozenLaw:
-            return make(shape, scale)
-
-        return scale_for(at, meter, r, guess, deadline=deadline)[0]
+        return scale_for(lambda s: make(shape, s), meter, r, guess, safe=True, deadline=deadline)[0]
 
     scale = kept(r.final, scale)
-    near = make(shape, scale * (1 - 1e-5))
+    near = make(shape, scale * (1 - 1e-3))
     if r.refined is not r.final and not deadline.passed and r.refined(near) <= r.target:
         scale = min(scale, kept(r.refined, scale))  # the grid was so coarse that part of the budget was left
     several = r.query.dimension * r.query.rounds > 1 and r.delta > 0 and r.exact
@@ -389,17 +386,21 @@ def _pure_law(family: Family, closed: Callable[..., FrozenLaw], r: Requirement, 
     return closed(epsilon, round_up(total), loss)
 
 
+class _Late(Exception):
+    """The time is over, and there is an answer."""
+
+
 def scale_for(
-    make: Callable[[float], FrozenLaw],
-    meter: Meter,
+    make: Callable[[float], L],
+    meter: Callable[[L], float],
     requirement: Requirement,
     guess: float,
     *,
-    safe: bool = True,
     slope: float | None = None,
+    safe: bool = False,
     deadline: Deadline,
 ) -> tuple[float, float]:
-    """Find the least scale at which the budget is kept, but for a share that is tolerated.
+    """Find the scale at which the budget is consumed, by secant steps on log consumed against log scale.
 
     Parameters
     ----------
@@ -409,10 +410,10 @@ def scale_for(
     requirement : Requirement
     guess : float
         A starting scale.
-    safe : bool
-        Return a scale at which the budget was seen to be kept, not one next to it.
     slope : float, optional
         d log consumed / d log scale, from a neighbouring problem.
+    safe : bool
+        Return a scale at which the budget was seen to be kept.
     deadline : Deadline
         Past it the least scale seen to keep the budget is returned: one is looked for by growing steps where none was.
 
@@ -420,38 +421,84 @@ def scale_for(
     -------
     scale, slope : float
     """
-    known: list[tuple[float, float]] = []
+    seen: dict[float, float] = {}
+
+    def excess(u: float) -> float:
+        # remembered: a search's meter re-plans as laws change, and a bracket must not change its signs.
+        # log(consumed/target) above the target, consumed/target − 1 below: smooth, and bounded where δ falls to zero
+        if u not in seen:
+            if deadline.passed and min(seen.values(), default=1.0) <= 0:
+                raise _Late
+            ratio = meter(make(math.exp(u))) / requirement.target
+            seen[u] = math.log(ratio) if ratio > 1 else ratio - 1
+        return seen[u]
+
+    slope = slope if slope is not None and slope < 0 else requirement.slope
+    try:
+        return _scale(excess, seen, requirement, math.log(guess), slope, safe)
+    except _Late:
+        return math.exp(_ends(seen)[1]), slope
+
+
+def _scale(
+    excess: Callable[[float], float],
+    seen: dict[float, float],
+    requirement: Requirement,
+    u: float,
+    slope: float,
+    safe: bool,
+) -> tuple[float, float]:
+    """The secant steps, and a bracket where they end nowhere."""
     tolerance = requirement.tolerance if safe else max(1e-5, requirement.tolerance)
+    f, reach = excess(u), 1.0
+    for _ in range(8):
+        if abs(f) < tolerance and (not safe or f <= 0):
+            return math.exp(u), slope
+        if f < -0.9:  # far below: the ratio says little, its logarithm how far
+            f = math.log(max(1 + f, 1e-30))
+        new = u + max(-reach, min(reach, -(f + (0.5 * tolerance if safe else 0.0)) / slope))
+        low, high = _ends(seen)
+        if not low < new < high:
+            break  # there is a bracket, which this step would leave
+        g = excess(new)
+        if new != u and (g - f) / (new - u) < -1e-3:
+            before, slope = slope, (g - f) / (new - u)
+            reach = min(2 * reach, 8.0) if 0.6 < slope / before < 1.7 else 1.0  # a line is followed further
+        if f * g < 0 and abs(g) > 0.5 * abs(f):
+            u = min((u, new), key=excess)
+            break
+        u, f = new, g
+    # Not a smooth crossing: bracket it.
+    steepest = math.log(requirement.query.top / 690)  # below, e^(-top/scale) is 0 in doubles
+    if requirement.query.dimension == 1 and excess(steepest) <= 0:
+        return math.exp(steepest), slope
+    low, high = _ends(seen)
+    if low == -math.inf:
+        low = _away(excess, u, -1, "every scale of this law meets")
+    if high == math.inf:
+        high = _away(excess, u, 1, "the search found no scale of this law that meets")
 
-    def over(u: float) -> float:
-        far = excess(meter(make(math.exp(u))), requirement.target) - (0.0 if safe else tolerance)
-        # far below the ratio says little, its logarithm how far
-        known.append((u, far if far > -0.9 else math.log(max(1 + far, 1e-30))))
-        return known[-1][1]
+    def left(u: float) -> float:
+        f = excess(u)
+        return 0.0 if abs(f) < tolerance and (f <= 0 or not safe) else f  # as near as is asked for
 
-    start, lone = math.log(guess), requirement.query.dimension == 1
-    # below, e^(-top/scale) is 0 in doubles: one coordinate loses no more there
-    least = min(math.log(requirement.query.top / 690), start) if lone else start - _FAR
-    found = least_kept(
-        over,
-        start,
-        growth=4.0,
-        slope=requirement.slope if slope is None else slope,
-        least=least,
-        most=start + _FAR,
-        tolerance=tolerance if safe else 2 * tolerance,
-        xtol=1e-7 * tolerance if safe else 1e-9,
-        deadline=deadline,
-    )
-    if found == math.inf or (found == least and not lone):
-        fault = (
-            "every scale of this law meets"
-            if found == least
-            else "the search found no scale of this law that meets"
-        )
-        raise SolverError(f"{fault} the requirement", solver="calibrate", status="unbounded")
-    (u, far), (v, farther) = known[-2:] if len(known) > 1 else ((0.0, 0.0), (1.0, 0.0))
-    return math.exp(found), (far - farther) / (u - v) or requirement.slope
+    return math.exp(safe_root(left, low, high, xtol=1e-7 * tolerance if safe else 1e-9)), slope
+
+
+def _ends(seen: dict[float, float]) -> tuple[float, float]:
+    """The largest log scale that was seen to exceed the budget, and the least that was seen to keep it."""
+    over = max((u for u, f in seen.items() if f > 0), default=-math.inf)
+    return over, min((u for u, f in seen.items() if f <= 0), default=math.inf)
+
+
+def _away(excess: Callable[[float], float], u: float, sign: int, fault: str) -> float:
+    """Step up until the excess is not positive, or down until it is."""
+    width = 0.02
+    while (excess(u) > 0) == (sign > 0):
+        u, width = u + sign * width, 2.5 * width
+        if width > 200:
+            raise SolverError(f"{fault} the requirement", solver="calibrate", status="unbounded")
+    return u
 
 
 @dataclass
@@ -477,29 +524,31 @@ class ShapeSearch:
         -------
         shape, scale : float
         """
-        for start in starts:
-            if self.value(start) > 30 * min(cost for cost, _ in self.known.values()):
-                break  # shapes that follow are worse still
+        with suppress(_Late):
+            for start in starts:
+                if self.value(start) > 30 * min(cost for cost, _ in self.known.values()):
+                    break  # shapes that follow are worse still
         shapes = sorted(self.known)
         i = min(range(len(shapes)), key=lambda j: self.known[shapes[j]][0])
         self.spread = float(self.make(shapes[i], self.known[shapes[i]][1]).std())
         if len(shapes) > 1:
             # shapes range over decades: log(1 + shape) is the natural variable
             low, high = (math.log1p(shapes[min(max(j, 0), len(shapes) - 1)]) for j in (i - 1, i + 1))
-            optimize.minimize_scalar(
-                lambda u: self.value(math.expm1(u)),
-                bounds=(low, high),
-                method="bounded",
-                options={"xatol": 2e-4 * (high - low), "maxiter": 14},
-            )
+            with suppress(_Late):  # then the best shape until now
+                optimize.minimize_scalar(
+                    lambda u: self.value(math.expm1(u)),
+                    bounds=(low, high),
+                    method="bounded",
+                    options={"xatol": 2e-4 * (high - low), "maxiter": 14},
+                )
         shape = min(self.known, key=lambda s: self.known[s][0])
         return shape, self.known[shape][1]
 
     def value(self, shape: float) -> float:
-        """Cost of the law of this shape that consumes the budget; infinite past the deadline, where a shape is known."""
+        """Cost of the law of this shape that consumes the budget; _Late past the deadline, where a shape is known."""
         shape = float(shape)
         if self.deadline.passed and self.known:
-            return math.inf
+            raise _Late
         guess = self.requirement.guess
         if self.spread > 0:
             # keep the standard deviation: neighbouring shapes need nearly the same
@@ -514,7 +563,6 @@ class ShapeSearch:
             self.meter,
             self.requirement,
             guess,
-            safe=False,
             slope=self.slope,
             deadline=self.deadline,
         )

@@ -42,7 +42,7 @@ def least_kept(
     Examples
     --------
     >>> from mechdesign.evidence.exact import excess
-    >>> least_kept(lambda x: excess(1 / x, 0.1), 1.0), least_kept(lambda x: 1 - x, 0.0, most=0.5)
+    >>> round(least_kept(lambda x: excess(1 / x, 0.1), 1.0), 9), least_kept(lambda x: 1 - x, 0.0, most=0.5)
     (10.0, inf)
     """
     seen: dict[float, float] = {}

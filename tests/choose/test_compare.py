@@ -338,3 +338,10 @@ def test_a_registered_mechanism_is_held_to_the_question(designs, note):
     finally:
         candidates(md.NumericQuery()).pop("careless")
     assert found.names == ["laplace"] and note in found.refused["careless"]
+
+
+def test_the_least_epsilon_next_to_the_least_that_is_tried() -> None:
+    """Between the last two steps down there is a root, too: it was taken for the last step, 7 times as much."""
+    question = md.CategoryReport(categories=5)
+    found = md.least_epsilon("k-ary response", question, error=300.0)
+    assert found == pytest.approx(0.0066535, rel=1e-3)

@@ -103,6 +103,11 @@ def test_a_design_states_either_kind_of_neighbours(name: str) -> None:
     if name == "covariance-problem":  # its unknown does
         assert md.Covariance(np.eye(2), neighbours="replace").neighbours == "replace"
         return
+    if name == "lattice-problem":
+        p = md.LatticeNoise(1, 3, integer=True, tails=1.0, neighbours="replace")
+        problem = md.Problem(md.Minimize(p.expected("squared")), [p.private(md.PureDP(1.0))])
+        assert problem.neighbours == "replace"
+        return
     if name == "scales-problem":
         s = md.Scales([1.0], neighbours="replace")
         problem = md.Problem(md.Minimize(s.expected()), [s.private(md.GaussianDP(1.0))])

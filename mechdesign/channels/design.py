@@ -37,7 +37,7 @@ from mechdesign.channels.channel import Channel, check_prior, exponential, expon
 from mechdesign.channels.exact import Weights, private_weights
 from mechdesign.channels.interior import ReportProgram, covering
 from mechdesign.channels.pictures import draw_map
-from mechdesign.errors import DesignError
+from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.accuracy import Accuracy, quantile
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.classes import MechanismClass, every
@@ -283,7 +283,13 @@ class MetricChannel(TableDesign):
             yield from self._by_reports(clock)
             if algorithm is not None or variables > _VERTICES:
                 return
-        yield from self._by_orbits(orbits, clock)
+        try:
+            yield from self._by_orbits(orbits, clock)
+        except InfeasibleError as error:
+            if self.equalities is not None:
+                raise
+            words = f"a channel that says nothing is private, and HiGHS finds none ({error.reason})"
+            raise SolverError(words, solver="highs", status="defect") from None
 
     def _by_orbits(self, orbits: Symmetry, clock: Clock) -> Iterator[Law | Bound]:
         declared, notes = self.declared, tuple[str, ...]()

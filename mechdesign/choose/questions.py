@@ -162,9 +162,8 @@ class NumericQuery(_Question):
 
     def own(self, result: Result) -> bool:
         design, loss = result.design, getattr(result.design, "loss", self.loss)
-        alike = loss == self.loss or isinstance(
-            loss, int | float
-        )  # an allocation's order, which no bound here is of
+        # an allocation's order, which no bound here is of; the variance of numbers that are drawn together
+        alike = loss in (self.loss, "total") or isinstance(loss, int | float)
         return alike and design.neighbours == self.bounds.neighbours and design.protection().is_of(self)
 
     def continuous(self, result: Result) -> bool:

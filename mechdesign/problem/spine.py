@@ -36,6 +36,7 @@ from mechdesign.problem.privacy import Consumption, Privacy, PureDP, points_of
 from mechdesign.problem.sensitivity import NEIGHBOURS, Protection, Sensitivity
 from mechdesign.problem.words import guarantee, stated
 from mechdesign.solvers.deadline import Deadline, progress_bar, too_late
+from mechdesign.solvers.registry import get
 from mechdesign.typing import Status
 
 if TYPE_CHECKING:
@@ -458,6 +459,8 @@ class ModelledDesign(Design):
 
         The other parameters are those of `Design.solve`; `improve` receives ``solver``.
         """
+        if solver is not None and solver not in self.algorithms:
+            get(solver)
         return super().solve(
             solver=solver, gap=gap, certify=certify, time_limit=time_limit, progress=progress, **options
         )

@@ -86,11 +86,12 @@ def protected(design: Json) -> Protected | None:
     if kind == "optimal-noise":
         changes = bounds({"linf": design["sensitivity"], "l0": design["l0"]})
         return Protected(design["dimension"], changes, whole=design["integer"])
-    if kind == "counts-gaussian":
-        changes = bounds({"linf": design["most"], "l0": design["l0"]})
-        return Protected(design["counts"], changes, signed=design["signed"])
-    if kind == "correlated-gaussian":
-        return Protected(len(design["vectors"][0]), design["vectors"])
+    if kind == "correlated-gaussian" and isinstance(design["changes"], list):
+        return Protected(len(design["changes"][0]), design["changes"])
+    if kind == "correlated-gaussian" and design["changes"][""] == "count-changes":
+        alike = design["changes"]
+        limits = bounds({"linf": alike["most"], "l0": alike["l0"]})
+        return Protected(alike["size"], limits, signed=alike["signed"])
     return None
 
 
@@ -163,7 +164,10 @@ def of_question(one: Json, question: Json) -> bool:
     assert held is not None
     if held[2:4] != (question["rounds"], question["sampling_rate"]):
         return False
-    if design[""] != "noise-allocation" and design.get("loss", question["loss"]) != question["loss"]:
+    if design[""] != "noise-allocation" and design.get("loss", question["loss"]) not in (
+        question["loss"],
+        "total",
+    ):
         return False
     if (design.get("neighbours") or bounds(design["sensitivity"])["neighbours"]) != asked["neighbours"]:
         return False

@@ -26,7 +26,9 @@ def test_doubles_decide_only_what_is_far_from_tight() -> None:
             if other != x:
                 rate = rates.lower(float(distances[x, other]))
                 rows[x][y] = max(rows[x][y], (rate * rows[other][y] >> rates.shift) + 1)
-        broken = Face(design.declared, frozenset()).broken(design.exact(Channel.from_weights(rows)))
+        broken = Face(design.declared, frozenset()).broken(
+            design.exact(Channel.from_weights(rows, design.space))
+        )
         assert broken.keys() == naively_broken(rows, distances, rates)
 
 

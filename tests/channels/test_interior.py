@@ -34,7 +34,7 @@ def drawn(
 )
 def test_equals_the_simplex_method(seed: int, n: int, side: float, alpha: float, loss: str) -> None:
     design = drawn(seed, n, side, alpha, loss)
-    found, exact = design.solve(), design.solve("highs")
+    found, exact = design.solve("interior point"), design.solve("highs")
     assert found.solver_report.solver in ("interior point", "closed form")
     assert found.value == pytest.approx(exact.value, rel=1e-4, abs=1e-7)
     assert found.lower_bound <= exact.value <= found.value * (1 + 1e-9) + 1e-12
@@ -55,7 +55,7 @@ def test_items_and_reports_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     design = drawn(2, 40, 6, 1.0)
     whole = design.solve(gap=1e-3)
     monkeypatch.setattr(metric_channel, "_ENTRIES", 40 * 25**2)
-    parts = design.solve()
+    parts = design.solve("interior point")
     assert parts.certificate.verify()
     assert parts.lower_bound <= whole.lower_bound * (1 + 1e-3) and whole.value <= parts.value * (1 + 1e-3)
     assert parts.gap < 0.35 and parts.status == Status.GAP

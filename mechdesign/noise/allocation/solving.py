@@ -216,7 +216,6 @@ def solve_scales(
         solution = solvers.solve(
             program.model(program.loss, program.rows()),
             solver,
-            fallback=solver is None,
             deadline=deadline,
             **options,
         )

@@ -72,7 +72,6 @@ class CovarianceProof(Proof):
         if not asked.holds(law):
             yield Claim("the law answers this question, and is held exactly", PROVED, -math.inf, False)
             return
-        yield Claim("the budget is worth the requirement", RECOMPUTED, asked.worth, asked.worth >= 0)
         if isinstance(law, StrategyNoise):
             coordinates = None
             root = law.workload.root
@@ -86,6 +85,7 @@ class CovarianceProof(Proof):
         spent, exact = asked.spent_by(law.rows, coordinates)
         claim = f"the budget covers every change ({'rational' if exact else 'rounded up'})"
         yield Claim(claim, PROVED, asked.budget - spent, spent <= asked.budget)
+        yield Claim("the budget is worth the requirement", RECOMPUTED, asked.worth, asked.worth >= 0)
         yield from asked.loss_claims(law, stated.value, self.witness)
 
 

@@ -6,7 +6,6 @@ Everything is written under ``generated/`` before Sphinx reads the sources; guid
 from __future__ import annotations
 
 import ast
-import dataclasses
 import importlib
 import inspect
 import subprocess
@@ -17,6 +16,7 @@ from pathlib import Path
 from sphinx.application import Sphinx
 
 import mechdesign
+from mechdesign.problem.spine import ModelledDesign
 from mechdesign.shell.spec_file import designs
 
 ROOT = Path(__file__).parents[2]
@@ -96,21 +96,23 @@ def toml_page() -> str:
             f"   {inspect.getdoc(design).splitlines()[0]}\n\n   .. list-table::\n      :header-rows: 1\n\n"
         )
         text += "      * - key\n        - default\n"
-        for field in dataclasses.fields(design):
-            if field.init:
-                text += f"      * - ``{field.name}``\n        - {_default(field)}\n"
+        for key in inspect.signature(design).parameters.values():
+            text += f"      * - ``{key.name}``\n        - {_default(key)}\n"
+        solve = getattr(design, "solve", ModelledDesign.solve)  # functions return such a design
         options = [
-            f"``{p.name}``" for p in list(inspect.signature(design.solve).parameters.values())[1:]
+            f"``{p.name}``" for p in list(inspect.signature(solve).parameters.values())[1:]
             if p.kind is not p.VAR_KEYWORD
         ]  # fmt: skip
         text += f"\n   In ``[solve]``: {', '.join(options)}.\n\n"
     return text
 
 
-def _default(field: dataclasses.Field) -> str:
-    if field.default is not dataclasses.MISSING:
-        return "not set" if field.default is None else f"``{field.default!r}``"
-    return "*required*" if field.default_factory is dataclasses.MISSING else "its own"
+def _default(key: inspect.Parameter) -> str:
+    if key.default is inspect.Parameter.empty:
+        return "*required*"
+    if "factory" in repr(key.default):
+        return "its own"
+    return "not set" if key.default is None else f"``{key.default!r}``"
 
 
 def command_page() -> str:

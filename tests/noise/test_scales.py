@@ -223,6 +223,26 @@ REFUSED: dict[str, tuple[Any, str]] = {
 }
 
 
+@pytest.mark.parametrize("seed", [11, 23, 34, 47])
+def test_an_equality_of_all_scales_beside_a_fixed_one(seed: int) -> None:
+    """Newton's steps on the multipliers may leave all scales: the solver's own point stands then."""
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(2, 7))
+    s = md.Scales(
+        10.0 ** rng.uniform(-2, 2) * rng.uniform(0.2, 3, count),
+        noise=str(rng.choice(["gaussian", "laplace"])),
+    )
+    private = s.private(md.GaussianDP(1.0) if s.noise == "gaussian" else md.PureDP(1.0))
+    objective = md.Minimize(s.expected(1))
+    wider = md.Problem(objective, [private]).solve().mechanism.scales * rng.uniform(1.0, 1.5, count)
+    weights = rng.uniform(0.1, 2, count)
+    result = md.Problem(
+        objective, [private, weights @ s == float(weights @ wider), s[0] == float(wider[0])]
+    ).solve()
+    assert result.certificate is not None and result.certificate.verify()
+    assert result.gap is not None and result.gap < 1e-7
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_met_or_stated_is_refused_by_name(name: str) -> None:
     rows, words = REFUSED[name]

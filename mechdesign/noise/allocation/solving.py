@@ -299,7 +299,7 @@ def _residuals(asked: DeclaredScales, profiles: Array, s: Array) -> tuple[Array,
 
 
 def refined(asked: DeclaredScales, found: Multipliers, groups: Array) -> tuple[Multipliers, Array]:
-    """Newton's method on the Lagrangian over the multipliers that are not 0, while its residuals fall; and its scales."""
+    """Newton's method on the Lagrangian over the multipliers that are not 0; the solver's point where its residuals stay above 1e-3."""
     values = np.concatenate([found.budgets, found.rows])
     budgets = np.array([one.budget for one in asked.privacy])
     free = np.array([False] * len(budgets) + [row.equal for row in asked.coupled])
@@ -310,7 +310,7 @@ def refined(asked: DeclaredScales, found: Multipliers, groups: Array) -> tuple[M
     sizes = np.abs(slopes).sum(axis=1) * units
     pays = np.abs(values) * sizes > _ACTIVE * (np.abs(values) @ sizes)
     values = np.where(free | (pays & (sides * units > -_SLACK * sizes)), values, 0.0)
-    best, norm = (found, groups), np.inf
+    best, norm = (found, groups), 1e-3
     for _ in range(_STEPS):
         multipliers = replace(found, budgets=values[: len(budgets)], rows=values[len(budgets) :])
         lagrangian = Lagrangian.of(asked, multipliers)
@@ -329,11 +329,13 @@ def refined(asked: DeclaredScales, found: Multipliers, groups: Array) -> tuple[M
         curve = asked.order**2 * rise + asked.spend**2 * fall + linear
         inner = (s > lagrangian.low) & (s < lagrangian.high) & (curve > 0)
         jacobian = (slopes * units[:, None])[active][:, inner]
-        hessian = jacobian / curve[inner] @ jacobian.T
-        scale = 1 / np.sqrt(np.maximum(hessian.diagonal(), 1e-300))
-        step = np.linalg.lstsq(
-            hessian * np.outer(scale, scale), (sides * units)[active] * scale, rcond=1e-13
-        )[0]
+        with np.errstate(over="ignore", invalid="ignore"):
+            hessian = jacobian / curve[inner] @ jacobian.T
+            scale = 1 / np.sqrt(np.maximum(hessian.diagonal(), 1e-300))
+            balanced, right = hessian * np.outer(scale, scale), (sides * units)[active] * scale
+        if not (np.isfinite(balanced).all() and np.isfinite(right).all()):  # the steps have left all scales
+            break
+        step = np.linalg.lstsq(balanced, right, rcond=1e-13)[0]
         moved = values.copy()
         moved[active] += step * scale
         least = np.where(np.arange(len(values)) < len(budgets), values / 10, 0.0)

@@ -357,9 +357,8 @@ class TableProblem(TableDesign, Problem):
         columns, missed = repaired(declared, [np.append(tables[0], near[declared.cells :])], clock)
         law = self.deployed(weights_of(declared, columns))
         worth = self.worth(law)
-        off = {label: value for label, value in worth.items() if label != "objective" and value > CURVED}
-        if off:
-            raise SolverError(f"rows called {sorted(off)} are missed", solver=found.solver, status="repair")
+        if off := missed_by(worth):
+            raise SolverError(f"rows called {off} are missed", solver=found.solver, status="repair")
         while True:
             program = Program(declared, clock)
             program.solve()
@@ -386,8 +385,12 @@ class TableProblem(TableDesign, Problem):
             sides = ((row, row.at(columns)) for row in declared.rows)
             if all(side <= 0 and not (row.equal and side) for row, side in sides):
                 laws.append((declared.value(columns), columns))
-        for _, columns in sorted(laws)[:1]:
-            yield self._law(columns, {}, SolveReport("closed form"))
+        for _, columns in sorted(laws):
+            law = self._law(columns, {}, SolveReport("closed form"))
+            worth = self.worth(law.mechanism)  # tangents lie below convex functions
+            if not missed_by(worth):
+                yield replace(law, value=max(law.value, worth.get("objective", -math.inf)))
+                return
 
     def _law(
         self, columns: Exact, missed: Mapping[str, fmpq], report: SolveReport, notes: tuple[str, ...] = ()
@@ -531,6 +534,11 @@ class TableProblem(TableDesign, Problem):
 
     def _repr_latex_(self) -> str:
         return printing.latex(self.declared)
+
+
+def missed_by(worth: Mapping[str, float]) -> list[str]:
+    """Labels of the convex functions, but for the objective, that are above 0 by more than `CURVED`, or no number."""
+    return sorted(label for label, value in worth.items() if label != "objective" and not value <= CURVED)
 
 
 def _stochastic(table: Array) -> Array:

@@ -55,3 +55,14 @@ def test_optimum_and_claims(case: str, tmp_path: Path) -> None:
 def test_missed_rows_are_not_delivered() -> None:
     with pytest.raises((md.InfeasibleError, md.SolverError)):
         md.Problem(md.Minimize(P.expected()), [*PRIVATE, cp.norm(P[0]) <= 0.3]).solve()
+
+
+@pytest.mark.parametrize("certify", [True, False])
+def test_out_of_time_a_constant_output_keeps_the_functions_themselves(certify: bool) -> None:
+    """Tangents lie below: an output that keeps them alone may break its row, and costs more than they say."""
+    private = P.private(md.PureDP(1.0))
+    late = md.Problem(md.Minimize(cp.sum_squares(P)), [private]).solve(time_limit=1e-9, certify=certify)
+    assert late.value == pytest.approx(5.0)  # each of five inputs is answered surely
+    half = md.named("half", cp.norm(P[:, 0] - 0.5) <= 0.4)
+    with pytest.raises(md.SolverError, match="time limit"):
+        md.Problem(md.Minimize(P.expected()), [private, half]).solve(time_limit=1e-9, certify=certify)

@@ -101,6 +101,14 @@ def _paid(declared: Declared, kept: dict[int, fmpq], costs: bool) -> None:
     for i, value in enumerate(project(_independent(charges)[0], start)):
         if i in kept:
             kept[i] = value if declared.equal[i] or value > 0 else ZERO
+    # rounding alone may have left multipliers that charge a column without a cost and cannot pay it back
+    unpaid = True
+    while unpaid:
+        unpaid = False
+        for entries, cost in charges:
+            if not cost and sum((a * kept[i] for i, a in entries.items()), ZERO):
+                kept.update(dict.fromkeys(entries, ZERO))
+                unpaid = True
 
 
 def fraction(value: fmpq) -> Fraction:

@@ -28,7 +28,7 @@ def check(seed: int, *, hard: bool = False) -> float:
     return result.gap
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", [*range(24), 70])  # 70: a ray with rounding in rows of further columns
 def test_few(seed: int) -> None:
     assert check(seed) <= 1e-8
 

@@ -216,11 +216,9 @@ class Scales(Unknown):
         _ = found.budget
         return found
 
-    def expected(self, loss: float = 2, weights: Numbers | None = None) -> cp.Expression:
-        r"""Return :math:`\sum_i w_i E|T_i|^p`, T the noise and p the `loss`; its weights w are ones unless given."""
-        allowed = "must be the order p of E‖T‖_p^p, above 0 and at most 100"
-        if not 0 < (order := number("loss", loss, allowed)) <= 100:
-            raise DesignError.of("loss", loss, allowed)
+    def expected(self, loss: float | str = 2, weights: Numbers | None = None) -> cp.Expression:
+        r"""Return :math:`\sum_i w_i E|T_i|^p`, T the noise and p the `loss` (see `order_of`); its weights w are ones unless given."""
+        order = order_of(loss)
         held = np.ones(self.size) if weights is None else array("weights", weights)
         if held.shape != self.shape or not (held > 0).all():
             raise DesignError.of("weights", held, f"must be {self.size} positive numbers, one a scale")
@@ -230,6 +228,24 @@ class Scales(Unknown):
         )
         found.loss = order, held  # type: ignore[attr-defined]
         return found
+
+
+def order_of(loss: float | str) -> float:
+    """Return the order p of a loss E‖T‖_p^p: ``"absolute"`` is 1, ``"squared"`` 2.
+
+    Examples
+    --------
+    >>> order_of("squared"), order_of(0.5)
+    (2, 0.5)
+    """
+    allowed = 'must be "absolute", "squared" or the order p of E‖T‖_p^p, above 0 and at most 100'
+    if isinstance(loss, str) and loss in ("absolute", "squared"):
+        return 1 if loss == "absolute" else 2
+    if not 0 < (order := number("loss", loss, allowed)) <= 100:
+        raise DesignError.of("loss", loss, allowed)
+    return (
+        loss if isinstance(loss, int) else order
+    )  # fractions and decimals are numbers too, but none of NumPy's
 
 
 def _sizes(sensitivity: Any) -> Array:

@@ -349,7 +349,11 @@ class TableProblem(TableDesign, Problem):
 
     def _by_tangents(self, clock: Clock, solver: str | None, **options: Any) -> Iterator[Law | Bound]:
         """Solve as a conic program and repair its table; prove the bound of linear programs with tangents there, and where these are solved."""
-        found = solve(Model(self.to_cvxpy(), {"P": self.unknown}), solver, deadline=clock, **options)
+        try:
+            found = solve(Model(self.to_cvxpy(), {"P": self.unknown}), solver, deadline=clock, **options)
+        except InfeasibleError as error:
+            self._cut_off(clock)
+            raise self._explained(error, clock) from None
         tables = [_stochastic(found.primal["P"])]
         declared = compiled(self.unknown, self.objective, self.constraints, tables, self.numbers)
         start = _settled(declared, [rational(x) for x in tables[0].ravel().tolist()])
@@ -375,6 +379,19 @@ class TableProblem(TableDesign, Problem):
         self.__dict__["_declared"] = declared
         yield from bounds
         yield replace(self._law(columns, missed, SolveReport.of(found)), value=value)
+
+    def _cut_off(self, clock: Clock) -> None:
+        """Add tangents of convex functions where a table keeps those before, until none does or they are enough."""
+        equal = np.full(self.unknown.shape, 1 / self.declared.m)
+        tables = [equal]
+        with suppress(InfeasibleError):
+            while len(tables) < _TANGENTS:
+                program = Program(self.declared, clock, costs=False)
+                program.solve()
+                vertex = _stochastic(program.columns()[: self.declared.cells].reshape(equal.shape))
+                tables.append((vertex + 0.01 * equal) / 1.01)  # inside, where slopes are finite
+                held = compiled(self.unknown, self.objective, self.constraints, tables, self.numbers)
+                self.__dict__["_declared"] = held
 
     def closed_forms(self) -> Iterator[Law | Bound]:
         """Yield the cheapest output that may be sent whatever the input is: it tells nothing."""
@@ -417,7 +434,8 @@ class TableProblem(TableDesign, Problem):
         least = least_epsilon(declared, private, clock) if private else None
         words = " and ".join(map(repr, families))
         reason = f"no {declared.noun} meets {words}" + (" together" if len(families) > 1 else "")
-        reason += " (proved in rationals)" if proved else " (by the solver; not proved)"
+        how = "recomputed by tangents" if {*families} & {*declared.curved} else "proved in rationals"
+        reason += f" ({how})" if proved else " (by the solver; not proved)"
         if least is not None:
             least = math.ceil(least * 1e6) / 1e6
             reason += f"; some {declared.noun} does from epsilon = {least:.6f} on"

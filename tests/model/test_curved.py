@@ -57,6 +57,20 @@ def test_missed_rows_are_not_delivered() -> None:
         md.Problem(md.Minimize(P.expected()), [*PRIVATE, cp.norm(P[0]) <= 0.3]).solve()
 
 
+def test_infeasible_families_are_named() -> None:
+    """Those of linear rows are proved in rationals whatever the objective is; convex functions contradict by tangents."""
+    private, goal = P.private(md.PureDP(1.0)), md.Minimize(cp.sum_squares(P))
+    near = md.named("near", P.expected("absolute") <= 0.4)
+    with pytest.raises(
+        md.InfeasibleError, match=r"'private' and 'near' together \(proved in rationals\); some"
+    ):
+        md.Problem(goal, [private, near]).solve()
+    even = md.named("even", cp.norm(P[0]) <= 0.6)
+    sure = md.named("sure", P[0, 1] >= 0.7)
+    with pytest.raises(md.InfeasibleError, match=r"'even' and 'sure' together \(recomputed by tangents\)"):
+        md.Problem(md.Minimize(P.expected()), [private, even, sure]).solve()
+
+
 @pytest.mark.parametrize("certify", [True, False])
 def test_out_of_time_a_constant_output_keeps_the_functions_themselves(certify: bool) -> None:
     """Tangents lie below: an output that keeps them alone may break its row, and costs more than they say."""

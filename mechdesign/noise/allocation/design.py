@@ -24,7 +24,7 @@ import pandas as pd
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.model.scales import Scales, absolute_moment
+from mechdesign.model.scales import Scales, absolute_moment, order_of
 from mechdesign.model.unknown import named
 from mechdesign.noise.allocation.disparity import check_bounds, check_groups, check_profile, profile_of
 from mechdesign.noise.allocation.mixed import (
@@ -48,7 +48,6 @@ from mechdesign.problem.checks import (
     doubles,
     instance,
     integer,
-    number,
     one_of,
     settle,
 )
@@ -77,8 +76,8 @@ class NoiseAllocation(AllocationPage):
         Laplace noise with δ > 0 has the closed form :math:`\Delta/\beta = \varepsilon - 2\log(1-\delta)` where one coordinate
         changes; on several coordinates it keeps the sufficient :math:`\sum\lambda_i/\beta_i = \varepsilon - \log(1-\delta)` of
         Corollary 6, and a note says what Gaussian noise needs.
-    loss : float
-        p > 0 of the loss :math:`\sum_i w_i E|T_i|^p`.
+    loss : float, "absolute" or "squared"
+        p > 0 of the loss :math:`\sum_i w_i E|T_i|^p`: 1 of "absolute", 2 of "squared".
     weights : array_like, shape (K,), optional
         w_i > 0, ones by default.
     lower, upper : float or array_like, shape (K,), optional
@@ -138,11 +137,7 @@ class NoiseAllocation(AllocationPage):
         if not (least >= NARROWEST and most <= 1 / NARROWEST):
             allowed = f"must be 0 or between {NARROWEST:g} and {1 / NARROWEST:g}: choose another unit"
             raise DesignError.of("sensitivities", least if least < NARROWEST else most, allowed)
-        allowed = "must be the order p of E‖T‖_p^p, above 0 and at most 100"
-        if not 0 < (order := number("loss", self.loss, allowed)) <= 100:
-            raise DesignError.of("loss", self.loss, allowed)
-        if not isinstance(self.loss, int):  # fractions and decimals are numbers too, but none of NumPy's
-            settle(self, loss=order)
+        settle(self, loss=order_of(self.loss))
         for name in ("weights", "lower", "upper"):
             settle(self, **{name: self._vector(name)})
         if self.upper is not None and self.upper.min() == math.inf:

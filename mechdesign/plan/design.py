@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -75,7 +75,8 @@ class Plan(Design):
     privacy : PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage or TradeOff
         Of all tasks in all rounds together.
     weights : dict of str to float, optional
-        Of a task's total squared error in the `value`; 1 where none is given.
+        Of a task's total squared error in the `value`: 1 of a task that is not named. Without any, each task's error counts relative to the one that it has where
+        all tasks get an equal share of the budget: units do not matter, and the value is at most the number of tasks.
     targets : dict of str to float, optional
         The largest standard deviation of an answer (root mean squared error, where a clip has a bias), for every task. The plan then takes the least budget:
         `value` is the least ε at this δ, or the least ρ, at most that of `privacy`.
@@ -90,7 +91,8 @@ class Plan(Design):
 
     Notes
     -----
-    The value is the weighted squared error of one round. A lower bound under pure ε or ρ is of all plans of the menu; of Gaussian noise alone under (ε, δ) also.
+    The value is the weighted squared error of one round. Without weights the geometric mean of errors relative to an even split's is at most 1, as their sum is at
+    most the number of tasks. A lower bound under pure ε or ρ is of all plans of the menu; of Gaussian noise alone under (ε, δ) also.
     Else it only adds what each task would cost alone at the whole budget.
 
     Whole numbers get whole noise unless the task says ``whole=False``; the table shows which deviation noise that is not whole would have for the same share.
@@ -196,32 +198,69 @@ class Plan(Design):
                 found += [(name, versions) for versions in task_of(name, task).slots(self.neighbours)]
         return found
 
-    def _weight(self, name: str) -> float:
-        return 1.0 if self.weights is None else self.weights.get(name, 1.0)
+    def to_fields(self) -> dict[str, object]:
+        """What files hold: the weights in numbers."""
+        held = {f.name: getattr(self, f.name) for f in fields(self)}
+        return held if self.targets is not None else {**held, "weights": self._weights}
+
+    @cached_property
+    def _weights(self) -> dict[str, float]:
+        """Of all tasks: those given, or what an even split's errors are the inverses of."""
+        if self.weights is not None:
+            return {name: self.weights.get(name, 1.0) for name in self.tasks}
+        if self.targets is not None:
+            return dict.fromkeys(self.tasks, 1.0)
+        return self._relative
+
+    @cached_property
+    def _relative(self) -> dict[str, float]:
+        """Weights that make the error of an even split 1 for every task."""
+        return {name: 1 / error for name, error in self._even_split.squared_errors().items()}
+
+    @property
+    def _scale_free(self) -> bool:
+        """Whether errors count relative to an even split's."""
+        if self.weights is None or self.targets is not None:
+            return self.targets is None
+        return all(math.isclose(w, self._weights[name], rel_tol=1e-6) for name, w in self._relative.items())
 
     def _items(self, name: str, part: Part) -> list[Item]:
+        """Noise for a part, at weight 1."""
         if isinstance(self.privacy, BY_MU):
             part = replace(part, whole=False)
-        return Item.of(part, self._families, self._weight(name), self.rounds)
+        return Item.of(part, self._families, 1.0, self.rounds)
+
+    @cached_property
+    def _slots(self) -> list[list[Item]]:
+        """Noise for every part, at weight 1."""
+        return [
+            [i for part in versions for i in self._items(name, part)] for name, versions in self._versions
+        ]
 
     @cached_property
     def _search(self) -> Search:
         slots = [
-            [i for part in versions for i in self._items(name, part)] for name, versions in self._versions
+            [replace(item, weight=self._weights[name]) for item in items]
+            for (name, _), items in zip(self._versions, self._slots)
         ]
         at = {name: [k for k, (own, _) in enumerate(self._versions) if own == name] for name in self.tasks}
         chains = [
             [k for name in chain for k in at[name]] for chain in chains_of([*self.tasks], self.disjoint)
         ]
-        privacy = self.privacy
+        return Search(slots, chains, *self._budget)
+
+    @cached_property
+    def _budget(self) -> tuple[float, ApproximateDP | None]:
+        """Of what adds up; with the requirement where losses are composed, and it is ε."""
+        privacy: Any = self.privacy
         if self._normal:
-            return Search(slots, chains, gaussian_budget(privacy) / 2)
+            return gaussian_budget(privacy) / 2, None
         if not getattr(privacy, "delta", 0.0):
-            return Search(slots, chains, budget_of(privacy))
-        normal = all(i.normal and not i.part.whole for items in slots for i in items)
+            return budget_of(privacy), None
+        normal = all(i.normal and not i.part.whole for items in self._slots for i in items)
         if normal and self.targets is None:
-            return Search(slots, chains, gaussian_square(privacy.epsilon, privacy.delta) / 2)  # type: ignore[union-attr]
-        return Search(slots, chains, privacy.epsilon, privacy)  # type: ignore[union-attr, arg-type]
+            return gaussian_square(privacy.epsilon, privacy.delta) / 2, None
+        return privacy.epsilon, privacy
 
     def granted(self, value: float) -> Privacy:
         """What a plan of this value keeps: the budget asked, or with targets the least one."""
@@ -243,6 +282,8 @@ class Plan(Design):
             yield self._law(chosen, self.privacy)
             return
         yield Bound(self.least(()), PlanBound(()))
+        if self._scale_free:
+            yield Law(self._even_split, self.cost(self._even_split), report=SolveReport("even split"))
         found = sorted(search.composable(), key=search.cost)
         pure = [c for c in found if search.pure(c) and search.cost(c) <= _PURE * search.cost(found[0])]
         best, seen = math.inf, set()
@@ -256,7 +297,7 @@ class Plan(Design):
                 yield law
 
     def _mechanism(self, chosen: Sequence[Choice], factor: float = 0.0) -> PlannedRelease:
-        noises = tuple(item.noise(scale * math.exp(factor)) for item, scale in chosen)
+        noises = tuple(item.noise(max(scale * math.exp(factor), item.least)) for item, scale in chosen)
         tasks = dict(self.tasks)
         for (name, _), (item, _) in zip(self._versions, chosen):
             if isinstance(tasks[name], Task):
@@ -264,17 +305,18 @@ class Plan(Design):
         return PlannedRelease(tasks, noises, self.neighbours, self.disjoint)
 
     def _law(self, chosen: Sequence[Choice], privacy: Privacy) -> Law:
+        mechanism = self._kept(chosen, privacy)
+        return Law(mechanism, self.cost(mechanism), report=SolveReport("search"))
+
+    def _kept(self, chosen: Sequence[Choice], privacy: Privacy) -> PlannedRelease:
         """The choices with the least common factor on their scales that keeps the budget."""
 
         def over(factor: float) -> float:
             return excess(self._mechanism(chosen, factor).consumed(privacy).upper, budget_of(privacy))
 
-        # rounding alone, where closed forms say what is consumed
-        step, wider = 1e-8, 0.0
-        if not over(-step) > 0 >= over(step):
-            step, wider = 1e-3, _VERIFIED
-        mechanism = self._mechanism(chosen, root(over, 0.0, step, 1e-4 * step) + wider)
-        return Law(mechanism, self.cost(mechanism), report=SolveReport("search"))
+        composes = privacy is self._budget[1]
+        step, wider = (1e-3, _VERIFIED) if composes else (1e-8, 0.0)
+        return self._mechanism(chosen, root(over, 0.0, step, 1e-4 * step) + wider)
 
     def certified(self, law: Law, clock: Clock) -> Law:
         spent = law.mechanism.consumed(self.granted(law.value))
@@ -346,11 +388,7 @@ class Plan(Design):
 
     def cost(self, law: PlannedRelease) -> float:
         """Weighted squared error of all answers of a round."""
-        return math.fsum(
-            self._weight(name) * (part.worth * part.dimension * noise.variance + part.bias)
-            for name, parts in law.parts.items()
-            for part, noise in parts
-        )
+        return math.fsum(self._weights[name] * error for name, error in law.squared_errors().items())
 
     def choices(self, law: PlannedRelease) -> list[Choice] | None:
         """The items and scales of a law; None where it is no plan of these tasks."""
@@ -394,24 +432,40 @@ class Plan(Design):
 
     # -- what a result asks ------------------------------------------------------------------------------
 
-    def _even(self) -> list[Choice]:
-        """An equal share for every part: of pure ε, or of the ρ of normal noise."""
-        search, count = self._search, max(map(len, self._search.chains))
-        rho = search.budget
-        if search.privacy is not None:
-            rho = gaussian_square(search.privacy.epsilon, search.privacy.delta) / 2
+    @cached_property
+    def _even_split(self) -> PlannedRelease:
+        """An equal share for every task: of pure ε or of the ρ of normal noise, where errors have the smaller geometric mean."""
+        owners, privacy = [name for name, _ in self._versions], self.privacy
+        tasks = max(map(len, chains_of([*self.tasks], self.disjoint)))
+        epsilon = rho = 0.0
+        if self._normal:
+            rho = gaussian_budget(privacy) / 2
+        else:
+            epsilon, delta = budget_of(PureDP(privacy.epsilon)), getattr(privacy, "delta", 0.0)  # type: ignore[union-attr]
+            rho = gaussian_square(epsilon, delta) / 2 if delta else 0.0
         found = []
-        for normal, budget in ((False, search.budget), (True, rho)):
-            own = [[(i, i.scale_at(budget / count)) for i in s if i.normal == normal] for s in search.slots]
-            if all(own):
+        for normal, budget in ((False, epsilon), (True, rho)):
+            own = [
+                [(i, i.scale_at(budget / tasks / owners.count(name))) for i in items if i.normal == normal]
+                for name, items in zip(owners, self._slots)
+            ]
+            if budget and all(own):
                 found.append([min(choices, key=lambda one: one[0].cost(one[1])) for choices in own])
-        return min(found, key=search.cost, default=[])
+
+        def mean(chosen: Sequence[Choice]) -> float:
+            errors = (
+                math.fsum(i.cost(s) for own, (i, s) in zip(owners, chosen) if own == name)
+                for name in self.tasks
+            )
+            return math.fsum(map(math.log, errors))
+
+        return self._kept(min(found, key=mean), privacy)
 
     def frame(self, result: Result) -> pd.DataFrame:
         """A row per part: noise, share of the budget, error of its worst number, 95% half-width alone and of all numbers jointly, and the task's error."""
         chosen = self.choices(result.mechanism) or []
-        even = self._even() if self.targets is None else []
         search = self._search
+        even = self._even_split.noises if self.targets is None else ()
         order = self._order
         if search.privacy is not None:
             order = math.inf if search.pure(chosen) else 1 + search.tilt(chosen)
@@ -443,7 +497,7 @@ class Plan(Design):
             if item.part.whole:
                 row["not_whole"] = unit * item.continuous(scale)
             if even:
-                row["even_split"] = unit * even[k][0].noise(even[k][1]).standard_deviation
+                row["even_split"] = unit * even[k].standard_deviation
             rows.append(row)
         return pd.DataFrame(rows)
 
@@ -476,12 +530,13 @@ class Plan(Design):
         return TradeOff(((asked.epsilon, asked.delta), *found))
 
     def alternatives(self, result: Result) -> pd.DataFrame:
-        even = self._even() if self.targets is None else []
-        rows = [("this plan", result.value), ("even split", self._search.cost(even))] if even else []
-        return relative_table(rows)
+        if self.targets is not None:
+            return relative_table([])
+        return relative_table([("this plan", result.value), ("even split", self.cost(self._even_split))])
 
     def lines(self, result: Result) -> list[str]:
-        rows = [
+        rows = ["value: squared errors over those of an even split, summed"] if self._scale_free else []
+        rows += [
             f"{row.task}: {row.mechanism}, standard deviation {row.standard_deviation:.6g}, 95% within ±{row.half_width:.6g} "
             f"(all answers: ±{row.joint_half_width:.6g}), {row.share:.1%} of the budget"
             for row in self.frame(result).itertuples()
@@ -497,6 +552,10 @@ class Plan(Design):
         privacy = self.granted(result.value)
         names = ", ".join(self.tasks)
         value = "weighted squared error of all answers of one round"
+        if self._scale_free:
+            value = (
+                f"squared error of every task over that of an even split, summed over {len(self.tasks)} tasks"
+            )
         if self.targets is not None:
             value = "least budget that meets the targets"
         many = f", {self.rounds} times" if self.rounds > 1 else ""

@@ -101,6 +101,13 @@ class PlannedRelease:
             for name, task in self.tasks.items()
         }
 
+    def squared_errors(self) -> dict[str, float]:
+        """Of every task, the squared error of all answers of a round together."""
+        return {
+            name: math.fsum(part.worth * part.dimension * noise.variance + part.bias for part, noise in parts)
+            for name, parts in self.parts.items()
+        }
+
     @property
     def _groups(self) -> list[list[AdditiveNoise]]:
         """The noise of the tasks that one person can be in."""

@@ -21,6 +21,7 @@ from mechdesign.errors import DesignError
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.laws.discrete import LARGEST_SIGMA
 from mechdesign.noise.laws.families import FAMILIES as LAWS
+from mechdesign.noise.laws.families import LEAST_GAUSSIAN, LEAST_LAPLACE
 from mechdesign.noise.laws.staircase import staircase_gamma
 from mechdesign.noise.worst_case import worst_cases
 from mechdesign.plan.tasks import Part
@@ -28,8 +29,6 @@ from mechdesign.problem.law_moments import frozen_parts
 from mechdesign.typing import FrozenLaw
 
 FAMILIES = ("laplace", "gaussian", "staircase")
-_LEAST = 0.05
-"""Scale of whole noise: less noise is no double."""
 
 
 def _stair_variance(s: float, top: float) -> float:
@@ -143,9 +142,14 @@ class Item:
         return sum(count * _divergence(v / scale, order) for v, count in self.shifts)
 
     @property
-    def _least(self) -> float:
-        """The smallest scale whose losses doubles hold."""
-        return _LEAST if self.part.whole else self.top / 600 if self.family == "staircase" else 0.0
+    def least(self) -> float:
+        """The smallest scale whose variance is a double."""
+        least = {
+            "staircase": self.top / 600,
+            "discrete_laplace": LEAST_LAPLACE,
+            "discrete_gaussian": LEAST_GAUSSIAN,
+        }
+        return least.get(self.name, 0.0)
 
     def best(self, price: float, order: float) -> float:
         """The scale of least cost plus `price` times D: in closed form where both are powers of it, else by Brent's method."""
@@ -158,13 +162,13 @@ class Item:
         if plain and self.normal:
             return fourth
 
-        least = self._least
+        least = self.least
 
         def paid(log_scale: float) -> float:
             scale = max(math.exp(min(log_scale, 300.0)), least)
             return self.cost(scale) + price * self.consumed(scale, order)
 
-        if not 0 < (near := min(cubic, fourth)) < math.inf:
+        if not 0 < (near := max(min(cubic, fourth), least)) < math.inf:
             size, other = ("large", "larger") if near > 0 else ("small", "smaller")
             remedy = f"choose other units or weights, or a {other} budget"
             raise DesignError(f"privacy, weights: ask for noise that is too {size} for doubles: {remedy}")
@@ -181,13 +185,13 @@ class Item:
         def over(log_scale: float) -> float:
             return _VARIANCES[self.name](math.exp(log_scale), self.top) / variance - 1
 
-        low = math.log(self._least)
+        low = math.log(self.least)
         if over(low) > 0:
             return None
         high = max(low, math.log(near)) + 0.1
         while over(high) < 0:
             high += 0.5
-        return max(math.exp(float(optimize.brentq(over, low, high, xtol=1e-14))) * (1 - 1e-13), self._least)
+        return max(math.exp(float(optimize.brentq(over, low, high, xtol=1e-14))) * (1 - 1e-13), self.least)
 
     def scale_at(self, budget: float) -> float:
         """The scale at which the largest loss is this; of normal noise, at which ρ is."""

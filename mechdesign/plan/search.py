@@ -220,9 +220,9 @@ def composed(chosen: Sequence[Choice], privacy: ApproximateDP) -> float:
 
 
 def root(over: Callable[[float], float], at: float, step: float, xtol: float) -> float:
-    """Where a falling function of a logarithm is 0, on the side where it is not above; looked for in growing steps."""
+    """Where a falling function of a logarithm is 0, on the side where it is not above, or as far as doubles go; looked for in growing steps."""
     found = least_kept(over, at, step=step, growth=3.0, least=-_FARTHEST, most=_FARTHEST, xtol=xtol)
-    if abs(found) >= _FARTHEST:
+    if found >= _FARTHEST:
         asked = "ask for noise or a budget that doubles do not hold: choose other units, or another budget"
         raise DesignError(f"privacy, tasks: {asked}")
     return found

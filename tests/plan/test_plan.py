@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import math
 from itertools import product
+from typing import Any
 
+import mpmath
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import fft, stats
 
 import mechdesign as md
 from mechdesign.accounting import gaussian_mu
 from mechdesign.evidence.classes import Scope
-from mechdesign.evidence.serialize import dumps
+from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.plan.search import composed
 from mechdesign.typing import Status
 from mechdesign.verifier.verify import verify
 
 BUDGET = md.ApproximateDP(1.0, 1e-6)
+ONES = {"visits": 1.0}
 SIZES = (200.0, 50.0, 12_500.0)
 NAMES = ("visits", "age", "spent")
 NUMBERS = {name: md.NumericQuery(1, change) for name, change in zip(NAMES, (1.0, 0.01, 5.0))}
@@ -106,7 +111,7 @@ def test_exact_composition_against_zcdp(rho, epsilon, less):
     """The 2020 US census published ρ = 2.63; at the ε that the usual conversion gives for δ = 1e-10 there is room for less noise."""
     assert rho + 2 * math.sqrt(rho * math.log(1e10)) == pytest.approx(epsilon, abs=5e-5)
     exact, by_rho = (
-        md.Plan(NUMBERS, privacy, families=("gaussian",)).solve().value
+        md.Plan(NUMBERS, privacy, ONES, families=("gaussian",)).solve().value
         for privacy in (md.ApproximateDP(epsilon, 1e-10), md.ZeroConcentratedDP(rho))
     )
     assert 1 - exact / by_rho == pytest.approx(less, abs=1e-4)
@@ -225,6 +230,75 @@ def test_the_certificate_is_of_all_rounds():
     assert twelve.value == pytest.approx(alone.value, rel=1e-9) and twelve.value > once.value
 
 
+# -- without weights, and at large budgets -----------------------------------------------------------------
+
+
+def test_units_do_not_matter_without_weights() -> None:
+    """Squared euros added to squared persons once gave counts 34 times the noise of an even split."""
+    tasks = {"c1": md.Count(), "c2": md.Count(), "total": md.Sum(1000.0)}
+    result = md.Plan(tasks, BUDGET).solve()
+    frame = result.to_frame()
+    assert (frame["standard_deviation"] <= 1.001 * frame["even_split"]).all() and result.value <= 3
+    cents = md.Plan({**tasks, "total": md.Sum(100_000.0)}, BUDGET).solve()
+    assert cents.value == pytest.approx(result.value, rel=1e-6)
+    assert shares(cents) == pytest.approx(shares(result), rel=1e-4)
+    again = loads(dumps(result))
+    assert str(again) == str(result) and "even split" in str(result) and again.certificate.verify()
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.data())
+def test_no_task_is_far_above_an_even_split(data: st.DataObject) -> None:
+    drawn = data.draw
+    size = st.floats(-3, 6).map(lambda x: 10**x)
+    kinds = st.one_of(
+        st.just(md.Count()),
+        st.integers(2, 40).map(md.Histogram),
+        size.map(md.Sum),
+        st.builds(lambda top, n: md.Mean(0, top, n=n), size, st.integers(2, 10**5)),
+    )
+    tasks = {f"t{k}": task for k, task in enumerate(drawn(st.lists(kinds, min_size=1, max_size=5)))}
+    epsilon = 10 ** drawn(st.floats(-1, 2.3))
+    privacy = drawn(st.sampled_from([md.PureDP(epsilon), md.ApproximateDP(epsilon, 1e-6)]))
+    result = md.Plan(tasks, privacy).solve()
+    assert result.value <= len(tasks) * (1 + 1e-9) and (result.lower_bound or 0.0) >= 0
+    weights = result.design.to_fields()["weights"]
+    assert all(weights[name] * error <= 4 for name, error in result.mechanism.squared_errors().items())
+    assert result.certificate.verify() and held(result) == []
+
+
+def least_of_two_sums(epsilon: float) -> float:
+    """Variance of staircase noise on sums to 1 and 5 at the best split of ε, in 40 digits."""
+    with mpmath.workdps(40):
+
+        def variance(top: int, share: Any) -> Any:
+            b, third = mpmath.exp(-share), mpmath.mpf(1) / 3
+            return top**2 * (2 ** (-2 * third) * b ** (2 * third) * (1 + b) ** (2 * third) + b) / (1 - b) ** 2
+
+        def cost(share: Any) -> Any:
+            return variance(1, share) + variance(5, epsilon - share)
+
+        low, high = mpmath.mpf(epsilon) / 1000, mpmath.mpf(epsilon) * 999 / 1000
+        for _ in range(120):
+            left, right = low + (high - low) / 3, high - (high - low) / 3
+            low, high = (low, right) if cost(left) < cost(right) else (left, high)
+        return float(cost(low))
+
+
+def test_large_budgets() -> None:
+    tasks = {"a": md.Sum(1.0), "b": md.Sum(5.0)}
+    ones = dict.fromkeys(tasks, 1.0)
+    for epsilon in (10, 50, 60, 80, 200, 600):
+        result = md.Plan(tasks, md.PureDP(epsilon), ones).solve()
+        assert result.value == pytest.approx(least_of_two_sums(epsilon), rel=1e-6) and result.gap < 1e-9
+    last = math.inf
+    for epsilon in (5, 19.999999, 20, 50, 100, 200, 700):
+        for privacy in (md.PureDP(epsilon), md.ApproximateDP(epsilon, 1e-6)):
+            result = md.Plan({"c": md.Count(), "h": md.Histogram(3)}, privacy, {"c": 1.0}).solve()
+            assert 0 <= result.lower_bound <= result.value <= last and result.certificate.verify()
+        last = result.value
+
+
 # -- targets, groups, clips -------------------------------------------------------------------------------
 
 
@@ -251,7 +325,10 @@ def test_disjoint_groups_each_take_what_the_others_leave():
         "north": md.NumericQuery(1, 1.0),
         "south": md.NumericQuery(1, 1.0),
     }
-    found = md.Plan(tasks, md.PureDP(1.0), disjoint=[["north"], ["south"]], families=("laplace",)).solve()
+    ones = dict.fromkeys(tasks, 1.0)
+    found = md.Plan(
+        tasks, md.PureDP(1.0), ones, disjoint=[["north"], ["south"]], families=("laplace",)
+    ).solve()
     # the groups are one task of twice the cost
     roots = np.cbrt([2.0, 4.0])
     assert found.value == pytest.approx(roots.sum() ** 3, rel=1e-9) and found.gap < 1e-9
@@ -270,7 +347,7 @@ def test_the_clip_is_chosen_by_the_law_of_the_values():
     clips = np.array([0.5, 1.0, 2.0, 4.0, 8.0, 16.0])
     task = md.Sum(clip=clips, values=law, n=n)
     for epsilon in (0.1, 1.0, 10.0):
-        found = md.Plan({"spent": task}, md.PureDP(epsilon), families=("laplace",)).solve()
+        found = md.Plan({"spent": task}, md.PureDP(epsilon), {"spent": 1.0}, families=("laplace",)).solve()
         # E(X − c)₊ = e^{−c} − e^{−60}
         error = 2 * (clips / epsilon) ** 2 + (n * (np.exp(-clips) - math.exp(-60))) ** 2
         assert found.value == pytest.approx(error.min(), rel=1e-9)
@@ -301,7 +378,7 @@ def test_workloads_get_the_noise_of_the_matrix_mechanism(neighbours):
 def test_a_workload_is_answered_by_noise_on_its_counts_where_that_is_less():
     tasks = {"totals": md.Workload.prefix_sums(12)}
     for privacy in (md.PureDP(1.0), BUDGET):
-        found = md.Plan(tasks, privacy).solve()
+        found = md.Plan(tasks, privacy, {"totals": 1.0}).solve()
         assert found.to_frame()["mechanism"].item() == "discrete Laplace" and held(found) == []
         # one count changes by 1; the k-th total has the noise of k
         b = math.exp(-1.0)
@@ -385,7 +462,7 @@ def test_bad_plans(options, error):
 )
 def test_targets_that_no_budget_meets(privacy):
     with pytest.raises(md.InfeasibleError, match="target"):
-        md.Plan({"a": md.Count(), "s": md.Sum(2.0)}, privacy, targets={"a": 1e-5, "s": 1e-30}).solve()
+        md.Plan({"a": md.Count(), "s": md.Sum(2.0)}, privacy, targets={"a": 1e-30, "s": 1e-30}).solve()
 
 
 def test_bad_tasks():
@@ -404,7 +481,7 @@ def held(result):
 
 
 def test_whole_sums_beyond_discrete_normal_noise_get_normal_noise() -> None:
-    result = md.Plan({"pay": md.Sum(50_000, whole=True)}, md.ZeroConcentratedDP(0.1)).solve()
+    result = md.Plan({"pay": md.Sum(50_000, whole=True)}, md.ZeroConcentratedDP(0.1), {"pay": 1.0}).solve()
     assert result.status is Status.BEST and result.to_frame()["mechanism"].tolist() == ["Gaussian"]
     assert result.value == pytest.approx(50_000**2 / 0.2, rel=1e-6)
     assert isinstance(result.mechanism.release({"pay": 10**6})["pay"], float)

@@ -67,7 +67,7 @@ def _truncated_starts(epsilon: float, delta: float, dimension: int) -> tuple[flo
 
 _DOWN = 1 - 4e-15
 """Above the rounding of a largest loss computed from a scale."""
-_LEAST_LAPLACE, _LEAST_GAUSSIAN = 1 / 115, 1 / 20
+LEAST_LAPLACE, LEAST_GAUSSIAN = 1 / 115, 1 / 20
 """Scales of discrete laws whose variance is below 1e-49 and still a double, as SciPy computes it; more noise is safe."""
 
 FAMILIES: dict[str, Family] = {
@@ -115,14 +115,14 @@ FAMILIES: dict[str, Family] = {
         ),
         Family(
             "discrete_laplace",
-            lambda shape, scale, d: discrete_laplace_law(max(scale, _LEAST_LAPLACE)),
+            lambda shape, scale, d: discrete_laplace_law(max(scale, LEAST_LAPLACE)),
             pure=True,
-            closed_form=lambda e, d, loss: discrete_laplace_law(max(d / (e * _DOWN), _LEAST_LAPLACE)),
+            closed_form=lambda e, d, loss: discrete_laplace_law(max(d / (e * _DOWN), LEAST_LAPLACE)),
             discrete=True,
         ),
         Family(
             "discrete_gaussian",
-            lambda shape, scale, d: discrete_gaussian(max(scale, _LEAST_GAUSSIAN)),
+            lambda shape, scale, d: discrete_gaussian(max(scale, LEAST_GAUSSIAN)),
             discrete=True,
         ),
     )

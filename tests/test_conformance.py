@@ -9,6 +9,7 @@ import inspect
 import itertools
 import json
 import math
+import pickle
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +29,7 @@ from mechdesign.evidence.serialize import dumps, loads, result_schema
 from mechdesign.files import KINDS
 from mechdesign.problem.spine import Design, ModelledDesign
 from mechdesign.typing import Status
+from tests.timing.releases import RELEASES
 
 NAMES = list(cheap.DESIGNS)
 HOW = {"proved", "recomputed", "claimed"}
@@ -242,6 +244,17 @@ class TestResult:
         jsonschema.validate(json.loads(first.read_text()), result_schema())
         assert str(loaded) == str(result) and loaded.certificate.verify()
         pd.testing.assert_frame_equal(loaded.audit(), result.audit(), check_dtype=False)
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_mechanisms_are_copied_after_use(name: str) -> None:
+    release = RELEASES[name]
+    good = next(iter(release.pairs(release.mechanism).values()))[0]
+    release.method(release.mechanism)(good)
+    again = pickle.loads(pickle.dumps(release.mechanism))
+    release.method(again)(good)
+    if release.kind in KINDS:
+        assert dumps(again) == dumps(release.mechanism)
 
 
 @pytest.mark.slow

@@ -41,6 +41,7 @@ from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.privacy import PureDP
 from mechdesign.quantizers.mechanism.exact_law import RationalTable
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
+from mechdesign.quantizers.mechanism.sampling import ExactSampler
 from mechdesign.typing import Array, Indices, Numbers
 from mechdesign.vectors.ball import (
     PureMechanism,
@@ -268,7 +269,7 @@ class SampledCoordinates(Checked, SampledSubset):
         """The exact laws of the codes at −1 and at 1."""
         law = self.one.law
         assert law is not None
-        return IntegerRows(lambda end: law.weights(0, end)[0], 2)
+        return ExactSampler(law).rows
 
     def _drawn(
         self, x: Numbers, seed: int, first: int, clip: bool, rng: np.random.Generator | None

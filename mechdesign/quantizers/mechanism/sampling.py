@@ -109,7 +109,10 @@ class ExactSampler:
         self.knots = np.array([float(x) for x in law.knots])
         # A double is at or above a knot where it is at or above the first double that is.
         self._from = np.array([_first_double(x) for x in law.knots])
-        self._rows = IntegerRows(lambda row: self.weights(row // 2, row % 2), 2 * (len(law.knots) - 1))
+        self.rows = IntegerRows(self._row, 2 * (len(law.knots) - 1))
+
+    def _row(self, number: int) -> list[int]:
+        return self.weights(number // 2, number % 2)
 
     def weights(self, segment: int, end: int) -> list[int]:
         """The row's probabilities as integers over their least common denominator."""
@@ -122,7 +125,7 @@ class ExactSampler:
         """One output for every input."""
         flat = np.ascontiguousarray(x, dtype=float).ravel()
         segment = self._segments(flat)
-        drawn = self._rows.draw(2 * segment + self._upward(flat, segment))
+        drawn = self.rows.draw(2 * segment + self._upward(flat, segment))
         return np.asarray(self.bins[drawn].reshape(np.shape(x)))
 
     def _segments(self, x: Array) -> npt.NDArray[np.intp]:

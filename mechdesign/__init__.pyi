@@ -47,6 +47,7 @@ from .model.lattice import LatticeNoise as LatticeNoise
 from .model.problem import Minimize as Minimize
 from .model.problem import Problem as Problem
 from .model.scales import Scales as Scales
+from .model.search import search as search
 from .model.table import Table as Table
 from .model.unknown import named as named
 from .noise.additive import AdditiveNoise as AdditiveNoise
@@ -88,6 +89,7 @@ from .quantizers.optimal.design import OptimalQuantizer as OptimalQuantizer
 from .quantizers.optimal.frontier import frontier as frontier
 from .quantizers.optm.design import OPTM as OPTM
 from .quantizers.optm.search import OPTMSearch as OPTMSearch
+from .quantizers.optm.selection import Selection as Selection
 from .quantizers.printed_table import audit_table as audit_table
 from .quantizers.rqm import RQM as RQM
 from .runs.grid import Grid as Grid

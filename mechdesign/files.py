@@ -85,6 +85,7 @@ _KINDS_OF = {
     "quantizers.optimal.design": "optimal-quantizer",
     "quantizers.optimal.frontier": "frontier",
     "quantizers.optm.design": "optm",
+    "quantizers.optm.problem": "selection-problem selection-proof",
     "quantizers.optm.search": "optm-search",
     "quantizers.rqm": "rqm",
     "runs.grid": "grid",

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import cvxpy as cp
 import numpy as np
 from scipy import stats
 
@@ -58,6 +59,15 @@ def scales() -> md.Problem:
     )
 
 
+def selection() -> md.Problem:
+    """OPTM's model with constraints of one's own, one of them piecewise linear."""
+    problem = md.OPTM(BINS, PURE, UNIFORM, bounds=md.Grid(level=[0.7, 0.8, 0.82], width=[0.01])).problem()
+    Q = problem.unknown
+    return problem.subject_to(
+        md.named("cap", Q[:, 1] <= 0.2), md.named("near", cp.abs(Q[2, 1] - Q[2, 2]) <= 0.1)
+    )
+
+
 # Name → the design, and what its `solve` is given to be quick.
 DESIGNS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     "optm": (lambda: md.OPTM(BINS, PURE, UNIFORM), {}),
@@ -90,6 +100,7 @@ DESIGNS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     "scales-problem": (scales, {}),
     "covariance-problem": (covariance, {}),
     "lattice-problem": (noise, {}),
+    "selection-problem": (selection, {}),
     "noise-allocation": (
         lambda: md.NoiseAllocation(noise="laplace", sensitivities=[1.0, 2.0], privacy=PURE),
         {},

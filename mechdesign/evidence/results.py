@@ -229,6 +229,19 @@ class Result(Handed):
             raise DesignError.of("design", type(self.design).__name__, "states no program")
         return self.design.problem_of(self)
 
+    @property
+    def box(self) -> Any:
+        """Bounds o and u of the box that won, of a design that searches boxes (`OPTM`).
+
+        Raises
+        ------
+        DesignError
+            The design searches none.
+        """
+        if not hasattr(self.design, "box_of"):
+            raise DesignError.of("design", type(self.design).__name__, "searches no boxes of bounds")
+        return self.design.box_of(self)
+
     def release(self, x: Any, *, ledger: Any = None, disjoint: bool = False, **options: Any) -> Any:
         """Return the answer with noise, as the mechanism's own `release` does: for deployment.
 

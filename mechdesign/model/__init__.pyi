@@ -7,6 +7,7 @@ from .problem import Minimize as Minimize
 from .problem import Problem as Problem
 from .scales import Scales as Scales
 from .scales import ScalesPrivacy as ScalesPrivacy
+from .search import search as search
 from .table import Decoded as Decoded
 from .table import Private as Private
 from .table import Table as Table

@@ -152,6 +152,11 @@ class Problem(ModelledDesign):
         parts = (self.objective, *self.own, *self.requirements)
         return list({p.id: p for part in parts for p in part.parameters()}.values())
 
+    @property
+    def as_handed_out(self) -> bool:
+        """Whether nothing about it can have changed since its design handed it out."""
+        return not self.parameters
+
     def problem(self) -> Problem:
         """Return the problem itself."""
         return self
@@ -174,7 +179,7 @@ class Problem(ModelledDesign):
 
         The parameters are those of `ModelledDesign.solve`.
         """
-        if self.design is not None and not self.parameters:
+        if self.design is not None and self.as_handed_out:
             found: Result = self.design.solve(solver, **options)
             return found
         return super().solve(solver, **options)

@@ -193,11 +193,7 @@ class TableProblem(TableDesign, Problem):
         """Declare what a file holds, in CVXPY."""
         numbers = cls.numbers(**held)
         unknown = cls.unknown_of(numbers)
-        width = len(numbers.cost)
-        columns = [cp.vec(unknown, order="C")]
-        if width > numbers.cells:
-            columns.append(Further(width - numbers.cells, name="further"))
-        whole = cp.hstack(columns)
+        whole = in_columns(unknown, numbers)
         constraints: list[Any] = [asked.of(unknown) for asked in numbers.privacy]
         constraints += numbers.constraints(whole)
         objective = numbers.cost @ whole + numbers.constant
@@ -572,6 +568,26 @@ def _settled(declared: Declared, cells: Exact) -> Exact:
     return Face(declared, declared.zeros).lowered([*cells, *(fmpq(0) for _ in range(further))])
 
 
+def in_columns(unknown: Any, numbers: Declared) -> Any:
+    """The unknown, row by row, with further variables behind."""
+    columns = [cp.vec(unknown, order="C")]
+    if (further := len(numbers.cost) - numbers.cells) > 0:
+        columns.append(Further(further, name="further"))
+    return cp.hstack(columns)
+
+
+def row_claims(declared: Declared, v: Exact) -> Iterator[Claim]:
+    """Whether own rows hold at exact columns, a claim a family."""
+    for family, label in enumerate(declared.labels):
+        rows = [row for row, f in zip(declared.rows, declared.family.tolist()) if f == family]
+        off = max((abs(row.at(v)) / row.size for row in rows if row.equal and row.size), default=fmpq(0))
+        least = min((-row.at(v) for row in rows if not row.equal), default=fmpq(0))
+        exact = "" if not off else f", its equalities to {RESIDUAL:g} of their size"
+        holds = least >= 0 and off <= rational(RESIDUAL)
+        who = f"tangents of {label!r}" if label in declared.curved else f"rows called {label!r}"
+        yield Claim(f"{who} hold{exact}", PROVED, min(float(least), 0.0), holds)
+
+
 @serializable("table-proof")
 @dataclass(frozen=True, eq=False)
 class TableProof(Proof):
@@ -619,16 +635,7 @@ class TableProof(Proof):
                     design.unknown.distances(asked.privacy), asked.distances, rtol=1e-12, atol=0
                 )
                 yield agreement(claim, PROVED if known else CLAIMED, fits)
-        for family, label in enumerate(declared.labels):
-            rows = [row for row, f in zip(declared.rows, declared.family.tolist()) if f == family]
-            off = max((abs(row.at(v)) / row.size for row in rows if row.equal and row.size), default=fmpq(0))
-            over = [
-                s for n, s in broken.items() if 0 <= n < len(declared.family) and declared.family[n] == family
-            ]
-            exact = "" if not off else f", its equalities to {RESIDUAL:g} of their size"
-            holds = not over and off <= rational(RESIDUAL)
-            who = f"tangents of {label!r}" if label in declared.curved else f"rows called {label!r}"
-            yield Claim(f"{who} hold{exact}", PROVED, float(min(over, default=0)), holds)
+        yield from row_claims(declared, v)
         room = fraction(rational(stated.value) - declared.value(v))
         curved = {} if not isinstance(design, TableProblem) else design.worth(law)
         for label in declared.curved:

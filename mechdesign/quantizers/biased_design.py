@@ -27,7 +27,7 @@ from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.quantizers.common.design import QuantizerDesign
 from mechdesign.quantizers.common.dual_pieces import OutputSpace
 from mechdesign.quantizers.mechanism.biased import BiasedQuantizer
-from mechdesign.quantizers.mechanism.selection import Selection, rqm_family
+from mechdesign.quantizers.mechanism.selection import SelectionFamilies, rqm_family
 from mechdesign.quantizers.optimal.any_outputs import least_loss
 from mechdesign.quantizers.parameter_search import searched_among, searched_outputs, settle_family
 from mechdesign.runs.grid import Grid
@@ -79,11 +79,11 @@ class BiasedSelection(QuantizerDesign):
         """The member with these parameters."""
         return self._rounded(self._selection(number("delta", delta), q), number("beta", beta))
 
-    def _selection(self, delta: float, q: float) -> Selection:
+    def _selection(self, delta: float, q: float) -> SelectionFamilies:
         family = rqm_family(self.m, q)
-        return Selection(self._outputs(delta), family, family)
+        return SelectionFamilies(self._outputs(delta), family, family)
 
-    def _rounded(self, selection: Selection, beta: float) -> BiasedQuantizer:
+    def _rounded(self, selection: SelectionFamilies, beta: float) -> BiasedQuantizer:
         lower, upper = self.input_range
         return BiasedQuantizer(selection, beta / ((upper - lower) / 2), self.input_range)
 

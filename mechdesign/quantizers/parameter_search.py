@@ -30,7 +30,7 @@ from mechdesign.quantizers.common.dual_pieces import OutputSpace
 from mechdesign.quantizers.common.proofs import proved_law
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import (
-    Selection,
+    SelectionFamilies,
     SelectionPlaces,
     check_bins,
     check_range,
@@ -324,7 +324,7 @@ class SelectionLine:
 
     def mechanism(self, left: Array, right: Array) -> Quantizer:
         """The mechanism itself."""
-        return Quantizer.of_selection(Selection(self.bins, left, right), self.input_range)
+        return Quantizer.of_selection(SelectionFamilies(self.bins, left, right), self.input_range)
 
     @cached_property
     def _costs(self) -> tuple[Array, Array]:

@@ -123,6 +123,8 @@ MEMBERS: dict[str, dict[str, str]] = {
     "scales-problem": {"noise": "'gaussian'|'laplace'", "neighbours": "'add-remove'|'replace'", "order": "num", "privacy": "any", "labels": "texts", "weights": "arr", "family": "arr", "equal": "arr", "offsets": "arr", "places": "arr", "coefficients": "arr"},
     "selection": {"bins": "arr", "left": "arr", "right": "arr"},
     "selection-law": {"bins": "fracs", "left": "irows", "right": "irows", "lower": "frac", "upper": "frac"},
+    "selection-problem": {"bins": "nums", "privacy": "@pure-dp", "prior": "@prior-law|@prior-clipped|@prior-truncated|@prior-samples", "loss": "@loss", "input_range": "pair", "constraints": "'theorem5'|'theorem6'|'across-outputs'", "families": "'symmetric'|'separate'", "low": "arr", "high": "arr", "boxes": "@grid|text|null", "columns": "count", "labels": "texts", "family": "arr", "equal": "arr", "offsets": "arr", "places": "arr", "coefficients": "arr"},
+    "selection-proof": {"witness": "fracs"},
     "sensitivity": {"linf": "pos|null", "l1": "pos|null", "l2": "pos|null", "l0": "count|null", "each": "nums|null", "neighbours": "'add-remove'|'replace'", "signed": "flag"},
     "shift-privacy": {"label": "text", "privacy": "@pure-dp|@approximate-dp|@membership-advantage|@trade-off"},
     "solve-report": {"solver": "text", "status": "'optimal'|'best of its class'|'feasible'|'gap not reached'|'limit'|'not certified'|'inaccurate'|'infeasible'|'unbounded'|'failed'", "seconds": "num", "build_seconds": "num", "variables": "count|null", "constraints": "count|null", "iterations": "count|null", "requested": "text|null", "fallbacks": "texts"},

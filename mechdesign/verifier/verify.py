@@ -30,6 +30,7 @@ from mechdesign.verifier.members import MEMBERS
 from mechdesign.verifier.plan import plan
 from mechdesign.verifier.quantizer import quantizer
 from mechdesign.verifier.reading import Account, Json, NotCovered, NothingToCheck, Refused, read
+from mechdesign.verifier.selection import selection_problem
 from mechdesign.verifier.several import comparison, frontier
 from mechdesign.verifier.strategy import correlated
 from mechdesign.verifier.table import table
@@ -41,6 +42,7 @@ CHECKS: dict[str, Callable[[Json, Account], None]] = {
 }
 CHECKS |= dict.fromkeys(("optm", "optm-search", "rqm", "erm", "mvu"), quantizer)
 CHECKS |= {
+    "selection-problem": selection_problem,
     "metric-channel": channel,
     "bounded-count": bounded,
     "table-problem": table,

@@ -132,7 +132,13 @@ WRITTEN = {
         "tails": "pos|null",
         "integer": "flag",
     },
-}
+    "selection-problem": {
+        "bins": "nums", "privacy": "@pure-dp", "prior": PRIOR, "loss": "@loss", "input_range": "pair",
+        "constraints": "'theorem5'|'theorem6'|'across-outputs'", "families": "'symmetric'|'separate'",
+        "low": "arr", "high": "arr", "boxes": "@grid|text|null", "columns": "count", "labels": "texts",
+        **dict.fromkeys(("family", "equal", "offsets", "places", "coefficients"), "arr"),
+    },
+}  # fmt: skip
 """Kinds that are not written field by field."""
 
 

@@ -12,7 +12,7 @@ from mechdesign_studies.quantizers.baselines import HybridMechanism, PiecewiseMe
 from scipy import integrate, stats
 
 import mechdesign as md
-from mechdesign.quantizers.mechanism.selection import Selection, rqm_family
+from mechdesign.quantizers.mechanism.selection import SelectionFamilies, rqm_family
 
 UNIFORM = stats.uniform(-1, 2)
 
@@ -78,7 +78,7 @@ def test_biased_mechanisms(m: int, q: float, beta: float, delta: float, seed: in
     """Rows sum to 1; no sampled pair exceeds the exact loss; the pairwise formula agrees; the error is the quadrature's."""
     family = rqm_family(m, q)
     bins = np.linspace(-1 - delta, 1 + delta, m)
-    mechanism = md.quantizers.BiasedQuantizer(Selection(bins, family, family), beta, (-1, 1))
+    mechanism = md.quantizers.BiasedQuantizer(SelectionFamilies(bins, family, family), beta, (-1, 1))
     x = np.random.default_rng(seed).uniform(-1, 1, 50)
     p = mechanism.probabilities(x)
     np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-12)

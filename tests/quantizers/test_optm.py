@@ -74,11 +74,12 @@ def test_program_objective_bounds_the_loss_and_its_bilinear_form_is_exact() -> N
             table = np.tril(rng.uniform(0.1, 1, (3, 3)))
             table /= table.sum(axis=1, keepdims=True)
             mechanism = md.Quantizer.from_selection(design.bins, table, table, (-1, 1))
-            q = design.program.flatten(table, table)
+            problem = design.problem()
+            Q = problem.unknown
+            Q.value = q = np.concatenate([table, table])[: Q.shape[0]]
             exact = mechanism.expected_loss(prior, loss)
-            assert design.program.exact_loss(q[None])[0] == pytest.approx(exact, rel=1e-12)
-            cost, constant = design.program.objective
-            assert cost @ q + constant >= exact - 1e-12
+            assert Q.expected(q[None], problem.prior, problem.loss)[0] == pytest.approx(exact, rel=1e-12)
+            assert problem.objective.value >= exact - 1e-12
 
 
 @pytest.mark.slow

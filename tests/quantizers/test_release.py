@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 import mechdesign as md
-from mechdesign.quantizers.mechanism.selection import Selection, rqm_family
+from mechdesign.quantizers.mechanism.selection import SelectionFamilies, rqm_family
 
 UNIFORM = stats.uniform(-1, 2)
 DRAWS = 10**6
@@ -29,7 +29,7 @@ def optimum() -> md.Quantizer:
 
 def biased() -> md.quantizers.BiasedQuantizer:
     family = rqm_family(4, 0.3)
-    return md.quantizers.BiasedQuantizer(Selection([-2, -0.5, 0.5, 2], family, family), 0.7, (-1, 1))
+    return md.quantizers.BiasedQuantizer(SelectionFamilies([-2, -0.5, 0.5, 2], family, family), 0.7, (-1, 1))
 
 
 MECHANISMS = {

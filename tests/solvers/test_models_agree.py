@@ -6,23 +6,12 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from scipy import stats
 
-import mechdesign as md
 from mechdesign import solvers
 from mechdesign.noise.optimal.lattice_program import LatticeProgram, Line, lattice_model
-from mechdesign.quantizers.optm.design import BoxSearch
 from mechdesign.solvers import Deadline, LinearProgram, Model
 
-UNIFORM = stats.uniform(-1, 2)
 Both = tuple[Model, LinearProgram]
-
-
-def optm(**options: object) -> Both:
-    program = md.OPTM([-1.2, -0.5, 0.5, 1.2], md.PureDP(4.0), UNIFORM, **options).program
-    best = BoxSearch(program, None, None, Deadline(None), {}).best(4.0)
-    assert best is not None
-    return program.model(4.0, best.low, best.high), program.in_numbers(4.0, best.low, best.high)
 
 
 def lattice(delta: float, mirrored: bool) -> Both:
@@ -36,9 +25,6 @@ def lattice(delta: float, mirrored: bool) -> Both:
 
 
 PROGRAMS: dict[str, Callable[[], Both]] = {
-    "OPTM": optm,
-    "OPTM, Theorem 6": lambda: optm(constraints="theorem6"),
-    "OPTM, across outputs": lambda: optm(constraints="across-outputs", families="separate"),
     "lattice": lambda: lattice(0.0, True),
     "lattice with delta": lambda: lattice(0.3, True),
     "lattice, not mirrored": lambda: lattice(0.3, False),

@@ -32,7 +32,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import generator, integer, non_negative, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
-from mechdesign.quantizers.mechanism.selection import Selection, check_range
+from mechdesign.quantizers.mechanism.selection import SelectionFamilies, check_range
 from mechdesign.quantizers.mechanism.table import accuracy, cell_edges, inside
 from mechdesign.typing import Array, Indices, Numbers, Randomness
 
@@ -44,7 +44,7 @@ class BiasedQuantizer:
 
     Parameters
     ----------
-    selection : Selection
+    selection : SelectionFamilies
     beta : float
         Sharpness of the choice, per unit of distance, at least 0.
     input_range : (float, float)
@@ -53,18 +53,18 @@ class BiasedQuantizer:
     --------
     >>> from mechdesign.quantizers.mechanism.selection import rqm_family
     >>> family = rqm_family(4, 0.3)
-    >>> mechanism = BiasedQuantizer(Selection([-2, -0.5, 0.5, 2], family, family), 0.2, (-1, 1))
+    >>> mechanism = BiasedQuantizer(SelectionFamilies([-2, -0.5, 0.5, 2], family, family), 0.2, (-1, 1))
     >>> mechanism.bias([-1.0, 0.0, 1.0]).round(3)
     array([ 0.272,  0.   , -0.272])
     """
 
-    selection: Selection
+    selection: SelectionFamilies
     beta: float
     input_range: Any
 
     def __post_init__(self) -> None:
-        if not isinstance(self.selection, Selection):
-            raise DesignError.of("selection", self.selection, "must be a Selection")
+        if not isinstance(self.selection, SelectionFamilies):
+            raise DesignError.of("selection", self.selection, "must be a SelectionFamilies")
         input_range = check_range(self.input_range, self.selection.bins)
         settle(self, beta=non_negative("beta", self.beta), input_range=input_range)
 

@@ -53,7 +53,7 @@ from mechdesign.quantizers.mechanism import sampling
 from mechdesign.quantizers.mechanism.exact_law import ExactLaw, repaired_table
 from mechdesign.quantizers.mechanism.sampling import is_tensor
 from mechdesign.quantizers.mechanism.selection import (
-    Selection,
+    SelectionFamilies,
     check_bins,
     check_range,
     erm_family,
@@ -89,7 +89,7 @@ class Quantizer(PiecewiseTable):
     starts, ends : array_like, shape (K, m)
         Output probabilities at the start of each segment (limit from the right) and at its end (limit from
         the left). At a knot the mechanism takes the value from the right, at the last knot from the left.
-    selection : Selection, optional
+    selection : SelectionFamilies, optional
         The selection probabilities behind it.
     law : ExactLaw, optional
         The exact rational law that the tables round; what is certified and released.
@@ -104,12 +104,12 @@ class Quantizer(PiecewiseTable):
     1.9973
     """
 
-    selection: Selection | None = None
+    selection: SelectionFamilies | None = None
     law: ExactLaw | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, kind in (("selection", Selection), ("law", ExactLaw)):
+        for name, kind in (("selection", SelectionFamilies), ("law", ExactLaw)):
             if not isinstance(value := getattr(self, name), (kind, type(None))):
                 raise DesignError.of(name, value, f"must be a {kind.__name__}")
 
@@ -128,16 +128,16 @@ class Quantizer(PiecewiseTable):
             )
             if not all(tables):
                 raise DesignError("the tables of the quantizer are not those of its exact law")
-            if made.selection is not None and made.selection.exact(made.input_range) != made.law:
+            if made.selection is not None and not made.selection.rounds(made.law):
                 raise DesignError("the selection of the quantizer is not that of its exact law")
         return made
 
     # -- constructors ---------------------------------------------------------------------------------
 
     @classmethod
-    def of_selection(cls, selection: Selection, input_range: object) -> Quantizer:
-        """Build the quantizer of a `Selection` on an input range."""
-        bins = instance("selection", selection, Selection).bins
+    def of_selection(cls, selection: SelectionFamilies, input_range: object) -> Quantizer:
+        """Build the quantizer of a `SelectionFamilies` on an input range."""
+        bins = instance("selection", selection, SelectionFamilies).bins
         return cls(bins, *selection.segments(check_range(input_range, bins)), selection)
 
     @classmethod
@@ -153,7 +153,7 @@ class Quantizer(PiecewiseTable):
             The same counted from the right end; None mirrors `left`.
         input_range : (float, float)
         """
-        return cls.of_selection(Selection(bins, left, left if right is None else right), input_range)
+        return cls.of_selection(SelectionFamilies(bins, left, left if right is None else right), input_range)
 
     @classmethod
     def rqm(cls, bins: Numbers, q: float, input_range: object) -> Quantizer:
@@ -175,7 +175,7 @@ class Quantizer(PiecewiseTable):
         return cls(bins, knots, table[:-1], table[1:])
 
     @classmethod
-    def of_law(cls, law: ExactLaw, selection: Selection | None = None) -> Quantizer:
+    def of_law(cls, law: ExactLaw, selection: SelectionFamilies | None = None) -> Quantizer:
         """Build the quantizer that rounds an exact law (of that selection, where it is of one)."""
         instance("law", law, ExactLaw)
         bins, knots = (np.array([float(v) for v in values]) for values in (law.bins, law.knots))

@@ -81,7 +81,7 @@ def spread(m: int, count: int) -> Indices:
 
 
 def rqm_family(m: int, q: float) -> Array:
-    """Selection probabilities of RQM (Youn et al. 2023); shape (m − 1, m − 1), row n has n + 1 entries.
+    """SelectionFamilies probabilities of RQM (Youn et al. 2023); shape (m − 1, m − 1), row n has n + 1 entries.
 
     q_j(1) = (1−q)^(j−1), q_j(i) = q (1−q)^(j−i) for 1 < i ≤ j.
     """
@@ -93,7 +93,7 @@ def rqm_family(m: int, q: float) -> Array:
 
 
 def erm_family(bins: Array, gamma: float) -> Array:
-    """Selection probabilities of ERM: q_j(i) ∝ exp(γ (B_i − B_j) / (2 (B_j − B_1))), q_1(1) = 1."""
+    """SelectionFamilies probabilities of ERM: q_j(i) ∝ exp(γ (B_i − B_j) / (2 (B_j − B_1))), q_1(1) = 1."""
     return erm_families(bins)(gamma)
 
 
@@ -147,7 +147,7 @@ class SelectionPlaces:
 
 @serializable("selection")
 @dataclass(frozen=True, eq=False)
-class Selection:
+class SelectionFamilies:
     """Bins with a left and a right family of selection probabilities.
 
     Parameters
@@ -195,6 +195,19 @@ class Selection:
         bins = tuple(Fraction(float(b)) for b in self.bins)
         lower, upper = (Fraction(float(v)) for v in input_range)
         return SelectionLaw(bins, weights(self.left), weights(self.right), lower, upper)
+
+    def rounds(self, law: object) -> bool:
+        """Whether the probabilities are the weights of a selection law, to their last digits."""
+        if not isinstance(law, SelectionLaw) or law.bins != tuple(map(Fraction, self.bins.tolist())):
+            return False
+        pairs = ((self.left, law.left), (self.right, law.right))
+        exact = [
+            [*(w / sum(row) for w in row), *[0.0] * (len(law.left) - len(row))]
+            for _, side in pairs
+            for row in side
+        ]
+        shown = np.concatenate([self.left, self.right])
+        return shown.shape == np.shape(exact) and bool((np.abs(shown - exact) <= 1e-15).all())
 
 
 def _family(name: str, given: Numbers, m: int) -> Array:

@@ -47,8 +47,9 @@ from mechdesign.errors import InfeasibleError, SolverError
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
-from mechdesign.quantizers.mechanism.selection import Selection
-from mechdesign.quantizers.optm.program import RESOLVED, audited, pair_costs
+from mechdesign.quantizers.mechanism.selection import SelectionFamilies
+from mechdesign.quantizers.optm.problem import RESOLVED, audited
+from mechdesign.quantizers.optm.selection import pair_costs
 from mechdesign.solvers import Deadline, LinearProgram, Solution
 from mechdesign.typing import Array, Status
 
@@ -69,7 +70,7 @@ _NOISE = (1e-9, 1e-6, 1e-4)
 
 
 def selection_at(x: float, bins: Array, law: Array) -> tuple[Array, Array]:
-    """Selection probabilities (u of the bins left of x, v of those right of it) whose output law at x is `law`.
+    """SelectionFamilies probabilities (u of the bins left of x, v of those right of it) whose output law at x is `law`.
 
     Parameters
     ----------
@@ -277,7 +278,7 @@ class SelectionBlocks:
 
     # -- there and back -------------------------------------------------------------------------------
 
-    def selection(self, q: Array) -> Selection:
+    def selection(self, q: Array) -> SelectionFamilies:
         """The selection mechanism of the unknowns; intervals that no input meets get the outermost bins."""
         m = len(self.bins)
         left, right = np.zeros((m - 1, m - 1)), np.zeros((m - 1, m - 1))
@@ -289,9 +290,9 @@ class SelectionBlocks:
                 family[n - 1, index] = values / values.sum()
                 if self.mirrored:
                     (right if family is left else left)[n - 1] = family[n - 1]
-        return Selection(self.bins, left, right)
+        return SelectionFamilies(self.bins, left, right)
 
-    def unknowns(self, selection: Selection) -> Array:
+    def unknowns(self, selection: SelectionFamilies) -> Array:
         """Inverse of `selection`."""
         q, m = np.zeros(self.size), len(self.bins)
         for b in self.blocks:
@@ -430,7 +431,7 @@ class LinearisedPoint:
         ratio, dual = math.exp(min(epsilon, 700.0)), self.solution.dual
         return audited(
             (
-                family,
+                f"model: {family}",
                 np.array(blocks.labels)[rows],
                 lhs[rows],
                 rhs[rows],
@@ -451,8 +452,6 @@ class Descent:
     blocks : SelectionBlocks
     epsilon : float
         A budget of more than `RESOLVED` is met at `RESOLVED`: floors below it are lost in a linear program's tolerance.
-    solver, options
-        A registered backend and its options.
     deadline : Deadline
 
     Linear programs alone by ``results/ablations``: sequential quadratic programming in addition, for few unknowns, ended within
@@ -463,12 +462,10 @@ class Descent:
         self,
         blocks: SelectionBlocks,
         epsilon: float,
-        solver: str | None,
         deadline: Deadline,
-        options: dict[str, object],
     ) -> None:
         self.blocks, self.epsilon, self.deadline = blocks, epsilon, deadline
-        self.program = blocks.in_numbers(solver=solver, deadline=deadline, **options)
+        self.program = blocks.in_numbers(deadline=deadline)
         self.failed: SolverError | None = None
 
     def point(self, q: Array) -> LinearisedPoint:

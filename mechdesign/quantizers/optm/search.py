@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +20,8 @@ from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import dumps, serializable
+from mechdesign.model.search import searched
+from mechdesign.model.sweeping import Sweep
 from mechdesign.problem.checks import one_of, settle
 from mechdesign.problem.fields import field
 from mechdesign.problem.losses import Loss
@@ -32,11 +33,11 @@ from mechdesign.quantizers.common.dual_pieces import OutputSpace
 from mechdesign.quantizers.common.proofs import outermost
 from mechdesign.quantizers.mechanism.selection import mirrored_bins
 from mechdesign.quantizers.optimal.any_outputs import least_loss
-from mechdesign.quantizers.optm.design import OPTM, Boxes, Sweep, authors_levels, check_levels, grid_boxes
-from mechdesign.quantizers.optm.program import RESOLVED
+from mechdesign.quantizers.optm.boxes import authors_levels, check_levels
+from mechdesign.quantizers.optm.design import OPTM
+from mechdesign.quantizers.optm.problem import BoxSearch, SelectionProblem
 from mechdesign.runs.grid import Grid
-from mechdesign.runs.parallel import Store, run_chunks
-from mechdesign.solvers.deadline import Deadline, progress_bar, too_late
+from mechdesign.solvers.deadline import Deadline, too_late
 
 Row = tuple[list[float], float | None, int, int]
 """Of one choice of bins: best level(s), its score (None where infeasible), feasible programs, programs."""
@@ -143,11 +144,18 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
     def takes(self, outputs: object) -> bool:
         return any(self.at(bins).takes(outputs) for bins in self.alphabets())
 
-    def model(
-        self, *, bins: tuple[float, ...] | None = None, low: object = None, high: object = None
-    ) -> solvers.Model:
-        """Return the program that is solved at each point, for the first bins unless given; its bounds are parameters."""
-        return self.at(self.alphabets()[0] if bins is None else bins).model(low=low, high=high)
+    def problem(self) -> SelectionProblem:
+        """Return the program of the best bins that the search finds, feasible at the best of their boxes."""
+        bins = self.solve(certify=False, bar=False).mechanism.bins
+        return replace(self.at(tuple(bins.tolist()), self.levels).problem(), design=self)
+
+    def problem_of(self, result: Result) -> SelectionProblem:
+        """Return the program at the bins and the box that won."""
+        return self.at(tuple(result.mechanism.bins.tolist()), self.levels).problem_of(result)
+
+    def box_of(self, result: Result) -> Any:
+        """Bounds o and u of the box that won, in the shape of the unknown."""
+        return self.at(tuple(result.mechanism.bins.tolist()), self.levels).box_of(result)
 
     def closed_forms(self) -> Iterator[Law]:
         """Yield, for each choice of bins, the member that selects the two outermost, where it is within the budget."""
@@ -195,18 +203,20 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
         if solver is not None:
             solvers.get(solver)
         alphabets = self.alphabets()
-        kept = None if store is None else Store(store, self._definition(alphabets))
-        shown = one_of("bar", bar, (True, False))
-        steps = progress_bar("bins", len(alphabets), shown=shown)
-        with nullcontext() if kept is None else closing(kept), steps as step:
-            rows = run_chunks(
-                _Task(self), alphabets, store=kept, jobs=jobs, backend=backend, step=step, deadline=clock
-            )
+        rows = searched(
+            _Task(self), alphabets, what="bins", definition=self._definition(alphabets), store=store, jobs=jobs,
+            backend=backend, bar=bar, deadline=clock,
+        )  # fmt: skip
         table = _table(alphabets, rows, list(self.levels.axes))
         best = self._best(table, clock)
         yield from least_loss(self, best.bins, clock)
         tried = table.sort_values("value", kind="stable", ignore_index=True)
-        yield replace(best.on_boxes(Clock(certify=clock.certify), solver, options), table=tried)
+        problem, untimed = best.searched_problem(), Clock(certify=clock.certify)
+        boxes = BoxSearch(problem, untimed, solver, options)
+        found = boxes.best(problem.solved_epsilon)
+        if found is None:
+            raise boxes.infeasible()
+        yield replace(problem.law(found, boxes, untimed), table=tried)
 
     def lines(self, result: Result) -> list[str]:
         bins = ", ".join(f"{b:g}" for b in result.mechanism.bins)
@@ -244,25 +254,21 @@ def _table(alphabets: list[tuple[float, ...]], rows: list[Row], levels: list[str
 
 
 class _Task:
-    """Solve all levels for one choice of bins; holds one program, and the boxes, per constraint structure."""
+    """Solve all levels for one choice of bins; holds one program inside HiGHS for each structure."""
 
     def __init__(self, search: OPTMSearch) -> None:
-        self.search = search
-        self._sweeps: dict[bytes, tuple[Sweep, Boxes]] = {}
+        self.search, self._sweep = search, Sweep()
         self._levels = np.stack(list(search.levels.columns().values()), axis=1)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_sweeps": {}}  # workers make their own
+        return {**vars(self), "_sweep": Sweep()}  # workers make their own
 
     def __call__(self, bins: tuple[float, ...]) -> Row:
-        search, program = self.search, self.search.at(bins).program
-        key, levels = program.signature(), self._levels
-        if key not in self._sweeps:
-            self._sweeps[key] = Sweep(), grid_boxes(program, search.levels)
-        sweep, boxes = self._sweeps[key]
-        objective, q = sweep(program, min(search.privacy.epsilon, RESOLVED), boxes)
-        if np.isnan(objective).all():
-            return [0.0] * levels.shape[1], None, 0, len(objective)
-        scores = program.judged(objective, q) if search.judge == "loss" else objective
+        problem = self.search.at(bins, self.search.levels).searched_problem()
+        programs = problem.programs(BoxSearch(problem).first_boxes(), problem.solved_epsilon)
+        values, found = self._sweep(programs)
+        scores = problem.judged(values, found) if self.search.judge == "loss" else values
+        if np.isnan(scores).all():
+            return [0.0] * self._levels.shape[1], None, 0, len(scores)
         best = int(np.nanargmin(scores))
-        return levels[best].tolist(), float(scores[best]), int(np.isfinite(scores).sum()), len(objective)
+        return self._levels[best].tolist(), float(scores[best]), int(np.isfinite(scores).sum()), len(scores)

@@ -1,0 +1,698 @@
+"""A problem on selection probabilities: OPTM's model with whatever else is asked of them, searched over boxes, repaired and proved."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import cvxpy as cp
+import numpy as np
+import pandas as pd
+from flint import fmpq
+from scipy import sparse
+
+from mechdesign import solvers
+from mechdesign.errors import DesignError, InfeasibleError, instance
+from mechdesign.evidence.proofs import Certificate, Claim, Proof
+from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
+from mechdesign.evidence.serialize import serializable
+from mechdesign.evidence.vipr import rational
+from mechdesign.evidence.whole_files import check_writable
+from mechdesign.model.declared import Declared
+from mechdesign.model.exactly import Exact, fraction, repaired, weights_of
+from mechdesign.model.expressions import compiled
+from mechdesign.model.problem import Problem
+from mechdesign.model.search import parameters_of
+from mechdesign.model.sweeping import Block, Programs, Sweep
+from mechdesign.model.table_problem import in_columns, row_claims
+from mechdesign.problem.losses import Loss
+from mechdesign.problem.priors import Prior
+from mechdesign.problem.spine import Bound, Clock, Incumbent, Law, ModelledDesign
+from mechdesign.quantizers.common.design import QuantizerDesign
+from mechdesign.quantizers.common.proofs import proved_law
+from mechdesign.quantizers.mechanism.exact_law import SelectionLaw, excess_loss, tightened
+from mechdesign.quantizers.mechanism.quantizer import Quantizer
+from mechdesign.quantizers.mechanism.selection import SelectionFamilies
+from mechdesign.quantizers.optimal.any_outputs import least_loss
+from mechdesign.quantizers.optimal.floors import smallest_epsilon, solved_epsilon
+from mechdesign.quantizers.optm.boxes import Boxes, checked_boxes, level_boxes, theorem6_boxes
+from mechdesign.quantizers.optm.selection import Cells, Selection, SelectionPrivacy
+from mechdesign.solvers import Solution
+from mechdesign.solvers.deadline import Deadline, too_late
+from mechdesign.typing import Array, Indices
+
+RESOLVED = 16.0
+"""ε up to which every probability that privacy asks for is above a linear program's tolerance."""
+_ROWS = ("labels", "family", "equal", "offsets", "places", "coefficients")
+_RARE = 1e-9  # an output less likely than that is not used
+_DENSE = 300  # unknowns up to which their unit vectors are an array
+
+
+class Found(NamedTuple):
+    """The best point of a search: its box, the solver's answer, and what the unknown is there, further columns behind it."""
+
+    box: tuple[Array, Array]
+    solution: Solution
+    columns: Array
+
+
+@serializable("selection-problem")
+@dataclass(frozen=True, eq=False)
+class SelectionProblem(Problem, QuantizerDesign):
+    """A problem on selection probabilities, declared by `Selection`.
+
+    The objective is `Selection.lemma1`; the value of a result is the exact expected loss. The lower bound is that of every unbiased mechanism with
+    these bins, of the family or not: further rows only raise what the best selection costs, so that it holds with them too.
+    """
+
+    default_gap = 1e-4
+
+    def check(self) -> None:
+        """Raise DesignError where the problem is no model of OPTM's with affine or piecewise linear rows."""
+        if len(self.requirements) != 1:
+            raise DesignError.of("private", len(self.requirements), "must be one requirement of a selection")
+        if getattr(self.objective.expr, "question", None) is None:
+            raise DesignError("objective: must be Minimize(Q.lemma1(prior, loss)) of the selection Q")
+        low, high = self.box
+        if not ((low >= 0) & (low <= high)).all():
+            raise DesignError("bounds: need 0 <= o <= u")
+        self.loss.check_convex(self.unknown.bins, *self.input_range)
+        if self.own:
+            _ = self.own_rows
+
+    # -- the question -------------------------------------------------------------------------------------------
+
+    @property
+    def asked(self) -> SelectionPrivacy:
+        """The requirement."""
+        found: SelectionPrivacy = self.requirements[0]
+        return found
+
+    @property
+    def privacy(self) -> Any:
+        """The requirement of privacy."""
+        return self.asked.privacy
+
+    @property
+    def bins(self) -> tuple[float, ...]:
+        """The outputs."""
+        return tuple(self.unknown.bins.tolist())
+
+    @property
+    def input_range(self) -> tuple[float, float]:
+        """The inputs."""
+        found: tuple[float, float] = self.unknown.input_range
+        return found
+
+    @property
+    def prior(self) -> Prior:  # type: ignore[override]
+        """Law of the input."""
+        found: Prior = self.objective.expr.question.prior
+        return found
+
+    @property
+    def loss(self) -> Loss:  # type: ignore[override]
+        """What Lemma 1 bounds, and results report exactly."""
+        found: Loss = self.objective.expr.question.loss
+        return found
+
+    @property
+    def box(self) -> tuple[Array, Array]:
+        """The box that the parameters hold, o and u."""
+        low, high = (np.asarray(side.value, dtype=float) for side in (self.asked.low, self.asked.high))
+        return low, high
+
+    @property
+    def as_handed_out(self) -> bool:
+        """Whether the parameters hold what they held at first."""
+        handed = self.asked.handed
+        return handed is not None and all(map(np.array_equal, handed, self.box))
+
+    @property
+    def searched(self) -> bool:
+        """Whether boxes are searched: until the parameters are changed."""
+        return self.asked.boxes is not None and self.as_handed_out
+
+    # -- numbers ------------------------------------------------------------------------------------------------
+
+    @property
+    def own_rows(self) -> Declared:
+        """Rows of the person's own, in numbers."""
+        held: Declared | None = self.__dict__.get("_own")
+        if held is None:
+            held = _closed(self.unknown, compiled(self.unknown, self.objective, self.own))
+            if held.curved:
+                remedy = "is not piecewise linear; state it by abs, max, norm1, sum_largest or affine rows"
+                raise DesignError(f"{held.curved[0]!r}: {remedy}")
+            if not any(one.parameters() for one in self.own):
+                self.__dict__["_own"] = held
+        return held
+
+    def programs(self, boxes: Boxes, epsilon: float | None = None) -> Programs:
+        """The linear programs of boxes: the theorem's rows, and the person's own."""
+        unknown, question = self.unknown, self.objective.expr.question
+        at = np.flatnonzero(unknown.open)
+        families, used = self.asked.families(unit_vectors(unknown.open), *boxes, epsilon)
+        bounded = np.flatnonzero(used[unknown.open])
+        low, high = (side[unknown.open][bounded].T for side in boxes)
+        each, ones = np.arange(len(bounded)), np.ones(len(bounded))
+        sums = Block(
+            "normalisation",
+            at // unknown.shape[1],
+            np.arange(len(at)),
+            np.ones(len(at)),
+            np.ones(len(used)),
+            True,
+        )
+        blocks = [
+            _block(name, [f.left - f.right for f in families if f.name == name])
+            for name in dict.fromkeys(family.name for family in families)
+        ]
+        first = int(bool(blocks) and blocks[0].name == "dominance")
+        blocks[first:first] = [
+            Block("lower bounds", each, bounded, -ones, -low),
+            Block("upper bounds", each, bounded, ones, high),
+        ]
+        own, further = self._own_blocks(at) if self.own else ([], 0)
+        lower = np.append(np.zeros(len(at)), np.full(further, -np.inf))
+        cost = np.append(question.cost[unknown.open], np.zeros(further))
+        return Programs(cost, question.constant, lower, np.full(len(cost), np.inf), [sums, *blocks, *own])
+
+    def _own_blocks(self, at: Indices) -> tuple[list[Block], int]:
+        """The person's rows over the unknowns at these places, and the number of further columns behind them."""
+        own, blocks = self.own_rows, []
+        columns = np.append(at, np.arange(own.cells, len(own.cost)))
+        for family, label in enumerate(own.labels):
+            for equal in (True, False):
+                rows = np.flatnonzero((own.family == family) & (own.equal == equal))
+                if len(rows):
+                    matrix = own.matrix[rows][:, columns]
+                    blocks.append(Block.of(f"own: {label}", matrix, -own.offsets[rows], equal=equal))
+        return blocks, len(own.cost) - own.cells
+
+    def whole(self, x: Array) -> Array:
+        """Values of the program's columns as the unknown's, row by row, and further columns behind; a last axis is that of columns."""
+        open_ = self.unknown.open.ravel()
+        n = int(open_.sum())
+        found = np.zeros((*x.shape[:-1], open_.size + x.shape[-1] - n))
+        found[..., np.flatnonzero(open_)] = x[..., :n]
+        found[..., open_.size :] = x[..., n:]
+        return found
+
+    def judged(self, values: Array, x: Array) -> Array:
+        """What points of a search are compared by: their exact loss; for losses that are functions, and by Theorem 6, the objective."""
+        if self.asked.theorem == "theorem6" or not self.loss.polynomial:
+            return values
+        found, shape = np.full(len(values), np.nan), self.unknown.shape
+        good = ~np.isnan(values)
+        q = self.whole(x[good])[:, : self.unknown.size].reshape(-1, *shape)
+        found[good] = self.unknown.expected(q, self.prior, self.loss)
+        return found
+
+    # -- solving ------------------------------------------------------------------------------------------------
+
+    @property
+    def solved_epsilon(self) -> float:
+        """The budget, or a smaller one where its floors would be lost in a linear program's tolerance."""
+        least = smallest_epsilon(self.unknown.bins, *self.input_range)
+        return solved_epsilon(self.privacy.epsilon, least, RESOLVED)
+
+    def improve(self, clock: Clock, solver: str | None = None, **options: Any) -> Iterator[Law | Bound]:
+        """Search the boxes, solve the best, and move its selection into privacy and the person's rows exactly.
+
+        Whether another box is better stays open. HiGHS sweeps the boxes; a solver that is named solves the best again.
+        """
+        if solver is not None:
+            solvers.get(solver)
+        yield from least_loss(self, self.bins, clock)
+        search = BoxSearch(self, clock, solver, options)
+        found = search.best(self.solved_epsilon)
+        if found is None:
+            raise too_late("OPTM") if clock.passed else search.infeasible()
+        yield self.law(found, search, clock)
+
+    def _result(self, incumbent: Incumbent, clock: Clock) -> Result:
+        stated = self.handed_out(self.box) if self.searched else self.at_box(self.box)
+        stated.__dict__["_own"] = self.own_rows
+        return ModelledDesign._result(stated, incumbent, clock)  # of the parameters' present values
+
+    def law(self, found: Found, search: BoxSearch, clock: Clock) -> Law:
+        """The mechanism of a point: in exact arithmetic, solved again for a smaller budget where the floats are outside."""
+        budget, exact, notes = self.privacy.epsilon, None, search.notes(found)
+
+        def solved(epsilon: float) -> tuple[Found, Deployed] | None:
+            again = found if epsilon == budget else search.at(found.box, min(epsilon, self.solved_epsilon))
+            return None if again is None else (again, self.deployed(again, clock))
+
+        if clock.certify:
+            found, exact = tightened(solved, lambda pair: excess_loss(pair[1].law, budget), budget)
+        families = self._families(found.columns) if exact is None else exact.families
+        mechanism = Quantizer.of_selection(families, self.input_range)
+        law = Law(
+            mechanism,
+            mechanism.expected_loss(self.prior, self.loss),
+            report=SolveReport.of(found.solution),
+            notes=tuple(notes),
+            duals=self._program_audit(found, mechanism),
+        )
+        if exact is None:
+            return law
+        law = proved_law(self, law, Quantizer.of_law(exact.law, families))
+        if not self.own:
+            return law
+        return replace(
+            law,
+            proofs=(*law.proofs, SelectionProof(exact.witness)),
+            notes=(
+                *law.notes,
+                *(
+                    f"{label!r} depends on equalities stated before it, and holds to {float(off):.1e}"
+                    for label, off in exact.missed.items()
+                ),
+            ),
+        )
+
+    def _families(self, columns: Array) -> SelectionFamilies:
+        """Selection probabilities of a solver's columns, cleaned of its noise: no input alone reaches an output that is hardly drawn."""
+        m, table = len(self.unknown.bins), np.maximum(columns[: self.unknown.size], 0.0)
+        table = table.reshape(self.unknown.shape)
+        left, right = table[: m - 1].copy(), table[-(m - 1) :].copy()
+        j = np.array(self.unknown.met)  # intervals that inputs are in, which rows j and m - j are of
+        drawn = np.maximum(
+            np.append(left[j - 1].max(axis=0), 0.0), np.append(right[m - j - 1].max(axis=0), 0.0)[::-1]
+        )
+        left[:, drawn[:-1] < _RARE], right[:, drawn[:0:-1] < _RARE] = 0.0, 0.0
+        for side in (left, right):
+            side[side.sum(axis=1) == 0, 0] = 1.0
+            side /= side.sum(axis=1, keepdims=True)
+        return SelectionFamilies(self.unknown.bins, left, right)
+
+    def deployed(self, found: Found, clock: Clock) -> Deployed:
+        """Integer weights next to a solver's columns: rounded, or where there are own rows moved inside these exactly."""
+        if not self.own:
+            families = self._families(found.columns)
+            return Deployed(families.exact(self.input_range), families, (), {})
+        own, m = self.own_rows, len(self.unknown.bins)
+        columns, missed = repaired(own, [found.columns], clock)
+        rows = [row[: 1 + k % (m - 1)] for k, row in enumerate(weights_of(own, columns))]
+        ends = map(Fraction, self.input_range)
+        law = SelectionLaw(tuple(map(Fraction, self.bins)), tuple(rows[: m - 1]), tuple(rows[1 - m :]), *ends)
+        left, right = (
+            np.array([[*(w / sum(row) for w in row), *[0.0] * (m - 1 - len(row))] for row in part])
+            for part in (law.left, law.right)
+        )
+        witness = tuple(fraction(x) for x in columns[own.cells :])
+        return Deployed(law, SelectionFamilies(self.unknown.bins, left, right), witness, missed)
+
+    def exact_columns(self, law: SelectionLaw, witness: tuple[Fraction, ...]) -> Exact:
+        """The unknown at a law, and further columns, in rationals."""
+        m, symmetric = len(self.unknown.bins), self.unknown.symmetric
+        weights = (*law.left, *(() if symmetric else law.right))
+        shaped = [len(row) for row in weights] == [
+            n for _ in range(len(weights) // (m - 1)) for n in range(1, m)
+        ]
+        mirrored = all(
+            [a * sum(other) for a in row] == [b * sum(row) for b in other]
+            for row, other in zip(law.left, law.right, strict=True)
+        )
+        found = [fmpq(w, sum(row)) for row in weights for w in (*row, *[0] * (m - 1 - len(row)))]
+        found += [rational(x) for x in witness]
+        if not shaped or (symmetric and not mirrored) or len(found) != len(self.own_rows.cost):
+            raise DesignError("law: is no selection of the problem's bins")
+        return found
+
+    def swept(self, values: Mapping[str, Array], sweep: Sweep) -> Array:
+        """What points are compared by, of all values of parameters of the box; NaN where infeasible.
+
+        The box is affine in the parameters, so that its values at 0 and at each unit vector are all that is read of it.
+        """
+        held = parameters_of(self, values)
+        before = {name: p.value for name, p in held.items()}
+
+        def box(one: str = "") -> Array:
+            for name, parameter in held.items():
+                parameter.value = float(name == one)
+            return np.stack(self.box)
+
+        origin = box()
+        moved = sum(((box(name) - origin)[..., None] * values[name] for name in held), origin[..., None])
+        for name, parameter in held.items():
+            parameter.value = before[name]
+        return self.judged(*sweep(self.programs((moved[0], moved[1]), self.solved_epsilon)))
+
+    # -- what a result says ---------------------------------------------------------------------------------------
+
+    def problem_of(self, result: Result) -> SelectionProblem:
+        """Return the problem at the box that won."""
+        return self.at_box(result.box)
+
+    def at_box(self, box: tuple[Array, Array]) -> SelectionProblem:
+        """The same in one box, by parameters of its own."""
+        low, high = self.unknown.box(*box)
+        asked = replace(self.asked, low=low, high=high, boxes=None)
+        return SelectionProblem(self.objective, (asked, *self.own))
+
+    def handed_out(self, box: tuple[Array, Array]) -> SelectionProblem:
+        """The same, its parameters at a box that is known to be feasible."""
+        low, high = self.unknown.box(*box)
+        asked = replace(self.asked, low=low, high=high, handed=box)
+        return SelectionProblem(self.objective, (asked, *self.own), design=self.design)
+
+    def box_of(self, result: Result) -> tuple[Array, Array]:
+        """Bounds o and u of the box that won, in the shape of the unknown; 0 and 1 where nothing is bounded."""
+        low, high = (np.array(side.value) for side in self.unknown.box())
+        rows: Any = result.duals if result.duals is not None else pd.DataFrame(columns=AUDIT_COLUMNS)
+        for family, side, column in (("lower", low, "lhs"), ("upper", high, "rhs")):
+            mine = rows[rows["family"] == f"model: {family} bounds"]
+            for index, value in zip(mine["index"], mine[column]):
+                n, i = (int(part) for part in index[2:-1].split(", "))
+                side[n - 1, i - 1] = value
+        return low, high
+
+    def audit(self, result: Result) -> pd.DataFrame:
+        """Constraints of the definition, those of the program with its multipliers, and the person's own."""
+        return pd.concat([super().audit(result), result.duals], ignore_index=True)
+
+    def _program_audit(self, found: Found, mechanism: Quantizer) -> pd.DataFrame:
+        """The rows of the linear program at the mechanism, both sides as stated, with the solver's multipliers."""
+        selection, unknown = mechanism.selection, self.unknown
+        assert selection is not None
+        q = np.concatenate([selection.left, selection.right])[: len(unknown.open)]
+        boxes = found.box[0][..., None], found.box[1][..., None]
+        families, used = self.asked.families(
+            unit_vectors(unknown.open), *boxes, min(self.privacy.epsilon, 700.0)
+        )
+        values, at = q[unknown.open], tuple(np.nonzero(used))
+        cells, (low, high) = [f"q[{n + 1}, {i + 1}]" for n, i in zip(*at)], found.box
+        rows: list[tuple[str, list[str], Array, Array]] = [
+            (f"model: {f.name}", f.labels, np.ravel(f.left @ values), np.ravel(f.right @ values))
+            for f in families
+        ]
+        first = sum(f.name == "dominance" for f in families)
+        rows[first:first] = [
+            ("model: lower bounds", cells, low[at], q[at]),
+            ("model: upper bounds", cells, q[at], high[at]),
+        ]
+        if self.own:
+            own = self.own_rows
+            activity = own.matrix @ np.append(np.ravel(q), found.columns[self.unknown.size :])
+            for family, label in enumerate(own.labels):
+                mine = np.flatnonzero(own.family == family)
+                mine = mine[np.argsort(-own.equal[mine], kind="stable")]
+                rows.append((label, [], activity[mine], -own.offsets[mine]))
+        duals = {_audited(name): list(dual) for name, dual in found.solution.dual.items()}
+        return audited(
+            (
+                name,
+                labels or [str(k) for k in range(len(left))],
+                left,
+                right,
+                [duals[name].pop(0) for _ in range(len(left))] if name in duals else math.nan,
+            )
+            for name, labels, left, right in rows
+        )
+
+    # -- files and prints -----------------------------------------------------------------------------------------
+
+    def to_cvxpy(self) -> cp.Problem:
+        """Return the problem in CVXPY alone, each constraint with its name."""
+        return cp.Problem(self.objective, [*self.asked.constraints(), *self.own])
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the linear program of the box that the parameters hold, for other programs: ``.mps`` or ``.lp``."""
+        low, high = self.box
+        self.programs((low[..., None], high[..., None])).program().write(str(check_writable(path)))
+
+    def to_fields(self) -> dict[str, object]:
+        """What files hold: the question, the box, and the person's rows in numbers."""
+        own, (low, high) = self.own_rows, self.box
+        families = "symmetric" if self.unknown.symmetric else "separate"
+        asked = {"bins": self.bins, "privacy": self.privacy, "prior": self.prior, "loss": self.loss}
+        asked |= {"input_range": self.input_range, "constraints": self.asked.theorem, "families": families}
+        rows = {name: getattr(own, name) for name in _ROWS}
+        boxes = self.asked.boxes if self.searched else None
+        return {
+            **asked,
+            "low": low,
+            "high": high,
+            "boxes": boxes,
+            "columns": len(own.cost) - own.cells,
+            **rows,
+        }
+
+    @classmethod
+    def from_fields(cls, held: dict[str, Any]) -> SelectionProblem:
+        """Declare what a file holds, in CVXPY."""
+        unknown = Selection(held["bins"], held["input_range"], families=held["families"])
+        box = unknown.box(held["low"], held["high"])
+        asked = unknown.private(held["privacy"], theorem=held["constraints"], box=box)
+        if held["boxes"] is not None:
+            asked = replace(asked, boxes=checked_boxes(held["boxes"]))
+        objective: Any = unknown.lemma1(held["prior"], held["loss"])
+        numbers: dict[str, Any] = {name: held[name] for name in _ROWS}
+        numbers |= {name: getattr(unknown, name) for name in ("inputs", "outputs", "of", "neighbours")}
+        numbers |= {
+            "objective": objective.label,
+            "constant": objective.question.constant,
+            "privacy": (),
+            "curved": (),
+        }
+        own = Declared(cost=np.append(objective.question.cost, np.zeros(held["columns"])), **numbers)
+        made = cls(cp.Minimize(objective), (asked, *own.constraints(in_columns(unknown, own))))
+        made.__dict__["_own"] = _closed(unknown, own)
+        return made
+
+    def __str__(self) -> str:
+        unknown, m = self.unknown, len(self.bins)
+        ends = "one family for both ends" if unknown.symmetric else "a family for each end"
+        said = [
+            f"{one.label}: {_MEANING[one.label]} ({one.size} row{'s' * (one.size != 1)})"
+            for one in self.asked.constraints()
+        ]
+        said += [
+            f"{one.label + ': ' if one.label else ''}{one} ({one.size} row{'s' * (one.size != 1)})"
+            for one in self.own
+        ]
+        text = [
+            f"minimise    {self.objective.expr.label}",
+            f"over        q_n(i) >= 0, 1 <= i <= n <= {m - 1}, {ends}",
+        ]
+        text += [f"{'subject to' if k == 0 else '':12}{line}" for k, line in enumerate(said)]
+        return "\n".join([*text, f"            {self.asked}" + (", boxes searched" if self.searched else "")])
+
+
+def _audited(block: str) -> str:
+    """The name by which an audit lists a block of the program."""
+    return block.removeprefix("own: ") if block.startswith("own: ") else f"model: {block}"
+
+
+def _closed(unknown: Selection, rows: Declared) -> Declared:
+    """The rows of a table, of which the q_n(i) with i > n are 0."""
+    rows.__dict__["zeros"] = rows.forced(np.flatnonzero(~unknown.open).tolist())
+    return rows
+
+
+def audited(families: Iterable[tuple[str, Any, Array, Array, Any]]) -> pd.DataFrame:
+    """Rows of a program as an audit lists them, from each family's name, labels, both sides, and multipliers.
+
+    Both sides are sums of doubles: what lies within their rounding is no slack, on either side.
+    """
+    parts = []
+    for family, labels, lhs, rhs, dual in families:
+        slack = rhs - lhs
+        slack = np.where(np.abs(slack) <= 8 * np.finfo(float).eps * (np.abs(lhs) + np.abs(rhs)), 0.0, slack)
+        columns = {"family": family, "index": labels, "lhs": lhs, "rhs": rhs, "slack": slack, "dual": dual}
+        parts.append(pd.DataFrame({**columns, "active": slack <= 1e-9}))
+    return pd.concat(parts, ignore_index=True)[AUDIT_COLUMNS]
+
+
+class Deployed(NamedTuple):
+    """A selection in integers: its law, the same in doubles, values of further columns, what dependent equalities are missed by."""
+
+    law: SelectionLaw
+    families: SelectionFamilies
+    witness: tuple[Fraction, ...]
+    missed: dict[str, fmpq]
+
+
+_MEANING = {
+    "normalisation": "Σ_i q_n(i) = 1",
+    "dominance": "q_j(i) <= q_i(i), j > i (Lemma 2)",
+    "lower bounds": "o <= q, where o stands for a factor",
+    "upper bounds": "q <= u, where u stands for a factor",
+    "privacy": "z <= e^ε w",
+    "order": "what makes z and w the largest and smallest of all outputs",
+}
+
+
+def unit_vectors(open_: Array) -> Any:
+    """The unknowns as vectors of their own values, in the shape of the unknown: an array, or of many `Cells`."""
+    count = int(open_.sum())
+    numbers = (np.cumsum(open_.ravel()) - 1).reshape(open_.shape).astype(np.int64)
+    return Cells(numbers, count) if count > _DENSE else np.eye(count)[numbers] * open_[..., None]
+
+
+def _block(name: str, parts: list[Any]) -> Block:
+    """Rows at most 0 as numbers, of one box or of many."""
+    if sparse.issparse(parts[0]):
+        return Block.of(name, sparse.vstack(parts), 0.0)
+    boxes = max((len(part) for part in parts if part.ndim > 2), default=0)
+    if boxes:
+        parts = [np.broadcast_to(part, (boxes, *part.shape[-2:])) for part in parts]
+    matrix = np.concatenate(parts, axis=-2)
+    rows, columns = np.nonzero(matrix.any(axis=0) if boxes else matrix)
+    return Block(name, rows, columns, matrix[..., rows, columns], np.zeros(matrix.shape[-2]))
+
+
+class BoxSearch:
+    """The best box of a problem.
+
+    All boxes are changes of one program: 27 times as fast as a CVXPY model each (``results/ablations``). The grid itself is the
+    paper's algorithm, which its published numbers need; `descent` is 0.3% better where both apply.
+
+    Parameters
+    ----------
+    problem : SelectionProblem
+    clock : Deadline, optional
+    solver : str, optional
+        Of the best box; HiGHS sweeps them all.
+    options : dict
+        The backend's own.
+
+    Attributes
+    ----------
+    count : int
+        Boxes solved so far.
+    """
+
+    def __init__(
+        self,
+        problem: SelectionProblem,
+        clock: Deadline | None = None,
+        solver: str | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> None:
+        clock = Deadline.of(clock)
+        self.problem, self.clock, self.solver, self.options = problem, clock, solver, options or {}
+        self.sweep, self.count = Sweep(clock), 0
+        self._six = problem.asked.theorem == "theorem6"
+
+    def first_boxes(self) -> Boxes:
+        """What the search begins with."""
+        problem, open_ = self.problem, self.problem.unknown.open
+        if not problem.searched:
+            low, high = problem.box
+            return low[..., None], high[..., None]
+        _, used = problem.asked.families(unit_vectors(open_), open_[..., None] * 0.0, open_[..., None] * 1.0)
+        self._used = used
+        if self._six:
+            return theorem6_boxes(open_, (used & 1) > 0, (used & 2) > 0)
+        given = problem.asked.boxes
+        return level_boxes(open_, used > 0, None if given == "paper" else given)
+
+    def best(self, epsilon: float) -> Found | None:
+        """The point of least exact loss (Theorem 6: least objective) within ε; None if all boxes are infeasible."""
+        point = self._best_of(epsilon, self.first_boxes())
+        if self._six and self.problem.searched:
+            for _ in range(2):
+                if point is not None:
+                    finer = theorem6_boxes(
+                        self.problem.unknown.open, (self._used & 1) > 0, (self._used & 2) > 0, point.box
+                    )
+                    point = self._best_of(epsilon, finer) or point
+        return point
+
+    def _best_of(self, epsilon: float, boxes: Boxes) -> Found | None:
+        count = boxes[0].shape[-1]
+        self.count += count
+        best = 0
+        if count > 1:
+            values, found = self.sweep(self.problem.programs(boxes, epsilon))
+            if np.isnan(values).all():
+                return None
+            best = int(np.nanargmin(self.problem.judged(values, found)))
+        return self.at((boxes[0][..., best], boxes[1][..., best]), epsilon)
+
+    def at(self, box: tuple[Array, Array], epsilon: float) -> Found | None:
+        """The point of one box, with its multipliers; None where infeasible."""
+        programs = self.problem.programs((box[0][..., None], box[1][..., None]), epsilon)
+        program = programs.program(
+            solver=self.solver, deadline=self.clock if self.problem.own else None, **self.options
+        )
+        try:
+            solution = program.answer()
+        except InfeasibleError:
+            return None
+        return Found(box, solution, self.problem.whole(np.ravel(solution.primal["x"])))
+
+    def notes(self, point: Found) -> list[str]:
+        """What a reader of the result should know."""
+        found = [f"the linear program's own objective: {point.solution.value:.9g}"]
+        if self.count > 1:
+            found.append(f"best of {self.count} linear programs")
+        if self.sweep.failed:
+            found.append(f"HiGHS failed in {len(self.sweep.failed)} of them, which were passed over")
+        if self.problem.loss.function is not None:
+            found.append(
+                "the program minimised the absolute loss's bound; the value is the callable's exact mean"
+            )
+        return found
+
+    def infeasible(self) -> InfeasibleError:
+        """Say why, and find the smallest feasible ε to a thousandth by bisection."""
+        problem, m = self.problem, len(self.problem.bins)
+        kind, epsilon = problem.asked.theorem, problem.privacy.epsilon
+        if self._six and not self._orderable():
+            return InfeasibleError(
+                f"Theorem 6 is infeasible at every epsilon for these bins (m = {m}): its order of the q contradicts itself where "
+                "the outermost bins are far from the next; use theorem5, or bins nearer to each other"
+            )
+        least, high = epsilon, 2 * epsilon
+        # Theorem 5 per output is feasible at ε only if some selection mechanism is; doubling finds an upper end.
+        while not (found := self.best(high) is not None) and high < 64 and not self.clock.passed:
+            least, high = high, 2 * high
+        while found and high - least > 1e-3 * high and not self.clock.passed:
+            middle = (least + high) / 2
+            least, high = (least, middle) if self.best(middle) is not None else (middle, high)
+        name = {"theorem5": "Theorem 5", "theorem6": "Theorem 6"}.get(kind, "the across-outputs program")
+        together = "".join(f" with {one.label or str(one)!r}" for one in problem.own)
+        where = "" if problem.searched else " in this box"
+        reason = f"{name}{together} is infeasible at epsilon = {epsilon:g} for these bins (m = {m}){where}"
+        if self._six and m == 4:
+            reason += "; Theorem 6 needs epsilon > log 3 at m = 4, whatever the bins"
+        if found:
+            reason += f"; the smallest feasible epsilon found is {high:.6g}"
+        return InfeasibleError(reason, smallest_epsilon=high if found else None)
+
+    def _orderable(self) -> bool:
+        """Whether some q meets Theorem 6's order, which no ε is part of."""
+        boxes = (self.problem.unknown.open[..., None] * 0.0, self.problem.unknown.open[..., None] * 1.0)
+        programs = self.problem.programs(boxes)
+        kept = [block for block in programs.blocks if block.name in ("normalisation", "order")]
+        values, _ = Sweep()(replace(programs, blocks=kept))
+        return not np.isnan(values).any()
+
+
+@serializable("selection-proof")
+@dataclass(frozen=True, eq=False)
+class SelectionProof(Proof):
+    """Rows of the person's own hold at the integer weights of a selection, in rationals.
+
+    Parameters
+    ----------
+    witness : tuple of Fraction
+        What the further variables of piecewise linear atoms may be: any that meet their rows bound the atoms from above.
+    """
+
+    witness: tuple[Fraction, ...]
+
+    speaks_of = ()
+
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        design = instance("question", stated.question, SelectionProblem)
+        law = instance("law", instance("law", stated.law, Quantizer).law, SelectionLaw)
+        yield from row_claims(design.own_rows, design.exact_columns(law, self.witness))

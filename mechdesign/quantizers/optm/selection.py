@@ -1,0 +1,502 @@
+r"""OPTM's unknown: selection probabilities q_n(i), what Theorems 5 and 6 ask of them, and Lemma 1's bound of their loss.
+
+Source: *Privacy-Aware Randomized Quantization via Linear Programming*. With bins :math:`B_1 < \dots < B_m` and an input x in
+:math:`[B_j, B_{j+1})`, a bin l ≤ j is drawn from the left family with probability :math:`q_j(l)`, a bin r > j from the right one, counted from
+its end, with :math:`q_{m-j}(m+1-r)`, and x is rounded between the two without bias. Hence for the outputs left of x
+
+.. math:: p(x, i) = q_j(i) \sum_{r > j} q_{m-j}(m+1-r) \frac{B_r - x}{B_r - B_i},
+
+a product of an *outer* unknown and a sum of *inner* ones; those to the right are the same seen from the other end. Privacy compares such products,
+and is linear in the unknowns once one factor is replaced by its bound in a box :math:`o \le q \le u`:
+
+.. math:: w = o_j(i) \sum_r \dots \le p(x, i) \le z = u_j(i) \sum_r \dots
+
+The rows are stated once (`SelectionPrivacy.families`). Of CVXPY's variable and parameters they are constraints; of `Cells`, and the numbers of
+many boxes, they are the coefficients that a sweep changes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import cvxpy as cp
+import numpy as np
+from scipy import sparse
+
+from mechdesign.errors import DesignError, instance
+from mechdesign.model.unknown import Requirement, Unknown, named
+from mechdesign.problem.checks import one_of
+from mechdesign.problem.losses import Loss
+from mechdesign.problem.priors import Prior
+from mechdesign.problem.privacy import PureDP
+from mechdesign.problem.words import guarantee, loss_words
+from mechdesign.quantizers.mechanism.selection import check_bins, check_range, mirrored_bins, symmetric_bins
+from mechdesign.quantizers.optm.boxes import check_levels
+from mechdesign.runs.grid import Grid
+from mechdesign.typing import Array, Indices, Numbers
+
+THEOREMS = ("theorem5", "theorem6", "across-outputs")
+_LARGEST = 29.9  # ε whose ratio is the largest coefficient that solvers accept
+
+
+# -- the paper ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Side:
+    """The outputs as one end sees them: of each pair the first is of that end's family, the outer one, the second of the other end's.
+
+    ``q[0][n - 1, i - 1]`` is :math:`q_n(i)`; o and u are its bounds, and `used` marks by 1 and 2 where o and u stand for it.
+    """
+
+    bins: Array
+    lower: float
+    upper: float
+    q: tuple[Any, Any]
+    o: tuple[Any, Any]
+    u: tuple[Any, Any]
+    used: tuple[Any, Any]
+    sign: int = 1
+
+    def mirrored(self) -> Side:
+        """The same seen from the other end."""
+        q, o, u, used = (pair[::-1] for pair in (self.q, self.o, self.u, self.used))
+        return Side(-self.bins[::-1], -self.upper, -self.lower, q, o, u, used, -self.sign)
+
+    @property
+    def inside(self) -> list[float]:
+        """Bins within the input range."""
+        return [b for b in self.bins.tolist() if self.lower <= b <= self.upper]
+
+    def alone(self, n: int, family: int = 0) -> tuple[str, Any]:
+        """q_n(n) of the outer family (0) or the inner one (1): what an output gets at its own bin."""
+        side = "left" if (family == 0) == (self.sign > 0) else "right"
+        return f"q_{n}({n}) {side}", self.q[family][n - 1, n - 1]
+
+    def p(
+        self, i: int, x: float, *, outer: Any = None, inner: Any = None, before: bool = False
+    ) -> tuple[str, Any]:
+        """p(x, i), i left of x, with the outer factor or the inner ones replaced by bounds; without any the outer one by 1.
+
+        Where a factor is q_1(1) = 1 it is exact. `before` takes the limit from the left.
+        """
+        b, m = self.bins, len(self.bins)
+        j = min(max(int(np.searchsorted(b, x, side="left" if before else "right")), 1), m - 1)
+        ends = b[: j - 1 : -1]  # B_r for r = m, m - 1, ..., j + 1
+        shares = (ends - x) / (ends - b[i - 1])
+        factor, factors = (j - 1, i - 1), np.s_[m - j - 1, : m - j]
+        label = f"p({self.sign * x:g}, {i if self.sign > 0 else m + 1 - i})"
+        if j == m - 1:
+            return label, float(shares[0]) * self.q[0][factor]
+        if j == 1 or (outer is None and inner is None):
+            return label, shares @ self.q[1][factors]
+        if inner is not None:
+            self.used[1][factors] |= 1
+            return label, _times(shares @ inner[factors], self.q[0][factor])
+        self.used[0][factor] |= 2 if outer is self.u[0] else 1
+        return label, _times(outer[factor], shares @ self.q[1][factors])
+
+
+Comparison = tuple[list[tuple[str, Any]], list[tuple[str, Any]]]
+"""Largest and smallest probabilities, each of which is compared with each."""
+
+
+def theorem5(side: Side, *, across: bool = False) -> Iterator[Comparison]:
+    """Theorem 5: of every output inside or below the range its largest probabilities, and its smallest going right.
+
+    Inside, the largest is at the bin itself, q_i(i) or its mirror image; the smallest is a limit from the left at a bin, or p(upper, i). Below
+    the range both are among the lower end, the bins inside and the upper end. `across` bounds the largest by 1 for the outer factor, the
+    smallest by the inner ones.
+    """
+    m, lower, upper = len(side.bins), side.lower, side.upper
+    large = {} if across else {"outer": side.u[0]}
+    small = {"inner": side.o[1]} if across else {"outer": side.o[0]}
+    for i, b in enumerate(side.bins.tolist(), start=1):
+        w = [side.p(i, x, before=True, **small) for x in sorted({*side.inside, upper}) if x > max(b, lower)]
+        if lower <= b <= upper:
+            left, right = [side.alone(i)] if i < m else [], [side.alone(m + 1 - i, 1)] if i > 1 else []
+            yield left + right, w
+        elif b < lower:
+            yield [side.p(i, x, **large) for x in sorted({lower, *side.inside}) if x < upper], w
+
+
+def across_outputs(sides: Sequence[Side]) -> Iterator[Comparison]:
+    """What the paper's authors solve for asymmetric bins: every largest against every smallest of *any* output, which is stricter than privacy."""
+    groups = [group for side in sides for group in theorem5(side, across=True)]
+    yield [z for large, _ in groups for z in large], [w for _, small in groups for w in small]
+
+
+def theorem6(side: Side) -> Iterator[Comparison]:
+    """Theorem 6: {z(−c, s − 1), q_s(s)} against {w(B_t, 1), w(c, 1)}, B_s and B_t the first and last bin inside [−c, c].
+
+    Its order makes these the largest and smallest of all outputs. It is conservative: at m = 4 infeasible below ε = log 3, and at every
+    ε where the order contradicts itself (bins ±a, ±b with a > 3b).
+    """
+    s, t = _inside(side)
+    z = [side.alone(s)] + ([side.p(s - 1, side.lower, outer=side.u[0])] if s > 1 else [])
+    ends = sorted({float(side.bins[t - 1]), side.upper} - {float(side.bins[0])})
+    yield z, [side.p(1, x, before=True, outer=side.o[0]) for x in ends]
+
+
+def theorem6_order(side: Side) -> Iterator[tuple[Any, Any]]:
+    """The order that Theorem 6 asks for: pairs of vectors, the first at most the second."""
+    q, b, m = side.q[0], side.bins, len(side.bins)
+    s, t = _inside(side)
+    n, i = np.tril_indices(m - 2)
+    yield q[n + 1, i], q[n, i]  # q_{n+1}(i) <= q_n(i)
+    n, i = np.tril_indices(m - 1, -1)
+    yield q[n, i], q[n, i + 1]  # q_n(i) <= q_n(i + 1)
+    n = np.arange(s, min(t, m - 2) + 1)
+    if len(n):
+        yield q[n, n], q[n - 1, n - 1]
+    k, r = (
+        np.array([(k, r) for k in range(s, t + 1) for r in range(k + 2, m + 1)], dtype=int).reshape(-1, 2).T
+    )
+    near, far = 1 / (b[r - 1] - b[k]), 1 / (b[r - 1] - b[k - 1])
+    for n in (m - k + 1, m - k):
+        held = (n <= m - 1) & (m + 1 - r <= n - 1)
+        if held.any():
+            at, i = n[held] - 1, (m - r)[held]
+            nearer, farther = (sparse.diags_array(share[held]) for share in (near, far))
+            yield farther @ q[at - 1, i], nearer @ q[at, i]
+
+
+def _inside(side: Side) -> tuple[int, int]:
+    inside = np.flatnonzero((side.bins >= side.lower) & (side.bins <= side.upper)) + 1
+    return int(inside[0]), int(inside[-1])
+
+
+def dominance(side: Side) -> tuple[Any, Any]:
+    """Lemma 2: q_j(i) <= q_i(i), j > i; of i = 1, where q_1(1) = 1, it says nothing."""
+    j, i = (v + 1 for v in np.tril_indices(len(side.bins) - 2, -1))
+    return side.q[0][j, i], side.q[0][i, i]
+
+
+# -- one statement, read with variables or with numbers -------------------------------------------------------------
+
+
+class Cells:
+    """The unknowns as unit vectors: an index selects rows of the identity where it selects variables of CVXPY's."""
+
+    def __init__(self, numbers: Indices, count: int) -> None:
+        self._numbers, self._units = numbers, sparse.eye_array(count, format="csr")
+
+    def __getitem__(self, key: Any) -> Any:
+        chosen = self._numbers[key]
+        if isinstance(key, slice):
+            return Cells(chosen, self._units.shape[0])
+        rows = self._units[np.atleast_1d(chosen)]
+        return rows if np.ndim(chosen) else rows.toarray()[0]
+
+
+def _times(bound: Any, form: Any) -> Any:
+    """A bound times a linear form; of many boxes each of their bounds, along the first axis."""
+    return bound * form if isinstance(form, cp.Expression) else np.multiply.outer(bound, form)
+
+
+def _stacked(forms: Iterable[tuple[str, Any]], places: Indices) -> Any:
+    """Forms as one vector, some of them more than once: of numbers shape (boxes or 1, forms, unknowns)."""
+    held = [form for _, form in forms]
+    if isinstance(held[0], cp.Expression):
+        return cp.hstack(held)[places]
+    boxes = max((len(form) for form in held if form.ndim > 1), default=1)
+    return np.stack([np.broadcast_to(form, (boxes, form.shape[-1])) for form in held], axis=1)[:, places]
+
+
+class Family(NamedTuple):
+    """Rows ``left <= right``, and what each compares."""
+
+    name: str
+    labels: list[str]
+    left: Any
+    right: Any
+
+
+def _compared(groups: Iterable[Comparison], ratio: float) -> Iterator[Family]:
+    """Each largest probability is at most e^ε times each smallest one of its group."""
+    for z, w in groups:
+        if not (z and w):
+            continue
+        a, b = np.divmod(np.arange(len(z) * len(w)), len(w))
+        labels = [f"{z[k][0]} <= e^eps {w[n][0]}" for k, n in zip(a, b)]
+        yield Family("privacy", labels, _stacked(z, a), ratio * _stacked(w, b))
+
+
+@dataclass(frozen=True, eq=False)
+class SelectionPrivacy(Requirement):
+    """Privacy of a selection by one of the paper's theorems: `Selection.private` makes it.
+
+    Parameters
+    ----------
+    label : str
+    privacy : PureDP
+    theorem : {"theorem5", "theorem6", "across-outputs"}
+    low, high : cvxpy.Expression
+        The box o, u in the shape of the unknown: parameters, or affine in them.
+    selection : Selection
+    boxes : Grid, "paper", or None
+        Boxes that are searched as long as the parameters hold `handed`; None for the one that they hold.
+    handed : (o, u), optional
+        Values of the parameters when the requirement was made.
+    """
+
+    theorem: str
+    low: Any
+    high: Any
+    selection: Any = None
+    boxes: Any = None
+    handed: tuple[Array, Array] | None = None
+
+    @property
+    def on(self) -> Selection | None:
+        """The selection."""
+        found: Selection | None = self.selection
+        return found
+
+    def parameters(self) -> list[cp.Parameter]:
+        """Those of the box."""
+        return [*self.low.parameters(), *self.high.parameters()]
+
+    def families(self, q: Any, low: Any, high: Any, epsilon: float | None = None) -> tuple[list[Family], Any]:
+        """Return the rows, and where o (1), u (2) or both (3) stand for an unknown.
+
+        Parameters
+        ----------
+        q, low, high : CVXPY expressions, or `Cells` and arrays whose last axis is that of boxes
+        epsilon : float, optional
+            That of the privacy unless given.
+        """
+        unknown: Selection = self.selection
+        m, used = len(unknown.bins), np.zeros(unknown.shape, dtype=int)
+        halves: Any = [(part[: m - 1], part[-(m - 1) :]) for part in (q, low, high, used)]
+        left = Side(unknown.bins, *unknown.input_range, *halves)
+        sides = [left] if unknown.symmetric else [left, left.mirrored()]
+        ratio = math.exp(min(self.privacy.epsilon if epsilon is None else epsilon, _LARGEST))
+        found = [Family("dominance", [], *dominance(side)) for side in sides if m > 3]
+        if self.theorem == "theorem6":
+            found += _compared(theorem6(left), ratio)
+            found += [Family("order", [], *pair) for pair in theorem6_order(left)]
+        elif self.theorem == "across-outputs":
+            found += _compared(across_outputs(sides), ratio)
+        else:
+            found += _compared((group for side in sides for group in theorem5(side)), ratio)
+        return found, used
+
+    def constraints(self) -> list[cp.Constraint]:
+        """The rows in CVXPY, each family by its name."""
+        q, low, high = self.selection, self.low, self.high
+        found, used = self.families(q, low, high)
+        at = tuple(np.nonzero(used))
+        rows = [named("normalisation", cp.sum(q, axis=1) == 1)]
+        if used.any():
+            rows += [named("lower bounds", low[at] <= q[at]), named("upper bounds", q[at] <= high[at])]
+        for name in dict.fromkeys(family.name for family in found):
+            sides = [(one.left, one.right) for one in found if one.name == name]
+            left, right = (cp.hstack(side) for side in zip(*sides))
+            rows.append(named(name, left <= right))
+        return rows
+
+    def __str__(self) -> str:
+        return f"{guarantee(self.privacy)}, by {self.theorem.replace('theorem', 'Theorem ')}"
+
+
+class Selection(Unknown):
+    r"""Selection probabilities of bins: the unknown of OPTM, and a CVXPY variable.
+
+    ``Q[n - 1, i - 1]`` is :math:`q_n(i)`, the probability of bin i of the n on one side of the input; entries with i > n are 0. Bins that
+    mirror about zero have one family for both ends, others two (Theorem 4): the rows of the right one follow those of the left one.
+
+    Parameters
+    ----------
+    bins : array_like, shape (m,)
+        Output values, covering the input range.
+    input_range : (float, float)
+    families : {"auto", "symmetric", "separate"}
+        "auto" follows the bins.
+
+    Examples
+    --------
+    >>> import mechdesign as md
+    >>> from scipy import stats
+    >>> Q = Selection([-3, -0.5, 0.5, 3], (-1, 1))
+    >>> o, u = Q.box(low=[0.67, 0.32], high=[0.68, 0.33], row=2)
+    >>> problem = md.Problem(
+    ...     md.Minimize(Q.lemma1(stats.uniform(-1, 2))),
+    ...     [Q.private(md.PureDP(1.0), theorem="theorem5", box=(o, u))],
+    ... )
+    >>> round(problem.solve().value, 4)
+    1.8785
+    """
+
+    problem_class = "mechdesign.quantizers.optm.problem:SelectionProblem"
+
+    def __init__(self, bins: Numbers, input_range: object, *, families: str = "auto") -> None:
+        self.bins = mirrored_bins(check_bins(bins))
+        self.input_range = check_range(input_range, self.bins)
+        mirrors = symmetric_bins(self.bins) and self.input_range[0] == -self.input_range[1]
+        if one_of("families", families, ("auto", "symmetric", "separate")) == "symmetric" and not mirrors:
+            remedy = 'families="symmetric" needs bins and range that mirror about 0; use families="separate" with theorem5'
+            raise DesignError.of("bins", bins, remedy)
+        self.symmetric = mirrors and families != "separate"
+        triangle = np.tile(np.tri(len(self.bins) - 1), (1 if self.symmetric else 2, 1))
+        super().__init__(triangle.shape, bounds=[0 * triangle, triangle], name="Q")
+        self.open = triangle > 0
+        rows, columns = self.shape
+        self.inputs, self.outputs = (
+            tuple(range(rows)),
+            tuple(range(columns)),
+        )  # a table: rows are distributions
+        self.of, self.neighbours = "person", "add-remove"
+
+    def box(
+        self, low: Any = None, high: Any = None, *, row: int | None = None
+    ) -> tuple[cp.Parameter, cp.Parameter]:
+        """Return CVXPY parameters o and u in the shape of the unknown, with values: 0 and 1 unless given, or given for one row n."""
+        sides = []
+        for name, given, default in (("o", low, 0.0), ("u", high, 1.0)):
+            value = np.where(self.open, default, 0.0)
+            if row is not None and given is not None:
+                value[row - 1, :row] = given
+            elif given is not None:
+                value = np.where(self.open, np.asarray(given, dtype=float), 0.0)
+            sides.append(cp.Parameter(self.shape, name=name))
+            sides[-1].save_value(value)
+        return sides[0], sides[1]
+
+    def levels(self, level: Any, width: float = 0.01) -> tuple[Any, Any]:
+        """Return o and u of four mirrored bins, affine in one number: q_2(1) in [level, level + width], q_2(2) in what is left to 1.
+
+        Examples
+        --------
+        >>> level = cp.Parameter(name="level", value=0.67)
+        >>> low, high = Selection([-3, -0.5, 0.5, 3], (-1, 1)).levels(level)
+        >>> low.value[1].round(2).tolist(), high.value[1].round(2).tolist()
+        ([0.67, 0.32, 0.0], [0.68, 0.33, 0.0])
+        """
+        if len(self.bins) != 4 or not self.symmetric:
+            raise DesignError.of(
+                "bins", self.bins.tolist(), "must be four that mirror about 0, which have one free bound"
+            )
+        low, high = (np.where(self.open, end, 0.0) for end in (0.0, 1.0))
+        low[1, :2], high[1, :2] = (0.0, 1.0 - width), (width, 1.0)
+        slope = np.zeros(self.shape)
+        slope[1, :2] = 1.0, -1.0
+        return low + slope * level, high + slope * level
+
+    def check_theorem(self, theorem: str) -> None:
+        """Raise DesignError for what is no theorem, and bins that Theorem 6 says nothing of."""
+        inside = (self.bins >= self.input_range[0]) & (self.bins <= self.input_range[1])
+        if one_of("theorem", theorem, THEOREMS) == "theorem6" and not self.symmetric:
+            remedy = (
+                'Theorem 6 needs bins and range that mirror about 0; use families="separate" with theorem5'
+            )
+            raise DesignError.of("bins", self.bins.tolist(), remedy)
+        if theorem == "theorem6" and not inside.any():
+            raise DesignError.of("bins", self.bins.tolist(), "Theorem 6 needs a bin inside the input range")
+
+    def private(self, privacy: PureDP, *, theorem: str = "theorem5", box: Any = None) -> SelectionPrivacy:
+        """Require privacy by a theorem of the paper.
+
+        Parameters
+        ----------
+        privacy : PureDP
+        theorem : {"theorem5", "theorem6", "across-outputs"}
+            Theorem 5 (per output, all pairs), the compact Theorem 6, or what the paper's authors solve for asymmetric bins (Table 2): every
+            maximum against every minimum of any output, which is stricter.
+        box : (o, u), Grid, or None
+            CVXPY parameters in the shape of the unknown, expressions affine in parameters, or arrays: bounds that stand for one factor of
+            each product. Boxes of a `Grid` (axes ``level``, ``width`` and for two families ``level_right``) are searched, those of the
+            paper's for None, as long as the parameters keep their values.
+        """
+        instance("privacy", privacy, PureDP)
+        self.check_theorem(theorem)
+        grid = box is None or isinstance(box, Grid)
+        if isinstance(box, Grid):
+            check_levels("box", box)
+        sides = self.box() if grid else box
+        low, high = (s if isinstance(s, cp.Expression) else cp.Constant(np.asarray(s, float)) for s in sides)
+        for name, side in (("o", low), ("u", high)):
+            if side.shape != self.shape:
+                raise DesignError.of(name, side.shape, f"must have the shape of the unknown, {self.shape}")
+        handed: Any = (low.value, high.value)
+        boxes = None if not grid else "paper" if box is None else box
+        return SelectionPrivacy("privacy", privacy, theorem, low, high, self, boxes, handed)
+
+    # -- losses -------------------------------------------------------------------------------------------
+
+    def lemma1(self, prior: Any, loss: Any = "absolute") -> Any:
+        r"""Return Lemma 1's linear upper bound of the expected loss.
+
+        .. math:: \sum_j w_j \tfrac12 (\zeta^{L}_j + \zeta^{R}_{m-j} + B_{j+1} - B_j), \qquad
+                  \zeta_n = \sum_i q_n(i) (B_n - B_i), \quad w_j = \Pr[B_j \le X < B_{j+1}],
+
+        and the same of squared losses, one factor of each product relaxed. For a loss that is a function it is that of the absolute loss.
+        """
+        held, form = Prior.ranged(prior, self.input_range)[0], Loss.of(loss)
+        question = Question(held, form, *self._lemma1(held, form))
+        found: Any = cp.sum(cp.multiply(question.cost, self)) + question.constant
+        found.set_label(f"Lemma 1's bound of the expected {loss_words(question.loss)}")
+        found.question = question
+        return found
+
+    def _lemma1(self, prior: Prior, loss: Loss) -> tuple[Array, float]:
+        b, m, cost, constant = self.bins, len(self.bins), np.zeros(self.shape), 0.0
+        left, right = cost[: m - 1], cost[-(m - 1) :]
+        absolute = loss.absolute if loss.function is None else 1.0
+        for j, (mass, first, second) in self._intervals(prior):
+            low, high = b[j - 1], b[j]
+            spread, reach = low - b[:j], b[j:][::-1] - high
+            left[j - 1, :j] += absolute * mass * spread / 2
+            right[m - j - 1, : m - j] += absolute * mass * reach / 2
+            constant += absolute * mass * (high - low) / 2
+            # Var = (x−a)(b−x) + (x−a) E e + (b−x) E d + E d E e, the last product relaxed by E d ≤ b − B_1 …
+            up, down = first - low * mass, high * mass - first
+            left[j - 1, :j] += loss.squared * (down + mass * reach[0] / 2) * spread
+            right[m - j - 1, : m - j] += loss.squared * (up + mass * spread[0] / 2) * reach
+            constant += loss.squared * (-second + (low + high) * first - low * high * mass)
+        return cost, constant
+
+    def expected(self, q: Array, prior: Prior, loss: Loss) -> Array:
+        """Exact expected loss of values of the unknown, shape (N, *shape), for polynomial losses: bilinear in the two families."""
+        m, total = len(self.bins), np.zeros(len(q))
+        for j, moments in self._intervals(prior):
+            costs = pair_costs(loss, moments, self.bins[:j], self.bins[j:][::-1])
+            left, right = q[:, j - 1, :j], q[:, -j, : m - j]
+            total += np.sum((left @ costs) * right, axis=1)
+        return total
+
+    def _intervals(self, prior: Prior) -> Iterator[tuple[int, Array]]:
+        """Every interval [B_j, B_{j+1}) that meets the range: j, and the prior's moments there."""
+        kept = np.unique(np.clip(self.bins, *self.input_range))
+        yield from zip(self.met, prior.moments(kept))
+
+    @property
+    def met(self) -> list[int]:
+        """The j of all intervals [B_j, B_{j+1}) that meet the range."""
+        # Intervals are half-open, but the range is closed: its last piece keeps the mass at the upper end.
+        edges = np.clip(self.bins, *self.input_range)
+        found: list[int] = np.searchsorted(edges, np.unique(edges)[1:]).tolist()
+        return found
+
+
+class Question(NamedTuple):
+    """What Lemma 1 bounds, and its coefficients."""
+
+    prior: Prior
+    loss: Loss
+    cost: Array
+    constant: float
+
+
+def pair_costs(loss: Loss, moments: Array, left: Array, right: Array) -> Array:
+    """E ℓ on an interval for every pair of bins left and right of it, from the prior's moments of order 0, 1, 2 there.
+
+    Rounding x between l and r costs 2 (x − l)(r − x)/(r − l) in absolute error and (x − l)(r − x) in squared.
+    """
+    mass, first, second = moments
+    low, high = left[:, None], right[None, :]
+    product = (low + high) * first - low * high * mass - second
+    return np.asarray((2 * loss.absolute / (high - low) + loss.squared) * product)

@@ -454,7 +454,7 @@ class SelectionProblem(Problem, QuantizerDesign):
             asked = replace(asked, boxes=checked_boxes(held["boxes"]))
         objective: Any = unknown.lemma1(held["prior"], held["loss"])
         numbers: dict[str, Any] = {name: held[name] for name in _ROWS}
-        numbers |= {name: getattr(unknown, name) for name in ("inputs", "outputs", "of", "neighbours")}
+        numbers |= unknown.stated()
         numbers |= {
             "objective": objective.label,
             "constant": objective.question.constant,

@@ -351,6 +351,10 @@ class Selection(Unknown):
         )  # a table: rows are distributions
         self.of, self.neighbours = "person", "add-remove"
 
+    def stated(self) -> dict[str, Any]:
+        """What the numbers of a problem hold of it."""
+        return {name: getattr(self, name) for name in ("inputs", "outputs", "of", "neighbours")}
+
     def box(
         self, low: Any = None, high: Any = None, *, row: int | None = None
     ) -> tuple[cp.Parameter, cp.Parameter]:

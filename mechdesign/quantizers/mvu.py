@@ -48,7 +48,7 @@ from mechdesign.quantizers.optimal.any_outputs import least_loss
 from mechdesign.quantizers.optimal.bin_search import BinSearch
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
 from mechdesign.quantizers.optimal.floors import MOST_OUTPUTS
-from mechdesign.quantizers.optm.problem import RESOLVED
+from mechdesign.quantizers.optm.programs import RESOLVED
 from mechdesign.quantizers.parameter_search import searched_among
 from mechdesign.solvers import Deadline, LinearProgram, get
 from mechdesign.typing import Array, Numbers, Status

@@ -15,7 +15,8 @@ from scipy import stats
 import mechdesign as md
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.quantizers.optm.boxes import authors_levels
-from mechdesign.quantizers.optm.problem import BoxSearch, unit_vectors
+from mechdesign.quantizers.optm.problem import BoxSearch
+from mechdesign.quantizers.optm.programs import unit_vectors
 from mechdesign.quantizers.optm.selection import Cells
 from mechdesign.verifier.verify import verify
 
@@ -89,7 +90,7 @@ def test_variables_and_numbers_are_one_statement(name: str) -> None:
         stated = problem.to_cvxpy()
         stated.solve(solver=cp.HIGHS)
         try:
-            numbers = problem.programs((low[..., None], high[..., None])).program().answer().value
+            numbers = problem.programs.at((low[..., None], high[..., None])).program().answer().value
         except md.InfeasibleError:
             assert stated.status == "infeasible"
             continue

@@ -81,7 +81,7 @@ def spread(m: int, count: int) -> Indices:
 
 
 def rqm_family(m: int, q: float) -> Array:
-    """SelectionFamilies probabilities of RQM (Youn et al. 2023); shape (m − 1, m − 1), row n has n + 1 entries.
+    """Selection probabilities of RQM (Youn et al. 2023); shape (m − 1, m − 1), row n has n + 1 entries.
 
     q_j(1) = (1−q)^(j−1), q_j(i) = q (1−q)^(j−i) for 1 < i ≤ j.
     """
@@ -93,7 +93,7 @@ def rqm_family(m: int, q: float) -> Array:
 
 
 def erm_family(bins: Array, gamma: float) -> Array:
-    """SelectionFamilies probabilities of ERM: q_j(i) ∝ exp(γ (B_i − B_j) / (2 (B_j − B_1))), q_1(1) = 1."""
+    """Selection probabilities of ERM: q_j(i) ∝ exp(γ (B_i − B_j) / (2 (B_j − B_1))), q_1(1) = 1."""
     return erm_families(bins)(gamma)
 
 

@@ -48,7 +48,7 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import SelectionFamilies
-from mechdesign.quantizers.optm.problem import RESOLVED, audited
+from mechdesign.quantizers.optm.programs import RESOLVED, audited
 from mechdesign.quantizers.optm.selection import pair_costs
 from mechdesign.solvers import Deadline, LinearProgram, Solution
 from mechdesign.typing import Array, Status

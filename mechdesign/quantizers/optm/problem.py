@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -13,7 +12,6 @@ import cvxpy as cp
 import numpy as np
 import pandas as pd
 from flint import fmpq
-from scipy import sparse
 
 from mechdesign import solvers
 from mechdesign.errors import DesignError, InfeasibleError, instance
@@ -22,12 +20,11 @@ from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import rational
 from mechdesign.evidence.whole_files import check_writable
-from mechdesign.model.declared import Declared
 from mechdesign.model.exactly import Exact, fraction, repaired, weights_of
 from mechdesign.model.expressions import compiled
 from mechdesign.model.problem import Problem
 from mechdesign.model.search import parameters_of
-from mechdesign.model.sweeping import Block, Programs, Sweep
+from mechdesign.model.sweeping import Sweep
 from mechdesign.model.table_problem import in_columns, row_claims
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
@@ -40,24 +37,19 @@ from mechdesign.quantizers.mechanism.selection import SelectionFamilies
 from mechdesign.quantizers.optimal.any_outputs import least_loss
 from mechdesign.quantizers.optimal.floors import smallest_epsilon, solved_epsilon
 from mechdesign.quantizers.optm.boxes import Boxes, checked_boxes, level_boxes, theorem6_boxes
-from mechdesign.quantizers.optm.selection import Cells, Selection, SelectionPrivacy
-from mechdesign.solvers import Solution
+from mechdesign.quantizers.optm.programs import (
+    RESOLVED,
+    Found,
+    SelectionPrograms,
+    SelectionRows,
+    unit_vectors,
+)
+from mechdesign.quantizers.optm.selection import Selection, SelectionPrivacy
 from mechdesign.solvers.deadline import Deadline, too_late
-from mechdesign.typing import Array, Indices
+from mechdesign.typing import Array
 
-RESOLVED = 16.0
-"""ε up to which every probability that privacy asks for is above a linear program's tolerance."""
 _ROWS = ("labels", "family", "equal", "offsets", "places", "coefficients")
 _RARE = 1e-9  # an output less likely than that is not used
-_DENSE = 300  # unknowns up to which their unit vectors are an array
-
-
-class Found(NamedTuple):
-    """The best point of a search: its box, the solver's answer, and what the unknown is there, further columns behind it."""
-
-    box: tuple[Array, Array]
-    solution: Solution
-    columns: Array
 
 
 @serializable("selection-problem")
@@ -140,11 +132,12 @@ class SelectionProblem(Problem, QuantizerDesign):
     # -- numbers ------------------------------------------------------------------------------------------------
 
     @property
-    def own_rows(self) -> Declared:
+    def own_rows(self) -> SelectionRows:
         """Rows of the person's own, in numbers."""
-        held: Declared | None = self.__dict__.get("_own")
+        held: SelectionRows | None = self.__dict__.get("_own")
         if held is None:
-            held = _closed(self.unknown, compiled(self.unknown, self.objective, self.own))
+            made: Any = compiled(self.unknown, self.objective, self.constraints, kind=SelectionRows)
+            held = instance("rows", made, SelectionRows)
             if held.curved:
                 remedy = "is not piecewise linear; state it by abs, max, norm1, sum_largest or affine rows"
                 raise DesignError(f"{held.curved[0]!r}: {remedy}")
@@ -152,66 +145,11 @@ class SelectionProblem(Problem, QuantizerDesign):
                 self.__dict__["_own"] = held
         return held
 
-    def programs(self, boxes: Boxes, epsilon: float | None = None) -> Programs:
-        """The linear programs of boxes: the theorem's rows, and the person's own."""
-        unknown, question = self.unknown, self.objective.expr.question
-        at = np.flatnonzero(unknown.open)
-        families, used = self.asked.families(unit_vectors(unknown.open), *boxes, epsilon)
-        bounded = np.flatnonzero(used[unknown.open])
-        low, high = (side[unknown.open][bounded].T for side in boxes)
-        each, ones = np.arange(len(bounded)), np.ones(len(bounded))
-        sums = Block(
-            "normalisation",
-            at // unknown.shape[1],
-            np.arange(len(at)),
-            np.ones(len(at)),
-            np.ones(len(used)),
-            True,
-        )
-        blocks = [
-            _block(name, [f.left - f.right for f in families if f.name == name])
-            for name in dict.fromkeys(family.name for family in families)
-        ]
-        first = int(bool(blocks) and blocks[0].name == "dominance")
-        blocks[first:first] = [
-            Block("lower bounds", each, bounded, -ones, -low),
-            Block("upper bounds", each, bounded, ones, high),
-        ]
-        own, further = self._own_blocks(at) if self.own else ([], 0)
-        lower = np.append(np.zeros(len(at)), np.full(further, -np.inf))
-        cost = np.append(question.cost[unknown.open], np.zeros(further))
-        return Programs(cost, question.constant, lower, np.full(len(cost), np.inf), [sums, *blocks, *own])
-
-    def _own_blocks(self, at: Indices) -> tuple[list[Block], int]:
-        """The person's rows over the unknowns at these places, and the number of further columns behind them."""
-        own, blocks = self.own_rows, []
-        columns = np.append(at, np.arange(own.cells, len(own.cost)))
-        for family, label in enumerate(own.labels):
-            for equal in (True, False):
-                rows = np.flatnonzero((own.family == family) & (own.equal == equal))
-                if len(rows):
-                    matrix = own.matrix[rows][:, columns]
-                    blocks.append(Block.of(f"own: {label}", matrix, -own.offsets[rows], equal=equal))
-        return blocks, len(own.cost) - own.cells
-
-    def whole(self, x: Array) -> Array:
-        """Values of the program's columns as the unknown's, row by row, and further columns behind; a last axis is that of columns."""
-        open_ = self.unknown.open.ravel()
-        n = int(open_.sum())
-        found = np.zeros((*x.shape[:-1], open_.size + x.shape[-1] - n))
-        found[..., np.flatnonzero(open_)] = x[..., :n]
-        found[..., open_.size :] = x[..., n:]
-        return found
-
-    def judged(self, values: Array, x: Array) -> Array:
-        """What points of a search are compared by: their exact loss; for losses that are functions, and by Theorem 6, the objective."""
-        if self.asked.theorem == "theorem6" or not self.loss.polynomial:
-            return values
-        found, shape = np.full(len(values), np.nan), self.unknown.shape
-        good = ~np.isnan(values)
-        q = self.whole(x[good])[:, : self.unknown.size].reshape(-1, *shape)
-        found[good] = self.unknown.expected(q, self.prior, self.loss)
-        return found
+    @property
+    def programs(self) -> SelectionPrograms:
+        """The linear programs of boxes."""
+        own = self.own_rows if self.own else None
+        return SelectionPrograms(self.asked, self.objective.expr.question, own)
 
     # -- solving ------------------------------------------------------------------------------------------------
 
@@ -257,7 +195,7 @@ class SelectionProblem(Problem, QuantizerDesign):
             mechanism.expected_loss(self.prior, self.loss),
             report=SolveReport.of(found.solution),
             notes=tuple(notes),
-            duals=self._program_audit(found, mechanism),
+            duals=self.programs.audit(found, families),
         )
         if exact is None:
             return law
@@ -342,7 +280,8 @@ class SelectionProblem(Problem, QuantizerDesign):
         moved = sum(((box(name) - origin)[..., None] * values[name] for name in held), origin[..., None])
         for name, parameter in held.items():
             parameter.value = before[name]
-        return self.judged(*sweep(self.programs((moved[0], moved[1]), self.solved_epsilon)))
+        programs = self.programs
+        return programs.judged(*sweep(programs.at((moved[0], moved[1]), self.solved_epsilon)))
 
     # -- what a result says ---------------------------------------------------------------------------------------
 
@@ -377,45 +316,6 @@ class SelectionProblem(Problem, QuantizerDesign):
         """Constraints of the definition, those of the program with its multipliers, and the person's own."""
         return pd.concat([super().audit(result), result.duals], ignore_index=True)
 
-    def _program_audit(self, found: Found, mechanism: Quantizer) -> pd.DataFrame:
-        """The rows of the linear program at the mechanism, both sides as stated, with the solver's multipliers."""
-        selection, unknown = mechanism.selection, self.unknown
-        assert selection is not None
-        q = np.concatenate([selection.left, selection.right])[: len(unknown.open)]
-        boxes = found.box[0][..., None], found.box[1][..., None]
-        families, used = self.asked.families(
-            unit_vectors(unknown.open), *boxes, min(self.privacy.epsilon, 700.0)
-        )
-        values, at = q[unknown.open], tuple(np.nonzero(used))
-        cells, (low, high) = [f"q[{n + 1}, {i + 1}]" for n, i in zip(*at)], found.box
-        rows: list[tuple[str, list[str], Array, Array]] = [
-            (f"model: {f.name}", f.labels, np.ravel(f.left @ values), np.ravel(f.right @ values))
-            for f in families
-        ]
-        first = sum(f.name == "dominance" for f in families)
-        rows[first:first] = [
-            ("model: lower bounds", cells, low[at], q[at]),
-            ("model: upper bounds", cells, q[at], high[at]),
-        ]
-        if self.own:
-            own = self.own_rows
-            activity = own.matrix @ np.append(np.ravel(q), found.columns[self.unknown.size :])
-            for family, label in enumerate(own.labels):
-                mine = np.flatnonzero(own.family == family)
-                mine = mine[np.argsort(-own.equal[mine], kind="stable")]
-                rows.append((label, [], activity[mine], -own.offsets[mine]))
-        duals = {_audited(name): list(dual) for name, dual in found.solution.dual.items()}
-        return audited(
-            (
-                name,
-                labels or [str(k) for k in range(len(left))],
-                left,
-                right,
-                [duals[name].pop(0) for _ in range(len(left))] if name in duals else math.nan,
-            )
-            for name, labels, left, right in rows
-        )
-
     # -- files and prints -----------------------------------------------------------------------------------------
 
     def to_cvxpy(self) -> cp.Problem:
@@ -425,7 +325,7 @@ class SelectionProblem(Problem, QuantizerDesign):
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the linear program of the box that the parameters hold, for other programs: ``.mps`` or ``.lp``."""
         low, high = self.box
-        self.programs((low[..., None], high[..., None])).program().write(str(check_writable(path)))
+        self.programs.at((low[..., None], high[..., None])).program().write(str(check_writable(path)))
 
     def to_fields(self) -> dict[str, object]:
         """What files hold: the question, the box, and the person's rows in numbers."""
@@ -455,15 +355,11 @@ class SelectionProblem(Problem, QuantizerDesign):
         objective: Any = unknown.lemma1(held["prior"], held["loss"])
         numbers: dict[str, Any] = {name: held[name] for name in _ROWS}
         numbers |= unknown.stated()
-        numbers |= {
-            "objective": objective.label,
-            "constant": objective.question.constant,
-            "privacy": (),
-            "curved": (),
-        }
-        own = Declared(cost=np.append(objective.question.cost, np.zeros(held["columns"])), **numbers)
+        numbers |= {"objective": objective.label, "constant": objective.question.constant}
+        cost = np.append(objective.question.cost, np.zeros(held["columns"]))
+        own = SelectionRows(cost=cost, privacy=(asked,), curved=(), **numbers)
         made = cls(cp.Minimize(objective), (asked, *own.constraints(in_columns(unknown, own))))
-        made.__dict__["_own"] = _closed(unknown, own)
+        made.__dict__["_own"] = own
         return made
 
     def __str__(self) -> str:
@@ -485,31 +381,6 @@ class SelectionProblem(Problem, QuantizerDesign):
         return "\n".join([*text, f"            {self.asked}" + (", boxes searched" if self.searched else "")])
 
 
-def _audited(block: str) -> str:
-    """The name by which an audit lists a block of the program."""
-    return block.removeprefix("own: ") if block.startswith("own: ") else f"model: {block}"
-
-
-def _closed(unknown: Selection, rows: Declared) -> Declared:
-    """The rows of a table, of which the q_n(i) with i > n are 0."""
-    rows.__dict__["zeros"] = rows.forced(np.flatnonzero(~unknown.open).tolist())
-    return rows
-
-
-def audited(families: Iterable[tuple[str, Any, Array, Array, Any]]) -> pd.DataFrame:
-    """Rows of a program as an audit lists them, from each family's name, labels, both sides, and multipliers.
-
-    Both sides are sums of doubles: what lies within their rounding is no slack, on either side.
-    """
-    parts = []
-    for family, labels, lhs, rhs, dual in families:
-        slack = rhs - lhs
-        slack = np.where(np.abs(slack) <= 8 * np.finfo(float).eps * (np.abs(lhs) + np.abs(rhs)), 0.0, slack)
-        columns = {"family": family, "index": labels, "lhs": lhs, "rhs": rhs, "slack": slack, "dual": dual}
-        parts.append(pd.DataFrame({**columns, "active": slack <= 1e-9}))
-    return pd.concat(parts, ignore_index=True)[AUDIT_COLUMNS]
-
-
 class Deployed(NamedTuple):
     """A selection in integers: its law, the same in doubles, values of further columns, what dependent equalities are missed by."""
 
@@ -527,25 +398,6 @@ _MEANING = {
     "privacy": "z <= e^ε w",
     "order": "what makes z and w the largest and smallest of all outputs",
 }
-
-
-def unit_vectors(open_: Array) -> Any:
-    """The unknowns as vectors of their own values, in the shape of the unknown: an array, or of many `Cells`."""
-    count = int(open_.sum())
-    numbers = (np.cumsum(open_.ravel()) - 1).reshape(open_.shape).astype(np.int64)
-    return Cells(numbers, count) if count > _DENSE else np.eye(count)[numbers] * open_[..., None]
-
-
-def _block(name: str, parts: list[Any]) -> Block:
-    """Rows at most 0 as numbers, of one box or of many."""
-    if sparse.issparse(parts[0]):
-        return Block.of(name, sparse.vstack(parts), 0.0)
-    boxes = max((len(part) for part in parts if part.ndim > 2), default=0)
-    if boxes:
-        parts = [np.broadcast_to(part, (boxes, *part.shape[-2:])) for part in parts]
-    matrix = np.concatenate(parts, axis=-2)
-    rows, columns = np.nonzero(matrix.any(axis=0) if boxes else matrix)
-    return Block(name, rows, columns, matrix[..., rows, columns], np.zeros(matrix.shape[-2]))
 
 
 class BoxSearch:
@@ -578,7 +430,7 @@ class BoxSearch:
     ) -> None:
         clock = Deadline.of(clock)
         self.problem, self.clock, self.solver, self.options = problem, clock, solver, options or {}
-        self.sweep, self.count = Sweep(clock), 0
+        self.programs, self.sweep, self.count = problem.programs, Sweep(clock), 0
         self._six = problem.asked.theorem == "theorem6"
 
     def first_boxes(self) -> Boxes:
@@ -611,15 +463,15 @@ class BoxSearch:
         self.count += count
         best = 0
         if count > 1:
-            values, found = self.sweep(self.problem.programs(boxes, epsilon))
+            values, found = self.sweep(self.programs.at(boxes, epsilon))
             if np.isnan(values).all():
                 return None
-            best = int(np.nanargmin(self.problem.judged(values, found)))
+            best = int(np.nanargmin(self.programs.judged(values, found)))
         return self.at((boxes[0][..., best], boxes[1][..., best]), epsilon)
 
     def at(self, box: tuple[Array, Array], epsilon: float) -> Found | None:
         """The point of one box, with its multipliers; None where infeasible."""
-        programs = self.problem.programs((box[0][..., None], box[1][..., None]), epsilon)
+        programs = self.programs.at((box[0][..., None], box[1][..., None]), epsilon)
         program = programs.program(
             solver=self.solver, deadline=self.clock if self.problem.own else None, **self.options
         )
@@ -627,7 +479,7 @@ class BoxSearch:
             solution = program.answer()
         except InfeasibleError:
             return None
-        return Found(box, solution, self.problem.whole(np.ravel(solution.primal["x"])))
+        return Found(box, solution, self.programs.whole(np.ravel(solution.primal["x"])))
 
     def notes(self, point: Found) -> list[str]:
         """What a reader of the result should know."""
@@ -671,7 +523,7 @@ class BoxSearch:
     def _orderable(self) -> bool:
         """Whether some q meets Theorem 6's order, which no ε is part of."""
         boxes = (self.problem.unknown.open[..., None] * 0.0, self.problem.unknown.open[..., None] * 1.0)
-        programs = self.problem.programs(boxes)
+        programs = self.programs.at(boxes)
         kept = [block for block in programs.blocks if block.name in ("normalisation", "order")]
         values, _ = Sweep()(replace(programs, blocks=kept))
         return not np.isnan(values).any()

@@ -265,9 +265,9 @@ class _Task:
 
     def __call__(self, bins: tuple[float, ...]) -> Row:
         problem = self.search.at(bins, self.search.levels).searched_problem()
-        programs = problem.programs(BoxSearch(problem).first_boxes(), problem.solved_epsilon)
-        values, found = self._sweep(programs)
-        scores = problem.judged(values, found) if self.search.judge == "loss" else values
+        programs = problem.programs
+        values, found = self._sweep(programs.at(BoxSearch(problem).first_boxes(), problem.solved_epsilon))
+        scores = programs.judged(values, found) if self.search.judge == "loss" else values
         if np.isnan(scores).all():
             return [0.0] * self._levels.shape[1], None, 0, len(scores)
         best = int(np.nanargmin(scores))

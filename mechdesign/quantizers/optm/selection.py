@@ -250,6 +250,11 @@ class SelectionPrivacy(Requirement):
     boxes: Any = None
     handed: tuple[Array, Array] | None = None
 
+    points = ()  # rows of tables: none, those of the theorem are `families`
+
+    def check(self, inputs: int) -> None:
+        """Nothing: the unknown's shape is checked by `Selection.private`."""
+
     @property
     def on(self) -> Selection | None:
         """The selection."""

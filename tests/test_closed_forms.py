@@ -146,7 +146,14 @@ def out_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         n
         for n in (*cheap.DESIGNS, *OTHERS)
-        if n not in ("table-problem", "covariance-problem", "lattice-problem", "scales-problem")
+        if n
+        not in (
+            "table-problem",
+            "covariance-problem",
+            "lattice-problem",
+            "scales-problem",
+            "selection-problem",
+        )
     ],
 )
 def test_out_of_time_there_is_an_answer(name: str, out_of_time: None) -> None:
@@ -158,7 +165,7 @@ def test_out_of_time_there_is_an_answer(name: str, out_of_time: None) -> None:
         assert result.value <= closed * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("name", ["table-problem", "covariance-problem"])
+@pytest.mark.parametrize("name", ["table-problem", "covariance-problem", "selection-problem"])
 def test_a_declared_problem_has_no_closed_form_and_says_that_time_is_over(
     name: str, out_of_time: None
 ) -> None:

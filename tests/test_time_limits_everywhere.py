@@ -32,6 +32,13 @@ SHORT = {
     "the proof of a solution in hand": "proved_bound",
     "a design of a question": "CountsGaussian MatrixMechanism",
 }
+
+
+def capped(cap: float) -> md.Problem:
+    P = md.Table([0, 1], [0, 1])
+    return md.Problem(md.Minimize(P.expected("error")), [P.private(md.PureDP(1.0)), P[0, 1] <= cap])
+
+
 LONG: dict[str, Callable[[Any], Any]] = {
     "audit_table": lambda limit: md.audit_table(
         [[0.6, 0.4], [0.4, 0.6]], [0, 1], [-2, 3], md.PureDP(1.0), time_limit=limit
@@ -42,6 +49,7 @@ LONG: dict[str, Callable[[Any], Any]] = {
     "compare": lambda limit: md.compare(
         md.NumericQuery(sensitivity=md.Sensitivity(linf=1)), md.PureDP(1.0), time_limit=limit
     ),
+    "search": lambda limit: md.search(capped, md.Grid(cap=[0.1, 0.5]), time_limit=limit),
     "frontier": lambda limit: md.frontier(
         md.NoiseAllocation("laplace", [1.0, 2.0], md.PureDP(1.0)), values=[1.0], time_limit=limit
     ),

@@ -100,7 +100,7 @@ def search(
     >>> md.search(problem, md.Grid(cap=[0.2, 0.4])).table[["cap", "value"]].round(6)
        cap     value
     0  0.4  1.281820
-    1  0.2  1.424273
+    1  0.2  1.486871
     """
     instance("grid", grid, Grid)
     if not callable(build) and not isinstance(build, Problem):

@@ -147,7 +147,7 @@ class _Warm:
     def solve(self, programs: Programs) -> Iterator[Status]:
         """Solve all points, the first from scratch."""
         lp, highs = self.lp, self.lp._highs
-        blocks, deadline = programs.blocks, lp.deadline
+        blocks = programs.blocks
         lp.constant = programs.constant
         lp.change_costs("x", programs.cost)
         lp.forget_basis()
@@ -163,7 +163,7 @@ class _Warm:
                 for (row, column), value in zip(at, moving[k].tolist()):
                     highs.changeCoeff(row, column, value)
                 highs.changeRowsBounds(len(rows), numbers, below, moved[k])
-            yield Status.LIMIT if deadline.passed else lp.run()
+            yield lp.run()
         values[places] = moving[-1]
         self._now = values
 

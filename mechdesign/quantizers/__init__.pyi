@@ -12,7 +12,6 @@ from .optimal.design import OptimalQuantizer as OptimalQuantizer
 from .optimal.frontier import Frontier as Frontier
 from .optimal.frontier import frontier as frontier
 from .optm.design import OPTM as OPTM
-from .optm.problem import SelectionProblem as SelectionProblem
 from .optm.search import OPTMSearch as OPTMSearch
 from .optm.selection import Selection as Selection
 from .printed_table import TableAudit as TableAudit

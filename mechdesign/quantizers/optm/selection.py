@@ -203,7 +203,10 @@ def _stacked(forms: Iterable[tuple[str, Any]], places: Indices) -> Any:
     if isinstance(held[0], cp.Expression):
         return cp.hstack(held)[places]
     boxes = max((len(form) for form in held if form.ndim > 1), default=1)
-    return np.stack([np.broadcast_to(form, (boxes, form.shape[-1])) for form in held], axis=1)[:, places]
+    stacked = np.empty((boxes, len(held), held[0].shape[-1]))
+    for k, form in enumerate(held):
+        stacked[:, k] = form
+    return stacked[:, places]
 
 
 class Family(NamedTuple):

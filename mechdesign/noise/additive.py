@@ -24,7 +24,7 @@ from mechdesign.noise.release import ExactNoise, Lattice, lattice_of, noisy
 from mechdesign.noise.vector_noise import shape_of
 from mechdesign.noise.worst_case import WorstCases, amplified, worst_cases, worst_rho
 from mechdesign.problem.checks import UP, answers, array, generator, integer, positive, settle, share
-from mechdesign.problem.law_moments import frozen_parts
+from mechdesign.problem.law_moments import frozen_parts, law_variance
 from mechdesign.problem.privacy import Consumption
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.problem.words import stated
@@ -86,8 +86,7 @@ class AdditiveNoise:
         else:
             settle(self, sensitivity=positive("sensitivity", self.sensitivity, side=UP))
         frozen_parts(self.law)  # refuses anything else
-        variance = float(self.law.var())
-        if not (math.isfinite(variance) and variance > 0):
+        if not (math.isfinite(self.variance) and self.variance > 0):
             raise DesignError.of("law", self.law.dist.name, "must have a finite, positive variance")
 
     @property
@@ -98,15 +97,12 @@ class AdditiveNoise:
     @property
     def variance(self) -> float:
         """Variance of one coordinate."""
-        if of_scipy(self.law.dist) == "dlaplace":  # SciPy's formula cancels where the law is wide
-            _, (rate,), _, _ = frozen_parts(self.law)
-            return 0.5 / math.sinh(rate / 2) ** 2 if rate < 1400 else float(self.law.var())
-        return float(self.law.var())
+        return law_variance(self.law)
 
     @property
     def standard_deviation(self) -> float:
         """Standard deviation of one coordinate."""
-        return float(self.law.std())
+        return math.sqrt(self.variance)
 
     @property
     def noise_multiplier(self) -> float:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
+import mechdesign as md
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration.design import Calibration
 from mechdesign.noise.laws.discrete import discrete_gaussian, discrete_laplace_law, opendp_sample
@@ -186,3 +187,13 @@ def test_noise_on_the_integers_is_calibrated_for_many_changes() -> None:
     many = Calibration("discrete_laplace", PureDP(1e-3), 1, dimension=10**6).solve()
     assert many.value == pytest.approx(float(2 * Fraction(10**18) - Fraction(1, 6)), rel=1e-9)
     assert many.certificate.verify()
+
+
+def test_errors_of_wide_discrete_laplace_noise() -> None:
+    """SciPy's variance cancels: 10% low in the standard deviation at ε = 1e-15."""
+    for epsilon in (1e-15, 1e-12, 1e-8, 0.5, 3.0):
+        noise = md.calibrate("discrete_laplace", privacy=md.PureDP(epsilon), sensitivity=1).mechanism
+        exact = 1 / (math.sqrt(2) * math.sinh(epsilon / 2))
+        assert (
+            noise.standard_deviation == pytest.approx(exact, rel=1e-12) == noise.errors().standard_deviation
+        )

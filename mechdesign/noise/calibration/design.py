@@ -44,7 +44,7 @@ from mechdesign.noise.laws.families import FAMILIES, Family, family_of
 from mechdesign.noise.pictures import draw_laws, half_width
 from mechdesign.problem.checks import UP, instance, integer, magnitude, one_of, probability, settle, share
 from mechdesign.problem.fields import field
-from mechdesign.problem.law_moments import frozen_parts
+from mechdesign.problem.law_moments import frozen_parts, law_variance
 from mechdesign.problem.privacy import (
     ApproximateDP,
     CentralPrivacy,
@@ -220,7 +220,7 @@ class Calibration(Design):
     @np.errstate(under="ignore")  # far out in a tail nothing is left, whatever NumPy was asked to raise
     def _priced(self, law: FrozenLaw) -> tuple[AdditiveNoise, float, float] | None:
         """The mechanism, its cost, and what every law costs at least; None where no double holds its variance."""
-        if not 0 < float(law.var()) < math.inf:  # a tiny ε has such members
+        if not 0 < law_variance(law) < math.inf:  # a tiny ε has such members
             return None
         noise = AdditiveNoise(law, self.sensitivity, self.dimension, self.rounds, self.sampling_rate)
         return noise, cost_of(noise, self.loss), least_cost(noise, self.privacy, self.loss)

@@ -48,6 +48,7 @@ from .model.problem import Minimize as Minimize
 from .model.problem import Problem as Problem
 from .model.scales import Scales as Scales
 from .model.search import search as search
+from .model.sweep import sweep as sweep
 from .model.table import Table as Table
 from .model.unknown import named as named
 from .noise.additive import AdditiveNoise as AdditiveNoise
@@ -86,7 +87,6 @@ from .quantizers.mvu import MVU as MVU
 from .quantizers.optimal.bin_search import Alphabet as Alphabet
 from .quantizers.optimal.bin_search import BinSearch as BinSearch
 from .quantizers.optimal.design import OptimalQuantizer as OptimalQuantizer
-from .quantizers.optimal.frontier import frontier as frontier
 from .quantizers.optm.design import OPTM as OPTM
 from .quantizers.optm.search import OPTMSearch as OPTMSearch
 from .quantizers.optm.selection import Selection as Selection

@@ -240,7 +240,7 @@ def objects() -> Iterator[Any]:
     yield md.MetricQuantizer(BINS, md.MetricDP(2.0), UNIFORM, inputs=[-1, 0.5, 1]).solve().certificate
     table = md.vectors.IntegerTable.of(md.Quantizer.rqm([-2, -1, 1, 2], 0.5, (-1, 1)))
     yield [md.PrivUnit(5, PURE), table]
-    yield md.frontier(md.OptimalQuantizer(BINS, PURE, UNIFORM), "epsilon", [1.0])
+    yield md.sweep(md.OptimalQuantizer(BINS, PURE, UNIFORM), epsilon=[1.0])
 
 
 @functools.cache

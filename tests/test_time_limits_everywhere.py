@@ -50,8 +50,8 @@ LONG: dict[str, Callable[[Any], Any]] = {
         md.NumericQuery(sensitivity=md.Sensitivity(linf=1)), md.PureDP(1.0), time_limit=limit
     ),
     "search": lambda limit: md.search(capped, md.Grid(cap=[0.1, 0.5]), time_limit=limit),
-    "frontier": lambda limit: md.frontier(
-        md.NoiseAllocation("laplace", [1.0, 2.0], md.PureDP(1.0)), values=[1.0], time_limit=limit
+    "sweep": lambda limit: md.sweep(
+        md.NoiseAllocation("laplace", [1.0, 2.0], md.PureDP(1.0)), epsilon=[1.0], time_limit=limit
     ),
     "calibrate_item_alpha": lambda limit: md.accounting.calibrate_item_alpha(
         1.0, items=2, total=4, delta=0.1, time_limit=limit

@@ -38,7 +38,7 @@ PAIRS: dict[str, Callable[[Any], Any]] = {
     "workload": lambda v: md.Workload([v, [0.0, 1.0]]),
     "vectors": lambda v: md.CorrelatedGaussian([v, [0.0, 1.0]], APPROXIMATE),
     "grid": lambda v: md.Grid(delta=v),
-    "frontier": lambda v: md.frontier(md.OptimalQuantizer(cheap.BINS, PURE, cheap.UNIFORM), over="epsilon", values=v),
+    "sweep": lambda v: md.sweep(md.OptimalQuantizer(cheap.BINS, PURE, cheap.UNIFORM), epsilon=v),
 }  # fmt: skip
 # What is asked for one number.
 SINGLE: dict[str, Callable[[Any], Any]] = {

@@ -12,7 +12,7 @@ from scipy import stats
 import mechdesign as md
 
 design = md.OptimalQuantizer(bins=[-3.0, -0.5, 0.5, 3.0], privacy=md.PureDP(1.0), prior=stats.uniform(-1, 2))
-frontier = md.frontier(design, over="epsilon", values=[0.75, 1, 1.5, 2, 3, 4, 5])
+frontier = md.sweep(design, epsilon=[0.75, 1, 1.5, 2, 3, 4, 5])
 print(frontier.table[["epsilon", "value", "lower_bound"]].round(5).to_string(index=False))
 
 # %%

@@ -8,6 +8,8 @@ from .problem import Problem as Problem
 from .scales import Scales as Scales
 from .scales import ScalesPrivacy as ScalesPrivacy
 from .search import search as search
+from .sweep import Frontier as Frontier
+from .sweep import sweep as sweep
 from .table import Decoded as Decoded
 from .table import Private as Private
 from .table import Table as Table

@@ -132,7 +132,7 @@ def search(
         raise InfeasibleError(f"none of the {len(table)} points of the grid is feasible")
     best = table.loc[table["value"].idxmin()]
     problem = made(**{name: float(best[name]) for name in own})
-    _set(problem, {name: float(best[name]) for name in rest})
+    set_parameters(problem, {name: float(best[name]) for name in rest})
     found: Result = problem.solve(solver, **options)
     return replace(found, table=table.sort_values("value", kind="stable", ignore_index=True))
 
@@ -160,7 +160,7 @@ class _Task:
     def _solved(self, problem: Any) -> Iterator[float]:
         """The values of the problem's points, each solved by itself."""
         for place in self._places:
-            _set(problem, dict(zip(self._axes, place.tolist())))
+            set_parameters(problem, dict(zip(self._axes, place.tolist())))
             try:
                 yield problem.solve(certify=False, progress=False).value
             except InfeasibleError:
@@ -177,6 +177,7 @@ def parameters_of(problem: Any, names: Mapping[str, Any]) -> dict[str, Any]:
     return {name: held[name] for name in names}
 
 
-def _set(problem: Any, values: Mapping[str, float]) -> None:
+def set_parameters(problem: Any, values: Mapping[str, float]) -> None:
+    """Give the problem's parameters of these names their values."""
     for name, parameter in parameters_of(problem, values).items():
         parameter.value = values[name]

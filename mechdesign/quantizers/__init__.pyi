@@ -9,8 +9,6 @@ from .mvu import MVU as MVU
 from .optimal.bin_search import Alphabet as Alphabet
 from .optimal.bin_search import BinSearch as BinSearch
 from .optimal.design import OptimalQuantizer as OptimalQuantizer
-from .optimal.frontier import Frontier as Frontier
-from .optimal.frontier import frontier as frontier
 from .optm.design import OPTM as OPTM
 from .optm.search import OPTMSearch as OPTMSearch
 from .optm.selection import Selection as Selection

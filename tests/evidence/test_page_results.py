@@ -141,7 +141,7 @@ def test_a_search_shows_what_it_tried() -> None:
 
 def test_a_frontier_has_a_page(tmp_path: Path) -> None:
     design = md.OptimalQuantizer([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM)
-    curve = md.frontier(design, "epsilon", [0.1, 1.0, 2.0])
+    curve = md.sweep(design, epsilon=[0.1, 1.0, 2.0])
     curve.report(tmp_path / "a.html")
     curve.to_csv(tmp_path / "a.csv")
     found = Outline((tmp_path / "a.html").read_text())

@@ -24,8 +24,8 @@ TABLES: dict[str, Callable[[], Any]] = {
     ),
     "report": lambda: md.compare(md.LocalReport(bits=2), cheap.PURE, mechanisms=["ERM", "optimal, even outputs"]),
     "points": lambda: md.compare(md.MetricSpace.line([0.0, 1.0, 3.0]), alpha=0.7, progress=False),
-    "frontier": lambda: md.frontier(md.OptimalQuantizer(cheap.BINS, cheap.PURE, cheap.UNIFORM), "epsilon", [0.1, 1.0]),
-    "frontier-noise": lambda: md.frontier(md.Calibration("laplace", cheap.PURE, 1.0), "epsilon", [0.5, 1.0]),
+    "frontier": lambda: md.sweep(md.OptimalQuantizer(cheap.BINS, cheap.PURE, cheap.UNIFORM), epsilon=[0.1, 1.0]),
+    "frontier-noise": lambda: md.sweep(md.Calibration("laplace", cheap.PURE, 1.0), epsilon=[0.5, 1.0]),
 }  # fmt: skip
 UNSEEN = ("seconds", "note")
 

@@ -316,7 +316,7 @@ def test_the_command(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(tmp_path)
     case("channel")[0].save("channel.json")
     solved("calibration").save("noise.json")
-    md.frontier(md.OptimalQuantizer(BINS, PURE, UNIFORM), "epsilon", [1.0]).save("many.json")
+    md.sweep(md.OptimalQuantizer(BINS, PURE, UNIFORM), epsilon=[1.0]).save("many.json")
     md.OptimalNoise(PURE).solve().save("staircase.json")
     code, out, _ = ended(["certificate", "channel.json", "--vipr", "bound.vipr"], capsys, monkeypatch)
     assert (

@@ -221,9 +221,9 @@ def planned(noise: str, **options: Any) -> float:
 
 
 NUMBERS: dict[str, Callable[[], Any]] = {
-    "frontier/1": lambda: table_value(md.frontier(md.OptimalQuantizer([-3.0, -0.5, 0.5, 3.0], pure(1), UNIFORM), "epsilon", [1.0, 2.0])),
-    "frontier/2": lambda: table_value(md.frontier(md.OptimalNoise(approximate(1, 1e-6)), "epsilon", [1.0, 2.0])),
-    "frontier/3": lambda: table_value(md.frontier(md.OptimalQuantizer(even(8, 1.6), pure(4), NORMAL), "epsilon", [2.0, 4.0])),
+    "frontier/1": lambda: table_value(md.sweep(md.OptimalQuantizer([-3.0, -0.5, 0.5, 3.0], pure(1), UNIFORM), epsilon=[1.0, 2.0])),
+    "frontier/2": lambda: table_value(md.sweep(md.OptimalNoise(approximate(1, 1e-6)), epsilon=[1.0, 2.0])),
+    "frontier/3": lambda: table_value(md.sweep(md.OptimalQuantizer(even(8, 1.6), pure(4), NORMAL), epsilon=[2.0, 4.0])),
     "delta_interval/1": lambda: interval(term(stats.laplace(scale=20.0), 20), 0.3),
     "delta_interval/2": lambda: interval(term(stats.norm(scale=5.0)), 0.1, rounds=20, sampling_rate=0.1),
     "delta_interval/3": lambda: interval([term(stats.norm(scale=4.0), 5), term(stats.laplace(scale=8.0), 5)], 2.0),

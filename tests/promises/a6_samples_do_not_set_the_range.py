@@ -23,7 +23,7 @@ asked = {
     "BinSearch": lambda **more: quantizer(search, pure, **more).solve(),
     "RQM": lambda **more: md.RQM(4, pure, grid=few, **more).solve(),
     "MetricQuantizer": lambda **more: md.MetricQuantizer(bins, md.MetricDP(2.0), **more).solve(),
-    "frontier": lambda **more: md.frontier(quantizer(bins, pure, **more), "epsilon", [1.0]).results[0],
+    "sweep": lambda **more: md.sweep(quantizer(bins, pure, **more), epsilon=[1.0]).results[0],
     "LocalReport": compared,
     "LocalReport of clients": lambda **more: compared(clients=100, **more),
 }

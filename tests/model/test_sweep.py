@@ -1,4 +1,4 @@
-"""Frontiers of any design: each point is the design solved there, proved where it is, and infeasible points say why."""
+"""Sweeps of designs, functions and problems: each point is the design solved there, proved where it is, and infeasible points say why."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import cvxpy as cp
 import numpy as np
 import pytest
 from scipy import stats
 
 import mechdesign as md
 from mechdesign.solvers.deadline import Deadline
+from mechdesign.verifier.verify import verify
 
 UNIFORM = stats.uniform(-1, 2)
 DESIGNS: list[tuple[Any, str, list[float], int]] = [
@@ -36,7 +38,7 @@ DESIGNS: list[tuple[Any, str, list[float], int]] = [
 def test_points_are_the_design_solved_there(
     design: Any, over: str, values: list[float], direction: int, tmp_path: Path
 ) -> None:
-    curve = md.frontier(design, over, values)
+    curve = md.sweep(design, **{over: values})
     table = curve.to_frame()
     assert table[over].tolist() == values and table["certified"].all()
     assert (direction * np.diff(table["value"]) >= -1e-9 * table["value"].max()).all()
@@ -62,30 +64,66 @@ def test_points_that_time_is_too_short_for_say_so(
     design: Any, over: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Deadline, "left", property(lambda self: 0.0 if self.finite else math.inf))
-    curve = md.frontier(design, over, [1.0, 2.0], time_limit=1.0)
+    curve = md.sweep(design, **{over: [1.0, 2.0]}, time_limit=1.0)
     assert len(curve.table) == 2 and all(row.holds for row in curve.agreements())
     for result, (_, row) in zip(curve.results, curve.table.iterrows()):
         late = "no answer within its share of the time limit" if result is None else "not verified in time"
         assert late in row["note"] and not row["certified"]
     with pytest.raises(md.DesignError, match="time_limit"):
-        md.frontier(design, over, [1.0], time_limit=-1)
+        md.sweep(design, **{over: [1.0]}, time_limit=-1)
 
 
 def test_infeasible_points_say_why() -> None:
     """Outputs too near the range for a small ε."""
-    table = md.frontier(md.OPTM([-1.6, -0.5, 0.5, 1.6], md.PureDP(1.0), UNIFORM), "epsilon", [0.2, 3.0]).table
+    table = md.sweep(md.OPTM([-1.6, -0.5, 0.5, 1.6], md.PureDP(1.0), UNIFORM), epsilon=[0.2, 3.0]).table
     assert np.isnan(table["value"].iloc[0]) and "epsilon" in table["note"].iloc[0]
     assert table["value"].iloc[1] > 0
+
+
+def table(cap: Any) -> md.Problem:
+    P = md.Table([-1, 0, 1], [-2, 0, 2])
+    return md.Problem(md.Minimize(P.expected()), [P.private(md.PureDP(1.0)), md.named("cap", P[:, 1] <= cap)])
+
+
+def test_functions_and_parameters_are_swept_alike(tmp_path: Path) -> None:
+    """A point is the problem solved there; one that is infeasible is a row with its reason; files hold all of it."""
+    cap = cp.Parameter(name="cap")
+    found, again = md.sweep(table, cap=[-0.1, 0.2, 0.4]), md.sweep(table(cap), cap=[-0.1, 0.2, 0.4])
+    assert found.table.drop(columns="seconds").equals(again.table.drop(columns="seconds"))
+    assert np.isnan(found.table.loc[0, "value"]) and "no table meets 'cap'" in found.table.loc[0, "note"]
+    for value, held in zip(found.table["value"][1:], (0.2, 0.4)):
+        assert value == pytest.approx(table(held).solve().value, rel=1e-9)
+    for curve in (found, again):
+        curve.save(tmp_path / "curve.json")
+        assert all(row.holds for row in md.load(tmp_path / "curve.json").agreements())
+        assert all(holds for *_, holds in verify((tmp_path / "curve.json").read_text()).rows)
+        curve.report(tmp_path / "curve.html")
+        assert "expected absolute error" in (tmp_path / "curve.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("build", "axis", "message"),
+    [
+        (table, {}, "axis"),
+        (table, {"cap": [0.1], "more": [1.0]}, "axis"),
+        (lambda cap: 3, {"cap": [0.1]}, "build"),
+        (3, {"cap": [0.1]}, "build"),
+        (table(0.2), {"cap": [0.1]}, "axis"),
+    ],
+)
+def test_wrong_builds(build: Any, axis: Any, message: str) -> None:
+    with pytest.raises(md.DesignError, match=message):
+        md.sweep(build, **axis)
 
 
 @pytest.mark.parametrize(
     ("over", "values", "message"),
     [
         ("bits", [1], "must be one of"),
-        ("epsilon", [np.nan], "values"),
+        ("epsilon", [np.nan], "epsilon"),
         ("epsilon", [-1.0], "epsilon"),
     ],
 )
 def test_wrong_axes(over: str, values: Any, message: str) -> None:
     with pytest.raises(md.DesignError, match=message):
-        md.frontier(DESIGNS[0][0], over, values)
+        md.sweep(DESIGNS[0][0], **{over: values})

@@ -1,13 +1,12 @@
-r"""Frontiers: how the least possible loss moves with ε, with the number of bits, or with any number of a design.
+r"""Sweeps: how the least possible loss moves with ε, with the number of bits, or with any number of a problem.
 
 Each point is a result of its own, with its lower bound and its certificate, so the curve drawn is squeezed between what
-a deployable mechanism achieves and the lower bound of every mechanism of the design's class. A design is solved with one of its numbers, or its privacy's,
-varied; optimal quantizers also with their number of bits, and their tables have more columns.
+a deployable mechanism achieves and the lower bound of every mechanism of the problem's class.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from types import NoneType
 from typing import TYPE_CHECKING, Any
@@ -32,39 +31,36 @@ from mechdesign.evidence.proofs import (
 )
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
+from mechdesign.model.problem import Problem
+from mechdesign.model.search import set_parameters
 from mechdesign.problem.checks import array, instance, one_of
 from mechdesign.problem.spine import Design
-from mechdesign.problem.words import loss_words, prior_words
-from mechdesign.quantizers.optimal.bin_search import Alphabet, BinSearch
-from mechdesign.quantizers.optimal.design import OptimalQuantizer
 from mechdesign.solvers.deadline import Deadline, progress_bar
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-COLUMNS = ["value", "lower_bound", "gap", "absolute", "squared", "epsilon_upper", "seconds"]
-COLUMNS += ["outputs", "certified", "note"]
-_COMMON, _OWN = ["value", "lower_bound", "gap", "seconds", "certified", "note"], ("seconds", "note")
+COLUMNS = ["value", "lower_bound", "gap", "seconds", "certified", "note"]
+_OWN = ("seconds", "note")
+_AXES = {"epsilon": "privacy budget ε", "max_mse": "expected squared error"}
 # Outputs up to which a point's certificate is checked.
 _CHECKED = 64
 _LATE = "no answer within its share of the time limit"
-AXES = {"epsilon": "privacy budget ε", "bits": "number of bits", "max_mse": "expected squared error"}
 
 
 @serializable("frontier")
 @dataclass(frozen=True, eq=False)
 class Frontier(Handed):
-    """A certified curve.
+    """A certified curve: what `sweep` returns.
 
     Parameters
     ----------
-    design : Design
-        What is common to all points.
+    design : Design or None
+        What is common to all points; None where a function or CVXPY's parameters say it.
     over : str
         What varies.
     table : DataFrame
-        A row per point: the axis, value, lower_bound, gap, certified, seconds; of optimal quantizers absolute and squared
-        error, number of outputs and exact ε (rounded up) too. Points that are infeasible have NaN values and say why in
+        A row per point: the axis, value, lower_bound, gap, seconds, certified. Points that are infeasible have NaN values and say why in
         `note`.
     results : tuple of Result or None
         What was solved, point by point; None where a point is infeasible.
@@ -78,7 +74,7 @@ class Frontier(Handed):
     def __post_init__(self) -> None:
         for result in instance("results", self.results, tuple):
             instance("results", result, Result, NoneType)
-        columns = [self.over, *(COLUMNS if self._quantizers else _COMMON)]
+        columns = [self.over, *COLUMNS]
         if list(instance("table", self.table, pd.DataFrame)) != columns:
             raise DesignError.of("table", list(self.table), f"must have the columns {columns}")
         if self.results and len(self.results) != len(self.table):
@@ -97,11 +93,15 @@ class Frontier(Handed):
         for (name, result), (_, row) in zip(self.members.items(), self._solved().iterrows() if whole else ()):
             try:
                 with fitting():
-                    fits = same(_varied(self.design, self.over, float(row[self.over])), result.design)
-                    fresh = self._fresh(result)
+                    fits = self.design is None or same(
+                        _varied(self.design, self.over, float(row[self.over])), result.design
+                    )
+                    fresh = _row(result, _verified(result, True))
             except MechdesignError:
                 fits, fresh = False, {}
-            rows.append(agreement(f"{name}: the result is of the design at this point", PROVED, fits))
+            how = CLAIMED if self.design is None else PROVED
+            rows.append(agreement(f"{name}: the result is of the design at this point", how, fits))
+            # one that is stated not to be certified may be
             shown = [k for k in fresh if k not in _OWN and (k, bool(row[k])) != ("certified", False)]
             claim = f"{name}: the table shows its "
             rows += [agreement(claim + k, RECOMPUTED, close(row[k], fresh[k])) for k in shown]
@@ -112,10 +112,6 @@ class Frontier(Handed):
         rows.append(agreement("every point that the table shows solved has a result", PROVED, whole))
         return [*rows, agreement(OWN_WORDS, CLAIMED, True)]
 
-    def _fresh(self, result: Result) -> dict[str, Any]:
-        """A row computed from its result; one that is stated not to be certified may be."""
-        return _row(result, _verified(result, True))
-
     def _solved(self) -> pd.DataFrame:
         return self.table[self.table["value"].notna()]
 
@@ -124,45 +120,40 @@ class Frontier(Handed):
         return self.table.copy()
 
     def plot(self, **options: float) -> Figure:
-        """Draw value and lower bound against the axis (absolute against squared error for "max_mse")."""
+        """Draw value and lower bound against the axis."""
         from mechdesign.plotting import COLOURS, figure, plain, sized
 
         fig, axis = figure(**sized(options, 5.2, 3.6))
         table = self._solved()
-        x = "squared" if self.over == "max_mse" else self.over
-        axis.plot(table[x], table["value"], "o-", color=COLOURS[0], label="certified mechanisms")
+        axis.plot(table[self.over], table["value"], "o-", color=COLOURS[0], label="certified mechanisms")
         if table["lower_bound"].notna().any():
-            axis.plot(table[x], table["lower_bound"], "--", color=COLOURS[1], label="proved bound")
+            axis.plot(table[self.over], table["lower_bound"], "--", color=COLOURS[1], label="proved bound")
         axis.set(xlabel=plain(self._axis), ylabel=plain(self._measure))
-        if self.over == "bits":
-            axis.set_xticks(table["bits"].tolist())
         axis.legend(frameon=False)
         return fig
 
     @property
-    def _quantizers(self) -> bool:
-        return isinstance(self.design, OptimalQuantizer)
-
-    @property
     def _axis(self) -> str:
-        return AXES.get(self.over, self.over)
+        return _AXES.get(self.over, self.over)
 
     @property
     def _among(self) -> str:
         """Of which mechanisms the lower bounds speak; where points differ, of all of these classes."""
         found = dict.fromkeys(str(one.among) for one in self.members.values() if one.among is not None)
-        return "; ".join(found) or str(self.design.among)
+        return "; ".join(found) or "every mechanism of the design's class"
 
     @property
     def _headings(self) -> dict[str, str]:
         return {"lower_bound": f"lower bound of {self._among}"}
 
+    def _said(self, part: str) -> str:
+        """What a result says of the question, or of the value."""
+        said = (getattr(one.design.account(one), part) for one in self.members.values())
+        return next(said, "value")
+
     @property
     def _measure(self) -> str:
-        if not self._quantizers:
-            return f"value of {type(self.design).__name__}"
-        kind = "largest" if self.design.objective == "worst" else "expected"
-        return f"{kind} {loss_words(self.design.loss)}"
+        return self._said("value")
 
     def _page(self) -> Page:
         solved = self._solved()
@@ -170,11 +161,8 @@ class Frontier(Handed):
             f"How the {self._measure} moves with the {self._axis}. Every point is a result of its own: the curve runs between "
             f"what a mechanism that can be deployed reaches and, where it is proved, the lower bound of {self._among}."
         )
-        if self._quantizers:
-            question += (
-                f"\n\nInputs follow {prior_words(self.design.prior)}. The unit of privacy is one report of one person, "
-                "randomized before it leaves the device."
-            )
+        if self.members:
+            question += f"\n\nThe first point: {self._said('question')}"
         certified = int(solved["certified"].astype(bool).sum())
         facts = [
             ("Points", str(len(self.table)), f"{len(solved)} feasible"),
@@ -187,8 +175,8 @@ class Frontier(Handed):
         ]
         columns = [c for c in self.table.columns if c != "seconds"]
         return {
-            "title": f"{self._measure[0].upper()}{self._measure[1:]} against the {self._axis}",
-            "subtitle": f"A certified frontier of {type(self.design).__name__}.",
+            "title": f"{self._measure[:1].upper()}{self._measure[1:]} against the {self._axis}",
+            "subtitle": "A certified frontier.",
             "kind": "mechdesign frontier",
             "facts": facts,
             "sections": (
@@ -210,28 +198,21 @@ class Frontier(Handed):
         return str(self.table.to_html(index=False, float_format=lambda v: f"{v:.6g}"))
 
 
-def frontier(
-    design: Design,
-    over: str = "epsilon",
-    values: Sequence[float] | None = None,
+def sweep(
+    build: Callable[..., Design] | Design,
     *,
     gap: float | None = None,
     verify: bool = True,
     time_limit: float | None = None,
+    **axis: Sequence[float],
 ) -> Frontier:
-    """Solve a design along an axis.
+    """Solve at every value of a number, and return table and plot: value, bound, gap.
 
     Parameters
     ----------
-    design : Design
-        Any. Of an `OptimalQuantizer`, for "bits", its bins are a `BinSearch` or `Alphabet` (whose range is kept) or outputs
-        (whose largest absolute value is); b bits mean 2^b outputs: searched for a `BinSearch`, spread evenly otherwise.
-    over : str
-        "epsilon" or another number of the design or of its privacy ("max_mse", "alpha", "delta", "dimension", …); of an
-        optimal quantizer also "bits".
-    values : sequence of float, optional
-        Needed, but for an optimal quantizer's "epsilon" (0.5 … 5), "bits" (1 … 6) and "max_mse" (nine caps from the least
-        possible MSE to the one that no longer binds).
+    build : function, Problem, or Design
+        From a value, by keyword, to a problem or design; a problem with a CVXPY parameter of that name; or a design with a number of that
+        name, its own or its privacy's ("epsilon", "max_mse", "alpha", "delta", "dimension", …).
     gap : float, optional
         Relative gap of every point; each design's own by default.
     verify : bool
@@ -239,40 +220,62 @@ def frontier(
     time_limit : float, optional
         Seconds for the whole curve, of which every point may take an equal share of what is left. A point holds what it
         reached, with its proved gap; one that reached nothing, or was not verified in time, says so in `note`.
+    **axis : sequence of numbers
+        The values, by the name of what varies.
 
     Examples
     --------
+    >>> import mechdesign as md
     >>> from scipy import stats
-    >>> from mechdesign.problem.privacy import PureDP
-    >>> design = OptimalQuantizer(bins=[-3, -0.5, 0.5, 3], privacy=PureDP(1.0), prior=stats.uniform(-1, 2))
-    >>> frontier(design, "epsilon", [1.0, 1.5]).table["value"].round(4).tolist()
+    >>> design = md.OptimalQuantizer([-3, -0.5, 0.5, 3], md.PureDP(1.0), stats.uniform(-1, 2))
+    >>> sweep(design, epsilon=[1.0, 1.5]).table["value"].round(4).tolist()
     [1.7005, 1.0329]
+
+    A function says what each number means; an infeasible point is a row with its reason.
+
+    >>> def build(cap):
+    ...     P = md.Table([-1, 1], [-2, 0, 2])
+    ...     return md.Problem(md.Minimize(P.expected()), [P.private(md.PureDP(1.5)), P.unbiased(), P[:, 1] <= cap])
+    >>> sweep(build, cap=[-0.1, 0.0, 0.3]).table[["cap", "value", "gap"]].round(4)
+       cap   value  gap
+    0 -0.1     NaN  NaN
+    1  0.0  1.5000  0.0
+    2  0.3  1.2872  0.0
     """
-    instance("design", design, Design)
     one_of("verify", verify, (True, False))
-    deadline, quantizer = Deadline(time_limit), isinstance(design, OptimalQuantizer)
-    numbers = dict.fromkeys(
-        (*(("bits",) if quantizer else ()), *_numbers(design), *_numbers(getattr(design, "privacy", None)))
-    )
-    name = one_of("over", over, tuple(numbers))
-    if values is None and not (quantizer and name in AXES):
-        raise DesignError.of("values", values, f"must be the values of {name} to solve at")
-    points = (
-        _default(instance("design", design, OptimalQuantizer), name, gap, deadline)
-        if values is None
-        else array("values", values).tolist()
-    )
-    if quantizer and min(points) <= 0:
-        raise DesignError.of("values", values, "must be positive numbers")
+    if not callable(build) and not isinstance(build, Design):
+        raise DesignError.of(
+            "build", build, "must be a design, a Problem, or a function from a number to one"
+        )
+    if len(axis) != 1:
+        raise DesignError.of(
+            "axis", sorted(axis), "must be one: its name and values, such as epsilon=[0.5, 1]"
+        )
+    ((name, values),) = axis.items()
+    points, deadline = array(name, values).tolist(), Deadline(time_limit)
     rows, results = [], []
-    with progress_bar(f"frontier over {name}", len(points)) as step:
-        for i, value in enumerate(points):
-            share = deadline.part(1 / (len(points) - i))
-            row, result = _point(_varied(design, name, value), gap, verify, share)
-            rows.append({name: value, **row})
+    with progress_bar(f"sweep over {name}", len(points)) as step:
+        for i, design in enumerate(_designs(build, name, list(values))):
+            row, result = _point(design, gap, verify, deadline.part(1 / (len(points) - i)))
+            rows.append({name: points[i], **row})
             results.append(result)
             step()
-    return Frontier(design, name, pd.DataFrame(rows), tuple(results))
+    common = build if isinstance(build, Design) and not isinstance(build, Problem) else None
+    return Frontier(common, name, pd.DataFrame(rows), tuple(results))
+
+
+def _designs(build: Any, name: str, values: Sequence[float]) -> Iterator[Design]:
+    """What is solved at each value."""
+    if isinstance(build, Design) and not isinstance(build, Problem):
+        one_of("axis", name, tuple(_numbers(build) | _numbers(getattr(build, "privacy", None))))
+    for value in values:
+        if isinstance(build, Problem):
+            set_parameters(build, {name: float(value)})
+            yield build
+        elif isinstance(build, Design):
+            yield _varied(build, name, float(value))
+        else:
+            yield instance("build", build(**{name: value}), Design)
 
 
 def _point(
@@ -281,9 +284,8 @@ def _point(
     try:
         result = design.solve(gap=gap, time_limit=share.part(0.8).limit())
     except MechdesignError as error:
-        columns = COLUMNS if isinstance(design, OptimalQuantizer) else _COMMON
-        own = {"outputs": 0, "certified": False, "note": _unsolved(error, share)}
-        return {name: own.get(name, np.nan) for name in columns}, None
+        own = {"certified": False, "note": _unsolved(error, share)}
+        return {name: own.get(name, np.nan) for name in COLUMNS}, None
     late = verify and result.certificate is not None and share.passed
     notes = (*result.notes, *(("not verified in time",) if late else ()))
     return _row(result, not late and _verified(result, verify), notes), result
@@ -305,8 +307,7 @@ def _verified(result: Result, verify: bool) -> bool:
 
 
 def _row(result: Result, certified: bool, notes: Sequence[str] = ()) -> dict[str, Any]:
-    design, mechanism = result.design, result.mechanism
-    row = {
+    return {
         "value": result.value,
         "lower_bound": np.nan if result.lower_bound is None else result.lower_bound,
         "gap": np.nan if result.gap is None else result.gap,
@@ -314,37 +315,15 @@ def _row(result: Result, certified: bool, notes: Sequence[str] = ()) -> dict[str
         "certified": certified,
         "note": "; ".join(notes),
     }
-    if not isinstance(design, OptimalQuantizer):
-        return row
-    row |= {
-        "absolute": mechanism.expected_loss(design.prior, "absolute"),
-        "squared": mechanism.expected_loss(design.prior, "squared"),
-        "epsilon_upper": mechanism.privacy_loss(),
-        "outputs": len(mechanism.bins),
-    }
-    return {name: row[name] for name in COLUMNS}
 
 
 def _varied(design: Any, over: str, value: float) -> Any:
-    """The design with one number of its own, or of its privacy, at this value; or with that many bits."""
-    if over == "bits" and isinstance(design, OptimalQuantizer):
-        return _with_bits(design, value)
+    """The design with one number of its own, or of its privacy, at this value."""
     own = _numbers(design)
     number = int(value) if value == int(value) and own.get(over) is int else value
     if over in own:
         return replace(design, **{over: number})
     return replace(design, privacy=replace(design.privacy, **{over: number}))
-
-
-def _with_bits(design: OptimalQuantizer, value: float) -> OptimalQuantizer:
-    if value != int(value) or not 1 <= value <= 10:
-        raise DesignError.of("values", value, "bits must be integers from 1 to 10")
-    m = 2 ** int(value)
-    if isinstance(design.bins, BinSearch) and m <= 64:
-        return design.at(bins=replace(design.bins, m=m))
-    spread = isinstance(design.bins, (BinSearch, Alphabet))
-    R = design.bins.max_abs if spread else float(np.abs(design.bins).max())
-    return design.at(bins=tuple(np.linspace(-R, R, m).tolist()))
 
 
 def _numbers(value: object) -> dict[str, type]:
@@ -358,14 +337,3 @@ def _numbers(value: object) -> dict[str, type]:
         elif isinstance(held, (int, float)) and not isinstance(held, bool):
             found[f.name] = int if isinstance(held, int) else float
     return found
-
-
-def _default(design: OptimalQuantizer, over: str, gap: float | None, deadline: Deadline) -> list[float]:
-    if over == "epsilon":
-        return [0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0]
-    if over == "bits":
-        return [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
-    free = design.at(max_mse=None).solve(gap=gap, time_limit=deadline.part(0.1).limit())
-    least = design.at(max_mse=None, loss="squared").solve(gap=gap, time_limit=deadline.part(0.1).limit())
-    top = free.mechanism.expected_loss(design.prior, "squared")
-    return list(map(float, np.linspace(least.value * (1 + 1e-6), top, 9)))

@@ -39,6 +39,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import (
     DOWN,
     array,
+    by_label,
     finite,
     generator,
     instance,
@@ -55,8 +56,8 @@ from mechdesign.typing import Array, Indices, Numbers, Randomness
 _FAR = 600.0  # αd at which kernels e^{-αd} stop falling: no double is 0, and e^{-600} is reported by nobody
 
 
-def check_prior(prior: Numbers | None, size: int) -> Array:
-    """Return `prior` as an array that sums to 1, uniform when None.
+def check_prior(prior: Numbers | None, size: int, names: Sequence[str] = ()) -> Array:
+    """Return `prior` as an array that sums to 1, uniform when None; of a dict or a labelled Series by name, or by number where there are no names.
 
     Raises
     ------
@@ -65,7 +66,7 @@ def check_prior(prior: Numbers | None, size: int) -> Array:
     """
     if prior is None:
         return np.full(size, 1.0 / size)
-    weights = array("prior", prior)
+    weights = array("prior", by_label("prior", prior, names or range(size)))
     if weights.shape != (size,):
         raise DesignError.of("prior", weights.shape, f"must have one probability per point, shape ({size},)")
     if (weights < 0).any():
@@ -391,7 +392,7 @@ class Channel(Checked, Response):
     def expected_loss(self, loss: str | Numbers = "metric", prior: Numbers | None = None) -> float:
         r"""Expected loss :math:`\sum_x π_x \sum_y C[x, y]\, ℓ(x, y)`."""
         values = loss_matrix(loss, self.space, self.matrix.shape)
-        weights = check_prior(prior, self.size)
+        weights = check_prior(prior, self.size, () if self.space is None else self.space.names)
         return math.fsum((weights[:, None] * self.matrix * values).ravel().tolist())
 
     def remapped(self, loss: str | Numbers = "metric", prior: Numbers | None = None) -> Channel:
@@ -400,7 +401,10 @@ class Channel(Checked, Response):
         `loss` is a name or an (items × points) matrix; the result reports points of the space.
         """
         values = loss_matrix(loss, self.space, (self.size, self.size))
-        joint = check_prior(prior, self.size)[:, None] * self.matrix
+        joint = (
+            check_prior(prior, self.size, () if self.space is None else self.space.names)[:, None]
+            * self.matrix
+        )
         target = (joint.T @ values).argmin(axis=1)
         merged = np.zeros((self.size, self.size))
         np.add.at(merged.T, target, self.matrix.T)

@@ -24,7 +24,7 @@ privacy", CCS 2014.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -107,7 +107,7 @@ class MetricChannel(TableDesign):
         that of the likeliest items alone.
     alpha : float
         Privacy α > 0 per unit of the space's distance.
-    prior : array, shape (n,), optional
+    prior : array, shape (n,), or dict or pandas Series by name, optional
         Probabilities of the items; uniform by default.
     loss : {"metric", "squared", "error"} or array, shape (n, k)
         ℓ(x, y) of reporting y for x; a matrix may have any number k of reports.
@@ -144,7 +144,7 @@ class MetricChannel(TableDesign):
 
     space: MetricSpace = field(check=_space)
     alpha: float = field(check=positive, side=DOWN)
-    prior: Numbers | None = None
+    prior: Numbers | Mapping[str, float] | None = None
     loss: str | Numbers = "metric"
     spanner: float | None = field(check=_stretch, default=None)
     unbiased: tuple[Numbers, Numbers] | None = None
@@ -181,7 +181,7 @@ class MetricChannel(TableDesign):
     @cached_property
     def weights(self) -> Array:
         """The prior as an array, shape (n,)."""
-        return check_prior(self.prior, self.space.size)
+        return check_prior(self.prior, self.space.size, self.space.names)
 
     @cached_property
     def cost(self) -> Array:

@@ -27,7 +27,7 @@ from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.sampling import IntegerRows
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.unknown import Requirement, Unknown, named
-from mechdesign.problem.checks import array, generator, one_of, read
+from mechdesign.problem.checks import array, by_label, generator, one_of, read
 from mechdesign.problem.privacy import (
     ApproximateDP,
     GaussianDP,
@@ -210,7 +210,9 @@ class Errors:
     def expected(self, loss: Loss = "absolute", prior: Numbers | None = None) -> cp.Expression:
         """Expected loss over a prior of the inputs, uniform unless given."""
         count = len(self.inputs)
-        weights = np.full(count, 1.0) if prior is None else array("prior", prior)
+        weights = (
+            np.full(count, 1.0) if prior is None else array("prior", by_label("prior", prior, self.inputs))
+        )
         if weights.shape != (count,) or (weights < 0).any() or not weights.any():
             raise DesignError.of(
                 "prior", prior, f"must be a weight of each of the {count} inputs, not all zero"

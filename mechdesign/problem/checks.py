@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -203,6 +203,25 @@ def array(name: str, value: Numbers | None, *, ndim: int | None = 1, empty: bool
     if not good or not np.isfinite(found).all():
         raise DesignError.of(name, value, allowed)
     return found
+
+
+def by_label(name: str, value: Any, labels: Sequence[Any]) -> Any:
+    """Return the numbers of a dictionary or a labelled pandas Series in the order of `labels`; anything else as it is.
+
+    Examples
+    --------
+    >>> by_label("prior", {"b": 0.75, "a": 0.25}, ["a", "b"])
+    [0.25, 0.75]
+    """
+    series = hasattr(value, "index") and hasattr(value, "items")
+    if not series and not isinstance(value, Mapping):
+        return value
+    held = dict(value.items())
+    if len(held) == len(value) and set(held) == set(labels):
+        return [held[label] for label in labels]
+    if series and list(held) == list(range(len(value))):
+        return value  # pandas' own numbers, where none are given
+    raise DesignError.of(name, list(held), f"must have a number for each of {list(labels)}, by that name")
 
 
 def doubles(

@@ -15,7 +15,7 @@ where they are given. `Response.release` draws from those integers with the oper
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -56,7 +56,7 @@ from mechdesign.typing import Array, Indices, Numbers, Randomness
 _FAR = 600.0  # αd at which kernels e^{-αd} stop falling: no double is 0, and e^{-600} is reported by nobody
 
 
-def check_prior(prior: Numbers | None, size: int, names: Sequence[str] = ()) -> Array:
+def check_prior(prior: Numbers | Mapping[str, float] | None, size: int, names: Sequence[str] = ()) -> Array:
     """Return `prior` as an array that sums to 1, uniform when None; of a dict or a labelled Series by name, or by number where there are no names.
 
     Raises

@@ -33,7 +33,7 @@ from flint import fmpq
 from scipy import sparse
 
 from mechdesign.errors import DesignError
-from mechdesign.evidence.exact import exp_lower, exp_upper
+from mechdesign.evidence.exact import LARGEST, exp_lower, exp_upper
 from mechdesign.evidence.vipr import LinearBound, rational
 from mechdesign.model.table import Labels, Private, shown_label
 from mechdesign.typing import Array, Indices
@@ -117,7 +117,7 @@ class Part:
         key = end, int(self.of[pair])
         if key not in self._known:
             loss = self._epsilon * Fraction(float(self.distances[key[1]]))
-            self._known[key] = rational(exp_upper(loss) if end else exp_lower(loss))
+            self._known[key] = rational(exp_upper(loss) if end else exp_lower(min(loss, Fraction(LARGEST))))
         return self._known[key]
 
     @cached_property

@@ -23,6 +23,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from mechdesign.errors import InfeasibleError, SolverError
+from mechdesign.evidence.exact import LARGEST
 from mechdesign.evidence.vipr import rational
 from mechdesign.model.declared import ZERO, Declared, Row
 from mechdesign.model.program import Program
@@ -60,11 +61,12 @@ def admissible(
         if math.isfinite(value) and (value > 0 or (number < own and declared.equal[number] and value < 0))
     }
     for part in declared.parts:
+        most_loss = min(part.most, LARGEST)
         if (
-            part.losses > part.most
+            part.losses > most_loss
         ).any():  # times e^ε, what a solver leaves of these takes more than they give
             for number in [n for n in kept if part.first <= n < part.end]:
-                if part.losses[part.row(number)[1]] > part.most:
+                if part.losses[part.row(number)[1]] > most_loss:
                     del kept[number]
         if part.delta:
             for k in range(len(part.pairs)):
@@ -77,6 +79,8 @@ def admissible(
             for y in range(part.m):
                 above = [number for x in inputs if (number := part.upper + x * part.m + y) in kept]
                 below = [number for x in inputs if (number := part.lower + x * part.m + y) in kept]
+                if not above:
+                    continue
                 paid = sum((kept[number] for number in below), ZERO)
                 asked = part.high(0) * sum((kept[number] for number in above), ZERO)
                 if asked > paid:

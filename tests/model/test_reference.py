@@ -199,3 +199,13 @@ def test_inequalities_without_room_become_equalities() -> None:
     assert face.tight == {0, 1}
     point = face.point(columns)
     assert point[1] == point[7] and not face.broken(point) and min(point) > 0
+
+
+def test_losses_beyond_all_enclosures_are_kept_by_the_largest() -> None:
+    """e^{16384} is below e^ε: a certificate of its own result once failed."""
+    P = md.Table([0, 1, 2], [0, 1, 2])
+    rows = [P.private(md.PureDP(20_000.0)), P[0, 0] <= 0.9]
+    result = md.Problem(md.Minimize(P.expected()), rows).solve()
+    assert result.certificate.verify() and result.value == pytest.approx(0.1 / 3) and result.gap < 1e-7
+    far = md.MetricSpace.line([0.0, 473.0])
+    assert md.MetricChannel(far, alpha=100.0, prior=[0.75, 0.25]).solve().certificate.verify()

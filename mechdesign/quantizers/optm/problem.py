@@ -15,6 +15,8 @@ from flint import fmpq
 
 from mechdesign import solvers
 from mechdesign.errors import DesignError, InfeasibleError, instance
+from mechdesign.evidence.classes import MechanismClass, family
+from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import Certificate, Claim, Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
@@ -305,12 +307,21 @@ class SelectionProblem(Problem, QuantizerDesign):
         """Bounds o and u of the box that won, in the shape of the unknown; 0 and 1 where nothing is bounded."""
         low, high = (np.array(side.value) for side in self.unknown.box())
         rows: Any = result.duals if result.duals is not None else pd.DataFrame(columns=AUDIT_COLUMNS)
-        for family, side, column in (("lower", low, "lhs"), ("upper", high, "rhs")):
-            mine = rows[rows["family"] == f"model: {family} bounds"]
+        for name, side, column in (("lower", low, "lhs"), ("upper", high, "rhs")):
+            mine = rows[rows["family"] == f"model: {name} bounds"]
             for index, value in zip(mine["index"], mine[column]):
                 n, i = (int(part) for part in index[2:-1].split(", "))
                 side[n - 1, i - 1] = value
         return low, high
+
+    @property
+    def among(self) -> MechanismClass:
+        return family("OPTM mechanism within these constraints")
+
+    def account(self, result: Result) -> Account:
+        account = super().account(result)
+        own = "".join(f"\n\nq_n(i), the selection, also meets {line}." for line in self._said)
+        return replace(account, question=account.question + own)
 
     def audit(self, result: Result) -> pd.DataFrame:
         """Constraints of the definition, those of the program with its multipliers, and the person's own."""
@@ -362,23 +373,24 @@ class SelectionProblem(Problem, QuantizerDesign):
         made.__dict__["_own"] = own
         return made
 
-    def __str__(self) -> str:
-        unknown, m = self.unknown, len(self.bins)
-        ends = "one family for both ends" if unknown.symmetric else "a family for each end"
+    def printed(self) -> list[str]:
+        """The problem, a line a family: what it says, how many rows, the first."""
+        ends = "one family for both ends" if self.unknown.symmetric else "a family for each end"
         said = [
             f"{one.label}: {_MEANING[one.label]} ({one.size} row{'s' * (one.size != 1)})"
             for one in self.asked.constraints()
         ]
-        said += [
-            f"{one.label + ': ' if one.label else ''}{one} ({one.size} row{'s' * (one.size != 1)})"
-            for one in self.own
-        ]
-        text = [
+        said += [*self._said, f"{self.asked}{', boxes searched' * self.searched}"]
+        return [
             f"minimise    {self.objective.expr.label}",
-            f"over        q_n(i) >= 0, 1 <= i <= n <= {m - 1}, {ends}",
+            f"over        q_n(i) >= 0, 1 <= i <= n <= {len(self.bins) - 1}, {ends}",
+            *(f"{'subject to' if k == 0 else '':12}{line}" for k, line in enumerate(said)),
         ]
-        text += [f"{'subject to' if k == 0 else '':12}{line}" for k, line in enumerate(said)]
-        return "\n".join([*text, f"            {self.asked}" + (", boxes searched" if self.searched else "")])
+
+    @property
+    def _said(self) -> list[str]:
+        """The person's own rows, a line a family."""
+        return [self.own_rows.printed(k) for k in range(len(self.own_rows.labels))] if self.own else []
 
 
 class Deployed(NamedTuple):

@@ -43,6 +43,12 @@ class SelectionRows(Declared):
         open_ = np.tile(np.tri(self.m), (self.n // self.m, 1)) > 0
         return self.forced(np.flatnonzero(~open_).tolist())
 
+    def cell(self, j: int) -> str:
+        """The name of an unknown, as in the paper."""
+        n, i = divmod(j, self.m)
+        side = "" if self.n == self.m else " left" if n < self.m else " right"
+        return f"q_{n % self.m + 1}({i + 1}){side}"
+
 
 @dataclass(frozen=True, eq=False)
 class SelectionPrograms:

@@ -200,14 +200,17 @@ class SelectionFamilies:
         """Whether the probabilities are the weights of a selection law, to their last digits."""
         if not isinstance(law, SelectionLaw) or law.bins != tuple(map(Fraction, self.bins.tolist())):
             return False
-        pairs = ((self.left, law.left), (self.right, law.right))
-        exact = [
-            [*(w / sum(row) for w in row), *[0.0] * (len(law.left) - len(row))]
-            for _, side in pairs
-            for row in side
-        ]
-        shown = np.concatenate([self.left, self.right])
-        return shown.shape == np.shape(exact) and bool((np.abs(shown - exact) <= 1e-15).all())
+        exact, shown = (np.stack([held.left, held.right]) for held in (self.of_law(law), self))
+        return exact.shape == shown.shape and bool((np.abs(shown - exact) <= 1e-15).all())
+
+    @classmethod
+    def of_law(cls, law: SelectionLaw) -> SelectionFamilies:
+        """Return the probabilities of a law's weights."""
+        left, right = (
+            np.array([[*(w / sum(row) for w in row), *[0.0] * (len(side) - len(row))] for row in side])
+            for side in (law.left, law.right)
+        )
+        return cls(np.array([float(b) for b in law.bins]), left, right)
 
 
 def _family(name: str, given: Numbers, m: int) -> Array:

@@ -241,12 +241,8 @@ class SelectionProblem(Problem, QuantizerDesign):
         rows = [row[: 1 + k % (m - 1)] for k, row in enumerate(weights_of(own, columns))]
         ends = map(Fraction, self.input_range)
         law = SelectionLaw(tuple(map(Fraction, self.bins)), tuple(rows[: m - 1]), tuple(rows[1 - m :]), *ends)
-        left, right = (
-            np.array([[*(w / sum(row) for w in row), *[0.0] * (m - 1 - len(row))] for row in part])
-            for part in (law.left, law.right)
-        )
         witness = tuple(fraction(x) for x in columns[own.cells :])
-        return Deployed(law, SelectionFamilies(self.unknown.bins, left, right), witness, missed)
+        return Deployed(law, SelectionFamilies.of_law(law), witness, missed)
 
     def exact_columns(self, law: SelectionLaw, witness: tuple[Fraction, ...]) -> Exact:
         """The unknown at a law, and further columns, in rationals."""

@@ -78,7 +78,8 @@ def search(
     solver, **options
         Of the last solve, at the best point.
     store : path, optional
-        Finished points of what `build` takes are kept there; a killed search continues.
+        Finished points of what `build` takes are kept there; a killed search continues. It is bound to the name of `build`, the grid, and
+        what the first problem prints.
     jobs, backend
         joblib's worker count and backend ("loky", "threading", "dask", "ray").
     bar : bool
@@ -114,11 +115,15 @@ def search(
     own = [name for name in grid.axes if free or name in taken]
     rest = [name for name in grid.axes if name not in own]
     points = [dict(zip(own, v)) for v in itertools.product(*(grid.axes[name] for name in own))]
+    if rest and backend == "threading":
+        raise DesignError.of(
+            "backend", backend, "shares parameters among points; let build take all axes, or use loky"
+        )
     task = _Task(made, {name: grid.axes[name] for name in rest})
-    definition = {
-        "build": getattr(made, "__qualname__", ""),
-        "axes": {k: list(v) for k, v in grid.axes.items()},
-    }
+    definition: dict[str, Any] = {"build": getattr(made, "__qualname__", ""), "axes": grid.axes}
+    if store is not None and (first := made(**points[0])) is not None:
+        set_parameters(first, {name: grid.axes[name][0] for name in rest})
+        definition["first"] = str(first)
     rows = searched(
         task, points, what="points", definition=definition, store=store, jobs=jobs, backend=backend, bar=bar,
         deadline=clock,

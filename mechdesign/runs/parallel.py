@@ -6,6 +6,7 @@ joblib's own backends are the way past one machine. Dask: start a ``distributed.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
@@ -102,7 +103,8 @@ def _results(task: Callable[[C], R], chunks: Sequence[C], jobs: int, backend: st
     # A generator hands results on as they come, in order; backends that cannot (Dask, Ray) work in batches.
     if backend in ("loky", "threading"):
         yield from joblib.Parallel(n_jobs=jobs, backend=backend, return_as="generator")(
-            joblib.delayed(task)(c) for c in chunks
+            joblib.delayed(copy.copy(task))(c)
+            for c in chunks  # threads must not share what a task holds
         )
         return
     with joblib.parallel_config(backend=backend):

@@ -101,6 +101,26 @@ def test_functions_and_parameters_are_swept_alike(tmp_path: Path) -> None:
         assert "expected absolute error" in (tmp_path / "curve.html").read_text()
 
 
+def test_a_store_is_bound_to_its_problem(tmp_path: Path) -> None:
+    """A search continues where it was; another problem of the same name and grid is refused."""
+    cap, grid = cp.Parameter(name="cap"), md.Grid(cap=[0.2, 0.4])
+    first = md.search(table(cap), grid, store=tmp_path / "store", bar=False)
+    assert md.search(table(cap), grid, store=tmp_path / "store", bar=False).table.equals(first.table)
+    other = table(cap)
+    other = other.subject_to(md.named("kept", other.unknown[0, 0] >= 0.1))
+    with pytest.raises(md.ResultFormatError, match="another search"):
+        md.search(other, grid, store=tmp_path / "store", bar=False)
+
+
+def test_threads_share_no_programs() -> None:
+    bins = md.Grid(delta=[1.8, 1.9, 2.0], inner=[0.4, 0.5])
+    design = md.OPTMSearch(md.PureDP(1.0), UNIFORM, bins=bins)
+    alone, shared = design.solve(bar=False), design.solve(bar=False, jobs=2, backend="threading")
+    assert shared.table.equals(alone.table)
+    with pytest.raises(md.DesignError, match="backend"):
+        md.search(table(cp.Parameter(name="cap")), md.Grid(cap=[0.2]), backend="threading")
+
+
 @pytest.mark.parametrize(
     ("build", "axis", "message"),
     [

@@ -9,7 +9,6 @@ from mechdesign.choose.candidates import register
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.classes import INDEPENDENT_NOISE, MechanismClass, every, family, menu
 from mechdesign.evidence.exact import exp_lower, exp_upper, round_down, round_up
-from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import CLAIMED, PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.sampling import IntegerWeights, exponential_coins, geometric, uniform_integers
@@ -29,6 +28,7 @@ from mechdesign.problem.checks import (
 from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.sensitivity import Protection
 from mechdesign.problem.spine import Bound, Clock, Design, Law, ModelledDesign
+from mechdesign.problem.words import Description
 
 __all__ = [
     "AUDIT_COLUMNS",
@@ -38,13 +38,13 @@ __all__ = [
     "PROVED",
     "RECOMPUTED",
     "UP",
-    "Account",
     "Accuracy",
     "Bound",
     "Certificate",
     "Checked",
     "Claim",
     "Clock",
+    "Description",
     "Design",
     "IntegerWeights",
     "Law",

@@ -31,7 +31,6 @@ from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.accuracy import Accuracy, quantile
 from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.exact import round_down
-from mechdesign.evidence.page import Account
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.rows import RowsBound
 from mechdesign.evidence.serialize import serializable
@@ -45,12 +44,11 @@ from mechdesign.problem.fields import field
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, PureDP
 from mechdesign.problem.sensitivity import neighbours_field
-from mechdesign.problem.spine import Bound, Clock, Law, relative_table
-from mechdesign.problem.words import NEIGHBOURS, guarantee, loss_words, privacy_words
+from mechdesign.problem.spine import Bound, Clock, Law
+from mechdesign.problem.words import Description, loss_words
 from mechdesign.typing import Array, Indices, Numbers
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 _ROWS = 500_000
@@ -235,38 +233,20 @@ class BoundedCount(TableDesign):
         )
         return Accuracy(math.sqrt(squared), absolute, half)
 
-    def account(self, result: Result) -> Account:
-        """The question in words, and what the value is."""
-        over = (
-            "at the true value where that is largest"
-            if self.prior is None
-            else "over the given prior of true values"
-        )
-        value = f"expected {loss_words(self.loss)}, {over}"
-        question = [
-            f"A count lies between 0 and {self.n}. Between neighbouring data sets it changes by at most {self.sensitivity}. It is answered "
+    def describe(self, result: Result) -> Description:
+        return Description(
+            title=f"A count from 0 to {self.n}",
+            what=f"A count lies between 0 and {self.n}. Between neighbouring data sets it changes by at most {self.sensitivity}. It is answered "
             f"by a whole number between 0 and {self.n}, drawn from a row of a table that depends on the true count.",
-            privacy_words(self.privacy, NEIGHBOURS),
-            f"Wanted is the table of least {value}. The lower bound is of {self.among}.",
-        ]
-        return Account(
-            f"A count from 0 to {self.n} at {guarantee(self.privacy)}",
-            f"Least {value}.",
-            "\n\n".join(question),
-            value,
-            (guarantee(self.privacy), ""),
-            "The probability of every answer (across) for every true value (down).",
-            "The truncated geometric mechanism at the same ε.",
+            loss=f"expected {loss_words(self.loss)} {'at the worst true value' if self.prior is None else 'over the given prior of true values'}",
+            picture="The probability of every answer (across) for every true value (down).",
+            rivals="The truncated geometric mechanism at the same ε.",
         )
 
-    def alternatives(self, result: Result) -> pd.DataFrame:
-        """What the truncated geometric mechanism costs."""
+    def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
         losses = (self._geometric * self.losses).sum(axis=1)
-        other = float(losses.max() if self.prior is None else np.asarray(self.prior) @ losses)
-        rows = [("this mechanism", result.value), ("truncated geometric mechanism", other)]
-        if result.lower_bound is not None:
-            rows.append((f"lower bound of {result.among}", result.lower_bound))
-        return relative_table(rows)
+        other = losses.max() if self.prior is None else np.asarray(self.prior) @ losses
+        yield "truncated geometric mechanism", float(other)
 
     def plot(self, result: Result, **options: float) -> Figure:
         """Draw the table as shades."""

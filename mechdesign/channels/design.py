@@ -42,7 +42,6 @@ from mechdesign.evidence.accuracy import Accuracy, quantile
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.digits import at_most, shown
-from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import same
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
@@ -57,8 +56,8 @@ from mechdesign.plotting import NAMED, draw_matrix
 from mechdesign.problem.checks import DOWN, array, instance, number, one_of, positive, settle
 from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import MetricDP, PureDP, points_of
-from mechdesign.problem.spine import Bound, Clock, Law, relative_table
-from mechdesign.problem.words import never_sent
+from mechdesign.problem.spine import Bound, Clock, Law
+from mechdesign.problem.words import Description, never_sent
 from mechdesign.solvers import Deadline
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.spaces.spanner import graph_stretch, greedy_spanner
@@ -410,12 +409,8 @@ class MetricChannel(TableDesign):
         frame["expected_loss"] = (matrix * self.losses).sum(axis=1)
         return frame
 
-    def stated(self, result: Result) -> str:
-        return (
-            super()
-            .stated(result)
-            .replace("per unit of distance", f"per {self.space.unit or 'unit of distance'}")
-        )
+    def granted(self, value: float) -> str:
+        return f"α = {shown(self.alpha)} per {self.space.unit or 'unit of distance'}"
 
     def lines(self, result: Result) -> list[str]:
         """Names of the likeliest items."""
@@ -450,50 +445,37 @@ class MetricChannel(TableDesign):
         free = self.unbiased is None and self.decoder is None
         return free and getattr(question, "asks", "") == self.asks and same(question.loss, self.loss)
 
-    def account(self, result: Result) -> Account:
+    def describe(self, result: Result) -> Description:
         space, unit, channel = self.space, self.space.unit, result.mechanism
-        value = f"expected {_LOSSES.get(self.loss, 'loss') if isinstance(self.loss, str) else 'loss'}"
-        power = (
-            {"metric": unit, "squared": f"{unit}²"}.get(self.loss, "")
-            if unit and isinstance(self.loss, str)
-            else ""
-        )
-        each = unit or "unit of distance"
+        loss, power = "loss", ""
+        if isinstance(self.loss, str):
+            loss = _LOSSES.get(self.loss, "loss")
+            power = {"metric": f" ({unit})", "squared": f" ({unit}²)"}.get(self.loss, "") if unit else ""
         prior = "all items are equally likely" if self.prior is None else "items follow the given prior"
-        question = [
-            f"One of {space.size} items is to be reported as one of {channel.outputs}. Distances between the items say how "
-            f"alike they are{f' (in {unit})' if unit else ''}; the largest is {shown(space.diameter)}.",
-            f"Metric privacy at α = {shown(self.alpha)} per {each}: no report is more than e^(α d) times likelier for "
-            "one item than for another at distance d. Near items are hard to distinguish, far ones may be distinguished.",
-            "The unit of privacy is one report of one person: each item is randomized by itself before it leaves the device. "
-            "Each further report of a person consumes the budget once more.",
-            f"The channel has the least {value}, where {prior}. Privacy holds whatever the prior.",
-        ]
-        return Account(
-            f"Private channel for {space.size} items at α = {shown(self.alpha)}{f' per {unit}' if unit else ''}",
-            f"Least {value}.",
-            "\n\n".join(question),
-            f"{value} ({power})" if power else value,
-            (f"α = {shown(self.alpha)}", f"exact loss at most {at_most(channel.alpha)} per {each}"),
-            "A map: places as dots by their probability, reports as rings by how often they are sent, and lines from the likeliest place to its reports."
+        return Description(
+            title=f"Private channel for {space.size} items",
+            what=f"One of {space.size} items is reported as one of {channel.outputs}. Distances between the items say how alike they are"
+            f"{f' (in {unit})' if unit else ''}; the largest is {shown(space.diameter)}. Metric privacy at {self.granted(result.value)}: no report "
+            "is more than e^(α d) times likelier for one item than for another at distance d. Privacy holds whatever the prior; for the "
+            f"loss, {prior}.",
+            loss=f"expected {loss}{power}",
+            consumed=f"exact loss at most {at_most(channel.alpha)} per {unit or 'unit of distance'}",
+            picture="A map: places as dots by their probability, reports as rings by how often they are sent, and lines from the likeliest "
+            "place to its reports."
             if self._mapped
             else "The probability of every report (across) for every item (down).",
-            "The exponential mechanism at its largest parameter that is α-private, and the same with each report replaced by "
+            rivals="The exponential mechanism at its largest parameter that is α-private, and the same with each report replaced by "
             "the best guess after it.",
         )
 
-    def alternatives(self, result: Result) -> pd.DataFrame:
-        """What the exponential mechanism costs at the same α, alone and remapped."""
-        rows = [("this channel", result.value)]
+    def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
+        """The exponential mechanism at the same α, alone and remapped."""
         square = self.losses.shape == (self.space.size, self.space.size)
         if square and self.space.size <= _CALIBRATED and self.equalities is None:
             channel = Channel.exponential(self.space, self.alpha)
             for name in ("exponential mechanism", "the same, remapped"):
-                rows.append((name, channel.expected_loss(self.losses, self.weights)))
+                yield name, channel.expected_loss(self.losses, self.weights)
                 channel = channel.remapped(self.losses, self.weights)
-        if result.lower_bound is not None:
-            rows.append((f"lower bound of {result.among}", result.lower_bound))
-        return relative_table(rows if len(rows) > 1 else [])
 
     def plot(self, result: Result, **options: float) -> Figure:
         """Draw a map of places and reports, or the matrix as shades where there is none."""

@@ -12,7 +12,7 @@ A program over some of the rays prices the others (`mechdesign.channels.linear_s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -43,15 +43,14 @@ from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.exact import exp_lower, round_down, round_up
-from mechdesign.evidence.page import Account
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import draw_matrix
 from mechdesign.problem.checks import integer, one_of, settle
 from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import PureDP
-from mechdesign.problem.spine import Bound, Clock, Design, Law, relative_table
-from mechdesign.problem.words import LOCAL, guarantee, privacy_words
+from mechdesign.problem.spine import Bound, Clock, Design, Law
+from mechdesign.problem.words import Description
 from mechdesign.problem.workload import Workload
 from mechdesign.solvers import Model
 from mechdesign.solvers.deadline import one_thread
@@ -388,12 +387,9 @@ class LocalWorkload(Design):
         """What the value is above tr(G M⁻¹), less the mean of G_xx over the prior where that is sought."""
         return 0.0 if self.worst else self.constant - float(np.trace(self.gram)) / self.workload.size
 
-    def alternatives(self, result: Result) -> pd.DataFrame:
-        """What published reports cost, with the decoders of least mean variance."""
-        rows = [("this report", result.value), *sorted(self.costs().items(), key=lambda row: row[1])]
-        if result.lower_bound is not None:
-            rows.append((f"lower bound of {result.among}", result.lower_bound))
-        return relative_table(rows)
+    def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
+        """Published reports with the decoders of least mean variance."""
+        return sorted(self.costs().items(), key=lambda row: row[1])
 
     def audit(self, result: Result) -> pd.DataFrame:
         """Privacy of the tightest report, exactly, and how far the decoder is from unbiased, in doubles."""
@@ -441,27 +437,16 @@ class LocalWorkload(Design):
             f"report: {report}",
         ]
 
-    def account(self, result: Result) -> Account:
-        """The question in words, and what the value is."""
-        over = (
-            "of the worst category"
-            if self.worst
-            else "on average over the categories, plus the constant ‖W‖²/k"
-        )
-        value = f"variance of one report, summed over the answers, {over}"
-        question = [
-            f"A person has one of {self.workload.size} categories and sends one report. Wanted of everybody's counts: {self.workload}.",
-            privacy_words(self.privacy, LOCAL),
-            f"Wanted are the report and the decoder of least {value}; answers are unbiased for every data set. The lower bound is of {self.among}.",
-        ]
-        return Account(
-            f"A local report for {self.workload} at {guarantee(self.privacy)}",
-            f"Least {value}.",
-            "\n\n".join(question),
-            value,
-            (guarantee(self.privacy), f"exact ε at most {shown(result.mechanism.epsilon)}"),
-            "The probability of every report, or that the reported set holds a category (across), for every category (down).",
-            "Published reports with their best decoders.",
+    def describe(self, result: Result) -> Description:
+        constant = "on average over the categories, plus the constant ‖W‖²/k"
+        return Description(
+            title=f"A local report for {self.workload}",
+            what=f"A person has one of {self.workload.size} categories and sends one report. Asked of everybody's counts: {self.workload}. "
+            "The answers are unbiased for every data set.",
+            loss=f"variance of one report, summed over the answers, {'of the worst category' if self.worst else constant}",
+            consumed=f"exact ε at most {shown(result.mechanism.epsilon)}",
+            picture="The probability of every report, or that the reported set holds a category (across), for every category (down).",
+            rivals="Published reports with their best decoders.",
         )
 
     def plot(self, result: Result, **options: float) -> Figure:

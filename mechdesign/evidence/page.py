@@ -359,38 +359,6 @@ def _pixels(figure: Figure, description: str) -> str:
 _LIBRARIES = ("mechdesign", "numpy", "scipy", "cvxpy", "clarabel", "highspy", "python-flint")
 
 
-@dataclass(frozen=True)
-class Account:
-    """What a wing says of one of its results: the question in words, what the value is, what the picture shows.
-
-    Parameters
-    ----------
-    title, subtitle : str
-        What was made, in a few words and in a sentence.
-    question : str
-        What was asked, the privacy unit and the assumptions, in plain words; paragraphs apart by an empty line.
-    value : str
-        What the value measures.
-    privacy : (str, str)
-        The guarantee for the headline, and what it consumes or whom it protects.
-    picture : str
-        What the picture shows.
-    alternatives : str
-        What the others are that the result is compared with.
-    table : DataFrame, optional
-        What the mechanism consists of.
-    """
-
-    title: str
-    subtitle: str
-    question: str
-    value: str
-    privacy: tuple[str, str]
-    picture: str
-    alternatives: str = "The same question answered by mechanisms that are known."
-    table: pd.DataFrame | None = None
-
-
 def versions(*more: str) -> pd.DataFrame:
     """What is installed: Python, the libraries that compute, and further ones."""
     rows = [("python", platform.python_version())]

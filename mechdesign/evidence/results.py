@@ -20,7 +20,7 @@ from mechdesign.evidence.attack import Attack, TradeOff, share
 from mechdesign.evidence.classes import MechanismClass, Scope
 from mechdesign.evidence.digits import at_least, at_most, gap_words, meaningful
 from mechdesign.evidence.handed import Handed
-from mechdesign.evidence.page import Account, Fact, Page, Section, versions
+from mechdesign.evidence.page import Fact, Page, Section, versions
 from mechdesign.evidence.proofs import (
     ABOUT_FILE,
     CLAIM_COLUMNS,
@@ -320,10 +320,9 @@ class Result(Handed):
         with fitting():
             return self.design.frame(self)
 
-    def account(self) -> Account:
-        """The question in words, what the value is and what the picture shows."""
-        said: Account = self.design.account(self)
-        return said
+    def question(self) -> str:
+        """The question in words: what is asked, the guarantee, the unit of privacy, what is minimised."""
+        return str(self.design.question(self))
 
     def alternatives(self) -> pd.DataFrame:
         """What other mechanisms cost at the same privacy, where that is known and cheap."""
@@ -415,13 +414,14 @@ class Result(Handed):
 
     def _page(self) -> Page:
         with fitting():
-            account, table = self.account(), self.checks()
+            said, asked = self.design.describe(self), self.design.required(self)
+            table = self.checks()
             return {
-                "title": account.title,
-                "subtitle": account.subtitle,
+                "title": f"{said.title} at {asked}" if asked else said.title,
+                "subtitle": f"{type(self.design).__name__} minimises the {said.loss}.",
                 "kind": "mechdesign report",
-                "facts": _headline(self, account, table),
-                "sections": tuple(_result_sections(self, account, table)),
+                "facts": _headline(self, ("Privacy", asked, said.consumed), said.loss, table),
+                "sections": tuple(_result_sections(self, said, table)),
             }
 
 
@@ -442,10 +442,10 @@ _HOW = {
 }
 
 
-def _headline(result: Result, account: Account, table: pd.DataFrame) -> list[Fact]:
+def _headline(result: Result, privacy: Fact, loss: str, table: pd.DataFrame) -> list[Fact]:
     """The key numbers: value, proved lower bound, gap, privacy, and whether all claims hold."""
     bound, digits = result.lower_bound, meaningful(result.gap, 7)
-    facts = [("Privacy", *account.privacy), ("Error", at_most(result.value, digits), account.value)]
+    facts = [privacy, ("Error", at_most(result.value, digits), loss)]
     if bound is not None and result.among is not None and math.isfinite(bound):
         others = "" if result.among.every else "; others may"
         least = f"{result.bound_how}: no {result.among.noun} costs less{others}"
@@ -475,10 +475,10 @@ def _headline(result: Result, account: Account, table: pd.DataFrame) -> list[Fac
     return [warning, *facts] if failed else facts
 
 
-def _result_sections(result: Result, account: Account, table: pd.DataFrame) -> Iterator[Section]:
+def _result_sections(result: Result, said: Any, table: pd.DataFrame) -> Iterator[Section]:
     """The page of a result, section by section."""
-    yield Section("What was asked", account.question)
-    yield Section("The mechanism", "", account.table, figure=result.plot, caption=account.picture)
+    yield Section("What was asked", result.question())
+    yield Section("The mechanism", "", said.table, figure=result.plot, caption=said.picture)
     with suppress(DesignError):  # a distance has no end, or nothing is promised at any epsilon
         if not table["holds"].all():
             raise DesignError("of a law that does not keep what it claims nothing is said")
@@ -491,9 +491,7 @@ def _result_sections(result: Result, account: Account, table: pd.DataFrame) -> I
         )
     others = result.alternatives()
     if len(others):
-        yield Section(
-            "Against the alternatives", account.alternatives, others, caption="Error at the same privacy"
-        )
+        yield Section("Against the alternatives", said.rivals, others, caption="Error at the same privacy")
     tried = result.tried()
     if len(tried):
         yield Section(

@@ -26,6 +26,7 @@ from mechdesign.model.unknown import Requirement, Unknown
 from mechdesign.problem.checks import array, one_of
 from mechdesign.problem.sensitivity import NEIGHBOURS
 from mechdesign.problem.span import span_of
+from mechdesign.problem.words import guarantee
 from mechdesign.problem.workload import Workload
 from mechdesign.typing import Array, Numbers
 
@@ -56,7 +57,7 @@ class CovariancePrivacy(Requirement):
         return gaussian_budget(self.privacy)
 
     def __str__(self) -> str:
-        return str(self.privacy)
+        return guarantee(self.privacy)
 
 
 class Covariance(Unknown):

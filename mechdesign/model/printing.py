@@ -31,15 +31,14 @@ def _counts(declared: Declared) -> dict[str, int]:
     return found
 
 
-def lines(declared: Declared) -> list[str]:
-    """The problem, a line a family: what it says, how many rows, one of them."""
+def families(declared: Declared) -> list[str]:
+    """A line a family of constraints: what it says, how many rows, one of them."""
     counts = _counts(declared)
-    found = [f"minimise    {declared.objective}", f"over        {declared.over}"]
     said = [f"{a.label}: {a}: {declared.meaning(a)} ({counts[a.label]} rows)" for a in declared.privacy]
     for family, label in enumerate(declared.labels):
         tangents = f"{label}: convex, by its tangents ({declared.sample(family)[1]})"
         said.append(tangents if label in declared.curved else declared.printed(family))
-    return found + [f"{'subject to' if k == 0 else '':12}{text}" for k, text in enumerate(said)]
+    return said
 
 
 def latex(declared: Declared) -> str:

@@ -24,6 +24,7 @@ from mechdesign.errors import DesignError, instance
 from mechdesign.evidence.results import Result
 from mechdesign.model.unknown import Requirement, Unknown
 from mechdesign.problem.spine import Clock, Incumbent, ModelledDesign
+from mechdesign.problem.words import Description
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,9 +106,36 @@ class Problem(ModelledDesign):
             stated.__dict__["_declared"] = self.declared
         return ModelledDesign._result(stated, incumbent, clock)
 
-    def printed(self) -> list[str]:
-        """The problem, a line a family: what it says, how many rows, the first."""
+    @property
+    def minimised(self) -> str:
+        """The objective in words."""
+        return str(self.declared.objective)
+
+    @property
+    def over(self) -> str:
+        """The unknown in words."""
+        return str(self.declared.over)
+
+    def families(self) -> list[str]:
+        """A line a family of constraints: what it says, how many rows, the first."""
         raise NotImplementedError
+
+    def printed(self) -> list[str]:
+        """The problem, a line a family."""
+        said = [f"{'' if k else 'subject to':12}{text}" for k, text in enumerate(self.families())]
+        return [f"minimise    {self.minimised}", f"over        {self.over}", *said]
+
+    def granted(self, value: float) -> Any:
+        """The requirement; of several the words."""
+        asked = self.declared.privacy
+        return asked[0].privacy if len(asked) == 1 else "; ".join(map(str, asked))
+
+    def _described(self, title: str, what: str, picture: str, consumed: str = "") -> Description:
+        """Describe the result of a problem, which it prints."""
+        more = ("The problem as declared:", *self.printed())
+        return Description(
+            title=title, what=what, loss=self.minimised, more=more, consumed=consumed, picture=picture
+        )
 
     def __str__(self) -> str:
         return "\n".join(self.printed())

@@ -23,7 +23,6 @@ from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.exact import round_down, round_up
-from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import CLAIMED, PROVED, RECOMPUTED, Certificate, Claim, Proof, agreement, same
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.rows import RowsBound
@@ -54,7 +53,7 @@ from mechdesign.model.table import Table, TableMechanism, shown_label
 from mechdesign.model.unknown import Requirement, Unknown, named
 from mechdesign.problem.privacy import Consumption
 from mechdesign.problem.spine import Bound, Clock, Incumbent, Law, ModelledDesign
-from mechdesign.problem.words import never_sent
+from mechdesign.problem.words import Description, never_sent
 from mechdesign.solvers.registry import Model, solve
 from mechdesign.typing import Array, Indices
 
@@ -519,22 +518,13 @@ class TableProblem(TableDesign, Problem):
         names = [shown_label(y) for y in self.declared.outputs]
         return never_sent(names, result.mechanism.probabilities.max(axis=0), "outputs")
 
-    def account(self, result: Result) -> Account:
-        declared = self.declared
-        who = (
-            "one person's value, who sends the output"
-            if declared.of == "person"
-            else (
-                f"a statistic of a data set, released about all of its people ({declared.neighbours} neighbours)"
-            )
-        )
-        return Account(
+    def describe(self, result: Result) -> Description:
+        declared, who = self.declared, "one person's value, who sends the output"
+        if declared.of != "person":
+            who = "a statistic of a data set, released about all of its people"
+        return self._described(
             f"A table of {declared.n} inputs and {declared.m} outputs",
-            f"Least {declared.objective}.",
-            f"An input is {who}. Wanted is the table of probabilities P(x, y) of output y at input x that solves\n\n"
-            + "\n\n".join(printing.lines(declared)),
-            declared.objective,
-            ("; ".join(str(asked) for asked in declared.privacy), ""),
+            f"An input is {who}. An output y is drawn at input x with probability P[x, y].",
             "The probability of every output (across) at every input (down).",
         )
 
@@ -542,9 +532,8 @@ class TableProblem(TableDesign, Problem):
         """Draw the table as shades."""
         return printing.draw(self.declared, result.mechanism.probabilities, **options)
 
-    def printed(self) -> list[str]:
-        """The problem, a line a family: what it says, how many rows, the first."""
-        return printing.lines(self.declared)
+    def families(self) -> list[str]:
+        return printing.families(self.declared)
 
     def _repr_latex_(self) -> str:
         return printing.latex(self.declared)

@@ -9,7 +9,7 @@ dimensions, which is the noise of ℓ₁. Of the exponential of ℓ₂ the exact
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -24,7 +24,6 @@ from mechdesign.accounting.least_kept import least_kept
 from mechdesign.errors import DesignError
 from mechdesign.evidence.classes import REAL_NOISE, MechanismClass, every, menu
 from mechdesign.evidence.exact import excess, round_down, round_up
-from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
@@ -49,8 +48,8 @@ from mechdesign.problem.sensitivity import (
     neighbours_of,
     sensitivity,
 )
-from mechdesign.problem.spine import Bound, Clock, Design, Law, relative_table
-from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words, unit_words
+from mechdesign.problem.spine import Bound, Clock, Design, Law
+from mechdesign.problem.words import Description
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -329,31 +328,15 @@ class KNorm(Design):
         """The plain norms that are allowed."""
         return _NORMS if self.norm is None else (self.norm,)
 
-    def account(self, result: Result) -> Account:
-        value = f"{'variance' if self.loss == 'squared' else 'mean absolute error'} of one number, on average"
-        often = f" It is answered {self.rounds} times, all under this requirement." if self.rounds > 1 else ""
-        changes = str(self.bounds)
-        if isinstance(self.sensitivity, tuple):
-            shown = "; ".join(", ".join(f"{x:g}" for x in v) for v in self.sensitivity[:12])
-            more = "" if len(self.sensitivity) <= 12 else "; and others, which the file holds"
-            changes = (
-                f"by one of a list of {len(self.sensitivity)} changes, or by its negative ({shown}{more})"
-            )
-        question = [
-            f"A query returns {self.dimension} numbers about a data set. Between neighbouring data sets the numbers change together: "
-            f"{changes}. Noise on all of them is drawn at once.{often}",
-            privacy_words(self.privacy, NEIGHBOURS),
-            unit_words("computed the sensitivity", "The guarantee is for all numbers together."),
-            f"Wanted is the least {value}. The noise falls with the {result.mechanism}. The lower bound is of {self.among}.",
-        ]
-        return Account(
-            f"Noise drawn together for {self.dimension} numbers at {guarantee(self.privacy)}",
-            f"{self.dimension} numbers, {self.bounds}: least {value}.",
-            "\n\n".join(question),
-            value,
-            (guarantee(self.privacy), "for all numbers together"),
-            "Left: the noise on two of the numbers, drawn a few thousand times. Right: how often a number is off by more than t.",
-            "The same question answered by noise that falls with other norms; ℓ1 noise is Laplace noise.",
+    def describe(self, result: Result) -> Description:
+        return Description(
+            title=f"Noise drawn together for {self.dimension} numbers",
+            what=f"{self.protection()} Noise on all numbers is drawn at once.",
+            loss=f"{'variance' if self.loss == 'squared' else 'mean absolute error'} of one number, on average",
+            more=(f"The noise falls with the {result.mechanism}.",),
+            consumed="for all numbers together",
+            picture="Left: the noise on two of the numbers, drawn a few thousand times. Right: how often a number is off by more than t.",
+            rivals="The same question answered by noise that falls with other norms; ℓ1 noise is Laplace noise.",
         )
 
     def plot(self, result: Result, **options: float) -> Figure:
@@ -363,11 +346,12 @@ class KNorm(Design):
         points = law.sample(3000, rng=0)[:, law.moving]
         return draw_vectors(points[:, [0, -1]], tails, **options)
 
-    def alternatives(self, result: Result) -> pd.DataFrame:
-        rows = [("this noise", result.value)]
-        rows += [(f"ℓ{order:g} noise", self.cost(self.noise(order))) for order in _NORMS]
-        rows += [("ℓ2 noise by its δ", self.cost(self._round))] if self.counts_delta else []
-        return relative_table(rows)
+    def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
+        """Noise that falls with the plain norms."""
+        for order in _NORMS:
+            yield f"ℓ{order:g} noise", self.cost(self.noise(order))
+        if self.counts_delta:
+            yield "ℓ2 noise by its δ", self.cost(self._round)
 
     def audit(self, result: Result) -> pd.DataFrame:
         law, most = result.mechanism, pure_epsilon(self.privacy)

@@ -22,7 +22,6 @@ from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.classes import INDEPENDENT_NOISE, MechanismClass, menu
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import excess
-from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import ABOUT_FILE, PROVED, RECOMPUTED, Certificate, Claim, Proof, same
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
@@ -38,9 +37,8 @@ from mechdesign.problem.checks import instance, integer, one_of, positive, settl
 from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP, points_of
 from mechdesign.problem.sensitivity import neighbours_field
-from mechdesign.problem.spine import Bound, Clock, Design, Law, relative_table
-from mechdesign.problem.words import NEIGHBOURS as PAIR
-from mechdesign.problem.words import guarantee, privacy_words
+from mechdesign.problem.spine import Bound, Clock, Design, Law
+from mechdesign.problem.words import Description, guarantee
 from mechdesign.problem.workload import Workload
 
 if TYPE_CHECKING:
@@ -529,10 +527,8 @@ class Plan(Design):
         found = [(e, min(law.consumed(replace(asked, epsilon=e)).upper, 1.0)) for e in (1e-6, *ladder)]
         return TradeOff(((asked.epsilon, asked.delta), *found))
 
-    def alternatives(self, result: Result) -> pd.DataFrame:
-        if self.targets is not None:
-            return relative_table([])
-        return relative_table([("this plan", result.value), ("even split", self.cost(self._even_split))])
+    def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
+        return [("even split", self.cost(self._even_split))] if self.targets is None else []
 
     def lines(self, result: Result) -> list[str]:
         rows = ["value: squared errors over those of an even split, summed"] if self._scale_free else []
@@ -548,49 +544,34 @@ class Plan(Design):
             if len(parts) > 1
         ]
 
-    def account(self, result: Result) -> Account:
-        privacy = self.granted(result.value)
-        names = ", ".join(self.tasks)
-        value = "weighted squared error of all answers of one round"
+    def describe(self, result: Result) -> Description:
+        privacy, names, table = self.granted(result.value), ", ".join(self.tasks), self.frame(result)
+        parts = [part for found in result.mechanism.parts.values() for part, _ in found]
+        moved = "\n".join(f"- {row.task}: {_asked(part)}" for row, part in zip(table.itertuples(), parts))
+        answers = self.rounds * sum(part.answers or part.dimension for part in parts)
+        widths = ", ".join(f"{row.task} ±{shown(row.joint_half_width)}" for row in table.itertuples())
+        apart = f"; nobody is in two of the groups {self.disjoint}" if self.disjoint else ""
+        loss = "weighted squared error of all answers of one round"
         if self._scale_free:
-            value = (
+            loss = (
                 f"squared error of every task over that of an even split, summed over {len(self.tasks)} tasks"
             )
         if self.targets is not None:
-            value = "least budget that meets the targets"
-        many = f", {self.rounds} times" if self.rounds > 1 else ""
-        table, parts = self.frame(result), [p for found in result.mechanism.parts.values() for p, _ in found]
-        asked = [
-            f"- {row.task}: {part.dimension} {'whole ' if part.whole else ''}number{'s' * (part.dimension > 1)}"
-            f"{'' if part.answers is None else f', of which {part.answers} answers are sums'}; {part.sensitivity}"
-            for row, part in zip(table.itertuples(), parts)
-        ]
-        answers = self.rounds * sum(part.answers or part.dimension for part in parts)
-        widths = ", ".join(f"{row.task} ±{shown(row.joint_half_width)}" for row in table.itertuples())
-        question = [
-            f"Answers to {names} are released together{many}. Everything is counted under one budget.",
-            privacy_words(privacy, PAIR),
-            f"The unit of privacy is one person ({self.neighbours} neighbours), who moves all tasks at once"
-            + (
-                ". Changes are of"
-                if not self.disjoint
-                else f"; nobody is in two of the groups {self.disjoint}. Changes are of"
-            )
-            + " what is released:",
-            "\n".join(asked),
-            f"With probability 95% at least, all {answers} answers of all rounds are off by at most, jointly: {widths}. One answer alone is "
-            "within its 95% half-width 19 times out of 20.",
-        ]
-        used = at_most(result.mechanism.consumed(privacy).upper)
-        return Account(
-            f"Release plan at {guarantee(privacy)}",
-            f"For {names}.",
-            "\n\n".join(question),
-            value,
-            (guarantee(privacy), f"consumes at most {used} of {shown(budget_of(privacy))}"),
-            "Every part of a task: its noise, and the share of the budget that it takes.",
-            "The same tasks with an equal share of the budget for each.",
-            table.rename(columns=_HEADINGS),
+            loss = "budget that meets the targets"
+        return Description(
+            title=f"Release plan of {len(self.tasks)} tasks",
+            what=f"Answers to {names} are released together{f', {self.rounds} times' if self.rounds > 1 else ''}, under one budget.",
+            unit=f"The unit of privacy is one person ({self.neighbours} neighbours), who moves all tasks at once{apart}. Each task "
+            f"releases these numbers, which one person changes within these bounds:\n\n{moved}",
+            loss=loss,
+            more=(
+                f"With probability 95% at least, all {answers} answers of all rounds are off by at most, jointly: {widths}. One answer alone is "
+                "within its 95% half-width 19 times out of 20.",
+            ),
+            consumed=f"consumes at most {at_most(result.mechanism.consumed(privacy).upper)} of {shown(budget_of(privacy))}",
+            picture="Every part of a task: its noise, and the share of the budget that it takes.",
+            rivals="The same tasks with an equal share of the budget for each.",
+            table=table.rename(columns=_HEADINGS),
         )
 
     def plot(self, result: Result, **options: float) -> Figure:
@@ -601,6 +582,13 @@ class Plan(Design):
         axis.invert_yaxis()
         axis.set(xlabel="share of the budget", xlim=(0, None))
         return fig
+
+
+def _asked(part: Any) -> str:
+    """What a part of a task releases, and how one person changes it."""
+    numbers = f"{part.dimension} {'whole ' if part.whole else ''}number{'s' if part.dimension > 1 else ''}"
+    sums = "" if part.answers is None else f", of which {part.answers} answers are sums"
+    return f"{numbers}{sums}; {part.sensitivity}"
 
 
 def _error(parts: Sequence[tuple[Part, AdditiveNoise]]) -> float:

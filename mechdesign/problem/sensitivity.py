@@ -22,7 +22,7 @@ What a law needs of it differs. Order the c largest bounds, :math:`b_1 \ge b_2 \
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations, groupby, product
 from typing import Any
@@ -465,6 +465,25 @@ class Protection:
     sampling_rate: float = 1.0
     integer: bool = False
     signed: bool | None = None
+
+    def __str__(self) -> str:
+        whole, held = "whole " if self.integer else "", self.changes
+        numbers = f"one {whole}number" if self.dimension == 1 else f"{self.dimension} {whole}numbers"
+        if not isinstance(held, Sensitivity):
+            moved = f"the change is one of {len(held)} known vectors, its negative, or a mean of these"
+        elif self.dimension == 1:
+            moved = f"it changes by at most {held.largest_linf(1):g}"
+        else:
+            bounds = str(replace(held, signed=True) if self.signed is None else held)
+            moved = f"the numbers change within these bounds: {bounds.rpartition(' (')[0]}"
+        said = f"A query returns {numbers} about a data set. Between neighbouring data sets {moved}."
+        if self.rounds > 1:
+            said += (
+                f" The query is answered {self.rounds} times, and all answers together meet the requirement."
+            )
+        if self.sampling_rate < 1:
+            said += f" Every answer is about a Poisson sample at rate {self.sampling_rate:g}."
+        return said
 
     def check(self, name: str, asked: Any) -> None:
         """Raise DesignError unless all that a `NumericQuery` says may change is protected, as often as it is answered.

@@ -26,15 +26,14 @@ from mechdesign.errors import DesignError, MechdesignError, SolverError
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.classes import MechanismClass, family
-from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.plotting import COLOURS, figure, plain, sized
 from mechdesign.problem.checks import inside, one_of
 from mechdesign.problem.fields import Checked
-from mechdesign.problem.privacy import Consumption, Privacy, PureDP, points_of
+from mechdesign.problem.privacy import Consumption, PureDP, points_of
 from mechdesign.problem.sensitivity import NEIGHBOURS, Protection, Sensitivity
-from mechdesign.problem.words import guarantee, stated
+from mechdesign.problem.words import Description, guarantee, stated
 from mechdesign.solvers.deadline import Deadline, progress_bar, too_late
 from mechdesign.solvers.registry import get
 from mechdesign.typing import Status
@@ -352,20 +351,41 @@ class Design(Checked):
         row = {"value": [result.value], "lower_bound": [result.lower_bound], "status": [result.status]}
         return pd.DataFrame(row)
 
-    def account(self, result: Result) -> Account:
-        """The question in words, what the value is and what the picture shows."""
-        return Account(
-            type(self).__name__,
-            "",
-            " ".join(str(self).split())[:2000],
-            "the design's own loss",
-            (str(getattr(self, "privacy", "")), ""),
-            "The least slack of each family of constraints." if type(self).plot is Design.plot else "",
+    def describe(self, result: Result) -> Description:
+        """What is asked and how it is answered, what the value is and what the picture shows."""
+        return Description(
+            title=type(self).__name__,
+            what=" ".join(str(self).split())[:2000],
+            loss="design's own loss",
+            picture="The least slack of each family of constraints."
+            if type(self).plot is Design.plot
+            else "",
         )
 
+    def required(self, result: Result) -> str:
+        """The requirement in symbols."""
+        return guarantee(self.granted(result.value))
+
+    def question(self, result: Result) -> str:
+        """The question in sentences, for a page."""
+        privacy = self.granted(result.value)
+        return self.describe(result).question(privacy, self._counted_neighbours, self.among)
+
+    @property
+    def _counted_neighbours(self) -> str | None:
+        """Whom a release about a whole data set protects; None of reports of one person each."""
+        return self.neighbours if self.asks == "numbers" or self.central else None
+
+    def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
+        """Yield other mechanisms that answer the question at the same privacy, and what they cost."""
+        return ()
+
     def alternatives(self, result: Result) -> pd.DataFrame:
-        """What other mechanisms cost at the same privacy: mechanism, error, relative."""
-        return relative_table([])
+        """What other mechanisms cost at the same privacy: mechanism, error, relative; no rows where none is known."""
+        rows = [("this mechanism", result.value), *self.rivals(result)]
+        if len(rows) > 1 and result.lower_bound is not None:
+            rows.append((f"{result.bound_how} lower bound of {result.among}", result.lower_bound))
+        return relative_table(rows if len(rows) > 1 else [])
 
     def tried(self, result: Result) -> pd.DataFrame:
         """What a search tried, best first; no rows where nothing was searched."""
@@ -387,11 +407,9 @@ class Design(Checked):
 
     def stated(self, result: Result) -> str:
         """What a print says first: the requirement, how often, whose data it protects, the standard deviation of an answer."""
-        privacy, unit, error = self.granted(result.value), "one report of one person", None
-        asked = guarantee(privacy) if isinstance(privacy, Privacy) else str(privacy)
-        asked += ", δ = 0" if isinstance(privacy, PureDP) else ""
-        if self.asks == "numbers" or self.central:
-            unit = f"{self.neighbours} neighbours"
+        neighbours, error = self._counted_neighbours, None
+        asked = self.required(result) + (", δ = 0" if isinstance(self.granted(result.value), PureDP) else "")
+        unit = "one report of one person" if neighbours is None else f"{neighbours} neighbours"
         with suppress(MechdesignError):
             error = result.errors().standard_deviation
         return stated(asked, unit, error, getattr(self, "rounds", 1), getattr(self, "sampling_rate", 1.0))

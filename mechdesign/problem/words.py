@@ -1,11 +1,13 @@
-"""What is asked, in words: privacy requirements, priors and losses as the pages of results say them."""
+"""What is asked, in words: the description of a design, and privacy requirements, priors and losses as pages say them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.problem.losses import Loss
@@ -24,6 +26,66 @@ from mechdesign.typing import Array
 NEGLIGIBLE = 1e-6
 LOCAL = "any two inputs that a person might have"
 NEIGHBOURS = "any two neighbouring data sets"
+_WHOLE = "as long as the changes are stated for all records of a person. Further releases consume more."
+_UNITS = {
+    None: "one report of one person, randomized before it leaves the device. Every further report of a person consumes the budget again.",
+    "add-remove": f"one person more or less (add-remove neighbours), {_WHOLE}",
+    "replace": f"one person whose data are replaced (replace neighbours), {_WHOLE}",
+}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Description:
+    """What a design says of its question and its mechanism; one template makes the head of every page of it.
+
+    Parameters
+    ----------
+    title : str
+        The mechanism, in a few words. The page adds the guarantee.
+    what : str
+        What is asked and how it is answered, in sentences.
+    loss : str
+        What the value measures, to follow "the".
+    more : tuple of str
+        Paragraphs about the mechanism found.
+    unit : str
+        The unit of privacy in a sentence, where it is neither one report nor one person.
+    consumed : str
+        What the mechanism consumes of the budget.
+    picture, rivals : str
+        What the picture shows, and which mechanisms the result is compared with.
+    table : DataFrame, optional
+        What the mechanism consists of.
+    """
+
+    title: str
+    what: str
+    loss: str
+    more: tuple[str, ...] = ()
+    unit: str = ""
+    consumed: str = ""
+    picture: str = ""
+    rivals: str = "The same question answered by known mechanisms."
+    table: pd.DataFrame | None = None
+
+    def question(self, privacy: object, neighbours: str | None, among: object) -> str:
+        """Return the question in sentences, paragraphs apart by an empty line.
+
+        Parameters
+        ----------
+        privacy : Privacy or str
+            What is required; words for it stand in `what` or `more` where it is no `Privacy`.
+        neighbours : str, optional
+            None for reports of one person each.
+        among : MechanismClass
+            Of which mechanisms the design seeks the best.
+        """
+        pair = LOCAL if neighbours is None else NEIGHBOURS
+        required = [privacy_words(privacy, pair)] if isinstance(privacy, Privacy) else []
+        unit = self.unit or f"The unit of privacy is {_UNITS[neighbours]}"
+        return "\n\n".join(
+            [self.what, *required, unit, f"What is minimised is the {self.loss}, over {among}.", *self.more]
+        )
 
 
 def guarantee(privacy: object) -> str:
@@ -161,17 +223,3 @@ def loss_words(spec: object) -> str:
     """
     name = Loss.of(spec).name
     return f"{name} error" if name in ("absolute", "squared") else f"loss {name} of the error"
-
-
-def unit_words(who: str, reach: str) -> str:
-    """The unit of privacy of a central release: whose decision it was, and how far the guarantee reaches.
-
-    Examples
-    --------
-    >>> unit_words("listed the vectors", "Further releases consume more.")[:83]
-    'The unit of privacy is one person more or less (add-remove neighbours), unless whoe'
-    """
-    return (
-        f"The unit of privacy is one person more or less (add-remove neighbours), unless whoever {who} did so for other "
-        f"neighbours: for one record alone, or for data that are replaced. {reach}"
-    )

@@ -34,7 +34,7 @@ mechanism may tell the truth with probability δ, over and over: no bound is kno
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -51,7 +51,6 @@ from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.exact import exp_lower, exp_upper, round_down, round_up
-from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.sampling import geometric
@@ -60,7 +59,8 @@ from mechdesign.plotting import COLOURS, figure, plain, sized
 from mechdesign.problem.checks import answers, finite, generator, instance, integer, one_of, settle
 from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.privacy import Consumption, points_of
-from mechdesign.problem.spine import Bound, Clock, Design, Law, relative_table
+from mechdesign.problem.spine import Bound, Clock, Design, Law
+from mechdesign.problem.words import Description
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Indices, Numbers, Randomness
 from mechdesign.user_level.frequency import (
@@ -514,43 +514,30 @@ class UserHistogram(Design):
         unit = self.space.unit or "unit of the space"
         return f"{self.privacy}; 1 round; one user's {self.items} items; expected earth mover's distance {result.value:.6g} ({unit})"
 
-    def account(self, result: Result) -> Account:
+    def describe(self, result: Result) -> Description:
         unit = self.space.unit or "the space's unit"
-        question = [
-            f"{self.users} users hold {self.items} items each, points of a space of {self.space.size}. The histogram of all items is released, "
-            "without bias.",
-            f"Required: {self.privacy}. No set of answers is likelier under one user's data than e^(α t) times under others of his at an earth "
-            "mover's distance of t, plus δ. How many items a user holds is public.",
-            "Wanted is the least expected earth mover's distance between the answer, which may have negative entries, and the true histogram.",
-        ]
-        return Account(
-            f"The histogram of {self.users} users",
-            f"Expected earth mover's distance to the true histogram, in {unit}.",
-            "\n\n".join(question),
-            "expected earth mover's distance, for all data",
-            (
-                str(self.privacy),
-                f"at most {self.privacy.alpha * self.space.diameter:.6g} for one user, whatever changes",
-            ),
-            "Expected earth mover's distance of each mechanism.",
-            "The same histogram by the published releases.",
+        return Description(
+            title=f"The histogram of {self.users} users",
+            what=f"{self.users} users hold {self.items} items each, points of a space of {self.space.size}. The histogram of all items is released, "
+            "without bias; the answer may have negative entries.",
+            unit="The unit of privacy is all items of one user. No set of answers is likelier under one user's data than e^(α t) times under other data "
+            "of the same user at an earth mover's distance of t, plus δ. How many items a user holds is public.",
+            loss=f"expected earth mover's distance to the true histogram, in {unit}",
+            consumed=f"at most {self.privacy.alpha * self.space.diameter:.6g} for one user, whatever changes",
+            picture="Expected earth mover's distance of each mechanism.",
+            rivals="The same histogram by the published releases.",
         )
 
-    def alternatives(self, result: Result) -> Any:
-        rows = [("this mechanism", result.value)]
-        for way in NAMES:
+    def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
+        """The published releases."""
+        for way, name in NAMES.items():
             with suppress(MechdesignError):
-                rows.append((NAMES[way], self.error(self.law(way, Clock()))))
-        return relative_table(rows)
+                yield name, self.error(self.law(way, Clock()))
 
     def plot(self, result: Result, **options: float) -> Any:
-        table = self.alternatives(result).iloc[1:]
+        rivals = dict(self.rivals(result))
         fig, axis = figure(**sized(options, 5.0, 2.5))
-        axis.barh(
-            [plain(name) for name in table["mechanism"]],
-            table["error"].to_numpy(dtype=float),
-            color=COLOURS[0],
-        )
+        axis.barh([plain(name) for name in rivals], [*rivals.values()], color=COLOURS[0])
         if result.lower_bound:
             axis.axvline(result.lower_bound, color=COLOURS[6], linewidth=0.8)
         axis.set(

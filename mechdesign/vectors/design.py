@@ -24,7 +24,6 @@ from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.classes import MechanismClass, every, menu
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.exact import exp_lower
-from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import CLAIMED, PROVED, RECOMPUTED, Certificate, Claim, Proof, agreement
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
@@ -32,8 +31,8 @@ from mechdesign.plotting import COLOURS, figure, sized
 from mechdesign.problem.checks import instance, integer, one_of
 from mechdesign.problem.fields import field
 from mechdesign.problem.privacy import PureDP
-from mechdesign.problem.spine import Bound, Clock, Design, Law, relative_table
-from mechdesign.problem.words import LOCAL, guarantee, privacy_words
+from mechdesign.problem.spine import Bound, Clock, Design, Law
+from mechdesign.problem.words import Description
 from mechdesign.vectors.ball import checked_dimension, checked_radius, power_of_e
 from mechdesign.vectors.cap import box_error, cap_error
 from mechdesign.vectors.directions import RandomDirections
@@ -189,13 +188,6 @@ class VectorQuantizer(Design):
 
     frame = tried
 
-    def alternatives(self, result: Result) -> pd.DataFrame:
-        rows = [("this mechanism", result.value)]
-        if result.lower_bound is not None:
-            cap = "" if self.inputs == "box" else " (the cap, simulation only)"
-            rows.append((f"lower bound of {result.among}{cap}", result.lower_bound))
-        return relative_table(rows)
-
     def audit(self, result: Result) -> pd.DataFrame:
         loss, budget = result.mechanism.privacy_loss(), self.privacy.epsilon
         needed = float(result.mechanism.vector_bits)
@@ -222,24 +214,15 @@ class VectorQuantizer(Design):
         remedy = "has no error in the units of one answer; see result.value"
         raise DesignError.of("mechanism", _named(result.mechanism), remedy)
 
-    def account(self, result: Result) -> Account:
+    def describe(self, result: Result) -> Description:
         inputs = _INPUTS[self.inputs].format(f"{self.radius:g}")
         bits = "any number of bits" if self.bits is None else f"at most {self.bits} bits"
-        question = [
-            f"Every person has a vector of {self.dimension} numbers {inputs}, and sends {bits}. The answer is unbiased.",
-            privacy_words(self.privacy, LOCAL),
-            "The budget is for the whole vector, sent once; each further message of a person consumes it once more.",
-        ]
-        return Account(
-            f"A vector of {self.dimension} numbers at {guarantee(self.privacy)}",
-            f"In {bits}: expected squared error of the worst input.",
-            "\n\n".join(question),
-            "expected squared error of the worst input",
-            (
-                guarantee(self.privacy),
-                f"{at_most(result.mechanism.privacy_loss())} consumed by the whole vector",
-            ),
-            "The worst expected squared error of what was tried, and the lower bound of every unbiased mechanism with any number of bits.",
+        return Description(
+            title=f"A vector of {self.dimension} numbers in {bits}",
+            what=f"Every person has a vector of {self.dimension} numbers {inputs}, and sends {bits}. The answer is unbiased.",
+            loss="expected squared error of the worst input",
+            consumed=f"{at_most(result.mechanism.privacy_loss())} consumed by the whole vector",
+            picture="The worst expected squared error of what was tried, and the lower bound of every unbiased mechanism with any number of bits.",
         )
 
     def plot(self, result: Result, **options: float) -> Figure:

@@ -84,7 +84,7 @@ def test_prefix_sums_and_the_published_factorizations():
     assert binary_tree(64).shape == (127, 64)
     assert table["binary tree, least squares"] < table["binary tree"]
     order = [
-        "lower bound of this family (any Gaussian noise of any covariance)",
+        f"{result.bound_how} lower bound of this family (any Gaussian noise of any covariance)",
         "this mechanism",
         "square root factorization",
         "binary tree",

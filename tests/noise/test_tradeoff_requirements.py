@@ -84,7 +84,7 @@ def test_both_checkers_accept_a_calibration(noise: str, privacy: object, more: d
     result = md.calibrate(noise, privacy=privacy, **{"sensitivity": 1.0, **more})
     assert accepted(result)
     assert len(result.audit()) == 1 and result.audit()["slack"].iloc[0] >= 0
-    assert result.account().privacy[0] and "not checked here" not in str(result)
+    assert result.question() and "not checked here" not in str(result)
 
 
 GAUSSIAN = {

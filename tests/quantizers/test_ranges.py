@@ -52,7 +52,7 @@ def test_all_of_the_range_that_is_stated_is_protected(name: str) -> None:
         design.input_range == result.mechanism.input_range == (-1.0, 1.0) and result.checks()["holds"].all()
     )
     assert np.isfinite(result.mechanism.release([-1.0, 1.0])).all()
-    said = "\n".join([str(result), repr(design), result.account().question])
+    said = "\n".join([str(result), repr(design), result.question()])
     assert "0.1456" not in said and "0.8754" not in said
 
 

@@ -14,7 +14,6 @@ from mechdesign.accounting.profile import gaussian_tradeoff
 from mechdesign.errors import DesignError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import at_most, shown
-from mechdesign.evidence.page import Account
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.noise.allocation.composed import LEVELS, composed, delta_at
 from mechdesign.noise.allocation.disparity import disparity, gini
@@ -26,8 +25,7 @@ from mechdesign.noise.vector_noise import IndependentNoise, MixedNoise
 from mechdesign.plotting import COLOURS, figure, legend_above, sized
 from mechdesign.problem.checks import instance, number
 from mechdesign.problem.privacy import Pointwise
-from mechdesign.problem.spine import relative_table
-from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words, unit_words
+from mechdesign.problem.words import Description
 from mechdesign.typing import Array
 
 if TYPE_CHECKING:
@@ -125,20 +123,15 @@ class AllocationPage(AllocationQuestion):
                 table[name] = 10 * np.log10(table[measure].iloc[0] / table[measure])
         return table[["mechanism", "scales", "MSE", "dB", "loss", "loss dB"]]
 
-    def alternatives(self, result: Result) -> pd.DataFrame:
-        """What the usual choices cost at the same privacy; of a mix, one type on every coordinate."""
+    def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
+        """One scale for all numbers, and scales in proportion to the sensitivities; of a mix, one type for all."""
         if self.noise == "mixed":
-            pure = [
-                (kind, self.of_one_type(kind).solve(certify=False).value) for kind in ("gaussian", "laplace")
-            ]
-            return relative_table(
-                [("this mix", result.value), *((f"{kind} on every coordinate", v) for kind, v in pure)]
-            )
-        table = self.compare(result).iloc[::-1].reset_index(drop=True)
-        own = float(table["loss"].iloc[0])
-        relative = table["loss"] / own if own else np.nan
-        names = table["mechanism"].replace({"i.i.d.": "one scale for all (i.i.d.)"})
-        return pd.DataFrame({"mechanism": names, "error": table["loss"], "relative": relative})
+            for kind in ("gaussian", "laplace"):
+                yield f"{kind} on every coordinate", self.of_one_type(kind).solve(certify=False).value
+            return
+        losses = self.compare(result).set_index("mechanism")["loss"]
+        yield "scale-perturb-rescale", losses["scale-perturb-rescale"]
+        yield "one scale for all (i.i.d.)", losses["i.i.d."]
 
     def of_one_type(self, noise: str) -> Self:
         """The same question for Gaussian, or for Laplace, noise alone."""
@@ -183,46 +176,32 @@ class AllocationPage(AllocationQuestion):
             f"MSE: {law.mse:.9g}",
         ]
 
-    def account(self, result: Result) -> Account:
-        lam, mixed = self.sensitivities, self.noise == "mixed"
-        value = f"sum of E|noise|^{shown(self.loss)} over the coordinates"
-        value += "" if self.weights is None else ", weighted"
-        together = "all may change at once" if self.bounds is None else f"together: {self.bounds}"
+    def describe(self, result: Result) -> Description:
+        mixed, law = self.noise == "mixed", result.mechanism
         noise = "Laplace or Gaussian" if mixed else self.noise.capitalize()
         limits = [name for name in ("lower", "upper", "groups") if getattr(self, name) is not None]
-        within = f", within the limits given ({', '.join(limits)})" if limits else ""
-        search = "types and scales" if mixed else "the scales"
-        question = [
-            f"A query returns {len(lam)} numbers about a data set. Between neighbouring data sets number i changes by at most "
-            f"λ_i, which lies between {shown(lam.min())} and {shown(lam.max())}; {together}. "
-            f"{noise} noise of a scale of its own is added to each, independently.",
-            privacy_words(self.privacy, NEIGHBOURS),
-            unit_words("computed the sensitivities", "The guarantee is for the whole vector, released once."),
-            f"Wanted are {search} of least {value}{within}"
-            + (": a search, never worse than either type alone." if mixed else "."),
-        ]
-        others = "The same requirement met by one scale for all numbers, and by scales in proportion to the sensitivities."
-        subtitle = f"Scales by coordinate; least {value}."
+        more = []
+        if limits:
+            more.append(f"The scales keep the limits given: {', '.join(limits)}.")
         if mixed:
-            kinds = result.mechanism.kinds
-            subtitle = (
-                f"Laplace noise on {kinds.count('laplace')}, Gaussian on {kinds.count('gaussian')} of them."
+            counts = [law.kinds.count(kind) for kind in ("laplace", "gaussian")]
+            more.append(
+                f"The search is never worse than either type alone. It chose Laplace noise on {counts[0]} numbers and Gaussian noise on {counts[1]}."
             )
-            others = "The same requirement met by one type of noise on all numbers."
-        if self.noise == "mixed":
-            consumed = f"composed exactly: {self._measure} {at_most(self._used(result), 6)}"
-            picture = "The standard deviation of the noise on each number, by its type."
-        else:
-            consumed = f"{at_most(float(self.spent(result).sum()))} of the budget consumed"
-            picture = "Above: the scale of the noise on each number. Below: the share of the budget that each number consumes."
-        return Account(
-            f"{noise} noise for {len(lam)} numbers at {guarantee(self.privacy)}",
-            subtitle,
-            "\n\n".join(question),
-            value,
-            (guarantee(self.privacy), consumed),
-            picture,
-            others,
+        spent = f"composed exactly: {self._measure} {at_most(self._used(result))}" if mixed else ""
+        weighted = "" if self.weights is None else ", weighted"
+        return Description(
+            title=f"{noise} noise for {len(self.sensitivities)} numbers",
+            what=f"{self.protection()} {noise} noise of its own scale is added to each number, independently.",
+            loss=f"sum of E|noise|^{shown(self.loss)} over the numbers{weighted}",
+            more=tuple(more),
+            consumed=spent or f"{at_most(float(self.spent(result).sum()))} of the budget consumed",
+            picture="The standard deviation of the noise on each number, by its type."
+            if mixed
+            else "Above: the scale of the noise on each number. Below: the share of the budget that each number consumes.",
+            rivals="The same requirement met by one type of noise on all numbers."
+            if mixed
+            else "The same requirement met by one scale for all numbers, and by scales in proportion to the sensitivities.",
         )
 
     def plot(self, result: Result, **options: float) -> Figure:

@@ -15,7 +15,6 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.classes import MechanismClass
 from mechdesign.evidence.exact import round_up
-from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import PROVED, Claim
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
@@ -36,6 +35,7 @@ from mechdesign.noise.allocation.proofs import (
 from mechdesign.noise.allocation.solving import ScalesProgram, solve_scales
 from mechdesign.plotting import COLOURS, figure, sized
 from mechdesign.problem.spine import Bound, Clock, Law
+from mechdesign.problem.words import Description
 from mechdesign.typing import Array
 
 if TYPE_CHECKING:
@@ -179,30 +179,19 @@ class ScalesProblem(ScalesDesign, Problem):
             return gaussian_tradeoff(max(one.budget for one in self.asked), at)
         return super().tradeoff(result, at)
 
-    def granted(self, value: float) -> Any:
-        """The requirements in words."""
-        return "; ".join(map(str, self.asked)) if len(self.asked) > 1 else self.asked[0].privacy
-
     def frame(self, result: Result) -> pd.DataFrame:
         """A row per number."""
         law = result.mechanism
         table = {"number": np.arange(len(law.scales)), "scale": law.scales, "variance": law.variance}
         return pd.DataFrame(table)
 
-    def account(self, result: Result) -> Account:
-        declared = self.declared
-        changes = "; ".join(str(one.bounds or "each number by its sensitivity") for one in self.asked)
-        noise = declared.noise.capitalize()
-        return Account(
-            f"{noise} noise for {len(declared.weights)} numbers",
-            f"Scales by number; least {self.objective.expr.label}.",
-            f"A query returns {len(declared.weights)} numbers about a data set; between neighbouring data sets change: {changes}. {noise} noise of a scale "
-            "of its own is added to each, independently. Wanted are the scales that solve\n\n"
-            + "\n\n".join(self.printed()),
-            self.objective.expr.label,
-            ("; ".join(map(str, self.asked)), ""),
-            "The scale of the noise on each number.",
-        )
+    def describe(self, result: Result) -> Description:
+        noise, several = self.declared.noise.capitalize(), len(self.asked) > 1
+        what = f"{self.protection()} {noise} noise of its own scale is added to each number, independently."
+        if several:
+            what += " Every requirement below holds for the changes that it names."
+        title = f"{noise} noise for {len(self.declared.weights)} numbers"
+        return self._described(title, what, "The scale of the noise on each number.")
 
     def plot(self, result: Result, **options: float) -> Figure:
         """Draw the scales."""
@@ -211,18 +200,20 @@ class ScalesProblem(ScalesDesign, Problem):
         axis.set(xlabel="number", ylabel="scale", ylim=(0, None))
         return fig
 
-    def printed(self) -> list[str]:
-        """The problem, a line a family: what it says, how many rows, the first."""
-        declared, name = self.declared, self.unknown.name()
-        count, m = len(declared.weights), declared.spend
-        found = [
-            f"minimise    {self.objective.expr.label}",
-            f"over        {name}[i] > 0, the scales of {declared.noise.capitalize()} noise on {count} numbers",
-        ]
+    @property
+    def minimised(self) -> str:
+        return str(self.objective.expr.label)
+
+    @property
+    def over(self) -> str:
+        noise, count = self.declared.noise.capitalize(), len(self.declared.weights)
+        return f"{self.unknown.name()}[i] > 0, the scales of {noise} noise on {count} numbers"
+
+    def families(self) -> list[str]:
+        declared, power = self.declared, "^2" if self.declared.spend == 2 else ""
         said = [
-            f"{one.label}: {one}: Σ_i (|v_i|/{name}[i]){'^2' if m == 2 else ''} <= {one.budget:.6g} for "
+            f"{one.label}: {one}: Σ_i (|v_i|/{self.unknown.name()}[i]){power} <= {one.budget:.6g} for "
             f"{one.bounds or 'all |v_i| <= the sensitivities'}"
             for one in self.asked
         ]
-        said += map(declared.printed, range(len(declared.labels)))
-        return found + [f"{'subject to' if k == 0 else '':12}{text}" for k, text in enumerate(said)]
+        return [*said, *map(declared.printed, range(len(declared.labels)))]

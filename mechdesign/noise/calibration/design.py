@@ -10,7 +10,7 @@ subject to  δ(ε) ≤ δ in K dimensions, each coordinate of sensitivity Δ
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,7 +24,6 @@ from mechdesign.errors import DesignError, MechdesignError, SolverError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.classes import INDEPENDENT_NOISE, LOG_CONCAVE_NOISE, MechanismClass, family
 from mechdesign.evidence.digits import at_least, at_most, shown
-from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import ABOUT_FILE, PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
@@ -55,8 +54,8 @@ from mechdesign.problem.privacy import (
     parts_of,
 )
 from mechdesign.problem.sensitivity import Protection, Sensitivity, sensitivity
-from mechdesign.problem.spine import Bound, Clock, Design, Law, relative_table
-from mechdesign.problem.words import NEIGHBOURS, guarantee, privacy_words, unit_words
+from mechdesign.problem.spine import Bound, Clock, Design, Law
+from mechdesign.problem.words import Description
 from mechdesign.typing import FrozenLaw
 
 if TYPE_CHECKING:
@@ -286,59 +285,28 @@ class Calibration(Design):
             out.append(f"enclosed apart from the search: {ends}")
         return out
 
-    def account(self, result: Result) -> Account:
+    def describe(self, result: Result) -> Description:
         noise, spent, size = result.mechanism, _enclosure(result), self.dimension
-        family = law_name(noise.law)
-        kind = "" if noise.continuous else "whole "
-        what = f"a {kind}number" if size == 1 else f"{size} {kind}numbers"
-        value = "variance" if self.loss == "squared" else "mean absolute error"
-        value += " of one coordinate"
-        changes, alone = self._changes_and_unit()
-        rounds = ""
-        if self.rounds > 1:
-            rounds = f" It is answered {self.rounds} times; the requirement is for all answers together."
-        if self.sampling_rate < 1:
-            rounds += f" Each time it sees a Poisson sample, every record with probability {shown(self.sampling_rate)}."
-        question = [
-            f"A query returns {what} about a data set. Between neighbouring data sets {changes}. "
-            f"Noise is added to {'it' if size == 1 else 'each of them'}.{rounds}",
-            privacy_words(self.privacy, NEIGHBOURS),
-            alone,
-            f"Chosen is the {family} law ({stated_parameters(noise)}) of least {value} that meets the requirement. Its standard "
-            f"deviation is {shown(noise.standard_deviation)}, its mean absolute error {shown(noise.absolute_error)}; 19 times out "
-            f"of 20 {'the' if size == 1 else 'a'} number is off by at most {shown(half_width(noise.law))}"
-            f"{'' if size == 1 else f', each by itself (that all {size} are is rarer)'}.",
-            f"It is {_release_words(noise)}.",
-        ]
-        most = ""
+        family, deviation = law_name(noise.law), shown(noise.standard_deviation)
+        each = "the number" if size == 1 else "a number"
+        consumed = ""
         if spent is not None:
-            most = f"consumes at most {at_most(spent.upper, 4)} of {shown(budget_of(self.privacy))}"
-        return Account(
-            f"{family[0].upper()}{family[1:]} noise at {guarantee(self.privacy)}",
-            f"For {what}: {changes}.",
-            "\n\n".join(question),
-            value,
-            (guarantee(self.privacy), most),
-            "Above: the law of the noise on one number. Below: how often the noise is larger than t.",
-            "The same requirement met by the usual laws, each at its least scale. md.compare tries every mechanism that applies.",
+            consumed = f"consumes at most {at_most(spent.upper, 4)} of {shown(budget_of(self.privacy))}"
+        numbers = "one number" if size == 1 else f"{size} numbers"
+        return Description(
+            title=f"{family[0].upper()}{family[1:]} noise for {numbers}",
+            what=f"{self.protection()} Noise is added to {'it' if size == 1 else 'each of them'}.",
+            loss=f"{'variance' if self.loss == 'squared' else 'mean absolute error'} of one number",
+            more=(
+                f"The {family} law found ({stated_parameters(noise)}) has standard deviation {deviation} and mean absolute error "
+                f"{shown(noise.absolute_error)}; 19 times out of 20 {each} is off by at most {shown(half_width(noise.law))}"
+                f"{'' if size == 1 else f', each by itself (that all {size} are is rarer)'}.",
+                f"The noise is {_release_words(noise)}.",
+            ),
+            consumed=consumed,
+            picture="Above: the law of the noise on one number. Below: how often the noise is larger than t.",
+            rivals="The same requirement met by the usual laws, each at its least scale. md.compare tries every mechanism that applies.",
         )
-
-    def _changes_and_unit(self) -> tuple[str, str]:
-        """What changes between neighbours, and the unit of privacy, in words."""
-        more = "Further releases consume more."
-        if isinstance(self.sensitivity, Sensitivity):
-            who = "more" if self.sensitivity.neighbours == "add-remove" else "replaced"
-            return str(self.sensitivity).partition(" (")[0], (
-                "The unit of privacy is one person: data sets are neighbours when one has the data of one person "
-                f"{who}. {more}"
-            )
-        most = f"by at most {shown(self.sensitivity)}"
-        changes = (
-            f"it changes {most}"
-            if self.dimension == 1
-            else f"every number changes {most}, all of them at once"
-        )
-        return changes, unit_words("computed the sensitivity", more)
 
     def _rivals(self, noise: AdditiveNoise) -> dict[str, Result]:
         """The usual laws calibrated to the same requirement; in several dimensions those that have a formula."""
@@ -349,11 +317,9 @@ class Calibration(Design):
                     found[name] = replace(self, noise=name).solve(certify=False)
         return found
 
-    def alternatives(self, result: Result) -> pd.DataFrame:
-        """What the usual laws cost at the same privacy."""
-        rivals = self._rivals(result.mechanism)
-        rows = [("this noise", result.value), *((f"{name} noise", r.value) for name, r in rivals.items())]
-        return relative_table(rows if rivals else [])
+    def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
+        """The usual laws, each at its least scale."""
+        return [(f"{name} noise", found.value) for name, found in self._rivals(result.mechanism).items()]
 
     def plot(self, result: Result, **options: float) -> Figure:
         """Draw the law and its tail, with the usual laws at the same privacy."""

@@ -29,7 +29,6 @@ from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.digits import at_most
-from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import RECOMPUTED, Claim
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
@@ -70,9 +69,8 @@ from mechdesign.problem.checks import array, instance, integer, one_of, settle
 from mechdesign.problem.fields import field
 from mechdesign.problem.sensitivity import NEIGHBOURS, Protection, Sensitivity, neighbours_of
 from mechdesign.problem.span import Span, span_of
-from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign, relative_table
-from mechdesign.problem.words import NEIGHBOURS as PAIR
-from mechdesign.problem.words import guarantee, privacy_words, unit_words
+from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
+from mechdesign.problem.words import Description
 from mechdesign.problem.workload import Workload
 from mechdesign.solvers.deadline import one_thread
 from mechdesign.typing import Array, Numbers
@@ -532,30 +530,21 @@ class CorrelatedGaussian(ModelledDesign):
             }
         )
 
-    def alternatives(self, result: Result) -> pd.DataFrame:
-        """The same at the same privacy from other noise: one scale, or what is published for the queries; last the proved lower bounds."""
-        rows = [("this mechanism", result.value)]
+    def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
+        """Noise of one scale, or what is published for the queries."""
         if self.workload is not None:
             known = published(self.workload, self.change_set, largest=self.largest)
-            rows += sorted(
-                ((name, error / self.budget) for name, error in known.items()), key=lambda row: row[1]
-            )
+            for name, error in sorted(known.items(), key=lambda row: row[1]):
+                yield name, error / self.budget
             if self.change_set.alone and not self.largest:
-                bound = svd_bound(self.workload, self.change_set) / self.budget
-                rows.append(("lower bound of the singular values", bound))
+                yield (
+                    "lower bound of the singular values",
+                    svd_bound(self.workload, self.change_set) / self.budget,
+                )
         elif len(self.vectors):
+            size = self.change_set.size if self.weights is None else float(np.trace(self.weights))
             longest = float((self.vectors**2).sum(axis=1).max()) / self.budget
-            size = (
-                1.0
-                if self.largest
-                else self.change_set.size
-                if self.weights is None
-                else float(np.trace(self.weights))
-            )
-            rows.append(("one scale for all", longest * size))
-        if result.lower_bound is not None:
-            rows.append((f"lower bound of {result.among}", result.lower_bound))
-        return relative_table(rows)
+            yield "one scale for all", longest * (1.0 if self.largest else size)
 
     def lines(self, result: Result) -> list[str]:
         law, used = result.mechanism, self.spent(result.mechanism)
@@ -566,46 +555,34 @@ class CorrelatedGaussian(ModelledDesign):
             f"released on multiples of {law.step:.6g} after whitening, wider by {law.lattice_cost:.2g}{streams}",
         ]
 
-    def _words(self) -> tuple[str, str, str]:
-        """What is answered, what changes, the name of the loss."""
-        value = "largest variance of an answer" if self.largest else "sum of the variances of the answers"
-        if isinstance(self.changes, Changes | Patterns):
-            moved = f"Between neighbouring data sets {self.changes.words()}."
-        else:
-            moved = f"Between neighbouring data sets it changes by one of {len(self.changes)} known vectors, or by a point of their convex hull."
+    def describe(self, result: Result) -> Description:
+        used = f"at most {at_most(float(self.spent(result.mechanism).max()))} of the budget consumed"
+        changed = isinstance(self.changes, Changes | Patterns)
+        moved = (
+            self.changes.words()
+            if changed
+            else f"the counts change by one of {len(self.changes)} known vectors or a mean of these"
+        )
         if self.workload is not None:
-            made = "Noise is added to other sums of the counts, chosen for the purpose, and the answers are made from these."
-            return f"{self.workload}. {moved} {made}", f"For {self.workload}", value
-        numbers = "counts" if isinstance(self.changes, Changes) else "numbers"
-        what = f"A query returns {self.change_set.size} {numbers} about a data set. {moved} Gaussian noise is added, its coordinates correlated."
-        if not self.largest:
-            value = (
-                "sum of the variances" if self.weights is None else "weighted sum of the covariance, tr(WΣ)"
+            return Description(
+                title="Matrix mechanism",
+                what=f"Asked: {self.workload}. Between neighbouring data sets {moved}. Noise is added to other sums of the counts, chosen for "
+                "the purpose, and the answers are made from these.",
+                loss="largest variance of an answer"
+                if self.largest
+                else "sum of the variances of the answers",
+                consumed=used,
+                picture="The standard deviation of each answer.",
+                rivals="The same queries at the same privacy, from what is published.",
             )
-        return what, f"For {self.change_set.size} numbers that change together", value
-
-    def account(self, result: Result) -> Account:
-        what, answered, value = self._words()
-        question = [
-            what,
-            privacy_words(self.privacy, PAIR),
-            unit_words("stated the changes", "The guarantee is for all answers together, released once."),
-            f"Wanted is the covariance of least {value}; the lower bound is of {self.among}.",
-        ]
-        used = at_most(float(self.spent(result.mechanism).max()))
-        numbers = self.workload is None
-        return Account(
-            f"{'Correlated Gaussian noise' if numbers else 'Matrix mechanism'} at {guarantee(self.privacy)}",
-            f"{answered}: least {value}.",
-            "\n\n".join(question),
-            value,
-            (guarantee(self.privacy), f"at most {used} of the budget consumed"),
-            "The correlations of the noise: 1 on the diagonal, 0 where two numbers get independent noise."
-            if numbers
-            else "The standard deviation of each answer.",
-            "Independent noise of one scale, for the longest of the vectors, at the same privacy."
-            if numbers
-            else "The same queries at the same privacy, from what is published.",
+        loss = "sum of the variances" if self.weights is None else "weighted sum of the covariance, tr(WΣ)"
+        return Description(
+            title=f"Correlated Gaussian noise for {self.change_set.size} numbers",
+            what=f"{self.protection()} Gaussian noise is added, its coordinates correlated.",
+            loss="largest variance of an answer" if self.largest else loss,
+            consumed=used,
+            picture="The correlations of the noise: 1 on the diagonal, 0 where two numbers get independent noise.",
+            rivals="Independent noise of one scale, for the longest of the vectors, at the same privacy.",
         )
 
 

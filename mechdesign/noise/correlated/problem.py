@@ -29,7 +29,6 @@ from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.exact import round_down, round_up
-from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import PROVED, Certificate, Claim
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
@@ -47,7 +46,7 @@ from mechdesign.problem.privacy import Consumption
 from mechdesign.problem.sensitivity import Protection
 from mechdesign.problem.span import Span
 from mechdesign.problem.spine import Bound, Clock, Law
-from mechdesign.problem.words import unit_words
+from mechdesign.problem.words import Description
 from mechdesign.typing import Array
 
 if TYPE_CHECKING:
@@ -231,11 +230,6 @@ class CovarianceProblem(Problem):
         """That of all Gaussian noise within the budget."""
         return gaussian_tradeoff(self.budget, at)
 
-    def granted(self, value: float) -> Any:
-        """The requirements."""
-        asked = [one.privacy for one in self.declared.privacy]
-        return asked[0] if len(asked) == 1 else "; ".join(map(str, asked))
-
     def consumption(self, result: Result) -> Consumption:
         """What a release consumes of a ledger."""
         spent: Consumption = result.mechanism.consumption()
@@ -270,25 +264,13 @@ class CovarianceProblem(Problem):
         found.insert(0, "number", np.arange(self.declared.n))
         return found
 
-    def account(self, result: Result) -> Account:
-        declared, privacy = self.declared, self.granted(result.value)
-        names = " and ".join(map(repr, (label for label in declared.labels if label != "objective")))
-        question = [
-            f"A query returns {declared.n} numbers about a data set. Between neighbouring data sets it changes by one of {len(declared.changes)} known "
-            "vectors, or by a point of their convex hull. Gaussian noise is added, its coordinates correlated.",
-            f"Wanted is the covariance of least {declared.objective}"
-            + (f" within {names}." if names else "."),
-            unit_words("stated the changes", "The guarantee is for the whole vector, released once."),
-        ]
+    def describe(self, result: Result) -> Description:
         used = at_most(self.spent_by(result.mechanism.rows)[0] / self.budget)
-        return Account(
-            f"Correlated Gaussian noise at {privacy}",
-            f"For {declared.n} numbers that change together: least {declared.objective}.",
-            "\n\n".join(question),
-            declared.objective,
-            (str(privacy), f"at most {used} of the budget consumed"),
+        return self._described(
+            f"Correlated Gaussian noise for {self.declared.n} numbers",
+            f"{self.protection()} Gaussian noise is added, its coordinates correlated.",
             "The correlations of the noise: 1 on the diagonal, 0 where two numbers get independent noise.",
-            "",
+            f"at most {used} of the budget consumed",
         )
 
     def plot(self, result: Result, **options: float) -> Figure:
@@ -296,16 +278,15 @@ class CovarianceProblem(Problem):
         found: Figure = result.mechanism.plot(**options)
         return found
 
-    def printed(self) -> list[str]:
-        """The problem, a line a family: what it says, how many rows, the first."""
+    @property
+    def over(self) -> str:
+        n = self.declared.n
+        return f"S, the covariance of the noise on {n} numbers, {n} x {n}, positive semidefinite"
+
+    def families(self) -> list[str]:
         declared = self.declared
-        found = [
-            f"minimise    {declared.objective}",
-            f"over        S, the covariance of the noise on {declared.n} numbers, {declared.n} x {declared.n}, positive semidefinite",
-        ]
         said = [
             f"{asked.label}: {asked}: v' S^-1 v <= {asked.budget:.6g} for each change v ({len(declared.changes)} rows)"
             for asked in declared.privacy
         ]
-        said += map(declared.printed, range(len(declared.labels)))
-        return found + [f"{'subject to' if k == 0 else '':12}{text}" for k, text in enumerate(said)]
+        return [*said, *map(declared.printed, range(len(declared.labels)))]

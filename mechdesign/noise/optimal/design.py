@@ -15,7 +15,7 @@ error of cells. For several numbers see `several`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -27,7 +27,6 @@ import pandas as pd
 
 from mechdesign.errors import DesignError, MechdesignError, SolverError
 from mechdesign.evidence.digits import at_most, shown
-from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import Certificate
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
@@ -53,8 +52,8 @@ from mechdesign.noise.optimal.staircase import staircase
 from mechdesign.noise.pictures import draw_laws
 from mechdesign.problem.checks import instance, integer, one_of, positive
 from mechdesign.problem.lattice_costs import average_costs
-from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign, relative_table
-from mechdesign.problem.words import NEIGHBOURS, guarantee, loss_words, privacy_words, unit_words
+from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
+from mechdesign.problem.words import Description, loss_words
 from mechdesign.solvers import Model
 from mechdesign.typing import FrozenLaw, Status
 
@@ -252,53 +251,37 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
         row = {"law": _kind(result), "dimension": self.dimension, "value": result.value}
         return pd.DataFrame([row | {"variance": float(law.variance), "lower_bound": result.lower_bound}])
 
-    def account(self, result: Result) -> Account:
-        """The question in words, and what the value is."""
-        whole = "whole " if self.integer else ""
-        numbers, of_one, together = f"one {whole}number", "", ""
-        if self.dimension > 1:
-            numbers, of_one = f"{self.dimension} {whole}numbers", " of one number"
-            all_move = self.moved == self.dimension
-            together = ", all of them at once" if all_move else f", at most {self.moved} of them at once"
-        value, law = f"expected {loss_words(self.loss)}{of_one}", _cells(result)
+    def describe(self, result: Result) -> Description:
+        whole, law = "whole " if self.integer else "", _cells(result)
+        numbers = f"one {whole}number" if self.dimension == 1 else f"{self.dimension} {whole}numbers"
         what, exact = f"the {_kind(result).replace('_', ' ')} law", ""
         if law is not None:
-            listed = (
-                "on the whole numbers, {} of them listed"
-                if self.integer
-                else "a density that is constant on {} cells"
-            )
-            what = listed.format(len(law.weights))
+            count = len(law.weights)
+            what = f"a density that is constant on {count} cells"
+            if self.integer:
+                what = f"on the whole numbers, {count} of them listed"
             spent = ", ".join(at_most(v, 4) for v, (_, d) in zip(self._spent(law), self.points) if d)
             exact = f"exact δ at most {spent}" if spent else "pure, exactly"
-        question = [
-            f"A query returns {numbers} about a data set. Between neighbouring data sets each changes by at "
-            f"most {shown(self.sensitivity)}{together}. Independent noise of one law is added to each.",
-            privacy_words(self.privacy, NEIGHBOURS),
-            unit_words("computed the sensitivity", "The guarantee is for one release."),
-            f"Wanted is the law of least {value}. The law found is {what}. The lower bound is of {self.among}.",
-        ]
-        return Account(
-            f"{'Optimal' if self.dimension == 1 else 'Independent'} noise for {numbers} at {guarantee(self.privacy)}",
-            f"For {numbers}, sensitivity {shown(self.sensitivity)}: least {value}.",
-            "\n\n".join(question),
-            value,
-            (guarantee(self.privacy), exact),
-            "Above: the density of the noise on one number. Below: how often it is larger than t.",
-            "The same requirement met by other laws, each at its least scale. For several numbers their costs are stated by the "
+        return Description(
+            title=f"{'Optimal' if self.dimension == 1 else 'Independent'} noise for {numbers}",
+            what=f"{self.protection()} Independent noise of one law is added to each number.",
+            loss=f"expected {loss_words(self.loss)}{'' if self.dimension == 1 else ' of one number'}",
+            more=(f"The law found is {what}.",),
+            consumed=exact,
+            picture="Above: the density of the noise on one number. Below: how often it is larger than t.",
+            rivals="The same requirement met by other laws, each at its least scale. For several numbers their costs are stated by the "
             "search, not checked.",
         )
 
-    def alternatives(self, result: Result) -> pd.DataFrame:
-        """What other laws cost at the same privacy."""
-        rows = [("this noise", result.value)]
+    def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
+        """Other laws at their least scales."""
         if self.dimension > 1:
-            rows = [(str(n).replace("_", " "), float(v)) for n, v in result.tried().itertuples(index=False)]
+            for name, cost in result.tried().itertuples(index=False):
+                if name != _kind(result):
+                    yield str(name).replace("_", " "), float(cost)
         elif self.given_loss.polynomial:
-            rows += [(f"{n} noise", named_cost(law, self.given_loss)) for n, law in self._usual().items()]
-        if result.lower_bound:
-            rows.append((f"lower bound of {result.among}", result.lower_bound))
-        return relative_table(rows if len(rows) > 1 else [])
+            for name, law in self._usual().items():
+                yield f"{name} noise", named_cost(law, self.given_loss)
 
     def lines(self, result: Result) -> list[str]:
         """The law and what its privacy is exactly."""

@@ -15,11 +15,9 @@ from flint import fmpq
 
 from mechdesign.errors import DesignError, instance
 from mechdesign.evidence.classes import MechanismClass, every
-from mechdesign.evidence.page import Account
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import rational
-from mechdesign.model import printing
 from mechdesign.model.exactly import Exact
 from mechdesign.model.lattice import LatticeDeclared, LatticeNoise, ShiftPart
 from mechdesign.model.table_problem import TableProblem
@@ -28,6 +26,7 @@ from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
 from mechdesign.problem.privacy import Consumption
 from mechdesign.problem.sensitivity import Protection, Sensitivity
 from mechdesign.problem.spine import Design, Law
+from mechdesign.problem.words import Description
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -165,19 +164,10 @@ class LatticeProblem(TableProblem):
             f"there is no noise beyond {declared.step * declared.side:g}, and the lower bound is of noise within that reach"
         ]
 
-    def account(self, result: Result) -> Account:
-        declared = self.declared
-        whole = "whole " if declared.integer else ""
-        question = (
-            f"A query returns one {whole}number about a data set; between neighbouring data sets ({declared.neighbours}) it changes by at most "
-            f"{declared.sensitivity:g}. Wanted are the masses p of additive noise that solve\n\n"
-        )
-        return Account(
-            f"Additive noise on {len(declared.outputs)} points",
-            f"Least {declared.objective}.",
-            question + "\n\n".join(printing.lines(declared)),
-            declared.objective,
-            ("; ".join(str(asked) for asked in declared.privacy), ""),
+    def describe(self, result: Result) -> Description:
+        return self._described(
+            f"Additive noise on {len(self.declared.outputs)} points",
+            f"{self.protection()} Noise of masses p is added.",
             "Above: the density of the noise. Below: how often it is larger than t.",
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from fractions import Fraction
 from functools import cache
 from operator import mul
@@ -15,7 +16,6 @@ from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import exp_lower, round_down
-from mechdesign.evidence.page import Account
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.plotting import COLOURS, figure, legend_above, plain, sized
 from mechdesign.problem.checks import instance
@@ -23,7 +23,12 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import MetricDP, PureDP
 from mechdesign.problem.spine import Design
-from mechdesign.problem.words import LOCAL, guarantee, loss_words, never_sent, prior_words, privacy_words
+from mechdesign.problem.words import (
+    Description,
+    loss_words,
+    never_sent,
+    prior_words,
+)
 from mechdesign.quantizers.common.dual_pieces import OutputSpace
 from mechdesign.quantizers.mechanism.exact_law import ExactLaw
 from mechdesign.quantizers.mechanism.quantizer import Quantizer, duchi
@@ -176,34 +181,31 @@ class QuantizerDesign(Design):
             f"worst slack: {worst['slack']:.2g} ({worst['family']}, {worst['index']}) of {len(table)} audited constraints",
         ]
 
-    def account(self, result: Result) -> Account:
+    def describe(self, result: Result) -> Description:
         mechanism, worst = result.mechanism, self.objective == "worst"
         low, high = (shown(v) for v in mechanism.input_range)
         outputs = [shown(b) for b in mechanism.bins]
         named = ", ".join(outputs if len(outputs) <= 12 else [*outputs[:4], "…", *outputs[-3:]])
-        value = f"{'largest' if worst else 'expected'} {loss_words(self.loss)}"
-        bias = f"is off by at most {shown(self.max_bias)} on average"
         bits = max(1, math.ceil(math.log2(len(outputs))))
-        question = [
-            f"A number between {low} and {high} is to be reported in {bits} bit{'s' if bits > 1 else ''}: one of the "
-            f"{len(outputs)} outputs {named}. The report {bias if self.max_bias else 'is right on average, whatever the input'}.",
-            privacy_words(self.privacy, LOCAL),
-            "The unit of privacy is one report of one person: each input is randomized by itself before it leaves the device, "
-            "and nobody has to be trusted with it. Several reports of one person each consume the budget.",
-            f"{'The error is the largest over all inputs.' if worst else f'Inputs follow {prior_words(self.prior)}.'} "
-            f"What is minimised is the {value}"
-            + (f", with a mean squared error of at most {shown(self.max_mse)}" if self.max_mse else "")
-            + f", over {self.among}. Privacy holds for every input, whatever law inputs follow.",
-        ]
+        right = "is right on average, whatever the input"
+        if self.max_bias:
+            most = f"off by at most {shown(self.max_bias)}" if math.isfinite(self.max_bias) else "biased"
+            right = f"may be {most} on average"
+        inputs = (
+            "The error is the largest over all inputs"
+            if worst
+            else f"Inputs follow {prior_words(self.prior)}"
+        )
+        capped = f" The mean squared error is at most {shown(self.max_mse)}." if self.max_mse else ""
         distance = " per unit of distance" if isinstance(self.privacy, MetricDP) else ""
-        return Account(
-            f"{len(outputs)}-output quantizer at {guarantee(self.privacy)}",
-            f"{type(self).__name__}: inputs in [{low}, {high}], {value}.",
-            "\n\n".join(question),
-            value,
-            (guarantee(self.privacy), f"exact loss at most {at_most(mechanism.privacy_loss())}{distance}"),
-            "Above: the probability of each output, for every input. Below: the expected error at every input.",
-            "Known mechanisms for the same inputs, loss and privacy. They may have other outputs; Laplace noise is not sent in "
+        return Description(
+            title=f"{len(outputs)}-output quantizer",
+            what=f"A number between {low} and {high} is reported in {bits} bit{'s' if bits > 1 else ''}: one of the {len(outputs)} outputs {named}. "
+            f"The report {right}. {inputs}; privacy holds for every input, whatever law inputs follow.{capped}",
+            loss=f"{'largest' if worst else 'expected'} {loss_words(self.loss)}",
+            consumed=f"exact loss at most {at_most(mechanism.privacy_loss())}{distance}",
+            picture="Above: the probability of each output, for every input. Below: the expected error at every input.",
+            rivals="Known mechanisms for the same inputs, loss and privacy. They may have other outputs; Laplace noise is not sent in "
             "a few bits.",
         )
 
@@ -213,21 +215,16 @@ class QuantizerDesign(Design):
         bins = (low + high) / 2 + (high - low) / 2 * unit.bins
         return Quantizer(bins, np.array([low, high]), unit.starts, unit.ends)
 
-    def alternatives(self, result: Result) -> pd.DataFrame:
-        """The losses of Duchi's two outputs and of Laplace noise at the same ε, and the lower bound."""
+    def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
+        """Duchi's two outputs and Laplace noise at the same ε."""
         loss, pure = self.loss, isinstance(self.privacy, PureDP)
         low, high = self.input_range
-        rows: list[tuple[str, float]] = [("this quantizer", result.value)]
         if pure:
-            rows.append(("two outputs (Duchi et al.)", self.loss_of(self._two_outputs())))
+            yield "two outputs (Duchi et al.)", self.loss_of(self._two_outputs())
         metric = isinstance(self.privacy, MetricDP) and self.privacy.metric == "absolute"
         if loss.polynomial and (pure or metric):
             scale = (high - low if pure else 1.0) / self.privacy.epsilon
-            rows.append(("Laplace noise", loss.absolute * scale + 2 * loss.squared * scale**2))
-        if result.lower_bound is not None:
-            rows.append((f"{result.bound_how} lower bound of {result.among}", result.lower_bound))
-        table = pd.DataFrame(rows if len(rows) > 1 else [], columns=["mechanism", "error"])
-        return table.assign(relative=table["error"] / (result.value or math.nan))
+            yield "Laplace noise", loss.absolute * scale + 2 * loss.squared * scale**2
 
     def remarks(self, result: Result) -> list[str]:
         """The outputs that practically never come."""

@@ -15,7 +15,7 @@ The methods solve it for all inputs at once; the reference is the same program o
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -405,15 +405,10 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
             )
         return lines + super().lines(result)
 
-    def alternatives(self, result: Result) -> pd.DataFrame:
-        table = super().alternatives(result)
+    def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
+        yield from super().rivals(result)
         if (least := self.any_outputs_bound(result)) is not None:
-            table.loc[len(table)] = [
-                "claimed least with any outputs in the range",
-                least,
-                least / result.value,
-            ]
-        return table
+            yield "claimed least with any outputs in the range", least
 
     # -- steps --------------------------------------------------------------------------------------------
 

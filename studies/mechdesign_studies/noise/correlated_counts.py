@@ -77,7 +77,10 @@ def other_workloads(report: Report) -> pd.DataFrame:
     rows = []
     for name, (workload, loss) in workloads.items():
         result, table = errors(workload, loss)
-        bounds = [f"lower bound of {result.among}", *(() if loss == "largest" else (SINGULAR,))]
+        bounds = [
+            f"{result.bound_how} lower bound of {result.among}",
+            *(() if loss == "largest" else (SINGULAR,)),
+        ]
         known = table.drop(["this mechanism", *bounds])
         rows.append(
             {

@@ -1,4 +1,4 @@
-"""What a result of each noise says of itself: its account, picture, alternatives and trade-off."""
+"""What a result of each noise says of itself: its description, picture, alternatives and trade-off."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ OTHERS = {
 @pytest.mark.parametrize("name", [*NAMES, *OTHERS])
 def test_a_result_says_what_it_is(name: str) -> None:
     result = OTHERS[name]().solve() if name in OTHERS else cheap.solved(name)
-    said = result.account()
-    assert said.privacy[0] in said.title and said.question
+    said = result.design.describe(result)
+    assert said.loss in result.question() and "unit of privacy" in result.question()
     assert result.plot().axes
     assert result.lower_bound is None or "lower bound" in str(result)
     others = result.alternatives()

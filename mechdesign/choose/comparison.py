@@ -361,9 +361,6 @@ class Comparison(Handed):
         lines += [f"not {name}: {reason}" for name, reason in self.refused.items()]
         return "\n".join(lines)
 
-    def _repr_html_(self) -> str:
-        return str(self.to_frame().to_html(index=False, float_format=lambda v: f"{v:.6g}"))
-
 
 def _sentence(text: str) -> str:
     return text[0].upper() + text[1:]

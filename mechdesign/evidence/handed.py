@@ -54,6 +54,9 @@ class Handed(ABC):
     def _page(self) -> Page:
         """Title, sections, subtitle, kind and facts of the page."""
 
+    def _repr_html_(self) -> str:
+        return str(self.to_frame().to_html(index=False, float_format=lambda v: f"{v:.6g}"))
+
     def sections(self) -> tuple[Section, ...]:
         """The parts of the page that `report` writes."""
         return tuple(self._page()["sections"])

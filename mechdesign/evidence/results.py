@@ -409,8 +409,7 @@ class Result(Handed):
         return self.summary()
 
     def _repr_html_(self) -> str:
-        head = html.escape(self.summary())
-        return f"<pre>{head}</pre>{self.to_frame().to_html(index=False, float_format=lambda v: f'{v:.6g}')}"
+        return f"<pre>{html.escape(self.summary())}</pre>{super()._repr_html_()}"
 
     def _page(self) -> Page:
         with fitting():

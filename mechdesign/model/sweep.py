@@ -146,14 +146,9 @@ class Frontier(Handed):
     def _headings(self) -> dict[str, str]:
         return {"lower_bound": f"lower bound of {self._among}"}
 
-    def _said(self, part: str) -> str:
-        """What a result says of the question, or of the value."""
-        said = (getattr(one.design.account(one), part) for one in self.members.values())
-        return next(said, "value")
-
     @property
     def _measure(self) -> str:
-        return self._said("value")
+        return next((str(one.design.describe(one).loss) for one in self.members.values()), "value")
 
     def _page(self) -> Page:
         solved = self._solved()
@@ -161,8 +156,8 @@ class Frontier(Handed):
             f"How the {self._measure} moves with the {self._axis}. Every point is a result of its own: the curve runs between "
             f"what a mechanism that can be deployed reaches and, where it is proved, the lower bound of {self._among}."
         )
-        if self.members:
-            question += f"\n\nThe first point: {self._said('question')}"
+        for first in [*self.members.values()][:1]:
+            question += f"\n\nThe first point: {first.question()}"
         certified = int(solved["certified"].astype(bool).sum())
         facts = [
             ("Points", str(len(self.table)), f"{len(solved)} feasible"),
@@ -193,9 +188,6 @@ class Frontier(Handed):
 
     def __str__(self) -> str:
         return f"frontier over {self.over}; lower bounds are of {self._among}\n{self.table.to_string(index=False)}"
-
-    def _repr_html_(self) -> str:
-        return str(self.table.to_html(index=False, float_format=lambda v: f"{v:.6g}"))
 
 
 def sweep(

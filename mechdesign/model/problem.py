@@ -127,7 +127,7 @@ class Problem(ModelledDesign):
 
     def granted(self, value: float) -> Any:
         """The requirement; of several the words."""
-        asked = self.declared.privacy
+        asked = self.requirements
         return asked[0].privacy if len(asked) == 1 else "; ".join(map(str, asked))
 
     def _described(self, title: str, what: str, picture: str, consumed: str = "") -> Description:

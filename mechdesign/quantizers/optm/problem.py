@@ -16,7 +16,6 @@ from flint import fmpq
 from mechdesign import solvers
 from mechdesign.errors import DesignError, InfeasibleError, instance
 from mechdesign.evidence.classes import MechanismClass, family
-from mechdesign.evidence.page import Account
 from mechdesign.evidence.proofs import Certificate, Claim, Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
@@ -31,6 +30,7 @@ from mechdesign.model.table_problem import in_columns, row_claims
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.spine import Bound, Clock, Incumbent, Law, ModelledDesign
+from mechdesign.problem.words import Description
 from mechdesign.quantizers.common.design import QuantizerDesign
 from mechdesign.quantizers.common.proofs import proved_law
 from mechdesign.quantizers.mechanism.exact_law import SelectionLaw, excess_loss, tightened
@@ -314,10 +314,10 @@ class SelectionProblem(Problem, QuantizerDesign):
     def among(self) -> MechanismClass:
         return family("OPTM mechanism within these constraints")
 
-    def account(self, result: Result) -> Account:
-        account = super().account(result)
-        own = "".join(f"\n\nq_n(i), the selection, also meets {line}." for line in self._said)
-        return replace(account, question=account.question + own)
+    def describe(self, result: Result) -> Description:
+        said = super().describe(result)
+        own = tuple(f"q_n(i), the selection, also meets {line}." for line in self._said)
+        return replace(said, more=said.more + own)
 
     def audit(self, result: Result) -> pd.DataFrame:
         """Constraints of the definition, those of the program with its multipliers, and the person's own."""
@@ -369,19 +369,21 @@ class SelectionProblem(Problem, QuantizerDesign):
         made.__dict__["_own"] = own
         return made
 
-    def printed(self) -> list[str]:
-        """The problem, a line a family: what it says, how many rows, the first."""
+    @property
+    def minimised(self) -> str:
+        return str(self.objective.expr.label)
+
+    @property
+    def over(self) -> str:
         ends = "one family for both ends" if self.unknown.symmetric else "a family for each end"
+        return f"q_n(i) >= 0, 1 <= i <= n <= {len(self.bins) - 1}, {ends}"
+
+    def families(self) -> list[str]:
         said = [
-            f"{one.label}: {_MEANING[one.label]} ({one.size} row{'s' * (one.size != 1)})"
+            f"{one.label}: {_MEANING[one.label]} ({one.size} {'row' if one.size == 1 else 'rows'})"
             for one in self.asked.constraints()
         ]
-        said += [*self._said, f"{self.asked}{', boxes searched' * self.searched}"]
-        return [
-            f"minimise    {self.objective.expr.label}",
-            f"over        q_n(i) >= 0, 1 <= i <= n <= {len(self.bins) - 1}, {ends}",
-            *(f"{'subject to' if k == 0 else '':12}{line}" for k, line in enumerate(said)),
-        ]
+        return [*said, *self._said, f"{self.asked}{', boxes searched' if self.searched else ''}"]
 
     @property
     def _said(self) -> list[str]:

@@ -39,9 +39,9 @@ from .evidence.accuracy import Accuracy as Accuracy
 from .evidence.attack import TradeOff as TradeOff
 from .evidence.proofs import Certificate as Certificate
 from .evidence.results import Result as Result
+from .evidence.serialize import load as load
 from .evidence.serialize import register_law as register_law
 from .evidence.serialize import register_loss as register_loss
-from .files import load as load
 from .model.covariance import Covariance as Covariance
 from .model.lattice import LatticeNoise as LatticeNoise
 from .model.problem import Minimize as Minimize

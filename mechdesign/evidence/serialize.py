@@ -9,7 +9,7 @@ frozen `scipy.stats` laws, other serializable values) then round-trips to the sa
 
 where ``sha256`` is taken over the canonical text of the payload, so that a damaged file is refused. The sum is no
 signature: whoever edits a file can write it anew. A file is therefore read as if its author were hostile: it chooses
-among the kinds of one table, the laws that `scipy.stats` and `register_law` name and a few types of array, its size,
+among the kinds of `KINDS`, the laws that `scipy.stats` and `register_law` name and a few types of array, its size,
 depth and numbers are limited, and nothing that it says is called. What it *claims* is for `Certificate.verify`.
 """
 
@@ -21,8 +21,9 @@ import functools
 import hashlib
 import json
 import math
+import os
 import re
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from fractions import Fraction
 from functools import cache
 from importlib import import_module, resources
@@ -35,6 +36,7 @@ import pandas as pd
 from scipy import stats
 
 from mechdesign.errors import DesignError, MissingExtra, ResultFormatError
+from mechdesign.evidence.whole_files import file_path
 from mechdesign.typing import Array, FrozenLaw, Json, Numbers
 
 FORMAT = "mechdesign-result"
@@ -151,20 +153,20 @@ def _from_histogram(contents: Array, edges: Array, density: bool, **named: float
     return stats.rv_histogram((contents, edges), density=density)(**named)
 
 
-def _class(kind: object, kinds: Mapping[str, str]) -> type:
-    if not isinstance(kind, str) or (kind not in _CLASSES and kind not in kinds):
+def _class(kind: object) -> type:
+    if not isinstance(kind, str) or (kind not in _CLASSES and kind not in KINDS):
         _refuse(
             f"unknown kind {kind!r:.80}: import the module that declares it (--import MODULE), or take a newer mechdesign"
         )
     if kind not in _CLASSES:
-        import_module(kinds[kind])
+        import_module(KINDS[kind])
     return _CLASSES[kind]
 
 
-def _generator(name: object, kinds: Mapping[str, str]) -> stats.rv_continuous | stats.rv_discrete:
+def _generator(name: object) -> stats.rv_continuous | stats.rv_discrete:
     if isinstance(name, str):
-        if name not in LAWS and f"law:{name}" in kinds:
-            import_module(kinds[f"law:{name}"])
+        if name not in LAWS and f"law:{name}" in KINDS:
+            import_module(KINDS[f"law:{name}"])
         found = LAWS.get(name) or getattr(stats, name, None)
         # Only laws: a file must not be able to call anything else of scipy.stats.
         if isinstance(found, (stats.rv_continuous, stats.rv_discrete)):
@@ -179,12 +181,9 @@ def _refuse(reason: str) -> NoReturn:
     raise ResultFormatError(reason)
 
 
-def decode(node: object, kinds: Mapping[str, str] | None = None, depth: int = 0) -> Any:
-    """Inverse of `encode`; a kind that is not known yet is looked up in the table `kinds`, and its module imported."""
-    kinds = kinds or {}
-
-    def inner(child: object) -> Any:
-        return decode(child, kinds, depth + 1)
+def decode(node: object, depth: int = 0) -> Any:
+    """Inverse of `encode`; the module of a kind that is not loaded yet is imported, if `KINDS` names it."""
+    inner = functools.partial(decode, depth=depth + 1)
 
     if depth > DEPTH:
         _refuse(f"nested deeper than {DEPTH}")
@@ -207,7 +206,7 @@ def decode(node: object, kinds: Mapping[str, str] | None = None, depth: int = 0)
         case {"$items": list(pairs), **rest} if not rest:
             return _once([(inner(k), inner(v)) for k, v in pairs])
         case {"$kind": kind, "fields": dict(fields), **rest} if not rest:
-            cls = _class(kind, kinds)
+            cls = _class(kind)
             if (members := _members().get(kind, set(fields))) != set(fields):
                 _refuse(f"{kind} with other members than {', '.join(sorted(members))}")
             values = {k: inner(v) for k, v in fields.items()}
@@ -217,7 +216,7 @@ def decode(node: object, kinds: Mapping[str, str] | None = None, depth: int = 0)
             return made
         case {"$law": name, "args": list(args), "kwds": dict(kwds), **rest} if not rest:
             shapes, named = inner(args), inner(kwds)
-            made = _from_histogram if name == "histogram" else _generator(name, kinds)
+            made = _from_histogram if name == "histogram" else _generator(name)
             numbers = [*(shapes[:2] if name == "histogram" else shapes), *named.values()]
             if not all(type(v) in (int, float, np.ndarray) for v in numbers):
                 _refuse(f"the law {name!s:.40} has parameters that are no numbers")
@@ -346,7 +345,7 @@ def _payload(text: str) -> Json:
     return payload
 
 
-def loads(text: str, *, source: str = "result file", kinds: Mapping[str, str] | None = None) -> Any:
+def loads(text: str, *, source: str = "result file") -> Any:
     """Rebuild what `dumps` wrote.
 
     Raises
@@ -356,7 +355,7 @@ def loads(text: str, *, source: str = "result file", kinds: Mapping[str, str] | 
         which.
     """
     try:
-        return decode(_payload(text), kinds)
+        return decode(_payload(text))
     except MissingExtra:
         raise
     except ResultFormatError as error:
@@ -364,6 +363,25 @@ def loads(text: str, *, source: str = "result file", kinds: Mapping[str, str] | 
     except Exception as error:  # constructors are handed whatever the file says
         reason = f"malformed content ({error!s:.300})"
     raise ResultFormatError(" ".join(f"{source}: {reason}".split()))
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Read a result (or any other stored value) back from `path`.
+
+    Raises
+    ------
+    ResultFormatError
+        Missing, truncated, edited, or of another version; one line that says which.
+    """
+    name = file_path(path)
+    try:
+        with open(name, encoding="utf-8") as file:
+            text = file.read(LIMIT + 1)
+    except FileNotFoundError:
+        raise ResultFormatError(f"{path}: no such file") from None
+    except (OSError, ValueError) as error:
+        raise ResultFormatError(f"{path}: cannot be read ({error})") from None
+    return loads(text, source=str(path))
 
 
 def result_schema() -> dict[str, Any]:
@@ -374,9 +392,19 @@ def result_schema() -> dict[str, Any]:
     >>> result_schema()["properties"]["version"]["const"]
     2
     """
-    text = resources.files("mechdesign.evidence").joinpath("result.schema.json").read_text()
-    schema: dict[str, object] = json.loads(text)
-    return schema
+    return _beside("result.schema.json")
+
+
+def _beside(name: str) -> dict[str, Any]:
+    """A JSON file of the package."""
+    found: dict[str, Any] = json.loads(resources.files("mechdesign.evidence").joinpath(name).read_text())
+    return found
+
+
+KINDS: dict[str, str] = {
+    kind: f"mechdesign.{module}" for module, kinds in _beside("kinds.json").items() for kind in kinds
+}
+"""The module of each kind and law, which is imported when a file needs it; a test compares the index with what modules register."""
 
 
 LAWS: dict[str, stats.rv_continuous | stats.rv_discrete] = {}

@@ -310,7 +310,7 @@ def _checked(
     """What a file holds, each result in it checked, what does not hold, and what is only claimed."""
     from mechdesign.evidence.proofs import fitting
     from mechdesign.evidence.results import Result
-    from mechdesign.files import load
+    from mechdesign.evidence.serialize import load
 
     _import(modules or [])
     loaded, rows = load(path), []
@@ -547,8 +547,8 @@ def certificate(
     forms, bounds within one family, a continuum of multipliers), and 1 where its proof does not hold.
     """
     from mechdesign.evidence.results import Result
+    from mechdesign.evidence.serialize import load
     from mechdesign.evidence.vipr import NoProgramError
-    from mechdesign.files import load
 
     _check_target(vipr, result, "vipr")
     _import(modules or [])

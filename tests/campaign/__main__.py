@@ -26,7 +26,6 @@ from typing import Any
 
 import mechdesign as md
 from mechdesign.evidence.serialize import dumps, loads
-from mechdesign.files import KINDS
 from mechdesign.runs.parallel import Store
 from mechdesign.typing import Status
 from mechdesign.verifier import verify
@@ -54,7 +53,7 @@ def false_claim(design: Any, result: Any, oracles: Oracles = ORACLES) -> str | N
     except md.DesignError:  # a prior that files cannot name: a histogram
         text, again = None, result
     else:
-        again = loads(text, kinds=KINDS)
+        again = loads(text)
         if dumps(again) != text:
             return "a file that is read back to other bytes"
     if isinstance(result, md.Result):

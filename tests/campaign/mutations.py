@@ -36,7 +36,6 @@ from campaign import files
 from campaign.doctorings import DOCTORINGS, doctored
 from campaign.trees import at, places
 from mechdesign.evidence.serialize import encode, loads
-from mechdesign.files import KINDS
 from mechdesign.runs.parallel import Store
 from mechdesign.typing import Status
 from mechdesign.verifier import verify
@@ -168,7 +167,7 @@ def outcome(text: str, original: list[str]) -> str:
     previous = signal.signal(signal.SIGPROF, stop)
     signal.setitimer(signal.ITIMER_PROF, allowed(text))
     try:
-        result = loads(text, kinds=KINDS)
+        result = loads(text)
         if not isinstance(result, md.Result):
             return "refused"  # the audit says that it is no result
         return examined(result, original)
@@ -295,7 +294,7 @@ def is_the_answer(name: str, text: str) -> bool:
     value and lower bound. So it is where a question says more than its answer depends on, as which neighbours they are does for
     noise of a norm.
     """
-    stated = loads(text, kinds=KINDS)
+    stated = loads(text)
     assert isinstance(stated, md.Result)
     _, options = files.DESIGNS[name]
     return said(stated.design.solve(**options))[1:] == said(stated)[1:]
@@ -310,7 +309,7 @@ def honest() -> dict[str, str]:
 def originals() -> dict[str, tuple[list[str], list[str]]]:
     """What each honest file says, as the package says it and as it is written."""
     return {
-        name: (said(loads(text, kinds=KINDS)), words_of(json.loads(text)["payload"]["fields"]))
+        name: (said(loads(text)), words_of(json.loads(text)["payload"]["fields"]))
         for name, text in honest().items()
     }
 

@@ -2,8 +2,8 @@
 
     cd tests && python -m evidence.kinds
 
-rewrites `mechdesign/verifier/members.py`, `mechdesign/evidence/result.schema.json` and the table of `docs/format.md`; a test compares
-them. Annotations and declared checks say what a member may be; `EXCEPTIONS` say it where they do not. The words are those of
+rewrites `mechdesign/evidence/kinds.json`, `mechdesign/evidence/result.schema.json`, `mechdesign/verifier/members.py` and the table of
+`docs/format.md`; a test compares them. Annotations and declared checks say what a member may be; `EXCEPTIONS` say it where they do not. The words are those of
 `mechdesign.verifier.reading`: ``num`` (∞ and NaN included), ``pos``, ``nn`` (not negative), ``count``, ``int``, ``flag``, ``text``,
 ``frac``, ``arr``, ``table``, ``law``, ``fun`` (a function that was not stored), tuples ``nums``, ``ints``, ``fracs``, ``texts``, ``pair`` and
 rows of them, ``@kind``, ``'word'``, ``any``; ``|`` is or.
@@ -11,6 +11,7 @@ rows of them, ``@kind``, ``'word'``, ``any``; ``|`` is or.
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import enum
 import json
@@ -22,14 +23,15 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+import house
 import numpy as np
 import pandas as pd
 
 import mechdesign.evidence
 from mechdesign.evidence import serialize
-from mechdesign.files import KINDS
 from mechdesign.problem import checks
 
+INDEX = Path(mechdesign.evidence.__file__).with_name("kinds.json")
 PATH = Path(mechdesign.evidence.__file__).with_name("result.schema.json")
 MEMBERS = Path(mechdesign.evidence.__file__).parents[1] / "verifier" / "members.py"
 FORMAT = Path(mechdesign.evidence.__file__).parents[2] / "docs" / "format.md"
@@ -143,11 +145,26 @@ WRITTEN = {
 
 
 @cache
+def declared() -> dict[str, list[str]]:
+    """The kinds and laws that each module of the package registers, read from its text."""
+    found: dict[str, list[str]] = {}
+    for name, path in house.modules().items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
+                prefix = {"serializable": "", "register_law": "law:"}.get(node.func.id)
+                if prefix is not None and isinstance(node.args[0], ast.Constant):
+                    found.setdefault(name.partition(".")[2], []).append(f"{prefix}{node.args[0].value}")
+    return {module: sorted(kinds) for module, kinds in sorted(found.items())}
+
+
+@cache
 def classes() -> dict[str, type]:
     """The class of every kind."""
-    for module in KINDS.values():
-        import_module(module)
-    return {kind: serialize._CLASSES[kind] for kind in sorted(KINDS) if not kind.startswith("law:")}
+    for module in declared():
+        import_module(f"mechdesign.{module}")
+    kinds = sorted(kind for held in declared().values() for kind in held)
+    assert len(set(kinds)) == len(kinds)
+    return {kind: serialize._CLASSES[kind] for kind in kinds if not kind.startswith("law:")}
 
 
 def checked(field: dataclasses.Field[Any]) -> tuple[Any, tuple[type, ...], dict[str, Any]]:
@@ -387,6 +404,12 @@ def schema_text() -> str:
     )
 
 
+def index_text() -> str:
+    """The module of every kind, a line for each module."""
+    lines = (f" {json.dumps(module)}: {json.dumps(kinds)}" for module, kinds in declared().items())
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
 def members_text() -> str:
     """The module of the stand-alone verifier that knows every kind's members."""
     lines = "".join(f"    {json.dumps(kind)}: {json.dumps(held)},\n" for kind, held in members().items())
@@ -409,7 +432,7 @@ def format_text() -> str:
 
 
 BEGIN, END = "<!-- kinds: written by tests/evidence/kinds.py -->", "<!-- end of kinds -->"
-TEXTS = {PATH: schema_text, MEMBERS: members_text, FORMAT: format_text}
+TEXTS = {INDEX: index_text, PATH: schema_text, MEMBERS: members_text, FORMAT: format_text}
 
 
 if __name__ == "__main__":

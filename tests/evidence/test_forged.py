@@ -17,8 +17,7 @@ from campaign import files, mutations, trees
 from campaign.doctorings import DOCTORINGS
 
 import mechdesign as md
-from mechdesign.evidence.serialize import DEPTH, dumps, kind_of, loads
-from mechdesign.files import KINDS
+from mechdesign.evidence.serialize import DEPTH, KINDS, dumps, kind_of, loads
 from mechdesign.verifier import verify
 
 OBJECTS = [kind for kind in KINDS if not kind.startswith("law:")]
@@ -151,7 +150,7 @@ def test_no_multiplier_proves_a_bound_that_is_false(kind: str) -> None:
 
 def refused_by_both(text: str) -> None:
     with pytest.raises(md.ResultFormatError) as refusal:
-        loads(text, kinds=KINDS)
+        loads(text)
     assert "\n" not in str(refusal.value)
     with pytest.raises((verify.Refused, verify.NotCovered)):
         verify.verify(text)
@@ -190,7 +189,7 @@ def test_members_are_of_their_types(kind: str) -> None:
 
 
 def read_and_checked(text: str) -> None:
-    found = loads(text, kinds=KINDS)
+    found = loads(text)
     if isinstance(found, md.Result):
         assert not found.checks()["claim"].str.contains("Error").any()
 
@@ -275,4 +274,4 @@ def test_a_file_calls_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_honest_files_are_believed_by_both(name: str) -> None:
     payload = files.payload(name)
     assert files.package_accepts(payload) and files.alone_accepts(payload) == (name not in files.NOT_COVERED)
-    assert dumps(loads(files.text(name), kinds=KINDS)) == files.text(name)
+    assert dumps(loads(files.text(name))) == files.text(name)

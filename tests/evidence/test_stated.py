@@ -16,7 +16,6 @@ from campaign import files, trees
 import mechdesign as md
 from mechdesign.evidence.proofs import OWN_WORDS, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.serialize import dumps, encode, loads
-from mechdesign.files import KINDS
 
 TABLES: dict[str, Callable[[], Any]] = {
     "numbers": lambda: md.compare(
@@ -32,7 +31,7 @@ UNSEEN = ("seconds", "note")
 
 def agrees(payload: Any) -> bool:
     try:
-        return all(row.holds for row in loads(cheap.sealed(payload), kinds=KINDS).agreements())
+        return all(row.holds for row in loads(cheap.sealed(payload)).agreements())
     except md.ResultFormatError:
         return False
 
@@ -127,7 +126,7 @@ def test_a_law_that_answers_at_random_is_not_unbiased() -> None:
         shown[ends]["$array"] = [[1 / 3] * 3 for _ in shown[ends]["$array"]]
     fields["value"] = 20 / 9 + 1e-15
     fields["solver_report"]["fields"]["status"] = "feasible"
-    table = loads(cheap.sealed(payload), kinds=KINDS).checks()
+    table = loads(cheap.sealed(payload)).checks()
     assert list(table["claim"][~table["holds"]]) == ["bias at most 0.0"]
 
 

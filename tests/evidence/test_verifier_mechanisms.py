@@ -17,8 +17,7 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign import channels, noise, user_level
-from mechdesign.evidence.serialize import dumps, loads
-from mechdesign.files import KINDS
+from mechdesign.evidence.serialize import KINDS, dumps, loads
 from mechdesign.verifier import verify
 
 SEVERAL = {"certificate", "comparison", "frontier", "result"}
@@ -39,7 +38,7 @@ def documents() -> dict[str, str]:
 def deployed() -> set[str]:
     """Kinds whose objects have a `release`, hold results, or are laws that are released as a part of others."""
     texts = documents()
-    released = {kind for kind in KINDS if hasattr(loads(texts[kind], kinds=KINDS), "release")}
+    released = {kind for kind in KINDS if hasattr(loads(texts[kind]), "release")}
     return (released | SEVERAL | SIMULATED | LAWS | {"frequency-estimate"}) - {*verify.UNCOVERED}
 
 

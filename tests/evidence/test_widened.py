@@ -30,7 +30,6 @@ from mechdesign.accounting.losses import loss_of
 from mechdesign.evidence import exact
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.evidence.vipr import NoProgramError
-from mechdesign.files import KINDS
 from mechdesign.model.scales import ScalesPrivacy
 from mechdesign.noise import radial
 from mechdesign.noise.allocation import lagrangian
@@ -203,7 +202,7 @@ def moments(monkeypatch: pytest.MonkeyPatch, seed: int | None) -> None:
 
 def by_program(name: str) -> Margins:
     """The bounds as finite linear programs, of those that are."""
-    certificate, found = loads(text(name), kinds=KINDS).certificate, []
+    certificate, found = loads(text(name)).certificate, []
     for proof in certificate.proofs:
         if "lower bound" in proof.speaks_of:
             with suppress(NoProgramError):
@@ -214,7 +213,7 @@ def by_program(name: str) -> Margins:
 
 
 def by_package(name: str) -> Margins:
-    certificate = loads(text(name), kinds=KINDS).certificate
+    certificate = loads(text(name)).certificate
     return [(claim.margin, claim.holds) for claim in certificate.claims() if claim.margin == claim.margin]
 
 
@@ -366,7 +365,7 @@ def test_what_copies_imply_of_one_is_not_more_than_of_all_data_inside(direct: bo
 )
 def test_each_sum_of_a_quantizers_bound_is_from_below(name: str) -> None:
     """The constant and every coefficient of the floors by themselves: together one would hide the other."""
-    certificate = loads(text(name), kinds=KINDS).certificate
+    certificate = loads(text(name)).certificate
     design = certificate.question
     [proof] = [proof for proof in certificate.proofs if isinstance(proof, DualBound)]
     places = proof.duals.places(tuple(map(Fraction, certificate.law.bins.tolist())))

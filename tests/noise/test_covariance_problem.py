@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 import mechdesign as md
 from mechdesign.evidence.serialize import dumps, loads
-from mechdesign.files import KINDS
 from mechdesign.noise import CovarianceBound, SaddleBound
 from mechdesign.noise.correlated.noise import inverse_rows
 from mechdesign.noise.correlated.rigorous import cost_between, dual_below, factor_below, is_below, polar
@@ -243,7 +242,7 @@ def test_a_contraction_is_divided_by_its_norm() -> None:
 
 def test_a_problem_is_saved_and_solved_again() -> None:
     result = own(problem("largest sum"), "between").solve()
-    back = loads(dumps(result), kinds=KINDS)
+    back = loads(dumps(result))
     assert back.certificate.verify() and dumps(back) == dumps(result)
     assert back.design.solve().value == pytest.approx(result.value, rel=1e-7)
     S = back.design.unknown

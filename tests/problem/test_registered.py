@@ -8,7 +8,6 @@ import mechdesign as md
 import mechdesign.noise.laws.staircase
 from mechdesign.evidence import serialize
 from mechdesign.evidence.serialize import UnavailableCallable, dumps, loads
-from mechdesign.files import KINDS
 
 
 class Ramp(stats.rv_continuous):
@@ -55,9 +54,9 @@ def test_a_law():
 def test_a_loss(tmp_path):
     md.register_loss("test-quartic", quartic)
     text = dumps(md.OptimalQuantizer([-2, -0.5, 0.5, 2], md.PureDP(1.5), stats.uniform(-1, 2), loss=quartic))
-    assert loads(text, kinds=KINDS).loss.function is quartic
+    assert loads(text).loss.function is quartic
     forget()
-    left = loads(text, kinds=KINDS)
+    left = loads(text)
     with pytest.raises(md.DesignError, match=r"md\.register_loss\('test-quartic', function\)"):
         left.loss(np.zeros(1))
     assert dumps(left) == text  # the name survives where the function is missing
@@ -72,10 +71,10 @@ def test_a_prior_given_as_a_function():
     x = np.linspace(-1, 1, 7)
     np.testing.assert_allclose(law.cdf(x), [stats.rv_continuous.cdf(law.dist, v) for v in x])
     text = dumps(md.Prior.of(law))
-    assert loads(text, kinds=KINDS).law.cdf(0.3) == law.cdf(0.3)
+    assert loads(text).law.cdf(0.3) == law.cdf(0.3)
     forget()
     with pytest.raises(md.ResultFormatError, match="test-flat-top"):
-        loads(text, kinds=KINDS)
+        loads(text)
 
 
 RAMP = Ramp(a=0, b=1)

@@ -17,7 +17,6 @@ from strategies import selections
 
 import mechdesign as md
 from mechdesign.evidence.serialize import dumps, loads
-from mechdesign.files import KINDS
 from mechdesign.problem.losses import Loss
 from mechdesign.quantizers.common.enclosures import BITS, Moments
 from mechdesign.quantizers.common.proofs import expected_upper, worst_upper
@@ -206,7 +205,7 @@ def test_histograms_are_priors_that_files_keep() -> None:
         low, high = md.Prior.of(law).support
         result = md.OptimalQuantizer([low - 3, (low + high) / 2, high + 3], md.PureDP(2.0), law).solve()
         text = dumps(result)
-        again = loads(text, kinds=KINDS)
+        again = loads(text)
         assert dumps(again) == text and again.certificate.verify()
         assert again.design.prior.pdf(low + 0.1) == result.design.prior.pdf(low + 0.1)
         assert set(again.certificate.checks()["how"]) == {"proved"}

@@ -128,12 +128,12 @@ def test_a_strangers_markup_is_text(folder: Path, capsys, monkeypatch, tmp_path:
 
 
 def test_a_defect_is_one_line_too(folder: Path, capsys, monkeypatch) -> None:
-    import mechdesign.files
+    import mechdesign.evidence.serialize
 
     def broken(path: object) -> None:
         raise ZeroDivisionError("by\nzero")
 
-    monkeypatch.setattr(mechdesign.files, "load", broken)
+    monkeypatch.setattr(mechdesign.evidence.serialize, "load", broken)
     code, _, error = ended(["audit", str(folder / "noise.json")], capsys, monkeypatch)
     assert (
         code == 1

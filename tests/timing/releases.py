@@ -43,7 +43,7 @@ class Release:
     Attributes
     ----------
     kind : str
-        As `mechdesign.files.KINDS` names the mechanism; of an estimator its class.
+        As `mechdesign.evidence.serialize.KINDS` names the mechanism; of an estimator its class.
     made : callable
         The mechanism.
     pairs : callable

@@ -10,7 +10,7 @@ import pytest
 
 from mechdesign import learning
 from mechdesign.evidence import serialize
-from mechdesign.files import KINDS
+from mechdesign.evidence.serialize import KINDS
 from tests.timing import __main__ as timing
 from tests.timing.__main__ import allowed, measured, told_apart
 from tests.timing.releases import RELEASES, WITHOUT

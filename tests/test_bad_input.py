@@ -56,7 +56,7 @@ def good() -> dict[str, Any]:
     space = md.MetricSpace.line([0.0, 1.0, 3.0])
     channel = md.channels.ClusteredResponse(md.MetricSpace.clustered(2, 2, within=0.1), alpha=5.0)
     x = cp.Variable(2, nonneg=True)
-    model = md.solvers.Model(cp.Problem(cp.Minimize(cp.sum(x)), [cp.sum(x) >= 1]), {"x": x})
+    problem = cp.Problem(cp.Minimize(cp.sum(x)), [cp.sum(x) >= 1])
     result = cheap.solved("optm")
     quantizer = md.Quantizer.rqm([-2.7, -0.9, 0.9, 2.7], 0.22, (-1, 1))
     return {
@@ -64,11 +64,11 @@ def good() -> dict[str, Any]:
         "delta": 1e-6, "design": md.OptimalQuantizer(cheap.BINS, cheap.PURE, cheap.UNIFORM), "dimension": 2,
         "epsilon": 1.0, "family": "laplace", "gamma": 0.5, "histogram": [0.5, 0.25, 0.25], "input_range": (-1, 1),
         "item": md.ItemwiseRelease(space, alpha=10.0, delta=1e-6, items=5, users=30), "items": 5, "law": stats.laplace(),
-        "loss": "absolute", "m": 4, "max_abs": 3.0, "mechanism": quantizer, "model": model, "moved": 0.1, "name": "highs",
+        "loss": "absolute", "m": 4, "max_abs": 3.0, "mechanism": quantizer, "moved": 0.1, "name": "highs",
         "noise": "laplace", "norm": 1, "over": "epsilon", "path": "file", "points": [0.0, 1.0], "prior": cheap.UNIFORM,
-        "privacy": cheap.PURE, "problem": model.problem, "q": 0.3, "query": md.user_level.LinearQuery.average(space),
+        "privacy": cheap.PURE, "problem": problem, "q": 0.3, "query": md.user_level.LinearQuery.average(space),
         "radius": 0.1, "report": None, "result": result, "rng": 0, "rho": 0.1, "samples": 20, "scale": 1.0,
-        "sensitivities": [1.0, 2.0], "sensitivity": 1.0, "size": 3, "solution": md.solvers.solve(model), "solver": "highs",
+        "sensitivities": [1.0, 2.0], "sensitivity": 1.0, "size": 3, "solution": md.solvers.solve(problem), "solver": "highs",
         "space": space, "step": 0.5, "total": 100, "users": 30, "values": [1.0], "vectors": np.eye(2), "x": [0.1, 0.2],
         "grid": md.Grid(delta=[1.6], q=[0.4]), "value": 1.0, "law_or_term": stats.laplace(), "time_limit": 0.5,
     }  # fmt: skip

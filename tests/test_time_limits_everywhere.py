@@ -29,7 +29,7 @@ SHORT = {
     ),
     "one accounting of one mechanism": "accuracy least_epsilon",
     "a name in a table": "register_law register_loss available get register unregister",
-    "the proof of a solution in hand": "proved_bound",
+    "what a problem or a solution in hand says": "duals proved_bound rows",
     "a design of a question": "CountsGaussian MatrixMechanism",
 }
 
@@ -63,8 +63,7 @@ LONG: dict[str, Callable[[Any], Any]] = {
         md.accounting.NoiseTerm(md.noise.discrete_laplace_law(2.0), 1.0, 2), 0.5, time_limit=limit
     ),
     "solve": lambda limit: md.solvers.solve(
-        md.solvers.Model(md.MetricChannel(md.MetricSpace.grid(2, 2), alpha=1.0).problem().to_cvxpy(), {}),
-        time_limit=limit,
+        md.MetricChannel(md.MetricSpace.grid(2, 2), alpha=1.0).problem().to_cvxpy(), time_limit=limit
     ),
     "ItemwiseRelease": lambda limit: ItemwiseRelease(
         md.MetricSpace.line([0, 1]), alpha=1.0, accounting="composition", time_limit=limit

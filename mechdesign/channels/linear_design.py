@@ -18,6 +18,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import cvxpy as cp
 import numpy as np
 import pandas as pd
 from scipy import linalg
@@ -52,7 +53,6 @@ from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Clock, Design, Law
 from mechdesign.problem.words import Description
 from mechdesign.problem.workload import Workload
-from mechdesign.solvers import Model
 from mechdesign.solvers.deadline import one_thread
 from mechdesign.solvers.registry import solve
 from mechdesign.typing import Array, Status
@@ -184,7 +184,7 @@ class LocalWorkload(Design):
         """What the value is above the variance."""
         return 0.0 if self.worst else float(mean_square(self.workload))
 
-    def relaxation(self) -> Model:
+    def relaxation(self) -> cp.Problem:
         """The semidefinite program over the moments of rays, whose value bounds the average from below for any number of categories."""
         return relaxation(self.gram, math.exp(self.privacy.epsilon))[0]
 
@@ -269,9 +269,11 @@ class LocalWorkload(Design):
         size, growth = self.workload.size, math.exp(self.privacy.epsilon)
         sets, start, prior = self._first()
         yield self._law(sets, best_weights(self.gram, self._rays(sets), start, prior, worst=False), 0)
-        model, scale = relaxation(self.gram, growth)
-        solve(model, "scs", deadline=clock, fallback=False, eps_abs=1e-5, eps_rel=1e-5, max_iters=20_000)
-        relaxed = multipliers(model, scale, self.gram, growth)
+        problem, scale = relaxation(self.gram, growth)
+        solved = solve(
+            problem, "scs", deadline=clock, fallback=False, eps_abs=1e-5, eps_rel=1e-5, max_iters=20_000
+        )
+        relaxed = multipliers(solved.dual, scale, self.gram, growth)
         proof = LinearBound(relaxed.inverse, relaxed.prices, None, *relaxed[2:])
         bound = proof.bound(self)
         yield Bound(round_down(bound), proof)

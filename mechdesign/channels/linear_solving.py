@@ -7,6 +7,7 @@ Over weights d ≥ 0 of rays u, scaled to mean 1, with :math:`\sum_y d_y u_y = 1
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import cvxpy as cp
@@ -14,7 +15,7 @@ import numpy as np
 from scipy import linalg
 
 from mechdesign.channels.linear_proofs import inequality
-from mechdesign.solvers import Model
+from mechdesign.model.unknown import named
 from mechdesign.typing import Array
 
 
@@ -174,7 +175,7 @@ class Relaxed(NamedTuple):
     slack: float
 
 
-def relaxation(gram: Array, growth: float) -> tuple[Model, float]:
+def relaxation(gram: Array, growth: float) -> tuple[cp.Problem, float]:
     r"""The moments of rays without the rays, and the factor that its objective is scaled by.
 
     Let :math:`u = 1 + b w` with :math:`b = \min(1, \rho - 1)`, so that w is 0 or :math:`t = \max(1, \rho - 1)`, and let P, p and c be the sums of
@@ -189,17 +190,16 @@ def relaxation(gram: Array, growth: float) -> tuple[Model, float]:
     single = cp.reshape(cp.diag(pairs) / top, (k, 1), order="C")
     rows, upper, every = single @ np.ones((1, k)), np.triu_indices(k, 1), count[0, 0]
     sums = every + unit * (single[:, 0] + cp.sum(single) / k) + unit**2 * cp.sum(pairs, axis=1) / k
-    families = {
-        "sums": sums == 1,
-        "moments": cp.bmat([[count, single.T], [single, pairs]]) >> 0,
-        "spread": cp.bmat([[spread, root], [root.T, basis.T @ pairs @ basis]]) >> 0,
-        "both": pairs[upper] >= 0,
-        "neither": (top**2 * every - top * (rows + rows.T) + pairs)[upper] >= 0,
-        "one": (top * rows - pairs)[upper] >= 0,
-        "other": (top * rows.T - pairs)[upper] >= 0,
-    }
-    problem = cp.Problem(cp.Minimize(cp.trace(spread)), list(families.values()))
-    return Model(problem, {"pairs": pairs, "count": count, "spread": spread}, families), scale * unit**2
+    constraints = [
+        named("sums", sums == 1),
+        named("moments", cp.bmat([[count, single.T], [single, pairs]]) >> 0),
+        named("spread", cp.bmat([[spread, root], [root.T, basis.T @ pairs @ basis]]) >> 0),
+        named("both", pairs[upper] >= 0),
+        named("neither", (top**2 * every - top * (rows + rows.T) + pairs)[upper] >= 0),
+        named("one", (top * rows - pairs)[upper] >= 0),
+        named("other", (top * rows.T - pairs)[upper] >= 0),
+    ]
+    return cp.Problem(cp.Minimize(cp.trace(spread)), constraints), scale * unit**2
 
 
 def scaled_root(gram: Array) -> tuple[Array, float]:
@@ -216,24 +216,24 @@ def contrasts(size: int) -> Array:
     return np.asarray(linalg.helmert(size).T)
 
 
-def multipliers(model: Model, scale: float, gram: Array, growth: float) -> Relaxed:
-    """The solved relaxation's multipliers, and the slack that makes them valid."""
+def multipliers(solved: Mapping[str, Array], scale: float, gram: Array, growth: float) -> Relaxed:
+    """Multipliers from the duals of the solved relaxation, by name, and the slack that makes them valid."""
     k, basis, unit, top = len(gram), contrasts(len(gram)), min(1.0, growth - 1), max(1.0, growth - 1)
-    duals, upper = model.duals(), np.triu_indices(len(gram), 1)
+    upper = np.triu_indices(len(gram), 1)
     # of the cone of `spread` the multipliers are (I, -T S⁻¹; ·, ·) for its blocks T and S; S itself may be nearly singular
     root = scaled_root(gram)[0]
-    inner = -np.linalg.pinv(root) @ duals["spread"][: len(root), len(root) :]
+    inner = -np.linalg.pinv(root) @ solved["spread"][: len(root), len(root) :]
     inverse = basis @ inner @ basis.T / unit**2
-    prices = duals["sums"] * np.sign(duals["sums"].sum()) / scale
+    prices = solved["sums"] * np.sign(solved["sums"].sum()) / scale
     products = np.zeros((3, k, k))
     for at, name in enumerate(("both", "neither")):
-        products[at][upper] = np.maximum(duals[name], 0.0) / 2 / scale
+        products[at][upper] = np.maximum(solved[name], 0.0) / 2 / scale
         products[at] += products[at].T
-    products[2][upper] = np.maximum(duals["one"], 0.0) / scale
-    products[2].T[upper] = np.maximum(duals["other"], 0.0) / scale
+    products[2][upper] = np.maximum(solved["one"], 0.0) / scale
+    products[2].T[upper] = np.maximum(solved["other"], 0.0) / scale
     quadratic, none = inverse.T @ gram @ inverse, np.zeros(k)
     linear = inequality(prices, none, products, quadratic, unit, top)[0, 1:]
-    squares = 2 / top * (linear - duals["moments"][0, 1:] / scale)
+    squares = 2 / top * (linear - solved["moments"][0, 1:] / scale)
     left = inequality(prices, squares, products, quadratic, unit, top)
     least = float(np.linalg.eigvalsh(left)[0])
     return Relaxed(inverse, prices, squares, products, max(0.0, -least) + 1e-9 * float(np.abs(left).max()))

@@ -54,7 +54,7 @@ from mechdesign.model.unknown import Requirement, Unknown, named
 from mechdesign.problem.privacy import Consumption
 from mechdesign.problem.spine import Bound, Clock, Incumbent, Law, ModelledDesign
 from mechdesign.problem.words import Description, never_sent
-from mechdesign.solvers.registry import Model, solve
+from mechdesign.solvers.registry import solve
 from mechdesign.typing import Array, Indices
 
 if TYPE_CHECKING:
@@ -345,7 +345,7 @@ class TableProblem(TableDesign, Problem):
     def _by_tangents(self, clock: Clock, solver: str | None, **options: Any) -> Iterator[Law | Bound]:
         """Solve as a conic program and repair its table; prove the bound of linear programs with tangents there, and where these are solved."""
         try:
-            found = solve(Model(self.to_cvxpy(), {"P": self.unknown}), solver, deadline=clock, **options)
+            found = solve(self.to_cvxpy(), solver, deadline=clock, **options)
         except InfeasibleError as error:
             self._cut_off(clock)
             raise self._explained(error, clock) from None

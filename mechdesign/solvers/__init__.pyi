@@ -1,6 +1,8 @@
 from .deadline import Deadline as Deadline
 from .linear_program import LinearProgram as LinearProgram
 from .linear_program import proved_bound as proved_bound
+from .programs import duals as duals
+from .programs import rows as rows
 from .registry import Capabilities as Capabilities
 from .registry import Model as Model
 from .registry import Solution as Solution

@@ -27,7 +27,8 @@ from scipy import sparse
 
 from mechdesign.errors import DesignError, InfeasibleError, SolverError, instance
 from mechdesign.solvers.deadline import Deadline
-from mechdesign.solvers.registry import HIGHS_TOLERANCES, Model, Solution, get, solve
+from mechdesign.solvers.programs import constant, row_duals
+from mechdesign.solvers.registry import HIGHS_TOLERANCES, Solution, get, solve
 from mechdesign.typing import Array, Numbers, Status
 
 _STATUS = {
@@ -321,7 +322,7 @@ class LinearProgram:
         """
         if self.solver != "highs":
             started = time.perf_counter()
-            found = solve(self.model(), self.solver, deadline=self.deadline, **self._options)
+            found = solve(self.to_cvxpy(), self.solver, deadline=self.deadline, **self._options)
             self.count += 1
             self.seconds += time.perf_counter() - started
             return replace(found, value=found.value + self.constant)
@@ -341,25 +342,25 @@ class LinearProgram:
             requested=self.solver,
         )
 
-    def model(self) -> Model:
+    def to_cvxpy(self) -> cp.Problem:
         """Declare the same numbers in CVXPY, without the constant."""
         lp, width = self._highs.getLp(), self.shape[1]
         bounds = np.array([lp.col_lower_, lp.col_upper_])
         x = {k: cp.Variable(at.shape, bounds=list(bounds[:, at]), name=k) for k, at in self.columns.items()}
         whole = cp.hstack([cp.vec(v, order="C") for v in x.values()])
         low, high = np.array(lp.row_lower_), np.array(lp.row_upper_)
-        families: dict[str, Any] = {}
+        families = []
         for name, rows in self.rows.items():
             row, column, data = self._coefficients(name)
             place = np.searchsorted(rows, row)
             sides = sparse.csr_array((data, (place, column)), shape=(len(rows), width)) @ whole
             below = np.isinf(low[rows]).all()
             equal = (low[rows] == high[rows]).all()
-            families[name] = (
+            families.append(
                 sides == high[rows] if equal else sides <= high[rows] if below else sides >= low[rows]
             )
-        problem = cp.Problem(cp.Minimize(np.array(lp.col_cost_) @ whole), list(families.values()))
-        return Model(problem, x, families)
+            families[-1].set_label(name)
+        return cp.Problem(cp.Minimize(np.array(lp.col_cost_) @ whole), families)
 
     def primal(self, name: str) -> Array:
         """A family of columns in its shape, at the last solve."""
@@ -371,12 +372,12 @@ class LinearProgram:
         return str(self._highs.modelStatusToString(self._highs.getModelStatus()))
 
 
-def proved_bound(model: Model, solution: Solution) -> float:
-    """Return a lower bound of the model's optimum that follows from the solution's duals.
+def proved_bound(problem: cp.Problem, solution: Solution) -> float:
+    """Return a lower bound of a problem's optimum that follows from the solution's duals.
 
     Parameters
     ----------
-    model : Model
+    problem : cvxpy.Problem
         A linear minimisation, of an affine objective. Without a bound on a variable whose reduced cost has the wrong sign,
         the answer is -inf.
     solution : Solution
@@ -392,15 +393,15 @@ def proved_bound(model: Model, solution: Solution) -> float:
     Examples
     --------
     >>> x = cp.Variable(2, bounds=[0, 10], name="x")
-    >>> model = Model(cp.Problem(cp.Minimize(x[0] + 2 * x[1]), [cp.sum(x) == 3]), {"x": x})
-    >>> 3 - 1e-12 < proved_bound(model, solve(model, "highs")) <= 3
+    >>> problem = cp.Problem(cp.Minimize(x[0] + 2 * x[1]), [cp.sum(x) == 3])
+    >>> 3 - 1e-12 < proved_bound(problem, solve(problem, "highs")) <= 3
     True
     """
-    problem = instance("model", model, Model).problem
+    instance("problem", problem, cp.Problem)
     solution = instance("solution", solution, Solution)
     if not problem.objective.expr.is_affine():
-        raise DesignError.of("model", problem.objective, "must have an affine objective, of a variable say")
-    dual = solution.row_dual if solution.row_dual is not None else model.row_duals()
+        raise DesignError.of("problem", problem.objective, "must have an affine objective, of a variable say")
+    dual = solution.row_dual if solution.row_dual is not None else row_duals(problem)
     data = problem.get_problem_data(cp.HIGHS)[0]
     if dual is None or len(dual) != len(data["b"]) or not np.isfinite(dual).all():
         raise SolverError(
@@ -411,7 +412,7 @@ def proved_bound(model: Model, solution: Solution) -> float:
     low = np.full(width, -np.inf) if lower is None else np.asarray(lower, dtype=float)
     high = np.full(width, np.inf) if upper is None else np.asarray(upper, dtype=float)
     found = bound_from(data["c"], data["A"], data["b"], int(data["dims"].zero), low, high, dual)
-    return found + model.constant
+    return found + constant(problem)
 
 
 def bound_from(

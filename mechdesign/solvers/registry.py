@@ -1,4 +1,4 @@
-"""What a model is, what a solver promises and what it answers; and the registry of solvers: named backends, reached through CVXPY.
+"""What a solver promises and what it answers; and the registry of solvers: named backends that are given a CVXPY problem.
 
 Third parties add backends with `register`, or declare an entry point in the group ``mechdesign.solvers``
 that names a `Solver` instance, class or factory.
@@ -10,8 +10,8 @@ import re
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import metadata
 from typing import Any
@@ -19,96 +19,21 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import pandas as pd
-from cvxpy.constraints.nonpos import Inequality
-from cvxpy.constraints.zero import Equality
 
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError, instance
 from mechdesign.solvers.deadline import Deadline
+from mechdesign.solvers.programs import duals, kind_of, row_duals, rows, size
 from mechdesign.typing import Array
 from mechdesign.typing import Status as Status
 
 
 @dataclass(frozen=True)
 class Model:
-    """An optimization model with names.
-
-    Parameters
-    ----------
-    problem : cvxpy.Problem
-    variables : mapping of name to cvxpy.Variable
-    constraints : mapping of family name to a cvxpy constraint or a sequence of them
-        ``"privacy"``, ``"unbiased"``, ``"normalisation"``, ``"bounds"``, …
-    parameters : mapping of name to cvxpy.Parameter
-        What a search varies.
-    closed_form : callable, optional
-        Returns the optimal value of every variable, by name, where a formula exists.
-    """
+    """A CVXPY problem with its variables and constraints by name."""
 
     problem: cp.Problem
-    variables: Mapping[str, cp.Variable] = field(default_factory=dict)
-    constraints: Mapping[str, Any] = field(default_factory=dict)
-    parameters: Mapping[str, cp.Parameter] = field(default_factory=dict)
-    closed_form: Callable[[], Mapping[str, Array]] | None = None
-
-    def __post_init__(self) -> None:
-        instance("problem", self.problem, cp.Problem)
-
-    @property
-    def kind(self) -> str:
-        """The smallest class that holds it: "LP", "QP", "SOCP", "SDP" or "EXP"."""
-        if not self.problem.is_dcp():
-            raise DesignError("the model breaks CVXPY's rules for convex problems (DCP)")
-        if self.problem.is_lp():
-            return "LP"
-        if self.problem.is_qp():
-            return "QP"
-        dims = self.problem.get_problem_data(cp.SCS)[0]["dims"]
-        if dims.psd:
-            return "SDP"
-        return "EXP" if dims.exp or dims.p3d else "SOCP"
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Numbers of scalar variables and of scalar constraints."""
-        rows = sum(int(np.prod(c.shape)) for c in self.problem.constraints)
-        return sum(v.size for v in self.problem.variables()), rows
-
-    def duals(self) -> dict[str, Array]:
-        """The dual values CVXPY holds, by family."""
-        found: dict[str, Array] = {}
-        for name, family in self.constraints.items():
-            members = family if isinstance(family, Sequence) else [family]
-            parts = [
-                np.ravel(np.asarray(c.dual_value, dtype=float)) for c in members if c.dual_value is not None
-            ]
-            if isinstance(family, Sequence):
-                found[name] = np.concatenate(parts) if parts else np.zeros(0)
-            elif parts:
-                found[name] = np.asarray(family.dual_value, dtype=float)
-        return found
-
-    def row_duals(self) -> Array | None:
-        """The dual values CVXPY holds, a row of its standard form each: equalities first; None where one is missing or a cone's.
-
-        Each is the change of the optimal value per unit of its right-hand side.
-        """
-        rows = sorted(self.problem.constraints, key=lambda c: not isinstance(c, Equality))
-        if any(c.dual_value is None or not isinstance(c, Equality | Inequality) for c in rows):
-            return None
-        parts = [-np.ravel(np.asarray(c.dual_value, dtype=float), order="F") for c in rows]
-        return np.concatenate([np.zeros(0), *parts])
-
-    @property
-    def constant(self) -> float:
-        """The objective where all variables are 0: what CVXPY's standard form of an affine one leaves out."""
-        variables = self.problem.variables()
-        held = [v.value for v in variables]
-        for v in variables:
-            v.save_value(np.zeros(v.shape))
-        found = float(self.problem.objective.expr.value)
-        for v, value in zip(variables, held):
-            v.save_value(value)
-        return found
+    variables: Mapping[str, cp.Variable]
+    constraints: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -118,7 +43,7 @@ class Capabilities:
     Parameters
     ----------
     kinds : frozenset of str
-        Model classes it takes: "LP", "QP", "SOCP", "SDP", "EXP", "closed-form".
+        Model classes it takes: "LP", "QP", "SOCP", "SDP", "EXP".
     duals, time_limit : bool
         Whether it gives duals, and whether it takes a time limit.
     accuracy : float
@@ -141,14 +66,14 @@ class Solution:
     value : float
         Objective value, NaN when there is none.
     primal, dual : dict of name to array
-        Variable values by name; dual values by constraint family (sign as in CVXPY: the change of the
+        Values by the names of variables; dual values by the labels of constraints (sign as in CVXPY: the change of the
         optimal value per unit of relaxation is minus the dual of an inequality).
     seconds, build_seconds : float
         Time in the solver; time to compile the model.
     fallbacks : tuple of str
         Solvers that were tried before and failed, with their status.
     row_dual : array, optional
-        Duals of the rows of CVXPY's standard form (`Model.row_duals`).
+        Duals of the rows of CVXPY's standard form (`row_duals`).
     """
 
     status: Status
@@ -178,8 +103,10 @@ class Solver(ABC):
         """Whether its library is installed."""
 
     @abstractmethod
-    def solve(self, model: Model, *, time_limit: float | None = None, **options: Any) -> Solution:
-        """Solve `model` in at most `time_limit` seconds; the status says if it is infeasible, unbounded, not done.
+    def solve(self, problem: cp.Problem, *, time_limit: float | None = None, **options: Any) -> Solution:
+        """Solve in at most `time_limit` seconds; the status says if the problem is infeasible, unbounded, not done.
+
+        Its rows have names, the labels of its constraints (`mechdesign.solvers.rows`).
 
         Raises
         ------
@@ -195,40 +122,6 @@ class Solver(ABC):
 GROUP = "mechdesign.solvers"
 _CONIC = frozenset({"LP", "QP", "SOCP", "SDP", "EXP"})
 _REGISTRY: dict[str, Solver] = {}
-
-
-class ClosedFormSolver(Solver):
-    """Evaluates ``model.closed_form`` and assigns the variables; refuses models without one."""
-
-    name = "closed-form"
-    capabilities = Capabilities(frozenset({"closed-form"}), duals=False, accuracy=1e-15)
-
-    def available(self) -> bool:
-        return True
-
-    def solve(self, model: Model, *, time_limit: float | None = None, **options: Any) -> Solution:
-        if options:
-            raise DesignError.of("options", sorted(options), "a closed form takes none")
-        if model.closed_form is None:
-            raise DesignError.of(
-                "solver", self.name, 'this model has no closed form; use "clarabel", "scs" or "highs"'
-            )
-        started = time.perf_counter()
-        primal = {name: np.asarray(v, dtype=float) for name, v in model.closed_form().items()}
-        for name, value in primal.items():
-            model.variables[name].value = value
-        variables, constraints = model.size
-        return Solution(
-            status=Status.OPTIMAL,
-            value=float(model.problem.objective.value),
-            primal=primal,
-            dual={},
-            solver=self.name,
-            seconds=time.perf_counter() - started,
-            variables=variables,
-            constraints=constraints,
-            native_status="closed form",
-        )
 
 
 HIGHS_TOLERANCES = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
@@ -296,8 +189,7 @@ class CvxpySolver(Solver):
     def available(self) -> bool:
         return self._cvxpy_name in _installed()
 
-    def solve(self, model: Model, *, time_limit: float | None = None, **options: Any) -> Solution:
-        problem = model.problem
+    def solve(self, problem: cp.Problem, *, time_limit: float | None = None, **options: Any) -> Solution:
         started, deadline = time.perf_counter(), Deadline(time_limit)
         native, status = "", Status.FAILED
         settings = {**self._options, **options}
@@ -329,14 +221,14 @@ class CvxpySolver(Solver):
         stats = problem.solver_stats
         seconds = float(stats.solve_time) if stats is not None and stats.solve_time is not None else elapsed
         solved = status in (Status.OPTIMAL, Status.INACCURATE)
-        variables, constraints = model.size
+        variables, constraints = size(problem)
         return Solution(
             status=status,
             value=float(problem.value) if solved else float("nan"),
-            primal={n: np.asarray(v.value, dtype=float) for n, v in model.variables.items()}
+            primal={v.name(): np.asarray(v.value, dtype=float) for v in problem.variables()}
             if solved
             else {},
-            dual=model.duals() if solved else {},
+            dual=duals(problem) if solved else {},
             solver=self.name,
             seconds=seconds,
             build_seconds=max(0.0, elapsed - seconds),
@@ -344,7 +236,7 @@ class CvxpySolver(Solver):
             variables=variables,
             constraints=constraints,
             native_status=native,
-            row_dual=model.row_duals() if solved else None,
+            row_dual=row_duals(problem) if solved else None,
         )
 
 
@@ -406,29 +298,23 @@ def available() -> pd.DataFrame:
     'LP'
     """
     _load_entry_points()
-    rows = [
+    table = [
         {
             "solver": name,
             "installed": solver.available(),
-            "classes": ", ".join(
-                k for k in ("closed-form", "LP", "QP", "SOCP", "EXP", "SDP") if solver.accepts(k)
-            ),
+            "classes": ", ".join(k for k in ("LP", "QP", "SOCP", "EXP", "SDP") if solver.accepts(k)),
             "duals": solver.capabilities.duals,
             "time limit": solver.capabilities.time_limit,
             "tolerance": solver.capabilities.accuracy,
         }
         for name, solver in _REGISTRY.items()
     ]
-    return pd.DataFrame(rows)
+    return pd.DataFrame(table)
 
 
-def _candidates(model: Model, solver: str | None, fallback: bool) -> list[Solver]:
+def _candidates(problem: cp.Problem, solver: str | None, fallback: bool) -> list[Solver]:
     first = [] if solver is None else [get(solver)]
-    if solver is None and model.closed_form is not None:
-        first = [get("closed-form")]
-    if first and first[0].accepts("closed-form"):
-        return first
-    kind = model.kind
+    kind = kind_of(problem)
     if first and not first[0].accepts(kind):
         raise DesignError.of(
             "solver", solver, f"does not take models of class {kind}; see mechdesign.solvers.available()"
@@ -441,28 +327,46 @@ def _candidates(model: Model, solver: str | None, fallback: bool) -> list[Solver
     return first + others
 
 
-def _answered(backend: Solver, model: Model, given: dict[str, Any]) -> Solution:
-    """What a backend answers; FAILED where it raises, has a status of its own, or numbers that are not finite."""
+def _answered(backend: Solver, problem: cp.Problem, given: dict[str, Any]) -> Solution:
+    """What a backend answers; FAILED where it raises, or answers nothing that fits the problem."""
     try:
-        answer = backend.solve(model, **given)
+        answer = backend.solve(problem, **given)
+        fault = _fault(answer, problem)
     except DesignError:
         raise
     except Exception as error:  # of whoever wrote the backend
-        said = " ".join(f"{type(error).__name__}: {error}".split())
-        return Solution(Status.FAILED, float("nan"), {}, {}, backend.name, 0.0, native_status=said)
-    if not isinstance(answer.status, Status):
-        return replace(answer, status=Status.FAILED, native_status=f"unknown status {answer.status!r}")
-    solved = answer.status in (Status.OPTIMAL, Status.INACCURATE)
-    numbers = (np.asarray(answer.value, dtype=float), *answer.primal.values())
-    if solved and not answer.primal.keys() >= model.variables.keys():
-        return replace(answer, status=Status.FAILED, native_status="an answer without all variables")
-    if solved and not all(np.isfinite(number).all() for number in numbers):
-        return replace(answer, status=Status.FAILED, native_status="numbers that are not finite")
+        fault = " ".join(f"{type(error).__name__}: {error}".split())
+    if fault:
+        return Solution(Status.FAILED, float("nan"), {}, {}, backend.name, 0.0, native_status=fault)
     return answer
 
 
+def _fault(answer: Solution, problem: cp.Problem) -> str:
+    """Why this is no answer to the problem; nothing where it is one."""
+    if not isinstance(answer, Solution):
+        return f"an answer of type {type(answer).__name__}"
+    if not isinstance(answer.status, Status):
+        return f"unknown status {answer.status!r}"
+    if answer.status not in (Status.OPTIMAL, Status.INACCURATE):
+        return ""
+    shapes = {v.name(): v.shape for v in problem.variables()}
+    if not answer.primal.keys() >= shapes.keys():
+        return "an answer without all variables"
+    sizes = {label: sum(row.size for row in family) for label, family in rows(problem).items()}
+    wrong = [name for name, shape in shapes.items() if np.shape(answer.primal[name]) != shape]
+    wrong += [
+        label for label, dual in answer.dual.items() if np.size(dual) != sizes.get(label, np.size(dual))
+    ]
+    if wrong:
+        return f"an answer of another shape for {wrong[0]!r}"
+    numbers = (answer.value, *answer.primal.values(), *answer.dual.values())
+    if not all(np.isfinite(np.asarray(number, dtype=float)).all() for number in numbers):
+        return "numbers that are not finite"
+    return ""
+
+
 def solve(
-    model: Model,
+    problem: cp.Problem,
     solver: str | None = None,
     *,
     time_limit: float | None = None,
@@ -470,16 +374,17 @@ def solve(
     fallback: bool = True,
     **options: Any,
 ) -> Solution:
-    """Solve `model` with the named backend, or the first capable one.
+    """Solve a CVXPY problem with the named backend, or the first capable one.
 
-    A backend that fails, answers with numbers that are not finite, or is the first to call the model infeasible or unbounded,
+    A backend that fails, answers with numbers that are not finite, or is the first to call the problem infeasible or unbounded,
     hands over to the next capable one; the solution lists those that failed.
 
     Parameters
     ----------
-    model : Model
+    problem : cvxpy.Problem
+        Convex; its variables and rows are named in the answer.
     solver : str, optional
-        Registered name or CVXPY name; chosen from the model's class when not named.
+        Registered name or CVXPY name; chosen from the problem's class when not named.
     time_limit : float, optional
         Seconds for all of it, those that take over included.
     deadline : Deadline, optional
@@ -492,17 +397,19 @@ def solve(
     Raises
     ------
     InfeasibleError
-        The model has no feasible point: two backends say so, or the only one that may answer.
+        The problem has no feasible point: two backends say so, or the only one that may answer.
     SolverError
         It is unbounded, no answer came in time (status "limit"), or every backend failed; carries the last
         backend's own status.
     """
-    instance("model", model, Model)
+    names = sorted(v.name() for v in instance("problem", problem, cp.Problem).variables())
+    if twice := [a for a, b in zip(names, names[1:]) if a == b]:
+        raise DesignError.of("problem", twice[0], "is the name of two variables: give each its own")
     deadline = Deadline.of(deadline, time_limit)
     failures: list[str] = []
     last: Solution | None = None
     refused: dict[Status, MechdesignError] = {}
-    for index, backend in enumerate(_candidates(model, solver, fallback)):
+    for index, backend in enumerate(_candidates(problem, solver, fallback)):
         given = options if index == 0 else {}
         if deadline.finite:
             if not backend.capabilities.time_limit:
@@ -511,7 +418,7 @@ def solve(
             if deadline.passed:
                 break
             given = {**given, "time_limit": deadline.limit()}
-        answer = _answered(backend, model, given)
+        answer = _answered(backend, problem, given)
         if answer.status is Status.OPTIMAL:
             return replace(answer, requested=solver, fallbacks=tuple(failures))
         words = f"{backend.name}: {answer.native_status or answer.status.value}"
@@ -522,7 +429,7 @@ def solve(
             refused[answer.status] = InfeasibleError(f"no feasible point ({words})")
         elif answer.status is Status.UNBOUNDED:
             refused[answer.status] = SolverError(
-                f"the model is unbounded ({words})", solver=backend.name, status=answer.native_status
+                f"the problem is unbounded ({words})", solver=backend.name, status=answer.native_status
             )
         elif answer.status is Status.INACCURATE and last is None:
             last = answer
@@ -549,7 +456,6 @@ def _highs(name: str, method: str, *, accuracy: float = 1e-10, **options: float)
 
 
 for _solver in (
-    ClosedFormSolver(),
     _highs("highs", "simplex"),
     _highs("highs-ipm", "ipm"),
     CvxpySolver(

@@ -100,7 +100,7 @@ def test_cuts_solve_the_whole_program(epsilon, delta) -> None:
     design = OptimalNoise(privacy=ApproximateDP(epsilon, delta))
     reach = 1.5 + math.log1p(math.expm1(epsilon) / (2 * delta)) / epsilon
     model = design.model(cells=4, reach=reach)
-    full = solvers.solve(model, "clarabel" if epsilon == 1.0 else None).value
+    full = solvers.solve(model.problem, "clarabel" if epsilon == 1.0 else None).value
     cut = design.solve(cells=4)
     # The spike can only help.
     assert cut.value <= full * (1 + 1e-6)

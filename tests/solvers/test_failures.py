@@ -13,7 +13,7 @@ import pytest
 
 import mechdesign as md
 from mechdesign.problem.spine import ModelledDesign
-from mechdesign.solvers import Capabilities, Model, Solution, Solver, register, unregister
+from mechdesign.solvers import Capabilities, Solution, Solver, register, unregister
 from mechdesign.solvers.linear_program import LinearProgram
 from mechdesign.typing import Status
 
@@ -22,6 +22,9 @@ WAYS = {
     "unknown status": "sideways",
     "not a number": Status.OPTIMAL,
     "no variables": Status.OPTIMAL,
+    "another shape": Status.OPTIMAL,
+    "no solution": None,
+    "limit": Status.LIMIT,
     "inaccurate": Status.INACCURATE,
     "infeasible": Status.INFEASIBLE,
     "unbounded": Status.UNBOUNDED,
@@ -41,13 +44,17 @@ class Failing(Solver):
     def available(self) -> bool:
         return True
 
-    def solve(self, model: Model, *, time_limit: float | None = None, **options: Any) -> Solution:
+    def solve(self, problem: cp.Problem, *, time_limit: float | None = None, **options: Any) -> Solution:
         if self.way == "raises":
             raise RuntimeError("the library crashed")
+        if self.way == "no solution":
+            return None  # type: ignore[return-value]
         value = math.nan if self.way == "not a number" else 0.0
-        primal = {n: np.full(v.shape, value) for n, v in model.variables.items()}
+        primal = {v.name(): np.full(v.shape, value) for v in problem.variables()}
         if self.way == "no variables":
             primal = {}
+        if self.way == "another shape":
+            primal = {name: np.zeros(np.size(x) + 1) for name, x in primal.items()}
         status: Any = WAYS[self.way]
         return Solution(status, value, primal, {}, self.name, 0.0, native_status=self.way)
 
@@ -122,8 +129,8 @@ def test_a_metric_quantizer_says_why_it_stays_with_two_outputs(monkeypatch: pyte
 
 def test_two_solvers_must_agree_that_nothing_is_feasible() -> None:
     x = cp.Variable(name="x")
-    feasible = Model(cp.Problem(cp.Minimize(x), [x >= 1]), {"x": x})
-    empty = Model(cp.Problem(cp.Minimize(x), [x >= 1, x <= 0]), {"x": x})
+    feasible = cp.Problem(cp.Minimize(x), [x >= 1])
+    empty = cp.Problem(cp.Minimize(x), [x >= 1, x <= 0])
     register(Failing("infeasible"))
     try:
         found = md.solvers.solve(feasible, "failing")

@@ -34,7 +34,9 @@ PROGRAMS: dict[str, Callable[[], Both]] = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_they_agree(name: str) -> None:
     model, program = PROGRAMS[name]()
-    assert program.answer().value == pytest.approx(solvers.solve(model, "highs").value, rel=1e-9, abs=1e-10)
-    declared = program.model()
+    assert program.answer().value == pytest.approx(
+        solvers.solve(model.problem, "highs").value, rel=1e-9, abs=1e-10
+    )
+    declared = program.to_cvxpy()
     again = solvers.solve(declared, "clarabel").value + program.constant
     assert again == pytest.approx(program.value, rel=1e-6, abs=1e-8)

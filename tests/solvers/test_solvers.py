@@ -14,8 +14,9 @@ from scipy import sparse
 import mechdesign as md
 import mechdesign.solvers.registry as registry
 from mechdesign import solvers
-from mechdesign.solvers import Capabilities, LinearProgram, Model, Solution, Solver, Status
+from mechdesign.solvers import Capabilities, LinearProgram, Solution, Solver, Status
 from mechdesign.solvers import deadline as deadline_module
+from mechdesign.solvers.programs import constant
 from mechdesign.solvers.registry import CvxpySolver
 
 LP_SOLVERS = [
@@ -23,13 +24,13 @@ LP_SOLVERS = [
 ]
 
 
-def lp(scale: float = 1.0, *, bound: float | None = None) -> Model:
+def lp(scale: float = 1.0, *, bound: float | None = None) -> cp.Problem:
     """min 2x + 3y s.t. x + y = 4, x − y ≤ 2, x, y ≥ 0 → (3, 1), value 9; row scale `scale`."""
-    x = cp.Variable(2, nonneg=True)
-    families = {"sum": scale * (x[0] + x[1]) == 4 * scale, "limit": scale * (x[0] - x[1]) <= 2 * scale}
+    x = cp.Variable(2, nonneg=True, name="x")
+    total = md.named("sum", scale * (x[0] + x[1]) == 4 * scale)
+    limit = md.named("limit", scale * (x[0] - x[1]) <= 2 * scale)
     extra = [] if bound is None else [x[0] + x[1] <= bound]
-    problem = cp.Problem(cp.Minimize(2 * x[0] + 3 * x[1]), [*families.values(), *extra])
-    return Model(problem, {"x": x}, families)
+    return cp.Problem(cp.Minimize(2 * x[0] + 3 * x[1]), [total, limit, *extra])
 
 
 @pytest.mark.parametrize("name", LP_SOLVERS)
@@ -52,7 +53,7 @@ class TestConformance:
 
     def test_unbounded(self, name: str) -> None:
         x = cp.Variable(2, nonneg=True)
-        model = Model(cp.Problem(cp.Minimize(-x[0]), [x[0] - x[1] <= 1]), {"x": x})
+        model = cp.Problem(cp.Minimize(-x[0]), [x[0] - x[1] <= 1])
         with pytest.raises(md.SolverError) as caught:
             solvers.solve(model, name, fallback=False)
         assert caught.value.solver and caught.value.status
@@ -60,8 +61,8 @@ class TestConformance:
     def test_degenerate(self, name: str) -> None:
         # Three constraints through one vertex of the plane.
         x = cp.Variable(2, nonneg=True)
-        rows = [x[0] + x[1] <= 1, x[0] <= 1, 2 * x[0] + x[1] <= 2]
-        model = Model(cp.Problem(cp.Minimize(-2 * x[0] - x[1]), rows), {"x": x}, {"rows": rows})
+        rows = [md.named("rows", row) for row in (x[0] + x[1] <= 1, x[0] <= 1, 2 * x[0] + x[1] <= 2)]
+        model = cp.Problem(cp.Minimize(-2 * x[0] - x[1]), rows)
         answer = solvers.solve(model, name, fallback=False)
         assert answer.value == pytest.approx(-2, abs=self.tolerance(name))
         assert answer.dual["rows"].shape == (3,)
@@ -97,20 +98,18 @@ def test_registry_rejects_the_unknown() -> None:
 
 
 def test_what_is_no_model() -> None:
-    with pytest.raises(md.DesignError, match="model = 'x'"):
+    with pytest.raises(md.DesignError, match="problem = 'x'"):
         solvers.solve("x")  # type: ignore[arg-type]
-    with pytest.raises(md.DesignError, match="problem = 3"):
-        Model(3)  # type: ignore[arg-type]
     x = cp.Variable()
     with pytest.raises(md.DesignError, match="DCP"):
-        solvers.solve(Model(cp.Problem(cp.Minimize(cp.sqrt(x))), {"x": x}))
+        solvers.solve(cp.Problem(cp.Minimize(cp.sqrt(x))))
     with pytest.raises(md.DesignError, match="solver = \\['highs'\\]"):
         solvers.solve(lp(), ["highs"])  # type: ignore[arg-type]
 
 
 def test_wrong_class_is_refused() -> None:
     x = cp.Variable()
-    model = Model(cp.Problem(cp.Minimize(cp.exp(x)), [x >= 1]), {"x": x})
+    model = cp.Problem(cp.Minimize(cp.exp(x)), [x >= 1])
     with pytest.raises(md.DesignError, match="class EXP"):
         solvers.solve(model, "highs")
 
@@ -123,7 +122,7 @@ class Broken(Solver):
     def available(self) -> bool:
         return True
 
-    def solve(self, model: Model, *, time_limit: float | None = None, **options: object) -> Solution:
+    def solve(self, problem: cp.Problem, *, time_limit: float | None = None, **options: object) -> Solution:
         time.sleep(self.pause)
         return Solution(
             Status.FAILED, float("nan"), {}, {}, self.name, 0.0, native_status="numerical trouble"
@@ -253,7 +252,7 @@ def test_a_linear_program_is_what_cvxpy_declares_of_it() -> None:
     rng = np.random.default_rng(7)
     for _ in range(5):
         program = random_program(rng)
-        answer, model = program.answer(), program.model()
+        answer, model = program.answer(), program.to_cvxpy()
         other = solvers.solve(model, "clarabel")
         assert answer.value == pytest.approx(other.value, abs=1e-7)
         assert other.value - 1e-6 < solvers.proved_bound(model, other) <= answer.value
@@ -308,14 +307,14 @@ def test_a_linear_programs_ends() -> None:
 def test_a_proved_bound_counts_the_constant_and_refuses_what_it_cannot_prove() -> None:
     x = cp.Variable(2, bounds=[0, 10], name="x")
     rows = [cp.sum(x) == 3, x[0] >= 1]
-    model = Model(cp.Problem(cp.Minimize(x[0] + 2 * x[1] + 5), rows), {"x": x})
+    model = cp.Problem(cp.Minimize(x[0] + 2 * x[1] + 5), rows)
     for name in ("highs", "clarabel", "highs-ipm"):
         assert 8 - 1e-6 < solvers.proved_bound(model, solvers.solve(model, name)) <= 8
     x.value = [2.0, 1.0]
-    assert model.constant == 5 and x.value.tolist() == [2.0, 1.0]
+    assert constant(model) == 5 and x.value.tolist() == [2.0, 1.0]
     with pytest.raises(md.DesignError, match="affine"):
-        bent = Model(cp.Problem(cp.Minimize(cp.abs(x[0] - 1)), rows), {"x": x})
+        bent = cp.Problem(cp.Minimize(cp.abs(x[0] - 1)), rows)
         solvers.proved_bound(bent, solvers.solve(bent, "highs"))
     with pytest.raises(md.SolverError, match="no duals"):
-        unsolved = Model(cp.Problem(cp.Minimize(x[0]), [x[1] >= 1]), {"x": x})
+        unsolved = cp.Problem(cp.Minimize(x[0]), [x[1] >= 1])
         solvers.proved_bound(unsolved, Solution(Status.OPTIMAL, 0.0, {}, {}, "none", 0.0))

@@ -19,7 +19,7 @@ from mechdesign.errors import DesignError
 from mechdesign.noise.allocation.separable import Allocated, Separable
 from mechdesign.noise.allocation.several import LESS, TINY, Changes, Prices, Row
 from mechdesign.noise.allocation.solving import answered, priced
-from mechdesign.solvers import Deadline, Model
+from mechdesign.solvers import Deadline
 from mechdesign.typing import Array
 
 
@@ -145,9 +145,8 @@ def largest_spent(changes: Changes, scales: Array, deadline: Deadline | None = N
         size, rows = float(gain.max()), changes.rows()
         kept, total, limits = priced(changes)
         program = cp.Problem(cp.Minimize(total), [gain / size <= kept, *limits])
-        model = Model(program, {v.name(): v for v in program.variables()}, {})
         solver = "clarabel" if rows[-1].exponent == 2 else None
-        found = np.ravel(answered(model, solver, Deadline.of(deadline), {}).primal["prices "])
+        found = np.ravel(answered(program, solver, Deadline.of(deadline), {}).primal["prices "])
         named = {row.name: max(float(t), 0.0) * size / row.most for t, row in zip(found, rows)}
         prices = changes.in_units(named)
     return float(changes.spent(scales, prices)), prices

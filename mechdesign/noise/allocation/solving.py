@@ -24,12 +24,13 @@ from mechdesign import solvers
 from mechdesign.errors import DesignError, InfeasibleError, ResultFormatError, SolverError
 from mechdesign.evidence.results import SolveReport
 from mechdesign.model.scales import absolute_moment
+from mechdesign.model.unknown import named
 from mechdesign.noise.allocation.declared import DeclaredScales
 from mechdesign.noise.allocation.lagrangian import Lagrangian, Multipliers, lower_bound
 from mechdesign.noise.allocation.proofs import changes_within, keeps, spent
 from mechdesign.noise.allocation.separable import Separable
 from mechdesign.noise.allocation.several import LESS, Changes
-from mechdesign.solvers import Deadline, Model, Solution
+from mechdesign.solvers import Deadline, Solution
 from mechdesign.typing import Array
 
 _MARGINS = 1e-9, 1e-8, 1e-7
@@ -86,7 +87,6 @@ class ScalesProgram:
         losses = weight[self.moved] * self.reference[self.moved] ** p
         self.total = float(losses.sum())
         self.loss = losses / self.total @ self.power(p)
-        self.named: dict[str, cp.Constraint] = {}
 
     def _check_quiet(self) -> None:
         for row in self.asked.coupled:
@@ -121,8 +121,7 @@ class ScalesProgram:
             else:
                 line = cp.exp(self.variable[at]) if self.logarithmic else self.variable[at]
                 side = (values / size) @ line + offset / size
-            self.named[f"row {k}"] = side == 0 if row.equal else side + room <= 0
-            found.append(self.named[f"row {k}"])
+            found.append(named(f"row {k}", side == 0 if row.equal else side + room <= 0))
         for r in range(len(self.asked.privacy)):
             found += self._budget(r, room, most)
         return found
@@ -144,12 +143,11 @@ class ScalesProgram:
         shares = (asked.sensitivities[moved] / self.reference[self.asked.member[moved]]) ** m / asked.budget
         changes, power = changes_within(asked), self.power(-m)
         if changes is None:
-            self.named[f"budget {r}"] = np.bincount(places, shares, len(self.moved)) @ power + room <= most
-            return [self.named[f"budget {r}"]]
+            joint = np.bincount(places, shares, len(self.moved)) @ power
+            return [named(f"budget {r}", joint + room <= most)]
         kept, total, (level, *curves) = priced(changes, f"{r}")
-        self.named[f"level {r}"], self.named[f"budget {r}"] = level, total + room <= most
-        self.named[f"worst {r}"] = cp.multiply(shares, power[places]) <= kept
-        return [level, *curves, self.named[f"worst {r}"], self.named[f"budget {r}"]]
+        worst = named(f"worst {r}", cp.multiply(shares, power[places]) <= kept)
+        return [named(f"level {r}", level), *curves, worst, named(f"budget {r}", total + room <= most)]
 
     def prices(self, solution: Solution) -> list[Any]:
         """Prices of the bounds of each requirement, in the answer's unit; None where there is one bound a number."""
@@ -162,13 +160,6 @@ class ScalesProgram:
             named = {row.name: float(t) / row.most for t, row in zip(theta, changes.rows())}
             found.append(changes.in_units(named))
         return found
-
-    def model(self, objective: cp.Expression, rows: list[cp.Constraint]) -> Model:
-        """The program for a registered solver."""
-        for name, row in self.named.items():
-            row.set_label(name)
-        program = cp.Problem(cp.Minimize(objective), rows)
-        return Model(program, {v.name(): v for v in program.variables()}, dict(self.named))
 
 
 def priced(changes: Changes, name: str = "") -> tuple[cp.Expression, cp.Expression, list[cp.Constraint]]:
@@ -193,10 +184,12 @@ def priced(changes: Changes, name: str = "") -> tuple[cp.Expression, cp.Expressi
     return paid + level, cp.sum(free) + cp.sum(theta), [level <= most, *curves]
 
 
-def answered(model: Model, solver: str | None, deadline: Deadline, options: dict[str, Any]) -> Solution:
+def answered(
+    program: cp.Problem, solver: str | None, deadline: Deadline, options: dict[str, Any]
+) -> Solution:
     """The answer to a program that is known to be feasible."""
     try:
-        return solvers.solve(model, solver, fallback=solver is None, deadline=deadline, **options)
+        return solvers.solve(program, solver, fallback=solver is None, deadline=deadline, **options)
     except InfeasibleError as error:
         words = f"{solver} calls a feasible program infeasible ({error.reason})"
         raise SolverError(words, solver=str(solver), status="defect") from None
@@ -214,10 +207,7 @@ def solve_scales(
         options = {**dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), tolerance), **options}
     try:
         solution = solvers.solve(
-            program.model(program.loss, program.rows()),
-            solver,
-            deadline=deadline,
-            **options,
+            cp.Problem(cp.Minimize(program.loss), program.rows()), solver, deadline=deadline, **options
         )
     except InfeasibleError:
         raise explained(asked, deadline) from None
@@ -367,10 +357,11 @@ def mended(
             return mixed
     for margin in _MARGINS:
         with suppress(SolverError):
-            solution = answered(program.model(program.loss, program.rows(margin)), solver, deadline, options)
-            stricter = levelled(asked, program.scales()), program.prices(solution)
-            if within(asked, stricter):
-                found.append(stricter)
+            stricter = cp.Problem(cp.Minimize(program.loss), program.rows(margin))
+            solution = answered(stricter, solver, deadline, options)
+            point = levelled(asked, program.scales()), program.prices(solution)
+            if within(asked, point):
+                found.append(point)
                 break
     if not found:
         message = "no scales were found that pass their own checks: rows may contradict each other by less than doubles tell"
@@ -423,8 +414,8 @@ def _inner(asked: DeclaredScales, deadline: Deadline) -> Point:
     """Scales near the reference of large common slack of budgets and rows, over their sizes."""
     program, room = ScalesProgram(asked, logarithmic=asked.logarithmic), cp.Variable(name="room")
     near = cp.sum_squares(program.variable - (0.0 if program.logarithmic else 1.0)) / program.variable.size
-    model = program.model(_NEAR * near - room, [*program.rows(room), room <= 0.5])
-    solution = answered(model, "clarabel", deadline, {})
+    inner = cp.Problem(cp.Minimize(_NEAR * near - room), [*program.rows(room), room <= 0.5])
+    solution = answered(inner, "clarabel", deadline, {})
     return program.scales(), program.prices(solution)
 
 
@@ -432,7 +423,9 @@ def explained(asked: DeclaredScales, deadline: Deadline) -> InfeasibleError | So
     """Families that no scales meet together, by the least factor of the budgets at which some do."""
     program, factor = ScalesProgram(asked, logarithmic=asked.logarithmic), cp.Variable(name="factor")
     try:
-        solution = solvers.solve(program.model(factor, program.rows(most=factor)), deadline=deadline)
+        solution = solvers.solve(
+            cp.Problem(cp.Minimize(factor), program.rows(most=factor)), deadline=deadline
+        )
     except InfeasibleError:
         words = " and ".join(map(repr, asked.labels))
         return InfeasibleError(f"no scales meet {words} (by the solver; not proved)")

@@ -21,11 +21,12 @@ from mechdesign import solvers
 from mechdesign.errors import InfeasibleError, SolverError
 from mechdesign.evidence.vipr import rational
 from mechdesign.model.exactly import fraction, project
+from mechdesign.model.unknown import named
 from mechdesign.noise.correlated.bound import CovarianceBound
 from mechdesign.noise.correlated.declared import DeclaredCovariance
 from mechdesign.noise.correlated.rigorous import factor_below, polar
 from mechdesign.noise.correlated.solving import Dense
-from mechdesign.solvers import Deadline, Model
+from mechdesign.solvers import Deadline
 from mechdesign.typing import Array
 
 MARGINS = (2e-9, 2e-8, 2e-7, 2e-6)
@@ -110,31 +111,29 @@ class Semidefinite:
         t = cp.Variable(max(declared.further, 1), name="further")
         x = np.linalg.solve(frame, declared.changes.T).T / math.sqrt(unit * declared.budget)
         squares = np.einsum("ki,kj->kij", x, x).reshape(len(x), -1)
-        families = {
-            "inverse": [whole[:size, size:] == np.eye(size)],
-            "privacy": [squares @ cp.vec(precision, order="C") <= 1 - margin],
-        }
+        rows = [
+            named("inverse", whole[:size, size:] == np.eye(size)),
+            named("privacy", squares @ cp.vec(precision, order="C") <= 1 - margin),
+        ]
         below, equal = declared.equal == 0, declared.equal != 0
         for name, chosen in (("own", below), ("equal", equal)):
             if chosen.any():
                 sides = weights[chosen] @ cp.vec(z, order="C") + constants[chosen]
                 if declared.further:
                     sides = sides + further[chosen] @ t
-                families[name] = [sides <= -margin if name == "own" else sides == 0]
+                rows.append(named(name, sides <= -margin if name == "own" else sides == 0))
         loss = cp.sum(cp.multiply(unit * frame.T @ declared.cost_weights @ frame / tall, z))
         if declared.further:
             loss = loss + declared.cost[declared.n**2 :] @ t
-        rows = [row for family in families.values() for row in family]
-        unknowns = {"whole": whole, **({"t": t} if declared.further else {})}
-        model = Model(cp.Problem(cp.Minimize(loss), rows), unknowns, families)
-        found = solvers.solve(model, self.solver, deadline=self.deadline, **self.options)
+        program = cp.Problem(cp.Minimize(loss), rows)
+        found = solvers.solve(program, self.solver, deadline=self.deadline, **self.options)
         self.report = found
         multipliers = np.zeros(len(declared.family))
         for name, chosen in (("own", below), ("equal", equal)):
             if chosen.any():
                 multipliers[chosen] = np.ravel(found.dual[name])
-        values = found.primal["t"] * tall if declared.further else np.zeros(0)
-        return found.primal["whole"][:size, :size], values, multipliers * tall / sizes
+        values = found.primal[t.name()] * tall if declared.further else np.zeros(0)
+        return found.primal[whole.name()][:size, :size], values, multipliers * tall / sizes
 
     def whitening(self, z: Array) -> Array:
         """R with (RᵀR)⁻¹ = u P Z Pᵀ, moved onto the equalities."""

@@ -2,15 +2,13 @@ r"""A program over the means of a mechanism's probabilities on cells of a contin
 
 from __future__ import annotations
 
-from typing import Any
-
 import cvxpy as cp
 import numpy as np
 from scipy import stats
 
+from mechdesign.model.unknown import named
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import LawPrior, Prior
-from mechdesign.solvers import Model
 from mechdesign.typing import Array
 
 STEEP = 23.0  # εd from which e^{-εd} is lost in a solver's tolerance
@@ -22,16 +20,6 @@ def about_zero(bins: Array, knots: Array, prior: Prior) -> tuple[Array, Array, P
     if centre == 0:
         return bins, knots, prior
     return bins - centre, knots - centre, prior.standardised(centre, 1.0)
-
-
-def _declared(
-    least: cp.Expression,
-    variables: dict[str, cp.Variable],
-    families: dict[str, Any],
-    parameters: dict[str, cp.Parameter],
-) -> Model:
-    constraints = [c for f in families.values() for c in (f if isinstance(f, list) else [f])]
-    return Model(cp.Problem(cp.Minimize(least), constraints), variables, families, parameters)
 
 
 def _cells(prior: Prior, lower: float, upper: float, count: int) -> list[tuple[float, float, Array]]:
@@ -83,7 +71,7 @@ def _distance(prior: Prior, first: tuple[float, float, Array], second: tuple[flo
 
 def cell_model(
     bins: Array, epsilon: float, prior: Prior, loss: Loss, input_range: tuple[float, float], cells: int
-) -> Model:
+) -> cp.Problem:
     r"""Declare a program over the means of p on cells, which no mechanism that is private at :math:`d = |x - x'|` beats.
 
     Cut the input range into cells. For any mechanism let :math:`q_{ki}` be the mean of :math:`p_i` over cell k under the
@@ -116,19 +104,19 @@ def cell_model(
     d = cp.Variable(shape, name="d", bounds=[-tau, tau])
     t = cp.Variable(shape, name="t", bounds=[0, 2 * reach])
     error = cp.multiply(bins[None, :] - centre[:, None], q) - d
-    families: dict[str, Any] = {
-        "normalisation": cp.sum(q, axis=1) == 1,
-        "unbiased": q @ bins == centre,
-        "deviation": cp.sum(d, axis=1) == 0,
-        "second moment": cp.multiply(centre, q @ bins) + d @ bins == second,
-        "within a cell": [d <= cp.multiply(tau, q), -d <= cp.multiply(tau, q)],
-        "absolute error": [error <= t, -error <= t],
-    }
+    rows = [
+        named("normalisation", cp.sum(q, axis=1) == 1),
+        named("unbiased", q @ bins == centre),
+        named("deviation", cp.sum(d, axis=1) == 0),
+        named("second moment", cp.multiply(centre, q @ bins) + d @ bins == second),
+        named("within a cell", d <= cp.multiply(tau, q)),
+        named("within a cell", -d <= cp.multiply(tau, q)),
+        named("absolute error", error <= t),
+        named("absolute error", -error <= t),
+    ]
     if len(table) > 1:
-        families["privacy"] = [
-            q[1:] <= cp.multiply(ratio, q[:-1]) + steep,
-            q[:-1] <= cp.multiply(ratio, q[1:]) + steep,
-        ]
+        rows.append(named("privacy", q[1:] <= cp.multiply(ratio, q[:-1]) + steep))
+        rows.append(named("privacy", q[:-1] <= cp.multiply(ratio, q[1:]) + steep))
     absolute, squared = loss.absolute * mass, loss.squared * mass
     least = absolute @ cp.sum(t, axis=1) + squared @ (q @ bins**2 - second)
-    return _declared(least, {"q": q, "d": d, "t": t}, families, {})
+    return cp.Problem(cp.Minimize(least), rows)

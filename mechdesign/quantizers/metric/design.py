@@ -66,7 +66,8 @@ from mechdesign.quantizers.mechanism.selection import check_bins, check_range, m
 from mechdesign.quantizers.mechanism.table import PiecewiseTable, loss_peaks
 from mechdesign.quantizers.metric.cells import about_zero, cell_model
 from mechdesign.quantizers.metric.notion import PairwisePrivacy, outermost_private
-from mechdesign.solvers import Model, Solution, proved_bound
+from mechdesign.solvers import Solution, proved_bound
+from mechdesign.solvers.programs import row_duals
 from mechdesign.typing import Array, Numbers, Status
 
 LEMMA = (
@@ -372,7 +373,7 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
             except (InfeasibleError, SolverError) as error:
                 clock.failed(error, f"no lower bound is stated from {count} rows")
                 return
-            duals = program.row_duals() if answer.row_dual is None else answer.row_dual
+            duals = row_duals(program) if answer.row_dual is None else answer.row_dual
             bound = proved_bound(program, replace(answer, row_dual=duals))
             if math.isfinite(bound):
                 yield Bound(bound, replace(proof, multipliers=duals))
@@ -603,7 +604,7 @@ class MetricBound(Proof):
             )
         return super().linear_bound(stated)
 
-    def program(self, design: MetricQuantizer) -> Model:
+    def program(self, design: MetricQuantizer) -> cp.Problem:
         """The program that no mechanism beats."""
         if not design.continuum or design.objective == "worst" or self.knots is None:
             raise DesignError.of("knots", self.knots, "must be given, for the mean on the continuum")

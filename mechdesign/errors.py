@@ -66,7 +66,7 @@ def instance(name: str, value: object, *kinds: type[T]) -> T:
     1.0
     """
     if not isinstance(value, kinds):
-        wanted = [f"a{'n' * (kind.__name__[0] in 'AEIO')} {kind.__name__}" for kind in kinds]
+        wanted = [f"{'an' if kind.__name__[0] in 'AEIO' else 'a'} {kind.__name__}" for kind in kinds]
         raise DesignError.of(name, value, f"must be {' or '.join(wanted)}")
     return value
 

@@ -16,7 +16,7 @@ from mechdesign.errors import DesignError, MechdesignError
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.classes import Scope
 from mechdesign.evidence.digits import shown
-from mechdesign.evidence.handed import Handed
+from mechdesign.evidence.exportable import Exportable
 from mechdesign.evidence.page import Page, Section, page
 from mechdesign.evidence.proofs import (
     CLAIMED,
@@ -45,7 +45,7 @@ _NUMBERS = ["error", "ratio", "standard deviation", "mean absolute error", "95% 
 
 @serializable("comparison")
 @dataclass(frozen=True, eq=False)
-class Comparison(Handed):
+class Comparison(Exportable):
     """Mechanisms for one question at one privacy, best first.
 
     Parameters

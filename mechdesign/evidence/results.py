@@ -19,7 +19,7 @@ from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.attack import Attack, TradeOff, share
 from mechdesign.evidence.classes import MechanismClass, Scope
 from mechdesign.evidence.digits import at_least, at_most, gap_words, meaningful
-from mechdesign.evidence.handed import Handed
+from mechdesign.evidence.exportable import Exportable
 from mechdesign.evidence.page import Fact, Page, Section, versions
 from mechdesign.evidence.proofs import (
     ABOUT_FILE,
@@ -101,7 +101,7 @@ class SolveReport:
 
 @serializable("result")
 @dataclass(frozen=True, eq=False)
-class Result(Handed):
+class Result(Exportable):
     """A mechanism with its evidence: what every design returns.
 
     What only a design or a mechanism knows (the question in words, the table of constraints, the picture) the result
@@ -339,15 +339,10 @@ class Result(Handed):
         drawn: Figure = self.design.plot(self, **options)
         return drawn
 
-    def tried(self) -> pd.DataFrame:
+    def trials(self) -> pd.DataFrame:
         """What a search tried, best first; no rows where nothing was searched."""
         with fitting():
-            return self.design.tried(self)
-
-    @property
-    def tried_words(self) -> str:
-        """What a page says of `tried`."""
-        return "Computed for this page." if self.table is None else "Stated by the search, not checked."
+            return self.design.trials(self)
 
     def errors(self, question: object = None) -> Accuracy:
         """How far off an answer is: standard deviation, mean absolute error, 95% half-width.
@@ -491,14 +486,14 @@ def _result_sections(result: Result, said: Any, table: pd.DataFrame) -> Iterator
     others = result.alternatives()
     if len(others):
         yield Section("Against the alternatives", said.rivals, others, caption="Error at the same privacy")
-    tried = result.tried()
-    if len(tried):
+    trials = result.trials()
+    if len(trials):
         yield Section(
             "What the search tried",
-            result.tried_words,
-            tried,
+            "Computed for this page." if result.table is None else "Stated by the search, not checked.",
+            trials,
             rows=12,
-            caption=f"The best of {len(tried)} that were tried",
+            caption=f"The best of {len(trials)} that were tried",
         )
     file = table["about"] == ABOUT_FILE
     kinds = [how for how in _HOW if (table[~file]["how"] == how).any()]

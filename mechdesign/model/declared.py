@@ -370,7 +370,7 @@ class OwnRows:
     def sample(self, number: int) -> tuple[str, str]:
         """The first row of a family as an inequality, cut after four terms, and how many rows it has."""
         members = np.flatnonzero(self.family == number)
-        count = f"{len(members)} row{'s' * (len(members) != 1)}"
+        count = f"{len(members)} row{'' if len(members) == 1 else 's'}"
         if not len(members):
             return "", count
         row = self.rows[int(members[0])]
@@ -386,7 +386,7 @@ class OwnRows:
     def printed(self, number: int) -> str:
         """A family in a line."""
         row, count = self.sample(number)
-        return f"{self.labels[number]}: {row} ({count}{', the first' * (int((self.family == number).sum()) > 1)})"
+        return f"{self.labels[number]}: {row} ({count}{', the first' if (self.family == number).sum() > 1 else ''})"
 
 
 @dataclass(frozen=True, eq=False)

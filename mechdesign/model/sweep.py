@@ -16,7 +16,7 @@ import pandas as pd
 
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence.digits import at_most
-from mechdesign.evidence.handed import Handed
+from mechdesign.evidence.exportable import Exportable
 from mechdesign.evidence.page import Page, Section, versions
 from mechdesign.evidence.proofs import (
     CLAIMED,
@@ -50,7 +50,7 @@ _LATE = "no answer within its share of the time limit"
 
 @serializable("frontier")
 @dataclass(frozen=True, eq=False)
-class Frontier(Handed):
+class Frontier(Exportable):
     """A certified curve: what `sweep` returns.
 
     Parameters

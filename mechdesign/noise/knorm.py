@@ -164,8 +164,10 @@ class KNorm(Design):
             return menu(noun)
         epsilon, delta = self._profile
         by_delta = (epsilon, delta) != (self.privacy.epsilon, self.privacy.delta)  # type: ignore[union-attr]
-        limits = f" at epsilon = {epsilon:g} and delta = {delta:g}{' in each round' * (self.rounds > 1)}"
-        return menu(f"pure {noun}, or exponential noise of norm 2{limits * by_delta}")
+        limits = (
+            f" at epsilon = {epsilon:g} and delta = {delta:g}{' in each round' if self.rounds > 1 else ''}"
+        )
+        return menu(f"pure {noun}, or exponential noise of norm 2{limits if by_delta else ''}")
 
     @property
     def counts_delta(self) -> bool:

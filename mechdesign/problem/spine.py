@@ -387,7 +387,7 @@ class Design(Checked):
             rows.append((f"{result.bound_how} lower bound of {result.among}", result.lower_bound))
         return relative_table(rows if len(rows) > 1 else [])
 
-    def tried(self, result: Result) -> pd.DataFrame:
+    def trials(self, result: Result) -> pd.DataFrame:
         """What a search tried, best first; no rows where nothing was searched."""
         return pd.DataFrame() if result.table is None else result.table
 

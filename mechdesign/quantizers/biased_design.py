@@ -28,7 +28,7 @@ from mechdesign.quantizers.common.design import QuantizerDesign
 from mechdesign.quantizers.common.dual_pieces import OutputSpace
 from mechdesign.quantizers.mechanism.biased import BiasedQuantizer
 from mechdesign.quantizers.mechanism.selection import SelectionFamilies, rqm_family
-from mechdesign.quantizers.optimal.any_outputs import least_loss
+from mechdesign.quantizers.optimal.any_outputs import loss_bounds
 from mechdesign.quantizers.parameter_search import searched_among, searched_outputs, settle_family
 from mechdesign.runs.grid import Grid
 from mechdesign.solvers.deadline import too_late
@@ -97,7 +97,7 @@ class BiasedSelection(QuantizerDesign):
         """Where the outputs of the grid's members are; None where all have the same."""
         return searched_outputs(self, "q", "beta", zoomed=False)
 
-    def takes(self, outputs: object) -> bool:
+    def allows(self, outputs: object) -> bool:
         assert self.grid is not None
         return searched_among(self, outputs, self._outputs(float(self.grid.axes["delta"][0])))
 
@@ -127,7 +127,7 @@ class BiasedSelection(QuantizerDesign):
             )
         table = pd.DataFrame(rows).sort_values("value", ignore_index=True)
         best = self.mechanism(*(float(table.loc[0, k]) for k in ("delta", "q", "beta")))
-        yield from least_loss(self, best.bins, clock)
+        yield from loss_bounds(self, best.bins, clock)
         report = SolveReport("grid search", iterations=tried)
         yield Law(best, float(table.loc[0, "value"]), (BiasedProof(),), report, table=table)
 
@@ -158,7 +158,7 @@ class BiasedSelection(QuantizerDesign):
 
     def frame(self, result: Result) -> pd.DataFrame:
         """The trade-off between bias, privacy and error that the search met."""
-        return result.tried()
+        return result.trials()
 
     def audit(self, result: Result) -> pd.DataFrame:
         mechanism, rho = result.mechanism, math.exp(self.privacy.epsilon)
@@ -186,7 +186,7 @@ class BiasedProof(Proof):
     def check(self, stated: Certificate) -> Iterator[Claim]:
         design = instance("question", stated.question, BiasedSelection)
         law = instance("law", stated.law, BiasedQuantizer)
-        fits = law.input_range == design.input_range and design.takes(law.bins)
+        fits = law.input_range == design.input_range and design.allows(law.bins)
         epsilon, most = design.privacy.epsilon, design.max_bias
         left = epsilon - law.proved_loss()
         yield Claim(f"privacy loss at most {epsilon!r}", PROVED, left, fits and left >= 0)

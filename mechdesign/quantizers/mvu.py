@@ -44,7 +44,7 @@ from mechdesign.quantizers.common.proofs import proved_law
 from mechdesign.quantizers.mechanism.exact_law import RationalTable
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import check_bins, check_range
-from mechdesign.quantizers.optimal.any_outputs import least_loss
+from mechdesign.quantizers.optimal.any_outputs import loss_bounds
 from mechdesign.quantizers.optimal.bin_search import BinSearch
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
 from mechdesign.quantizers.optimal.floors import MOST_OUTPUTS
@@ -54,8 +54,8 @@ from mechdesign.solvers import Deadline, LinearProgram, get
 from mechdesign.typing import Array, Numbers, Status
 
 FEW = 8
-"""Outputs up to which they are searched by the simplex method: `BinSearch` takes 3 to 15 times as long for 4 (``results/ablations``), and stops on
-kinks 1 to 22% above what the simplex method finds for 5 to 8 in half of its time (7 designs)."""
+"""Outputs up to which they are searched by the Nelder–Mead method: `BinSearch` takes 3 to 15 times as long for 4 (``results/ablations``), and stops on
+kinks 1 to 22% above what the Nelder–Mead method finds for 5 to 8 in half of its time (7 designs)."""
 
 # First and last output right of the centre, in units of Duchi et al.'s, from which searches start.
 _SPANS = [(0.9, 1.1), (0.1, 1.2), (0.3, 1.2), (0.6, 1.2), (0.05, 1.6), (0.3, 1.7), (0.9, 1.4), (1.0, 2.0)]
@@ -174,15 +174,15 @@ class MVU(QuantizerDesign, TableDesign):
         knots = [Fraction(x) for x in self.inputs.tolist()]
         return Quantizer.of_law(RationalTable.continuous(bins, knots, rows))
 
-    def takes(self, outputs: object) -> bool:
-        return super().takes(outputs) if self.bins is not None else searched_among(self, outputs, None)
+    def allows(self, outputs: object) -> bool:
+        return super().allows(outputs) if self.bins is not None else searched_among(self, outputs, None)
 
     def improve(
         self, clock: Clock, solver: str | None = None, starts: int = 12, **options: Any
     ) -> Iterator[Law | Bound]:
         """Search the alphabet (unless fixed), and solve for P.
 
-        Up to 8 outputs are searched by the simplex method, up to 32 by `BinSearch`; more are spread evenly and their
+        Up to 8 outputs are searched by the Nelder–Mead method, up to 32 by `BinSearch`; more are spread evenly and their
         range is searched, for with many outputs little else matters. `problem` is solved by a backend where one is named, else as
         `OptimalQuantizer` with the input grid as its prior: a linear program is never three times as fast, and takes minutes where it is large.
 
@@ -213,7 +213,7 @@ class MVU(QuantizerDesign, TableDesign):
             raise DesignError.of("options", sorted(options), "are a named backend's")
         alphabet, count = self._alphabet(integer("starts", starts, 1), clock.part(0.8))
         found = self._at(alphabet, solver, clock, options)
-        yield from least_loss(self, alphabet, clock)
+        yield from loss_bounds(self, alphabet, clock)
         notes = (
             f"variance on the input grid (MVU's own objective): {found.value:.9g}",
             f"{count} programs over alphabets; a local search of a non-convex problem",
@@ -253,7 +253,7 @@ class MVU(QuantizerDesign, TableDesign):
 class AlphabetSearch:
     """Where m outputs are looked for, mirrored about the centre; each search returns them with the number of programs it solved.
 
-    A local search of a non-convex problem: by the simplex method for a few outputs, by the derivatives of `OptimalQuantizer` for
+    A local search of a non-convex problem: by the Nelder–Mead method for a few outputs, by the derivatives of `OptimalQuantizer` for
     some dozens, over the range of evenly spread ones for more. All are over when their deadline is.
 
     Parameters

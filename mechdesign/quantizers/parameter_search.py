@@ -37,7 +37,7 @@ from mechdesign.quantizers.mechanism.selection import (
     summing_to_one,
 )
 from mechdesign.quantizers.mechanism.table import LARGEST, loss_from_floats
-from mechdesign.quantizers.optimal.any_outputs import least_loss
+from mechdesign.quantizers.optimal.any_outputs import loss_bounds
 from mechdesign.runs.grid import Grid
 from mechdesign.solvers.deadline import Deadline, too_late
 from mechdesign.typing import Array
@@ -156,7 +156,7 @@ class ParameterSearch(QuantizerDesign):
         best = lines.zoomed(rough, integer("zoom", zoom, 0, 40), starts)
         member = self.mechanism(**best.point)
         assert member is not None
-        yield from least_loss(self, member.bins, clock)
+        yield from loss_bounds(self, member.bins, clock)
         notes = ("best parameters: " + ", ".join(f"{k} = {v:.6g}" for k, v in best.point.items()),)
         report = SolveReport("grid search", iterations=lines.count)
         yield Law(member, member.expected_loss(self.prior, self.loss), report=report, notes=notes)
@@ -164,7 +164,7 @@ class ParameterSearch(QuantizerDesign):
     def certified(self, law: Law, clock: Clock) -> Law:
         return proved_law(self, law, law.mechanism.certified())
 
-    def takes(self, outputs: object) -> bool:
+    def allows(self, outputs: object) -> bool:
         assert self.grid is not None
         return searched_among(
             self, outputs, self._outputs({k: float(v[0]) for k, v in self.grid.axes.items()})

@@ -21,7 +21,7 @@ from mechdesign.errors import DataError, DesignError, MechdesignError, MissingEx
 if TYPE_CHECKING:
     import pandas as pd
 
-    from mechdesign.evidence.handed import Handed
+    from mechdesign.evidence.exportable import Exportable
     from mechdesign.evidence.results import Result
     from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
     from mechdesign.problem.sensitivity import Sensitivity
@@ -60,7 +60,7 @@ def _check_outputs(spec: Path | None = None, /, **targets: Path | None) -> None:
                 raise DesignError.of(name, str(target), f"is the path of {seen[found]} too: give another")
 
 
-def _written(result: Handed, csv: Path | None, out: Path | None, page: Path | None) -> None:
+def _written(result: Exportable, csv: Path | None, out: Path | None, page: Path | None) -> None:
     for target, write in ((csv, result.to_csv), (out, result.save), (page, result.report)):
         if target is not None:
             write(target)
@@ -306,7 +306,7 @@ class _Checked:
 
 def _checked(
     path: Path, modules: list[str] | None
-) -> tuple[Result | Handed, list[_Checked], list[str], list[str]]:
+) -> tuple[Result | Exportable, list[_Checked], list[str], list[str]]:
     """What a file holds, each result in it checked, what does not hold, and what is only claimed."""
     from mechdesign.evidence.proofs import fitting
     from mechdesign.evidence.results import Result

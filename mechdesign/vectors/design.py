@@ -43,7 +43,7 @@ from mechdesign.vectors.sphere import LARGEST_BITS, LARGEST_FRAME, SphereQuantiz
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Mechanism = SphereQuantizer | RandomDirections | SampledSigns | SampledCoordinates
+VectorLaw = SphereQuantizer | RandomDirections | SampledSigns | SampledCoordinates
 
 _DRAWN = 1 << 22  # numbers of directions a vector where bits are not limited: a fifth of a second
 _ROUNDING = 1e-9  # relative room for the roundings of a lower bound
@@ -151,7 +151,7 @@ class VectorQuantizer(Design):
         for bits in range(2, most + 1 if self.inputs == "box" else 2):
             yield SampledSigns(self.dimension, bits, self.privacy, self.radius)
 
-    def candidates(self) -> Iterator[Mechanism]:
+    def candidates(self) -> Iterator[VectorLaw]:
         """What is tried, each made when it is asked for."""
         yield from self.spheres
         yield from self.directions
@@ -182,11 +182,11 @@ class VectorQuantizer(Design):
         ]
         return pd.DataFrame(rows).sort_values("error", kind="stable", ignore_index=True)
 
-    def tried(self, result: Result) -> pd.DataFrame:
+    def trials(self, result: Result) -> pd.DataFrame:
         """What was tried, best first: mechanism, bits, count, error; computed anew."""
         return self._table.copy()
 
-    frame = tried
+    frame = trials
 
     def audit(self, result: Result) -> pd.DataFrame:
         loss, budget = result.mechanism.privacy_loss(), self.privacy.epsilon
@@ -240,9 +240,9 @@ class VectorQuantizer(Design):
         return fig
 
 
-def _named(mechanism: Mechanism) -> str:
+def _named(mechanism: VectorLaw) -> str:
     if isinstance(mechanism, RandomDirections):
-        several = f"{mechanism.messages} messages of " * (mechanism.messages > 1)
+        several = f"{mechanism.messages} messages of " if mechanism.messages > 1 else ""
         return several + ("rotated polygon" if mechanism.working == 2 else "random directions")
     if isinstance(mechanism, SampledSigns):
         return "sampled signs"
@@ -280,7 +280,7 @@ class VectorProof(Proof):
     def check(self, stated: Certificate) -> Iterator[Claim]:
         design = instance("question", stated.question, VectorQuantizer)
         kinds = SphereQuantizer, RandomDirections, SampledSigns, SampledCoordinates
-        m = cast(Mechanism, instance("law", stated.law, *kinds))
+        m = cast(VectorLaw, instance("law", stated.law, *kinds))
         if isinstance(m, SampledCoordinates):
             yield from _of_coordinates(m)
             limit = "the mechanism's limit of bits is the design's"
@@ -306,7 +306,7 @@ class VectorProof(Proof):
         yield Claim(claim, RECOMPUTED, below, below >= 0)
 
 
-def _covers(design: VectorQuantizer, m: Mechanism) -> bool:
+def _covers(design: VectorQuantizer, m: VectorLaw) -> bool:
     """Whether inputs of the kind stated are inputs of the mechanism, and rotated as stated."""
     if m.dimension != design.dimension or (isinstance(m, SphereQuantizer) and m.rotation != design.rotation):
         return False

@@ -41,6 +41,7 @@ from mechdesign.quantizers.mechanism.table import doubles, inside
 from mechdesign.typing import Array, Indices, Numbers, Randomness
 from mechdesign.vectors.client import defined, encoder, message_constants, prefixed, template
 from mechdesign.vectors.coded import CodedMechanism, SubsetSelection
+from mechdesign.vectors.design import VectorLaw
 from mechdesign.vectors.directions import RandomDirections
 from mechdesign.vectors.sampled import SampledCoordinates, SampledSigns
 from mechdesign.vectors.sphere import SphereQuantizer
@@ -361,7 +362,7 @@ _HEAD = """/* {name}: {m} outputs on [{low!r}, {high!r}], written by mechdesign.
 """
 
 
-def c_header(table: IntegerTable | Mechanism, *, name: str = "quantizer") -> str:
+def c_header(table: IntegerTable | VectorLaw, *, name: str = "quantizer") -> str:
     """Return a C header with the functions that encode numbers or whole vectors.
 
     Of a table ``NAME_encode(x, word)`` gives what ``table.draw(x, word)`` gives, bit for bit: a ``NAME_word`` is eight random bytes, the
@@ -382,7 +383,7 @@ def c_header(table: IntegerTable | Mechanism, *, name: str = "quantizer") -> str
     >>> print(c_header(table, name="gradient").splitlines()[5])
     #define MECHDESIGN_GRADIENT_H
     """
-    if not isinstance(table, IntegerTable | Mechanism):
+    if not isinstance(table, IntegerTable | VectorLaw):
         wanted = "must be a mechanism of vectors, or an IntegerTable: IntegerTable.of(quantizer) of a quantizer of numbers"
         raise DesignError.of("table", table, wanted)
     if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -504,8 +505,7 @@ def _rows(quantizer: Quantizer) -> Flat:
     }
 
 
-Mechanism = SphereQuantizer | RandomDirections | SampledSigns | SampledCoordinates
-Deployed = Mechanism | IntegerTable | Quantizer | CoordinateQuantizer
+Deployed = VectorLaw | IntegerTable | Quantizer | CoordinateQuantizer
 Flat = dict[str, object]
 
 
@@ -516,9 +516,9 @@ def _torch() -> ModuleType:
         raise MissingExtra.of("torch", "a vector mechanism on tensors", "PyTorch") from None
 
 
-def _answering(mechanism: Mechanism, clip: bool, rng: Randomness) -> Callable[[Tensor], Tensor]:
+def _answering(mechanism: VectorLaw, clip: bool, rng: Randomness) -> Callable[[Tensor], Tensor]:
     """Return what answers a tensor (..., d) privately, where it lies and in its type."""
-    instance("mechanism", mechanism, *get_args(Mechanism))
+    instance("mechanism", mechanism, *get_args(VectorLaw))
     one_of("clip", clip, (True, False))
     torch = _torch()
     draw = mechanism.release if rng is None else partial(mechanism.sample, rng=generator(rng))
@@ -534,7 +534,7 @@ def _answering(mechanism: Mechanism, clip: bool, rng: Randomness) -> Callable[[T
     return answer
 
 
-def torch_module(mechanism: Mechanism, *, clip: bool = True, rng: Randomness = None) -> Module:
+def torch_module(mechanism: VectorLaw, *, clip: bool = True, rng: Randomness = None) -> Module:
     """Return a `torch.nn.Module` whose forward pass is the mechanism, on the last axis.
 
     Parameters
@@ -566,7 +566,7 @@ def torch_module(mechanism: Mechanism, *, clip: bool = True, rng: Randomness = N
 
 
 def gradient_hook(
-    mechanism: Mechanism, *, clip: bool = True, rng: Randomness = None
+    mechanism: VectorLaw, *, clip: bool = True, rng: Randomness = None
 ) -> Callable[[Tensor], Tensor]:
     """Return a hook for ``tensor.register_hook``: the gradient, as one vector of d numbers, is replaced by its private answer."""
     answer = _answering(mechanism, clip, rng)
@@ -581,7 +581,7 @@ def gradient_hook(
 
 
 def privatize_gradients(
-    model: object, mechanism: Mechanism, *, clip: bool = True, rng: Randomness = None
+    model: object, mechanism: VectorLaw, *, clip: bool = True, rng: Randomness = None
 ) -> None:
     """Replace all gradients of a model, taken together as one vector of d numbers, by their private answer, in place.
 

@@ -194,7 +194,7 @@ def knorm(result: Json, account: Account) -> None:
     private, claim = implied(design["privacy"], loss), f"privacy losses of at most {float(loss):.9g} are"
     if not private and norm == 2 and gamma is None and counts_delta(design):
         epsilon, most = profile(design)
-        claim = f"delta at epsilon = {float(epsilon)!r}{' in each round' * (rounds > 1)} is"
+        claim = f"delta at epsilon = {float(epsilon)!r}{' in each round' if rounds > 1 else ''} is"
         private = round_delta(k, largest / scale, epsilon, account) * SUMMED <= most
     account.proved(f"{claim} private as asked", private)
     room = Fraction(stated) * ROOM

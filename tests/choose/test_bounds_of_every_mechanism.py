@@ -88,7 +88,7 @@ def bounds_on(name: str, found: md.Comparison, alone: dict[bool, float]) -> Iter
             continue
         own = speaks.design.asked_by(question)
         if isinstance(question, md.LocalReport):
-            own = speaks.design.takes(result.mechanism.bins)  # it speaks of the outputs that it names
+            own = speaks.design.allows(result.mechanism.bins)  # it speaks of the outputs that it names
         if own:
             yield other, speaks.lower_bound
     if isinstance(question, md.NumericQuery):

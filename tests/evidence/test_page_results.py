@@ -133,10 +133,10 @@ def test_the_alternatives_are_no_better_than_what_is_proved(name: str) -> None:
 def test_a_search_shows_what_it_tried() -> None:
     for name in ("search", "biased"):
         assert "What the search tried" in [s.title for s in made(name).sections()]
-        assert made(name).tried()["value"].dropna().is_monotonic_increasing
+        assert made(name).trials()["value"].dropna().is_monotonic_increasing
     bins = md.BinSearch(3, 3.0, starts=1, exhaustive=False)
     result = md.OptimalQuantizer(bins, md.PureDP(1.0), UNIFORM).solve()
-    assert len(result.tried()) and "any outputs" in result.alternatives()["mechanism"].iloc[-2]
+    assert len(result.trials()) and "any outputs" in result.alternatives()["mechanism"].iloc[-2]
 
 
 def test_a_frontier_has_a_page(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def test_numbers_are_no_better_than_what_is_found(name: str, member: str) -> Non
 
 def test_what_was_tried_is_computed_from_the_design() -> None:
     result = files.solved("vectors")
-    table = result.tried()
+    table = result.trials()
     assert (
         result.table is None
         and table["error"].iloc[0] == result.value

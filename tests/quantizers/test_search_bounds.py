@@ -23,7 +23,7 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.common.dual_pieces import DualPieces, OutputSpace
 from mechdesign.quantizers.common.enclosures import Moments
-from mechdesign.quantizers.optimal.any_outputs import any_outputs, least_loss
+from mechdesign.quantizers.optimal.any_outputs import any_outputs, loss_bounds
 from mechdesign.solvers.deadline import Deadline
 
 UNIFORM = stats.uniform(-1, 2)
@@ -173,6 +173,6 @@ def test_a_bound_does_not_depend_on_the_load_of_the_machine(
 ) -> None:
     asked = md.RQM(4, md.PureDP(1.5), prior, "squared", input_range=(-1.0, 1.0))
     busy = itertools.count(step=1000.0)
-    quiet = [bound.value for bound in least_loss(asked, np.linspace(-2, 2, 4), Deadline(None))]
+    quiet = [bound.value for bound in loss_bounds(asked, np.linspace(-2, 2, 4), Deadline(None))]
     monkeypatch.setattr(time, "monotonic", lambda: next(busy))
-    assert quiet == [bound.value for bound in least_loss(asked, np.linspace(-2, 2, 4), Deadline(None))] != []
+    assert quiet == [bound.value for bound in loss_bounds(asked, np.linspace(-2, 2, 4), Deadline(None))] != []

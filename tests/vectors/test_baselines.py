@@ -127,7 +127,7 @@ def test_the_best_of_all_is_chosen() -> None:
     """Many bits: the simplex. One bit of a box: a coordinate."""
     result = md.VectorQuantizer(300, md.PureDP(4.0), bits=6).solve()
     assert isinstance(result.mechanism, md.SphereQuantizer) and result.mechanism.bits == 6
-    table = result.tried()
+    table = result.trials()
     assert table["error"].is_monotonic_increasing and result.value == table["error"].iloc[0]
     box = md.VectorQuantizer(300, md.PureDP(4.0), bits=1, inputs="box").solve()
     assert isinstance(box.mechanism, md.SampledCoordinates)

@@ -185,7 +185,7 @@ def test_error_over_the_cap(d: int, epsilon: float, bits: int, most: float) -> N
 def test_several_messages_where_an_encoder_has_no_more_directions() -> None:
     result = md.VectorQuantizer(100_000, md.PureDP(16.0), bits=16).solve()
     assert result.mechanism.messages == 2 and result.mechanism.vector_bits == 16
-    table = result.tried()
+    table = result.trials()
     one = table[table["mechanism"] == "random directions"]["error"].min()
     assert table.iloc[0]["mechanism"] == "2 messages of random directions" and result.value < 0.9 * one
     assert all(holds for _, _, holds in verify(dumps(result)).rows)

@@ -44,7 +44,7 @@ _ACTIVE, _SLACK = 1e-8, 1e-5
 """Rows whose multipliers pay less than this share, or that have so much slack, are taken as inactive until they are broken."""
 
 
-Point: TypeAlias = tuple[Array, list[Any]]
+ScalesPoint: TypeAlias = tuple[Array, list[Any]]
 """Scales of all groups, and prices of each requirement or None."""
 
 
@@ -334,8 +334,12 @@ def refined(asked: DeclaredScales, found: Multipliers, groups: Array) -> tuple[M
 
 
 def mended(
-    program: ScalesProgram, start: Point, solver: str | None, deadline: Deadline, options: dict[str, Any]
-) -> Point:
+    program: ScalesProgram,
+    start: ScalesPoint,
+    solver: str | None,
+    deadline: Deadline,
+    options: dict[str, Any],
+) -> ScalesPoint:
     """Scales within every row exactly: those found, a little wider, with a part of those of largest common slack, or those of stricter rows."""
     asked = program.asked
     low, high = asked.limits
@@ -349,7 +353,7 @@ def mended(
         wider = [None if price is None else tuple(v / factor**asked.spend for v in price) for price in prices]
         if within(asked, scaled := (np.clip(groups * factor, low, high), wider)):
             return scaled
-    found = list[Point]()
+    found = list[ScalesPoint]()
     with suppress(SolverError):
         part, mixed = _mixed(asked, (groups, prices), _inner(asked, deadline))
         found += [mixed] if mixed else []
@@ -370,7 +374,7 @@ def mended(
     return min(found, key=lambda point: float(weights @ point[0] ** asked.order))
 
 
-def _mixed(asked: DeclaredScales, start: Point, inner: Point) -> tuple[float, Point | None]:
+def _mixed(asked: DeclaredScales, start: ScalesPoint, inner: ScalesPoint) -> tuple[float, ScalesPoint | None]:
     """The least part of the inner point, to a factor of 4, with which a mixture keeps all rows."""
     part = 1e-16
     while part < 1:
@@ -402,7 +406,7 @@ def levelled(asked: DeclaredScales, groups: Array) -> Array:
     return found
 
 
-def within(asked: DeclaredScales, point: Point) -> bool:
+def within(asked: DeclaredScales, point: ScalesPoint) -> bool:
     """Whether scales keep all budgets and rows, exactly."""
     scales = point[0][asked.member]
     if not np.isfinite(scales).all() or asked.broken(scales):
@@ -410,7 +414,7 @@ def within(asked: DeclaredScales, point: Point) -> bool:
     return all(keeps(one, scales, price) for one, price in zip(asked.privacy, point[1]))
 
 
-def _inner(asked: DeclaredScales, deadline: Deadline) -> Point:
+def _inner(asked: DeclaredScales, deadline: Deadline) -> ScalesPoint:
     """Scales near the reference of large common slack of budgets and rows, over their sizes."""
     program, room = ScalesProgram(asked, logarithmic=asked.logarithmic), cp.Variable(name="room")
     near = cp.sum_squares(program.variable - (0.0 if program.logarithmic else 1.0)) / program.variable.size

@@ -161,28 +161,20 @@ class Calibration(Design):
 
     def _check_sampling(self) -> None:
         rate = self.sampling_rate
-        delta = min(getattr(part, "delta", 0.0) for part in parts_of(self.privacy))
         if rate == 1:
             return
-        seen = -math.expm1(self.rounds * math.log1p(-rate))
-        for fault, remedy in (
-            (rate < 1e-12, "must be in [1e-12, 1]; 1 samples everybody"),
-            (
-                isinstance(self.privacy, ZeroConcentratedDP),
-                "is not accounted for under zCDP; ask for ApproximateDP",
-            ),
-            (
-                getattr(self.sensitivity, "neighbours", "add-remove") != "add-remove",
-                'Poisson sampling is accounted for one record more or less: bounds for neighbours="add-remove"',
-            ),
-            (
-                seen <= delta,
-                f"leaves a person out of every round but with probability {seen:.3g} <= delta: this delta asks for no "
-                "noise; lower it",
-            ),
-        ):
-            if fault:
-                raise DesignError.of("sampling_rate", rate, remedy)
+        delta = min(getattr(part, "delta", 0.0) for part in parts_of(self.privacy))
+        seen, remedy = -math.expm1(self.rounds * math.log1p(-rate)), ""
+        if rate < 1e-12:
+            remedy = "must be in [1e-12, 1]; 1 samples everybody"
+        elif isinstance(self.privacy, ZeroConcentratedDP):
+            remedy = "is not accounted for under zCDP; ask for ApproximateDP"
+        elif getattr(self.sensitivity, "neighbours", "add-remove") != "add-remove":
+            remedy = 'Poisson sampling is accounted for one record more or less: bounds for neighbours="add-remove"'
+        elif seen <= delta:
+            remedy = f"leaves a person out of every round but with probability {seen:.3g} <= delta: this delta asks for no noise; lower it"
+        if remedy:
+            raise DesignError.of("sampling_rate", rate, remedy)
 
     @cached_property
     def query(self) -> Query:

@@ -276,7 +276,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
     def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
         """Other laws at their least scales."""
         if self.dimension > 1:
-            for name, cost in result.tried().itertuples(index=False):
+            for name, cost in result.trials().itertuples(index=False):
                 if name != _kind(result):
                     yield str(name).replace("_", " "), float(cost)
         elif self.given_loss.polynomial:
@@ -340,7 +340,7 @@ def _cells(result: Result) -> CellNoise | IntegerNoise | None:
 
 def _kind(result: Result) -> str:
     """Which law it is: "one coordinate" for the optimum of one, or the name of a family."""
-    held = result.tried()
+    held = result.trials()
     if not held.empty:
         return str(held["law"].iloc[0])
     return "one coordinate" if _cells(result) else str(result.mechanism.law.dist.name)

@@ -380,7 +380,7 @@ def refined(
                 return
             raise SolverError(
                 f"{question.privacy} needs a lattice of {2 * side} cells, more than {MOST_CELLS}; "
-                f"calibrate {'discrete ' * question.integer}Laplace noise instead",
+                f"calibrate {'discrete ' if question.integer else ''}Laplace noise instead",
                 solver="highs",
                 status="too large",
             )

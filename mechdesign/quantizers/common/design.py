@@ -122,7 +122,7 @@ class QuantizerDesign(Design):
         """All outputs that a search may choose from, of which its lower bound speaks; None where they are given."""
         return None
 
-    def takes(self, outputs: object) -> bool:
+    def allows(self, outputs: object) -> bool:
         """Whether a mechanism with these outputs is one that the design allows; a search overrides this."""
         asked = np.asarray(getattr(self, "bins"), dtype=float)  # noqa: B009
         given = np.asarray(outputs, dtype=float)

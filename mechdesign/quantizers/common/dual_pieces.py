@@ -250,7 +250,7 @@ class _Outputs:
         self.between = duals.between
         self.bins = [rational(b) - rational(duals.origin) for b in outputs]
         apart = [fmpq(0), *(b - a for a, b in pairwise(self.bins)), fmpq(0)]
-        self.dents = [max(pair) ** 2 / 4 * self.between for pair in pairwise(apart)]
+        self.reductions = [max(pair) ** 2 / 4 * self.between for pair in pairwise(apart)]
         """What the square of each is lowered by."""
 
     def turn(self, u: fmpq, v: fmpq) -> int:
@@ -293,8 +293,8 @@ class _Problem:
         self, rows: list[_Piece], bias: fmpq, moments: Moments | StatedMoments | None
     ) -> tuple[fmpq, list[int]]:
         """Constant, and G in units of 1/(fine · 2¹⁶⁰), both from below."""
-        lowered = zip(self.outputs.bins, self.outputs.dents)
-        squares = [math.floor(self.second * (b * b - dent) * self.fine) for b, dent in lowered]
+        lowered = zip(self.outputs.bins, self.outputs.reductions)
+        squares = [math.floor(self.second * (b * b - reduction) * self.fine) for b, reduction in lowered]
         gradient, constant = [0] * len(self.bins), fmpq(0)
         used: dict[fmpq, fmpq] = {}
         for row in rows:
@@ -543,8 +543,8 @@ class _Rows:
         steep = end.tilt - 2 * (self.second + self.price) * y  # of the line at this end
         level = end.level + (self.second * y * y if worst else 0)
         out: list[tuple[int, fmpq]] = []
-        for k, (b, sign, dent) in enumerate(zip(self.bins, signs, self.outputs.dents)):
-            square = b * b - 2 * b * y - dent + (y * y if worst else 0)
+        for k, (b, sign, reduction) in enumerate(zip(self.bins, signs, self.outputs.reductions)):
+            square = b * b - 2 * b * y - reduction + (y * y if worst else 0)
             cost = self.first * sign * (b - y) + self.second * square
             var = program.variable(f"{name}_{k}", 0 if worst else cost)
             out.append((var, cost))

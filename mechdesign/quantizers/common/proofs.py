@@ -77,7 +77,7 @@ def _parts(stated: Certificate) -> tuple[QuantizerDesign, ExactLaw]:
     law = instance("law", instance("law", stated.law, Quantizer).law, ExactLaw)
     if (law.knots[0], law.knots[-1]) != tuple(map(Fraction, design.input_range)):
         raise DesignError.of("law", law.knots, f"must be on the question's inputs {design.input_range}")
-    if not design.takes(stated.law.bins):
+    if not design.allows(stated.law.bins):
         raise DesignError.of("law", stated.law.bins, "must have outputs that the question allows")
     return design, law
 
@@ -88,7 +88,7 @@ def _outputs(stated: Certificate) -> tuple[QuantizerDesign, tuple[Fraction, ...]
         design, law = _parts(stated)
         return design, law.bins
     design = instance("question", stated.question, QuantizerDesign)
-    if stated.law.input_range != design.input_range or not design.takes(stated.law.bins):
+    if stated.law.input_range != design.input_range or not design.allows(stated.law.bins):
         raise DesignError("law: must have the input range, and outputs that the question allows")
     return design, tuple(map(Fraction, stated.law.bins.tolist()))
 

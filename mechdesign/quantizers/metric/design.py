@@ -469,7 +469,7 @@ class MetricProof(Proof):
         law = instance("law", instance("law", stated.law, Quantizer).law, RationalTable)
         asked = design.inputs if design.inputs is not None else design.input_range
         held = law.knots if design.inputs is not None else (law.knots[0], law.knots[-1])
-        if held != tuple(map(Fraction, asked)) or not design.takes(law.bins):
+        if held != tuple(map(Fraction, asked)) or not design.allows(law.bins):
             raise DesignError("law: must have the inputs and the outputs that the question asks for")
         yield from law_claims(law, 0.0)
         claim = f"privacy: {design.privacy!r}"

@@ -65,14 +65,14 @@ def any_outputs(design: QuantizerDesign, bins: Numbers, deadline: Deadline) -> D
         return None
 
 
-def least_loss(design: QuantizerDesign, bins: Numbers, deadline: Deadline) -> Iterator[Bound]:
+def loss_bounds(design: QuantizerDesign, bins: Numbers, deadline: Deadline) -> Iterator[Bound]:
     """Yield the lower bound for all that a `QuantizerDesign` may choose from, if any above 0 is proved; `bins` as in `any_outputs`."""
     duals = any_outputs(design, bins, deadline)
     if duals is not None and (bound := proved_bound(design, duals, bins)).value > 0:
         yield bound
 
 
-def _felt(design: QuantizerDesign, places: Sequence[float]) -> float:
+def _largest_bias(design: QuantizerDesign, places: Sequence[float]) -> float:
     """The bias allowed, or the largest that outputs at these places can have."""
     low, high = design.input_range
     return min(design.max_bias, float(max(high - places[0], places[-1] - low)))
@@ -98,7 +98,7 @@ def _solved(
     design: QuantizerDesign, bins: Numbers, deadline: Deadline
 ) -> tuple[DualPieces, OptimalQuantizer, float] | None:
     """Multipliers for some outputs, the design that they are of, and its value."""
-    bias = _felt(design, np.asarray(bins).tolist())
+    bias = _largest_bias(design, np.asarray(bins).tolist())
     question = OptimalQuantizer(
         bins, design.privacy, design.prior, design.loss, max_bias=bias, input_range=design.input_range
     )
@@ -165,7 +165,7 @@ def _lowered(question: OptimalQuantizer, duals: DualPieces) -> DualPieces:
         first[single] = mass[single] * u[single]
     later = (first - u * mass) / np.where(v > u, v - u, 1.0)
     steps = np.diff(bins)
-    dents = loss.squared * np.maximum(np.append(0.0, steps), np.append(steps, 0.0)) ** 2 / 4
+    reductions = loss.squared * np.maximum(np.append(0.0, steps), np.append(steps, 0.0)) ** 2 / 4
     turn = np.searchsorted(bins, (u + v) / 2)
     left = np.searchsorted(bins, u, side="right") - 1
     nearer = (u + v) / 2 - bins[np.maximum(left, 0)] < bins[np.minimum(turn, len(bins) - 1)] - (u + v) / 2
@@ -173,7 +173,7 @@ def _lowered(question: OptimalQuantizer, duals: DualPieces) -> DualPieces:
     parts = []
     for y, level, tilt, weight in ((u, L0, M0, mass - later), (v, L1, M1, later)):
         costs = loss.absolute * sign * (bins - y[:, None]) - tilt[:, None] * bins - level[:, None]
-        parts.append((weight, costs + loss.squared * bins**2 - dents))
+        parts.append((weight, costs + loss.squared * bins**2 - reductions))
     ahead = np.maximum(bins[:, None] - bins, 0.0)
     up, down = duals.multipliers
     priced = (rho * ahead - ahead.T) @ up + (rho * ahead.T - ahead) @ down
@@ -189,7 +189,7 @@ def _lowered(question: OptimalQuantizer, duals: DualPieces) -> DualPieces:
     most = max(
         1e-300,
         2 * float(mass @ np.abs(parts[0][1]).min(axis=1))
-        + float(dents.max())
+        + float(reductions.max())
         + loss.absolute * float(steps.min()),
     )
     found = optimize.minimize_scalar(lost, bounds=(0.0, most), method="bounded", options={"maxiter": _LEVELS})

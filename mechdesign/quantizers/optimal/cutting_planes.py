@@ -41,9 +41,9 @@ from mechdesign.quantizers.mechanism.table import loss_peaks
 from mechdesign.quantizers.optimal.floors import FloorProblem, Pieces, pieces
 from mechdesign.quantizers.optimal.solution import (
     Chords,
+    DualSolution,
     FloorSolution,
     Lines,
-    Proof,
     lower_bound,
     patience,
 )
@@ -145,7 +145,7 @@ class Bundle:
         self.found.append(found)
 
     @property
-    def proof(self) -> Proof:
+    def proof(self) -> DualSolution:
         """The planes that the bound averages: chords on their groups' inputs, lines at point masses or worst inputs."""
         chords, lines = [], []
         ends = np.cumsum([len(planes.group) for planes in self.found])
@@ -158,7 +158,7 @@ class Bundle:
                 chords += [Chords(table, x[g], x[g + 1], share[g]) for g in used]
                 x, share = self.problem.atoms[0], share[planes.owner]
             lines.append(Lines(x, share, *self.problem.slopes(x, *table.outputs(x))))
-        return Proof(tuple(chords), tuple(lines), self.multipliers)
+        return DualSolution(tuple(chords), tuple(lines), self.multipliers)
 
     def solve(self) -> Array | None:
         """Return the program's floors, and raise the lower bound; None where the deadline came first."""

@@ -176,9 +176,9 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
             return menu(self.with_outputs("the outputs found"))
         return every(self.with_outputs("these outputs"))
 
-    def takes(self, outputs: object) -> bool:
+    def allows(self, outputs: object) -> bool:
         if isinstance(self.bins, tuple):
-            return super().takes(outputs)
+            return super().allows(outputs)
         given = np.asarray(outputs, dtype=float)
         if isinstance(self.bins, Alphabet):
             return np.array_equal(given, self._outputs)

@@ -68,7 +68,7 @@ class FloorSolution:
         Of the rows of `range_constraints`.
     methods : tuple of str
         The methods tried, in order.
-    proof : Proof, optional
+    proof : DualSolution, optional
         What the lower bound was found from.
     margin : float
         What rounding took off the lower bound.
@@ -80,7 +80,7 @@ class FloorSolution:
     iterations: int
     multipliers: Array
     methods: tuple[str, ...] = ()
-    proof: Proof | None = None
+    proof: DualSolution | None = None
     margin: float = 0.0
 
     @property
@@ -154,7 +154,7 @@ def without_privacy(problem: FloorProblem, solution: FloorSolution, epsilon: flo
     if problem.objective == "worst":
         value, x = largest_loss(fill.table, problem.loss)
         lines = Lines(np.array([x]), np.ones(1), *problem.slopes(np.array([x]), *fill.outputs(np.array([x]))))
-        proof = Proof((), (lines,), nothing)
+        proof = DualSolution((), (lines,), nothing)
     margin = problem.scale * (problem.accuracy + len(floors) * float(floors[0]))
     return replace(solution, lower_bound=value - margin, proof=proof, multipliers=nothing)
 
@@ -191,8 +191,8 @@ class Lines:
 
 
 @dataclass(frozen=True, eq=False)
-class Proof:
-    """What a lower bound was found from."""
+class DualSolution:
+    """Multipliers, by piece and by point mass, that prove a lower bound."""
 
     chords: tuple[Chords, ...]
     lines: tuple[Lines, ...]
@@ -202,17 +202,17 @@ class Proof:
 
 def fill_proof(
     problem: FloorProblem, floors: Array, multipliers: Array, duals: tuple[Array, Array] | None = None
-) -> Proof:
+) -> DualSolution:
     """The fill's own chords everywhere; at point masses the given λ and μ, or those chords too."""
     table, x = pieces(problem, floors), problem.atoms[0]
     if duals is None:
         duals = problem.slopes(x, *table.outputs(x))
-    return Proof(
+    return DualSolution(
         (Chords(table, problem.lower, problem.upper),), (Lines(x, np.ones(len(x)), *duals),), multipliers
     )
 
 
-def dual_pieces(problem: FloorProblem, proof: Proof, frame: tuple[float, float]) -> DualPieces:
+def dual_pieces(problem: FloorProblem, proof: DualSolution, frame: tuple[float, float]) -> DualPieces:
     """Return the multipliers in the design's own units."""
     m, (centre, unit) = len(problem.bins), frame
     chords = proof.chords if problem.has_density else ()

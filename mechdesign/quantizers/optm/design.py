@@ -30,7 +30,7 @@ from mechdesign.quantizers.common.proofs import outermost, proved_law
 from mechdesign.quantizers.mechanism.exact_law import excess_loss, tightened
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import SelectionFamilies, check_bins, mirrored_bins, spread
-from mechdesign.quantizers.optimal.any_outputs import least_loss
+from mechdesign.quantizers.optimal.any_outputs import loss_bounds
 from mechdesign.quantizers.optimal.design import OptimalQuantizer
 from mechdesign.quantizers.optm.descent import Descent, LinearisedPoint, SelectionBlocks
 from mechdesign.quantizers.optm.problem import BoxSearch, SelectionProblem
@@ -214,7 +214,7 @@ class OPTM(QuantizerDesign, ModelledDesign):
         if self._on_boxes if algorithm is None else algorithm == "boxes":
             yield from self.searched_problem().improve(clock)
             return
-        yield from least_loss(self, self.bins, clock)
+        yield from loss_bounds(self, self.bins, clock)
         if given is not None:  # what it draws, too
             drawn = np.append(given.left.sum(axis=0), 0.0) + np.append(0.0, given.right.sum(axis=0)[::-1])
             usable = np.union1d(usable, np.flatnonzero(drawn))
@@ -274,7 +274,7 @@ class OPTM(QuantizerDesign, ModelledDesign):
     def _checked_start(self, start: object) -> SelectionFamilies:
         """Return the selection probabilities of a mechanism to start from, or raise DesignError."""
         epsilon = self.privacy.epsilon
-        if not isinstance(start, Quantizer) or start.selection is None or not self.takes(start.bins):
+        if not isinstance(start, Quantizer) or start.selection is None or not self.allows(start.bins):
             raise DesignError.of(
                 "start", start, "must be a selection mechanism (RQM, ERM, OPTM) with the design's bins"
             )

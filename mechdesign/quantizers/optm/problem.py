@@ -36,7 +36,7 @@ from mechdesign.quantizers.common.proofs import proved_law
 from mechdesign.quantizers.mechanism.exact_law import SelectionLaw, excess_loss, tightened
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
 from mechdesign.quantizers.mechanism.selection import SelectionFamilies
-from mechdesign.quantizers.optimal.any_outputs import least_loss
+from mechdesign.quantizers.optimal.any_outputs import loss_bounds
 from mechdesign.quantizers.optimal.floors import smallest_epsilon, solved_epsilon
 from mechdesign.quantizers.optm.boxes import Boxes, checked_boxes, level_boxes, theorem6_boxes
 from mechdesign.quantizers.optm.programs import (
@@ -168,7 +168,7 @@ class SelectionProblem(Problem, QuantizerDesign):
         """
         if solver is not None:
             solvers.get(solver)
-        yield from least_loss(self, self.bins, clock)
+        yield from loss_bounds(self, self.bins, clock)
         search = BoxSearch(self, clock, solver, options)
         found = search.best(self.solved_epsilon)
         if found is None:

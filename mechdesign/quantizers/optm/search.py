@@ -32,7 +32,7 @@ from mechdesign.quantizers.common.design import QuantizerDesign
 from mechdesign.quantizers.common.dual_pieces import OutputSpace
 from mechdesign.quantizers.common.proofs import outermost
 from mechdesign.quantizers.mechanism.selection import mirrored_bins
-from mechdesign.quantizers.optimal.any_outputs import least_loss
+from mechdesign.quantizers.optimal.any_outputs import loss_bounds
 from mechdesign.quantizers.optm.boxes import authors_levels, check_levels
 from mechdesign.quantizers.optm.design import OPTM
 from mechdesign.quantizers.optm.problem import BoxSearch, SelectionProblem
@@ -141,8 +141,8 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
     def among(self) -> MechanismClass:
         return family("OPTM mechanism of the grids")
 
-    def takes(self, outputs: object) -> bool:
-        return any(self.at(bins).takes(outputs) for bins in self.alphabets())
+    def allows(self, outputs: object) -> bool:
+        return any(self.at(bins).allows(outputs) for bins in self.alphabets())
 
     def problem(self) -> SelectionProblem:
         """Return the program of the best bins that the search finds, feasible at the best of their boxes."""
@@ -209,7 +209,7 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
         )  # fmt: skip
         table = _table(alphabets, rows, list(self.levels.axes))
         best = self._best(table, clock)
-        yield from least_loss(self, best.bins, clock)
+        yield from loss_bounds(self, best.bins, clock)
         tried = table.sort_values("value", kind="stable", ignore_index=True)
         problem, untimed = best.searched_problem(), Clock(certify=clock.certify)
         boxes = BoxSearch(problem, untimed, solver, options)
@@ -220,7 +220,7 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
 
     def lines(self, result: Result) -> list[str]:
         bins = ", ".join(f"{b:g}" for b in result.mechanism.bins)
-        count = int(self.tried(result)["programs"].sum())
+        count = int(self.trials(result)["programs"].sum())
         return [f"best bins: {bins} of {count} linear programs", *super().lines(result)]
 
     def _definition(self, alphabets: list[tuple[float, ...]]) -> dict[str, Any]:

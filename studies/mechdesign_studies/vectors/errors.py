@@ -86,7 +86,7 @@ def few_dimensions_or_many_bits(report: Report) -> None:
     for d, epsilon, bits in cases:
         for inputs in ("sphere", "ball"):
             result = md.VectorQuantizer(d, md.PureDP(epsilon), bits=bits, inputs=inputs).solve()
-            table, least = result.tried(), md.PrivUnit(d, md.PureDP(epsilon), inputs=inputs).error
+            table, least = result.trials(), md.PrivUnit(d, md.PureDP(epsilon), inputs=inputs).error
             simplex = table[table["mechanism"] == "rotated simplex"]["error"].min() / least
             drawn = (
                 table[table["mechanism"].isin(("random directions", "rotated polygon"))]["error"].min()
@@ -155,7 +155,7 @@ def boxes(report: Report) -> None:
         for epsilon in (1.0, 2.0, 4.0, 8.0, 16.0):
             for bits in (1, 2, 4, 8):
                 result = md.VectorQuantizer(d, md.PureDP(epsilon), bits=bits, inputs="box").solve()
-                table = result.tried().set_index("mechanism")["error"].groupby(level=0).min()
+                table = result.trials().set_index("mechanism")["error"].groupby(level=0).min()
                 errors = [table.get(name, float("nan")) for name in BOXED]
                 rows.append((d, epsilon, bits, *errors, table.idxmin(), result.value / result.lower_bound))
     columns = ["d", "epsilon", "bits", *BOXED, "best", "over the lower bound"]

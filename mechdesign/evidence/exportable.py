@@ -1,4 +1,4 @@
-"""The ways out of whatever has a table, a picture and a page: files, tables, reports."""
+"""Write whatever has a table, a picture and a page: files, tables, reports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class Handed(ABC):
+class Exportable(ABC):
     """What has a table, a picture and a page: results, frontiers, comparisons.
 
     A class says what its table is (`to_frame`), draws itself (`plot`) and tells its page (`_page`: the arguments of

@@ -36,11 +36,16 @@ from mechdesign.quantizers.optimal.any_outputs import loss_bounds
 from mechdesign.quantizers.optm.boxes import authors_levels, check_levels
 from mechdesign.quantizers.optm.design import OPTM
 from mechdesign.quantizers.optm.problem import BoxSearch, SelectionProblem
+from mechdesign.quantizers.optm.programs import SelectionPrograms
 from mechdesign.runs.grid import Grid
 from mechdesign.solvers.deadline import Deadline, too_late
+from mechdesign.typing import Array
 
 Row = tuple[list[float], float | None, int, int]
 """Of one choice of bins: best level(s), its score (None where infeasible), feasible programs, programs."""
+
+
+_BATCH = 22  # choices of bins that are stated together: in turn with HiGHS, each finds the processor's caches emptied
 
 
 def authors_bins() -> Grid:
@@ -203,11 +208,12 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
         if solver is not None:
             solvers.get(solver)
         alphabets = self.alphabets()
-        rows = searched(
-            _Task(self), alphabets, what="bins", definition=self._definition(alphabets), store=store, jobs=jobs,
+        batches = [alphabets[k : k + _BATCH] for k in range(0, len(alphabets), _BATCH)]
+        found_in = searched(
+            _Task(self), batches, what="bins", definition=self._definition(alphabets), store=store, jobs=jobs,
             backend=backend, bar=bar, deadline=clock,
         )  # fmt: skip
-        table = _table(alphabets, rows, list(self.levels.axes))
+        table = _table(alphabets, [row for rows in found_in for row in rows], list(self.levels.axes))
         best = self._best(table, clock)
         yield from loss_bounds(self, best.bins, clock)
         tried = table.sort_values("value", kind="stable", ignore_index=True)
@@ -254,7 +260,7 @@ def _table(alphabets: list[tuple[float, ...]], rows: list[Row], levels: list[str
 
 
 class _Task:
-    """Solve all levels for one choice of bins; holds one program inside HiGHS for each structure."""
+    """Solve all levels for some choices of bins, all stated before any is solved; holds one program inside HiGHS for each structure."""
 
     def __init__(self, search: OPTMSearch) -> None:
         self.search, self._sweep = search, Sweep()
@@ -263,10 +269,13 @@ class _Task:
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_sweep": Sweep()}  # workers make their own
 
-    def __call__(self, bins: tuple[float, ...]) -> Row:
-        problem = self.search.at(bins, self.search.levels).searched_problem()
-        programs = problem.programs
-        values, found = self._sweep(programs.at(BoxSearch(problem).first_boxes(), problem.solved_epsilon))
+    def __call__(self, batch: list[tuple[float, ...]]) -> list[Row]:
+        problems = [self.search.at(bins, self.search.levels).searched_problem() for bins in batch]
+        stated = [p.programs.at(BoxSearch(p).first_boxes(), p.solved_epsilon) for p in problems]
+        solved = [self._sweep(programs) for programs in stated]
+        return [self._row(problem.programs, *answers) for problem, answers in zip(problems, solved)]
+
+    def _row(self, programs: SelectionPrograms, values: Array, found: Array) -> Row:
         scores = programs.judged(values, found) if self.search.judge == "loss" else values
         if np.isnan(scores).all():
             return [0.0] * self._levels.shape[1], None, 0, len(scores)

@@ -15,10 +15,9 @@ where they are given. `Response.release` draws from those integers with the oper
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -34,14 +33,12 @@ from mechdesign.channels.exact import (
 )
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.exact import safe_root
-from mechdesign.evidence.sampling import IntegerRows, random_words, uniform_integers
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import (
     DOWN,
     array,
     by_label,
     finite,
-    generator,
     instance,
     integer,
     one_of,
@@ -49,9 +46,10 @@ from mechdesign.problem.checks import (
     settle,
 )
 from mechdesign.problem.fields import Checked, field
+from mechdesign.problem.mechanism import Deployment, Drawn, Rows, Simulation
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.spaces.space import MetricSpace, numbered
-from mechdesign.typing import Array, Indices, Numbers, Randomness
+from mechdesign.typing import Array, Indices, Numbers
 
 _FAR = 600.0  # αd at which kernels e^{-αd} stop falling: no double is 0, and e^{-600} is reported by nobody
 
@@ -99,65 +97,7 @@ def loss_matrix(loss: str | Numbers, space: MetricSpace | None, shape: tuple[int
     return values
 
 
-class Simulation:
-    """Doubles and a seeded generator: fast and reproducible, right to the last digits only.
-
-    Parameters
-    ----------
-    rng : int or numpy Generator, optional
-    """
-
-    def __init__(self, rng: Randomness = None) -> None:
-        self.rng = generator(rng)
-
-    def below(self, bound: int, size: int) -> Indices:
-        """Uniform integers below `bound`."""
-        return self.rng.integers(0, bound, size=size)
-
-    def choose(self, rows: Response, which: Indices) -> Indices:
-        """An index by the law of row `which[i]`, for every i."""
-        uniform = self.rng.random(which.size)
-        return _by_row(which, lambda row, at: np.searchsorted(rows.cumulative(row), uniform[at], "right"))
-
-    def order(self, rows: int, size: int) -> Indices:
-        """Permutations of 0, …, size − 1, shape (rows, size)."""
-        return self.rng.permuted(np.tile(np.arange(size), (rows, 1)), axis=1)
-
-
-class Deployment:
-    """Integers and the operating system's randomness: exactly the law that was analysed."""
-
-    def below(self, bound: int, size: int) -> Indices:
-        """Uniform integers below `bound`."""
-        return uniform_integers(bound, size)
-
-    def choose(self, rows: Response, which: Indices) -> Indices:
-        """An index by the law of row `which[i]`, for every i."""
-        return rows.exact_rows.draw(which)
-
-    def order(self, rows: int, size: int) -> Indices:
-        """Permutations of 0, …, size − 1, each exactly uniform, shape (rows, size).
-
-        The order of independent random words is uniform given that they differ; where two agree, all are drawn again.
-        """
-        while True:
-            words = random_words(rows * size).reshape(rows, size)
-            found = np.argsort(words, axis=1)
-            sorted_words = np.take_along_axis(words, found, axis=1)
-            if (sorted_words[:, 1:] != sorted_words[:, :-1]).all():
-                return found
-
-
-def _by_row(which: Indices, draw: Callable[[int, Indices], Numbers]) -> Indices:
-    out = np.empty(which.size, dtype=np.int64)
-    order = np.argsort(which, kind="stable")
-    used, starts = np.unique(which[order], return_index=True)
-    for row, at in zip(used.tolist(), np.split(order, starts[1:])):
-        out[at] = draw(row, at)
-    return out
-
-
-class Response:
+class Response(Rows, Drawn):
     """What every channel offers; subclasses give `size`, `outputs`, `space`, the matrix or transforms, and `integers`."""
 
     space: MetricSpace | None
@@ -176,13 +116,7 @@ class Response:
 
     @property
     def laws(self) -> int:
-        """How many laws `choose` is asked for, by their numbers: that of the rows, unless one serves all."""
         return self.size
-
-    @cached_property
-    def exact_rows(self) -> IntegerRows:
-        """All laws, prepared."""
-        return IntegerRows(self.integers, self.laws)
 
     @property
     def dense(self) -> Array:
@@ -244,7 +178,11 @@ class Response:
         return () if self.space is None or self.outputs != self.size else tuple(self.space.names)
 
     def drawn(self, items: Numbers, source: Simulation | Deployment) -> Indices:
-        """Draw a report for every item, in the shape of `items`, with the randomness of `source`."""
+        """Draw a report for every item, in the shape of `items`, with the randomness of `source`.
+
+        Items may be names, where the space has names: reports that are points are then names too. Names are looked up in a
+        table, which takes a time that their letters decide.
+        """
         held = numbered("items", items, self.size, () if self.space is None else self.space.names)
         instance("source", source, Simulation, Deployment)
         found = self._report(held.ravel(), source).reshape(held.shape)
@@ -255,39 +193,6 @@ class Response:
 
     def _report(self, items: Indices, source: Simulation | Deployment) -> Indices:
         return source.choose(self, items)
-
-    def cumulative(self, row: int) -> Array:
-        """Running sums of a row of probabilities, all but the last, as doubles: what a simulation inverts."""
-        sums = list(accumulate(self.integers(row)))
-        return np.array([s / sums[-1] for s in sums[:-1]])
-
-    def integers(self, row: int) -> Sequence[int]:
-        """The row's probabilities as integer weights, exactly: what is released."""
-        raise NotImplementedError
-
-    def sample(self, items: Numbers, *, rng: Randomness = None) -> Indices:
-        """Draw a report for every item, in the shape of `items`: for simulation, in doubles; `release` deploys.
-
-        Parameters
-        ----------
-        items : int or array of int
-            Or of names, where the space has names: reports that are points are then names too.
-        rng : int or numpy Generator, optional
-        """
-        return self.drawn(items, Simulation(rng))
-
-    def release(self, items: Numbers) -> Indices:
-        """Draw a report for every item with exactly the analysed probabilities, from the operating system's randomness.
-
-        Integer weights and random words decide; no floating-point number takes part. Names of points are answered by
-        names; they are looked up in a table, which takes a time that their letters decide.
-
-        Raises
-        ------
-        DataError
-            An item that is none of the channel's. The guarantee does not cover that refusal.
-        """
-        return self.drawn(items, Deployment())
 
 
 def _stochastic(name: str, value: Numbers) -> Array:

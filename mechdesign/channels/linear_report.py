@@ -29,9 +29,10 @@ from mechdesign.evidence.exact import log_upper
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import array, finite, indices, integer, one_of, probability
 from mechdesign.problem.fields import Checked, field
+from mechdesign.problem.mechanism import Deployment, Drawn, Simulation
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.workload import Workload
-from mechdesign.typing import Array, Indices, Numbers, Randomness
+from mechdesign.typing import Array, Indices, Numbers
 
 BITS = 128
 """Of the fixed point in which the moments of a table are inverted."""
@@ -119,7 +120,7 @@ class LinearEstimate:
         return f"{len(self.answers)} answers, {how}; standard error of an unbiased answer {shown(reach)}"
 
 
-class LinearDecoder:
+class LinearDecoder(Drawn):
     """What reports for linear questions share: their errors, and decoding."""
 
     workload: Workload
@@ -261,19 +262,9 @@ class LinearReport(Checked, LinearDecoder):
         squares = (self.decoder**2).sum(axis=0)
         return np.asarray(self.channel.matrix @ squares - np.diag(self.workload.gram()))
 
-    def sample(self, x: Numbers, *, rng: Randomness = None) -> Indices:
-        """Draw a report for every category of `x`: for simulation, in doubles; `release` deploys."""
-        return self.channel.sample(x, rng=rng)
-
-    def release(self, x: Numbers) -> Indices:
-        """Draw a report for every category of `x` with exactly the weights' probabilities, from the operating system's randomness.
-
-        Raises
-        ------
-        DataError
-            A category that is none of 0, …, k − 1. The guarantee does not cover that refusal.
-        """
-        return self.channel.release(x)
+    def drawn(self, x: Numbers, source: Simulation | Deployment) -> Indices:
+        """Draw a report for every category of `x` with the randomness of `source`."""
+        return self.channel.drawn(x, source)
 
     def tally(self, reports: Numbers) -> Array:
         """How often each output was reported, shape (outputs,), by reports of any shape."""

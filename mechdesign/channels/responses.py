@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 from scipy.spatial import ConvexHull, Delaunay, QhullError
 
-from mechdesign.channels.channel import Channel, Deployment, Response, Simulation
+from mechdesign.channels.channel import Channel, Response
 from mechdesign.channels.exact import private_weights, shortest
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower, log_upper
@@ -27,6 +27,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import DOWN, integer, positive
 from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.hadamard import walsh_hadamard
+from mechdesign.problem.mechanism import Deployment, Simulation
 from mechdesign.spaces.space import EARTH_RADIUS_KM, MetricSpace, check_size, cluster_matrix
 from mechdesign.typing import Array, Indices, Numbers
 

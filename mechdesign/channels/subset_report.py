@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mechdesign.channels.channel import Deployment, Response, Simulation
 from mechdesign.channels.exact import common_integers
 from mechdesign.channels.linear_report import LinearDecoder
 from mechdesign.channels.responses import TOP, level
@@ -30,8 +29,9 @@ from mechdesign.evidence.exact import log_upper
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import finite, indices, inside, instance, integer, positive
 from mechdesign.problem.fields import Checked, field
+from mechdesign.problem.mechanism import Deployment, Rows, Simulation
 from mechdesign.problem.workload import Queries, Workload
-from mechdesign.typing import Array, Indices, Numbers, Randomness
+from mechdesign.typing import Array, Indices, Numbers
 
 Sets = npt.NDArray[np.int8]
 _DRAWN = 1 << 22  # entries drawn at a time
@@ -191,14 +191,14 @@ class SubsetReport(Checked, LinearDecoder):
     # -- drawing ----------------------------------------------------------------------------------------------
 
     @cached_property
-    def _rows(self) -> _Rows:
+    def _rows(self) -> _Sizes:
         high, low = self.levels
         inside = [(s * high, (self.size - s) * low) for s in self.sizes]
-        return _Rows([self.shares, *inside])
+        return _Sizes([self.shares, *inside])
 
-    def _draws(self, items: Numbers, source: Simulation | Deployment) -> Sets:
-        """Draw a set for every item with the randomness of `source`: one more axis of k entries, 1 in the set and 0 elsewhere."""
-        held = indices("items", items, self.size)
+    def drawn(self, x: Numbers, source: Simulation | Deployment) -> Sets:
+        """Draw a set for every category of `x` with the randomness of `source`: one more axis of k entries, 1 in the set and 0 elsewhere."""
+        held = indices("x", x, self.size)
         flat, step = held.ravel(), max(_DRAWN // self.size, 1)
         parts = [self._sets(flat[a : a + step], source) for a in range(0, flat.size, step)]
         return np.concatenate(parts).reshape(*held.shape, self.size)
@@ -212,25 +212,6 @@ class SubsetReport(Checked, LinearDecoder):
         found[at, -1] = found[at, x]
         found[at, x] = own
         return found
-
-    def sample(self, x: Numbers, *, rng: Randomness = None) -> Sets:
-        """Draw a set for every category of `x`, as `release` does: for simulation, in doubles."""
-        return self._draws(x, Simulation(rng))
-
-    def release(self, x: Numbers) -> Sets:
-        """Draw a set for every category of `x` with exactly these probabilities, from the operating system's randomness.
-
-        Returns
-        -------
-        array of 0 and 1, shape (..., k)
-            Which categories each set holds.
-
-        Raises
-        ------
-        DataError
-            A category that is none of 0, …, k − 1. The guarantee does not cover that refusal.
-        """
-        return self._draws(x, Deployment())
 
     # -- decoding ---------------------------------------------------------------------------------------------
 
@@ -274,11 +255,11 @@ class SubsetReport(Checked, LinearDecoder):
         return found
 
 
-class _Rows(Response):
+class _Sizes(Rows):
     """Laws to choose from, by number."""
 
     def __init__(self, rows: list[Sequence[int]]) -> None:
-        self.rows, self.space = rows, None
+        self.rows = rows
 
     @property
     def laws(self) -> int:

@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class Exportable(ABC):
+class Saved:
+    """What is written to a file."""
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it as versioned JSON; `mechdesign.load` reads it back."""
+        write_whole(path, dumps(self))
+
+
+class Exportable(Saved, ABC):
     """What has a table, a picture and a page: results, frontiers, comparisons.
 
     A class says what its table is (`to_frame`), draws itself (`plot`) and tells its page (`_page`: the arguments of
@@ -92,10 +100,6 @@ class Exportable(ABC):
         target, parts = check_writable(path), self._page()
         parts["sections"] = (*given, *parts["sections"])
         write_whole(target, page(**parts))
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it as versioned JSON; `mechdesign.load` reads it back."""
-        write_whole(path, dumps(self))
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write `to_frame` as CSV, floats in full."""

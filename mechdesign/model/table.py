@@ -24,10 +24,10 @@ import numpy as np
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.accuracy import Accuracy, quantile
 from mechdesign.evidence.attack import TradeOff
-from mechdesign.evidence.sampling import IntegerRows
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.unknown import Requirement, Unknown, named
-from mechdesign.problem.checks import array, by_label, generator, one_of, read
+from mechdesign.problem.checks import array, by_label, one_of, read
+from mechdesign.problem.mechanism import Deployment, Drawn, Rows, Simulation
 from mechdesign.problem.privacy import (
     ApproximateDP,
     GaussianDP,
@@ -38,7 +38,7 @@ from mechdesign.problem.privacy import (
     pairs_of,
 )
 from mechdesign.problem.words import guarantee
-from mechdesign.typing import Array, Indices, Numbers, Randomness, no_numbers
+from mechdesign.typing import Array, Indices, Numbers, no_numbers
 
 Labels = tuple[Any, ...]
 """Numbers, points (tuples of numbers) or names, all of one kind."""
@@ -410,7 +410,7 @@ def _integer_rows(given: Any) -> tuple[tuple[int, ...], ...]:
 
 @serializable("table-mechanism")
 @dataclass(frozen=True, eq=False)
-class TableMechanism:
+class TableMechanism(Rows, Drawn):
     """A finite table of probabilities in integers: what is deployed.
 
     Parameters
@@ -447,9 +447,12 @@ class TableMechanism:
             [[w / total for w in row] for row, total in zip(self.weights, map(sum, self.weights))]
         )
 
-    @cached_property
-    def _rows(self) -> IntegerRows:
-        return IntegerRows(self.weights.__getitem__, len(self.weights))
+    @property
+    def laws(self) -> int:
+        return len(self.weights)
+
+    def integers(self, row: int) -> tuple[int, ...]:
+        return self.weights[row]
 
     def _places(self, x: Any) -> Indices:
         places = {label: k for k, label in enumerate(self.inputs)}
@@ -462,27 +465,11 @@ class TableMechanism:
             raise DataError("x: must be inputs of the table") from None
         return np.array(found, dtype=np.int64).reshape(held.shape[: held.ndim - bool(size)])
 
-    def _labels(self, drawn: Indices) -> Any:
-        labels = np.array(self.outputs)[drawn]
+    def drawn(self, x: Any, source: Simulation | Deployment) -> Any:
+        """Draw an output for every input with the randomness of `source`."""
+        held = self._places(x)
+        labels = np.array(self.outputs)[source.choose(self, held.ravel()).reshape(held.shape)]
         return labels if np.ndim(labels) else labels.item()
-
-    def release(self, x: Any) -> Any:
-        """Draw an output for every input with exactly the probabilities of the table, from the operating system's randomness.
-
-        Raises
-        ------
-        DataError
-            An input that is not listed. The guarantee does not cover that refusal.
-        """
-        held = self._places(x)
-        return self._labels(self._rows.draw(held.ravel()).reshape(held.shape))
-
-    def sample(self, x: Any, *, rng: Randomness = None) -> Any:
-        """Draw outputs in doubles with a seeded generator: for simulation; `release` deploys."""
-        held = self._places(x)
-        uniform = generator(rng).random(held.shape)
-        drawn = (self.probabilities.cumsum(axis=1)[held] <= uniform[..., None]).sum(axis=-1)
-        return self._labels(np.minimum(drawn, len(self.outputs) - 1))
 
     def errors(self, prior: Array | None = None) -> Accuracy:
         """How far outputs are from inputs, over a prior (uniform unless given)."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -17,18 +16,17 @@ from mechdesign.accounting.profile import least_mu, privacy_profile, profile_eps
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.digits import at_least, at_most
-from mechdesign.evidence.serialize import dumps, serializable
-from mechdesign.evidence.whole_files import write_whole
+from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.pictures import half_width
 from mechdesign.noise.release import ExactNoise, Lattice, lattice_of, noisy
-from mechdesign.noise.vector_noise import shape_of
 from mechdesign.noise.worst_case import WorstCases, amplified, worst_cases, worst_rho
-from mechdesign.problem.checks import UP, answers, array, generator, integer, positive, settle, share
+from mechdesign.problem.checks import UP, answers, array, integer, positive, settle, share
 from mechdesign.problem.law_moments import frozen_parts, law_variance
+from mechdesign.problem.mechanism import AddedNoise
 from mechdesign.problem.privacy import Consumption
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.problem.words import stated
-from mechdesign.typing import Array, FrozenLaw, Numbers, Randomness, Values
+from mechdesign.typing import Array, FrozenLaw, Numbers, Values
 
 _DELTA = 1e-6
 """The δ at which noise whose loss has no bound prints its ε."""
@@ -36,7 +34,7 @@ _DELTA = 1e-6
 
 @serializable("additive-noise")
 @dataclass(frozen=True)
-class AdditiveNoise:
+class AdditiveNoise(AddedNoise):
     r"""Independent noise of one law on every coordinate of a query.
 
     :math:`M(D) = f(D) + T`, the K coordinates of T independent with the given law, each coordinate of f changing
@@ -153,25 +151,8 @@ class AdditiveNoise:
             out["alpha"], out["gamma"] = out["b"] * scale, scale
         return out
 
-    def rvs(self, size: object = None, *, random_state: Randomness = None) -> Values:
-        """Draw noise for simulation.
-
-        Parameters
-        ----------
-        size : int or tuple, optional
-            ``size`` draws of the K coordinates: shape (K,), (size, K); scalars and (size,) when K = 1.
-        random_state : seed or numpy.random.Generator
-        """
-        rng = generator(random_state)
-        if self.dimension == 1:
-            return self.law.rvs(size=None if size is None else shape_of(size), random_state=rng)
-        return self.law.rvs(size=(*shape_of(size), self.dimension), random_state=rng)
-
-    def sample(self, x: Numbers, *, rng: Randomness = None) -> Values:
-        """Return answers with noise added in floating point: for simulation; `release` is for deployment."""
-        held = self._answers(x)
-        draws = self.law.rvs(size=held.shape, random_state=generator(rng))
-        return (held + draws)[()]
+    def _noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        return np.asarray(self.law.rvs(size=shape, random_state=rng))
 
     @cached_property
     def lattice(self) -> Lattice:
@@ -345,10 +326,6 @@ class AdditiveNoise:
         delta = 0.0 if math.isfinite(self.worst_cases.largest_loss()) else _DELTA
         asked = f"ε = {at_most(self.epsilon(delta, width=0.1))}, δ = {delta:g}"
         return f"{stated(asked, unit, self.standard_deviation, **self.in_rounds)}\n  {self.summary()}"
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the mechanism as a result file; ``md.load(path)`` reads it back."""
-        write_whole(path, dumps(self))
 
 
 _NAMES = {

@@ -345,7 +345,7 @@ class KNorm(Design):
         """Draw the noise on two numbers, and its tail beside those of the plain norms."""
         law = result.mechanism
         tails = {"this noise": law.law} | {f"ℓ{order:g} noise": self.noise(order).law for order in self.norms}
-        points = law.sample(3000, rng=0)[:, law.moving]
+        points = law.sample(np.zeros((3000, law.dimension)), rng=0)[:, law.moving]
         return draw_vectors(points[:, [0, -1]], tails, **options)
 
     def rivals(self, result: Result) -> Iterable[tuple[str, float]]:

@@ -35,9 +35,7 @@ from mechdesign.noise.radial import (
 from mechdesign.noise.release import noisy
 from mechdesign.problem.checks import (
     UP,
-    answers,
     array,
-    generator,
     inside,
     integer,
     non_negative,
@@ -45,7 +43,8 @@ from mechdesign.problem.checks import (
     positive,
     settle,
 )
-from mechdesign.typing import Array, FrozenLaw, Indices, Numbers, Randomness, Values
+from mechdesign.problem.mechanism import AddedNoise
+from mechdesign.typing import Array, FrozenLaw, Indices, Numbers, Values
 
 MOST_CAPPED = 400
 """Coordinates of a hull with a cap: beyond, its volume takes sums of too many digits, and most of its draws are rejected."""
@@ -83,7 +82,7 @@ def spanning(name: str, value: ArrayLike | None) -> Array:
 
 @serializable("knorm-noise")
 @dataclass(frozen=True)
-class KNormNoise:
+class KNormNoise(AddedNoise):
     r"""Noise with density :math:`e^{-\lVert z\rVert/s}/(k!\,\mathrm{vol}(B)\,s^k)`, or a staircase of the norm.
 
     Parameters
@@ -115,8 +114,8 @@ class KNormNoise:
     >>> noise = KNormNoise(3, 0.5, norm=2)
     >>> noise.mean_norm, noise.variance
     (1.5, 1.0)
-    >>> noise.sample(rng=0).shape, noise.sample(7, rng=0).shape
-    ((3,), (7, 3))
+    >>> noise.sample([1.0, 2.0, 3.0], rng=0).shape
+    (3,)
     >>> round(noise.loss(0.25), 12)
     0.5
     """
@@ -250,17 +249,15 @@ class KNormNoise:
     def _widths(self) -> Array:
         return np.ones(self.dimension) if self.widths is None else np.array(self.widths)[self.moving]
 
-    def sample(self, size: int | None = None, rng: Randomness = None) -> Array:
-        """One vector, shape (k,), or `size` of them, (size, k)."""
-        draws, d = generator(rng), self.size
-        rows = 1 if size is None else integer("size", size, 0, 2**40)
+    def _noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        rows = math.prod(shape[:-1])
         if self.gamma is None:
-            radius = draws.gamma(d + 1, self.scale, rows)
+            radius = rng.gamma(self.size + 1, self.scale, rows)
         else:
-            radius = draws.choice(self._radii[0], rows, p=self._radii[1])
+            radius = rng.choice(self._radii[0], rows, p=self._radii[1])
         noise = np.zeros((rows, self.dimension))
-        noise[:, self.moving] = radius[:, None] * self.body.points(rows, draws) * self._widths
-        return noise[0] if size is None else noise
+        noise[:, self.moving] = radius[:, None] * self.body.points(rows, rng) * self._widths
+        return noise.reshape(shape)
 
     @cached_property
     def _radii(self) -> tuple[Array, Array]:
@@ -336,7 +333,7 @@ class KNormNoise:
         """The law of one coordinate, on average: its `std` and its tail `sf`."""
         return _Marginal(self)
 
-    def release(self, x: ArrayLike) -> Array:
+    def release(self, x: Numbers) -> Array:
         """Return vectors with noise, on a lattice some 2⁻²⁰ of the scale fine: for deployment.
 
         The noise is drawn exactly, from the operating system's randomness (`mechdesign.noise.radial`), and wider by
@@ -351,7 +348,7 @@ class KNormNoise:
         DataError
             A number that is not finite, or beyond 2⁵³ one that no double holds. The guarantee does not cover that refusal.
         """
-        held, lattice = answers("x", x, self.dimension).copy(), self.lattice
+        held, lattice = self._answers(x).copy(), self.lattice
         step = lattice.step if self.widths is None else lattice.step * self._widths
         part = held[..., self.moving]
         held[..., self.moving] = noisy(

@@ -19,38 +19,40 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.model.scales import absolute_moment
 from mechdesign.noise.release import ExactNoise, noisy
 from mechdesign.problem.checks import (
-    answers,
-    array,
     doubles,
-    generator,
     inside,
     instance,
     integer,
     one_of,
     settle,
 )
+from mechdesign.problem.mechanism import AddedNoise
 from mechdesign.problem.privacy import Consumption
 from mechdesign.problem.sensitivity import Sensitivity
-from mechdesign.typing import Array, Indices, Numbers, Randomness
+from mechdesign.typing import Array, Indices, Numbers
 
 _STEP = 2.0**-30
 """Lattice step of a release over the scale."""
 
 
-class _PerCoordinate:
+class _PerCoordinate(AddedNoise):
     """What follows from the scales and from which coordinates have Laplace noise, the others having Gaussian noise."""
 
     scales: Array
     sensitivities: Array | None
+    laplace: bool | npt.NDArray[np.bool_]
+    """Where the noise is Laplace."""
+    _parts: Sequence[tuple[Indices | slice, IndependentNoise]]
+    """Coordinates whose noise is widened together for the lattice, and their law."""
 
     @property
-    def _laplace(self) -> bool | npt.NDArray[np.bool_]:
-        raise NotImplementedError
+    def dimension(self) -> int:  # type: ignore[override]
+        return len(self.scales)
 
     @property
     def variance(self) -> Array:
         """Variance per coordinate."""
-        return np.asarray(self.scales**2 * np.where(self._laplace, 2.0, 1.0))
+        return np.asarray(self.scales**2 * np.where(self.laplace, 2.0, 1.0))
 
     @property
     def mse(self) -> float:
@@ -59,13 +61,35 @@ class _PerCoordinate:
 
     def errors(self) -> Accuracy:
         """How far off an answer is, on average over the coordinates."""
-        return accuracy_of(self.scales, laplace=self._laplace)
+        return accuracy_of(self.scales, laplace=self.laplace)
 
     def absolute_moment(self, order: float) -> Array:
         r"""Return :math:`E|T_i|^p` per coordinate."""
         order = inside("order", order, 0, 101)
         laplace, gaussian = (absolute_moment(noise, order) for noise in ("laplace", "gaussian"))
-        return np.asarray(np.where(self._laplace, laplace, gaussian) * self.scales**order)
+        return np.asarray(np.where(self.laplace, laplace, gaussian) * self.scales**order)
+
+    def release(self, x: Numbers) -> Array:
+        """Return answers with noise, each coordinate on a lattice of 2⁻³⁰ of its scale: for deployment.
+
+        The noise is drawn exactly, from the operating system's randomness (`mechdesign.noise.release`); a coordinate without
+        noise is the same for all neighbours and is returned as it is.
+
+        Parameters
+        ----------
+        x : array, shape (..., K)
+
+        Raises
+        ------
+        DataError
+            A number that is not finite, or beyond 2⁵³ one that no double holds. The guarantee does not cover that refusal.
+        """
+        held = np.array(self._answers(x))
+        for at, law in self._parts:
+            part, step = held[..., at], law.scales * _STEP
+            draws = law.exact.draw(part.size).reshape(part.shape)
+            held[..., at] = np.where(step > 0, noisy(part, np.where(step > 0, step, 1.0), draws), part)
+        return held
 
     def consumption(self) -> Consumption:
         """What a release consumes of a ledger where all coordinates change by all they may.
@@ -76,15 +100,14 @@ class _PerCoordinate:
         lam = np.asarray(self.sensitivities)
         moved = lam > 0
         ratio = lam[moved] / self.scales[moved]
-        laplace = np.broadcast_to(self._laplace, moved.shape)[moved]
+        laplace = np.broadcast_to(self.laplace, moved.shape)[moved]
         wider = ratio[laplace] + 2**-28
         epsilon, rho = (math.fsum(v) * (1 + 1e-14) for v in (ratio[laplace], wider * np.tanh(wider / 2)))
         normal = Consumption.gaussian(math.fsum(ratio[~laplace] ** 2) * (1 + 1e-14))
         return normal + Consumption(epsilon, rho, math.inf if epsilon else 0.0)
 
-    def rvs(self, size: object = None, random_state: Randomness = None) -> Array:
-        """Draw noise vectors for simulation, shape ``size + (K,)``."""
-        rng, shape, laplace = generator(random_state), (*shape_of(size), len(self.scales)), self._laplace
+    def _noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        laplace = self.laplace
         peaked = rng.laplace(size=shape) if np.any(laplace) else 0.0
         normal = 0.0 if np.all(laplace) else rng.standard_normal(shape)
         return np.asarray(np.where(laplace, peaked, normal) * self.scales)
@@ -110,7 +133,7 @@ class IndependentNoise(_PerCoordinate):
     >>> law = IndependentNoise(noise="laplace", scales=np.array([1.0, 0.0]))
     >>> law.variance
     array([2., 0.])
-    >>> law.rvs(3, random_state=0).shape
+    >>> law.sample(np.zeros((3, 2)), rng=0).shape
     (3, 2)
     """
 
@@ -127,11 +150,16 @@ class IndependentNoise(_PerCoordinate):
         instance("bounds", self.bounds, Sensitivity, NoneType)
 
     @property
-    def _laplace(self) -> bool:
+    def laplace(self) -> bool:  # type: ignore[override]
+        """Whether the noise is Laplace."""
         return self.noise == "laplace"
 
+    @property
+    def _parts(self) -> tuple[tuple[slice, IndependentNoise]]:  # type: ignore[override]
+        return ((slice(None), self),)
+
     @cached_property
-    def _exact(self) -> ExactNoise:
+    def exact(self) -> ExactNoise:
         """The sampler of one coordinate in units of its scale, widened for the lattice.
 
         Each coordinate has the step h = 2⁻³⁰ of its scale. Rounding (`mechdesign.noise.release.noisy`) moves answers
@@ -159,27 +187,7 @@ class IndependentNoise(_PerCoordinate):
     @property
     def lattice_cost(self) -> float:
         """Relative increase of the scales in a release."""
-        return self._exact.scale - 1.0
-
-    def release(self, x: Numbers) -> Array:
-        """Return answers with noise, each coordinate on a lattice of 2⁻³⁰ of its scale: for deployment.
-
-        The noise is drawn exactly, from the operating system's randomness (`mechdesign.noise.release`); a coordinate without
-        noise is the same for all neighbours and is returned as it is.
-
-        Parameters
-        ----------
-        x : array, shape (..., K)
-
-        Raises
-        ------
-        DataError
-            A number that is not finite, or beyond 2⁵³ one that no double holds. The guarantee does not cover that refusal.
-        """
-        held = answers("x", x, len(self.scales))
-        step = self.scales * _STEP
-        draws = self._exact.draw(held.size).reshape(held.shape)
-        return np.where(step > 0, noisy(held, np.where(step > 0, step, 1.0), draws), held)
+        return self.exact.scale - 1.0
 
 
 def _profile(name: str, value: Numbers, size: int | None = None) -> Array:
@@ -249,10 +257,8 @@ class MixedNoise(_PerCoordinate):
     sensitivities: Array
 
     def __post_init__(self) -> None:
-        scales, lam = array("scales", self.scales), array("sensitivities", self.sensitivities)
-        kinds = np.asarray(self.laplace)
-        if scales.min() < 0 or lam.shape != scales.shape or lam.min() < 0:
-            raise DesignError.of("scales", self.scales, "must be non-negative, one a sensitivity")
+        scales, kinds = _profile("scales", self.scales), np.asarray(self.laplace)
+        lam = _profile("sensitivities", self.sensitivities, scales.size)
         if kinds.dtype != bool or kinds.shape != scales.shape:
             raise DesignError.of("laplace", self.laplace, "must be True or False for each coordinate")
         if ((scales == 0) & (lam > 0)).any():
@@ -263,10 +269,6 @@ class MixedNoise(_PerCoordinate):
     def noise(self) -> str:
         """The name of the family."""
         return "laplace" if self.laplace[self.scales > 0].all() else "mixed"
-
-    @property
-    def _laplace(self) -> npt.NDArray[np.bool_]:
-        return self.laplace
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -292,7 +294,7 @@ class MixedNoise(_PerCoordinate):
     @property
     def small(self) -> float:
         """Σ λ/β of the Laplace coordinates whose ratio is far below the largest, rounded up: they are this private, purely."""
-        return math.fsum(self._ratio[self._together]) * (1 + 1e-15)
+        return math.fsum(self._ratio[self.laplace & ~self._alone]) * (1 + 1e-15)
 
     @cached_property
     def _ratio(self) -> Array:
@@ -308,12 +310,8 @@ class MixedNoise(_PerCoordinate):
         ratio = np.where(self.laplace, self._ratio, 0.0)
         return np.asarray((ratio > 0) & (ratio >= 2.0**-16 * ratio.max()))
 
-    @property
-    def _together(self) -> npt.NDArray[np.bool_]:
-        return self.laplace & (self._ratio > 0) & ~self._alone
-
     @cached_property
-    def _parts(self) -> tuple[tuple[Indices, IndependentNoise], ...]:
+    def _parts(self) -> tuple[tuple[Indices, IndependentNoise], ...]:  # type: ignore[override]
         """Normal coordinates, the small Laplace ones, and the others by their ratio.
 
         Widening for the lattice keeps the sum that a part consumes: all that counts of the first two, and of coordinates of
@@ -338,23 +336,3 @@ class MixedNoise(_PerCoordinate):
         for at, law in self._parts:
             wider[at] += law.lattice_cost
         return float(np.linalg.norm(wider * np.sqrt(self.variance)) / math.sqrt(self.mse)) - 1.0
-
-    def release(self, x: Numbers) -> Array:
-        """Return answers with noise, each coordinate on a lattice of 2⁻³⁰ of its scale: for deployment.
-
-        Drawn exactly, from the operating system's randomness, as `IndependentNoise.release` does.
-
-        Parameters
-        ----------
-        x : array, shape (..., K)
-
-        Raises
-        ------
-        DataError
-            A number that is not finite, or beyond 2⁵³ one that no double holds. The guarantee does not cover that refusal.
-        """
-        held = answers("x", x, len(self.scales))
-        out = np.array(held)
-        for at, law in self._parts:
-            out[..., at] = law.release(held[..., at])
-        return out

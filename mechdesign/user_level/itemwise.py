@@ -23,14 +23,15 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.accounting.shuffling import ACCOUNTING, amplification, calibrate_item_alpha, shuffled_alpha
-from mechdesign.channels.channel import Channel, Deployment, Response, Simulation
+from mechdesign.channels.channel import Channel, Response
 from mechdesign.channels.responses import ClusteredResponse
 from mechdesign.errors import DataError, DesignError, SolverError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import DOWN, instance, integer, non_negative, one_of, positive, settle
+from mechdesign.problem.mechanism import Deployment, Drawn, Simulation
 from mechdesign.solvers import Deadline
 from mechdesign.spaces.space import MetricSpace
-from mechdesign.typing import Indices, Numbers, Randomness
+from mechdesign.typing import Indices, Numbers
 from mechdesign.user_level.privacy import DiscreteEMDPrivacy, EMDPrivacy, checked_users
 
 
@@ -76,7 +77,7 @@ _ENOUGH = 0.99  # of the α asked for: no further channel is tried
 
 @serializable("itemwise-release")
 @dataclass(frozen=True, eq=False)
-class ItemwiseRelease:
+class ItemwiseRelease(Drawn):
     r"""Shuffled release of all items through one channel, private in the earth mover's distance.
 
     Parameters
@@ -241,34 +242,22 @@ class ItemwiseRelease:
             return DiscreteEMDPrivacy(self.alpha, self.radius, delta, self.model, "bounded")
         return EMDPrivacy(self.alpha, delta, self.model, "bounded")
 
-    def sample(self, datasets: Numbers, *, rng: Randomness = None) -> Indices:
-        """Release the shuffled reports, for simulation: doubles and a seeded generator.
+    def drawn(self, x: Numbers, source: Simulation | Deployment) -> Indices:
+        """Draw the shuffled reports with the randomness of `source`.
 
         Parameters
         ----------
-        datasets : array of int
+        x : array of int
             Point indices. Central: shape (users, items). Local: one user's items, (items,), or (rows, items), each
             row a user's own release.
+        source : Simulation or Deployment
 
         Returns
         -------
         ndarray of int
-            Reports in random order, shape (users · items,) centrally, the shape of `datasets` locally.
+            Reports in random order, shape (users · items,) centrally, the shape of `x` locally.
         """
-        return self._drawn(datasets, Simulation(rng))
-
-    def release(self, datasets: Numbers) -> Indices:
-        """The same from the operating system's randomness: the channel's exact law, a uniform order.
-
-        Raises
-        ------
-        DataError
-            An item that is no point of the space. The guarantee does not cover that refusal.
-        """
-        return self._drawn(datasets, Deployment())
-
-    def _drawn(self, datasets: Numbers, source: Simulation | Deployment) -> Indices:
-        items = checked_items(self.space, datasets, (self.users, self.items), self.model)
+        items = checked_items(self.space, x, (self.users, self.items), self.model)
         reports = self.channel.drawn(items, source)
         rows = reports.reshape(-1, self.total)  # what is shuffled together
         mixed = np.take_along_axis(rows, source.order(*rows.shape), axis=1)

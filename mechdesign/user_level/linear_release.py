@@ -160,7 +160,7 @@ class LinearRelease:
         answer, source, noise = weights @ self.query.values, generator(rng), self.noise
         if noise is None:
             return answer + source.normal(0.0, self.scale, answer.shape)
-        return answer + noise.sample(None if answer.ndim == 1 else len(answer), source)
+        return noise.sample(answer, rng=source)
 
     @cached_property
     def lattice(self) -> RoundedSum:

@@ -28,11 +28,11 @@ from functools import cached_property
 import numpy as np
 from scipy import special
 
-from mechdesign.channels.channel import Deployment, Simulation
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import indices, instance, integer, one_of, positive, probability, settle
 from mechdesign.problem.fields import Checked, field
+from mechdesign.problem.mechanism import Deployment, Simulation
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Indices, Numbers, Randomness
 from mechdesign.user_level.itemwise import ItemwiseRelease, collection

@@ -332,7 +332,7 @@ def k_norm(design: Any, result: Any) -> Faults:
     if result.lower_bound > result.value:
         yield "a lower bound above the value"
     if k <= 5 and (law.gamma is None or law.largest < 5 * law.scale):  # beyond, what costs is seldom drawn
-        draws = law.sample(20_000, rng=1)
+        draws = law.sample(np.zeros((20_000, k)), rng=1)
         errors = draws**2 if design.loss == "squared" else np.abs(draws)
         mean, spread = errors.mean(), errors.mean(axis=1).std() / math.sqrt(len(errors))
         if abs(mean - result.value) > 6 * spread:

@@ -76,7 +76,7 @@ def allocation(noise: str) -> tuple[Draw, Draw]:
 
     return (
         lambda x: law.release(both(x)).ravel(),
-        lambda x: (both(x) + law.rvs(SIZE // 2, random_state=int(x))).ravel(),
+        lambda x: law.sample(both(x), rng=int(x)).ravel(),
     )
 
 
@@ -86,14 +86,14 @@ def knorm(norm: float) -> tuple[Draw, Draw]:
     def both(x: float) -> np.ndarray:
         return np.full((SIZE // 2, 2), x)
 
-    return lambda x: law.release(both(x)).ravel(), lambda x: (both(x) + law.sample(SIZE // 2, int(x))).ravel()
+    return lambda x: law.release(both(x)).ravel(), lambda x: law.sample(both(x), rng=int(x)).ravel()
 
 
 def correlated() -> tuple[Draw, Draw]:
     law = md.CorrelatedGaussian(changes=[[1.0]], privacy=BUDGET).solve().mechanism
     return (
         lambda x: law.release(np.full((SIZE, 1), x)).ravel(),
-        lambda x: x + law.rvs(SIZE, random_state=int(x)).ravel(),
+        lambda x: law.sample(np.full((SIZE, 1), x), rng=int(x)).ravel(),
     )
 
 
@@ -107,9 +107,8 @@ def lattice(privacy: Any) -> tuple[Draw, Draw]:
 
 def calibrated() -> tuple[Draw, Draw]:
     result = md.calibrate("gaussian", privacy=BUDGET, sensitivity=1.0)
-    return lambda x: result.mechanism.release(
-        np.full(SIZE, x)
-    ), lambda x: x + result.mechanism.rvs(SIZE, random_state=int(x))
+    law = result.mechanism
+    return lambda x: law.release(np.full(SIZE, x)), lambda x: law.sample(np.full(SIZE, x), rng=int(x))
 
 
 def histogram() -> tuple[Draw, Draw]:

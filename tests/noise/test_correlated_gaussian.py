@@ -59,7 +59,7 @@ def test_histogram_of_replaced_records(k) -> None:
     result = CorrelatedGaussian(changes=vectors, privacy=PRIVACY, span=True).solve()
     assert result.value * result.design.budget == pytest.approx(2 * (k - 1), rel=1e-8)
     assert "span" in result.notes[0]
-    assert result.mechanism.rvs(5, random_state=0).sum(axis=1) == pytest.approx(0, abs=1e-6)
+    assert result.mechanism.sample(np.zeros((5, k)), rng=0).sum(axis=1) == pytest.approx(0, abs=1e-6)
 
 
 @settings(max_examples=20)

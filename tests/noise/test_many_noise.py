@@ -96,7 +96,7 @@ def test_few_of_many_are_as_private_as_the_few() -> None:
     pairs, moved = np.outer(p, p), np.outer(np.roll(p, 1), np.roll(p, 1))
     held = few.delta_interval(0.8)
     assert held.lower <= float(np.maximum(pairs - math.exp(0.8) * moved, 0).sum()) <= held.upper
-    assert few.rvs(3, random_state=0).shape == (3, 20) and "of at most 2 at once" in few.summary()
+    assert few.sample(np.zeros((3, 20)), rng=0).shape == (3, 20) and "of at most 2 at once" in few.summary()
 
 
 def test_a_sensitivity_is_held_as_a_box_of_the_coordinates_that_move() -> None:

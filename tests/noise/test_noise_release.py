@@ -199,7 +199,7 @@ def test_allocations_are_released(noise) -> None:
     # what the lattice spends is within the budget that the scales were made for
     m, h = (2, 2.0**-30) if noise == "gaussian" else (1, 2.0**-30)
     lam, needed = law.sensitivities, law.scales > 0
-    wider = law._exact.scale
+    wider = law.exact.scale
     spent = ((lam[needed] / law.scales[needed] + 2 * h) ** m).sum() / wider**m
     assert spent <= ((lam[needed] / law.scales[needed]) ** m).sum()
     assert wider < 1.0005

@@ -95,7 +95,7 @@ def test_ready_made_queries():
 @pytest.mark.parametrize("k", [1, 3])
 def test_knorm_noise_moments_and_law(order, k):
     noise = KNormNoise(k, 0.7, norm=order)
-    z = noise.sample(100_000, rng=11)
+    z = noise.sample(np.zeros((100_000, k)), rng=11)
     length = np.linalg.norm(z, ord=order, axis=1)
     assert stats.kstest(length, noise.norm_law.cdf).pvalue > 1e-4
     assert abs(length.mean() - k * 0.7) <= 4 * noise.norm_law.std() / math.sqrt(len(z))

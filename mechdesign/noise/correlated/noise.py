@@ -9,7 +9,7 @@ more than the budget.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -26,13 +26,14 @@ from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.release import ExactNoise
-from mechdesign.noise.vector_noise import accuracy_of, shape_of
+from mechdesign.noise.vector_noise import accuracy_of
 from mechdesign.plotting import figure, sized
-from mechdesign.problem.checks import answers, array, generator, instance, integer, positive, settle
+from mechdesign.problem.checks import array, instance, integer, positive, settle
+from mechdesign.problem.mechanism import AddedNoise
 from mechdesign.problem.privacy import Consumption
 from mechdesign.problem.span import Lift, Span
 from mechdesign.solvers.deadline import one_thread
-from mechdesign.typing import Array, Numbers, Randomness
+from mechdesign.typing import Array, Numbers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,7 +54,7 @@ def within_budget(rows: Array, budget: float, spent: Callable[[Array], float]) -
     return rows
 
 
-class LinearNoise(ABC):
+class LinearNoise(AddedNoise):
     """Independent normal noise on whitened coordinates, from which the answers are made by a linear map."""
 
     @property
@@ -175,6 +176,10 @@ class CorrelatedGaussianNoise(LinearNoise):
                     "lift", type(self.lift).__name__, f"must be {size} rows of {len(held)} fractions each"
                 )
 
+    @property
+    def dimension(self) -> int:  # type: ignore[override]
+        return len(self.covariance)
+
     @cached_property
     def span(self) -> Span:
         """Where the noise lives."""
@@ -247,8 +252,8 @@ class CorrelatedGaussianNoise(LinearNoise):
         DataError
             A number that is not finite, or beyond 2⁵³ one that no double holds. The guarantee does not cover that refusal.
         """
-        given = answers("x", x, len(self.covariance))
-        rows = given.reshape(-1, len(self.covariance))
+        given = self._answers(x)
+        rows = given.reshape(-1, self.dimension)
         step, noise = self._exact
         held = rows[:, self.span.coordinates]
         with np.errstate(over="ignore", invalid="ignore"):
@@ -267,10 +272,8 @@ class CorrelatedGaussianNoise(LinearNoise):
         fig.colorbar(shades, ax=axis, label="correlation")
         return fig
 
-    def rvs(self, size: int | tuple[int, ...] | None = None, random_state: Randomness = None) -> Array:
-        """Draw noise vectors for simulation, shape ``size + (K,)``."""
-        shape = (*shape_of(size), self._factor.shape[1])
-        return generator(random_state).standard_normal(shape) @ self._factor.T
+    def _noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        return rng.standard_normal((*shape[:-1], self._factor.shape[1])) @ self._factor.T
 
 
 def _scaled(rows: Array) -> tuple[Array, Array]:

@@ -20,9 +20,8 @@ from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.correlated.noise import LinearNoise, released
 from mechdesign.noise.release import ExactNoise
-from mechdesign.noise.vector_noise import shape_of
 from mechdesign.plotting import COLOURS, figure, sized
-from mechdesign.problem.checks import answers, array, generator, instance, positive, settle
+from mechdesign.problem.checks import answers, array, instance, positive, settle
 from mechdesign.problem.workload import Workload
 from mechdesign.typing import Array, Numbers, Randomness
 
@@ -213,9 +212,17 @@ class StrategyNoise(LinearNoise):
         axis.set(xlabel="query", ylabel="standard deviation", ylim=(0, None))
         return fig
 
-    def rvs(self, size: int | tuple[int, ...] | None = None, random_state: Randomness = None) -> Array:
-        """Draw noise on the answers for simulation, shape ``size + (m,)``."""
-        shape = shape_of(size)
-        draws = generator(random_state).standard_normal((int(np.prod(shape)), len(self.strategy)))
-        noise = self.workload.apply(self.inverse @ draws.T).T
-        return np.asarray(noise.reshape(*shape, self.workload.count))
+    @property
+    def dimension(self) -> int:  # type: ignore[override]
+        """n, the number of counts."""
+        return self.workload.size
+
+    def _noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        """Draw the noise of estimates of the counts."""
+        return rng.standard_normal((*shape[:-1], len(self.strategy))) @ self.inverse.T
+
+    def sample(self, x: Numbers, *, rng: Randomness = None) -> Array:
+        """Return the answers to the workload with noise in floating point, of counts of shape (..., n): for simulation."""
+        estimates = super().sample(x, rng=rng)
+        answered = self.workload.apply(estimates.reshape(-1, self.dimension).T).T
+        return answered.reshape(*estimates.shape[:-1], self.workload.count)

@@ -14,7 +14,6 @@ shifts by these differences decide.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -30,13 +29,11 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.exact import round_down, round_up, safe_root
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
-from mechdesign.evidence.serialize import dumps, serializable
-from mechdesign.evidence.whole_files import write_whole
+from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
 from mechdesign.noise.optimal.lattice_dual import law_cost
 from mechdesign.noise.optimal.question import NoiseQuestion
 from mechdesign.noise.pictures import draw_laws
-from mechdesign.noise.vector_noise import shape_of
 from mechdesign.problem.checks import (
     answers,
     array,
@@ -47,7 +44,8 @@ from mechdesign.problem.checks import (
     read,
     settle,
 )
-from mechdesign.typing import Array, Indices, Numbers, Randomness
+from mechdesign.problem.mechanism import AddedNoise
+from mechdesign.typing import Array, Indices, Numbers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,7 +53,7 @@ if TYPE_CHECKING:
 
 @serializable("cell-product")
 @dataclass(frozen=True)
-class CellProduct:
+class CellProduct(AddedNoise):
     r"""Independent noise of one cell law on every coordinate of a query.
 
     Every coordinate may move by up to n cells of the law (``law.cells_per_shift``), all K at once, or c of them.
@@ -116,14 +114,8 @@ class CellProduct:
         """Draw the law of one coordinate and its tail."""
         return draw_laws({"this noise": self.law}, **options)
 
-    def rvs(self, size: object = None, *, random_state: Randomness = None) -> Array | Indices:
-        """Draw noise for simulation: shape (K,), or (size, K)."""
-        return self.law.rvs((*shape_of(size), self.dimension), random_state=random_state)
-
-    def sample(self, x: Numbers, *, rng: Randomness = None) -> Array:
-        """Return answers with noise added in floating point: for simulation; `release` is for deployment."""
-        held = answers("x", x, self.dimension)
-        return held + self.law.rvs(held.shape, random_state=rng)
+    def _noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        return np.asarray(self.law.rvs(shape, rng))
 
     def release(self, x: Numbers) -> Array:
         """Return answers with noise, drawn exactly from the operating system's randomness: for deployment.
@@ -189,10 +181,6 @@ class CellProduct:
 
     def __str__(self) -> str:
         return self.summary()
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the mechanism as a result file; ``md.load(path)`` reads it back."""
-        write_whole(path, dumps(self))
 
 
 @serializable("cell-law-proof")

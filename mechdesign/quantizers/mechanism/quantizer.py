@@ -33,8 +33,8 @@ import numpy as np
 from mechdesign.errors import DataError, DesignError, MissingExtra
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.exact import log_upper
-from mechdesign.evidence.serialize import dumps, serializable
-from mechdesign.evidence.whole_files import write_whole
+from mechdesign.evidence.exportable import Saved
+from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, sized
 from mechdesign.problem.checks import (
     DOWN,
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
 
 @serializable("quantizer")
 @dataclass(frozen=True, eq=False)
-class Quantizer(PiecewiseTable):
+class Quantizer(PiecewiseTable, Saved):
     """A randomized quantizer on an interval.
 
     Parameters
@@ -196,7 +196,7 @@ class Quantizer(PiecewiseTable):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the mechanism, made exact, as a result file; ``md.load(path)`` reads it back."""
-        write_whole(path, dumps(self.certified()))
+        super(Quantizer, self.certified()).save(path)
 
     # -- the law --------------------------------------------------------------------------------------
 

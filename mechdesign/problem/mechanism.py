@@ -1,0 +1,153 @@
+"""What is deployed: it answers, in simulation by `sample` and exactly by `release`, and is written to a file."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from mechdesign.evidence.exportable import Saved
+from mechdesign.evidence.sampling import IntegerRows, random_words, uniform_integers
+from mechdesign.problem.checks import answers, generator
+from mechdesign.typing import Array, Indices, Numbers, Randomness
+
+
+class AddedNoise(Saved, ABC):
+    """A mechanism that adds noise to answers."""
+
+    dimension: int
+    """K: how many numbers are answered together."""
+
+    @abstractmethod
+    def _noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        """Draw noise in doubles for answers of this shape."""
+
+    def _answers(self, x: Numbers) -> Array:
+        return answers("x", x, self.dimension)
+
+    def sample(self, x: Numbers, *, rng: Randomness = None) -> Array:
+        """Return answers with noise added in floating point: for simulation; `release` is for deployment.
+
+        Parameters
+        ----------
+        x : array, shape (..., K)
+        rng : int or numpy Generator, optional
+        """
+        held = self._answers(x)
+        return np.asarray(held + self._noise(held.shape, generator(rng)))[()]
+
+
+class Rows(ABC):
+    """Laws on the same outputs, each in integer weights, to choose from by number."""
+
+    @property
+    @abstractmethod
+    def laws(self) -> int:
+        """How many there are."""
+
+    @abstractmethod
+    def integers(self, row: int) -> Sequence[int]:
+        """The probabilities of a law as integer weights, exactly: what is released."""
+
+    def cumulative(self, row: int) -> Array:
+        """Running sums of the probabilities of a law, all but the last, as doubles: what a simulation inverts."""
+        sums = list(accumulate(self.integers(row)))
+        return np.array([s / sums[-1] for s in sums[:-1]])
+
+    @cached_property
+    def exact_rows(self) -> IntegerRows:
+        """All laws, prepared."""
+        return IntegerRows(self.integers, self.laws)
+
+
+class Simulation:
+    """Doubles and a seeded generator: fast and reproducible, right to the last digits only.
+
+    Parameters
+    ----------
+    rng : int or numpy Generator, optional
+    """
+
+    def __init__(self, rng: Randomness = None) -> None:
+        self.rng = generator(rng)
+
+    def below(self, bound: int, size: int) -> Indices:
+        """Uniform integers below `bound`."""
+        return self.rng.integers(0, bound, size=size)
+
+    def choose(self, rows: Rows, which: Indices) -> Indices:
+        """An index by the law of row `which[i]`, for every i."""
+        uniform = self.rng.random(which.size)
+        return _by_row(which, lambda row, at: np.searchsorted(rows.cumulative(row), uniform[at], "right"))
+
+    def order(self, rows: int, size: int) -> Indices:
+        """Permutations of 0, …, size − 1, shape (rows, size)."""
+        return self.rng.permuted(np.tile(np.arange(size), (rows, 1)), axis=1)
+
+
+class Deployment:
+    """Integers and the operating system's randomness: exactly the law that was analysed."""
+
+    def below(self, bound: int, size: int) -> Indices:
+        """Uniform integers below `bound`."""
+        return uniform_integers(bound, size)
+
+    def choose(self, rows: Rows, which: Indices) -> Indices:
+        """An index by the law of row `which[i]`, for every i."""
+        return rows.exact_rows.draw(which)
+
+    def order(self, rows: int, size: int) -> Indices:
+        """Permutations of 0, …, size − 1, each exactly uniform, shape (rows, size).
+
+        The order of independent random words is uniform given that they differ; where two agree, all are drawn again.
+        """
+        while True:
+            words = random_words(rows * size).reshape(rows, size)
+            found = np.argsort(words, axis=1)
+            sorted_words = np.take_along_axis(words, found, axis=1)
+            if (sorted_words[:, 1:] != sorted_words[:, :-1]).all():
+                return found
+
+
+def _by_row(which: Indices, draw: Callable[[int, Indices], Numbers]) -> Indices:
+    out = np.empty(which.size, dtype=np.int64)
+    order = np.argsort(which, kind="stable")
+    used, starts = np.unique(which[order], return_index=True)
+    for row, at in zip(used.tolist(), np.split(order, starts[1:])):
+        out[at] = draw(row, at)
+    return out
+
+
+class Drawn(Saved, ABC):
+    """A mechanism whose outputs are drawn alike in simulation and in deployment, but for the source of randomness."""
+
+    @abstractmethod
+    def drawn(self, x: Any, source: Simulation | Deployment) -> Any:
+        """Draw outputs for `x` with the randomness of `source`."""
+
+    def sample(self, x: Any, *, rng: Randomness = None) -> Any:
+        """Draw outputs for `x` in doubles with a seeded generator: for simulation; `release` deploys.
+
+        Parameters
+        ----------
+        x : array_like
+            As `release` takes it.
+        rng : int or numpy Generator, optional
+        """
+        return self.drawn(x, Simulation(rng))
+
+    def release(self, x: Any) -> Any:
+        """Draw outputs for `x` with exactly the analysed probabilities, from the operating system's randomness.
+
+        Integer weights and random words decide; no floating-point number takes part.
+
+        Raises
+        ------
+        DataError
+            An input that is none of the mechanism's. The guarantee does not cover that refusal.
+        """
+        return self.drawn(x, Deployment())

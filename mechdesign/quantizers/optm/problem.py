@@ -192,29 +192,17 @@ class SelectionProblem(Problem, QuantizerDesign):
             found, exact = tightened(solved, lambda pair: excess_loss(pair[1].law, budget), budget)
         families = self._families(found.columns) if exact is None else exact.families
         mechanism = Quantizer.of_selection(families, self.input_range)
-        law = Law(
-            mechanism,
-            mechanism.expected_loss(self.prior, self.loss),
-            report=SolveReport.of(found.solution),
-            notes=tuple(notes),
-            duals=self.programs.audit(found, families),
-        )
+        value, report = mechanism.expected_loss(self.prior, self.loss), SolveReport.of(found.solution)
+        rows = self.programs.audit(found, families)
+        law = Law(mechanism, value, report=report, notes=tuple(notes), duals=rows)
         if exact is None:
             return law
         law = proved_law(self, law, Quantizer.of_law(exact.law, families))
         if not self.own:
             return law
-        return replace(
-            law,
-            proofs=(*law.proofs, SelectionProof(exact.witness)),
-            notes=(
-                *law.notes,
-                *(
-                    f"{label!r} depends on equalities stated before it, and holds to {float(off):.1e}"
-                    for label, off in exact.missed.items()
-                ),
-            ),
-        )
+        for label, off in exact.missed.items():
+            notes.append(f"{label!r} depends on equalities stated before it, and holds to {float(off):.1e}")
+        return replace(law, proofs=(*law.proofs, SelectionProof(exact.witness)), notes=tuple(notes))
 
     def _families(self, columns: Array) -> SelectionFamilies:
         """Selection probabilities of a solver's columns, cleaned of its noise: no input alone reaches an output that is hardly drawn."""
@@ -342,14 +330,7 @@ class SelectionProblem(Problem, QuantizerDesign):
         asked |= {"input_range": self.input_range, "constraints": self.asked.theorem, "families": families}
         rows = {name: getattr(own, name) for name in _ROWS}
         boxes = self.asked.boxes if self.searched else None
-        return {
-            **asked,
-            "low": low,
-            "high": high,
-            "boxes": boxes,
-            "columns": len(own.cost) - own.cells,
-            **rows,
-        }
+        return asked | {"low": low, "high": high, "boxes": boxes, "columns": own.width - own.cells} | rows
 
     @classmethod
     def from_fields(cls, held: dict[str, Any]) -> SelectionProblem:

@@ -353,10 +353,7 @@ class Selection(Unknown):
         super().__init__(triangle.shape, bounds=[0 * triangle, triangle], name="Q")
         self.open = triangle > 0
         rows, columns = self.shape
-        self.inputs, self.outputs = (
-            tuple(range(rows)),
-            tuple(range(columns)),
-        )  # a table: rows are distributions
+        self.inputs, self.outputs = tuple(range(rows)), tuple(range(columns))  # a table of distributions
         self.of, self.neighbours = "person", "add-remove"
 
     def stated(self) -> dict[str, Any]:

@@ -21,7 +21,8 @@ def kind_of(problem: cp.Problem) -> str:
         return "LP"
     if problem.is_qp():
         return "QP"
-    dims = problem.get_problem_data(cp.SCS)[0]["dims"]
+    # Clarabel takes all cones, and is what mostly solves them: CVXPY keeps what it compiles for it
+    dims = problem.get_problem_data(cp.CLARABEL)[0]["dims"]
     if dims.psd:
         return "SDP"
     return "EXP" if dims.exp or dims.p3d else "SOCP"

@@ -62,13 +62,62 @@ MOST_SPANS = 2000
 _NOTHING = 1e-12  # mass beyond the cells that are listed, at most, where a loss is summed over them
 
 
-class _Errors:
-    """How far off a law on a lattice is, from its moments and quantiles."""
+class _OnCells:
+    """What noise on cells, and on the whole numbers in their middle, has in common: privacy at shifts by cells, and errors."""
 
-    symmetric: Any
-    mean: Callable[[], float]
+    cells: CellNoise
+    """The law on cells."""
     ppf: Callable[[Numbers], Array]
     expected_loss: Callable[[object], float]
+
+    @cached_property
+    def total(self) -> Fraction:
+        """Sum of all weights, the infinite tails included."""
+        law = self.cells
+        finite = Fraction(sum(law.weights) + law.spike)
+        if not law.decay:
+            return finite
+        left, right = law.period
+        repeated = sum(law.weights[:left]) + sum(law.weights[-right:])
+        return finite + repeated * law.decay / (1 - law.decay)
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether the law is even."""
+        law = self.cells
+        centre = Fraction(law.start) + Fraction(law.width) * law.count / 2
+        return centre == 0 and law.weights == law.weights[::-1] and law.spans == law.spans[::-1]
+
+    def hockey_stick(self, epsilon: Fraction | float) -> dict[int, Fraction]:
+        r"""Return upper bounds of :math:`D_k`, exact but for a relative 2⁻²⁴⁰ in :math:`e^\varepsilon`.
+
+        Returns
+        -------
+        dict of int to Fraction
+            By shift k in cells, ±1, …, ±n; the positive ones when the law is symmetric. With spans, the shifts of the
+            largest value and of the whole sensitivity. The largest value bounds δ(ε) for **every** real shift up to n cells,
+            under noise on the whole numbers for every whole one.
+        """
+        if not isinstance(epsilon, Fraction) or epsilon < 0:
+            epsilon = non_negative("epsilon", epsilon)
+        return (span_sums if self.cells.spans else lattice_sums)(self.cells, exp_lower(epsilon))
+
+    def exact_delta(self, epsilon: Fraction | float) -> Fraction:
+        """Return a proved upper bound of δ(ε) over every shift up to the sensitivity."""
+        return max(self.hockey_stick(epsilon).values())
+
+    def privacy_profile(self, epsilon: Numbers) -> Array:
+        """δ(ε) over every shift up to the sensitivity, proved and rounded up; `epsilon` may be an array."""
+        flat = array("epsilon", epsilon, ndim=None)
+        return np.reshape([round_up(self.exact_delta(e)) for e in flat.ravel().tolist()], flat.shape)[()]
+
+    def mean(self) -> float:
+        """E[T]."""
+        if self.symmetric:
+            return 0.0
+        left, right = self.cells._tails
+        inner = float(right.body @ (right.ends[1:] + right.ends[:-1])) / 2
+        return inner + right.moment(1, signed=True) - left.moment(1, signed=True)
 
     def var(self) -> float:
         """Variance."""
@@ -83,10 +132,14 @@ class _Errors:
         side = half_width(self) if self.symmetric else float(max(-self.ppf(0.025), self.ppf(0.975)))
         return Accuracy(math.sqrt(self.expected_loss("squared")), self.expected_loss("absolute"), side)
 
+    def plot(self, **options: float) -> Figure:
+        """Draw the law and the tail."""
+        return draw_laws({"this noise": self}, **options)
+
 
 @serializable("cell-noise")
 @dataclass(frozen=True)
-class CellNoise(_Errors):
+class CellNoise(_OnCells):
     r"""Noise with a density that is constant on cells, with the interface of a frozen `scipy.stats` law.
 
     Parameters
@@ -167,18 +220,11 @@ class CellNoise(_Errors):
         settle(self, weights=weights, width=width, start=start, cells_per_shift=n, spans=spans)
         settle(self, spike=spike, spike_width=narrow, decay=Fraction(self.decay))
 
-    # Exact quantities ------------------------------------------------------------------------------------
+    @property
+    def cells(self) -> CellNoise:  # type: ignore[override]
+        return self
 
-    @cached_property
-    def total(self) -> Fraction:
-        """Sum of all weights, the infinite tails included."""
-        finite = Fraction(sum(self.weights) + self.spike)
-        if not self.decay:
-            return finite
-        left, right = self.period
-        return finite + (sum(self.weights[:left]) + sum(self.weights[-right:])) * self.decay / (
-            1 - self.decay
-        )
+    # Exact quantities ------------------------------------------------------------------------------------
 
     @cached_property
     def count(self) -> int:
@@ -197,29 +243,6 @@ class CellNoise(_Errors):
         if not self.decay or not self.spans:
             return n, n
         return self.ends.index(n) + 1, len(self.ends) - 1 - self.ends.index(self.count - n)
-
-    @property
-    def symmetric(self) -> bool:
-        """Whether the density is even."""
-        centre = Fraction(self.start) + Fraction(self.width) * self.count / 2
-        return centre == 0 and self.weights == self.weights[::-1] and self.spans == self.spans[::-1]
-
-    def hockey_stick(self, epsilon: Fraction | float) -> dict[int, Fraction]:
-        r"""Return upper bounds of :math:`D_k`, exact but for a relative 2⁻²⁴⁰ in :math:`e^\varepsilon`.
-
-        Returns
-        -------
-        dict of int to Fraction
-            By shift k in cells, ±1, …, ±n; the positive ones when the law is symmetric. With spans, the shifts of the
-            largest value and of the whole sensitivity. The largest value bounds δ(ε) for **every** real shift up to n cells.
-        """
-        if not isinstance(epsilon, Fraction) or epsilon < 0:
-            epsilon = non_negative("epsilon", epsilon)
-        return (span_sums if self.spans else lattice_sums)(self, exp_lower(epsilon))
-
-    def exact_delta(self, epsilon: Fraction | float) -> Fraction:
-        """Return a proved upper bound of δ(ε) over every real shift up to the sensitivity."""
-        return max(self.hockey_stick(epsilon).values())
 
     # Distribution ----------------------------------------------------------------------------------------
 
@@ -302,18 +325,6 @@ class CellNoise(_Errors):
         value = np.where(q > 0.5, right.reached(1 - q), -left.reached(q, "right"))
         return np.where((q < 0) | (q > 1), np.nan, value)[()]
 
-    def mean(self) -> float:
-        """E[T]."""
-        if self.symmetric:
-            return 0.0
-        left, right = self._tails
-        inner = float(right.body @ (right.ends[1:] + right.ends[:-1])) / 2
-        return inner + right.moment(1, signed=True) - left.moment(1, signed=True)
-
-    def plot(self, **options: float) -> Figure:
-        """Draw the density and the tail."""
-        return draw_laws({"this noise": self}, **options)
-
     def expected_loss(self, loss: object = "absolute") -> float:
         """Return E ℓ(T), exact to rounding for the absolute and squared losses, Gauss–Legendre otherwise."""
         loss = Loss.of(loss)
@@ -346,11 +357,6 @@ class CellNoise(_Errors):
             for order, weight in ((1, loss.absolute), (2, loss.squared))
             if weight
         )
-
-    def privacy_profile(self, epsilon: Numbers) -> Array:
-        """δ(ε) over every real shift up to the sensitivity, proved and rounded up; `epsilon` may be an array."""
-        flat = array("epsilon", epsilon, ndim=None)
-        return np.reshape([round_up(self.exact_delta(e)) for e in flat.ravel().tolist()], flat.shape)[()]
 
     # Sampling --------------------------------------------------------------------------------------------
 
@@ -442,7 +448,7 @@ class CellNoise(_Errors):
 
 @serializable("integer-noise")
 @dataclass(frozen=True)
-class IntegerNoise(_Errors):
+class IntegerNoise(_OnCells):
     r"""Noise on the whole numbers, with the interface of a frozen discrete `scipy.stats` law.
 
     It is the middle of the cell of a `CellNoise` of width 1, whose privacy at whole shifts it has.
@@ -484,31 +490,9 @@ class IntegerNoise(_Errors):
         settle(self, weights=held.weights, change=n, decay=held.decay)
 
     @cached_property
-    def cells(self) -> CellNoise:
+    def cells(self) -> CellNoise:  # type: ignore[override]
         """The law of which this is the middle of the cell."""
         return CellNoise(self.weights, 1.0, self.first - 0.5, self.change, decay=self.decay)
-
-    @property
-    def total(self) -> Fraction:
-        """Sum of all weights, the infinite tails included."""
-        return self.cells.total
-
-    @property
-    def symmetric(self) -> bool:
-        """Whether the law is even."""
-        return self.cells.symmetric
-
-    def hockey_stick(self, epsilon: Fraction | float) -> dict[int, Fraction]:
-        """Return upper bounds of δ(ε) by whole shift, as `CellNoise.hockey_stick`."""
-        return self.cells.hockey_stick(epsilon)
-
-    def exact_delta(self, epsilon: Fraction | float) -> Fraction:
-        """Return a proved upper bound of δ(ε) over every whole shift up to the change."""
-        return self.cells.exact_delta(epsilon)
-
-    def privacy_profile(self, epsilon: Numbers) -> Array:
-        """δ(ε) over every whole shift up to the change, proved and rounded up; `epsilon` may be an array."""
-        return self.cells.privacy_profile(epsilon)
 
     # Distribution ----------------------------------------------------------------------------------------
 
@@ -540,14 +524,6 @@ class IntegerNoise(_Errors):
         masses, edges = self.cells._listed(loss)
         inner = float(masses @ loss(self.first + edges[:-1].astype(float)))
         return inner + self.cells._repeated(loss, spread=False)
-
-    def mean(self) -> float:
-        """E[T]."""
-        return self.cells.mean()
-
-    def plot(self, **options: float) -> Figure:
-        """Draw the probabilities and the tail."""
-        return draw_laws({"this noise": self}, **options)
 
     # Sampling --------------------------------------------------------------------------------------------
 

@@ -94,11 +94,6 @@ class StrategyNoise(LinearNoise):
         except (np.linalg.LinAlgError, linalg.LinAlgError):
             return np.full(r.T.shape, np.nan)
 
-    @cached_property
-    def counts_covariance(self) -> Array:
-        """Covariance of the estimates of the counts themselves, shape (n, n)."""
-        return np.asarray(self.inverse @ self.inverse.T)
-
     @property
     def factor(self) -> Array:
         """B = A R⁺, shape (m, r): the noise on the answers is B times independent normals."""

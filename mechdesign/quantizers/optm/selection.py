@@ -469,7 +469,7 @@ class Selection(Unknown):
         return cost, constant
 
     def expected(self, q: Array, prior: Prior, loss: Loss) -> Array:
-        """Exact expected loss of values of the unknown, shape (N, *shape), for polynomial losses: bilinear in the two families."""
+        """Exact expected loss of many values of the unknown, along the first axis, for polynomial losses: bilinear in the two families."""
         m, total = len(self.bins), np.zeros(len(q))
         for j, moments in self._intervals(prior):
             costs = pair_costs(loss, moments, self.bins[:j], self.bins[j:][::-1])

@@ -344,7 +344,7 @@ class KNorm(Design):
     def plot(self, result: Result, **options: float) -> Figure:
         """Draw the noise on two numbers, and its tail beside those of the plain norms."""
         law = result.mechanism
-        tails = {"this noise": law.law} | {f"ℓ{order:g} noise": self.noise(order).law for order in self.norms}
+        tails = {"this noise": law} | {f"ℓ{order:g} noise": self.noise(order) for order in self.norms}
         points = law.sample(np.zeros((3000, law.dimension)), rng=0)[:, law.moving]
         return draw_vectors(points[:, [0, -1]], tails, **options)
 

@@ -1,4 +1,4 @@
-"""Of which mechanisms a lower bound speaks, and a design seeks the best.
+"""Classes of mechanisms that designs optimize over and lower bounds cover.
 
 "Optimal" is said where value and lower bound meet and both are of every mechanism that answers the question. What is least of
 independent noise of one law, of one family or of one menu only, is the best of its class, and other mechanisms may do better.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 
 class Scope(enum.StrEnum):
-    """How wide a class is, in the words that files use."""
+    """Width of a class, in the words that files use."""
 
     EVERY = "every mechanism"
     INDEPENDENT = "independent noise of one law"
@@ -46,7 +46,7 @@ class MechanismClass:
 
     @property
     def every(self) -> bool:
-        """Whether it is all mechanisms that answer the question: what is least of them is optimal."""
+        """Whether the class holds all mechanisms that answer the question, so that its best is optimal."""
         return self.scope is Scope.EVERY
 
     def __str__(self) -> str:

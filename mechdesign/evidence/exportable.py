@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Saved:
-    """What is written to a file."""
+    """Base class of what is saved to a file."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it as versioned JSON; `mechdesign.load` reads it back."""
@@ -29,7 +29,7 @@ class Saved:
 
 
 class Exportable(Saved, ABC):
-    """What has a table, a picture and a page: results, frontiers, comparisons.
+    """Base class of results, frontiers and comparisons: they have a table, a picture and a page.
 
     A class says what its table is (`to_frame`), draws itself (`plot`) and tells its page (`_page`: the arguments of
     `mechdesign.evidence.page.page`); the rest follows.
@@ -37,12 +37,12 @@ class Exportable(Saved, ABC):
 
     @property
     def _headings(self) -> dict[str, str]:
-        """Columns that a table to hand over names at greater length."""
+        """Longer names of columns for exported tables."""
         return {}
 
     @abstractmethod
     def to_frame(self) -> pd.DataFrame:
-        """The main table, tidy."""
+        """Return the main table, tidy."""
 
     @abstractmethod
     def plot(self, **options: float) -> Figure:
@@ -60,13 +60,13 @@ class Exportable(Saved, ABC):
 
     @abstractmethod
     def _page(self) -> Page:
-        """Title, sections, subtitle, kind and facts of the page."""
+        """Return title, sections, subtitle, kind and facts of the page."""
 
     def _repr_html_(self) -> str:
         return str(self.to_frame().to_html(index=False, float_format=lambda v: f"{v:.6g}"))
 
     def sections(self) -> tuple[Section, ...]:
-        """The parts of the page that `report` writes."""
+        """Return the sections of the page that `report` writes."""
         return tuple(self._page()["sections"])
 
     def report(

@@ -1,4 +1,4 @@
-"""What a design returns: value, lower bound, evidence, errors, and its page."""
+"""Results: mechanism, value, lower bound and evidence, with tables, prints and a report page."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class SolveReport:
         return cls(**{f.name: getattr(solution, f.name) for f in fields(cls)})
 
     def lines(self) -> list[str]:
-        """The model's size and how the solve went, for summaries."""
+        """Return size of the model, fallbacks, solver and time, for prints."""
         out = []
         if self.variables is not None:
             out.append(f"model: {self.variables} variables, {self.constraints} constraints")
@@ -102,7 +102,7 @@ class SolveReport:
 @serializable("result")
 @dataclass(frozen=True, eq=False)
 class Result(Exportable):
-    """A mechanism with its evidence: what every design returns.
+    """Mechanism with its evidence, as every design returns it.
 
     What only a design or a mechanism knows (the question in words, the table of constraints, the picture) the result
     asks of these two; it has no subclass for a wing.
@@ -160,11 +160,11 @@ class Result(Exportable):
 
     @property
     def certificate(self) -> Certificate | None:
-        """The evidence, to be checked alone: question, law, value, lower bound and proofs; None without proofs."""
+        """Question, law, value, lower bound and proofs, which can be checked alone; None without proofs."""
         return self._stated if self.proofs else None
 
     def to_vipr(self, path: str | os.PathLike[str]) -> None:
-        """Write the lower bound for checkers that others wrote (`Certificate.to_vipr`), where it is a finite linear program's."""
+        """Write the lower bound in VIPR format for independent checkers, if it is of a finite linear program (`Certificate.to_vipr`)."""
         self._stated.to_vipr(path)
 
     @property
@@ -177,19 +177,19 @@ class Result(Exportable):
 
     @property
     def gap(self) -> float | None:
-        """Relative distance between value and lower bound; None where no bound is known."""
+        """Relative gap between value and lower bound; None without a lower bound."""
         if self.lower_bound is None:
             return None
         return max(0.0, self.value - self.lower_bound) / max(abs(self.value), 1e-300)
 
     @property
     def bound_how(self) -> str:
-        """How the lower bound is checked: proved, recomputed, or claimed where no proof speaks of it."""
+        """How the lower bound is checked: "proved", "recomputed", or "claimed" if no proof covers it."""
         return self._stated.bound_how
 
     @property
     def among(self) -> MechanismClass | None:
-        """Of which mechanisms the lower bound speaks, by design and proofs; None where there is none."""
+        """Class of mechanisms that the lower bound covers, by design and proofs; None without a lower bound."""
         return self._stated.among
 
     @property
@@ -199,8 +199,8 @@ class Result(Exportable):
 
     @property
     def closed(self) -> Status | None:
-        """What the numbers allow where value and lower bound are as close as was asked: `OPTIMAL` where the design seeks the best of
-        every mechanism, `BEST` where it does so in a smaller class. None where they are farther apart.
+        """Status that a gap as small as asked allows: `OPTIMAL` if the design optimizes over
+        every mechanism, `BEST` if it does over a smaller class; None if the gap is larger.
         """
         gap, asked = self.gap, self.asked_gap
         if gap is None or asked is None or not gap <= asked <= 1:
@@ -209,7 +209,7 @@ class Result(Exportable):
 
     @property
     def status_words(self) -> str:
-        """How the solve ended; in which class the result is best, and to which gap, where it is."""
+        """How the solve ended, with class and gap if the result is best of a class."""
         asked = "" if self.asked_gap is None else f"to a gap of {self.asked_gap:.3g}"
         if self.status is Status.OPTIMAL:
             return f"optimal: no {self.design.among.noun} does better, {asked}"
@@ -273,7 +273,7 @@ class Result(Exportable):
     # -- what the design and the mechanism say ---------------------------------------------------------
 
     def audit(self) -> pd.DataFrame:
-        """Every constraint of the definition, recomputed from the mechanism alone.
+        """Recompute every constraint of the definition from the mechanism alone.
 
         Returns
         -------
@@ -289,7 +289,7 @@ class Result(Exportable):
             return self.design.audit(self)
 
     def checks(self) -> pd.DataFrame:
-        """Every claim: claim, how it was checked, margin, whether it holds, and what it is about.
+        """Check every claim, and tabulate how it was checked, its margin, whether it holds, and what it is about.
 
         About the mechanism: privacy, bias, value, lower bound. About the file: that its parts agree with each other, and that
         the status is one that its numbers allow.
@@ -306,7 +306,7 @@ class Result(Exportable):
             return pd.DataFrame([unfit(error)], columns=CLAIM_COLUMNS)
 
     def _agreements(self) -> Iterator[Claim]:
-        """Whether the class stated is that of design and proofs, and the status one that value, bound, class and gap allow."""
+        """Yield claims that class and status are those that design, proofs and numbers allow."""
         found = None if self.among is None else self.among.scope
         if found is not None or self.bound_class is not None:
             claim = f"the lower bound is of {self.bound_class or 'no class that is stated'}"
@@ -316,21 +316,21 @@ class Result(Exportable):
             yield agreement(claim, self.bound_how, self.closed is self.status and bool(self.proofs))
 
     def to_frame(self) -> pd.DataFrame:
-        """The main table, tidy."""
+        """Return the main table, tidy."""
         with fitting():
             return self.design.frame(self)
 
     def question(self) -> str:
-        """The question in words: what is asked, the guarantee, the unit of privacy, what is minimised."""
+        """Return the question in words: what is asked, the guarantee, the unit of privacy, what is minimised."""
         return str(self.design.question(self))
 
     def alternatives(self) -> pd.DataFrame:
-        """What other mechanisms cost at the same privacy, where that is known and cheap."""
+        """Tabulate what other mechanisms cost at the same privacy: mechanism, error, relative."""
         with fitting():
             return self.design.alternatives(self)
 
     def remarks(self) -> list[str]:
-        """What a reader should know of the mechanism that its numbers do not say, outputs that never come for example."""
+        """Return warnings about the mechanism that its numbers do not show: outputs that never come, for example."""
         said: list[str] = self.design.remarks(self)
         return said
 
@@ -340,12 +340,12 @@ class Result(Exportable):
         return drawn
 
     def trials(self) -> pd.DataFrame:
-        """What a search tried, best first; no rows where nothing was searched."""
+        """Tabulate what a search tried, best first; empty if nothing was searched."""
         with fitting():
             return self.design.trials(self)
 
     def errors(self, question: object = None) -> Accuracy:
-        """How far off an answer is: standard deviation, mean absolute error, 95% half-width.
+        """Return the errors of an answer: standard deviation, mean absolute error, 95% half-width.
 
         Parameters
         ----------
@@ -358,7 +358,7 @@ class Result(Exportable):
         return found
 
     def tradeoff(self, *at: float) -> TradeOff:
-        """What an attacker gains at most, as a curve: points of the mechanism's exact profile, or of what is asked where that is all that is known.
+        """Bound what an attacker gains by a trade-off curve: of the mechanism's exact profile, or of the requirement if no profile is known.
 
         Parameters
         ----------
@@ -380,13 +380,12 @@ class Result(Exportable):
         return found
 
     def attack(self, alpha: float, *, prior: float | None = None) -> Attack:
-        """What somebody who accuses a share `alpha` of the innocent finds at most; with a `prior`, how often that is right."""
+        """Bound what an attacker finds who accuses a share `alpha` of the innocent; with a `prior`, also how often accusations are right."""
         return self.tradeoff(share("alpha", alpha)).attack(alpha, prior=prior)
 
     # -- prints and pages --------------------------------------------------------------------------------
 
-    def summary(self) -> str:
-        """A short, proof-like account."""
+    def __str__(self) -> str:
         with fitting():
             # a bound of a larger class than the design's says nothing of the digits of the value
             digits = meaningful(self.gap if self.among == self.design.among else None)
@@ -400,11 +399,8 @@ class Result(Exportable):
             head = f"{type(self.design).__name__}: {self.design.stated(self)}"
             return "\n  ".join([head, *lines, *self.solver_report.lines()])
 
-    def __str__(self) -> str:
-        return self.summary()
-
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(self.summary())}</pre>{super()._repr_html_()}"
+        return f"<pre>{html.escape(str(self))}</pre>{super()._repr_html_()}"
 
     def _page(self) -> Page:
         with fitting():
@@ -437,7 +433,7 @@ _HOW = {
 
 
 def _headline(result: Result, privacy: Fact, loss: str, table: pd.DataFrame) -> list[Fact]:
-    """The key numbers: value, proved lower bound, gap, privacy, and whether all claims hold."""
+    """Return the key numbers: privacy, value, lower bound, gap, status, and how many claims hold."""
     bound, digits = result.lower_bound, meaningful(result.gap, 7)
     facts = [privacy, ("Error", at_most(result.value, digits), loss)]
     if bound is not None and result.among is not None and math.isfinite(bound):
@@ -470,7 +466,7 @@ def _headline(result: Result, privacy: Fact, loss: str, table: pd.DataFrame) -> 
 
 
 def _result_sections(result: Result, said: Any, table: pd.DataFrame) -> Iterator[Section]:
-    """The page of a result, section by section."""
+    """Yield the sections of the page of a result."""
     yield Section("What was asked", result.question())
     yield Section("The mechanism", "", said.table, figure=result.plot, caption=said.picture)
     with suppress(DesignError):  # a distance has no end, or nothing is promised at any epsilon
@@ -525,7 +521,7 @@ def _result_sections(result: Result, said: Any, table: pd.DataFrame) -> Iterator
 
 
 def _notes(result: Result) -> Iterator[Section]:
-    """What was computed for this page, and the design's own words, which a file can change at will."""
+    """Yield remarks computed for this page, then notes of the file, which nothing checks."""
     remarks = [" ".join(note.split()) for note in result.remarks()]
     said = [
         f"\u201c{' '.join(note.split())}\u201d" for note in (*result.notes, *result.solver_report.lines())
@@ -579,7 +575,7 @@ def _to_check(result: Result) -> Section:
 
 
 def _covered(text: str) -> bool:
-    """Whether the stand-alone verifier has a check for what a file states."""
+    """Return whether the stand-alone verifier covers a file."""
     from mechdesign.verifier.reading import NotCovered, Refused
     from mechdesign.verifier.verify import verify as stand_alone
 

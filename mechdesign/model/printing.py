@@ -1,4 +1,4 @@
-"""How a problem on a table reads: as lines, as LaTeX, as an audit, as a picture."""
+"""Print problems on tables as lines and as LaTeX, audit them, draw their solutions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _counts(declared: Declared) -> dict[str, int]:
 
 
 def families(declared: Declared) -> list[str]:
-    """A line a family of constraints: what it says, how many rows, one of them."""
+    """Return a line for each family of constraints: meaning, number of rows, one row."""
     counts = _counts(declared)
     said = [f"{a.label}: {a}: {declared.meaning(a)} ({counts[a.label]} rows)" for a in declared.privacy]
     for family, label in enumerate(declared.labels):
@@ -42,7 +42,7 @@ def families(declared: Declared) -> list[str]:
 
 
 def latex(declared: Declared) -> str:
-    """The problem for a notebook."""
+    """Return the problem in LaTeX, for a notebook."""
 
     def text(words: str) -> str:
         for symbol in "\\{}$&#_%^":

@@ -78,7 +78,7 @@ class Problem(ModelledDesign):
 
     @property
     def declared(self) -> Any:
-        """The problem in numbers, at the parameters' values."""
+        """Problem in numbers, at the parameters' values."""
         held = self.__dict__.get("_declared")
         if held is not None:
             return held
@@ -117,21 +117,21 @@ class Problem(ModelledDesign):
         return str(self.declared.over)
 
     def families(self) -> list[str]:
-        """A line a family of constraints: what it says, how many rows, the first."""
+        """Return a line for each family of constraints: meaning, number of rows, first row."""
         raise NotImplementedError
 
     def printed(self) -> list[str]:
-        """The problem, a line a family."""
+        """Return the problem as lines, one a family of constraints."""
         said = [f"{'' if k else 'subject to':12}{text}" for k, text in enumerate(self.families())]
         return [f"minimise    {self.minimised}", f"over        {self.over}", *said]
 
     def granted(self, value: float) -> Any:
-        """The requirement; of several the words."""
+        """Return the requirement, or several ones in words."""
         asked = self.requirements
         return asked[0].privacy if len(asked) == 1 else "; ".join(map(str, asked))
 
     def _described(self, title: str, what: str, picture: str, consumed: str = "") -> Description:
-        """Describe the result of a problem, which it prints."""
+        """Describe a result, and print the problem."""
         more = ("The problem as declared:", *self.printed())
         return Description(
             title=title, what=what, loss=self.minimised, more=more, consumed=consumed, picture=picture

@@ -1,4 +1,4 @@
-"""The spine: how a question becomes a result, once for every design.
+"""Solve a design: search, stop at the gap or the clock, certify, report. Once for every design.
 
 A wing writes what its paper says, in `Design.improve`: a generator of laws and lower bounds, each better than the last
 where the wing can tell. Everything else is here: options, the clock, the gap, the best law and bound so far,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Law:
-    """A mechanism that meets the requirement, and its cost.
+    """A private mechanism and an upper bound of its cost.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class Law:
 
 @dataclass(frozen=True, eq=False)
 class Bound:
-    """A lower bound of the cost of every mechanism of a class: `Proof.among`, or without a proof that of the design.
+    """Lower bound on the cost of every mechanism of a class: of `Proof.among`, or without a proof of `Design.among`.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class Bound:
 
 
 class Clock(Deadline):
-    """The time that is left, and the gap that is enough.
+    """Time limit and target gap of a solve.
 
     Parameters
     ----------
@@ -102,14 +102,14 @@ class Clock(Deadline):
 
 
 class Incumbent:
-    """The best law and the best bound so far."""
+    """Best laws and lower bound found so far."""
 
     def __init__(self) -> None:
         self.laws: list[Law] = []
         self.bound: Bound | None = None
 
     def take(self, found: Law | Bound) -> None:
-        """Keep a law in the order of value, a bound if it is higher."""
+        """Insert a law, sorted by value, or replace the bound by a higher one."""
         if isinstance(found, Law):
             self.laws = sorted([*self.laws, found], key=lambda law: law.value)
         elif self.bound is None or found.value > self.bound.value:
@@ -117,24 +117,15 @@ class Incumbent:
 
     @property
     def gap(self) -> float:
-        """Relative distance between the least value and the highest bound; infinite while one is missing."""
+        """Relative gap between the least value and the highest lower bound; infinite while one is missing."""
         if not self.laws or self.bound is None:
             return math.inf
         value = self.laws[0].value
         return max(0.0, value - self.bound.value) / max(abs(value), 1e-300)
 
 
-def relative_table(rows: list[tuple[str, float]]) -> pd.DataFrame:
-    """Errors by mechanism, and relative to the first."""
-    own = rows[0][1] if rows else 0.0
-    return pd.DataFrame(
-        [(name, error, error / own if own else math.nan) for name, error in rows],
-        columns=["mechanism", "error", "relative"],
-    )
-
-
 class Design(Checked):
-    """What is wanted: a frozen dataclass that validates when made, and is solved by `solve`."""
+    """Base class of designs: frozen dataclasses that check their fields and are solved by `solve`."""
 
     default_gap: ClassVar[float] = 1e-9
     """The gap asked for where none is given."""
@@ -145,7 +136,7 @@ class Design(Checked):
 
     @property
     def among(self) -> MechanismClass:
-        """Of which mechanisms it seeks the best, and its lower bounds speak unless their proofs say more.
+        """Class of mechanisms that the design optimizes over, and that its lower bounds cover unless their proofs cover more.
 
         A design that seeks the best of every mechanism which answers its question says so here: only its results can be
         "optimal". All others find the best of their class.
@@ -160,11 +151,11 @@ class Design(Checked):
         """
 
     def closed_forms(self) -> Iterator[Law | Bound]:
-        """Yield laws, and bounds, that need no search: what `solve` compares with what `improve` found where that was cut short."""
+        """Yield laws and bounds that need no search; `solve` falls back on them when the clock stops `improve`."""
         yield from ()
 
     def certified(self, law: Law, clock: Clock) -> Law:
-        """Return the law with its proofs, exact where it was floats.
+        """Return the law with its proofs, its numbers made exact.
 
         Raises
         ------
@@ -278,14 +269,14 @@ class Design(Checked):
         return replace(found, solver_report=replace(law.report, status=status, seconds=clock.elapsed))
 
     def _below(self, bound: float, value: float) -> float:
-        """The bound, which rounding alone may have put above the value."""
+        """Return the bound, at most the value; a bound above it by more than rounding raises SolverError."""
         if bound > value + 1e-6 * abs(value):
             message = f"the lower bound {bound!r} is above the value {value!r}: one of the two is wrong"
             raise SolverError(message, solver=type(self).__name__, status="check")
         return min(bound, value)
 
     def _first_certified(self, laws: list[Law], clock: Clock) -> Law:
-        """The cheapest law that passes its proofs; what the cheapest one fails by where none passes."""
+        """Certify laws in the order of value and return the first that passes; raise the first failure if none does."""
         reason: MechdesignError | None = None
         for law in laws:
             try:
@@ -305,12 +296,12 @@ class Design(Checked):
         return Status.GAP if found.among == self.among else Status.FEASIBLE
 
     def protection(self) -> Protection:
-        """What the noise protects; of designs that answer "numbers"."""
+        """Return what the noise protects; designs that answer "numbers" define it."""
         raise DesignError.of("mechanism", type(self).__name__, "must be noise, for numbers")
 
     @property
     def neighbours(self) -> str:
-        """Whom a release protects, "add-remove" or "replace": a field of designs whose changes do not state it."""
+        """Neighbouring relation, "add-remove" or "replace". Designs whose changes do not state it have it as a field."""
         changes = self.protection().changes if self.asks == "numbers" else None
         if not isinstance(changes, Sensitivity):
             raise DesignError.of(
@@ -320,15 +311,15 @@ class Design(Checked):
 
     @property
     def answer_size(self) -> int | None:
-        """How many numbers one answer has that is given to `release`; None where that takes one answer and no more."""
+        """Number of entries of one answer given to `release`; None if `release` takes a single answer of any size."""
         return self.protection().dimension if self.asks == "numbers" else 1
 
     def asked_by(self, question: object) -> bool:
-        """Whether a comparison's question is the design's own, so that its lower bound of every mechanism holds there."""
+        """Return whether a comparison's question is the design's own, so that its lower bound holds for the question."""
         return False
 
     def consumption(self, result: Result) -> Consumption:
-        """What a release consumes of a ledger, all rounds together: the requirement, or less where the mechanism knows its own `consumption`."""
+        """Return what a release, all rounds together, consumes of a ledger: the requirement, or the mechanism's own `consumption` if that is less."""
         if not (self.asks == "numbers" or self.central):
             remedy = (
                 "makes reports of one person each, who is protected by each report alone: a ledger counts what is released "
@@ -343,16 +334,16 @@ class Design(Checked):
     # -- what a result asks of its design: prints, pages, tables -----------------------------------------
 
     def audit(self, result: Result) -> pd.DataFrame:
-        """Every constraint of the definition at the result's mechanism: family, index, lhs, rhs, slack, dual, active."""
+        """Evaluate every constraint of the definition at the mechanism: family, index, lhs, rhs, slack, dual, active."""
         return pd.DataFrame(columns=AUDIT_COLUMNS)
 
     def frame(self, result: Result) -> pd.DataFrame:
-        """The result's main table."""
+        """Return the main table of a result."""
         row = {"value": [result.value], "lower_bound": [result.lower_bound], "status": [result.status]}
         return pd.DataFrame(row)
 
     def describe(self, result: Result) -> Description:
-        """What is asked and how it is answered, what the value is and what the picture shows."""
+        """Describe the question, the mechanism, the value and the picture in words."""
         return Description(
             title=type(self).__name__,
             what=" ".join(str(self).split())[:2000],
@@ -363,17 +354,17 @@ class Design(Checked):
         )
 
     def required(self, result: Result) -> str:
-        """The requirement in symbols."""
+        """Return the privacy requirement in symbols."""
         return guarantee(self.granted(result.value))
 
     def question(self, result: Result) -> str:
-        """The question in sentences, for a page."""
+        """Return the question in sentences."""
         privacy = self.granted(result.value)
         return self.describe(result).question(privacy, self._counted_neighbours, self.among)
 
     @property
     def _counted_neighbours(self) -> str | None:
-        """Whom a release about a whole data set protects; None of reports of one person each."""
+        """Neighbouring relation of a release about a whole data set; None for reports of one person each."""
         return self.neighbours if self.asks == "numbers" or self.central else None
 
     def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
@@ -381,32 +372,33 @@ class Design(Checked):
         return ()
 
     def alternatives(self, result: Result) -> pd.DataFrame:
-        """What other mechanisms cost at the same privacy: mechanism, error, relative; no rows where none is known."""
+        """Tabulate the cost of `rivals` at the same privacy: mechanism, error, relative. The table is empty without rivals."""
         rows = [("this mechanism", result.value), *self.rivals(result)]
         if len(rows) > 1 and result.lower_bound is not None:
             rows.append((f"{result.bound_how} lower bound of {result.among}", result.lower_bound))
-        return relative_table(rows if len(rows) > 1 else [])
+        table = pd.DataFrame(rows if len(rows) > 1 else [], columns=["mechanism", "error"])
+        return table.assign(relative=table["error"] / (result.value or math.nan))
 
     def trials(self, result: Result) -> pd.DataFrame:
-        """What a search tried, best first; no rows where nothing was searched."""
+        """Tabulate what a search tried, best first; empty if nothing was searched."""
         return pd.DataFrame() if result.table is None else result.table
 
     def errors(self, result: Result, question: object = None) -> Accuracy:
-        """How far off an answer is; `question` names the prior that errors are averaged over, where it matters."""
+        """Return the errors of an answer, averaged over the prior of `question` if they depend on the input."""
         return result.mechanism.errors()  # type: ignore[no-any-return]
 
     def tradeoff(self, result: Result, at: Iterable[float] = ()) -> TradeOff:
-        """What an attacker gains at most: of the mechanism's profile where it has one, else of what is asked."""
+        """Bound what an attacker gains, by the mechanism's privacy profile if it has one, else by the requirement."""
         if hasattr(result.mechanism, "privacy_profile"):
             return TradeOff.of_profile(result.mechanism.privacy_profile, at)
         return points_of(getattr(self, "privacy", None), at)
 
     def granted(self, value: float) -> Any:
-        """The requirement that a mechanism of this value meets: the one asked."""
+        """Return the requirement that a mechanism of this value meets."""
         return getattr(self, "privacy", None)
 
     def stated(self, result: Result) -> str:
-        """What a print says first: the requirement, how often, whose data it protects, the standard deviation of an answer."""
+        """Return the first line of a print: requirement, rounds, unit of privacy, standard deviation of an answer."""
         neighbours, error = self._counted_neighbours, None
         asked = self.required(result) + (", δ = 0" if isinstance(self.granted(result.value), PureDP) else "")
         unit = "one report of one person" if neighbours is None else f"{neighbours} neighbours"
@@ -415,15 +407,15 @@ class Design(Checked):
         return stated(asked, unit, error, getattr(self, "rounds", 1), getattr(self, "sampling_rate", 1.0))
 
     def lines(self, result: Result) -> list[str]:
-        """Lines of the summary that only this design's results have."""
+        """Return lines that only prints of this design have."""
         return []
 
     def remarks(self, result: Result) -> list[str]:
-        """What a reader should know of the mechanism that its numbers do not say."""
+        """Return warnings about the mechanism that its numbers do not show."""
         return []
 
     def plot(self, result: Result, **options: float) -> Figure:
-        """Draw what `account` says of the picture: the least slack of each family of constraints."""
+        """Draw the least slack of each family of constraints."""
         table = self.audit(result).groupby("family", sort=False)["slack"].min()
         fig, axis = figure(**sized(options, 5.0, 3.0))
         axis.barh([plain(name) for name in table.index], table.to_numpy(dtype=float), color=COLOURS[0])
@@ -432,7 +424,7 @@ class Design(Checked):
 
 
 class ModelledDesign(Design):
-    """A design whose mathematics is an optimization model, declared in the language of `mechdesign.model`.
+    """Base class of designs stated as an optimization model in the language of `mechdesign.model`.
 
     Any registered solver takes the model. An algorithm that a wing has for its own model is taken where no solver is named.
     """
@@ -441,19 +433,19 @@ class ModelledDesign(Design):
     """Names under which `solve` takes the wing's own algorithms, the default first."""
 
     def problem(self) -> ModelledDesign:
-        """Return the paper's model, declared: to print, to extend by `subject_to`, and to solve."""
+        """Return the paper's model as a `Problem`, to print, to extend by `subject_to`, and to solve."""
         raise NotImplementedError
 
     def problem_of(self, result: Result) -> ModelledDesign:
-        """Return the problem whose solution a result is: `problem` at what a search found."""
+        """Return the problem that a result solves: `problem`, at the parameters that a search found."""
         return self.problem()
 
     def accelerated(self, clock: Clock, algorithm: str | None = None) -> Iterator[Law | Bound]:
-        """Yield laws and lower bounds by an algorithm of the wing's own, one of `algorithms`."""
+        """Yield laws and lower bounds by one of `algorithms`."""
         raise NotImplementedError
 
     def improve(self, clock: Clock, solver: str | None = None, **options: Any) -> Iterator[Law | Bound]:
-        """Yield closed forms, then what the wing's own algorithm finds, or a registered solver where one is named."""
+        """Yield closed forms, then laws and bounds of `accelerated`, or of a registered solver if one is named."""
         yield from self.closed_forms()
         if self._own_way(solver):
             yield from self.accelerated(clock, solver, **options)

@@ -1,4 +1,4 @@
-"""What is asked, in words: the description of a design, and privacy requirements, priors and losses as pages say them."""
+"""Put questions into words: descriptions of designs, privacy requirements, priors and losses."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _UNITS = {
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Description:
-    """What a design says of its question and its mechanism; one template makes the head of every page of it.
+    """Question and mechanism of a design in words, from which one template makes the head of its page.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class Description:
 
 
 def guarantee(privacy: object) -> str:
-    """The requirement in symbols.
+    """Return the requirement in symbols.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def guarantee(privacy: object) -> str:
 def stated(
     asked: str, unit: str, deviation: float | None, rounds: int = 1, sampling_rate: float = 1.0
 ) -> str:
-    """What a print says first: the guarantee, how often, whose data it protects, how far off an answer is.
+    """Return the first line of a print: guarantee, rounds, unit of privacy, standard deviation.
 
     Examples
     --------
@@ -126,7 +126,7 @@ def stated(
 
 
 def privacy_words(privacy: Privacy, pair: str) -> str:
-    """The requirement as a sentence about `pair`, the inputs that must look alike.
+    """Return the requirement as a sentence about `pair`, the inputs that must look alike.
 
     Examples
     --------
@@ -173,7 +173,7 @@ def _factor(epsilon: float) -> str:
 
 
 def prior_words(spec: object) -> str:
-    """What is known of the inputs, as a phrase.
+    """Return the prior as a phrase.
 
     Examples
     --------
@@ -214,7 +214,7 @@ def never_sent(names: Sequence[str], most: Array, what: str) -> list[str]:
 
 
 def loss_words(spec: object) -> str:
-    """What an error costs, as a phrase to follow "expected".
+    """Return the loss as a phrase to follow "expected".
 
     Examples
     --------

@@ -176,7 +176,7 @@ def test_calibrated_noise_is_released_and_says_on_which_lattice() -> None:
     result = calibrate("gaussian", privacy=ApproximateDP(1.0, 1e-6), sensitivity=2.0, dimension=3)
     out = result.mechanism.release(np.zeros((4000, 3)))
     assert out.std() == pytest.approx(result.mechanism.standard_deviation, rel=0.05)
-    assert "released on multiples of" in result.summary()
+    assert "released on multiples of" in str(result)
     whole = calibrate("discrete_laplace", privacy=PureDP(1.0), sensitivity=1)
     assert float(whole.mechanism.release(7)).is_integer()
     with pytest.raises(DesignError, match="whole numbers"):

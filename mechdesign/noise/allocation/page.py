@@ -1,4 +1,4 @@
-"""What a result of a noise allocation prints and draws, and what the usual choices of scales would cost."""
+"""Print and draw noise allocations, and compare them with the usual choices of scales."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _BARS = 60  # coordinates that are drawn one by one; more are sorted by sensitiv
 
 
 class AllocationPage(AllocationQuestion):
-    """A question for scales, or for types and scales ("mixed"): what its results print and draw."""
+    """Prints, pages and pictures of allocations of scales, or of types and scales ("mixed")."""
 
     asks: ClassVar[str] = "numbers"
 
     def tradeoff(self, result: Result, at: Iterable[float] = ()) -> TradeOff:
-        """That of the Gaussian budget, or of the composed losses; of what is asked where they are too many, or keep several bounds."""
+        """Bound the trade-off by the Gaussian budget or the composed losses; by the requirement if these are too many or keep several bounds."""
         law = result.mechanism
         if self.noise == "gaussian":
             return gaussian_tradeoff(self.budget, at)
@@ -65,7 +65,7 @@ class AllocationPage(AllocationQuestion):
         return np.asarray(moved / moved.sum() * (1 - self._slack(result) / self.budget))
 
     def _slack(self, result: Result) -> float:
-        """What is left of the budget, by the result's own proof where it has one."""
+        """Return what is left of the budget, by the result's own proof if it has one."""
         scales, proof = result.mechanism.scales, next(iter(result.proofs), None)
         if proof is None:
             prices = None if self.changes is None else largest_spent(self.changes, scales)[1]
@@ -74,7 +74,7 @@ class AllocationPage(AllocationQuestion):
         return slack(self.requirement, scales, prices)
 
     def _used(self, result: Result) -> float:
-        """δ of the exact composition at the design's ε, from above; of several points the largest share of a δ."""
+        """Upper bound on δ of the exact composition at the design's ε; for several points, on the largest share of a δ."""
         return composed(result.mechanism, instance("privacy", self.privacy, *get_args(Pointwise)))[0]
 
     @property
@@ -124,7 +124,7 @@ class AllocationPage(AllocationQuestion):
         return table[["mechanism", "scales", "MSE", "dB", "loss", "loss dB"]]
 
     def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
-        """One scale for all numbers, and scales in proportion to the sensitivities; of a mix, one type for all."""
+        """Yield one scale for all numbers and scales in proportion to the sensitivities; for a mix, one type for all."""
         if self.noise == "mixed":
             for kind in ("gaussian", "laplace"):
                 yield f"{kind} on every coordinate", self.of_one_type(kind).solve(certify=False).value
@@ -134,11 +134,11 @@ class AllocationPage(AllocationQuestion):
         yield "one scale for all (i.i.d.)", losses["i.i.d."]
 
     def of_one_type(self, noise: str) -> Self:
-        """The same question for Gaussian, or for Laplace, noise alone."""
+        """Return the same question for Gaussian or for Laplace noise alone."""
         return replace(self, noise=noise)
 
     def frame(self, result: Result) -> pd.DataFrame:
-        """A row per coordinate."""
+        """Return a row for each coordinate."""
         law, lam = result.mechanism, self.sensitivities
         table = {"coordinate": np.arange(len(lam)), "sensitivity": lam}
         if self.noise == "mixed":

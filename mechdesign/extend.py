@@ -17,7 +17,9 @@ from mechdesign.plotting import figure
 from mechdesign.problem.checks import (
     DOWN,
     UP,
+    Checked,
     answers,
+    field,
     instance,
     integer,
     non_negative,
@@ -25,7 +27,6 @@ from mechdesign.problem.checks import (
     positive,
     probability,
 )
-from mechdesign.problem.fields import Checked, field
 from mechdesign.problem.sensitivity import Protection
 from mechdesign.problem.spine import Bound, Clock, Design, Law, ModelledDesign
 from mechdesign.problem.words import Description

@@ -33,8 +33,7 @@ from scipy import stats
 
 from mechdesign.accounting.log_concave import Tail, inverse_of
 from mechdesign.errors import DesignError
-from mechdesign.problem.checks import UP, integer, positive
-from mechdesign.problem.fields import Checked, field
+from mechdesign.problem.checks import UP, Checked, field, integer, positive
 from mechdesign.problem.law_moments import frozen_parts
 from mechdesign.typing import Array, FrozenLaw, Numbers
 

@@ -39,8 +39,7 @@ from mechdesign.model.problem import Minimize
 from mechdesign.model.table import Table
 from mechdesign.model.table_problem import TableDesign, TableProblem
 from mechdesign.plotting import draw_matrix
-from mechdesign.problem.checks import instance, integer, settle
-from mechdesign.problem.fields import field
+from mechdesign.problem.checks import field, instance, integer, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, PureDP
 from mechdesign.problem.sensitivity import neighbours_field

@@ -34,18 +34,8 @@ from mechdesign.channels.exact import (
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import (
-    DOWN,
-    array,
-    by_label,
-    finite,
-    instance,
-    integer,
-    one_of,
-    positive,
-    settle,
-)
-from mechdesign.problem.fields import Checked, field
+from mechdesign.problem import checks
+from mechdesign.problem.checks import Checked, field
 from mechdesign.problem.mechanism import Deployment, Drawn, Rows, Simulation
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.spaces.space import MetricSpace, numbered
@@ -64,7 +54,7 @@ def check_prior(prior: Numbers | Mapping[str, float] | None, size: int, names: S
     """
     if prior is None:
         return np.full(size, 1.0 / size)
-    weights = array("prior", by_label("prior", prior, names or range(size)))
+    weights = checks.array("prior", checks.by_label("prior", prior, names or range(size)))
     if weights.shape != (size,):
         raise DesignError.of("prior", weights.shape, f"must have one probability per point, shape ({size},)")
     if (weights < 0).any():
@@ -83,15 +73,15 @@ def loss_matrix(loss: str | Numbers, space: MetricSpace | None, shape: tuple[int
     channel's shape.
     """
     if isinstance(loss, str):
-        one_of("loss", loss, ("metric", "squared", "error"))
+        checks.one_of("loss", loss, ("metric", "squared", "error"))
         if shape[0] != shape[1]:
             raise DesignError.of("loss", loss, f"needs reports to be points; pass a matrix of shape {shape}")
         if loss == "error":
             return 1.0 - np.eye(shape[0])
         if space is None:
             raise DesignError.of("loss", loss, "needs a metric space; give the channel its space")
-        return array("loss", space.distances if loss == "metric" else space.distances**2, ndim=2)
-    values = array("loss", loss, ndim=None)
+        return checks.array("loss", space.distances if loss == "metric" else space.distances**2, ndim=2)
+    values = checks.array("loss", loss, ndim=None)
     if values.shape != shape:
         raise DesignError.of("loss", values.shape, f"must have a row per point, a column per report: {shape}")
     return values
@@ -134,7 +124,7 @@ class Response(Rows, Drawn):
 
     def measured(self, space: MetricSpace | None) -> MetricSpace:
         """Return `space`, the channel's own where None is given, or raise a `DesignError` where it does not fit."""
-        found = self.space if space is None else instance("space", space, MetricSpace)
+        found = self.space if space is None else checks.instance("space", space, MetricSpace)
         if found is None:
             raise DesignError("space: this channel has none; use metric_loss(space)")
         if found.size != self.size:
@@ -155,7 +145,7 @@ class Response(Rows, Drawn):
 
     def _vectors(self, name: str, values: Numbers, length: int) -> Array:
         """Return `values` as floats with that many entries in the last axis, or raise a `DataError`."""
-        found = finite(name, values)
+        found = checks.finite(name, values)
         if found.shape[-1:] != (length,) or not found.size:
             raise DataError(f"{name}: must have {length} entries in its last axis")
         return found
@@ -184,7 +174,7 @@ class Response(Rows, Drawn):
         table, which takes a time that their letters decide.
         """
         held = numbered("items", items, self.size, () if self.space is None else self.space.names)
-        instance("source", source, Simulation, Deployment)
+        checks.instance("source", source, Simulation, Deployment)
         found = self._report(held.ravel(), source).reshape(held.shape)
         if not (self.places and np.asarray(items).dtype.kind in "OU"):
             return found
@@ -196,7 +186,7 @@ class Response(Rows, Drawn):
 
 
 def _stochastic(name: str, value: Numbers) -> Array:
-    matrix = array(name, value, ndim=2)
+    matrix = checks.array(name, value, ndim=2)
     if (matrix < 0).any():
         raise DesignError.of(name, float(matrix.min()), "every probability must be >= 0")
     off = np.abs((sums := matrix.sum(axis=1)) - 1)
@@ -252,7 +242,7 @@ class Channel(Checked, Response):
             exact = rounded_weights(self.weights)
             if exact.shape != self.matrix.shape or not np.allclose(exact, self.matrix, rtol=1e-12, atol=0.0):
                 raise DesignError("weights: are not those of the matrix; build the channel by from_weights")
-            settle(self, matrix=exact)
+            checks.settle(self, matrix=exact)
         self.matrix.setflags(write=False)
 
     @classmethod
@@ -342,11 +332,11 @@ class Channel(Checked, Response):
         return np.asarray(inverse)
 
     def cumulative(self, row: int) -> Array:
-        sums = np.cumsum(self.matrix[integer("row", row, 0, self.size - 1)])
+        sums = np.cumsum(self.matrix[checks.integer("row", row, 0, self.size - 1)])
         return np.where(sums >= sums[-1], 1.0, sums / sums[-1])[:-1]
 
     def integers(self, row: int) -> Sequence[int]:
-        row = integer("row", row, 0, self.size - 1)
+        row = checks.integer("row", row, 0, self.size - 1)
         return integer_rows(self.matrix[[row]])[0] if self.weights is None else self.weights[row]
 
     # ------------------------------------------------------------------ ready-made channels
@@ -362,9 +352,9 @@ class Channel(Checked, Response):
         counts as 600/β, which is a metric too: doubles would underflow. A loss not known in time raises SolverError.
         """
         deadline = Deadline(time_limit)
-        alpha = positive("alpha", alpha, side=DOWN)
-        distances = instance("space", space, MetricSpace).distances
-        one_of("calibrated", calibrated, (True, False))
+        alpha = checks.positive("alpha", alpha, side=checks.DOWN)
+        distances = checks.instance("space", space, MetricSpace).distances
+        checks.one_of("calibrated", calibrated, (True, False))
 
         def at(beta: float) -> Channel:
             return cls(exponential(space, beta), space)

@@ -53,8 +53,7 @@ from mechdesign.model.table import Table
 from mechdesign.model.table_problem import TableDesign, TableProblem, TableProof, proved_bounds
 from mechdesign.model.unknown import named
 from mechdesign.plotting import NAMED, draw_matrix
-from mechdesign.problem.checks import DOWN, array, instance, number, one_of, positive, settle
-from mechdesign.problem.fields import field
+from mechdesign.problem.checks import DOWN, array, field, instance, number, one_of, positive, settle
 from mechdesign.problem.privacy import MetricDP, PureDP, points_of
 from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.problem.words import Description, never_sent

@@ -47,8 +47,7 @@ from mechdesign.evidence.exact import exp_lower, round_down, round_up
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import draw_matrix
-from mechdesign.problem.checks import integer, one_of, settle
-from mechdesign.problem.fields import field
+from mechdesign.problem.checks import field, integer, one_of, settle
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Clock, Design, Law
 from mechdesign.problem.words import Description

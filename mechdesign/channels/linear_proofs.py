@@ -31,8 +31,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower, exp_upper
 from mechdesign.evidence.proofs import PROVED, Certificate, Claim, Proof, same
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import array, instance, non_negative
-from mechdesign.problem.fields import Checked, field
+from mechdesign.problem.checks import Checked, array, field, instance, non_negative
 from mechdesign.problem.workload import Workload
 from mechdesign.typing import Array
 

@@ -27,8 +27,7 @@ from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.exact import log_upper
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import array, finite, indices, integer, one_of, probability
-from mechdesign.problem.fields import Checked, field
+from mechdesign.problem.checks import Checked, array, field, finite, indices, integer, one_of, probability
 from mechdesign.problem.mechanism import Deployment, Drawn, Simulation
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.workload import Workload

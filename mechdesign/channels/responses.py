@@ -24,8 +24,7 @@ from mechdesign.channels.exact import private_weights, shortest
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower, log_upper
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import DOWN, integer, positive
-from mechdesign.problem.fields import Checked, field
+from mechdesign.problem.checks import DOWN, Checked, field, integer, positive
 from mechdesign.problem.hadamard import walsh_hadamard
 from mechdesign.problem.mechanism import Deployment, Simulation
 from mechdesign.spaces.space import EARTH_RADIUS_KM, MetricSpace, check_size, cluster_matrix

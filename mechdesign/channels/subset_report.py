@@ -27,8 +27,7 @@ from mechdesign.channels.responses import TOP, level
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.exact import log_upper
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import finite, indices, inside, instance, integer, positive
-from mechdesign.problem.fields import Checked, field
+from mechdesign.problem.checks import Checked, field, finite, indices, inside, instance, integer, positive
 from mechdesign.problem.mechanism import Deployment, Rows, Simulation
 from mechdesign.problem.workload import Queries, Workload
 from mechdesign.typing import Array, Indices, Numbers

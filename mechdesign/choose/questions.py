@@ -23,21 +23,8 @@ from mechdesign.noise.calibration.design import Calibration
 from mechdesign.noise.cell_noise import CellNoise
 from mechdesign.noise.optimal.design import OptimalNoise
 from mechdesign.noise.optimal.staircase import first_step, paired_staircases
-from mechdesign.problem.checks import (
-    UP,
-    answers,
-    array,
-    generator,
-    instance,
-    integer,
-    interval,
-    number,
-    one_of,
-    positive,
-    settle,
-    share,
-)
-from mechdesign.problem.fields import Checked, field
+from mechdesign.problem import checks
+from mechdesign.problem.checks import Checked, field
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import EmpiricalPrior, Prior, stated_range
 from mechdesign.problem.privacy import (
@@ -67,7 +54,7 @@ class _Question(Checked):
 
     def check(self, name: str, result: Result) -> None:
         """Raise DesignError unless a result answers the question, or one that asks for more."""
-        if instance("result", result, Result).design.asks != self.asks:
+        if checks.instance("result", result, Result).design.asks != self.asks:
             raise DesignError.of(name, type(result.design).__name__, f"must be {self.answered_by}")
         self._check_covered(name, result)
 
@@ -118,25 +105,25 @@ class NumericQuery(_Question):
 
     asks, answered_by = "numbers", "noise, for numbers"
 
-    dimension: int = field(check=integer, least=1, most=10**9, default=1)
+    dimension: int = field(check=checks.integer, least=1, most=10**9, default=1)
     sensitivity: float | Sensitivity | tuple[tuple[float, ...], ...] = 1.0
-    loss: str = field(check=one_of, allowed=("squared", "absolute"), default="squared")
-    rounds: int = field(check=integer, least=1, most=10**9, default=1)
-    sampling_rate: float = field(check=share, side=UP, default=1.0)
-    integer: bool = field(check=one_of, allowed=(True, False), default=False)
+    loss: str = field(check=checks.one_of, allowed=("squared", "absolute"), default="squared")
+    rounds: int = field(check=checks.integer, least=1, most=10**9, default=1)
+    sampling_rate: float = field(check=checks.share, side=checks.UP, default=1.0)
+    integer: bool = field(check=checks.one_of, allowed=(True, False), default=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.sensitivity, (list, tuple, np.ndarray)):
-            found = array("sensitivity", self.sensitivity, ndim=2)
+            found = checks.array("sensitivity", self.sensitivity, ndim=2)
             if not found.any():
                 raise DesignError.of("sensitivity", found.shape, "is a list in which nothing changes")
-            settle(self, sensitivity=tuple(map(tuple, found.tolist())))
+            checks.settle(self, sensitivity=tuple(map(tuple, found.tolist())))
             self.bounds.check(self.dimension)
         elif isinstance(self.sensitivity, Sensitivity):
             self.sensitivity.check(self.dimension)
         else:
-            settle(self, sensitivity=Sensitivity.of(self.sensitivity).largest_linf(1))
+            checks.settle(self, sensitivity=Sensitivity.of(self.sensitivity).largest_linf(1))
         if self.integer and self.bounds.largest_linf(self.dimension) < 1:
             raise DesignError.of(
                 "integer", True, "whole numbers change by 1 at least: this sensitivity lets none change"
@@ -154,7 +141,7 @@ class NumericQuery(_Question):
 
     def check_privacy(self, privacy: object) -> Privacy:
         """Return the requirement, or raise DesignError unless this kind can be asked of numbers."""
-        found: Privacy = instance("privacy", privacy, *get_args(CentralPrivacy))
+        found: Privacy = checks.instance("privacy", privacy, *get_args(CentralPrivacy))
         return found
 
     def _check_covered(self, name: str, result: Result) -> None:
@@ -220,14 +207,14 @@ class PrivateMean(Checked):
     True
     """
 
-    lower: float = field(check=number)
-    upper: float = field(check=number)
-    about: float = field(check=positive)
-    loss: str = field(check=one_of, allowed=("squared", "absolute"), default="squared")
+    lower: float = field(check=checks.number)
+    upper: float = field(check=checks.number)
+    about: float = field(check=checks.positive)
+    loss: str = field(check=checks.one_of, allowed=("squared", "absolute"), default="squared")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        interval("(lower, upper)", (self.lower, self.upper))
+        checks.interval("(lower, upper)", (self.lower, self.upper))
         if self.upper - self.lower > 1e150:
             raise DesignError.of(
                 "upper", self.upper, "must be at most 1e150 above lower: choose another unit"
@@ -243,7 +230,7 @@ class PrivateMean(Checked):
 
         Under approximate and concentrated privacy the staircases are x-DP, at the largest x that implies them.
         """
-        asked = instance("privacy", privacy, PureDP, ApproximateDP, ZeroConcentratedDP)
+        asked = checks.instance("privacy", privacy, PureDP, ApproximateDP, ZeroConcentratedDP)
         stairs = OptimalNoise(PureDP(pure_epsilon(asked)), 1.0, self.loss).solve(**options)  # type: ignore[arg-type]
         if isinstance(privacy, PureDP):
             return stairs
@@ -252,17 +239,17 @@ class PrivateMean(Checked):
 
     def numbers(self, values: Numbers) -> Array:
         """Return Σ y and Σ (1 − y), each y rounded to a multiple of 2⁻²⁰ at random, without bias: doubles hold such sums exactly."""
-        held = answers("values", values)
+        held = checks.answers("values", values)
         if held.ndim != 1:
             raise DataError("values: must be a list of numbers, one a person")
         x = np.clip(held, self.lower, self.upper)
-        steps = (x - self.lower) / (self.upper - self.lower) * _PARTS + generator(None).random(x.shape)
+        steps = (x - self.lower) / (self.upper - self.lower) * _PARTS + checks.generator(None).random(x.shape)
         high = int(np.minimum(steps, _PARTS).astype(np.int64).sum())
         return np.array([high, x.size * _PARTS - high]) / _PARTS
 
     def mean(self, numbers: Numbers) -> float:
         """Return the mean that two counts say; the middle of the bounds where they say that there is nobody."""
-        counts = answers("numbers", numbers, 2).ravel()
+        counts = checks.answers("numbers", numbers, 2).ravel()
         if counts.size != 2:
             raise DataError("numbers: must be two")
         high, low = counts.tolist()
@@ -297,7 +284,7 @@ class PrivateMean(Checked):
 
     def _paired(self, result: Result) -> bool:
         """Whether this is noise for one number that is drawn in pairs; raise DesignError unless it answers otherwise."""
-        design, law = instance("result", result, Result).design, result.mechanism
+        design, law = checks.instance("result", result, Result).design, result.mechanism
         if isinstance(design, OptimalNoise) and isinstance(law, CellNoise) and law.spans:
             asked = design.dimension, design.sensitivity, type(design.privacy)
             if asked == (1, 1.0, PureDP):
@@ -342,7 +329,7 @@ class LocalReport(_Question):
 
     asks, answered_by = "report", "an unbiased quantizer, for reports"
 
-    bits: int = field(check=integer, least=1, most=6, default=4)
+    bits: int = field(check=checks.integer, least=1, most=6, default=4)
     input_range: Any = None
     prior: Any = None
     loss: Any = None
@@ -351,8 +338,8 @@ class LocalReport(_Question):
     def __post_init__(self) -> None:
         super().__post_init__()
         plain = "absolute" if self.clients is None else "squared"
-        settle(self, loss=Loss.of(plain if self.loss is None else self.loss))
-        given = None if self.input_range is None else interval("input_range", self.input_range)
+        checks.settle(self, loss=Loss.of(plain if self.loss is None else self.loss))
+        given = None if self.input_range is None else checks.interval("input_range", self.input_range)
         law = self.prior
         if law is None:
             given = given or (-1.0, 1.0)
@@ -362,16 +349,16 @@ class LocalReport(_Question):
                 raise DesignError.of(
                     "loss", self.loss.name, "must be squared, which the error of a mean is known by"
                 )
-            clients = integer("clients", self.clients, 1, 10**15)
+            clients = checks.integer("clients", self.clients, 1, 10**15)
             prior = Prior.of(law, unbounded=True)
             given = stated_range(prior, self.input_range)
-            settle(self, prior=prior, clients=clients, input_range=given)
+            checks.settle(self, prior=prior, clients=clients, input_range=given)
             centre = self.mean.units[0]  # raises where there is no variance
             if self.mean.widest and not self.mean.widest[0] < centre < self.mean.widest[1]:
                 raise DesignError.of("input_range", given, "must hold the mean of the samples")
             return
         prior, (low, high) = Prior.ranged(law, given)
-        settle(self, prior=prior, input_range=(low, high))
+        checks.settle(self, prior=prior, input_range=(low, high))
         self.loss.check_convex(np.linspace(low, high, 9), low, high)
 
     @property
@@ -398,7 +385,7 @@ class LocalReport(_Question):
 
     def check_privacy(self, privacy: object) -> Privacy:
         """Return the requirement, or raise DesignError unless this kind can be asked of reports."""
-        return instance("privacy", privacy, PureDP)
+        return checks.instance("privacy", privacy, PureDP)
 
     def _check_covered(self, name: str, result: Result) -> None:
         mechanism = result.mechanism
@@ -420,7 +407,7 @@ class LocalReport(_Question):
 
     def error(self, result: Result) -> float:
         """The question's loss of a report, over the question's prior."""
-        mechanism = instance("result", result, Result).mechanism
+        mechanism = checks.instance("result", result, Result).mechanism
         if self.clients is not None:
             return self.mean.of(mechanism).squared(self.clients).item()
         return float(mechanism.expected_loss(self.prior, self.loss))
@@ -467,7 +454,7 @@ class MetricReport(_Question):
 
     def check_privacy(self, privacy: object) -> Privacy:
         """Return the requirement, or raise DesignError unless this kind can be asked of places."""
-        if (asked := instance("privacy", privacy, MetricDP)).metric != "absolute":
+        if (asked := checks.instance("privacy", privacy, MetricDP)).metric != "absolute":
             raise DesignError.of(
                 "privacy", privacy, "must be alpha times the space's own distance: give alpha="
             )
@@ -483,7 +470,7 @@ class MetricReport(_Question):
 
     def error(self, result: Result) -> float:
         """The question's loss of a report, over the question's prior."""
-        instance("result", result, Result)
+        checks.instance("result", result, Result)
         asked = self.design()
         return float((asked.weights[:, None] * asked.losses * result.mechanism.matrix).sum())
 
@@ -518,9 +505,9 @@ class CategoryReport(_Question):
     epsilons = (1e-3, 19.9)
 
     workload: Any = None
-    categories: int | None = field(check=integer, least=2, default=None)
-    people: int = field(check=integer, least=1, most=10**12, default=1)
-    data: str = field(check=one_of, allowed=("average", "worst"), default="average")
+    categories: int | None = field(check=checks.integer, least=2, default=None)
+    people: int = field(check=checks.integer, least=1, most=10**12, default=1)
+    data: str = field(check=checks.one_of, allowed=("average", "worst"), default="average")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -529,7 +516,9 @@ class CategoryReport(_Question):
         asked = Workload.identity(self.categories or 2) if self.workload is None else Workload(self.workload)
         if self.categories not in (None, asked.size):
             raise DesignError.of("categories", self.categories, f"must be the workload's {asked.size}")
-        settle(self, workload=LocalWorkload(asked, PureDP(1.0), self.data).workload, categories=asked.size)
+        checks.settle(
+            self, workload=LocalWorkload(asked, PureDP(1.0), self.data).workload, categories=asked.size
+        )
 
     def design(self, privacy: PureDP) -> LocalWorkload:
         """The report of least error."""
@@ -537,7 +526,7 @@ class CategoryReport(_Question):
 
     def check_privacy(self, privacy: object) -> Privacy:
         """Return the requirement, or raise DesignError unless this kind can be asked of reports."""
-        return instance("privacy", privacy, PureDP)
+        return checks.instance("privacy", privacy, PureDP)
 
     def _check_covered(self, name: str, result: Result) -> None:
         if not same(result.design.workload, self.workload) or result.design.data != self.data:
@@ -581,8 +570,8 @@ class HistogramOfUsers(_Question):
     asks, answered_by = "users", "a histogram of users"
 
     space: MetricSpace = field(MetricSpace)
-    items: int = field(check=integer, least=1)
-    users: int = field(check=integer, least=1)
+    items: int = field(check=checks.integer, least=1)
+    users: int = field(check=checks.integer, least=1)
 
     def design(self, privacy: EMDPrivacy, by: str | None = None) -> UserHistogram:
         """The best of the mechanisms, or one of them by name."""
@@ -592,7 +581,7 @@ class HistogramOfUsers(_Question):
         """Return the requirement in the earth mover's distance, or raise DesignError."""
         if isinstance(privacy, MetricDP) and privacy.metric == "absolute":
             privacy = EMDPrivacy(privacy.epsilon)
-        return self.design(instance("privacy", privacy, EMDPrivacy)).privacy
+        return self.design(checks.instance("privacy", privacy, EMDPrivacy)).privacy
 
     def _check_covered(self, name: str, result: Result) -> None:
         given = result.design
@@ -601,7 +590,7 @@ class HistogramOfUsers(_Question):
 
     def error(self, result: Result) -> float:
         """The expected earth mover's distance, or a bound of it, for all data."""
-        return float(instance("result", result, Result).design.error(result.mechanism))
+        return float(checks.instance("result", result, Result).design.error(result.mechanism))
 
     def __str__(self) -> str:
         return (
@@ -615,7 +604,7 @@ Requirement = Privacy | EMDPrivacy
 
 def checked_question(question: object) -> Question:
     """Return the question, or raise DesignError."""
-    found: Question = instance("question", question, *get_args(Question))
+    found: Question = checks.instance("question", question, *get_args(Question))
     return found
 
 

@@ -35,18 +35,7 @@ from mechdesign.noise.pictures import draw_laws, half_width
 from mechdesign.noise.release import noisy
 from mechdesign.noise.repeated_tail import RepeatedTail, fall
 from mechdesign.noise.vector_noise import shape_of
-from mechdesign.problem.checks import (
-    answers,
-    array,
-    doubles,
-    generator,
-    integer,
-    non_negative,
-    number,
-    positive,
-    read,
-    settle,
-)
+from mechdesign.problem import checks
 from mechdesign.problem.losses import Loss
 from mechdesign.typing import Array, Indices, Numbers, Randomness
 
@@ -99,7 +88,7 @@ class _OnCells:
             under noise on the whole numbers for every whole one.
         """
         if not isinstance(epsilon, Fraction) or epsilon < 0:
-            epsilon = non_negative("epsilon", epsilon)
+            epsilon = checks.non_negative("epsilon", epsilon)
         return (span_sums if self.cells.spans else lattice_sums)(self.cells, exp_lower(epsilon))
 
     def exact_delta(self, epsilon: Fraction | float) -> Fraction:
@@ -108,7 +97,7 @@ class _OnCells:
 
     def privacy_profile(self, epsilon: Numbers) -> Array:
         """δ(ε) over every shift up to the sensitivity, proved and rounded up; `epsilon` may be an array."""
-        flat = array("epsilon", epsilon, ndim=None)
+        flat = checks.array("epsilon", epsilon, ndim=None)
         return np.reshape([round_up(self.exact_delta(e)) for e in flat.ravel().tolist()], flat.shape)[()]
 
     def mean(self) -> float:
@@ -192,20 +181,23 @@ class CellNoise(_OnCells):
     def __post_init__(self) -> None:
         if not isinstance(self.weights, (tuple, list)) or not self.weights:
             raise DesignError.of("weights", self.weights, "must be a tuple of non-negative integers")
-        weights = tuple(integer("weights", w, 0) for w in self.weights)
+        weights = tuple(checks.integer("weights", w, 0) for w in self.weights)
         spans = instance("spans", self.spans, tuple, list)
-        spans = tuple(integer("spans", v, 1, MOST_CELLS) for v in spans)
+        spans = tuple(checks.integer("spans", v, 1, MOST_CELLS) for v in spans)
         if any(v & (v - 1) for v in spans) or sum(spans) > MOST_CELLS:
             raise DesignError.of("spans", spans, f"must be powers of two, {MOST_CELLS} cells at most")
         if spans and (len(spans) != len(weights) or len(spans) > MOST_SPANS):
             raise DesignError.of("spans", spans, f"must be one per weight, and {MOST_SPANS} at most")
         # Every shift costs time, and beyond the last cell all are alike.
         most = MOST_CELLS if spans else len(weights) + 100
-        n, spike = integer("cells_per_shift", self.cells_per_shift, 1, most), integer("spike", self.spike, 0)
+        n, spike = (
+            checks.integer("cells_per_shift", self.cells_per_shift, 1, most),
+            checks.integer("spike", self.spike, 0),
+        )
         if sum(weights) + spike == 0:
             raise DesignError.of("weights", self.weights, "must not all be zero")
-        width, start = positive("width", self.width), number("start", self.start)
-        narrow = (positive if spike else non_negative)("spike_width", self.spike_width)
+        width, start = checks.positive("width", self.width), checks.number("start", self.start)
+        narrow = (checks.positive if spike else checks.non_negative)("spike_width", self.spike_width)
         if not isinstance(self.decay, (Fraction, int)) or not 0 <= self.decay < 1:
             raise DesignError.of("decay", self.decay, "must be a Fraction in [0, 1)")
         if self.decay and (sum(spans) or len(weights)) < 2 * n:
@@ -217,8 +209,8 @@ class CellNoise(_OnCells):
             raise DesignError.of("cells_per_shift", n, allowed)
         if self.decay and spans and not {n, sum(spans) - n} <= set(accumulate(spans)):
             raise DesignError.of("spans", spans, "must end where the tails' first repetition does")
-        settle(self, weights=weights, width=width, start=start, cells_per_shift=n, spans=spans)
-        settle(self, spike=spike, spike_width=narrow, decay=Fraction(self.decay))
+        checks.settle(self, weights=weights, width=width, start=start, cells_per_shift=n, spans=spans)
+        checks.settle(self, spike=spike, spike_width=narrow, decay=Fraction(self.decay))
 
     @property
     def cells(self) -> CellNoise:  # type: ignore[override]
@@ -296,7 +288,7 @@ class CellNoise(_OnCells):
     def pdf(self, t: Numbers) -> Array:
         """Density at `t`."""
         left, right = self._tails
-        held = doubles("t", t)
+        held = checks.doubles("t", t)
         (back, lighter), (mirrored, falls) = right.folded(held), left.folded(-held)
         heights = np.pad(right.body / np.diff(right.ends), 1)
         back = np.where(held < right.ends[0], -mirrored, back)
@@ -310,18 +302,18 @@ class CellNoise(_OnCells):
     def cdf(self, t: Numbers) -> Array:
         """P[T ≤ t]."""
         left, right = self._tails
-        held = doubles("t", t)
+        held = checks.doubles("t", t)
         return np.where(held < right.ends[-1], left.beyond(-held), 1 - right.beyond(held))[()]
 
     def sf(self, t: Numbers) -> Array:
         """P[T > t], accurate in the right tail."""
         left, right = self._tails
-        held = doubles("t", t)
+        held = checks.doubles("t", t)
         return np.where(held < right.ends[0], 1 - left.beyond(-held), right.beyond(held))[()]
 
     def ppf(self, q: Numbers) -> Array:
         """Quantile function."""
-        q, (left, right) = doubles("q", q), self._tails
+        q, (left, right) = checks.doubles("q", q), self._tails
         value = np.where(q > 0.5, right.reached(1 - q), -left.reached(q, "right"))
         return np.where((q < 0) | (q > 1), np.nan, value)[()]
 
@@ -362,7 +354,7 @@ class CellNoise(_OnCells):
 
     def rvs(self, size: object = None, random_state: Randomness = None) -> Array:
         """Draw floating-point samples for simulation; `release` is for deployment."""
-        return self.ppf(generator(random_state).random(shape_of(size)))
+        return self.ppf(checks.generator(random_state).random(shape_of(size)))
 
     @cached_property
     def _steps_per_cell(self) -> int:
@@ -439,7 +431,7 @@ class CellNoise(_OnCells):
         DataError
             A number that is not finite, or beyond 2⁵³ one that no double holds. The guarantee does not cover that refusal.
         """
-        held = answers("x", x)
+        held = checks.answers("x", x)
         if 2 * Fraction(self.start) != -self.count * Fraction(self.width):
             raise DesignError.of("start", self.start, "must be centred at 0 for an exact release")
         halves = self._draw_steps(held.size).reshape(held.shape)
@@ -483,11 +475,11 @@ class IntegerNoise(_OnCells):
     decay: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
-        settle(self, first=integer("first", self.first, -MOST_CELLS, MOST_CELLS))
+        checks.settle(self, first=checks.integer("first", self.first, -MOST_CELLS, MOST_CELLS))
         held, n = self.cells, self.cells.cells_per_shift
         if held.decay and not self.first + n - 1 <= 0 <= self.first + held.count - n:
             raise DesignError.of("first", self.first, "tails must begin on both sides of 0")
-        settle(self, weights=held.weights, change=n, decay=held.decay)
+        checks.settle(self, weights=held.weights, change=n, decay=held.decay)
 
     @cached_property
     def cells(self) -> CellNoise:  # type: ignore[override]
@@ -503,16 +495,16 @@ class IntegerNoise(_OnCells):
 
     def pmf(self, k: Numbers) -> Array:
         """P[T = k]."""
-        held = doubles("k", k)
+        held = checks.doubles("k", k)
         return np.where(np.floor(held) == held, self.cells.pdf(held), 0.0)[()]
 
     def cdf(self, t: Numbers) -> Array:
         """P[T ≤ t]."""
-        return self.cells.cdf(np.floor(doubles("t", t)) + 0.5)
+        return self.cells.cdf(np.floor(checks.doubles("t", t)) + 0.5)
 
     def sf(self, t: Numbers) -> Array:
         """P[T > t], accurate in the right tail."""
-        return self.cells.sf(np.floor(doubles("t", t)) + 0.5)
+        return self.cells.sf(np.floor(checks.doubles("t", t)) + 0.5)
 
     def ppf(self, q: Numbers) -> Array:
         """Quantile function."""
@@ -529,7 +521,9 @@ class IntegerNoise(_OnCells):
 
     def rvs(self, size: object = None, random_state: Randomness = None) -> Indices:
         """Draw samples for simulation; `release` is for deployment."""
-        return np.asarray(self.ppf(generator(random_state).random(shape_of(size)))).astype(np.int64)[()]
+        return np.asarray(self.ppf(checks.generator(random_state).random(shape_of(size)))).astype(np.int64)[
+            ()
+        ]
 
     def release(self, x: Any) -> Any:
         """Return whole answers `x` with noise added, drawn exactly from the operating system's randomness: for deployment.
@@ -547,12 +541,12 @@ class IntegerNoise(_OnCells):
         """
         if isinstance(x, int) and not isinstance(x, bool):
             return x + self.first + int(self.cells.draw_cells(1)[0][0])
-        given = read("x", x)
+        given = checks.read("x", x)
         exact = given.dtype == object and all(type(v) is int for v in given.ravel())
         held = np.asarray(given.tolist()) if exact and not hasattr(x, "dtype") else given
         exact = exact and held.dtype == object
         if not exact and held.dtype.kind not in "iu":
-            held = answers("x", given)
+            held = checks.answers("x", given)
             if np.any(np.floor(held) != held):
                 raise DataError("x: must be whole numbers for noise on the whole numbers")
         noise = (self.first + self.cells.draw_cells(held.size)[0]).reshape(held.shape)

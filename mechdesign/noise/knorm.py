@@ -31,8 +31,7 @@ from mechdesign.noise.balls import Ball, Vectors, hull_of, short
 from mechdesign.noise.knorm_noise import MOST_CAPPED, KNormNoise, norm_order, spanning
 from mechdesign.noise.pictures import draw_vectors
 from mechdesign.noise.radial import LEAST_KEPT, round_delta
-from mechdesign.problem.checks import instance, integer, one_of, settle
-from mechdesign.problem.fields import field
+from mechdesign.problem.checks import field, instance, integer, one_of, settle
 from mechdesign.problem.privacy import (
     ApproximateDP,
     Consumption,

@@ -33,16 +33,7 @@ from mechdesign.noise.radial import (
     whole_bits,
 )
 from mechdesign.noise.release import noisy
-from mechdesign.problem.checks import (
-    UP,
-    array,
-    inside,
-    integer,
-    non_negative,
-    one_of,
-    positive,
-    settle,
-)
+from mechdesign.problem.checks import UP, array, inside, integer, non_negative, one_of, positive, settle
 from mechdesign.problem.mechanism import AddedNoise
 from mechdesign.typing import Array, FrozenLaw, Indices, Numbers, Values
 

@@ -18,14 +18,7 @@ from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.scales import absolute_moment
 from mechdesign.noise.release import ExactNoise, noisy
-from mechdesign.problem.checks import (
-    doubles,
-    inside,
-    instance,
-    integer,
-    one_of,
-    settle,
-)
+from mechdesign.problem.checks import doubles, inside, instance, integer, one_of, settle
 from mechdesign.problem.mechanism import AddedNoise
 from mechdesign.problem.privacy import Consumption
 from mechdesign.problem.sensitivity import Sensitivity

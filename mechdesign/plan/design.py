@@ -33,8 +33,7 @@ from mechdesign.plan.menu import FAMILIES, Item
 from mechdesign.plan.search import Choice, Search, composed, items_of, root
 from mechdesign.plan.tasks import LinearQueries, Part, Task, task_of
 from mechdesign.plotting import COLOURS, figure, plain, sized
-from mechdesign.problem.checks import instance, integer, one_of, positive, settle
-from mechdesign.problem.fields import field
+from mechdesign.problem.checks import field, instance, integer, one_of, positive, settle
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP, points_of
 from mechdesign.problem.sensitivity import neighbours_field
 from mechdesign.problem.spine import Bound, Clock, Design, Law

@@ -32,8 +32,8 @@ from mechdesign.noise.correlated.changes import Changes
 from mechdesign.noise.correlated.design import MatrixMechanism
 from mechdesign.noise.correlated.noise import released
 from mechdesign.noise.correlated.strategy import StrategyNoise
-from mechdesign.problem.checks import answers, instance, integer, number, one_of, positive, settle
-from mechdesign.problem.fields import Checked, field
+from mechdesign.problem import checks
+from mechdesign.problem.checks import Checked, field
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Sensitivity
@@ -116,7 +116,7 @@ class Task(Checked):
 
 def numbers(name: str, x: Any, part: Part) -> Array:
     """The numbers of one part: as many as it has, whole where it is."""
-    found = answers(name, x)
+    found = checks.answers(name, x)
     if found.shape not in ([(), (1,)] if part.dimension == 1 else [(part.dimension,)]):
         count = "one number" if part.dimension == 1 else f"{part.dimension} numbers"
         raise DataError(f"{name}: must be {count}")
@@ -146,16 +146,16 @@ class Histogram(Task):
     (2.0, 1.414214)
     """
 
-    bins: int = field(check=integer, least=1, most=10**7)
+    bins: int = field(check=checks.integer, least=1, most=10**7)
     contribution: int | Sensitivity = 1
-    whole: bool = field(check=one_of, allowed=(True, False), default=True)
+    whole: bool = field(check=checks.one_of, allowed=(True, False), default=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.contribution, Sensitivity):
             self.contribution.check(self.bins)
         else:
-            integer("contribution", self.contribution, 1, self.bins)
+            checks.integer("contribution", self.contribution, 1, self.bins)
 
     def slots(self, neighbours: str) -> tuple[tuple[Part, ...], ...]:
         changes = self.contribution
@@ -179,8 +179,8 @@ class Count(Task):
         Whether it is answered by a whole number.
     """
 
-    contribution: int = field(check=integer, least=1, most=10**9, default=1)
-    whole: bool = field(check=one_of, allowed=(True, False), default=True)
+    contribution: int = field(check=checks.integer, least=1, most=10**9, default=1)
+    whole: bool = field(check=checks.one_of, allowed=(True, False), default=True)
 
     def slots(self, neighbours: str) -> tuple[tuple[Part, ...], ...]:
         changes = Sensitivity(linf=self.contribution, neighbours=neighbours, signed=neighbours == "replace")
@@ -203,9 +203,9 @@ class Mean(Task):
     A release takes the mean where data are replaced; where people are added or removed, the sum of the numbers and their count, and answers with the mean.
     """
 
-    lower: float = field(check=number)
-    upper: float = field(check=number)
-    n: int = field(check=integer, least=1, most=2**_FINEST)
+    lower: float = field(check=checks.number)
+    upper: float = field(check=checks.number)
+    n: int = field(check=checks.integer, least=1, most=2**_FINEST)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -231,7 +231,7 @@ class Mean(Task):
     def read(self, name: str, x: Any, parts: Sequence[Part]) -> list[Array]:
         if len(parts) == 1:
             return super().read(name, x, parts)
-        if (pair := answers(name, x)).shape != (2,):
+        if (pair := checks.answers(name, x)).shape != (2,):
             raise DataError(f"{name}: must be the sum and the count")
         middle = (Fraction(self.upper) + Fraction(self.lower)) / 2
         centred = (Fraction(pair[0]) - middle * Fraction(pair[1])) / self._grain
@@ -266,22 +266,22 @@ class Sum(Task):
 
     clip: float | tuple[float, ...]
     values: Any = None
-    n: int | None = field(check=integer, least=1, most=10**12, default=None)
-    whole: bool = field(check=one_of, allowed=(True, False), default=False)
+    n: int | None = field(check=checks.integer, least=1, most=10**12, default=None)
+    whole: bool = field(check=checks.one_of, allowed=(True, False), default=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         several = isinstance(self.clip, (list, tuple)) or (
             isinstance(self.clip, np.ndarray) and self.clip.ndim > 0
         )
-        clips = tuple(positive("clip", c) for c in (self.clip if several else [self.clip]))  # type: ignore[union-attr]
+        clips = tuple(checks.positive("clip", c) for c in (self.clip if several else [self.clip]))  # type: ignore[union-attr]
         if not clips or (self.whole and any(c % 1 for c in clips)):
             raise DesignError.of("clip", self.clip, "must be positive, and whole of whole numbers")
         if (several or self.values is not None) and (self.values is None or self.n is None):
             raise DesignError.of("values, n", (self.values, self.n), "must be given to choose among clips")
-        settle(self, clip=clips if several else clips[0])
+        checks.settle(self, clip=clips if several else clips[0])
         if self.values is not None:
-            settle(self, values=Prior.of(self.values))
+            checks.settle(self, values=Prior.of(self.values))
             if self.values.support[0] < 0:
                 raise DesignError.of("values", self.values.support, "must not be negative")
 
@@ -325,9 +325,9 @@ class LinearQueries(Task):
     strategies: tuple[Array | None, ...] = (None,)
 
     def __post_init__(self) -> None:
-        instance("workload", self.workload, Workload)
+        checks.instance("workload", self.workload, Workload)
         for noise in self._laws:
-            instance("strategies", noise, StrategyNoise)
+            checks.instance("strategies", noise, StrategyNoise)
 
     @classmethod
     def best(cls, workload: Workload, neighbours: str, norms: Sequence[int]) -> LinearQueries:
@@ -416,4 +416,4 @@ def task_of(name: str, task: object) -> Task:
         if task.changes is not None:
             raise DesignError.of(name, str(task), "must state bounds: noise of a plan is independent")
         return Histogram(task.dimension, task.bounds, task.integer)
-    return instance(name, task, Task)
+    return checks.instance(name, task, Task)

@@ -14,8 +14,7 @@ import numpy as np
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import UnavailableCallable, serializable
-from mechdesign.problem.checks import non_negative
-from mechdesign.problem.fields import Checked, field
+from mechdesign.problem.checks import Checked, field, non_negative
 from mechdesign.typing import Array, Numbers
 
 

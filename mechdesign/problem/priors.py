@@ -24,8 +24,7 @@ from scipy import stats
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import register_law, serializable
-from mechdesign.problem.checks import array, interval, number, settle
-from mechdesign.problem.fields import Checked, field
+from mechdesign.problem.checks import Checked, array, field, interval, number, settle
 from mechdesign.problem.law_moments import (
     frozen_parts,
     has_closed_form,

@@ -29,8 +29,8 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import exp_lower, exp_upper, round_up
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import DOWN, array, inside, non_negative, one_of, positive, probability
-from mechdesign.problem.fields import Checked, field
+from mechdesign.problem import checks
+from mechdesign.problem.checks import Checked, field
 from mechdesign.typing import Array, Numbers
 
 
@@ -50,7 +50,7 @@ class PureDP(Checked):
     PureDP(epsilon=1.0)
     """
 
-    epsilon: float = field(check=positive, side=DOWN)
+    epsilon: float = field(check=checks.positive, side=checks.DOWN)
 
 
 @serializable("approximate-dp")
@@ -71,8 +71,8 @@ class ApproximateDP(Checked):
     ApproximateDP(epsilon=1.0, delta=1e-06)
     """
 
-    epsilon: float = field(check=positive, side=DOWN)
-    delta: float = field(check=probability, below_one=True, side=DOWN)
+    epsilon: float = field(check=checks.positive, side=checks.DOWN)
+    delta: float = field(check=checks.probability, below_one=True, side=checks.DOWN)
 
 
 @serializable("zcdp")
@@ -88,8 +88,8 @@ class ZeroConcentratedDP(Checked):
         The offset ξ ≥ 0.
     """
 
-    rho: float = field(check=positive, side=DOWN)
-    xi: float = field(check=non_negative, side=DOWN, default=0.0)
+    rho: float = field(check=checks.positive, side=checks.DOWN)
+    xi: float = field(check=checks.non_negative, side=checks.DOWN, default=0.0)
 
 
 @serializable("gaussian-dp")
@@ -105,11 +105,11 @@ class GaussianDP(Checked):
         μ > 0.
     """
 
-    mu: float = field(check=positive, side=DOWN)
+    mu: float = field(check=checks.positive, side=checks.DOWN)
 
 
 def _advantage(name: str, value: object) -> float:
-    return inside(name, probability(name, value, side=DOWN), 0, 1)
+    return checks.inside(name, checks.probability(name, value, side=checks.DOWN), 0, 1)
 
 
 @serializable("membership-advantage")
@@ -138,7 +138,7 @@ class MembershipAdvantage(Checked):
 
 def _metric(name: str, value: object) -> object:
     held = callable(value) or hasattr(value, "distances")
-    return value if held else one_of(name, value, ("absolute", "squared"))
+    return value if held else checks.one_of(name, value, ("absolute", "squared"))
 
 
 @serializable("metric-dp")
@@ -156,7 +156,7 @@ class MetricDP(Checked):
         over arrays and needs a fixed input grid too. A problem on a `Table` takes a `MetricSpace` of its inputs.
     """
 
-    epsilon: float = field(check=positive, side=DOWN)
+    epsilon: float = field(check=checks.positive, side=checks.DOWN)
     metric: Any = field(check=_metric, default="absolute")
 
     def distance(self, x: Numbers, y: Numbers) -> Array:
@@ -165,7 +165,9 @@ class MetricDP(Checked):
             return np.asarray(self.metric(x, y))
         if not isinstance(self.metric, str):
             raise DesignError.of("metric", self.metric, "is a space of listed inputs, those of a Table alone")
-        gap = np.abs(array("x", x, ndim=None, empty=True) - array("y", y, ndim=None, empty=True))
+        gap = np.abs(
+            checks.array("x", x, ndim=None, empty=True) - checks.array("y", y, ndim=None, empty=True)
+        )
         return gap if self.metric == "absolute" else gap * gap
 
 

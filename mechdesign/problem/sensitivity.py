@@ -32,8 +32,8 @@ import numpy as np
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import NARROWEST, UP, array, integer, one_of, positive, rounded_up
-from mechdesign.problem.fields import Checked, field
+from mechdesign.problem import checks
+from mechdesign.problem.checks import Checked, field
 from mechdesign.typing import Array, Numbers
 
 NEIGHBOURS = ("add-remove", "replace")
@@ -48,18 +48,20 @@ _EXACT = 64
 
 
 def _sized(name: str, bound: float) -> float:
-    if not NARROWEST <= bound <= _LARGEST:
-        allowed = f"must be at least {NARROWEST:g} and at most {_LARGEST:g}, so that doubles hold its square"
+    if not checks.NARROWEST <= bound <= _LARGEST:
+        allowed = (
+            f"must be at least {checks.NARROWEST:g} and at most {_LARGEST:g}, so that doubles hold its square"
+        )
         raise DesignError.of(name, bound, f"{allowed}; use another unit")
     return bound
 
 
 def _bound(name: str, value: object) -> float:
-    return _sized(name, positive(name, value, side=UP))
+    return _sized(name, checks.positive(name, value, side=checks.UP))
 
 
 def _bounds(name: str, value: Numbers) -> tuple[float, ...]:
-    found = array(name, rounded_up(array(name, value), value))
+    found = checks.array(name, checks.rounded_up(checks.array(name, value), value))
     if found.min() < 0 or not found.any():
         raise DesignError.of(name, value, "must be bounds of at least 0, one a coordinate, not all 0")
     _sized(name, float(found.max()))
@@ -68,7 +70,7 @@ def _bounds(name: str, value: Numbers) -> tuple[float, ...]:
 
 def neighbours_field() -> Any:
     """Declare the field of a design or of bounds that says for which neighbours changes hold."""
-    return field(check=one_of, allowed=NEIGHBOURS, default=NEIGHBOURS[0])
+    return field(check=checks.one_of, allowed=NEIGHBOURS, default=NEIGHBOURS[0])
 
 
 @serializable("sensitivity")
@@ -113,10 +115,10 @@ class Sensitivity(Checked):
     linf: float | None = field(check=_bound, default=None)
     l1: float | None = field(check=_bound, default=None)
     l2: float | None = field(check=_bound, default=None)
-    l0: int | None = field(check=integer, least=1, default=None)
+    l0: int | None = field(check=checks.integer, least=1, default=None)
     each: tuple[float, ...] | None = field(check=_bounds, default=None)
     neighbours: str = neighbours_field()
-    signed: bool = field(check=one_of, allowed=(True, False), default=True)
+    signed: bool = field(check=checks.one_of, allowed=(True, False), default=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -143,7 +145,11 @@ class Sensitivity(Checked):
     @classmethod
     def of(cls, value: object) -> Sensitivity:
         """Return the sensitivity that a number (every coordinate changes by at most that) or a Sensitivity states."""
-        return value if isinstance(value, Sensitivity) else cls(linf=positive("sensitivity", value, side=UP))
+        return (
+            value
+            if isinstance(value, Sensitivity)
+            else cls(linf=checks.positive("sensitivity", value, side=checks.UP))
+        )
 
     @classmethod
     def of_contribution(
@@ -178,7 +184,7 @@ class Sensitivity(Checked):
         own = cls(linf, l1, l2, l0, each, neighbours, signed)  # type: ignore[arg-type]
         most = len(own.each) if own.each is not None else dimension
         if most is not None:
-            own.check(integer("dimension", most if dimension is None else dimension, 1))
+            own.check(checks.integer("dimension", most if dimension is None else dimension, 1))
         if neighbours == "add-remove":
             return own
         l1, l2, size = own.l1, own.l2, len(own.each) if own.each is not None else own.l0
@@ -216,7 +222,7 @@ class Sensitivity(Checked):
 
     def bounds(self, dimension: int) -> Shifts:
         """The c largest bounds of single coordinates, grouped."""
-        self.check(integer("dimension", dimension, 1))
+        self.check(checks.integer("dimension", dimension, 1))
         most = min((b for b in (self.linf, self.l1, self.l2) if b is not None), default=math.inf)
         count = min(dimension, self.l0 or dimension)
         if self.each is None:
@@ -246,7 +252,7 @@ class Sensitivity(Checked):
 
     def widths(self, dimension: int) -> Array:
         """The most that each coordinate changes."""
-        self.check(integer("dimension", dimension, 1))
+        self.check(checks.integer("dimension", dimension, 1))
         return _each(self, dimension)
 
     def largest_share(self, dimension: int) -> Fraction:
@@ -427,13 +433,13 @@ def _best_cut(sizes: Array, sums: Array, a: int, b: int, up: bool) -> tuple[floa
 
 def sensitivity(name: str, value: object) -> float | Sensitivity:
     """Return a `Sensitivity` as it is, a number as the most that every coordinate changes by, rounded up."""
-    return value if isinstance(value, Sensitivity) else positive(name, value, side=UP)
+    return value if isinstance(value, Sensitivity) else checks.positive(name, value, side=checks.UP)
 
 
 def neighbours_of(changes: object, stated: str) -> str:
     """Return for which neighbours changes hold: as their bounds state it, or as `stated` beside numbers and lists, which do not."""
     if not isinstance(changes, Sensitivity):
-        return one_of("neighbours", stated, NEIGHBOURS)
+        return checks.one_of("neighbours", stated, NEIGHBOURS)
     if stated not in (NEIGHBOURS[0], changes.neighbours):
         raise DesignError.of("neighbours", stated, f"must be those of the bounds: {changes.neighbours!r}")
     return changes.neighbours

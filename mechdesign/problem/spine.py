@@ -29,8 +29,7 @@ from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.proofs import Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.plotting import COLOURS, figure, plain, sized
-from mechdesign.problem.checks import inside, one_of
-from mechdesign.problem.fields import Checked
+from mechdesign.problem.checks import Checked, inside, one_of
 from mechdesign.problem.privacy import Consumption, PureDP, points_of
 from mechdesign.problem.sensitivity import NEIGHBOURS, Protection, Sensitivity
 from mechdesign.problem.words import Description, guarantee, stated

@@ -19,8 +19,7 @@ from scipy import linalg
 
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import answers, array, instance, integer, one_of, settle
-from mechdesign.problem.fields import Checked, field
+from mechdesign.problem.checks import Checked, answers, array, field, instance, integer, one_of, settle
 from mechdesign.problem.span import span_of, spans_all
 from mechdesign.typing import Array, Numbers
 

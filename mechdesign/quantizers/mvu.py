@@ -32,8 +32,7 @@ from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.table import Table
 from mechdesign.model.table_problem import TableDesign, TableProblem
-from mechdesign.problem.checks import array, integer, positive, settle
-from mechdesign.problem.fields import field
+from mechdesign.problem.checks import array, field, integer, positive, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP

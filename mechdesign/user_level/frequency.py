@@ -64,18 +64,8 @@ from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.release import RoundedSum
-from mechdesign.problem.checks import (
-    DOWN,
-    array,
-    finite,
-    generator,
-    instance,
-    integer,
-    one_of,
-    positive,
-    settle,
-)
-from mechdesign.problem.fields import Checked, field
+from mechdesign.problem import checks
+from mechdesign.problem.checks import Checked, field
 from mechdesign.spaces.earth_mover import emd
 from mechdesign.spaces.space import MetricSpace, numbered
 from mechdesign.typing import Array, Numbers, Randomness
@@ -115,9 +105,9 @@ def simplex_projection(estimate: Numbers, space: MetricSpace | None = None) -> A
     >>> simplex_projection([0.8, 0.4, -0.2])
     array([0.7, 0.3, 0. ])
     """
-    held = np.atleast_1d(array("estimate", estimate, ndim=None))
+    held = np.atleast_1d(checks.array("estimate", estimate, ndim=None))
     ones = np.ones(held.shape[:-1])
-    if space is None or instance("space", space, MetricSpace).kind != "clustered":
+    if space is None or checks.instance("space", space, MetricSpace).kind != "clustered":
         return _project(held, ones)
     if held.shape[-1] != space.size:
         raise DesignError.of("estimate", held.shape, f"must have one entry per point ({space.size})")
@@ -132,7 +122,7 @@ def _resolve(space: MetricSpace | None, size: int) -> MetricSpace:
     """The given space, or the one where all points are at distance 1 (EMD is then the total variation)."""
     if space is None:
         return MetricSpace.clustered(1, size, within=1.0)
-    if instance("space", space, MetricSpace).size != size:
+    if checks.instance("space", space, MetricSpace).size != size:
         raise DesignError.of("space", space.size, f"must have one point per item ({size})")
     return space
 
@@ -145,7 +135,7 @@ def signed_emd(difference: Numbers, space: MetricSpace) -> float:
     >>> signed_emd([0.5, -0.75, 0.25], MetricSpace.line([0, 1, 3]))
     1.0
     """
-    held = array("difference", difference)
+    held = checks.array("difference", difference)
     up, down = np.maximum(held, 0.0), np.maximum(-held, 0.0)
     if min(up.sum(), down.sum()) <= 1e-15:  # of total mass 0 up to rounding
         return 0.0
@@ -228,12 +218,12 @@ class FrequencyEstimate(Checked):
 
     channel: Response = field(Response)
     space: MetricSpace | None = None
-    project: bool = field(check=one_of, allowed=(True, False), default=False)
+    project: bool = field(check=checks.one_of, allowed=(True, False), default=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         given = self.channel.space if self.space is None else self.space
-        settle(self, space=_resolve(given, self.channel.size))
+        checks.settle(self, space=_resolve(given, self.channel.size))
         if isinstance(self.channel, Channel):
             _ = self.channel.inverse  # refuses a singular channel here, not after the data came in
 
@@ -244,7 +234,7 @@ class FrequencyEstimate(Checked):
 
     def error_bound(self, reports: int) -> float:
         """Bound of the expected EMD with this many reports, for any data."""
-        return self._unit_bound / float(np.sqrt(integer("reports", reports, 1)))
+        return self._unit_bound / float(np.sqrt(checks.integer("reports", reports, 1)))
 
     def fit(self, reports: Numbers) -> FrequencyFit:
         """Estimate from reports, an array of output indices (or names, where reports have them) of any shape."""
@@ -254,7 +244,7 @@ class FrequencyEstimate(Checked):
     def fit_counts(self, counts: Numbers) -> FrequencyFit:
         """Estimate from the number of times each output was reported, shape (outputs,)."""
         assert self.space is not None
-        tally = finite("counts", counts)
+        tally = checks.finite("counts", counts)
         if tally.shape != (self.channel.outputs,) or (tally < 0).any() or tally.sum() < 1:
             raise DataError(f"counts: must be {self.channel.outputs} counts, not all zero")
         total = int(tally.sum())
@@ -303,9 +293,9 @@ class LaplaceHistogram(Checked):
     """
 
     space: MetricSpace = field(MetricSpace)
-    epsilon: float = field(check=positive, side=DOWN)
-    users: int = field(check=integer, least=1)
-    project: bool = field(check=one_of, allowed=(True, False), default=False)
+    epsilon: float = field(check=checks.positive, side=checks.DOWN)
+    users: int = field(check=checks.integer, least=1)
+    project: bool = field(check=checks.one_of, allowed=(True, False), default=False)
 
     @property
     def scale(self) -> float:
@@ -320,7 +310,7 @@ class LaplaceHistogram(Checked):
     def sample(self, histogram: Numbers, *, rng: Randomness = None) -> FrequencyFit:
         """Release the average `histogram` of the users, shape (n,), with noise in doubles: for simulation."""
         truth = self.space.distribution(histogram)
-        return self._fit(truth + generator(rng).laplace(0.0, self.scale, size=truth.shape))
+        return self._fit(truth + checks.generator(rng).laplace(0.0, self.scale, size=truth.shape))
 
     @property
     def _rounded(self) -> Fraction:
@@ -343,7 +333,7 @@ class LaplaceHistogram(Checked):
         DataError
             A sum further from 1, a negative entry, or one that is not finite. The guarantee does not cover that refusal.
         """
-        truth, step = finite("histogram", histogram), self.lattice.step
+        truth, step = checks.finite("histogram", histogram), self.lattice.step
         if self.space.distribution(truth).ndim > 1:
             raise DataError(f"histogram: must be one, of {self.space.size} points")
         if abs(math.fsum(truth.tolist()) - 1) > self._rounded:
@@ -421,8 +411,8 @@ def emd_error_bound(
     >>> round(emd_error_bound(ClusteredResponse(space, 20.0), space, reports=10_000), 6)
     0.003781
     """
-    count = integer("reports", reports, 1)
-    points, clusters = instance("channel", channel, Response).second_moments(channel.measured(space))
+    count = checks.integer("reports", reports, 1)
+    points, clusters = checks.instance("channel", channel, Response).second_moments(channel.measured(space))
     n, groups = space.size, space.shape[0]
     less, less_clusters = (1.0 / n, 1.0 / groups) if population else (1.0, 1.0)
     spread, between = max(points - less, 0.0), max(clusters - less_clusters, 0.0)
@@ -460,6 +450,6 @@ def laplace_error_bound(space: MetricSpace, scale: float, *, project: bool = Fal
     >>> round(laplace_error_bound(MetricSpace.clustered(4, 5, within=0.05), 0.002), 6)
     0.011785
     """
-    n, scale = space.size, positive("scale", scale)
+    n, scale = space.size, checks.positive("scale", scale)
     size = space.shape[1] if space.kind == "clustered" else n
     return _projected(space, 2 * scale**2 * (n - 1), 2 * scale**2 * (n - size), project)

@@ -56,8 +56,8 @@ from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.sampling import geometric
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, plain, sized
-from mechdesign.problem.checks import answers, finite, generator, instance, integer, one_of, settle
-from mechdesign.problem.fields import Checked, field
+from mechdesign.problem import checks
+from mechdesign.problem.checks import Checked, field
 from mechdesign.problem.privacy import Consumption, points_of
 from mechdesign.problem.spine import Bound, Clock, Design, Law
 from mechdesign.problem.words import Description
@@ -114,16 +114,18 @@ class TreeHistogram(Checked):
     """
 
     space: MetricSpace = field(MetricSpace)
-    items: int = field(check=integer, least=1)
-    users: int = field(check=integer, least=1)
+    items: int = field(check=checks.integer, least=1)
+    users: int = field(check=checks.integer, least=1)
     parents: tuple[int, ...] = ()
     losses: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("parents", "losses"):
-            found = tuple(integer(name, v, -1) for v in instance(name, getattr(self, name), tuple))
-            settle(self, **{name: found})
+            found = tuple(
+                checks.integer(name, v, -1) for v in checks.instance(name, getattr(self, name), tuple)
+            )
+            checks.settle(self, **{name: found})
             if len(found) != self.space.size:
                 raise DesignError.of(name, len(found), f"must be one for each of {self.space.size} points")
         kept = all(
@@ -206,7 +208,7 @@ class TreeHistogram(Checked):
         self, datasets: Numbers, *, sizes: Numbers | None = None, rng: Randomness = None
     ) -> FrequencyFit:
         """The same as `release` with a seeded generator: for simulation."""
-        chances, source = -np.expm1(-np.maximum(self.losses, 1 << 20) / _UNIT), generator(rng)
+        chances, source = -np.expm1(-np.maximum(self.losses, 1 << 20) / _UNIT), checks.generator(rng)
         return self._fit(datasets, sizes, source.geometric(chances) - source.geometric(chances))
 
     def release(self, datasets: Numbers, *, sizes: Numbers | None = None) -> FrequencyFit:
@@ -243,7 +245,7 @@ class TreeHistogram(Checked):
         if sizes is None:
             held = checked_items(self.space, datasets, (self.users, self.items), "central")
             return np.bincount(held.ravel(), minlength=size)
-        found, given = answers("datasets", datasets), finite("sizes", sizes)
+        found, given = checks.answers("datasets", datasets), checks.finite("sizes", sizes)
         if found.shape != (size,):
             raise DataError(f"datasets: must be counts of all users together, shape {(size,)}")
         if given.shape not in ((), (self.users,)) or (given != self.items).any():
@@ -350,16 +352,16 @@ class UserHistogram(Design):
 
     space: MetricSpace = field(MetricSpace)
     privacy: EMDPrivacy = field(EMDPrivacy)
-    items: int = field(check=integer, least=1)
-    users: int = field(check=integer, least=1)
-    by: str | None = field(check=one_of, allowed=(None, *NAMES), default=None)
+    items: int = field(check=checks.integer, least=1)
+    users: int = field(check=checks.integer, least=1)
+    by: str | None = field(check=checks.one_of, allowed=(None, *NAMES), default=None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.privacy.sizes != "bounded":
             said = "protects how many items a user holds, which is public here (bounded): LinearRelease protects it"
             raise DesignError.of("sizes", self.privacy.sizes, said)
-        settle(self, privacy=replace(self.privacy, model="central"))
+        checks.settle(self, privacy=replace(self.privacy, model="central"))
         if self.space.size < 2 or self.space.size > _POINTS:
             raise DesignError.of("space", self.space.size, f"must have 2 to {_POINTS} points")
         if self.total > 1 << 50:
@@ -468,7 +470,7 @@ class UserHistogram(Design):
         sizes : int or array_like, optional
             As in `TreeHistogram.release`.
         """
-        law = instance("result", result, Result).mechanism
+        law = checks.instance("result", result, Result).mechanism
         if isinstance(law, TreeHistogram):
             return law.release(datasets, sizes=sizes)
         if isinstance(law, ItemwiseRelease):
@@ -565,7 +567,7 @@ class UserHistogramProof(Checked, Proof):
         How privacy is checked: in exact arithmetic, or by accounting in doubles (Gaussian noise, shuffling).
     """
 
-    how: str = field(check=one_of, allowed=(PROVED, RECOMPUTED), default=PROVED)
+    how: str = field(check=checks.one_of, allowed=(PROVED, RECOMPUTED), default=PROVED)
 
     speaks_of = ("privacy", "value", "lower bound")
 
@@ -574,8 +576,8 @@ class UserHistogramProof(Checked, Proof):
         return self.how
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
-        design, law = instance("question", stated.question, UserHistogram), stated.law
-        instance("law", law, TreeHistogram, LinearRelease, ItemwiseRelease)
+        design, law = checks.instance("question", stated.question, UserHistogram), stated.law
+        checks.instance("law", law, TreeHistogram, LinearRelease, ItemwiseRelease)
         space = law.query.space if isinstance(law, LinearRelease) else law.space
         fits = np.array_equal(space.distances, design.space.distances) and law.users == design.users
         fits = fits and getattr(law, "items", design.items) == design.items

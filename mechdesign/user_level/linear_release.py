@@ -44,17 +44,7 @@ from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.knorm_noise import KNormNoise, norm_order
 from mechdesign.noise.release import RoundedSum
-from mechdesign.problem.checks import (
-    answers,
-    array,
-    finite,
-    generator,
-    instance,
-    integer,
-    one_of,
-    positive,
-    settle,
-)
+from mechdesign.problem import checks
 from mechdesign.spaces.space import MetricSpace, check_size
 from mechdesign.typing import Array, Numbers, Randomness
 from mechdesign.user_level.privacy import EMDPrivacy, checked_users
@@ -105,11 +95,13 @@ class LinearRelease:
     delta: float = 0.0
 
     def __post_init__(self) -> None:
-        instance("query", self.query, LinearQuery)
+        checks.instance("query", self.query, LinearQuery)
         privacy = EMDPrivacy(self.alpha, self.delta, self.model, "unbounded")
-        settle(self, alpha=privacy.alpha, delta=privacy.delta, users=checked_users(self.users, self.model))
-        one_of("gaussian", self.gaussian, (True, False))
-        settle(self, norm=2.0 if self.gaussian else norm_order("norm", self.norm))
+        checks.settle(
+            self, alpha=privacy.alpha, delta=privacy.delta, users=checked_users(self.users, self.model)
+        )
+        checks.one_of("gaussian", self.gaussian, (True, False))
+        checks.settle(self, norm=2.0 if self.gaussian else norm_order("norm", self.norm))
         if self.gaussian and self.delta == 0:
             raise DesignError.of("delta", self.delta, "Gaussian noise needs delta > 0; or use gaussian=False")
         if not self.gaussian and self.delta > 0:
@@ -157,7 +149,7 @@ class LinearRelease:
         weights = self._rows(histogram)
         if self.model == "central" and weights.ndim == 2:
             weights = weights.mean(axis=0)
-        answer, source, noise = weights @ self.query.values, generator(rng), self.noise
+        answer, source, noise = weights @ self.query.values, checks.generator(rng), self.noise
         if noise is None:
             return answer + source.normal(0.0, self.scale, answer.shape)
         return noise.sample(answer, rng=source)
@@ -198,7 +190,7 @@ class LinearRelease:
             and counts beyond 2⁵³ that no double holds. The guarantee does not cover that refusal.
         """
         lattice, space = self.lattice, self.query.space
-        counts = answers("histogram", histogram)
+        counts = checks.answers("histogram", histogram)
         with np.errstate(over="ignore"):
             total = counts.sum(axis=-1, keepdims=True)
         # The same operations whether counts or shares are given: their time is not to tell which.
@@ -237,7 +229,7 @@ class LinearRelease:
             return
         if not together:
             raise DataError("sizes: is for whole counts of all users together, shape (n,)")
-        held = finite("sizes", sizes)
+        held = checks.finite("sizes", sizes)
         if not whole_numbers:
             raise DataError("sizes: is for whole counts of all users together")
         if (
@@ -270,7 +262,7 @@ class LinearRelease:
         """Root mean square ℓ₂ error; `averaged` local releases averaged have 1/√averaged of it."""
         noise = self.noise
         variance = self.scale**2 if noise is None else noise.variance
-        return math.sqrt(self.query.dimension * variance / integer("averaged", averaged, 1))
+        return math.sqrt(self.query.dimension * variance / checks.integer("averaged", averaged, 1))
 
 
 @serializable("linear-query")
@@ -302,20 +294,20 @@ class LinearQuery:
     name: str = "linear"
 
     def __post_init__(self) -> None:
-        instance("space", self.space, MetricSpace)
-        values = array("values", self.values, ndim=None)
+        checks.instance("space", self.space, MetricSpace)
+        values = checks.array("values", self.values, ndim=None)
         values = values[:, None] if values.ndim == 1 else values
         if values.ndim != 2 or len(values) != self.space.size:
             raise DesignError.of("values", values.shape, f"must have one row per point ({self.space.size})")
         values.setflags(write=False)
-        settle(self, values=values)
+        checks.settle(self, values=values)
 
     # ------------------------------------------------------------------ ready-made queries
 
     @classmethod
     def average(cls, space: MetricSpace) -> LinearQuery:
         """The average of the items' coordinates: f(x) = x."""
-        instance("space", space, MetricSpace)
+        checks.instance("space", space, MetricSpace)
         if space.points is None:
             raise DesignError.of("space", space.kind, "has no coordinates to average; give values yourself")
         return cls(space, space.points, "average")
@@ -323,13 +315,13 @@ class LinearQuery:
     @classmethod
     def distance_to(cls, space: MetricSpace, point: int) -> LinearQuery:
         """The average distance to one point of the space; 1-Lipschitz."""
-        return cls(space, instance("space", space, MetricSpace).distances_from(point), "distance")
+        return cls(space, checks.instance("space", space, MetricSpace).distances_from(point), "distance")
 
     @classmethod
     def region(cls, space: MetricSpace, members: Numbers, *, bandwidth: float) -> LinearQuery:
         """The share of items in a region, smoothed: f(x) = max(0, 1 − d(x, region)/bandwidth)."""
-        width = positive("bandwidth", bandwidth)  # a sharp region is not Lipschitz
-        inside = np.unique(instance("space", space, MetricSpace).indices(members, name="members"))
+        width = checks.positive("bandwidth", bandwidth)  # a sharp region is not Lipschitz
+        inside = np.unique(checks.instance("space", space, MetricSpace).indices(members, name="members"))
         nearest = np.min([space.distances_from(x) for x in inside], axis=0)
         return cls(space, np.maximum(0.0, 1 - nearest / width), "region")
 
@@ -338,12 +330,12 @@ class LinearQuery:
         cls, space: MetricSpace, matrix: Numbers, *, features: Numbers | None = None
     ) -> LinearQuery:
         """V·E φ(x) for a matrix V, shape (k, dim), and features φ, shape (n, dim): the coordinates by default."""
-        if features is None and instance("space", space, MetricSpace).points is None:
+        if features is None and checks.instance("space", space, MetricSpace).points is None:
             raise DesignError.of(
                 "features", None, "the space has no coordinates; give features of every point"
             )
-        phi = array("features", space.points if features is None else features, ndim=None)
-        v = np.atleast_2d(array("matrix", matrix, ndim=None))
+        phi = checks.array("features", space.points if features is None else features, ndim=None)
+        v = np.atleast_2d(checks.array("matrix", matrix, ndim=None))
         if phi.ndim != 2 or v.ndim != 2 or v.shape[1] != phi.shape[1]:
             raise DesignError.of("matrix", v.shape, f"must have one column per feature, {phi.shape}[1]")
         return cls(space, phi @ v.T, "embedding")
@@ -353,7 +345,7 @@ class LinearQuery:
         cls, space: MetricSpace, vectors: Numbers, *, features: Numbers | None = None
     ) -> LinearQuery:
         """Average inner product with unit query vectors, shape (k, dim): an embedding with normalised rows."""
-        v = np.atleast_2d(array("vectors", vectors, ndim=None))
+        v = np.atleast_2d(checks.array("vectors", vectors, ndim=None))
         lengths = np.linalg.norm(v, axis=-1, keepdims=True)
         if (lengths == 0).any():
             raise DesignError("vectors: a query vector is zero; it has no direction")
@@ -363,7 +355,7 @@ class LinearQuery:
     @classmethod
     def histogram(cls, space: MetricSpace) -> LinearQuery:
         """The histogram itself: f(x) is the x-th unit vector."""
-        check_size(instance("space", space, MetricSpace).size)
+        check_size(checks.instance("space", space, MetricSpace).size)
         return cls(space, np.eye(space.size), "histogram")
 
     # ------------------------------------------------------------------

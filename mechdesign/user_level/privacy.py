@@ -28,17 +28,8 @@ import numpy as np
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import (
-    DOWN,
-    array,
-    instance,
-    integer,
-    non_negative,
-    one_of,
-    positive,
-    probability,
-)
-from mechdesign.problem.fields import Checked, field
+from mechdesign.problem import checks
+from mechdesign.problem.checks import Checked, field
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Numbers
@@ -49,8 +40,8 @@ SIZES = ("bounded", "unbounded")
 
 def checked_users(users: object, model: str) -> int:
     """Return the number of users of a release, n in the central model and 1 locally, or raise DesignError."""
-    found = integer("users", users, 1)
-    if one_of("model", model, MODELS) == "local" and found != 1:
+    found = checks.integer("users", users, 1)
+    if checks.one_of("model", model, MODELS) == "local" and found != 1:
         raise DesignError.of("users", users, "belongs to the central model; locally each user is alone")
     return found
 
@@ -64,9 +55,9 @@ def group_privacy(epsilon: float, delta: float, steps: int) -> tuple[float, floa
     >>> print(f"{epsilon:.1f} {delta:.4e}")
     1.5 5.3670e-06
     """
-    epsilon = positive("epsilon", epsilon, side=DOWN)
-    delta = probability("delta", delta, below_one=True, side=DOWN)
-    total = integer("steps", steps, 1, 1 << 53) * epsilon
+    epsilon = checks.positive("epsilon", epsilon, side=checks.DOWN)
+    delta = checks.probability("delta", delta, below_one=True, side=checks.DOWN)
+    total = checks.integer("steps", steps, 1, 1 << 53) * epsilon
     if delta == 0:
         return total, 0.0
     growth = math.expm1(total) / math.expm1(epsilon) if total < 700 else math.inf
@@ -95,14 +86,14 @@ def alpha_from_semantics(epsilon: Numbers, *, fraction: Numbers, distance: Numbe
     1.0
     """
     given = {"epsilon": epsilon, "fraction": fraction, "distance": distance}
-    held = {name: array(name, value, ndim=None) for name, value in given.items()}
+    held = {name: checks.array(name, value, ndim=None) for name, value in given.items()}
     for name, values in held.items():
         if (values <= 0).any():
             raise DesignError.of(name, values.tolist(), "must be positive")
     if (held["fraction"] > 1).any():
         raise DesignError.of("fraction", fraction, "must be at most 1, the whole of a user's data")
     try:
-        return positive("alpha", np.min(held["epsilon"] / (held["fraction"] * held["distance"])))
+        return checks.positive("alpha", np.min(held["epsilon"] / (held["fraction"] * held["distance"])))
     except ValueError:
         raise DesignError.of("epsilon, fraction, distance", given, "do not fit together") from None
 
@@ -125,19 +116,19 @@ class ItemPrivacy(Checked):
     5.0
     """
 
-    alpha: float = field(check=positive, side=DOWN)
+    alpha: float = field(check=checks.positive, side=checks.DOWN)
 
     def epsilon(self, distance: float) -> float:
         """Loss between two items at this distance."""
-        return self.alpha * non_negative("distance", distance)
+        return self.alpha * checks.non_negative("distance", distance)
 
     def item_level(self, space: MetricSpace) -> ApproximateDP:
         """Local DP of one item, whatever the other: ε = α · diameter."""
-        return ApproximateDP(self.alpha * instance("space", space, MetricSpace).diameter, 0.0)
+        return ApproximateDP(self.alpha * checks.instance("space", space, MetricSpace).diameter, 0.0)
 
     def composed(self, items: int) -> EMDPrivacy:
         """A user's m items released one by one: EMD t moves them by mt in all, so α grows to mα."""
-        return EMDPrivacy(self.alpha * integer("items", items, 1, 1 << 53))
+        return EMDPrivacy(self.alpha * checks.integer("items", items, 1, 1 << 53))
 
 
 @serializable("emd-privacy")
@@ -164,21 +155,21 @@ class EMDPrivacy(Checked):
     ApproximateDP(epsilon=6.0, delta=1e-06)
     """
 
-    alpha: float = field(check=positive, side=DOWN)
-    delta: float = field(check=probability, below_one=True, side=DOWN, default=0.0)
-    model: str = field(check=one_of, allowed=MODELS, default="local")
-    sizes: str = field(check=one_of, allowed=SIZES, default="bounded")
+    alpha: float = field(check=checks.positive, side=checks.DOWN)
+    delta: float = field(check=checks.probability, below_one=True, side=checks.DOWN, default=0.0)
+    model: str = field(check=checks.one_of, allowed=MODELS, default="local")
+    sizes: str = field(check=checks.one_of, allowed=SIZES, default="bounded")
 
     def __str__(self) -> str:
         return f"α = {self.alpha:g} per unit of earth mover's distance, δ = {self.delta:g}"
 
     def epsilon(self, emd: float) -> float:
         """ε for two datasets at this earth mover's distance; δ is the same for all."""
-        return self.alpha * non_negative("emd", emd)
+        return self.alpha * checks.non_negative("emd", emd)
 
     def user_level(self, space: MetricSpace) -> ApproximateDP:
         """Implied user-level DP: no two datasets are farther apart than the diameter, so ε = α · diameter."""
-        return ApproximateDP(self.alpha * instance("space", space, MetricSpace).diameter, self.delta)
+        return ApproximateDP(self.alpha * checks.instance("space", space, MetricSpace).diameter, self.delta)
 
     def discrete(self, radius: float) -> DiscreteEMDPrivacy:
         """The weaker discrete definition: pairs with EMD ≤ r have ε ≤ αr."""
@@ -208,15 +199,15 @@ class DiscreteEMDPrivacy(Checked):
     (0.2, 1e-06)
     """
 
-    alpha: float = field(check=positive, side=DOWN)
-    radius: float = field(check=positive)
-    delta: float = field(check=probability, below_one=True, side=DOWN, default=0.0)
-    model: str = field(check=one_of, allowed=MODELS, default="local")
-    sizes: str = field(check=one_of, allowed=SIZES, default="unbounded")
+    alpha: float = field(check=checks.positive, side=checks.DOWN)
+    radius: float = field(check=checks.positive)
+    delta: float = field(check=checks.probability, below_one=True, side=checks.DOWN, default=0.0)
+    model: str = field(check=checks.one_of, allowed=MODELS, default="local")
+    sizes: str = field(check=checks.one_of, allowed=SIZES, default="unbounded")
 
     def at(self, emd: float) -> tuple[float, float]:
         """(ε, δ) for two datasets at this earth mover's distance: k = ⌈EMD/r⌉ steps; δ may exceed 1 (void)."""
-        ratio = non_negative("emd", emd) / self.radius
+        ratio = checks.non_negative("emd", emd) / self.radius
         if not math.isfinite(ratio):
             raise DesignError.of("emd", emd, "is too many steps of the radius")
         steps = max(1, math.ceil(ratio * (1 - 1e-12)))  # a ratio that is whole but for rounding is whole
@@ -234,7 +225,7 @@ class DiscreteEMDPrivacy(Checked):
         DesignError
             Group privacy has driven δ to 1: nothing is implied.
         """
-        epsilon, delta = self.at(instance("space", space, MetricSpace).diameter)
+        epsilon, delta = self.at(checks.instance("space", space, MetricSpace).diameter)
         if delta >= 1:
             grown = f"group privacy over the diameter makes it {delta:.3g}; lower delta or alpha"
             raise DesignError.of("delta", self.delta, grown)

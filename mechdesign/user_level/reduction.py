@@ -30,8 +30,8 @@ from scipy import special
 
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import indices, instance, integer, one_of, positive, probability, settle
-from mechdesign.problem.fields import Checked, field
+from mechdesign.problem import checks
+from mechdesign.problem.checks import Checked, field
 from mechdesign.problem.mechanism import Deployment, Simulation
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Indices, Numbers, Randomness
@@ -70,13 +70,13 @@ class SamplingReduction(Checked):
     True
     """
 
-    alpha: float = field(check=positive)
-    radius: float = field(check=positive)
-    samples: int = field(check=integer, least=1, most=1 << 40, default=200)
-    failure: float = field(check=positive, default=1e-8)
-    delta: float = field(check=probability, below_one=True, default=0.0)
-    diameter: float = field(check=positive, default=1.0)
-    model: str = field(check=one_of, allowed=MODELS, default="central")
+    alpha: float = field(check=checks.positive)
+    radius: float = field(check=checks.positive)
+    samples: int = field(check=checks.integer, least=1, most=1 << 40, default=200)
+    failure: float = field(check=checks.positive, default=1e-8)
+    delta: float = field(check=checks.probability, below_one=True, default=0.0)
+    diameter: float = field(check=checks.positive, default=1.0)
+    model: str = field(check=checks.one_of, allowed=MODELS, default="central")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -108,7 +108,7 @@ class SamplingReduction(Checked):
 
     def required_alpha(self, discrete_alpha: float) -> float:
         """The α the bounded mechanism must have for discrete `discrete_alpha` after sampling."""
-        return positive("discrete_alpha", discrete_alpha) * self.radius / self.stretched * (1 - 1e-15)
+        return checks.positive("discrete_alpha", discrete_alpha) * self.radius / self.stretched * (1 - 1e-15)
 
     def sample(self, datasets: Iterable[Numbers], *, rng: Randomness = None) -> Indices:
         """Draw `samples` items with replacement from every user's collection, shape (users, samples).
@@ -128,9 +128,9 @@ class SamplingReduction(Checked):
     def drawn(self, datasets: Iterable[Numbers], source: Simulation | Deployment) -> Indices:
         """Draw with the randomness of `source`."""
         rows = []
-        instance("source", source, Simulation, Deployment)
+        checks.instance("source", source, Simulation, Deployment)
         for items in collection(datasets):
-            own = indices("datasets", items, 1 << 53)
+            own = checks.indices("datasets", items, 1 << 53)
             if own.ndim != 1:
                 raise DataError("datasets: must be a collection of point indices a user")
             rows.append(own[source.below(own.size, self.samples)])
@@ -171,7 +171,7 @@ class ReducedRelease(Checked):
     """
 
     mechanism: LinearRelease | ItemwiseRelease = field(LinearRelease, ItemwiseRelease)
-    radius: float = field(check=positive)
+    radius: float = field(check=checks.positive)
     samples: int | None = None
     failure: float = 1e-8
 
@@ -183,7 +183,7 @@ class ReducedRelease(Checked):
                 raise DesignError.of("mechanism", "radius", "must protect every distance: no radius")
             if self.samples not in (None, held.items):
                 raise DesignError.of("samples", self.samples, f"must be its items, {held.items}")
-            settle(self, samples=held.items)
+            checks.settle(self, samples=held.items)
         elif self.samples is None:
             raise DesignError.of("samples", None, "say how many items each user draws")
         _ = self.reduction

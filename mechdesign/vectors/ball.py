@@ -20,8 +20,7 @@ import numpy as np
 
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.exact import exp_lower
-from mechdesign.problem.checks import NARROWEST, answers, integer, one_of, positive
-from mechdesign.problem.fields import Checked
+from mechdesign.problem.checks import NARROWEST, Checked, answers, integer, one_of, positive
 from mechdesign.problem.privacy import PureDP
 from mechdesign.typing import Array, Numbers
 

@@ -37,8 +37,7 @@ from scipy import optimize, special
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import generator, one_of
-from mechdesign.problem.fields import field
+from mechdesign.problem.checks import field, generator, one_of
 from mechdesign.problem.privacy import PureDP
 from mechdesign.typing import Array, Numbers, Randomness
 from mechdesign.vectors.ball import VectorMechanism, checked_dimension, checked_radius

@@ -32,8 +32,7 @@ from scipy import special
 from mechdesign.errors import DataError, DesignError, ResultFormatError
 from mechdesign.evidence.sampling import IntegerWeights, below, random_words, uniform_integers
 from mechdesign.evidence.serialize import dumps
-from mechdesign.problem.checks import generator, indices, integer, one_of, read
-from mechdesign.problem.fields import Checked, field
+from mechdesign.problem.checks import Checked, field, generator, indices, integer, one_of, read
 from mechdesign.typing import Array, Indices, Numbers, Randomness
 
 _MAGIC, _VERSION, _SEEDED = b"MV", 2, 1

@@ -28,8 +28,7 @@ from mechdesign.evidence.proofs import CLAIMED, PROVED, RECOMPUTED, Certificate,
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, sized
-from mechdesign.problem.checks import instance, integer, one_of
-from mechdesign.problem.fields import field
+from mechdesign.problem.checks import field, instance, integer, one_of
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Clock, Design, Law
 from mechdesign.problem.words import Description

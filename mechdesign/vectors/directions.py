@@ -57,8 +57,7 @@ from scipy import special
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import integer, one_of
-from mechdesign.problem.fields import field
+from mechdesign.problem.checks import field, integer, one_of
 from mechdesign.problem.privacy import PureDP
 from mechdesign.typing import Array, Indices, Numbers
 from mechdesign.vectors.ball import VectorMechanism, checked_dimension, checked_radius, halved_sum, power_of_e

@@ -33,8 +33,7 @@ from mechdesign.errors import DataError, DesignError, MissingExtra
 from mechdesign.evidence.exact import exp_lower, log_upper
 from mechdesign.evidence.sampling import random_words
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import generator, instance, one_of, positive, read
-from mechdesign.problem.fields import Checked, field
+from mechdesign.problem.checks import Checked, field, generator, instance, one_of, positive, read
 from mechdesign.quantizers.mechanism.quantizer import CoordinateQuantizer, Quantizer
 from mechdesign.quantizers.mechanism.sampling import segment_finder
 from mechdesign.quantizers.mechanism.table import doubles, inside

@@ -36,8 +36,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower, round_down, round_up
 from mechdesign.evidence.sampling import IntegerRows
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import integer, one_of, settle
-from mechdesign.problem.fields import Checked, field
+from mechdesign.problem.checks import Checked, field, integer, one_of, settle
 from mechdesign.problem.privacy import PureDP
 from mechdesign.quantizers.mechanism.exact_law import RationalTable
 from mechdesign.quantizers.mechanism.quantizer import Quantizer

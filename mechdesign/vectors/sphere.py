@@ -41,8 +41,7 @@ from scipy import linalg, special
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import generator, integer, one_of
-from mechdesign.problem.fields import field
+from mechdesign.problem.checks import field, generator, integer, one_of
 from mechdesign.problem.privacy import PureDP
 from mechdesign.solvers.deadline import one_thread
 from mechdesign.typing import Array, Indices, Numbers, Randomness

@@ -43,14 +43,7 @@ from mechdesign.noise.allocation.scales_problem import ScalesProblem
 from mechdesign.noise.allocation.separable import overflowing
 from mechdesign.noise.allocation.several_model import allocate_several
 from mechdesign.noise.vector_noise import IndependentNoise
-from mechdesign.problem.checks import (
-    NARROWEST,
-    doubles,
-    instance,
-    integer,
-    one_of,
-    settle,
-)
+from mechdesign.problem.checks import NARROWEST, doubles, instance, integer, one_of, settle
 from mechdesign.problem.privacy import Pointwise
 from mechdesign.problem.sensitivity import Sensitivity, neighbours_of
 from mechdesign.problem.spine import Bound, Clock, Law

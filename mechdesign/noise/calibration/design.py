@@ -41,8 +41,8 @@ from mechdesign.noise.calibration.evaluation import (
 from mechdesign.noise.calibration.search import Query, Requirement, laws_of
 from mechdesign.noise.laws.families import FAMILIES, Family, family_of
 from mechdesign.noise.pictures import draw_laws, half_width
-from mechdesign.problem.checks import UP, instance, integer, magnitude, one_of, probability, settle, share
-from mechdesign.problem.fields import field
+from mechdesign.problem import checks
+from mechdesign.problem.checks import field
 from mechdesign.problem.law_moments import frozen_parts, law_variance
 from mechdesign.problem.privacy import (
     ApproximateDP,
@@ -122,10 +122,10 @@ class Calibration(Design):
     noise: FrozenLaw
     privacy: CentralPrivacy = field(*get_args(CentralPrivacy))
     sensitivity: float | Sensitivity = field(check=sensitivity)
-    dimension: int = field(check=integer, least=1, most=10**9, default=1)
-    loss: str = field(check=one_of, allowed=("squared", "absolute"), default="squared")
-    rounds: int = field(check=integer, least=1, most=10**9, default=1)
-    sampling_rate: float = field(check=share, side=UP, default=1.0)
+    dimension: int = field(check=checks.integer, least=1, most=10**9, default=1)
+    loss: str = field(check=checks.one_of, allowed=("squared", "absolute"), default="squared")
+    rounds: int = field(check=checks.integer, least=1, most=10**9, default=1)
+    sampling_rate: float = field(check=checks.share, side=checks.UP, default=1.0)
 
     default_gap = 1e-5  # composed scales leave some 1e-6 to the grids of those who check them
 
@@ -143,7 +143,7 @@ class Calibration(Design):
         for part in parts_of(self.privacy):
             for name in ("rho", "mu", "epsilon"):
                 if getattr(part, name, 0.0):
-                    magnitude(name, getattr(part, name))
+                    checks.magnitude(name, getattr(part, name))
         family = self.family
         Sensitivity.of(self.sensitivity).check(self.dimension)
         if not isinstance(self.sensitivity, Sensitivity) and family.discrete and self.sensitivity % 1:
@@ -357,7 +357,7 @@ class CalibrationProof(Proof):
     speaks_of = ("privacy", "value")
 
     def __post_init__(self) -> None:
-        instance("spent", self.spent, DeltaInterval)
+        checks.instance("spent", self.spent, DeltaInterval)
 
     @property
     def privacy_how(self) -> str:
@@ -375,7 +375,9 @@ class CalibrationProof(Proof):
 
 
 def _parts(stated: Certificate) -> tuple[Calibration, AdditiveNoise]:
-    return instance("question", stated.question, Calibration), instance("law", stated.law, AdditiveNoise)
+    return checks.instance("question", stated.question, Calibration), checks.instance(
+        "law", stated.law, AdditiveNoise
+    )
 
 
 def _fits(design: Calibration, noise: AdditiveNoise) -> bool:
@@ -407,7 +409,7 @@ class CalibrationBound(Proof):
     bound_how = RECOMPUTED
 
     def __post_init__(self) -> None:
-        settle(self, share=probability("share", self.share))
+        checks.settle(self, share=checks.probability("share", self.share))
 
     def among(self, stated: Certificate) -> MechanismClass:
         design, noise = _parts(stated)

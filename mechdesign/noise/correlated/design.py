@@ -65,8 +65,7 @@ from mechdesign.noise.correlated.solving import (
 )
 from mechdesign.noise.correlated.strategy import StrategyNoise
 from mechdesign.noise.correlated.streams import banded, toeplitz
-from mechdesign.problem.checks import array, instance, integer, one_of, settle
-from mechdesign.problem.fields import field
+from mechdesign.problem.checks import array, field, instance, integer, one_of, settle
 from mechdesign.problem.sensitivity import NEIGHBOURS, Protection, Sensitivity, neighbours_of
 from mechdesign.problem.span import Span, span_of
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign

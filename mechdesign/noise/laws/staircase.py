@@ -21,12 +21,7 @@ from mechdesign.accounting.losses import AtomicLoss, PreciseLoss
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import register_law
 from mechdesign.noise.laws.symmetric import SymmetricLaw
-from mechdesign.problem.checks import (
-    DOWN,
-    UP,
-    one_of,
-    positive,
-)
+from mechdesign.problem.checks import DOWN, UP, one_of, positive
 from mechdesign.typing import FrozenLaw, Values
 
 

@@ -34,16 +34,7 @@ from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
 from mechdesign.noise.optimal.lattice_dual import law_cost
 from mechdesign.noise.optimal.question import NoiseQuestion
 from mechdesign.noise.pictures import draw_laws
-from mechdesign.problem.checks import (
-    answers,
-    array,
-    instance,
-    integer,
-    non_negative,
-    probability,
-    read,
-    settle,
-)
+from mechdesign.problem import checks
 from mechdesign.problem.mechanism import AddedNoise
 from mechdesign.typing import Array, Indices, Numbers
 
@@ -84,10 +75,10 @@ class CellProduct(AddedNoise):
     l0: int | None = None
 
     def __post_init__(self) -> None:
-        instance("law", self.law, CellNoise, IntegerNoise)
-        settle(self, dimension=integer("dimension", self.dimension, 1, 10**9))
+        checks.instance("law", self.law, CellNoise, IntegerNoise)
+        checks.settle(self, dimension=checks.integer("dimension", self.dimension, 1, 10**9))
         if self.l0 is not None:
-            settle(self, l0=integer("l0", self.l0, 1, self.dimension))
+            checks.settle(self, l0=checks.integer("l0", self.l0, 1, self.dimension))
         if not self.law.symmetric:
             raise DesignError.of("law", "its start or weights", "must be symmetric about 0")
 
@@ -132,13 +123,15 @@ class CellProduct(AddedNoise):
         DataError
             A number that is not finite, or beyond 2⁵³ one that no double holds. The guarantee does not cover that refusal.
         """
-        given = read("x", x)
-        held = answers("x", given, self.dimension)
+        given = checks.read("x", x)
+        held = checks.answers("x", given, self.dimension)
         return self.law.release(given if isinstance(self.law, IntegerNoise) else held)
 
     def delta_interval(self, epsilon: float) -> DeltaInterval:
         """Enclose δ(ε) over every change of the query by at most n cells in each coordinate that may move."""
-        return many_interval(on_cells(self.law), self.moved, min(non_negative("epsilon", epsilon), 1e6))
+        return many_interval(
+            on_cells(self.law), self.moved, min(checks.non_negative("epsilon", epsilon), 1e6)
+        )
 
     def privacy_profile(self, epsilon: Numbers) -> Array:
         """δ(ε), from above.
@@ -148,13 +141,13 @@ class CellProduct(AddedNoise):
         epsilon : float or ndarray
             ε ≥ 0.
         """
-        values = array("epsilon", epsilon, ndim=None)
+        values = checks.array("epsilon", epsilon, ndim=None)
         found = np.array([self.delta_interval(float(e)).upper for e in values.ravel()])
         return found.reshape(values.shape)[()]
 
     def epsilon(self, delta: float) -> float:
         """The least ε certified at `delta`, rounded up; ``inf`` if there is none."""
-        delta = probability("delta", delta)
+        delta = checks.probability("delta", delta)
 
         def over(epsilon: float) -> float:
             upper = self.delta_interval(epsilon).upper
@@ -196,11 +189,11 @@ class CellLawProof(Proof):
     speaks_of = ("privacy", "value")
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
-        question = instance("question", stated.question, NoiseQuestion)
+        question = checks.instance("question", stated.question, NoiseQuestion)
         law, size, moved = stated.law, 1, 1
         if isinstance(stated.law, CellProduct):
             law, size, moved = stated.law.law, stated.law.dimension, stated.law.moved
-        instance("law", law, IntegerNoise if question.integer else CellNoise)
+        checks.instance("law", law, IntegerNoise if question.integer else CellNoise)
         if (size, moved) != (question.dimension, question.moved):
             raise DesignError.of(
                 "dimension", (size, moved), "must be the question's: numbers, and how many change"

@@ -10,8 +10,7 @@ from typing import Any, ClassVar, get_args
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.classes import INDEPENDENT_NOISE, REAL_NOISE, MechanismClass, every
-from mechdesign.problem.checks import UP, integer, one_of, positive, settle
-from mechdesign.problem.fields import field
+from mechdesign.problem.checks import UP, field, integer, one_of, positive, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import GAUSSIAN_ALONE, GaussianDP, Pointwise, pairs_of
 from mechdesign.problem.sensitivity import Protection, Sensitivity, neighbours_field, neighbours_of

@@ -36,17 +36,7 @@ from mechdesign.evidence.exact import log_upper
 from mechdesign.evidence.exportable import Saved
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, sized
-from mechdesign.problem.checks import (
-    DOWN,
-    NARROWEST,
-    answers,
-    array,
-    generator,
-    instance,
-    integer,
-    positive,
-    settle,
-)
+from mechdesign.problem import checks
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.mechanism import sampling
@@ -137,7 +127,7 @@ class Quantizer(PiecewiseTable, Saved):
     @classmethod
     def of_selection(cls, selection: SelectionFamilies, input_range: object) -> Quantizer:
         """Build the quantizer of a `SelectionFamilies` on an input range."""
-        bins = instance("selection", selection, SelectionFamilies).bins
+        bins = checks.instance("selection", selection, SelectionFamilies).bins
         return cls(bins, *selection.segments(check_range(input_range, bins)), selection)
 
     @classmethod
@@ -171,13 +161,13 @@ class Quantizer(PiecewiseTable, Saved):
     @classmethod
     def interpolated(cls, bins: Any, knots: Any, rows: Numbers) -> Quantizer:
         """Build a continuous quantizer from its rows at the knots, shape (K + 1, m)."""
-        table = array("rows", rows, ndim=2)
+        table = checks.array("rows", rows, ndim=2)
         return cls(bins, knots, table[:-1], table[1:])
 
     @classmethod
     def of_law(cls, law: ExactLaw, selection: SelectionFamilies | None = None) -> Quantizer:
         """Build the quantizer that rounds an exact law (of that selection, where it is of one)."""
-        instance("law", law, ExactLaw)
+        checks.instance("law", law, ExactLaw)
         bins, knots = (np.array([float(v) for v in values]) for values in (law.bins, law.knots))
         return cls(bins, knots, *law.tables(), selection, law)
 
@@ -220,7 +210,7 @@ class Quantizer(PiecewiseTable, Saved):
             return sampling.sample_tensor(self, x, rng, clip=clip)
         # Unclipped inputs are checked where they are used, while they are in the cache.
         values = doubles(x) if clip is False else inside(x, self.input_range, clip=clip)
-        return sampling.sample_array(self, values, generator(rng))
+        return sampling.sample_array(self, values, checks.generator(rng))
 
     def release(self, x: Numbers, *, clip: bool = False) -> Array:
         """Draw from the exact rational law, bit for bit, with the operating system's randomness.
@@ -361,8 +351,8 @@ class Quantizer(PiecewiseTable, Saved):
                1  0.2917 ########
                2  0.2083 ######
         """
-        longest, lines = integer("width", width, 1, 1000), []
-        for value in array("x", x, ndim=None).ravel():
+        longest, lines = checks.integer("width", width, 1, 1000), []
+        for value in checks.array("x", x, ndim=None).ravel():
             row = self.probabilities(value)
             scale = longest / max(row.max(), 0.3)
             lines.append(f"x = {value:g}")
@@ -371,7 +361,7 @@ class Quantizer(PiecewiseTable, Saved):
 
     def plot(self, x: Numbers = (0.0,), **options: Any) -> Figure:
         """Draw the output distribution at the inputs `x`, a panel each (Figure 2 of the OPTM paper)."""
-        values = array("x", x, ndim=None).ravel()
+        values = checks.array("x", x, ndim=None).ravel()
         size = sized(options, min(3.2 * len(values), 100.0), 2.6)
         fig, axes = figure(1, len(values), squeeze=False, sharey=True, **size)
         width = 0.6 * float(np.diff(self.bins).min())
@@ -394,7 +384,7 @@ def duchi(epsilon: float) -> Quantizer:
     >>> round(duchi(1.0).expected_loss(stats.uniform(-1, 2), "squared"), 3)
     4.349
     """
-    reach = 1 / math.tanh(positive("epsilon", epsilon, side=DOWN) / 2)
+    reach = 1 / math.tanh(checks.positive("epsilon", epsilon, side=checks.DOWN) / 2)
     low = (1 - 1 / reach) / 2
     return Quantizer.interpolated([-reach, reach], [-1.0, 1.0], [[1 - low, low], [low, 1 - low]])
 
@@ -428,14 +418,18 @@ class CoordinateQuantizer:
     def __post_init__(self) -> None:
         if not isinstance(self.coordinate, Quantizer):
             raise DesignError.of("coordinate", self.coordinate, "must be a Quantizer")
-        settle(self, dimension=integer("dimension", self.dimension, 1), scale=positive("scale", self.scale))
+        checks.settle(
+            self,
+            dimension=checks.integer("dimension", self.dimension, 1),
+            scale=checks.positive("scale", self.scale),
+        )
 
     def privacy_loss(self) -> float:
         """Loss between any two vectors, by the split: d times the coordinate's, rounded up."""
         return math.nextafter(self.dimension * self.coordinate.privacy_loss(), math.inf)
 
     def _scaled(self, x: Any) -> Any:
-        found = x if is_tensor(x) else answers("x", x)
+        found = x if is_tensor(x) else checks.answers("x", x)
         if found.shape[-1:] != (self.dimension,):
             raise DataError(f"x: the last axis must be {self.dimension}")
         with np.errstate(over="ignore"):  # what is beyond doubles is outside the range
@@ -447,9 +441,9 @@ class CoordinateQuantizer:
 
     def release(self, x: Numbers, *, clip: bool = False) -> Array:
         """Draw from the exact law of every coordinate; see `Quantizer.release`, also for its `DataError`."""
-        given = answers("x", x)
+        given = checks.answers("x", x)
         # What is subnormal would take longer, all coordinates of a person together.
-        held = np.where(np.abs(given) < NARROWEST * self.scale, 0.0, given)
+        held = np.where(np.abs(given) < checks.NARROWEST * self.scale, 0.0, given)
         return self.coordinate.release(self._scaled(held), clip=clip) * self.scale
 
     def expected_squared_error(self, prior: object) -> float:

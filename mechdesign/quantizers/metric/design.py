@@ -49,8 +49,7 @@ from mechdesign.model.printing import audit_table
 from mechdesign.model.program import Program
 from mechdesign.model.table import Private, Table
 from mechdesign.model.table_problem import TableDesign, TableProblem
-from mechdesign.problem.checks import increasing, instance, integer, interval, one_of, positive, settle
-from mechdesign.problem.fields import field
+from mechdesign.problem.checks import field, increasing, instance, integer, interval, one_of, positive, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP, points_of

@@ -33,8 +33,7 @@ from mechdesign.model.program import Program
 from mechdesign.model.table import Table
 from mechdesign.model.table_problem import TableProblem
 from mechdesign.model.unknown import named
-from mechdesign.problem.checks import integer, non_negative, one_of, positive, settle
-from mechdesign.problem.fields import field
+from mechdesign.problem.checks import field, integer, non_negative, one_of, positive, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP

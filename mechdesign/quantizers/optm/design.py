@@ -19,8 +19,7 @@ import pandas as pd
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import integer, one_of, settle
-from mechdesign.problem.fields import field
+from mechdesign.problem.checks import field, integer, one_of, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP

@@ -22,8 +22,7 @@ from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import dumps, serializable
 from mechdesign.model.search import searched
 from mechdesign.model.sweeping import Sweep
-from mechdesign.problem.checks import one_of, settle
-from mechdesign.problem.fields import field
+from mechdesign.problem.checks import field, one_of, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP

@@ -28,7 +28,7 @@ from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, P
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.scales import absolute_moment
 from mechdesign.noise.allocation.composed import composed
-from mechdesign.noise.allocation.question import AllocationQuestion
+from mechdesign.noise.allocation.page import AllocationPage
 from mechdesign.noise.allocation.several import ROUNDING
 from mechdesign.noise.calibration.evaluation import budget_of
 from mechdesign.noise.vector_noise import MixedNoise
@@ -236,7 +236,7 @@ class _LateError(Exception):
     """Ends a search for a factor; never leaves this module."""
 
 
-def mixed_cost(question: AllocationQuestion, law: MixedNoise) -> float:
+def mixed_cost(question: AllocationPage, law: MixedNoise) -> float:
     r"""Return :math:`\sum_i w_i E|T_i|^p`."""
     moments = law.absolute_moment(float(question.loss))
     return float((moments if question.weights is None else moments * question.weights).sum())
@@ -259,7 +259,7 @@ class MixedProof(Proof):
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
         asked, law = (
-            instance("question", stated.question, AllocationQuestion),
+            instance("question", stated.question, AllocationPage),
             instance("law", stated.law, MixedNoise),
         )
         if asked.noise != "mixed" or not np.array_equal(law.sensitivities, asked.sensitivities):

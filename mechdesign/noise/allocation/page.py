@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Self, get_args
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import numpy as np
 import pandas as pd
@@ -17,14 +17,14 @@ from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.noise.allocation.composed import LEVELS, composed, delta_at
 from mechdesign.noise.allocation.disparity import disparity, gini
-from mechdesign.noise.allocation.proofs import AllocationProof, slack
-from mechdesign.noise.allocation.question import AllocationQuestion
+from mechdesign.noise.allocation.proofs import AllocationProof, ScalesDesign, changes_within, slack
 from mechdesign.noise.allocation.separable import power
 from mechdesign.noise.allocation.several_model import largest_spent
 from mechdesign.noise.vector_noise import IndependentNoise, MixedNoise
 from mechdesign.plotting import COLOURS, figure, legend_above, sized
 from mechdesign.problem.checks import instance, number
 from mechdesign.problem.privacy import Pointwise
+from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.problem.words import Description
 from mechdesign.typing import Array
 
@@ -34,10 +34,21 @@ if TYPE_CHECKING:
 _BARS = 60  # coordinates that are drawn one by one; more are sorted by sensitivity
 
 
-class AllocationPage(AllocationQuestion):
+class AllocationPage(ScalesDesign):
     """Prints, pages and pictures of allocations of scales, or of types and scales ("mixed")."""
 
     asks: ClassVar[str] = "numbers"
+    noise: str
+    sensitivities: Any
+    privacy: Any
+    bounds: Sensitivity | None
+    cost_of: Callable[[Array], float]
+    of_one_type: Callable[[str], ScalesDesign]
+
+    @property
+    @abstractmethod
+    def budget(self) -> float:
+        """What may be consumed."""
 
     def tradeoff(self, result: Result, at: Iterable[float] = ()) -> TradeOff:
         """Bound the trade-off by the Gaussian budget or the composed losses; by the requirement if these are too many or keep several bounds."""
@@ -57,9 +68,9 @@ class AllocationPage(AllocationQuestion):
         :math:`\lambda_i/(\beta_i\varepsilon)`; the shares sum to at most 1. Under several bounds they are those of the worst mix
         of changes, which consumes all of the budget: in proportion to the coordinates' losses."""
         lam, scales = self.sensitivities, result.mechanism.scales
-        if self.changes is None:
+        if self.bounds is None:
             ratio = np.divide(lam, scales, out=np.zeros(len(lam)), where=lam > 0)
-            return power(ratio, self.spend) / self.budget
+            return power(ratio, self.asked[0].spend) / self.budget
         weights = 1.0 if self.weights is None else self.weights
         moved = weights * power(scales / scales.max(), float(self.loss)) * (lam > 0)
         return np.asarray(moved / moved.sum() * (1 - self._slack(result) / self.budget))
@@ -68,10 +79,11 @@ class AllocationPage(AllocationQuestion):
         """Return what is left of the budget, by the result's own proof if it has one."""
         scales, proof = result.mechanism.scales, next(iter(result.proofs), None)
         if proof is None:
-            prices = None if self.changes is None else largest_spent(self.changes, scales)[1]
+            changes = changes_within(self.asked[0])
+            prices = None if changes is None else largest_spent(changes, scales)[1]
         else:
             prices = instance("proofs", proof, AllocationProof).price(0)
-        return slack(self.requirement, scales, prices)
+        return slack(self.asked[0], scales, prices)
 
     def _used(self, result: Result) -> float:
         """Upper bound on δ of the exact composition at the design's ε; for several points, on the largest share of a δ."""
@@ -102,10 +114,10 @@ class AllocationPage(AllocationQuestion):
         if self.noise == "mixed":
             allowed = "has no row here: of single scales alone, see alternatives() for a mix of types"
             raise DesignError.of("noise", self.noise, allowed)
-        lam, m, budget = self.sensitivities, self.spend, self.budget
+        lam, m, budget = self.sensitivities, self.asked[0].spend, self.budget
         norm, rescaled = float(np.linalg.norm(lam, m)), float(len(lam))
-        if self.changes is not None:
-            norm, rescaled = (largest_spent(self.changes, s)[0] for s in (np.ones(len(lam)), lam))
+        if (changes := changes_within(self.asked[0])) is not None:
+            norm, rescaled = (largest_spent(changes, s)[0] for s in (np.ones(len(lam)), lam))
             norm **= 1 / m
         allowed = f"must be positive and at most {norm:g}, the norm of the profile or of the largest change"
         if overall is not None and not 0 < number("overall", overall, allowed) <= norm * (1 + 1e-12):
@@ -132,10 +144,6 @@ class AllocationPage(AllocationQuestion):
         losses = self.compare(result).set_index("mechanism")["loss"]
         yield "scale-perturb-rescale", losses["scale-perturb-rescale"]
         yield "one scale for all (i.i.d.)", losses["i.i.d."]
-
-    def of_one_type(self, noise: str) -> Self:
-        """Return the same question for Gaussian or for Laplace noise alone."""
-        return replace(self, noise=noise)
 
     def frame(self, result: Result) -> pd.DataFrame:
         """Return a row for each coordinate."""

@@ -35,29 +35,6 @@ from mechdesign.problem.privacy import CentralPrivacy, PureDP
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array, FrozenLaw, Numbers
 
-__all__ = [
-    "ClassNamePrefixFeaturesOutMixin",
-    "ClassifierMixin",
-    "Labels",
-    "NoisePlan",
-    "NoisySums",
-    "PrivacyLeakWarning",
-    "PrivateEstimator",
-    "Regressor",
-    "TransformerMixin",
-    "calibrated",
-    "cheapest_scales",
-    "check_is_fitted",
-    "noise_plan",
-    "records",
-    "records_and_labels",
-    "records_and_targets",
-    "table",
-    "type_of_target",
-    "warn_leak",
-    "weights",
-]
-
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
@@ -264,16 +241,14 @@ def _table(name: str, value: Numbers, rounds: int, size: int) -> Array:
 
 
 try:
-    from sklearn.base import (
-        BaseEstimator,
-        ClassifierMixin,
-        ClassNamePrefixFeaturesOutMixin,
-        RegressorMixin,
-        TransformerMixin,
-    )
+    from sklearn.base import BaseEstimator, RegressorMixin
+    from sklearn.base import ClassifierMixin as ClassifierMixin
+    from sklearn.base import ClassNamePrefixFeaturesOutMixin as ClassNamePrefixFeaturesOutMixin
+    from sklearn.base import TransformerMixin as TransformerMixin
     from sklearn.utils import check_random_state
-    from sklearn.utils.multiclass import type_of_target
-    from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+    from sklearn.utils.multiclass import type_of_target as type_of_target
+    from sklearn.utils.validation import check_is_fitted as check_is_fitted
+    from sklearn.utils.validation import column_or_1d, validate_data
 except ImportError:
     raise MissingExtra.of("learning", "mechdesign.learning", "scikit-learn") from None
 

@@ -403,6 +403,27 @@ def upper_delta(
     return least
 
 
+def verified_delta(terms: Terms, epsilon: float, *, rounds: int = 1) -> float:
+    """Bound δ(ε) from above as the stand-alone verifier can on its finest grid.
+
+    That has steps of ε/n times a power of 2, at most 2¹⁵ to the largest loss and 2¹⁶ along the sum of all n; here they are
+    twice as wide, as it splits losses up to twice.
+    """
+    terms = _repeated(terms, rounds, 1.0)
+    if apart(terms):
+        return 1.0
+    plan = plan_grid(terms, epsilon, 1e-3)
+    if _near_atoms(plan, epsilon):  # of which the verifier knows the exact losses
+        return delta_interval(terms, epsilon, width=3e-3, points=2**17).upper
+    largest = [(count, _largest(loss, plan.upper_tail)) for loss, count in plan.losses]
+    spread = math.sqrt(-8 * math.log(plan.upper_tail) * max(cumulants(plan.coarse, 0.0).variance, 0.0))
+    span = min(sum(2 * count * loss for count, loss in largest), spread)
+    least = max(max(loss for _, loss in largest) / 2**15, span / 2**16)
+    unit = (epsilon or largest[-1][1]) / sum(count for count, _ in largest)
+    step = unit * 2.0 ** math.ceil(math.log2(2 * least / unit))
+    return plan.delta(epsilon, plan.align(step), pessimistic=True, width=1e-3)
+
+
 def lower_delta(
     terms: Terms, epsilon: float, *, width: float = 1e-2, rounds: int = 1, sampling_rate: float = 1.0
 ) -> float:

@@ -10,6 +10,43 @@ from mechdesign.evidence.exact import safe_root
 from mechdesign.solvers.deadline import Deadline, too_late
 
 
+class Kept:
+    """A falling function, evaluated once a point, and what is known of the least point at which it is at most 0.
+
+    Parameters
+    ----------
+    over : callable
+        How far a point is over the budget.
+    deadline : Deadline
+        Past it, where a point keeps the budget, no further one is evaluated.
+    """
+
+    def __init__(self, over: Callable[[float], float], deadline: Deadline) -> None:
+        self._over, self._clock, self._seen = over, deadline, dict[float, float]()
+
+    def __call__(self, x: float) -> float:
+        if x not in self._seen:
+            if self._clock.passed and self.ends[1] < math.inf:
+                raise too_late("root")
+            self._seen[x] = self._over(x)
+        return self._seen[x]
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The largest point that is over the budget, and the least that keeps it."""
+        over = max((x for x, far in self._seen.items() if far > 0), default=-math.inf)
+        return over, min((x for x, far in self._seen.items() if far <= 0), default=math.inf)
+
+    def least(self, search: Callable[[], float]) -> float:
+        """The point that a search finds; past the deadline the least seen to keep the budget."""
+        try:
+            return search()
+        except SolverError:
+            if not self._clock.passed or self.ends[1] == math.inf:
+                raise
+            return self.ends[1]
+
+
 def least_kept(
     over: Callable[[float], float],
     start: float,
@@ -45,30 +82,15 @@ def least_kept(
     >>> round(least_kept(lambda x: excess(1 / x, 0.1), 1.0), 9), least_kept(lambda x: 1 - x, 0.0, most=0.5)
     (10.0, inf)
     """
-    seen: dict[float, float] = {}
-    clock = Deadline.of(deadline)
+    kept = Kept(over, Deadline.of(deadline))
 
-    def left(x: float) -> float:
-        if x not in seen:
-            if clock.passed and min(seen.values(), default=1.0) <= 0:
-                raise too_late("root")
-            seen[x] = over(x)
-        return seen[x]
-
-    def ends() -> tuple[float, float]:
-        """The largest point that is over the budget, and the least that keeps it."""
-        beyond = max((x for x, far in seen.items() if far > 0), default=-math.inf)
-        return beyond, min((x for x, far in seen.items() if far <= 0), default=math.inf)
-
-    try:
-        at, sign = start, 1 if left(start) > 0 else -1
-        while math.inf in map(abs, ends()):
+    def search() -> float:
+        at, width, sign = start, step, 1 if kept(start) > 0 else -1
+        while math.inf in map(abs, kept.ends):
             if at == (most if sign > 0 else least):
                 return math.inf if sign > 0 else least
-            at, step = min(max(at + sign * step, least), most), step * growth
-            left(at)
-        return safe_root(left, *ends(), xtol=xtol, rtol=rtol)
-    except SolverError:
-        if not clock.passed or ends()[1] == math.inf:
-            raise
-        return ends()[1]
+            at, width = min(max(at + sign * width, least), most), width * growth
+            kept(at)
+        return safe_root(kept, *kept.ends, xtol=xtol, rtol=rtol)
+
+    return kept.least(search)

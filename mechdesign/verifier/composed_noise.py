@@ -105,8 +105,11 @@ class Asked(NamedTuple):
 
     def composed(self, grid: Grid, shifts: Shifts, times: int, epsilon: Decimal) -> tuple[Losses, Decimal]:
         """The loss of so many rounds without sampling, less an origin, the second; δ bends at ε, each coordinate's at its share of it."""
-        whole = sum(shift * alike for shift, alike in shifts) * times
-        share, per_step = epsilon / whole, (epsilon or ONE) / whole  # at ε = 0 any step will do
+        whole = sum((shift * alike for shift, alike in shifts), ZERO) * times
+        share, per_step = (
+            epsilon / whole,
+            (epsilon or whole) / whole,
+        )  # at ε = 0 alike losses may cancel: 0 is a grid point
         origin, several = ZERO, []
         for shift, alike in shifts:
             # a cell that ends a last digit beyond a grid point would be spread over two steps
@@ -121,7 +124,7 @@ class Asked(NamedTuple):
     ) -> tuple[Losses, Decimal]:
         """The loss of one coordinate less an origin, the second, such that few or alike losses are points of the grid."""
         if self.name == "laplace":
-            return laplace_losses(grid, shift, epsilon or ONE), shift
+            return laplace_losses(grid, shift, epsilon or unit), shift
         origin, exact = ZERO, self.name in WHOLE or self.name == "staircase"
         if self.name == "dlaplace":
             origin, unit = self.shapes[0] * shift, 2 * self.shapes[0]

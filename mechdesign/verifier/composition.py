@@ -38,8 +38,6 @@ SLACK = Decimal("1e-40")
 PLACES = 55
 EXPONENTIAL = 20
 """Operations that one takes in decimals of `PLACES` digits, as `Account.takes` counts; a logarithm takes twice as many."""
-STEPS = 512
-"""A Laplace ratio has as many, at least."""
 HUGE = decimal.Context(prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[])
 
 
@@ -230,9 +228,9 @@ class Grid:
 def laplace_losses(grid: Grid, ratio: Decimal, unit: Decimal) -> Losses:
     """The loss of one Laplace coordinate less its largest value r, on a step that is the unit times a power of 2."""
     step = short(unit)
-    while step > ratio / STEPS:
+    while step > 2 * ratio / grid.points:
         step /= 2
-    while 2 * step <= ratio / STEPS:
+    while step <= ratio / grid.points:
         step *= 2
     whole = floor(2 * ratio / step)  # cells between −r and r; of another one there is a rest
     grid.account.takes(20 * whole)

@@ -239,6 +239,14 @@ def test_moments_lie_below_the_parabola_of_the_variance(
         assert g(low + part * width) <= chord - least * part * (1 - part) * width**2 / 2 + 1e-12
 
 
+@pytest.mark.parametrize(
+    ("noise", "privacy"),
+    [("logistic", md.ApproximateDP(3.0, 1e-9)), ("laplace", md.MembershipAdvantage(0.1))],
+)
+def test_scales_are_ones_that_the_finest_grid_proves(noise: str, privacy: object) -> None:
+    assert not refused(md.calibrate(noise, privacy=privacy, sensitivity=1.0, dimension=2))
+
+
 def test_noise_that_is_all_but_pure_is_checked_at_the_end_of_its_losses() -> None:
     """Where ε is three times the loss at the middle: δ is what lies within 1e-7 of it."""
     changed = md.Sensitivity(linf=1.79, l0=3)

@@ -213,7 +213,7 @@ class Calibration(Design):
         """The mechanism, its cost, and what every law costs at least; None where no double holds its variance."""
         if not 0 < law_variance(law) < math.inf:  # a tiny ε has such members
             return None
-        noise = AdditiveNoise(law, self.sensitivity, self.dimension, self.rounds, self.sampling_rate)
+        noise = self.query.noise(law)
         return noise, cost_of(noise, self.loss), least_cost(noise, self.privacy, self.loss)
 
     @property

@@ -22,7 +22,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from mechdesign.accounting.interval import DeltaInterval, lower_delta, upper_delta
+from mechdesign.accounting.interval import DeltaInterval, lower_delta, upper_delta, verified_delta
 from mechdesign.accounting.losses import AtomicLoss, in_sigmas, is_gaussian, loss_of
 from mechdesign.accounting.profile import integrated_profile
 from mechdesign.evidence.attack import TradeOff
@@ -104,15 +104,19 @@ def consumed(noise: AdditiveNoise, privacy: CentralPrivacy) -> DeltaInterval:
 def _composed(noise: AdditiveNoise, epsilon: float, delta: float) -> DeltaInterval:
     """Enclose δ of several coordinates or rounds, on finer grids while it seems to be over the budget."""
     sampled = noise.sampling_rate < 1
-    coarse, searched, fine = (1.7e-2, 5e-3, 1.3e-3) if sampled else (7.3e-3, 1e-3, 3e-3)
+    coarse, searched = (1.7e-2, 5e-3) if sampled else (7.3e-3, 1e-3)
     found = noise.delta_interval(epsilon, width=coarse, closed_form=False, points=2**20 if sampled else 2**16)
     if found.upper > delta:
         cases = noise.worst_cases.alternatives
         uppers = [upper_delta(terms, epsilon, width=searched, **noise.in_rounds) for terms in cases]
+        if not sampled:
+            uppers += [verified_delta(terms, epsilon, rounds=noise.rounds) for terms in cases]
         upper = min(found.upper, *uppers)
         found = replace(found, lower=min(found.lower, upper), upper=upper)
     if found.upper > delta:
-        finer = noise.delta_interval(epsilon, width=fine, points=2**20 if sampled else 2**17)
+        finer = noise.delta_interval(
+            epsilon, width=1.3e-3 if sampled else 3e-3, points=2**20 if sampled else 2**17
+        )
         found = DeltaInterval(max(found.lower, finer.lower), min(found.upper, finer.upper), finer.how)
     return found
 
@@ -266,21 +270,25 @@ def too_small(noise: AdditiveNoise, privacy: CentralPrivacy) -> float:
     return next((share for share in _SHARES if exceeds(noise, privacy, share)), 0.0)
 
 
-@np.errstate(under="ignore")
 def exceeds(noise: AdditiveNoise, privacy: CentralPrivacy, share: float) -> bool:
     """Whether a continuous law at this share of its scale is over the budget, from below."""
     dist, shapes, _, scale = frozen_parts(noise.law)
-    smaller = replace(noise, law=dist(*shapes, scale=scale * share))
-    cases = smaller.worst_cases
+    return over_budget(replace(noise, law=dist(*shapes, scale=scale * share)), privacy)
+
+
+@np.errstate(under="ignore")
+def over_budget(noise: AdditiveNoise, privacy: CentralPrivacy) -> bool:
+    """Whether a law consumes more than the budget, from below."""
     if isinstance(privacy, TradeOff):
-        return any(exceeds(noise, part, share) for part in parts_of(privacy))
+        return any(over_budget(noise, part) for part in parts_of(privacy))
+    cases = noise.worst_cases
     if isinstance(privacy, GaussianDP):
-        return consumed(smaller, privacy).lower > privacy.mu and cases.exact
+        return consumed(noise, privacy).lower > privacy.mu and cases.exact
     if isinstance(privacy, ZeroConcentratedDP):
         if isinstance(noise.sensitivity, Sensitivity):
             return False  # ρ is known from above alone
-        return consumed(smaller, privacy).upper * (1 - 1e-8) > privacy.rho
+        return consumed(noise, privacy).upper * (1 - 1e-8) > privacy.rho
     if not (delta := getattr(privacy, "delta", 0.0)):
-        return consumed(smaller, privacy).upper * (1 - 1e-9) > privacy.epsilon
+        return consumed(noise, privacy).upper * (1 - 1e-9) > privacy.epsilon
     changes = cases.attained or (cases.alternatives[:1] if cases.exact else ())
     return any(lower_delta(terms, privacy.epsilon, **noise.in_rounds) > delta for terms in changes)

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import TypeVar
+from functools import cached_property, partial
 
 import numpy as np
 from scipy import optimize
@@ -25,19 +24,20 @@ from mechdesign.accounting.interval import (
     GridPlan,
     apart,
     delta_interval,
-    lower_delta,
     plan_grid,
     upper_delta,
+    verified_delta,
 )
+from mechdesign.accounting.least_kept import Kept
 from mechdesign.accounting.losses import NoiseTerm, is_gaussian, loss_of
 from mechdesign.accounting.profile import fast_profile, profile_interval
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import round_up, safe_root
 from mechdesign.noise.additive import AdditiveNoise
-from mechdesign.noise.calibration.evaluation import cost_of
+from mechdesign.noise.calibration.evaluation import budget_of, consumed, cost_of, over_budget
 from mechdesign.noise.laws.families import Family
-from mechdesign.noise.worst_case import Terms, WorstCases, amplified, worst_cases, worst_rho
+from mechdesign.noise.worst_case import Terms, worst_cases
 from mechdesign.problem.law_moments import frozen_parts
 from mechdesign.problem.privacy import CentralPrivacy, GaussianDP, ZeroConcentratedDP, parts_of
 from mechdesign.problem.sensitivity import Sensitivity
@@ -45,10 +45,11 @@ from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, FrozenLaw
 
 _VERIFIED = 4.5e-7
-"""Relative increase of a scale whose losses are composed: the grid of the verifier is coarser, and shall prove the same δ."""
+"""Relative increase of a scale whose losses are composed: the verifier's grid splits atoms that are points of the one searched on."""
+_FAR = 1e200
+"""Cost of a shape that there was no time for."""
 Meter = Callable[[FrozenLaw], float]
 """What a law consumes, from above; falls as the law's scale grows."""
-L = TypeVar("L")
 
 
 @dataclass(frozen=True)
@@ -68,9 +69,18 @@ class Query:
     rounds: int = 1
     sampling_rate: float = 1.0
 
-    def worst(self, law: FrozenLaw) -> WorstCases:
+    def noise(self, law: FrozenLaw) -> AdditiveNoise:
+        """The law on every number, in all rounds."""
+        return AdditiveNoise(law, self.sensitivity, self.dimension, self.rounds, self.sampling_rate)
+
+    def worst(self, law: FrozenLaw) -> tuple[Terms, ...]:
         """What the law must be private for, in one round."""
-        return worst_cases(law, self.sensitivity, self.dimension)
+        return worst_cases(law, self.sensitivity, self.dimension).alternatives
+
+    @property
+    def losses(self) -> int:
+        """How many are composed, where rounds are not sampled."""
+        return self.dimension * self.rounds
 
     @property
     def top(self) -> float:
@@ -82,10 +92,6 @@ class Query:
         """Largest ℓ₂ norm, rounds included."""
         return math.sqrt(self.rounds) * Sensitivity.of(self.sensitivity).largest_l2(self.dimension)
 
-    def in_rounds(self, terms: Terms) -> Terms:
-        """Terms of all rounds, which are not sampled."""
-        return tuple(NoiseTerm(t.law, t.sensitivity, t.count * self.rounds) for t in terms)
-
 
 @dataclass(frozen=True)
 class Requirement:
@@ -93,34 +99,24 @@ class Requirement:
 
     Parameters
     ----------
+    privacy : CentralPrivacy
     query : Query
-    target : float
-        The budget: δ, the largest privacy loss, or ρ.
-    meter : callable
-        Returns a fresh meter for a search, cheap.
-    final : callable
-        The meter that the law returned is held to.
-    refined : callable
-        A meter as tight as possible, for laws of which `final` leaves part of the budget.
-    sigma : float or None
-        Standard deviation of the Gaussian that consumes exactly the budget, where a formula knows it.
     guess : float
         A scale to start from.
     slope : float
         Rough d log(consumed)/d log(scale).
     epsilon, delta : float
         (ε, δ) of about this strength, for the closed-form starts of a family; δ = 0 under pure privacy.
+    sigma : float or None
+        Standard deviation of the Gaussian that consumes exactly the budget, where a formula knows it.
     tolerance : float
         Share of the budget that may be left.
     exact : bool
         Whether (ε, δ) is the requirement itself, not a substitute for it.
     """
 
+    privacy: CentralPrivacy
     query: Query
-    target: float
-    meter: Callable[[], Meter]
-    final: Meter
-    refined: Meter
     guess: float
     slope: float
     epsilon: float
@@ -140,139 +136,113 @@ class Requirement:
             δ is below what double precision certifies.
         """
         if isinstance(privacy, TradeOff):
-            return _at_all(tuple(cls.of(part, query) for part in parts_of(privacy)))
+            return _at_all(privacy, [cls.of(part, query) for part in parts_of(privacy)])
         if isinstance(privacy, GaussianDP):
-            return _gaussian(privacy.mu, query)
+            mu = privacy.mu
+            return cls(privacy, query, sigma := _wider(query.norm / mu), -1.0, mu, 1e-6, sigma, exact=False)
         if isinstance(privacy, ZeroConcentratedDP):
-            return _concentrated(privacy, query)
-        delta = getattr(privacy, "delta", 0.0)
+            sigma = _wider(query.norm / math.sqrt(2 * privacy.rho))
+            epsilon = privacy.xi + privacy.rho + 2 * math.sqrt(-privacy.rho * math.log(1e-6))
+            return cls(privacy, query, sigma, -2.0, epsilon, 1e-6, sigma, exact=False)
+        epsilon, delta = privacy.epsilon, getattr(privacy, "delta", 0.0)
         if delta == 0:
-            return _pure(privacy.epsilon, query)
+            return cls(privacy, query, query.losses * query.top / epsilon, -1.0, epsilon, 0.0)
         if delta < SMALLEST_DELTA:
             raise DesignError.of(
                 "delta", delta, f"double precision certifies no delta below {SMALLEST_DELTA}"
             )
-        return (_sampled if query.sampling_rate < 1 else _approximate)(privacy.epsilon, delta, query)
+        if query.sampling_rate < 1:
+            # a round of μ = Δ₂/σ sampled at rate q is worth q²(e^{μ²} − 1) of μ² (Bu, Dong, Long and Su 2020)
+            mu = float(gaussian_mu(epsilon, delta))
+            worth = math.log1p(mu**2 / (query.sampling_rate**2 * query.rounds))
+            start = query.norm / math.sqrt(query.rounds * worth)
+            return cls(privacy, query, start, -2.0 * abs(math.log(delta)), epsilon, delta, tolerance=2e-3)
+        # μ slightly below the root, so that the profile's evaluation, which rounds up, stays within δ too
+        slack = 1e-10 * min(delta, 1 - delta) + (2e-15 if delta > 0.5 else 0.0)
+        sigma = query.norm / gaussian_mu(epsilon, delta - slack)
+        start = min(sigma, query.losses * query.top / epsilon) if epsilon else sigma
+        sure = 1e-9 if query.losses == 1 else 1e-8  # of what a grid of many coordinates is certain to
+        return cls(privacy, query, start, -2.0 * max(abs(math.log(delta)), 1.0), epsilon, delta, sigma, sure)
+
+    @property
+    def target(self) -> float:
+        """The budget: δ, the largest privacy loss, ρ or μ."""
+        return budget_of(self.privacy)
+
+    @property
+    def composed(self) -> bool:
+        """Whether δ is that of several losses."""
+        return self.delta > 0 and self.query.losses > 1 and self.exact
+
+    @cached_property
+    def meter(self) -> Meter:
+        """What a law consumes, cheap enough for a search."""
+        return _meter(self.privacy, self.query)
+
+    def final(self, law: FrozenLaw) -> float:
+        """What the law returned is held to."""
+        return spent(self.query.noise(law), self.privacy)
+
+    def refined(self, law: FrozenLaw) -> float:
+        """The same, as little as the verifier can prove."""
+        return spent(self.query.noise(law), self.privacy, fine=True)
 
 
-def _pure(epsilon: float, query: Query) -> Requirement:
-    """The largest privacy loss: rounds add, sampling amplifies."""
-
-    def largest(law: FrozenLaw) -> float:
-        return amplified(
-            query.worst(law).largest_loss(), rounds=query.rounds, sampling_rate=query.sampling_rate
-        )
-
-    guess = query.dimension * query.top * query.rounds / epsilon
-    return Requirement(query, epsilon, lambda: largest, largest, largest, guess, -1.0, epsilon, 0.0)
+def _wider(sigma: float) -> float:
+    """Above the rounding of a closed form."""
+    return sigma * (1 + 8e-15)
 
 
-def _approximate(epsilon: float, delta: float, query: Query) -> Requirement:
-    """δ at ε."""
-    lone = query.dimension == query.rounds == 1
-
-    def one(terms: Terms) -> float:
-        if is_gaussian(terms[0].law):
-            return delta_interval(terms, epsilon).upper
-        if len(terms) == terms[0].count == 1:  # in doubles: the certificate proves the one law that is left
-            return profile_interval(terms[0].law, terms[0].sensitivity, epsilon)[1]
-        return upper_delta(terms, epsilon)
-
-    def exact(law: FrozenLaw) -> float:
-        return min(one(query.in_rounds(terms)) for terms in query.worst(law).alternatives)
-
-    def refined(law: FrozenLaw) -> float:
-        cases = query.worst(law)
-        least = min(lower_delta(terms, epsilon, rounds=query.rounds) for terms in cases.alternatives)
-        if least > delta:  # no finer grid would help
-            return least
-        finer = cases.delta_interval(epsilon, rounds=query.rounds, width=3e-3, points=2**17)
-        return min(exact(law), finer.upper)
-
-    # μ slightly below the root, so that the profile's evaluation, which rounds up, stays within δ too
-    slack = 1e-10 * min(delta, 1 - delta) + (2e-15 if delta > 0.5 else 0.0)
-    sigma = query.norm / gaussian_mu(epsilon, delta - slack)
-    return Requirement(
-        query,
-        delta,
-        lambda: _Planned(epsilon, delta, query),
-        exact,
-        exact if lone else refined,
-        min(sigma, query.dimension * query.rounds * query.top / epsilon) if epsilon else sigma,
-        -2.0 * max(abs(math.log(delta)), 1.0),
-        epsilon,
-        delta,
-        sigma=sigma,
-        tolerance=1e-9 if lone else 1e-8,  # what a grid of many coordinates is certain to
-    )
-
-
-def _sampled(epsilon: float, delta: float, query: Query) -> Requirement:
-    """δ at ε of Poisson-sampled rounds, whose composition is nearly Gaussian: where to start."""
-
-    def meter(law: FrozenLaw, width: float = 0.03) -> float:
-        cases, rounds, rate = query.worst(law).alternatives, query.rounds, query.sampling_rate
-        return min(upper_delta(t, epsilon, width=width, rounds=rounds, sampling_rate=rate) for t in cases)
-
-    def final(law: FrozenLaw) -> float:
-        return meter(law, 5e-3) * (1 + 2e-4)  # room for the certificate, whose grid is another
-
-    # a round of μ = Δ₂/σ sampled at rate q is worth q²(e^{μ²} − 1) of μ² (Bu, Dong, Long and Su 2020)
-    mu = float(gaussian_mu(epsilon, delta))
-    worth = math.log1p(mu**2 / (query.sampling_rate**2 * query.rounds))
-    sigma = query.norm / math.sqrt(query.rounds * worth)
-    slope = -2.0 * abs(math.log(delta))
-    return Requirement(
-        query, delta, lambda: meter, final, final, sigma, slope, epsilon, delta, tolerance=2e-3
-    )
-
-
-def _concentrated(privacy: ZeroConcentratedDP, query: Query) -> Requirement:
-    """The least ρ beyond ξ, from Rényi divergences of every order."""
-
-    def rho(law: FrozenLaw) -> float:
-        # normal noise has a closed form; the verifier encloses the moments of others on cells, off by less than this
-        room = 0.0 if is_gaussian(law) or law.dist.name == "discrete_gaussian" else 1e-6
-        found = worst_rho(law, query.sensitivity, query.dimension, privacy.xi / query.rounds)
-        return query.rounds * found * (1 + room)
-
-    sigma = query.norm / math.sqrt(2 * privacy.rho) * (1 + 8e-15)
-    delta = 1e-6
-    epsilon = privacy.xi + privacy.rho + 2 * math.sqrt(-privacy.rho * math.log(delta))
-    return Requirement(
-        query, privacy.rho, lambda: rho, rho, rho, sigma, -2.0, epsilon, delta, sigma=sigma, exact=False
-    )
-
-
-def _gaussian(mu: float, query: Query) -> Requirement:
-    """μ of normal noise, which is its ℓ₂ norm over σ."""
-
-    def most(law: FrozenLaw) -> float:
-        return query.norm / float(law.std())
-
-    sigma = query.norm / mu * (1 + 8e-15)
-    return Requirement(query, mu, lambda: most, most, most, sigma, -1.0, mu, 1e-6, sigma=sigma, exact=False)
-
-
-def _at_all(parts: tuple[Requirement, ...]) -> Requirement:
+def _at_all(privacy: TradeOff, parts: list[Requirement]) -> Requirement:
     """Several at once: the largest share of any budget."""
-
-    def joint(meters: list[Meter]) -> Meter:
-        return lambda law: max(meter(law) / part.target for meter, part in zip(meters, parts))
-
-    first = max(parts, key=lambda part: part.guess)
     sigmas = [part.sigma for part in parts if part.sigma is not None]
     return replace(
-        first,
-        target=1.0,
-        meter=lambda: joint([part.meter() for part in parts]),
-        final=joint([part.final for part in parts]),
-        refined=joint([part.refined for part in parts]),
+        max(parts, key=lambda part: part.guess),
+        privacy=privacy,
         sigma=max(sigmas) if len(sigmas) == len(parts) else None,
         epsilon=min(part.epsilon for part in parts),
         delta=max(part.delta for part in parts),
         tolerance=max(part.tolerance for part in parts),
     )
+
+
+def spent(noise: AdditiveNoise, privacy: CentralPrivacy, *, fine: bool = False) -> float:
+    """What all rounds consume, from above, on a coarse grid; `fine`: as the verifier can prove it."""
+    if isinstance(privacy, TradeOff):
+        return max(spent(noise, part, fine=fine) / budget_of(part) for part in parts_of(privacy))
+    if not getattr(privacy, "delta", 0.0):
+        # the verifier encloses the moments of laws without a closed form on cells, off by less than this
+        closed = is_gaussian(noise.law) or noise.law.dist.name == "discrete_gaussian"
+        room = 1e-6 if isinstance(privacy, ZeroConcentratedDP) and not closed else 0.0
+        return consumed(noise, privacy).upper * (1 + room)
+    epsilon, cases = privacy.epsilon, noise.worst_cases.alternatives  # type: ignore[union-attr]
+    if noise.sampling_rate < 1:  # with room for the certificate, whose grid is another
+        found = (upper_delta(terms, epsilon, width=5e-3, **noise.in_rounds) for terms in cases)
+        return min(found) * (1 + 2e-4)
+
+    def one(terms: Terms) -> float:
+        if is_gaussian(noise.law):
+            return delta_interval(terms, epsilon, rounds=noise.rounds).upper
+        if len(terms) == terms[0].count == noise.rounds == 1:
+            # in doubles: the certificate proves the one law that is left
+            return profile_interval(noise.law, terms[0].sensitivity, epsilon)[1]
+        return (verified_delta if fine else upper_delta)(terms, epsilon, rounds=noise.rounds)
+
+    return min(map(one, cases))
+
+
+def _meter(privacy: CentralPrivacy, query: Query) -> Meter:
+    """What a law consumes, from above: coarse, and fresh for every search."""
+    if isinstance(privacy, TradeOff):
+        parts = [(_meter(part, query), budget_of(part)) for part in parts_of(privacy)]
+        return lambda law: max(meter(law) / budget for meter, budget in parts)
+    delta, epsilon = getattr(privacy, "delta", 0.0), getattr(privacy, "epsilon", 0.0)
+    if delta and query.sampling_rate == 1:
+        return _Planned(epsilon, delta, query)
+    if not delta:
+        return lambda law: spent(query.noise(law), privacy)
+    sampled = partial(upper_delta, width=0.03, rounds=query.rounds, sampling_rate=query.sampling_rate)
+    return lambda law: min(sampled(terms, epsilon) for terms in query.worst(law))
 
 
 class _Planned:
@@ -284,17 +254,16 @@ class _Planned:
 
     def __init__(self, epsilon: float, delta: float, query: Query) -> None:
         self._epsilon, self._query = epsilon, query
-        self._nothing = (
-            1e-18 * delta
-        )  # no double tells this from 0 next to δ, and a closer value takes seconds
+        # no double tells this from 0 next to δ, and a closer value takes seconds
+        self._nothing = 1e-18 * delta
         self._plans: dict[int, tuple[GridPlan, Array]] = {}
 
     def __call__(self, law: FrozenLaw) -> float:
-        cases = self._query.worst(law).alternatives
-        return min(self._one(case, self._query.in_rounds(terms)) for case, terms in enumerate(cases))
+        return min(self._one(case, terms) for case, terms in enumerate(self._query.worst(law)))
 
     def _one(self, which: int, terms: Terms) -> float:
         law = terms[0].law
+        terms = tuple(NoiseTerm(law, t.sensitivity, t.count * self._query.rounds) for t in terms)
         if len(terms) == terms[0].count == 1:
             return fast_profile(law, terms[0].sensitivity, self._epsilon)
         if apart(terms):
@@ -352,8 +321,7 @@ def _searched(family: Family, r: Requirement, loss: str, deadline: Deadline) -> 
         return family.make(shape, scale, r.query.top)
 
     search = ShapeSearch(make, r, lambda law: cost_of(AdditiveNoise(law, 1.0), loss), deadline.part(0.5))
-    count = r.query.dimension * r.query.rounds
-    starts = (0.0,) if family.starts is None else family.starts(r.epsilon, r.delta, count)
+    starts = (0.0,) if family.starts is None else family.starts(r.epsilon, r.delta, r.query.losses)
     shape, scale = search.best(starts)
 
     def kept(meter: Meter, guess: float) -> float:
@@ -361,12 +329,13 @@ def _searched(family: Family, r: Requirement, loss: str, deadline: Deadline) -> 
 
     scale = kept(r.final, scale)
     near = make(shape, scale * (1 - 1e-3))
-    if r.refined is not r.final and not deadline.passed and r.refined(near) <= r.target:
-        scale = min(scale, kept(r.refined, scale))  # the grid was so coarse that part of the budget was left
-    several = r.query.dimension * r.query.rounds > 1 and r.delta > 0 and r.exact
-    if several and not is_gaussian(make(shape, scale)):
-        scale *= 1 + _VERIFIED
-    return make(shape, scale)
+    if not r.composed or is_gaussian(near):
+        return make(shape, scale)
+    finer = r.query.sampling_rate == 1 and not deadline.passed
+    finer = finer and not over_budget(r.query.noise(near), r.privacy)
+    if finer and r.refined(near) <= r.target:  # the grid was so coarse that part of the budget was left
+        scale = min(scale, kept(r.refined, scale))
+    return make(shape, scale * (1 + _VERIFIED))
 
 
 @np.errstate(under="ignore")
@@ -378,21 +347,18 @@ def _pure_law(family: Family, closed: Callable[..., FrozenLaw], r: Requirement, 
         epsilon = math.log1p(math.expm1(epsilon) / q.sampling_rate)
     if q.sampling_rate < 1 or q.rounds > 1:
         epsilon *= 1 - 1e-14
-    cases = q.worst(closed(1.0, q.top, loss)).alternatives
-    terms = min(cases, key=lambda terms: sum(t.sensitivity * t.count for t in terms))
+    terms = min(
+        q.worst(closed(1.0, q.top, loss)), key=lambda terms: sum(t.sensitivity * t.count for t in terms)
+    )
     if len(terms) == 1:
         return closed(epsilon / terms[0].count, terms[0].sensitivity, loss)
     total = sum(Fraction(t.sensitivity) * t.count for t in terms)
     return closed(epsilon, round_up(total), loss)
 
 
-class _Late(Exception):
-    """The time is over, and there is an answer."""
-
-
 def scale_for(
-    make: Callable[[float], L],
-    meter: Callable[[L], float],
+    make: Callable[[float], FrozenLaw],
+    meter: Meter,
     requirement: Requirement,
     guess: float,
     *,
@@ -421,49 +387,39 @@ def scale_for(
     -------
     scale, slope : float
     """
-    seen: dict[float, float] = {}
 
     def excess(u: float) -> float:
-        # remembered: a search's meter re-plans as laws change, and a bracket must not change its signs.
         # log(consumed/target) above the target, consumed/target − 1 below: smooth, and bounded where δ falls to zero
-        if u not in seen:
-            if deadline.passed and min(seen.values(), default=1.0) <= 0:
-                raise _Late
-            ratio = meter(make(math.exp(u))) / requirement.target
-            seen[u] = math.log(ratio) if ratio > 1 else ratio - 1
-        return seen[u]
+        ratio = meter(make(math.exp(u))) / requirement.target
+        return math.log(ratio) if ratio > 1 else ratio - 1
 
-    slope = slope if slope is not None and slope < 0 else requirement.slope
-    try:
-        return _scale(excess, seen, requirement, math.log(guess), slope, safe)
-    except _Late:
-        return math.exp(_ends(seen)[1]), slope
+    slopes = [slope if slope is not None and slope < 0 else requirement.slope]
+    steps = Kept(
+        excess, deadline
+    )  # a search's meter re-plans as laws change, and a bracket must not change its signs
+    u = steps.least(lambda: _scale(steps, requirement, math.log(guess), slopes, safe))
+    return math.exp(u), slopes[-1]
 
 
-def _scale(
-    excess: Callable[[float], float],
-    seen: dict[float, float],
-    requirement: Requirement,
-    u: float,
-    slope: float,
-    safe: bool,
-) -> tuple[float, float]:
-    """The secant steps, and a bracket where they end nowhere."""
+def _scale(excess: Kept, requirement: Requirement, u: float, slopes: list[float], safe: bool) -> float:
+    """The secant steps, whose slopes are noted, and a bracket where they end nowhere."""
     tolerance = requirement.tolerance if safe else max(1e-5, requirement.tolerance)
     f, reach = excess(u), 1.0
     for _ in range(8):
         if abs(f) < tolerance and (not safe or f <= 0):
-            return math.exp(u), slope
+            return u
         if f < -0.9:  # far below: the ratio says little, its logarithm how far
             f = math.log(max(1 + f, 1e-30))
-        new = u + max(-reach, min(reach, -(f + (0.5 * tolerance if safe else 0.0)) / slope))
-        low, high = _ends(seen)
+        new = u + max(-reach, min(reach, -(f + (0.5 * tolerance if safe else 0.0)) / slopes[-1]))
+        low, high = excess.ends
         if not low < new < high:
             break  # there is a bracket, which this step would leave
         g = excess(new)
         if new != u and (g - f) / (new - u) < -1e-3:
-            before, slope = slope, (g - f) / (new - u)
-            reach = min(2 * reach, 8.0) if 0.6 < slope / before < 1.7 else 1.0  # a line is followed further
+            slopes.append((g - f) / (new - u))
+            reach = (
+                min(2 * reach, 8.0) if 0.6 < slopes[-1] / slopes[-2] < 1.7 else 1.0
+            )  # a line is followed further
         if f * g < 0 and abs(g) > 0.5 * abs(f):
             u = min((u, new), key=excess)
             break
@@ -471,8 +427,8 @@ def _scale(
     # Not a smooth crossing: bracket it.
     steepest = math.log(requirement.query.top / 690)  # below, e^(-top/scale) is 0 in doubles
     if requirement.query.dimension == 1 and excess(steepest) <= 0:
-        return math.exp(steepest), slope
-    low, high = _ends(seen)
+        return steepest
+    low, high = excess.ends
     if low == -math.inf:
         low = _away(excess, u, -1, "every scale of this law meets")
     if high == math.inf:
@@ -482,13 +438,7 @@ def _scale(
         f = excess(u)
         return 0.0 if abs(f) < tolerance and (f <= 0 or not safe) else f  # as near as is asked for
 
-    return math.exp(safe_root(left, low, high, xtol=1e-7 * tolerance if safe else 1e-9)), slope
-
-
-def _ends(seen: dict[float, float]) -> tuple[float, float]:
-    """The largest log scale that was seen to exceed the budget, and the least that was seen to keep it."""
-    over = max((u for u, f in seen.items() if f > 0), default=-math.inf)
-    return over, min((u for u, f in seen.items() if f <= 0), default=math.inf)
+    return safe_root(left, low, high, xtol=1e-7 * tolerance if safe else 1e-9)
 
 
 def _away(excess: Callable[[float], float], u: float, sign: int, fault: str) -> float:
@@ -514,9 +464,6 @@ class ShapeSearch:
     spread: float = 0.0
     slope: float | None = None
 
-    def __post_init__(self) -> None:
-        self.meter = self.requirement.meter()
-
     def best(self, starts: tuple[float, ...]) -> tuple[float, float]:
         """Try the starts in order, each scale beginning where the last ended; then Brent between the best's neighbours.
 
@@ -524,43 +471,41 @@ class ShapeSearch:
         -------
         shape, scale : float
         """
-        with suppress(_Late):
-            for start in starts:
-                if self.value(start) > 30 * min(cost for cost, _ in self.known.values()):
-                    break  # shapes that follow are worse still
+        for start in starts:
+            if self.value(start) > 30 * min(cost for cost, _ in self.known.values()):
+                break  # shapes that follow are worse still
         shapes = sorted(self.known)
         i = min(range(len(shapes)), key=lambda j: self.known[shapes[j]][0])
         self.spread = float(self.make(shapes[i], self.known[shapes[i]][1]).std())
         if len(shapes) > 1:
             # shapes range over decades: log(1 + shape) is the natural variable
             low, high = (math.log1p(shapes[min(max(j, 0), len(shapes) - 1)]) for j in (i - 1, i + 1))
-            with suppress(_Late):  # then the best shape until now
-                optimize.minimize_scalar(
-                    lambda u: self.value(math.expm1(u)),
-                    bounds=(low, high),
-                    method="bounded",
-                    options={"xatol": 2e-4 * (high - low), "maxiter": 14},
-                )
+            optimize.minimize_scalar(
+                lambda u: self.value(math.expm1(u)),
+                bounds=(low, high),
+                method="bounded",
+                options={"xatol": 2e-4 * (high - low), "maxiter": 14},
+            )
         shape = min(self.known, key=lambda s: self.known[s][0])
         return shape, self.known[shape][1]
 
     def value(self, shape: float) -> float:
-        """Cost of the law of this shape that consumes the budget; _Late past the deadline, where a shape is known."""
+        """Cost of the law of this shape that consumes the budget; `_FAR` past the deadline, where a shape is known."""
         shape = float(shape)
         if self.deadline.passed and self.known:
-            raise _Late
+            return _FAR
         guess = self.requirement.guess
         if self.spread > 0:
             # keep the standard deviation: neighbouring shapes need nearly the same
             ratio = self.spread / float(self.make(shape, guess).std())
             guess = guess * ratio if 1e-3 < ratio < 1e3 else guess
-        elif not math.isfinite(self.meter(self.make(shape, guess))):
+        elif not math.isfinite(self.requirement.meter(self.make(shape, guess))):
             raise DesignError.of(
                 "noise", self.make(shape, guess).dist.name, "has unbounded privacy loss: it needs delta > 0"
             )
         scale, self.slope = scale_for(
             lambda s: self.make(shape, s),
-            self.meter,
+            self.requirement.meter,
             self.requirement,
             guess,
             slope=self.slope,

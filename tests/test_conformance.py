@@ -71,8 +71,8 @@ GENERIC: dict[str, str] = dict.fromkeys(
     ),
     "clarabel",
 )  # fmt: skip
-UNDECLARED = {"mixed-allocation"}
-"""A search, of which there is no program."""
+UNDECLARED = {"mixed-allocation", "optimal-noise-many"}
+"""Searches, of which there is no program."""
 
 
 def design(name: str) -> Any:

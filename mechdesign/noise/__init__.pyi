@@ -40,7 +40,7 @@ from .laws.symmetric import truncated_laplace_law as truncated_laplace_law
 from .optimal.cell_product import CellLawProof as CellLawProof
 from .optimal.cell_product import CellProduct as CellProduct
 from .optimal.design import OptimalNoise as OptimalNoise
-from .optimal.lattice_dual import LatticeDual as LatticeDual
+from .optimal.lattice_bound import LatticeBound as LatticeBound
 from .optimal.several import NamedLawProof as NamedLawProof
 from .optimal.several import SubsetBound as SubsetBound
 from .optimal.several import SymmetricBound as SymmetricBound

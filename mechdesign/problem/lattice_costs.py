@@ -32,9 +32,9 @@ _SLACK = 1e-13
 """Relative step outward for the rounding in a callable loss's own values and in their sums."""
 
 
-def outward_decay(epsilon: float) -> Fraction:
-    """Return a rational at least e^{-ε}, the slowest decay per sensitivity that pure ε-DP forces on the tails."""
-    return Fraction(math.ceil(2**64 / exp_lower(epsilon)), 2**64)
+def outward_decay(epsilon: float, bits: int = 64) -> Fraction:
+    """Return a rational at least e^{-ε}, of so many bits: the slowest decay per sensitivity that pure ε-DP forces on the tails."""
+    return Fraction(math.ceil(2**bits / exp_lower(epsilon)), 2**bits)
 
 
 def round_width(width: Fraction) -> float:

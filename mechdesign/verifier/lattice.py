@@ -1,120 +1,14 @@
-"""Noise on a lattice: the rows of privacy of its masses, bounds by rows and multipliers, and problems that a person declared.
-
-Entries are masses of points 0, ±h, …, ±Rh. Tails repeat the outermost n points, times r each time: an outermost entry then is the mass of a point and of
-all its repetitions, of which the point itself has 1 − r. Mirrored entries are masses of a point and its mirror image together. At a shift by s points
-every point j of mass a p gives a row  a p − ρ b q − S_j ≤ 0, b q the mass of j + s, with ρ ≥ e^ε; Σ S_j ≤ δ. Points are those within the reach; with tails
-and δ > 0 the first repetition too, whose excesses over 1 − r are those of all. A row whose partner is beyond a free reach, where all other mass is, in
-one more entry, is none.
-
-*Every noise.* T, rounded at random and without bias to a neighbouring point, is private at whole shifts and costs no more than these costs say: |j|h, or
-j²h² − h²/4; of noise on the whole numbers the loss itself. Entries of the free lattice are its masses.
-"""
+"""A problem on the masses of additive noise that a person declared: its law, its rows and its bound (`lattice_bound`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from fractions import Fraction
-from typing import NamedTuple
 
+from mechdesign.verifier.lattice_bound import Lattice, increasing
 from mechdesign.verifier.lattice_noise import cells_of, largest_excess, on_cells
 from mechdesign.verifier.reading import Account, Json, Refused, exp_bounds, points_of, proofs_of
-from mechdesign.verifier.rows import Row, lower_bound
+from mechdesign.verifier.rows import lower_bound
 from mechdesign.verifier.table import Own, keeps_rows, zeros
-
-
-class Lattice(NamedTuple):
-    """Points to either side, points a sensitivity, decay of the tails; whether mirrored, whether free."""
-
-    side: int
-    change: int
-    decay: Fraction
-    mirrored: bool = False
-    free: bool = False
-
-    @property
-    def entries(self) -> int:
-        """How many entries stand for points."""
-        return self.side + 1 if self.mirrored else 2 * self.side + 1
-
-    def place(self, at: int, repeated: bool = False) -> tuple[int, Fraction] | None:
-        """The entry of a point, and its mass for each unit of that; over 1 − r next to a repeated point."""
-        r, far = self.decay, abs(at)
-        out = max(0, -((self.side - far) // self.change))
-        if out and not r:
-            return None
-        inside = far - out * self.change
-        mass = r**out * (1 if repeated or inside <= self.side - self.change or not r else 1 - r)
-        entry = inside if self.mirrored else (inside if at >= 0 else -inside) + self.side
-        return entry, Fraction(mass) / (2 if self.mirrored and inside else 1)
-
-    def rows(self, points: list[tuple[Fraction, Fraction]], first: int, proof: Json) -> Iterator[Row]:
-        """The rows that have multipliers, by the numbers of a problem with so many rows of its own."""
-        n, high = self.change, first
-        shifts = range(1, n + 1) if self.mirrored else [s for s in range(-n, n + 1) if s]
-        parts = []
-        for growth, delta in points:
-            reach = self.side + (n if self.decay and delta else 0)
-            low, high = high, high + len(shifts) * (2 * reach + 1 + bool(delta))
-            parts.append((low, high, growth, delta, reach))
-        for number, multiplier in zip(proof["rows"], proof["multipliers"], strict=True):
-            if number < first:
-                continue
-            p = next((k for k, (low, high, *_) in enumerate(parts) if low <= number < high), None)
-            if p is None:
-                raise Refused("a row that the problem has not")
-            low, _, growth, delta, reach = parts[p]
-            k, y = divmod(number - low, 2 * reach + 1)
-            if k >= len(shifts):
-                k = number - low - len(shifts) * (2 * reach + 1)
-                yield (
-                    [(("over", p, k, y), Fraction(1)) for y in range(2 * reach + 1)],
-                    delta,
-                    False,
-                    multiplier,
-                )
-                continue
-            at, terms = y - reach, dict[Json, Fraction]()
-            repeated = abs(at) > self.side
-            here, there = self.place(at, repeated), self.place(at + shifts[k], repeated)
-            if here is None or (there is None and self.free):
-                raise Refused("a row that the problem has not")
-            for found, factor in ((here, Fraction(1)), (there, -growth)):
-                if found is not None:
-                    terms[found[0]] = terms.get(found[0], Fraction(0)) + factor * found[1]
-            if delta:
-                terms["over", p, k, y] = Fraction(-1)
-            yield list(terms.items()), Fraction(0), False, multiplier
-
-
-def increasing(proof: Json) -> None:
-    numbers = proof["rows"]
-    if any(b <= a for a, b in zip(numbers, numbers[1:])) or any(number < 0 for number in numbers):
-        raise Refused("numbers of rows that do not increase")
-
-
-def noise_bound(
-    stated: Json,
-    loss: str,
-    points: list[tuple[Fraction, Fraction]],
-    sensitivity: Fraction,
-    times: int = 1,
-    counts: bool = False,
-) -> Fraction:
-    """The bound of every noise for one number, of `times` the loss; of noise of `counts`, on the whole numbers."""
-    n, side = stated["cells"], stated["side"]
-    if not (1 <= n <= side <= 10**5) or (counts and n != sensitivity):
-        raise Refused("a lattice that is none, or of another change")
-    increasing(stated)
-    h = sensitivity / n
-    offset = 0 if counts else h**2 / 4
-
-    def cost(j: int) -> Fraction:
-        return times * Fraction(j * h if loss == "absolute" else (j * h) ** 2 - offset)
-
-    lattice = Lattice(side, n, Fraction(0), mirrored=True, free=True)
-    costs: dict[Json, Fraction] = {j: cost(j) for j in range(side + 2)}
-    # no multipliers at all prove the least cost
-    return max(lower_bound(costs, lattice.rows(points, 0, stated), [list(costs)], set()), cost(0))
 
 
 def lattice_problem(result: Json, account: Account) -> None:

@@ -15,16 +15,28 @@ exchanged: for every j
 A q that breaks one of them is too small, and so is every smaller one. Tests may toss coins, so that the least q is at least p times the least
 q' over p' of any p' ≤ p. One copy is (ε₁, δ₁)-private if p − e^ε₁ q ≤ δ₁ for all p: p walks from 0 to 1, in steps over which the
 ratio met so far is enough. Steps are chosen in doubles; that a q is too small is shown in decimals.
+
+*Lattices.* Entries are masses of points 0, ±h, …, ±Rh. Tails repeat the outermost n points, times r each time: an outermost entry then is the mass of a point and of
+all its repetitions, of which the point itself has 1 − r. Mirrored entries are masses of a point and its mirror image together. At a shift by s points
+every point j of mass a p gives a row  a p − ρ b q − S_j ≤ 0, b q the mass of j + s, with ρ ≥ e^ε; Σ S_j ≤ δ. Points are those within the reach; with tails
+and δ > 0 the first repetition too, whose excesses over 1 − r are those of all. A row whose partner is beyond a free reach, where all other mass is, in
+one more entry, is none.
+
+*Every noise.* T, rounded at random and without bias to a neighbouring point, is private at whole shifts and costs no more than these costs say: |j|h, or
+j²h² − h²/4; of noise on the whole numbers the loss itself. Entries of the free lattice are its masses.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cache
+from typing import NamedTuple
 
 from mechdesign.verifier.reading import Account, Json, Refused, exp_bounds
+from mechdesign.verifier.rows import Row, lower_bound
 
 MOST = 128
 STEPS = 400
@@ -36,7 +48,7 @@ Points = list[tuple[Fraction, Fraction]]
 
 
 def staircase_bound(
-    stated: Json, loss: str, points: Points, sensitivity: Fraction, times: int = 1
+    stated: Json, loss: str, points: Points, sensitivity: Fraction, times: int = 1, counts: bool = False
 ) -> Fraction:
     """Of one point ε > 0, weak duality with G(t) = (ℓ(t) − λ + G(t + 1))/e^ε, 0 from `periods` on (0 of them: for ever), at the shift 1.
 
@@ -59,6 +71,11 @@ def staircase_bound(
         now = a * j + b * j * j - level + c[0], a + 2 * b * j + c[1], b + c[2]
         c = [Fraction(math.floor(r * v * 2**bits), 2**bits) for v in now]
         highest, lowest = (max(highest, c[0] + c[1] + c[2]), min(lowest, c[0])) if j else (highest, lowest)
+    if counts:
+        sent = open_points(c, r, level, int(sensitivity))
+        if sent is None or min(lowest, c[0] + c[1] + c[2]) < 0:
+            return Fraction(0)
+        return Fraction((level - 2 * delta * (highest + sent)) * unit)
     low, high = Fraction(0), Fraction(1)
     while high - low > low / 2**200 and c[0] < 0:
         middle = (low + high) / 2
@@ -71,50 +88,113 @@ def staircase_bound(
     return Fraction((level - 2 * delta * (highest + charge)) * unit)
 
 
-def lattice_bound(
+def open_points(c: list[Fraction], r: Fraction, level: Fraction, n: int) -> Fraction | None:
+    """What the points of [0, 1) charge that send what they lack to those with G > 0; None where they cannot.
+
+    The point 0 has G(1) ≥ λ + G(0)/r on both sides, and sends half of the rest to each.
+    """
+    points = [c[0] + Fraction(k, n) * (c[1] + Fraction(k, n) * c[2]) for k in range(n)]
+    sent = [max(-level - 2 * points[0] / r, Fraction(0)) / 2, *(-g / r for g in points[1:] if g < 0)]
+    received = [g for g in points[1:] if g > 0]
+    total, room = sum(sent), sum(received)
+    if total > room:
+        return None
+    return max(sent) * (1 + (n - len(received) - 1) * received[-1] / room) if total else Fraction(0)
+
+
+class Lattice(NamedTuple):
+    """Points to either side, points a sensitivity, decay of the tails; whether mirrored, whether free."""
+
+    side: int
+    change: int
+    decay: Fraction
+    mirrored: bool = False
+    free: bool = False
+
+    @property
+    def entries(self) -> int:
+        """How many entries stand for points."""
+        return self.side + 1 if self.mirrored else 2 * self.side + 1
+
+    def place(self, at: int, repeated: bool = False) -> tuple[int, Fraction] | None:
+        """The entry of a point, and its mass for each unit of that; over 1 − r next to a repeated point."""
+        r, far = self.decay, abs(at)
+        out = max(0, -((self.side - far) // self.change))
+        if out and not r:
+            return None
+        inside = far - out * self.change
+        mass = r**out * (1 if repeated or inside <= self.side - self.change or not r else 1 - r)
+        entry = inside if self.mirrored else (inside if at >= 0 else -inside) + self.side
+        return entry, Fraction(mass) / (2 if self.mirrored and inside else 1)
+
+    def rows(self, points: list[tuple[Fraction, Fraction]], first: int, proof: Json) -> Iterator[Row]:
+        """The rows that have multipliers, by the numbers of a problem with so many rows of its own."""
+        n, high = self.change, first
+        shifts = range(1, n + 1) if self.mirrored else [s for s in range(-n, n + 1) if s]
+        parts = []
+        for growth, delta in points:
+            reach = self.side + (n if self.decay and delta else 0)
+            low, high = high, high + len(shifts) * (2 * reach + 1 + bool(delta))
+            parts.append((low, high, growth, delta, reach))
+        for number, multiplier in zip(proof["rows"], proof["multipliers"], strict=True):
+            if number < first:
+                continue
+            p = next((k for k, (low, high, *_) in enumerate(parts) if low <= number < high), None)
+            if p is None:
+                raise Refused("a row that the problem has not")
+            low, _, growth, delta, reach = parts[p]
+            k, y = divmod(number - low, 2 * reach + 1)
+            if k >= len(shifts):
+                k = number - low - len(shifts) * (2 * reach + 1)
+                yield (
+                    [(("over", p, k, y), Fraction(1)) for y in range(2 * reach + 1)],
+                    delta,
+                    False,
+                    multiplier,
+                )
+                continue
+            at, terms = y - reach, dict[Json, Fraction]()
+            repeated = abs(at) > self.side
+            here, there = self.place(at, repeated), self.place(at + shifts[k], repeated)
+            if here is None or (there is None and self.free):
+                raise Refused("a row that the problem has not")
+            for found, factor in ((here, Fraction(1)), (there, -growth)):
+                if found is not None:
+                    terms[found[0]] = terms.get(found[0], Fraction(0)) + factor * found[1]
+            if delta:
+                terms["over", p, k, y] = Fraction(-1)
+            yield list(terms.items()), Fraction(0), False, multiplier
+
+
+def increasing(proof: Json) -> None:
+    numbers = proof["rows"]
+    if any(b <= a for a, b in zip(numbers, numbers[1:])) or any(number < 0 for number in numbers):
+        raise Refused("numbers of rows that do not increase")
+
+
+def noise_bound(
     stated: Json,
     loss: str,
-    points: Points,
+    points: list[tuple[Fraction, Fraction]],
     sensitivity: Fraction,
     times: int = 1,
     counts: bool = False,
 ) -> Fraction:
-    """Weak duality: min_j (c_j + Σ_s ψ_s(j) − e^ε ψ_s(j − s)) − Σ_s δ μ_s, averaged with the mirror image if asked.
-
-    ε and δ are those of the point that a shift s is for; with one point no shift says which.
-    c is a lower bound of the loss of noise rounded at random to the lattice; of noise of `counts`, on the whole numbers, the loss itself.
-    """
-    n, psi, spent = stated["cells"], stated["psi"], Fraction(0)
-    half = (len(psi[0]) - 1) // 2 if psi else 0
-    step, reach = sensitivity / n, half + n + 1
-    offset = 0 if counts else step**2 / 4
-    plus: list[Json] = [0] * (2 * reach + 1)
-    minus = [list(plus) for _ in points]
-    shifts = stated["shifts"] if len(points) > 1 else [[s, 0] for s in stated["shifts"]]
-    if not all(isinstance(row, list) and len(row) == 2 and row[1] in range(len(points)) for row in shifts):
-        raise Refused("multipliers of points other than those asked")
-    # Any multipliers prove a bound; these are the file's, rounded down as the claim was.
-    largest = max([1e-250, *map(sum, psi), *stated["totals"]])
-    bits = 55 - math.ceil(math.log2(largest) + math.log2(max(1, len(psi))))
-    scale = Fraction(2) ** bits
-    for (s, at), given, cap in zip(shifts, psi, stated["totals"]):
-        whole = [max(math.floor(math.ldexp(p, bits)), 0) for p in given]
-        spent += max([math.ceil(math.ldexp(cap, bits)), *whole]) * points[at][1]
-        if abs(s) > n or len(whole) != 2 * half + 1:
-            raise Refused("shifts beyond the sensitivity")
-        for i, p in enumerate(whole, start=n + 1):
-            plus[i] += p
-            minus[at][i + s] += p
-    if stated["mirrored"]:
-        plus, *minus = ([(a + b) / Fraction(2) for a, b in zip(v, v[::-1])] for v in (plus, *minus))
+    """The bound of every noise for one number, of `times` the loss; of noise of `counts`, on the whole numbers."""
+    n, side = stated["cells"], stated["side"]
+    if not (1 <= n <= side <= 10**5) or (counts and n != sensitivity):
+        raise Refused("a lattice that is none, or of another change")
+    increasing(stated)
+    h = sensitivity / n
+    offset = 0 if counts else h**2 / 4
 
     def cost(j: int) -> Fraction:
-        return times * Fraction(abs(j) * step if loss == "absolute" else (j * step) ** 2 - offset)
+        return times * Fraction(j * h if loss == "absolute" else (j * h) ** 2 - offset)
 
-    received = (sum(g * b for (g, _), b in zip(points, row) if b) for row in zip(*minus))
-    gains = (a - b for a, b in zip(plus, received))
-    least = min(cost(j) + g / scale for j, g in enumerate(gains, start=-reach))
-    return Fraction(least - spent / scale)
+    lattice = Lattice(side, n, Fraction(0), mirrored=True, free=True)
+    costs: dict[Json, Fraction] = {j: cost(j) for j in range(side + 2)}
+    # no multipliers at all prove the least cost
+    return max(lower_bound(costs, lattice.rows(points, 0, stated), [list(costs)], set()), cost(0))
 
 
 @cache

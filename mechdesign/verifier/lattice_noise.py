@@ -17,7 +17,7 @@ from typing import NamedTuple
 from mechdesign.verifier.calibration import additive
 from mechdesign.verifier.composition import PLACES
 from mechdesign.verifier.discrete_laws import WHOLE
-from mechdesign.verifier.lattice_bound import MOST, Copies, lattice_bound, staircase_bound
+from mechdesign.verifier.lattice_bound import MOST, Copies, noise_bound, staircase_bound
 from mechdesign.verifier.reading import (
     Account,
     Json,
@@ -46,7 +46,7 @@ def lattice_noise(result: Json, account: Account) -> None:
         law = law["law"]
     elif design["dimension"] != 1 or moved != 1:
         raise Refused("noise of one number for several")
-    bounds = [proofs[kind] for kind in ("lattice-dual", "staircase-dual") if kind in proofs]
+    bounds = [proofs[kind] for kind in ("lattice-bound", "staircase-dual") if kind in proofs]
     of_law = len(proofs) == len(result["proofs"]) <= 2 and "cell-law-proof" in proofs
     if not of_law or (len(bounds) != 1 and not several):
         raise NotCovered("evidence other than one proof of the law and one of the lower bound")
@@ -218,10 +218,19 @@ def bound_of_alone(result: Json, stated: Json, account: Account) -> None:
     design, least = result["design"], result["lower_bound"]
     if least is None or stated.get("cells", 1) > 10**5:
         raise Refused("a proof of no lower bound, or of more cells than it has use for")
-    account.takes(100 * stated.get("periods", 0) + 20 * stated.get("cells", 0))
+    account.takes(work(stated), 400)
     bound = bound_of_one(stated, design, design["privacy"])
     noise = "whole-number noise" if design["integer"] else "noise for a real-valued query"
     account.proved(f"no additive {noise} costs less than {least!r}", Fraction(least) <= bound)
+
+
+def work(stated: Json) -> int:
+    """Steps of the check of a bound."""
+    return (
+        100 * int(stated.get("periods", 0))
+        + 20 * len(stated.get("rows", ()))
+        + 20 * int(stated.get("side", 0))
+    )
 
 
 def bound_of_several(result: Json, proofs: Json, moved: int, account: Account) -> None:
@@ -239,7 +248,7 @@ def bound_of_several(result: Json, proofs: Json, moved: int, account: Account) -
         return
     if not 1 <= mean <= moved or dual.get("cells", 1) > 10**5 or dual[""] not in ONE_NUMBER:
         raise Refused("a mean of more numbers than change, or a bound of another kind")
-    account.takes(100 * dual.get("periods", 0) + 20 * dual.get("cells", 0))
+    account.takes(work(dual), 400)
     if result["design"]["integer"] and mean > 1:
         raise Refused("a mean of whole numbers, which is none")
     times = mean if loss == "squared" else 1
@@ -265,14 +274,12 @@ def bound_of_one(stated: Json, design: Json, privacy: Json, times: int = 1) -> F
     every = sorted(points_of(privacy))
     binding = [point for point in every if point[1] < 1] or every
     points = [(exp_bounds(Fraction(e))[1], Fraction(d)) for e, d in binding]
-    if not whole:
-        return max(ONE_NUMBER[stated[""]](stated, loss, points, size, times), Fraction(0))
-    if stated[""] != "lattice-dual" or stated["cells"] != size:
-        raise Refused("a proof that is not of whole numbers, or of another change")
-    return max(lattice_bound(stated, loss, points, size, times, counts=True), Fraction(0))
+    if stated[""] not in ONE_NUMBER:
+        raise Refused("a bound of another kind")
+    return max(ONE_NUMBER[stated[""]](stated, loss, points, size, times, whole), Fraction(0))
 
 
-ONE_NUMBER = {"staircase-dual": staircase_bound, "lattice-dual": lattice_bound}
+ONE_NUMBER = {"staircase-dual": staircase_bound, "lattice-bound": noise_bound}
 
 
 def spans_excess(law: Json, ends: list[int], spans: list[int], growth: Fraction) -> Fraction:

@@ -37,7 +37,7 @@ MEMBERS = Path(mechdesign.evidence.__file__).parents[1] / "verifier" / "members.
 FORMAT = Path(mechdesign.evidence.__file__).parents[2] / "docs" / "format.md"
 
 PRIOR = "@prior-law|@prior-clipped|@prior-truncated|@prior-samples"
-DUAL = "@lattice-dual|@sampled-lattice-dual|@staircase-dual"
+DUAL = "@lattice-bound|@sampled-lattice-bound|@staircase-dual"
 EXCEPTIONS = {
     "pos": "additive-noise.sampling_rate alphabet.max_abs alphabet.step cell-noise.width knorm-noise.scale linear-release.alpha "
     "optimal-noise.sensitivity strategy-noise.budget",

@@ -13,7 +13,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.proofs import Certificate
 from mechdesign.evidence.serialize import encode
 from mechdesign.noise.allocation.proofs import AllocationProof
-from mechdesign.noise.optimal.lattice_dual import LatticeDual
+from mechdesign.noise.optimal.lattice_bound import LatticeBound
 from mechdesign.noise.vector_noise import IndependentNoise
 
 
@@ -42,11 +42,11 @@ def test_no_multiplier_proves_more_than_the_optimum(
 def test_shifts_beyond_the_sensitivity_prove_nothing() -> None:
     """One cell more is noise for a larger sensitivity."""
     larger = md.OptimalNoise(md.ApproximateDP(1.0, 0.2), sensitivity=4 / 3).solve(gap=0.05)
-    dual = next(proof for proof in larger.proofs if isinstance(proof, LatticeDual))
-    assert dual.cells == 4 and np.abs(dual.shifts).max() == 4
-    for sign in (1, -1):
-        with pytest.raises(DesignError, match="shifts"):
-            LatticeDual(3, sign * dual.shifts, dual.psi, dual.totals, dual.mirrored)
+    proof = next(proof for proof in larger.proofs if isinstance(proof, LatticeBound))
+    cells = proof.cells * 3 // 4
+    smaller = md.OptimalNoise(md.ApproximateDP(1.0, 0.2))
+    with pytest.raises(DesignError, match="rows"):
+        LatticeBound(cells, proof.side, proof.rows, proof.multipliers).proved(smaller)
 
 
 def test_negative_weights_do_not_raise_the_bound_of_a_covariance() -> None:

@@ -211,7 +211,7 @@ def test_lattice_noise_itself_is_a_point_of_its_program() -> None:
     """The law, rounded at random to the lattice; mass beyond the program's last point stands there."""
     result, text = case("noise")
     read, law, step = Certificate(text), result.mechanism, 1 / result.proofs[-1].cells
-    reach = max(int(n[2:]) for n in read.names if n.startswith("p_"))
+    reach = result.proofs[-1].side + 1  # the mass beyond stands there, of both sides together
     ends = law.start + law.width * np.arange(len(law.weights) + 1)
     cells = [(a, b, w) for a, b, w in zip(ends, ends[1:], law.weights)]
     cells.append((-law.spike_width / 2, law.spike_width / 2, law.spike))
@@ -226,11 +226,15 @@ def test_lattice_noise_itself_is_a_point_of_its_program() -> None:
             j = math.floor(place)  # the hat functions are affine there: their mean is that at the middle
             for k, share in ((j, j + 1 - place), (j + 1, place - j)):
                 masses[min(max(k, -reach), reach)] += share * part
-    point: dict[str, Any] = {f"p_{j}": m for j, m in masses.items()}
-    for name in read.names:
-        if name.startswith("over"):
-            s, j = map(int, name.split("_")[1:3])
-            point[name] = max(0.0, masses[j] - math.e * masses[j + s])
+    point: dict[str, Any] = dict.fromkeys((name for name in read.names if name.startswith("S")), 0.0)
+    point |= {f"P0.{j}": masses[j] + (j > 0) * masses[-j] for j in range(reach + 1)}
+    for row in read.program:  # the least excess that a row allows
+        over = [read.names[k] for k, a in row.left.items() if read.names[k].startswith("S") and a < 0]
+        if len(over) == 1:
+            point[over[0]] = max(
+                0.0,
+                sum(float(a) * point[read.names[k]] for k, a in row.left.items() if read.names[k] != over[0]),
+            )
     assert slack(read, point) >= -1e-12
     cost = sum(float(c) * point[read.names[k]] for k, c in read.objective.items())
     assert result.lower_bound <= cost <= result.value + 1e-12

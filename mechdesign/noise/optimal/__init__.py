@@ -2,7 +2,7 @@
 
 `question` says what is asked, `design` how it is answered: the staircase and its dual (`staircase`), then one linear
 program on ever finer lattices (`lattice`), whose laws are repaired in exact arithmetic and whose
-multipliers prove a lower bound with exact costs (`lattice_dual`). Several numbers (`several`) have the noise of a named family, or of one
+multipliers prove a lower bound with exact costs (`lattice_bound`). Several numbers (`several`) have the noise of a named family, or of one
 coordinate on each (`cell_product`), and bounds from fewer of them.
 After Geng and Viswanath (2016) and Selvi, Liu and Wiesemann (2025); the lattice bounds are new.
 """

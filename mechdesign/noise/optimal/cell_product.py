@@ -31,10 +31,11 @@ from mechdesign.evidence.exact import round_down, round_up, safe_root
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
-from mechdesign.noise.optimal.lattice_dual import law_cost
 from mechdesign.noise.optimal.question import NoiseQuestion
 from mechdesign.noise.pictures import draw_laws
 from mechdesign.problem import checks
+from mechdesign.problem.lattice_costs import average_costs, tail_costs, tail_side
+from mechdesign.problem.losses import Loss
 from mechdesign.problem.mechanism import AddedNoise
 from mechdesign.typing import Array, Indices, Numbers
 
@@ -210,6 +211,43 @@ class CellLawProof(Proof):
         room = Fraction(stated.value) - law_cost(law, question.given_loss)
         how = PROVED if question.given_loss.polynomial else RECOMPUTED
         yield Claim(f"the expected loss is at most {stated.value:.9g}", how, float(room), room >= 0)
+
+
+def law_cost(law: CellNoise | IntegerNoise, loss: Loss) -> Fraction:
+    """Return E ℓ(T): exact for the absolute and squared parts of the loss, an upper bound for a callable."""
+    if isinstance(law, IntegerNoise):
+        return _whole_cost(law, loss)
+    n, unit = law.cells_per_shift, Fraction(law.width) / 2
+    half = (Fraction(law.start) / unit).denominator
+    unit /= half
+    ends = np.array(law.ends, dtype=object if half > 1 or law.spans else np.int64)
+    spans = np.array(law.spans or (1,) * len(ends), dtype=np.int64)
+    weights = np.array(law.weights, dtype=object)
+    first = int(Fraction(law.start) / unit)
+    (left, right), place, total = law.period, np.arange(len(ends)), Fraction(0)
+    for span in np.unique(spans).tolist():
+        (at,) = np.nonzero(spans == span)
+        middles = first + half * (2 * ends[at] - span)
+        total += average_costs(loss, middles, unit, half=half * span).weighted(weights[at].tolist())
+        sides = (place[at] < left, -1), (place[at] >= len(ends) - right, 1)
+        for side, sign in sides if law.decay else ():
+            tail = tail_side(loss, middles[side], unit, half * span, sign * 2 * n * half, law.decay)
+            total += tail.weighted(weights[at][side].tolist())
+    if law.spike:
+        spike = average_costs(loss, np.zeros(1, dtype=np.int64), Fraction(law.spike_width) / 2)
+        total += spike.weighted([law.spike])
+    return total / law.total
+
+
+def _whole_cost(law: IntegerNoise, loss: Loss) -> Fraction:
+    """The same of noise on the whole numbers."""
+    n, held, half = law.change, law.weights, Fraction(1, 2)
+    middles = 2 * np.arange(law.first, law.first + len(held))
+    total = average_costs(loss, middles, half, half=0).weighted(held)
+    if law.decay:
+        left, right = tail_costs(loss, middles, half, n, law.decay, half=0)
+        total += left.weighted(held[:n]) + right.weighted(held[-n:])
+    return total / law.total
 
 
 def on_cells(law: CellNoise | IntegerNoise) -> CellNoise:

@@ -81,7 +81,7 @@ class NoiseQuestion(Design):
     def asked_by(self, question: object) -> bool:
         asked = [getattr(question, name, None) for name in ("scalar", "loss", "integer")]
         # whole numbers need not be protected from changes in between; they may be answered by noise that is not whole, which the
-        # bound for whole noise holds of only where the loss is linear between whole numbers (`lattice_dual`)
+        # bound for whole noise holds of only where the loss is linear between whole numbers (`lattice_bound`)
         if self.integer and self.loss != "absolute":
             return False
         return self.dimension == 1 and asked == [self.sensitivity, self.loss, self.integer]

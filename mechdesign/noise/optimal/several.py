@@ -43,7 +43,7 @@ from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration.design import Calibration
 from mechdesign.noise.calibration.evaluation import consumed, evaluated, unit_cost
 from mechdesign.noise.optimal.cell_product import CellLawProof, CellProduct, law_notes
-from mechdesign.noise.optimal.lattice_dual import OneNumberDual, SampledLatticeDual
+from mechdesign.noise.optimal.lattice_bound import OneNumberDual, SampledLatticeBound
 from mechdesign.noise.optimal.question import NoiseQuestion, averaged
 from mechdesign.problem.checks import instance, integer
 from mechdesign.problem.losses import Loss
@@ -226,7 +226,7 @@ class SubsetBound(Proof):
         question = instance("question", stated.question, NoiseQuestion)
         if stated.lower_bound is None:
             raise DesignError.of("lower_bound", None, "must be a number where a proof speaks of it")
-        if isinstance(self.dual, SampledLatticeDual) != (self.bound_how == RECOMPUTED):
+        if isinstance(self.dual, SampledLatticeBound) != (self.bound_how == RECOMPUTED):
             raise DesignError.of("dual", type(self.dual).__name__, "is of another kind than this proof")
         room = self.dual.proved(one_number(question, self.privacy, self.mean)) - Fraction(stated.lower_bound)
         claim = f"no {INDEPENDENT_NOISE.noun} costs less than {stated.lower_bound:.9g} a coordinate"
@@ -319,7 +319,7 @@ def shared_bound(found: Result, privacy: Pointwise, mean: int) -> Bound | None:
     dual = next((proof for proof in found.proofs if isinstance(proof, OneNumberDual)), None)
     if dual is None or found.lower_bound is None:
         return None
-    kind = SampledSubsetBound if isinstance(dual, SampledLatticeDual) else SubsetBound
+    kind = SampledSubsetBound if isinstance(dual, SampledLatticeBound) else SubsetBound
     return Bound(found.lower_bound, kind(mean, privacy, dual))
 
 

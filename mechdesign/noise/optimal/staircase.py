@@ -23,6 +23,7 @@ on [1, K) then is a sign for every j. All is computed in integers, the coefficie
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -36,9 +37,9 @@ from mechdesign.evidence.exact import exp_upper, round_down, round_up
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.sampling import IntegerWeights, uniform_integers
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.cell_noise import MOST_CELLS, CellNoise
-from mechdesign.noise.optimal.cell_product import CellLawProof, law_notes
-from mechdesign.noise.optimal.lattice_dual import OneNumberDual, law_cost
+from mechdesign.noise.cell_noise import MOST_CELLS, CellNoise, IntegerNoise
+from mechdesign.noise.optimal.cell_product import CellLawProof, law_cost, law_notes
+from mechdesign.noise.optimal.lattice_bound import OneNumberDual
 from mechdesign.noise.optimal.question import NoiseQuestion
 from mechdesign.problem.checks import instance, integer
 from mechdesign.problem.lattice_costs import outward_decay, round_width
@@ -76,6 +77,13 @@ def pure_staircase(epsilon: float, sensitivity: float, step: float) -> CellNoise
         spans=(*spans[::-1], *spans),
         decay=decay,
     )
+
+
+def whole_staircase(epsilon: float, change: int, first: int) -> IntegerNoise:
+    """Return the staircase on the whole numbers that falls first at `first`, 1 to the change: ε-DP exactly."""
+    decay = outward_decay(epsilon, 64 + math.ceil(1.5 * epsilon))
+    half = [decay.denominator if j < first else decay.numerator for j in range(change + 1)]
+    return IntegerNoise((*half[:0:-1], *half), -change, change, decay)
 
 
 def paired_staircases(epsilon: float, step: float, parts: int) -> tuple[int, int]:
@@ -128,6 +136,8 @@ class StaircaseMultipliers:
     delta : float
     periods : int
         K; 0 stands for infinitely many, which only δ = 0 allows.
+    change : int
+        n: points a sensitivity of the whole numbers; 0 of real ones.
     """
 
     absolute: Fraction
@@ -135,13 +145,15 @@ class StaircaseMultipliers:
     epsilon: float
     delta: float
     periods: int
+    change: int = 0
 
     @classmethod
     def of(cls, question: NoiseQuestion, periods: int) -> StaircaseMultipliers:
         """Those of a question, its loss in units of the sensitivity."""
-        loss, unit = question.given_loss, Fraction(question.sensitivity)
+        loss, whole = question.given_loss, question.change if question.integer else 0
+        unit = Fraction(whole or question.sensitivity)
         absolute, squared = Fraction(loss.absolute) * unit, Fraction(loss.squared) * unit**2
-        return cls(absolute, squared, question.epsilon, question.delta, periods)
+        return cls(absolute, squared, question.epsilon, question.delta, periods, whole)
 
     @cached_property
     def _bits(self) -> int:
@@ -197,8 +209,10 @@ class StaircaseMultipliers:
         low, high = (-2 * c[0] / (c[1] + Fraction(v, scale)) for v in (below + 1, below))
         return low, min(high, Fraction(1))
 
-    def _balanced(self, c: tuple[Fraction, Fraction, Fraction]) -> tuple[bool, Fraction]:
+    def _balanced(self, level: Fraction, c: tuple[Fraction, Fraction, Fraction]) -> tuple[bool, Fraction]:
         """Whether what is to be sent on [0, 1) can be received there; and what it charges, per side and per δ."""
+        if self.change:
+            return self._balanced_points(level, c)
         if sum(c) < 0:
             return False, Fraction(0)
         low, high = self.root(c)
@@ -215,13 +229,39 @@ class StaircaseMultipliers:
             return False, Fraction(0)
         return True, -c[0] / self._r * (1 + high * sum(c) / received)
 
+    def _points(self, c: tuple[Fraction, Fraction, Fraction]) -> list[Fraction]:
+        """G at the points 0, …, n - 1 of [0, 1)."""
+        n = self.change
+        return [c[0] + Fraction(k, n) * (c[1] + Fraction(k, n) * c[2]) for k in range(n)]
+
+    def _open(self, level: Fraction, points: list[Fraction]) -> list[Fraction]:
+        """What is still to be sent from the points whose G is negative, from 0 to one side."""
+        sent = [-g / self._r for g in points if g < 0]
+        # the shift by n takes G(n) ≥ λ + G(0)/r from 0 to either side
+        middle = max(-level - 2 * points[0] / self._r, Fraction(0)) / 2
+        return [middle, *sent[1:]]
+
+    def _balanced_points(
+        self, level: Fraction, c: tuple[Fraction, Fraction, Fraction]
+    ) -> tuple[bool, Fraction]:
+        """The same of points: 0 has both sides, and sends to each what half of it lacks."""
+        points = self._points(c)
+        sent = self._open(level, points)
+        received = [g for g in points[1:] if g > 0]
+        total, first = sum(received), len(points) - len(received)
+        if sum(sent) > total or sum(c) < 0:
+            return False, Fraction(0)
+        if not any(sent):
+            return True, Fraction(0)
+        return True, max(sent) * (1 + (first - 1) * received[-1] / total)
+
     def bound(self, level: Fraction) -> Fraction:
         """What the level proves: λ - δC, or 0 where it fails a condition."""
         if level <= 0 or (self.periods == 0 and self.delta > 0):
             return Fraction(0)
         if self.periods == 0:
             c = self._forever(level)
-            return level if sum(c) >= 0 and self._balanced(c)[0] else Fraction(0)
+            return level if sum(c) >= 0 and self._balanced(level, c)[0] else Fraction(0)
         if self.absolute * self.periods + self.squared * self.periods**2 < level:
             return Fraction(0)
         highest, left = 0, self.periods
@@ -232,7 +272,7 @@ class StaircaseMultipliers:
                 if first < 0:
                     return Fraction(0)
                 highest = max(highest, first + second + third)
-        held, charge = self._balanced((self._unit * first, self._unit * second, self._unit * third))
+        held, charge = self._balanced(level, (self._unit * first, self._unit * second, self._unit * third))
         # relative slack of 2⁻⁶⁰, so that a verifier with higher precision also accepts
         charged = 2 * Fraction(self.delta) * (self._unit * highest + charge) * (1 + Fraction(1, 2**60))
         return max(level - charged, Fraction(0)) if held else Fraction(0)
@@ -244,6 +284,10 @@ class StaircaseMultipliers:
         The level moves G by a constant, so that G = c₁(u - γ) + c₂(u² - γ²) on [0, 1): γ alone decides what is sent and received.
         """
         constant, first, second = self._last(Fraction(0))
+        unit = self.absolute + self.squared  # a level of the order of the best
+        fall = (constant - self._last(unit)[0]) / unit
+        if self.change:
+            return self._highest_point(constant, first, second, fall)
         a, b = (float(c / (first + second)) for c in (first, second))
         growth = float(1 / self._r)
 
@@ -253,9 +297,31 @@ class StaircaseMultipliers:
 
         gamma = optimize.brentq(lacking, 0.0, 1.0, xtol=1e-60, rtol=1e-15, maxiter=1000)
         held = Fraction(gamma * (1 - 1e-13))
-        unit = self.absolute + self.squared  # a level of the order of the best
-        fall = (constant - self._last(unit)[0]) / unit
         return (constant + held * (first + held * second)) / fall, gamma
+
+    def _highest_point(
+        self, constant: Fraction, first: Fraction, second: Fraction, fall: Fraction
+    ) -> tuple[Fraction, float]:
+        """The same of points: what is sent less what is received is linear in the level between two signs of G, and increases."""
+
+        def at(level: Fraction) -> list[Fraction]:
+            return self._points((constant - fall * level, first, second))
+
+        def over(level: Fraction) -> Fraction:
+            points = at(level)
+            return sum(self._open(level, points), Fraction(0)) - sum(g for g in points[1:] if g > 0)
+
+        # where G's signs change, and where 0 begins to lack something
+        points = self._points((constant, first, second))
+        turns = [*(g / fall for g in points), 2 * points[0] / (2 * fall - self._r)]
+        bends = [Fraction(0), *sorted(turn for turn in turns if turn > 0)]
+        place = bisect_right(bends, Fraction(0), lo=1, key=over) - 1
+        low, high = bends[place], bends[place + 1] if place + 1 < len(bends) else 2 * bends[place] + 1
+        below, above = over(low), over(high)
+        if below < above:
+            low -= below * (high - low) / (above - below)
+        level = Fraction(float(low)) * (1 - Fraction(1, 10**13))
+        return level, float(max(1, sum(g < 0 for g in at(low))))
 
     def _last(self, level: Fraction) -> tuple[Fraction, Fraction, Fraction]:
         if self.periods == 0:
@@ -267,7 +333,7 @@ class StaircaseMultipliers:
 @serializable("staircase-dual")
 @dataclass(frozen=True, eq=False)
 class StaircaseDual(OneNumberDual):
-    """No additive noise costs less than λ - δC: the theorem of this module, in exact arithmetic; nothing of noise on the whole numbers.
+    """No additive noise costs less than λ - δC: the theorem of this module, in exact arithmetic.
 
     Parameters
     ----------
@@ -291,7 +357,7 @@ class StaircaseDual(OneNumberDual):
         integer("periods", self.periods, 0, _MOST_PERIODS)
 
     def proved(self, question: NoiseQuestion) -> Fraction:
-        if not question.given_loss.polynomial or question.integer or not question.alone:
+        if not question.given_loss.polynomial or not question.alone:
             return Fraction(0)
         return StaircaseMultipliers.of(question, self.periods).bound(self.level)
 
@@ -304,19 +370,33 @@ def staircase(question: NoiseQuestion, clock: Clock) -> Iterator[Law | Bound]:
     q = question
     pure = StaircaseMultipliers.of(replace(q, privacy=PureDP(q.epsilon)), 0)
     _, step = pure.highest
-    law = pure_staircase(q.epsilon, q.sensitivity, step)
-    if 20 * q.delta > clock.gap:
-        spike = math.floor(law.total * Fraction(q.delta) / (1 - Fraction(q.delta)))
-        law = replace(law, spike=spike, spike_width=law.width)
+    law: CellNoise | IntegerNoise
+    if q.integer:
+        law = whole_staircase(q.epsilon, q.change, round(step))
+        if q.delta:
+            law = _answering(law, Fraction(q.delta))
+    else:
+        law = pure_staircase(q.epsilon, q.sensitivity, step)
+        if 20 * q.delta > clock.gap:
+            spike = math.floor(law.total * Fraction(q.delta) / (1 - Fraction(q.delta)))
+            law = replace(law, spike=spike, spike_width=law.width)
     report = SolveReport("closed form")
     yield Law(law, round_up(law_cost(law, q.given_loss)), (CellLawProof(),), report, law_notes(q, law))
     multipliers = [pure]
     if q.delta > 0:
         reach = max(3.0, -math.log(q.delta * min(q.epsilon, 1.0)) / q.epsilon)
         shares = (1.0, 0.85, 1.2, 0.7, 1.5)  # of the reach of truncated Laplace noise
-        counts = [math.ceil(s * reach) + 1 for s in shares if s * reach < _MOST_PERIODS - 1]
+        counts = [1, 2, *(math.ceil(s * reach) + 1 for s in shares if s * reach < _MOST_PERIODS - 1)]
         multipliers = [StaircaseMultipliers.of(q, periods) for periods in counts]
     proved = [(each.bound(each.highest[0]), each) for each in multipliers]
     bound, best = max(proved, key=lambda item: item[0], default=(0, pure))
     if bound > 0:
         yield Bound(round_down(bound), StaircaseDual(best.highest[0], best.periods))
+
+
+def _answering(law: IntegerNoise, delta: Fraction) -> IntegerNoise:
+    """Give the exact answer with probability δ."""
+    times = 2**60
+    more = math.floor(times * law.total * delta / (1 - delta))
+    weights = [w * times + more * (j == len(law.weights) // 2) for j, w in enumerate(law.weights)]
+    return replace(law, weights=tuple(weights))

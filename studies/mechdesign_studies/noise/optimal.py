@@ -146,10 +146,10 @@ def published_table(cells: pd.DataFrame) -> pd.DataFrame:
 
 
 def reference_table() -> pd.DataFrame:
-    """Sixteen cells per sensitivity with an edge at 0; and the staircase back from δ = 0."""
+    """Sixteen cells per sensitivity; and the staircase back from δ = 0."""
     rows = []
     for epsilon, delta, expected in REFERENCE:
-        result = md.OptimalNoise(privacy=md.ApproximateDP(epsilon, delta)).solve(cells=16, grid="edge")
+        result = md.OptimalNoise(privacy=md.ApproximateDP(epsilon, delta)).solve(cells=16)
         rows.append((f"ε = {epsilon:g}, δ = {delta:g}, 16 cells", expected, result.value, result.lower_bound))
     for epsilon in (0.5, 1.0, 2.0):
         result = md.OptimalNoise(privacy=md.PureDP(epsilon)).solve(gap=0.005)
@@ -188,7 +188,7 @@ def draw_densities(report: Report) -> None:
     """What the optimal densities look like."""
     fig, axes = figure(2, 2, width=8.0, height=5.6)
     for axis, (epsilon, delta) in zip(axes.ravel(), ((1.0, 0.0), (1.0, 0.05), (1.0, 0.2), (2.0, 0.2))):
-        result = md.OptimalNoise(privacy=md.ApproximateDP(epsilon, delta)).solve(cells=24, grid="edge")
+        result = md.OptimalNoise(privacy=md.ApproximateDP(epsilon, delta)).solve(cells=24)
         low, high = result.mechanism.ppf([0.002, 0.998])
         t = np.linspace(low, high, 4001)
         axis.plot(t, result.mechanism.pdf(t), color=COLOURS[0])

@@ -210,8 +210,8 @@ def test_value_and_bound_meet_at_a_small_delta_or_a_large_epsilon() -> None:
     for epsilon, delta, change, gap in (
         (8.0, 1e-7, 3, 1e-6),
         (20.0, 1e-9, 3, 1e-6),
-        (30.0, 1e-6, 1, 2e-5),
-        (30.0, 0.1, 3, 1.0),
+        (30.0, 1e-6, 1, 1e-5),
+        (30.0, 0.1, 3, 0.22),
     ):
         result = md.OptimalNoise(md.ApproximateDP(epsilon, delta), change, "squared", integer=True).solve(
             gap=1e-7

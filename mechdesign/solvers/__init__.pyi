@@ -4,7 +4,6 @@ from .linear_program import proved_bound as proved_bound
 from .programs import duals as duals
 from .programs import rows as rows
 from .registry import Capabilities as Capabilities
-from .registry import Model as Model
 from .registry import Solution as Solution
 from .registry import Solver as Solver
 from .registry import Status as Status

@@ -28,22 +28,13 @@ from mechdesign.typing import Status as Status
 
 
 @dataclass(frozen=True)
-class Model:
-    """A CVXPY problem with its variables and constraints by name."""
-
-    problem: cp.Problem
-    variables: Mapping[str, cp.Variable]
-    constraints: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
 class Capabilities:
     """What a backend can do.
 
     Parameters
     ----------
     kinds : frozenset of str
-        Model classes it takes: "LP", "QP", "SOCP", "SDP", "EXP".
+        Classes of problems it takes: "LP", "QP", "SOCP", "SDP", "EXP".
     duals, time_limit : bool
         Whether it gives duals, and whether it takes a time limit.
     accuracy : float
@@ -69,7 +60,7 @@ class Solution:
         Values by the names of variables; dual values by the labels of constraints (sign as in CVXPY: the change of the
         optimal value per unit of relaxation is minus the dual of an inequality).
     seconds, build_seconds : float
-        Time in the solver; time to compile the model.
+        Time in the solver; time to compile the problem.
     fallbacks : tuple of str
         Solvers that were tried before and failed, with their status.
     row_dual : array, optional
@@ -115,7 +106,7 @@ class Solver(ABC):
         """
 
     def accepts(self, kind: str) -> bool:
-        """Whether models of this class can be given to it."""
+        """Whether problems of this class can be given to it."""
         return kind in self.capabilities.kinds
 
 
@@ -167,7 +158,7 @@ class CvxpySolver(Solver):
     cvxpy_name : str
         CVXPY's name of it.
     kinds : frozenset of str
-        Model classes it takes.
+        Classes of problems it takes.
     options : dict
         Passed to CVXPY at every solve, before the caller's own.
     """
@@ -317,7 +308,7 @@ def _candidates(problem: cp.Problem, solver: str | None, fallback: bool) -> list
     kind = kind_of(problem)
     if first and not first[0].accepts(kind):
         raise DesignError.of(
-            "solver", solver, f"does not take models of class {kind}; see mechdesign.solvers.available()"
+            "solver", solver, f"does not take problems of class {kind}; see mechdesign.solvers.available()"
         )
     if first and not first[0].available():
         raise DesignError.of("solver", solver, "is not installed")

@@ -22,8 +22,9 @@ import numpy as np
 from scipy import optimize, stats
 
 from mechdesign.accounting.interval import upper_delta
+from mechdesign.accounting.least_kept import least_kept
 from mechdesign.accounting.losses import NoiseTerm
-from mechdesign.evidence.exact import safe_root
+from mechdesign.evidence.exact import excess
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.scales import absolute_moment
@@ -205,35 +206,20 @@ def within_budget(
 
     At the deadline it is the least factor at which it was.
     """
-    kept: list[float] = []
 
     def law(log_factor: float) -> MixedNoise:
         return MixedNoise(scales * math.exp(log_factor), laplace, sensitivities)
 
-    def excess(log_factor: float) -> float:
-        if kept and deadline.passed:
-            raise _LateError
-        over = math.log(max(composed(law(log_factor), privacy)[0], 1e-300) / budget_of(privacy))
-        if over <= 0:
-            kept.append(log_factor)
-        return over
+    def over(log_factor: float) -> float:
+        return excess(composed(law(log_factor), privacy)[0], budget_of(privacy))
 
     # a pure type that keeps the budget as it is comes back as it is
-    top = next((factor for factor in (1e-12, REACH) if excess(factor) <= 0), None)
-    if top is None:
-        return None
-    if laplace[sensitivities > 0].all():
-        return law(top)  # by Corollary 6
-    try:
-        if excess(-REACH) <= 0:
-            return law(-REACH)
-        return law(safe_root(excess, -REACH, top, xtol=1e-6, rtol=1e-9))
-    except _LateError:
-        return law(min(kept))
-
-
-class _LateError(Exception):
-    """Ends a search for a factor; never leaves this module."""
+    if laplace[sensitivities > 0].all():  # by Corollary 6
+        return next((law(factor) for factor in (1e-12, REACH) if over(factor) <= 0), None)
+    factor = least_kept(
+        over, 1e-12, step=REACH, least=-REACH, most=REACH, xtol=2e-7, rtol=1e-9, deadline=deadline
+    )
+    return law(factor) if factor < math.inf else None
 
 
 def mixed_cost(question: AllocationPage, law: MixedNoise) -> float:

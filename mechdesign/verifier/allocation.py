@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
-from mechdesign.verifier.changes import changes_of, keep_budget, total_at_most
+from mechdesign.verifier.changes import Shifts, changes_of, keep_budget, total_at_most
+from mechdesign.verifier.composed_noise import Asked
 from mechdesign.verifier.composition import PLACES, SLACK, Grid, laplace_losses, refined
-from mechdesign.verifier.noise_laws import ONE, ROUND, ZERO, continuous_cells, normal
+from mechdesign.verifier.noise_laws import ONE, ROUND, ZERO
 from mechdesign.verifier.reading import (
     Account,
     Json,
@@ -43,8 +45,8 @@ from mechdesign.verifier.scales import (
     one_moves,
 )
 
-WIDTH = 16
-"""Points of the grid for each cell of normal noise."""
+Part = tuple[str, tuple[Decimal, ...], Shifts]
+"""A law at unit scale with its shapes, and what moves."""
 SMALL = Decimal(2) ** -16
 """Of the largest Laplace ratio: smaller ones are composed by their sum."""
 MOST_RATIOS = 64
@@ -209,38 +211,48 @@ def barely_above(excess: Decimal, count: int) -> Decimal:
 
 
 def composed_delta(
-    epsilon: Decimal, delta: Decimal, laplace: Counter[Decimal], normal_square: Decimal, account: Account
+    epsilon: Decimal,
+    delta: Decimal,
+    laplace: Counter[Decimal],
+    normal_square: Decimal,
+    account: Account,
+    others: Sequence[Part] = (),
 ) -> Decimal:
-    """δ at ε, from above; of a budget of about `delta`. Laplace ratios are counted."""
+    """δ at ε, from above; of a budget of about `delta`. Laplace ratios are counted; `others` are of other laws."""
     largest = max(laplace, default=ZERO)
     alone = Counter({r: count for r, count in laplace.items() if r >= SMALL * largest and r > 0})
     epsilon -= sum((r * count for r, count in laplace.items() if r < SMALL * largest), ZERO) * ROUND
     if epsilon < 0:  # as noise is symmetric, δ(−τ) = 1 − e^(−τ) (1 − δ(τ))
-        return 1 - epsilon.exp() * (1 - composed_delta(ZERO, delta, alone, normal_square, account)) + SLACK
-    if not alone:
+        at_zero = composed_delta(ZERO, delta, alone, normal_square, account, others)
+        return 1 - epsilon.exp() * (1 - at_zero) + SLACK
+    if not (alone or others):
         return normal_delta(epsilon, normal_square.sqrt() * ROUND) if normal_square else ZERO
-    if alone.total() == 1 and not normal_square:
+    if alone.total() == 1 and not (normal_square or others):
         return max(1 - ((epsilon - largest) / 2).exp(), ZERO) + SLACK
     if len(alone) > MOST_RATIOS or alone.total() > 10**9:
         raise TooLarge(
             f"too large to check: a composition of more than {MOST_RATIOS} different Laplace ratios"
         )
     top = sum((r * count for r, count in alone.items()), ZERO)  # the largest Laplace loss
-    if not normal_square and top <= epsilon:
-        return ZERO
-    if not normal_square and top - epsilon <= 2 * min(alone) and alone.total() <= MOST_COUNTED:
-        return barely_above(top - epsilon, alone.total())
+    if not (normal_square or others):
+        if top <= epsilon:
+            return ZERO
+        if top - epsilon <= 2 * min(alone) and alone.total() <= MOST_COUNTED:
+            return barely_above(top - epsilon, alone.total())
     unit, ratio = epsilon or ONE, normal_square.sqrt() * ROUND
+    parts = [(*part, epsilon / 2) for part in others]
+    if normal_square:
+        parts.append(("norm", (), [(ratio, 1)], epsilon / 2 if others else epsilon * ratio / (top + ratio)))
+    count = alone.total() + sum(times for _, _, shifts, _ in parts for _, times in shifts)
 
     def consumed(points: int) -> Decimal:
-        grid = Grid(delta * Decimal("1e-9") / (alone.total() + 1), points, account)
-        parts = [grid.power(laplace_losses(grid, r, unit), count) for r, count in alone.items()]
-        if normal_square:
-            account.takes(normal().work * points / WIDTH)
-            cells, infinite = continuous_cells(
-                normal(), ratio, grid.tail, epsilon * ratio / (top + ratio), points // WIDTH
-            )
-            parts.append(grid.losses(cells, unit, infinite))
-        return grid.delta(grid.all(parts), epsilon - top)
+        grid = Grid(delta * Decimal("1e-9") / count, points, account)
+        found = [grid.power(laplace_losses(grid, r, unit), count) for r, count in alone.items()]
+        for name, shapes, shifts, bend in parts:
+            law = Asked(name, shapes, 1, ONE, epsilon, delta, account)
+            for shift, times in shifts:
+                cells, infinite = law.outcomes(shift, grid.tail, bend, points)
+                found.append(grid.power(grid.losses(cells, unit, infinite), times))
+        return grid.delta(grid.all(found), epsilon - top)
 
     return refined(consumed, delta, delta, account)

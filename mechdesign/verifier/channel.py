@@ -26,10 +26,9 @@ from mechdesign.verifier.reading import (
     Refused,
     exp_bounds,
     flat,
-    log_above,
     proofs_of,
 )
-from mechdesign.verifier.table import declared
+from mechdesign.verifier.table import declared, largest_loss
 
 TOP = 1 << 100
 
@@ -137,15 +136,12 @@ def table(law: Json, account: Account) -> None:
     """Privacy as the table has it: nothing is stated that it could be compared with."""
     rows, totals = rows_of(law, account)
     account.takes(8 * sum(map(len, rows)), max(totals).bit_length())
-    columns = [column for column in zip(*rows, strict=True) if max(column)]
-    if min(map(min, columns)) == 0:
+    if (loss := largest_loss(rows)) is None:
         account.claimed(
             "reports rule items out: private with some delta only, which this file does not state"
         )
     else:
         account.proved("no report rules an item out", True)
-        shares = ([Fraction(w, total) for w, total in zip(column, totals)] for column in columns)
-        loss = log_above(max(max(column) / min(column) for column in shares))
         account.proved(f"privacy loss at most {loss!r}", True)
 
 

@@ -18,11 +18,9 @@ from operator import mul
 from mechdesign.verifier.allocation import smallest_beyond
 from mechdesign.verifier.covariance import budget_is_kept, inverse_gram, most_of, shown_is
 from mechdesign.verifier.matrices import inverse, times, transposed, whole
-from mechdesign.verifier.reading import Account, Json, Refused, proofs_of
-from mechdesign.verifier.table import Own, own_rows
+from mechdesign.verifier.reading import Account, Json, Refused, proofs_of, root_above
+from mechdesign.verifier.table import MISSED, Own, own_rows
 
-MISSED = Fraction(1, 10**12)
-"""Of its size, what an equality may be missed by: no R in doubles meets one exactly."""
 Exact = list[list[Fraction]]
 
 
@@ -97,12 +95,6 @@ class Spread:
         size = root_above(sum((x * x for row in h for x in row), Fraction(0))) * self.unit**2
         room = root_above(Fraction(n)) * size * self.spread
         return trace - room + rest, trace + room + rest
-
-
-def root_above(square: Fraction) -> Fraction:
-    """A rational at least the square root."""
-    bits = max(0, 128 + square.denominator.bit_length() - square.numerator.bit_length())
-    return Fraction(math.isqrt((square.numerator << (2 * bits)) // square.denominator) + 1, 1 << bits)
 
 
 def holds(row: Own, spread: Spread, witness: Json) -> bool:

@@ -33,6 +33,7 @@ from operator import mul
 
 from mechdesign.verifier.matrices import cholesky, inverse, times, transposed, whole
 from mechdesign.verifier.reading import Account, Json, Refused, exp_bounds, flat, log_above, proofs_of
+from mechdesign.verifier.table import largest_loss
 
 LISTED = 16
 BITS = 128
@@ -207,9 +208,9 @@ def alone(law: Json, account: Account) -> None:
         account.proved("unbiased for every data set", True)
         return
     rows = table(law, account)
-    account.proved("no report rules a category out", min(map(min, rows)) > 0)
-    if min(map(min, rows)) > 0:
-        loss = log_above(max(Fraction(max(column), min(column)) for column in zip(*rows)))
+    loss = largest_loss(rows)
+    account.proved("no report rules a category out", loss is not None)
+    if loss is not None:
         account.proved(f"privacy loss at most {loss!r}", True)
     squares(rows, law["prior"], *centred(*gram(law["workload"], account)), account)
     account.proved("unbiased for every data set", True)

@@ -56,6 +56,7 @@ from mechdesign.verifier.reading import (
     above,
     exp_bounds,
     log_above,
+    root_above,
 )
 from mechdesign.verifier.strategy import unbiased
 from mechdesign.verifier.table import alone as table_alone
@@ -98,7 +99,7 @@ def independent(law: Json, account: Account) -> None:
         if asked.l2 is not None and m == 2:
             found.append(asked.l2**2 * max(rates) ** 2)
         elif asked.l2 is not None:
-            found.append(Fraction(math.isqrt(int(asked.l2**2 * squares * 4**BITS)) + 1, 1 << BITS))
+            found.append(root_above(asked.l2**2 * squares))
     if m == 1:
         account.proved(f"privacy loss at most {above(min(found))!r}", True)
     else:
@@ -213,10 +214,6 @@ def stated(law: Segments, bins: list[Fraction], numbers: int, account: Account) 
         account.proved(f"delta at most {above(delta)!r} at epsilon = {numbers}", law.continuous)
 
 
-def exact_law(law: Json, account: Account) -> None:
-    table(law, account)
-
-
 def coordinates(law: Json, account: Account) -> None:
     """The same quantizer for every number of a vector."""
     if law["dimension"] < 1 or not 0 < law["scale"] < math.inf:
@@ -250,11 +247,7 @@ def planned(law: Json, account: Account) -> None:
             account.join(name, own)
 
 
-def vector_mechanism(law: Json, account: Account) -> None:
-    vectors(law, account)
-
-
-MECHANISMS: dict[str, Callable[[Json, Account], None]] = {
+MECHANISMS: dict[str, Callable[[Json, Account], object]] = {
     "additive-noise": additive,
     "cell-noise": cells,
     "cell-product": cells,
@@ -274,10 +267,10 @@ MECHANISMS: dict[str, Callable[[Json, Account], None]] = {
     "subset-report": local_report.alone,
     "quantizer": quantizer,
     "vector-quantizer": coordinates,
-    **dict.fromkeys(LAWS, exact_law),
+    **dict.fromkeys(LAWS, table),
     **dict.fromkeys(
         ("sphere-quantizer", "random-directions", "sampled-signs", "sampled-coordinates", "priv-unit"),
-        vector_mechanism,
+        vectors,
     ),
     **user_level.MECHANISMS,
 }

@@ -18,10 +18,9 @@ from operator import mul
 
 from mechdesign.verifier.allocation import composed_delta, largest_square
 from mechdesign.verifier.bound_class import spoken_of
-from mechdesign.verifier.calibration import largest_loss, proper
-from mechdesign.verifier.changes import Shifts, worst_shifts
-from mechdesign.verifier.composed_noise import Asked
-from mechdesign.verifier.composition import PLACES, Grid, Losses, laplace_losses, refined
+from mechdesign.verifier.calibration import largest_loss, law_of
+from mechdesign.verifier.changes import worst_shifts
+from mechdesign.verifier.composition import PLACES
 from mechdesign.verifier.discrete_laws import COSTS
 from mechdesign.verifier.matrices import transposed, whole
 from mechdesign.verifier.noise_laws import ONE, ROUND, ZERO
@@ -83,7 +82,7 @@ def check(result: Json, account: Account) -> None:
         menu = [(WHOLE if integer else NAMES).get(family) for family in design["families"]]
         stated = noise["dimension"], noise["rounds"], noise["sampling_rate"]
         fits = stated == (dimension, design["rounds"], 1.0) and covers(noise["sensitivity"], changes)
-        shapes, scale = read_law(law)
+        _, shapes, scale = law_of(noise)
         if integer and scale > 50_000 and "gaussian" in design["families"]:
             menu.append("norm")  # beyond all scales of discrete normal noise
         fits = fits and noise["sensitivity"]["neighbours"] == neighbours and law["name"] in menu
@@ -200,24 +199,11 @@ def covers(stated: Json, changes: Json) -> bool:
     return all(stated[name] == changes.get(name) for name in names)
 
 
-def read_law(law: Json) -> tuple[tuple[Decimal, ...], Decimal]:
-    shapes, scale = tuple(Decimal(x) for x in law["args"]), Decimal(law.get("scale", 1))
-    if law["name"] not in COSTS or set(law) - {"", "name", "args", "scale"}:
-        raise NotCovered(f"noise of the law {law['name']}, or with other parameters than shapes and a scale")
-    if (
-        not 0 < scale < Decimal("Infinity")
-        or not all(x.is_finite() for x in shapes)
-        or not proper(law["name"], shapes)
-    ):
-        raise Refused("a shape or a scale that no law has")
-    return shapes, scale
-
-
 def private(noises: list[Json], privacy: Json, whose: str, account: Account) -> None:
     """Check that all of the noise keeps the budget."""
     most, square, rest = ZERO, ZERO, []
     for noise in noises:
-        name, (shapes, scale) = noise["law"]["name"], read_law(noise["law"])
+        name, shapes, scale = law_of(noise)
         smooth = name == "norm" or (name == "discrete_gaussian" and privacy[""] == "zcdp")
         cases = worst_shifts(noise["sensitivity"], noise["dimension"], "norm" if smooth else name, account)
         shifts = [[(v / scale, count * noise["rounds"]) for v, count in case] for case in cases]
@@ -247,37 +233,12 @@ def private(noises: list[Json], privacy: Json, whose: str, account: Account) -> 
     delta = Decimal(privacy["delta"])
     # what loses at most so much is (ε, 1 − e^(ε − most))-private
     holds = most <= epsilon * ROUND or (most.is_finite() and 1 - (epsilon - most).exp() <= delta)
-    holds = holds or consumed(rest, square, epsilon, delta, account) <= delta
+    if not holds:
+        laplace, others = Counter[Decimal](), []
+        for part in rest:
+            if part[0] == "laplace":
+                laplace.update(dict(part[2]))
+            else:
+                others.append(part)
+        holds = composed_delta(epsilon, delta, laplace, square * ROUND, account, others) <= delta
     account.proved(f"delta at most {privacy['delta']!r} at epsilon = {privacy['epsilon']!r}{whose}", holds)
-
-
-def consumed(
-    rest: list[tuple[str, tuple[Decimal, ...], Shifts]],
-    square: Decimal,
-    epsilon: Decimal,
-    delta: Decimal,
-    account: Account,
-) -> Decimal:
-    """δ at ε of the composition, from above."""
-    if all(name == "laplace" for name, *_ in rest):
-        ratios: Counter[Decimal] = Counter()
-        for _, _, shifts in rest:
-            ratios.update(dict(shifts))
-        return composed_delta(epsilon, delta, ratios, square * ROUND, account)
-    parts = [*rest, ("norm", (), [(square.sqrt() * ROUND, 1)])] if square else rest
-    count = sum(times for *_, shifts in parts for _, times in shifts)
-
-    def composed(points: int) -> Decimal:
-        grid, origin, found = Grid(delta * Decimal("1e-9") / count, points, account), ZERO, list[Losses]()
-        for name, shapes, shifts in parts:
-            law = Asked(name, shapes, 1, ONE, epsilon, delta, account)
-            for shift, times in shifts:
-                if name == "laplace":
-                    losses, origin = laplace_losses(grid, shift, epsilon), origin + shift * times
-                else:
-                    cells, infinite = law.outcomes(shift, grid.tail, epsilon / 2, points)
-                    losses = grid.losses(cells, epsilon, infinite)
-                found.append(grid.power(losses, times))
-        return grid.delta(grid.all(found), epsilon - origin)
-
-    return refined(composed, delta, delta, account)

@@ -30,7 +30,7 @@ from functools import cache
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
-from mechdesign.verifier.reading import NEAR, Account, Json, Refused
+from mechdesign.verifier.reading import NEAR, Account, Json, Refused, decimal
 
 Triple: TypeAlias = tuple[Decimal, Decimal, Decimal]
 Bounds: TypeAlias = tuple[Fraction, Fraction]
@@ -171,11 +171,6 @@ class Known(NamedTuple):
 def holds(bounds: Bounds, found: Decimal, room: Decimal) -> bool:
     low, high = bounds
     return low <= Fraction(max(found - room, Decimal(0))) and Fraction(found + room) <= high
-
-
-def decimal(x: Fraction | float) -> Decimal:
-    x = Fraction(x)
-    return Decimal(x.numerator) / x.denominator
 
 
 def known_moments(prior: Json, account: Account) -> Known | None:

@@ -348,6 +348,19 @@ def above(number: Fraction) -> float:
     return found if Fraction(found) >= number else math.nextafter(found, math.inf)
 
 
+def decimal(number: Fraction | float) -> Decimal:
+    """A rational in the digits of the context."""
+    number = Fraction(number)
+    return Decimal(number.numerator) / number.denominator
+
+
+def root_above(square: Fraction) -> Fraction:
+    """A rational at least the square root, by less than 2⁻¹²⁷ of it."""
+    bits = max(0, 128 + square.denominator.bit_length() - square.numerator.bit_length())
+    root = math.isqrt((square.numerator << (2 * bits)) // square.denominator)
+    return Fraction(root + 1, 1 << bits) if square else Fraction(0)
+
+
 def between(low: Number, high: Number, holds: Callable[[Number], bool]) -> tuple[Number, Number]:
     """Two neighbouring numbers, the first one of which is on the side of `low`, where it holds, and the other on that of `high`."""
     while low < (middle := (low + high) / 2) < high:

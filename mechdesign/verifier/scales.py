@@ -25,10 +25,10 @@ from typing import NamedTuple
 from mechdesign.verifier.changes import Changes, changes_of
 from mechdesign.verifier.composition import SLACK
 from mechdesign.verifier.noise_laws import ONE, PI, ROUND, ZERO, gamma, normal
-from mechdesign.verifier.reading import NEAR, Account, Json, Refused, TooLarge, points_of
+from mechdesign.verifier.reading import NEAR, Account, Json, Refused, TooLarge, decimal, points_of
+from mechdesign.verifier.table import MISSED, Own, own_rows, rows_hold
 
 EXACT = 2000
-ROOM = Fraction(1, 10**12)
 APART = Decimal("1e-10"), Decimal("1e-7"), Decimal("1e-4")
 
 
@@ -41,18 +41,6 @@ class Need(NamedTuple):
     bounds: Json
 
 
-class Row(NamedTuple):
-    """A row of the person's own."""
-
-    label: str
-    equal: bool
-    terms: list[tuple[int, Fraction]]
-    offset: Fraction
-
-    def side(self, scales: list[Fraction]) -> Fraction:
-        return sum((a * scales[i] for i, a in self.terms), self.offset)
-
-
 class Asked(NamedTuple):
     """What is asked of scales."""
 
@@ -60,7 +48,7 @@ class Asked(NamedTuple):
     order: float
     weights: list[float]
     needs: list[Need]
-    rows: list[Row]
+    rows: list[Own]
 
     @property
     def spend(self) -> int:
@@ -69,19 +57,7 @@ class Asked(NamedTuple):
 
 def of_problem(design: Json) -> Asked:
     """The question of a problem on scales."""
-    size, count = len(design["weights"]), len(design["family"])
-    terms: list[list[tuple[int, Fraction]]] = [[] for _ in range(count)]
-    for (i, j), a in zip(design["places"], design["coefficients"], strict=True):
-        if not (0 <= i < count and 0 <= j < size):
-            raise Refused("a coefficient of no row or scale")
-        terms[i].append((j, Fraction(a)))
-    known, signs = range(len(design["labels"])), (0, 1)
-    if any(f not in known for f in design["family"]) or any(e not in signs for e in design["equal"]):
-        raise Refused("a row of no family, or neither an equality nor an inequality")
-    if any(j <= i for row in terms for (i, _), (j, _) in pairwise(row)):
-        raise Refused("coefficients out of order")
-    parts = zip(design["family"], design["equal"], terms, design["offsets"], strict=True)
-    rows = [Row(design["labels"][f], bool(e), row, Fraction(k)) for f, e, row, k in parts]
+    size, rows = len(design["weights"]), own_rows({**design, "cost": design["weights"]}, 0)
     needs = [
         Need(one["label"], one["privacy"], one["sensitivities"], one["bounds"]) for one in design["privacy"]
     ]
@@ -103,15 +79,15 @@ def of_allocation(design: Json) -> Asked:
         return found
 
     rows = [
-        Row("lower", False, [(i, minus)], Fraction(v)) for i, v in enumerate(vector("lower", 0.0)) if v > 0
+        Own("lower", False, [(i, minus)], Fraction(v)) for i, v in enumerate(vector("lower", 0.0)) if v > 0
     ]
     rows += [
-        Row("upper", False, [(i, one)], -Fraction(v))
+        Own("upper", False, [(i, one)], -Fraction(v))
         for i, v in enumerate(vector("upper", math.inf))
         if v < math.inf
     ]
     rows += [
-        Row("groups", True, [(i, one), (j, minus)], Fraction(0))
+        Own("groups", True, [(i, one), (j, minus)], Fraction(0))
         for group in design["groups"] or ()
         for i, j in pairwise(group)
     ]
@@ -125,14 +101,7 @@ def kept(asked: Asked, scales: list[float], account: Account) -> None:
         return
     exact = [Fraction(s) for s in scales]
     account.takes(4 * sum(len(row.terms) for row in asked.rows), 110)
-    for label in dict.fromkeys(row.label for row in asked.rows):
-        holds = True
-        for row in asked.rows:
-            if row.label == label:
-                side = row.side(exact)
-                size = sum((abs(a) * exact[i] for i, a in row.terms), abs(row.offset))
-                holds = holds and (abs(side) <= ROOM * size if row.equal else side <= 0)
-        account.proved(f"rows called {label!r} hold", holds)
+    rows_hold(asked.rows, dict.fromkeys(row.label for row in asked.rows), exact, account)
 
 
 def moment(order: float, laplace: bool) -> Decimal:
@@ -267,7 +236,7 @@ def is_mix(asked: Changes, mix: list[float], shares: list[float] | None, m: int)
         return False
     exact, room = len(moved) <= EXACT, Fraction(1)
     if not exact:
-        room += ROOM
+        room += MISSED
     v, a = [Fraction(mix[i]) for i in moved], [asked.sizes[i] for i in moved]
     x = [(d / c) ** m for c, d in zip(a, v)]
     few = asked.l0 is not None and asked.l0 < sum(size > 0 for size in asked.sizes)
@@ -333,10 +302,6 @@ def reduced(asked: Asked) -> Reduced:
             if a > 0 or row.equal:
                 high[g] = limit if before is None else min(before, limit)
     return Reduced(member, low, high, coupled)
-
-
-def decimal(number: Fraction) -> Decimal:
-    return Decimal(number.numerator) / number.denominator
 
 
 def separated(asked: Asked, proof: Json, profiles: list[list[float]], value: float) -> Decimal:

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from mechdesign.verifier.quantizer import quantizer
 from mechdesign.verifier.reading import Account, Json, Refused, proofs_of
-from mechdesign.verifier.table import holds, own_rows
+from mechdesign.verifier.table import own_rows, rows_hold
 
 
 def selection_problem(result: Json, account: Account) -> None:
@@ -45,7 +45,4 @@ def selection_problem(result: Json, account: Account) -> None:
     v += rows["witness"]
     held = own_rows({**design, "cost": v}, len(v) - design["columns"])
     account.divides(sum(len(row.terms) for row in held) + len(v), max(map(sum, left)).bit_length())
-    for label in design["labels"]:
-        account.proved(
-            f"rows called {label!r} hold", all(holds(row, v) for row in held if row.label == label)
-        )
+    rows_hold(held, design["labels"], v, account)

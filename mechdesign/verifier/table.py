@@ -15,7 +15,7 @@ coefficient, is 0, all other cells of these inputs are 0; and a cell is 0 where 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -54,16 +54,22 @@ def alone(law: Json, account: Account) -> None:
     account.takes(8 * sum(map(len, weights)), max(map(sum, weights)).bit_length())
     whole = all(len(row) == len(law["outputs"]) and min(row) >= 0 < sum(row) for row in weights)
     account.agrees("weights are rows of probabilities", whole and len(weights) == len(law["inputs"]))
-    columns = [
-        column for column in zip(*([Fraction(w, sum(row)) for w in row] for row in weights)) if max(column)
-    ]
-    if min(map(min, columns)) == 0:
+    if (loss := largest_loss(weights)) is None:
         account.claimed(
             "outputs rule inputs out: private with some delta only, which this file does not state"
         )
         return
-    loss = log_above(max(max(column) / min(column) for column in columns))
     account.proved(f"privacy loss at most {loss!r} between any two inputs", True)
+
+
+def largest_loss(rows: list[list[int]]) -> float | None:
+    """What rows of weights lose between any two of them, rounded up; None where an output rules one out."""
+    totals = [sum(row) for row in rows]
+    columns = [column for column in zip(*rows, strict=True) if max(column)]
+    if min(map(min, columns)) == 0:
+        return None
+    shares = ([Fraction(w, total) for w, total in zip(column, totals)] for column in columns)
+    return log_above(max(max(column) / min(column) for column in shares))
 
 
 def table(result: Json, account: Account) -> None:
@@ -128,11 +134,7 @@ def keeps_rows(
     curved = design["curved"]
     if not set(curved) <= set(design["labels"]):
         raise Refused("tangents of families that are none")
-    for label in design["labels"]:
-        who = f"tangents of {label!r}" if label in curved else f"rows called {label!r}"
-        account.proved(f"{who} hold", all(holds(row, v) for row in rows if row.label == label))
-        if label in curved:
-            account.claimed(f"they are tangents of a convex function {label!r}, which the law keeps too")
+    rows_hold(rows, design["labels"], v, account, curved)
     value = sum((c * x for c, x in zip(costs, v) if c), Fraction(design["constant"]))
     say = account.claimed if "objective" in curved else account.proved
     say(f"the value is at most {result['value']!r}", value <= Fraction(result["value"]))
@@ -158,6 +160,17 @@ def holds(row: Own, v: list[Fraction]) -> bool:
     left = sum((a * v[j] for j, a in row.terms), row.offset)
     size = sum((abs(a) for _, a in row.terms), abs(row.offset))
     return abs(left) <= MISSED * size if row.equal else left <= 0
+
+
+def rows_hold(
+    rows: list[Own], labels: Iterable[str], v: list[Fraction], account: Account, curved: Iterable[str] = ()
+) -> None:
+    """Claim, family by family, that the rows hold at v."""
+    for label in labels:
+        who = f"tangents of {label!r}" if label in curved else f"rows called {label!r}"
+        account.proved(f"{who} hold", all(holds(row, v) for row in rows if row.label == label))
+        if label in curved:
+            account.claimed(f"they are tangents of a convex function {label!r}, which the law keeps too")
 
 
 def own_rows(design: Json, cells: int) -> list[Own]:

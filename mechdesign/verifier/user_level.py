@@ -32,7 +32,9 @@ from mechdesign.verifier.reading import (
     NotCovered,
     Refused,
     above,
+    decimal,
     log_above,
+    root_above,
 )
 
 NEARER = 1 - Fraction(1, 10**15)
@@ -42,8 +44,7 @@ DIGITS = 40
 def norm_of(change: list[Fraction], norm: float) -> Fraction:
     """From above."""
     if norm == 2:
-        square = sum(x * x for x in change)
-        return Fraction(math.isqrt(int(square * 4**160)) + 1, 2**160) if square else Fraction(0)
+        return root_above(sum((x * x for x in change), Fraction(0)))
     return Fraction(max(map(abs, change)) if norm == math.inf else sum(map(abs, change)))
 
 
@@ -78,7 +79,7 @@ def linear(law: Json, account: Account) -> tuple[Fraction, float]:
     if law["gaussian"]:
         budget = {"": "approximate-dp", "epsilon": float(alpha * diameter * NEARER), "delta": delta}
         square = (rate * diameter) ** 2 / largest_square(budget)
-        scale = above(Fraction(math.isqrt(int(square * 4**160)) + 1, 2**160))
+        scale = above(root_above(square))
         words = f"alpha = {law['alpha']!r}, delta = {delta!r}, by normal noise of a deviation of {scale!r} or more"
     else:
         scale = above(rate / alpha)
@@ -160,11 +161,6 @@ def item_by_item(law: Json, account: Account) -> tuple[Fraction, float]:
     return alpha, 0.0
 
 
-def decimal(number: Fraction) -> Decimal:
-    """From above."""
-    return Decimal(number.numerator) / number.denominator * (1 + Decimal("1e-35"))
-
-
 def reduced(law: Json, account: Account) -> None:
     """Draws from every user, and then a release of equally many items of each."""
     inner, radius, failure = law["mechanism"], Fraction(law["radius"]), Fraction(law["failure"])
@@ -185,7 +181,8 @@ def reduced(law: Json, account: Account) -> None:
         return
     with localcontext() as context:
         context.prec = DIGITS
-        near, need = decimal(radius / diameter), -decimal(failure).ln() / draws * (1 + Decimal("1e-30"))
+        more = 1 + Decimal("1e-30")
+        near, need = decimal(radius / diameter) * more, -decimal(failure).ln() / draws * more
         low, high = near, Decimal(1)
         while high - low > Decimal("1e-13") * high:
             middle = (low + high) / 2
@@ -206,13 +203,9 @@ def estimate(law: Json, account: Account) -> None:
     account.proved(f"a report loses at most {above(loss)!r}, and what is made of reports no more", loss > 0)
 
 
-def release(law: Json, account: Account) -> None:
-    (linear if law[""] == "linear-release" else item_by_item)(law, account)
-
-
-MECHANISMS: dict[str, Callable[[Json, Account], None]] = {
+MECHANISMS: dict[str, Callable[[Json, Account], object]] = {
     "frequency-estimate": estimate,
-    "itemwise-release": release,
-    "linear-release": release,
+    "itemwise-release": item_by_item,
+    "linear-release": linear,
     "reduced-release": reduced,
 }

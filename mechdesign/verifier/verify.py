@@ -101,6 +101,12 @@ def verify(text: str) -> Account:
 
 def result(held: Json, account: Account) -> None:
     """Check one result."""
+    evidence(held, account)
+    standing(held, account)
+
+
+def evidence(held: Json, account: Account) -> None:
+    """Check what the proofs speak of."""
     kind = held["design"][""]
     if kind not in CHECKS:
         raise NotCovered(UNCOVERED.get(kind, f"results of kind {kind}"))
@@ -110,7 +116,6 @@ def result(held: Json, account: Account) -> None:
     if held["proofs"]:
         CHECKS[kind](held, account)
     neighbours(held["design"], account)
-    standing(held, account)
 
 
 def neighbours(said: Json, account: Account) -> None:
@@ -124,15 +129,7 @@ def neighbours(said: Json, account: Account) -> None:
 
 def certificate(held: Json, account: Account) -> None:
     """The proofs of a result without its report: class and status are not stated."""
-    kind = held["question"][""]
-    if kind not in CHECKS:
-        raise NotCovered(UNCOVERED.get(kind, f"results of kind {kind}"))
-    if not isinstance(held["proofs"], list):
-        raise Refused("proofs that are no list")
-    account.agrees("a proof is there", bool(held["proofs"]))
-    if held["proofs"]:
-        CHECKS[kind]({**held, "design": held["question"], "mechanism": held["law"]}, account)
-    neighbours(held["question"], account)
+    evidence({**held, "design": held["question"], "mechanism": held["law"]}, account)
 
 
 ALONE = {"result": result, "certificate": certificate}

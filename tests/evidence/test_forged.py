@@ -70,7 +70,7 @@ CLAIMED = {
     r"design\.(changes\.)?(most|participation\.times|loss\.absolute) -|design\.changes\.signed ~": "the bound beside a question that asks for less",
     r"lower_bound \+": "the bound of a metric quantizer",
     r"design\.prior\..*": "the moments of a law",
-    r"design\.(targets\..* \+|tasks\..*)|mechanism\.noises\[\]\.law\.args\[\] -": "the bound of a plan, and the bias of its clips",
+    r"design\.(targets\..* \+|weights\..*|tasks\..*)|mechanism\.noises\[\]\.law\.args\[\] -": "the bound of a plan, and the bias of its clips",
     r"mechanism\.noises\[\]\.sensitivity\.(linf \+|signed ~)": "noise of a plan for more than what changes",
     r"mechanism\.(channel\..*|alpha \+)": "alpha after shuffling",
 }

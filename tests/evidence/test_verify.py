@@ -7,6 +7,7 @@ import json
 import random
 import subprocess
 import sys
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ from scipy import stats
 import mechdesign as md
 from mechdesign.evidence import exact
 from mechdesign.evidence.exact import round_down, round_up
-from mechdesign.evidence.serialize import dumps, encode
+from mechdesign.evidence.serialize import dumps, encode, loads
+from mechdesign.noise import LatticeBound
 from mechdesign.quantizers.common.proofs import LawProof
 from mechdesign.verifier import archive, reading, verify
 
@@ -132,7 +134,12 @@ def test_exponentials_enclose(tmp_path: Path) -> None:
 def test_the_privacy_of_any_lattice_noise() -> None:
     """Few cells to a shift, many, tails, spikes: δ is what the package finds, to the last unit."""
     rng = random.Random(5)
-    text = files.text("optimal-noise")
+    result = loads(files.text("optimal-noise"))
+    none = (  # rows of the bound have other numbers where δ is 0
+        replace(p, rows=p.rows[:0], multipliers=()) if isinstance(p, LatticeBound) else p
+        for p in result.proofs
+    )
+    text = dumps(replace(result, proofs=tuple(none)))
     for _ in range(60):
         n, tails = rng.randint(1, 7), rng.random() < 0.5
         count = rng.randint(2 * n, 3 * n) if tails else rng.randint(1, 3 * n)

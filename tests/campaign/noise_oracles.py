@@ -70,7 +70,7 @@ def allocation(design: Any, result: Any) -> Faults:
         yield from mixed(design, result)
         return
     lam, scales = design.sensitivities, law.scales
-    peaked = getattr(law, "laplace", np.ones(len(lam), dtype=bool))
+    peaked = np.broadcast_to(getattr(law, "laplace", True), len(lam)).tolist()
     ratios = [Fraction(v) / Fraction(s) for v, s in zip(lam.tolist(), scales.tolist())]
     squares = sum((r * r for r, kind in zip(ratios, peaked) if not kind), Fraction(0))
     for epsilon, delta in asked:

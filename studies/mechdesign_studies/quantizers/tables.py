@@ -85,7 +85,8 @@ def table_1(report: Report) -> dict[tuple[float, str], md.Quantizer]:
             {
                 "epsilon": epsilon,
                 "floats: epsilon": floats.mechanism.privacy_loss(),
-                "floats: over budget by": max(0.0, floats.mechanism.privacy_loss() - epsilon),
+                # a difference near the last digits, of which processors agree on few
+                "floats: over budget by": float(f"{max(0.0, floats.mechanism.privacy_loss() - epsilon):.3g}"),
                 "certified: epsilon": exact.privacy_loss(),
                 "certified: over budget by": max(0.0, exact.privacy_loss() - epsilon),
                 "certified: within budget": exact.privacy_loss() <= epsilon,

@@ -29,11 +29,19 @@ from mechdesign.problem.law_moments import frozen_parts
 from mechdesign.typing import FrozenLaw
 
 FAMILIES = ("laplace", "gaussian", "staircase")
+_MOST = 1e150
+"""A scale whose square is a double."""
 
 
 def _stair_variance(s: float, top: float) -> float:
     b = math.exp(-top / s)
-    return float(top**2 * ((b * (1 + b) / 2) ** (2 / 3) + b) / math.expm1(-top / s) ** 2)
+    near = top / -math.expm1(-top / s)  # s, of steps much larger than the shift
+    return float(near * near * ((b * (1 + b) / 2) ** (2 / 3) + b))
+
+
+def _discrete_laplace_variance(s: float, top: float) -> float:
+    near = 1 / math.sinh(0.5 / s)
+    return 0.5 * near * near
 
 
 def _whole_variance(s: float, top: float) -> float:
@@ -48,7 +56,7 @@ _VARIANCES: dict[str, Callable[[float, float], float]] = {
     "laplace": lambda s, top: 2 * s * s,
     "gaussian": lambda s, top: s * s,
     "staircase": _stair_variance,
-    "discrete_laplace": lambda s, top: 0.5 / math.sinh(0.5 / s) ** 2,
+    "discrete_laplace": _discrete_laplace_variance,
     "discrete_gaussian": _whole_variance,
 }
 """By scale, for shifts of at most `top`."""
@@ -149,26 +157,24 @@ class Item:
             "discrete_laplace": LEAST_LAPLACE,
             "discrete_gaussian": LEAST_GAUSSIAN,
         }
-        return least.get(self.name, 0.0)
+        return least.get(self.name, 1e-100 * self.top)
 
     def best(self, price: float, order: float) -> float:
         """The scale of least cost plus `price` times D: in closed form where both are powers of it, else by Brent's method."""
-        unit = self.weight * self.part.worth * self.part.dimension
-        plain = not self.part.whole
+        unit, price = self.weight * self.part.worth * self.part.dimension, float(price)
+        plain, least = not self.part.whole, self.least
         cubic: float = (price * self._total / (4 * unit)) ** (1 / 3)
-        if order == math.inf and plain and self.family == "laplace":
-            return cubic
         fourth = (price * order * self._square / (2 * unit)) ** 0.25 if order < math.inf else math.inf
-        if plain and self.normal:
-            return fourth
-
-        least = self.least
+        powers = plain and (self.normal or (order == math.inf and self.family == "laplace"))
 
         def paid(log_scale: float) -> float:
             scale = max(math.exp(min(log_scale, 300.0)), least)
             return self.cost(scale) + price * self.consumed(scale, order)
 
-        if not 0 < (near := max(min(cubic, fourth), least)) < math.inf:
+        near = max(fourth if plain and self.normal else min(cubic, fourth), least)
+        if powers:
+            return min(near, _MOST)
+        if not 0 < near < math.inf:
             size, other = ("large", "larger") if near > 0 else ("small", "smaller")
             remedy = f"choose other units or weights, or a {other} budget"
             raise DesignError(f"privacy, weights: ask for noise that is too {size} for doubles: {remedy}")
@@ -194,8 +200,10 @@ class Item:
         return max(math.exp(float(optimize.brentq(over, low, high, xtol=1e-14))) * (1 - 1e-13), self.least)
 
     def scale_at(self, budget: float) -> float:
-        """The scale at which the largest loss is this; of normal noise, at which ρ is."""
-        return math.sqrt(self._square / (2 * budget)) if self.normal else self._total / budget
+        """The scale at which the largest loss is this, and of normal noise ρ; not below the least one."""
+        return max(
+            math.sqrt(self._square / (2 * budget)) if self.normal else self._total / budget, self.least
+        )
 
     def scale_in(self, law: FrozenLaw) -> float | None:
         """The scale of a law of this family, of the shape that the menu has; None of another one."""

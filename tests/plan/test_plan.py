@@ -299,6 +299,21 @@ def test_large_budgets() -> None:
         last = result.value
 
 
+@pytest.mark.parametrize(
+    "privacy",
+    [md.PureDP(1e6), md.ApproximateDP(1e4, 0.5), md.ZeroConcentratedDP(1e6), md.ApproximateDP(1e-200, 1e-3)],
+)
+def test_budgets_that_doubles_hardly_hold_end_in_a_plan_or_one_sentence(privacy: Any) -> None:
+    tasks = {"c": md.Count(), "s": md.Sum(1e-9), "t": md.Sum(1e12)}
+    for weights in (None, dict.fromkeys(tasks, 1.0)):
+        try:
+            result = md.Plan(tasks, privacy, weights).solve()
+        except md.DesignError as error:
+            assert "budget" in str(error) or "variance" in str(error)
+            continue
+        assert result.certificate.verify() and str(result) and 0 <= result.lower_bound <= result.value
+
+
 # -- targets, groups, clips -------------------------------------------------------------------------------
 
 

@@ -74,7 +74,8 @@ class SymmetricLaw(stats.rv_continuous):  # type: ignore[misc]
 
     def _stats(self, *shapes: Values) -> Values:
         variance: Array = self._absolute_moment(2, *shapes)
-        with np.errstate(over="ignore", invalid="ignore"):  # a variance that overflows has no kurtosis
+        # where the square of the variance is no double there is no kurtosis
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
             return 0.0, variance, 0.0, self._absolute_moment(4, *shapes) / variance**2 - 3
 
     def mean_absolute(self, *shapes: Values) -> float:

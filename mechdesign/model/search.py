@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import replace
+from types import NoneType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -153,7 +154,7 @@ class _Task:
         return {**vars(self), "_sweep": Sweep()}  # workers make their own
 
     def __call__(self, point: Mapping[str, float]) -> list[float | None]:
-        problem = self._build(**point)
+        problem = instance("build", self._build(**point), Problem, NoneType)
         if problem is None:
             return [None] * len(self._places)
         if hasattr(problem, "swept"):

@@ -181,6 +181,8 @@ def test_boxes_and_bins_are_searched_in_three_lines() -> None:
     assert found.mechanism.bins.tolist() == design.mechanism.bins.tolist()
     assert found.table.loc[0, "level"] == design.table.loc[0, "level"]
     assert found.table["value"].isna().sum() == 4 * 99 - int(design.table["feasible"].sum())
+    with pytest.raises(md.DesignError, match="build = 5"):
+        md.search(lambda delta: 5, md.Grid(delta=[2.0]))
     with pytest.raises(md.DesignError, match="axis = 'levels'"):
         md.search(build, md.Grid(delta=[2.0], inner=[0.5], levels=[0.6]))
 

@@ -126,8 +126,14 @@ def model() -> Any:
     return md.Problem(md.Minimize(P.expected()), rows).solve().plot()
 
 
+def published() -> Any:
+    """The published linear program's quantizer."""
+    return md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), stats.uniform(-1, 2)).solve().plot()
+
+
 DRAWN: dict[str, Callable[[], Any]] = {
     "model": model,
+    "from_the_paper": published,
     "noise": noise,
     "whole_release": plan,
     "epsilon": attack,
@@ -142,6 +148,7 @@ COMMITTED = {
     "vectors": "vectors/errors.svg",
     "learning": "coordinate-descent/figure5.svg",
     "locations": "location/map.svg",
+    "local_counts": "local-workloads/ratios.svg",
     "search": "optimal-quantizer/over-optimum.svg",
     "write_solver": "optimal-quantizer/bits.svg",
 }

@@ -1,7 +1,7 @@
 """mechdesign designs differential-privacy mechanisms by optimization, and proves what it delivers.
 
 The designs, privacy notions, `calibrate`, `load` and the errors are here; the rest is in the wings: ``md.quantizers``,
-``md.noise``, ``md.channels``, ``md.user_level``, ``md.accounting``, ``md.spaces``, ``md.vectors``, ``md.learning``,
+``md.noise``, ``md.channels``, ``md.choice``, ``md.user_level``, ``md.accounting``, ``md.spaces``, ``md.vectors``, ``md.learning``,
 ``md.solvers``. Names load when used.
 """
 

@@ -21,7 +21,7 @@ FLOORS: dict[str, int] = {
     "accounting": 4, "spaces": 4,
     "model": 5,
     "quantizers": 6,
-    "noise": 7, "channels": 7, "vectors": 7,
+    "noise": 7, "channels": 7, "choice": 7, "vectors": 7,
     "user_level": 8,
     "choose": 9, "learning": 9, "": 9,
     "plan": 10,

@@ -14,7 +14,7 @@ from mechdesign.problem.spine import Design
 from mechdesign.solvers import Solver
 from mechdesign.user_level import ItemwiseRelease
 
-ROOMS = ("", "noise", "channels", "user_level", "vectors", "choose", "learning", "quantizers", "accounting",
+ROOMS = ("", "noise", "channels", "user_level", "vectors", "choice", "choose", "learning", "quantizers", "accounting",
          "runs", "solvers", "spaces", "problem")  # fmt: skip
 SHORT = {
     "a formula, or an integral or root in one variable": (

@@ -23,6 +23,8 @@ def sought(design: Json) -> str:
     kind, bins = design[""], design.get("bins")
     if kind == "optimal-quantizer":
         return MENU if isinstance(bins, dict) and bins.get("") == "bin-search" else EVERY
+    if kind == "private-choice" and design["largest"] is not None:
+        return EVERY
     if kind == "optimal-noise":
         return EVERY if design["dimension"] == 1 else INDEPENDENT
     if kind in (

@@ -20,6 +20,7 @@ from mechdesign.verifier.allocation import allocation
 from mechdesign.verifier.bound_class import standing
 from mechdesign.verifier.calibration import calibration
 from mechdesign.verifier.channel import bounded, channel
+from mechdesign.verifier.choice import choice, quantile
 from mechdesign.verifier.covariance_problem import covariance_problem
 from mechdesign.verifier.knorm import knorm
 from mechdesign.verifier.lattice import lattice_problem
@@ -45,6 +46,8 @@ CHECKS |= {
     "selection-problem": selection_problem,
     "metric-channel": channel,
     "bounded-count": bounded,
+    "private-choice": choice,
+    "private-quantile": quantile,
     "table-problem": table,
     "lattice-problem": lattice_problem,
     "local-workload": local_report,

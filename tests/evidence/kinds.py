@@ -39,11 +39,12 @@ FORMAT = Path(mechdesign.evidence.__file__).parents[2] / "docs" / "format.md"
 PRIOR = "@prior-law|@prior-clipped|@prior-truncated|@prior-samples"
 DUAL = "@lattice-bound|@sampled-lattice-bound|@staircase-dual"
 EXCEPTIONS = {
-    "pos": "additive-noise.sampling_rate alphabet.max_abs alphabet.step cell-noise.width knorm-noise.scale linear-release.alpha "
+    "pos": "choice-rule.rate quantile-rule.rate additive-noise.sampling_rate alphabet.max_abs alphabet.step cell-noise.width knorm-noise.scale linear-release.alpha "
     "optimal-noise.sensitivity strategy-noise.budget",
     "pos|@sensitivity": "additive-noise.sensitivity",
     "pos|@sensitivity|vectors": "knorm.sensitivity",
     "pos|nums": "sum-task.clip",
+    "pos|null": "private-choice.spread",
     "nn": "calibration-bound.share cell-noise.spike_width delta-interval.lower delta-interval.upper "
     "dual-pieces.cap_price itemwise-release.delta linear-release.delta",
     "nn|null": "result.asked_gap",

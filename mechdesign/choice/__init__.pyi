@@ -1,0 +1,4 @@
+from .design import PrivateChoice as PrivateChoice
+from .quantile import PrivateQuantile as PrivateQuantile
+from .quantile import QuantileRule as QuantileRule
+from .rule import ChoiceRule as ChoiceRule

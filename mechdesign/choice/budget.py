@@ -1,0 +1,212 @@
+r"""What a rule of choice consumes, which rule is the better one, and the proof of both: for choices and quantiles alike.
+
+Between neighbouring data sets scores move together by vectors v with :math:`\max_r v_r - \min_r v_r \le s`, the *spread*. At rate c let :math:`\eta = c s`.
+
+*Permute-and-flip* is η-DP: r wins where its noise exceeds :math:`t = \max_{m \ne r} (q_m + E_m/c) - q_r`, which moves by at most s, and
+:math:`P[E/c \ge t - s] \le e^{cs} P[E/c \ge t]`. It never regrets more than the exponential mechanism of the same η on average (McKenna and Sheldon 2020).
+
+*The exponential mechanism* has more: losses of a pair of data sets lie in an interval of length η (bounded range), so that it is
+:math:`\eta^2/8`-zCDP (Cesar and Rogers 2021), and (ε, δ)-DP where :math:`(e^{\eta/2} - e^{\varepsilon/2})^2 \le \delta\,(e^\eta - 1)` (Dong, Durfee and Rogers 2020).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from mechdesign.choice.rule import EXPONENTIAL, PERMUTE, Scored, chances, worst_regret
+from mechdesign.errors import DesignError
+from mechdesign.evidence.accuracy import Accuracy
+from mechdesign.evidence.classes import MechanismClass, family
+from mechdesign.evidence.exact import exp_lower, exp_upper, round_down, round_up
+from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof, same
+from mechdesign.evidence.results import AUDIT_COLUMNS, Result
+from mechdesign.evidence.serialize import serializable
+from mechdesign.plotting import COLOURS, figure, sized
+from mechdesign.problem.checks import instance
+from mechdesign.problem.privacy import (
+    ApproximateDP,
+    Consumption,
+    PureDP,
+    ZeroConcentratedDP,
+    implied_by_pure,
+    pure_epsilon,
+)
+from mechdesign.problem.spine import Bound, Design, Law
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Asked = PureDP | ApproximateDP | ZeroConcentratedDP
+
+
+def keeps(rule: str, privacy: Asked, loss: Fraction) -> bool:
+    """Return whether a rule keeps the requirement at η = `loss`, in rational numbers."""
+    if implied_by_pure(privacy, loss) or rule == PERMUTE or isinstance(privacy, PureDP):
+        return implied_by_pure(privacy, loss)
+    if isinstance(privacy, ZeroConcentratedDP):
+        return loss * loss <= 8 * Fraction(privacy.rho)
+    over = exp_upper(loss / 2) - exp_lower(Fraction(privacy.epsilon) / 2)
+    return over * over <= Fraction(privacy.delta) * (exp_lower(loss) - 1)
+
+
+def largest_rate(rule: str, privacy: Asked, spread: float) -> float:
+    """Return the largest rate, to rounding, at which a rule keeps the requirement."""
+    near = pure_epsilon(privacy)
+    if rule == EXPONENTIAL and isinstance(privacy, ZeroConcentratedDP):
+        near = math.sqrt(8 * privacy.rho)
+    elif rule == EXPONENTIAL and isinstance(privacy, ApproximateDP):
+        # x = e^{η/2} solves (x − e)² = δ (x² − 1), e = e^{ε/2}
+        half, delta = math.exp(privacy.epsilon / 2), privacy.delta
+        root = math.sqrt(delta * (half * half - 1 + delta))
+        near = 2 * math.log((half + root) / (1 - delta))
+    rate = round_down(Fraction(near) / Fraction(spread))
+    while not keeps(rule, privacy, Fraction(rate) * Fraction(spread)):
+        rate *= 1 - 2.0**-50
+    return rate
+
+
+def consumed(rule: str, loss: Fraction) -> Consumption:
+    """Return what a rule consumes of a ledger at η = `loss`."""
+    pure = Consumption.pure((loss, 1))
+    return pure if rule == PERMUTE else pure & Consumption(rho=round_up(loss * loss / 8))
+
+
+class Choosing(Design):
+    """Base class of designs that choose by score, with rules for any scores."""
+
+    central = True
+    privacy: Asked
+    unit: ClassVar[str] = "regret"
+    """What an error is measured in."""
+
+    @property
+    def size(self) -> int:
+        """k: how many candidates there are."""
+        raise NotImplementedError
+
+    @property
+    def moved(self) -> float:
+        """s, the spread, in the scores that a rule is given."""
+        raise NotImplementedError
+
+    @property
+    def scale(self) -> float:
+        """What one unit of these scores is worth."""
+        return 1.0
+
+    @property
+    def relation(self) -> str:
+        """Which data sets are neighbours, as a ledger says it."""
+        return self.neighbours
+
+    @property
+    def _counted_neighbours(self) -> str:
+        return self.relation
+
+    @property
+    def answer_size(self) -> None:
+        return None
+
+    @property
+    def among(self) -> MechanismClass:
+        """The two rules."""
+        return family("permute-and-flip or exponential mechanism")
+
+    def rule(self, name: str, rate: float) -> Scored:
+        """Return the mechanism of a rule at a rate."""
+        raise NotImplementedError
+
+    def rates(self) -> dict[str, float]:
+        """Return the largest rate of each rule."""
+        return {rule: largest_rate(rule, self.privacy, self.moved) for rule in (PERMUTE, EXPONENTIAL)}
+
+    def closed_forms(self) -> Iterator[Law | Bound]:
+        """Yield the rule of least worst regret."""
+        rates = self.rates()
+        name = min(rates, key=lambda rule: self.worst(rule, rates[rule])[0])
+        yield Law(self.rule(name, rates[name]), self.worst(name, rates[name])[0], (ChoiceProof(),))
+
+    def worst(self, rule: str, rate: float) -> tuple[float, float]:
+        """Return the largest expected regret of a rule, and how far all but the best are behind it then."""
+        regret, gap = worst_regret(rule, self.size, rate)
+        return regret * self.scale, gap * self.scale
+
+    def consumption(self, result: Result) -> Consumption:
+        """What a release consumes of a ledger: the requirement, or what the rule consumes if that is less."""
+        law, found = result.mechanism, Consumption.of(self.privacy)
+        if isinstance(law, Scored):
+            found &= consumed(law.rule, Fraction(law.rate) * Fraction(self.moved))
+        return replace(found, neighbours=self.relation)
+
+    def audit(self, result: Result) -> pd.DataFrame:
+        """Tabulate η of the rule, and the largest one that keeps the requirement."""
+        law = result.mechanism
+        loss, most = law.rate * self.moved, largest_rate(law.rule, self.privacy, self.moved) * self.moved
+        rows = [("privacy", "rate × spread", loss, most, most - loss, math.nan, True)]
+        return pd.DataFrame(rows, columns=AUDIT_COLUMNS)
+
+    def errors(self, result: Result, question: object = None) -> Accuracy:
+        """Return the regret of a choice at the worst scores."""
+        law = result.mechanism
+        regret, gap = self.worst(law.rule, law.rate)
+        wrong = regret / gap if gap else 0.0
+        return Accuracy(gap * math.sqrt(wrong), regret, gap if wrong > 0.05 else 0.0)
+
+    def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
+        """Both rules at the same privacy."""
+        for rule, rate in self.rates().items():
+            yield rule, self.worst(rule, rate)[0]
+
+    def frame(self, result: Result) -> pd.DataFrame:
+        """Tabulate how often a rule chooses the best, by how far all others are behind."""
+        law = result.mechanism
+        gaps = np.linspace(0, 2, 33) * (self.worst(law.rule, law.rate)[1] or 1.0)
+        counts = np.array([1.0, self.size - 1.0])
+        best = [
+            float(chances(law.rule, np.array([0.0, gap / self.scale]), counts, law.rate)[0])
+            for gap in gaps.tolist()
+        ]
+        return pd.DataFrame({"gap": gaps, "best": best, "regret": gaps * (1 - np.array(best))})
+
+    def plot(self, result: Result, **options: float) -> Figure:
+        """Draw how often the best is chosen, by how far all others are behind."""
+        fig, axis = figure(**sized(options, 5.0, 3.0))
+        table = self.frame(result)
+        axis.plot(table["gap"], table["best"], color=COLOURS[0])
+        axis.set(xlabel="by how much the best is ahead", ylabel="probability of choosing it", ylim=(0, 1.02))
+        return fig
+
+
+@serializable("choice-proof")
+@dataclass(frozen=True, eq=False)
+class ChoiceProof(Proof):
+    r"""A rule at rate c, on scores of spread s, has η = c s; its largest expected regret is at most the value.
+
+    Privacy follows from η: McKenna and Sheldon 2020 (permute-and-flip), Dong, Durfee and Rogers 2020, Cesar and Rogers 2021 (bounded range).
+    """
+
+    speaks_of = ("privacy", "value")
+
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        design: Any = instance("question", stated.question, Choosing)
+        law: Any = instance("law", stated.law, Scored)
+        if not same(law, design.rule(law.rule, law.rate)):
+            raise DesignError("law: is no rule for the design's candidates")
+        loss = Fraction(law.rate) * Fraction(design.moved)
+        room = largest_rate(law.rule, design.privacy, design.moved) - law.rate
+        holds = keeps(law.rule, design.privacy, loss)
+        yield Claim(f"{law.rule} at η = {float(loss)!r} keeps {design.privacy}", PROVED, room, holds)
+        regret = design.worst(law.rule, law.rate)[0] * (1 - 1e-9)
+        yield Claim(
+            f"the expected regret is at most {stated.value!r}",
+            RECOMPUTED,
+            stated.value - regret,
+            regret <= stated.value,
+        )

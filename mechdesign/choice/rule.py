@@ -1,0 +1,287 @@
+r"""Private choice of a candidate by score: permute-and-flip and the exponential mechanism, drawn with their exact laws.
+
+Of candidates with scores q the best has :math:`q^* = \max_r q_r`; choosing r is regretted by :math:`d_r = q^* - q_r`. At a rate c > 0
+
+- *permute-and-flip* (McKenna and Sheldon 2020) lets each candidate live with probability :math:`e^{-c d_r}`, independently, and chooses uniformly among the
+  living (the best always lives). It is the candidate of largest :math:`q_r + E_r/c` with independent exponential E (Ding et al. 2021).
+- *the exponential mechanism* (McSherry and Talwar 2007) chooses r with probability in proportion to :math:`e^{-c d_r}`: the largest
+  :math:`q_r + G_r/c` with independent Gumbel G.
+
+With X exponential of mean 1, E is :math:`-\log(1 - e^{-X})` and G is :math:`-\log X`. Of g candidates of one score the largest noise is that at X/g, and each of
+them has it with probability 1/g: equal scores are one draw, however many there are.
+
+*Release.* X = −log U for a uniform U, of which 64 bits are drawn. They enclose every candidate's noisy score; where the enclosures of the largest
+overlap, further bits are drawn, and scores and noise enclosed as closely, until one candidate is above all others. No rounding changes the law.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from flint import arb, ctx
+from scipy import optimize
+
+from mechdesign.errors import DataError, DesignError
+from mechdesign.evidence.exportable import Saved
+from mechdesign.evidence.sampling import random_words
+from mechdesign.evidence.serialize import serializable
+from mechdesign.problem.checks import answers, generator, one_of
+from mechdesign.typing import Array, Randomness
+
+PERMUTE, EXPONENTIAL = "permute-and-flip", "exponential mechanism"
+_PADDING = 2.0**-45
+"""Relative width of an enclosure of what doubles compute in a few steps."""
+_FAR = 10**6
+"""Beyond any noise of a word of less than 2²⁰ bits."""
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
+
+
+def chances(rule: str, gaps: Array, counts: Array, rate: float) -> Array:
+    r"""Return the probability that each candidate is chosen, of groups of candidates that share a gap.
+
+    Permute-and-flip: :math:`p_r \int_0^1 \prod_{m \ne r} (1 - p_m t)\,dt` with :math:`p = e^{-c d}`, by 32 Gauss–Legendre nodes on each
+    of the intervals :math:`[2^{-j-1}, 2^{-j}]`, on which the integrand is a polynomial that either falls slowly or is negligible.
+
+    Parameters
+    ----------
+    rule : str
+    gaps, counts : arrays, shape (groups,)
+        d, and how many candidates have it.
+    rate : float
+        c.
+
+    Examples
+    --------
+    >>> chances(PERMUTE, np.array([0.0, 1.0]), np.ones(2), math.log(2)).round(9).tolist()
+    [0.75, 0.25]
+    """
+    alive = np.exp(-rate * gaps)
+    if rule == EXPONENTIAL:
+        return np.asarray(alive / (counts @ alive))
+    halvings = 8 + math.ceil(math.log2(counts.sum() + 1))
+    found = np.zeros(len(gaps))
+    low = np.ldexp(1.0, -np.arange(1, halvings + 1))
+    low[-1] = 0.0
+    for left, right in zip(low, np.ldexp(1.0, -np.arange(halvings))):
+        for node, weight in zip(_NODES, _WEIGHTS):
+            t = left + (right - left) * (node + 1) / 2
+            lost = np.log1p(-alive * t)
+            found += weight * (right - left) / 2 * np.exp(counts @ lost - lost)
+    return found * alive
+
+
+def worst_regret(rule: str, candidates: int, rate: float) -> tuple[float, float]:
+    r"""Return the largest expected regret of any scores, and the gap at which all but the best then are.
+
+    It is largest where all other candidates share one gap (McKenna and Sheldon 2020, Proposition 4): of u/c with :math:`p = e^{-u}` it is
+    :math:`\frac u c \bigl(1 - \frac{1 - (1 - p)^k}{k p}\bigr)` and :math:`\frac u c \frac{(k - 1) p}{1 + (k - 1) p}`.
+
+    Examples
+    --------
+    >>> [round(worst_regret(rule, 2, 1.0)[0], 6) for rule in (PERMUTE, EXPONENTIAL)]
+    [0.18394, 0.278465]
+    """
+
+    def regret(u: float) -> float:
+        alive = math.exp(-u)
+        if rule == EXPONENTIAL:
+            return u * (candidates - 1) * alive / (1 + (candidates - 1) * alive)
+        best = -math.expm1(candidates * math.log1p(-alive)) / (candidates * alive) if u else 1 / candidates
+        return u * (1 - best)
+
+    top = math.log(candidates) + 3.0
+    found = optimize.minimize_scalar(
+        lambda u: -regret(u), bounds=(1e-9, top), method="bounded", options={"xatol": 1e-10}
+    )
+    u = float(found.x)
+    return regret(u) * (1 + 1e-12) / rate, u / rate
+
+
+def names_of(name: str, value: Any) -> int | tuple[str, ...]:
+    """Return candidates: how many there are, or their names."""
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        if 1 <= value <= 10**7:
+            return int(value)
+    elif not isinstance(value, str) and hasattr(value, "__iter__"):
+        held = list(value)
+        if held and all(isinstance(one, str) for one in held) and len(set(held)) == len(held):
+            return tuple(map(str, held))
+    raise DesignError.of(
+        name, value, "must be how many there are, 1 to 10,000,000, or their names, all different"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Scored(Saved):
+    """Base class of mechanisms that choose by score.
+
+    Parameters
+    ----------
+    rule : {"permute-and-flip", "exponential mechanism"}
+    rate : float
+        c, by unit of score.
+    """
+
+    rule: str
+    rate: float
+
+    def __post_init__(self) -> None:
+        one_of("rule", self.rule, (PERMUTE, EXPONENTIAL))
+        if not 0 < self.rate < math.inf:
+            raise DesignError.of("rate", self.rate, "must be positive and finite")
+
+    def _noise(self, x: Array) -> Array:
+        """Noise by c of exponential variables X, which falls in X."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(-np.log(-np.expm1(-x) if self.rule == PERMUTE else x))
+
+    def _drawn(self, gaps: Array, counts: npt.NDArray[Any], rng: np.random.Generator) -> int:
+        """Draw a group in doubles."""
+        return int(np.argmax(self._noise(rng.exponential(size=len(gaps)) / counts) - self.rate * gaps))
+
+    def _released(self, gaps: Array, counts: npt.NDArray[Any], exact: npt.NDArray[Any]) -> int:
+        """Draw a group with its exact probability; `exact` are the scores, of which `gaps` are the rounded distances to the largest."""
+        words = random_words(len(gaps))
+        # −log U at both ends of the cell of U: by 1 − U where U is near 1
+        ends = []
+        for up in (1, 0):
+            u, t = (words + np.float64(up)) * 2.0**-64, (~words + np.float64(1 - up)) * 2.0**-64
+            with np.errstate(divide="ignore", invalid="ignore"):
+                ends.append(np.where(u < 0.5, -np.log(u), -np.log1p(-np.minimum(t, 1.0))))
+        low, high = (self._noise(x / counts) for x in (ends[1], ends[0]))
+        shift = self.rate * gaps
+        room = _PADDING * (1 + shift + np.where(np.isfinite(low), np.abs(low), 0))
+        low, high = low - shift - room, high - shift + room
+        open_ = np.flatnonzero(high >= low.max()).tolist()
+        if len(open_) == 1:
+            return int(open_[0])
+        held = {i: Fraction(exact[i].item()) for i in open_}
+        best = max(held.values())
+        lost = {i: (best - q) * Fraction(self.rate) for i, q in held.items()}
+        return self._settled({i: int(words[i]) for i in open_}, lost, counts)
+
+    def _settled(self, words: dict[int, int], lost: dict[int, Fraction], counts: npt.NDArray[Any]) -> int:
+        """Draw further bits of U until one enclosure is above all others."""
+        bits = 64
+        while len(words) > 1:
+            words, bits = {i: (w << 64) | int(random_words(1)[0]) for i, w in words.items()}, bits + 64
+            before, ctx.prec = ctx.prec, 2 * bits
+            try:
+                ends = {i: self._enclosed(w, bits, lost[i], int(counts[i])) for i, w in words.items()}
+                highest = max(low for low, _ in ends.values())
+                words = {i: words[i] for i, (_, high) in ends.items() if not high < highest}
+            finally:
+                ctx.prec = before
+        return next(iter(words))
+
+    def _enclosed(self, word: int, bits: int, lost: Fraction, count: int) -> tuple[arb, arb]:
+        """Ends of the noise less what the candidate is behind."""
+        behind, found = arb(lost.numerator) / lost.denominator, []
+        for end in (word, word + 1):
+            if end in (0, 1 << bits):  # of U at 0 and 1 the noise is the least and the largest
+                found.append((_FAR if end else -_FAR) - behind)
+                continue
+            x = -(arb(end) / (1 << bits)).log() / count
+            found.append(-((1 - (-x).exp()) if self.rule == PERMUTE else x).log() - behind)
+        return found[0].lower(), found[1].upper()
+
+
+@serializable("choice-rule")
+@dataclass(frozen=True, eq=False)
+class ChoiceRule(Scored):
+    """A candidate drawn by its score.
+
+    Parameters
+    ----------
+    rule : {"permute-and-flip", "exponential mechanism"}
+    rate : float
+        c, by unit of score.
+    candidates : int or tuple of str
+        How many there are, or their names.
+
+    Examples
+    --------
+    >>> rule = ChoiceRule(PERMUTE, 1.0, ("tea", "coffee", "water"))
+    >>> rule.release({"coffee": 900, "tea": 310, "water": 12})
+    'coffee'
+    >>> rule.probabilities([3, 4, 0]).round(4).tolist()
+    [0.1828, 0.8091, 0.008]
+    """
+
+    candidates: int | tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "candidates", names_of("candidates", self.candidates))
+
+    @property
+    def size(self) -> int:
+        """k: how many candidates there are."""
+        return self.candidates if isinstance(self.candidates, int) else len(self.candidates)
+
+    def scores(self, scores: Any) -> Array:
+        """Return scores as doubles in the order of the candidates, or raise DataError."""
+        return scores_of(scores, self.candidates)
+
+    def sample(self, scores: Any, *, rng: Randomness = None) -> Any:
+        """Draw a candidate in doubles with a seeded generator: for simulation; `release` deploys.
+
+        Parameters
+        ----------
+        scores : array_like of shape (k,), or mapping by name
+        rng : int or numpy Generator, optional
+        """
+        held = self.scores(scores)
+        return self._name(self._drawn(held.max() - held, np.ones(held.size), generator(rng)))
+
+    def release(self, scores: Any) -> Any:
+        """Draw a candidate with exactly the analysed probability, from the operating system's randomness.
+
+        Parameters
+        ----------
+        scores : array_like of shape (k,), or mapping by name
+
+        Raises
+        ------
+        DataError
+            Scores that are not finite, or not one of each candidate. The guarantee does not cover that refusal.
+        """
+        held = self.scores(scores)
+        return self._name(self._released(held.max() - held, np.ones(held.size), held))
+
+    def probabilities(self, scores: Any) -> Array:
+        """Return the probability of each candidate at these scores: private data where they are."""
+        held = self.scores(scores)
+        gaps, which, counts = np.unique(held.max() - held, return_inverse=True, return_counts=True)
+        return chances(self.rule, gaps, counts.astype(float), self.rate)[which]
+
+    def regret(self, scores: Any) -> float:
+        """Return by how much the chosen candidate's score is below the largest one, on average."""
+        held = self.scores(scores)
+        return float(self.probabilities(held) @ (held.max() - held))
+
+    def _name(self, k: int) -> Any:
+        return k if isinstance(self.candidates, int) else self.candidates[k]
+
+
+def scores_of(scores: Any, candidates: int | tuple[str, ...]) -> Array:
+    """Return one score of each candidate, in their order, as doubles, or raise DataError, which quotes none of them."""
+    if hasattr(scores, "keys") and not isinstance(candidates, int):
+        held = dict(scores.items())
+        missing = [name for name in candidates if name not in held]
+        if missing or len(held) > len(candidates):
+            unknown = len(held) - len(candidates) + len(missing)
+            raise DataError(
+                f"scores: {missing or 'no candidates'} are missing, and {unknown} are of no candidate"
+            )
+        scores = [held[name] for name in candidates]
+    found = answers("scores", scores)
+    size = candidates if isinstance(candidates, int) else len(candidates)
+    if found.shape != (size,):
+        raise DataError(f"scores: must be {size} numbers, one of each candidate")
+    return found

@@ -1,0 +1,129 @@
+"""A choice by score: what a rule loses by its rate and spread, and the optimal table for counts of votes.
+
+At rate c, and scores of which two move against each other by at most s between neighbours, η = c s. Permute-and-flip is η-DP (McKenna and Sheldon 2020). Losses of
+the exponential mechanism lie in an interval of length η: it is η-DP, η²/8-zCDP (Cesar and Rogers 2021), and (ε, δ)-DP where
+(e^{η/2} − e^{ε/2})² ≤ δ (e^η − 1) (Dong, Durfee and Rogers 2020). What is η-DP is (ε, δ)-DP where e^η (1 − δ) ≤ e^ε + δ, and η tanh(η/2)-zCDP.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import combinations, product
+
+from mechdesign.verifier.channel import stated
+from mechdesign.verifier.reading import Account, Json, Refused, exp_bounds
+from mechdesign.verifier.table import declared
+
+SPREADS = {"one vote": 1, "approvals": 1, "replaced vote": 2}
+RULES = ("permute-and-flip", "exponential mechanism")
+MOST = 2000
+
+
+def keeps(rule: str, privacy: Json, loss: Fraction) -> bool:
+    """Whether a rule keeps the requirement at η = `loss`."""
+    if loss > 700:
+        return False
+    low, high = exp_bounds(loss)
+    if privacy[""] == "zcdp":
+        rho = Fraction(privacy["rho"])
+        pure = loss <= Fraction(privacy["xi"]) + rho or loss * (high - 1) <= rho * (high + 1)
+        return pure or (rule == RULES[1] and loss * loss <= 8 * rho)
+    epsilon, delta = Fraction(privacy["epsilon"]), Fraction(privacy.get("delta", 0))
+    if loss <= epsilon:
+        return True
+    if high * (1 - delta) <= exp_bounds(epsilon)[0] + delta:
+        return True
+    over = exp_bounds(loss / 2)[1] - exp_bounds(epsilon / 2)[0]
+    return rule == RULES[1] and over * over <= delta * (low - 1)
+
+
+def by_rule(result: Json, spread: Fraction, account: Account) -> None:
+    """Check the privacy of a rule; its regret is claimed."""
+    design, law = result["design"], result["mechanism"]
+    if law["rule"] not in RULES or [proof[""] for proof in result["proofs"]] != ["choice-proof"]:
+        raise Refused("another rule, or evidence that is not that of one")
+    loss = Fraction(law["rate"]) * spread
+    account.proved(
+        f"{law['rule']} at η = {float(loss)!r} is private", keeps(law["rule"], design["privacy"], loss)
+    )
+    account.claimed(f"the expected regret is at most {result['value']!r}", result["value"] >= 0)
+    if result["lower_bound"] is not None:
+        raise Refused("a lower bound on the regret of rules, of which there is none")
+
+
+def quantile(result: Json, account: Account) -> None:
+    design, law = result["design"], result["mechanism"]
+    q = Fraction(design["q"]).limit_denominator(10**6)
+    same = law[""] == "quantile-rule" and (law["share"], law["candidates"]) == (q, design["candidates"])
+    account.agrees("share and candidates are those of the design", same)
+    if not same:
+        raise Refused("a rule for another quantile")
+    p, whole = q.numerator, q.denominator
+    moved = (
+        whole if p in (0, whole) else 2 * (whole if design["neighbours"] == "replace" else max(p, whole - p))
+    )
+    by_rule(result, Fraction(moved), account)
+
+
+def choice(result: Json, account: Account) -> None:
+    design, law = result["design"], result["mechanism"]
+    names, votes, top = design["candidates"], design["neighbours"], design["largest"]
+    if (design["spread"] is None) != (votes in SPREADS):
+        raise Refused("neither what a person does to counts nor a spread of scores")
+    if top is None:
+        same = law[""] == "choice-rule" and law["candidates"] == names
+        account.agrees("the candidates are those of the design", same)
+        if not same:
+            raise Refused("a rule for other candidates")
+        by_rule(result, Fraction(SPREADS.get(votes, design["spread"])), account)
+        return
+    size = names if isinstance(names, int) else len(names)
+    if (
+        votes not in SPREADS
+        or law[""] != "choice-table"
+        or not 2 <= size <= 20
+        or not 1 <= top < MOST ** (1 / size)
+    ):
+        raise Refused("no table of counts, or one that is too large")
+    counts = list(product(range(top + 1), repeat=size))
+    regret = [[float(max(x) - part) for part in x] for x in counts]
+    if design["objective"] == "worst":  # a further column that is at least the regret of all counts
+        last = len(counts) * size
+        costs = [0.0] * last + [1.0]
+        rows = [
+            [*((i * size + r, c) for r, c in enumerate(row) if c), (last, -1.0)]
+            for i, row in enumerate(regret)
+        ]
+    else:
+        costs, rows = [c / len(counts) for row in regret for c in row], []
+    outputs = range(size) if isinstance(names, int) else names
+    same = [list(x) for x in law["inputs"]] == [list(x) for x in counts] and list(law["outputs"]) == list(
+        outputs
+    )
+    account.agrees("inputs are all counts, and outputs the candidates", same)
+    question = stated(counts, outputs, costs, rows, [0.0] * len(rows), "objective", equal=0)
+    pairs = [[i, j] for i, j in neighbours(votes, counts, top)]
+    question["privacy"] = [
+        {"label": "private", "privacy": design["privacy"], "between": pairs, "distances": None}
+    ]
+    declared(question, result, account, f"choice by counts of 0 to {top}")
+
+
+def neighbours(votes: str, counts: list[tuple[int, ...]], top: int) -> list[tuple[int, int]]:
+    """Pairs of counts, those above `top` counted as it, between which one person moves."""
+    places, size = {x: i for i, x in enumerate(counts)}, len(counts[0])
+    single = [tuple(int(r == s) for s in range(size)) for r in range(size)]
+    moves = {
+        "one vote": single,
+        "approvals": [v for v in product((0, 1), repeat=size) if any(v)],
+        "replaced vote": [tuple(a - b for a, b in zip(u, v)) for u, v in combinations(single, 2)],
+    }[votes]
+    after = ((x, tuple(a + b for a, b in zip(x, move))) for move in moves for x in counts)
+    found = [(places[x], places[y]) for x, y in after if y in places]
+    if votes == "replaced vote":  # from or to a candidate that stays at `top`
+        for x, move in product(counts, single):
+            y = tuple(a + b for a, b in zip(x, move))
+            if y in places and any(a == top and not m for a, m in zip(x, move)):
+                found.append((places[x], places[y]))
+    return found

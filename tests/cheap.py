@@ -157,7 +157,7 @@ DESIGNS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     "vectors-directions": (lambda: md.VectorQuantizer(5, md.PureDP(3.0), bits=4, inputs="sphere"), {}),
     "bounded-count": (lambda: md.BoundedCount(4, md.ApproximateDP(1.0, 0.05), "squared"), {}),
     "private-choice": (lambda: md.PrivateChoice(["a", "b", "c"], md.ApproximateDP(1.0, 1e-6)), {}),
-    "private-choice-optimum": (lambda: md.PrivateChoice(2, PURE, "replaced vote", largest=3), {}),
+    "private-choice-optimum": (lambda: md.PrivateChoice(2, PURE, "approvals", largest=3), {}),
     "private-quantile": (lambda: md.PrivateQuantile(0.25, [0, 1, 5, 2], md.ZeroConcentratedDP(0.1)), {}),
     "metric-channel": (
         lambda: md.MetricChannel(md.MetricSpace.grid(2, 3, names=list("abcdef")), alpha=0.7),

@@ -64,7 +64,7 @@ class PrivateChoice(Choosing, TableDesign):
     privacy : PureDP, ApproximateDP or ZeroConcentratedDP
     neighbours : {"one vote", "approvals", "replaced vote", "add-remove", "replace"}
         What one person does to the scores: adds one to one of the counts; adds one to any set of them; moves one vote to another
-        candidate. With `spread` it says only which data sets are neighbours.
+        candidate. With `spread` it says only whether a person is added or replaced.
     spread : float, optional
         s: between neighbours scores move by vectors v with max v − min v ≤ s; twice the sensitivity, where nothing is known.
     largest : int, optional
@@ -76,7 +76,7 @@ class PrivateChoice(Choosing, TableDesign):
     Raises
     ------
     DesignError
-        A spread together with votes, more than 2,000 vectors of counts.
+        Counts together with a spread, more than 2,000 vectors of counts.
 
     Notes
     -----
@@ -107,10 +107,8 @@ class PrivateChoice(Choosing, TableDesign):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.spread is not None and self.neighbours == "one vote":
-            object.__setattr__(self, "neighbours", "add-remove")
-        if (self.spread is None) != (self.neighbours in SPREADS):
-            remedy = f"says what a person does to counts, {', '.join(SPREADS)}; with spread= it is one of {NEIGHBOURS}"
+        if self.spread is None and self.neighbours in NEIGHBOURS:
+            remedy = f"must be one of {', '.join(SPREADS)}, which say what a person does to counts, or come with spread="
             raise DesignError.of("neighbours", self.neighbours, remedy)
         if self.largest is None:
             return

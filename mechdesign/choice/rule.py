@@ -154,9 +154,10 @@ class Scored(Saved):
             with np.errstate(divide="ignore", invalid="ignore"):
                 ends.append(np.where(u < 0.5, -np.log(u), -np.log1p(-np.minimum(t, 1.0))))
         low, high = (self._noise(x / counts) for x in (ends[1], ends[0]))
-        shift = self.rate * gaps
-        room = _PADDING * (1 + shift + np.where(np.isfinite(low), np.abs(low), 0))
-        low, high = low - shift - room, high - shift + room
+        with np.errstate(over="ignore", invalid="ignore"):  # gaps beyond doubles are settled in fractions
+            shift = self.rate * gaps
+            room = _PADDING * (1 + shift + np.where(np.isfinite(low), np.abs(low), 0))
+            low, high = low - shift - room, np.where(np.isfinite(shift), high - shift + room, np.inf)
         open_ = np.flatnonzero(high >= low.max()).tolist()
         if len(open_) == 1:
             return int(open_[0])
@@ -237,7 +238,7 @@ class ChoiceRule(Scored):
         rng : int or numpy Generator, optional
         """
         held = self.scores(scores)
-        return self._name(self._drawn(held.max() - held, np.ones(held.size), generator(rng)))
+        return self._name(self._drawn(_gaps(held), np.ones(held.size), generator(rng)))
 
     def release(self, scores: Any) -> Any:
         """Draw a candidate with exactly the analysed probability, from the operating system's randomness.
@@ -252,18 +253,18 @@ class ChoiceRule(Scored):
             Scores that are not finite, or not one of each candidate. The guarantee does not cover that refusal.
         """
         held = self.scores(scores)
-        return self._name(self._released(held.max() - held, np.ones(held.size), held))
+        return self._name(self._released(_gaps(held), np.ones(held.size), held))
 
     def probabilities(self, scores: Any) -> Array:
         """Return the probability of each candidate at these scores: private data where they are."""
         held = self.scores(scores)
-        gaps, which, counts = np.unique(held.max() - held, return_inverse=True, return_counts=True)
+        gaps, which, counts = np.unique(_gaps(held), return_inverse=True, return_counts=True)
         return chances(self.rule, gaps, counts.astype(float), self.rate)[which]
 
     def regret(self, scores: Any) -> float:
         """Return by how much the chosen candidate's score is below the largest one, on average."""
         held = self.scores(scores)
-        return float(self.probabilities(held) @ (held.max() - held))
+        return float(self.probabilities(held) @ _gaps(held))
 
     def _name(self, k: int) -> Any:
         return k if isinstance(self.candidates, int) else self.candidates[k]
@@ -285,3 +286,9 @@ def scores_of(scores: Any, candidates: int | tuple[str, ...]) -> Array:
     if found.shape != (size,):
         raise DataError(f"scores: must be {size} numbers, one of each candidate")
     return found
+
+
+def _gaps(scores: Array) -> Array:
+    """How far scores are below the largest, infinite beyond doubles."""
+    with np.errstate(over="ignore"):
+        return np.asarray(scores.max() - scores)

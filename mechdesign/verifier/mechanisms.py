@@ -30,6 +30,7 @@ from mechdesign.verifier.calibration import largest_loss, law_of, plainest, roun
 from mechdesign.verifier.changes import changes_of, worst_shifts
 from mechdesign.verifier.channel import clustered_response, hadamard_response
 from mechdesign.verifier.channel import table as channel
+from mechdesign.verifier.choice import alone as choice_alone
 from mechdesign.verifier.composed_noise import Asked
 from mechdesign.verifier.composition import PLACES
 from mechdesign.verifier.covariance import shown_is_the_law
@@ -259,7 +260,8 @@ MECHANISMS: dict[str, Callable[[Json, Account], object]] = {
     "planned-release": planned,
     "strategy-noise": strategy,
     "channel": channel,
-    "table-mechanism": table_alone,
+    **dict.fromkeys(("table-mechanism", "choice-table"), table_alone),
+    **dict.fromkeys(("choice-rule", "quantile-rule"), choice_alone),
     "clustered-response": clustered_response,
     "hadamard-response": hadamard_response,
     "integer-table": integer_table,

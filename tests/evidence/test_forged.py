@@ -58,6 +58,7 @@ def class_or_status(name: str, payload: Any) -> list[str]:
 
 TRUE = {
     "mechanism.query.name ~": "a word",
+    "design.spread ~": "a spread that is stated, whose loss is computed anew",
     "mechanism.delta -": "an item-wise release of a smaller delta, whose alpha is computed anew",
     "design.neighbours ~": "what one record does, which no file proves: printed as stated",
     "design.privacy.delta +": "a calibration for a larger delta, whose bound is computed anew",

@@ -1,0 +1,99 @@
+"""The optimal choice by counts: reference values, privacy over all neighbours in fractions, and files."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import mechdesign as md
+from mechdesign.evidence.exact import exp_lower
+from mechdesign.evidence.serialize import dumps
+from mechdesign.verifier import verify
+
+# k, N, ε, objective, neighbours, least regret
+REFERENCE = [
+    (2, 8, 1.0, "mean", "one vote", 0.077716),
+    (3, 4, 1.0, "mean", "one vote", 0.189051),
+    (4, 3, 1.0, "mean", "one vote", 0.270033),
+    (3, 4, 0.5, "mean", "one vote", 0.458905),
+    (2, 8, 1.0, "worst", "one vote", 0.183940),
+    (3, 4, 1.0, "worst", "one vote", 0.299263),
+    (4, 3, 1.0, "worst", "one vote", 0.379210),
+    (4, 2, 0.5, "mean", "one vote", 0.479680631),
+    (4, 2, 0.5, "worst", "one vote", 0.722365049),
+    (3, 5, 1.0, "mean", "one vote", 0.173295793),
+    (3, 5, 1.0, "worst", "one vote", 0.299270303),
+    (3, 4, 0.5, "mean", "approvals", 0.459947304),
+]
+
+
+@pytest.mark.parametrize(("k", "largest", "epsilon", "objective", "votes", "expected"), REFERENCE)
+def test_reference_values(
+    k: int, largest: int, epsilon: float, objective: str, votes: str, expected: float
+) -> None:
+    result = md.PrivateChoice(k, md.PureDP(epsilon), votes, largest=largest, objective=objective).solve()
+    digits = len(str(expected)) - 2
+    assert result.value == pytest.approx(expected, abs=0.6 * 10.0**-digits) and (result.gap or 0) < 1e-9
+    assert result.checks().holds.all() and result.status == "optimal"
+    permute = dict(result.design.rivals(result))["permute-and-flip"]
+    assert permute >= result.value * (1 - 1e-9)
+
+
+def moved(counts: tuple[int, ...], votes: str) -> Iterator[tuple[int, ...]]:
+    """What one more person makes of counts."""
+    k = len(counts)
+    if votes == "replaced vote":
+        for a, b in itertools.permutations(range(k), 2):
+            if counts[a]:
+                yield tuple(q - (r == a) + (r == b) for r, q in enumerate(counts))
+        return
+    for up in itertools.product((0, 1), repeat=k):
+        if any(up) and (votes == "approvals" or sum(up) == 1):
+            yield tuple(q + u for q, u in zip(counts, up))
+
+
+@pytest.mark.parametrize("votes", ["one vote", "approvals", "replaced vote"])
+@pytest.mark.parametrize("objective", ["mean", "worst"])
+def test_private_between_all_neighbours_in_fractions(votes: str, objective: str) -> None:
+    """Counts beyond the largest included, which are counted as it."""
+    k, top = 3, 2
+    result = md.PrivateChoice(k, md.PureDP(1.0), votes, largest=top, objective=objective).solve()
+    weights = dict(zip(result.mechanism.inputs, result.mechanism.weights))
+    rate = exp_lower(1.0)
+    for counts in itertools.product(range(top + 3), repeat=k):
+        row = weights[tuple(float(min(q, top)) for q in counts)]
+        for other in moved(counts, votes):
+            after = weights[tuple(float(min(q, top)) for q in other)]
+            for p, q in zip(row, after):
+                a, b = Fraction(p, sum(row)), Fraction(q, sum(after))
+                assert a <= rate * b and b <= rate * a
+    assert all(holds for *_, holds in verify.verify(dumps(result)).rows)
+
+
+def test_the_optimum_of_single_votes_is_not_private_for_approvals() -> None:
+    found = md.PrivateChoice(3, md.PureDP(1.0), largest=4).solve().mechanism
+    rows = {tuple(x): np.array(p) for x, p in zip(found.inputs, found.probabilities)}
+    worst = max(
+        np.abs(np.log(rows[x] / rows[tuple(float(q) for q in y)])).max()
+        for x in rows
+        for y in moved(tuple(map(int, x)), "approvals")
+        if max(y) <= 4
+    )
+    assert worst > 1.1  # which optimal table is found decides how much
+
+
+def test_counts_are_taken_in_order_or_by_name_and_cut() -> None:
+    best = md.PrivateChoice(("a", "b"), md.PureDP(20.0), largest=3).solve()
+    assert best.release({"b": 9, "a": 0}) == "b" and best.release([3, 0]) == "a"
+    assert math.isclose(best.to_frame().filter(like="P[").to_numpy().sum(), 16)
+    for bad in ([1.5, 0], [-1, 0], [1], {"a": 1, "c": 2}, None):
+        with pytest.raises(md.DataError):
+            best.release(bad)
+    extended = best.design.problem()
+    capped = extended.subject_to(md.named("never sure", extended.unknown <= 0.9)).solve()
+    assert capped.value > best.value and capped.checks().holds.all()

@@ -1,0 +1,270 @@
+"""Permute-and-flip and the exponential mechanism: their laws against enumeration, their privacy over all neighbours, their regret."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import cheap
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+import mechdesign as md
+from mechdesign.choice import ChoiceRule, QuantileRule, rule
+from mechdesign.choice.rule import EXPONENTIAL, PERMUTE
+from mechdesign.evidence.serialize import dumps, loads
+from mechdesign.verifier import verify
+
+SCORES = st.lists(st.integers(0, 6), min_size=1, max_size=6)
+RATES = st.floats(0.05, 4.0)
+
+
+def checked(result: md.Result) -> bool:
+    return result.certificate is not None and result.certificate.verify()
+
+
+def quantile(q: float, candidates: Any, privacy: Any, neighbours: str = "add-remove") -> md.PrivateQuantile:
+    return md.PrivateQuantile(q, candidates, privacy, neighbours)
+
+
+def enumerated(scores: Sequence[float], rate: float) -> Any:
+    """Permute-and-flip as it is told: candidates in a random order, the first that lives."""
+    alive, found = np.exp(-rate * (max(scores) - np.array(scores, dtype=float))), np.zeros(len(scores))
+    for order in itertools.permutations(range(len(scores))):
+        left = 1.0
+        for k in order:
+            found[k] += left * alive[k]
+            left *= 1 - alive[k]
+    return found / math.factorial(len(scores))
+
+
+def exponential(scores: Sequence[float], rate: float) -> Any:
+    weights = np.exp(rate * np.array(scores, dtype=float))
+    return np.asarray(weights / weights.sum())
+
+
+@given(SCORES, RATES)
+def test_probabilities_are_those_of_random_orders(scores: list[int], rate: float) -> None:
+    for name, oracle in ((PERMUTE, enumerated), (EXPONENTIAL, exponential)):
+        found = ChoiceRule(name, rate, len(scores)).probabilities(scores)
+        np.testing.assert_allclose(found, oracle(scores, rate), rtol=0, atol=1e-12)
+
+
+@given(SCORES, RATES, st.sampled_from(["one vote", "approvals", "replaced vote"]), st.data())
+def test_no_neighbours_lose_more_than_rate_times_spread(
+    scores: list[int], rate: float, votes: str, data: st.DataObject
+) -> None:
+    """By the enumeration, which shares nothing with the rules' own sums."""
+    k = len(scores)
+    spread = md.PrivateChoice(k, md.PureDP(1.0), votes).moved
+    if votes == "replaced vote":
+        a, b = data.draw(st.tuples(st.integers(0, k - 1), st.integers(0, k - 1)))
+        moved = [q + (r == a) - (r == b) for r, q in enumerate(scores)]
+    else:
+        most = k if votes == "approvals" else 1
+        up = data.draw(st.sets(st.integers(0, k - 1), min_size=1, max_size=most))
+        moved = [q + (r in up) for r, q in enumerate(scores)]
+    for oracle in (enumerated, exponential):
+        first, second = oracle(scores, rate), oracle(moved, rate)
+        loss = np.abs(np.log(first / second)).max()
+        assert loss <= rate * spread * (1 + 1e-9) + 1e-12
+
+
+@given(SCORES, RATES)
+def test_permute_and_flip_never_regrets_more(scores: list[int], rate: float) -> None:
+    regrets = [ChoiceRule(name, rate, len(scores)).regret(scores) for name in (PERMUTE, EXPONENTIAL)]
+    assert regrets[0] <= regrets[1] + 1e-12
+    for name, regret in zip((PERMUTE, EXPONENTIAL), regrets):
+        assert regret <= rule.worst_regret(name, len(scores), rate)[0] + 1e-12
+
+
+@pytest.mark.parametrize("name", [PERMUTE, EXPONENTIAL])
+@pytest.mark.parametrize("few", [False, True])
+def test_releases_follow_the_law(name: str, few: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where no double is trusted, so that further words decide nearly all draws."""
+    if few:
+        monkeypatch.setattr(rule, "_PADDING", 2.0)
+    scores, draws = [3.0, 4.0, 4.0, 1.0, 0.0], 2000 if few else 6000
+    law = ChoiceRule(name, 0.7, 5)
+    counts = np.bincount([law.release(scores) for _ in range(draws)], minlength=5)
+    assert stats.chisquare(counts, draws * law.probabilities(scores)).pvalue > 1e-6
+    counts = np.bincount([law.sample(scores, rng=k) for k in range(draws)], minlength=5)
+    assert stats.chisquare(counts, draws * law.probabilities(scores)).pvalue > 1e-6
+
+
+def test_words_at_both_ends_of_the_unit_interval_are_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A word of zeros or ones encloses no finite noise: more are drawn."""
+    for first in (0, 2**64 - 1):
+        words = iter([first])
+
+        def drawn(count: int, words: Any = words) -> Any:
+            return np.array([next(words, 2**62 + 12345 * k) for k in range(count)], dtype=np.uint64)
+
+        monkeypatch.setattr(rule, "random_words", drawn)
+        for name in (PERMUTE, EXPONENTIAL):
+            assert ChoiceRule(name, 1.0, 3).release([0.0, 0.0, 0.0]) in range(3)
+
+
+def test_scores_beyond_doubles_apart_are_told_apart() -> None:
+    assert ChoiceRule(PERMUTE, 1.0, 2).release([-1e308, 1e308]) == 1
+    assert ChoiceRule(PERMUTE, 1e-300, 2).release([0.0, 1e-300]) in (0, 1)
+
+
+def test_each_requirement_gets_the_rule_that_regrets_less() -> None:
+    found = {
+        type(privacy).__name__: md.PrivateChoice(3, privacy).solve()
+        for privacy in (md.PureDP(1.0), md.ApproximateDP(1.0, 1e-6), md.ZeroConcentratedDP(0.125))
+    }
+    assert [r.mechanism.rule for r in found.values()] == [PERMUTE, PERMUTE, EXPONENTIAL]
+    assert all(checked(r) for r in found.values())
+    # ε = 1 by its bounded range, where permute-and-flip has ε tanh(ε/2) = .125
+    assert found["ZeroConcentratedDP"].mechanism.rate == pytest.approx(1.0, rel=1e-12)
+    wide = md.PrivateChoice(3, md.ApproximateDP(0.1, 0.2)).solve()
+    eta = wide.mechanism.rate
+    over = (math.exp(eta / 2) - math.exp(0.05)) ** 2 / math.expm1(eta)
+    assert wide.mechanism.rule == EXPONENTIAL and 0.2 * (1 - 1e-9) < over <= 0.2 * (1 + 1e-12)
+
+
+@given(
+    st.lists(st.floats(0, 20), min_size=2, max_size=5), st.floats(0.1, 3.0), st.floats(0.0, 3.0), st.data()
+)
+def test_delta_of_the_exponential_mechanism_is_its_bounded_range(
+    scores: list[float], eta: float, epsilon: float, data: st.DataObject
+) -> None:
+    """By its own sum over candidates, for any vector of changes of that spread."""
+    moved = [q + data.draw(st.floats(0, 1)) for q in scores]
+    first, second = exponential(scores, eta), exponential(moved, eta)
+    delta = np.maximum(first - math.exp(epsilon) * second, 0).sum()
+    most = (math.exp(eta / 2) - math.exp(epsilon / 2)) ** 2 / math.expm1(eta) if eta > epsilon else 0.0
+    assert delta <= most * (1 + 1e-9) + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("scores", "said"),
+    [
+        ([1.0, math.nan, 2.0], "finite"),
+        ([1.0, 2.0], "3 numbers"),
+        ({"a": 1.0, "b": 7531.0, "d": 7531.0}, r"\['c'\] are missing, and 1 are"),
+        (["x", "y", "z"], "finite"),
+        (None, "finite"),
+    ],
+)
+def test_bad_scores_are_refused_and_not_quoted(scores: Any, said: str) -> None:
+    law = md.PrivateChoice(("a", "b", "c"), md.PureDP(1.0)).solve()
+    for call in (law.release, law.mechanism.sample, law.mechanism.probabilities):
+        with pytest.raises(md.DataError, match=said) as error:
+            call(scores)
+        assert "7531" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"candidates": 0},
+        {"candidates": []},
+        {"candidates": ["a", "a"]},
+        {"candidates": "abc"},
+        {"neighbours": "replace"},
+        {"neighbours": "two votes"},
+        {"spread": 0.0},
+        {"spread": math.nan},
+        {"privacy": md.GaussianDP(1.0)},
+        {"largest": 0},
+        {"largest": 2, "spread": 1.0},
+        {"largest": 2, "candidates": 1},
+        {"largest": 3, "candidates": 6},
+        {"objective": "median", "largest": 2},
+    ],
+)
+def test_bad_designs_are_refused(asked: dict[str, Any]) -> None:
+    with pytest.raises(md.DesignError):
+        md.PrivateChoice(**{"candidates": 3, "privacy": md.PureDP(1.0), **asked})
+
+
+def test_a_ledger_counts_a_choice_by_its_rule(tmp_path: Any) -> None:
+    ledger = md.Ledger(tmp_path / "l.jsonl", md.ZeroConcentratedDP(0.26))
+    result = md.PrivateChoice(3, md.ZeroConcentratedDP(0.125)).solve()
+    assert result.release([9, 0, 0], ledger=ledger).answer in range(3)
+    result.release([9, 0, 0], ledger=ledger)
+    with pytest.raises(md.DesignError):
+        result.release([9, 0, 0], ledger=ledger)
+    replaced = md.PrivateChoice(3, md.ZeroConcentratedDP(0.01), "replaced vote").solve()
+    with pytest.raises(md.DesignError, match="neighbours"):
+        replaced.release([9, 0, 0], ledger=ledger)
+
+
+# -- quantiles ---------------------------------------------------------------------------------------------------
+
+
+def ranked(values: list[float], q: Fraction, candidates: list[float]) -> list[Fraction]:
+    n = len(values)
+    return [
+        -max(Fraction(0), sum(x < c for x in values) - q * n, q * n - sum(x <= c for x in values))
+        for c in candidates
+    ]
+
+
+VALUES = st.lists(st.integers(-3, 12), max_size=8)
+SHARES = st.sampled_from([0.0, 0.25, 0.5, 0.9, 1.0, 1 / 3])
+
+
+@given(VALUES, SHARES, st.booleans())
+def test_quantile_scores_are_ranks(values: list[int], q: float, listed: bool) -> None:
+    grid = [float(c) for c in range(0, 11, 2)]
+    share = Fraction(q).limit_denominator(10**6)
+    law = QuantileRule(PERMUTE, 0.3, share, np.array(grid[::-1]) if listed else (0.0, 10.0, 2.0))
+    scores = [float(s * share.denominator) for s in ranked(list(values), share, grid)]
+    expected = ChoiceRule(PERMUTE, 0.3, len(grid)).probabilities(scores)
+    table = law.probabilities(values)
+    found = np.repeat(table["probability"] / table["candidates"], table["candidates"])
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    assert law.release(values) in grid and law.sample(values, rng=0) in grid
+
+
+@given(VALUES, SHARES, st.integers(-3, 12), st.integers(-3, 12))
+def test_quantile_scores_move_within_their_spread(values: list[int], q: float, one: int, other: int) -> None:
+    grid, share = [float(c) for c in range(-4, 14)], Fraction(q).limit_denominator(10**6)
+    base = ranked(list(values), share, grid) if values else [Fraction(0)] * len(grid)
+    for neighbours in ("add-remove", "replace"):
+        first = base if neighbours == "add-remove" else ranked([*values, other], share, grid)
+        second = ranked([*values, one], share, grid)
+        moves = [b - a for a, b in zip(first, second)]
+        design = quantile(q, grid, md.PureDP(1.0), neighbours)
+        assert max(moves) - min(moves) <= Fraction(design.moved) / share.denominator
+
+
+def test_quantiles_of_edge_data() -> None:
+    privacy = md.PureDP(1e3)
+    assert quantile(0.5, [5, 1, 5, 9], privacy).solve().release([5] * 100) == 5.0
+    assert quantile(0.5, [7], privacy).solve().release([1, 2]) == 7.0
+    assert quantile(0.0, (0, 10, 1), privacy).solve().release([3.0, 8.0]) <= 3.0
+    assert quantile(1.0, (0, 10, 1), privacy).solve().release([3.0, 8.0]) >= 8.0
+    empty = quantile(0.5, [0, 1], privacy).solve()
+    assert {empty.release([]) for _ in range(60)} == {0.0, 1.0}
+    wide = quantile(0.5, (0, 1e9, 1), md.PureDP(1.0)).solve()
+    assert wide.mechanism.size == 10**9 + 1 and 0 <= wide.release(np.full(10**4, 7e8)) <= 1e9
+    for bad in ([1, math.nan], ["a"], [True], None):
+        with pytest.raises(md.DataError):
+            wide.release(bad)
+    for q, candidates in ((1.5, [1]), (0.5, []), (0.5, (3, 1, 1)), (0.5, (0, 1, 0)), (0.5, [math.inf])):
+        with pytest.raises(md.DesignError):
+            quantile(q, candidates, md.PureDP(1.0))
+
+
+@pytest.mark.parametrize("candidates", [(0.0, 10.0, 0.5), [1.0, 2.0, 4.0]])
+@pytest.mark.parametrize("q", [0.0, 0.1, 0.5])
+def test_files_of_quantiles_are_verified_without_the_package(q: float, candidates: Any) -> None:
+    result = quantile(q, candidates, md.ApproximateDP(1.0, 1e-3), "replace").solve()
+    text = dumps(result)
+    assert all(holds for *_, holds in verify.verify(text).rows) and checked(result)
+    payload = json.loads(text)["payload"]
+    payload["fields"]["mechanism"]["fields"]["rate"] *= 1 + 1e-9
+    assert not all(holds for *_, holds in verify.verify(cheap.sealed(payload)).rows)
+    assert not checked(loads(cheap.sealed(payload)))

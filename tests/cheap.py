@@ -222,7 +222,11 @@ def objects() -> Iterator[Any]:
         n.KNormNoise(3, 0.5, math.inf, 1.0, 0.375, 2.0, widths=(1.0, 0.5, 2.0)),
         n.KNormNoise(3, 0.5, math.inf, 1.0, signed=False),
     ]
-    yield [n.discrete_gaussian(3.0), n.flipped_huber_law(1.0, 2.0), n.truncated_laplace_law(0.3, 1e-6)]
+    yield [
+        n.discrete_gaussian(3.0),
+        n.flipped_huber(alpha=1.0, gamma=2.0),
+        n.truncated_laplace_law(0.3, 1e-6),
+    ]
     yield [n.osgt(0.5, 1.0), n.staircase_law(1.0, loss="squared")]
     yield [
         md.Prior.of(p)

@@ -18,7 +18,7 @@ ROOMS = ("", "noise", "channels", "user_level", "vectors", "choice", "choose", "
          "runs", "solvers", "spaces", "problem")  # fmt: skip
 SHORT = {
     "a formula, or an integral or root in one variable": (
-        "amplification clipped density discrete_laplace_law disparity flipped_huber_law gini layer_profile majorizes"
+        "amplification clipped density discrete_laplace_law disparity flipped_huber_sufficient flipped_huber_zcdp gini layer_profile majorizes"
         " staircase_law truncated truncated_laplace_law alpha_from_semantics group_privacy metric_response_error_bound"
         " simplex_projection noise_plan KaryResponse duchi centred_loss clone_divergence"
         " gaussian_mu gaussian_profile privacy_profile profile_epsilon shuffled_alpha"

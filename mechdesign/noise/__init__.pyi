@@ -23,6 +23,8 @@ from .correlated.noise import CorrelatedGaussianNoise as CorrelatedGaussianNoise
 from .correlated.proof import CovarianceProof as CovarianceProof
 from .correlated.proof import SaddleBound as SaddleBound
 from .correlated.strategy import StrategyNoise as StrategyNoise
+from .huber_guarantees import flipped_huber_sufficient as flipped_huber_sufficient
+from .huber_guarantees import flipped_huber_zcdp as flipped_huber_zcdp
 from .knorm import KNorm as KNorm
 from .knorm import KNormProof as KNormProof
 from .knorm_noise import KNormNoise as KNormNoise
@@ -33,7 +35,6 @@ from .laws.discrete import opendp_sample as opendp_sample
 from .laws.staircase import staircase as staircase
 from .laws.staircase import staircase_law as staircase_law
 from .laws.symmetric import flipped_huber as flipped_huber
-from .laws.symmetric import flipped_huber_law as flipped_huber_law
 from .laws.symmetric import osgt as osgt
 from .laws.symmetric import truncated_laplace as truncated_laplace
 from .laws.symmetric import truncated_laplace_law as truncated_laplace_law

@@ -317,7 +317,7 @@ LAWS = {
     "laplace": stats.laplace(scale=2.0),
     "logistic": stats.logistic(scale=1.5),
     "generalised": stats.gennorm(1.5, scale=2.0),
-    "flipped-huber": md.noise.flipped_huber_law(1.0, 2.0),
+    "flipped-huber": md.noise.flipped_huber(alpha=1.0, gamma=2.0),
 }
 PROFILES: dict[str, Callable[[], tuple[float, float]]] = {
     "gaussian": lambda: profile.enclosed_gaussian(1.0, [(2, 1.0, 1.5, 1), (1, 0.5, 2.0, 3)]),

@@ -10,11 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from mechdesign_studies.noise.flipped_huber_bounds import (
-    flipped_huber_sufficient,
-    flipped_huber_zcdp,
-    zcdp_delta,
-)
+from mechdesign_studies.noise.calibrated import zcdp_delta
 from scipy import stats
 
 import mechdesign as md
@@ -226,11 +222,11 @@ def test_theorem_eight_is_sufficient_for_every_change_that_is_allowed(
 ) -> None:
     law, v = flipped_huber(b, scale=3 / inverse), np.array(change)
     known = S(linf=float(v.max()), l1=float(v.sum()) * (1 + 1e-12), l2=float(np.linalg.norm(v)) * (1 + 1e-12))
-    bound = flipped_huber_sufficient(law, known, 6, epsilon)
+    bound = md.noise.flipped_huber_sufficient(law, epsilon, known, 6)
     assume(1e-200 < bound < 1)
     true = delta_interval([NoiseTerm(law, float(x), 1) for x in v], epsilon)
     assert true.lower <= bound * (1 + 1e-9)
-    assert zcdp_delta(flipped_huber_zcdp(law, known, 6), epsilon) >= true.lower * (1 - 1e-9)
+    assert zcdp_delta(md.noise.flipped_huber_zcdp(law, known, 6), epsilon) >= true.lower * (1 - 1e-9)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from mechdesign.noise import CellProduct, IntegerNoise, KNorm, KNormNoise, Parti
 from mechdesign.noise.cell_noise import CellNoise
 from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise
 from mechdesign.noise.correlated.strategy import StrategyNoise
-from mechdesign.noise.laws.symmetric import flipped_huber_law, truncated_laplace_law
+from mechdesign.noise.laws.symmetric import flipped_huber, truncated_laplace_law
 from mechdesign.noise.vector_noise import IndependentNoise, MixedNoise
 
 A, P, S, W = md.ApproximateDP(1.0, 1e-6), md.PureDP(1.0), md.Sensitivity, md.Workload
@@ -120,7 +120,7 @@ CALIBRATIONS: Cases = [
     (lambda: md.AdditiveNoise(stats.cauchy(), 1.0), "finite, positive variance"),
     (lambda: md.AdditiveNoise(stats.norm(), 1.0, 0), "dimension"),
     (lambda: md.AdditiveNoise(stats.cosine(), 1.0).release(0.0), "laplace"),
-    (lambda: flipped_huber_law(-1.0, 1.0), "alpha"),
+    (lambda: flipped_huber(alpha=-1.0, gamma=1.0), "alpha"),
     (lambda: truncated_laplace_law(1.0, 0.0), "delta"),
 ]
 COVARIANCES: Cases = [

@@ -54,9 +54,9 @@ class Family:
 
 
 def _huber_starts(epsilon: float, delta: float, dimension: int) -> tuple[float, ...]:
-    # from the Gaussian (0) to where the Gaussian tails hold less than δ: nothing is left to gain beyond
+    # from the Gaussian (0) to where the Gaussian tails hold less than δ and begin beyond the sensitivity (α = b² Δ/ε): nothing is left to gain
     laplace = math.sqrt(2 * max(-math.log(max(delta, 1e-300)), 1.0))
-    return (0.0, 0.3, 1.2, 0.45 * laplace, 0.75 * laplace, 1.5 * laplace)
+    return (0.0, 0.3, 1.2, 0.45 * laplace, 0.75 * laplace, max(1.5 * laplace, 1.7 * math.sqrt(epsilon)))
 
 
 def _truncated_starts(epsilon: float, delta: float, dimension: int) -> tuple[float, ...]:

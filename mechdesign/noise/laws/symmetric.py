@@ -273,6 +273,15 @@ class FlippedHuber(SymmetricLaw):
     differential privacy*, Definition 7 and Section III.
     """
 
+    def __call__(
+        self, *args: Values, alpha: float | None = None, gamma: float | None = None, **kwds: Values
+    ) -> FrozenLaw:
+        """Return the frozen law of shape b = α/γ and scale γ; α and γ may be given in their place."""
+        if alpha is gamma is None:
+            return super().__call__(*args, **kwds)
+        alpha, gamma = non_negative("alpha", alpha), positive("gamma", gamma)
+        return super().__call__(alpha / gamma, *args, scale=gamma, **kwds)
+
     def _argcheck(self, b: Values) -> Values:
         return (b >= 0) & np.isfinite(b)
 
@@ -374,41 +383,16 @@ def _inverse_loss(v: Values, r: float, b: float) -> Values:
 
 
 flipped_huber = FlippedHuber(name="flipped_huber", shapes="b")
-r"""The flipped Huber law as a `scipy.stats` distribution: ``flipped_huber(b, scale=gamma)``, b = α/γ ≥ 0.
+r"""The flipped Huber law as a `scipy.stats` distribution: ``flipped_huber(b, scale=gamma)``, b = α/γ ≥ 0, or ``flipped_huber(alpha=..., gamma=...)``.
+
+In the paper's parameters: α ≥ 0 is where Laplace turns into Gaussian, and the tails are Gaussian of variance γ².
 
 Examples
 --------
 >>> law = flipped_huber(1.0, scale=2.0)
 >>> round(law.cdf(2.0) + law.sf(2.0), 12)
 1.0
+>>> float(round(flipped_huber(alpha=0.0, gamma=3.0).var(), 12))
+9.0
 """
 register_law("flipped_huber", flipped_huber)
-
-
-def flipped_huber_law(alpha: float, gamma: float) -> FrozenLaw:
-    r"""Return the frozen law with the paper's parameters (α, γ).
-
-    Parameters
-    ----------
-    alpha : float
-        Where Laplace turns into Gaussian, α ≥ 0.
-    gamma : float
-        γ > 0; the tails are Gaussian of variance γ².
-
-    Returns
-    -------
-    frozen scipy.stats distribution
-
-    Raises
-    ------
-    DesignError
-        α negative, γ not positive, or either not finite.
-
-    Examples
-    --------
-    >>> law = flipped_huber_law(0.0, 3.0)
-    >>> float(round(law.var(), 12))
-    9.0
-    """
-    alpha, gamma = non_negative("alpha", alpha), positive("gamma", gamma)
-    return flipped_huber(alpha / gamma, scale=gamma)

@@ -13,7 +13,6 @@ import mechdesign as md
 from mechdesign_studies.erratum import Errata
 
 from .calibrated import sufficient_variance, variance
-from .flipped_huber_bounds import flipped_huber_sufficient
 
 __all__ = ["noise_errata"]
 
@@ -26,6 +25,7 @@ EPSILONS = (0.2, 0.4, 1.0, 2.2, 5.0)
 def noise_errata(errata: Errata, rng: np.random.Generator) -> None:
     """Add the rows of both papers."""
     huber_numbers(errata)
+    one_dimension(errata)
     huber_proofs(errata)
     allocation(errata)
     principal_components(errata, rng)
@@ -36,7 +36,7 @@ def noise_errata(errata: Errata, rng: np.random.Generator) -> None:
 
 def theorem_8(epsilon: float, k: int) -> Callable[[Any], float]:
     """Theorem 8's upper bound on δ, for K coordinates that move by at most 1."""
-    return lambda law: flipped_huber_sufficient(law, 1.0, k, epsilon)
+    return lambda law: md.noise.flipped_huber_sufficient(law, epsilon, 1.0, k)
 
 
 def within_box(epsilon: float, delta: float, k: int) -> float:
@@ -180,6 +180,25 @@ def huber_numbers(errata: Errata) -> None:
         )
 
 
+def one_dimension(errata: Errata) -> None:
+    """Section IV-A: the claim that flipped Huber noise needs less than Gaussian noise at every (ε, δ)."""
+    cells = ((0.1, 0.2), (0.5, 0.3))
+    for epsilon, delta in cells:
+        if epsilon > md.accounting.gaussian_mu(epsilon, delta) ** 2 / 2:
+            raise ArithmeticError("the construction of Section IV-A has α > 0 there")
+    pairs = [[variance(f, *cell) for f in ("flipped_huber", "gaussian")] for cell in cells]
+    errata.add(
+        HUBER,
+        "Section IV-A: flipped Huber noise against Gaussian noise in one dimension",
+        "the variance is always lesser than that of the Gaussian",
+        "equal where ε ≤ μ₀²/2: {:.5f} and {:.5f} at (0.1, 0.2), {:.6f} and {:.6f} at (0.5, 0.3)",
+        "Both calibrated exactly. The construction has α = [γ²ε/Δ − Δ/2]₊ with γ = Δ/μ₀, which is 0 there, and the best law found is Gaussian",
+        found=[*pairs[0], *pairs[1]],
+        documented=(2.75387, 2.75387, 0.749729, 0.749729),
+        within=1e-5,
+    )
+
+
 def huber_proofs(errata: Errata) -> None:
     """The steps behind Theorem 8: Lemmas 5, 6 and 7."""
     law = md.noise.flipped_huber(1.0)
@@ -241,7 +260,39 @@ def shift(law: Any) -> float:
 
 
 def allocation(errata: Errata) -> None:
-    """Saturation, Corollary 6, layers, principal components and coordinate descent."""
+    """Norms, necessity, saturation, Corollary 6, layers, principal components and coordinate descent."""
+    moved = md.Sensitivity(linf=1)
+    errata.add(
+        DISPARITY,
+        "Section II-A: the sensitivities of one query in several norms",
+        "Δ_q ≤ Δ_r for all r ≥ q",
+        "Δ_q ≥ Δ_r: Δ_1 = {:.0f}, Δ_2 = {:.3f}, Δ_∞ = {:.0f}",
+        "Twenty coordinates that all change by 1. Δ_p falls in p, as the next half of the sentence says",
+        found=[moved.largest_l1(20), moved.largest_l2(20), moved.largest_linf(20)],
+        documented=(20, math.sqrt(20), 1),
+        within=1e-9,
+    )
+    privacy, ones = md.ApproximateDP(1.0, 1e-6), np.ones(4)
+    alone, one_hot_query = (
+        md.NoiseAllocation("gaussian", known, privacy).solve()
+        for known in (ones, md.Sensitivity(each=ones, l0=1))
+    )
+    scale = float(one_hot_query.mechanism.scales[0])
+    errata.add(
+        f"{DISPARITY}, first version",
+        "Theorem 4: i.n.i.d. Gaussian noise is private if and only if φ(√(Σ λᵢ²/σᵢ²)) ≤ δ",
+        "necessary",
+        "{:.1f} is private where the condition asks for {:.1f}: δ = {:.2f}e-6 for each change, by the condition {:.4f}",
+        "A one-hot query of 4 coordinates at (1, 1e-6): each change is of one coordinate, by 1. Necessary where coordinates are decoupled only, so that all λᵢ are reached at once",
+        found=[
+            one_hot_query.value,
+            alone.value,
+            md.accounting.gaussian_profile(1.0, 1 / scale) * 1e6,
+            md.accounting.gaussian_profile(1.0, 2 / scale),
+        ],
+        documented=(71.3916, 285.5666, 1.0, 0.0048),
+        within=1e-4,
+    )
     lam = np.exp(-np.arange(200.0))
     lam /= lam.sum()
     value = md.NoiseAllocation("laplace", lam, md.PureDP(0.5)).solve().value

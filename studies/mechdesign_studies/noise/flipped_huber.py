@@ -19,9 +19,10 @@ from scipy import optimize, stats
 import mechdesign as md
 from mechdesign.plotting import figure
 from mechdesign.shell.studykit import Report
+from mechdesign_studies.pictures import edges, nested
 
 from .calibrated import variance
-from .flipped_huber_dimensions import few_dimensions, gains, table_two
+from .flipped_huber_dimensions import few_dimensions, gains, one_number, table_two
 from .profiles import decibel
 
 
@@ -91,16 +92,22 @@ def densities(report: Report) -> None:
 
 def one_dimension(report: Report) -> None:
     """Figure 3: K = 1, and the value of OSGT that the paper prints."""
-    families = ("flipped_huber", "gaussian", "laplace", "truncated_laplace", "osgt", "staircase")
+    families = {
+        "gaussian": "Gaussian",
+        "laplace": "Laplace",
+        "osgt": "OSGT",
+        "flipped_huber": "flipped Huber",
+        "truncated_laplace": "truncated Laplace",
+        "staircase": "staircase",
+    }
     rows = []
     for epsilon in (0.1, 0.3, 0.6, 1.0, 2.0, 3.0):
         rows.append({"epsilon": epsilon, **{f: variance(f, epsilon, 1e-6) for f in families}})
     table = pd.DataFrame(rows)
     report.table("figure3a", table, caption="Figure 3(a): least variance at K = 1, δ = 1e-6", rtol=1e-4)
     fig, axes = figure(1, 3, width=12.0, height=3.4)
-    for family in families:
-        axes[0].loglog(table["epsilon"], table[family], label=family)
-    axes[0].set(xlabel="ε", ylabel="variance")
+    nested(axes[0], table["epsilon"], table[list(families)].rename(columns=families))
+    axes[0].set(xlabel="ε", ylabel="variance", title="(a): K = 1, δ = 1e-6")
     axes[0].legend(fontsize=7)
     rows = []
     for delta in (1e-8, 1e-6, 1e-4, 1e-3, 1e-2, 1e-1):
@@ -124,10 +131,17 @@ def one_dimension(report: Report) -> None:
     )
     for axis, name in zip(axes[1:], ratios.columns[-2:], strict=True):
         wide = ratios.pivot(index="delta", columns="epsilon", values=name)
-        image = axis.pcolormesh(wide.columns, wide.index, wide, cmap="RdBu_r", vmin=-4, vmax=4)
+        most = float(wide.abs().max().max())
+        image = axis.pcolormesh(
+            edges(wide.columns), edges(wide.index), wide, cmap="RdBu_r", vmin=-most, vmax=most
+        )
         axis.set(xscale="log", yscale="log", xlabel="ε", ylabel="δ", title=name)
         fig.colorbar(image, ax=axis)
-    report.figure("figure3", fig, caption="Figure 3: one dimension")
+    report.figure(
+        "figure3",
+        fig,
+        caption="Figure 3: one dimension; where curves coincide their markers lie in one another",
+    )
     over = ratios.iloc[:, -2:]
     report.text(
         f"Figures 3(b) and 3(c), on a grid of ε from 0.05 to 5 and δ from 1e-8 to 0.1: flipped Huber noise lies between "
@@ -179,4 +193,5 @@ def run(report: Report) -> None:
     one_dimension(report)
     few_dimensions(report)
     table_two(report)
+    one_number(report)
     gains(report)

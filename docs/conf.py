@@ -67,6 +67,7 @@ html_theme_options = {
     "footer_end": [],
     "header_links_before_dropdown": 7,
     "navigation_with_keys": False,
+    "collapse_navigation": True,  # every page would carry the whole tree
 }
 html_sidebars = {"index": [], "changelog": [], "contributing": []}
 copyright = "the mechdesign authors, Apache-2.0"

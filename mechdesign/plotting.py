@@ -125,15 +125,25 @@ def write_figure(fig: Figure, stem: object, *, png: bool = False) -> None:
 
 
 def draw_matrix(
-    matrix: Any, across: str, down: str, names: Sequence[str] = (), /, **options: float
+    matrix: Any,
+    across: str,
+    down: str,
+    columns: Sequence[str] = (),
+    rows: Sequence[str] = (),
+    /,
+    **options: float,
 ) -> Figure:
-    """Draw probabilities as shades, with the names of few items."""
+    """Draw probabilities as shades, with the names of few rows or columns, of rows those of columns if they have none."""
     fig, axis = figure(**sized(options, 5.0, 4.2))
     shades = axis.imshow(matrix, cmap="viridis", vmin=0, aspect="auto", interpolation="nearest")
     axis.grid(False)
     axis.set(xlabel=across, ylabel=down)
     fig.colorbar(shades, ax=axis, label="probability")
-    if 0 < len(names) <= NAMED:
-        axis.set_xticks(range(len(names)), names, rotation=45, ha="right", parse_math=False)
-        axis.set_yticks(range(len(names)), names, parse_math=False)
+    for of, names in ((axis.xaxis, columns), (axis.yaxis, rows or columns)):
+        if 0 < len(names) <= NAMED:
+            of.set_ticks(range(len(names)), names, parse_math=False)
+        else:
+            of.get_major_locator().set_params(integer=True)
+    if len(columns) <= NAMED and sum(map(len, columns)) > 40:
+        axis.tick_params(axis="x", rotation=45)
     return fig

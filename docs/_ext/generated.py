@@ -56,6 +56,12 @@ def _table(module: str, words: list[str]) -> str:
     return f".. currentmodule:: {module}\n\n.. autosummary::\n   :toctree: .\n\n{rows}\n"
 
 
+def _first(wing: str) -> str:
+    """The sentence with which a wing introduces itself."""
+    said = inspect.getdoc(importlib.import_module(f"mechdesign.{wing}")) or ""
+    return " ".join(said.split("\n\n")[0].split())
+
+
 def api_pages() -> dict[str, str]:
     """One page a wing, and one for the names at the top."""
     by_wing = wings()
@@ -80,7 +86,9 @@ def api_pages() -> dict[str, str]:
     pages["api/index"] = (
         _heading("API by wing")
         + "``import mechdesign as md`` loads names when they are used. What most programs need is at the top; "
-        + "the rest lives in its wing.\n\n.. toctree::\n   :maxdepth: 1\n\n   mechdesign\n"
+        + "the rest lives in its wing: a wing holds one subject, from its mathematics to its designs.\n\n"
+        + "".join(f"* :doc:`{TITLES.get(wing, wing)} <{wing}>` (``mechdesign.{wing}``): {_first(wing)}\n" for wing in by_wing)
+        + "\n.. toctree::\n   :hidden:\n\n   mechdesign\n"
         + "".join(f"   {wing}\n" for wing in by_wing)
     )
     return pages

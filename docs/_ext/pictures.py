@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -154,11 +155,23 @@ COMMITTED = {
 }
 
 
+def ten_minutes(page: Path, folder: Path) -> None:
+    """Run the page's examples in their order, and keep whatever each calls `picture`."""
+    names: dict[str, Any] = {}
+    drawn = 0
+    for example in doctest.DocTestParser().get_examples(page.read_text(encoding="utf-8")):
+        exec(compile(example.source, page.name, "single"), names)
+        if "picture" in names:
+            drawn += 1
+            names.pop("picture").savefig(folder / f"ten-{drawn}.png", dpi=100, bbox_inches="tight")
+
+
 def write(app: Sphinx) -> None:
     """Draw what is not there yet."""
     folder = Path(app.srcdir) / "generated" / "pictures"
     folder.mkdir(parents=True, exist_ok=True)
     survey(folder, Path(app.config.html_extra_path[0], "survey.html"))
+    ten_minutes(Path(app.srcdir, "ten_minutes.rst"), folder)
     for name, draw in DRAWN.items():
         draw().savefig(folder / f"{name}.png", dpi=100)
     for name, source in COMMITTED.items():

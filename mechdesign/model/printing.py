@@ -150,4 +150,7 @@ def _duals(part: Part, multipliers: dict[int, Fraction], first: int, count: int)
 
 def draw(declared: Declared, probabilities: Array, **options: float) -> Figure:
     """Draw the table as shades."""
-    return draw_matrix(probabilities, "output", "input", **options)
+    columns, rows = (
+        [shown_label(x) for x in names] for names in (declared.outputs, declared.inputs)
+    )
+    return draw_matrix(probabilities, "output", "input", columns, rows, **options)

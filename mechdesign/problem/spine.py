@@ -414,7 +414,10 @@ class Design(Checked):
         return []
 
     def plot(self, result: Result, **options: float) -> Figure:
-        """Draw the least slack of each family of constraints."""
+        """Draw the mechanism, or of one that does not draw itself the least slack of each family of constraints."""
+        if hasattr(result.mechanism, "plot"):
+            drawn: Figure = result.mechanism.plot(**options)
+            return drawn
         table = self.audit(result).groupby("family", sort=False)["slack"].min()
         fig, axis = figure(**sized(options, 5.0, 3.0))
         axis.barh([plain(name) for name in table.index], table.to_numpy(dtype=float), color=COLOURS[0])

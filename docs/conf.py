@@ -69,7 +69,9 @@ html_theme_options = {
     "navigation_with_keys": False,
     "collapse_navigation": True,  # every page would carry the whole tree
 }
-html_sidebars = {"index": [], "changelog": [], "contributing": []}
+html_sidebars = {"index": [], "ten_minutes": [], "limits": [], "changelog": [], "contributing": []}
+html_sidebars |= {"generated/api/mechdesign.*": []}  # an object's page leads up to its wing's
+html_copy_source = False
 copyright = "the mechdesign authors, Apache-2.0"
 
 sphinx_gallery_conf = {

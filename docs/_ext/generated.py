@@ -87,7 +87,10 @@ def api_pages() -> dict[str, str]:
         _heading("API by wing")
         + "``import mechdesign as md`` loads names when they are used. What most programs need is at the top; "
         + "the rest lives in its wing: a wing holds one subject, from its mathematics to its designs.\n\n"
-        + "".join(f"* :doc:`{TITLES.get(wing, wing)} <{wing}>` (``mechdesign.{wing}``): {_first(wing)}\n" for wing in by_wing)
+        + "".join(
+            f"* :doc:`{TITLES.get(wing, wing)} <{wing}>` (``mechdesign.{wing}``): {_first(wing)}\n"
+            for wing in by_wing
+        )
         + "\n.. toctree::\n   :hidden:\n\n   mechdesign\n"
         + "".join(f"   {wing}\n" for wing in by_wing)
     )

@@ -150,7 +150,5 @@ def _duals(part: Part, multipliers: dict[int, Fraction], first: int, count: int)
 
 def draw(declared: Declared, probabilities: Array, **options: float) -> Figure:
     """Draw the table as shades."""
-    columns, rows = (
-        [shown_label(x) for x in names] for names in (declared.outputs, declared.inputs)
-    )
+    columns, rows = ([shown_label(x) for x in names] for names in (declared.outputs, declared.inputs))
     return draw_matrix(probabilities, "output", "input", columns, rows, **options)

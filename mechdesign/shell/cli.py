@@ -32,7 +32,7 @@ from mechdesign.shell.commands import (
     solve,
     verify,
 )
-from mechdesign.shell.studykit import Study, all_studies, check_study, get_study, run_study
+from mechdesign.shell.studykit import Study, all_studies, check_study, contents_of, get_study, run_study
 
 
 def examples(*lines: str) -> str:
@@ -74,7 +74,7 @@ def common(
 DataDir = Annotated[
     Path | None,
     typer.Option(
-        "--data-dir", envvar="MECHDESIGN_DATA", help="Folder with real data sets (see the studies)."
+        "--data-dir", envvar="MECHDESIGN_DATA", help="Folder with real data sets (documentation, page Data)."
     ),
 ]
 Out = Annotated[Path, typer.Option("--out", help="Folder that gets <study>/.")]
@@ -142,6 +142,8 @@ def study_check(
     import joblib
 
     problems: list[str] = []
+    for study in _chosen(names):  # before any is run
+        contents_of(kept / study.name / ("quick" if study.quick and not full else ""))
     with tempfile.TemporaryDirectory() as fresh:
         # Studies are independent: one a process, the longest of them decides.
         work = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")(

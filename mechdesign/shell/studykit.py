@@ -149,8 +149,25 @@ class Report:
         """Put facts about this run into the manifest."""
         self._records.update(facts)
 
-    def text(self, markdown: str) -> None:
-        """Add a paragraph."""
+    def text(self, markdown: str, *, of: Collection[str] = ()) -> None:
+        """Add a paragraph.
+
+        Parameters
+        ----------
+        markdown : str
+        of : collection of str
+            Tables that it draws a conclusion from: where one of them was not computed, nothing is said of it.
+
+        Raises
+        ------
+        DesignError
+            A table that the whole study, with all its data, does not write.
+        """
+        missing = sorted(set(of) - set(self._tables))
+        if missing and not (self._absent or self.quick):
+            raise DesignError.of("of", missing, f"must be tables written before, of {list(self._tables)}")
+        if missing:
+            return
         self._lines += [markdown.strip(), ""]
         self._section("", markdown.strip())
         if self._console is not None:
@@ -398,15 +415,27 @@ def _refuse(folder: Path, names: set[str]) -> None:
         )
 
 
+def contents_of(kept: Path) -> dict[str, Any]:
+    """What a folder of results consists of, with tolerances.
+
+    Raises
+    ------
+    DesignError
+        There are no results.
+    """
+    if not (kept / "contents.json").exists():
+        allowed = "holds no results to compare with: give the folder of the committed ones as --kept, or write it first with `study run`"
+        raise DesignError.of("kept", str(kept), allowed)
+    return json.loads((kept / "contents.json").read_text())  # type: ignore[no-any-return]
+
+
 def check_study(fresh: Path, kept: Path) -> list[str]:
     """Compare a regenerated folder with a kept one; return the differences, one line each.
 
     Tables must have the same columns and rows, text cells equal, numbers within the tolerances that the
     *kept* contents state; figures must exist. What the regenerated study left out for want of data is not compared.
     """
-    if not (kept / "contents.json").exists():
-        return [f"{kept}: no contents.json; run the study and commit its results"]
-    stated = json.loads((kept / "contents.json").read_text())
+    stated = contents_of(kept)
     made = json.loads((fresh / "contents.json").read_text())
     problems = []
     absent = json.loads((fresh / "manifest.json").read_text())["absent"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,7 @@ from mechdesign.evidence.serialize import dumps
 from mechdesign.shell import cli
 from mechdesign.shell.studykit import Report, Study, check_study, run_study
 
+ROOT = Path(__file__).parents[2]
 SPEC = """
 design = "OPTM"
 bins = [-3.0, -0.5, 0.5, 3.0]
@@ -70,7 +73,72 @@ def test_study_check_finds_a_changed_number(tmp_path: Path) -> None:
     manifest = json.loads((kept / "manifest.json").read_text())
     assert manifest["study"] == "tiny" and "highspy" in manifest["versions"]
     assert len(manifest["timings"]["t/seconds"]) == 2
-    assert "no contents.json" in check_study(fresh, tmp_path)[0]
+    with pytest.raises(md.DesignError, match=r"kept = .* holds no results"):
+        check_study(fresh, tmp_path)
+
+
+def test_a_conclusion_is_printed_with_its_table_only(tmp_path: Path) -> None:
+    def body(report: Report) -> None:
+        report.text("An opening.")
+        for name in ("here", "there"):
+            if report.data(name):
+                report.table(name, pd.DataFrame({"x": [1]}))
+            report.text(f"The table {name} shows it.", of=[name])
+        report.text("Both show it.", of=["here", "there"])
+
+    study = Study("concluding", "Concluding", "", body)
+    for kept in ((), ("here",), ("here", "there")):
+        for name in kept:
+            (tmp_path / name).touch()
+        text = (run_study(study, tmp_path / "out", data_dir=tmp_path) / "README.md").read_text()
+        assert "An opening." in text and ("Both show it." in text) == (len(kept) == 2)
+        for name in ("here", "there"):
+            assert (f"The table {name} shows it." in text) == (name in kept)
+    with pytest.raises(md.DesignError, match="of = "):  # nothing is absent: a table that no study writes
+        run_study(
+            Study("wrong", "", "", lambda report: report.text("It is so.", of=["no table"])), tmp_path / "out"
+        )
+
+
+def test_no_text_of_a_study_stands_apart_from_the_tables_that_it_speaks_of() -> None:
+    """After the opening of `run`, a text is in the block of a table, or inside one that has a table, or names its tables."""
+
+    def texts(body: list[ast.stmt], opening: bool, seen: bool) -> Iterator[int]:
+        called = [s.value.func.attr for s in body if _reports(s)]  # type: ignore[attr-defined]
+        seen = seen or "table" in called
+        for statement in body:
+            if _reports(statement) and statement.value.func.attr == "text":  # type: ignore[attr-defined]
+                named = any(k.arg == "of" for k in statement.value.keywords)  # type: ignore[attr-defined]
+                if not (seen or named or opening):
+                    yield statement.lineno
+            plain = _reports(statement) or isinstance(statement, (ast.Assign, ast.ImportFrom))
+            opening = opening and (plain or isinstance(getattr(statement, "value", None), ast.Constant))
+            for inner in ("body", "orelse"):
+                if not isinstance(statement, ast.FunctionDef):
+                    yield from texts(getattr(statement, inner, []), False, seen)
+
+    for path in (ROOT / "studies" / "mechdesign_studies").rglob("*.py"):
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(function, ast.FunctionDef):
+                apart = list(texts(function.body, function.name == "run", False))
+                assert not apart, f"{path.name}, lines {apart}: of which tables?"
+
+
+def _reports(statement: ast.stmt) -> bool:
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    whom = call.func.value if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else None
+    return isinstance(whom, ast.Name) and whom.id == "report"
+
+
+def test_a_check_without_results_says_so_before_it_runs_anything(tmp_path: Path, monkeypatch, capsys) -> None:
+    def body(report: Report) -> None:
+        raise AssertionError("it ran")
+
+    monkeypatch.setattr(cli, "get_study", lambda name: Study(name, name, "", body))
+    code, _, error = ended(
+        ["study", "check", "tiny", "--kept", str(tmp_path / "nothing")], capsys, monkeypatch
+    )
+    assert code == 1 and "holds no results to compare with" in " ".join(error.split())
 
 
 def test_the_quick_variant_of_a_study(tmp_path: Path, monkeypatch, capsys) -> None:

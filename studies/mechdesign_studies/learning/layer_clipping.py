@@ -289,5 +289,6 @@ def run(report: Report) -> None:
     report.text(
         "Opacus clips every parameter tensor, biases apart, so that the layers here are the tensors; gradients of single records, "
         "clipping and steps are its own, and a subclass of its per-layer optimizer takes a scale for each tensor. The print's order "
-        "(one clip for all, then least variance, then scale–perturb–rescale) can be read off the tables with their standard errors."
+        "(one clip for all, then least variance, then scale–perturb–rescale) can be read off the tables with their standard errors.",
+        of=("table4",),
     )

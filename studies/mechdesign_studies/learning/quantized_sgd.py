@@ -301,5 +301,6 @@ def run(report: Report) -> None:
         "learnt.\n\n"
         "In the last tables the *record* is protected, by one ε for the whole gradient in a few bits (`md.vectors.SphereQuantizer`); each record is used once. "
         "That costs accuracy at small ε, and it is what a reader of the printed figures will have thought they show. (Standardising or pooling features uses public "
-        "numbers of the data's own here.)"
+        "numbers of the data's own here.)",
+        of=("printed-breast-cancer", "record-breast-cancer"),
     )

@@ -251,6 +251,7 @@ def run(report: Report) -> None:
     report.text(
         f"At d = {d}, ε = 4 a rotated simplex of {best['bits a vector']:.0f} bits errs {best['over the cap'] - 1:.1%} more than the best that any number of bits can do. "
         f"Of what is published, {nearest['mechanism']} comes nearest in the local model, at {nearest['over the cap']:.2f} times the cap's error in "
-        f"{nearest['bits a vector']:.0f} bits."
+        f"{nearest['bits a vector']:.0f} bits.",
+        of=("published",),
     )
     draw(report, frame, published, d, 4.0)

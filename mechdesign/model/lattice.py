@@ -264,6 +264,8 @@ class LatticeDeclared(Declared):
     free : bool
         Whether mass may lie anywhere beyond the reach: the last entry is all of it, and nothing is asked of pairs with a point there. What is left
         holds of *every* noise on the lattice.
+    spiked : bool
+        Whether the last entry is mass on 0 alone, not spread over a cell: it has no partner at any shift, which under δ > 0 charges it in full.
     """
 
     sensitivity: float
@@ -274,6 +276,7 @@ class LatticeDeclared(Declared):
     integer: bool
     mirrored: bool = False
     free: bool = False
+    spiked: bool = False
 
     lemma = (
         "Masses p_j of noise at the points of a lattice, those of the outermost points with their repetitions where tails are asked for, are a point of "
@@ -284,7 +287,7 @@ class LatticeDeclared(Declared):
     @property
     def side(self) -> int:
         """R: points to either side of 0."""
-        count = len(self.outputs) - self.free
+        count = len(self.outputs) - self.free - self.spiked
         return count - 1 if self.mirrored else count // 2
 
     def _part(self, asked: Any, point: tuple[float, float], first: int) -> Part:
@@ -359,11 +362,15 @@ class ShiftPart(Part):
         reach = side + n if declared.decay and self.delta else side
         at = np.arange(-reach, reach + 1)
         outside = np.abs(at) > side
-        self.m = len(at)
+        self.m = len(at) + declared.spiked
         self.sums = self.upper = self.lower = first + len(shifts) * self.m
         self.end = self.sums + (len(shifts) if self.delta else 0)
         self._left = declared.located(at, outside)
         self._right = declared.located(at + shifts[:, None], outside)
+        if declared.spiked:  # without a partner at any shift
+            self._left = np.append(self._left[0], self.cells - 1), np.append(self._left[1], INNER)
+            none = ((0, 0), (0, 1))
+            self._right = np.pad(self._right[0], none, constant_values=-1), np.pad(self._right[1], none)
         self._masses, self._numbers = declared.masses, np.array([float(mass) for mass in declared.masses])
         # a point and its own image break nothing, unless tails fall faster than this ε; beyond a free reach nothing is asked
         gone = self._right[0] < 0

@@ -102,12 +102,38 @@ def test_cuts_solve_the_whole_program(epsilon, delta) -> None:
     model = design.problem().to_cvxpy()
     model.solve(solver=cp.CLARABEL if epsilon == 1.0 else cp.HIGHS)
     cut = design.solve(cells=16)
-    # The spike can only help.
+    # mass on 0 alone, which the problem has not, can only help
     assert cut.value <= model.value * (1 + 1e-6)
-    if not cut.mechanism.spike:
-        assert cut.value == pytest.approx(model.value, rel=1e-6)
     assert cut.lower_bound <= model.value * (1 + 1e-9)
     assert design.solve("clarabel", cells=6).value == pytest.approx(design.solve(cells=6).value, rel=1e-6)
+
+
+@pytest.mark.parametrize("epsilon, delta", [(1.0, 0.2), (2.0, 0.5), (0.5, 0.75)])
+def test_mass_on_zero_alone_is_a_variable_of_the_program(epsilon: float, delta: float) -> None:
+    """The program of cells and of mass on 0 that every shift charges in full, written out."""
+    n, side = 4, 24
+    p, a = cp.Variable(2 * side + 1, nonneg=True), cp.Variable(nonneg=True)
+    wide = cp.hstack([np.zeros(n), p, np.zeros(n)])
+    rows = [
+        cp.sum(cp.pos(p - math.exp(epsilon) * wide[n + s : n + s + 2 * side + 1])) + a <= delta
+        for s in range(-n, n + 1)
+        if s
+    ]
+    costs = np.abs(np.arange(-side, side + 1)) / n
+    costs[side] = 0.25 / n
+    cost = costs @ p + a * 0.25 / n / 64
+    best = cp.Problem(cp.Minimize(cost), [*rows, cp.sum(p) + a == 1]).solve(solver=cp.HIGHS)
+    found = OptimalNoise(ApproximateDP(epsilon, delta)).solve(cells=n, gap=1e-9)
+    assert found.value == pytest.approx(best, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "epsilon, delta, loss, value",
+    [(2.0, 0.5, "absolute", 0.200632), (2.0, 0.75, "squared", 0.0568998), (0.5, 0.75, "absolute", 0.208567)],
+)
+def test_a_large_delta_has_an_optimum_within_the_gap(epsilon, delta, loss, value) -> None:
+    result = OptimalNoise(ApproximateDP(epsilon, delta), loss=loss).solve()
+    assert result.gap <= 0.01 and result.value <= value * (1 + 1e-4) and result.certificate.verify()
 
 
 def _lattice_lp(epsilon: float, delta: float, n: int, side: int) -> float:

@@ -54,6 +54,7 @@ def lattice_declared(
     costs: Array,
     decay: Fraction,
     mirrored: bool,
+    spiked: bool = False,
 ) -> LatticeDeclared:
     """A question on a lattice in numbers, with these costs of its entries; mirrored where they are given for one side."""
     q, free, none = question, kind is FreeLattice, np.zeros(0, dtype=np.int64)
@@ -81,6 +82,7 @@ def lattice_declared(
         integer=q.integer,
         mirrored=mirrored,
         free=free,
+        spiked=spiked,
     )
 
 

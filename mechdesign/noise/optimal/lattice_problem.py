@@ -18,6 +18,7 @@ from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import rational
+from mechdesign.model.declared import ZERO
 from mechdesign.model.exactly import Exact
 from mechdesign.model.lattice import LatticeDeclared, LatticeNoise, ShiftPart
 from mechdesign.model.table_problem import TableProblem
@@ -31,21 +32,29 @@ from mechdesign.problem.words import Description
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+SPIKE = 1 / 64
+"""Of a cell: the width of mass on 0 alone."""
+
 
 def noise_of(declared: LatticeDeclared, weights: Iterable[int]) -> CellNoise | IntegerNoise:
     """The law of these integer weights of the entries, without empty points at both ends."""
-    masses = declared.point_masses([fmpq(w) for w in weights])
+    *entries, last = [fmpq(w) for w in weights]
+    masses = declared.point_masses([*entries, last])
+    masses.append(last if declared.spiked else ZERO)
     common = math.lcm(*(int(mass.q) for mass in masses))
-    held = [int(mass * common) for mass in masses]
+    *held, spike = [int(mass * common) for mass in masses]
     used = [j for j, w in enumerate(held) if w]
     trim = 0 if declared.decay else min(used[0], len(held) - 1 - used[-1])
     held = held[trim : len(held) - trim]
-    shared = math.gcd(*held)
+    shared = math.gcd(*held, spike)
     found = tuple(w // shared for w in held)
     if declared.integer:
         return IntegerNoise(found, -(len(found) // 2), declared.change, declared.decay)
     start = -len(found) * declared.step / 2
-    return CellNoise(found, declared.step, start, declared.change, decay=declared.decay)
+    spike, width = spike // shared, SPIKE * declared.step
+    return CellNoise(
+        found, declared.step, start, declared.change, spike, width if spike else 0.0, declared.decay
+    )
 
 
 def entries_of(declared: LatticeDeclared, law: Any) -> Exact:
@@ -84,7 +93,9 @@ class LatticeProblem(TableProblem):
 
     def to_fields(self) -> dict[str, object]:
         """What files hold: the problem in numbers."""
-        return {name: v for name, v in super().to_fields().items() if name not in ("mirrored", "free")}
+        return {
+            name: v for name, v in super().to_fields().items() if name not in ("mirrored", "free", "spiked")
+        }
 
     @classmethod
     def unknown_of(cls, numbers: Any) -> LatticeNoise:

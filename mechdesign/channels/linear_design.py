@@ -22,6 +22,7 @@ import cvxpy as cp
 import numpy as np
 import pandas as pd
 from scipy import linalg
+from scipy.special import expit
 
 from mechdesign.channels.exact import Weights
 from mechdesign.channels.linear_proofs import (
@@ -153,8 +154,6 @@ class LocalWorkload(Design):
         if not 1e-6 <= largest <= 1e6:
             remedy = "must be between 1e-6 and 1e6: choose another unit for the answers"
             raise DesignError.of("workload", f"{largest:.3g} for one person's largest effect", remedy)
-        if not 1e-3 <= self.privacy.epsilon <= 20:
-            raise DesignError.of("epsilon", self.privacy.epsilon, "must be between 0.001 and 20")
         if self.outputs is not None:
             integer("outputs", self.outputs, size)
 
@@ -199,6 +198,8 @@ class LocalWorkload(Design):
                 "categories, ask for the parts of a product one by one, or take the best published report of md.compare(md.CategoryReport(workload), privacy)"
             )
             raise DesignError.of("workload", f"{size} categories", remedy)
+        else:
+            self._check_searched("a search; the published reports of md.compare have no such limits")
         if alike or (
             self.outputs is None and size > LISTED
         ):  # where all rays are listed nothing is left to find
@@ -209,6 +210,11 @@ class LocalWorkload(Design):
         if not alike:
             with one_thread():
                 yield from self._listed(clock) if size <= LISTED else self._climbed(clock)
+
+    def _check_searched(self, what: str) -> None:
+        """Refuse levels of which doubles do not tell the moments of a table apart."""
+        if not 1e-3 <= self.privacy.epsilon <= 20:
+            raise DesignError.of("epsilon", self.privacy.epsilon, f"must be between 0.001 and 20 for {what}")
 
     def _rays(self, sets: Array) -> Array:
         points = 1 + math.expm1(self.privacy.epsilon) * sets
@@ -359,12 +365,13 @@ class LocalWorkload(Design):
             if size > _MOST:
                 remedy = f"must be at most {_MOST} for Hadamard response, which is a table"
                 raise DesignError.of("workload", f"{size} categories", remedy)
+            self._check_searched("Hadamard response, which is a table")
             sizes = (2**j for j in range(1, size.bit_length() + 1))
             return min((hadamard(self.workload, epsilon, b) for b in sizes), key=self._roughly)
         if name in ("subset selection", "k-ary response"):
             return SubsetReport.selection(self.workload, epsilon, 1 if name[0] == "k" else None)
-        both = 1 / (1 + math.exp(-epsilon / 2))
-        kept, turned = (both, 1 - both) if name[0] == "s" else (0.5, 1 / (1 + math.exp(epsilon)))
+        both = float(expit(epsilon / 2))
+        kept, turned = (both, float(expit(-epsilon / 2))) if name[0] == "s" else (0.5, float(expit(-epsilon)))
         return SubsetReport.unary(self.workload, epsilon, kept, turned)
 
     def _roughly(self, law: LinearReport) -> float:
@@ -375,8 +382,11 @@ class LocalWorkload(Design):
     def costs(self) -> dict[str, float]:
         """What published reports cost at the same privacy, each of its best size."""
         found = {}
-        for name in PUBLISHED if self.workload.size <= _MOST else PUBLISHED[1:]:
-            law = self.published(name)
+        for name in PUBLISHED:
+            try:
+                law = self.published(name)
+            except DesignError:  # it is not made of so many categories, or at such an ε
+                continue
             sizes = {
                 "subset selection": f", {law.sizes[0]} of {law.size}" if isinstance(law, SubsetReport) else ""
             }

@@ -49,6 +49,7 @@ def rays(size: int) -> Array:
 
 def exact_gram(workload: Workload) -> tuple[Any, int]:
     """WᵀW as integers over a common denominator."""
+    workload.check_square()
     total, common = np.zeros((workload.size, workload.size), dtype=object), 1
     for block in workload.blocks:
         found, below = np.ones((1, 1), dtype=object), 1
@@ -138,7 +139,7 @@ class LinearProof(Proof):
         spare = min(growth - Fraction(max(column), max(min(column), 1)) for column in law.columns)
         possible = all(min(column) > 0 for column in law.columns)
         claim = f"every report at most e^{design.privacy.epsilon!r} times likelier for one category than for another: private"
-        yield Claim(claim, PROVED, float(spare), spare >= 0 and possible)
+        yield Claim(claim, PROVED, float(min(Fraction(spare), Fraction(10**300))), spare >= 0 and possible)
         room = Fraction(stated.value) - cost_above(design, law)
         yield Claim("unbiased for every data set", PROVED, math.nan, True)
         yield Claim(f"value at most {stated.value!r}", PROVED, float(room), room >= 0)

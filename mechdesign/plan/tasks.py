@@ -205,13 +205,13 @@ class Mean(Task):
 
     lower: float = field(check=checks.number)
     upper: float = field(check=checks.number)
-    n: int = field(check=checks.integer, least=1, most=2**_FINEST)
+    n: int = field(check=checks.integer, least=1, most=10**12)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         width = self.upper - self.lower
         if not 1e-100 < width < 1e100:
-            raise DesignError.of("upper", self.upper, "must be above lower, both finite")
+            raise DesignError.of("upper", self.upper, "must be above lower, by 1e-100 to 1e100")
 
     @property
     def _half(self) -> Fraction:
@@ -219,7 +219,8 @@ class Mean(Task):
 
     @property
     def _grain(self) -> Fraction:
-        return Fraction(2) ** (math.frexp(float(self._half))[1] - _FINEST)
+        finest = min(_FINEST, 53 - self.n.bit_length())  # sums of n numbers are doubles
+        return Fraction(2) ** (math.frexp(float(self._half))[1] - finest)
 
     def slots(self, neighbours: str) -> tuple[tuple[Part, ...], ...]:
         h, n = self._half, self.n
@@ -236,7 +237,7 @@ class Mean(Task):
         middle = (Fraction(self.upper) + Fraction(self.lower)) / 2
         centred = (Fraction(pair[0]) - middle * Fraction(pair[1])) / self._grain
         if abs(centred) >= 2**53:
-            raise DataError(f"{name}: must count at most {2**_FINEST} people")
+            raise DataError(f"{name}: must be of fewer people: plan for an n above {self.n}")
         steps = math.floor(centred + Fraction(1, 2))
         return [np.array(float(steps * self._grain)), numbers(name, pair[1], parts[1])]
 

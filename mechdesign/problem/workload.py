@@ -26,8 +26,9 @@ from mechdesign.typing import Array, Numbers
 KINDS = ("identity", "total", "prefix", "ranges", "matrix")
 _DENSE = 4_000_000
 """Entries of a matrix that is formed, at most."""
-_CELLS = 4096
-"""Counts, at most: covariances are held in full."""
+_COUNTS = 10**6
+_SQUARE = 4096
+"""Counts of which a matrix with a row and a column each is formed, at most."""
 
 
 @serializable("queries")
@@ -135,7 +136,7 @@ class Workload(Checked):
     Raises
     ------
     DesignError
-        A workload of rank 0, entries that are not finite, blocks of different shapes, more than 4,096 counts.
+        A workload of rank 0, entries that are not finite, blocks of different shapes, more than 1,000,000 counts.
 
     Examples
     --------
@@ -166,9 +167,8 @@ class Workload(Checked):
         shapes = {tuple(part.size for part in block) for block in blocks}
         if len(shapes) != 1:
             raise DesignError.of("workload", sorted(shapes), "must have blocks of one shape")
-        if (cells := math.prod(*shapes)) > _CELLS:
-            allowed = f"must be on at most {_CELLS} counts: covariances are held in full"
-            raise DesignError.of("workload", cells, allowed)
+        if (cells := math.prod(*shapes)) > _COUNTS:
+            raise DesignError.of("workload", cells, f"must be on at most {_COUNTS} counts")
         settle(self, blocks=blocks)
 
     @classmethod
@@ -307,8 +307,15 @@ class Workload(Checked):
             return (self,)
         return tuple(Workload(((part,),)) for part in self.blocks[0])
 
+    def check_square(self) -> None:
+        """Raise DesignError where a matrix with a row and a column a count would be too large."""
+        if self.size > _SQUARE:
+            allowed = f"must be on at most {_SQUARE} counts where covariances are held in full"
+            raise DesignError.of("workload", self.size, allowed)
+
     def gram(self) -> Array:
         """AᵀA, shape (n, n)."""
+        self.check_square()
         return np.asarray(sum(reduce(np.kron, [part.gram() for part in block]) for block in self.blocks))
 
     def apply(self, x: Numbers) -> Array:
@@ -337,6 +344,7 @@ class Workload(Checked):
     @cached_property
     def root(self) -> Array:
         """L, shape (r, n), with LᵀL = AᵀA and no zero direction: r is the rank."""
+        self.check_square()
         if self.kinds == ("prefix",):
             return np.tri(self.size)
         if any(all(part.injective for part in block) for block in self.blocks):

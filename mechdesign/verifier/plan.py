@@ -153,7 +153,9 @@ def parts_of(task: Json, neighbours: str, account: Account) -> list[Numbers]:
         if replaced:
             return [(1, 2 * half / n, False, UNIT, UNIT)]
         one, other = Fraction(1, n**2), half**2 / n**2
-        return [(1, half, False, one, one), (1, 1, True, other, other)]
+        # centred sums are rounded to a grid of which those of n numbers are doubles
+        grain = Fraction(2) ** (math.frexp(float(half))[1] - min(26, 53 - n.bit_length()))
+        return [(1, half + grain, False, one, one), (1, 1, True, other, other)]
     if kind == "workload-task":
         return [of_strategy(task, replaced, account)]
     raise NotCovered(f"tasks of kind {kind}")

@@ -36,6 +36,7 @@ from mechdesign.evidence.exact import excess, round_down, round_up
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import inside, instance, integer, non_negative, number, one_of, probability
+from mechdesign.problem.law_moments import law_variance
 from mechdesign.solvers.deadline import Deadline
 
 FLOOR = 1e-300
@@ -123,7 +124,7 @@ def plan_grid(terms: tuple[NoiseTerm, ...], epsilon: float, width: float) -> Gri
     typical = [max(_largest(loss, 0.15), top * 1e-6) for (loss, _), top in zip(losses, largest)]
     step = max(min(typical) / 6, max(largest) / 50_000)
     if not step > 1e-150:
-        least = min(t.sensitivity / float(t.law.std()) for t in terms)
+        least = min(t.sensitivity / math.sqrt(law_variance(t.law)) for t in terms)
         raise DesignError.of(
             "sensitivity", least, "is so small, compared with the noise, that doubles see no privacy loss"
         )

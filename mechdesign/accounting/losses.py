@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from flint import arb
@@ -235,19 +235,55 @@ def truncnorm_density(end: float) -> Function:
     return lambda t: np.where(np.abs(t) <= end, peak - t * t / 2, -np.inf)
 
 
-_MOST_ATOMS = 10**7
+_LISTED = 10**5
+"""Values of a discrete loss, at most, that are listed."""
 
 
-def _discrete_laplace(r: float, rate: float) -> AtomicLoss:
+class _SmearedLaplace(stats.rv_continuous):  # type: ignore[misc]
+    """Discrete Laplace noise and a uniform number in (-1/2, 1/2], which rounding takes off: the same losses, as a function."""
+
+    def _pdf(self, t: Any, rate: Any) -> Any:
+        return np.tanh(rate / 2) * np.exp(-rate * np.abs(np.rint(t)))
+
+    def _sf(self, t: Any, rate: Any) -> Any:
+        far = np.abs(np.asarray(t, dtype=float))
+        k = np.rint(far)
+        upper = np.exp(-rate * k) * (1 / (1 + np.exp(rate)) + np.tanh(rate / 2) * (k + 0.5 - far))
+        return np.where(np.asarray(t) < 0, 1 - upper, upper)
+
+    def _isf(self, s: Any, rate: Any) -> Any:
+        less = np.minimum(s, 1 - np.asarray(s, dtype=float))
+        k = np.maximum(np.ceil(-(np.log(less) + np.log1p(np.exp(-rate))) / rate), 0.0)  # P(K > k - 1/2)
+        at = np.maximum(k - 1, 0.0)
+        within = (less * np.exp(rate * at) - 1 / (1 + np.exp(rate))) / np.tanh(rate / 2)
+        return np.copysign(at + 0.5 - within, 0.5 - np.asarray(s))
+
+    def _stats(self, rate: Any) -> Any:
+        return 0.0, 0.5 / np.sinh(np.asarray(rate) / 2) ** 2 + 1 / 12, 0.0, None
+
+
+_smeared = _SmearedLaplace(name="smeared_laplace", shapes="rate")
+
+
+def _smeared_loss(r: float, rate: float) -> UnitLoss:
+    """Of k = floor(t + Δ/2 + 1/2): rate·(|k| − |k − Δ|)."""
+
+    def loss(t: Array) -> Array:
+        return np.asarray(rate * np.clip(2 * np.floor(t + (r + 1) / 2) - r, -r, r))
+
+    def inverse(v: Array) -> Array:
+        last = np.floor((np.asarray(v, dtype=float) / rate + r) / 2) + (1 - r) / 2
+        return np.where(v >= rate * r, np.inf, np.where(v < -rate * r, -np.inf, last))
+
+    return UnitLoss(loss, inverse, (rate * r,), reach=math.inf)
+
+
+def _discrete_laplace(r: float, rate: float) -> UnitLoss | AtomicLoss:
     """Loss rate·(|k + Δ| − |k|): −rΔ, then steps of 2r, up to rΔ."""
     if not (r >= 1 and r == int(r)):
         raise DesignError.of("sensitivity", r, "must be a positive whole number for discrete noise")
-    if r > _MOST_ATOMS:
-        raise DesignError.of(
-            "sensitivity",
-            r,
-            f"must be at most {_MOST_ATOMS:,} for discrete Laplace noise, whose losses are listed",
-        )
+    if r > _LISTED:
+        return _smeared_loss(r, rate)
     shift = int(r)
     k = np.arange(-shift + 1, 0)
     peak = math.tanh(rate / 2)
@@ -427,6 +463,9 @@ def loss_of(law: FrozenLaw, sensitivity: float) -> Loss:
         raise DesignError.of("law", dist.name, "must be continuous, or a discrete law this package knows")
     if isinstance(unit, AtomicLoss):
         return unit
+    if isinstance(dist, stats.rv_discrete):
+        law = _smeared(*shapes)
+        dist = law.dist
 
     def sf(t: Numbers) -> Array:
         # The generator's own formula, without SciPy's argument checks (they dominate the time otherwise).

@@ -28,7 +28,7 @@ from fractions import Fraction
 
 import numpy as np
 from flint import arb, ctx
-from scipy import optimize, special
+from scipy import optimize, special, stats
 
 from mechdesign.accounting.gaussian import GaussianPrivacy, gaussian_budget, gaussian_mu, gaussian_profile
 from mechdesign.accounting.least_kept import least_kept
@@ -48,7 +48,7 @@ from mechdesign.accounting.losses import (
 from mechdesign.errors import DesignError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import excess, round_up
-from mechdesign.problem.checks import levels, probability
+from mechdesign.problem.checks import instance, levels, probability
 from mechdesign.problem.law_moments import frozen_parts
 from mechdesign.problem.privacy import GaussianDP, ZeroConcentratedDP, points_of
 from mechdesign.typing import Array, FrozenLaw, Numbers, Values
@@ -98,6 +98,8 @@ def profile_interval(law: FrozenLaw, sensitivity: float, epsilon: float) -> tupl
     True
     """
     loss = loss_of(law, sensitivity)
+    if isinstance(loss, CentredLoss) and isinstance(law.dist, stats.rv_discrete):  # steps: no quadrature
+        return instance("law", enclosed_delta(law, sensitivity, epsilon, loss), tuple)
     off = 6 * _UNIT * epsilon
     if isinstance(loss, CentredLoss) and not any(abs(a - epsilon) <= 0.05 * epsilon for a in loss.atoms):
         # Away from atoms, which are products, the loss is a difference of logarithms as large as the tail is deep.
@@ -208,6 +210,8 @@ def integrated_profile(law: FrozenLaw, sensitivity: float, epsilon: float) -> fl
     loss = loss_of(law, sensitivity)
     if isinstance(loss, AtomicLoss):
         return float(loss.delta(np.asarray(epsilon)))
+    if isinstance(law.dist, stats.rv_discrete):
+        return float(_log_concave(loss, np.array([float(epsilon)]), cancelled=0.0)[0])
     half = loss.sensitivity / 2
     far = min(float(loss.isf(1e-300)) + half, loss.edge)
 
@@ -289,7 +293,6 @@ def _largest_loss(law: FrozenLaw, sensitivity: float) -> float:
 
 _KEPT = 20  # digits of δ that must be left
 _MOST = 1500  # digits that are tried
-_SHIFTS = 10_000  # values of a discrete loss that are summed
 
 
 def _half_erfc(x: arb) -> arb:
@@ -318,16 +321,18 @@ def _discrete_laplace(rate: arb) -> PreciseLoss:
 
     def delta(ratio: arb, epsilon: arb) -> arb | None:
         shift = int(float(ratio))
-        if shift > _SHIFTS:
-            return None
-        total = (1 - (epsilon - rate * shift).exp()).nonnegative_part() / (1 + (-rate).exp())
-        for k in range(1, shift):
-            value = rate * (shift - 2 * k)
-            if value <= epsilon:
-                break
-            gain = (1 - (epsilon - value).exp()).nonnegative_part()
-            total += (rate / 2).tanh() * (-rate * k).exp() * gain
-        return total
+        short = (epsilon - rate * shift).exp()
+        # losses pass ε up to this k, and perhaps at the next one
+        whole = ((shift - epsilon / rate) / 2).lower().floor().unique_fmpz()
+        assert whole is not None
+        last = min(max(int(whole), 0), shift - 1)
+        inner = (-rate).exp() * (1 - (-rate * last).exp()) / (1 - (-rate).exp())
+        inner -= short * rate.exp() * ((rate * last).exp() - 1) / (rate.exp() - 1)
+        if last + 1 < shift:
+            inner += (-rate * (last + 1)).exp() * (
+                1 - short * (2 * rate * (last + 1)).exp()
+            ).nonnegative_part()
+        return (1 - short).nonnegative_part() / (1 + (-rate).exp()) + (rate / 2).tanh() * inner
 
     return PreciseLoss(delta, lambda ratio: Fraction(float(rate)) * ratio)
 

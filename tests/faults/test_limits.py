@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
 
 import mechdesign as md
+from mechdesign.accounting import losses
+from mechdesign.accounting.interval import delta_interval
+from mechdesign.accounting.losses import NoiseTerm
+from mechdesign.accounting.profile import privacy_profile
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import dumps
 from mechdesign.verifier.verify import verify
@@ -55,3 +64,54 @@ def test_a_search_says_that_its_limits_are_its_own() -> None:
         md.LocalWorkload(np.tri(4), md.PureDP(30.0)).solve()
     table = str(md.compare(md.CategoryReport(np.tri(4)), md.PureDP(30.0)))
     assert "k-ary response" in table and "not Hadamard response: epsilon" in table
+
+
+def summed_delta(rate: float, shift: int, epsilon: float) -> float:
+    """δ(ε) of discrete Laplace noise, term by term."""
+    k = np.arange(-shift, 1)
+    mass = np.tanh(rate / 2) * np.exp(-rate * np.abs(k))
+    mass[-1] = mass[0] = 1 / (1 + np.exp(-rate))
+    mass[0] *= np.exp(-rate * shift)
+    return float(mass @ np.maximum(-np.expm1(epsilon - rate * (shift + 2 * k)), 0.0))
+
+
+@given(st.integers(1, 3000), st.floats(1e-4, 20), st.floats(0, 1.1))
+@settings(max_examples=60, deadline=None)
+def test_discrete_laplace_noise_by_a_closed_sum(shift: int, loss: float, part: float) -> None:
+    law, epsilon = stats.dlaplace(loss / shift), part * loss
+    exact = summed_delta(loss / shift, shift, epsilon)
+    assert privacy_profile(law, shift, epsilon) == pytest.approx(exact, rel=1e-9, abs=1e-13)
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_losses_as_a_function_enclose_listed_ones(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    term = NoiseTerm(stats.dlaplace(1e-4), 10**4, count)
+    listed = delta_interval(term, 0.8 * count, closed_form=False)
+    monkeypatch.setattr(losses, "_LISTED", 10)
+    found = delta_interval(term, 0.8 * count, closed_form=False)
+    assert found.lower <= listed.upper and listed.lower <= found.upper and found.width < 0.01
+
+
+@pytest.mark.parametrize("sensitivity", [10**7 + 1, 2**40, 2**53])
+@pytest.mark.parametrize("privacy", [ONE, md.PureDP(1e-3), md.ApproximateDP(0.1, 1e-6)], ids=str)
+def test_discrete_laplace_noise_of_any_sensitivity(
+    sensitivity: int, privacy: md.PureDP | md.ApproximateDP
+) -> None:
+    """In units of the sensitivity it is Laplace noise; enclosed, verified alone, printed without a warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = md.calibrate("discrete_laplace", privacy=privacy, sensitivity=sensitivity)
+        continuous = md.calibrate("laplace", privacy=privacy, sensitivity=sensitivity)
+        assert result.value == pytest.approx(continuous.value, rel=1e-5) and str(result)
+        assert md.accuracy(result).standard_deviation ** 2 == pytest.approx(result.value, rel=1e-5)
+        asked = md.NumericQuery(sensitivity=sensitivity, integer=True)
+        table = md.compare(asked, privacy, mechanisms=["discrete_laplace"]).table
+    assert table["error"][0] == pytest.approx(result.value, rel=1e-5)
+    assert result.certificate.verify() and all(holds for _, _, holds in verify(dumps(result)).rows)
+
+
+def test_many_rounds_of_large_discrete_noise() -> None:
+    options = {"privacy": md.ApproximateDP(1.0, 1e-6), "sensitivity": 10**8, "rounds": 10}
+    result = md.calibrate("discrete_laplace", **options)
+    assert result.value == pytest.approx(md.calibrate("laplace", **options).value, rel=1e-3)
+    assert all(holds for _, _, holds in verify(dumps(result)).rows)

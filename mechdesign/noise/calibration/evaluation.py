@@ -30,7 +30,7 @@ from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.proofs import ABOUT_FILE, PROVED, RECOMPUTED, Claim
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.worst_case import amplified, worst_rho
-from mechdesign.problem.law_moments import frozen_parts
+from mechdesign.problem.law_moments import frozen_parts, law_variance
 from mechdesign.problem.privacy import (
     ApproximateDP,
     CentralPrivacy,
@@ -165,17 +165,14 @@ def evaluated(
 def integrated_cost(law: FrozenLaw, loss: str) -> float:
     """Var T = ∫ 4t P(T > t) dt or E|T| = ∫ 2 P(T > t) dt over t > 0, or sums over the integers."""
     power = 2 if loss == "squared" else 1
+    deviation = math.sqrt(law_variance(law))
     if not hasattr(law.dist, "_logpdf"):
         # Where the law is wide every h-th integer says the same, up to (h/std)²/12 from its corner at 0.
-        h = (
-            max(int(float(law.std()) * _STRIDE), 1)
-            if law.dist.name in ("dlaplace", "discrete_gaussian")
-            else 1
-        )
-        k = h * np.arange(1, math.ceil(60 * float(law.std()) / h) + 3)
-        return 2 * h * float(np.sum(k.astype(float) ** power * law.pmf(k)))
-    top, starts = min(float(law.support()[1]), 80 * float(law.std())), np.zeros(1)
-    edges, order = np.append(np.arange(0, top, float(law.std()) / 4), top), 16
+        h = max(int(deviation * _STRIDE), 1) if law.dist.name in ("dlaplace", "discrete_gaussian") else 1
+        k = h * np.arange(1.0, math.ceil(60 * deviation / h) + 3)
+        return 2 * h * float(np.sum(k**power * law.pmf(k)))
+    top, starts = min(float(law.support()[1]), 80 * deviation), np.zeros(1)
+    edges, order = np.append(np.arange(0, top, deviation / 4), top), 16
     if law.dist.name == "staircase":
         (_, gamma), _, step = law.dist._parse_args(*law.args, **law.kwds)
         # Where ε is large the law is narrower than its first step, and costs beyond it; where ε is tiny it has a great many

@@ -38,7 +38,7 @@ from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration.evaluation import budget_of, consumed, cost_of, over_budget
 from mechdesign.noise.laws.families import Family
 from mechdesign.noise.worst_case import Terms, worst_cases
-from mechdesign.problem.law_moments import frozen_parts
+from mechdesign.problem.law_moments import frozen_parts, law_variance
 from mechdesign.problem.privacy import CentralPrivacy, GaussianDP, ZeroConcentratedDP, parts_of
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.solvers.deadline import Deadline
@@ -269,7 +269,7 @@ class _Planned:
         if apart(terms):
             return 1.0
         # a shape may change much before the plan does, unless the loss turns into an atom
-        kind = np.log([float(law.std()), *(1 + s**0.25 for s in frozen_parts(law)[1])])
+        kind = np.log([math.sqrt(law_variance(law)), *(1 + s**0.25 for s in frozen_parts(law)[1])])
         plan, at = self._plans.get(which, (None, kind))
         if plan is None or np.abs(kind - at).max() > 0.18 or len(plan.losses) != len(terms):
             plan, at = plan_grid(terms, self._epsilon, 0.01), kind
@@ -476,7 +476,7 @@ class ShapeSearch:
                 break  # shapes that follow are worse still
         shapes = sorted(self.known)
         i = min(range(len(shapes)), key=lambda j: self.known[shapes[j]][0])
-        self.spread = float(self.make(shapes[i], self.known[shapes[i]][1]).std())
+        self.spread = math.sqrt(law_variance(self.make(shapes[i], self.known[shapes[i]][1])))
         if len(shapes) > 1:
             # shapes range over decades: log(1 + shape) is the natural variable
             low, high = (math.log1p(shapes[min(max(j, 0), len(shapes) - 1)]) for j in (i - 1, i + 1))
@@ -512,6 +512,6 @@ class ShapeSearch:
             deadline=self.deadline,
         )
         law = self.make(shape, scale)
-        self.spread = float(law.std())
+        self.spread = math.sqrt(law_variance(law))
         self.known[shape] = self.cost(law), scale
         return self.known[shape][0]

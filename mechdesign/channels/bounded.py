@@ -190,7 +190,7 @@ class BoundedCount(TableDesign):
         small = 0 < self.delta < _SMALLEST
         asked = replace(self, privacy=PureDP(self.privacy.epsilon)) if small else self
         try:
-            for found in asked.problem().improve(clock, symmetry="find"):
+            for found in asked.model.improve(clock, symmetry="find"):
                 if isinstance(found, Bound) and isinstance(found.proof, RowsBound) and small:
                     yield from self._relaxed(found.proof)
                 else:

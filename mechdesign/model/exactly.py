@@ -1,6 +1,6 @@
 r"""From a solver's doubles to a law inside the requirement, and to multipliers that prove a bound: once, for all tables.
 
-1. **Two solves.** At ε(1 − 10⁻¹²), δ(1 − 10⁻¹²) for the law, with a step of iterative refinement, and from its basis the program as stated for the multipliers. Of many privacy rows
+1. **Two solves.** At ε(1 − 10⁻¹²), δ(1 − 10⁻¹²) for the law, with a step of iterative refinement where rows are broken, and from its basis the program as stated for the multipliers. Of many privacy rows
    those that are broken are generated; where one ratio holds for all pairs, floors take their place.
 2. **Projection** onto the equalities, exactly, each cell moved in proportion to its size. A row that depends on earlier ones to 10⁻⁹ is left
    out, and holds to a residual that the audit states.
@@ -42,6 +42,11 @@ _BITS = 110  # of the doubles that are kept, below 1
 _LEAST = 1e-11  # of a common slack
 SURE = 1e-13
 """Of the sizes it comes from: a slack in doubles above it is one in exact arithmetic."""
+_ROOM = 1e-10  # of ε: what is left to rounding where columns are raised
+_EMPTY, _FLOOR = (
+    1e-28,
+    2.0**-68,
+)  # columns that are a solver's zeros, and least cells of others, whose digits are kept
 _TINY = 1e-290  # below it doubles lose digits
 Exact = list[fmpq]
 
@@ -354,9 +359,50 @@ def _unrepaired(solver: str | None) -> SolverError:
     return SolverError(message, solver=solver or "highs", status="repair")
 
 
+Near = tuple[Array, Exact, dict[int, fmpq]]
+"""A solver's doubles, the exact point next to them, and the inequalities that it breaks, with their slack."""
+
+
+def near(declared: Declared, starts: Iterable[Array], spared: float = math.inf) -> list[Near]:
+    """Exact points next to nearly feasible doubles, up to the first that breaks nothing and costs at most this share more than another."""
+    face, found, least = Face(declared, declared.zeros), list[Near](), list[fmpq]()
+    for start in starts:
+        point = face.point(start)
+        found.append((start, point, face.broken(point)))
+        least.append(declared.value(point))
+        room = abs(least[-1]) * rational(min(spared, 1e300))
+        if not found[-1][2] and least[-1] - min(least) <= room:
+            break
+    return found
+
+
+def closed(declared: Declared, columns: Array) -> Array:
+    """The least columns above these that are private, of pure privacy, and what sums lack at the likeliest output.
+
+    Least columns are the limit of raising each cell to e^(-ε) of others; what is lacking is private once enough is added to all.
+    """
+    table = np.maximum(columns[: declared.cells].reshape(declared.n, declared.m), 0.0)
+    table = np.where(table.max(axis=0) > _EMPTY, np.maximum(table, _FLOOR), 0.0)
+    decay, before = np.zeros((declared.n, declared.n)), np.zeros(0)
+    for part in declared.parts:
+        a, b = part.pairs.T
+        decay[b, a] = np.maximum(decay[b, a], np.exp(-np.minimum(part.losses, LARGEST) * (1 - _ROOM)))
+    order = np.arange(declared.n)
+    while not np.array_equal(before, table):
+        before, order = table.copy(), order[::-1]
+        for x in order.tolist():
+            np.maximum(table, decay[:, x, None] * table[x], out=table)
+    lacks = table.sum(axis=1).max() - table.sum(axis=1)
+    b, a = np.nonzero((decay > 0) & (decay < 1))
+    rate = decay[b, a]
+    lacks += max(0.0, ((rate * lacks[a] - lacks[b]) / (1 - rate)).max(initial=0.0))
+    table[:, table.sum(axis=0).argmax()] += lacks
+    return np.append(table / table.sum(axis=1, keepdims=True), columns[declared.cells :])
+
+
 def repaired(
     declared: Declared,
-    columns: Iterable[Array],
+    points: list[Near],
     clock: Deadline,
     solver: str | None = None,
     *,
@@ -368,8 +414,8 @@ def repaired(
     Parameters
     ----------
     declared : Declared
-    columns : arrays
-        Nearly feasible points; the first that needs no mixture is taken.
+    points
+        Those `near` a solver's; the cheapest of those that break nothing is taken as it is.
     clock : Deadline
     solver : str, optional
     strict : callable
@@ -377,12 +423,10 @@ def repaired(
     spared : float
         Share of the cost that a mixture may add before the table of largest common slack is sought.
     """
-    face, points = Face(declared, declared.zeros), []
-    for start in columns:
-        point = face.point(start)
-        if not (broken := face.broken(point)):
-            return point, face.missed(point)
-        points.append((start, point, broken))
+    face = Face(declared, declared.zeros)
+    if whole := [point for _, point, broken in points if not broken]:
+        cheapest = min(whole, key=declared.value)
+        return cheapest, face.missed(cheapest)
     least = min(declared.value(point) for _, point, _ in points)
     for end in (partial(_plain, declared), strict):
         inside = end()
@@ -409,9 +453,7 @@ def repaired(
     return best[1], smaller.missed(best[1])
 
 
-def _mixture(
-    face: Face, points: list[tuple[Array, Exact, dict[int, fmpq]]], ends: list[Exact]
-) -> tuple[fmpq, Exact] | None:
+def _mixture(face: Face, points: list[Near], ends: list[Exact]) -> tuple[fmpq, Exact] | None:
     """The cheapest mixture of a point and an end that mends all that the point breaks, and its cost; None where none does."""
     best: tuple[fmpq, Exact] | None = None
     for _, point, broken in points:

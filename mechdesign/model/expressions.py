@@ -13,7 +13,11 @@ from typing import Any, NamedTuple
 
 import cvxpy as cp
 import numpy as np
+from cvxpy.cvxcore.python.canonInterface import get_problem_matrix
+from cvxpy.lin_ops.lin_op import CONSTANT_ID
 from cvxpy.reductions.dcp2cone.dcp2cone import Dcp2Cone
+from cvxpy.reductions.eval_params import replace_params_with_consts
+from cvxpy.settings import CPP_CANON_BACKEND, SCIPY_CANON_BACKEND
 from scipy import sparse
 
 from mechdesign.errors import DesignError
@@ -112,32 +116,22 @@ def rows_of(
         pieces += [(len(names) - 1, part) for part in reduced.constraints]
     held = {v.id: v for e in (goal, *(part.expr for _, part in pieces)) for v in e.variables()}
     variables = [unknown, *(v for v in held.values() if v is not unknown)]
-    cost, constant = _affine("objective", goal, variables)
-    blocks, offsets, families, equal = (
-        [sparse.csr_array((0, cost.shape[1]))],
-        [np.zeros(0)],
-        list[int](),
-        list[bool](),
-    )
-    for family, part in pieces:
-        sign = -1.0 if type(part).__name__ in _ABOVE else 1.0
-        matrix, constants = _affine(repr(names[family]), part.expr, variables)
-        blocks.append(sign * matrix)
-        offsets.append(sign * constants)
-        families += [family] * constants.size
-        equal += [type(part).__name__ in _EQUAL] * constants.size
-    whole = sparse.csr_array(sparse.vstack(blocks))
+    words = ["objective", *(repr(names[family]) for family, _ in pieces)]
+    matrix, constants = _affine(words, [goal, *(part.expr for _, part in pieces)], variables)
+    sizes = [part.expr.size for _, part in pieces]
+    signs = np.repeat([-1.0 if type(part).__name__ in _ABOVE else 1.0 for _, part in pieces], sizes)
+    whole = sparse.csr_array(sparse.diags_array(signs) @ matrix[1:])
     whole.sum_duplicates()
     whole.eliminate_zeros()
     entries = whole.tocoo()
     rows = Rows(
         objective.expr.label or " ".join(str(objective.expr).split()),
-        cost.toarray().ravel(),
-        float(constant[0]),
+        matrix[[0]].toarray().ravel(),
+        float(constants[0]),
         tuple(names),
-        np.array(families, dtype=np.int64),
-        np.array(equal, dtype=np.int64),
-        np.concatenate(offsets),
+        np.repeat(np.array([family for family, _ in pieces], dtype=np.int64), sizes),
+        np.repeat(np.array([type(part).__name__ in _EQUAL for _, part in pieces], dtype=np.int64), sizes),
+        signs * constants[1:],
         np.column_stack(entries.coords).astype(np.int64).reshape(-1, 2),
         np.asarray(entries.data, dtype=float),
     )
@@ -192,23 +186,28 @@ def _broken(expression: Any) -> Any:
     return expression if part is None else _broken(part)
 
 
-def _affine(what: str, expression: Any, variables: list[Any]) -> tuple[sparse.csr_array, Array]:
-    """Coefficients of an affine expression over these variables, tables row by row, and its constants."""
-    held = [v.value for v in variables]
-    for v in variables:
-        v.save_value(np.zeros(v.shape))
-    constants = np.ravel(np.asarray(expression.value, dtype=float), order="F")
-    slopes, blocks = expression.grad, []
-    for v, value in zip(variables, held):
-        slope = slopes.get(v, sparse.csr_array((v.size, constants.size)))
-        block = sparse.csr_array(
-            slope if sparse.issparse(slope) else np.reshape(slope, (v.size, -1))
-        ).T.tocsr()
-        blocks.append(
-            block[:, np.arange(v.size).reshape(v.shape[::-1]).T.ravel()] if v is variables[0] else block
-        )
-        v.save_value(value)
-    matrix = sparse.csr_array(sparse.hstack(blocks))
-    if not (np.isfinite(matrix.data).all() and np.isfinite(constants).all()):
-        raise DesignError(f"{what}: must hold finite numbers")
+def _affine(words: list[str], expressions: list[Any], variables: list[Any]) -> tuple[sparse.csr_array, Array]:
+    """Coefficients of affine expressions over these variables, tables row by row, and their constants, at the parameters' values."""
+    given = replace_params_with_consts(expressions)
+    starts, sizes = np.cumsum([0, *(v.size for v in variables)]).tolist(), [e.size for e in given]
+    width, rows = starts[-1], sum(sizes)
+    compact = all(e._all_support_cpp() and e._max_ndim() <= 2 for e in given)
+    stacked = get_problem_matrix(
+        [e.canonical_form[0] for e in given],
+        width,
+        {v.id: start for v, start in zip(variables, starts)},
+        {CONSTANT_ID: 1},
+        {CONSTANT_ID: 0},
+        rows,
+        CPP_CANON_BACKEND if compact else SCIPY_CANON_BACKEND,
+    )
+    whole = stacked.reshape((rows, width + 1), order="F").tocsr()
+    constants = whole[:, [width]].toarray().ravel()
+    first = variables[0]
+    by_rows = np.arange(first.size).reshape(first.shape[::-1]).T.ravel()
+    matrix = sparse.csr_array(whole[:, np.append(by_rows, np.arange(first.size, width))])
+    for what, start, end in zip(words, (ends := np.cumsum([0, *sizes]).tolist()), ends[1:]):
+        entries = matrix.data[matrix.indptr[start] : matrix.indptr[end]]
+        if not (np.isfinite(entries).all() and np.isfinite(constants[start:end]).all()):
+            raise DesignError(f"{what}: must hold finite numbers")
     return matrix, constants

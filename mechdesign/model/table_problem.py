@@ -38,10 +38,12 @@ from mechdesign.model.exactly import (
     Exact,
     Face,
     admissible,
+    closed,
     contradiction,
     feasible,
     fraction,
     least_epsilon,
+    near,
     repaired,
     weights_of,
 )
@@ -82,16 +84,13 @@ def _steep(declared: Declared) -> bool:
     return all(not part.delta and len(part.distances) > 1 for part in declared.parts)
 
 
-def _closed(declared: Declared, columns: Array) -> Array:
-    """Columns raised to the least ones above them that are private, over the sums of their rows."""
-    table = np.maximum(columns[: declared.cells].reshape(declared.n, declared.m), 0.0)
-    for part in declared.parts:
-        decay = np.zeros((declared.n, declared.n))
-        decay[tuple(part.pairs.T[::-1])] = np.exp(-part.losses)
-        before = table.copy()
-        for x in range(declared.n):
-            np.maximum(table, decay[:, x, None] * before[x], out=table)
-    return np.append(table / table.sum(axis=1, keepdims=True), columns[declared.cells :])
+def _starts(program: Program) -> Iterator[Array]:
+    """Yield columns of the last solve, those above them of pure privacy, and refined ones where these are asked for."""
+    yield program.columns()
+    if program.declared.n > 1 and not any(part.delta for part in program.declared.parts):
+        yield closed(program.declared, program.columns())
+    if (refined := program.refined()) is not None:
+        yield refined
 
 
 class TableDesign(ModelledDesign):
@@ -102,9 +101,14 @@ class TableDesign(ModelledDesign):
         """Return the paper's model, declared on a table."""
 
     @cached_property
+    def model(self) -> TableProblem:
+        """The problem, declared once."""
+        return self.problem()
+
+    @cached_property
     def declared(self) -> Declared:
         """The problem in numbers."""
-        return self.problem().declared
+        return self.model.declared
 
     @property
     def rows_how(self) -> str:
@@ -274,9 +278,8 @@ class TableProblem(TableDesign, Problem):
                 program.solve()
             except InfeasibleError as error:
                 raise self._explained(error, clock) from None
-        starts, report = [program.columns()], SolveReport.of(program.solution)
-        if (refined := program.refined()) is not None:
-            starts.insert(0, refined)
+        points = near(declared, _starts(program), clock.gap / 4)
+        report = SolveReport.of(program.solution)
         multipliers = program.multipliers()
         if program.margin:
             try:
@@ -295,7 +298,7 @@ class TableProblem(TableDesign, Problem):
                 program.solve()
                 return program.columns()
 
-        found = repaired(declared, starts, clock, solver, strict=strict, spared=clock.gap / 4)
+        found = repaired(declared, points, clock, solver, strict=strict, spared=clock.gap / 4)
         yield self._law(*found, report, notes)
 
     def _by_rounds(self, clock: Clock, orbits: Symmetry, notes: tuple[str, ...]) -> Iterator[Law | Bound]:
@@ -313,8 +316,8 @@ class TableProblem(TableDesign, Problem):
         except SolverError as error:
             if error.status != "limit" or not len(columns):
                 raise
-        starts = [_closed(declared, columns), columns]
-        found = repaired(declared, starts, clock, spared=math.inf)
+        points = near(declared, [closed(declared, columns), columns])
+        found = repaired(declared, points, clock, spared=math.inf)
         yield self._law(*found, SolveReport.of(program.solution), notes)
 
     # -- convex functions that are not piecewise linear ------------------------------------------------------------
@@ -352,8 +355,9 @@ class TableProblem(TableDesign, Problem):
         tables = [_stochastic(found.primal["P"])]
         declared = compiled(self.unknown, self.objective, self.constraints, tables, self.numbers)
         start = _settled(declared, [rational(x) for x in tables[0].ravel().tolist()])
-        near = np.nextafter([float(x) for x in start], np.inf)
-        columns, missed = repaired(declared, [np.append(tables[0], near[declared.cells :])], clock)
+        above = np.nextafter([float(x) for x in start], np.inf)
+        points = near(declared, [np.append(tables[0], above[declared.cells :])])
+        columns, missed = repaired(declared, points, clock)
         law = self.deployed(weights_of(declared, columns))
         worth = self.worth(law)
         if off := missed_by(worth):

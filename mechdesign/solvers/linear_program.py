@@ -237,7 +237,8 @@ class LinearProgram:
             Neither.
         """
         status, free = Status.LIMIT, "simplex_iteration_limit" not in self._options
-        for attempt in range(3):
+        fresh = not self._highs.getBasis().valid
+        for attempt in (0, 2) if fresh else range(3):
             if attempt:
                 self.forget_basis()
             if free:

@@ -20,7 +20,7 @@ import numpy as np
 from mechdesign.errors import InfeasibleError, SolverError
 from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.results import SolveReport
-from mechdesign.model.exactly import MARGIN, admissible, repaired, weights_of
+from mechdesign.model.exactly import MARGIN, admissible, near, repaired, weights_of
 from mechdesign.model.lattice import LatticeDeclared, lattice_costs
 from mechdesign.model.program import Program
 from mechdesign.noise.optimal.cell_product import CellLawProof, law_cost, law_notes
@@ -141,7 +141,7 @@ class Lattice:
         if (refined := program.refined()) is not None:
             starts.insert(0, refined)
         starts = [start[: declared.cells] for start in starts]
-        columns, _ = repaired(declared, starts, self.clock, self.solver)
+        columns, _ = repaired(declared, near(declared, starts), self.clock, self.solver)
         law = noise_of(declared, weights_of(declared, columns)[0])
         return Law(law, round_up(law_cost(law, q.given_loss)), (CellLawProof(),), report, law_notes(q, law))
 

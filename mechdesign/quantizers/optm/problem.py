@@ -21,7 +21,7 @@ from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import rational
 from mechdesign.evidence.whole_files import check_writable
-from mechdesign.model.exactly import Exact, fraction, repaired, weights_of
+from mechdesign.model.exactly import Exact, fraction, near, repaired, weights_of
 from mechdesign.model.expressions import compiled
 from mechdesign.model.problem import Problem
 from mechdesign.model.search import parameters_of
@@ -225,7 +225,7 @@ class SelectionProblem(Problem, QuantizerDesign):
             families = self._families(found.columns)
             return Deployed(families.exact(self.input_range), families, (), {})
         own, m = self.own_rows, len(self.unknown.bins)
-        columns, missed = repaired(own, [found.columns], clock)
+        columns, missed = repaired(own, near(own, [found.columns]), clock)
         rows = [row[: 1 + k % (m - 1)] for k, row in enumerate(weights_of(own, columns))]
         ends = map(Fraction, self.input_range)
         law = SelectionLaw(tuple(map(Fraction, self.bins)), tuple(rows[: m - 1]), tuple(rows[1 - m :]), *ends)

@@ -15,8 +15,9 @@ import numpy as np
 import pandas as pd
 
 import mechdesign as md
-from mechdesign.plotting import COLOURS, figure
+from mechdesign.plotting import figure
 from mechdesign.shell.studykit import Report
+from mechdesign_studies.pictures import with_bars
 
 from .data import Problem, problem
 from .private_descent import fit
@@ -80,6 +81,19 @@ def seeds_of(report: Report, stream: str, count: int) -> list[int]:
     return report.rng(stream).integers(2**31, size=count).tolist()
 
 
+def shown(report: Report, number: int, name: str, curves: pd.DataFrame, count: int) -> None:
+    """Draw means and standard deviations over the passes."""
+    fig, axis = figure(width=7.0, height=3.6)
+    each = {
+        kind: (part["mean %"].to_numpy(), part["standard deviation %"].to_numpy())
+        for kind, part in curves.groupby("noise", sort=False)
+    }
+    with_bars(axis, np.arange(1, curves["passes"].max() + 1), each)
+    axis.set(xlabel="passes", ylabel="relative error, %", yscale="log")
+    caption = f"Figure {number}: {name}, means and standard deviations of {count} trials"
+    report.figure(f"figure{number}", fig, caption=caption)
+
+
 def figures_5_6(report: Report, p: Problem) -> None:
     """Error over passes for each allocation, tuned on few trials and drawn again with fresh seeds."""
     best, number = p.least(), 5 if p.name == "California" else 6
@@ -90,19 +104,15 @@ def figures_5_6(report: Report, p: Problem) -> None:
         clips = (1.0, 3.0, 10.0, 30.0) if p.lasso else (0.3, 1.0, 3.0, 10.0)
         grid = {"learning_rate": (0.1, 0.2, 0.4, 1.0), "clip": clips}
     kinds = dict(list(KINDS.items())[:2]) if report.quick else KINDS
-    fig, axis = figure(width=5.5, height=3.6)
     rows, curves = [], []
     with report.progress(p.name, len(kinds)) as step:
-        for colour, (name, options) in zip(COLOURS, kinds.items()):
+        for name, options in kinds.items():
             options = {**options, "passes": passes}
             setting, first = tuned(p, best, seeds_of(report, f"{p.name}/tuning", 5), grid, **options)
             again = errors(
                 p, best, seeds_of(report, f"{p.name}/{name}", count), path=True, **setting, **options
             )
             mean, spread = 100 * again.mean(axis=0), 100 * again.std(axis=0, ddof=1)
-            axis.errorbar(
-                np.arange(1, passes + 1), mean, spread, color=colour, lw=1, elinewidth=0.5, label=name
-            )
             curves += [(name, l + 1, m, s) for l, (m, s) in enumerate(zip(mean, spread))]
             rows.append(
                 {
@@ -119,20 +129,14 @@ def figures_5_6(report: Report, p: Problem) -> None:
     printed = dict(zip(list(KINDS)[:2], PRINTED[p.name]))
     frame = pd.DataFrame(rows)
     frame.insert(1, "printed %", [printed.get(name, math.nan) for name in frame["noise"]])
-    axis.set(xlabel="passes", ylabel="relative error, %", yscale="log")
-    axis.legend(fontsize=7)
-    report.figure(
-        f"figure{number}",
-        fig,
-        caption=f"Figure {number}: {p.name}, means and standard deviations of {count} trials",
-    )
+    columns = ["noise", "passes", "mean %", "standard deviation %"]
+    shown(report, number, p.name, pd.DataFrame(curves, columns=columns), count)
     report.table(
         f"figure{number}-end",
         frame,
         caption=f"{p.name} ({len(p.x)} × {p.x.shape[1]}), relative error after {passes} passes",
         rtol=1e-3,
     )
-    columns = ["noise", "passes", "mean %", "standard deviation %"]
     report.table(
         f"figure{number}",
         pd.DataFrame(curves, columns=columns),

@@ -22,8 +22,9 @@ from scipy import stats
 from sklearn.datasets import load_breast_cancer
 
 import mechdesign as md
-from mechdesign.plotting import COLOURS, figure
+from mechdesign.plotting import figure
 from mechdesign.shell.studykit import Report
+from mechdesign_studies.pictures import with_bars
 
 from .data import mnist
 
@@ -126,7 +127,8 @@ def printed_way(report: Report, name: str, x: np.ndarray, y: np.ndarray) -> None
                 found.append(100 * epoch(records, labels, name, laws[law], rng, w, unit))
                 step()
             paths[law, spread, unit] = np.array(found)
-    shown(report, name, paths)
+    drawn = {law: path for (law, spread, unit), path in paths.items() if spread and unit < 1}
+    shown(report, name, {law: (path.mean(axis=0), path.std(axis=0, ddof=1)) for law, path in drawn.items()})
     rows = [
         (
             law,
@@ -156,16 +158,12 @@ def printed_way(report: Report, name: str, x: np.ndarray, y: np.ndarray) -> None
     compared(report, name, {law: paths[law, START, CLIP[name]][:, -1] for law in laws}, laws)
 
 
-def shown(report: Report, name: str, paths: dict[tuple[str, float, float], np.ndarray]) -> None:
+def shown(report: Report, name: str, curves: dict[str, tuple[np.ndarray, np.ndarray]]) -> None:
     """The figure, as printed: means and standard deviations over the epoch."""
-    fig, axis = figure(width=5.0, height=3.3)
-    drawn = [(law, path) for (law, spread, unit), path in paths.items() if spread and unit < 1]
-    for colour, (law, path) in zip(COLOURS, drawn):
-        mean, deviation = path.mean(axis=0), path.std(axis=0, ddof=1)
-        axis.errorbar(np.arange(10, 101, 10), mean, deviation, color=colour, lw=1, elinewidth=0.5, label=law)
+    fig, axis = figure(width=6.2, height=3.3)
+    with_bars(axis, np.arange(10, 101, 10), curves)
     letter = "c" if name == "breast-cancer" else "d"
     axis.set(xlabel="share of the epoch, %", ylabel="running accuracy, %")
-    axis.legend(fontsize=7)
     report.figure(f"figure4{letter}", fig, caption=f"Figure 4{letter}: {name}, means and standard deviations")
 
 

@@ -66,7 +66,7 @@ def figure2(report: Report) -> None:
         ]
     axis.set_xlabel("K")
     axis.set_ylabel("Gini coefficient")
-    axis.legend(fontsize=7)
+    axis.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
     report.figure("figure2", fig, caption="Figure 2: dispersion of the profiles")
     frame = pd.DataFrame(rows, columns=["profile", "K", "Gini", "disparity"])
     report.table("figure2", frame, caption="Data of figure 2", inline=0)

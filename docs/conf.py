@@ -30,6 +30,7 @@ extensions = [
     "prose",
     "generated",
     "pictures",
+    "browser_python",
 ]
 exclude_patterns = ["_build", "_templates", "gallery/README.txt", "gallery/GALLERY_HEADER.rst"]
 templates_path = ["_templates"]
@@ -69,7 +70,14 @@ html_theme_options = {
     "navigation_with_keys": False,
     "collapse_navigation": True,  # every page would carry the whole tree
 }
-html_sidebars = {"index": [], "ten_minutes": [], "limits": [], "changelog": [], "contributing": []}
+html_sidebars = {
+    "index": [],
+    "ten_minutes": [],
+    "checker": [],
+    "limits": [],
+    "changelog": [],
+    "contributing": [],
+}
 html_sidebars |= {"generated/api/mechdesign.*": []}  # an object's page leads up to its wing's
 html_copy_source = False
 copyright = "the mechdesign authors, Apache-2.0"

@@ -91,8 +91,8 @@ class Browser:
                 return answer["result"]
             self.events.append(answer)
 
-    def open(self, path: Path, *, width: int = 1000, height: int = 800, scheme: str = "light") -> None:
-        """Show a file, and wait until it is loaded."""
+    def open(self, path: Path | str, *, width: int = 1000, height: int = 800, scheme: str = "light") -> None:
+        """Show a file or an address, and wait until it is loaded."""
         self.events.clear()
         phone = width < 600
         self.call(
@@ -103,7 +103,7 @@ class Browser:
             mobile=phone,
         )
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-        self.call("Page.navigate", url=path.as_uri())
+        self.call("Page.navigate", url=path if isinstance(path, str) else path.as_uri())
         until = time.monotonic() + 60
         while not any(e.get("method") == "Page.loadEventFired" for e in self.events):
             self.events.append(self._message(until))

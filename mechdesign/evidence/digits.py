@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from numbers import Integral, Real
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the command line loads this module, and its help needs no pandas
     import pandas as pd
+
+    from mechdesign.typing import FrozenLaw
 
 
 def shown(value: object, digits: int = 6) -> str:
@@ -70,6 +73,26 @@ def meaningful(gap: float | None, most: int = 9) -> int:
     if gap is None or not math.isfinite(gap):
         return min(6, most)
     return most if gap <= 0 else min(most, max(4, 2 - math.floor(math.log10(gap))))
+
+
+def law_shown(law: FrozenLaw) -> str:
+    """A frozen law of SciPy as it was written.
+
+    Examples
+    --------
+    >>> from scipy import stats
+    >>> law_shown(stats.norm(0.5, scale=0.1))
+    'norm(0.5, scale = 0.1)'
+    """
+    given = [*map(shown, law.args), *(f"{key} = {shown(value)}" for key, value in law.kwds.items())]
+    return f"{law.dist.name}({', '.join(given)})"
+
+
+def fields_shown(value: Any) -> str:
+    """A dataclass as its fields, for those that hold a frozen law."""
+    held = ((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
+    said = (f"{name}={law_shown(v) if hasattr(v, 'dist') else repr(v)}" for name, v in held)
+    return f"{type(value).__name__}({', '.join(said)})"
 
 
 def gap_words(gap: float) -> str:

@@ -278,7 +278,8 @@ class Result(Exportable):
         Returns
         -------
         DataFrame
-            Columns family, index, lhs, rhs, slack (≥ 0 when satisfied), dual, active.
+            Columns family, index, lhs, rhs, slack (≥ 0 when satisfied), dual, active. Families that begin with "model: " are rows of the
+            program that was solved, the others of the definition.
 
         Raises
         ------
@@ -286,7 +287,7 @@ class Result(Exportable):
             The parts do not fit together, as they do not in a file that was changed.
         """
         with fitting():
-            return self.design.audit(self)
+            return Audit(self.design.audit(self))
 
     def checks(self) -> pd.DataFrame:
         """Check every claim, and tabulate how it was checked, its margin, whether it holds, and what it is about.
@@ -421,6 +422,18 @@ def _scope(text: object) -> Scope:
     except ValueError:
         known = [scope.value for scope in Scope]
         raise DesignError.of("bound_class", text, f"must be one of {known}") from None
+
+
+class Audit(pd.DataFrame):  # type: ignore[misc]  # pandas has no types
+    """Constraints, a row each; printed with all columns, shortened to a terminal."""
+
+    @property
+    def _constructor(self) -> type[Audit]:
+        return Audit
+
+    def __repr__(self) -> str:
+        said: str = self.to_string(max_rows=20, max_colwidth=24, float_format="{:.4g}".format)
+        return said
 
 
 _ONE_IN = 0.01

@@ -15,7 +15,7 @@ from mechdesign.accounting.losses import NoiseTerm, is_gaussian, of_scipy
 from mechdesign.accounting.profile import least_mu, privacy_profile, profile_epsilon
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.accuracy import Accuracy
-from mechdesign.evidence.digits import at_least, at_most
+from mechdesign.evidence.digits import at_least, at_most, fields_shown
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.pictures import half_width
 from mechdesign.noise.release import ExactNoise, Lattice, lattice_of, noisy
@@ -33,7 +33,7 @@ _DELTA = 1e-6
 
 
 @serializable("additive-noise")
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AdditiveNoise(AddedNoise):
     r"""Independent noise of one law on every coordinate of a query.
 
@@ -320,6 +320,9 @@ class AdditiveNoise(AddedNoise):
             f"{law_name(self.law)} noise ({stated_parameters(self)}) on {self.dimension} coordinate(s), {asked}, "
             f"variance {self.variance:.6g} per coordinate"
         )
+
+    def __repr__(self) -> str:
+        return fields_shown(self)
 
     def __str__(self) -> str:
         unit = f"{Sensitivity.of(self.sensitivity).neighbours} neighbours"

@@ -409,6 +409,9 @@ class Ledger:
         part = Section("What was released", f"{self}\n\n{words}", table, rows=len(table))
         write_whole(path, page(f"Ledger of {self.budget}", [part], kind="mechdesign ledger"))
 
+    def __repr__(self) -> str:
+        return f"Ledger({str(self.path)!r}, {self.budget!r})"
+
     def __str__(self) -> str:
         left = self.left()
         held = f"{self._entries} entries, {len(self._rows) - 1} releases"

@@ -23,6 +23,7 @@ import numpy.typing as npt
 from scipy import stats
 
 from mechdesign.errors import DesignError
+from mechdesign.evidence.digits import fields_shown
 from mechdesign.evidence.serialize import register_law, serializable
 from mechdesign.problem.checks import Checked, array, field, interval, number, settle
 from mechdesign.problem.law_moments import (
@@ -241,11 +242,14 @@ def _rescaled(law: FrozenLaw, centre: float, unit: float) -> FrozenLaw:
     return law.dist(*shapes, loc=(loc - centre) / unit, scale=scale / unit)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _Continuous(Checked, Prior):
     """What laws with a density share: integrals of `_source` over [lower, upper], times `_factor`."""
 
     law: FrozenLaw = field(check=_law)
+
+    def __repr__(self) -> str:
+        return fields_shown(self)
 
     @property
     def _source(self) -> FrozenLaw:
@@ -281,7 +285,7 @@ class _Continuous(Checked, Prior):
 
 
 @serializable("prior-law")
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LawPrior(_Continuous):
     """A frozen continuous `scipy.stats` law."""
 
@@ -300,7 +304,7 @@ class LawPrior(_Continuous):
         return np.asarray(self.law.rvs(size=size, random_state=np.random.default_rng(rng)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _CutPrior(_Continuous):
     lower: float = field(check=number)
     upper: float = field(check=number)
@@ -326,7 +330,7 @@ class _CutPrior(_Continuous):
 
 
 @serializable("prior-clipped")
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ClippedPrior(_CutPrior):
     """The law of ``clip(X, lower, upper)``: what lies outside becomes point masses at the ends."""
 
@@ -341,7 +345,7 @@ class ClippedPrior(_CutPrior):
 
 
 @serializable("prior-truncated")
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TruncatedPrior(_CutPrior):
     """The law of X given that it lies in [lower, upper]."""
 

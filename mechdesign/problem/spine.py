@@ -467,9 +467,41 @@ class ModelledDesign(Design):
         progress: Callable[[Incumbent], None] | bool | None = None,
         **options: Any,
     ) -> Result:
-        """Solve with a registered backend (`mechdesign.solvers.available`), the fitting one when not named.
+        """Solve the model, certify, and return the mechanism with its evidence.
 
-        The other parameters are those of `Design.solve`; `improve` receives ``solver``.
+        Parameters
+        ----------
+        solver : str, optional
+            A registered backend (`mechdesign.solvers.available`), or one of the design's own `algorithms`; the fitting one when not named. None is
+            trusted: what it returns is repaired and proved in exact arithmetic.
+        gap : float, optional
+            Relative gap between value and lower bound to stop at; `default_gap` when not given.
+        certify : bool
+            Whether the mechanism is made exact and proved inside the requirement.
+        time_limit : float, optional
+            Seconds, after which the best law and bound so far are returned. Certification may add to them.
+        progress : callable or False, optional
+            Called with the `Incumbent` at every improvement. False takes away the line that a terminal shows after two seconds.
+        **options
+            Of the solver, or of this design's `improve`.
+
+        Raises
+        ------
+        DesignError
+            An option that the design does not know, or a value it does not take.
+        InfeasibleError
+            No mechanism meets the requirement.
+        SolverError
+            Nothing feasible was found, or not within the time limit.
+
+        Examples
+        --------
+        >>> import mechdesign as md
+        >>> from scipy import stats
+        >>> design = md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), stats.uniform(-1, 2))
+        >>> result = design.solve("clarabel", time_limit=60)
+        >>> round(result.value, 4), result.certificate.verify()
+        (1.8785, True)
         """
         if solver is not None and solver not in self.algorithms:
             get(solver)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from mechdesign.evidence.digits import at_most, shown
+from mechdesign.evidence.digits import at_most, law_shown, shown
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import ClippedPrior, EmpiricalPrior, LawPrior, Prior, TruncatedPrior
 from mechdesign.problem.privacy import (
@@ -188,9 +188,8 @@ def prior_words(spec: object) -> str:
     if not isinstance(prior, LawPrior | ClippedPrior | TruncatedPrior):
         return f"a law on [{low}, {high}]"
     law = prior.law
-    given = [*map(shown, law.args), *(f"{key} = {shown(value)}" for key, value in law.kwds.items())]
     cuts: dict[type, str] = {ClippedPrior: ", clipped to", TruncatedPrior: ", truncated to"}
-    return f"the law {law.dist.name}({', '.join(given)}){cuts.get(type(prior), ' on')} [{low}, {high}]"
+    return f"the law {law_shown(law)}{cuts.get(type(prior), ' on')} [{low}, {high}]"
 
 
 def never_sent(names: Sequence[str], most: Array, what: str) -> list[str]:

@@ -197,7 +197,7 @@ def consumed(
     claim = f"delta at most {d!r} at epsilon = {e!r}"
     asked = Asked(name, shapes, rounds, rate, epsilon, delta, account)
     found = asked.least(scaled, aim)
-    account.proved(claim, found <= delta)
+    account.bounds(claim, found, delta)
     return found, len(scaled) == 1 and asked.closed(scaled[0])
 
 

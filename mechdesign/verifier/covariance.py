@@ -49,9 +49,7 @@ def listed(result: Json, account: Account) -> None:
         for v, part in zip(vectors, reduced)
     )
     account.proved("nothing but what gets noise differs between neighbours", inside)
-    account.proved(
-        "no change consumes more than the budget", most_of(rows, reduced) <= Fraction(law["budget"])
-    )
+    account.bounds("no change consumes more than the budget", most_of(rows, reduced), law["budget"])
     gram, largest = lifted(spans, design["weights"], size), design["loss"] == "largest"
     value(result, rows, spans, gram, account)
     if result["lower_bound"] is not None:
@@ -227,7 +225,7 @@ def counts(result: Json, account: Account) -> None:
     if signed:
         cross = max(cross, Fraction(0))
     most = max((p * p * k + cross * k * k) * a * a for k in range(1, c + 1))
-    account.proved("no change consumes more than the budget", most <= Fraction(law["budget"]))
+    account.bounds("no change consumes more than the budget", most, law["budget"])
     along, across = 1 / (p + n * q) ** 2, 1 / p**2
     cost = ((n - 1) * across + along) / (n if design["loss"] == "largest" else 1)
     account.bounds(

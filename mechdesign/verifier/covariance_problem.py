@@ -40,7 +40,7 @@ def covariance_problem(result: Json, account: Account) -> None:
     )
     for one in design["privacy"]:
         budget_is_kept(one["privacy"], law["budget"], account)
-    account.proved("no change consumes more than the budget", most_of(r, changes) <= Fraction(law["budget"]))
+    account.bounds("no change consumes more than the budget", most_of(r, changes), law["budget"])
     rows, witness = own_rows(design, n * n), proofs["covariance-proof"]["witness"]
     costs = [Fraction(c) for c in design["cost"]]
     if len(witness) != len(costs) - n * n:
@@ -55,11 +55,11 @@ def covariance_problem(result: Json, account: Account) -> None:
         held = all(holds(row, spread, witness) for row in rows if row.label == label)
         account.proved(f"rows called {label!r} hold", held)
     value = spread.ends(list(enumerate(costs)), witness)[1] + Fraction(design["constant"])
-    account.proved(f"the value is at most {result['value']!r}", value <= Fraction(result["value"]))
+    account.bounds(f"the value is at most {result['value']!r}", value, result["value"])
     if result["lower_bound"] is not None:
         least = bound(design, proofs["covariance-bound"], rows, costs, account)
         claim = f"no covariance within these constraints costs less than {result['lower_bound']!r}"
-        account.proved(claim, Fraction(result["lower_bound"]) <= least)
+        account.bounds(claim, result["lower_bound"], least)
 
 
 class Spread:

@@ -85,9 +85,7 @@ def lattice_noise(result: Json, account: Account) -> None:
         spent += sum(w * repeated(*side) for w, side in tails)
     if spike:
         spent += spike * cost(-Fraction(law["spike_width"]) / 2, Fraction(law["spike_width"]) / 2)
-    account.proved(
-        f"the value is at most {result['value']!r}", spent <= Fraction(result["value"]) * held.total
-    )
+    account.bounds(f"the value is at most {result['value']!r}", Fraction(spent) / held.total, result["value"])
     if several:
         bound_of_several(result, proofs, moved, account)
     else:
@@ -221,7 +219,7 @@ def bound_of_alone(result: Json, stated: Json, account: Account) -> None:
     account.takes(work(stated), 400)
     bound = bound_of_one(stated, design, design["privacy"])
     noise = "whole-number noise" if design["integer"] else "noise for a real-valued query"
-    account.proved(f"no additive {noise} costs less than {least!r}", Fraction(least) <= bound)
+    account.bounds(f"no additive {noise} costs less than {least!r}", least, bound)
 
 
 def work(stated: Json) -> int:
@@ -253,7 +251,7 @@ def bound_of_several(result: Json, proofs: Json, moved: int, account: Account) -
         raise Refused("a mean of whole numbers, which is none")
     times = mean if loss == "squared" else 1
     bound = bound_of_one(dual, result["design"], kept, times)
-    account.proved(claim, Fraction(stated) <= bound)
+    account.bounds(claim, stated, bound)
 
 
 def implied(kept: Json, asked: Json, mean: int, moved: int, account: Account) -> bool:

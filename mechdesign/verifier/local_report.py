@@ -66,7 +66,7 @@ def local_report(result: Json, account: Account) -> None:
     else:
         found, scale = centred(*gram(law["workload"], account))
         bound = below_all(proofs["linear-bound"], found, scale, epsilon, worst, account)
-    account.proved(claim, Fraction(result["lower_bound"]) <= bound + constant)
+    account.bounds(claim, result["lower_bound"], bound + constant)
 
 
 def tables(result: Json, account: Account) -> None:
@@ -87,7 +87,7 @@ def tables(result: Json, account: Account) -> None:
     lost = [Fraction(found[x][x], scale) for x in range(size)]
     cost = max(map(Fraction.__sub__, seen, lost)) if worst else (sum(seen) - sum(lost)) / size + constant
     account.proved("unbiased for every data set", True)
-    account.proved(f"value at most {result['value']!r}", cost <= Fraction(result["value"]))
+    account.bounds(f"value at most {result['value']!r}", cost, result["value"])
 
 
 def subsets(result: Json, account: Account) -> None:
@@ -112,7 +112,7 @@ def subsets(result: Json, account: Account) -> None:
     if design["data"] != "worst":
         cost = trace / scale - trace / size + Fraction(sum(diagonal), below * size)
     account.proved("unbiased for every data set", True)
-    account.proved(f"value at most {result['value']!r}", cost <= Fraction(result["value"]))
+    account.bounds(f"value at most {result['value']!r}", cost, result["value"])
 
 
 def levels(law: Json) -> tuple[int, int]:

@@ -48,7 +48,7 @@ def quantizer(result: Json, account: Account) -> None:
     account.agrees("rows sum to 1", whole(law, bins))
     account.agrees("no probability is negative", min(map(min, law.rows)) >= 0)
     allowed = design.get("max_bias", 0.0)
-    account.proved(f"bias at most {allowed!r}", largest_bias(law, bins) <= Fraction(allowed))
+    account.bounds(f"bias at most {allowed!r}", largest_bias(law, bins), allowed)
     quantizer_privacy(design, law, account)
     shown = table_fits(law, bins, mechanism) and selection_fits(mechanism)
     account.agrees("the table shown is the law", shown)
@@ -103,7 +103,8 @@ def quantizer_privacy(design: Json, law: Segments, account: Account) -> None:
     entries, bits = sum(map(len, law.rows)), law.common.bit_length() + 320
     account.takes(2 * entries, bits)
     if kind == "pure-dp":
-        claim, holds = f"privacy loss at most {float(epsilon)!r}", within_one_ratio(law.rows, epsilon)
+        account.bounds(f"privacy loss at most {float(epsilon)!r}", 0, left_of_ratio(law.rows, epsilon))
+        return
     elif kind == "metric-dp" and privacy["metric"] not in ("absolute", "squared"):
         raise NotCovered(f"the metric {privacy['metric']!s:.40}, a function of the user's")
     elif kind == "metric-dp" and design["inputs"] is None:
@@ -123,10 +124,11 @@ def quantizer_privacy(design: Json, law: Segments, account: Account) -> None:
     account.proved(claim, holds)
 
 
-def within_one_ratio(rows: list[list[int]], epsilon: Fraction) -> bool:
+def left_of_ratio(rows: list[list[int]], epsilon: Fraction) -> Fraction:
+    """The least of e^ε min p − max p over the outputs, relative to 1 + e^ε times what a row sums to."""
     ratio = exp_bounds(min(epsilon, LARGEST))[0]
     up, down = ratio.numerator, ratio.denominator
-    return all(max(column) * down <= up * min(column) for column in zip(*rows))
+    return Fraction(min(up * min(c) - down * max(c) for c in zip(*rows)), (up + down) * max(1, sum(rows[0])))
 
 
 def nowhere_steeper(law: Segments, epsilon: Fraction) -> bool:

@@ -87,6 +87,7 @@ class Account:
 
     def __init__(self, characters: int = 0) -> None:
         self.rows: list[tuple[str, str, bool]] = []
+        self.margins: dict[str, float] = {}
         self.agreeing, self.taken = 0, set[str]()
         self.left = OPERATIONS * (5 + characters / 1e6)
 
@@ -99,6 +100,7 @@ class Account:
     def join(self, name: str, own: Account) -> None:
         """Add the claims of a part, under its name."""
         self.rows += [(f"{name}: {claim}", how, holds) for claim, how, holds in own.rows]
+        self.margins |= {f"{name}: {claim}": margin for claim, margin in own.margins.items()}
         self.agreeing, self.left = self.agreeing + own.agreeing, own.left
 
     def takes(self, operations: float, bits: int = 0) -> None:
@@ -155,7 +157,12 @@ class Account:
     def bounds(self, claim: str, low: Json, high: Json, room: Json = 0) -> None:
         """Whether low ≤ high, exactly; within the `room` that floats may have lost, it is only recomputed."""
         low, high = Fraction(low), Fraction(high)
+        self.margins[claim] = float(min(abs(high + room - low), 10**300)) * (1 if low <= high + room else -1)
         self.rows.append((claim, "recomputed" if high < low <= high + room else "proved", low <= high + room))
+
+    def supposed(self, claim: str, low: Json, high: Json) -> None:
+        """Whether low ≤ high, of which one is only claimed."""
+        self.claimed(claim, Fraction(low) <= Fraction(high))
 
 
 def read(text: str) -> Json:

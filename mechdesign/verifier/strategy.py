@@ -73,7 +73,7 @@ def strategy(result: Json, account: Account) -> None:
             raise Refused("changes of other counts than the workload's")
         account.takes(len(changes) * len(rows) * count, 200)
         spent = most_of(rows, changes)
-    account.proved("no change consumes more than the budget", spent <= Fraction(law["budget"]))
+    account.bounds("no change consumes more than the budget", spent, law["budget"])
     errors(result, account)
     if result["lower_bound"] is None:
         return

@@ -136,15 +136,16 @@ def keeps_rows(
         raise Refused("tangents of families that are none")
     rows_hold(rows, design["labels"], v, account, curved)
     value = sum((c * x for c, x in zip(costs, v) if c), Fraction(design["constant"]))
-    say = account.claimed if "objective" in curved else account.proved
-    say(f"the value is at most {result['value']!r}", value <= Fraction(result["value"]))
+    claim = f"the value is at most {result['value']!r}"
+    compare = account.supposed if "objective" in curved else account.bounds
+    compare(claim, value, result["value"])
     if result["lower_bound"] is None:
         return
     if "rows-bound" not in proofs:
         raise Refused("a lower bound without multipliers")
     found = proved(rows) + Fraction(design["constant"])
     claim = f"no {noun} costs less than {result['lower_bound']!r}"
-    (account.claimed if curved else account.proved)(claim, Fraction(result["lower_bound"]) <= found)
+    (account.supposed if curved else account.bounds)(claim, result["lower_bound"], found)
 
 
 def keeps(row: list[int], total: int, other: list[int], its: int, low: Fraction, delta: Fraction) -> bool:

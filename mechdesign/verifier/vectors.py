@@ -55,10 +55,10 @@ from operator import mul
 from mechdesign.verifier.quantizer import (
     increase,
     largest_bias,
+    left_of_ratio,
     selection_fits,
     table_fits,
     whole,
-    within_one_ratio,
 )
 from mechdesign.verifier.quantizer_laws import segments_of
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, exp_bounds
@@ -224,10 +224,8 @@ def sampled_coordinates(law: Json, account: Account) -> tuple[int, float]:
     )
     account.agrees("the table shown is the law", table_fits(segments, bins, one) and selection_fits(one))
     budget = Fraction(law["privacy"]["epsilon"]) / count
-    account.proved(
-        f"privacy loss at most {law['privacy']['epsilon']!r}/{count} a coordinate",
-        within_one_ratio(segments.rows, budget),
-    )
+    claim = f"privacy loss at most {law['privacy']['epsilon']!r}/{count} a coordinate"
+    account.bounds(claim, 0, left_of_ratio(segments.rows, budget))
     account.proved("every coordinate's answer is unbiased", largest_bias(segments, bins) == 0)
     bits = count * max((len(bins) - 1).bit_length(), 1)
     account.agrees(

@@ -78,6 +78,20 @@ class OPTM(QuantizerDesign, ModelledDesign):
     DesignError
         Bad bins, prior, loss or constraint set, each named.
 
+    Notes
+    -----
+    An input between bins n and n + 1 draws bin i ≤ n with probability :math:`q_n(i)`, a bin beyond it likewise, and sends one of the two such that
+    the mean is the input. With bounds :math:`o \le q \le u` the products in the privacy constraint are linear:
+
+    .. math::
+
+       \min_q \ \text{Lemma 1's bound of } E|M(X) - X| \quad \text{s.t.} \quad
+       \sum_i q_n(i) = 1, \quad q_j(i) \le q_i(i) \ (j > i), \quad z(q, u) \le e^\varepsilon w(q, o) ,
+
+    z and w being largest and smallest probabilities of an output with one factor replaced by its bound. `problem` returns this program, to be read,
+    extended and solved; ``result.box`` holds the bounds (o, u) that won, and ``result.to_frame()`` the q. `solve` takes ``solver``, ``gap``,
+    ``certify``, ``time_limit``, ``progress``; `mechdesign.sweep` varies ε.
+
     Examples
     --------
     >>> from scipy import stats

@@ -98,6 +98,8 @@ class Clock(Deadline):
     def __init__(self, seconds: float | None = None, *, gap: float = 0.0, certify: bool = True) -> None:
         super().__init__(seconds)
         self.gap, self.certify = gap, certify
+        self.unmade: Iterator[Law | Bound] | None = None
+        """Closed forms of which the limit left some to be made."""
 
 
 class Incumbent:
@@ -218,7 +220,7 @@ class Design(Checked):
                 if error.status != "limit":
                     raise
             if not incumbent.laws or (clock.passed and incumbent.gap > clock.gap):
-                for known in self.closed_forms():
+                for known in self.closed_forms() if clock.unmade is None else clock.unmade:
                     incumbent.take(known)
             if not incumbent.laws:
                 raise too_late(type(self).__name__)
@@ -448,7 +450,9 @@ class ModelledDesign(Design):
 
     def improve(self, clock: Clock, solver: str | None = None, **options: Any) -> Iterator[Law | Bound]:
         """Yield closed forms, then laws and bounds of `accelerated`, or of a registered solver if one is named."""
-        yield from self.closed_forms()
+        clock.unmade = self.closed_forms()
+        for known in clock.unmade:  # noqa: UP028 - "yield from" would end it with this iterator
+            yield known
         if self._own_way(solver):
             yield from self.accelerated(clock, solver, **options)
         else:

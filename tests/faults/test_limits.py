@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from mechdesign.accounting import losses
 from mechdesign.accounting.interval import delta_interval
 from mechdesign.accounting.losses import NoiseTerm
 from mechdesign.accounting.profile import privacy_profile
+from mechdesign.channels import exact
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import dumps
 from mechdesign.verifier.verify import verify
@@ -79,8 +81,8 @@ def summed_delta(rate: float, shift: int, epsilon: float) -> float:
 @settings(max_examples=60, deadline=None)
 def test_discrete_laplace_noise_by_a_closed_sum(shift: int, loss: float, part: float) -> None:
     law, epsilon = stats.dlaplace(loss / shift), part * loss
-    exact = summed_delta(loss / shift, shift, epsilon)
-    assert privacy_profile(law, shift, epsilon) == pytest.approx(exact, rel=1e-9, abs=1e-13)
+    summed = summed_delta(loss / shift, shift, epsilon)
+    assert privacy_profile(law, shift, epsilon) == pytest.approx(summed, rel=1e-9, abs=1e-13)
 
 
 @pytest.mark.parametrize("count", [1, 5])
@@ -115,3 +117,33 @@ def test_many_rounds_of_large_discrete_noise() -> None:
     result = md.calibrate("discrete_laplace", **options)
     assert result.value == pytest.approx(md.calibrate("laplace", **options).value, rel=1e-3)
     assert all(holds for _, _, holds in verify(dumps(result)).rows)
+
+
+def test_closed_forms_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit that stops a solve among them leaves the others to be made, and those alone; pairs that rounding cannot break are not compared in integers."""
+    calls: list[str] = []
+    whole, closed = exact.Growth._lower, md.BoundedCount.closed_forms
+
+    def counted(self: Any) -> Any:
+        calls.append("closed forms")
+        yield from closed(self)
+
+    def compared(self: Any, distance: float) -> int:
+        calls.append("pair")
+        return whole(self, distance)
+
+    monkeypatch.setattr(md.BoundedCount, "closed_forms", counted)
+    monkeypatch.setattr(exact.Growth, "_lower", compared)
+    asked = md.BoundedCount(60, md.ApproximateDP(1.0, 1e-6), "squared")
+    result = asked.solve(time_limit=1e-9)
+    assert calls.count("closed forms") == 1 and calls.count("pair") <= 60
+    assert result.value <= min(law.value for law in closed(asked) if hasattr(law, "mechanism"))
+
+
+def test_a_law_is_frozen_once_for_all_coordinates(monkeypatch: pytest.MonkeyPatch) -> None:
+    noise, made, frozen = md.noise.MixedNoise, [], type(stats.laplace).freeze
+    monkeypatch.setattr(
+        type(stats.laplace), "freeze", lambda self, *a, **k: made.append(1) or frozen(self, *a, **k)
+    )
+    law = noise(np.linspace(1, 2, 500), np.ones(500, dtype=bool), np.ones(500))
+    assert len(law.terms()) > 400 and len(made) <= 2

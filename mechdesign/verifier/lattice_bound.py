@@ -73,9 +73,9 @@ def staircase_bound(
         highest, lowest = (max(highest, c[0] + c[1] + c[2]), min(lowest, c[0])) if j else (highest, lowest)
     if counts:
         sent = open_points(c, r, level, int(sensitivity))
-        if sent is None or min(lowest, c[0] + c[1] + c[2]) < 0:
+        if sent is None or min(lowest, sum(c)) < 0:
             return Fraction(0)
-        return Fraction((level - 2 * delta * (highest + sent)) * unit)
+        return Fraction((level - 2 * delta * (max(highest, sum(c)) + sent)) * unit)
     low, high = Fraction(0), Fraction(1)
     while high - low > low / 2**200 and c[0] < 0:
         middle = (low + high) / 2
@@ -84,18 +84,24 @@ def staircase_bound(
     sent = (high - low) * -(c[0] + c[1] * low + c[2] * low**2) - left
     if (c[0] < 0 and (right >= whole or sent > r * (whole - right))) or min(lowest, c[0] + c[1] + c[2]) < 0:
         return Fraction(0)
-    charge = -c[0] / r * (1 + high * sum(c) / (whole - right)) if c[0] < 0 else 0
+    share = Fraction(0)
+    if c[0] < 0:
+        at = 1 - high
+        near, share = c[0] + c[1] * at + c[2] * at**2, 1 + high * sum(c) / (whole - right)
+        if high <= at:  # half of it to either side, but for the last
+            share = min(share, (1 + high * (4 * sum(c) - near) / (whole - right)) / 2)
+    charge = -c[0] / r * share
     return Fraction((level - 2 * delta * (highest + charge)) * unit)
 
 
 def open_points(c: list[Fraction], r: Fraction, level: Fraction, n: int) -> Fraction | None:
     """What the points of [0, 1) charge that send what they lack to those with G > 0; None where they cannot.
 
-    The point 0 has G(1) ≥ λ + G(0)/r on both sides, and sends half of the rest to each.
+    The point 0 sends G(1) to both sides at the shift by n, and half of the rest to each.
     """
-    points = [c[0] + Fraction(k, n) * (c[1] + Fraction(k, n) * c[2]) for k in range(n)]
-    sent = [max(-level - 2 * points[0] / r, Fraction(0)) / 2, *(-g / r for g in points[1:] if g < 0)]
-    received = [g for g in points[1:] if g > 0]
+    points = [c[0] + Fraction(k, n) * (c[1] + Fraction(k, n) * c[2]) for k in range(1, n)]
+    sent = [max(level - 2 * sum(c), Fraction(0)) / 2, *(-g / r for g in points if g < 0)]
+    received = [g for g in points if g > 0]
     total, room = sum(sent), sum(received)
     if total > room:
         return None

@@ -211,7 +211,9 @@ def test_value_and_bound_meet_at_a_small_delta_or_a_large_epsilon() -> None:
         (8.0, 1e-7, 3, 1e-6),
         (20.0, 1e-9, 3, 1e-6),
         (30.0, 1e-6, 1, 1e-5),
-        (30.0, 0.1, 3, 0.22),
+        (30.0, 0.1, 3, 1e-9),
+        (30.0, 0.75, 2, 1e-9),
+        (40.0, 0.9, 3, 1e-9),
     ):
         result = md.OptimalNoise(md.ApproximateDP(epsilon, delta), change, "squared", integer=True).solve(
             gap=1e-7

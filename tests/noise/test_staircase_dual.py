@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from scipy import integrate
 
 import mechdesign as md
+from mechdesign.evidence.serialize import dumps
 from mechdesign.noise.optimal.staircase import StaircaseMultipliers, staircase
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.spine import Bound, Clock
+from mechdesign.verifier.verify import verify
 
 
 def best_bound(design: md.OptimalNoise) -> Bound:
@@ -106,6 +108,36 @@ def test_its_functions_leave_nothing_open(periods: int, delta: float, loss: str)
     out[:1000] += sent
     assert inside.min() >= 0
     assert (cost(t) + out - math.exp(epsilon) * inside >= level * (1 - 1e-9)).all()
+
+
+@pytest.mark.parametrize("epsilon, loss", [(3.0, "absolute"), (5.0, "squared"), (8.0, "absolute")])
+def test_half_to_either_side_is_all_sent_and_charges_what_is_stated(epsilon: float, loss: str) -> None:
+    """The plan on a fine grid, with one period: nothing is received twice, and the shifts' suprema sum to the charge."""
+    delta, count = 0.1, 1500
+    multipliers = StaircaseMultipliers.of(md.OptimalNoise(md.ApproximateDP(epsilon, delta), loss=loss), 1)
+    level = multipliers.highest[0]
+    stated = float(level - multipliers.bound(level)) / delta
+    t = (np.arange(count) + 0.5) / count
+    g = math.exp(-epsilon) * ((t if loss == "absolute" else t**2) - float(level))
+    k = int((g < 0).sum())
+    open_, received = -math.exp(epsilon) * g[:k], np.sum(g[k:])
+    flow = np.zeros((2 * k, count))  # from -γ, …, γ to the right
+    flow[:, k : count - k] = np.outer(np.append(open_[::-1], open_), g[k : count - k]) / received / 2
+    flow[k:, count - k :] = np.outer(open_, g[count - k :]) / received
+    assert (flow.sum(axis=0)[k:] <= g[k:] * (1 + 0.02)).all()
+    both = flow + flow[::-1]
+    assert both[k:].sum(axis=1) == pytest.approx(open_, rel=1e-9)
+    places = np.arange(count) - (np.arange(2 * k) - k)[:, None]
+    assert places[flow > 0].min() >= 0 and places[flow > 0].max() <= count
+    charge = 2 * sum(flow[places == d].max() for d in range(1, count + 1) if (places == d).any())
+    assert charge <= stated * (1 + 0.02)
+
+
+@pytest.mark.parametrize("epsilon, delta", [(20.0, 0.1), (20.0, 0.75), (30.0, 0.75), (30.0, 0.01)])
+def test_a_large_epsilon_is_answered_in_closed_form_at_any_delta(epsilon: float, delta: float) -> None:
+    result = md.OptimalNoise(md.ApproximateDP(epsilon, delta)).solve()
+    assert result.gap <= 0.01 and result.solver_report.solver == "closed form"
+    assert result.certificate.verify() and all(holds for *_, holds in verify(dumps(result)).rows)
 
 
 @pytest.mark.slow

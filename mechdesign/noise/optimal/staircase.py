@@ -13,6 +13,10 @@ changes of at most 1, so that :math:`E\,\mathrm{Out}(T) \le g\,E\,\mathrm{In}(T)
   :math:`\int_0^\gamma R \le \int_\gamma^1 G`: the one condition, and an equation at the best λ.
 - In charges :math:`C = 2 \sup_{t \ge 1} G + 2 \int_0^1 \sup_u R(u) G(u + d)\,dd / \int_\gamma^1 G`, the second at most
   :math:`2 R(0) (1 + \gamma G(1) / \int_\gamma^1 G)`.
+- Where γ ≤ ½, what t' < 1 - γ receive may come from u and -u alike, half from each: a shift d < 1 - 2γ then charges half as much, any other at most
+  :math:`R(0) G(1) / \int_\gamma^1 G`, and the second is at most :math:`R(0) (1 + \gamma (4 G(1) - G(1 - \gamma)) / \int_\gamma^1 G)`. That matters where δ is large. **[new]**
+
+On n points a sensitivity, [j, j + 1) is (j, j + 1], and K may be 1: 0 sends G(1) to both sides at the shift by 1, and half of the rest, λ - 2 G(1), to either.
 
 The charge C is what a small δ takes from the bound. With δ = 0 and K = ∞ the bound is the cost of the staircase with its step at γ, so that no noise is better: Geng and Viswanath's
 theorem, for every such loss, by a dual. Here for a|t| + bt², where G is a quadratic on each [j, j + 1) and increases there; G ≥ 0
@@ -40,6 +44,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.cell_noise import MOST_CELLS, CellNoise, IntegerNoise
 from mechdesign.noise.optimal.cell_product import CellLawProof, law_cost, law_notes
 from mechdesign.noise.optimal.lattice_bound import OneNumberDual
+from mechdesign.noise.optimal.lattice_problem import SPIKE
 from mechdesign.noise.optimal.question import NoiseQuestion
 from mechdesign.problem.checks import instance, integer
 from mechdesign.problem.lattice_costs import outward_decay, round_width
@@ -227,28 +232,27 @@ class StaircaseMultipliers:
         sent = (-integral(low) - (high - low) * lowest) / self._r
         if sent > received or received <= 0:
             return False, Fraction(0)
-        return True, -c[0] / self._r * (1 + high * sum(c) / received)
+        share = 1 + high * sum(c) / received
+        if 2 * high <= 1:
+            near = c[0] + (1 - high) * (c[1] + (1 - high) * c[2])
+            share = min(share, (1 + high * (4 * sum(c) - near) / received) / 2)
+        return True, -c[0] / self._r * share
 
     def _points(self, c: tuple[Fraction, Fraction, Fraction]) -> list[Fraction]:
-        """G at the points 0, …, n - 1 of [0, 1)."""
+        """G at the points 1, …, n - 1 of (0, 1)."""
         n = self.change
-        return [c[0] + Fraction(k, n) * (c[1] + Fraction(k, n) * c[2]) for k in range(n)]
+        return [c[0] + Fraction(k, n) * (c[1] + Fraction(k, n) * c[2]) for k in range(1, n)]
 
-    def _open(self, level: Fraction, points: list[Fraction]) -> list[Fraction]:
-        """What is still to be sent from the points whose G is negative, from 0 to one side."""
-        sent = [-g / self._r for g in points if g < 0]
-        # the shift by n takes G(n) ≥ λ + G(0)/r from 0 to either side
-        middle = max(-level - 2 * points[0] / self._r, Fraction(0)) / 2
-        return [middle, *sent[1:]]
+    def _open(self, level: Fraction, c: tuple[Fraction, Fraction, Fraction]) -> list[Fraction]:
+        """What is still to be sent from 0, to one side, and from the points whose G is negative."""
+        return [max(level - 2 * sum(c), Fraction(0)) / 2, *(-g / self._r for g in self._points(c) if g < 0)]
 
     def _balanced_points(
         self, level: Fraction, c: tuple[Fraction, Fraction, Fraction]
     ) -> tuple[bool, Fraction]:
         """The same of points: 0 has both sides, and sends to each what half of it lacks."""
-        points = self._points(c)
-        sent = self._open(level, points)
-        received = [g for g in points[1:] if g > 0]
-        total, first = sum(received), len(points) - len(received)
+        sent, received = self._open(level, c), [g for g in self._points(c) if g > 0]
+        total, first = sum(received), self.change - len(received)
         if sum(sent) > total or sum(c) < 0:
             return False, Fraction(0)
         if not any(sent):
@@ -268,9 +272,9 @@ class StaircaseMultipliers:
         first, second, third = 0, 0, 0
         for first, second, third in self._downwards(level):
             left -= 1
-            if left:
-                if first < 0:
-                    return Fraction(0)
+            if left and first < 0:
+                return Fraction(0)
+            if left or self.change:
                 highest = max(highest, first + second + third)
         held, charge = self._balanced(level, (self._unit * first, self._unit * second, self._unit * third))
         # relative slack of 2⁻⁶⁰, so that a verifier with higher precision also accepts
@@ -304,16 +308,16 @@ class StaircaseMultipliers:
     ) -> tuple[Fraction, float]:
         """The same of points: what is sent less what is received is linear in the level between two signs of G, and increases."""
 
-        def at(level: Fraction) -> list[Fraction]:
-            return self._points((constant - fall * level, first, second))
+        def at(level: Fraction) -> tuple[Fraction, Fraction, Fraction]:
+            return constant - fall * level, first, second
 
         def over(level: Fraction) -> Fraction:
-            points = at(level)
-            return sum(self._open(level, points), Fraction(0)) - sum(g for g in points[1:] if g > 0)
+            c = at(level)
+            return sum(self._open(level, c), Fraction(0)) - sum(g for g in self._points(c) if g > 0)
 
         # where G's signs change, and where 0 begins to lack something
-        points = self._points((constant, first, second))
-        turns = [*(g / fall for g in points), 2 * points[0] / (2 * fall - self._r)]
+        c = at(Fraction(0))
+        turns = [*(g / fall for g in self._points(c)), 2 * sum(c) / (1 + 2 * fall)]
         bends = [Fraction(0), *sorted(turn for turn in turns if turn > 0)]
         place = bisect_right(bends, Fraction(0), lo=1, key=over) - 1
         low, high = bends[place], bends[place + 1] if place + 1 < len(bends) else 2 * bends[place] + 1
@@ -321,7 +325,7 @@ class StaircaseMultipliers:
         if below < above:
             low -= below * (high - low) / (above - below)
         level = Fraction(float(low)) * (1 - Fraction(1, 10**13))
-        return level, float(max(1, sum(g < 0 for g in at(low))))
+        return level, 1.0 + sum(g < 0 for g in self._points(at(low)))
 
     def _last(self, level: Fraction) -> tuple[Fraction, Fraction, Fraction]:
         if self.periods == 0:
@@ -379,7 +383,7 @@ def staircase(question: NoiseQuestion, clock: Clock) -> Iterator[Law | Bound]:
         law = pure_staircase(q.epsilon, q.sensitivity, step)
         if 20 * q.delta > clock.gap:
             spike = math.floor(law.total * Fraction(q.delta) / (1 - Fraction(q.delta)))
-            law = replace(law, spike=spike, spike_width=law.width)
+            law = replace(law, spike=spike, spike_width=SPIKE * law.width)
     report = SolveReport("closed form")
     yield Law(law, round_up(law_cost(law, q.given_loss)), (CellLawProof(),), report, law_notes(q, law))
     multipliers = [pure]

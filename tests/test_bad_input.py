@@ -84,6 +84,7 @@ def names() -> Iterator[tuple[str, Any]]:
             value = getattr(module, name)
             if (
                 callable(value)
+                and (getattr(value, "__module__", "") or "").startswith("mechdesign")  # `Minimize` is CVXPY's
                 and id(value) not in seen
                 and not isinstance(value, (stats.rv_continuous, stats.rv_discrete, enum.EnumType))
             ):
@@ -91,8 +92,17 @@ def names() -> Iterator[tuple[str, Any]]:
                 yield f"{dotted}.{name}", value
 
 
+HOOKS = {
+    "least", "own", "within",  # of a question, for comparisons; of a plan, for its search
+    "deployed", "drawn", "dual", "found", "law_of", "linear_bound", "of_program", "proved_bound", "spent_by",
+}  # fmt: skip
+"""Methods that other parts of the package call, with what they have made themselves."""
+
+
 def hook(owner: type, function: Any) -> bool:
-    """Whether the spine alone calls a method: with a result of the design, a clock, a law, or a certificate of its own."""
+    """Whether the package alone calls a method: with a result of the design, a clock, a law, or a certificate of its own."""
+    if getattr(function, "__name__", "") in HOOKS:
+        return True
     if not issubclass(owner, Design | Proof):
         return False
     taken = set(inspect.signature(function).parameters)

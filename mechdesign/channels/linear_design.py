@@ -360,7 +360,7 @@ class LocalWorkload(Design):
 
     def published(self, name: str) -> LinearReport | SubsetReport:
         """The published report of a name of `PUBLISHED` for this workload, exactly private, of its best size and with the decoder of least mean variance."""
-        size, epsilon = self.workload.size, self.privacy.epsilon
+        size, epsilon, name = self.workload.size, self.privacy.epsilon, one_of("name", name, PUBLISHED)
         if name == "Hadamard response":
             if size > _MOST:
                 remedy = f"must be at most {_MOST} for Hadamard response, which is a table"

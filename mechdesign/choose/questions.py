@@ -539,7 +539,8 @@ class CategoryReport(_Question):
 
     def error(self, result: Result) -> float:
         """Squared error of one answer on average, of all people's reports together."""
-        return self._of_one(result.value, result.design)
+        found = checks.instance("result", result, Result)
+        return self._of_one(found.value, found.design)
 
     def least(self, result: Result) -> float:
         return self._of_one(result.lower_bound or 0.0, result.design)

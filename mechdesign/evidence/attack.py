@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Real
@@ -37,8 +38,9 @@ _ROUNDING = 1e-14
 
 def share(name: str, value: object) -> float:
     """Return `value` as a float, or raise DesignError unless it lies in (0, 1)."""
-    if isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < 1:
-        return float(value)
+    with suppress(OverflowError):  # a whole number beyond doubles
+        if isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < 1:
+            return float(value)
     raise DesignError.of(name, value, "must be a share in (0, 1)")
 
 
@@ -122,7 +124,12 @@ class TradeOff:
 
         def delta(epsilon: float) -> float:
             if epsilon not in known:
-                known[epsilon] = min(float(profile(epsilon)), 1.0)
+                try:
+                    known[epsilon] = min(float(profile(epsilon)), 1.0)
+                except (TypeError, ValueError):
+                    raise DesignError.of(
+                        "profile", profile, "must be a function of epsilon to numbers"
+                    ) from None
             return known[epsilon]
 
         least = delta(_FAR) + _NOTHING

@@ -263,7 +263,7 @@ class Result(Exportable):
             The ledger has not so much left, or there are several answers. Nothing is drawn then.
         """
         if ledger is None:
-            if disjoint:
+            if disjoint is not False:
                 raise DesignError.of("disjoint", disjoint, "is said to a ledger: give one")
             return self.mechanism.release(x, **options)
         if not hasattr(ledger, "release"):

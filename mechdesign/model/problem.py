@@ -72,6 +72,12 @@ class Problem(ModelledDesign):
         if self.numbers is not None:
             _ = self.declared
 
+    def check_values(self) -> None:
+        """Raise DesignError where a parameter has no value."""
+        for parameter in self.parameters:
+            if parameter.value is None:
+                raise DesignError.of("parameter", parameter.name(), "has no value")
+
     def compiled(self) -> Any:
         """Return the problem in numbers, at the parameters' values."""
         raise NotImplementedError
@@ -82,9 +88,7 @@ class Problem(ModelledDesign):
         held = self.__dict__.get("_declared")
         if held is not None:
             return held
-        for parameter in self.parameters:
-            if parameter.value is None:
-                raise DesignError.of("parameter", parameter.name(), "has no value")
+        self.check_values()
         found = self.compiled()
         if not self.parameters:
             self.__dict__["_declared"] = found

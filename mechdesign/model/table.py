@@ -52,7 +52,9 @@ _POINTS = "PureDP, ApproximateDP, MetricDP, MembershipAdvantage or TradeOff([(ep
 def labels_of(name: str, value: Any) -> Labels:
     """Return labels as numbers, points or names that all differ, or raise DesignError."""
     given = (
-        list(value) if isinstance(value, (list, tuple, np.ndarray, range)) or hasattr(value, "tolist") else []
+        list(value)
+        if isinstance(value, (list, tuple, range)) or (hasattr(value, "tolist") and np.ndim(value))
+        else []
     )
     if given and all(isinstance(label, str) for label in given):
         found: Labels = tuple(str(label) for label in given)

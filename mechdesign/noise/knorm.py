@@ -31,7 +31,7 @@ from mechdesign.noise.balls import Ball, Vectors, hull_of, short
 from mechdesign.noise.knorm_noise import MOST_CAPPED, KNormNoise, norm_order, spanning
 from mechdesign.noise.pictures import draw_vectors
 from mechdesign.noise.radial import LEAST_KEPT, round_delta
-from mechdesign.problem.checks import field, instance, integer, one_of, settle
+from mechdesign.problem.checks import field, instance, integer, one_of, positive, settle
 from mechdesign.problem.privacy import (
     ApproximateDP,
     Consumption,
@@ -267,7 +267,7 @@ class KNorm(Design):
 
     def delta(self, scale: float) -> arb:
         """Of the exponential of ℓ₂, enclosed."""
-        change = Fraction(self.largest(2.0)) / Fraction(scale)
+        change = Fraction(self.largest(2.0)) / Fraction(positive("scale", scale))
         return round_delta(self.dimension, change, self._profile[0])
 
     @cached_property

@@ -213,6 +213,7 @@ class KNormNoise(AddedNoise):
 
     def shells(self, power: int) -> Shells:
         """Moments of the staircases for changes of this size at this scale."""
+        integer("power", power, 1)
         assert self.largest is not None
         return Shells(self.size, self.largest / self.scale, power)
 
@@ -265,7 +266,10 @@ class KNormNoise(AddedNoise):
 
     def norm_of(self, z: Numbers) -> Array:
         """The noise's own norm of vectors, shape (..., k)."""
-        return self.body.gauge(np.atleast_1d(array("z", z, ndim=None))[..., self.moving] / self._widths)
+        held = np.atleast_1d(array("z", z, ndim=None))
+        if held.shape[-1] != self.dimension:
+            raise DesignError(f"z: must have {self.dimension} numbers in its last axis")
+        return self.body.gauge(held[..., self.moving] / self._widths)
 
     def log_density(self, z: Numbers) -> Values:
         """Logarithm of the density at z, shape (..., k), of the coordinates that get noise."""
@@ -284,7 +288,7 @@ class KNormNoise(AddedNoise):
         """Law of ‖z‖ where it is exponential, a frozen `scipy.stats.gamma`."""
         return stats.gamma(self.size, scale=self.scale)
 
-    def radial_moment(self, power: int) -> float:
+    def _radial_moment(self, power: int) -> float:
         """E R^p: z is R times a uniform point of the unit ball."""
         d = self.size
         if self.gamma is None:
@@ -296,11 +300,11 @@ class KNormNoise(AddedNoise):
     def mean_norm(self) -> float:
         """E‖z‖, in the noise's own norm: ks where it is exponential."""
         d = self.size
-        return d * self.scale if self.gamma is None else self.radial_moment(1) * d / (d + 1)
+        return d * self.scale if self.gamma is None else self._radial_moment(1) * d / (d + 1)
 
     def factor(self, power: int) -> float:
         """E|z_i|^p over E R^p, on average over the coordinates."""
-        moment, weights = self.body.moment(power), self._widths**power
+        moment, weights = self.body.moment(integer("power", power, 1)), self._widths**power
         if isinstance(moment, np.ndarray):
             return float(weights @ moment) / self.dimension
         return moment * (float(weights.sum()) / self.dimension)
@@ -308,12 +312,12 @@ class KNormNoise(AddedNoise):
     @property
     def variance(self) -> float:
         """Of a coordinate, on average: s² times 2 (ℓ₁), k + 1 (ℓ₂), (k + 1)(k + 2)/3 (ℓ_∞) where it is exponential."""
-        return self.factor(2) * self.radial_moment(2)
+        return self.factor(2) * self._radial_moment(2)
 
     @property
     def absolute_error(self) -> float:
         """E|z_i|, on average: s times 1 (ℓ₁), kΓ(k/2)/(√π Γ((k + 1)/2)) (ℓ₂), (k + 1)/2 (ℓ_∞) where it is exponential."""
-        return self.factor(1) * self.radial_moment(1)
+        return self.factor(1) * self._radial_moment(1)
 
     def errors(self) -> Accuracy:
         """How far off one coordinate is; of listed changes the 95% half-width is simulated from 65,536 fixed points, right to some .3%."""
@@ -326,7 +330,7 @@ class KNormNoise(AddedNoise):
     def sf(self, t: Numbers) -> Values:
         """P[z_i > t] for t ≥ 0, on average over the coordinates; of more than 64 widths those that are nearest stand for all."""
         found = np.sort(self._widths)
-        x = np.asarray(t, dtype=float)
+        x = array("t", t, ndim=None)
         if self.vertices is not None:
             tails = (self._tail(x / w, i) for i, w in enumerate(self._widths))
             return sum(tails) / self.dimension

@@ -354,6 +354,7 @@ class Consumption:
     @classmethod
     def gaussian(cls, square: Fraction | float) -> Consumption:
         """Noise of this μ²."""
+        checks.non_negative("square", square)
         mu = math.sqrt(round_up(square))
         mu = mu if Fraction(mu) ** 2 >= square else math.nextafter(mu, math.inf)
         return cls(math.inf if square else 0.0, round_up(Fraction(square) / 2), mu)

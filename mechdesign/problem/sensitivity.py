@@ -136,6 +136,7 @@ class Sensitivity(Checked):
     @classmethod
     def of_list(cls, vectors: Array) -> Sensitivity:
         """Bounds that hold of all vectors of a list, shape (n, K)."""
+        vectors = checks.array("vectors", vectors, ndim=2)
         sizes = [[Fraction(abs(x)) for x in v] for v in vectors.tolist()]
         l2 = math.nextafter(math.sqrt(round_up(max(sum(x * x for x in v) for v in sizes))), math.inf)
         l1 = round_up(max(sum(v) for v in sizes))

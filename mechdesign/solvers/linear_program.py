@@ -106,7 +106,11 @@ class LinearProgram:
         self._entries: dict[str, list[tuple[_Places, _Places, Array]]] = {}  # rows, columns, values
         self._highs: Any = highspy.Highs()  # its type stubs lack several methods
         own = options if self.solver == "highs" else {}
-        method = {"solver": "ipm", "run_crossover": "off"} if interior else {"solver": "simplex"}
+        method = (
+            {"solver": "ipm", "run_crossover": "off"}
+            if instance("interior", interior, bool)
+            else {"solver": "simplex"}
+        )
         settings = {"output_flag": False, "threads": 1, **method, **HIGHS_TOLERANCES, **own}
         for name, value in settings.items():
             try:

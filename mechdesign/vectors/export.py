@@ -208,7 +208,7 @@ class IntegerTable(Checked, CodedMechanism):
         try:
             good = {len(row) for row in weights} == {len(weights[0])} and len(weights[0]) > 1
             good = good and all(sum(row) > 0 and min(row) >= 0 and type(sum(row)) is int for row in weights)
-        except (TypeError, LookupError):
+        except (TypeError, ValueError, LookupError):
             good = False
         if not good:
             wanted = "must be rows of one length, two or more, of integers that are not all 0"

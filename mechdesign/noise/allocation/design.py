@@ -142,7 +142,12 @@ class NoiseAllocation(AllocationPage):
 
     def __post_init__(self) -> None:
         one_of("noise", self.noise, ("gaussian", "laplace", "mixed"))
-        settle(self, neighbours=neighbours_of(self.bounds or self.sensitivities, self.neighbours))
+        settle(
+            self,
+            neighbours=neighbours_of(
+                self.sensitivities if self.bounds is None else self.bounds, self.neighbours
+            ),
+        )
         if isinstance(self.sensitivities, Sensitivity):
             stated = self.sensitivities
             settle(self, sensitivities=profile_of(stated, self.noise))
@@ -249,7 +254,9 @@ class NoiseAllocation(AllocationPage):
             raise DesignError.of(
                 "noise", self.noise, "is searched for: there is no program of exact composition"
             )
-        s = Scales(self.bounds or self.sensitivities, self.noise, neighbours=self.neighbours)
+        s = Scales(
+            self.sensitivities if self.bounds is None else self.bounds, self.noise, neighbours=self.neighbours
+        )
         rows: list[Any] = [named("privacy", s.private(self.privacy))]
         if self.lower is not None:
             rows.append(named("lower", s >= self.lower))

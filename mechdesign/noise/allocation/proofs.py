@@ -28,6 +28,7 @@ from mechdesign.noise.allocation.lagrangian import Lagrangian, Multipliers, cost
 from mechdesign.noise.allocation.separable import EXACT, weighted_moment
 from mechdesign.noise.allocation.several import ROUNDING, Changes, Prices, changes_of
 from mechdesign.noise.vector_noise import IndependentNoise
+from mechdesign.problem.checks import array
 from mechdesign.problem.privacy import Consumption, GaussianDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Protection, Sensitivity
 from mechdesign.problem.spine import ModelledDesign
@@ -229,8 +230,8 @@ class AllocationProof(Proof):
     speaks_of = ("privacy", "value", "lower bound")
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.multipliers).all() and self.multipliers.min(initial=0.0) >= 0):
-            raise DesignError("multipliers: must be finite and not negative")
+        if array("multipliers", self.multipliers, empty=True).min(initial=0.0) < 0:
+            raise DesignError("multipliers: must not be negative")
 
     def way(self, stated: Certificate) -> str:
         return PROVED if stated.question.exact else RECOMPUTED

@@ -14,6 +14,7 @@ from mechdesign.evidence.proofs import PROVED, Certificate, Claim, Proof
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.correlated.declared import DeclaredCovariance
 from mechdesign.noise.correlated.rigorous import dual_below, is_below
+from mechdesign.problem.checks import array
 from mechdesign.typing import Array
 
 
@@ -45,7 +46,9 @@ class CovarianceBound(Proof):
     speaks_of = ("lower bound",)
 
     def __post_init__(self) -> None:
-        if self.factor.ndim != 2 or self.contraction.shape != (len(self.roots), len(self.factor)):
+        for name, ndim in (("roots", 1), ("factor", 2), ("contraction", 2)):
+            array(name, getattr(self, name), ndim=ndim, empty=True)
+        if self.contraction.shape != (len(self.roots), len(self.factor)):
             raise DesignError(
                 "factor: must be a matrix, with a column of the contraction for each of its rows"
             )

@@ -192,8 +192,8 @@ def opendp_sample(law: FrozenLaw, size: int) -> Indices:
     MissingExtra
         OpenDP is not installed.
     """
-    if law.dist.name not in ("dlaplace", "discrete_gaussian"):
-        raise DesignError.of("law", law.dist.name, "must be a discrete Laplace or discrete Gaussian law")
+    if (name := frozen_parts(law)[0].name) not in ("dlaplace", "discrete_gaussian"):
+        raise DesignError.of("law", name, "must be a discrete Laplace or discrete Gaussian law")
     measurement = opendp_measurement(law)
     return np.asarray(measurement([0] * integer("size", size, 0, 2**40)), dtype=np.int64)
 
@@ -214,10 +214,10 @@ def opendp_measurement(law: FrozenLaw) -> Any:
         import opendp.prelude as dp
     except ImportError:
         raise MissingExtra.of("opendp", "OpenDP's noise") from None
-    name = law.dist.name
+    kind, shapes, _, scale = frozen_parts(law)
+    name = kind.name
     if name not in ("dlaplace", "discrete_gaussian", "laplace", "norm"):
         raise DesignError.of("law", name, "is not in OpenDP, which has Laplace and Gaussian noise")
-    _, shapes, _, scale = frozen_parts(law)
     dp.enable_features("contrib")
     whole = name in ("dlaplace", "discrete_gaussian")
     atoms = dp.atom_domain(T="i64") if whole else dp.atom_domain(T="f64", nan=False)

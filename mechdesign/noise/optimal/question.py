@@ -120,7 +120,7 @@ class NoiseQuestion(Design):
 
     def unit(self, cells: int) -> Fraction:
         """Width of a cell, so many a sensitivity; of whole numbers 1."""
-        return Fraction(1) if self.integer else Fraction(self.sensitivity) / cells
+        return Fraction(1) if self.integer else Fraction(self.sensitivity) / integer("cells", cells, 1)
 
     @property
     def moved(self) -> int:

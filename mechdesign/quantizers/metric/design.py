@@ -170,7 +170,7 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         if self.inputs is not None:
             return np.array(self.inputs)
         lower, upper = self.input_range
-        return np.linspace(lower, upper, integer("knots", count, 2))
+        return np.linspace(lower, upper, integer("knots", count, 2, 2**16))
 
     # -- model ----------------------------------------------------------------------------------------
 

@@ -138,6 +138,7 @@ class SelectionProblem(Problem, QuantizerDesign):
         """Rows of the person's own, in numbers."""
         held: SelectionRows | None = self.__dict__.get("_own")
         if held is None:
+            self.check_values()
             made: Any = compiled(self.unknown, self.objective, self.constraints, kind=SelectionRows)
             held = instance("rows", made, SelectionRows)
             if held.curved:

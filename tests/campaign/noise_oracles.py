@@ -12,7 +12,7 @@ from typing import Any
 import cvxpy as cp
 import mpmath as mp
 import numpy as np
-from scipy import optimize, spatial
+from scipy import spatial
 
 import mechdesign as md
 from mechdesign.channels.linear_report import LinearReport
@@ -25,6 +25,7 @@ from tests.campaign.compositions import (
     step_of,
 )
 from tests.campaign.oracles import Faults, exactly, gaussian_delta, over_budget
+from tests.programs import least_noise, least_table
 
 # A type for each coordinate -------------------------------------------------------------------------------------
 
@@ -599,61 +600,12 @@ def many_value(design: Any, result: Any, k: int) -> Faults:
 
 # Whole numbers ----------------------------------------------------------------------------------------------------
 
-REACH = 60
-
 
 def optimal_noise(design: Any, result: Any) -> Faults:
     if points_of(design.privacy):
         yield from noise_of_points(design, result)
         return
     yield from (whole_noise if design.integer else many_noise)(design, result)
-
-
-def least_table(
-    costs: Any, pairs: list[tuple[int, int]], epsilon: float, delta: float, prior: Any
-) -> float | None:
-    """The least worst or mean cost of a table of answers that is private for pairs of rows, by a linear program of HiGHS.
-
-    Of one prior the mean is taken, of none the worst row. Columns: the table, excesses of each pair where δ > 0, the value.
-    """
-    rows, answers = costs.shape
-    count, growth = rows * answers, math.exp(epsilon)
-    slack = len(pairs) * answers if delta else 0
-    size = count + slack + 1
-    above: list[Any] = []
-    right: list[float] = []
-    for k, (x, other) in enumerate(pairs):
-        for y in range(answers):
-            row = np.zeros(size)
-            row[x * answers + y], row[other * answers + y] = 1, -growth
-            if delta:
-                row[count + k * answers + y] = -1
-            above.append(row)
-            right.append(0.0)
-        if delta:
-            row = np.zeros(size)
-            row[count + k * answers : count + (k + 1) * answers] = 1
-            above.append(row)
-            right.append(delta)
-    weights = np.eye(rows) if prior is None else np.asarray(prior)[None] / np.sum(prior)
-    for each in weights:
-        row = np.zeros(size)
-        row[:count], row[-1] = (each[:, None] * costs).ravel(), -1
-        above.append(row)
-        right.append(0.0)
-    whole = np.hstack([np.kron(np.eye(rows), np.ones(answers)), np.zeros((rows, slack + 1))])
-    objective = np.zeros(size)
-    objective[-1] = 1
-    found = optimize.linprog(
-        objective,
-        np.array(above),
-        right,
-        whole,
-        np.ones(rows),
-        method="highs",
-        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
-    )
-    return float(found.fun) if found.status == 0 else None
 
 
 def bounded_count(design: Any, result: Any) -> Faults:
@@ -663,8 +615,8 @@ def bounded_count(design: Any, result: Any) -> Faults:
     epsilon, delta = design.privacy.epsilon, getattr(design.privacy, "delta", 0.0)
     with mp.workdps(60):
         growth = Fraction(mp.nstr(mp.exp(mp.mpf(epsilon)), 55))
-    pairs = [(x, z) for x in range(n + 1) for z in range(n + 1) if 0 < abs(x - z) <= near]
-    for x, z in pairs:
+    losses_of = {(x, z): epsilon for x in range(n + 1) for z in range(n + 1) if 0 < abs(x - z) <= near}
+    for x, z in losses_of:
         over = sum((max(p - growth * q, Fraction(0)) for p, q in zip(table[x], table[z])), Fraction(0))
         if over > Fraction(delta) + Fraction(1, 10**50):
             yield f"privacy: delta is {float(over)!r} between {x} and {z}"
@@ -674,7 +626,8 @@ def bounded_count(design: Any, result: Any) -> Faults:
     mean = losses.max() if design.prior is None else float(losses @ design.prior / np.sum(design.prior))
     if not mean * (1 - 1e-9) <= result.value <= mean * (1 + 1e-6):
         yield f"a value of {result.value!r} where it is {mean!r}"
-    least = least_table(costs, pairs, epsilon, delta, design.prior)
+    prior = None if design.prior is None else np.asarray(design.prior) / np.sum(design.prior)
+    least = least_table(costs, losses_of, delta, prior)
     if least is not None and not result.lower_bound <= least * (1 + 1e-7) + 1e-9:
         yield f"a lower bound of {result.lower_bound!r} above the least, {least!r}"
     if least is not None and result.value < least * (1 - 1e-6) - 1e-9:
@@ -703,38 +656,11 @@ def whole_noise(design: Any, result: Any) -> Faults:
         yield f"a value of {result.value!r} where it is {cost!r}"
     fall = math.exp(-epsilon / most)
     known = 2 * fall / ((1 - fall) * (1 + fall)) if power == 1 else 2 * fall / (1 - fall) ** 2
-    ended = least_noise(most, epsilon, delta, power)
+    places = np.abs(np.arange(-60.0, 61))
+    ended = least_noise(places**power, [(epsilon, delta)], range(1, most + 1)) if delta else None
     known = known if ended is None else min(known, ended)
     if result.lower_bound > known * (1 + 1e-7) + 1e-12:
         yield f"a lower bound of {result.lower_bound!r} above what known noise costs, {known!r}"
-
-
-def least_noise(most: int, epsilon: float, delta: float, power: int) -> float | None:
-    """The least cost of noise on −REACH, …, REACH, whose ends are paid for with δ: by a linear program. None where there is none."""
-    if not delta:
-        return None
-    size, growth = 2 * REACH + 1, math.exp(epsilon)
-    shifts = [s for s in range(-most, most + 1) if s]
-    lines, right = [], []
-    for j, shift in enumerate(shifts):
-        start = size * (j + 1)
-        for i in range(size):
-            row = np.zeros(size * (len(shifts) + 1))
-            row[i], row[start + i] = 1, -1
-            if 0 <= i + shift < size:
-                row[i + shift] = -growth
-            lines.append(row)
-            right.append(0.0)
-        row = np.zeros(size * (len(shifts) + 1))
-        row[start : start + size] = 1
-        lines.append(row)
-        right.append(delta)
-    costs = np.zeros(size * (len(shifts) + 1))
-    costs[:size] = np.abs(np.arange(-REACH, REACH + 1)) ** float(power)
-    whole = (np.arange(len(costs)) < size).astype(float)[None]
-    fine = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}  # δ may be 1e-6
-    found = optimize.linprog(costs, np.array(lines), right, whole, [1.0], method="highs", options=fine)
-    return float(found.fun) if found.status == 0 else None
 
 
 def local_workload(design: Any, result: Any) -> Faults:

@@ -18,6 +18,7 @@ from scipy import optimize, sparse
 import mechdesign as md
 from mechdesign.problem.priors import ClippedPrior, EmpiricalPrior, TruncatedPrior
 from tests.accounting import reference
+from tests.programs import least_table
 
 Faults = Iterator[str]
 CLOSE = 1e-6  # of the largest loss: what SciPy's linear programs leave open
@@ -181,23 +182,11 @@ def channel(design: Any, result: Any) -> Faults:
         if ratio > design.alpha * (1 + 1e-9) + 1e-14 / least:
             yield f"privacy: {ratio} at alpha = {design.alpha}"
     weights, costs = design.weights / np.sum(design.weights), design.losses
-    n, k = costs.shape
-    rows, limits = [], np.exp(-np.minimum(design.alpha * distances, 745.0))
-    for x in range(n):
-        for z in range(n):
-            if x != z:
-                for y in range(k):
-                    row = np.zeros((n, k))
-                    row[z, y], row[x, y] = limits[x, z], -1.0
-                    rows.append(row.ravel())
-    sums = np.kron(np.eye(n), np.ones(k))
-    found = optimize.linprog(
-        (weights[:, None] * costs).ravel(), np.array(rows) if rows else None, np.zeros(len(rows)) if rows else None,
-        sums, np.ones(n), bounds=(0, 1),
-    )  # fmt: skip
-    if found.status != 0:
+    losses = {(x, z): design.alpha * d for (x, z), d in np.ndenumerate(distances) if x != z}
+    least = least_table(costs, losses, prior=weights) if losses else None
+    if least is None:
         return
-    least, room = float(found.fun), CLOSE * float(costs.max())
+    room = CLOSE * float(costs.max())
     if result.lower_bound is not None and result.lower_bound > least + room:
         yield f"a lower bound {result.lower_bound} above the optimum {least}"
     if result.value < least - room:

@@ -6,9 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy import optimize, sparse
 
 import mechdesign as md
 from mechdesign.errors import DesignError
@@ -16,79 +13,6 @@ from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.problem.losses import Loss
 from mechdesign.typing import Status
 from mechdesign.verifier.verify import verify
-
-
-def least(design: md.BoundedCount) -> float:
-    """The whole program for scipy: a table, an excess for each ordered pair of neighbours and answer, and the worst loss."""
-    n, s, delta = design.n, design.sensitivity, design.delta
-    places, size = np.arange(n + 1), (n + 1) ** 2
-    cost = Loss.of(design.loss)(places[None] - places[:, None].astype(float))
-    pairs = [(x, z) for x in places for z in places if 0 < abs(x - z) <= s]
-    extra = len(pairs) * (n + 1)
-    upper, sides = [], []
-    for k, (x, z) in enumerate(pairs):
-        rows = sparse.lil_array((n + 1, size + extra + 1))
-        for y in places:
-            rows[y, x * (n + 1) + y] = 1
-            rows[y, z * (n + 1) + y] = -math.exp(design.privacy.epsilon)
-            rows[y, size + k * (n + 1) + y] = -1
-        total = sparse.lil_array((1, size + extra + 1))
-        total[0, size + k * (n + 1) : size + (k + 1) * (n + 1)] = 1
-        upper += [rows, total]
-        sides += [0.0] * (n + 1) + [delta]
-    objective = np.zeros(size + extra + 1)
-    if design.prior is None:
-        objective[-1] = 1
-        for x in places:
-            row = sparse.lil_array((1, size + extra + 1))
-            row[0, x * (n + 1) : (x + 1) * (n + 1)] = cost[x]
-            row[0, size + extra] = -1
-            upper.append(row)
-            sides.append(0.0)
-    else:
-        objective[:size] = (design.prior[:, None] * cost).ravel()
-    sums = sparse.hstack(
-        [sparse.kron(sparse.eye_array(n + 1), np.ones((1, n + 1))), sparse.csr_array((n + 1, extra + 1))]
-    )
-    found = optimize.linprog(objective, sparse.vstack(upper).tocsr(), sides, sums, np.ones(n + 1))
-    return float(found.fun)
-
-
-LOSSES = ["absolute", "squared", {"absolute": 1, "squared": 0.2}, lambda t: np.maximum(2 * t, -t)]
-
-
-def problem(seed: int) -> md.BoundedCount:
-    """A random problem; half have a prior, a quarter of these with zeros, and a third is pure."""
-    rng = np.random.default_rng(seed)
-    n = int(rng.integers(1, 12))
-    epsilon, delta = float(np.exp(rng.uniform(-2.3, 1.5))), float(10 ** rng.uniform(-6, -0.5))
-    privacy = md.PureDP(epsilon) if seed % 3 == 0 else md.ApproximateDP(epsilon, delta)
-    prior = None
-    if seed % 2:
-        prior = rng.dirichlet(np.ones(n + 1))
-        if seed % 4 == 1 and n > 2:
-            prior[0] = 0
-            prior /= prior.sum()
-    return md.BoundedCount(n, privacy, LOSSES[seed % 4], int(rng.integers(1, min(n, 4) + 1)), prior)
-
-
-@pytest.mark.parametrize("seed", range(50))
-def test_an_independent_program_finds_the_same(seed) -> None:
-    design = problem(seed)
-    result, found = design.solve(), least(design)
-    assert result.value == pytest.approx(found, rel=1e-6, abs=1e-7)
-    assert result.lower_bound <= found * (1 + 1e-7) + 1e-8 and result.gap <= 1e-6
-    assert result.status is Status.OPTIMAL and result.certificate.verify()
-
-
-@settings(max_examples=25)
-@given(st.integers(0, 10**6))
-def test_it_is_private_by_own_sums(seed) -> None:
-    design = problem(seed)
-    matrix, growth = design.solve().mechanism.matrix, math.exp(design.privacy.epsilon)
-    for k in range(1, design.sensitivity + 1):
-        for a, b in ((matrix[k:], matrix[:-k]), (matrix[:-k], matrix[k:])):
-            assert np.maximum(a - growth * b, 0).sum(axis=1).max() <= design.delta + 1e-12
 
 
 @pytest.mark.parametrize("loss", ["absolute", "squared"])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,7 +17,6 @@ from mechdesign.channels.design import MetricChannel
 from mechdesign.channels.responses import ClusteredResponse, HadamardResponse, KaryResponse
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import dumps, loads
-from mechdesign.model import declared
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Status
 from mechdesign.user_level.itemwise import ItemwiseRelease
@@ -141,11 +138,6 @@ def unbiased() -> md.Result:
     ).solve()
 
 
-@pytest.fixture(scope="module")
-def sixteen() -> md.Result:
-    return MetricChannel(MetricSpace.grid(4, 4), alpha=0.7, prior=np.arange(1, 17) / 136).solve()
-
-
 def test_equalities_are_not_ignored(unbiased: md.Result) -> None:
     """Other inputs, reports or multipliers of the equalities prove nothing."""
     good, (proof, dual) = unbiased.certificate, unbiased.proofs
@@ -155,28 +147,6 @@ def test_equalities_are_not_ignored(unbiased: md.Result) -> None:
         assert not replace(good, question=replace(good.question, unbiased=asked)).verify(), asked
     more = tuple(multiplier * 2 for multiplier in dual.multipliers)
     assert not replace(good, proofs=(proof, replace(dual, multipliers=more))).verify()
-
-
-def test_verifying_solves_nothing_and_encloses_each_exponential_once(
-    sixteen: md.Result, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What sixteen points take a fraction of a second for: sums of integers, and an exponential a distance."""
-    certificate = loads(dumps(sixteen)).certificate
-    enclosed: list[Fraction] = []
-
-    def counted(of: Any) -> Any:
-        return lambda x, *rest: (enclosed.append(x), of(x, *rest))[1]
-
-    def refused(*args: Any, **options: Any) -> Any:
-        raise AssertionError("a program is solved")
-
-    for name in ("exp_lower", "exp_upper"):
-        monkeypatch.setattr(declared, name, counted(getattr(declared, name)))
-    monkeypatch.setattr("mechdesign.solvers.solve", refused)
-    monkeypatch.setattr("cvxpy.Problem.solve", refused)
-    assert certificate.verify()
-    distances = set(certificate.question.space.distances.ravel().tolist())
-    assert 0 < len(enclosed) <= 2 * len(distances)
 
 
 def test_losses_of_few_levels_are_those_of_the_matrix() -> None:

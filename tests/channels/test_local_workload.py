@@ -17,9 +17,6 @@ import mechdesign as md
 from mechdesign.channels.linear_design import PUBLISHED, hadamard, table_of
 from mechdesign.channels.linear_proofs import (
     LinearBound,
-    exact_gram,
-    semidefinite,
-    variances_above,
 )
 from mechdesign.channels.linear_report import LinearReport
 from mechdesign.channels.linear_solving import multipliers, relaxation
@@ -28,7 +25,7 @@ from mechdesign.evidence.serialize import dumps
 from mechdesign.solvers.registry import solve
 from mechdesign.verifier.reading import NotCovered, Refused
 from mechdesign.verifier.verify import verify
-from tests.campaign.noise_oracles import as_table, least_report
+from tests.campaign.noise_oracles import as_table
 
 ONE = md.PureDP(1.0)
 prefix = md.Workload.prefix_sums
@@ -85,20 +82,6 @@ def test_one_row_is_the_best_quantizer_of_the_grid() -> None:
     assert quantizer.value == pytest.approx(
         md.LocalWorkload([prior], ONE).solve().mechanism.variance, abs=1e-6
     )
-
-
-@settings(max_examples=6, deadline=None)
-@given(
-    st.lists(st.lists(st.integers(-3, 3), min_size=3, max_size=3), min_size=1, max_size=4), st.floats(0.05, 3)
-)
-def test_against_a_cone_program_over_all_rays(rows: list[list[int]], epsilon: float) -> None:
-    asked = np.array([row for row in rows if len(set(row)) > 1] + [[1, 0, 0]], dtype=float)
-    for data in ("average", "worst"):
-        result = md.LocalWorkload(asked, md.PureDP(epsilon), data=data).solve()
-        least = least_report(asked, math.exp(epsilon), worst=data == "worst")
-        room = 1e-5 * max(least, (asked**2).sum())
-        assert result.value == pytest.approx(least, abs=room) and result.lower_bound <= least + room
-        assert result.mechanism.epsilon <= epsilon and not alone(result)
 
 
 @pytest.mark.parametrize(("epsilon", "name"), [(0.05, "ranges"), (5.0, "prefix_sums")])
@@ -315,28 +298,6 @@ def test_questions_and_laws_refuse_in_a_sentence() -> None:
     ):
         with pytest.raises(md.DesignError, match=said):
             call()
-
-
-def test_exact_arithmetic() -> None:
-    workload = md.Workload.kron(prefix(2), md.Workload([[0.1, 0.7, 0.0], [1.0, 0.0, 3.0]]))
-    gram, common = exact_gram(workload)
-    dense = [[Fraction(x) for x in row] for row in workload.dense().tolist()]
-    assert all(
-        Fraction(int(gram[i, j]), common) == sum(r[i] * r[j] for r in dense)
-        for i in range(6)
-        for j in range(6)
-    )
-    law = LinearReport(md.Workload.identity(2), ((3, 1), (1, 3)))
-    assert [float(v) for v in variances_above(law)] == pytest.approx(
-        [1.5, 1.5], rel=1e-12
-    )  # 2 (e^ε + 1)² / … by hand: 2 · 3/4
-    assert all(v >= Fraction(3, 2) for v in variances_above(law))
-    third = np.array(
-        [[Fraction(2), Fraction(1)], [Fraction(1), Fraction(1, 2) + Fraction(1, 10**6)]], dtype=object
-    )
-    assert semidefinite(third) and not semidefinite(
-        third - np.array([[0, 0], [0, Fraction(1, 10**5)]], dtype=object)
-    )
 
 
 def test_fewer_outputs() -> None:

@@ -117,6 +117,7 @@ def test_no_bound_of_a_random_comparison_is_above_a_row(count: int, monkeypatch:
     assert marked > count // 3 and bounded > count // 6
 
 
+@pytest.mark.slow
 def test_the_menu_answers_the_question_itself() -> None:
     few = md.Sensitivity(each=[1, 2, 3], l0=2, signed=False)
     both = md.Sensitivity(linf=1, l0=2, l1=2.0, neighbours="replace")

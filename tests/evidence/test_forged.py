@@ -80,7 +80,13 @@ LESS = {("biased-selection", "value +")}
 """A value that is not the least that is true: the package wants that of the law."""
 
 
-@pytest.mark.parametrize("kind", groups())
+LONG = "vector-design", "calibration", "metric-quantizer", "biased-selection"
+"""Kinds whose checks take long, one for each of many leaves."""
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind in LONG)) for kind in groups()]
+)
 def test_no_leaf_is_altered_unseen(kind: str) -> None:
     """A value down, a bound up, a budget down, a probability moved, a list cut, a word changed."""
     seen: set[tuple[str, str]] = set()

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from outline import Outline
 
 from mechdesign.errors import DesignError
-from mechdesign.evidence.digits import at_least, at_most, shown
+from mechdesign.evidence.digits import at_least, at_most
 from mechdesign.evidence.page import Section, page
 from mechdesign.plotting import figure
 
@@ -135,14 +135,3 @@ def test_rounding_stays_on_its_side(value: float, digits: int) -> None:
     low, high = Fraction(at_least(value, digits)), Fraction(at_most(value, digits))
     assert low <= Fraction(value) <= high
     assert abs(high - low) <= abs(Fraction(value)) * Fraction(10) ** (1 - digits) * 10
-
-
-def test_cells() -> None:
-    assert [shown(v) for v in (True, None, 0.1 + 0.2, 3, "a", Fraction(1, 3))] == [
-        "yes",
-        "–",
-        "0.3",
-        "3",
-        "a",
-        "0.333333",
-    ]

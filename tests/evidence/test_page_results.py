@@ -130,27 +130,6 @@ def test_the_alternatives_are_no_better_than_what_is_proved(name: str) -> None:
         assert (table["error"] >= result.lower_bound * (1 - 1e-12)).all() and len(table) >= 2
 
 
-def test_a_search_shows_what_it_tried() -> None:
-    for name in ("search", "biased"):
-        assert "What the search tried" in [s.title for s in made(name).sections()]
-        assert made(name).trials()["value"].dropna().is_monotonic_increasing
-    bins = md.BinSearch(3, 3.0, starts=1, exhaustive=False)
-    result = md.OptimalQuantizer(bins, md.PureDP(1.0), UNIFORM).solve()
-    assert len(result.trials()) and "any outputs" in result.alternatives()["mechanism"].iloc[-2]
-
-
-def test_a_frontier_has_a_page(tmp_path: Path) -> None:
-    design = md.OptimalQuantizer([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM)
-    curve = md.sweep(design, epsilon=[0.1, 1.0, 2.0])
-    curve.report(tmp_path / "a.html")
-    curve.to_csv(tmp_path / "a.csv")
-    found = Outline((tmp_path / "a.html").read_text())
-    assert len(
-        found.named("svg")
-    ) == 1 and "lower bound of every unbiased mechanism with these outputs" in "".join(found.texts)
-    assert (tmp_path / "a.csv").read_text().count("\n") == 4
-
-
 def test_a_result_without_a_certificate_says_so(tmp_path: Path) -> None:
     result = md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM).solve(certify=False)
     result.report(tmp_path / "a.html")

@@ -12,8 +12,6 @@ from fractions import Fraction
 import cheap
 import mpmath
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import mechdesign as md
 from mechdesign.accounting import NoiseTerm, delta_interval
@@ -164,12 +162,12 @@ def test_costs_are_moments_of_the_tails(name: str) -> None:
     arguments = tuple(Decimal(x) for x in shapes)
     with localcontext() as context:
         context.prec = PLACES
-        law, step = CONTINUOUS[name](*arguments), Decimal("0.01")
+        law, step = CONTINUOUS[name](*arguments), Decimal("0.02")
         for power in (1, 2):
             # ∫ 2p t^(p-1) P(T > t) dt, by the trapezoidal rule
             at = [
                 (i * step if power == 2 else 1) * law.upper(i * step)
-                for i in range(6000)
+                for i in range(3000)
                 if i * step <= law.end
             ]
             integral = 2 * power * step * (sum(at) - at[0] / 2)
@@ -213,30 +211,6 @@ def test_one_sampled_round_is_the_worse_of_both_directions(rate: str, epsilon: s
         added = sum(max(a - growth * ((1 - q) * a + q * b), Decimal(0)) for a, b in pairs)
         assert added <= removed
         assert removed <= found <= removed + Decimal("1e-35")
-
-
-@settings(max_examples=50, deadline=None)
-@given(
-    st.lists(st.tuples(st.floats(-3, 3), st.floats(0.01, 1)), min_size=2, max_size=6),
-    st.floats(0, 3),
-    st.floats(0.01, 2),
-)
-def test_moments_lie_below_the_parabola_of_the_variance(
-    atoms: list[tuple[float, float]], low: float, width: float
-) -> None:
-    losses = [loss for loss, _ in atoms]
-    apart = max(losses) - min(losses)
-
-    def g(theta: float) -> float:
-        return math.log(sum(m * math.exp(theta * loss) for loss, m in atoms))
-
-    tilted = [m * math.exp(low * loss) for loss, m in atoms]
-    mean = sum(m * loss for loss, m in zip(losses, tilted)) / sum(tilted)
-    variance = sum(m * (loss - mean) ** 2 for loss, m in zip(losses, tilted)) / sum(tilted)
-    least = variance * math.exp(-apart * width)
-    for part in (0.1, 0.4, 0.7, 0.9):
-        chord = (1 - part) * g(low) + part * g(low + width)
-        assert g(low + part * width) <= chord - least * part * (1 - part) * width**2 / 2 + 1e-12
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import random
 from dataclasses import replace
 from fractions import Fraction
@@ -16,9 +15,8 @@ import mechdesign as md
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import dumps
 from mechdesign.verifier.allocation import largest_square
-from mechdesign.verifier.matrices import inverse, singular_values
 from mechdesign.verifier.reading import Account, Refused
-from mechdesign.verifier.strategy import Changed, falling, largest_change, most_apart
+from mechdesign.verifier.strategy import Changed, falling, largest_change
 from mechdesign.verifier.verify import verify
 
 A = md.ApproximateDP(1.0, 1e-6)
@@ -98,23 +96,3 @@ def test_the_budget_is_the_root_of_the_profile() -> None:
         tail = [mpmath.erfc(-z / mpmath.sqrt(2)) / 2 for z in (mu / 2 - 1 / mu, -mu / 2 - 1 / mu)]
         assert abs((tail[0] - mpmath.e * tail[1]) / mpmath.mpf(1e-6) - 1) < 1e-12
     assert largest_square({"": "zcdp", "rho": 0.25}) == Fraction(1, 2)
-
-
-def test_inverse_and_singular_values() -> None:
-    rng = np.random.default_rng(3)
-    matrix = rng.standard_normal((7, 7)) * 10.0 ** rng.integers(-6, 6, (7, 1))
-    assert np.allclose(np.array(inverse(matrix.tolist())) @ matrix, np.eye(7), atol=1e-9)
-    tall = rng.standard_normal((9, 4))
-    assert math.isclose(
-        math.fsum(singular_values(tall.tolist())), np.linalg.svd(tall)[1].sum(), rel_tol=1e-13
-    )
-
-
-@given(st.integers(1, 12), st.integers(1, 4), st.integers(1, 4), st.integers(0, 99))
-def test_the_columns_that_are_most_and_far_apart(size: int, most: int, apart: int, seed: int) -> None:
-    """Against every choice."""
-    squares = np.random.default_rng(seed).integers(0, 20, size).tolist()
-    chosen = (c for k in range(1, most + 1) for c in itertools.combinations(range(size), k))
-    apart_ones = (c for c in chosen if all(b - a >= apart for a, b in itertools.pairwise(c)))
-    best = max(sum(squares[j] for j in c) for c in apart_ones)
-    assert most_apart(squares, Changed(most, signed=True, apart=apart)) == best

@@ -35,6 +35,7 @@ def documents() -> dict[str, str]:
     return cheap.documents() | {"itemwise-release": dumps(item), "reduced-release": dumps(reduced)}
 
 
+@functools.cache
 def deployed() -> set[str]:
     """Kinds whose objects have a `release`, hold results, or are laws that are released as a part of others."""
     texts = documents()

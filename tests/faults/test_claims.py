@@ -17,7 +17,7 @@ import mechdesign as md
 from mechdesign.evidence.serialize import dumps
 from mechdesign.verifier import reading, verify
 
-P, BINS = cheap.PURE, (-3.0, -0.5, 0.5, 3.0)
+P = cheap.PURE
 APPROXIMATE = md.ApproximateDP(1.0, 1e-6)
 
 

@@ -4,44 +4,13 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import warnings
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import mechdesign as md
-from mechdesign.learning import (
-    PrivateLogisticRegression,
-)
 from mechdesign.user_level import LinearQuery
-
-DP = md.ApproximateDP(1.0, 1e-6)
-USUAL = np.random.default_rng(5).uniform(-1, 1, (9, 2))
-
-
-def said_by(fit: Any, *data: Any) -> list[str]:
-    """What a fit says in warnings, and in an error."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            fit(*data)
-        except Exception as error:
-            return [*(str(w.message) for w in caught), repr(error)]
-    return [str(w.message) for w in caught]
-
-
-@pytest.mark.parametrize(
-    ("classes", "last"),
-    [(["no", "yes"], "No"), (["no", "yes"], ""), ([0, 1], 0.5), ([0, 1], 1e300), ([0, 1], -1)],
-)
-def test_a_label_that_is_no_class_is_refused(classes: list[Any], last: Any) -> None:
-    model = PrivateLogisticRegression(privacy=DP, bounds=(-1, 1), classes=classes, random_state=0)
-    assert said_by(model.fit, USUAL, [*classes] * 4 + [classes[0]]) == []
-    with pytest.raises(md.DataError, match="every label must be one of the classes"):
-        model.fit(USUAL, [*classes] * 4 + [last])
-
 
 LINE = md.MetricSpace.line([0.0, 1.0, 2.0])
 

@@ -13,7 +13,6 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.noise.correlated.noise import released
-from mechdesign.noise.laws.staircase import staircase
 from mechdesign.noise.release import ExactNoise, noisy, noisy_parts
 from mechdesign.noise.vector_noise import IndependentNoise, MixedNoise
 
@@ -104,17 +103,6 @@ def test_staircases_are_drawn_at_any_epsilon(epsilon: float) -> None:
     )
     if epsilon <= 25:
         assert stats.kstest(drawn, lambda t: 1 - 2 * law.law.sf(t)).pvalue > 1e-6
-
-
-@pytest.mark.parametrize("law", [staircase(25.0, 3.7e-6), staircase(200.0, 3.7e-44), staircase(3.0, 0.2)])
-def test_a_hat_is_above_its_density_and_no_sure_coin_is_above_it(law) -> None:
-    noise = ExactNoise(law)
-    rng = np.random.default_rng(0)
-    for piece in [*range(50), *range(50, len(noise._hat[0]) - 1, 200)]:
-        first, size = int(noise._left[piece]), 1 << int(noise._sizes[piece])
-        for k in {first, first + size - 1, first + int(rng.integers(size))}:
-            coin = noise._exact(k, piece)
-            assert int(noise._sure[piece]) / 2**noise._spare <= coin <= 1
 
 
 def test_a_coordinate_that_never_changes_gets_noise_of_its_type() -> None:

@@ -19,12 +19,6 @@ from mechdesign.model.exactly import admissible, fraction
 from model import tables
 
 
-def proved(problem: md.Problem, rows: Any, multipliers: Any) -> Fraction:
-    program = problem.declared.linear_bound(rows, multipliers)
-    assert program.admissible
-    return fraction(program.bound)
-
-
 @pytest.mark.parametrize("seed", range(40))
 def test_no_multipliers_prove_more_than_a_feasible_table_costs(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -10,29 +10,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import optimize, sparse
 
 import mechdesign as md
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.evidence.serialize import dumps
 from mechdesign.verifier.verify import verify
+from tests.programs import least_noise
 
 HALF = md.ApproximateDP(1.0, 0.2)
-
-
-def least(epsilon: float, delta: float, change: int, reach: int, loss) -> float:
-    """The program written out for SciPy, nothing beyond the reach."""
-    count, shifts = 2 * reach + 1, [s for s in range(-change, change + 1) if s]
-    rows = [sparse.eye_array(count) - math.exp(epsilon) * sparse.eye_array(count, k=s) for s in shifts]
-    size = count * len(shifts)
-    sums = sparse.kron(sparse.eye_array(len(shifts)), np.ones((1, count)))
-    upper = sparse.block_array([[sparse.vstack(rows), -sparse.eye_array(size)], [None, sums]])
-    sides = np.append(np.zeros(size), np.full(len(shifts), delta))
-    cost = np.append(loss(np.arange(-reach, reach + 1.0)), np.zeros(size))
-    total = np.append(np.ones(count), np.zeros(size))[None]
-    tight = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-    return float(optimize.linprog(cost, upper, sides, total, [1.0], options=tight).fun)
 
 
 def whole(privacy, loss="squared", *rows, reach=14, change=1, tails=None):
@@ -55,7 +41,9 @@ def excess(masses: dict[int, Fraction], epsilon: float, change: int) -> Fraction
 def test_the_reference_is_the_optimum_of_another_program() -> None:
     result = whole(md.ApproximateDP(1.0, 1e-6)).solve()
     assert result.value == pytest.approx(1.84109985387, rel=1e-11)
-    assert result.value == pytest.approx(least(1.0, 1e-6, 1, 20, np.square), rel=1e-9)
+    assert result.value == pytest.approx(
+        least_noise(np.arange(-20, 21.0) ** 2, [(1.0, 1e-6)], range(1, 2)), rel=1e-9
+    )
 
 
 PROBLEMS = {
@@ -118,17 +106,6 @@ def test_slower_tails_are_private_too() -> None:
         result.value > whole(md.PureDP(1.0), tails=1.0, reach=10).solve().value
         and result.certificate.verify()
     )
-
-
-def test_a_file_can_be_extended(tmp_path) -> None:
-    problem = whole(md.PureDP(1.0), tails=1.0, reach=6, change=2)
-    problem.solve().save(tmp_path / "noise.json")
-    again = md.load(tmp_path / "noise.json").design
-    cap = md.named("cap", again.unknown[6] <= 0.2)
-    assert again.subject_to(cap).solve().value == pytest.approx(
-        problem.subject_to(md.named("cap", problem.unknown[6] <= 0.2)).solve().value, rel=1e-9
-    )
-    assert "outermost 2 repeated" in str(again) and "p_{j+s}" in again._repr_latex_()
 
 
 def test_bounds_have_a_direction(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import pickle
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -176,31 +175,6 @@ def test_what_rounds_to_an_input_is_none() -> None:
     assert law.release(2**53) in ("a", "b")
     with pytest.raises(md.DataError):
         law.release(2**53 + 1)
-
-
-def test_copies() -> None:
-    made = problem()
-    result = pickle.loads(pickle.dumps(made)).solve()
-    result.release(0.5)
-    again = pickle.loads(pickle.dumps(result))
-    assert again.value == result.value and again.certificate.verify() and again.release([0.5]).shape == (1,)
-    again.design.subject_to(again.design.unknown[0, 0] <= 0.6).solve()
-
-
-def test_parameters() -> None:
-    P, cap = md.Table(X, Y), cp.Parameter(name="cap")
-    made = md.Problem(md.Minimize(P.expected()), [P.private(md.PureDP(1.0)), P.unbiased(), P[:, 1] <= cap])
-    with pytest.raises(md.DesignError, match="cap"):
-        made.solve()
-    results = []
-    for value in (0.2, 0.0):
-        cap.value = value
-        results.append(made.solve())
-    assert [round(r.value, 6) for r in results] == [1.768779, 1.859419]
-    assert [p.name() for p in made.parameters] == ["cap"]
-    assert all(
-        r.certificate is not None and r.certificate.verify() for r in results
-    )  # of the values they were solved at
 
 
 def test_written_for_other_programs(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import math
 import os
 from fractions import Fraction
 
-import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -19,7 +18,6 @@ from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.model.scales import absolute_moment
 from mechdesign.noise.allocation.design import NoiseAllocation
 from mechdesign.noise.allocation.proofs import spent
-from mechdesign.noise.vector_noise import IndependentNoise
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Sensitivity
 
@@ -106,35 +104,6 @@ def test_closed_form_agrees_with_clarabel(noise, lam, p, privacy) -> None:
     assert model.lower_bound <= formula.value * (1 + 1e-12) and model.gap <= 1e-8
 
 
-@settings(max_examples=200 if NIGHTLY else 40)
-@given(noises, profiles, orders, budgets, st.integers(0, 2**32))
-def test_budget_is_kept_exactly_and_almost_used_up(noise, lam, p, privacy, seed) -> None:
-    """And the value that follows from the formula is the sum, the bound what the certificate finds."""
-    rng = np.random.default_rng(seed)
-    weights = 10 ** rng.uniform(-3, 3, len(lam))
-    unit = np.array(lam) * 10 ** rng.uniform(-6, 6)
-    design = NoiseAllocation(noise, unit, privacy, loss=p, weights=weights)
-    result = design.solve()
-    used = consumed(result)
-    assert Fraction(design.budget) * (1 - Fraction(1, 10**12)) <= used <= Fraction(design.budget)
-    assert result.value == pytest.approx(design.cost_of(result.mechanism.scales), rel=1e-13)
-    assert result.lower_bound <= result.value * (1 + 1e-15) and result.certificate.verify()
-
-
-def test_gaussian_budget_meets_delta_at_50_digits() -> None:
-    result = NoiseAllocation(noise="gaussian", sensitivities=I20, privacy=PRIVACY).solve()
-    with mpmath.workdps(50):
-        mu = mpmath.sqrt(mpmath.mpf(consumed(result).numerator) / consumed(result).denominator)
-        e = mpmath.mpf(PRIVACY.epsilon)
-
-        def q(x: mpmath.mpf) -> mpmath.mpf:
-            return mpmath.erfc(x / mpmath.sqrt(2)) / 2
-
-        delta = q(e / mu - mu / 2) - mpmath.exp(e) * q(e / mu + mu / 2)
-        assert delta <= PRIVACY.delta
-        assert delta >= PRIVACY.delta * (1 - 1e-10)
-
-
 def _water_filling(lam, w, p, m, budget, low, high):
     """Independent oracle: stationarity with clipping, the multiplier by a root finder."""
 
@@ -168,18 +137,6 @@ def test_limits_against_water_filling(noise, p, seed) -> None:
     assert np.all(result.mechanism.scales >= low) and np.all(result.mechanism.scales <= high)
     assert consumed(result) <= Fraction(design.budget)
     assert (result.audit()["slack"] >= 0).all()
-
-
-def test_groups_share_one_scale_and_match_the_model() -> None:
-    lam, groups = np.array([1.0, 2.0, 0.0, 3.0, 0.5]), [[0, 3], [2], [4, 1]]
-    for noise in ("gaussian", "laplace"):
-        design = NoiseAllocation(noise, lam, PRIVACY, loss=3, groups=groups)
-        result, model = design.solve(), design.solve("clarabel")
-        scales = result.mechanism.scales
-        assert scales[0] == scales[3] and scales[1] == scales[4]
-        assert scales[2] == 0 and "2" in result.notes[0]
-        assert model.value == pytest.approx(result.value, rel=1e-8)
-        assert consumed(result) <= Fraction(design.budget)
 
 
 def test_budgets_under_other_privacy() -> None:
@@ -222,15 +179,6 @@ def test_absolute_moments_against_quadrature(noise, p) -> None:
     law = stats.norm if noise == "gaussian" else stats.laplace
     half = sum(integrate.quad(lambda t: t**p * law.pdf(t), *ends)[0] for ends in ((0, 10), (10, 80)))
     assert absolute_moment(noise, p) == pytest.approx(2 * half, rel=1e-7)
-
-
-def test_noise_is_sampled_with_its_scales() -> None:
-    for noise, law in (("gaussian", stats.norm), ("laplace", stats.laplace)):
-        made = IndependentNoise(noise=noise, scales=np.array([0.5, 0.0, 3.0]))
-        draws = made.sample(np.zeros((20_000, 3)), rng=1)
-        assert np.all(draws[:, 1] == 0)
-        for i, scale in ((0, 0.5), (2, 3.0)):
-            assert stats.kstest(draws[:, i], law(scale=scale).cdf).pvalue > 1e-4
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
@@ -289,16 +237,6 @@ def test_a_limit_exactly_on_the_budget_is_met(upper) -> None:
     assert consumed(result) == 1 and result.certificate.verify()
     with pytest.raises(InfeasibleError):
         NoiseAllocation("laplace", lam, PureDP(1.0), upper=np.array(upper) * (1 - 1e-15)).solve()
-
-
-def test_a_sensitivity_of_each_coordinate_keeps_its_other_bounds() -> None:
-    few = Sensitivity(each=[1.0, 2.0, 3.0, 0.5, 1.0], l0=2)
-    stated = NoiseAllocation.of_sensitivity("gaussian", few, 5, ApproximateDP(1.0, 1e-6))
-    assert stated.solve().value == NoiseAllocation("gaussian", few, ApproximateDP(1.0, 1e-6)).solve().value
-    assert (
-        stated.solve().value
-        < 0.6 * NoiseAllocation("gaussian", few.each, ApproximateDP(1.0, 1e-6)).solve().value
-    )
 
 
 @pytest.mark.slow

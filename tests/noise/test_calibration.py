@@ -20,7 +20,7 @@ from mechdesign.accounting.profile import privacy_profile
 from mechdesign.noise.laws.symmetric import flipped_huber, truncated_laplace_law
 
 PRIVACY, S = md.ApproximateDP(1.0, 1e-5), md.Sensitivity
-THREE, KNOWN = S(linf=1, l0=3), S(linf=1.0, l1=1.8, l2=1.2)
+THREE = S(linf=1, l0=3)
 
 
 def named(law: Any) -> str:
@@ -196,15 +196,6 @@ def test_several_terms_are_accounted_for_together() -> None:
     assert noise.epsilon(0.0) == pytest.approx(6 / 5)
     normal = md.calibrate("gaussian", privacy=PRIVACY, sensitivity=S(l2=2.0), dimension=1000).mechanism
     assert normal.noise_multiplier == pytest.approx(normal.standard_deviation / 2)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", ["gennorm", "logistic"])
-def test_epsilon_at_the_delta_asked_for_is_the_epsilon_asked_for(family: str) -> None:
-    found = calibrated(family, 1.0, 1e-6, dimension=8).mechanism
-    # what the proof encloses on a fine grid, the mechanism alone knows to the width of its intervals
-    assert found.privacy_profile(1.0) * 1.01 >= 1e-6
-    assert found.epsilon(1e-6) == pytest.approx(1.0, rel=2e-3)
 
 
 # Several bounds -------------------------------------------------------------------------------------------------

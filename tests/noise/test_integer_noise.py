@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import optimize, sparse
 
 import mechdesign as md
 from mechdesign.errors import DesignError
@@ -19,6 +18,7 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, PureDP
 from mechdesign.typing import Status
 from mechdesign.verifier.verify import verify
+from tests.programs import least_noise
 
 
 def privacy(epsilon: float, delta: float) -> PureDP | ApproximateDP:
@@ -30,31 +30,6 @@ def own_delta(law: IntegerNoise, epsilon: float, reach: int) -> float:
     p = law.pmf(np.arange(-reach, reach + 1))
     moved = [np.roll(np.pad(p, law.change), s) for s in range(-law.change, law.change + 1) if s]
     return max(float(np.maximum(np.pad(p, law.change) - math.exp(epsilon) * q, 0).sum()) for q in moved)
-
-
-def least(epsilon: float, delta: float, change: int, loss, reach: int) -> float:
-    """The program written out for scipy: p, and an excess for each shift and number; outside −reach … reach nothing."""
-    count, growth = 2 * reach + 1, math.exp(epsilon)
-    shifts = [s for s in range(-change, change + 1) if s]
-    rows, caps = [], []
-    for k, s in enumerate(shifts):
-        there = sparse.eye_array(count, k=s)
-        excess = sparse.lil_array((count, len(shifts) * count))
-        excess[:, k * count : (k + 1) * count] = sparse.eye_array(count)
-        rows.append(sparse.hstack([sparse.eye_array(count) - growth * there, -excess]))
-        cap = np.zeros((1, (1 + len(shifts)) * count))
-        cap[0, (k + 1) * count : (k + 2) * count] = 1
-        caps.append(cap)
-    cost = np.append(loss(np.arange(-reach, reach + 1.0)), np.zeros(len(shifts) * count))
-    sides = np.append(np.zeros(len(shifts) * count), np.full(len(shifts), delta))
-    found = optimize.linprog(
-        cost,
-        sparse.vstack([*rows, *caps]),
-        sides,
-        np.append(np.ones(count), np.zeros(len(shifts) * count))[None],
-        [1.0],
-    )
-    return float(found.fun)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +65,8 @@ def test_reference_table(epsilon, delta, change, variance) -> None:
 )
 def test_an_independent_program_finds_the_same(epsilon, delta, change, loss) -> None:
     result = OptimalNoise(privacy(epsilon, delta), change, loss, integer=True).solve(gap=1e-6)
-    found = least(epsilon, delta, change, Loss.of(loss), 15 * change)
+    places = np.arange(-15 * change, 15 * change + 1.0)
+    found = least_noise(Loss.of(loss)(places), [(epsilon, delta)], range(1, change + 1))
     assert result.value == pytest.approx(found, rel=2e-6) and result.lower_bound <= found * (1 + 1e-7)
 
 

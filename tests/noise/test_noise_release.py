@@ -162,16 +162,6 @@ def test_whole_numbers_that_doubles_would_round_are_refused(name) -> None:
             release(x)
 
 
-@pytest.mark.filterwarnings("error::RuntimeWarning")
-def test_large_answers_that_doubles_hold_are_released() -> None:
-    release = RELEASES["laplace"]()
-    for x in (2**53, np.int64(2**53 + 2), [3 * 2**60], [2**53 + 2, 0.5]):
-        assert np.all(np.abs(release(x) - np.asarray(x, dtype=float)) < 50)
-    assert (
-        calibrate("staircase", privacy=PureDP(1.0), sensitivity=1).mechanism.release([1e308] * 3) > 1e305
-    ).all()
-
-
 def test_calibrated_noise_is_released_and_says_on_which_lattice() -> None:
     result = calibrate("gaussian", privacy=ApproximateDP(1.0, 1e-6), sensitivity=2.0, dimension=3)
     out = result.mechanism.release(np.zeros((4000, 3)))

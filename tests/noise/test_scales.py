@@ -181,27 +181,6 @@ def test_a_mix_of_changes_that_have_one_bound_a_number_proves_nothing() -> None:
             assert not all(holds for *_, holds in verify(dumps(false)).rows)
 
 
-def test_a_saved_problem_is_extended(tmp_path: Any) -> None:
-    result = cheap.scales().solve()
-    result.save(tmp_path / "scales.json")
-    problem = md.load(tmp_path / "scales.json").design
-    assert str(problem) == str(result.design)
-    s = problem.unknown
-    further = problem.subject_to(md.named("floor", s[2] >= 0.5 * result.mechanism.scales[2])).solve()
-    assert further.value == pytest.approx(result.value, rel=1e-7) and further.certificate.verify()
-
-
-def test_a_parameter_is_changed_between_solves() -> None:
-    s, cap = md.Scales([1.0, 2.0]), cp.Parameter(name="cap")
-    problem = md.Problem(
-        md.Minimize(s.expected()), [s.private(md.GaussianDP(1.0)), md.named("cap", s[1] <= cap)]
-    )
-    values = []
-    for cap.value in (3.0, 2.4, 2.2):
-        values.append(problem.solve().value)
-    assert values == sorted(values) and values[0] == pytest.approx(9.0, rel=1e-9)
-
-
 S = md.Scales([1.0, 2.0, 0.5], "laplace")
 ASKED = S.private(md.PureDP(1.0))
 REFUSED: dict[str, tuple[Any, str]] = {

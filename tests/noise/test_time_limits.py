@@ -102,15 +102,3 @@ def test_a_bound_of_many_periods_is_not_waited_for(monkeypatch: pytest.MonkeyPat
     passing_after(monkeypatch, 0)
     late = md.OptimalNoise(md.ApproximateDP(1e-3, 1e-15)).solve(gap=1e-6, time_limit=1.0)
     assert late.status is Status.LIMIT and late.value == result.value
-
-
-def test_what_brings_a_bound_closer_is_said() -> None:
-    result = md.OptimalNoise(md.ApproximateDP(1.0, 0.2)).solve(gap=1e-4, max_cells=6)
-    assert (
-        result.status is Status.GAP
-        and sum("raise cells or max_cells" in note for note in result.remarks()) == 1
-    )
-
-
-def test_laws_that_share_no_point_lose_everything() -> None:
-    assert delta_interval(NoiseTerm(stats.truncnorm(-3, 3, scale=0.1), 1.0, 4), 1.0).upper == 1.0

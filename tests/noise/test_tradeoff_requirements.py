@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import optimize, sparse, stats
+from scipy import stats
 
 import mechdesign as md
 from mechdesign.accounting.gaussian import gaussian_mu
 from mechdesign.evidence.serialize import dumps
 from mechdesign.verifier.verify import verify
+from tests.programs import least_noise
 
 TWO = md.TradeOff([(0, 0.3), (1, 1e-3)])
 
@@ -143,40 +144,13 @@ points = st.lists(
 )  # fmt: skip
 
 
-def least_cost(costs: np.ndarray, asked: list[tuple[float, float]], shifts: range) -> float:
-    """The least cost of masses on these places that keep every point at every shift: a linear program of HiGHS, every row listed.
-
-    A point with δ = 0 is held between the places alone: a relaxation, whose ends cost too much to matter.
-    """
-    size = len(costs)
-    blocks = [(e, d, s) for e, d in asked for k in shifts for s in (k, -k)]
-    above = sparse.lil_array((len(blocks) * (size + 1), size * (len(blocks) + 1)))
-    right = np.zeros(above.shape[0])
-    for at, (e, d, s) in enumerate(blocks):
-        row, start = at * (size + 1), size * (at + 1)
-        for i in range(size):
-            inside = 0 <= i + s < size
-            if inside or d:
-                above[row + i, i], above[row + i, start + i] = 1, -1
-            if inside:
-                above[row + i, i + s] = -math.exp(e)
-            above[row + size, start + i] = 1
-        right[row + size] = d
-    whole = np.append(np.ones(size), np.zeros(size * len(blocks)))
-    padded = np.append(costs, np.zeros(size * len(blocks)))
-    tight = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-    found = optimize.linprog(padded, above.tocsr(), right, whole[None], [1.0], method="highs", options=tight)
-    assert found.status == 0
-    return float(found.fun)
-
-
 @given(points, st.sampled_from(["absolute", "squared"]), st.sampled_from([1, 2]), st.booleans())
 @settings(max_examples=8, deadline=None)
 def test_whole_noise_is_that_of_a_linear_program(pairs: list, loss: str, change: int, pure: bool) -> None:
     asked = [*pairs, (1.2, 0.0)] if pure else pairs
     result = md.OptimalNoise(md.TradeOff(asked), change, loss, integer=True).solve()
     j = np.arange(-110, 111).astype(float)
-    least = least_cost(np.abs(j) ** (2 if loss == "squared" else 1), asked, range(1, change + 1))
+    least = least_noise(np.abs(j) ** (2 if loss == "squared" else 1), asked, range(1, change + 1))
     assert result.value == pytest.approx(least, rel=2e-6) and result.lower_bound <= least * (1 + 1e-7)
     assert result.gap < 2e-6
     for e, d in asked:
@@ -188,7 +162,7 @@ def test_whole_noise_is_that_of_a_linear_program(pairs: list, loss: str, change:
 def test_the_bound_of_real_noise_is_that_of_its_lattice(pairs: list, pure: bool) -> None:
     asked = [*pairs, (1.5, 0.0)] if pure else pairs
     result = md.OptimalNoise(md.TradeOff(asked)).solve(cells=2)
-    least = least_cost(np.abs(np.arange(-150, 151)) / 2, asked, range(1, 3))
+    least = least_noise(np.abs(np.arange(-150, 151)) / 2, asked, range(1, 3))
     assert least * (1 - 1e-3) <= result.lower_bound <= least * (1 + 1e-7) <= result.value
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -88,13 +87,6 @@ def test_all_four_are_proved(name: str) -> None:
     tight = table["claim"].str.contains("expected loss|worst-case loss|costs less than")
     assert tight.sum() == 2 and table["margin"][tight].max() <= loose * result.value
     assert certificate.value == result.value
-
-
-@pytest.mark.parametrize("epsilon", [0.05, 5.0, 12.0, 20.0])
-def test_extreme_budgets_are_proved(epsilon: float) -> None:
-    reach = 1.5 / math.tanh(epsilon / 2)
-    result = md.OptimalQuantizer([-reach, -0.4, 0.4, reach], md.PureDP(epsilon), UNIFORM).solve()
-    assert result.certificate.verify() and result.gap <= 1e-6
 
 
 @pytest.mark.slow

@@ -9,13 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize
-from strategies import priors
 
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.quantizers.mechanism.exact_law import ExactLaw
 from mechdesign.quantizers.mechanism.quantizer import Quantizer
-from mechdesign.quantizers.optimal.cutting_planes import expected_planes
 from mechdesign.quantizers.optimal.floors import (
     FloorProblem,
     interior_floors,
@@ -23,8 +21,7 @@ from mechdesign.quantizers.optimal.floors import (
     range_constraints,
     smallest_epsilon,
 )
-from mechdesign.quantizers.optimal.methods import expected
-from mechdesign.quantizers.optimal.solution import exact_block_fill, lower_bound
+from mechdesign.quantizers.optimal.solution import exact_block_fill
 
 
 def quartic(t):
@@ -110,24 +107,6 @@ def test_fill_is_the_best_row(case, which, share):
     # Strong duality with the chord as the proof.
     dual = lam[0] + mu[0] * x[0] + float(floors @ problem.reduced(x, lam, mu)[0])
     assert dual == pytest.approx(row @ cost, abs=1e-10 * (1 + abs(dual)))
-
-
-@given(cases(), st.integers(0, 2**32 - 1), st.data())
-@runs(0.3)
-def test_any_duals_bound_any_mechanism(case, seed, data):
-    """Duals from one set of floors bound the loss of the fill of another."""
-    bins, floors, rho, lower, upper = case
-    law = data.draw(priors(lower, upper))
-    rng = np.random.default_rng(seed)
-    problem = FloorProblem(bins, rho, lower, upper, Prior.of(law), Loss.of(LOSSES[seed % 3]))
-    other = interior_floors(bins, rho, lower, upper)
-    found = expected_planes(problem, pieces(problem, floors), np.array([lower, upper]))
-    constant, gradient = found.constants, found.gradients
-    value = expected(problem, other)
-    assert constant[0] + gradient[0] @ other <= value + 1e-10 * (1 + value)
-    assert constant[0] + gradient[0] @ floors == pytest.approx(expected(problem, floors), rel=1e-9, abs=1e-9)
-    nu = rng.uniform(0, 1, len(problem.constraints[1]))
-    assert lower_bound(problem, float(constant[0]), gradient[0], nu)[0] <= value
 
 
 @given(cases(), st.floats(0.01, 0.999) | st.floats(1.001, 5))

@@ -162,15 +162,3 @@ def test_budgets_beyond_double_precision(changes):
 def test_a_loss_that_returns_a_scalar():
     with pytest.raises(md.DesignError, match="map an array of errors to one of its shape"):
         design(loss=lambda z: 1.0)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: design(prior=stats.norm(0, -1), input_range=(-1, 1)),
-        lambda: design(bins=[-1e200, 1e200]),
-    ],
-)
-def test_invalid_values_are_named(make):
-    with pytest.raises(md.DesignError):
-        make()

@@ -27,7 +27,7 @@ def design(**changes) -> MetricQuantizer:
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=max(15, settings.default.max_examples // 12))
+@settings(max_examples=settings.default.max_examples // 25)  # four programs each
 def test_the_outermost_outputs_decide(seed):
     """Whether anything is feasible, against the linear program; far from the edge, where the program is able to tell."""
     rng = np.random.default_rng(seed)
@@ -52,21 +52,6 @@ def test_the_outermost_outputs_decide(seed):
         else:
             with pytest.raises(InfeasibleError):
                 problem.solve(certify=False)
-
-
-def test_squares_of_far_inputs_are_implied():
-    grid = np.linspace(-1, 1, 11)
-    result = MetricQuantizer(
-        [-1.5001, -0.25, 0.03, 0.5, 0.95, 1.1, 1.33, 1.5001],
-        md.MetricDP(10.0, "squared"),
-        UNIFORM,
-        "squared",
-        inputs=grid,
-    ).solve()
-    assert result.gap < 1e-6 and result.certificate.verify()
-    p = np.log(result.mechanism.probabilities(grid) + 1e-300)
-    far = np.abs(p[:, None] - p[None]).max(axis=2)
-    assert (far <= 10.0 * np.subtract.outer(grid, grid) ** 2 + 1e-9).all()
 
 
 def test_at_the_edge_the_outermost_outputs_are_the_answer():

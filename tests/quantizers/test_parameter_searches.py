@@ -84,20 +84,3 @@ def test_heuristic_searches_never_say_optimal() -> None:
     rqm = md.RQM(4, md.PureDP(1.5), UNIFORM, grid=md.Grid(delta=[1.6], q=[0.4, 0.5]))
     assert rqm.solve().status is Status.FEASIBLE and rqm.solve(certify=False).status is Status.UNCERTIFIED
     assert not hasattr(rqm, "model")
-
-
-def test_store_refuses_another_search(tmp_path: Path) -> None:
-    store = tmp_path / "s.jsonl"
-    OPTMSearch(
-        md.PureDP(1.0), UNIFORM, bins=md.Grid(delta=[2.0], inner=[0.5]), levels=SEARCH["levels"]
-    ).solve(store=store)
-    with pytest.raises(md.ResultFormatError, match="another search"):
-        OPTMSearch(
-            md.PureDP(2.0), UNIFORM, bins=md.Grid(delta=[2.0], inner=[0.5]), levels=SEARCH["levels"]
-        ).solve(store=store)
-    lines = store.read_text().splitlines()
-    store.write_text("\n".join([lines[0], '{"chunk": 5, "rows": []}']) + "\n")
-    with pytest.raises(md.ResultFormatError, match="damaged"):
-        OPTMSearch(
-            md.PureDP(1.0), UNIFORM, bins=md.Grid(delta=[2.0], inner=[0.5]), levels=SEARCH["levels"]
-        ).solve(store=store)

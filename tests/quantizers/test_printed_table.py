@@ -2,42 +2,23 @@
 
 import math
 from fractions import Fraction
+from itertools import permutations
 
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import linprog
 from typer.testing import CliRunner
 
 import mechdesign as md
 from mechdesign.errors import DesignError
 from mechdesign.quantizers.printed_table import _least
 from mechdesign.shell.cli import app
+from tests.programs import least_table
 
 X = np.linspace(-1, 1, 5)
 RQM = md.Quantizer.rqm(bins=[-2.7, -0.9, 0.9, 2.7], q=0.22, input_range=(-1, 1))
-
-
-def least_by_scipy(x, y, epsilon, cost, bias):
-    """The same program, written as dense rows over all ordered pairs of inputs."""
-    n, m = cost.shape
-    rows = []
-    for i in range(n):
-        for k in range(n):
-            for j in range(m):
-                if i != k:
-                    row = np.zeros((n, m))
-                    row[i, j], row[k, j] = 1, -math.exp(epsilon)
-                    rows.append(row.ravel())
-    equal = np.zeros((2 * n, n, m))
-    for i in range(n):
-        equal[i, i], equal[n + i, i] = 1, y
-    found = linprog(
-        cost.ravel(), rows, np.zeros(len(rows)), equal.reshape(2 * n, -1), [*np.ones(n), *(x + bias)]
-    )
-    return found.fun if found.status == 0 else None
 
 
 def test_the_table_of_rqm_as_printed():
@@ -86,12 +67,13 @@ def test_the_best_is_that_of_another_solver(n, m, seed, epsilon):
     table = [[Fraction(int(w), int(row.sum())) for w in row] for row in table]
     x, y = np.sort(rng.choice(np.arange(-8, 9), n, replace=False)) / 8, np.linspace(-4, 4, m)
     found = md.audit_table(table, x, y, md.PureDP(epsilon))
-    cost = (y[None, :] - x[:, None]) ** 2 / n
+    cost = (y[None, :] - x[:, None]) ** 2
+    losses = dict.fromkeys(permutations(range(n), 2), epsilon)
     for bound, bias in (
         (found.lower_bound, np.zeros(n)),
         (found.lower_bound_same_bias, found.biases["bias"].to_numpy()),
     ):
-        least = least_by_scipy(x, y, epsilon, cost, bias)
+        least = least_table(cost, losses, prior=np.full(n, 1 / n), means=(y, x + bias))
         assert (bound is None) == (least is None)
         if bound is not None:
             assert bound <= least * (1 + 1e-8) and bound == pytest.approx(least, rel=1e-5)

@@ -183,11 +183,6 @@ def test_callable_loss_is_integrated() -> None:
         ) < mechanism.expected_loss(prior)
 
 
-def test_bias() -> None:
-    biased = md.Quantizer.interpolated([-1, 1], [-1, 1], [[0.7, 0.3], [0.3, 0.7]])
-    np.testing.assert_allclose(biased.bias([-1, 0, 1]), [0.6, 0, -0.6], atol=1e-15)
-
-
 def test_metric_loss() -> None:
     rows = [[0.75, 0.25], [0.25, 0.75]]
     assert md.Quantizer.interpolated([-2, 2], [-1, 1], rows).metric_loss() == pytest.approx(1.0)

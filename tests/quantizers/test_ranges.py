@@ -21,7 +21,9 @@ DESIGNS: dict[str, Callable[..., Any]] = {
     "optm": lambda **more: md.OPTM(BINS, PURE, **more),
     "optm-search": lambda **more: md.OPTMSearch(PURE, **BOXES, **more),
     "optimal": lambda **more: md.OptimalQuantizer(BINS, PURE, **more),
-    "searched": lambda **more: md.OptimalQuantizer(md.BinSearch(3, 4.0, starts=1), PURE, **more),
+    "searched": lambda **more: md.OptimalQuantizer(
+        md.BinSearch(3, 4.0, starts=1, exhaustive=False), PURE, **more
+    ),
     "alphabet": lambda **more: md.OptimalQuantizer(md.Alphabet(3.0, 0.5), PURE, **more),
     "rqm": lambda **more: md.RQM(4, PURE, grid=RQM, **more),
     "erm": lambda **more: md.ERM(4, PURE, grid=md.Grid(delta=[1.6], inner=[0.5], gamma=[0.2]), **more),

@@ -157,16 +157,6 @@ def test_multipliers_of_a_few_outputs_prove_less_of_those_in_between(few: Any, l
     assert bound_of(asked, replace(duals, between=False), few) > many
 
 
-def test_where_nothing_is_proved_there_is_no_bound() -> None:
-    samples = [-1, -0.95, -0.9, -0.79, -0.78, -0.76, -0.61, -0.61, -0.48, -0.09, 0.1, 0.2, 0.42, 0.79, 1]
-    grid = md.Grid(delta=[0.163, 0.739], inner=[0.326, 0.811], gamma=[0.833, 1.965])
-    loss = {"absolute": 1.0, "squared": 1.882877277987673}
-    result = md.ERM(4, md.PureDP(10.0), samples, loss=loss, grid=grid, input_range=(-1, 1)).solve(
-        time_limit=10
-    )
-    assert result.checks()["holds"].all()
-
-
 @pytest.mark.parametrize("prior", [UNIFORM, np.linspace(-1, 1, 30) ** 3])
 def test_a_bound_does_not_depend_on_the_load_of_the_machine(
     prior: Any, monkeypatch: pytest.MonkeyPatch

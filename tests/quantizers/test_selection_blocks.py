@@ -6,49 +6,14 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from independent import check_selection_law
 from scipy import stats
 from scipy.optimize import linprog
-from strategies import priors, selections
 
 import mechdesign as md
 from mechdesign.evidence.exact import exp_lower
-from mechdesign.problem.losses import Loss
-from mechdesign.problem.priors import Prior
-from mechdesign.quantizers.optm.descent import SelectionBlocks
 
 UNIFORM = stats.uniform(-1, 2)
-
-
-def blocks_of(bins, input_range, prior, loss, **options) -> SelectionBlocks:
-    return SelectionBlocks(
-        np.asarray(bins, dtype=float),
-        input_range,
-        Prior.of(prior, input_range),
-        Loss.of(loss),
-        **{"mirrored": False, **options},
-    )
-
-
-@pytest.mark.slow
-@given(selections(), st.data())
-def test_blocks_agree_with_the_quantizer(given_selection, data) -> None:
-    """Loss, extremes and the round trip, for random selections, priors and losses."""
-    bins, left, right, input_range = given_selection
-    prior = data.draw(priors(*input_range))
-    loss = data.draw(st.sampled_from(["absolute", "squared", {"absolute": 1, "squared": 0.3}]))
-    blocks = blocks_of(bins, input_range, prior, loss)
-    mechanism = md.Quantizer.from_selection(bins, left, right, input_range)
-    q = blocks.unknowns(mechanism.selection)
-    assert blocks.loss(q) == pytest.approx(mechanism.expected_loss(prior, loss), rel=1e-10, abs=1e-12)
-    low, high = blocks.extremes(q)
-    np.testing.assert_allclose(low, mechanism.extremes()[0], rtol=1e-12, atol=1e-15)
-    np.testing.assert_allclose(high, mechanism.extremes()[1], rtol=1e-12, atol=1e-15)
-    again = md.Quantizer.of_selection(blocks.selection(q), input_range)
-    np.testing.assert_allclose(again.starts, mechanism.starts, atol=1e-14)
-    np.testing.assert_allclose(again.ends, mechanism.ends, atol=1e-14)
 
 
 def best_of_four_bins(near: float, far: float, epsilon: float, shares: np.ndarray) -> float:

@@ -95,26 +95,6 @@ def test_sums_refuse_nonsense() -> None:
         sums.centred([256, 0, 0])
 
 
-@pytest.mark.parametrize("inputs", ["box", "ball"])
-@pytest.mark.parametrize("d,bits,epsilon", [(6, 2, 3.0), (4, 8, 12.0), (5, None, 4.0)])
-def test_sampled_coordinates(inputs: str, d: int, bits: int | None, epsilon: float) -> None:
-    mechanism = md.SampledCoordinates(d, bits, md.PureDP(epsilon), inputs, radius=0.5)
-    x = np.tile(0.5 * np.linspace(-0.4, 0.4, d), (4000, 1))
-    answers = mechanism.sample(x, rng=2)
-    errors = ((answers - x) ** 2).sum(axis=1)
-    wanted = float(mechanism.squared_error(x[0]))
-    assert abs(errors.mean() - wanted) <= 4 * errors.std() / math.sqrt(len(errors))
-    assert (np.abs(answers.mean(axis=0) - x[0]) <= 4.5 * answers.std(axis=0) / math.sqrt(len(x))).all()
-    assert wanted <= mechanism.error * (1 + 1e-12)
-    corners = (
-        0.5 * np.sign(np.random.default_rng(0).normal(size=(50, d))) * (1 if inputs == "box" else d**-0.5)
-    )
-    for vectors in (corners, 0.5 * np.eye(d), np.zeros((1, d))):
-        assert (mechanism.squared_error(vectors) <= mechanism.error * (1 + 1e-9)).all()
-    assert mechanism.privacy_loss() <= epsilon
-    assert mechanism.coordinate_margin() >= 0
-
-
 def test_a_coordinate_over_its_budget_is_refused() -> None:
     over = md.SampledCoordinates(10, 1, md.PureDP(1.0 + 1e-9)).coordinate
     with pytest.raises(md.DesignError, match="lose at most"):

@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Any
 
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import stats
 
 import mechdesign as md
 from mechdesign.vectors.cap import corner_reach
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    epsilon=st.floats(0.05, 12.0),
-    u=st.lists(st.floats(0.0, 1.0), min_size=1, max_size=9).filter(lambda v: max(v) > 0.01),
-)
-def test_no_density_on_corners_leans_further(epsilon: float, u: list[float]) -> None:
-    """The best density within e^ε puts its weight on the corners of largest ⟨u, x⟩: all such sets are tried."""
-    z = np.array(list(itertools.product([-1, 1], repeat=len(u)))) @ (np.array(u) / np.linalg.norm(u))
-    z = np.sort(z)[::-1] / len(z)
-    share, gain = np.arange(1, len(z) + 1) / len(z), math.expm1(epsilon)
-    assert (gain * np.cumsum(z) / (1 + gain * share)).max() <= corner_reach(epsilon) * (1 + 1e-12)
 
 
 def test_corner_reach_grows_and_is_nearly_met() -> None:
@@ -78,19 +62,6 @@ def test_codes_of_signs_follow_their_law() -> None:
     more, less = map(float, made.probabilities)
     law = [more if bin(v ^ 0b1101).count("1") <= made.flips else less for v in range(16)]
     assert stats.chisquare(np.bincount(codes, minlength=16), np.array(law) * len(x)).pvalue > 1e-6
-
-
-def test_messages_of_signs() -> None:
-    made = md.SampledSigns(40, 6, md.PureDP(4.0))
-    x = np.linspace(-1, 1, 40)
-    messages = [made.encode(x, seed=7, first=i % 3) for i in range(9)]
-    total, count = made.aggregate(messages, seed=7)
-    assert count == 9
-    assert total == pytest.approx(sum(made.decode(m, seed=7)[0] for m in messages))
-    assert made.decode(made.encode(x)).shape == (1, 40)
-    with pytest.raises(md.DesignError, match="size"):
-        made.encode(x * 2)
-    assert np.abs(made.sample(x * 2, rng=0, clip=True)).max() == made.stretch
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ MADE: dict[str, Any] = {
     "directions, messages": md.RandomDirections(12, 3, md.PureDP(6.0), messages=2),
     "coordinates": md.SampledCoordinates(12, 4, P),
     "all": md.SampledCoordinates(4, 4, md.PureDP(20.0)),
+    "signs": md.SampledSigns(12, 5, P),
 }
 X = 0.1 * np.random.default_rng(0).normal(size=(5, 12))
 

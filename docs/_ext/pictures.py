@@ -127,6 +127,11 @@ def model() -> Any:
     return md.Problem(md.Minimize(P.expected()), rows).solve().plot()
 
 
+def vote() -> Any:
+    """How often the best of three is chosen."""
+    return md.PrivateChoice(3, md.PureDP(1.0)).solve().plot()
+
+
 def published() -> Any:
     """The published linear program's quantizer."""
     return md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), stats.uniform(-1, 2)).solve().plot()
@@ -137,6 +142,7 @@ DRAWN: dict[str, Callable[[], Any]] = {
     "from_the_paper": published,
     "noise": noise,
     "whole_release": plan,
+    "choose_rank": vote,
     "epsilon": attack,
     "federated": quantizer,
     "pytorch": reports,

@@ -22,14 +22,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from scipy import sparse
+from scipy.sparse import csgraph
 
+from mechdesign.channels.exact import private_weights
 from mechdesign.choice.budget import Asked, Choosing
-from mechdesign.choice.rule import ChoiceRule, chances, names_of, scores_of
+from mechdesign.choice.rule import PERMUTE, ChoiceRule, chances, names_of, scores_of
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.accuracy import Accuracy, quantile
 from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.digits import shown
-from mechdesign.evidence.results import Result
+from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.problem import Minimize
 from mechdesign.model.table import MOST_INPUTS, Table, TableMechanism
@@ -195,10 +198,18 @@ class PrivateChoice(Choosing, TableDesign):
         return ChoiceRule(name, rate, self.candidates)
 
     def closed_forms(self) -> Iterator[Law | Bound]:
-        """Yield the better rule; for an optimal table the best constant choice."""
-        yield from (
-            super().closed_forms() if self.largest is None else TableProblem.closed_forms(self.problem())
-        )
+        """Yield the better rule; for an optimal table the best constant choice, and permute-and-flip as a table."""
+        if self.largest is None:
+            yield from super().closed_forms()
+            return
+        yield from TableProblem.closed_forms(self.problem())
+        assert not isinstance(self.privacy, ZeroConcentratedDP)  # of which there is no table
+        gaps, epsilon = self._regrets, self.privacy.epsilon
+        table = np.array([chances(PERMUTE, g, np.ones(self.size), epsilon / self.moved) for g in gaps])
+        edges = sparse.coo_array((np.ones(len(self.pairs)), self.pairs.T), shape=(len(gaps), len(gaps)))
+        apart = csgraph.shortest_path(edges, directed=False, unweighted=True)
+        weights = private_weights(table, apart, epsilon, gaps / len(gaps))
+        yield self.law(weights, SolveReport("closed form"))
 
     def accelerated(self, clock: Clock, algorithm: str | None = None) -> Iterator[Law | Bound]:
         """Solve the declared problem with one variable for each orbit under exchanges of candidates."""

@@ -22,6 +22,12 @@ STUDIES = (
         quick=True,
     ),
     Study(
+        "choice",
+        "The least regret of a choice by counts",
+        "McKenna and Sheldon, Permute-and-flip: a new mechanism for differentially private selection, NeurIPS 2020",
+        "mechdesign_studies.choice.optimum:run",
+    ),
+    Study(
         "clip-and-bits",
         "The clip and the bits together: the mean of n clients",
         "Privacy-Aware Randomized Quantization via Linear Programming, its first topic for future research",

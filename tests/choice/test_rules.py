@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -132,6 +133,15 @@ def test_each_requirement_gets_the_rule_that_regrets_less() -> None:
     assert wide.mechanism.rule == EXPONENTIAL and 0.2 * (1 - 1e-9) < over <= 0.2 * (1 + 1e-12)
 
 
+@pytest.mark.parametrize(
+    "privacy", [md.PureDP(1.0), md.ApproximateDP(0.1, 0.2), md.ZeroConcentratedDP(0.125)]
+)
+def test_a_larger_rate_is_refused(privacy: Any) -> None:
+    for result in (md.PrivateChoice(3, privacy).solve(), quantile(0.5, (0, 9, 1), privacy).solve()):
+        larger = replace(result.mechanism, rate=result.mechanism.rate * (1 + 1e-9))
+        assert checked(result) and not checked(replace(result, mechanism=larger))
+
+
 @given(
     st.lists(st.floats(0, 20), min_size=2, max_size=5), st.floats(0.1, 3.0), st.floats(0.0, 3.0), st.data()
 )
@@ -238,6 +248,15 @@ def test_quantile_scores_move_within_their_spread(values: list[int], q: float, o
         moves = [b - a for a, b in zip(first, second)]
         design = quantile(q, grid, md.PureDP(1.0), neighbours)
         assert max(moves) - min(moves) <= Fraction(design.moved) / share.denominator
+
+
+def test_quantiles_of_groups_are_released_by_their_law() -> None:
+    for name in (PERMUTE, EXPONENTIAL):
+        law = QuantileRule(name, 0.4, Fraction(1, 2), (0.0, 99.0, 1.0))
+        table = law.probabilities([5, 5, 60])
+        drawn = [law.release([5, 5, 60]) for _ in range(3000)]
+        counts = np.histogram(drawn, [*table["first"], 100.0])[0]
+        assert stats.chisquare(counts, 3000 * table["probability"]).pvalue > 1e-6
 
 
 def test_quantiles_of_edge_data() -> None:

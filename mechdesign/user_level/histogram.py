@@ -579,7 +579,8 @@ class UserHistogramProof(Checked, Proof):
         design, law = checks.instance("question", stated.question, UserHistogram), stated.law
         checks.instance("law", law, TreeHistogram, LinearRelease, ItemwiseRelease)
         space = law.query.space if isinstance(law, LinearRelease) else law.space
-        fits = np.array_equal(space.distances, design.space.distances) and law.users == design.users
+        fits = space.unit == design.space.unit and law.users == design.users
+        fits = fits and np.array_equal(space.distances, design.space.distances)
         fits = fits and getattr(law, "items", design.items) == design.items
         if isinstance(law, LinearRelease):
             fits = fits and np.array_equal(law.query.values, np.eye(space.size)) and law.model == "central"

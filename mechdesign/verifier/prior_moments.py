@@ -108,6 +108,7 @@ class Known(NamedTuple):
     def of(cls, prior: Json) -> Known | None:
         """None where no moments are known here."""
         law = prior["law"]
+        check_scale(law.get("scale", 1))
         if law["name"] not in SHAPES or set(law) - {"", "name", "args", "loc", "scale"}:
             return None
         shapes, rest = law["args"][: SHAPES[law["name"]]], law["args"][SHAPES[law["name"]] :]
@@ -115,8 +116,8 @@ class Known(NamedTuple):
             raise Refused("a law of more parameters than it has")
         loc = rest[0] if rest else law.get("loc", 0)
         scale = rest[1] if len(rest) > 1 else law.get("scale", 1)
-        steep = law["name"] == "beta" and not all(1e-3 <= shape <= STEEPEST for shape in shapes)
-        if steep or not scale > 0:
+        check_scale(scale)
+        if law["name"] == "beta" and not all(1e-3 <= shape <= STEEPEST for shape in shapes):
             return None
         ends = {"norm": (-LAST, LAST), "beta": (0, 1)}.get(law["name"], tuple(shapes))
         if not ends[0] < ends[1]:
@@ -202,6 +203,14 @@ UNIT = 1 << 160
 Span: TypeAlias = tuple[Fraction, Fraction]
 Piece: TypeAlias = tuple[Fraction, Fraction, Fraction]
 """Start, stop and mass of a piece of constant density."""
+
+
+def check_scale(scale: Json) -> None:
+    """Refuse a law that is none."""
+    if not scale > 0:
+        raise Refused("a law whose scale is not positive")
+
+
 Rational: TypeAlias = tuple[list[Piece], list[tuple[Fraction, Fraction]]]
 """Pieces of constant density, and point masses."""
 
@@ -237,9 +246,11 @@ def rational_law(law: Json) -> list[Piece] | None:
         if len(law["args"]) > 2 or not {*named} <= {*("loc", "scale")[len(law["args"]) :]}:
             raise Refused("a uniform law of other parameters than a place and a scale")
         given = {"loc": 0, "scale": 1, **law, **dict(zip(("loc", "scale"), law["args"]))}
+        check_scale(given["scale"])
         return [(Fraction(given["loc"]), Fraction(float(given["loc"]) + given["scale"]), Fraction(1))]
     if law["name"] != "histogram":
         return None
+    check_scale(law["scale"])
     contents, edges, density = law["args"]
     edges = [Fraction(law["loc"]) + Fraction(law["scale"]) * Fraction(x) for x in edges]
     stretches = list(pairwise(edges))

@@ -300,6 +300,7 @@ VALUES: dict[str, Callable[[Json], bool]] = {
     "text": lambda node: isinstance(node, str),
     "int": lambda node: type(node) is int,
     "count": lambda node: type(node) is int and node >= 0,
+    "some": lambda node: type(node) is int and node >= 1,
     "num": is_number,
     "nn": lambda node: type(node) in (int, float) and node >= 0,
     "pos": lambda node: type(node) in (int, float) and node > 0,

@@ -4,7 +4,7 @@
 
 rewrites `mechdesign/evidence/kinds.json`, `mechdesign/evidence/result.schema.json`, `mechdesign/verifier/members.py` and the table of
 `docs/format.md`; a test compares them. Annotations and declared checks say what a member may be; `EXCEPTIONS` say it where they do not. The words are those of
-`mechdesign.verifier.reading`: ``num`` (∞ and NaN included), ``pos``, ``nn`` (not negative), ``count``, ``int``, ``flag``, ``text``,
+`mechdesign.verifier.reading`: ``num`` (∞ and NaN included), ``pos``, ``nn`` (not negative), ``count``, ``some`` (at least 1), ``int``, ``flag``, ``text``,
 ``frac``, ``arr``, ``table``, ``law``, ``fun`` (a function that was not stored), tuples ``nums``, ``ints``, ``fracs``, ``texts``, ``pair`` and
 rows of them, ``@kind``, ``'word'``, ``any``; ``|`` is or.
 """
@@ -50,6 +50,8 @@ EXCEPTIONS = {
     "nn|null": "result.asked_gap",
     "num|arr|null": "noise-allocation.lower noise-allocation.upper noise-allocation.weights",
     "int": "integer-noise.first",
+    "some": "bin-search.starts",
+    "some|null": "cell-product.l0 optimal-noise.l0",
     "text|arr": "metric-channel.loss metric-report.loss",
     "text|fun|@metric-space": "metric-dp.metric",
     "text|law": "calibration.noise",
@@ -227,6 +229,8 @@ def member(cls: type, field: dataclasses.Field[Any]) -> str:
     else:
         found = words(get_type_hints(cls)[field.name])
     found = [SIGNS.get(getattr(check, "__name__", ""), word) if word == "num" else word for word in found]
+    if options.get("least", 0) >= 1:
+        found = ["some" if word == "count" else word for word in found]
     return (
         "any"
         if "any" in found
@@ -293,7 +297,7 @@ def pairs(first: Any, second: Any, *more: Any) -> dict[str, Any]:
 TEXT, NUMBER = {"type": "string"}, ref("number")
 DTYPE = {"type": "string", "pattern": "^(u?int(8|16|32|64)|float(32|64)|bool|object|str|<U[0-9]{1,4})$"}
 WORDS: dict[str, Any] = {
-    "num": NUMBER, "count": {"type": "integer", "minimum": 0}, "int": {"type": "integer"}, "text": TEXT, "flag": {"type": "boolean"},
+    "num": NUMBER, "count": {"type": "integer", "minimum": 0}, "some": {"type": "integer", "minimum": 1}, "int": {"type": "integer"}, "text": TEXT, "flag": {"type": "boolean"},
     "frac": ref("fraction"), "any": VALUE, "arr": ref("array"), "table": ref("table"), "law": ref("law"),
     "fun": ref("callable"), "items": ref("items"), "null": {"type": "null"}, "pos": {"type": "number", "exclusiveMinimum": 0},
     "nn": {"type": "number", "minimum": 0}, "nums": ref("numbers"), "fracs": ref("fractions"), "texts": ref("texts"),

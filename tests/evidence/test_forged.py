@@ -8,6 +8,7 @@ import json
 import random
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from campaign.doctorings import DOCTORINGS
 import mechdesign as md
 from mechdesign.evidence.serialize import DEPTH, KINDS, dumps, kind_of, loads
 from mechdesign.verifier import verify
+from mechdesign.verifier.members import MEMBERS
 
 OBJECTS = [kind for kind in KINDS if not kind.startswith("law:")]
 
@@ -193,6 +195,31 @@ def test_members_are_of_their_types(kind: str) -> None:
                 check(text)
             except (md.ResultFormatError, verify.Refused, verify.NotCovered) as error:
                 assert "Error" not in str(error)
+
+
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_numbers_of_which_there_is_one_at_least_are_not_0(kind: str) -> None:
+    payload = json.loads(cheap.documents()[kind])["payload"]
+    for name, word in MEMBERS[kind].items():
+        if "some" in word.split("|"):
+            refused_by_both(cheap.sealed(trees.put(payload, ("fields", name), 0)))
+
+
+def test_a_gap_and_a_scale_are_not_negative() -> None:
+    payload = json.loads(sound())["payload"]
+    refused_by_both(cheap.sealed(trees.put(payload, ("fields", "asked_gap"), -1e-9)))
+    for law in ("uniform", "norm", "beta"):
+        kwds = {"$items": [["scale", -1.0]]}
+        held = {"$law": law, "args": [2.0, 2.0] if law == "beta" else [], "kwds": kwds}
+        refused_by_both(cheap.sealed({"$kind": "prior-law", "fields": {"law": held}}))
+
+
+def test_a_histogram_of_users_is_in_one_unit() -> None:
+    result = md.UserHistogram(
+        md.MetricSpace.grid(2, 2, unit="km"), md.user_level.EMDPrivacy(5.0), 10, 100
+    ).solve()
+    other = replace(result.design, space=replace(result.design.space, unit="m"))
+    assert result.certificate.verify() and not replace(result, design=other).certificate.verify()
 
 
 def read_and_checked(text: str) -> None:

@@ -164,6 +164,9 @@ def test_bad_solver_and_start() -> None:
     wrong = md.Quantizer.rqm(np.linspace(-2, 2, 8), 0.9, (-1, 1))
     with pytest.raises(md.DesignError, match="exceeds the budget"):
         md.OPTM(np.linspace(-2, 2, 8), md.PureDP(0.5), UNIFORM).solve(start=wrong)
+    fitting = md.Quantizer.rqm(np.linspace(-2, 2, 4), 0.3, (-1, 1))
+    with pytest.raises(md.DesignError, match=r"start = .*boxes are all searched"):
+        md.OPTM(np.linspace(-2, 2, 4), md.PureDP(3.0), UNIFORM).solve("boxes", start=fitting)
 
 
 def test_explicit_bounds_and_other_solvers_agree() -> None:

@@ -225,6 +225,10 @@ class OPTM(QuantizerDesign, ModelledDesign):
         usable = spread(len(self.bins), integer("outputs", outputs, 4))
         given = None if start is None else self._checked_start(start)
         if self._on_boxes if algorithm is None else algorithm == "boxes":
+            if given is not None:
+                raise DesignError.of(
+                    "start", start, 'is where algorithm="successive" starts: boxes are all searched'
+                )
             yield from self.searched_problem().improve(clock)
             return
         yield from loss_bounds(self, self.bins, clock)

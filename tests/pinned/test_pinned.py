@@ -89,7 +89,6 @@ ORACLE = 1e-12  # what the oracles themselves compute in doubles
 ALARM = 1e-6  # a false alarm in a million draws of 20,000
 
 COMPOSED = ("OptimalNoise.dimension", "OptimalNoise.changed")
-STARTS_PYTHON = ("verified(", "command(")
 # "best of its class" was "optimal", or "feasible" where the class is one family
 RANK = {
     "uncertified": 0,
@@ -99,13 +98,7 @@ RANK = {
     "best of its class": 3,
     "optimal": 3,
 }
-pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-def settings(names: Any) -> list[Any]:
-    """Names; calls that took more than a second when they were recorded are for the slow half."""
-    seconds = {name: RECORDED["calls"].get(name, {}).get("seconds", 0) for name in names}
-    return [pytest.param(n, marks=[pytest.mark.slow] if seconds[n] > 1 else []) for n in names]
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]  # together far more than two seconds
 
 
 def test_every_call_is_recorded() -> None:
@@ -113,7 +106,7 @@ def test_every_call_is_recorded() -> None:
     assert set(ALLOWED) <= set(answers.NAMES)
 
 
-@pytest.mark.parametrize("name", settings(answers.NAMES))
+@pytest.mark.parametrize("name", answers.NAMES)
 def test_no_call_is_worse(name: str) -> None:
     new = answers.record(name)
     old = RECORDED["calls"][name] | ALLOWED.get(name, ({}, ""))[0]
@@ -128,7 +121,7 @@ def test_no_call_is_worse(name: str) -> None:
             assert new[part] <= max(old[part] * (1 + SAME_LAW), min(old[part] + nearer * most, most))
 
 
-@pytest.mark.parametrize("name", settings([*calls.DESIGNS, *calls.MECHANISMS]))
+@pytest.mark.parametrize("name", [*calls.DESIGNS, *calls.MECHANISMS])
 def test_no_law_breaks_its_budget(name: str) -> None:
     notion, new = answers.budget(name), answers.record(name)
     if isinstance(notion, md.ZeroConcentratedDP):
@@ -140,15 +133,12 @@ def test_no_law_breaks_its_budget(name: str) -> None:
         assert answers.faults(name) == []
 
 
-@pytest.mark.parametrize("name", settings([*calls.DESIGNS, *calls.MECHANISMS]))
+@pytest.mark.parametrize("name", [*calls.DESIGNS, *calls.MECHANISMS])
 def test_releases_follow_the_law(name: str) -> None:
     found = laws.released(answers.mechanism(name))
     assert found is None or found > ALARM
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=[pytest.mark.slow] if n.startswith(STARTS_PYTHON) else []) for n in answers.FACTS],
-)
+@pytest.mark.parametrize("name", answers.FACTS)
 def test_facts_stay(name: str) -> None:
     assert json.loads(json.dumps(answers.FACTS[name]())) == RECORDED["facts"][name]

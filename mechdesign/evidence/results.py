@@ -575,7 +575,8 @@ def _to_check(result: Result) -> Section:
     covered, own = _covered(text), modules_to_import(text)
     words = (
         "Numbers and claims are as computed when this page was made; opening it checks nothing. The result file holds the question, the law and "
-        f"the multipliers, from which all claims can be computed anew.\n\n{_ALONE if covered else _PACKAGE} The documentation says more: "
+        "the multipliers, from which all claims can be computed anew: drop this page on the page 'Check a file' of the documentation (checker.html), from a copy that "
+        f"does not come from whoever sent this one.\n\n{_ALONE if covered else _PACKAGE} The documentation says more: "
         "Deploy and hand over (docs/guides/deploy.rst)."
     )
     if own:

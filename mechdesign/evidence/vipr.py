@@ -99,14 +99,14 @@ class LinearBound:
     ) -> None:
         """Add a constraint ("E", "L" or "G") with its multiplier: not negative for "G", not positive for "L". Without one it is left out."""
         multiplier = rational(multiplier)
-        if multiplier == 0:
+        if not multiplier:
             return
         if sense == ("L" if multiplier > 0 else "G"):
             raise ResultFormatError(f"a multiplier of {family} has the wrong sign")
-        held = tuple((index, factor) for index, factor in terms if factor != 0)
+        held = tuple([term for term in terms if term[1]])
         for index, factor in held:
             self._reduced[index] -= multiplier * factor
-        self._rows.append(Row(f"{family}{len(self._rows)}", sense, rational(right), held, multiplier))
+        self._rows.append(Row(family, sense, rational(right), held, multiplier))
 
     def reduced(self, index: int) -> fmpq:
         """The cost of a variable less what the rows so far pay for it."""
@@ -143,7 +143,7 @@ class LinearBound:
     def _sections(self, proved: fmpq) -> Iterator[str]:
         least = [(k, left) for k, left in enumerate(self._reduced) if left > 0]
         bounds = [Row(f"{self._names[k]}.least", "G", fmpq(0), ((k, 1),), left) for k, left in least]
-        rows = [*bounds, *self._rows]
+        rows = [*bounds, *(row._replace(name=f"{row.name}{k}") for k, row in enumerate(self._rows))]
         objective = [(k, cost) for k, cost in enumerate(self._costs) if cost != 0]
         yield "VER 1.0"
         yield f"VAR {len(self._names)}"

@@ -22,6 +22,7 @@ as rows of P are averages; cells that the constraints force to zero are left out
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -50,6 +51,7 @@ Entry = tuple[Any, Any, Any]
 Block = tuple[Any, Any, Any, Any]
 """Rows, columns, numbers and losses of coefficients; a loss of nan is none."""
 ZERO = fmpq(0)
+_HIGH = 144  # bits behind the point of e^ε from above
 _TERMS = 4  # of a sample row
 _TYPICAL = 4  # how much larger the largest loss of a row is than one that counts
 
@@ -115,11 +117,19 @@ class Part:
         return self._enclosed(1, pair)
 
     def _enclosed(self, end: int, pair: int) -> fmpq:
-        key = end, int(self.of[pair])
+        key = end, self._listed[1][pair]
         if key not in self._known:
             loss = self._epsilon * Fraction(float(self.distances[key[1]]))
-            self._known[key] = rational(exp_upper(loss) if end else exp_lower(min(loss, Fraction(LARGEST))))
+            if end:  # with few digits: sums of thousands of products are taken
+                self._known[key] = fmpq(math.ceil(exp_upper(loss) * (1 << _HIGH)), 1 << _HIGH)
+            else:
+                self._known[key] = rational(exp_lower(min(loss, Fraction(LARGEST))))
         return self._known[key]
+
+    @cached_property
+    def _listed(self) -> tuple[list[list[int]], list[int]]:
+        """Pairs, and the places of their distances, as Python has them."""
+        return self.pairs.tolist(), self.of.tolist()
 
     @cached_property
     def places(self) -> Indices:
@@ -136,7 +146,7 @@ class Part:
         m, place = self.m, number - self.first
         if number < self.sums:
             k, y = divmod(place, m)
-            a, b = self.pairs[k].tolist()
+            a, b = self._listed[0][k]
             return [(a * m + y, 1, 0), (b * m + y, 0, 1), *([(("S", k, y), -1, 0)] if self.delta else [])], k
         if self.delta:
             k = number - self.sums
@@ -581,21 +591,22 @@ class Declared(OwnRows):
 
         others: dict[Any, int] = {}
         edges = [len(self.family), *(part.end for part in self.parts)]
-        for number, held in zip(rows.tolist(), multipliers):
-            if not 0 <= number < edges[-1]:
-                raise DesignError("rows: must be numbers of the problem's rows")
-            if number < edges[0]:
+        if len(rows) and not 0 <= rows.min() <= rows.max() < edges[-1]:
+            raise DesignError("rows: must be numbers of the problem's rows")
+        parts = (np.searchsorted(edges, rows, "right") - 1).tolist()
+        for number, held, p in zip(rows.tolist(), multipliers, parts):
+            if p < 0:
                 row, multiplier = self.rows[number], -rational(held)
                 name = row.label.encode("ascii", "ignore").decode().replace(" ", "_")
                 program.row(name, split(row.terms), "E" if row.equal else "L", -row.offset, multiplier)
                 continue
-            p = int(np.searchsorted(edges, number, "right")) - 1
-            part, terms = self.parts[p], list[tuple[int, fmpq]]()
+            part, terms = self.parts[p], list[tuple[int, Any]]()
             entries, pair = part.row(number)
             for key, fixed, rate in entries:
-                factor = fixed - rate * part.high(pair)
+                factor = fixed - rate * part.high(pair) if rate else fixed
                 if isinstance(key, int):
-                    terms += split([(key, factor)])
+                    if key in column:
+                        terms.append((column[key], factor))
                     continue
                 if (p, key) not in others:
                     others[p, key] = program.variable(".".join(map(str, (*key[:1], p, *key[1:]))))

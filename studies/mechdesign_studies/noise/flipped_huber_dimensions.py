@@ -201,7 +201,7 @@ def one_number(report: Report) -> None:
         table,
         caption="One number: variance of flipped Huber, Laplace, Gaussian and truncated Laplace noise, and the least of any additive noise",
         rtol=2e-3,
-        atol=5e-2,
+        atol=1e-3,
         inline=60,
     )
     saved, most = table["gain, %"], table.loc[table["gain, %"].idxmax()]

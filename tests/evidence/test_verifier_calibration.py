@@ -141,19 +141,6 @@ def test_three_discrete_laplace_coordinates_in_fractions() -> None:
         assert exact <= Fraction(delta) * (1 + Fraction(1, 10**12)) <= exact * (1 + Fraction(1, 10**6))
 
 
-@pytest.mark.parametrize("rate", [0.01, 0.5])
-@pytest.mark.slow
-def test_sampled_rounds(rate: float) -> None:
-    privacy = md.ApproximateDP(1.0, 1e-5)
-    result = md.calibrate("laplace", privacy=privacy, sensitivity=1, rounds=20, sampling_rate=rate)
-    assert not refused(result)
-    law = result.mechanism.law
-    interval = delta_interval(NoiseTerm(law, 1.0), 1.0, rounds=20, sampling_rate=rate, width=1e-3)
-    *coarse, fine = found(result)
-    assert min(*coarse, fine) >= interval.lower * (1 - 1e-9)
-    assert fine <= interval.upper * (1 + 1e-3)
-
-
 @pytest.mark.parametrize("name", sorted(CONTINUOUS))
 def test_costs_are_moments_of_the_tails(name: str) -> None:
     shapes = {"osgt": (2,), "flipped_huber": (2,), "gennorm": ("1.5",), "truncated_laplace": (5,)}.get(

@@ -6,8 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import stats
 
 import mechdesign as md
@@ -137,27 +135,6 @@ def test_solvers_agree():
         assert a.value == pytest.approx(one.value, rel=2e-6)
     assert two.solver_report.solver == "cutting-planes"
     assert three.solver_report.solver == "highs on 17 knots + cutting-planes"
-
-
-@pytest.mark.slow
-@settings(max_examples=30, deadline=None)
-@given(st.integers(0, 10**6))
-def test_cutting_planes_agree_with_the_program_on_samples(seed):
-    """With a knot at every sample and every output between, the declared problem is exact."""
-    rng = np.random.default_rng(seed)
-    epsilon, m = rng.uniform(0.1, 4), int(rng.integers(3, 9))
-    outer = 1.01 / np.tanh(epsilon / 2) * rng.uniform(1, 2)
-    bins = np.sort(np.append(rng.uniform(-outer, outer, m - 2), [-outer, outer]))
-    if seed % 3 == 0:
-        bins = np.linspace(-outer, outer, m)
-    samples = np.append(rng.uniform(-1, 1, int(rng.integers(0, 8))), [-1, 1])
-    samples = np.append(samples, -samples) if seed % 2 else samples
-    loss = [{"absolute": 0.5, "squared": 1.0}, "absolute", "squared"][seed % 5 % 3]
-    question = md.OptimalQuantizer(bins, md.PureDP(epsilon), samples, loss, input_range=(-1, 1))
-    found = question.solve()
-    knots = np.unique([*samples, *bins[np.abs(bins) < 1]])
-    exact = question.problem(knots).subject_to().solve().value
-    assert found.value == pytest.approx(exact, rel=1e-6) and found.lower_bound <= exact * (1 + 1e-7)
 
 
 def test_newton_needs_a_density():

@@ -24,25 +24,6 @@ UNIFORM = stats.uniform(-1, 2)
 
 
 @pytest.mark.slow
-@given(selections(), st.data())
-def test_random_selection_mechanisms(drawn, data) -> None:
-    """Rows sum to 1, are unbiased to 1e-12, and no sampled pair of inputs exceeds the exact loss."""
-    bins, left, right, input_range = drawn
-    mechanism = md.Quantizer.from_selection(bins, left, right, input_range)
-    x = np.random.default_rng(data.draw(st.integers(0, 2**32))).uniform(*input_range, 40)
-    p = mechanism.probabilities(x)
-    np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-12)
-    np.testing.assert_allclose(p @ bins, x, atol=1e-12 * max(1, np.abs(bins).max()))
-    loss = mechanism.privacy_loss()
-    sampled = np.log(p.max(axis=0) / p.min(axis=0)).max()
-    assert sampled <= loss + 1e-12
-    # and the loss is attained, as a limit, at the ends of the segments
-    ends = np.concatenate([mechanism.knots[:-1], np.nextafter(mechanism.knots[1:], -np.inf)])
-    q = mechanism.probabilities(ends)
-    assert np.log(q.max(axis=0) / q.min(axis=0)).max() == pytest.approx(loss, abs=1e-9)
-
-
-@pytest.mark.slow
 @given(selections(), st.data(), st.sampled_from(["absolute", "squared", {"absolute": 1, "squared": 0.3}]))
 def test_exact_error_equals_quadrature(drawn, data, loss) -> None:
     """Against double-exponential quadrature of the density on every cell, and sums over atoms."""

@@ -7,7 +7,7 @@ The file is the same to the last byte wherever it is made of the same sources, s
 
 from __future__ import annotations
 
-import sys
+import argparse
 import zipfile
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def build(path: str | Path) -> None:
 
     Examples
     --------
-    >>> import subprocess, tempfile
+    >>> import subprocess, sys, tempfile
     >>> file = Path(tempfile.mkdtemp(), "verify.pyz")
     >>> build(file)
     >>> subprocess.run([sys.executable, "-I", "-S", file], capture_output=True).returncode  # no file is named
@@ -44,6 +44,6 @@ def build(path: str | Path) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit("usage: python -m mechdesign.verifier.archive verify.pyz")
-    build(sys.argv[1])
+    parser = argparse.ArgumentParser("python -m mechdesign.verifier.archive", description=__doc__)
+    parser.add_argument("file", help="the archive to be written, such as verify.pyz")
+    build(parser.parse_args().file)

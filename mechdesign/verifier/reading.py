@@ -85,11 +85,11 @@ class Account:
     allows is refused at once.
     """
 
-    def __init__(self, characters: int = 0) -> None:
+    def __init__(self, characters: int = 0, seconds: float = 5.0) -> None:
         self.rows: list[tuple[str, str, bool]] = []
         self.margins: dict[str, float] = {}
         self.agreeing, self.taken = 0, set[str]()
-        self.left = OPERATIONS * (5 + characters / 1e6)
+        self.left = OPERATIONS * (seconds + characters / 1e6)
 
     def part(self) -> Account:
         """An account of a part of the file, of the same work."""
@@ -107,7 +107,9 @@ class Account:
         """Count operations on numbers of so many bits; raise `TooLarge` where they are too many."""
         self.left -= operations * (1 + bits / 1000)
         if self.left < 0:
-            raise TooLarge("too large to check: more work than 5 s and a second for each megabyte")
+            raise TooLarge(
+                "too large to check: more work than is allowed and a second for each megabyte; see --seconds"
+            )
 
     @contextmanager
     def at_first(self) -> Iterator[None]:

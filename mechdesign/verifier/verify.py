@@ -13,6 +13,8 @@ files: docs/format.md.
 
 from __future__ import annotations
 
+import argparse
+import json
 import sys
 from collections.abc import Callable
 
@@ -68,9 +70,9 @@ UNCOVERED = {
 """Kinds of designs and mechanisms without a check, and what they are of."""
 
 
-def verify(text: str) -> Account:
-    """The account of a file; raises NotCovered, or Refused for what cannot be a result."""
-    account = Account(len(text))
+def verify(text: str, seconds: float = 5.0) -> Account:
+    """The account of a file; raises NotCovered, or Refused for what cannot be a result or takes about so many seconds more than one a megabyte."""
+    account = Account(len(text), seconds)
     held: Json = None
     try:
         held = read(text)
@@ -139,20 +141,37 @@ ALONE = {"result": result, "certificate": certificate}
 SEVERAL = {"comparison": comparison, "frontier": frontier}
 
 
+def arguments(words: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        "python -m mechdesign.verifier",
+        description="Check what a file claims. Exit status: 0 where all holds, 1 where a claim does not or nothing can be read, 2 where it is not covered.",
+    )
+    parser.add_argument("file", help="a saved result, certificate, comparison, frontier or mechanism")
+    parser.add_argument("--seconds", type=float, default=5.0, help="work allowed, beside a second a megabyte")
+    parser.add_argument("--json", action="store_true", help="print the claims as JSON")
+    return parser.parse_args(words)
+
+
 def main(words: list[str]) -> int:
-    if len(words) != 1:
-        print("usage: python -m mechdesign.verifier result.json", file=sys.stderr)
-        return 1
     try:
-        with open(words[0], encoding="utf-8") as file:
-            account = verify(file.read(2**26 + 1))
+        asked = arguments(words)
+    except SystemExit as end:
+        return 1 if end.code else 0
+    try:
+        with open(asked.file, encoding="utf-8") as file:
+            account = verify(file.read(2**26 + 1), asked.seconds)
     except NotCovered as error:
         print(error.said)
         return 2
     except (OSError, UnicodeDecodeError, Refused) as error:
-        said = error if isinstance(error, Refused) else f"{words[0]!r} is no text that can be read"
+        said = error if isinstance(error, Refused) else f"{asked.file!r} is no text that can be read"
         print(f"error: {said}", file=sys.stderr)
         return 1
+    if asked.json:
+        print(
+            json.dumps([{"claim": c, "how": how, "holds": holds} for c, how, holds in account.rows], indent=1)
+        )
+        return 0 if all(holds for *_, holds in account.rows) else 1
     for claim, how, holds in account.rows:
         print(f"{'ok ' if holds else 'NO '} {how:10} {claim}")
     print(account.summary())

@@ -65,6 +65,21 @@ def test_it_needs_python_alone(tmp_path: Path) -> None:
         assert run.returncode == code and word in run.stdout + run.stderr and "Traceback" not in run.stderr
 
 
+def test_options_of_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Help writes no file called --help; work is allowed, and claims are printed for programs."""
+    file = tmp_path / "good.json"
+    cheap.solved("optm").save(file)
+    assert verify.main(["--help"]) == 0 and "--seconds" in capsys.readouterr().out
+    assert verify.main([]) == verify.main([str(file), "--seconds", "many"]) == 1
+    capsys.readouterr()
+    assert verify.main([str(file), "--json"]) == 0
+    assert all(claim["holds"] for claim in json.loads(capsys.readouterr().out))
+    assert verify.main([str(file), "--seconds", "-1"]) == 2 and "too large" in capsys.readouterr().out
+    command = [sys.executable, "-m", "mechdesign.verifier.archive", "--help"]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert run.returncode == 0 and "verify.pyz" in run.stdout and sorted(tmp_path.iterdir()) == [file]
+
+
 @pytest.mark.parametrize("name", files.DESIGNS)
 def test_sound_results(name: str) -> None:
     """And as much is proved as the package proves, but for the moments of laws and the bounds of metric quantizers."""

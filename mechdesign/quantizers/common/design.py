@@ -175,10 +175,10 @@ class QuantizerDesign(Design):
         budget, loss = self.privacy.epsilon, result.mechanism.privacy_loss()
         words = "in exact arithmetic" if result.proofs else "computed in floats, rounded up"
         table = QuantizerDesign.audit(self, result)
-        worst = table.loc[table["slack"].idxmin()]
+        worst = table.loc[table["slack"].where(table["family"] == "privacy").idxmin()]
         return [
             f"exact loss: {loss!r} {'<=' if loss <= budget else '> OVER'} budget {budget!r} ({words})",
-            f"worst slack: {worst['slack']:.2g} ({worst['family']}, {worst['index']}) of {len(table)} audited constraints",
+            f"tightest privacy constraint: {worst['index']}, slack {worst['slack']:.2g} ({len(table)} constraints are audited)",
         ]
 
     def describe(self, result: Result) -> Description:

@@ -72,7 +72,7 @@ def law_variance(law: FrozenLaw) -> float:
     >>> round(law_variance(stats.dlaplace(1e-15)) / 2e30, 9), law_variance(stats.norm(scale=2.0))
     (1.0, 4.0)
     """
-    if type(getattr(law, "dist", None)) is type(stats.dlaplace):  # noise drawn together is no law of SciPy
+    if type(law.dist) is type(stats.dlaplace):
         _, (rate,), _, _ = frozen_parts(law)
         if rate < 1400:
             return 0.5 / float(np.sinh(rate / 2)) ** 2

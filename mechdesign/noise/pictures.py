@@ -66,8 +66,8 @@ def _continuous(law: FrozenLaw) -> bool:
 
 def _density(law: FrozenLaw, reach: float) -> tuple[Array, Array]:
     if not _continuous(law):
-        x = np.arange(-np.ceil(reach), np.ceil(reach) + 1)
-        x = x[:: max(1, len(x) // 400)]
+        last = np.ceil(reach)
+        x = np.arange(-last, last + 1, max(1, (2 * last + 1) // 400))
         return x, law.pmf(x)
     x = np.linspace(-reach, reach, 481)
     return x, law.pdf(x)

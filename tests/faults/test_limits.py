@@ -147,3 +147,10 @@ def test_a_law_is_frozen_once_for_all_coordinates(monkeypatch: pytest.MonkeyPatc
     )
     law = noise(np.linspace(1, 2, 500), np.ones(500, dtype=bool), np.ones(500))
     assert len(law.terms()) > 400 and len(made) <= 2
+
+
+@pytest.mark.parametrize("epsilon", [1e-15, 1e-6, 1.0])
+def test_wide_discrete_noise_is_drawn(epsilon: float) -> None:
+    """At 400 of its numbers: all of them would fill petabytes."""
+    result = md.calibrate("discrete_laplace", privacy=md.PureDP(epsilon), sensitivity=1)
+    assert len(result.plot().axes[0].lines[0].get_xdata()) <= 1000

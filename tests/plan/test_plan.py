@@ -246,25 +246,42 @@ def test_units_do_not_matter_without_weights() -> None:
     assert str(again) == str(result) and "even split" in str(result) and again.certificate.verify()
 
 
-@settings(max_examples=12, deadline=None)
-@given(st.data())
-def test_no_task_is_far_above_an_even_split(data: st.DataObject) -> None:
-    drawn = data.draw
-    size = st.floats(-3, 6).map(lambda x: 10**x)
-    kinds = st.one_of(
+SIZE = st.floats(-3, 6).map(lambda x: 10**x)
+MIXED = st.lists(
+    st.one_of(
         st.just(md.Count()),
         st.integers(2, 40).map(md.Histogram),
-        size.map(md.Sum),
-        st.builds(lambda top, n: md.Mean(0, top, n=n), size, st.integers(2, 10**5)),
-    )
-    tasks = {f"t{k}": task for k, task in enumerate(drawn(st.lists(kinds, min_size=1, max_size=5)))}
-    epsilon = 10 ** drawn(st.floats(-1, 2.3))
-    privacy = drawn(st.sampled_from([md.PureDP(epsilon), md.ApproximateDP(epsilon, 1e-6)]))
-    result = md.Plan(tasks, privacy).solve()
+        SIZE.map(md.Sum),
+        st.builds(lambda top, n: md.Mean(0, top, n=n), SIZE, st.integers(2, 10**5)),
+    ),
+    min_size=1,
+    max_size=5,
+).map(lambda tasks: {f"t{k}": task for k, task in enumerate(tasks)})
+EPSILON = st.floats(-1, 2.3).map(lambda x: 10**x)
+
+
+@settings(max_examples=12, deadline=None)
+@given(MIXED, EPSILON, st.sampled_from([0.0, 1e-6]))
+def test_no_task_is_far_above_an_even_split(tasks: dict[str, Any], epsilon: float, delta: float) -> None:
+    result = md.Plan(tasks, md.ApproximateDP(epsilon, delta) if delta else md.PureDP(epsilon)).solve()
     assert result.value <= len(tasks) * (1 + 1e-9) and (result.lower_bound or 0.0) >= 0
     weights = result.design.to_fields()["weights"]
     assert all(weights[name] * error <= 4 for name, error in result.mechanism.squared_errors().items())
     assert result.certificate.verify() and held(result) == []
+
+
+@settings(max_examples=6, deadline=None)
+@given(MIXED, st.lists(EPSILON, min_size=2, max_size=2, unique=True), st.sampled_from([0.0, 1e-6]))
+def test_values_fall_in_epsilon(tasks: dict[str, Any], epsilons: list[float], delta: float) -> None:
+    first, *others = sorted(epsilons)
+    weights = md.Plan(tasks, md.PureDP(first)).solve(certify=False).design.to_fields()["weights"]
+    values = [
+        md.Plan(tasks, md.ApproximateDP(e, delta) if delta else md.PureDP(e), weights)
+        .solve(certify=False)
+        .value
+        for e in (first, *others)
+    ]
+    assert values == sorted(values, reverse=True)
 
 
 def least_of_two_sums(epsilon: float) -> float:

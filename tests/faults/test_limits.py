@@ -154,3 +154,14 @@ def test_wide_discrete_noise_is_drawn(epsilon: float) -> None:
     """At 400 of its numbers: all of them would fill petabytes."""
     result = md.calibrate("discrete_laplace", privacy=md.PureDP(epsilon), sensitivity=1)
     assert len(result.plot().axes[0].lines[0].get_xdata()) <= 1000
+
+
+@pytest.mark.parametrize("loss", ["squared", "absolute", lambda t: np.abs(t) ** 1.5], ids=["2", "1", "1.5"])
+def test_a_note_says_what_a_program_bounds(loss: Any) -> None:
+    """What is called a bound of the value is above it; of a callable it is the absolute loss's, which is another number."""
+    result = md.OPTM([-3, -0.5, 0.5, 3], ONE, stats.uniform(-1, 2), loss=loss).solve()
+    (note,) = (note for note in result.notes if "Lemma 1" in note)
+    if callable(loss):
+        assert "bound of the absolute loss, while the value is" in note
+    else:
+        assert "bound of the value" in note and float(note.split()[-1]) >= result.value

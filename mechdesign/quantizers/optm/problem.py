@@ -475,15 +475,15 @@ class BoxSearch:
 
     def notes(self, point: Found) -> list[str]:
         """What a reader of the result should know."""
-        found = [f"the linear program's own objective: {point.solution.value:.9g}"]
+        given = self.problem.loss.function is not None
+        what = (
+            "the absolute loss, while the value is the exact mean of the loss given" if given else "the value"
+        )
+        found = [f"the linear program minimised Lemma 1's bound of {what}: {point.solution.value:.9g}"]
         if self.count > 1:
             found.append(f"best of {self.count} linear programs")
         if self.sweep.failed:
             found.append(f"HiGHS failed in {len(self.sweep.failed)} of them, which were passed over")
-        if self.problem.loss.function is not None:
-            found.append(
-                "the program minimised the absolute loss's bound; the value is the callable's exact mean"
-            )
         return found
 
     def infeasible(self) -> InfeasibleError:

@@ -92,7 +92,7 @@ class AdditiveNoise(AddedNoise):
         """Whether the law has a density (else it lives on the integers)."""
         return hasattr(self.law.dist, "_logpdf")
 
-    @property
+    @cached_property
     def variance(self) -> float:
         """Variance of one coordinate."""
         return law_variance(self.law)

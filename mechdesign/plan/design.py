@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
@@ -28,9 +29,9 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise, law_name
 from mechdesign.noise.calibration.evaluation import budget_of, least_cost
 from mechdesign.noise.laws.staircase import staircase
-from mechdesign.plan.mechanism import BY_MU, PlannedRelease, Privacy, chains_of
+from mechdesign.plan.mechanism import BY_MU, PlannedRelease, Privacy, chains_of, law_key
 from mechdesign.plan.menu import FAMILIES, Item
-from mechdesign.plan.search import Choice, Search, composed, items_of, root
+from mechdesign.plan.search import Choice, Search, composed, items_of, root, spent, tally
 from mechdesign.plan.tasks import LinearQueries, Part, Task, task_of
 from mechdesign.plotting import COLOURS, figure, plain, sized
 from mechdesign.problem.checks import field, instance, integer, one_of, positive, settle
@@ -52,6 +53,8 @@ _HEADINGS = {
     "even_split": "standard deviation, even split",
     "not_whole": "standard deviation, not whole",
 }
+_NAMED, _BARS = 8, 60
+"""Names of like tasks that are all listed, and bars of a picture."""
 _LEAST = 1e-6
 """Share of ε that is asked, at least: targets that δ alone allows."""
 _PURE = 1 + 1e-4
@@ -229,17 +232,22 @@ class Plan(Design):
 
     @cached_property
     def _slots(self) -> list[list[Item]]:
-        """Noise for every part, at weight 1."""
-        return [
-            [i for part in versions for i in self._items(name, part)] for name, versions in self._versions
-        ]
+        """Noise for every part, at weight 1; one list for all parts that are alike."""
+        known: dict[tuple[Part, ...], list[Item]] = {}
+        for name, versions in self._versions:
+            if versions not in known:
+                known[versions] = [i for part in versions for i in self._items(name, part)]
+        return [known[versions] for _, versions in self._versions]
 
     @cached_property
     def _search(self) -> Search:
-        slots = [
-            [replace(item, weight=self._weights[name]) for item in items]
-            for (name, _), items in zip(self._versions, self._slots)
-        ]
+        known: dict[tuple[int, float], list[Item]] = {}
+        slots = []
+        for (name, _), items in zip(self._versions, self._slots):
+            weight = self._weights[name]
+            if (id(items), weight) not in known:
+                known[id(items), weight] = [replace(item, weight=weight) for item in items]
+            slots.append(known[id(items), weight])
         at = {name: [k for k, (own, _) in enumerate(self._versions) if own == name] for name in self.tasks}
         chains = [
             [k for name in chain for k in at[name]] for chain in chains_of([*self.tasks], self.disjoint)
@@ -294,7 +302,11 @@ class Plan(Design):
                 yield law
 
     def _mechanism(self, chosen: Sequence[Choice], factor: float = 0.0) -> PlannedRelease:
-        noises = tuple(item.noise(max(scale * math.exp(factor), item.least)) for item, scale in chosen)
+        made = {
+            (id(item), scale): item.noise(max(scale * math.exp(factor), item.least))
+            for item, scale, _ in tally(chosen)
+        }
+        noises = tuple(made[id(item), scale] for item, scale in chosen)
         tasks = dict(self.tasks)
         for (name, _), (item, _) in zip(self._versions, chosen):
             if isinstance(tasks[name], Task):
@@ -389,17 +401,18 @@ class Plan(Design):
 
     def choices(self, law: PlannedRelease) -> list[Choice] | None:
         """The items and scales of a law; None where it is no plan of these tasks."""
-        found = [
-            next(
-                (
-                    (i, s)
-                    for i in items
-                    if i.part.sensitivity == noise.sensitivity and (s := i.scale_in(noise.law)) is not None
-                ),
-                None,
+
+        @cache
+        def choice(items: int, noise: int) -> Choice | None:
+            held = law.noises[noise]
+            scales = ((i, i.scale_in(held.law)) for i in self._search.slots[items])
+            return next(
+                ((i, s) for i, s in scales if s is not None and i.part.sensitivity == held.sensitivity), None
             )
-            for items, noise in zip(self._search.slots, law.noises)
-        ]
+
+        first: dict[Any, int] = {}
+        same_law = [first.setdefault(law_key(noise), k) for k, noise in enumerate(law.noises)]
+        found = [choice(*pair) for pair in zip(self._search.alike, same_law)]
         if len(found) != len(law.noises) or len(found) != len(self._versions) or None in found:
             return None
         own = replace(self._mechanism(found), noises=law.noises)  # type: ignore[arg-type]
@@ -414,7 +427,8 @@ class Plan(Design):
             return max(math.fsum(least[k] for k in chain) for chain in search.chains) * (1 - 1e-9)
         if prices:
             return search.bound(np.array(prices), self._order) * (1 - 1e-10)
-        return math.fsum(min(self._alone(i) for i in items) for items in search.slots)
+        copies = Counter(search.alike)
+        return math.fsum(n * min(self._alone(i) for i in search.slots[k]) for k, n in copies.items())
 
     def _alone(self, item: Item) -> float:
         """What noise of one law on this part costs at least at the whole budget: that of symmetric laws, less 1/12 of whole ones."""
@@ -466,12 +480,11 @@ class Plan(Design):
         order = self._order
         if search.privacy is not None:
             order = math.inf if search.pure(chosen) else 1 + search.tilt(chosen)
-        spent = [item.consumed(scale, order) for item, scale in chosen]
-        largest = max((sum(spent[k] for k in chain) for chain in search.chains), default=math.nan)
+        largest = max((spent([chosen[k] for k in chain], order) for chain in search.chains), default=math.nan)
         answers = self.rounds * sum(item.part.answers or item.part.dimension for item, _ in chosen)
         joint = 0.025 / max(answers, 1)
-        rows = []
-        for k, ((name, _), (item, scale)) in enumerate(zip(self._versions, chosen)):
+
+        def figures(item: Item, scale: float) -> dict[str, Any]:
             noise, unit = item.noise(scale), item.part.unit
             # sums of noise that is not normal are within so many deviations, by Chebyshev's inequality
             sums = item.part.answers is not None and not item.normal
@@ -479,22 +492,28 @@ class Plan(Design):
                 noise.standard_deviation / math.sqrt(2 * p) if sums else float(noise.law.isf(p))
                 for p in (0.025, joint)
             ]
-            row = {
-                "task": f"{name}: {item.part.name}" if item.part.name else name,
+            found: dict[str, Any] = {
                 "mechanism": law_name(noise.law),
                 "scale": scale,
-                "share": spent[k] / largest,
+                "share": item.consumed(scale, order) / largest,
                 "standard_deviation": unit * noise.standard_deviation,
-                "task_deviation": math.sqrt(_error(result.mechanism.parts[name])),
+                "task_deviation": math.nan,
                 "half_width": unit * reach[0],
                 "joint_half_width": unit * reach[1],
             }
             if item.part.clip is not None:
-                row |= {"clip": item.part.clip, "bias": math.sqrt(item.part.bias)}
+                found |= {"clip": item.part.clip, "bias": math.sqrt(item.part.bias)}
             if item.part.whole:
-                row["not_whole"] = unit * item.continuous(scale)
+                found["not_whole"] = unit * item.continuous(scale)
+            return found
+
+        each = {(id(item), scale): figures(item, scale) for item, scale, _ in tally(chosen)}
+        rows = []
+        for k, ((name, _), (item, scale)) in enumerate(zip(self._versions, chosen)):
+            row = {"task": f"{name}: {item.part.name}" if item.part.name else name, **each[id(item), scale]}
+            row["task_deviation"] = math.sqrt(_error(result.mechanism.parts[name]))
             if even:
-                row["even_split"] = unit * even[k].standard_deviation
+                row["even_split"] = item.part.unit * even[k].standard_deviation
             rows.append(row)
         return pd.DataFrame(rows)
 
@@ -529,24 +548,37 @@ class Plan(Design):
     def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
         return [("even split", self.cost(self._even_split))] if self.targets is None else []
 
+    def _kinds(self, result: Result) -> pd.DataFrame:
+        """The table of a result with like parts of like tasks in one row."""
+        table = self.frame(result)
+        parts = [part for found in result.mechanism.parts.values() for part, _ in found]
+        table["change"] = [_asked(part) for part in parts[: len(table)]]
+        same = table.columns.drop("task").tolist()
+        return (
+            table.groupby(same, sort=False, dropna=False)["task"].agg(_listed).reset_index()[["task", *same]]
+        )
+
     def lines(self, result: Result) -> list[str]:
         rows = ["value: squared errors over those of an even split, summed"] if self._scale_free else []
         rows += [
             f"{row.task}: {row.mechanism}, standard deviation {row.standard_deviation:.6g}, 95% within ±{row.half_width:.6g} "
-            f"(all answers: ±{row.joint_half_width:.6g}), {row.share:.1%} of the budget"
-            for row in self.frame(result).itertuples()
+            f"(all answers: ±{row.joint_half_width:.6g}), {row.share:.1%} of the budget{' each' * ('…' in str(row.task))}"
+            for row in self._kinds(result).itertuples()
         ]
+        means: dict[tuple[str, float], list[str]] = {}
+        for name, parts in result.mechanism.parts.items():
+            if len(parts) > 1:
+                over = " over the ".join(part.name for part, _ in parts)
+                means.setdefault((over, math.sqrt(_error(parts))), []).append(name)
         return rows + [
-            f"{name}, the {' over the '.join(part.name for part, _ in parts)}: standard deviation {math.sqrt(_error(parts)):.6g}, "
-            "to first order in 1/n, of the worst mean"
-            for name, parts in result.mechanism.parts.items()
-            if len(parts) > 1
+            f"{_listed(names)}, the {over}: standard deviation {error:.6g}, to first order in 1/n, of the worst mean"
+            for (over, error), names in means.items()
         ]
 
     def describe(self, result: Result) -> Description:
-        privacy, names, table = self.granted(result.value), ", ".join(self.tasks), self.frame(result)
+        privacy, table = self.granted(result.value), self._kinds(result)
         parts = [part for found in result.mechanism.parts.values() for part, _ in found]
-        moved = "\n".join(f"- {row.task}: {_asked(part)}" for row, part in zip(table.itertuples(), parts))
+        moved = "\n".join(f"- {row.task}: {row.change}" for row in table.itertuples())
         answers = self.rounds * sum(part.answers or part.dimension for part in parts)
         widths = ", ".join(f"{row.task} ±{shown(row.joint_half_width)}" for row in table.itertuples())
         apart = f"; nobody is in two of the groups {self.disjoint}" if self.disjoint else ""
@@ -559,7 +591,7 @@ class Plan(Design):
             loss = "budget that meets the targets"
         return Description(
             title=f"Release plan of {len(self.tasks)} tasks",
-            what=f"Answers to {names} are released together{f', {self.rounds} times' if self.rounds > 1 else ''}, under one budget.",
+            what=f"Answers to {_listed([*self.tasks])} are released together{f', {self.rounds} times' if self.rounds > 1 else ''}, under one budget.",
             unit=f"The unit of privacy is one person ({self.neighbours} neighbours), who moves all tasks at once{apart}. Each task "
             f"releases these numbers, which one person changes within these bounds:\n\n{moved}",
             loss=loss,
@@ -568,19 +600,28 @@ class Plan(Design):
                 "within its 95% half-width 19 times out of 20.",
             ),
             consumed=f"consumes at most {at_most(result.mechanism.consumed(privacy).upper)} of {shown(budget_of(privacy))}",
-            picture="Every part of a task: its noise, and the share of the budget that it takes.",
+            picture="Every part of a task: its noise, and the share of the budget that it takes; of like tasks the share of each.",
             rivals="The same tasks with an equal share of the budget for each.",
-            table=table.rename(columns=_HEADINGS),
+            table=table.drop(columns="change").rename(columns=_HEADINGS),
         )
 
     def plot(self, result: Result, **options: float) -> Figure:
-        """Draw each part's share of the budget."""
-        table = self.frame(result)
+        """Draw each part's share of the budget, like tasks once; of many kinds those of the largest shares."""
+        table = self._kinds(result)
+        table = table.loc[table["share"].nlargest(_BARS).index.sort_values()]
         fig, axis = figure(**sized(options, 5.0, 1.2 + 0.35 * len(table)))
         axis.barh([plain(name) for name in table["task"]], table["share"], color=COLOURS[0])
         axis.invert_yaxis()
         axis.set(xlabel="share of the budget", xlim=(0, None))
         return fig
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names of like tasks, or a few of many."""
+    found = list(names)
+    if len(found) <= _NAMED:
+        return ", ".join(found)
+    return f"{found[0]}, {found[1]}, … {found[-1]} ({len(found)} tasks)"
 
 
 def _asked(part: Any) -> str:

@@ -254,12 +254,30 @@ def _consumed(noises: list[AdditiveNoise], privacy: Privacy) -> DeltaInterval:
             return DeltaInterval(0.0, math.inf)
         return consumed(AdditiveNoise(stats.norm(), mu), privacy)
     largest_loss = PureDP(privacy.epsilon) if getattr(privacy, "delta", 0.0) else privacy  # type: ignore[union-attr]
-    each = [consumed(noise, largest_loss) for noise in noises]
-    how = PROVED if all(one.how == PROVED for one in each) else RECOMPUTED
-    ends = [one.upper for one in each]
-    upper = math.inf if math.inf in ends else round_up(sum(map(Fraction, ends)))
+    alike = _tally(noises)
+    each = [(consumed(noise, largest_loss), copies) for noise, copies in alike]
+    how = PROVED if all(one.how == PROVED for one, _ in each) else RECOMPUTED
+    unbounded = any(one.upper == math.inf for one, _ in each)
+    upper = math.inf if unbounded else round_up(sum(copies * Fraction(one.upper) for one, copies in each))
     if not isinstance(privacy, ApproximateDP) or not privacy.delta:
-        return DeltaInterval(math.fsum(one.lower for one in each) * (1 - 1e-15), upper, how)
+        lower = math.fsum(copies * one.lower for one, copies in each)
+        return DeltaInterval(lower * (1 - 1e-15), upper, how)
     if upper <= privacy.epsilon:
         return DeltaInterval(0.0, 0.0, how)
-    return together([term for noise in noises for term in noise.noise_terms()], privacy, 1e-4)
+    terms = [replace(t, count=t.count * copies) for noise, copies in alike for t in noise.noise_terms()]
+    return together(terms, privacy, 1e-4)
+
+
+def law_key(noise: AdditiveNoise) -> tuple[Any, ...]:
+    """What two parts share that have like noise."""
+    law = noise.law
+    parameters = law.dist.name, law.args, tuple(sorted(law.kwds.items()))
+    return *parameters, noise.sensitivity, noise.dimension, noise.rounds, noise.sampling_rate
+
+
+def _tally(noises: list[AdditiveNoise]) -> list[tuple[AdditiveNoise, int]]:
+    """Different noise, and how many parts have it."""
+    found: dict[tuple[Any, ...], list[AdditiveNoise]] = {}
+    for noise in noises:
+        found.setdefault(law_key(noise), []).append(noise)
+    return [(members[0], len(members)) for members in found.values()]

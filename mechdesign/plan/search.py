@@ -14,9 +14,11 @@ two is no way out, as it is only as private as the worse one.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache, cached_property
 
 import numpy as np
 from scipy import optimize, stats
@@ -64,12 +66,18 @@ class Search:
     budget: float
     privacy: ApproximateDP | None = None
 
+    @cached_property
+    def alike(self) -> list[int]:
+        """The first slot with the same items, of each slot: like tasks share them, and at one price choose alike."""
+        first: dict[int, int] = {}
+        return [first.setdefault(id(items), k) for k, items in enumerate(self.slots)]
+
     # -- what choices consume ----------------------------------------------------------------------------
 
     def over(self, chosen: Sequence[Choice], chain: Sequence[int], order: float) -> float:
         """Logarithm of what a chain consumes over the budget."""
         if self.privacy is None:
-            return math.log(sum(chosen[k][0].consumed(chosen[k][1], order) for k in chain) / self.budget)
+            return math.log(spent([chosen[k] for k in chain], order) / self.budget)
         delta = composed([chosen[k] for k in chain], self.privacy)
         return math.log(max(delta / self.privacy.delta, _NONE))
 
@@ -79,8 +87,8 @@ class Search:
 
     def pure(self, chosen: Sequence[Choice]) -> bool:
         """Whether no loss is above ε, but for rounding."""
-        spent = [sum(chosen[k][0].consumed(chosen[k][1], math.inf) for k in chain) for chain in self.chains]
-        return self.privacy is not None and max(spent) <= self.budget * (1 + 1e-12)
+        most = max(spent([chosen[k] for k in chain], math.inf) for chain in self.chains)
+        return self.privacy is not None and most <= self.budget * (1 + 1e-12)
 
     # -- prices ------------------------------------------------------------------------------------------
 
@@ -89,16 +97,17 @@ class Search:
         prices = np.zeros(len(self.slots))
         for price, chain in zip(chain_prices, self.chains):
             prices[list(chain)] += price
-        chosen, total = [], 0.0
-        for items, price in zip(self.slots, prices):
+
+        @cache
+        def cheapest(k: int, price: float) -> tuple[float, Choice]:
             paid = []
-            for item in items:
+            for item in self.slots[k]:
                 scale = item.best(price, order)
-                paid.append((item.cost(scale) + price * item.consumed(scale, order), item, scale))
-            least, item, scale = min(paid, key=lambda one: one[0])
-            chosen.append((item, scale))
-            total += least
-        return chosen, total
+                paid.append((item.cost(scale) + price * item.consumed(scale, order), (item, scale)))
+            return min(paid, key=lambda one: one[0])
+
+        found = [cheapest(self.alike[k], price) for k, price in enumerate(prices.tolist())]
+        return [choice for _, choice in found], math.fsum(least for least, _ in found)
 
     def settled(self, order: float, xtol: float = 1e-14) -> tuple[list[Choice], Array]:
         """The prices at which every chain uses up its budget, and what is chosen there; never over the budget but for rounding."""
@@ -122,7 +131,8 @@ class Search:
 
     def only(self, chosen: Sequence[Choice]) -> Search:
         """The same with the items of these choices."""
-        return replace(self, slots=[[item] for item, _ in chosen])
+        kept = {id(item): [item] for item, _ in chosen}
+        return replace(self, slots=[kept[id(item)] for item, _ in chosen])
 
     # -- budgets that add --------------------------------------------------------------------------------
 
@@ -147,7 +157,8 @@ class Search:
         start = 1 - 2 * math.log(self.privacy.delta) / self.budget  # of normal noise, about
         with progress_bar("choices of noise", 3) as step:
             for normal in (True, False, None):
-                slots = [[i for i in items if normal in (i.normal, None)] for items in self.slots]
+                kept = {id(items): [i for i in items if normal in (i.normal, None)] for items in self.slots}
+                slots = [kept[id(items)] for items in self.slots]
                 if not all(slots):
                     continue
                 if normal is False:
@@ -165,12 +176,24 @@ class Search:
 
         def exponent(log_theta: float) -> float:
             theta = math.exp(log_theta)
-            return theta * (sum(i.consumed(s, 1 + theta) for i, s in taken) - self.budget)
+            return theta * (spent(taken, 1 + theta) - self.budget)
 
         found = optimize.minimize_scalar(
             exponent, bounds=(-8.0, 8.0), method="bounded", options={"xatol": 1e-3}
         )
         return math.exp(float(found.x))
+
+
+def tally(chosen: Sequence[Choice]) -> list[tuple[Item, float, int]]:
+    """Different choices, and how often each is made."""
+    copies = Counter((id(item), scale) for item, scale in chosen)
+    known = {(id(item), scale): item for item, scale in chosen}
+    return [(known[key], key[1], count) for key, count in copies.items()]
+
+
+def spent(chosen: Sequence[Choice], order: float) -> float:
+    """D of this order, of all choices."""
+    return math.fsum(count * item.consumed(scale, order) for item, scale, count in tally(chosen))
 
 
 def items_of(chosen: Sequence[Choice]) -> tuple[int, ...]:
@@ -210,12 +233,12 @@ def together(terms: Sequence[NoiseTerm], privacy: ApproximateDP, width: float) -
 
 def composed(chosen: Sequence[Choice], privacy: ApproximateDP) -> float:
     """δ of the composition at ε, from above; discrete normal noise as if it were normal."""
-    if sum(item.consumed(scale, math.inf) for item, scale in chosen) <= privacy.epsilon:
+    if spent(chosen, math.inf) <= privacy.epsilon:
         return 0.0
     terms = []
-    for item, scale in chosen:
+    for item, scale, copies in tally(chosen):
         law = stats.norm(scale=scale) if item.normal else item.law(scale)
-        terms += [NoiseTerm(law, v, count) for v, count in item.shifts]
+        terms += [NoiseTerm(law, v, count * copies) for v, count in item.shifts]
     return together(terms, privacy, WIDTH).upper
 
 

@@ -204,11 +204,15 @@ def covers(stated: Json, changes: Json) -> bool:
 def private(noises: list[Json], privacy: Json, whose: str, account: Account) -> None:
     """Check that all of the noise keeps the budget."""
     most, square, rest = ZERO, ZERO, []
+    alike: dict[str, list[Json]] = {}
     for noise in noises:
+        alike.setdefault(repr(sorted(noise.items())), []).append(noise)
+    for noise, *others_alike in alike.values():
+        copies = noise["rounds"] * (1 + len(others_alike))
         name, shapes, scale = law_of(noise)
         smooth = name == "norm" or (name == "discrete_gaussian" and privacy[""] == "zcdp")
         cases = worst_shifts(noise["sensitivity"], noise["dimension"], "norm" if smooth else name, account)
-        shifts = [[(v / scale, count * noise["rounds"]) for v, count in case] for case in cases]
+        shifts = [[(v / scale, count * copies) for v, count in case] for case in cases]
         most += min(
             sum((count * largest_loss(name, shapes, v) for v, count in case), ZERO) for case in shifts
         )

@@ -48,6 +48,8 @@ SPECS = {
     "VectorQuantizer": 'dimension = 50\nbits = 4\ninputs = "box"\n' + PURE,
     "LocalWorkload": 'workload = {kind = "prefix_sums", size = 4}\n' + PURE,
     "BoundedCount": 'n = 6\nloss = "squared"\n' + PURE,
+    "PrivateChoice": 'candidates = ["tea", "coffee"]\nlargest = 3\n' + PURE,
+    "PrivateQuantile": "q = 0.5\ncandidates = [1.0, 2.0, 4.0]\n" + PURE,
     "Plan": PURE
     + 'targets = {visits = 19.0, age = 1.0, spent = 99.0, totals = 99.0}\n[tasks.totals]\nkind = "prefix_sums"\nsize = 4\n[tasks.visits]\nkind = "Histogram"\nbins = 4\ncontribution = {linf = 2, l0 = 3}\n'
     + '[tasks.age]\nkind = "Mean"\nlower = 0\nupper = 100\nn = 1000\n[tasks.spent]\nkind = "Sum"\nclip = [1.0, 2.0]\nn = 20\n'

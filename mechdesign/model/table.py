@@ -202,7 +202,8 @@ class Errors:
                 squared if loss == "squared" else np.abs(off[..., 0]) if x.shape[1] == 1 else np.sqrt(squared)
             )
         given = [[loss(x, y) for y in self.outputs] for x in self.inputs] if callable(loss) else loss
-        found = array("loss", given, ndim=None)
+        held = np.asarray(given)
+        found = array("loss", held.astype(float) if held.dtype == bool else given, ndim=None)
         if found.shape != shape:
             raise DesignError.of(
                 "loss", found.shape, f"must have a row an input and a column an output: {shape}"

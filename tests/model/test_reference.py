@@ -209,3 +209,9 @@ def test_losses_beyond_all_enclosures_are_kept_by_the_largest() -> None:
     assert result.certificate.verify() and result.value == pytest.approx(0.1 / 3) and result.gap < 1e-7
     far = md.MetricSpace.line([0.0, 473.0])
     assert md.MetricChannel(far, alpha=100.0, prior=[0.75, 0.25]).solve().certificate.verify()
+
+
+def test_a_loss_that_answers_true_or_false_counts_ones() -> None:
+    P = md.Table(["a", "b", "c"], ["a", "b", "c"])
+    told, function = P.losses("error"), P.losses(lambda x, y: x != y)
+    assert told.tolist() == function.tolist() == P.losses(told.astype(bool)).tolist()

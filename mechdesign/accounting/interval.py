@@ -30,7 +30,7 @@ from mechdesign.accounting.losses import (
     loss_of,
 )
 from mechdesign.accounting.profile import enclosed_delta, enclosed_gaussian, profile_interval
-from mechdesign.accounting.sampling import compose_grid, sampled_parts
+from mechdesign.accounting.sampling import compose_grid, loss_before, sampled_parts
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import excess, round_down, round_up
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED
@@ -44,6 +44,8 @@ FLOOR = 1e-300
 _DEEPEST = 1e-290
 """The tail that a first coarse pass cuts off."""
 _EXTREME = 1e100
+_LESS, _MORE = 1 - 1e-14, 1 + 1e-14
+"""Beyond the rounding of some operations on doubles."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,7 @@ def sampled_plan(
     terms, lowered = _rotated(terms)
     # What matters in a round lies below the loss that one sampled record needs to reach ε on its own.
     reachable = 0.5 * sum(_largest(loss_of(t.law, t.sensitivity), _DEEPEST) * t.count for t in terms)
-    plan = plan_grid(terms, min(math.log1p(math.expm1(epsilon) / sampling_rate) / 2, reachable), width)
+    plan = plan_grid(terms, min(loss_before(epsilon, sampling_rate) / 2, reachable), width)
     # A million points of the composed round, 37 standard deviations either way, are as many as tell.
     count = sum(n for _, n in plan.losses)
     spread = math.sqrt(max(cumulants(plan.coarse, 0.0).variance, 0.0))
@@ -268,7 +270,7 @@ def delta_interval(
         or removing one record, and the worse of the two directions is returned.
     closed_form : bool
         Use the Gaussian profile when every law is normal, and the exact one-dimensional profile for a single
-        coordinate, unless rounds are sampled.
+        coordinate, unless several rounds are sampled.
     points : int
         Largest grid; refinement stops there, with an interval that is wider.
     time_limit : float, optional
@@ -305,12 +307,27 @@ def delta_interval(
     if probability("sampling_rate", sampling_rate) == 0:
         raise DesignError.of("sampling_rate", sampling_rate, "must be a probability in (0, 1]")
     deadline, epsilon = Deadline.of(deadline, time_limit), float(epsilon)
+    if sampling_rate < 1 and rounds == 1:
+        low, high = _unsampled(epsilon, sampling_rate)
+        above, below = (
+            delta_interval(terms, at, width=width, closed_form=closed_form, points=points, deadline=deadline)
+            for at in (low, high)
+        )
+        return DeltaInterval(
+            sampling_rate * below.lower * _LESS, min(sampling_rate * above.upper * _MORE, 1.0)
+        )
     terms = _repeated(terms, rounds, sampling_rate)
     if closed_form and (found := _closed(terms, epsilon, sampling_rate)) is not None:
         return found
     if apart(terms):
         return DeltaInterval(0.0 if sampling_rate < 1 else 1.0, 1.0)
     return _refine(_planned(terms, epsilon, width, rounds, sampling_rate), epsilon, width, points, deadline)
+
+
+def _unsampled(epsilon: float, sampling_rate: float) -> tuple[float, float]:
+    """Enclose the ε at which one round, all records seen, has 1/q of the δ that its sample has at this one."""
+    before = loss_before(epsilon, sampling_rate)
+    return before * _LESS, before * _MORE
 
 
 def _repeated(terms: Terms, rounds: int, sampling_rate: float) -> tuple[NoiseTerm, ...]:
@@ -388,6 +405,9 @@ def upper_delta(
     sampling_rate: float = 1.0,
 ) -> float:
     """Bound δ(ε) from above on one grid planned for `width`."""
+    if sampling_rate < 1 and rounds == 1:
+        low, _ = _unsampled(epsilon, sampling_rate)
+        return min(sampling_rate * upper_delta(terms, low, width=width) * _MORE, 1.0)
     terms = _repeated(terms, rounds, sampling_rate)
     if apart(terms):
         return 1.0
@@ -404,12 +424,15 @@ def upper_delta(
     return least
 
 
-def verified_delta(terms: Terms, epsilon: float, *, rounds: int = 1) -> float:
+def verified_delta(terms: Terms, epsilon: float, *, rounds: int = 1, sampling_rate: float = 1.0) -> float:
     """Bound δ(ε) from above as the stand-alone verifier can on its finest grid.
 
     That has steps of ε/n times a power of 2, at most 2¹⁵ to the largest loss and 2¹⁶ along the sum of all n; here they are
-    twice as wide, as it splits losses up to twice.
+    twice as wide, as it splits losses up to twice. Only one round may be sampled.
     """
+    if sampling_rate < 1:
+        low, _ = _unsampled(epsilon, sampling_rate)
+        return min(sampling_rate * verified_delta(terms, low) * _MORE, 1.0)
     terms = _repeated(terms, rounds, 1.0)
     if apart(terms):
         return 1.0
@@ -429,6 +452,9 @@ def lower_delta(
     terms: Terms, epsilon: float, *, width: float = 1e-2, rounds: int = 1, sampling_rate: float = 1.0
 ) -> float:
     """Bound δ(ε) from below: exactly where there is a closed form, else on one grid planned for `width`."""
+    if sampling_rate < 1 and rounds == 1:
+        _, high = _unsampled(epsilon, sampling_rate)
+        return sampling_rate * lower_delta(terms, high, width=width) * _LESS
     terms = _repeated(terms, rounds, sampling_rate)
     if (found := _closed(terms, epsilon, sampling_rate)) is not None:
         return found.lower

@@ -145,6 +145,16 @@ def _stretch(parts: Sequence[Part], tilt: Tilt) -> list[_Stretch]:
     return [_Stretch(tilt, first, mass, each, outside)]
 
 
+def loss_before(epsilon: float, rate: float) -> float:
+    """log(1 + (e^ε − 1)/q), the loss that a sample at rate q turns into ε, to a few roundings of itself.
+
+    Of one round H(sP + (1 − s)Q | Q) at e^ε is s H(P | Q) at that loss; for symmetric pairs an added record tells no more.
+    """
+    if epsilon > _PAST:
+        return epsilon - math.log(rate)
+    return math.log1p(math.expm1(epsilon) / rate)
+
+
 def _sampled(loss: Array, rate: float) -> Array:
     """log(1 − q + q e^x) to a few roundings of itself, by e^−x where e^x is past the doubles."""
     with np.errstate(under="ignore"):

@@ -25,6 +25,7 @@ import numpy as np
 from mechdesign.accounting.interval import DeltaInterval, lower_delta, upper_delta, verified_delta
 from mechdesign.accounting.losses import AtomicLoss, in_sigmas, is_gaussian, loss_of
 from mechdesign.accounting.profile import integrated_profile
+from mechdesign.accounting.sampling import loss_before
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.proofs import ABOUT_FILE, PROVED, RECOMPUTED, Claim
@@ -95,22 +96,22 @@ def consumed(noise: AdditiveNoise, privacy: CentralPrivacy) -> DeltaInterval:
         loss = amplified(cases.largest_loss(), **noise.in_rounds)
         closed = noise.sampling_rate == 1 and cases.loss_is_closed
         return DeltaInterval(loss * (1 - 1e-14), loss, PROVED if closed else RECOMPUTED)
-    lone = cases.single is not None and noise.once
-    if lone or (noise.sampling_rate == 1 and is_gaussian(noise.law)):
+    lone = cases.single is not None and noise.rounds == 1
+    if lone or (is_gaussian(noise.law) and (noise.sampling_rate == 1 or noise.rounds == 1)):
         return noise.delta_interval(privacy.epsilon)
     return _composed(noise, privacy.epsilon, delta)
 
 
 def _composed(noise: AdditiveNoise, epsilon: float, delta: float) -> DeltaInterval:
     """Enclose δ of several coordinates or rounds, on finer grids while it seems to be over the budget."""
-    sampled = noise.sampling_rate < 1
+    sampled = noise.sampling_rate < 1 and noise.rounds > 1  # one round is as without sampling
     coarse, searched = (1.7e-2, 5e-3) if sampled else (7.3e-3, 1e-3)
     found = noise.delta_interval(epsilon, width=coarse, closed_form=False, points=2**20 if sampled else 2**16)
     if found.upper > delta:
         cases = noise.worst_cases.alternatives
         uppers = [upper_delta(terms, epsilon, width=searched, **noise.in_rounds) for terms in cases]
         if not sampled:
-            uppers += [verified_delta(terms, epsilon, rounds=noise.rounds) for terms in cases]
+            uppers += [verified_delta(terms, epsilon, **noise.in_rounds) for terms in cases]
         upper = min(found.upper, *uppers)
         found = replace(found, lower=min(found.lower, upper), upper=upper)
     if found.upper > delta:
@@ -217,8 +218,7 @@ def least_cost(noise: AdditiveNoise, privacy: CentralPrivacy, loss: str) -> floa
         return rounds * square / math.expm1(exponent) * (1 - OFF) if known else 0.0
     epsilon, delta = privacy.epsilon, getattr(privacy, "delta", 0.0)
     if rate < 1:
-        epsilon = epsilon - math.log(rate) if epsilon > 700 else math.log1p(math.expm1(epsilon) / rate)
-        delta, rounds = delta / rate, 1
+        epsilon, delta, rounds = loss_before(epsilon, rate), delta / rate, 1
     steps = isinstance(loss_of(noise.law, top), AtomicLoss)
     least = unit_cost(epsilon * (1 + 1e-12), delta * (1 + 1e-12), loss, log_concave=not steps)
     return least * (rounds * square if loss == "squared" else top) * (1 - OFF)

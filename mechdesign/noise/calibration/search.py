@@ -31,6 +31,7 @@ from mechdesign.accounting.interval import (
 from mechdesign.accounting.least_kept import Kept
 from mechdesign.accounting.losses import NoiseTerm, is_gaussian, loss_of
 from mechdesign.accounting.profile import fast_profile, profile_interval
+from mechdesign.accounting.sampling import loss_before
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import round_up, safe_root
@@ -135,6 +136,8 @@ class Requirement:
         DesignError
             δ is below what double precision certifies.
         """
+        if query.rounds == 1 and query.sampling_rate < 1:
+            return cls.of(_unsampled(privacy, query.sampling_rate), replace(query, sampling_rate=1.0))
         if isinstance(privacy, TradeOff):
             return _at_all(privacy, [cls.of(part, query) for part in parts_of(privacy)])
         if isinstance(privacy, GaussianDP):
@@ -186,6 +189,17 @@ class Requirement:
     def refined(self, law: FrozenLaw) -> float:
         """The same, as little as the verifier can prove."""
         return spent(self.query.noise(law), self.privacy, fine=True)
+
+
+def _unsampled(privacy: CentralPrivacy, rate: float) -> CentralPrivacy:
+    """What a round without sampling has to keep, so that one sampled at this rate keeps the requirement."""
+    points = [(p.epsilon, getattr(p, "delta", 0.0)) for p in parts_of(privacy)]  # type: ignore[union-attr]
+    less = 1 - 1e-13
+    before = TradeOff(
+        tuple((loss_before(e, rate) * less, d / rate * less if d < rate else 1.0) for e, d in points)
+    )
+    parts = parts_of(before)
+    return parts[0] if len(parts) == 1 else before
 
 
 def _wider(sigma: float) -> float:
@@ -344,7 +358,7 @@ def _pure_law(family: Family, closed: Callable[..., FrozenLaw], r: Requirement, 
     q = r.query
     epsilon = r.epsilon / q.rounds
     if q.sampling_rate < 1:
-        epsilon = math.log1p(math.expm1(epsilon) / q.sampling_rate)
+        epsilon = loss_before(epsilon, q.sampling_rate)
     if q.sampling_rate < 1 or q.rounds > 1:
         epsilon *= 1 - 1e-14
     terms = min(

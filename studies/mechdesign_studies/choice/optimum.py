@@ -16,7 +16,6 @@ import pandas as pd
 import mechdesign as md
 from mechdesign.plotting import COLOURS, figure
 from mechdesign.shell.studykit import Report
-from mechdesign.typing import Array
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
 SIZES = {2: (2, 4, 6, 8), 3: (2, 4, 6, 8), 4: (2, 3, 4)}
@@ -24,14 +23,14 @@ NODES, WEIGHTS = np.polynomial.legendre.leggauss(24)
 
 
 @cache
-def sorted_counts(k: int, largest: int) -> tuple[Array, Array]:
+def sorted_counts(k: int, largest: int) -> tuple[np.ndarray, np.ndarray]:
     """Vectors of counts up to their order, and how many there are of each."""
     every = np.sort(list(itertools.product(range(largest + 1), repeat=k)), axis=1)
     rows, copies = np.unique(every, axis=0, return_counts=True)
     return rows.astype(float), copies
 
 
-def noisy(counts: Array, scale: float) -> Array:
+def noisy(counts: np.ndarray, scale: float) -> np.ndarray:
     """Probability that each count is the largest with Laplace noise: Gauss-Legendre between the counts and in both tails."""
     edges = np.unique(
         np.concatenate(

@@ -10,6 +10,7 @@ import numpy as np
 
 from mechdesign.evidence.digits import at_most
 from mechdesign.plotting import COLOURS, figure, legend_above, plain, sized
+from mechdesign.problem.law_moments import law_variance
 from mechdesign.typing import Array, FrozenLaw
 
 if TYPE_CHECKING:
@@ -75,8 +76,8 @@ def _density(law: FrozenLaw, reach: float) -> tuple[Array, Array]:
 
 def _quantile(law: FrozenLaw, tail: float) -> float:
     """Where P[T > t] falls to `tail`, by doubling and bisection: laws need no ``isf``."""
-    low, high = 0.0, float(law.std()) or 1.0
-    high = high if high < math.inf else 1.0  # of wide discrete Laplace laws SciPy's formula cancels
+    low = 0.0
+    high = (math.sqrt(law_variance(law)) if hasattr(law, "dist") else float(law.std())) or 1.0
     while float(law.sf(high)) > tail and high < 1e300:
         low, high = high, 2 * high
     for _ in range(40):

@@ -168,8 +168,8 @@ class Item:
         powers = plain and (self.normal or (order == math.inf and self.family == "laplace"))
 
         def paid(log_scale: float) -> float:
-            scale = max(math.exp(min(log_scale, 300.0)), least)
-            return self.cost(scale) + price * self.consumed(scale, order)
+            scale, below = max(math.exp(min(log_scale, 300.0)), least), max(math.log(least) - log_scale, 0.0)
+            return (self.cost(scale) + price * self.consumed(scale, order)) * (1 + below)
 
         near = max(fourth if plain and self.normal else min(cubic, fourth), least)
         if powers:

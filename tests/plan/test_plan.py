@@ -308,6 +308,9 @@ def test_large_budgets() -> None:
     for epsilon in (10, 50, 60, 80, 200, 600):
         result = md.Plan(tasks, md.PureDP(epsilon), ones).solve()
         assert result.value == pytest.approx(least_of_two_sums(epsilon), rel=1e-6) and result.gap < 1e-9
+    for epsilon in (105, 110, 112, 113, 130):  # up to the least scale whose variance doubles hold, and beyond
+        result = md.Plan({"c": md.Count()}, md.PureDP(epsilon)).solve()
+        assert result.value == pytest.approx(1) and result.gap < 1e-9
     last = math.inf
     for epsilon in (5, 19.999999, 20, 50, 100, 200, 700):
         for privacy in (md.PureDP(epsilon), md.ApproximateDP(epsilon, 1e-6)):

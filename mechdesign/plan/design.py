@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property, partial
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
@@ -53,8 +54,8 @@ _HEADINGS = {
     "even_split": "standard deviation, even split",
     "not_whole": "standard deviation, not whole",
 }
-_NAMED, _BARS = 8, 60
-"""Names of like tasks that are all listed, and bars of a picture."""
+_NAMED, _BARS, _LABEL = 8, 60, 32
+"""Names of like tasks that are all listed; bars of a picture, and characters of their labels."""
 _LEAST = 1e-6
 """Share of ε that is asked, at least: targets that δ alone allows."""
 _PURE = 1 + 1e-4
@@ -610,7 +611,8 @@ class Plan(Design):
         table = self._kinds(result)
         table = table.loc[table["share"].nlargest(_BARS).index.sort_values()]
         fig, axis = figure(**sized(options, 5.0, 1.2 + 0.35 * len(table)))
-        axis.barh([plain(name) for name in table["task"]], table["share"], color=COLOURS[0])
+        names = [plain(shorten(name, _LABEL, placeholder=" …")) for name in table["task"]]
+        axis.barh(np.arange(len(table)), table["share"], tick_label=names, color=COLOURS[0])
         axis.invert_yaxis()
         axis.set(xlabel="share of the budget", xlim=(0, None))
         return fig

@@ -120,7 +120,7 @@ _SPECIAL = str.maketrans(
     | {"~": r"\textasciitilde ", "^": r"\textasciicircum ", "\\": r"\textbackslash "}
 )
 _RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ᵀ", "0123456789+-T")
-_LOWERED = str.maketrans("₀₁₂₃₄₅₆₇₈₉₊", "0123456789+")
+_LOWERED = str.maketrans("₀₁₂₃₄₅₆₇₈₉₊ᵢ", "0123456789+i")
 
 
 def as_latex(frame: pd.DataFrame, *, float_format: str, caption: str | None = None) -> str:
@@ -147,5 +147,5 @@ def as_latex(frame: pd.DataFrame, *, float_format: str, caption: str | None = No
 
 def _mathematics(text: str) -> str:
     text = re.sub("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ᵀ]+", lambda run: f"$^{{{run[0].translate(_RAISED)}}}$", text)
-    text = re.sub("[₀₁₂₃₄₅₆₇₈₉₊]+", lambda run: f"$_{{{run[0].translate(_LOWERED)}}}$", text)
+    text = re.sub("[₀₁₂₃₄₅₆₇₈₉₊ᵢ]+", lambda run: f"$_{{{run[0].translate(_LOWERED)}}}$", text)
     return text.translate(_SYMBOLS)

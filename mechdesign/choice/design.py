@@ -150,7 +150,7 @@ class PrivateChoice(Choosing, TableDesign):
         """All vectors of counts 0, …, N, shape (vectors, k)."""
         if self.largest is None:
             raise DesignError.of(
-                "largest", None, "must be given: the optimal table is of counts from 0 to it"
+                "largest", None, "must be given: a solver finds the optimal table of counts from 0 to it"
             )
         return np.array(list(itertools.product(range(self.largest + 1), repeat=self.size)))
 

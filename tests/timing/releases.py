@@ -251,6 +251,22 @@ def encoded(mechanism: Any) -> Call:
 
 
 UNIFORM = stats.uniform(-1, 2)
+
+
+def votes(mechanism: Any) -> dict[str, Pair]:
+    """A tie that one vote breaks, and a lead that it widens."""
+    return {"a tie": ([9] * 8, [10] + [9] * 7), "a lead": ([900] + [9] * 7, [901] + [9] * 7)}
+
+
+def votes_of_two(mechanism: Any) -> dict[str, Pair]:
+    return {"a tie": ([4, 4], [5, 4]), "the largest": ([8, 0], [9, 0])}
+
+
+def numbers(mechanism: Any) -> dict[str, Pair]:
+    """A number that leaves the others."""
+    return {"a median": ([50.0] * 41, [50.0] * 40 + [0.0]), "far out": ([1.0] * 41, [1.0] * 40 + [1e9])}
+
+
 RELEASES: dict[str, Release] = {
     "Laplace": Release("additive-noise", additive("laplace", PURE), answers()),
     "Gaussian": Release("additive-noise", additive("gaussian", APPROXIMATE), answers(), delta=DELTA),
@@ -454,6 +470,13 @@ RELEASES: dict[str, Release] = {
         "subset-report", solved(lambda: md.LocalWorkload(md.Workload.identity(8), PURE)), items(7)
     ),
     "bounded count": Release("channel", solved(lambda: md.BoundedCount(20, PURE)), items(1)),
+    "choice": Release("choice-rule", solved(lambda: md.PrivateChoice(8, PURE)), votes),
+    "optimal choice": Release(
+        "choice-table", solved(lambda: md.PrivateChoice(2, PURE, largest=9)), votes_of_two
+    ),
+    "quantile": Release(
+        "quantile-rule", solved(lambda: md.PrivateQuantile(0.5, (0.0, 100.0, 1.0), PURE, "replace")), numbers
+    ),
     "clustered response": Release(
         "clustered-response", lambda: ClusteredResponse(CLUSTERS, EPSILON), items(7)
     ),

@@ -159,6 +159,7 @@ DESIGNS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     "private-choice": (lambda: md.PrivateChoice(["a", "b", "c"], md.ApproximateDP(1.0, 1e-6)), {}),
     "private-choice-optimum": (lambda: md.PrivateChoice(2, PURE, "approvals", largest=3), {}),
     "private-quantile": (lambda: md.PrivateQuantile(0.25, [0, 1, 5, 2], md.ZeroConcentratedDP(0.1)), {}),
+    "private-quantile-grid": (lambda: md.PrivateQuantile(0.5, (0.0, 9.0, 0.5), PURE), {}),
     "metric-channel": (
         lambda: md.MetricChannel(md.MetricSpace.grid(2, 3, names=list("abcdef")), alpha=0.7),
         {},

@@ -206,7 +206,7 @@ class PrivateChoice(Choosing, TableDesign):
         assert not isinstance(self.privacy, ZeroConcentratedDP)  # of which there is no table
         gaps, epsilon = self._regrets, self.privacy.epsilon
         table = np.array([chances(PERMUTE, g, np.ones(self.size), epsilon / self.moved) for g in gaps])
-        edges = sparse.coo_array((np.ones(len(self.pairs)), self.pairs.T), shape=(len(gaps), len(gaps)))
+        edges = sparse.csr_array((np.ones(len(self.pairs)), self.pairs.T), shape=(len(gaps), len(gaps)))
         apart = csgraph.shortest_path(edges, directed=False, unweighted=True)
         weights = private_weights(table, apart, epsilon, gaps / len(gaps))
         yield self.law(weights, SolveReport("closed form"))

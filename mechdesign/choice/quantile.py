@@ -30,7 +30,7 @@ from mechdesign.evidence.digits import shown
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.sampling import uniform_integers
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import answers, array, field, generator, number, probability
+from mechdesign.problem.checks import Checked, answers, array, field, generator, number, positive, probability
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import neighbours_field
 from mechdesign.problem.spine import Bound, Clock, Law
@@ -41,14 +41,33 @@ _MOST = 10**12
 """Of a grid's candidates; of candidates that are listed 10,000,000."""
 
 
-def _candidates(name: str, value: Any) -> tuple[float, ...] | Array:
-    """A grid (low, high, step) as it is, or the different ones of a list in rising order."""
-    if isinstance(value, tuple) and len(value) == 3:
-        low, high, step = (number(name, part) for part in value)
-        if not (low <= high and step > 0 and (high - low) / step < _MOST):
+@serializable("candidate-grid")
+@dataclass(frozen=True)
+class CandidateGrid(Checked):
+    """Candidates low, low + step, … up to high.
+
+    Parameters
+    ----------
+    low, high, step : float
+    """
+
+    low: float = field(check=number)
+    high: float = field(check=number)
+    step: float = field(check=positive)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (self.low <= self.high and (self.high - self.low) / self.step < _MOST):
             remedy = f"must be (low, high, step) with low ≤ high and at most {_MOST:g} steps; a list holds candidates themselves"
-            raise DesignError.of(name, value, remedy)
-        return low, high, step
+            raise DesignError.of("candidates", (self.low, self.high, self.step), remedy)
+
+
+def _candidates(name: str, value: Any) -> CandidateGrid | Array:
+    """A grid, or the different ones of a list in rising order."""
+    if isinstance(value, CandidateGrid):
+        return value
+    if isinstance(value, tuple) and len(value) == 3:
+        return CandidateGrid(*value)
     found = np.unique(array(name, value))
     if len(found) > 10**7:
         raise DesignError.of(name, len(found), "are too many: give a grid (low, high, step)")
@@ -67,7 +86,7 @@ class QuantileRule(Scored):
         c, by unit of Q times the score.
     share : Fraction
         q = P/Q.
-    candidates : (float, float, float) or array
+    candidates : CandidateGrid, (float, float, float) or array
         A grid (low, high, step), or candidates.
 
     Examples
@@ -78,7 +97,7 @@ class QuantileRule(Scored):
     """
 
     share: Fraction
-    candidates: tuple[float, ...] | Array
+    candidates: CandidateGrid | Array
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -93,24 +112,24 @@ class QuantileRule(Scored):
     @cached_property
     def size(self) -> int:
         """How many candidates there are."""
-        if isinstance(self.candidates, tuple):
-            low, high, step = self.candidates
-            return math.floor((high - low) / step * (1 + 2.0**-52)) + 1
+        if isinstance(self.candidates, CandidateGrid):
+            grid = self.candidates
+            return math.floor((grid.high - grid.low) / grid.step * (1 + 2.0**-52)) + 1
         return len(self.candidates)
 
     def candidate(self, k: Indices) -> Array:
         """Return candidates by number, in rising order."""
-        if isinstance(self.candidates, tuple):
-            low, high, step = self.candidates
-            return np.asarray(np.minimum(low + step * k, high))
+        if isinstance(self.candidates, CandidateGrid):
+            grid = self.candidates
+            return np.asarray(np.minimum(grid.low + grid.step * k, grid.high))
         return np.asarray(self.candidates[k])
 
     def _first(self, x: Array, *, above: bool) -> Indices:
         """Number of the first candidate at or above each number, or strictly above it."""
-        if not isinstance(self.candidates, tuple):
+        if not isinstance(self.candidates, CandidateGrid):
             return np.asarray(np.searchsorted(self.candidates, x, "right" if above else "left"))
-        low, _, step = self.candidates
-        found = np.clip(np.ceil((x - low) / step), 0, self.size).astype(np.int64)
+        grid = self.candidates
+        found = np.clip(np.ceil((x - grid.low) / grid.step), 0, self.size).astype(np.int64)
         for _ in range(2):  # division and product round
             below = self.candidate(np.maximum(found - 1, 0))
             found -= (found > 0) & ((below > x) if above else (below >= x))
@@ -120,7 +139,10 @@ class QuantileRule(Scored):
 
     def _scored(self, values: Any) -> tuple[Indices, Indices, Indices]:
         """Numbers of the first candidates of each group, how many it has, and Q times its score."""
-        x = np.sort(answers("values", values).ravel())
+        x = answers("values", values)
+        if x.ndim != 1:
+            raise DataError("values: must be a list of numbers, one a person")
+        x = np.sort(x)
         at, above = (self._first(x, above=side) for side in (False, True))
         starts = np.unique(np.concatenate([[0], at, above]))
         starts = starts[starts < self.size]
@@ -200,7 +222,7 @@ class PrivateQuantile(Choosing):
     """
 
     q: float = field(check=probability)
-    candidates: tuple[float, ...] | Array = field(check=_candidates)
+    candidates: CandidateGrid | Array = field(check=_candidates)
     privacy: Asked = field(PureDP, ApproximateDP, ZeroConcentratedDP)
     neighbours: str = neighbours_field()
 

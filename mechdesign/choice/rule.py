@@ -107,12 +107,14 @@ def names_of(name: str, value: Any) -> int | tuple[str, ...]:
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         if 1 <= value <= 10**7:
             return int(value)
-    elif not isinstance(value, str) and hasattr(value, "__iter__"):
+    elif isinstance(value, (list, tuple)) or hasattr(value, "tolist"):
         held = list(value)
         if held and all(isinstance(one, str) for one in held) and len(set(held)) == len(held):
             return tuple(map(str, held))
     raise DesignError.of(
-        name, value, "must be how many there are, 1 to 10,000,000, or their names, all different"
+        name,
+        value,
+        "must be how many there are, 1 to 10,000,000, or a list of names: strings that all differ",
     )
 
 
@@ -274,11 +276,14 @@ def scores_of(scores: Any, candidates: int | tuple[str, ...]) -> Array:
     """Return one score of each candidate, in their order, as doubles, or raise DataError, which quotes none of them."""
     if hasattr(scores, "keys") and not isinstance(candidates, int):
         held = dict(scores.items())
-        missing = [name for name in candidates if name not in held]
-        if missing or len(held) > len(candidates):
-            unknown = len(held) - len(candidates) + len(missing)
+        missing = sum(name not in held for name in candidates)  # which ones is data: who got no vote
+        if unknown := len(held) - len(candidates) + missing:
             raise DataError(
-                f"scores: {missing or 'no candidates'} are missing, and {unknown} are of no candidate"
+                f"scores: must be one of each candidate: {unknown} are of none, and {missing} candidates have none"
+            )
+        if missing:
+            raise DataError(
+                f"scores: must be one of each candidate: {missing} have none; give 0 to who got no vote"
             )
         scores = [held[name] for name in candidates]
     found = answers("scores", scores)

@@ -84,9 +84,8 @@ def size_of(candidates: Json) -> int:
     """How many candidates there are."""
     if isinstance(candidates, int):
         return candidates
-    if isinstance(candidates, tuple):
-        low, high, step = candidates
-        return int((high - low) / step * (1 + 2.0**-52)) + 1
+    if isinstance(candidates, dict):
+        return int((candidates["high"] - candidates["low"]) / candidates["step"] * (1 + 2.0**-52)) + 1
     return len(list(candidates))
 
 
@@ -118,6 +117,7 @@ def choice(result: Json, account: Account) -> None:
     size = size_of(names)
     if (
         votes not in SPREADS
+        or design["spread"] is not None
         or law[""] != "choice-table"
         or not 2 <= size <= 20
         or not 1 <= top < MOST ** (1 / size)

@@ -161,7 +161,7 @@ def test_delta_of_the_exponential_mechanism_is_its_bounded_range(
     [
         ([1.0, math.nan, 2.0], "finite"),
         ([1.0, 2.0], "3 numbers"),
-        ({"a": 1.0, "b": 7531.0, "d": 7531.0}, r"\['c'\] are missing, and 1 are"),
+        ({"a": 1.0, "b": 7531.0, "d": 7531.0}, "1 are of none, and 1 candidates have none"),
         (["x", "y", "z"], "finite"),
         (None, "finite"),
     ],
@@ -287,3 +287,39 @@ def test_files_of_quantiles_are_verified_without_the_package(q: float, candidate
     payload["fields"]["mechanism"]["fields"]["rate"] *= 1 + 1e-9
     assert not all(holds for *_, holds in verify.verify(cheap.sealed(payload)).rows)
     assert not checked(loads(cheap.sealed(payload)))
+
+
+def test_budgets_that_doubles_hardly_hold() -> None:
+    for epsilon, delta in ((1e-9, 1e-9), (1e-6, 1e-30), (710.0, 0.0), (750.0, 1e-6), (1e6, 1e-9)):
+        result = md.PrivateChoice(3, md.ApproximateDP(epsilon, delta)).solve()
+        assert checked(result) and result.mechanism.rate >= epsilon * (1 - 1e-12)
+
+
+def test_a_table_of_people_is_no_list_of_numbers() -> None:
+    """A row of two numbers would count twice."""
+    median = quantile(0.5, [0, 1, 2, 3], md.PureDP(1.0)).solve()
+    for data in ([[0.5, 0.5]], 3.0):
+        with pytest.raises(md.DataError, match="one a person"):
+            median.release(data)
+
+
+def test_a_grid_s_value_is_that_of_all_its_candidates() -> None:
+    """A verifier that took the three numbers of a grid for candidates would believe a seventh of it."""
+    text = dumps(quantile(0.5, (0.0, 100.0, 1.0), md.PureDP(1.0)).solve())
+    payload = json.loads(text)["payload"]
+    payload["fields"]["value"] *= 0.99
+    assert not all(holds for *_, holds in verify.verify(cheap.sealed(payload)).rows)
+    for candidates in ((0.0, 1.0, 1.0), (0.0, 0.0, 1.0)):
+        few = dumps(quantile(0.5, candidates, md.PureDP(1.0)).solve())
+        assert all(holds for *_, holds in verify.verify(few).rows)
+
+
+def test_a_rule_is_none_for_the_optimal_table_s_design() -> None:
+    rule_of_five = md.PrivateChoice(3, md.PureDP(1.0), "replaced vote").solve()
+    table = replace(rule_of_five.design, largest=1)
+    assert not replace(rule_of_five, design=table).checks().holds.all()
+    best = md.PrivateChoice(2, md.PureDP(1.0), largest=1).solve()
+    payload = json.loads(dumps(best))["payload"]
+    payload["fields"]["design"]["fields"]["spread"] = 1.0
+    with pytest.raises(verify.Refused):
+        verify.verify(cheap.sealed(payload))

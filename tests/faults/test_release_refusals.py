@@ -31,6 +31,7 @@ RANGE = NOISE | {"must be in"}
 BALL = NOISE | {"must be at most"}
 STATED = {
     "discrete Gaussian": NOISE | {"must be whole numbers"},
+    "optimal choice": NOISE | {"must be whole numbers"},
     "optimal integer noise": NUMBER | {"must be whole numbers"},
     **dict.fromkeys(("optimal quantizer", "metric quantizer", "RQM", "biased selection", "integer table"), RANGE),
     "coordinates": RANGE,

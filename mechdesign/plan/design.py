@@ -639,8 +639,8 @@ def _error(parts: Sequence[tuple[Part, AdditiveNoise]]) -> float:
 
 
 def _held(name: str, value: object) -> float:
-    if not 1e-50 <= (found := positive(name, value)) <= 1e50:
-        raise DesignError.of(name, found, "must be between 1e-50 and 1e50: choose another unit")
+    if not 1e-300 <= (found := positive(name, value)) <= 1e300:
+        raise DesignError.of(name, found, "must be between 1e-300 and 1e300: choose another unit")
     return found
 
 

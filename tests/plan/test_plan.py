@@ -319,6 +319,12 @@ def test_large_budgets() -> None:
         last = result.value
 
 
+def test_plans_of_large_budgets_are_read_again() -> None:
+    """Their weights are inverses of tiny errors."""
+    result = md.Plan({"a": md.Histogram(2), "b": md.Sum(1.0)}, md.PureDP(300)).solve()
+    assert held(loads(dumps(result)))
+
+
 @pytest.mark.parametrize(
     "privacy",
     [md.PureDP(1e6), md.ApproximateDP(1e4, 0.5), md.ZeroConcentratedDP(1e6), md.ApproximateDP(1e-200, 1e-3)],

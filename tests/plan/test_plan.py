@@ -322,7 +322,7 @@ def test_large_budgets() -> None:
 def test_plans_of_large_budgets_are_read_again() -> None:
     """Their weights are inverses of tiny errors."""
     result = md.Plan({"a": md.Histogram(2), "b": md.Sum(1.0)}, md.PureDP(300)).solve()
-    assert held(loads(dumps(result)))
+    assert held(loads(dumps(result))) == []
 
 
 @pytest.mark.parametrize(
@@ -482,7 +482,7 @@ def test_bad_answers_release_nothing(answers, error):
     ("options", "error"),
     [
         ({"tasks": {"a": 3}}, "a = 3"),
-        ({"weights": {"a": 1e60}}, "weights"),
+        ({"weights": {"a": 1e301}}, "weights"),
         ({"tasks": [("a", md.Count()), ("a", md.Count())]}, "twice"),
         ({"privacy": md.TradeOff([(1.0, 0.0)])}, "privacy"),
         ({"targets": {"a": 1.0}, "weights": {"a": 1.0}}, "targets"),

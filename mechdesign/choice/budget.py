@@ -59,7 +59,7 @@ def keeps(rule: str, privacy: Asked, loss: Fraction) -> bool:
 
 
 def largest_rate(rule: str, privacy: Asked, spread: float) -> float:
-    """Return the largest rate, to rounding, at which a rule keeps the requirement."""
+    """Return the largest rate, to rounding, at which a rule is proved to keep the requirement; 0 where none is."""
     near = pure_epsilon(privacy)
     if rule == EXPONENTIAL and isinstance(privacy, ZeroConcentratedDP):
         near = math.sqrt(8 * privacy.rho)
@@ -71,7 +71,7 @@ def largest_rate(rule: str, privacy: Asked, spread: float) -> float:
         near = privacy.epsilon
     rate = round_down(Fraction(near) / Fraction(spread))
     step = 2.0**-50
-    while not keeps(rule, privacy, Fraction(rate) * Fraction(spread)):
+    while rate and not keeps(rule, privacy, Fraction(rate) * Fraction(spread)):
         rate, step = rate * (1 - step), 2 * step
     return rate
 
@@ -128,8 +128,12 @@ class Choosing(Design):
         raise NotImplementedError
 
     def rates(self) -> dict[str, float]:
-        """Return the largest rate of each rule."""
-        return {rule: largest_rate(rule, self.privacy, self.moved) for rule in (PERMUTE, EXPONENTIAL)}
+        """Return the largest rate of each rule that is proved to keep the requirement at some."""
+        found = {rule: largest_rate(rule, self.privacy, self.moved) for rule in (PERMUTE, EXPONENTIAL)}
+        kept = {rule: rate for rule, rate in found.items() if rate}
+        if not kept:
+            raise DesignError.of("privacy", self.privacy, "is a budget too small to be proved: ask for more")
+        return kept
 
     def closed_forms(self) -> Iterator[Law | Bound]:
         """Yield the rule of least worst regret."""

@@ -129,7 +129,8 @@ class QuantileRule(Scored):
         if not isinstance(self.candidates, CandidateGrid):
             return np.asarray(np.searchsorted(self.candidates, x, "right" if above else "left"))
         grid = self.candidates
-        found = np.clip(np.ceil((x - grid.low) / grid.step), 0, self.size).astype(np.int64)
+        with np.errstate(over="ignore"):  # numbers beyond all candidates
+            found = np.clip(np.ceil((x - grid.low) / grid.step), 0, self.size).astype(np.int64)
         for _ in range(2):  # division and product round
             below = self.candidate(np.maximum(found - 1, 0))
             found -= (found > 0) & ((below > x) if above else (below >= x))

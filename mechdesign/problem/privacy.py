@@ -287,6 +287,7 @@ def pure_epsilon(privacy: PureDP | ApproximateDP | ZeroConcentratedDP) -> float:
             rho + 2 * math.sqrt(rho) + 1,
             xtol=1e-300,
             rtol=1e-15,
+            maxiter=2000,  # halvings, of a root far below 1
         )
         return max(float(found) * (1 - 4e-15), (rho + privacy.xi) * (1 - 4e-16))
     delta = privacy.delta if isinstance(privacy, ApproximateDP) else 0.0

@@ -295,6 +295,14 @@ def test_budgets_that_doubles_hardly_hold() -> None:
         assert checked(result) and result.mechanism.rate >= epsilon * (1 - 1e-12)
 
 
+def test_tiny_budgets_and_far_numbers_end_without_a_foreign_error() -> None:
+    assert checked(md.PrivateChoice(3, md.ZeroConcentratedDP(1e-200)).solve())
+    for grid, data in (((0, 1, 0.1), [1e308, -1e308]), ((0, 1e-300, 1e-310), [0.0, 1.0])):
+        median = quantile(0.5, grid, md.PureDP(1.0)).solve()
+        with np.errstate(all="raise"):
+            assert 0 <= median.release(data) <= 1
+
+
 def test_a_table_of_people_is_no_list_of_numbers() -> None:
     """A row of two numbers would count twice."""
     median = quantile(0.5, [0, 1, 2, 3], md.PureDP(1.0)).solve()

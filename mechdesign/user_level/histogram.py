@@ -603,7 +603,7 @@ class UserHistogramProof(Checked, Proof):
             f"expected distance at most {stated.value!r}",
             how,
             spare,
-            spare >= -1e-9 * stated.value * (how != PROVED),
+            spare >= -1e-12 * stated.value * (how != PROVED),
         )
         if stated.lower_bound is not None:
             margin = (-math.inf if design.floor is None else design.floor) - stated.lower_bound

@@ -319,7 +319,8 @@ def shaped(values: Json, dtype: str, shape: list[int]) -> Json:
         if not all(isinstance(part, list) and len(part) == length for part in layer):
             raise Refused(f"an array that is not of its shape {shape!s:.40}")
         layer = [child for part in layer for child in part]
-    if dtype[0] in NUMBERS and not {*map(type, layer)} <= NUMBERS[dtype[0]]:
+    held = {*map(type, layer)}
+    if dtype[0] in NUMBERS and (not held <= NUMBERS[dtype[0]] or (dtype[0] == "f" and held == {int})):
         raise Refused(f"an array of type {dtype} that holds something else")
     return values
 

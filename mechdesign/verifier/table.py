@@ -176,6 +176,10 @@ def rows_hold(
 
 def own_rows(design: Json, cells: int) -> list[Own]:
     """The person's rows, in the order of their numbers."""
+    asked = design["privacy"] if isinstance(design["privacy"], list) else []
+    families = [*design["labels"], *(one["label"] for one in asked)]
+    if len(set(families)) < len(families):
+        raise Refused("two families of one name")
     count = len(design["family"])
     terms: list[list[tuple[int, Fraction]]] = [[] for _ in range(count)]
     for (i, j), a in zip(design["places"], design["coefficients"], strict=True):

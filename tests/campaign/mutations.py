@@ -144,6 +144,18 @@ def words_of(fields: dict[str, Any]) -> list[str]:
             law = dict(node["fields"])
             rows = [row["$tuple"] for side in ("left", "right") for row in law.pop(side)["$tuple"]]
             return [plain(law, left_out), plain([[w / sum(row) for w in row] for row in rows], left_out)]
+        if (
+            isinstance(node, dict)
+            and node.get("$kind") in ("table-mechanism", "channel")
+            and node["fields"]["weights"]
+        ):
+            held = dict(node["fields"])  # each row in proportion
+            rows = [row["$tuple"] for row in held.pop("weights")["$tuple"]]
+            return [plain(held, left_out), plain([[w / sum(row) for w in row] for row in rows], left_out)]
+        if isinstance(node, dict) and node.get("$kind") == "knorm-noise" and node["fields"]["simplices"]:
+            faces = node["fields"]["simplices"]["$tuple"]  # sets of vertices
+            sets = [sorted(face["$tuple"]) for face in faces]
+            return plain({**node, "$kind": "", "fields": {**node["fields"], "simplices": sets}}, left_out)
         if isinstance(node, dict) and [*node] == ["$items"]:  # in any order
             return {str(k): plain(v, left_out) for k, v in sorted(node["$items"], key=str)}
         if isinstance(node, dict):

@@ -120,6 +120,8 @@ EDITS: dict[str, tuple[str, tuple[Any, ...], Any]] = {
     "weights of three coordinates": ("noise-allocation", (*QUESTION, "weights"), THREE),
     "a coordinate that weighs nothing": ("noise-allocation", (*QUESTION, "weights"), 0.0),
     "half a change": ("optimal-noise", (*QUESTION, "l0"), 0.5),
+    "groups of whole numbers called others": ("grouped-allocation", (*QUESTION, "groups", "$tuple", 0, "dtype"), "float64"),
+    "rows of privacy by one name": ("table-problem", (*QUESTION, "privacy", "$tuple"), trees.at(files.payload("table-problem"), (*QUESTION, "privacy", "$tuple")) * 2),
     "groups that overlap": ("grouped-allocation", (*QUESTION, "groups"), {"$tuple": [{"$tuple": [0, 0]}, {"$tuple": [1]}]}),
     "groups that leave one out": ("grouped-allocation", (*QUESTION, "groups"), {"$tuple": [{"$tuple": [0]}]}),
     "inputs that are finer": ("metric-grid", (*QUESTION, "inputs"), {"$tuple": [k / 10 - 1 for k in range(21)]}),

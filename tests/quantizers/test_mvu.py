@@ -64,3 +64,11 @@ def test_mvu_with_two_outputs() -> None:
 def test_mvu_range_too_small() -> None:
     with pytest.raises(md.DesignError, match=r"max_abs = 2\.0: must be at least 2\.16395"):
         md.MVU(4, md.PureDP(1.0), (-1, 1), max_abs=2.0)
+
+
+@pytest.mark.parametrize("m", [5, 7, 9, 11])
+@pytest.mark.parametrize("epsilon", [0.27, 0.3, 0.35])
+def test_a_bound_is_of_the_outputs_that_are_released(m: int, epsilon: float) -> None:
+    """Of far outputs, most of which practically never come and are moved by a rounding."""
+    bins = np.linspace(-7.456218498412245, 7.456218498412245, m)
+    assert md.MVU(m, md.PureDP(epsilon), (-1, 1), 2, bins=bins, loss="absolute").solve().certificate.verify()

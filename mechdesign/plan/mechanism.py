@@ -275,6 +275,11 @@ def law_key(noise: AdditiveNoise) -> tuple[Any, ...]:
     return *parameters, noise.sensitivity, noise.dimension, noise.rounds, noise.sampling_rate
 
 
+def worst_error(parts: Sequence[tuple[Part, AdditiveNoise]]) -> float:
+    """Squared error of a task's worst answer."""
+    return math.fsum(part.largest * noise.variance + part.bias for part, noise in parts)
+
+
 def _tally(noises: list[AdditiveNoise]) -> list[tuple[AdditiveNoise, int]]:
     """Different noise, and how many parts have it."""
     found: dict[tuple[Any, ...], list[AdditiveNoise]] = {}

@@ -26,6 +26,7 @@ from .choose.comparing import compare as compare
 from .choose.comparing import least_epsilon as least_epsilon
 from .choose.comparison import Comparison as Comparison
 from .choose.questions import CategoryReport as CategoryReport
+from .choose.questions import ChoiceQuestion as ChoiceQuestion
 from .choose.questions import HistogramOfUsers as HistogramOfUsers
 from .choose.questions import LocalReport as LocalReport
 from .choose.questions import MetricReport as MetricReport

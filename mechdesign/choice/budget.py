@@ -3,7 +3,8 @@ r"""What a rule of choice consumes, which rule is the better one, and the proof 
 Between neighbouring data sets scores move together by vectors v with :math:`\max_r v_r - \min_r v_r \le s`, the *spread*. At rate c let :math:`\eta = c s`.
 
 *Permute-and-flip* is η-DP: r wins where its noise exceeds :math:`t = \max_{m \ne r} (q_m + E_m/c) - q_r`, which moves by at most s, and
-:math:`P[E/c \ge t - s] \le e^{cs} P[E/c \ge t]`. It never regrets more than the exponential mechanism of the same η on average (McKenna and Sheldon 2020).
+:math:`P[E/c \ge t - s] \le e^{cs} P[E/c \ge t]`. It never regrets more than the exponential mechanism of the same η on average (McKenna and Sheldon 2020). Laplace noise has the same
+inequality, so that *report noisy max* is η-DP too.
 
 *The exponential mechanism* has more: losses of a pair of data sets lie in an interval of length η (bounded range), so that it is
 :math:`\eta^2/8`-zCDP (Cesar and Rogers 2021), and (ε, δ)-DP where :math:`(e^{\eta/2} - e^{\varepsilon/2})^2 \le \delta\,(e^\eta - 1)` (Dong, Durfee and Rogers 2020).
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from mechdesign.choice.rule import EXPONENTIAL, PERMUTE, Scored, chances, worst_regret
+from mechdesign.choice.rule import EXPONENTIAL, NOISY_MAX, PERMUTE, Scored, chances, worst_regret
 from mechdesign.errors import DesignError
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.classes import MechanismClass, family
@@ -50,7 +51,7 @@ _LARGEST = 700.0
 
 def keeps(rule: str, privacy: Asked, loss: Fraction) -> bool:
     """Return whether a rule keeps the requirement at η = `loss`, in rational numbers."""
-    if implied_by_pure(privacy, loss) or rule == PERMUTE or isinstance(privacy, PureDP):
+    if implied_by_pure(privacy, loss) or rule != EXPONENTIAL or isinstance(privacy, PureDP):
         return implied_by_pure(privacy, loss)
     if isinstance(privacy, ZeroConcentratedDP):
         return loss * loss <= 8 * Fraction(privacy.rho)
@@ -79,7 +80,7 @@ def largest_rate(rule: str, privacy: Asked, spread: float) -> float:
 def consumed(rule: str, loss: Fraction) -> Consumption:
     """Return what a rule consumes of a ledger at η = `loss`."""
     pure = Consumption.pure((loss, 1))
-    return pure if rule == PERMUTE else pure & Consumption(rho=round_up(loss * loss / 8))
+    return pure & Consumption(rho=round_up(loss * loss / 8)) if rule == EXPONENTIAL else pure
 
 
 class Choosing(Design):
@@ -135,11 +136,15 @@ class Choosing(Design):
             raise DesignError.of("privacy", self.privacy, "is a budget too small to be proved: ask for more")
         return kept
 
+    def by(self, rule: str) -> Law:
+        """Return the law of one rule, at the largest rate that is proved to keep the requirement."""
+        if not (rate := largest_rate(rule, self.privacy, self.moved)):
+            raise DesignError.of("privacy", self.privacy, "is a budget too small to be proved: ask for more")
+        return Law(self.rule(rule, rate), self.worst(rule, rate)[0], (ChoiceProof(),))
+
     def closed_forms(self) -> Iterator[Law | Bound]:
         """Yield the rule of least worst regret."""
-        rates = self.rates()
-        name = min(rates, key=lambda rule: self.worst(rule, rates[rule])[0])
-        yield Law(self.rule(name, rates[name]), self.worst(name, rates[name])[0], (ChoiceProof(),))
+        yield min(map(self.by, self.rates()), key=lambda law: law.value)
 
     def worst(self, rule: str, rate: float) -> tuple[float, float]:
         """Return the largest expected regret of a rule, and how far all but the best are behind it then."""
@@ -197,7 +202,7 @@ class Choosing(Design):
 class ChoiceProof(Proof):
     r"""A rule at rate c, on scores of spread s, has η = c s; its largest expected regret is at most the value.
 
-    Privacy follows from η: McKenna and Sheldon 2020 (permute-and-flip), Dong, Durfee and Rogers 2020, Cesar and Rogers 2021 (bounded range).
+    Of report noisy max the value is the largest where all but the best are equally far behind. Privacy follows from η: McKenna and Sheldon 2020 (permute-and-flip), Dong, Durfee and Rogers 2020, Cesar and Rogers 2021 (bounded range).
     """
 
     speaks_of = ("privacy", "value")
@@ -212,8 +217,9 @@ class ChoiceProof(Proof):
         holds = keeps(law.rule, design.privacy, loss)
         yield Claim(f"{law.rule} at η = {float(loss)!r} keeps {design.privacy}", PROVED, room, holds)
         regret = design.worst(law.rule, law.rate)[0] * (1 - 9e-13)  # the value is 1e-12 above it
+        where = " where all others are equally far behind" if law.rule == NOISY_MAX else ""
         yield Claim(
-            f"the expected regret is at most {stated.value!r}",
+            f"the expected regret is at most {stated.value!r}{where}",
             RECOMPUTED,
             stated.value - regret,
             regret <= stated.value,

@@ -32,6 +32,7 @@ from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.accuracy import Accuracy, quantile
 from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.digits import shown
+from mechdesign.evidence.proofs import same
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.problem import Minimize
@@ -99,6 +100,7 @@ class PrivateChoice(Choosing, TableDesign):
     """
 
     default_gap = 1e-6
+    asks = "choice"
     algorithms = ("symmetric",)
 
     candidates: int | tuple[str, ...] = field(check=names_of)
@@ -205,7 +207,7 @@ class PrivateChoice(Choosing, TableDesign):
         yield from TableProblem.closed_forms(self.problem())
         assert not isinstance(self.privacy, ZeroConcentratedDP)  # of which there is no table
         gaps, epsilon = self._regrets, self.privacy.epsilon
-        table = np.array([chances(PERMUTE, g, np.ones(self.size), epsilon / self.moved) for g in gaps])
+        table = chances(PERMUTE, gaps, np.ones(self.size), epsilon / self.moved)
         edges = sparse.csr_array((np.ones(len(self.pairs)), self.pairs.T), shape=(len(gaps), len(gaps)))
         apart = csgraph.shortest_path(edges, directed=False, unweighted=True)
         weights = private_weights(table, apart, epsilon, gaps / len(gaps))
@@ -229,15 +231,28 @@ class PrivateChoice(Choosing, TableDesign):
     def _regrets(self) -> Array:
         return np.asarray(self.counts.max(axis=1, keepdims=True) - self.counts, dtype=float)
 
+    def asked_by(self, question: Any) -> bool:
+        return bool(question.asks == self.asks and same(question.design(self.privacy), self))
+
+    def regrets(self, law: ChoiceRule | ChoiceTable) -> tuple[Array, Array]:
+        """Return the regrets of the candidates, shape (..., k), with their probabilities: of counts up to `largest` at the worst ones, or at all of them."""
+        if isinstance(law, ChoiceTable):
+            off, joint = self._regrets, law.probabilities / len(law.inputs)
+        else:
+            rows, copies = np.unique(np.sort(self.counts, axis=1), axis=0, return_counts=True)
+            off = (rows[:, -1:] - rows).astype(float)
+            joint = chances(law.rule, off, np.ones(self.size), law.rate) * (copies / copies.sum())[:, None]
+        if self.objective == "mean":
+            return off, joint
+        at = int(((joint * off).sum(axis=1) / joint.sum(axis=1)).argmax())
+        return off[at], joint[at] / joint[at].sum()
+
     def errors(self, result: Result, question: object = None) -> Accuracy:
-        """Return the regret of a choice: of a rule at the worst scores, of a table at the worst counts or over all of them."""
-        law = result.mechanism
-        if self.largest is None:
+        """Return the regret of a choice: of a rule at the worst scores, at counts up to `largest` at the worst ones or over all of them."""
+        asked = self if question is None else question.design(self.privacy)  # type: ignore[attr-defined]
+        if asked.largest is None:
             return super().errors(result)
-        off, joint = self._regrets, law.probabilities / len(law.inputs)
-        if self.objective == "worst":
-            at = int((joint * off).sum(axis=1).argmax())
-            off, joint = off[at], law.probabilities[at]
+        off, joint = asked.regrets(result.mechanism)
         squared, absolute = (float((joint * off**p).sum()) for p in (2, 1))
         return Accuracy(math.sqrt(squared), absolute, quantile(off, joint))
 
@@ -246,11 +261,9 @@ class PrivateChoice(Choosing, TableDesign):
         if self.largest is None:
             yield from super().rivals(result)
             return
-        rows, copies = np.unique(np.sort(self.counts, axis=1), axis=0, return_counts=True)
-        gaps = (rows[:, -1:] - rows).astype(float)
         for rule, rate in self.rates().items():
-            found = np.array([chances(rule, g, np.ones(self.size), rate) @ g for g in gaps])
-            yield rule, float(found.max() if self.objective == "worst" else np.average(found, weights=copies))
+            off, joint = self.regrets(self.rule(rule, rate))
+            yield rule, float((joint * off).sum())
 
     def describe(self, result: Result) -> Description:
         law, by = result.mechanism, "a table of probabilities for each vector of counts, the best there is"

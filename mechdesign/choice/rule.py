@@ -1,4 +1,4 @@
-r"""Private choice of a candidate by score: permute-and-flip and the exponential mechanism, drawn with their exact laws.
+r"""Private choice of a candidate by score: permute-and-flip, the exponential mechanism and report noisy max, drawn with their exact laws.
 
 Of candidates with scores q the best has :math:`q^* = \max_r q_r`; choosing r is regretted by :math:`d_r = q^* - q_r`. At a rate c > 0
 
@@ -16,6 +16,7 @@ overlap, further bits are drawn, and scores and noise enclosed as closely, until
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -33,11 +34,13 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import answers, generator, one_of
 from mechdesign.typing import Array, Randomness
 
-PERMUTE, EXPONENTIAL = "permute-and-flip", "exponential mechanism"
+PERMUTE, EXPONENTIAL, NOISY_MAX = "permute-and-flip", "exponential mechanism", "report noisy max"
+RULES = (PERMUTE, EXPONENTIAL, NOISY_MAX)
 _PADDING = 2.0**-45
 """Relative width of an enclosure of what doubles compute in a few steps."""
 _FAR = 10**6
 """Beyond any noise of a word of less than 2²⁰ bits."""
+_LOG2 = math.log(2)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
 
 
@@ -45,12 +48,13 @@ def chances(rule: str, gaps: Array, counts: Array, rate: float) -> Array:
     r"""Return the probability that each candidate is chosen, of groups of candidates that share a gap.
 
     Permute-and-flip: :math:`p_r \int_0^1 \prod_{m \ne r} (1 - p_m t)\,dt` with :math:`p = e^{-c d}`, by 32 Gauss–Legendre nodes on each
-    of the intervals :math:`[2^{-j-1}, 2^{-j}]`, on which the integrand is a polynomial that either falls slowly or is negligible.
+    of the intervals :math:`[2^{-j-1}, 2^{-j}]`, on which the integrand is a polynomial that either falls slowly or is negligible. Report noisy max:
+    :math:`\int f(z + c d_r) \prod_{m \ne r} F(z + c d_m)\,dz` with density f and distribution F of Laplace noise, between the kinks in steps of at most 4.
 
     Parameters
     ----------
     rule : str
-    gaps, counts : arrays, shape (groups,)
+    gaps, counts : arrays, shape (..., groups)
         d, and how many candidates have it.
     rate : float
         c.
@@ -60,37 +64,52 @@ def chances(rule: str, gaps: Array, counts: Array, rate: float) -> Array:
     >>> chances(PERMUTE, np.array([0.0, 1.0]), np.ones(2), math.log(2)).round(9).tolist()
     [0.75, 0.25]
     """
-    alive = np.exp(-rate * gaps)
+    behind = rate * gaps
+    alive = np.exp(-behind)
     if rule == EXPONENTIAL:
-        return np.asarray(alive / (counts @ alive))
-    halvings = 8 + math.ceil(math.log2(counts.sum() + 1))
-    found = np.zeros(len(gaps))
-    low = np.ldexp(1.0, -np.arange(1, halvings + 1))
-    low[-1] = 0.0
-    for left, right in zip(low, np.ldexp(1.0, -np.arange(halvings))):
+        return np.asarray(alive / (counts * alive).sum(axis=-1, keepdims=True))
+    size = float(counts.sum(axis=-1).max())
+    found = np.zeros(np.broadcast_shapes(gaps.shape, counts.shape))
+    for left, right in itertools.pairwise(_edges(rule, behind, size)):
         for node, weight in zip(_NODES, _WEIGHTS):
             t = left + (right - left) * (node + 1) / 2
-            lost = np.log1p(-alive * t)
-            found += weight * (right - left) / 2 * np.exp(counts @ lost - lost)
-    return found * alive
+            if rule == PERMUTE:
+                density, below = alive, np.log1p(-alive * t)
+            else:
+                half = np.exp(-np.abs(t + behind)) / 2
+                density, below = half, np.where(t + behind < 0, -np.abs(t + behind) - _LOG2, np.log1p(-half))
+            others = (counts * below).sum(axis=-1, keepdims=True) - below
+            found += weight * (right - left) / 2 * density * np.exp(others)
+    return found
+
+
+def _edges(rule: str, behind: Array, size: float) -> list[float]:
+    """Ends of the intervals on which the integrand is smooth."""
+    if rule == PERMUTE:
+        return [0.0, *np.ldexp(1.0, -np.arange(7 + math.ceil(math.log2(size + 1)), -1, -1)).tolist()]
+    top = math.ceil(math.log(size)) + 40.0
+    kinks = -behind[behind < 40]
+    return np.unique(np.concatenate([np.arange(-40, top + 4, 4), kinks])).tolist()  # type: ignore[no-any-return]
 
 
 def worst_regret(rule: str, candidates: int, rate: float) -> tuple[float, float]:
-    r"""Return the largest expected regret of any scores, and the gap at which all but the best then are.
+    r"""Return the largest expected regret where all candidates but the best share one gap, and that gap.
 
-    It is largest where all other candidates share one gap (McKenna and Sheldon 2020, Proposition 4): of u/c with :math:`p = e^{-u}` it is
-    :math:`\frac u c \bigl(1 - \frac{1 - (1 - p)^k}{k p}\bigr)` and :math:`\frac u c \frac{(k - 1) p}{1 + (k - 1) p}`.
+    Of permute-and-flip and the exponential mechanism no scores have more (McKenna and Sheldon 2020, Proposition 4): at u/c with :math:`p = e^{-u}` it is
+    :math:`\frac u c \bigl(1 - \frac{1 - (1 - p)^k}{k p}\bigr)` and :math:`\frac u c \frac{(k - 1) p}{1 + (k - 1) p}`. Of report noisy max that is not proved.
 
     Examples
     --------
-    >>> [round(worst_regret(rule, 2, 1.0)[0], 6) for rule in (PERMUTE, EXPONENTIAL)]
-    [0.18394, 0.278465]
+    >>> [round(worst_regret(rule, 2, 1.0)[0], 6) for rule in RULES]
+    [0.18394, 0.278465, 0.293468]
     """
 
     def regret(u: float) -> float:
         alive = math.exp(-u)
         if rule == EXPONENTIAL:
             return u * (candidates - 1) * alive / (1 + (candidates - 1) * alive)
+        if rule == NOISY_MAX:
+            return u * float(1 - chances(rule, np.array([0.0, u]), np.array([1.0, candidates - 1.0]), 1.0)[0])
         best = -math.expm1(candidates * math.log1p(-alive)) / (candidates * alive) if u else 1 / candidates
         return u * (1 - best)
 
@@ -124,7 +143,7 @@ class Scored(Saved):
 
     Parameters
     ----------
-    rule : {"permute-and-flip", "exponential mechanism"}
+    rule : {"permute-and-flip", "exponential mechanism", "report noisy max"}
     rate : float
         c, by unit of score.
     """
@@ -133,14 +152,19 @@ class Scored(Saved):
     rate: float
 
     def __post_init__(self) -> None:
-        one_of("rule", self.rule, (PERMUTE, EXPONENTIAL))
+        one_of("rule", self.rule, RULES)
         if not 0 < self.rate < math.inf:
             raise DesignError.of("rate", self.rate, "must be positive and finite")
 
     def _noise(self, x: Array) -> Array:
         """Noise by c of exponential variables X, which falls in X."""
         with np.errstate(divide="ignore"):
-            return np.asarray(-np.log(-np.expm1(-x) if self.rule == PERMUTE else x))
+            if self.rule == EXPONENTIAL:
+                return np.asarray(-np.log(x))
+            exponential = -np.log(-np.expm1(-x))
+            return np.asarray(
+                exponential if self.rule == PERMUTE else np.where(x > _LOG2, _LOG2 - x, exponential - _LOG2)
+            )
 
     def _drawn(self, gaps: Array, counts: npt.NDArray[Any], rng: np.random.Generator) -> int:
         """Draw a group in doubles."""
@@ -189,8 +213,12 @@ class Scored(Saved):
             if end in (0, 1 << bits):  # of U at 0 and 1 the noise is the least and the largest
                 found.append((_FAR if end else -_FAR) - behind)
                 continue
-            x = -(arb(end) / (1 << bits)).log() / count
-            found.append(-((1 - (-x).exp()) if self.rule == PERMUTE else x).log() - behind)
+            x, middle = -(arb(end) / (1 << bits)).log() / count, arb(2).log()
+            noise = -(x if self.rule == EXPONENTIAL else 1 - (-x).exp()).log()
+            if self.rule == NOISY_MAX:
+                above, below = noise - middle, middle - x
+                noise = above if x < middle else below if x > middle else above.union(below)
+            found.append(noise - behind)
         return found[0].lower(), found[1].upper()
 
 
@@ -201,7 +229,7 @@ class ChoiceRule(Scored):
 
     Parameters
     ----------
-    rule : {"permute-and-flip", "exponential mechanism"}
+    rule : {"permute-and-flip", "exponential mechanism", "report noisy max"}
     rate : float
         c, by unit of score.
     candidates : int or tuple of str

@@ -5,6 +5,7 @@ from .comparing import compare as compare
 from .comparing import least_epsilon as least_epsilon
 from .comparison import Comparison as Comparison
 from .questions import CategoryReport as CategoryReport
+from .questions import ChoiceQuestion as ChoiceQuestion
 from .questions import HistogramOfUsers as HistogramOfUsers
 from .questions import LocalReport as LocalReport
 from .questions import MetricReport as MetricReport

@@ -19,9 +19,12 @@ from mechdesign.channels.linear_design import PUBLISHED
 from mechdesign.channels.linear_proofs import LISTED
 from mechdesign.channels.responses import ClusteredResponse, KaryResponse, planar_laplace
 from mechdesign.channels.subset_report import histogram
+from mechdesign.choice.budget import Asked as RulePrivacy
+from mechdesign.choice.rule import RULES
 from mechdesign.choose.clipping import at_best_range
 from mechdesign.choose.questions import (
     CategoryReport,
+    ChoiceQuestion,
     HistogramOfUsers,
     LocalReport,
     MetricReport,
@@ -102,7 +105,7 @@ def register(
     name : str
         Its name in tables; a registered mechanism of this name is replaced.
     question : type
-        `NumericQuery`, `LocalReport`, `CategoryReport`, `MetricReport` or `HistogramOfUsers`.
+        `NumericQuery`, `LocalReport`, `CategoryReport`, `MetricReport`, `HistogramOfUsers` or `ChoiceQuestion`.
     designs : callable
         ``designs(question, privacy)`` returns the design that answers, or several of which the best is taken; it raises
         `DesignError` where the mechanism does not apply. What it finds is held to the question, the privacy and its own
@@ -511,10 +514,35 @@ def _of_users(by: str) -> Callable[[HistogramOfUsers, EMDPrivacy, Deadline], Res
     return lambda q, privacy, deadline: q.design(privacy, by).solve(time_limit=deadline.limit())
 
 
+# Choices -------------------------------------------------------------------------------------------------------
+
+
+def _optimal_choice(q: ChoiceQuestion, privacy: RulePrivacy, deadline: Deadline) -> Result:
+    if q.largest is None:
+        raise DesignError.of(
+            "largest", None, "must be given: of scores without bounds there is no optimal table"
+        )
+    return q.design(privacy).solve(time_limit=deadline.limit())
+
+
+def _chosen_by(rule: str) -> Callable[[ChoiceQuestion, RulePrivacy, Deadline], Result]:
+    def solve(q: ChoiceQuestion, privacy: RulePrivacy, _: Deadline) -> Result:
+        design = replace(q, largest=None).design(privacy)
+        law = design.by(rule)
+        report = SolveReport("closed form", Status.FEASIBLE)
+        return Result(design, law.mechanism, law.value, None, report, proofs=law.proofs)
+
+    return solve
+
+
 _KNOWN: dict[str, dict[str, Candidate]] = {
     "numbers": _NOISE,
     "report": _QUANTIZERS,
     "places": _CHANNELS,
     "categories": _CATEGORIES,
     "users": {name: Candidate(_of_users(by)) for by, name in NAMES.items()},
+    "choice": {
+        "optimal table": Candidate(_optimal_choice, "counts"),
+        **{rule: Candidate(_chosen_by(rule)) for rule in RULES},
+    },
 }

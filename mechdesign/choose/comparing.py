@@ -51,9 +51,9 @@ def compare(
 
     Parameters
     ----------
-    question : NumericQuery, LocalReport, CategoryReport, MetricReport, HistogramOfUsers or MetricSpace
+    question : NumericQuery, LocalReport, CategoryReport, MetricReport, HistogramOfUsers, ChoiceQuestion or MetricSpace
     privacy : PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage, TradeOff or EMDPrivacy
-        All but the first for a `NumericQuery` only; the last for a `HistogramOfUsers`.
+        All but the first for a `NumericQuery` only, the first three for a `ChoiceQuestion` too; the last for a `HistogramOfUsers`.
     alpha : float, optional
         Privacy per unit of distance, for a metric space and users who hold points of one.
     mechanisms : sequence of str, optional
@@ -229,7 +229,7 @@ def accuracy(
     ----------
     mechanism : Result, or the name of one of `compare`'s mechanisms
         A name needs question and privacy: ``md.accuracy("gaussian", query, md.ApproximateDP(1, 1e-6))``.
-    question : NumericQuery, LocalReport, CategoryReport or MetricReport, optional
+    question : NumericQuery, LocalReport, CategoryReport, MetricReport or ChoiceQuestion, optional
         Of a result for reports, the prior that errors are averaged over; its own by default. A result must answer it.
     privacy : optional
         Of a result, what it must have been made for.
@@ -268,7 +268,7 @@ def least_epsilon(
     ----------
     mechanism : str
         One of `compare`'s, by name.
-    question : NumericQuery, LocalReport, CategoryReport or MetricReport
+    question : NumericQuery, LocalReport, CategoryReport, MetricReport or ChoiceQuestion
     error : float
         In the question's own units.
     measure : {"standard_deviation", "absolute_error", "half_width"}

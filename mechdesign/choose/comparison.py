@@ -50,7 +50,7 @@ class Comparison(Exportable):
 
     Parameters
     ----------
-    question : NumericQuery, LocalReport, MetricReport, CategoryReport or HistogramOfUsers
+    question : NumericQuery, LocalReport, MetricReport, CategoryReport, HistogramOfUsers or ChoiceQuestion
     privacy : PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage, TradeOff, MetricDP or EMDPrivacy
     table : DataFrame
         A row per mechanism, best first; of a question of whole numbers those that answer in whole numbers before

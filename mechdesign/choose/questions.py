@@ -1,10 +1,10 @@
-"""What may be asked of `compare`: four questions, each a frozen value that says itself in words."""
+"""What may be asked of `compare`: six questions, each a frozen value that says itself in words."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, get_args
 
@@ -13,6 +13,7 @@ from scipy import stats
 
 from mechdesign.channels.design import MetricChannel
 from mechdesign.channels.linear_design import LocalWorkload
+from mechdesign.choice.design import PrivateChoice
 from mechdesign.choose.clipping import ClippedMean
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.accuracy import Accuracy
@@ -599,7 +600,67 @@ class HistogramOfUsers(_Question):
         )
 
 
-Question = NumericQuery | LocalReport | MetricReport | CategoryReport | HistogramOfUsers
+@serializable("choice-question")
+@dataclass(frozen=True, eq=False)
+class ChoiceQuestion(_Question):
+    """Which of several candidates has the largest score, or count.
+
+    The error is the expected regret: the largest score less that of the candidate chosen.
+
+    Parameters
+    ----------
+    candidates : int or sequence of str
+    neighbours, spread, largest, objective : optional
+        As in `PrivateChoice`. With `largest` the regret is that of counts from 0 to it, the worst or the mean one, and the optimal table is
+        compared too. Without it, that of any scores of which all but the best are equally far behind.
+
+    Examples
+    --------
+    >>> print(ChoiceQuestion(3, largest=4))
+    a choice among 3 candidates (one vote), worst regret over counts of 0 to 4
+    """
+
+    asks, answered_by = "choice", "a choice of a candidate"
+
+    candidates: int | tuple[str, ...]
+    neighbours: str = "one vote"
+    spread: float | None = None
+    largest: int | None = None
+    objective: str = "worst"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.settle(self, candidates=self.design(PureDP(1.0)).candidates)
+
+    def design(self, privacy: Any) -> PrivateChoice:
+        """The best choice."""
+        return PrivateChoice(**{f.name: getattr(self, f.name) for f in fields(self)}, privacy=privacy)
+
+    def check_privacy(self, privacy: object) -> Privacy:
+        """Return the requirement, or raise DesignError unless this kind can be asked of choices."""
+        return checks.instance("privacy", privacy, PureDP, ApproximateDP, ZeroConcentratedDP)
+
+    def _check_covered(self, name: str, result: Result) -> None:
+        given = result.design
+        asked = self.design(given.privacy)
+        if not same(
+            given, asked if given.largest else replace(asked, largest=None, objective=given.objective)
+        ):
+            remedy = "must be for the question's candidates, neighbours, spread and counts"
+            raise DesignError.of(name, given.size, remedy)
+
+    def error(self, result: Result) -> float:
+        """The expected regret."""
+        return result.errors(self).absolute_error
+
+    def __str__(self) -> str:
+        moved = self.neighbours if self.spread is None else f"spread {self.spread:g}, {self.neighbours}"
+        over = "scores" if self.largest is None else f"counts of 0 to {self.largest}"
+        size = self.design(PureDP(1.0)).size
+        return f"a choice among {size} candidates ({moved}), {self.objective} regret over {over}"
+
+
+Question = NumericQuery | LocalReport | MetricReport | CategoryReport | HistogramOfUsers | ChoiceQuestion
 Requirement = Privacy | EMDPrivacy
 
 

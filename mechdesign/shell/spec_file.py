@@ -34,7 +34,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from scipy import stats
 
@@ -108,7 +108,7 @@ def question_from_toml(path: str | os.PathLike[str]) -> tuple[Question, dict[str
         As `design_from_toml`.
     """
     with _opened(path) as given:
-        names = ("NumericQuery", "LocalReport", "MetricReport", "CategoryReport", "HistogramOfUsers")
+        names = tuple(kind.__name__ for kind in get_args(Question))
         name = one_of("question", given.pop("question", None), names)
         asked: dict[str, object] = {
             key: _value(key, given.pop(key)) for key in ("privacy", "alpha") if key in given

@@ -158,6 +158,8 @@ def of_question(one: Json, question: Json) -> bool:
     if question[""] == "local-report":
         ranged = design["input_range"] == question["input_range"]
         return ranged and same_report(design, question)
+    if question[""] == "choice-question":
+        return True
     if question[""] == "metric-report":
         return same_question(design, question) is not None
     held, asked = protected(design), bounds(question["sensitivity"])
@@ -226,6 +228,22 @@ def between_points(design: Json, question: Json) -> bool:
     return len(own) == len(asked) and all(abs(p - q) <= 1e-12 for p, q in zip(own, asked))
 
 
+def same_counts(design: Json, question: Json) -> bool:
+    """Whether a choice is by the counts of a question, or of both by scores of any size."""
+    counts = design["largest"] is None or design["objective"] == question["objective"]
+    return counts and bool(design["largest"] == question["largest"])
+
+
+def chooses(design: Json, question: Json) -> bool:
+    """Whether a design chooses among the candidates of a question, for its neighbours."""
+    alike = all(design.get(key) == question[key] for key in ("candidates", "neighbours", "spread"))
+    return (
+        design[""] == "private-choice"
+        and alike
+        and (design["largest"] is None or same_counts(design, question))
+    )
+
+
 def privacy_of(design: Json) -> Json:
     if "privacy" in design:
         return design["privacy"]
@@ -234,6 +252,9 @@ def privacy_of(design: Json) -> Json:
 
 def same_question(design: Json, question: Json) -> str | None:
     """The mechanisms that a design's lower bound speaks of, where its question is the comparison's own; None elsewhere."""
+    if question[""] == "choice-question":
+        alike = question["largest"] is not None and same_counts(design, question)
+        return f"no choice by counts of 0 to {question['largest']} does better" if alike else None
     if question[""] == "metric-report":
         free = design["unbiased"] is None and design["decoder"] is None
         return CHANNEL if free and design["loss"] == question["loss"] else None
@@ -286,6 +307,7 @@ def comparison(held: Json, account: Account, check: Check) -> None:
         "numeric-query": lambda one: protects(one["design"], question, account),
         "local-report": lambda one: reports(one, question),
         "metric-report": lambda one: between_points(one["design"], question),
+        "choice-question": lambda one: chooses(one["design"], question),
     }[question[""]]
     account.agrees("every result answers the question", all(map(answers, results.values())))
     if not all(holds for *_, holds in account.rows):
@@ -313,6 +335,8 @@ def shown(one: Json, question: Json, error: float) -> bool:
     """Whether the table shows the value of a result whose loss, of one number or report, is the question's, and else another error."""
     design, value = one["design"], one["value"]
     close: bool = abs(error - value) <= CLOSE * abs(value)
+    if question[""] == "choice-question":
+        return close or not same_counts(design, question)
     if question[""] == "local-report":
         return close or not same_report(design, question)
     alike = bool(design.get("loss") == question["loss"])

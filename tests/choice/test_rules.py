@@ -1,4 +1,4 @@
-"""Permute-and-flip and the exponential mechanism: their laws against enumeration, their privacy over all neighbours, their regret."""
+"""Permute-and-flip, the exponential mechanism and report noisy max: their laws against enumeration, their privacy over all neighbours, their regret."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any
 import cheap
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import integrate, stats
 
 import mechdesign as md
 from mechdesign.choice import ChoiceRule, QuantileRule, rule
-from mechdesign.choice.rule import EXPONENTIAL, PERMUTE
+from mechdesign.choice.rule import EXPONENTIAL, NOISY_MAX, PERMUTE, RULES
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.verifier import verify
 
@@ -49,6 +49,34 @@ def enumerated(scores: Sequence[float], rate: float) -> Any:
 def exponential(scores: Sequence[float], rate: float) -> Any:
     weights = np.exp(rate * np.array(scores, dtype=float))
     return np.asarray(weights / weights.sum())
+
+
+def noisy_max(scores: Sequence[float], rate: float) -> Any:
+    """By adaptive quadrature over the noise of the candidate chosen."""
+    q, found = rate * np.array(scores, dtype=float), []
+    for r, own in enumerate(q):
+        others = np.delete(q, r)
+
+        def chosen(x: float, own: float = own, others: Any = others) -> float:
+            return float(stats.laplace.pdf(x - own) * stats.laplace.cdf(x - others).prod())
+
+        ends = sorted({*q.tolist(), q.min() - 40, q.max() + 40})
+        found.append(
+            sum(integrate.quad(chosen, a, b, epsabs=1e-12, limit=200)[0] for a, b in itertools.pairwise(ends))
+        )
+    return np.array(found)
+
+
+@settings(max_examples=8)
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=4), RATES)
+def test_report_noisy_max_is_the_largest_laplace_count(scores: list[int], rate: float) -> None:
+    found = ChoiceRule(NOISY_MAX, rate, len(scores)).probabilities(scores)
+    np.testing.assert_allclose(found, noisy_max(scores, rate), rtol=0, atol=1e-9)
+    for r in range(len(scores)):  # ε by the ratios, one vote more for r
+        after = ChoiceRule(NOISY_MAX, rate, len(scores)).probabilities(
+            [q + (m == r) for m, q in enumerate(scores)]
+        )
+        assert np.abs(np.log(found / after)).max() <= rate * (1 + 1e-9)
 
 
 @given(SCORES, RATES)
@@ -86,7 +114,7 @@ def test_permute_and_flip_never_regrets_more(scores: list[int], rate: float) -> 
         assert regret <= rule.worst_regret(name, len(scores), rate)[0] + 1e-12
 
 
-@pytest.mark.parametrize("name", [PERMUTE, EXPONENTIAL])
+@pytest.mark.parametrize("name", RULES)
 @pytest.mark.parametrize("few", [False, True])
 def test_releases_follow_the_law(name: str, few: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where no double is trusted, so that further words decide nearly all draws."""
@@ -109,7 +137,7 @@ def test_words_at_both_ends_of_the_unit_interval_are_settled(monkeypatch: pytest
             return np.array([next(words, 2**62 + 12345 * k) for k in range(count)], dtype=np.uint64)
 
         monkeypatch.setattr(rule, "random_words", drawn)
-        for name in (PERMUTE, EXPONENTIAL):
+        for name in RULES:
             assert ChoiceRule(name, 1.0, 3).release([0.0, 0.0, 0.0]) in range(3)
 
 

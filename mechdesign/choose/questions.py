@@ -13,6 +13,7 @@ from scipy import stats
 
 from mechdesign.channels.design import MetricChannel
 from mechdesign.channels.linear_design import LocalWorkload
+from mechdesign.choice.budget import Asked as RulePrivacy
 from mechdesign.choice.design import PrivateChoice
 from mechdesign.choose.clipping import ClippedMean
 from mechdesign.errors import DataError, DesignError
@@ -638,7 +639,8 @@ class ChoiceQuestion(_Question):
 
     def check_privacy(self, privacy: object) -> Privacy:
         """Return the requirement, or raise DesignError unless this kind can be asked of choices."""
-        return checks.instance("privacy", privacy, PureDP, ApproximateDP, ZeroConcentratedDP)
+        found: Privacy = checks.instance("privacy", privacy, *get_args(RulePrivacy))
+        return found
 
     def _check_covered(self, name: str, result: Result) -> None:
         given = result.design

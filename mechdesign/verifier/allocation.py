@@ -1,6 +1,18 @@
-"""Allocations of independent Laplace and Gaussian noise: what they consume, limits, loss, and the bound by weak duality.
+"""Scales of independent noise: what the worst change consumes, what they cost, and the bound by the Lagrangian of their problem.
 
-Moved by v, coordinates of scales s lose what coordinates of scale 1 lose that are moved by v/s. Larger ratios are never more private, so the
+Scales s of K numbers keep budgets, Σ (|v_i|/s_i)^m ≤ B for every change v, and rows Σ a s + k ≤ 0 or = 0; rows s_i − s_j = 0 join scales into groups, rows of one
+group are its limits. For multipliers y ≥ 0 of the budgets and ν of the other rows, and any profile λ of changes or of a mix of them, no scales cost less than
+
+    Σ_g min_s φ_g(s) − Σ y B + Σ ν k,   φ(s) = W s^p + K s^(−m) + d s + c log s,
+
+K the sum of y λ^m in the group, d that of ν a, c that of ±ν where a row a s_g ≤ b s_h is taken as log s_g − log s_h + log(a/b) ≤ 0: so are all of two groups with
+opposite signs and no constant, if every other row has coefficients of one sign from above. φ is convex in log s then, and in s where p ≥ 1 and c = 0. With the slope
+σ(s) = p W s^p − m K s^(−m) + d s + c and σ(a) ≤ 0 ≤ σ(b), or a and b the limits, min φ ≥ φ(b) − σ(b)(b/a − 1). Decimals carry 55 digits, of
+which a sum loses fewer than 15; of more than 2,000 numbers, which have no such rows, all is in doubles.
+
+A mix is one of changes if x = (λ/a)^m and shares z, x ≤ z ≤ 1, keep the bounds: Σ z ≤ c, Σ a x ≤ L₁, and Σ a² x ≤ L₂², of Laplace noise Σ a² x²/z ≤ L₂².
+
+**Laplace and Gaussian noise.** Moved by v, coordinates of scales s lose what coordinates of scale 1 lose that are moved by v/s. Larger ratios are never more private, so the
 worst change moves every coordinate by all it may; under several bounds what counts is the largest Σ (|v_i|/s_i)^m
 (`mechdesign.verifier.changes`): μ² of Gaussian noise, m = 2, and of Laplace noise, m = 1, the largest loss E. Then
 
@@ -18,12 +30,17 @@ from collections import Counter
 from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
 
-from mechdesign.verifier.changes import Shifts, changes_of, keep_budget, total_at_most
-from mechdesign.verifier.composed_noise import Asked
+from mechdesign.verifier.arithmetic import decimal
+from mechdesign.verifier.calibration import Asked
+from mechdesign.verifier.changes import Changes, Shifts, changes_of, keep_budget, total_at_most
 from mechdesign.verifier.composition import PLACES, SLACK, Grid, laplace_losses, refined
-from mechdesign.verifier.noise_laws import ONE, ROUND, ZERO
+from mechdesign.verifier.laws import ONE, PI, ROUND, ZERO, gamma, normal
 from mechdesign.verifier.reading import (
+    NEAR,
     Account,
     Json,
     NotCovered,
@@ -33,17 +50,407 @@ from mechdesign.verifier.reading import (
     points_of,
     proofs_of,
 )
-from mechdesign.verifier.scales import (
-    Need,
-    kept,
-    loss,
-    lower_bound,
-    normal_delta,
-    normal_ends,
-    of_allocation,
-    of_problem,
-    one_moves,
-)
+from mechdesign.verifier.table import MISSED, Own, own_rows, rows_hold
+
+EXACT = 2000
+APART = Decimal("1e-10"), Decimal("1e-7"), Decimal("1e-4")
+
+
+class Need(NamedTuple):
+    """A requirement: its name, privacy, the most that each number changes, and other bounds."""
+
+    label: str
+    privacy: Json
+    sizes: list[float]
+    bounds: Json
+
+
+class Question(NamedTuple):
+    """What is asked of scales."""
+
+    noise: str
+    order: float
+    weights: list[float]
+    needs: list[Need]
+    rows: list[Own]
+
+    @property
+    def spend(self) -> int:
+        return 1 if self.noise == "laplace" else 2
+
+
+def of_problem(design: Json) -> Question:
+    """The question of a problem on scales."""
+    size, rows = len(design["weights"]), own_rows({**design, "cost": design["weights"]}, 0)
+    needs = [
+        Need(one["label"], one["privacy"], one["sensitivities"], one["bounds"]) for one in design["privacy"]
+    ]
+    alike = all(one["noise"] == design["noise"] for one in design["privacy"])
+    if not needs or not alike or any(len(need.sizes) != size for need in needs):
+        raise Refused("requirements of other noise or numbers")
+    return Question(design["noise"], design["order"], design["weights"], needs, rows)
+
+
+def of_allocation(design: Json) -> Question:
+    """The question of an allocation: limits and groups are rows."""
+    sizes, one, minus = design["sensitivities"], Fraction(1), Fraction(-1)
+
+    def vector(name: str, otherwise: float) -> list[float]:
+        held = otherwise if design[name] is None else design[name]
+        found: list[float] = held if isinstance(held, list) else [held] * len(sizes)
+        if len(found) != len(sizes):
+            raise Refused(f"{name} of other coordinates than the answer's")
+        return found
+
+    rows = [
+        Own("lower", False, [(i, minus)], Fraction(v)) for i, v in enumerate(vector("lower", 0.0)) if v > 0
+    ]
+    rows += [
+        Own("upper", False, [(i, one)], -Fraction(v))
+        for i, v in enumerate(vector("upper", math.inf))
+        if v < math.inf
+    ]
+    rows += [
+        Own("groups", True, [(i, one), (j, minus)], Fraction(0))
+        for group in design["groups"] or ()
+        for i, j in pairwise(group)
+    ]
+    need = Need("private", design["privacy"], sizes, design["bounds"])
+    return Question(design["noise"], design["loss"], vector("weights", 1.0), [need], rows)
+
+
+def kept(asked: Question, scales: list[float], account: Account) -> None:
+    """That scales keep the rows: equalities to 1e-12 of their size."""
+    if not asked.rows:
+        return
+    exact = [Fraction(s) for s in scales]
+    account.takes(4 * sum(len(row.terms) for row in asked.rows), 110)
+    rows_hold(asked.rows, dict.fromkeys(row.label for row in asked.rows), exact, account)
+
+
+def moment(order: float, laplace: bool) -> Decimal:
+    """E|T|^p at scale 1."""
+    p = Decimal(order)
+    if order == int(order):
+        whole = int(order)
+        if laplace:
+            return Decimal(math.factorial(whole))
+        return Decimal(math.prod(range(whole - 1, 0, -2))) * ((2 / PI).sqrt() if whole % 2 else 1)
+    if laplace:
+        return gamma(p + 1)
+    return 2 ** (p / 2) * gamma((p + 1) / 2) / PI.sqrt()
+
+
+def loss(
+    value: float,
+    scales: list[float],
+    weights: list[float],
+    peaked: list[bool],
+    order: float,
+    account: Account,
+) -> None:
+    """That Σ w E|T|^p is at most the value."""
+    moments = {kind: moment(order, kind) for kind in set(peaked)}
+    claim, room = f"the value is at most {value:.12g}", Fraction(value) * Fraction(NEAR / 1000)
+    if len(scales) > EXACT and order != int(order):
+        cost = math.fsum(w * s**order * float(moments[kind]) for w, s, kind in zip(weights, scales, peaked))
+        account.recomputed(claim, cost <= value + room)
+        return
+    account.takes(60 * len(scales))
+    terms = (
+        Decimal(w) * power(Decimal(s), order) * moments[kind] for w, s, kind in zip(weights, scales, peaked)
+    )
+    account.bounds(claim, Fraction(sum(terms, ZERO) * ROUND), value, room)
+
+
+def power(s: Decimal, order: float) -> Decimal:
+    """s^p of s ≥ 0."""
+    return s ** int(order) if order == int(order) else s ** Decimal(order) if s else ZERO
+
+
+@lru_cache(maxsize=32)
+def normal_ends(epsilon: Decimal, delta: Decimal) -> tuple[Decimal, Decimal]:
+    """μ² of a normal coordinate with this δ at ε, from below and from above."""
+    if delta >= 1:
+        raise Refused("a delta of 1 or more")
+    low, high = ZERO, ONE
+    while normal_delta(epsilon, high) <= delta:
+        high *= 2
+    for _ in range(130):
+        middle = (low + high) / 2
+        low, high = (middle, high) if normal_delta(epsilon, middle) <= delta else (low, middle)
+    step = Decimal("1e-30")
+    while normal_delta(epsilon, high * (1 + step)) - 2 * SLACK <= delta:
+        step *= 10
+    return low * low / ROUND, (high * (1 + step)) ** 2 * ROUND
+
+
+def normal_delta(epsilon: Decimal, ratio: Decimal) -> Decimal:
+    law = normal()
+    near, far = epsilon / ratio - ratio / 2, epsilon / ratio + ratio / 2
+    return law.above(near) - epsilon.exp() * law.above(far) + SLACK
+
+
+def one_moves(need: Need) -> bool:
+    """Whether one coordinate alone changes."""
+    return sum(size > 0 for size in need.sizes) == 1 or (need.bounds is not None and need.bounds["l0"] == 1)
+
+
+def largest_budget(need: Need, laplace: bool) -> Decimal:
+    """B, from above."""
+    privacy = need.privacy
+    if privacy[""] == "zcdp":
+        return 2 * Decimal(privacy["rho"])
+    if privacy[""] == "gaussian-dp":
+        return Decimal(privacy["mu"]) ** 2
+    points = [(Decimal(e), Decimal(d)) for e, d in points_of(privacy) if d < 1]
+    if not laplace:
+        return min(normal_ends(e, d)[1] for e, d in points)
+    times = 2 if one_moves(need) else 1
+    return min(e - times * (1 - d).ln() * ROUND if d else e for e, d in points)
+
+
+def lower_bound(
+    asked: Question, proof: Json, ends: tuple[float, float], among: str, account: Account
+) -> None:
+    """That no scales cost less than the bound."""
+    (bound, value), laplace, size = ends, asked.noise == "laplace", len(asked.weights)
+    budgets, mixes, shares = proof["multipliers"], proof["mixes"], proof["shares"]
+    if len(budgets) != len(asked.needs) or min(budgets, default=0.0) < 0:
+        raise Refused("multipliers that are not one of each requirement, or negative")
+    profiles = []
+    for k, need in enumerate(asked.needs):
+        profile = need.sizes
+        if need.bounds is not None:
+            changes = changes_of(need.bounds, size)
+            if binding(changes):
+                if mixes is None:
+                    raise Refused("several bounds without a mix of changes")
+                account.takes(20 * size, 500)
+                profile, share = mixes[k], None if shares is None else shares[k]
+                fits = len(profile) == size and (share is None or len(share) == size)
+                reached = fits and is_mix(changes, profile, share, asked.spend)
+                (account.proved if size <= EXACT else account.recomputed)(
+                    "the worst mix is one of changes", reached
+                )
+                if not reached:
+                    return
+        profiles.append(profile)
+    claim = f"no scales of this noise{among} cost less than {bound:.12g}"
+    if size <= EXACT:
+        account.takes(900 * size)
+        found = separated(asked, proof, profiles, value)
+        account.proved(claim, bound <= value and Fraction(bound) <= Fraction(found))
+        return
+    found_ = in_doubles(asked, budgets, profiles, laplace)
+    account.recomputed(claim, bound <= found_ + NEAR * abs(found_))
+
+
+def binding(changes: Changes) -> bool:
+    """Whether bounds say more than those of single coordinates."""
+    top = sorted((a for a in changes.sizes if a > 0), reverse=True)
+    few = changes.l0 is not None and changes.l0 < len(top)
+    top = top[: changes.l0 or len(top)]
+    one = changes.l1 is not None and sum(top, Fraction(0)) > changes.l1
+    return few or one or (changes.l2 is not None and sum((a * a for a in top), Fraction(0)) > changes.l2**2)
+
+
+def is_mix(asked: Changes, mix: list[float], shares: list[float] | None, m: int) -> bool:
+    """Whether sizes within shares keep the bounds: in fractions, to rounding of more than 2,000."""
+    moved = [i for i, v in enumerate(mix) if v]
+    if not moved or not all(math.isfinite(mix[i]) and mix[i] > 0 and asked.sizes[i] > 0 for i in moved):
+        return False
+    exact, room = len(moved) <= EXACT, Fraction(1)
+    if not exact:
+        room += MISSED
+    v, a = [Fraction(mix[i]) for i in moved], [asked.sizes[i] for i in moved]
+    x = [(d / c) ** m for c, d in zip(a, v)]
+    few = asked.l0 is not None and asked.l0 < sum(size > 0 for size in asked.sizes)
+    z = x if few else [Fraction(1)] * len(x)
+    if shares is not None and few and m == 1 and asked.l2 is not None:
+        z = [Fraction(shares[i]) for i in moved]
+    if not all(low <= share * room and share <= room for low, share in zip(x, z)):
+        return False
+
+    def within(terms: list[Fraction], limit: Fraction | int | None) -> bool:
+        if limit is None:
+            return True
+        total = sum(terms, Fraction(0)) if exact else Fraction(math.fsum(map(float, terms)))
+        return total <= limit * room
+
+    squares = [d * d / (share if m == 1 else 1) for d, share in zip(v, z)]
+    lengths = [c * low for c, low in zip(a, x)]
+    return (
+        within(z, asked.l0 if few else None)
+        and within(lengths, asked.l1)
+        and within(squares, asked.l2 and asked.l2**2)
+    )
+
+
+class Reduced(NamedTuple):
+    """Groups of scales: of each its members' number, limits; and the rows that are left, over groups."""
+
+    member: list[int]
+    low: list[Fraction]
+    high: list[Fraction | None]
+    coupled: list[tuple[bool, dict[int, Fraction], Fraction]]
+
+
+def reduced(asked: Question) -> Reduced:
+    """Join scales that rows call equal; limits of each group; all other rows."""
+    root = list(range(len(asked.weights)))
+
+    def find(i: int) -> int:
+        while root[i] != i:
+            root[i] = root[root[i]]
+            i = root[i]
+        return i
+
+    for row in asked.rows:
+        if row.equal and len(row.terms) == 2 and not row.offset and row.terms[0][1] == -row.terms[1][1]:
+            i, j = sorted(find(k) for k, _ in row.terms)
+            root[j] = i
+    numbers: dict[int, int] = {}
+    member = [numbers.setdefault(find(i), len(numbers)) for i in range(len(root))]
+    low, high = [Fraction(0)] * len(numbers), list[Fraction | None]([None] * len(numbers))
+    coupled = []
+    for row in asked.rows:
+        terms: dict[int, Fraction] = {}
+        for i, a in row.terms:
+            terms[member[i]] = terms.get(member[i], Fraction(0)) + a
+        terms = {g: a for g, a in terms.items() if a}
+        if len(terms) > 1:
+            coupled.append((row.equal, terms, row.offset))
+        for g, a in terms.items() if len(terms) == 1 else ():
+            limit, before = -row.offset / a, high[g]
+            if a < 0 or row.equal:
+                low[g] = max(low[g], limit)
+            if a > 0 or row.equal:
+                high[g] = limit if before is None else min(before, limit)
+    return Reduced(member, low, high, coupled)
+
+
+def separated(asked: Question, proof: Json, profiles: list[list[float]], value: float) -> Decimal:
+    """The bound in decimals, less what they may have lost, of scales that cost no more than the value."""
+    laplace = asked.noise == "laplace"
+    groups = reduced(asked)
+    count = len(groups.low)
+    multipliers = proof["rows"] or [0.0] * len(groups.coupled)
+    ratio = [
+        sorted(a > 0 for a in terms.values()) == [False, True] and not k for _, terms, k in groups.coupled
+    ]
+    from_above = [not equal and min(terms.values()) > 0 for equal, terms, _ in groups.coupled]
+    logarithmic = all(one or other for one, other in zip(ratio, from_above))
+    if len(multipliers) != len(groups.coupled) or not (logarithmic or asked.order >= 1):
+        raise Refused("multipliers of other rows, or a problem that is not convex")
+    weight, spent, slope, log = ([ZERO] * count for _ in range(4))
+    unit, fixed = moment(asked.order, laplace), list[Decimal]()
+    for i, g in enumerate(groups.member):
+        weight[g] += unit * Decimal(asked.weights[i])
+    for need, y, profile in zip(asked.needs, map(Decimal, proof["multipliers"]), profiles):
+        fixed.append(-y * largest_budget(need, laplace))
+        for g, v in zip(groups.member, profile):
+            spent[g] += y * Decimal(v) ** asked.spend
+    for (equal, terms, offset), of_two, nu in zip(groups.coupled, ratio, map(Decimal, multipliers)):
+        if nu < 0 and not equal:
+            raise Refused("a multiplier of an inequality that is negative")
+        if of_two and logarithmic:
+            (b, h), (a, g) = sorted((a, g) for g, a in terms.items())
+            log[g], log[h] = log[g] + nu, log[h] - nu
+            fixed.append(nu * (decimal(a) / decimal(-b)).ln())
+            continue
+        fixed.append(nu * decimal(offset))
+        for g, factor in terms.items():
+            slope[g] += nu * decimal(factor)
+    if logarithmic and min(slope) < 0:
+        raise Refused("multipliers that leave a function which is not convex")
+    parts = []
+    for g, (low, high) in enumerate(zip(groups.low, groups.high)):
+        ends = decimal(low), None if high is None else decimal(high)
+        if slope[g] < 0:  # no scale alone costs more than all
+            ceiling = max((Decimal(value) / weight[g]) ** (1 / Decimal(asked.order)) * ROUND, ends[0])
+            ends = ends[0], ceiling if ends[1] is None else min(ends[1], ceiling)
+        parts.append(least(asked.order, asked.spend, weight[g], spent[g], slope[g], log[g], *ends))
+    total = sum(fixed, ZERO) + sum((value for value, _ in parts), ZERO)
+    size = sum(map(abs, fixed), ZERO) + sum((most for _, most in parts), ZERO)
+    return total - SLACK * size
+
+
+def least(
+    p: float,
+    m: int,
+    weight: Decimal,
+    spent: Decimal,
+    slope: Decimal,
+    log: Decimal,
+    low: Decimal,
+    high: Decimal | None,
+) -> tuple[Decimal, Decimal]:
+    """What φ is at least within the limits, and the size of what it is summed from."""
+    order = Decimal(p)
+
+    def parts(s: Decimal) -> tuple[Decimal, Decimal, Decimal]:
+        """φ, σ and the size of their terms."""
+        rise, fall = weight * power(s, p), spent / s**m if spent else ZERO
+        terms = rise, fall, slope * s, log * s.ln() if log else ZERO
+        size = (order + 2) * sum(map(abs, terms), abs(log))
+        return sum(terms, ZERO), order * rise - m * fall + slope * s + log, size
+
+    if not (spent or log) and slope >= 0:
+        value, _, size = parts(low)
+        return value, size
+    start = Decimal(root(p, m, *map(float, (weight, spent, slope, log))))
+    for apart in APART:
+        a, b = max(low, start * (1 - apart)), max(low, start * (1 + apart))
+        b = b if high is None else min(b, high)
+        a = min(a, b)
+        if not a:
+            break
+        (value, rise, size), (_, before, other) = parts(b), parts(a)
+        if (a == low or before <= -SLACK * other) and (b == high or rise >= SLACK * size):
+            return value - max(rise, ZERO) * (b / a - 1), 2 * size
+    raise Refused("multipliers that prove nothing")
+
+
+def root(p: float, m: int, weight: float, spent: float, slope: float, log: float) -> float:
+    """Where σ is 0, in doubles."""
+    if not slope and not log:
+        return math.exp((math.log(m * spent) - math.log(p * weight)) / (p + m))
+
+    def falls(u: float) -> bool:
+        top = max(math.log(p * weight) + p * u, (math.log(m * spent) if spent else -math.inf) - m * u, u)
+        rise = math.exp(math.log(p * weight) + p * u - top)
+        fall = math.exp(math.log(m * spent) - m * u - top) if spent else 0.0
+        return rise - fall + slope * math.exp(u - top) + log * math.exp(min(-top, 700.0)) < 0
+
+    low, high = -700.0, 700.0
+    for _ in range(64):
+        middle = (low + high) / 2
+        low, high = (middle, high) if falls(middle) else (low, middle)
+    return math.exp((low + high) / 2)
+
+
+def in_doubles(asked: Question, budgets: list[float], profiles: list[list[float]], laplace: bool) -> float:
+    """The bound of many numbers, limits and groups alone."""
+    groups, p, m = reduced(asked), asked.order, asked.spend
+    if groups.coupled:
+        raise TooLarge("too large to check: rows over several of more than 2,000 numbers")
+    unit = float(moment(p, laplace))
+    weight, spent = ([0.0] * len(groups.low) for _ in range(2))
+    for i, g in enumerate(groups.member):
+        weight[g] += unit * asked.weights[i]
+    for y, profile in zip(budgets, profiles):
+        for g, v in zip(groups.member, profile):
+            spent[g] += y * v**m
+    total = 0.0
+    for w, k, low, high in zip(weight, spent, groups.low, groups.high):
+        s = max((m * k / (p * w)) ** (1 / (p + m)), float(low))
+        s = s if high is None else min(s, float(high))
+        total += w * s**p + (k / s**m if k else 0.0)
+    paid = math.fsum(y * float(largest_budget(need, laplace)) for y, need in zip(budgets, asked.needs))
+    # what doubles may have lost
+    return total - paid - 1e-15 * (2 + p) * (total + paid)
+
 
 Part = tuple[str, tuple[Decimal, ...], Shifts]
 """A law at unit scale with its shapes, and what moves."""

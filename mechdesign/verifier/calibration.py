@@ -1,26 +1,379 @@
 """Calibrated noise: what all coordinates and rounds consume of the budget, and what an error costs.
 
-A change moves coordinate i by at most v_i. Independent noise of a symmetric log-concave law loses most where every v_i is as large as
+Rounds see all records or a Poisson sample of them. Normal noise is one coordinate of shift (Σ v_i²)^½, and one coordinate alone has δ = P(L > ε) − e^ε Q(L > ε), in closed form. Other
+losses are composed (`mechdesign.verifier.composition`).
+
+**Sampling.** A round that sees a sample at rate q has the losses of q P + (1 − q) Q against Q and of P against (1 − q) P + q Q, the
+second by symmetry: both curves rise with that of (P, Q). With δ' that of (P, Q) and x = e^ε ≥ 1 they are
+
+    q δ'(ε'),  e^ε' = (x − 1 + q)/q,    and    (1 − x (1 − q)) δ'(ε''),  e^ε'' = q x/(1 − x (1 − q))  where that is positive.
+
+The first one is never lower, so that it is δ of one round: 1 − x (1 − q) ≤ q, and ε'' ≥ ε' because of
+q² x − (x − 1 + q)(1 − x (1 − q)) = (x − 1)² (1 − q) ≥ 0. Of several rounds both directions are composed.
+
+**Zero-concentrated privacy** of any law is shown by the Rényi divergences of every order.
+
+**Theorem** (Bun and Steinke 2016). Losses L are (ξ, ρ)-zCDP if g(θ) = log E_P e^{θL} ≤ θ (ξ + ρ (1 + θ)) for all θ > 0, g the sum of
+those of the coordinates.
+
+**Between two orders** a < b. The second derivative of g at θ is the variance v of the losses tilted by e^{θL}; the third one is their
+third central moment, at most R v in size where the losses of a coordinate are at most R apart. So the logarithm of a coordinate's v
+falls by at most R (b − a), the second derivative is at least c = Σ v e^{−R(b − a)}, v that at a, and what is left of g less the
+right side, h, whose second derivative is at least c − 2ρ, is
+
+    h(θ) ≤ chord of h + (2ρ − c)(θ − a)(b − θ)/2,
+
+a parabola, largest at its ends or where its slope is 0. Where losses are small g is nearly ρθ(1 + θ), and c nearly 2ρ; c = 0 is
+always true, as g is convex.
+
+**Cells.** A pair of laws whose hockey-stick curve is nowhere lower has a g that is nowhere lower, so the ends of a cell may stand for
+the cell (`mechdesign.verifier.composition`). From some order on a closed form takes over: g ≤ θℓ for losses of at most ℓ; and where
+the density is e^(-t²/2) times a function that falls away from 0 and is ψ(0)/ψ ≤ e^c apart at the shift r, g(θ) ≤ θ ((1 + θ) r²/2 + c).
+
+**Changes.** A change moves coordinate i by at most v_i. Independent noise of a symmetric log-concave law loses most where every v_i is as large as
 it can be: larger shifts have hockey-stick curves that are nowhere lower, and so have their products (`mechdesign.verifier.changes`).
 At these shifts the largest losses add up, a round that is sampled at rate q having log(1 + q (e^ℓ − 1)) of its ℓ; normal noise
-consumes ρ = Σ v_i²/2σ². What other losses consume is bounded by `mechdesign.verifier.composed_noise` and, under zero-concentrated
-privacy, `mechdesign.verifier.concentrated`.
+consumes ρ = Σ v_i²/2σ².
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import cache
 from operator import mul
+from typing import NamedTuple
 
 from mechdesign.verifier.bound_class import spoken_of
-from mechdesign.verifier.changes import worst_shifts
-from mechdesign.verifier.composed_noise import Asked
-from mechdesign.verifier.composition import PLACES, SLACK
-from mechdesign.verifier.concentrated import concentrated
-from mechdesign.verifier.discrete_laws import COSTS
-from mechdesign.verifier.noise_laws import HALF, ONE, ROUND, ZERO
-from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, points_of
+from mechdesign.verifier.changes import Shifts, worst_shifts
+from mechdesign.verifier.composition import (
+    EXPONENTIAL,
+    PLACES,
+    SLACK,
+    Cell,
+    Grid,
+    Losses,
+    laplace_losses,
+    refined,
+    short,
+)
+from mechdesign.verifier.laws import (
+    CONTINUOUS,
+    COSTS,
+    HALF,
+    ONE,
+    PI,
+    ROUND,
+    WHOLE,
+    ZERO,
+    Law,
+    continuous_cells,
+    mills,
+    staircase_atoms,
+)
+from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, TooLarge, points_of
+
+WIDTH = 16
+"""Points of the grid for each cell of a coordinate's losses, or of those of a round that is sampled."""
+MOST_LOSSES = 10**9
+
+
+class Asked(NamedTuple):
+    """A law at unit scale, and what is asked of it."""
+
+    name: str
+    shapes: tuple[Decimal, ...]
+    rounds: int
+    rate: Decimal
+    epsilon: Decimal
+    delta: Decimal
+    account: Account
+
+    def least(self, cases: list[Shifts], aim: Decimal) -> Decimal:
+        """δ at ε, from above, in one of the cases, each as bad as every change: in the least of the coarsest grid on finer ones."""
+
+        def consumed(points: int) -> Decimal:
+            nonlocal cases
+            found = sorted((self.consumed(shifts, points), shifts) for shifts in cases)
+            cases = [shifts for _, shifts in found][:1]
+            return found[0][0]
+
+        if all(map(self.closed, cases)):
+            return consumed(0)
+        return refined(consumed, self.delta, aim, self.account)
+
+    def closed(self, shifts: Shifts) -> bool:
+        """Whether δ is in closed form, whatever the grid: of one loss, or of normal noise, and at most one sample."""
+        alone = self.name == "norm" or self.rounds * sum(count for _, count in shifts) == 1
+        return alone and (self.rate == 1 or self.rounds == 1)
+
+    def consumed(self, shifts: Shifts, points: int) -> Decimal:
+        """δ at ε of all rounds and coordinates, from above."""
+        if self.rate < 1 and self.rounds == 1:
+            unsampled = self._replace(
+                rate=ONE, epsilon=self.before(self.epsilon), delta=self.delta / self.rate
+            )
+            return self.rate * unsampled.consumed(shifts, points)
+        times = self.rounds if self.rate == 1 else 1
+        if self.name == "norm":
+            square = sum((count * v * v for v, count in shifts), ZERO) * times
+            shifts, times = [(square.sqrt() * ROUND, 1)], 1
+        count = sum(count for _, count in shifts) * times
+        if count > MOST_LOSSES or self.rounds > MOST_LOSSES:
+            raise TooLarge(f"too large to check: more than {MOST_LOSSES} losses are composed")
+        if self.closed(shifts):
+            return self.alone(shifts[0][0])
+        tail = self.delta * Decimal("1e-9") / (count * self.rounds)
+        grid = Grid(tail, points, self.account)
+        if self.rate == 1:
+            whole, origin = self.composed(grid, shifts, times, self.epsilon)
+            return grid.delta(whole, self.epsilon - origin)
+        bend = self.before(self.epsilon / self.rounds)
+        if count == 1:
+            return self.sampled(grid, *self.outcomes(shifts[0][0], tail, bend, points))
+        whole, origin = self.composed(grid, shifts, 1, bend)
+        while len(whole.masses) > points // 4:
+            whole = grid.coarser(whole)
+        masses = (
+            (Decimal(m) / grid.unit, i * whole.step + origin) for i, m in enumerate(whole.masses, whole.first)
+        )
+        cells = [Cell(p, p * (-loss).exp(), loss, loss) for p, loss in masses]
+        return self.sampled(grid, cells, Decimal(whole.infinite) / grid.unit)
+
+    def before(self, epsilon: Decimal) -> Decimal:
+        """The loss that becomes ε where a sample is seen."""
+        return (1 + (epsilon.exp() - 1) / self.rate).ln()
+
+    def composed(self, grid: Grid, shifts: Shifts, times: int, epsilon: Decimal) -> tuple[Losses, Decimal]:
+        """The loss of so many rounds without sampling, less an origin, the second; δ bends at ε, each coordinate's at its share of it."""
+        whole = sum((shift * alike for shift, alike in shifts), ZERO) * times
+        share, per_step = (
+            epsilon / whole,
+            (epsilon or whole) / whole,
+        )  # at ε = 0 alike losses may cancel: 0 is a grid point
+        origin, several = ZERO, []
+        for shift, alike in shifts:
+            # a cell that ends a last digit beyond a grid point would be spread over two steps
+            bend, unit = short(share * shift), short(per_step * shifts[-1][0])
+            losses, start = self.losses(grid, shift, bend, unit, epsilon)
+            several.append(grid.power(losses, alike))
+            origin += start * alike * times
+        return grid.power(grid.all(several), times), origin
+
+    def losses(
+        self, grid: Grid, shift: Decimal, bend: Decimal, unit: Decimal, epsilon: Decimal
+    ) -> tuple[Losses, Decimal]:
+        """The loss of one coordinate less an origin, the second, such that few or alike losses are points of the grid."""
+        if self.name == "laplace":
+            return laplace_losses(grid, shift, epsilon or unit), shift
+        origin, exact = ZERO, self.name in WHOLE or self.name == "staircase"
+        if self.name == "dlaplace":
+            origin, unit = self.shapes[0] * shift, 2 * self.shapes[0]
+        elif self.name == "discrete_gaussian":
+            origin, unit = (shift / self.shapes[0]) ** 2 / 2, 1 / self.shapes[0] ** 2
+        elif self.name == "staircase":
+            unit = self.shapes[0]
+        cells, infinite = self.outcomes(shift, grid.tail, bend, grid.points)
+        growth = origin.exp()
+        moved = [Cell(p, q * growth, low - origin, high - origin) for p, q, low, high in cells]
+        return grid.losses(moved, unit, infinite, exact=exact), origin
+
+    def outcomes(
+        self, shift: Decimal, tail: Decimal, bend: Decimal, points: int
+    ) -> tuple[list[Cell], Decimal]:
+        """Cells of the loss of one coordinate for a grid of so many points, and the mass whose loss is infinite."""
+        if self.name == "staircase":
+            return staircase_atoms(self.shapes, shift), ZERO
+        if self.name in WHOLE:
+            cells, infinite = WHOLE[self.name](*self.shapes, shift).cells(int(shift), points // 2)
+            self.account.takes(EXPONENTIAL * len(cells))
+            return cells, infinite
+        law = CONTINUOUS[self.name](*self.shapes)
+        self.account.takes(law.work * points / WIDTH)
+        return continuous_cells(law, shift, tail, bend, points // WIDTH)
+
+    def alone(self, shift: Decimal) -> Decimal:
+        """δ of one coordinate: P − e^ε Q of the outcomes whose loss is larger than ε."""
+        growth = self.epsilon.exp()
+        if self.name == "staircase":
+            cells = staircase_atoms(self.shapes, shift)
+            return sum((max(cell.p - growth * cell.q, ZERO) for cell in cells), SLACK)
+        if self.name in WHOLE:
+            return WHOLE[self.name](*self.shapes, shift).delta(int(shift), self.epsilon)
+        law = CONTINUOUS[self.name](*self.shapes)
+        low, high = law.around(self.epsilon, shift)
+        return law.above(low - shift / 2) - growth * law.above(high + shift / 2) + SLACK
+
+    def sampled(self, grid: Grid, cells: list[Cell], infinite: Decimal) -> Decimal:
+        """δ of all rounds, each of which sees a sample: the larger one of both directions."""
+        self.account.takes(10 * EXPONENTIAL * len(cells))
+        rate, rest = self.rate, 1 - self.rate
+        missing = max(ONE - sum((cell.q for cell in cells), ZERO), ZERO)  # of Q alone
+        removed = [
+            Cell(rate * p + rest * q, q, (rate * low.exp() + rest).ln(), (rate * high.exp() + rest).ln())
+            for p, q, low, high in cells
+        ]
+        removed.append(Cell(rest * missing, missing, rest.ln(), rest.ln()))
+        added = [
+            Cell(
+                p,
+                rest * p + rate * q,
+                -(rest + rate * (-low).exp()).ln(),
+                -(rest + rate * (-high).exp()).ln(),
+            )
+            for p, q, low, high in cells
+        ]
+        added.append(Cell(infinite, rest * infinite, -rest.ln(), -rest.ln()))
+        found = ZERO
+        for outcomes, beyond in ((removed, rate * infinite), (added, ZERO)):
+            one = grid.losses(outcomes, (self.epsilon or ONE) / self.rounds, beyond)
+            found = max(found, grid.delta(grid.power(one, self.rounds), self.epsilon))
+        return found
+
+
+CELLS = 2**10
+MOST_ORDERS = 600
+DIGITS = 30
+ATOM = 12
+"""Operations that a loss takes at an order, as `Account.takes` counts."""
+
+
+class Moments(NamedTuple):
+    """E_P e^{θL} of θ ≥ 0, from above; the variance of L tilted by e^{θL}, from below; the most that two losses are apart."""
+
+    mean: Callable[[Decimal], Decimal]
+    variance: Callable[[Decimal], Decimal]
+    apart: Decimal
+
+
+def concentrated(
+    name: str,
+    shapes: tuple[Decimal, ...],
+    shifts: Shifts,
+    largest: list[Decimal],
+    xi: Decimal,
+    rho: Decimal,
+    account: Account,
+) -> bool:
+    """Whether coordinates that move so are (ξ, ρ)-zCDP: up to some order by their moments, beyond it by a closed form."""
+    if name in ("osgt", "flipped_huber"):
+        b = shapes[0]
+        squares = sum((count * v * v for v, count in shifts), ZERO) / 2
+        offsets = [v * b if name == "osgt" else (b * b - max(b - v, ZERO) ** 2) / 2 for v, _ in shifts]
+    elif all(loss.is_finite() for loss in largest):
+        squares, offsets = ZERO, largest
+    else:
+        return False
+    offset = sum((count * c for (_, count), c in zip(shifts, offsets)), ZERO) - xi
+    if offset <= 0:
+        return squares <= rho
+    if squares >= rho:
+        return False
+    last = max(offset / (rho - squares) - 1, Decimal("1e-3"))
+    parts = [(moments(name, shapes, v, loss, account), count) for (v, count), loss in zip(shifts, largest)]
+    return up_to(last, parts, xi, rho)
+
+
+def up_to(last: Decimal, coordinates: list[tuple[Moments, int]], xi: Decimal, rho: Decimal) -> bool:
+    """Whether Σ count·g(θ) ≤ θ (ξ + ρ (1 + θ)) for all θ up to `last`."""
+    seen = 0
+
+    @cache
+    def left(theta: Decimal) -> Decimal:
+        """g less the right side."""
+        nonlocal seen
+        seen += 1
+        g = sum((count * part.mean(theta).ln() for part, count in coordinates), ZERO) if theta else ZERO
+        return g - theta * (xi + rho * (1 + theta))
+
+    apart = max(part.apart for part, _ in coordinates)
+    intervals = [(ZERO, last)]
+    while intervals:
+        low, high = intervals.pop()
+        if left(high) > 0 or seen > MOST_ORDERS:
+            return False
+        width, variance = high - low, sum(count * part.variance(low) for part, count in coordinates)
+        bend = rho - variance * (-apart * width).exp() / 2
+        slope = (left(high) - left(low)) / width
+        top = (width + slope / bend) / 2 if bend > 0 else ZERO  # where the slope is 0
+        if 0 < top < width and left(low) + top * (slope + bend * (width - top)) > 0:
+            middle = (low + high) / 2
+            intervals += [(middle, high), (low, middle)]
+    return True
+
+
+def moments(
+    name: str, shapes: tuple[Decimal, ...], shift: Decimal, largest: Decimal, account: Account
+) -> Moments:
+    """E e^{θL} of one coordinate, whose loss is at most `largest` or has Gaussian tails."""
+    tail: Callable[[Decimal], Decimal] | None = None
+    if name == "staircase":
+        cells = staircase_atoms(shapes, shift)
+    elif name in WHOLE:
+        cells, _ = WHOLE[name](*shapes, shift).cells(int(shift), 16 * CELLS)
+    else:
+        law, half = CONTINUOUS[name](*shapes), shift / 2
+        account.takes(law.work * CELLS)
+        if largest.is_finite():
+            cells, beyond = continuous_cells(law, shift, Decimal("1e-60"), ZERO, CELLS)
+            cells.append(Cell(beyond, ZERO, largest, largest))
+        else:
+            start, offset = (half, shapes[0]) if name == "osgt" else (half + shapes[0], ZERO)
+            cells, _ = continuous_cells(law._replace(end=start + half), shift, ZERO, ZERO, CELLS)
+            *cells, _ = cells
+            tail = gaussian_ends(law, start, offset, shift)
+    points = atoms(cells)
+    losses = [loss for loss, _ in points]
+
+    @cache
+    def tilted(theta: Decimal) -> tuple[Decimal, Decimal]:
+        """E e^{θL} and, where all of the law is in the cells, the variance of the tilted losses; 0 otherwise."""
+        account.takes(ATOM * len(points))
+        with localcontext() as context:
+            context.prec = DIGITS
+            masses = [mass * (theta * loss).exp() for loss, mass in points]
+            found = sum(masses, ZERO)
+            rounding, variance = Decimal(f"1e-{DIGITS - 6}"), ZERO
+            if tail:
+                found += tail(theta)
+            else:
+                first, second = (
+                    sum((m * loss**k for m, loss in zip(masses, losses)), ZERO) / found for k in (1, 2)
+                )
+                variance = max(second * (1 - rounding) - first * first, ZERO)
+            return found * (1 + rounding), variance
+
+    return Moments(lambda theta: tilted(theta)[0], lambda theta: tilted(theta)[1], max(losses) - min(losses))
+
+
+def atoms(cells: list[Cell]) -> list[tuple[Decimal, Decimal]]:
+    """Losses and masses at the ends of cells."""
+    found: dict[Decimal, Decimal] = {}
+    for p, q, low, high in cells:
+        above = p
+        if high - low > SLACK:
+            above = min(max((p - low.exp() * (q - SLACK)) / (1 - (low - high).exp()), ZERO), p)
+        for loss, mass in ((high, above), (low, p - above)):
+            found[loss] = found.get(loss, ZERO) + mass
+    return list(found.items())
+
+
+def gaussian_ends(law: Law, start: Decimal, offset: Decimal, shift: Decimal) -> Callable[[Decimal], Decimal]:
+    """What lies further than `start` from the middle, where the density is ∝ e^(-t²/2 - offset·t) and the loss a line."""
+    near, far, loss = start - shift / 2, start + shift / 2, law.loss(start, shift)
+    right, left = (law.upper(t) / mills(t + offset) for t in (near, far))
+
+    def moment(theta: Decimal) -> Decimal:
+        up, move = (theta * loss).exp(), theta * shift
+        return right * up * signed_mills(near + offset - move) + left / up * mills(far + offset + move)
+
+    return moment
+
+
+def signed_mills(x: Decimal) -> Decimal:
+    return mills(x) if x >= 0 else (2 * PI).sqrt() * (x * x / 2).exp() - mills(-x)
+
 
 NEAR_ENDS = Decimal("1e-10")
 """How far the ends of an enclosure may come out elsewhere, relative."""

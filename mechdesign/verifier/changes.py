@@ -1,4 +1,4 @@
-"""What one record changes, within several bounds: how far coordinates move, and what that consumes at most.
+"""What one record changes, within several bounds: how far coordinates move, how large a change is in a norm, and what it consumes at most.
 
 A change moves coordinate i by |v_i| ≤ a_i, at most c coordinates at once, with ‖v‖₁ ≤ L₁ and ‖v‖₂ ≤ L₂.
 
@@ -19,8 +19,8 @@ from fractions import Fraction
 from itertools import accumulate, pairwise
 from typing import NamedTuple, TypeAlias
 
-from mechdesign.verifier.discrete_laws import WHOLE
-from mechdesign.verifier.noise_laws import ROUND, ZERO
+from mechdesign.verifier.arithmetic import between
+from mechdesign.verifier.laws import ROUND, WHOLE, ZERO
 from mechdesign.verifier.reading import Account, Json, Refused, TooLarge
 
 BITS = 800
@@ -147,3 +147,109 @@ def grouped(vector: list[Decimal]) -> Shifts:
         )
         cuts = sorted([*cuts, max(saved)[1]])
     return [(sizes[a][0], before[b] - before[a]) for a, b in pairwise(cuts)]
+
+
+Bounds = list[tuple[Fraction, int]]
+"""Sizes, and how many coordinates have them, from the largest on."""
+
+
+def coordinates(sensitivity: Json) -> list[Fraction]:
+    """What each coordinate changes by at most; one number where it is the same for all."""
+    if not isinstance(sensitivity, dict):
+        return [Fraction(sensitivity)]
+    most = [sensitivity[name] for name in ("linf", "l1", "l2") if sensitivity[name] is not None]
+    if sensitivity["each"] is None:
+        return [Fraction(min(most))]
+    return [Fraction(min([b, *most])) for b in sensitivity["each"]]
+
+
+def share(sensitivity: Json, dimension: int) -> Fraction:
+    """The most that |v_i| over the bounds of the coordinates sum to."""
+    each = coordinates(sensitivity)
+    sizes = sorted(each * dimension if len(each) == 1 else [b for b in each if b])
+    if not isinstance(sensitivity, dict):
+        return Fraction(len(sizes))
+    found = Fraction(min(sensitivity["l0"] or len(sizes), len(sizes)))
+    if sensitivity["l1"] is not None:
+        left, filled = Fraction(sensitivity["l1"]), Fraction(0)
+        for size in sizes:
+            filled, left = filled + min(left / size, Fraction(1)), left - min(left, size)
+        found = min(found, filled)
+    if sensitivity["l2"] is not None:
+        squares = math.fsum(float(Fraction(sensitivity["l2"]) / size) ** 2 for size in sizes)
+        found = min(found, Fraction(math.sqrt(squares) * (1 + 1e-14)))
+    return max(found, Fraction(1))
+
+
+def bounds_of(sensitivity: Json, dimension: int) -> tuple[Bounds, Fraction | None, Fraction | None]:
+    """What single coordinates change by at most, and L₁ and L₂."""
+    if not isinstance(sensitivity, dict):
+        return [(Fraction(sensitivity), dimension)], None, None
+    most = [sensitivity[name] for name in ("linf", "l1", "l2") if sensitivity[name] is not None]
+    count = min(dimension, sensitivity["l0"] or dimension)
+    l1, l2 = (None if sensitivity[name] is None else Fraction(sensitivity[name]) for name in ("l1", "l2"))
+    if sensitivity["each"] is None:
+        return [(Fraction(min(most)), count)], l1, l2
+    if len(sensitivity["each"]) != dimension or min(sensitivity["each"]) < 0:
+        raise Refused("bounds of other coordinates than the answer's, or negative ones")
+    each = [Fraction(min([b, *most])) for b in sensitivity["each"]]
+    sizes = Counter(sorted((size for size in each if size > 0), reverse=True)[:count])
+    if not sizes:
+        raise Refused("bounds that allow no change")
+    return sorted(sizes.items(), reverse=True), l1, l2
+
+
+def filled(bounds: Bounds, l1: Fraction | None) -> Fraction:
+    """The largest Σ v² within ‖v‖₁ ≤ L₁: the largest bounds, filled."""
+    square, left = Fraction(0), l1
+    for size, count in bounds:
+        if left is None:
+            square += count * size**2
+            continue
+        whole = min(count, int(left / size))
+        part = min(left - whole * size, size) if whole < count else Fraction(0)
+        square, left = square + whole * size**2 + part**2, left - whole * size - part
+    return square
+
+
+def watered(bounds: Bounds, l2: Fraction) -> Fraction:
+    """The largest ‖v‖₁ within ‖v‖₂ ≤ L₂, from above."""
+    if sum(count * size**2 for size, count in bounds) <= l2**2:
+        return sum((count * size for size, count in bounds), Fraction(0))
+
+    def within(level: float) -> bool:
+        return math.fsum(n * min(float(size), level) ** 2 for size, n in bounds) <= float(l2) ** 2
+
+    _, high = between(0.0, float(bounds[0][0]), within)
+    level, found = Fraction(high), Fraction(0)
+    for size, count in bounds:
+        v = min(size, level)
+        found += count * (v - v * v / (2 * level))
+    return found + l2**2 / (2 * level)
+
+
+def covers(norm: float, bounds: Bounds, l1: Fraction | None, l2: Fraction | None, largest: Fraction) -> bool:
+    """Whether no change has a larger norm."""
+    if norm == math.inf:
+        return bounds[0][0] <= largest
+    if norm == 2:
+        return filled(bounds, l1) <= largest**2 or (l2 is not None and l2 <= largest)
+    whole = sum((count * size for size, count in bounds), Fraction(0))
+    return (
+        min(whole, *(b for b in (l1, l2 and watered(bounds, l2)) if b)) <= largest
+        if l1 or l2
+        else whole <= largest
+    )
+
+
+def reached(norm: float, bounds: Bounds, l1: Fraction | None, l2: Fraction | None) -> Fraction:
+    """The largest norm of a change: that of ℓ₂ to rounding, the others from above."""
+    if norm == math.inf:
+        return bounds[0][0]
+    if norm == 2:
+        found = Fraction(math.sqrt(filled(bounds, l1)))
+        return found if l2 is None else min(found, l2)
+    parts = [sum((count * size for size, count in bounds), Fraction(0))]
+    parts += [] if l1 is None else [l1]
+    parts += [] if l2 is None else [watered(bounds, l2)]
+    return min(parts)

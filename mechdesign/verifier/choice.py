@@ -12,9 +12,9 @@ import math
 from fractions import Fraction
 from itertools import combinations, product
 
-from mechdesign.verifier.channel import stated
-from mechdesign.verifier.reading import Account, Json, Refused, exp_bounds
-from mechdesign.verifier.table import declared
+from mechdesign.verifier.arithmetic import exp_bounds
+from mechdesign.verifier.reading import Account, Json, Refused
+from mechdesign.verifier.table import declared, stated
 
 SPREADS = {"one vote": 1, "approvals": 1, "replaced vote": 2}
 RULES = ("permute-and-flip", "exponential mechanism", "report noisy max")

@@ -19,7 +19,7 @@ from fractions import Fraction
 from operator import mul
 
 from mechdesign.verifier.allocation import largest_square
-from mechdesign.verifier.matrices import cholesky, inverse, singular_values, times, transposed, whole
+from mechdesign.verifier.arithmetic import cholesky, inverse, singular_values, times, transposed, whole
 from mechdesign.verifier.reading import NEAR, Account, Json, Refused, asked, proofs_of
 
 ROOM = 1e-11

@@ -16,9 +16,9 @@ from fractions import Fraction
 from operator import mul
 
 from mechdesign.verifier.allocation import smallest_beyond
+from mechdesign.verifier.arithmetic import inverse, root_above, times, transposed, whole
 from mechdesign.verifier.covariance import budget_is_kept, inverse_gram, most_of, shown_is
-from mechdesign.verifier.matrices import inverse, times, transposed, whole
-from mechdesign.verifier.reading import Account, Json, Refused, proofs_of, root_above
+from mechdesign.verifier.reading import Account, Json, Refused, proofs_of
 from mechdesign.verifier.table import MISSED, Own, own_rows
 
 Exact = list[list[Fraction]]

@@ -31,8 +31,8 @@ from fractions import Fraction
 from itertools import product
 from operator import mul
 
-from mechdesign.verifier.matrices import cholesky, inverse, times, transposed, whole
-from mechdesign.verifier.reading import Account, Json, Refused, exp_bounds, flat, log_above, proofs_of
+from mechdesign.verifier.arithmetic import cholesky, exp_bounds, inverse, log_above, times, transposed, whole
+from mechdesign.verifier.reading import Account, Json, Refused, flat, proofs_of
 from mechdesign.verifier.table import largest_loss
 
 LISTED = 16

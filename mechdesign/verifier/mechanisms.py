@@ -3,7 +3,7 @@
 No budget is stated that this could be compared with, so the loss itself is printed, rounded up: the largest loss where it is finite, else ρ of
 zero-concentrated privacy where it has a closed form, else δ at ε = 1.
 
-*Tables, selections and block fills* have rows that are affine between knots (`mechdesign.verifier.quantizer_laws`), and an *integer table*
+*Tables, selections and block fills* have rows that are affine between knots (`mechdesign.verifier.quantizer`), and an *integer table*
 draws from the row at the start or from that at the end of a segment. So every probability of an output lies between the smallest and the
 largest of its column: the largest quotient of the two is e^ε. Where it is infinite, Σ_i [p(x, i) − e^ε p(x', i)]₊ is convex in both rows, and
 largest at two knots: δ at ε = 1. *A vector of d numbers*, each through one table, loses d ε.
@@ -26,41 +26,33 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 
 from mechdesign.verifier import local_report, user_level
-from mechdesign.verifier.calibration import largest_loss, law_of, plainest, rounds_of
+from mechdesign.verifier.arithmetic import above, exp_bounds, log_above, root_above
+from mechdesign.verifier.calibration import Asked, largest_loss, law_of, plainest, rounds_of
 from mechdesign.verifier.changes import changes_of, worst_shifts
-from mechdesign.verifier.channel import clustered_response, hadamard_response
-from mechdesign.verifier.channel import table as channel
 from mechdesign.verifier.choice import alone as choice_alone
-from mechdesign.verifier.composed_noise import Asked
 from mechdesign.verifier.composition import PLACES
 from mechdesign.verifier.covariance import shown_is_the_law
 from mechdesign.verifier.knorm import Hull
 from mechdesign.verifier.knorm import fits as knorm_fits
 from mechdesign.verifier.knorm import said as norm_said
-from mechdesign.verifier.lattice_noise import cells_of, largest_quotient, on_cells
-from mechdesign.verifier.lattice_noise import largest_excess as cells_excess
+from mechdesign.verifier.noise import cells_of, largest_quotient, on_cells
+from mechdesign.verifier.noise import largest_excess as cells_excess
 from mechdesign.verifier.plan import covers, parts_of
 from mechdesign.verifier.quantizer import (
+    LAWS,
+    Segments,
     increase,
     largest_bias,
     largest_excess,
+    segments_of,
     selection_fits,
     table_fits,
     whole,
 )
-from mechdesign.verifier.quantizer_laws import LAWS, Segments, segments_of
-from mechdesign.verifier.reading import (
-    Account,
-    Json,
-    NothingToCheck,
-    Refused,
-    above,
-    exp_bounds,
-    log_above,
-    root_above,
-)
+from mechdesign.verifier.reading import Account, Json, NothingToCheck, Refused
 from mechdesign.verifier.strategy import unbiased
-from mechdesign.verifier.table import alone as table_alone
+from mechdesign.verifier.table import channel_alone as channel
+from mechdesign.verifier.table import clustered_response, hadamard_response, table_alone
 from mechdesign.verifier.vectors import mechanism as vectors
 
 ROUND = Fraction(1) + Fraction(1, 10**40)

@@ -17,13 +17,12 @@ from fractions import Fraction
 from operator import mul
 
 from mechdesign.verifier.allocation import composed_delta, largest_square
+from mechdesign.verifier.arithmetic import transposed, whole
 from mechdesign.verifier.bound_class import spoken_of
 from mechdesign.verifier.calibration import largest_loss, law_of
 from mechdesign.verifier.changes import worst_shifts
 from mechdesign.verifier.composition import PLACES
-from mechdesign.verifier.discrete_laws import COSTS
-from mechdesign.verifier.matrices import transposed, whole
-from mechdesign.verifier.noise_laws import ONE, ROUND, ZERO
+from mechdesign.verifier.laws import COSTS, ONE, ROUND, ZERO
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, asked
 from mechdesign.verifier.strategy import MOST_WORK, Changed, answers, largest_change, unbiased
 

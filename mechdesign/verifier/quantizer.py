@@ -1,8 +1,29 @@
-"""Quantizers: that the law is one, unbiased, private, and the one that the file shows; cost and bound are checked next.
+"""Quantizers: that the law is one, unbiased, private, and the one that the file shows; what it costs, and the rows of the person's own.
+
+**Laws** have rows that are affine in the input between knots.
+
+Three kinds of law stand in files. A *rational table* states the rows at the start and at the end of every segment between two
+knots. A *selection law* draws an output on each side of the input and rounds between the two without bias. A *block fill* adds to
+floors a what a block of length 1 − Σa covers of the weights (ρ − 1)a laid side by side, its place being such that the row's mean is
+the input.
+
+Theorem: for each of them every probability p(x, i) is an affine function of the input x between neighbouring knots. So what is
+linear in a row, its sum, its mean and every p(x, i) ≤ c p(x', i), holds for all inputs once it holds at both ends of every segment.
+
+**Loss**, expected or worst, from above.
+
+Theorem: for the loss w₁|t| + w₂t² the expected loss at an input x,
+
+    E ℓ(B − x) = w₁ (E B − x − 2 E[B; left] + 2x P[left]) + w₂ (E B² − 2x E B + x²),
+
+*left* being the outputs up to x, is a quadratic in x between neighbouring knots and outputs, as the row is affine there. So the
+prior's moments of order 0, 1, 2 on these cells give its mean (`mechdesign.verifier.quantizer_bound`), and ends and peaks of the
+quadratics its largest value.
+
+**Privacy and bias.**
 
 A quantizer answers an input x of a range [lower, upper] with one of the outputs B_1 < … < B_m, the i-th with probability p(x, i).
-Its rows are affine between knots (`mechdesign.verifier.quantizer_laws`). So, checked at both ends of every segment: rows sum to 1,
-no probability is negative, and |Σ_i B_i p(x, i) − x| is at most the bias allowed. Loss and lower bound: `mechdesign.verifier.quantizer_cost`.
+So, checked at both ends of every segment: rows sum to 1, no probability is negative, and |Σ_i B_i p(x, i) − x| is at most the bias allowed.
 
 *Pure.* max p ≤ e^ε min p for every output, over all rows.
 
@@ -16,18 +37,326 @@ rounded to a neighbour at random.)
 
 *Approximate, between the inputs of a grid.* Σ_i [p(x, i) − e^ε p(x', i)]₊ ≤ δ for all pairs. It is no more than δ for any pair if
 no output's largest probability is above e^ε times its smallest.
+
+**Rows of the person's own**, on the integer weights of a selection.
+
+A selection law draws a bin on each side of the input with the weights of its row: q_n(i) is weight i of row n over their sum. The design states rows
+Σ a v + k <= 0 or = 0 over the q_n(i), i <= n, as a table with a row for each n of each family (the right one's behind the left one's, where
+they differ), row by row, and over further columns, which stand for convex piecewise linear functions: any values that meet the rows bound them from above.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
 from fractions import Fraction
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from operator import mul
+from typing import NamedTuple
 
-from mechdesign.verifier.quantizer_cost import costs, on_grid
-from mechdesign.verifier.quantizer_laws import Segments, segments_of
-from mechdesign.verifier.reading import NEAR, Account, Json, NotCovered, Refused, exp_bounds, flat
+from mechdesign.verifier.arithmetic import exp_bounds
+from mechdesign.verifier.quantizer_bound import (
+    Moments,
+    Rational,
+    Span,
+    dual_bound,
+    rational_prior,
+    rows_bound,
+)
+from mechdesign.verifier.reading import NEAR, Account, Json, NotCovered, Refused, flat, proofs_of
+from mechdesign.verifier.table import own_rows, rows_hold
+
+
+class Segments(NamedTuple):
+    """Knots, and a row at the start and one at the end of each segment between them: integers over a common denominator."""
+
+    knots: list[Fraction]
+    rows: list[list[int]]
+    common: int
+
+    @property
+    def continuous(self) -> bool:
+        """Whether each segment begins with the row that the one before ends with."""
+        return self.rows[1:-1:2] == self.rows[2::2]
+
+    @property
+    def at_knots(self) -> list[list[int]]:
+        """The rows at the knots of a continuous law."""
+        return [self.rows[0], *self.rows[1::2]]
+
+
+def segments_of(law: Json, account: Account) -> Segments:
+    """The segments of a law of any of the three kinds."""
+    if law is None or law[""] not in LAWS:
+        raise Refused("no exact law")
+    found = LAWS[law[""]](law, account)
+    if len(found.knots) < 2 or len(found.rows) != 2 * len(found.knots) - 2:
+        raise Refused("segments that are not those between the knots")
+    return found
+
+
+def rational_table(law: Json, account: Account) -> Segments:
+    rows = [law[name][k] for k in range(len(law["starts"])) for name in ("starts", "ends")]
+    if len(law["starts"]) != len(law["ends"]):
+        raise Refused("a table with more starts than ends, or fewer")
+    return over_common(law["knots"], rows, account)
+
+
+def over_common(knots: list[Fraction], rows: list[list[Fraction]], account: Account) -> Segments:
+    common = 1
+    for denominator in {p.denominator for row in rows for p in row}:
+        account.divides(1, denominator.bit_length())
+        account.takes(1, common.bit_length())
+        common = math.lcm(common, denominator)
+    widest = max(p.denominator.bit_length() for row in rows for p in row)
+    account.divides(sum(map(len, rows)), widest)
+    account.takes(sum(map(len, rows)), common.bit_length())
+    return Segments(knots, [[int(p * common) for p in row] for row in rows], common)
+
+
+def selection_law(law: Json, account: Account) -> Segments:
+    """For x in [B_j, B_{j+1}) a left output l ≤ j and a right one r > j by their weights; then l with probability
+    (B_r − x)/(B_r − B_l), else r."""
+    bins, lower, upper = law["bins"], law["lower"], law["upper"]
+    m = len(bins)
+    sides = law["left"], law["right"]
+    if any([len(weights) for weights in side] != [*range(1, m)] for side in sides):
+        raise Refused("selection weights of other lengths than 1, 2, …")
+    if any(min(weights) < 0 or sum(weights) <= 0 for side in sides for weights in side):
+        raise Refused("selection weights must not be negative")
+    knots = [lower, *[b for b in bins if lower < b < upper], upper]
+    bits = m * max((b.numerator * b.denominator).bit_length() for b in bins)  # of a sum of 1/(r − l)
+    account.divides(len(knots) * m * (8 + m / 8), min(bits, 60 * m))
+    rows = []
+    for start, end in pairwise(knots):
+        j = min(sum(b <= start for b in bins), m - 1)
+        left, right = law["left"][j - 1], law["right"][m - j - 1][::-1]
+        total_left, total_right = sum(left), sum(right)
+        # Of a left output l: Σ_r w_r (r − x)/(r − l) = Σ_r w_r + (l − x) Σ_r w_r/(r − l); of a right one its mirror image.
+        shares = [sum(Fraction(w) / (r - l) for w, r in zip(right, bins[j:]) if w) for l in bins[:j]]
+        shares += [-sum(Fraction(w) / (r - l) for w, l in zip(left, bins[:j]) if w) for r in bins[j:]]
+        others = [total_right] * j + [total_left] * (m - j)
+        for x in (start, end):
+            parts = zip([*left, *right], bins, shares, others, strict=True)
+            rows.append(
+                [w * (other + (b - x) * share) / (total_left * total_right) for w, b, share, other in parts]
+            )
+    return over_common(knots, rows, account)
+
+
+def block_fill_law(law: Json, account: Account) -> Segments:
+    """Knots are where an end of the block passes the border of a weight, and the ends of the inputs."""
+    bins, floors, rho, lower, upper = (law[key] for key in ("bins", "floors", "rho", "lower", "upper"))
+    unit = math.lcm(*(a.denominator for a in floors)) * rho.denominator
+    account.takes(8 * len(bins) ** 2, unit.bit_length())
+    base, caps = [int(a * unit) for a in floors], [int(a * rho * unit) for a in floors]
+    edges = list(accumulate((c - a for a, c in zip(base, caps)), initial=0))
+    block, least = unit - sum(base), sum(map(mul, base, bins))
+    if len(floors) != len(bins) or not 0 <= block <= edges[-1] or min(floors) < 0:
+        raise Refused("floors that no block fills")
+    areas = (((end - start) * b) for start, end, b in zip(edges, edges[1:], bins))
+    moments = list(accumulate(areas, initial=Fraction(0)))
+
+    def moment_up_to(place: Fraction) -> Fraction:
+        k = min(bisect_right(edges, place), len(bins)) - 1
+        return Fraction(moments[k] + (place - edges[k]) * bins[k])
+
+    last = edges[-1] - block
+    inside = {edge - shift for edge in edges for shift in (0, block)}
+    places = [0, *sorted(place for place in inside if 0 < place < last), last]
+    means = [(least + moment_up_to(place + block) - moment_up_to(place)) / unit for place in places]
+    knots: list[tuple[Fraction, Fraction]] = []  # each with the place of the block there
+    nearest = (upper - lower) / 2**40  # closer knots are one
+    for (s, t), (mean, following) in zip(pairwise(places), pairwise(means)):
+        if mean >= following or following <= lower or mean >= upper:
+            continue
+        for x in (max(mean, lower), min(following, upper)):
+            if x == upper and len(knots) > 1 and x - knots[-1][0] < nearest:
+                knots.pop()
+            if not knots or x - knots[-1][0] >= nearest:
+                knots.append((x, s + (t - s) * (x - mean) / (following - mean)))
+    scale, rows = math.lcm(*(place.denominator for _, place in knots)), []
+    account.takes(4 * len(knots) * len(bins), unit.bit_length() + scale.bit_length())
+    for start in (int(place * scale) for _, place in knots):
+        stop = start + block * scale
+        covered = (max(min(stop, v * scale) - max(start, u * scale), 0) for u, v in pairwise(edges))
+        rows.append([a * scale + c for a, c in zip(base, covered)])
+    return Segments([x for x, _ in knots], [row for pair in pairwise(rows) for row in pair], unit * scale)
+
+
+LAWS: dict[str, Callable[[Json, Account], Segments]] = {
+    "block-fill-law": block_fill_law,
+    "selection-law": selection_law,
+    "rational-table": rational_table,
+}
+
+
+class Cell(NamedTuple):
+    """Ends of a cell, and the expected loss there as a + bt + ct², t from 0 to 1."""
+
+    span: Span
+    a: Fraction
+    b: Fraction
+    c: Fraction
+
+    def at(self, t: Fraction) -> Fraction:
+        return self.a + self.b * t + self.c * t * t
+
+    @property
+    def largest(self) -> Fraction:
+        """At an end, or at the peak between them."""
+        inside = self.c < 0 < self.b < -2 * self.c
+        return max(self.a, self.a + self.b + self.c, self.a - self.b**2 / (4 * self.c) if inside else self.a)
+
+
+def loss_cells(law: Segments, bins: list[Fraction], loss: Json, account: Account) -> Iterator[Cell]:
+    """The cells between knots and outputs."""
+    first, second = Fraction(loss["absolute"]), Fraction(loss["squared"])
+    if min(first, second) < 0:
+        raise Refused("a loss that falls with the error")
+    unit = math.lcm(*(b.denominator for b in bins))
+    places = [int(b * unit) for b in bins]
+    account.takes(4 * sum(map(len, law.rows)), law.common.bit_length() + 2 * unit.bit_length())
+    denominators = law.common, law.common * unit, law.common * unit, law.common * unit**2
+    for (start, end), *ends in zip(pairwise(law.knots), law.rows[::2], law.rows[1::2]):
+        sums = []
+        for row in ends:
+            moments = list(map(mul, places, row))
+            square = sum(map(mul, places, moments)) if second else 0
+            sums.append((list(accumulate(row, initial=0)), list(accumulate(moments, initial=0)), square))
+        inside = bins[bisect_right(bins, start) : bisect_left(bins, end)]
+        account.divides(10 * (1 + len(inside)), law.common.bit_length())
+        for u, v in pairwise([start, *inside, end]):
+            left = bisect_right(bins, u)  # so many outputs are on the left
+            counted = [(mass[left], moment[left], moment[-1], square) for mass, moment, square in sums]
+            parts = [[Fraction(n, d) for n, d in zip(part, denominators)] for part in counted]
+            at_u, at_v = ([p + (q - p) * (x - start) / (end - start) for p, q in zip(*parts)] for x in (u, v))
+            width, (mass, moment, mean, square) = v - u, at_u
+            d_mass, d_moment, d_mean, d_square = (q - p for p, q in zip(at_u, at_v))
+            yield Cell(
+                (u, v),
+                first * (mean - u - 2 * moment + 2 * u * mass) + second * (square - 2 * u * mean + u * u),
+                first * (d_mean - width - 2 * d_moment + 2 * (u * d_mass + width * mass))
+                + second * (d_square - 2 * (u * d_mean + width * mean - u * width)),
+                2 * first * width * d_mass + second * (width * width - 2 * width * d_mean),
+            )
+
+
+def expected(cells: list[Cell], moments: Moments) -> Fraction:
+    """The expected loss, from above."""
+    total = Fraction(0)
+    for cell, bounds in zip(cells, moments.over([cell.span for cell in cells], "cells"), strict=True):
+        total += sum(part * bound[part > 0] for part, bound in zip(cell[1:], bounds))
+    starts = [cell.span[0] for cell in cells]
+    for x, mass in moments.atoms:
+        cell = cells[max(bisect_right(starts, x) - 1, 0)]
+        u, v = cell.span
+        loss = cell.at((x - u) / (v - u))
+        total += loss * mass[loss > 0]
+    return total
+
+
+def stated_moments(cells: Json, spans: Json) -> Json:
+    """Masses and moments that the proof of the value states on cells and the one of the bound on spans."""
+    held = cells or spans  # point masses stand in both
+    if cells and spans and (cells["masses"] != spans["masses"] or cells["spans"] or spans["cells"]):
+        raise Refused("two proofs that state other point masses, or moments that neither needs")
+    return held and {**held, "cells": (cells or held)["cells"], "spans": (spans or held)["spans"]}
+
+
+def prior_fits(prior: Rational, law: Segments) -> bool:
+    """Whether a rational prior has no negative mass, a total of 1, and nothing outside the inputs but for rounding."""
+    low, high = law.knots[0], law.knots[-1]
+    near = (high - low) * Fraction(NEAR) / 1000
+    pieces = [*prior[0], *((x, x, mass) for x, mass in prior[1])]
+    # a uniform law of negative scale is a piece whose stop is before its start
+    inside = all(mass == 0 or (low - near <= a <= b <= high + near and mass > 0) for a, b, mass in pieces)
+    return inside and sum(mass for *_, mass in pieces) == 1
+
+
+def costs(result: Json, account: Account, law: Segments, ratio: Fraction) -> None:
+    """Add the claims of value, cap and lower bound; `ratio` is at least e^ε."""
+    design, bins = result["design"], result["mechanism"]["law"]["bins"]
+    value, bound, loss, prior = result["value"], result["lower_bound"], design["loss"], design["prior"]
+    cap, worst = design.get("max_mse"), design.get("objective") == "worst"
+    proofs = proofs_of(result)
+    of_value, of_bound = proofs.get("quantizer-value-proof", {}), proofs.get("quantizer-dual-bound", {})
+    duals = of_bound.get("duals")
+    stated = stated_moments(of_value.get("moments"), of_bound.get("moments"))
+    biased = "within the bias allowed" if design.get("max_bias") else "unbiased"
+    least = f"no mechanism with {outputs_of(duals)}, {biased}, costs less than {bound!r}"
+    unknown = loss["function"] is not None  # what a function says is not in the file
+    if unknown:
+        account.claimed(f"the value is {value:.12g}", math.isfinite(value))
+    by_rows = bound is not None and "metric-rows" in proofs and not unknown
+    if bound is not None and duals is None and not (unknown or by_rows) and "metric-bound" not in proofs:
+        raise Refused("a lower bound without multipliers")
+    if bound is not None and (unknown or duals is None) and not by_rows:
+        account.claimed(least, bound <= value)
+    if unknown and cap is None:
+        return
+    if (known := rational_prior(prior)) is not None:
+        account.agrees("the prior is a law on the inputs", prior_fits(known, law))
+    if worst and cap is None:
+        if stated is not None:
+            raise Refused("moments are stated where nothing is integrated")
+        moments = None
+    else:
+        moments = Moments(prior, stated, account)
+    if cap is not None and moments is not None:
+        cells = list(loss_cells(law, bins, {"absolute": 0, "squared": 1}, account))
+        claim = f"mean squared error at most {cap!r}{moments.given}"
+        account.bounds(claim, expected(cells, moments), cap, moments.floats * cap)
+    if unknown:
+        return
+    cells = list(loss_cells(law, bins, loss, account))
+    averaged = None if worst else moments
+    if averaged is None:
+        account.bounds(f"worst loss at most {value!r}", max(cell.largest for cell in cells), value)
+    else:
+        claim = f"mean loss at most {value!r}{averaged.given}"
+        account.bounds(claim, expected(cells, averaged), value, averaged.floats * value)
+    given, room = (
+        ("", 0) if averaged is None or bound is None else (averaged.given, averaged.room(bound, ratio))
+    )
+    if by_rows:
+        account.bounds(
+            least + given, bound, rows_bound(design, proofs["metric-rows"], averaged, account), room
+        )
+    elif bound is not None and duals is not None:
+        grid, own = design.get("bins"), [Fraction(b) for b in duals["outputs"] or bins]
+        listed = isinstance(grid, dict) and "step" in grid and not duals["between"]
+        if listed and not (len(own) > steps_of(grid) and on_grid(grid, own)):
+            raise Refused("a lower bound for other outputs than the question has")
+        if duals["cap_price"] and (cap is None or worst):
+            raise Refused("a price of a cap that is not there")
+        bias = Fraction(design.get("max_bias", 0.0))
+        ends = law.knots[0] + bias, law.knots[-1] - bias
+        found = dual_bound(duals, bins, ends, bias, ratio, loss, averaged, account)
+        found -= Fraction(duals["cap_price"]) * Fraction(cap or 0)
+        account.bounds(least + given, bound, found, room)
+
+
+def steps_of(grid: Json) -> int:
+    """Steps from one end of an alphabet to the other."""
+    return int(math.ceil(2 * grid["max_abs"] / grid["step"] - NEAR))
+
+
+def on_grid(grid: Json, outputs: list[Fraction]) -> bool:
+    """Whether outputs are among those of an alphabet."""
+    reach, count = Fraction(grid["max_abs"]), steps_of(grid)
+    places = [(b + reach) * count / (2 * reach) for b in outputs]
+    return all(abs(place - round(place)) <= NEAR * count and 0 <= round(place) <= count for place in places)
+
+
+def outputs_of(duals: Json) -> str:
+    """The outputs that a lower bound speaks of."""
+    if not duals or not (own := duals["outputs"]):
+        return "these outputs"
+    kind = "any outputs" if duals["between"] else f"outputs among {len(own)}"
+    return f"{kind} from {own[0]:.6g} to {own[-1]:.6g}"
+
 
 LARGEST = 700
 """ε from which a smaller one is checked in its place: a ratio of e^700 is as good as none."""
@@ -188,3 +517,37 @@ def selection_fits(mechanism: Json) -> bool:
             if not all(abs(p - q) <= LAST_DIGITS for p, q in zip(row, exact, strict=True)):
                 return False
     return True
+
+
+def selection_problem(result: Json, account: Account) -> None:
+    design, proofs = result["design"], proofs_of(result)
+    if (rows := proofs.pop("selection-proof", None)) is None and design["labels"]:
+        raise Refused("rows of the problem without their proof")
+    if design["columns"] != (0 if rows is None else len(rows["witness"])):
+        raise Refused("further columns without their values")
+    sides = zip(design["low"], design["high"], strict=True)
+    if not all(0 <= low <= high for pair in sides for low, high in zip(*pair, strict=True)):
+        raise Refused("bounds that are none")
+    quantizer({**result, "proofs": [p for p in result["proofs"] if p[""] != "selection-proof"]}, account)
+    law = result["mechanism"]["law"]
+    if rows is None:
+        return
+    if law[""] != "selection-law":
+        raise Refused("another law than a selection")
+    left, right = law["left"], law["right"]
+    symmetric = design["families"] == "symmetric"
+    mirrored = all(
+        [a * sum(q) for a in p] == [b * sum(p) for b in q] for p, q in zip(left, right, strict=True)
+    )
+    account.agrees("one family serves both ends", mirrored or not symmetric)
+    wide = len(left)
+    account.takes(2 * wide * wide, max(map(sum, left)).bit_length())
+    v = [
+        Fraction(w, sum(row))
+        for row in (left if symmetric else left + right)
+        for w in row + [0] * (wide - len(row))
+    ]
+    v += rows["witness"]
+    held = own_rows({**design, "cost": v}, len(v) - design["columns"])
+    account.divides(sum(len(row.terms) for row in held) + len(v), max(map(sum, left)).bit_length())
+    rows_hold(held, design["labels"], v, account)

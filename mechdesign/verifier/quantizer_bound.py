@@ -1,18 +1,362 @@
-"""Quantizers: the lower bound, by weak duality; docs/theory says why it holds for every mechanism with these outputs."""
+"""Quantizers: moments of the prior, and lower bounds by them.
+
+**Moments.**
+
+Theorem: where an expected loss is a quadratic a + bt + ct² on the stretch [u, v], t = (x − u)/(v − u), its mean over the stretch is
+a ∫dF + b ∫t dF + c ∫t² dF. So three numbers of the prior for each stretch are all that an expectation takes.
+
+Uniform laws, histograms (clipped to a range or truncated, too) and samples have rational moments, computed here. Of every other law
+the file states enclosures in units of 2⁻¹⁶⁰; what follows from them is proved. That they are the law's is proved of normal and beta laws,
+of others it is claimed.
+
+With y = (x − loc)/scale, ∫ y^k dF from the law's start is a function G_k that is known to 160 digits. Normal laws: Φ, −φ and Φ − yφ, where
+
+    Φ(y) = ½ + φ(y) Σ_n y^(2n + 1)/(1 · 3 ⋯ (2n + 1)).
+
+Beta laws: I_y(a, b), a/(a + b) I_y(a + 1, b) and a (a + 1)/((a + b)(a + b + 1)) I_y(a + 2, b), where
+
+    a B I_y(a, b) = y^a (1 − y)^b Σ_n (a + b)_n/(a + 1)_n y^n,    I_y(a, b) = 1 − I_(1 − y)(b, a),    I_y(a + 1, b) = I_y(a, b) − y^a (1 − y)^b/(a B).
+
+All terms are positive. Triple of t = (x − u)/(v − u) on a stretch [u, v] follow by differences, which lose as many digits as the stretch is
+small, squared: that is counted.
+
+**Lines under the loss**, on pieces of the inputs: docs/theory says why the bound holds for every mechanism with these outputs.
+
+**Listed inputs**, where a quantizer is a table, whose bound is by rows and multipliers.
+
+Between the inputs x_1 < … < x_n probabilities are interpolated: p(x, i) = Σ_k h_k(x) P[k, i], h_k the hat function of x_k. So the expected loss is
+affine in the table, with the coefficients ∫ h_k(x) ℓ(B_i − x) dF; of the square, B² − 2Bx is charged to them, and x², the same for all outputs, is a
+constant. Masses and moments of the prior are taken such that the cost falls. The largest loss is no less than the mean over any law on finitely many
+inputs. A mechanism on a continuum is one on some inputs of it, too, where it loses as much at each of these.
+"""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
 from collections import Counter
+from collections.abc import Callable, Iterable
+from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import cache
 from itertools import accumulate, pairwise
 from operator import add, mul
+from typing import NamedTuple, TypeAlias
 
-from mechdesign.verifier.prior_moments import Moments
-from mechdesign.verifier.reading import Account, Json, Refused
+from mechdesign.verifier.arithmetic import decimal, exp_bounds
+from mechdesign.verifier.reading import NEAR, Account, Json, Refused
+from mechdesign.verifier.table import Own, Point, bound
 
-UNIT = 1 << 160  # weights of the prior are rounded to multiples of 1/UNIT
+Triple: TypeAlias = tuple[Decimal, Decimal, Decimal]
+Bounds: TypeAlias = tuple[Fraction, Fraction]
+DIGITS, SLACK = 180, Decimal("1e-155")
+LAST = 28
+"""Standard deviations beyond which there is less than 10⁻¹⁷⁰."""
+STEEPEST = 500
+"""Of the shapes of a beta law, whose series have thousands of terms beyond."""
+WORK = 3000
+
+
+@cache
+def pi() -> Decimal:
+    """By Machin's 16 arctan(1/5) − 4 arctan(1/239)."""
+
+    def arctangent(n: int) -> Decimal:
+        terms = (Decimal((-1) ** k) / ((2 * k + 1) * n ** (2 * k + 1)) for k in range(DIGITS))
+        return sum(terms, Decimal(0))
+
+    return 16 * arctangent(5) - 4 * arctangent(239)
+
+
+def normal(y: Decimal) -> Triple:
+    if abs(y) >= LAST:
+        mass = Decimal(int(y > 0))
+        return mass, Decimal(0), mass
+    density = (-y * y / 2).exp() / (2 * pi()).sqrt()
+    term, total, n = abs(y), Decimal(0), 1
+    while term > Decimal("1e-175"):
+        total, n = total + term, n + 2
+        term = term * y * y / n
+    mass = Decimal("0.5") + density * total.copy_sign(y)
+    return mass, -density, mass - y * density
+
+
+def incomplete(a: Decimal, b: Decimal, y: Decimal) -> Decimal:
+    """a B I_y(a, b) for y ≤ ½."""
+    term, total, n, ratio = Decimal(1), Decimal(0), 0, Decimal(1)
+    while ratio >= Decimal("0.9") or term > total * Decimal("1e-175"):
+        total += term
+        ratio = (a + b + n) / (a + 1 + n) * y
+        term, n = term * ratio, n + 1
+    return (a * y.ln()).exp() * (b * (1 - y).ln()).exp() * total
+
+
+def beta(a: Decimal, b: Decimal) -> Callable[[Decimal], Triple]:
+    half = Decimal("0.5")
+    complete = incomplete(a, b, half) / a + incomplete(b, a, half) / b
+
+    def moments(y: Decimal) -> Triple:
+        one, two = a / (a + b), a * (a + 1) / ((a + b) * (a + b + 1))
+        if y <= 0 or y >= 1:
+            return (Decimal(1), one, two) if y >= 1 else (Decimal(0),) * 3
+        mass = (
+            incomplete(a, b, y) / (a * complete)
+            if y <= half
+            else 1 - incomplete(b, a, 1 - y) / (b * complete)
+        )
+        edge = (a * y.ln()).exp() * (b * (1 - y).ln()).exp() / (a * complete)
+        return mass, one * (mass - edge), two * (mass - edge - edge * y * (a + b) / (a + 1))
+
+    return moments
+
+
+SHAPES = {"norm": 0, "truncnorm": 2, "beta": 2}
+
+
+class Known(NamedTuple):
+    """A law whose moments are known, and the prior made of it: where its density is, and the share of the law that this is."""
+
+    moments: Callable[[Decimal], Triple]
+    loc: Fraction
+    scale: Fraction
+    low: Fraction
+    high: Fraction
+    share: Decimal
+
+    @classmethod
+    def of(cls, prior: Json) -> Known | None:
+        """None where no moments are known here."""
+        law = prior["law"]
+        check_scale(law.get("scale", 1))
+        if law["name"] not in SHAPES or set(law) - {"", "name", "args", "loc", "scale"}:
+            return None
+        shapes, rest = law["args"][: SHAPES[law["name"]]], law["args"][SHAPES[law["name"]] :]
+        if len(rest) > 2 or {*law} & {*("loc", "scale")[: len(rest)]}:
+            raise Refused("a law of more parameters than it has")
+        loc = rest[0] if rest else law.get("loc", 0)
+        scale = rest[1] if len(rest) > 1 else law.get("scale", 1)
+        check_scale(scale)
+        if law["name"] == "beta" and not all(1e-3 <= shape <= STEEPEST for shape in shapes):
+            return None
+        ends = {"norm": (-LAST, LAST), "beta": (0, 1)}.get(law["name"], tuple(shapes))
+        if not ends[0] < ends[1]:
+            return None
+        moments = beta(*map(decimal, shapes)) if law["name"] == "beta" else normal
+        within = [min(max(decimal(end), Decimal(-LAST)), Decimal(LAST)) for end in ends]
+        loc, scale = Fraction(loc), Fraction(scale)
+        # ends as doubles have them, and as they are
+        low, high = (
+            sorted((Fraction(float(end) * float(scale) + float(loc)), loc + scale * Fraction(w)))
+            for end, w in zip(ends, within)
+        )
+        start, stop = (low[-1], high[0]) if law["name"] != "norm" else (low[0], high[-1])
+        if prior[""] != "prior-law":
+            start, stop = max(start, Fraction(prior["lower"])), min(stop, Fraction(prior["upper"]))
+        known = cls(moments, loc, scale, start, stop, Decimal(1))
+        if law["name"] == "truncnorm":
+            known = known._replace(share=moments(within[1])[0] - moments(within[0])[0])
+        if prior[""] == "prior-truncated":
+            known = known._replace(share=known.at(stop)[0] - known.at(start)[0])
+        return known if known.share > Decimal("1e-50") and start < stop else None
+
+    def place(self, x: Fraction) -> Decimal:
+        return decimal((min(max(x, self.low), self.high) - self.loc) / self.scale)
+
+    def at(self, x: Fraction) -> Triple:
+        return self.moments(self.place(x))
+
+    def hold(self, u: Fraction, v: Fraction, stated: list[Bounds]) -> bool:
+        """Whether the bounds stated hold ∫ t^k dF of the stretch, k = 0, 1, 2."""
+        start, stop = max(u, self.low), min(v, self.high)
+        if start >= stop:
+            return all(low <= 0 <= high for low, high in stated)
+        a, scale = self.place(start), decimal(self.scale / (v - u))
+        m0, m1, m2 = (after - before for before, after in zip(self.at(start), self.at(stop)))
+        shift = decimal((start - u) / (v - u))
+        first, second = scale * (m1 - a * m0), scale**2 * (m2 - 2 * a * m1 + a * a * m0)
+        found = m0, first + shift * m0, second + 2 * shift * first + shift**2 * m0
+        room = SLACK * (1 + scale) ** 2 * (1 + a * a) / self.share
+        return all(holds(bounds, n / self.share, room) for bounds, n in zip(stated, found))
+
+    def tails(self, prior: Json, stated: list[Bounds]) -> bool:
+        """Whether the bounds stated hold what a clipped prior has at either end."""
+        left, right = (self.at(Fraction(prior[end]))[0] for end in ("lower", "upper"))
+        start, stop = (Decimal(0), Decimal(1))
+        if prior["law"]["name"] == "truncnorm":
+            start, stop = (self.moments(decimal(end))[0] for end in prior["law"]["args"][:2])
+        found = (left - start) / self.share, (stop - right) / self.share
+        return all(holds(bounds, mass, SLACK / self.share) for bounds, mass in zip(stated, found))
+
+
+def holds(bounds: Bounds, found: Decimal, room: Decimal) -> bool:
+    low, high = bounds
+    return low <= Fraction(max(found - room, Decimal(0))) and Fraction(found + room) <= high
+
+
+def known_moments(prior: Json, account: Account) -> Known | None:
+    account.takes(4 * WORK)
+    with localcontext() as context:
+        context.prec = DIGITS
+        return Known.of(prior)
+
+
+def stretches_hold(
+    known: Known, spans: list[tuple[Fraction, Fraction]], stated: list[list[Bounds]], account: Account
+) -> bool:
+    """Whether all bounds stated hold the moments of their stretches."""
+    account.takes(2 * WORK * len(spans))
+    with localcontext() as context:
+        context.prec = DIGITS
+        return all(known.hold(u, v, bounds) for (u, v), bounds in zip(spans, stated))
+
+
+def ends_hold(known: Known, prior: Json, stated: list[Bounds]) -> bool:
+    with localcontext() as context:
+        context.prec = DIGITS
+        return known.tails(prior, stated)
+
+
+UNIT = 1 << 160
+"""Masses and moments are stated in units of 1/UNIT."""
+
+Span: TypeAlias = tuple[Fraction, Fraction]
+Piece: TypeAlias = tuple[Fraction, Fraction, Fraction]
+"""Start, stop and mass of a piece of constant density."""
+
+
+def check_scale(scale: Json) -> None:
+    """Refuse a law that is none."""
+    if not scale > 0:
+        raise Refused("a law whose scale is not positive")
+
+
+Rational: TypeAlias = tuple[list[Piece], list[tuple[Fraction, Fraction]]]
+"""Pieces of constant density, and point masses."""
+
+
+def rational_prior(prior: Json) -> Rational | None:
+    """The prior as pieces and point masses; None where they are not rational."""
+    if prior[""] == "prior-samples":
+        counts = Counter(map(Fraction, prior["samples"]))
+        return [], [(x, Fraction(n, counts.total())) for x, n in sorted(counts.items())]
+    pieces = rational_law(prior["law"])
+    if pieces is None or prior[""] == "prior-law":
+        return None if pieces is None else (pieces, [])
+    low, high = Fraction(prior["lower"]), Fraction(prior["upper"])
+    inside: list[Piece] = [
+        (max(a, low), min(b, high), mass * overlap(a, b, low, high) / (b - a)) for a, b, mass in pieces
+    ]
+    held = sum((mass for *_, mass in inside), Fraction(0))
+    if prior[""] == "prior-truncated":
+        return [(a, b, mass / held) for a, b, mass in inside], []
+    below = sum((mass * overlap(a, b, a, low) / (b - a) for a, b, mass in pieces), Fraction(0))
+    return inside, [(low, below), (high, 1 - below - held)]
+
+
+def overlap(a: Fraction, b: Fraction, low: Fraction, high: Fraction) -> Fraction:
+    """How much of [a, b] is in [low, high]."""
+    return max(min(b, high) - max(a, low), Fraction(0))
+
+
+def rational_law(law: Json) -> list[Piece] | None:
+    """Uniform laws and histograms, as pieces."""
+    if law["name"] == "uniform":
+        named = [key for key in law if key not in ("", "name", "args")]
+        if len(law["args"]) > 2 or not {*named} <= {*("loc", "scale")[len(law["args"]) :]}:
+            raise Refused("a uniform law of other parameters than a place and a scale")
+        given = {"loc": 0, "scale": 1, **law, **dict(zip(("loc", "scale"), law["args"]))}
+        check_scale(given["scale"])
+        return [(Fraction(given["loc"]), Fraction(float(given["loc"]) + given["scale"]), Fraction(1))]
+    if law["name"] != "histogram":
+        return None
+    check_scale(law["scale"])
+    contents, edges, density = law["args"]
+    edges = [Fraction(law["loc"]) + Fraction(law["scale"]) * Fraction(x) for x in edges]
+    stretches = list(pairwise(edges))
+    masses = [Fraction(n) * (b - a if density else 1) for n, (a, b) in zip(contents, stretches, strict=True)]
+    total = sum(masses)
+    return [(a, b, mass / total) for mass, (a, b) in zip(masses, stretches)]
+
+
+class Moments:
+    """∫ t^k dF over stretches of inputs, k = 0, 1, 2 and t from 0 to 1, and point masses, as pairs of bounds."""
+
+    def __init__(self, prior: Json, stated: Json, account: Account) -> None:
+        self.exact, self.stated, self.account = rational_prior(prior), stated, account
+        self.given, self.floats = "", 0.0
+        if self.exact is not None:
+            if stated is not None:
+                raise Refused("moments are stated of a prior whose own are rational")
+            pieces, points = self.exact
+            account.takes(20 * (len(pieces) + len(points)))
+            self.stops = [b for _, b, _ in pieces]
+            self.atoms = [(x, (mass, mass)) for x, mass in points]
+            return
+        if stated is None:
+            raise Refused("the masses and moments of this prior are missing")
+        self.given = ", given the masses and moments stated"
+        self.floats = (
+            0.0 if prior["law"]["name"] in SHAPES else NEAR
+        )  # of other laws, what is stated are no bounds
+        self.known = known_moments(prior, account)
+        self.claim = len(account.rows)
+        account.given(f"the masses and moments stated are those of the prior ({prior['law']['name']})")
+        ends, masses = (prior.get("lower"), prior.get("upper")), pairs(stated["masses"])
+        if len(masses) != (2 if prior[""] == "prior-clipped" else 0):
+            raise Refused("point masses that the prior has not, or too few")
+        self.atoms = [(Fraction(x), mass) for x, mass in zip(ends, masses)]
+        if self.known is not None:
+            self.found(not masses or ends_hold(self.known, prior, masses))
+
+    def room(self, bound: float, ratio: Fraction) -> Fraction:
+        """What floats may have lost of a lower bound."""
+        return Fraction(self.floats * (1 + float(min(ratio, Fraction(10**300))) / 1000) * abs(bound))
+
+    def found(self, holds: bool) -> None:
+        """Whether the bounds looked at hold what they are bounds of."""
+        claim, how, so_far = self.account.rows[self.claim]
+        self.account.agreeing += how == "claimed"
+        self.account.rows[self.claim] = (claim, "proved", so_far and holds)
+
+    @property
+    def places(self) -> list[Fraction]:
+        """Where the point masses are, in order."""
+        return [x for x, _ in self.atoms]
+
+    def over(self, spans: list[Span], name: str) -> list[list[Bounds]]:
+        """Bounds of the three moments on each stretch: computed, or those that are stated under this name."""
+        if self.exact is not None:
+            return [self.integral(u, v) for u, v in spans]
+        bounds = pairs(self.stated[name])
+        if len(bounds) != 3 * len(spans):
+            raise Refused(f"moments stated of other {name}")
+        stated = [bounds[k : k + 3] for k in range(0, len(bounds), 3)]
+        if self.known is not None:
+            self.found(stretches_hold(self.known, spans, stated, self.account))
+        return stated
+
+    def integral(self, u: Fraction, v: Fraction) -> list[Bounds]:
+        assert self.exact is not None
+        pieces, total = self.exact[0], [Fraction(0)] * 3
+        first = bisect_right(self.stops, u)
+        last = bisect_left(self.stops, v) + 1
+        self.account.divides(30 * (1 + min(last, len(pieces)) - first), u.denominator.bit_length())
+        for a, b, mass in pieces[first:last]:
+            if mass and max(a, u) < min(b, v):
+                s, t = (max(a, u) - u) / (v - u), (min(b, v) - u) / (v - u)
+                height = mass * (v - u) / (b - a)
+                total = [n + height * (t**k - s**k) / k for k, n in enumerate(total, 1)]
+        return [(n, n) for n in total]
+
+
+def pairs(numbers: list[int]) -> list[Bounds]:
+    """Lower and upper bounds that follow each other."""
+    bounds = [
+        (Fraction(a, UNIT), Fraction(b, UNIT)) for a, b in zip(numbers[::2], numbers[1::2], strict=True)
+    ]
+    if any(low > high for low, high in bounds):
+        raise Refused("a lower bound of a mass or moment above the upper one")
+    return bounds
 
 
 def nearest(moments: Moments, points: list[Fraction], x: Fraction) -> Json:
@@ -121,3 +465,73 @@ def dual_bound(
             left, right = b * mass[k] - sums[k], sums[-1] - sums[k] - b * (mass[-1] - mass[k])
             least[k] -= rho * left - right if side > 0 else rho * right - left
     return total + min(least) * (1 / rho if min(least) > 0 else 1)
+
+
+Weighted = tuple[Fraction, Fraction, list[Bounds]]
+"""A stretch of inputs, or one input twice, with bounds of its mass and moments."""
+
+
+def rows_bound(design: Json, proof: Json, moments: Moments | None, account: Account) -> Fraction:
+    """What the multipliers prove; `moments` of the prior, None for the worst case."""
+    ends, bins = list(map(Fraction, design["input_range"])), list(map(Fraction, design["bins"]))
+    if (design["inputs"] is None) != (proof["inputs"] is not None) or (design["inputs"] is None and moments):
+        raise Refused("a bound by listed inputs, which the question has not")
+    x = list(map(Fraction, design["inputs"] or proof["inputs"]))
+    if len(x) < 2 or [x[0], x[-1]] != ends or any(b <= a for a, b in pairwise(x)):
+        raise Refused("inputs that are not of the range")
+    places, weights = list(map(Fraction, proof["places"] or [])), proof["weights"]
+    law: list[Weighted] = [(place, place, [(weight, weight)]) for place, weight in zip(places, weights)]
+    known = places if design["inputs"] is not None else [place for place in places if place in x]
+    inside = len(known) == len(places) and all(x[0] <= place <= x[-1] for place in places)
+    if len(places) != len(weights) or not inside or min(weights, default=0) < 0 or sum(weights) > 1:
+        raise Refused("weights of inputs that are none")
+    if moments is not None:
+        if law:
+            raise Refused("weights of inputs where the prior has them")
+        spans = [*pairwise(sorted({*x, *(b for b in bins if x[0] < b < x[-1])}))]
+        law = [(u, v, masses) for (u, v), masses in zip(spans, moments.over(spans, "cells"), strict=True)]
+        law += [(place, place, [mass]) for place, mass in moments.atoms]
+    account.takes(80 * len(law) * len(bins), 400)
+    costs, constant = charges(bins, x, law, design["loss"])
+    table = {"inputs": x, "outputs": bins, "cost": [c for row in costs for c in row]}
+    means = [
+        Own("unbiased", True, [(k * len(bins) + i, b) for i, b in enumerate(bins)], -place)
+        for k, place in enumerate(x)
+    ]
+    return bound(table, proof, means, [compared(design["privacy"], x, account)], account) + constant
+
+
+def compared(privacy: Json, x: list[Fraction], account: Account) -> Point:
+    """Pairs of inputs with their ratios: of a metric neighbours, which imply the others."""
+    n, metric = len(x), privacy.get("metric")
+    pairs = [(a, b) for a in range(n) for b in range(n) if (abs(a - b) == 1 if metric else a != b)]
+    power = {"absolute": 1, "squared": 2}.get(metric, 0)
+    apart = [abs(x[a] - x[b]) ** power for a, b in pairs]
+    account.takes(400 * len(set(apart)), 400)
+    ends = {d: exp_bounds(Fraction(privacy["epsilon"]) * d, 160) for d in set(apart)}
+    delta = Fraction(privacy.get("delta", 0.0))
+    alike = metric is None and not delta and n > 2
+    return Point("privacy", pairs, delta, [ends[d] for d in apart], alike, n)
+
+
+def charges(
+    bins: list[Fraction], x: list[Fraction], law: Iterable[Weighted], loss: Json
+) -> tuple[list[list[Fraction]], Fraction]:
+    """What each probability costs, from below, and the constant."""
+    first, second = Fraction(loss["absolute"]), Fraction(loss["squared"])
+    if min(first, second) < 0:
+        raise Refused("a loss that falls with the error")
+    costs, constant = [[Fraction(0)] * len(bins) for _ in x], Fraction(0)
+    for u, v, masses in law:
+        k, width = min(bisect_right(x, u) - 1, len(x) - 2), v - u
+        length = x[k + 1] - x[k]
+        constant += second * below((u * u, 2 * u * width, width * width), masses)
+        for i, b in enumerate(bins):
+            sign = first if b >= v else -first
+            value, rise = sign * (b - u) + second * (b * b - 2 * b * u), -width * (sign + 2 * second * b)
+            for side, level in ((0, x[k + 1] - u), (1, u - x[k])):
+                level, slope = level / length, (2 * side - 1) * width / length
+                costs[k + side][i] += below(
+                    (level * value, level * rise + slope * value, slope * rise), masses
+                )
+    return costs, constant

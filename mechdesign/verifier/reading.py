@@ -9,13 +9,11 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from decimal import Decimal
 from fractions import Fraction
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from mechdesign.verifier.members import MEMBERS
 
-Number = TypeVar("Number", float, Decimal)
 Json: TypeAlias = Any
 """A plain value of a file: an object is a dictionary with its kind under the empty key (`Members`)."""
 NEAR = 1e-9
@@ -323,60 +321,6 @@ def shaped(values: Json, dtype: str, shape: list[int]) -> Json:
     if dtype[0] in NUMBERS and (not held <= NUMBERS[dtype[0]] or (dtype[0] == "f" and held == {int})):
         raise Refused(f"an array of type {dtype} that holds something else")
     return values
-
-
-def exp_bounds(x: Json, bits: int = 320) -> tuple[Fraction, Fraction]:
-    """Rationals below and above e^x: a Taylor interval of x / 2^k, squared k times with outward rounding."""
-    x = Fraction(x)
-    if abs(x) > 2**14:
-        raise NotCovered("an exponent beyond 16384")
-    if x < 0:
-        low_power, high_power = exp_bounds(-x, bits)
-        return 1 / high_power, 1 / low_power
-    k = max(0, math.ceil(math.log2(x + 1)) + 2)
-    small, bits = x / 2**k, bits + 2 * k
-    unit, total, term = 1 << bits, Fraction(0), Fraction(1)
-    for n in range(1, 60):
-        total += term
-        term = Fraction(math.floor(term * small / n * unit * 2**20), unit * 2**20)
-    low, high = math.floor(total * unit), math.floor((total + 2 * term) * unit) + 64
-    for _ in range(k):
-        low, high = (low * low) >> bits, ((high * high) >> bits) + 1
-    return Fraction(low, unit), Fraction(high, unit)
-
-
-def log_above(ratio: Fraction) -> float:
-    """A double that is no less than the logarithm, which is not negative."""
-    found = (math.log(ratio.numerator) - math.log(ratio.denominator)) * (1 + 1e-12) + 1e-12
-    if not ratio <= exp_bounds(found)[0]:
-        raise ArithmeticError("a logarithm that is off by more than 1e-12")
-    return found
-
-
-def above(number: Fraction) -> float:
-    """The least double that is no less."""
-    found = float(number)
-    return found if Fraction(found) >= number else math.nextafter(found, math.inf)
-
-
-def decimal(number: Fraction | float) -> Decimal:
-    """A rational in the digits of the context."""
-    number = Fraction(number)
-    return Decimal(number.numerator) / number.denominator
-
-
-def root_above(square: Fraction) -> Fraction:
-    """A rational at least the square root, by less than 2⁻¹²⁷ of it."""
-    bits = max(0, 128 + square.denominator.bit_length() - square.numerator.bit_length())
-    root = math.isqrt((square.numerator << (2 * bits)) // square.denominator)
-    return Fraction(root + 1, 1 << bits) if square else Fraction(0)
-
-
-def between(low: Number, high: Number, holds: Callable[[Number], bool]) -> tuple[Number, Number]:
-    """Two neighbouring numbers, the first one of which is on the side of `low`, where it holds, and the other on that of `high`."""
-    while low < (middle := (low + high) / 2) < high:
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return low, high
 
 
 def proofs_of(result: Json) -> dict[str, Json]:

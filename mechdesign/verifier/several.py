@@ -23,7 +23,7 @@ from itertools import combinations, product
 from typing import NamedTuple
 
 from mechdesign.verifier.bound_class import DISCRETE, EVERY
-from mechdesign.verifier.knorm import bounds_of, coordinates, covers
+from mechdesign.verifier.changes import bounds_of, coordinates, covers
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, TooLarge
 
 Check = Callable[[Json, Account], None]

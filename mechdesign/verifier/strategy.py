@@ -22,6 +22,7 @@ from math import comb
 from operator import mul
 from typing import NamedTuple
 
+from mechdesign.verifier.arithmetic import inverse, times, transposed, whole
 from mechdesign.verifier.covariance import (
     ROOM,
     bound,
@@ -31,7 +32,6 @@ from mechdesign.verifier.covariance import (
     most_of,
     multipliers_of,
 )
-from mechdesign.verifier.matrices import inverse, times, transposed, whole
 from mechdesign.verifier.reading import Account, Json, Refused
 
 SMALL = 24

@@ -1,4 +1,16 @@
-"""A finite table of probabilities: privacy, the rows of its problem, its value, and the bound by rows and multipliers.
+"""Finite tables of probabilities, and channels: privacy, the rows of the problem, its value, and lower bounds by rows and multipliers.
+
+**Rows with multipliers.**
+
+Over points x ≥ 0 (some columns of either sign) that meet rows a·x ≤ b and a·x = b, and groups of columns that sum to 1, and for multipliers λ ≥ 0
+of the inequalities and ν of the equalities, with reduced costs r = c + Σ λ a + Σ ν a,
+
+    c·x ≥ − Σ λ b − Σ ν b + Σ over groups of the least r in it,
+
+if r ≥ 0 of every column in no group, and r = 0 of those of either sign: each row is added with a sum that is at most 0 on every such x, and a
+group's columns are weights of an average. No multiplier needs to be a solver's.
+
+**Tables.**
 
 Pr[output y | input x] is P[x, y], integers over the total of their row. The problem is stated in numbers: own rows Σ a v + k ≤ 0 or = 0 over the
 cells, row by row, and further columns, which stand for convex piecewise linear functions (any values that meet the rows bound them from
@@ -10,19 +22,110 @@ above); and privacy of pairs (x, x') of inputs at points (ε, δ), where a dista
 Σ S_y ≤ δ; and where one ε holds for all pairs, with a_y the least of column y, P[x, y] − ρ a_y ≤ 0 and a_y − P[x, y] ≤ 0. Rows of P sum to 1.
 Cells that rows force to zero are no columns: where the least that a row Σ a P + k ≤ 0 can be, each input putting its mass on its least
 coefficient, is 0, all other cells of these inputs are 0; and a cell is 0 where that of a neighbour under pure privacy is.
+
+*Distances* between the points of a finite metric space, in doubles, are stated as a matrix, or follow from the kind of space: of clusters one
+within and one across, along the edges of a tree, great circles of the mean earth between degrees of latitude and longitude, else straight lines
+between coordinates.
+
+**Channels.**
+
+Saved alone: *a table of a row for each item* has the largest quotient of two rows as its loss; rows of doubles stand for themselves over
+their exact sums. *Clustered response* (k-ary response is one cluster): of n items in clusters, the item itself is reported with weight
+2¹⁰⁰, another of its cluster with the least integer that is at least 2¹⁰⁰ e^(−α d₁), one of another cluster with that for d₂ ≥ d₁. All rows
+have one total, so that two items' probabilities of a report differ by the largest quotient of two weights: at most e^(α d₁) within a cluster
+and e^(α d₂) across. *Hadamard response*: every row but the first of Sylvester's matrix has as many 1 as −1; reports of the one sign have
+weight 2¹⁰⁰, of the other the least integer that is at least 2¹⁰⁰ e^(−ε).
+
+*A count* in 0, …, n, answered there. A private table C has, for any prior w of the true values and any ψ ≥ 0 of neighbours x, x′ and answers y, a worst (with the question's
+prior as w: a mean) loss of at least Σ_x min_y (w_x ℓ(y − x) + Σ ψ_xx′(y) − e^ε ψ_x′x(y)) − δ Σ_xx′ max_y ψ_xx′(y): rows of C are averages, and
+Σ_y ψ_xx′(y) (C[x, y] − e^ε C[x′, y]) is at most δ max_y ψ_xx′(y).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from mechdesign.verifier.matrices import distances as space_distances
-from mechdesign.verifier.reading import Account, Json, Refused, exp_bounds, log_above, points_of, proofs_of
-from mechdesign.verifier.rows import Row, lower_bound
+from mechdesign.verifier.arithmetic import exp_bounds, log_above, whole
+from mechdesign.verifier.reading import NEAR, Account, Json, NotCovered, Refused, flat, points_of, proofs_of
+
+Column = Hashable
+Row = tuple[list[tuple[Column, Fraction]], Fraction, bool, Fraction]
+"""Coefficients, right side, whether it is an equality, multiplier."""
+
+
+def lower_bound(
+    costs: dict[Column, Fraction], rows: Iterable[Row], groups: Iterable[list[Column]], signed: set[Column]
+) -> Fraction:
+    """The bound that the multipliers prove; Refused where they prove none."""
+    reduced, bound = dict(costs), Fraction(0)
+    for terms, right, equal, multiplier in rows:
+        if multiplier < 0 and not equal:
+            raise Refused("a multiplier of an inequality that is negative")
+        bound -= multiplier * right
+        for column, factor in terms:
+            reduced[column] = reduced.get(column, Fraction(0)) + multiplier * factor
+    for group in groups:
+        bound += min(reduced.pop(column, Fraction(0)) for column in group)
+    if any(left < 0 or (left and column in signed) for column, left in reduced.items()):
+        raise Refused("multipliers that leave a reduced cost of the wrong sign")
+    return bound
+
+
+EARTH = 6371.0088
+"""Its mean radius in kilometres, of which great circles are."""
+
+
+def distances(space: Json, account: Account) -> list[list[float]]:
+    """The distances between all points, in doubles."""
+    size, kind = math.prod(space["shape"]), space["kind"]
+    account.takes(6 * size**2)
+    if space["matrix"] is not None:
+        found = space["matrix"]
+    elif kind == "clustered":
+        near, far = map(float, cluster_distances(space))
+        each = space["shape"][1]
+        found = [[near if x // each == y // each else far for y in range(size)] for x in range(size)]
+    elif kind == "tree":
+        found = along(space)
+    elif kind == "geodesic":
+        found = [[great_circle(p, q) for q in space["points"]] for p in space["points"]]
+    else:
+        found = [[math.dist(p, q) for q in space["points"]] for p in space["points"]]
+    apart = (d for x, row in enumerate(found) for y, d in enumerate(row) if x != y)
+    whole = len(found) == size and all(len(row) == size for row in found)
+    if not whole or not all(0 < d < math.inf for d in apart):
+        raise Refused("points of a space that are not apart, or of another number")
+    return [[0.0 if x == y else d for y, d in enumerate(row)] for x, row in enumerate(found)]
+
+
+def along(space: Json) -> list[list[float]]:
+    """Lengths of paths in a tree: to where two nodes' ways to the root meet."""
+    ways = []
+    for leaf in space["leaves"]:
+        way, length, node = {}, Fraction(0), leaf
+        while node >= 0 and node not in way:
+            way[node] = length
+            length, node = length + Fraction(space["lengths"][node]), space["parents"][node]
+        ways.append(way)
+    return [[float(min(way[n] + other[n] for n in way if n in other)) for other in ways] for way in ways]
+
+
+def great_circle(one: list[float], other: list[float]) -> float:
+    (a, b), (c, d) = (map(math.radians, place) for place in (one, other))
+    chord = math.sin((a - c) / 2) ** 2 + math.cos(a) * math.cos(c) * math.sin((b - d) / 2) ** 2
+    return 2 * EARTH * math.asin(math.sqrt(min(chord, 1.0)))
+
+
+def cluster_distances(space: Json) -> tuple[Fraction, Fraction]:
+    """The distances within a cluster and across."""
+    if space["kind"] != "clustered" or len(space["shape"]) != 2 or min(space["shape"]) < 1:
+        raise Refused("a space that is not clustered")
+    return Fraction(space["within"]), Fraction(space["across"])
+
 
 MISSED = Fraction(1, 10**12)
 """Of its size, what an equality that depends on others may be missed by; "at most" is exact."""
@@ -48,7 +151,7 @@ class Point(NamedTuple):
     first: int
 
 
-def alone(law: Json, account: Account) -> None:
+def table_alone(law: Json, account: Account) -> None:
     """What a table that is saved alone loses between any two inputs, where that is finite."""
     weights = law["weights"]
     account.takes(8 * sum(map(len, weights)), max(map(sum, weights)).bit_length())
@@ -243,7 +346,7 @@ def distances_agree(metric: Json, far: Json, inputs: Json, account: Account) -> 
         if given is None and metric["kind"] in ("grid", "euclidean", "line") and points is not None:
             given = [[math.dist(p, q) for q in points] for p in points]
         elif given is None:
-            given = space_distances(metric, account)
+            given = distances(metric, account)
     elif metric in ("absolute", "squared") and not isinstance(inputs[0], str):
         places = [x if isinstance(x, list) else [x] for x in inputs]
         power = 2 if metric == "squared" else 1
@@ -327,3 +430,143 @@ def bound(design: Json, proof: Json, rows: list[Own], points: list[Point], accou
     costs: dict[Any, Fraction] = {j: Fraction(c) for j, c in enumerate(design["cost"]) if j not in none}
     groups: list[list[Any]] = [[j for j in range(x * m, x * m + m) if j not in none] for x in range(n)]
     return lower_bound(costs, held, [group for group in groups if group], set(free))
+
+
+TOP = 1 << 100
+
+
+def channel(result: Json, account: Account) -> None:
+    """A channel as the table that it is, private at alpha times the distance."""
+    design, law, space = result["design"], result["mechanism"], result["design"]["space"]
+    far = proofs_of(result)["table-proof"]["distances"]
+    if law[""] != "channel" or far is None:
+        raise Refused("no channel, or no distances")
+    items = range(len(far))
+    account.agrees("the channel is on the design's space", repr(law["space"]) == repr(space))
+    sides = not space["shape"] or math.prod(space["shape"]) == len(far)
+    account.agrees("the sides of the space are of its points", sides)
+    account.agrees("distances are not negative", min(map(min, far)) >= 0 and {*map(len, far)} == {len(far)})
+    table_fits(law, account)
+    losses: Json = {"metric": far, "squared": [[d * d for d in row] for row in far]}
+    losses["error"] = [[float(x != y) for y in items] for x in items]
+    losses = losses[design["loss"]] if isinstance(design["loss"], str) else design["loss"]
+    prior = design["prior"] or [1 / len(far)] * len(far)
+    account.agrees("the prior is one", len(prior) == len(far) == len(losses) and min(prior) >= 0)
+    total, reports = math.fsum(prior), len(losses[0])
+    costs = [c * p / total for p, row in zip(prior, losses, strict=True) for c in row]
+    rows, offsets = [], list[float]()
+    if design["unbiased"] is not None or design["decoder"] is not None:
+        asked = design["unbiased"] or ([[float(x == y) for y in items] for x in items], design["decoder"])
+        goal, values = ([flat([row]) for row in part] for part in asked)
+        account.agrees("every report has its values", len(values) == reports and len(goal) == len(far))
+        for j, column in enumerate(zip(*goal, strict=True)):
+            for x, g in enumerate(column):
+                rows.append([(x * reports + y, v[j]) for y, v in enumerate(values) if v[j]])
+                offsets.append(-g)
+    question = stated(items, range(reports), costs, rows, offsets, "unbiased", equal=1)
+    metric = {"": "metric-dp", "epsilon": design["alpha"], "metric": space}
+    question["privacy"] = [{"label": "private", "privacy": metric, "between": "all", "distances": far}]
+    free = design["unbiased"] is None and design["decoder"] is None
+    declared(question, result, account, f"{'' if free else 'unbiased '}channel between the points")
+
+
+def bounded(result: Json, account: Account) -> None:
+    """A count as the table of answers that it is: the worst loss or the mean, private between counts at most s apart."""
+    design, law = result["design"], result["mechanism"]
+    n, near, loss, prior = (design[name] for name in ("n", "sensitivity", "loss", "prior"))
+    if loss not in ("absolute", "squared"):
+        raise NotCovered("another loss than the absolute or the squared error")
+    if law[""] != "channel" or not 1 <= near <= n <= 500 or law["space"] is not None:
+        raise Refused("no table, or a change that is no part of the count")
+    places = range(n + 1)
+    table_fits(law, account)
+    losses = [[float(abs(y - x) ** (1 if loss == "absolute" else 2)) for y in places] for x in places]
+    pairs = "adjacent" if near == 1 else [[x, y] for x in places for y in places if 0 < y - x <= near]
+    rows: list[list[tuple[int, float]]] = []
+    if prior is None:  # a further column that is at least the loss of every count
+        last = (n + 1) ** 2
+        costs = [0.0] * last + [1.0]
+        rows = [[*((x * (n + 1) + y, c) for y, c in enumerate(losses[x]) if c), (last, -1.0)] for x in places]
+    else:
+        if len(prior) != n + 1 or min(prior) < 0 or not max(prior):
+            raise Refused("no prior of the true values")
+        total = math.fsum(prior)
+        costs = [c * p / total for p, row in zip(prior, losses) for c in row]
+    question = stated(places, places, costs, rows, [0.0] * len(rows), "objective", equal=0)
+    question["privacy"] = [
+        {"label": "private", "privacy": design["privacy"], "between": pairs, "distances": None}
+    ]
+    declared(question, result, account, f"mechanism with answers 0 to {n}")
+
+
+def stated(
+    inputs: Json, outputs: Json, costs: Json, rows: Json, offsets: Json, label: str, *, equal: int
+) -> dict[str, Json]:
+    """A problem in numbers, its own rows of one family."""
+    return {
+        "inputs": list(inputs), "outputs": list(outputs), "cost": costs, "constant": 0.0, "labels": [label][: len(rows)],
+        "family": [0] * len(rows), "equal": [equal] * len(rows), "offsets": offsets, "curved": [],
+        "places": [[i, j] for i, row in enumerate(rows) for j, _ in row],
+        "coefficients": [a for row in rows for _, a in row],
+    }  # fmt: skip
+
+
+def level(loss: Fraction) -> int:
+    """The least integer that is at least 2¹⁰⁰ e^{−loss}."""
+    return 1 if loss >= 100 else min(TOP, math.ceil(TOP / exp_bounds(loss)[0]))
+
+
+def within(weight: int, loss: Fraction) -> bool:
+    """Whether 2¹⁰⁰ is at most e^loss times a weight."""
+    return weight >= TOP or weight * exp_bounds(min(loss, 700))[0] >= TOP
+
+
+def clustered_response(law: Json, account: Account) -> None:
+    alpha, (near, far) = Fraction(law["alpha"]), cluster_distances(law["space"])
+    account.agrees("clusters are no further apart inside than across", 0 < near <= far)
+    holds = within(level(alpha * near), alpha * near) and within(level(alpha * far), alpha * far)
+    account.proved(f"privacy of all pairs at alpha = {float(alpha)!r}", holds)
+
+
+def hadamard_response(law: Json, account: Account) -> None:
+    epsilon = Fraction(law["epsilon"])
+    account.agrees("there are items to tell apart", 2 <= law["items"] <= 1 << 40)
+    account.proved(f"privacy loss at most {float(epsilon)!r}", within(level(epsilon), epsilon))
+
+
+def channel_alone(law: Json, account: Account) -> None:
+    """Privacy as the table has it: nothing is stated that it could be compared with."""
+    rows, totals = rows_of(law, account)
+    account.takes(8 * sum(map(len, rows)), max(totals).bit_length())
+    if (loss := largest_loss(rows)) is None:
+        account.claimed(
+            "reports rule items out: private with some delta only, which this file does not state"
+        )
+    else:
+        account.proved("no report rules an item out", True)
+        account.proved(f"privacy loss at most {loss!r}", True)
+
+
+def rows_of(law: Json, account: Account) -> tuple[list[list[int]], list[int]]:
+    """Weights, and the total of every row: those stated, or the doubles over a common power of two."""
+    if law["weights"] is None:
+        rows, bits = whole(law["matrix"])
+        totals = [sum(row) for row in rows]
+        near = all(abs(Fraction(total, 1 << bits) - 1) <= Fraction(NEAR) * 1000 for total in totals)
+        account.agrees("rows sum to 1, to rounding", near and min(map(min, rows)) >= 0)
+        return rows, totals
+    return law["weights"], table_fits(law, account)
+
+
+def table_fits(law: Json, account: Account) -> list[int]:
+    """The total of every row of weights; that they are a table, and the one shown in doubles."""
+    totals = [sum(row) for row in law["weights"]]
+    account.agrees("rows are probabilities", all(min(row) >= 0 < sum(row) for row in law["weights"]))
+    tables = zip(law["weights"], totals, law["matrix"], strict=True)
+    shown = all(
+        abs(w / total - p) <= 1e-12 * w / total
+        for row, total, given in tables
+        for w, p in zip(row, given, strict=True)
+    )
+    account.agrees("the matrix shown is the channel", shown)
+    return totals

@@ -23,19 +23,11 @@ from fractions import Fraction
 from itertools import pairwise
 from operator import sub
 
-from mechdesign.verifier import channel as channels
+from mechdesign.verifier import table as channels
 from mechdesign.verifier.allocation import largest_square
-from mechdesign.verifier.matrices import cluster_distances, distances
-from mechdesign.verifier.reading import (
-    Account,
-    Json,
-    NotCovered,
-    Refused,
-    above,
-    decimal,
-    log_above,
-    root_above,
-)
+from mechdesign.verifier.arithmetic import above, decimal, log_above, root_above
+from mechdesign.verifier.reading import Account, Json, NotCovered, Refused
+from mechdesign.verifier.table import cluster_distances, distances
 
 NEARER = 1 - Fraction(1, 10**15)
 DIGITS = 40

@@ -52,16 +52,17 @@ from functools import cache
 from itertools import pairwise
 from operator import mul
 
+from mechdesign.verifier.arithmetic import exp_bounds
 from mechdesign.verifier.quantizer import (
     increase,
     largest_bias,
     left_of_ratio,
+    segments_of,
     selection_fits,
     table_fits,
     whole,
 )
-from mechdesign.verifier.quantizer_laws import segments_of
-from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, exp_bounds
+from mechdesign.verifier.reading import Account, Json, NotCovered, Refused
 
 ROOM = 1e-10
 """Relative, for the roundings of sums in doubles."""

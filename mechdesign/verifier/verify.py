@@ -21,22 +21,19 @@ from collections.abc import Callable
 from mechdesign.verifier.allocation import allocation
 from mechdesign.verifier.bound_class import standing
 from mechdesign.verifier.calibration import calibration
-from mechdesign.verifier.channel import bounded, channel
 from mechdesign.verifier.choice import choice, quantile
 from mechdesign.verifier.covariance_problem import covariance_problem
 from mechdesign.verifier.knorm import knorm
-from mechdesign.verifier.lattice import lattice_problem
-from mechdesign.verifier.lattice_noise import lattice_noise
 from mechdesign.verifier.local_report import local_report
 from mechdesign.verifier.mechanisms import MECHANISMS
 from mechdesign.verifier.members import MEMBERS
+from mechdesign.verifier.noise import lattice_noise, lattice_problem
 from mechdesign.verifier.plan import plan
-from mechdesign.verifier.quantizer import quantizer
+from mechdesign.verifier.quantizer import quantizer, selection_problem
 from mechdesign.verifier.reading import Account, Json, NotCovered, NothingToCheck, Refused, read
-from mechdesign.verifier.selection import selection_problem
 from mechdesign.verifier.several import comparison, frontier
 from mechdesign.verifier.strategy import correlated
-from mechdesign.verifier.table import table
+from mechdesign.verifier.table import bounded, channel, table
 from mechdesign.verifier.vectors import vectors
 
 CHECKS: dict[str, Callable[[Json, Account], None]] = {

@@ -17,11 +17,9 @@ import mechdesign as md
 from mechdesign.accounting import NoiseTerm, delta_interval
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import dumps
-from mechdesign.verifier.composed_noise import Asked
+from mechdesign.verifier.calibration import Asked, moments
 from mechdesign.verifier.composition import PLACES, POINTS
-from mechdesign.verifier.concentrated import moments
-from mechdesign.verifier.discrete_laws import COSTS, discrete_gaussian
-from mechdesign.verifier.noise_laws import CONTINUOUS, mills
+from mechdesign.verifier.laws import CONTINUOUS, COSTS, discrete_gaussian, mills
 from mechdesign.verifier.reading import Account, Refused, read
 from mechdesign.verifier.verify import verify
 

@@ -15,7 +15,8 @@ from scipy import optimize
 
 import mechdesign as md
 from mechdesign.noise.radial import round_delta as known_delta
-from mechdesign.verifier.knorm import bounds_of, covers, reached, round_delta
+from mechdesign.verifier.changes import bounds_of, covers, reached
+from mechdesign.verifier.knorm import round_delta
 from mechdesign.verifier.reading import Account
 
 S = md.Sensitivity

@@ -11,7 +11,7 @@ from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import dumps
 from mechdesign.noise.optimal import several
 from mechdesign.solvers.deadline import Deadline
-from mechdesign.verifier.lattice_bound import Copies
+from mechdesign.verifier.noise import Copies
 from mechdesign.verifier.reading import Account, Refused
 from mechdesign.verifier.verify import verify
 

@@ -23,7 +23,7 @@ from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.serialize import dumps, encode, loads
 from mechdesign.noise import LatticeBound
 from mechdesign.quantizers.common.proofs import LawProof
-from mechdesign.verifier import archive, reading, verify
+from mechdesign.verifier import archive, arithmetic, reading, verify
 
 
 def outcome(text: str) -> str:
@@ -141,7 +141,7 @@ def test_moments_of_normal_and_beta_laws_are_proved(name: str) -> None:
 def test_exponentials_enclose(tmp_path: Path) -> None:
     rng = random.Random(0)
     for x in [0, 1, -1, 1e-300, 700, -700, 5000, *(rng.uniform(-50, 50) for _ in range(200))]:
-        low, high = reading.exp_bounds(Fraction(x))
+        low, high = arithmetic.exp_bounds(Fraction(x))
         assert low <= exact.exp_upper(Fraction(x)) and exact.exp_lower(Fraction(x)) <= high
         assert 0 < low <= high <= low * (1 + Fraction(1, 2**200))
 

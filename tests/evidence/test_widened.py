@@ -37,8 +37,8 @@ from mechdesign.noise.optimal import several
 from mechdesign.quantizers.common import dual_pieces, enclosures
 from mechdesign.quantizers.common.proofs import DualBound
 from mechdesign.solvers.deadline import Deadline
-from mechdesign.verifier import composition, prior_moments, quantizer_bound, reading
-from mechdesign.verifier import scales as verified_scales
+from mechdesign.verifier import allocation as verified_scales
+from mechdesign.verifier import arithmetic, composition, quantizer_bound, reading
 from mechdesign.verifier.verify import verify
 
 WIDTH = Fraction(1, 1000)
@@ -151,13 +151,13 @@ def exponentials(monkeypatch: pytest.MonkeyPatch, seed: int | None) -> None:
         return 1 + WIDTH * (side if seed is None else chosen(seed, Fraction(x)))
 
     def bounds(x: Any, bits: int = 320) -> tuple[Fraction, Fraction]:
-        low, high = reading.exp_bounds(x, bits)
+        low, high = arithmetic.exp_bounds(x, bits)
         return low * scaled(x, -1), high * scaled(x, 1)
 
     for home, name, made in (
         (exact, "exp_lower", lambda x: exact.exp_lower(x) * scaled(x, -1)),
         (exact, "exp_upper", lambda x: exact.exp_upper(x) * scaled(x, 1)),
-        (reading, "exp_bounds", bounds),
+        (arithmetic, "exp_bounds", bounds),
     ):
         made.__name__ = name
         for module in imported(home, name):
@@ -166,7 +166,7 @@ def exponentials(monkeypatch: pytest.MonkeyPatch, seed: int | None) -> None:
 
 def moments(monkeypatch: pytest.MonkeyPatch, seed: int | None) -> None:
     """Widen masses and moments of the prior by `WIDTH`, or take values inside."""
-    fixed, over = enclosures._fixed, prior_moments.Moments.over
+    fixed, over = enclosures._fixed, quantizer_bound.Moments.over
     unit = 1 << enclosures.BITS
 
     def within(low: Fraction, high: Fraction, what: Any) -> tuple[Fraction, Fraction]:
@@ -196,8 +196,8 @@ def moments(monkeypatch: pytest.MonkeyPatch, seed: int | None) -> None:
             return [(x, within(*mass, x)) for x, mass in held.__dict__["points"]]
 
     monkeypatch.setattr(enclosures, "_fixed", enclosed)
-    monkeypatch.setattr(prior_moments.Moments, "over", stretches)
-    monkeypatch.setattr(prior_moments.Moments, "atoms", Atoms(), raising=False)
+    monkeypatch.setattr(quantizer_bound.Moments, "over", stretches)
+    monkeypatch.setattr(quantizer_bound.Moments, "atoms", Atoms(), raising=False)
 
 
 def by_program(name: str) -> Margins:

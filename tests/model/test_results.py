@@ -20,7 +20,8 @@ import mechdesign.verifier.table
 from mechdesign.evidence.results import AUDIT_COLUMNS
 from mechdesign.evidence.serialize import dumps, result_schema
 from mechdesign.plan.ledger import consumption
-from mechdesign.verifier.reading import Refused, exp_bounds
+from mechdesign.verifier.arithmetic import exp_bounds
+from mechdesign.verifier.reading import Refused
 from mechdesign.verifier.verify import verify
 
 X, Y = [-1, -0.5, 0, 0.5, 1], [-3, -0.5, 0.5, 3]

@@ -1,19 +1,75 @@
-"""Small matrices: exact products of doubles as integers, inverses and singular values in doubles, and distances.
+"""Bounds of exponentials, logarithms and roots, and small matrices.
 
-The distances between all points of a finite metric space, in doubles, are stated as a matrix, or follow from the kind of space: of clusters one
-within and one across, along the edges of a tree, great circles of the mean earth between degrees of latitude and longitude, else straight lines
-between coordinates.
+Products of matrices of doubles are exact, as integers; inverses and singular values are in doubles.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from decimal import Decimal
 from fractions import Fraction
 from operator import mul
-from typing import Any
+from typing import Any, TypeVar
 
-from mechdesign.verifier.reading import Account, Json, Refused
+from mechdesign.verifier.reading import Json, NotCovered, Refused
+
+Number = TypeVar("Number", float, Decimal)
+
+
+def exp_bounds(x: Json, bits: int = 320) -> tuple[Fraction, Fraction]:
+    """Rationals below and above e^x: a Taylor interval of x / 2^k, squared k times with outward rounding."""
+    x = Fraction(x)
+    if abs(x) > 2**14:
+        raise NotCovered("an exponent beyond 16384")
+    if x < 0:
+        low_power, high_power = exp_bounds(-x, bits)
+        return 1 / high_power, 1 / low_power
+    k = max(0, math.ceil(math.log2(x + 1)) + 2)
+    small, bits = x / 2**k, bits + 2 * k
+    unit, total, term = 1 << bits, Fraction(0), Fraction(1)
+    for n in range(1, 60):
+        total += term
+        term = Fraction(math.floor(term * small / n * unit * 2**20), unit * 2**20)
+    low, high = math.floor(total * unit), math.floor((total + 2 * term) * unit) + 64
+    for _ in range(k):
+        low, high = (low * low) >> bits, ((high * high) >> bits) + 1
+    return Fraction(low, unit), Fraction(high, unit)
+
+
+def log_above(ratio: Fraction) -> float:
+    """A double that is no less than the logarithm, which is not negative."""
+    found = (math.log(ratio.numerator) - math.log(ratio.denominator)) * (1 + 1e-12) + 1e-12
+    if not ratio <= exp_bounds(found)[0]:
+        raise ArithmeticError("a logarithm that is off by more than 1e-12")
+    return found
+
+
+def above(number: Fraction) -> float:
+    """The least double that is no less."""
+    found = float(number)
+    return found if Fraction(found) >= number else math.nextafter(found, math.inf)
+
+
+def decimal(number: Fraction | float) -> Decimal:
+    """A rational in the digits of the context."""
+    number = Fraction(number)
+    return Decimal(number.numerator) / number.denominator
+
+
+def root_above(square: Fraction) -> Fraction:
+    """A rational at least the square root, by less than 2⁻¹²⁷ of it."""
+    bits = max(0, 128 + square.denominator.bit_length() - square.numerator.bit_length())
+    root = math.isqrt((square.numerator << (2 * bits)) // square.denominator)
+    return Fraction(root + 1, 1 << bits) if square else Fraction(0)
+
+
+def between(low: Number, high: Number, holds: Callable[[Number], bool]) -> tuple[Number, Number]:
+    """Two neighbouring numbers, the first one of which is on the side of `low`, where it holds, and the other on that of `high`."""
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low, high
+
 
 Matrix = Sequence[Sequence[Any]]
 
@@ -91,55 +147,3 @@ def singular_values(matrix: Matrix) -> list[float]:
         if not turned:
             break
     return [math.hypot(*column) for column in columns]
-
-
-EARTH = 6371.0088
-"""Its mean radius in kilometres, of which great circles are."""
-
-
-def distances(space: Json, account: Account) -> list[list[float]]:
-    """The distances between all points, in doubles."""
-    size, kind = math.prod(space["shape"]), space["kind"]
-    account.takes(6 * size**2)
-    if space["matrix"] is not None:
-        found = space["matrix"]
-    elif kind == "clustered":
-        near, far = map(float, cluster_distances(space))
-        each = space["shape"][1]
-        found = [[near if x // each == y // each else far for y in range(size)] for x in range(size)]
-    elif kind == "tree":
-        found = along(space)
-    elif kind == "geodesic":
-        found = [[great_circle(p, q) for q in space["points"]] for p in space["points"]]
-    else:
-        found = [[math.dist(p, q) for q in space["points"]] for p in space["points"]]
-    apart = (d for x, row in enumerate(found) for y, d in enumerate(row) if x != y)
-    whole = len(found) == size and all(len(row) == size for row in found)
-    if not whole or not all(0 < d < math.inf for d in apart):
-        raise Refused("points of a space that are not apart, or of another number")
-    return [[0.0 if x == y else d for y, d in enumerate(row)] for x, row in enumerate(found)]
-
-
-def along(space: Json) -> list[list[float]]:
-    """Lengths of paths in a tree: to where two nodes' ways to the root meet."""
-    ways = []
-    for leaf in space["leaves"]:
-        way, length, node = {}, Fraction(0), leaf
-        while node >= 0 and node not in way:
-            way[node] = length
-            length, node = length + Fraction(space["lengths"][node]), space["parents"][node]
-        ways.append(way)
-    return [[float(min(way[n] + other[n] for n in way if n in other)) for other in ways] for way in ways]
-
-
-def great_circle(one: list[float], other: list[float]) -> float:
-    (a, b), (c, d) = (map(math.radians, place) for place in (one, other))
-    chord = math.sin((a - c) / 2) ** 2 + math.cos(a) * math.cos(c) * math.sin((b - d) / 2) ** 2
-    return 2 * EARTH * math.asin(math.sqrt(min(chord, 1.0)))
-
-
-def cluster_distances(space: Json) -> tuple[Fraction, Fraction]:
-    """The distances within a cluster and across."""
-    if space["kind"] != "clustered" or len(space["shape"]) != 2 or min(space["shape"]) < 1:
-        raise Refused("a space that is not clustered")
-    return Fraction(space["within"]), Fraction(space["across"])

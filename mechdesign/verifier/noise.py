@@ -1,0 +1,640 @@
+"""Noise on a lattice: privacy and cost of a law that is constant on cells, and lower bounds that hold for any additive noise.
+
+Bounds are of noise for one number, by weak duality; they say something of several, too.
+
+*Several numbers.* Of c that change each is ε/c-private if all of them are ε-private (their largest losses add up), and the mean of m of them,
+the others left alone, keeps the (ε, δ) of all of them. That mean T̄ is noise for one number, of the same sensitivity: E|T̄| ≤ E|T|, and
+E T² = m E T̄² of symmetric laws, which suffice, as a change of all signs keeps privacy and cost. So a bound for one number, of m t² under the
+squared loss, is one for each of several. `times` is that m.
+
+*Independent copies* that are private together say of one of them:
+Let n copies be (ε, δ)-private together when all of them move, p and q the probabilities of an event under one of them and under the moved one,
+and S_j(p) = P[Bin(n, p) ≥ j]. "The event happens for at least j of n" is an event of all copies, and so is its complement with the two
+exchanged: for every j
+
+    S_j(p) ≤ e^ε S_j(q) + δ,    1 − S_j(q) ≤ e^ε (1 − S_j(p)) + δ.
+
+A q that breaks one of them is too small, and so is every smaller one. Tests may toss coins, so that the least q is at least p times the least
+q' over p' of any p' ≤ p. One copy is (ε₁, δ₁)-private if p − e^ε₁ q ≤ δ₁ for all p: p walks from 0 to 1, in steps over which the
+ratio met so far is enough. Steps are chosen in doubles; that a q is too small is shown in decimals.
+
+*Lattices.* Entries are masses of points 0, ±h, …, ±Rh. Tails repeat the outermost n points, times r each time: an outermost entry then is the mass of a point and of
+all its repetitions, of which the point itself has 1 − r. Mirrored entries are masses of a point and its mirror image together. At a shift by s points
+every point j of mass a p gives a row  a p − ρ b q − S_j ≤ 0, b q the mass of j + s, with ρ ≥ e^ε; Σ S_j ≤ δ. Points are those within the reach; with tails
+and δ > 0 the first repetition too, whose excesses over 1 − r are those of all. A row whose partner is beyond a free reach, where all other mass is, in
+one more entry, is none.
+
+*Every noise.* T, rounded at random and without bias to a neighbouring point, is private at whole shifts and costs no more than these costs say: |j|h, or
+j²h² − h²/4; of noise on the whole numbers the loss itself. Entries of the free lattice are its masses.
+
+*Whole numbers* change by whole numbers only: their noise is the middle of a cell of width 1, private at whole shifts where the cells are, and
+its lower bound is that of the lattice of whole numbers with the loss itself as cost.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import cache
+from itertools import accumulate, pairwise
+from typing import NamedTuple
+
+from mechdesign.verifier.arithmetic import exp_bounds
+from mechdesign.verifier.calibration import additive
+from mechdesign.verifier.composition import PLACES
+from mechdesign.verifier.laws import WHOLE
+from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, points_of, proofs_of
+from mechdesign.verifier.table import Own, Row, keeps_rows, lower_bound, zeros
+
+MOST = 128
+STEPS = 400
+ROOM = 1 + Decimal("1e-30")
+
+
+Points = list[tuple[Fraction, Fraction]]
+"""e^ε, from above, and δ of all that is asked, by increasing ε."""
+
+
+def staircase_bound(
+    stated: Json, loss: str, points: Points, sensitivity: Fraction, times: int = 1, counts: bool = False
+) -> Fraction:
+    """Of one point ε > 0, weak duality with G(t) = (ℓ(t) − λ + G(t + 1))/e^ε, 0 from `periods` on (0 of them: for ever), at the shift 1.
+
+    What is missing on [0, 1) below the root γ of G is sent to what G leaves above it: noise/optimal/staircase.py says why.
+    """
+    growth, delta = points[0]
+    if len(points) > 1 or growth - 1 < Fraction(1, 2**100):
+        raise Refused("a bound of one epsilon, where more are asked or none is above 0")
+    periods, b = stated["periods"], int(loss == "squared")
+    a, unit = 1 - b, times * sensitivity ** (1 + b)  # the loss is |t| or t² in this unit
+    level, bits = stated["level"] / unit, 400 + 4 * math.floor(math.log2(growth))
+    if not 0 <= periods <= 50_000 or level <= 0 or (not periods and delta) or 0 < periods ** (1 + b) < level:
+        raise Refused("a level without periods, or with too many")
+    r = Fraction(math.floor(2**bits / growth), 2**bits)
+    highest = lowest = Fraction(0)
+    z, c = r / (1 - r), [Fraction(0)] * 3
+    if not periods:
+        c = [((a + 2 * b * z) * z + b * z - level) * z, (a + 2 * b * z) * z, b * z]
+    for j in reversed(range(periods)):  # coefficients of G(j + u), rounded down
+        now = a * j + b * j * j - level + c[0], a + 2 * b * j + c[1], b + c[2]
+        c = [Fraction(math.floor(r * v * 2**bits), 2**bits) for v in now]
+        highest, lowest = (max(highest, c[0] + c[1] + c[2]), min(lowest, c[0])) if j else (highest, lowest)
+    if counts:
+        sent = open_points(c, r, level, int(sensitivity))
+        if sent is None or min(lowest, sum(c)) < 0:
+            return Fraction(0)
+        return Fraction((level - 2 * delta * (max(highest, sum(c)) + sent)) * unit)
+    low, high = Fraction(0), Fraction(1)
+    while high - low > low / 2**200 and c[0] < 0:
+        middle = (low + high) / 2
+        low, high = (middle, high) if c[0] + c[1] * middle + c[2] * middle**2 < 0 else (low, middle)
+    left, right, whole = (sum(v * x ** (k + 1) / (k + 1) for k, v in enumerate(c)) for x in (low, high, 1))
+    sent = (high - low) * -(c[0] + c[1] * low + c[2] * low**2) - left
+    if (c[0] < 0 and (right >= whole or sent > r * (whole - right))) or min(lowest, c[0] + c[1] + c[2]) < 0:
+        return Fraction(0)
+    share = Fraction(0)
+    if c[0] < 0:
+        at = 1 - high
+        near, share = c[0] + c[1] * at + c[2] * at**2, 1 + high * sum(c) / (whole - right)
+        if high <= at:  # half of it to either side, but for the last
+            share = min(share, (1 + high * (4 * sum(c) - near) / (whole - right)) / 2)
+    charge = -c[0] / r * share
+    return Fraction((level - 2 * delta * (highest + charge)) * unit)
+
+
+def open_points(c: list[Fraction], r: Fraction, level: Fraction, n: int) -> Fraction | None:
+    """What the points of [0, 1) charge that send what they lack to those with G > 0; None where they cannot.
+
+    The point 0 sends G(1) to both sides at the shift by n, and half of the rest to each.
+    """
+    points = [c[0] + Fraction(k, n) * (c[1] + Fraction(k, n) * c[2]) for k in range(1, n)]
+    sent = [max(level - 2 * sum(c), Fraction(0)) / 2, *(-g / r for g in points if g < 0)]
+    received = [g for g in points if g > 0]
+    total, room = sum(sent), sum(received)
+    if total > room:
+        return None
+    return max(sent) * (1 + (n - len(received) - 1) * received[-1] / room) if total else Fraction(0)
+
+
+class Lattice(NamedTuple):
+    """Points to either side, points a sensitivity, decay of the tails; whether mirrored, whether free."""
+
+    side: int
+    change: int
+    decay: Fraction
+    mirrored: bool = False
+    free: bool = False
+
+    @property
+    def entries(self) -> int:
+        """How many entries stand for points."""
+        return self.side + 1 if self.mirrored else 2 * self.side + 1
+
+    def place(self, at: int, repeated: bool = False) -> tuple[int, Fraction] | None:
+        """The entry of a point, and its mass for each unit of that; over 1 − r next to a repeated point."""
+        r, far = self.decay, abs(at)
+        out = max(0, -((self.side - far) // self.change))
+        if out and not r:
+            return None
+        inside = far - out * self.change
+        mass = r**out * (1 if repeated or inside <= self.side - self.change or not r else 1 - r)
+        entry = inside if self.mirrored else (inside if at >= 0 else -inside) + self.side
+        return entry, Fraction(mass) / (2 if self.mirrored and inside else 1)
+
+    def rows(self, points: list[tuple[Fraction, Fraction]], first: int, proof: Json) -> Iterator[Row]:
+        """The rows that have multipliers, by the numbers of a problem with so many rows of its own."""
+        n, high = self.change, first
+        shifts = range(1, n + 1) if self.mirrored else [s for s in range(-n, n + 1) if s]
+        parts = []
+        for growth, delta in points:
+            reach = self.side + (n if self.decay and delta else 0)
+            low, high = high, high + len(shifts) * (2 * reach + 1 + bool(delta))
+            parts.append((low, high, growth, delta, reach))
+        for number, multiplier in zip(proof["rows"], proof["multipliers"], strict=True):
+            if number < first:
+                continue
+            p = next((k for k, (low, high, *_) in enumerate(parts) if low <= number < high), None)
+            if p is None:
+                raise Refused("a row that the problem has not")
+            low, _, growth, delta, reach = parts[p]
+            k, y = divmod(number - low, 2 * reach + 1)
+            if k >= len(shifts):
+                k = number - low - len(shifts) * (2 * reach + 1)
+                yield (
+                    [(("over", p, k, y), Fraction(1)) for y in range(2 * reach + 1)],
+                    delta,
+                    False,
+                    multiplier,
+                )
+                continue
+            at, terms = y - reach, dict[Json, Fraction]()
+            repeated = abs(at) > self.side
+            here, there = self.place(at, repeated), self.place(at + shifts[k], repeated)
+            if here is None or (there is None and self.free):
+                raise Refused("a row that the problem has not")
+            for found, factor in ((here, Fraction(1)), (there, -growth)):
+                if found is not None:
+                    terms[found[0]] = terms.get(found[0], Fraction(0)) + factor * found[1]
+            if delta:
+                terms["over", p, k, y] = Fraction(-1)
+            yield list(terms.items()), Fraction(0), False, multiplier
+
+
+def increasing(proof: Json) -> None:
+    numbers = proof["rows"]
+    if any(b <= a for a, b in zip(numbers, numbers[1:])) or any(number < 0 for number in numbers):
+        raise Refused("numbers of rows that do not increase")
+
+
+def noise_bound(
+    stated: Json,
+    loss: str,
+    points: list[tuple[Fraction, Fraction]],
+    sensitivity: Fraction,
+    times: int = 1,
+    counts: bool = False,
+) -> Fraction:
+    """The bound of every noise for one number, of `times` the loss; of noise of `counts`, on the whole numbers."""
+    n, side = stated["cells"], stated["side"]
+    if not (1 <= n <= side <= 10**5) or (counts and n != sensitivity):
+        raise Refused("a lattice that is none, or of another change")
+    increasing(stated)
+    h = sensitivity / n
+    offset = 0 if counts else h**2 / 4
+
+    def cost(j: int) -> Fraction:
+        return times * Fraction(j * h if loss == "absolute" else (j * h) ** 2 - offset)
+
+    lattice = Lattice(side, n, Fraction(0), mirrored=True, free=True)
+    costs: dict[Json, Fraction] = {j: cost(j) for j in range(side + 2)}
+    # no multipliers at all prove the least cost
+    return max(lower_bound(costs, lattice.rows(points, 0, stated), [list(costs)], set()), cost(0))
+
+
+@cache
+def choices(n: int) -> list[int]:
+    return [math.comb(n, i) for i in range(n + 1)]
+
+
+def tail(n: int, j: int, p: Json) -> Json:
+    """P[Bin(n, p) ≥ j], in the arithmetic of p."""
+    ways = choices(n)
+    return sum(ways[i] * p**i * (1 - p) ** (n - i) for i in range(j, n + 1))
+
+
+def inverse(n: int, j: int, mass: float) -> float:
+    """The p at which the tail is this mass, about."""
+    low, high = 1e-30, 1.0
+    while high > low * (1 + 1e-10):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if tail(n, j, middle) >= mass else (middle, high)
+    return low
+
+
+class Copies:
+    """n copies that are (ε, δ)-private together."""
+
+    def __init__(self, n: int, epsilon: float, delta: float, account: Account) -> None:
+        self.n, self.epsilon, self.delta, self.account = n, epsilon, delta, account
+        self.work = 120 * n * n.bit_length()
+
+    def guess(self, p: float, j: int, direct: bool) -> float:
+        """The least q that the j-th requirement leaves."""
+        growth = math.exp(self.epsilon)
+        if direct:
+            mass = (tail(self.n, j, p) - self.delta) / growth
+        else:  # 1 − S_j(p) is the tail of the others
+            mass = 1 - self.delta - growth * tail(self.n, self.n + 1 - j, 1 - p)
+        return inverse(self.n, j, mass) if mass > 0 else 0.0
+
+    def least(self, p: float) -> float:
+        """A q that is no larger than the least one."""
+        self.account.takes(self.work)
+        found = []
+        for direct in (True, False):
+            low, high = 1, self.n
+            while low < high:  # what the j-th one leaves rises to one peak
+                middle = (low + high) // 2
+                falls = self.guess(p, middle, direct) >= self.guess(p, middle + 1, direct)
+                low, high = (low, middle) if falls else (middle + 1, high)
+            found.append((self.guess(p, low, direct), low, direct))
+        q, j, direct = max(found)
+        q *= 1 - 1e-8
+        return q if q > 0 and self.breaks(p, q, j, direct) else 0.0
+
+    def breaks(self, p: float, q: float, j: int, direct: bool) -> bool:
+        before, after, delta = Decimal(p), Decimal(q), Decimal(self.delta)
+        growth = Decimal(self.epsilon).exp() * ROOM
+        if direct:
+            return bool(growth * tail(self.n, j, after) * ROOM <= tail(self.n, j, before) - delta)
+        others = self.n + 1 - j
+        return bool(
+            growth * tail(self.n, others, 1 - before) * ROOM + delta <= tail(self.n, others, 1 - after)
+        )
+
+    def imply(self, epsilon: float, delta: float) -> bool:
+        """Whether one of them is (ε₁, δ₁)-private, as far as the work that is left shows."""
+        growth, ratio, at = exp_bounds(epsilon)[0], Fraction(0), 0.0
+        with localcontext() as context:
+            context.prec = 60
+            for _ in range(STEPS):
+                lost = 1 - growth * ratio  # for each unit of p
+                if lost <= Fraction(delta):
+                    return True
+                after = float(Fraction(delta) / lost) * (1 - 1e-15)
+                if after >= 1 or after - at < 1e-3 * delta or self.work > self.account.left / 2:
+                    return after >= 1
+                at = after
+                ratio = max(ratio, Fraction(self.least(at)) / Fraction(at))
+        return False
+
+
+def lattice_noise(result: Json, account: Account) -> None:
+    design, law = result["design"], result["mechanism"]
+    proofs = proofs_of(result)
+    privacy, loss = design["privacy"], design["loss"]
+    if loss not in ("absolute", "squared"):
+        raise NotCovered("a callable loss")
+    whole = design["integer"]
+    moved, several = design["l0"] or design["dimension"], law[""] not in ("cell-noise", "integer-noise")
+    if several:
+        alike = (law["dimension"], law.get("l0") or law["dimension"]) == (design["dimension"], moved)
+        if law[""] == "additive-noise":
+            named_noise(result, moved, account)
+            return
+        account.agrees("the noise is for the design's numbers, of which as many change", alike)
+        law = law["law"]
+    elif design["dimension"] != 1 or moved != 1:
+        raise Refused("noise of one number for several")
+    bounds = [proofs[kind] for kind in ("lattice-bound", "staircase-dual") if kind in proofs]
+    of_law = len(proofs) == len(result["proofs"]) <= 2 and "cell-law-proof" in proofs
+    if not of_law or (len(bounds) != 1 and not several):
+        raise NotCovered("evidence other than one proof of the law and one of the lower bound")
+    stated = bounds[0] if bounds else {}
+    if whole != (law[""] == "integer-noise"):
+        raise Refused("noise for numbers of the other kind, whole or not")
+    law = on_cells(law) if whole else law
+    held = cells_of(law, stated.get("cells", 1))
+    n, cells, r, spike = law["cells_per_shift"], law["weights"], law["decay"], law["spike"]
+    width, start, sensitivity = (Fraction(v) for v in (law["width"], law["start"], changes(design)))
+    account.proved("shifts up to the sensitivity", n * width >= sensitivity)
+    for e, d in points_of(privacy):
+        # c coordinates that are (ε/c, δ/c)-private each are (ε, δ)-private together
+        low = exp_bounds(Fraction(e) / moved)[0]
+        claim = f"delta at most {d!r} at epsilon = {e!r}"
+        account.proved(claim, largest_excess(law, held, low, account) <= Fraction(d) / moved * held.total)
+    # The first and the last n cells are repeated further out, times r, r², …: so are the sums over them.
+    zero, one, two = r / (1 - r), r / (1 - r) ** 2, r * (1 + r) / (1 - r) ** 3
+
+    def cost(a: Fraction, b: Fraction) -> Fraction:  # of a uniform law on [a, b], or of its middle
+        if whole:
+            return abs(a + b) / 2 if loss == "absolute" else (a + b) ** 2 / 4
+        return (b * abs(b) - a * abs(a)) / 2 / (b - a) if loss == "absolute" else (a * a + a * b + b * b) / 3
+
+    def repeated(a: Fraction, b: Fraction) -> Fraction:  # of the repetitions of a cell
+        c, step = abs(a + b) / 2, n * width
+        square = cost(a, b) * zero + 2 * c * step * one + step**2 * two
+        return Fraction(c * zero + step * one if loss == "absolute" else square)
+
+    sides = [(start + (e - v) * width, start + e * width) for e, v in zip(held.ends, held.spans)]
+    spent: Json = sum(w * cost(*side) for w, side in zip(cells, sides))
+    if r:
+        if sides[held.first - 1][1] > 0 or sides[-held.last][0] < 0:
+            raise Refused("tails that reach across zero")
+        tails = (*zip(cells[: held.first], sides), *zip(cells[-held.last :], sides[-held.last :]))
+        spent += sum(w * repeated(*side) for w, side in tails)
+    if spike:
+        spent += spike * cost(-Fraction(law["spike_width"]) / 2, Fraction(law["spike_width"]) / 2)
+    account.bounds(f"the value is at most {result['value']!r}", Fraction(spent) / held.total, result["value"])
+    if several:
+        bound_of_several(result, proofs, moved, account)
+    else:
+        bound_of_alone(result, stated, account)
+
+
+def on_cells(law: Json) -> Json:
+    """Noise on the whole numbers as the middles of cells of width 1: at whole shifts its sums are theirs."""
+    held = {"weights": law["weights"], "decay": law["decay"], "cells_per_shift": law["change"]}
+    return held | {
+        "width": 1,
+        "start": law["first"] - Fraction(1, 2),
+        "spike": 0,
+        "spike_width": 0,
+        "spans": [],
+    }
+
+
+def changes(design: Json) -> Fraction:
+    """The sensitivity; whole numbers change by no more than its whole part."""
+    return Fraction(math.floor(design["sensitivity"]) if design["integer"] else design["sensitivity"])
+
+
+class Cells(NamedTuple):
+    """Cells in spans, the ends of these, how many spans repeat on either side, and the weight of all, repetitions included."""
+
+    spans: list[int]
+    ends: list[int]
+    first: int
+    last: int
+    total: Fraction
+
+
+def cells_of(law: Json, cells_of_bound: int = 1) -> Cells:
+    """The cells of a law, refused unless weights, tails and spans are some."""
+    n, cells, r, spike = law["cells_per_shift"], law["weights"], law["decay"], law["spike"]
+    spans, wide = law["spans"] or [1] * len(cells), bool(law["spans"])
+    ends = list(accumulate(spans))
+    if n < 1 or n > (2**29 if wide else len(cells) + 100) or cells_of_bound > 10**5:
+        raise Refused("more shifts than the law has use for")
+    if min(cells) < 0 or spike < 0 or not 0 <= r < 1 or (r and ends[-1] < 2 * n) or len(spans) != len(cells):
+        raise Refused("weights that are none")
+    torn = any(v < 1 or v & (v - 1) for v in spans) or (r and {n, ends[-1] - n} - {*ends})
+    if torn or (wide and len(spans) > 2000):
+        raise Refused("spans that are not powers of two, or do not fit the tails")
+    first, last = (bisect_right(ends, n), len(ends) - bisect_right(ends, ends[-1] - n)) if r else (n, n)
+    # The first and the last n cells are repeated further out, times r, r², …: so are the sums over them.
+    total = sum(cells) + spike + (sum(cells[:first]) + sum(cells[-last:])) * (r / (1 - r))
+    if total <= 0:
+        raise Refused("weights that are none")
+    return Cells(spans, ends, first, last, Fraction(total))
+
+
+def largest_excess(law: Json, held: Cells, low: Fraction, account: Account) -> Fraction:
+    """The largest Σ [p − e^ε q]₊ of a shift, in the weights' unit; e^ε from below."""
+    n, cells, r, spike = law["cells_per_shift"], law["weights"], law["decay"], law["spike"]
+    scale, up, down = r.denominator**2, low.numerator, low.denominator
+    bits = low.numerator.bit_length() + scale.bit_length() + max(cells).bit_length()
+    if law["spans"]:
+        outer = held.first + held.last if r else 0
+        account.takes(16 * (len(cells) + 2 * outer) * (len(cells) + 4 * outer), bits)
+        return spans_excess(law, held.ends, held.spans, low) + int(spike)
+    once, twice = int(scale * r), int(scale * r * r)
+    left = [w * f for f in (twice, once) for w in cells[:n]] if r else [0] * 2 * n
+    right = [w * f for f in (once, twice) for w in cells[-n:]] if r else [0] * 2 * n
+    line = [*left, *(w * scale for w in cells), *right]
+    account.takes(2 * n * len(line), bits)
+    zero = r / (1 - r)
+
+    def excess(k: int) -> Fraction:
+        moved = [0] * max(0, -k) + line[max(0, k) :] + [0] * max(0, k)
+        over = [max(a * down - b * up, 0) for a, b in zip(line, moved)][n : len(line) - n]
+        return Fraction((sum(over) + (sum(over[:n]) + sum(over[-n:])) * zero) / (down * scale) + spike)
+
+    return max(excess(k) for k in range(-n, n + 1) if k)
+
+
+def largest_quotient(law: Json, held: Cells, account: Account) -> Fraction | None:
+    """The largest quotient of the densities of two cells that a shift brings over each other; None where it has no end.
+
+    Of cells that repeat outwards times r, those next to the law's own stand for the others.
+    """
+    n, r = law["cells_per_shift"], law["decay"]
+    if law["spike"] or not r:  # the spike, or the last cell, meets what has no mass
+        return None
+    runs = [(e - v, e, Fraction(w, v)) for w, v, e in zip(law["weights"], held.spans, held.ends)]
+    left = [(a - n, b - n, h * r) for a, b, h in runs[: held.first]]
+    right = [(a + n, b + n, h * r) for a, b, h in runs[-held.last :]]
+    line = [*left, *runs, *right]
+    account.takes(4 * len(line) ** 2, 200 + r.numerator.bit_length() + max(law["weights"]).bit_length())
+    if min(h for *_, h in line) == 0:
+        return None
+    pairs = ((h, other) for a, b, h in line for c, e, other in line if c - b < n and a - e < n)
+    return Fraction(max(h / other for h, other in pairs))
+
+
+def named_noise(result: Json, moved: int, account: Account) -> None:
+    """Noise of a named family on every coordinate: that it is for the changes of the design, and what it consumes."""
+    design, noise = result["design"], result["mechanism"]
+    if [proof[""] for proof in result["proofs"]].count("named-law-proof") != 1:
+        raise Refused("noise of a family without one proof of it")
+    if design["integer"] != (noise["law"]["name"] in WHOLE):
+        raise Refused("noise for numbers of the other kind, whole or not")
+    held, sensitivity, count = noise["sensitivity"], design["sensitivity"], noise["dimension"]
+    if isinstance(held, dict):  # a change of c coordinates by the sensitivity is among those that it is for
+        reach = held["linf"] is not None and held["linf"] >= sensitivity and held["each"] is None
+        several = (held["l0"] or count) >= moved and held["l1"] is None and held["l2"] is None
+        covered = reach and several
+    else:
+        covered = held >= sensitivity
+    account.agrees("the noise is for every change of the design", covered and count == design["dimension"])
+    account.agrees("it is added once, for everybody", noise["rounds"] == 1 == noise["sampling_rate"])
+    with localcontext() as context:
+        context.prec = PLACES
+        additive(noise, design["privacy"], design["loss"], result["value"], account)
+    proofs = proofs_of(result)
+    bounds = [proofs[kind] for kind in ONE_NUMBER if kind in proofs]
+    if count > 1:
+        bound_of_several(result, proofs, moved, account)
+    elif len(bounds) == 1 and design["dimension"] == 1:
+        bound_of_alone(result, bounds[0], account)
+    elif result["lower_bound"] is not None:
+        raise Refused("a lower bound of one number without one proof of it")
+
+
+def bound_of_alone(result: Json, stated: Json, account: Account) -> None:
+    """The bound of every additive noise for one number."""
+    design, least = result["design"], result["lower_bound"]
+    if least is None or stated.get("cells", 1) > 10**5:
+        raise Refused("a proof of no lower bound, or of more cells than it has use for")
+    account.takes(work(stated), 400)
+    bound = bound_of_one(stated, design, design["privacy"])
+    noise = "whole-number noise" if design["integer"] else "noise for a real-valued query"
+    account.bounds(f"no additive {noise} costs less than {least!r}", least, bound)
+
+
+def work(stated: Json) -> int:
+    """Steps of the check of a bound."""
+    return (
+        100 * int(stated.get("periods", 0))
+        + 20 * len(stated.get("rows", ()))
+        + 20 * int(stated.get("side", 0))
+    )
+
+
+def bound_of_several(result: Json, proofs: Json, moved: int, account: Account) -> None:
+    """The bound of one coordinate of several, from one number's; claimed where what the mean keeps follows from binomial laws."""
+    stated, asked, loss = result["lower_bound"], result["design"]["privacy"], result["design"]["loss"]
+    if stated is None:
+        return
+    claim, proof = f"no independent noise of one law costs less than {stated!r}", proofs.get("subset-bound")
+    if proof is None:
+        account.claimed(claim)
+        return
+    kept, mean, dual = proof["privacy"], proof["mean"], proof["dual"]
+    if kept != asked and not implied(kept, asked, mean, moved, account):
+        account.claimed(claim)
+        return
+    if not 1 <= mean <= moved or dual.get("cells", 1) > 10**5 or dual[""] not in ONE_NUMBER:
+        raise Refused("a mean of more numbers than change, or a bound of another kind")
+    account.takes(work(dual), 400)
+    if result["design"]["integer"] and mean > 1:
+        raise Refused("a mean of whole numbers, which is none")
+    times = mean if loss == "squared" else 1
+    bound = bound_of_one(dual, result["design"], kept, times)
+    account.bounds(claim, stated, bound)
+
+
+def implied(kept: Json, asked: Json, mean: int, moved: int, account: Account) -> bool:
+    """Whether the mean of so many numbers keeps this where all of them keep what is asked, of one point each."""
+    (epsilon, delta), *others = points_of(kept)
+    (whole, together), *more = points_of(asked)
+    if others or more:
+        return False
+    if not delta and not together:
+        return mean == 1 and Fraction(epsilon) * moved >= Fraction(whole)
+    copies = Copies(min(moved // mean, MOST), whole, together, account)
+    return bool(together and copies.n and copies.imply(epsilon, delta))
+
+
+def bound_of_one(stated: Json, design: Json, privacy: Json, times: int = 1) -> Fraction:
+    """The bound of noise for one number that keeps this, of `times` the loss."""
+    loss, size, whole = design["loss"], changes(design), design["integer"]
+    every = sorted(points_of(privacy))
+    binding = [point for point in every if point[1] < 1] or every
+    points = [(exp_bounds(Fraction(e))[1], Fraction(d)) for e, d in binding]
+    if stated[""] not in ONE_NUMBER:
+        raise Refused("a bound of another kind")
+    return max(ONE_NUMBER[stated[""]](stated, loss, points, size, times, whole), Fraction(0))
+
+
+ONE_NUMBER = {"staircase-dual": staircase_bound, "lattice-bound": noise_bound}
+
+
+def spans_excess(law: Json, ends: list[int], spans: list[int], growth: Fraction) -> Fraction:
+    """The largest ∫[f(t) − e^ε f(t + d)]₊ over real shifts |d| ≤ n, without the spike, in the weights' unit.
+
+    Each pair of spans adds a constant times its overlap, whose slope in d changes where ends meet.
+    """
+    n, r, count = law["cells_per_shift"], law["decay"], ends[-1]
+    heights = [(e - v, e, Fraction(w, v)) for w, v, e in zip(law["weights"], spans, ends)]
+    line: list[Json]
+    line, here = [(-n, 0, 0), *heights, (count, count + n, 0)], [(*run, 1) for run in heights]
+    if r:
+        left, right = [run for run in heights if run[1] <= n], [run for run in heights if run[0] >= count - n]
+        runs = {-2: left, -1: left, 1: right, 2: right}
+        moved = {k: [(a + k * n, b + k * n, h * r ** abs(k)) for a, b, h in v] for k, v in runs.items()}
+        line = [*moved[-2], *moved[-1], *heights, *moved[1], *moved[2]]
+        here += [(*run, 1 / (1 - r)) for run in [*moved[-1], *moved[1]]]
+    merged = line[:1]
+    for a, b, h in line[1:]:  # neighbours of one height are one
+        merged[-1:] = [(merged[-1][0], b, h)] if merged[-1][2] == h else [merged[-1], (a, b, h)]
+    bends: Counter[Json] = Counter({-n: 0, n: 0})
+    for a, b, h, times in here:
+        for c, e, other in merged:
+            over = (h - growth * other) * times
+            if over > 0 and c - b < n and e - a > -n:
+                for place, sign in ((c - b, 1), (c - a, -1), (e - b, -1), (e - a, 1)):
+                    bends[place] += sign * over
+    most: Json = 0
+    value: Json = 0
+    slope: Json = 0
+    for place, after in pairwise(sorted(bends)):
+        slope += bends[place]
+        value += slope * (after - place)
+        most = max(most, value) if abs(after) <= n else most
+    return Fraction(most)
+
+
+def lattice_problem(result: Json, account: Account) -> None:
+    """A problem on the masses of noise, and its law."""
+    design, law, proofs = result["design"], result["mechanism"], proofs_of(result)
+    whole, n, side = design["integer"], design["change"], (len(design["outputs"]) - 1) // 2
+    if law[""] != ("integer-noise" if whole else "cell-noise") or len(proofs) < len(result["proofs"]):
+        raise Refused("noise of another kind, or evidence twice")
+    if "table-proof" not in proofs or not 1 <= n <= 2 * side or len(design["outputs"]) != 2 * side + 1:
+        raise Refused("no proof of the law, or a lattice that is none")
+    law, step = (on_cells(law) if whole else law), Fraction(design["step"])
+    held, weights, r = cells_of(law), law["weights"], Fraction(design["decay"])
+    pad, odd = divmod(2 * side + 1 - len(weights), 2)
+    centred = 2 * Fraction(law["start"]) == -len(weights) * Fraction(law["width"])
+    alike = (law["cells_per_shift"], law["decay"], law["width"]) == (n, r, step) and not (odd or pad < 0)
+    account.agrees("the noise is on the problem's lattice", alike and centred and not (r and pad))
+    if not alike or law["spike"] or law["spans"] or (r and (pad or n > side)) or (whole and step != 1):
+        raise Refused("noise on another lattice")
+    sensitivity = Fraction(design["sensitivity"])
+    account.proved(
+        "shifts up to the sensitivity", (n + 1 > sensitivity) if whole else n * step >= sensitivity
+    )
+    if not design["privacy"]:
+        raise Refused("a problem without privacy")
+    points = []
+    for one in design["privacy"]:
+        for epsilon, delta in points_of(one["privacy"]):
+            if delta >= 1:
+                continue
+            low, high = exp_bounds(Fraction(epsilon))
+            points.append((high, Fraction(delta)))
+            claim = f"{one['label']}: epsilon = {epsilon!r}, delta = {delta!r} at every shift"
+            account.proved(claim, largest_excess(law, held, low, account) <= Fraction(delta) * held.total)
+    lattice = Lattice(side, n, r)
+    places = [lattice.place(j) for j in range(-side, side + 1)]
+    masses = [place[1] for place in places if place is not None]
+    padded = [0] * pad + weights + [0] * pad
+    cells = [w / (held.total * mass) for w, mass in zip(padded, masses, strict=True)]
+
+    def bound(own: list[Own]) -> Fraction:
+        proof = proofs["rows-bound"]
+        increasing(proof)
+        none = zeros(own, [], 1, len(cells))
+        width = len(design["cost"])
+        mine = (
+            ([*own[i].terms], -own[i].offset, own[i].equal, multiplier)
+            for i, multiplier in zip(proof["rows"], proof["multipliers"], strict=True)
+            if i < len(own)
+        )
+        rows = [
+            ([(j, a) for j, a in terms if j not in none], right, equal, multiplier)
+            for terms, right, equal, multiplier in (*mine, *lattice.rows(points, len(own), proof))
+        ]
+        costs: dict[Json, Fraction] = {j: Fraction(c) for j, c in enumerate(design["cost"]) if j not in none}
+        group: list[Json] = [j for j in range(len(cells)) if j not in none]
+        return lower_bound(costs, rows, [group], set(range(len(cells), width)))
+
+    bits = max(weights).bit_length() + r.denominator.bit_length()
+    keeps_rows(
+        design, result, proofs, cells, bits, bound, "noise on this lattice within these constraints", account
+    )

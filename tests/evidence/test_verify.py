@@ -23,7 +23,7 @@ from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.serialize import dumps, encode, loads
 from mechdesign.noise import LatticeBound
 from mechdesign.quantizers.common.proofs import LawProof
-from mechdesign.verifier import archive, arithmetic, reading, verify
+from mechdesign.verifier import archive, arithmetic, verify
 
 
 def outcome(text: str) -> str:

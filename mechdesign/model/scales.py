@@ -101,7 +101,7 @@ class ScalesPrivacy(Requirement):
         """Whether some δ is above 0."""
         return any(delta for _, delta in self.points)
 
-    @property
+    @cached_property
     def one_dimensional(self) -> bool:
         """Whether one number alone changes."""
         few = self.bounds is not None and self.bounds.l0 == 1

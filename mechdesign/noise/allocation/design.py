@@ -308,7 +308,7 @@ class NoiseAllocation(AllocationPage):
         noise = IndependentNoise(self.noise, scales, self.sensitivities, self.bounds)
         duals = pd.DataFrame({"family": ["privacy"], "index": [0], "dual": proof.multipliers})
         yield Bound(bound)
-        yield Law(noise, value, (proof,), report, self.said(), duals)
+        yield Law(noise, value, (proof,), report, self.said(value), duals)
         if self.changes is not None:  # water-filling stops short where prices lie far apart
             yield from self.problem().improve(clock)
 
@@ -341,7 +341,8 @@ class NoiseAllocation(AllocationPage):
             law = within_budget(full, types, self.sensitivities, privacy, clock)
             if law is None:
                 return None
-            return Law(law, mixed_cost(self, law), (MixedProof(),), SolveReport("search"), self.said())
+            value = mixed_cost(self, law)
+            return Law(law, value, (MixedProof(),), SolveReport("search"), self.said(value))
 
         gaussian, alone = (self.of_one_type(kind).solve(certify=False) for kind in ("gaussian", "laplace"))
         kinds = ((gaussian, ~everywhere), (alone, everywhere))
@@ -362,31 +363,32 @@ class NoiseAllocation(AllocationPage):
         if best == math.inf:
             raise SolverError("no mix was proved to keep the budget", solver="search", status="none")
 
-    def said(self) -> tuple[str, ...]:
-        """Notes of a result."""
+    def said(self, value: float) -> tuple[str, ...]:
+        """Notes of a result of this value."""
         notes = []
         quiet = np.flatnonzero(self.sensitivities == 0) if self.sensitivities.min() == 0 else ()
         if len(quiet):
             shown = ", ".join(map(str, quiet[:8])) + (", …" if len(quiet) > 8 else "")
             notes.append(f"coordinates with sensitivity 0 need no noise: {shown}")
-        notes += super().said()
+        notes += super().said(value)
         if self.requirement.sufficient:
-            notes += self._gaussian_instead()
+            notes += self._gaussian_instead(value)
         elif self.noise == "laplace" and self.requirement.failing:
             notes.append("one coordinate matters: the (ε, δ) condition is exact")
         return tuple(notes)
 
-    def _gaussian_instead(self) -> Iterator[str]:
-        """Compare the closed form of Laplace noise with that of Gaussian noise, for changes of single coordinates without limits."""
+    def _gaussian_instead(self, value: float) -> Iterator[str]:
+        """Compare this loss of Laplace noise with that of Gaussian noise, for changes of single coordinates without limits."""
         if any(v is not None for v in (self.bounds, self.lower, self.upper, self.groups)):
             return
         try:
-            other = self.of_one_type("gaussian")
+            budget = replace(self.requirement, noise="gaussian").budget
         except DesignError:  # a point without δ
             return
-        laplace, gaussian = (asked._loss_of_groups(asked.separable.unlimited()[1]) for asked in (self, other))
-        less = "less" if gaussian < laplace else "more"
-        yield f'Gaussian noise (noise="gaussian") needs {less}: a loss of {gaussian:.6g} against {laplace:.6g}'
+        least = replace(self.separable, spend=2, budget=budget).least_loss()
+        gaussian = absolute_moment("gaussian", self.loss) * least
+        less = "less" if gaussian < value else "more"
+        yield f'Gaussian noise (noise="gaussian") needs {less}: a loss of {gaussian:.6g} against {value:.6g}'
 
     # -- what is asked, in numbers --------------------------------------------------------------------
 

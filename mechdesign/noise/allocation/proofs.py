@@ -74,7 +74,7 @@ class ScalesDesign(ModelledDesign):
         """Return the lower bound of the loss in doubles, and a bound of its error, where that is all there is."""
         raise NotImplementedError
 
-    def said(self) -> tuple[str, ...]:
+    def said(self, value: float) -> tuple[str, ...]:
         """Notes of a result."""
         notes = []
         for one in self.asked:

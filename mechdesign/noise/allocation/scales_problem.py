@@ -147,7 +147,9 @@ class ScalesProblem(ScalesDesign, Problem):
             {"family": "privacy", "index": range(len(self.asked)), "dual": multipliers.budgets}
         )
         yield Bound(proof.stated_bound(self, value))
-        yield Law(deployed(self.asked, found.scales), value, (proof,), found.report, design.said(), duals)
+        yield Law(
+            deployed(self.asked, found.scales), value, (proof,), found.report, design.said(value), duals
+        )
 
     def kept(self, scales: Array) -> Iterator[Claim]:
         declared = self.declared

@@ -138,19 +138,37 @@ class Separable:
         else:
             total = self._spent(scales)
         # 2e-14: on the safe side of `spent` at once.
-        factor = (total / self.budget) ** (1 / m)
-        scales *= factor * (1 + 2e-14)
-        with np.errstate(over="ignore"):
-            loss = float(total * np.float64(factor) ** p)
+        scales *= (total / self.budget) ** (1 / m) * (1 + 2e-14)
         if not scales.max() < math.inf:
             raise DesignError.of(
                 "sensitivities",
                 (float(self.sensitivity.min()), float(self.sensitivity.max())),
                 "lie too far apart for doubles",
             )
+        return scales, self._least(total)
+
+    def least_loss(self) -> float:
+        """Return the loss of the optimal scales when no limit binds, to 12 digits, in one pass that makes no scales."""
+        p, m = self.order, self.spend
+
+        def terms(k: slice, work: Array) -> Array:
+            np.log(self.sensitivity[k], out=work)
+            work *= p
+            if self.weight is not None:
+                work += np.log(self.weight[k])
+            work *= m / (p + m)
+            return np.asarray(np.exp(work, out=work))
+
+        return self._least(blocked_sum(len(self.sensitivity), terms))
+
+    def _least(self, total: float) -> float:
+        """The least loss, where both sums at :math:`s^0` are `total`."""
+        p, m = self.order, self.spend
+        with np.errstate(over="ignore"):
+            loss = float(total * np.float64((total / self.budget) ** (1 / m)) ** p)
         if not math.isfinite(loss):
             raise overflowing(p)
-        return scales, loss
+        return loss
 
     def spent(self, scales: Array) -> float:
         """Return Σ (Λ_g / s_g)^m, rounded up."""
@@ -216,7 +234,7 @@ class Separable:
             coarse = SUM_ERROR * (2 + self.order) * (1 + 2 * self.order / self.spend)
             bound = total * (1 - (8 * self.order + 64) * 2.0**-53 - max(0.0, coarse - 5e-13))
             safe = self.made_safe(scales)
-            loss = None if safe is not scales or self.order in _STEPS else total * (1 + 2e-14) ** self.order
+            loss = None if safe is not scales else total * (1 + 2e-14) ** self.order
             return Allocated(safe, bound, self.order * total / (self.spend * self.budget), loss)
         y = self.multiplier()
         return Allocated(self.made_safe(self.minimisers(y)), self.lower_bound(y), y)

@@ -1,13 +1,11 @@
 """Samplers: the fast one against the bare random generator, the exact one in values a second.
 
-Bars: 10⁷ values into 16 outputs in at most 3 × ``rng.random(10**7)``; at least 2·10⁵ exact values a second.
+Bars, of processor time on all threads: 10⁷ values into 16 outputs in at most 3 × ``rng.random(10**7)``; at least 2·10⁵ exact values a second.
 
     python -m studies.benchmarks.bench_sampling
 """
 
 from __future__ import annotations
-
-import time
 
 import numpy as np
 from scipy import stats
@@ -26,13 +24,11 @@ def main() -> list[Ratio]:
         "optimum": md.OptimalQuantizer(bins, md.PureDP(5.0), stats.uniform(-1, 2)).solve().mechanism,
     }
     samples = [lambda mechanism=mechanism: mechanism.sample(x, rng=rng) for mechanism in made.values()]
-    bare, *fast = medians(lambda: rng.random(10**7), *samples, rounds=15, clock=time.perf_counter)
+    bare, *fast = medians(lambda: rng.random(10**7), *samples, rounds=15)
     print(f"rng.random(10**7): {1e3 * bare:.0f} ms")
     few, ratios = x[: 10**6], []
     for (name, mechanism), own in zip(made.items(), fast):
-        (exact,) = medians(
-            lambda mechanism=mechanism: mechanism.release(few), rounds=3, clock=time.perf_counter
-        )
+        (exact,) = medians(lambda mechanism=mechanism: mechanism.release(few), rounds=3)
         print(
             f"{name}: sample {1e3 * own:.0f} ms, ratio {own / bare:.2f} (bar: 3); exact {1e6 / exact:.3g} a second (bar: 2e5)"
         )

@@ -29,7 +29,7 @@ import numpy.typing as npt
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.sampling import IntegerRows, bernoulli
 from mechdesign.quantizers.mechanism.exact_law import ExactLaw
-from mechdesign.quantizers.mechanism.table import PiecewiseTable, inside
+from mechdesign.quantizers.mechanism.table import PiecewiseTable, check_inside
 from mechdesign.typing import Array, Indices
 
 
@@ -232,7 +232,7 @@ class GuideTable:
         near: list[tuple[Any, ...]] = []  # where curves are in the rectangle: place, input, row, code
         for start in range(0, x.size, piece):
             part, into = x[start : start + piece], out[start : start + piece]
-            inside(part, (self.knots[0], self.knots[-1]))
+            check_inside(part, (self.knots[0], self.knots[-1]))
             code = codes[: part.size]
             row = _short_words(rng, part.size)
             row >>= _SHORT - self.bits
@@ -257,7 +257,7 @@ class GuideTable:
         place &= (1 << 52) - (1 << self.bits)
         return place
 
-    def _climbed(self, x: Array, row: Array, code: Array, rng: np.random.Generator) -> Array:
+    def _climbed(self, x: Array, row: Indices, code: Indices, rng: np.random.Generator) -> Array:
         """Outputs where curves are near: the rows' further bits are drawn, and curves at or below counted."""
         u = rng.random(len(x))
         u += row
@@ -265,9 +265,10 @@ class GuideTable:
         np.minimum(u, 1 - 2.0**-53, out=u)
         k, m = self.segment(x), len(self.bins)
         t = (x - self.knots.take(k)) / self._width.take(k)
-        kind, found = np.divmod(code, m)
+        kind = code // m
         curve = k * m
-        curve += found
+        curve += code
+        curve -= m * kind
         above = u >= self._starts.take(curve) + self._rises.take(curve) * t
         curve += above
         climbing = np.flatnonzero(above & (kind > 1))

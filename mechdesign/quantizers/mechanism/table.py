@@ -35,11 +35,18 @@ def inside(x: Numbers, input_range: tuple[float, float], *, clip: bool = False) 
     values = doubles(x)
     if clip and not np.isnan(values).any():
         return np.clip(values, lower, upper)
+    if clip:
+        raise DataError(f"x: inputs {FINITE}")
+    check_inside(values, input_range)
+    return values
+
+
+def check_inside(values: Array, input_range: tuple[float, float]) -> None:
+    """Raise `DataError` where an input is outside the range, or NaN."""
+    lower, upper = input_range
     # NaN makes either comparison false
     if values.size and not (values.min() >= lower and values.max() <= upper):
-        remedy = FINITE if clip else f"must be in [{lower:g}, {upper:g}]; or pass clip=True"
-        raise DataError(f"x: inputs {remedy}")
-    return values
+        raise DataError(f"x: inputs must be in [{lower:g}, {upper:g}]; or pass clip=True")
 
 
 def doubles(x: Numbers) -> Array:

@@ -17,9 +17,9 @@ import math
 import os
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, field
 from numbers import Rational
 from typing import Any, ClassVar, NamedTuple
 
@@ -183,6 +183,9 @@ class Certificate:
     lower_bound : float, optional
         A lower bound of the cost of every mechanism of the class `among`.
     proofs : tuple of Proof
+    agreements : callable, optional
+        Of a result, without arguments: the claims that its status and the class of its bound are those that its numbers allow. They are
+        checked with all others; a certificate's own file states neither.
     """
 
     question: Any
@@ -190,8 +193,11 @@ class Certificate:
     value: float
     lower_bound: float | None = None
     proofs: tuple[Proof, ...] = ()
+    agreements: InitVar[Callable[[], Iterable[Claim]]] = tuple
+    _agreements: Callable[[], Iterable[Claim]] = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, agreements: Callable[[], Iterable[Claim]]) -> None:
+        object.__setattr__(self, "_agreements", agreements)
         if not dataclasses.is_dataclass(self.question):
             raise DesignError.of("question", self.question, "must be a design")
         for proof in instance("proofs", self.proofs, tuple):
@@ -267,6 +273,8 @@ class Certificate:
             below = function is not None and self.lower_bound <= self.value
             words = f"no {self.question.among.noun} costs less than {self.lower_bound:.9g}"
             yield Claim(words, CLAIMED, math.nan, below)
+        with fitting():
+            yield from self._agreements()
 
     def privacy_claim(self) -> Claim:
         """The claim of privacy, recomputed without the other proofs; the one that fails where one of its proof does."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from mechdesign.errors import DesignError, MechdesignError, MissingExtra, instance
+from mechdesign.errors import DesignError, MechdesignError, instance
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.attack import Attack, TradeOff, share
 from mechdesign.evidence.classes import MechanismClass, Scope
@@ -23,7 +23,6 @@ from mechdesign.evidence.exportable import Exportable
 from mechdesign.evidence.page import Fact, Page, Section, versions
 from mechdesign.evidence.proofs import (
     ABOUT_FILE,
-    CLAIM_COLUMNS,
     CLAIMED,
     PROVED,
     RECOMPUTED,
@@ -33,7 +32,6 @@ from mechdesign.evidence.proofs import (
     agreement,
     fitting,
     tightest,
-    unfit,
 )
 from mechdesign.evidence.serialize import dumps, modules_to_import, serializable
 from mechdesign.typing import Status
@@ -162,7 +160,7 @@ class Result(Exportable):
 
     @property
     def certificate(self) -> Certificate | None:
-        """Question, law, value, lower bound and proofs, which can be checked alone; None without proofs."""
+        """Question, law, value, lower bound, proofs and status, which can be checked alone; None without proofs."""
         return self._stated if self.proofs else None
 
     def to_vipr(self, path: str | os.PathLike[str]) -> None:
@@ -171,7 +169,8 @@ class Result(Exportable):
 
     @property
     def _stated(self) -> Certificate:
-        return Certificate(self.design, self.mechanism, self.value, self.lower_bound, self.proofs)
+        said = (self.design, self.mechanism, self.value, self.lower_bound, self.proofs)
+        return Certificate(*said, agreements=self._agreements)
 
     @property
     def _headings(self) -> dict[str, str]:
@@ -297,16 +296,7 @@ class Result(Exportable):
         About the mechanism: privacy, bias, value, lower bound. About the file: that its parts agree with each other, and that
         the status is one that its numbers allow.
         """
-        try:
-            with fitting():
-                table = self._stated.checks()
-                for claim in self._agreements():
-                    table.loc[len(table)] = list(claim)
-                return table
-        except MissingExtra:
-            raise
-        except MechdesignError as error:
-            return pd.DataFrame([unfit(error)], columns=CLAIM_COLUMNS)
+        return self._stated.checks()
 
     def _agreements(self) -> Iterator[Claim]:
         """Yield claims that class and status are those that design, proofs and numbers allow."""

@@ -16,6 +16,7 @@ from campaign import files, trees
 import mechdesign as md
 from mechdesign.evidence.proofs import OWN_WORDS, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.serialize import dumps, encode, loads
+from mechdesign.typing import Status
 
 TABLES: dict[str, Callable[[], Any]] = {
     "numbers": lambda: md.compare(
@@ -163,3 +164,13 @@ def test_no_margin_of_what_holds_is_negative() -> None:
     noise = cheap.solved("calibration")
     claims = Certificate(noise.design, noise.mechanism, noise.value, None, (Rounded(),)).claims()
     assert [claim.margin for claim in claims][:2] == [0.0, -1.0]
+
+
+@pytest.mark.parametrize("name", cheap.DESIGNS)
+def test_a_certificate_refuses_a_status_or_a_class_that_its_numbers_do_not_allow(name: str) -> None:
+    made = cheap.solved(name)
+    assert made.certificate is not None and made.certificate.verify()
+    wrong = [status for status in (Status.OPTIMAL, Status.BEST) if status is not made.closed]
+    doctored = [{"solver_report": dataclasses.replace(made.solver_report, status=s)} for s in wrong]
+    doctored += [{"bound_class": s} for s in ("every mechanism", "this menu") if s != made.bound_class]
+    assert [dataclasses.replace(made, **said).certificate.verify() for said in doctored] == [False] * len(doctored)

@@ -23,7 +23,8 @@ The integrands are smooth and decay on both sides, so that the trapezoidal rule 
 **Rotations.** `ExactRotation` has the uniform law: Q of the QR decomposition, with a positive diagonal of R, of a D × n Gaussian frame A (raw
 ``qr`` is biased), as :math:`Q^\top x = R^{-\top} A^\top x`. `FastRotation` is a product of sign flips and Walsh–Hadamard transforms on two overlapping blocks with a fixed shuffle between
 rounds: orthogonal, in O(D log D), and of nearly the uniform law only. Privacy holds under any rotation; an answer is exactly unbiased under
-the uniform law. What is rotated are the vertices of a regular simplex of unit vectors in n dimensions, never written as a matrix:
+the uniform law. Under any rotation the near vertices have together no negative inner product with the input, as all have the sum 0: hence
+:math:`E\|r v_J - x\|^2 \le r^2 + 1`. What is rotated are the vertices of a regular simplex of unit vectors in n dimensions, never written as a matrix:
 
 .. math:: v_i = \sqrt{1 + \tfrac1n}\, e_i - \frac{\sqrt{n+1} - 1}{n\sqrt n}\, \mathbf 1 \quad (i < n), \qquad v_n = -\tfrac1{\sqrt n} \mathbf 1 .
 """
@@ -124,6 +125,11 @@ class SphereQuantizer(VectorMechanism, SubsetSelection):
         """The squared error that averaging does not remove where all vectors share one rotation, for inputs of length R."""
         m, k = self.outputs, self.near
         return self.radius**2 * max(k * (m - k) / ((m - 1) * self.closeness**2) - 1, 0.0)
+
+    @property
+    def proved_error(self) -> float:
+        """What the expected squared error of no input exceeds, bias counted: R²(r² + 1) of a rotation that is not of the uniform law."""
+        return self.error if self.rotation == "exact" else self.radius**2 * (self.factor**2 + 1)
 
     @cached_property
     def _turn(self) -> Rotation:

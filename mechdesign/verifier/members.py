@@ -151,7 +151,7 @@ MEMBERS: dict[str, dict[str, str]] = {
     "tree-histogram": {"space": "@metric-space", "items": "some", "users": "some", "parents": "ints", "losses": "ints"},
     "user-histogram": {"space": "@metric-space", "privacy": "@emd-privacy", "items": "some", "users": "some", "by": "'tree'|'linear'|'gaussian'|'itemwise'|null"},
     "user-histogram-proof": {"how": "'proved'|'recomputed'"},
-    "vector-design": {"dimension": "count", "privacy": "@pure-dp", "bits": "some|null", "inputs": "'ball'|'sphere'|'box'", "radius": "pos", "rotation": "'exact'|'fast'"},
+    "vector-design": {"dimension": "count", "privacy": "@pure-dp", "bits": "some|null", "inputs": "'ball'|'sphere'|'box'", "radius": "pos", "rotation": "'exact'|'fast'|null"},
     "vector-proof": {},
     "vector-quantizer": {"coordinate": "@quantizer", "dimension": "count", "scale": "num"},
     "workload": {"blocks": "any", "name": "text"},

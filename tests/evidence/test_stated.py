@@ -173,4 +173,6 @@ def test_a_certificate_refuses_a_status_or_a_class_that_its_numbers_do_not_allow
     wrong = [status for status in (Status.OPTIMAL, Status.BEST) if status is not made.closed]
     doctored = [{"solver_report": dataclasses.replace(made.solver_report, status=s)} for s in wrong]
     doctored += [{"bound_class": s} for s in ("every mechanism", "this menu") if s != made.bound_class]
-    assert [dataclasses.replace(made, **said).certificate.verify() for said in doctored] == [False] * len(doctored)
+    assert [dataclasses.replace(made, **said).certificate.verify() for said in doctored] == [False] * len(
+        doctored
+    )

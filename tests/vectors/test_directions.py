@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import math
 from collections.abc import Iterator
 from fractions import Fraction
@@ -17,6 +19,7 @@ from mechdesign.evidence.exact import exp_upper
 from mechdesign.evidence.serialize import dumps
 from mechdesign.vectors.cap import cap_error
 from mechdesign.vectors.directions import direction_words, directions, nearest
+from mechdesign.vectors.sphere import vertex_products, weighted_sums
 from mechdesign.verifier import vectors as alone
 from mechdesign.verifier.verify import verify
 
@@ -183,12 +186,52 @@ def test_error_over_the_cap(d: int, epsilon: float, bits: int, most: float) -> N
 
 
 def test_several_messages_where_an_encoder_has_no_more_directions() -> None:
-    result = md.VectorQuantizer(100_000, md.PureDP(16.0), bits=16).solve()
+    result = md.VectorQuantizer(100_000, md.PureDP(16.0), bits=16, rotation="exact").solve()
     assert result.mechanism.messages == 2 and result.mechanism.vector_bits == 16
     table = result.trials()
     one = table[table["mechanism"] == "random directions"]["error"].min()
     assert table.iloc[0]["mechanism"] == "2 messages of random directions" and result.value < 0.9 * one
     assert all(holds for _, _, holds in verify(dumps(result)).rows)
+
+
+@pytest.mark.parametrize(
+    ("d", "epsilon", "bits", "rotation"), [(9_999, 8.0, 13, "exact"), (30_000, 8.0, 14, "fast")]
+)
+def test_a_fast_rotation_is_taken_where_its_proved_error_is_less(
+    d: int, epsilon: float, bits: int, rotation: str
+) -> None:
+    """And one that is not of the uniform law has no proof of less, nor where the exact one is asked for."""
+    result = md.VectorQuantizer(d, md.PureDP(epsilon), bits=bits).solve()
+    assert getattr(result.mechanism, "rotation", "exact") == rotation
+    rows = {claim: (how, holds) for claim, how, holds in verify(dumps(result)).rows}
+    assert rows[f"the worst error is at most {result.value:.9g}"] == ("recomputed", True)
+    assert all(holds for _, holds in rows.values()) and result.certificate.verify()
+    if rotation == "fast":
+        assert (
+            "fast rotation" in str(result)
+            and result.mechanism.error < result.value < 1.0001 * result.mechanism.error + 2
+        )
+        least = dataclasses.replace(result, value=result.mechanism.factor**2 * (1 - 1e-9))
+        assert not least.certificate.verify() and not all(holds for *_, holds in verify(dumps(least)).rows)
+        asked = dataclasses.replace(result, design=dataclasses.replace(result.design, rotation="exact"))
+        assert not asked.certificate.verify() and not all(holds for *_, holds in verify(dumps(asked)).rows)
+
+
+def test_in_no_rotation_is_an_error_more_than_is_proved() -> None:
+    """In each of ten alone, not only on average over them; the bound is nearly met where nothing is near."""
+    worst = []
+    for bits, epsilon in ((1, 0.5), (3, 8.0), (1, 80.0)):
+        m = md.SphereQuantizer(11, bits, md.PureDP(epsilon), rotation="fast")
+        more, less = map(float, m.probabilities)
+        for seed, x in itertools.product(range(10), np.vstack([np.eye(12), np.full(12, 12**-0.5)])):
+            products = vertex_products(m._turn.turned(x[None], [(seed, 0)]))[0]
+            law = np.full(m.outputs, less)
+            law[np.argsort(-products)[: m.near]] = more
+            answers = m.factor * m._turn.turned_back(
+                weighted_sums(np.eye(m.outputs)), [(seed, 0)] * m.outputs
+            )
+            worst.append(law @ np.square(answers - x).sum(axis=1) / m.proved_error)
+    assert 0.9 < max(worst) <= 1 + 1e-9
 
 
 @pytest.mark.parametrize(

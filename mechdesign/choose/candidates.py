@@ -46,13 +46,12 @@ from mechdesign.problem.checks import instance
 from mechdesign.problem.priors import ClippedPrior
 from mechdesign.problem.privacy import CentralPrivacy, MetricDP, Privacy, PureDP, ZeroConcentratedDP
 from mechdesign.problem.spine import Design
-from mechdesign.quantizers.erm import ERM
-from mechdesign.quantizers.mechanism.quantizer import duchi
+from mechdesign.quantizers.bins import BinSearch
+from mechdesign.quantizers.families import ERM, RQM
+from mechdesign.quantizers.mechanism import duchi
 from mechdesign.quantizers.mvu import MVU
-from mechdesign.quantizers.optimal.bin_search import BinSearch
-from mechdesign.quantizers.optimal.design import OptimalQuantizer
-from mechdesign.quantizers.optm.design import OPTM
-from mechdesign.quantizers.rqm import RQM
+from mechdesign.quantizers.optimal import OptimalQuantizer
+from mechdesign.quantizers.optm import OPTM
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Status

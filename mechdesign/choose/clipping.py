@@ -35,7 +35,7 @@ from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.results import Result
 from mechdesign.plotting import COLOURS, figure, legend_above, sized
 from mechdesign.problem.priors import LawPrior, Prior
-from mechdesign.quantizers.mechanism.quantizer import Quantizer
+from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, FrozenLaw, Numbers
 

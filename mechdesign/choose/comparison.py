@@ -34,8 +34,8 @@ from mechdesign.plotting import COLOURS, figure, plain, sized
 from mechdesign.problem.checks import instance
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.words import guarantee
-from mechdesign.quantizers.optimal.bin_search import Alphabet
-from mechdesign.quantizers.optimal.design import OptimalQuantizer
+from mechdesign.quantizers.bins import Alphabet
+from mechdesign.quantizers.optimal import OptimalQuantizer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

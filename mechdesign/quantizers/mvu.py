@@ -37,18 +37,17 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Clock, Law
-from mechdesign.quantizers.common.design import QuantizerDesign
-from mechdesign.quantizers.common.dual_pieces import OutputSpace
-from mechdesign.quantizers.common.proofs import proved_law
-from mechdesign.quantizers.mechanism.exact_law import RationalTable
-from mechdesign.quantizers.mechanism.quantizer import Quantizer
-from mechdesign.quantizers.mechanism.selection import check_bins, check_range
-from mechdesign.quantizers.optimal.any_outputs import loss_bounds
-from mechdesign.quantizers.optimal.bin_search import BinSearch
-from mechdesign.quantizers.optimal.design import OptimalQuantizer
-from mechdesign.quantizers.optimal.floors import MOST_OUTPUTS
-from mechdesign.quantizers.optm.programs import RESOLVED
-from mechdesign.quantizers.parameter_search import searched_among
+from mechdesign.quantizers.bins import BinSearch
+from mechdesign.quantizers.box_sweep import RESOLVED
+from mechdesign.quantizers.design import QuantizerDesign
+from mechdesign.quantizers.dual_pieces import OutputSpace
+from mechdesign.quantizers.exact_law import RationalTable
+from mechdesign.quantizers.families import searched_among
+from mechdesign.quantizers.floors import MOST_OUTPUTS
+from mechdesign.quantizers.mechanism import Quantizer
+from mechdesign.quantizers.optimal import OptimalQuantizer, loss_bounds
+from mechdesign.quantizers.proofs import proved_law
+from mechdesign.quantizers.selection import check_bins, check_range
 from mechdesign.solvers import Deadline, LinearProgram, get
 from mechdesign.typing import Array, Numbers, Status
 

@@ -48,7 +48,7 @@ from mechdesign.problem.priors import clipped, truncated
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.problem.spine import Design
 from mechdesign.problem.workload import Workload
-from mechdesign.quantizers.optimal.bin_search import Alphabet, BinSearch
+from mechdesign.quantizers.bins import Alphabet, BinSearch
 from mechdesign.runs.grid import Grid
 from mechdesign.spaces.space import MetricSpace
 

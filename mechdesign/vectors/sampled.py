@@ -38,9 +38,9 @@ from mechdesign.evidence.sampling import IntegerRows
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import Checked, field, integer, one_of, settle
 from mechdesign.problem.privacy import PureDP
-from mechdesign.quantizers.mechanism.exact_law import RationalTable
-from mechdesign.quantizers.mechanism.quantizer import Quantizer
-from mechdesign.quantizers.mechanism.sampling import ExactSampler
+from mechdesign.quantizers.exact_law import RationalTable
+from mechdesign.quantizers.mechanism import Quantizer
+from mechdesign.quantizers.sampling import ExactSampler
 from mechdesign.typing import Array, Indices, Numbers
 from mechdesign.vectors.ball import (
     PureMechanism,

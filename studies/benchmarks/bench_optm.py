@@ -16,9 +16,9 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.model.sweeping import Programs
-from mechdesign.quantizers.optm.boxes import authors_levels
-from mechdesign.quantizers.optm.problem import BoxSearch
-from mechdesign.quantizers.optm.search import authors_bins
+from mechdesign.quantizers.optm import authors_bins
+from mechdesign.quantizers.selection_problem import BoxSearch
+from mechdesign.quantizers.selection_program import authors_levels
 from studies.benchmarks.turns import Ratio
 
 UNIFORM = stats.uniform(-1, 2)

@@ -13,7 +13,7 @@ from scipy import stats
 import mechdesign as md
 from mechdesign.choose.clipping import ClippedMean
 from mechdesign.problem.priors import Prior
-from mechdesign.quantizers.mechanism.quantizer import duchi
+from mechdesign.quantizers.mechanism import duchi
 
 SAMPLES = np.random.default_rng(4).gamma(2.0, size=40)
 PRIORS = {

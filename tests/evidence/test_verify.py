@@ -22,7 +22,7 @@ from mechdesign.evidence import exact
 from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.serialize import dumps, encode, loads
 from mechdesign.noise import LatticeBound
-from mechdesign.quantizers.common.proofs import LawProof
+from mechdesign.quantizers.proofs import LawProof
 from mechdesign.verifier import archive, arithmetic, verify
 
 

@@ -34,8 +34,9 @@ from mechdesign.model.scales import ScalesPrivacy
 from mechdesign.noise import radial
 from mechdesign.noise.allocation import lagrangian
 from mechdesign.noise.optimal import several
-from mechdesign.quantizers.common import dual_pieces, enclosures
-from mechdesign.quantizers.common.proofs import DualBound
+from mechdesign.quantizers import dual_pieces
+from mechdesign.quantizers import moments as enclosures
+from mechdesign.quantizers.proofs import DualBound
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.verifier import allocation as verified_scales
 from mechdesign.verifier import arithmetic, composition, quantizer_bound, reading

@@ -23,7 +23,7 @@ from mechdesign.noise.laws.symmetric import flipped_huber, osgt, truncated_lapla
 from mechdesign.noise.optimal.design import OptimalNoise
 from mechdesign.noise.release import ExactNoise, lattice_of, noisy
 from mechdesign.problem.privacy import ApproximateDP, PureDP
-from mechdesign.quantizers.mechanism.quantizer import Quantizer
+from mechdesign.quantizers.mechanism import Quantizer
 
 CONTINUOUS = [
     stats.norm(scale=3.0),

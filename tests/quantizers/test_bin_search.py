@@ -10,8 +10,8 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.errors import DesignError, InfeasibleError
-from mechdesign.quantizers.optimal.bin_search import Alphabet, BinSearch
-from mechdesign.quantizers.optimal.design import OptimalQuantizer
+from mechdesign.quantizers.bins import Alphabet, BinSearch
+from mechdesign.quantizers.optimal import OptimalQuantizer
 
 UNIFORM = stats.uniform(-1, 2)
 

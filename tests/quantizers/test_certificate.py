@@ -17,8 +17,8 @@ from strategies import selections
 import mechdesign as md
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.problem.losses import Loss
-from mechdesign.quantizers.common.enclosures import BITS, Moments
-from mechdesign.quantizers.common.proofs import expected_upper, worst_upper
+from mechdesign.quantizers.moments import BITS, Moments
+from mechdesign.quantizers.proofs import expected_upper, worst_upper
 
 UNIFORM = stats.uniform(-1, 2)
 CLIPPED = md.clipped(stats.norm(0.3, 0.4), -1, 1)

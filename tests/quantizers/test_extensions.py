@@ -12,7 +12,7 @@ from mechdesign_studies.quantizers.baselines import HybridMechanism, PiecewiseMe
 from scipy import integrate, stats
 
 import mechdesign as md
-from mechdesign.quantizers.mechanism.selection import SelectionFamilies, rqm_family
+from mechdesign.quantizers.selection import SelectionFamilies, rqm_family
 
 UNIFORM = stats.uniform(-1, 2)
 

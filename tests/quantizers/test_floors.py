@@ -12,16 +12,16 @@ from scipy import optimize
 
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
-from mechdesign.quantizers.mechanism.exact_law import ExactLaw
-from mechdesign.quantizers.mechanism.quantizer import Quantizer
-from mechdesign.quantizers.optimal.floors import (
+from mechdesign.quantizers.exact_law import ExactLaw
+from mechdesign.quantizers.floors import (
     FloorProblem,
     interior_floors,
     pieces,
     range_constraints,
     smallest_epsilon,
 )
-from mechdesign.quantizers.optimal.solution import exact_block_fill
+from mechdesign.quantizers.mechanism import Quantizer
+from mechdesign.quantizers.solution import exact_block_fill
 
 
 def quartic(t):

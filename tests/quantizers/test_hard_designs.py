@@ -10,7 +10,7 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.problem.law_moments import law_integrals, law_moments
-from mechdesign.quantizers.optimal.design import OptimalQuantizer
+from mechdesign.quantizers.optimal import OptimalQuantizer
 from mechdesign.typing import Status
 
 UNIFORM = stats.uniform(-1, 2)

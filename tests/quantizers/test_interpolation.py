@@ -11,7 +11,7 @@ from scipy import stats
 
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
-from mechdesign.quantizers.common.interpolation import PointMasses, interpolated_costs
+from mechdesign.quantizers.moments import PointMasses, interpolated_costs
 
 
 def exactly(bins, knots, atoms, share, loss):

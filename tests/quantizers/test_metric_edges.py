@@ -14,8 +14,8 @@ from scipy import stats
 import mechdesign as md
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.exact import exp_lower, exp_upper
-from mechdesign.quantizers.metric.design import MetricQuantizer
-from mechdesign.quantizers.metric.notion import PairwisePrivacy, outermost_private
+from mechdesign.quantizers.metric import MetricQuantizer
+from mechdesign.quantizers.metric_rows import PairwisePrivacy, outermost_private
 
 UNIFORM = stats.uniform(-1, 2)
 BINS = [-3.0, -0.5, 0.5, 3.0]

@@ -16,9 +16,9 @@ from mechdesign import solvers
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
-from mechdesign.quantizers.metric.cells import cell_model
-from mechdesign.quantizers.metric.design import MetricQuantizer
-from mechdesign.quantizers.optimal.design import OptimalQuantizer
+from mechdesign.quantizers.metric import MetricQuantizer
+from mechdesign.quantizers.metric_rows import cell_model
+from mechdesign.quantizers.optimal import OptimalQuantizer
 
 UNIFORM = stats.uniform(-1, 2)
 BINS = [-3.0, -0.5, 0.5, 3.0]

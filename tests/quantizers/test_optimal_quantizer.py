@@ -10,8 +10,8 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.errors import DesignError, InfeasibleError
-from mechdesign.quantizers.optimal.bin_search import Alphabet
-from mechdesign.quantizers.optimal.design import OptimalQuantizer
+from mechdesign.quantizers.bins import Alphabet
+from mechdesign.quantizers.optimal import OptimalQuantizer
 
 UNIFORM = stats.uniform(-1, 2)
 BINS = [-3.0, -0.5, 0.5, 3.0]

@@ -9,7 +9,7 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.evidence.exact import exp_lower
-from mechdesign.quantizers.optm.search import OPTMSearch
+from mechdesign.quantizers.optm import OPTMSearch
 
 UNIFORM = stats.uniform(-1, 2)
 POINTS = np.linspace(-1, 1, 51)

@@ -11,7 +11,7 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.evidence.serialize import dumps
-from mechdesign.quantizers.optm.search import OPTMSearch
+from mechdesign.quantizers.optm import OPTMSearch
 from mechdesign.typing import Status
 
 UNIFORM = stats.uniform(-1, 2)

@@ -15,10 +15,10 @@ from strategies import priors, selections
 
 import mechdesign as md
 from mechdesign.evidence.exact import exp_lower
-from mechdesign.quantizers.common.proofs import law_claims
-from mechdesign.quantizers.mechanism.exact_law import RationalTable
-from mechdesign.quantizers.mechanism.quantizer import duchi
-from mechdesign.quantizers.mechanism.sampling import ExactSampler
+from mechdesign.quantizers.exact_law import RationalTable
+from mechdesign.quantizers.mechanism import duchi
+from mechdesign.quantizers.proofs import law_claims
+from mechdesign.quantizers.sampling import ExactSampler
 
 UNIFORM = stats.uniform(-1, 2)
 

@@ -21,9 +21,9 @@ import mechdesign as md
 from mechdesign.evidence.exact import round_down
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
-from mechdesign.quantizers.common.dual_pieces import DualPieces, OutputSpace
-from mechdesign.quantizers.common.enclosures import Moments
-from mechdesign.quantizers.optimal.any_outputs import any_outputs, loss_bounds
+from mechdesign.quantizers.dual_pieces import DualPieces, OutputSpace
+from mechdesign.quantizers.moments import Moments
+from mechdesign.quantizers.optimal import any_outputs, loss_bounds
 from mechdesign.solvers.deadline import Deadline
 
 UNIFORM = stats.uniform(-1, 2)

@@ -14,8 +14,8 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.evidence.exact import exp_lower
-from mechdesign.quantizers.optm.boxes import authors_levels
-from mechdesign.quantizers.optm.problem import BoxSearch
+from mechdesign.quantizers.selection_problem import BoxSearch
+from mechdesign.quantizers.selection_program import authors_levels
 from mechdesign.verifier.verify import verify
 
 UNIFORM = stats.uniform(-1, 2)

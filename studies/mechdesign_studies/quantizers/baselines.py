@@ -21,7 +21,7 @@ from mechdesign.errors import DesignError
 from mechdesign.problem.checks import DOWN, generator, positive, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
-from mechdesign.quantizers.mechanism.table import inside
+from mechdesign.quantizers.table import inside
 from mechdesign.typing import Array
 
 __all__ = ["HybridMechanism", "PiecewiseMechanism"]

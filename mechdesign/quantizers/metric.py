@@ -55,16 +55,14 @@ from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP, points_of
 from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.problem.words import loss_words
-from mechdesign.quantizers.common.design import QuantizerDesign
-from mechdesign.quantizers.common.enclosures import Moments
-from mechdesign.quantizers.common.interpolation import PointMasses, hats, interpolated_costs
-from mechdesign.quantizers.common.proofs import OUTERMOST, certified_value, law_claims
-from mechdesign.quantizers.mechanism.exact_law import RationalTable, outermost_law
-from mechdesign.quantizers.mechanism.quantizer import Quantizer
-from mechdesign.quantizers.mechanism.selection import check_bins, check_range, mirrored_bins
-from mechdesign.quantizers.mechanism.table import PiecewiseTable, loss_peaks
-from mechdesign.quantizers.metric.cells import about_zero, cell_model
-from mechdesign.quantizers.metric.notion import PairwisePrivacy, outermost_private
+from mechdesign.quantizers.design import QuantizerDesign
+from mechdesign.quantizers.exact_law import RationalTable, outermost_law
+from mechdesign.quantizers.mechanism import Quantizer
+from mechdesign.quantizers.metric_rows import PairwisePrivacy, about_zero, cell_model, outermost_private
+from mechdesign.quantizers.moments import Moments, PointMasses, hats, interpolated_costs
+from mechdesign.quantizers.proofs import OUTERMOST, certified_value, law_claims
+from mechdesign.quantizers.selection import check_bins, check_range, mirrored_bins
+from mechdesign.quantizers.table import PiecewiseTable, loss_peaks
 from mechdesign.solvers import Solution, proved_bound
 from mechdesign.solvers.programs import row_duals
 from mechdesign.typing import Array, Numbers, Status

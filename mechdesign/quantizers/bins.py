@@ -39,9 +39,9 @@ from scipy import optimize
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import integer, one_of, positive, settle
-from mechdesign.quantizers.optimal.floors import MOST_OUTPUTS, FloorProblem, pieces, smallest_epsilon
-from mechdesign.quantizers.optimal.methods import best_floors
-from mechdesign.quantizers.optimal.solution import FloorSolution
+from mechdesign.quantizers.floors import MOST_OUTPUTS, FloorProblem, pieces, smallest_epsilon
+from mechdesign.quantizers.planes import best_floors
+from mechdesign.quantizers.solution import FloorSolution
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 

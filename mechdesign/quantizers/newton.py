@@ -32,14 +32,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
-from mechdesign.quantizers.optimal.floors import Continuum, FloorProblem
-from mechdesign.quantizers.optimal.solution import (
-    FloorSolution,
-    at_point_masses,
-    fill_proof,
-    lower_bound,
-    patience,
-)
+from mechdesign.quantizers.floors import Continuum, FloorProblem
+from mechdesign.quantizers.solution import FloorSolution, at_point_masses, fill_proof, lower_bound, patience
 from mechdesign.solvers.deadline import Deadline, one_thread
 from mechdesign.typing import Array
 

@@ -28,8 +28,8 @@ import numpy.typing as npt
 
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.sampling import IntegerRows, bernoulli
-from mechdesign.quantizers.mechanism.exact_law import ExactLaw
-from mechdesign.quantizers.mechanism.table import PiecewiseTable, check_inside
+from mechdesign.quantizers.exact_law import ExactLaw
+from mechdesign.quantizers.table import PiecewiseTable, check_inside
 from mechdesign.typing import Array, Indices
 
 

@@ -1,7 +1,25 @@
-"""Published mechanisms with their parameters searched: what they reach within a budget.
+r"""RQM and ERM, published mechanisms of the selection family, with their parameters searched: what they reach within a budget.
 
 RQM and ERM are one-family members of the selection family with few parameters. The search evaluates the exact privacy
 loss and the exact error at every point of a declared grid, keeps the best within the budget, and zooms in on it.
+
+**RQM** (Youn et al. 2023): every bin is kept with probability q.
+
+The bins are m uniform points on [lower − Δ, upper + Δ]. All but the two outermost are kept independently with probability
+q, and the input is rounded without bias to the nearest kept bin on either side. As a member of the selection family (`selection`), with bins counted from the outermost one of each side,
+
+.. math:: q_j(1) = (1 - q)^{j-1}, \qquad q_j(i) = q\,(1 - q)^{j-i}, \quad 1 < i \le j .
+
+Its privacy loss grows with m: it is at most :math:`\log(2 (1-q)^2 (c + Δ)/Δ) + m \log \frac{1}{1-q}` on [−c, c].
+
+**ERM**, the exponential randomized mechanism of the OPTM paper: bins near the input are likelier, exponentially.
+
+As a member of the selection family (`selection`)
+
+.. math:: q_j(i) \propto \exp\left( γ \frac{B_i - B_j}{2 (B_j - B_1)} \right), \qquad q_1(1) = 1 ,
+
+the exponential mechanism's choice of a bin left of the input, and its mirror image for the right. The larger γ, the
+nearer the chosen bins: less error, more privacy loss.
 """
 
 from __future__ import annotations
@@ -20,24 +38,28 @@ from scipy import optimize
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.results import SolveReport
+from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import integer, number, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Clock, Law
-from mechdesign.quantizers.common.design import QuantizerDesign
-from mechdesign.quantizers.common.dual_pieces import OutputSpace
-from mechdesign.quantizers.common.proofs import proved_law
-from mechdesign.quantizers.mechanism.quantizer import Quantizer
-from mechdesign.quantizers.mechanism.selection import (
+from mechdesign.quantizers.design import QuantizerDesign
+from mechdesign.quantizers.dual_pieces import OutputSpace
+from mechdesign.quantizers.mechanism import Quantizer
+from mechdesign.quantizers.optimal import loss_bounds
+from mechdesign.quantizers.proofs import proved_law
+from mechdesign.quantizers.selection import (
     SelectionFamilies,
     SelectionPlaces,
     check_bins,
     check_range,
+    erm_families,
+    rqm_family,
     summing_to_one,
+    symmetric_bins,
 )
-from mechdesign.quantizers.mechanism.table import LARGEST, loss_from_floats
-from mechdesign.quantizers.optimal.any_outputs import loss_bounds
+from mechdesign.quantizers.table import LARGEST, loss_from_floats
 from mechdesign.runs.grid import Grid
 from mechdesign.solvers.deadline import Deadline, too_late
 from mechdesign.typing import Array
@@ -294,7 +316,7 @@ class SelectionLine:
     Examples
     --------
     >>> from scipy import stats
-    >>> from mechdesign.quantizers.mechanism.selection import rqm_family
+    >>> from mechdesign.quantizers.selection import rqm_family
     >>> line = SelectionLine([-2.7, -0.9, 0.9, 2.7], (-1, 1), Prior.of(stats.uniform(-1, 2)), Loss.of("absolute"))
     >>> family = rqm_family(4, 0.22)
     >>> [round(v, 5) for v in line.losses(family, family)]
@@ -344,3 +366,87 @@ class SelectionLine:
         level = first * (d * h0 - h1) + second * (d * d * h0 - 2 * d * h1 + h2)
         slope = first * (d * h1 - h2) + second * (d * d * h1 - 2 * d * h2)
         return level - slope / width, slope / width
+
+
+@serializable("rqm")
+@dataclass(frozen=True)
+class RQM(ParameterSearch):
+    """Randomized quantization mechanism with q and Δ searched.
+
+    Parameters
+    ----------
+    m : int
+        Number of output values.
+    privacy, prior, loss, input_range
+        As in `OPTM`.
+    grid : Grid, optional
+        Axes ``delta`` (in units of half the input range) and ``q`` (keep probability).
+
+    Examples
+    --------
+    >>> from scipy import stats
+    >>> from mechdesign.problem.privacy import PureDP
+    >>> result = RQM(4, PureDP(1.5), stats.uniform(-1, 2)).solve()
+    >>> result.mechanism.privacy_loss() <= 1.5
+    True
+    """
+
+    _selector = "q"
+
+    def __post_init__(self) -> None:
+        delta = np.append(np.linspace(0.2, 4.0, 20), [5.0, 6.0, 8.0])
+        settle_family(self, Grid(delta=delta, q=np.linspace(0.02, 0.9, 12)))
+
+    def _outputs(self, given: dict[str, float]) -> Array | None:
+        delta = given["delta"]
+        return None if delta < 0 else self._bins((1 + delta) * np.linspace(-1, 1, self.m)[1:-1], delta)
+
+    def _families(self, bins: Array) -> Callable[[float], tuple[Array, Array] | None]:
+        return lambda q: (rqm_family(len(bins), q),) * 2 if 0 < q < 1 else None
+
+
+@serializable("erm")
+@dataclass(frozen=True)
+class ERM(ParameterSearch):
+    """Exponential randomized mechanism with γ and the bins searched.
+
+    The outermost bins are at lower − Δ and upper + Δ, the m − 2 others uniform on ± ``inner`` around the
+    centre (m = 4: the pair of the OPTM paper).
+
+    Parameters
+    ----------
+    m : int
+        Number of output values, at least 3.
+    privacy, prior, loss, input_range
+        As in `OPTM`.
+    grid : Grid, optional
+        Axes ``delta``, ``inner`` (both in units of half the input range) and ``gamma``.
+    """
+
+    _selector = "gamma"
+
+    def __post_init__(self) -> None:
+        # Inner bins may go out to the outer ones: at small ε the best members are nearly two-output mechanisms.
+        # At large ones the outer bins are next to the range.
+        inner, gamma = np.geomspace(0.1, 4, 12), np.geomspace(1e-3, 20, 6)
+        delta = np.concatenate([[0.001, 0.005, 0.025], np.geomspace(0.5, 5, 16)])
+        settle_family(self, Grid(delta=delta, inner=inner, gamma=gamma), least=3)
+
+    def _outputs(self, given: dict[str, float]) -> Array | None:
+        delta, inner = given["delta"], given["inner"]
+        if inner <= 0 or inner >= 1 + delta:
+            return None
+        middle = np.linspace(-inner, inner, self.m - 2) if self.m > 3 else np.zeros(1)
+        return self._bins(middle, delta)
+
+    def _families(self, bins: Array) -> Callable[[float], tuple[Array, Array] | None]:
+        left = erm_families(bins)
+        right = left if symmetric_bins(bins) else erm_families(-bins[::-1])
+
+        def of(gamma: float) -> tuple[Array, Array] | None:
+            if gamma <= 0:
+                return None
+            first = left(gamma)
+            return first, first if right is left else right(gamma)
+
+        return of

@@ -31,22 +31,22 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.spine import Bound, Clock, Incumbent, Law, ModelledDesign
 from mechdesign.problem.words import Description
-from mechdesign.quantizers.common.design import QuantizerDesign
-from mechdesign.quantizers.common.proofs import proved_law
-from mechdesign.quantizers.mechanism.exact_law import SelectionLaw, excess_loss, tightened
-from mechdesign.quantizers.mechanism.quantizer import Quantizer
-from mechdesign.quantizers.mechanism.selection import SelectionFamilies
-from mechdesign.quantizers.optimal.any_outputs import loss_bounds
-from mechdesign.quantizers.optimal.floors import smallest_epsilon, solved_epsilon
-from mechdesign.quantizers.optm.boxes import Boxes, checked_boxes, level_boxes, theorem6_boxes
-from mechdesign.quantizers.optm.programs import (
-    RESOLVED,
-    Found,
-    SelectionPrograms,
-    SelectionRows,
-    unit_vectors,
+from mechdesign.quantizers.box_sweep import RESOLVED, Found, SelectionPrograms, SelectionRows, unit_vectors
+from mechdesign.quantizers.design import QuantizerDesign
+from mechdesign.quantizers.exact_law import SelectionLaw, excess_loss, tightened
+from mechdesign.quantizers.floors import smallest_epsilon, solved_epsilon
+from mechdesign.quantizers.mechanism import Quantizer
+from mechdesign.quantizers.optimal import loss_bounds
+from mechdesign.quantizers.proofs import proved_law
+from mechdesign.quantizers.selection import SelectionFamilies
+from mechdesign.quantizers.selection_program import (
+    Boxes,
+    Selection,
+    SelectionPrivacy,
+    checked_boxes,
+    level_boxes,
+    theorem6_boxes,
 )
-from mechdesign.quantizers.optm.selection import Selection, SelectionPrivacy
 from mechdesign.solvers.deadline import Deadline, too_late
 from mechdesign.typing import Array
 

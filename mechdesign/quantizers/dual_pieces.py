@@ -55,15 +55,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import LinearBound
 from mechdesign.problem.checks import array, increasing, number, one_of
 from mechdesign.problem.losses import Loss
-from mechdesign.quantizers.common.enclosures import (
-    BITS,
-    Cell,
-    Enclosure,
-    Moments,
-    StatedMoments,
-    fraction,
-    rational,
-)
+from mechdesign.quantizers.moments import BITS, Cell, Enclosure, Moments, StatedMoments, fraction, rational
 from mechdesign.typing import Array
 
 _RHO_BITS = 64

@@ -23,16 +23,11 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import MetricDP, PureDP
 from mechdesign.problem.spine import Design
-from mechdesign.problem.words import (
-    Description,
-    loss_words,
-    never_sent,
-    prior_words,
-)
-from mechdesign.quantizers.common.dual_pieces import OutputSpace
-from mechdesign.quantizers.mechanism.exact_law import ExactLaw
-from mechdesign.quantizers.mechanism.quantizer import Quantizer, duchi
-from mechdesign.quantizers.mechanism.table import LARGEST
+from mechdesign.problem.words import Description, loss_words, never_sent, prior_words
+from mechdesign.quantizers.dual_pieces import OutputSpace
+from mechdesign.quantizers.exact_law import ExactLaw
+from mechdesign.quantizers.mechanism import Quantizer, duchi
+from mechdesign.quantizers.table import LARGEST
 from mechdesign.typing import Array
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@ r"""Quantizers whose output probabilities are affine in the input between knots.
 
 Every mechanism of this package that maps an interval to finitely many values is one: OPTM, RQM, ERM (which jump at the
 bins), MVU and the exact optimum (which are continuous). Losses, errors and privacy are then exact: extremes are at
-the knots of the table (`mechdesign.quantizers.mechanism.table`), and expectations need only the prior's partial moments.
+the knots of the table (`mechdesign.quantizers.table`), and expectations need only the prior's partial moments.
 
 Applied independently to the d coordinates of a vector, a quantizer with loss ε on one coordinate loses
 
@@ -39,17 +39,11 @@ from mechdesign.plotting import COLOURS, figure, sized
 from mechdesign.problem import checks
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
-from mechdesign.quantizers.mechanism import sampling
-from mechdesign.quantizers.mechanism.exact_law import ExactLaw, repaired_table
-from mechdesign.quantizers.mechanism.sampling import is_tensor
-from mechdesign.quantizers.mechanism.selection import (
-    SelectionFamilies,
-    check_bins,
-    check_range,
-    erm_family,
-    rqm_family,
-)
-from mechdesign.quantizers.mechanism.table import (
+from mechdesign.quantizers import sampling
+from mechdesign.quantizers.exact_law import ExactLaw, repaired_table
+from mechdesign.quantizers.sampling import is_tensor
+from mechdesign.quantizers.selection import SelectionFamilies, check_bins, check_range, erm_family, rqm_family
+from mechdesign.quantizers.table import (
     PiecewiseTable,
     accuracy,
     doubles,

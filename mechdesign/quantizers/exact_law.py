@@ -6,7 +6,7 @@ the rows holds on the whole segment.
 
 The exact law of a block fill: given floors, the whole optimal mechanism in rationals.
 
-Floors a, a ratio ρ and the outputs determine the mechanism (`mechdesign.quantizers.optimal.floors` explains it): the weights
+Floors a, a ratio ρ and the outputs determine the mechanism (`mechdesign.quantizers.floors` explains it): the weights
 :math:`(\rho - 1) a_i` lie side by side on a line, and the row at x adds to the floors what a block of length
 :math:`1 - \sum a` covers, the block's place being fixed by :math:`\sum_i B_i p(x, i) = x`. Everything is
 piecewise affine with rational breakpoints, so with rational a and ρ the constraints

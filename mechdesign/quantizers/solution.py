@@ -29,8 +29,8 @@ import numpy as np
 
 from mechdesign.errors import InfeasibleError
 from mechdesign.evidence.exact import exp_lower
-from mechdesign.quantizers.common.dual_pieces import DualPieces
-from mechdesign.quantizers.mechanism.exact_law import (
+from mechdesign.quantizers.dual_pieces import DualPieces
+from mechdesign.quantizers.exact_law import (
     BlockFillLaw,
     ExactLaw,
     RationalTable,
@@ -38,14 +38,8 @@ from mechdesign.quantizers.mechanism.exact_law import (
     outermost_law,
     rational_row,
 )
-from mechdesign.quantizers.mechanism.table import largest_loss
-from mechdesign.quantizers.optimal.floors import (
-    FloorProblem,
-    Pieces,
-    interior_floors,
-    pieces,
-    smallest_epsilon,
-)
+from mechdesign.quantizers.floors import FloorProblem, Pieces, interior_floors, pieces, smallest_epsilon
+from mechdesign.quantizers.table import largest_loss
 from mechdesign.typing import Array
 
 _LARGEST = 200.0  # the largest ε that is inside the stated magnitudes

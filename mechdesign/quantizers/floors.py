@@ -59,7 +59,7 @@ import numpy as np
 
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
-from mechdesign.quantizers.mechanism.table import PiecewiseTable, cell_edges, mean_loss
+from mechdesign.quantizers.table import PiecewiseTable, cell_edges, mean_loss
 from mechdesign.typing import Array, Indices
 
 MOST_OUTPUTS = 1025

@@ -24,12 +24,11 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import instance, non_negative, number, settle
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Clock, Law
-from mechdesign.quantizers.common.design import QuantizerDesign
-from mechdesign.quantizers.common.dual_pieces import OutputSpace
-from mechdesign.quantizers.mechanism.biased import BiasedQuantizer
-from mechdesign.quantizers.mechanism.selection import SelectionFamilies, rqm_family
-from mechdesign.quantizers.optimal.any_outputs import loss_bounds
-from mechdesign.quantizers.parameter_search import searched_among, searched_outputs, settle_family
+from mechdesign.quantizers.design import QuantizerDesign
+from mechdesign.quantizers.dual_pieces import OutputSpace
+from mechdesign.quantizers.families import searched_among, searched_outputs, settle_family
+from mechdesign.quantizers.optimal import loss_bounds
+from mechdesign.quantizers.selection import BiasedQuantizer, SelectionFamilies, rqm_family
 from mechdesign.runs.grid import Grid
 from mechdesign.solvers.deadline import too_late
 from mechdesign.typing import Array

@@ -1,4 +1,4 @@
-r"""Proofs about a rational quantizer, checked with integers and fractions alone.
+"""Proofs about a rational quantizer, checked with integers and fractions alone.
 
 Three theorems, each applied to the question (a `QuantizerDesign`) and the law (a `Quantizer` with its exact law):
 
@@ -7,7 +7,7 @@ Three theorems, each applied to the question (a `QuantizerDesign`) and the law (
 - `DualBound`: multipliers bound the loss of every mechanism from below (`dual_pieces`).
 
 Masses and moments of a prior that is not rational are stored with the proof that integrates over them, and recomputed
-(`enclosures`).
+(`moments`).
 
 Exact expected and worst-case loss of a rational quantizer, for losses :math:`w_1 |t| + w_2 t^2`.
 
@@ -40,19 +40,12 @@ from mechdesign.problem.checks import instance
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Law
-from mechdesign.quantizers.common.design import EXACT, QuantizerDesign
-from mechdesign.quantizers.common.dual_pieces import DualPieces, bound_words
-from mechdesign.quantizers.common.enclosures import (
-    BITS,
-    Moments,
-    PriorMoments,
-    StatedMoments,
-    fraction,
-    rational,
-)
-from mechdesign.quantizers.mechanism.biased import BiasedQuantizer
-from mechdesign.quantizers.mechanism.exact_law import ExactLaw, excess_loss, outermost_law
-from mechdesign.quantizers.mechanism.quantizer import Quantizer
+from mechdesign.quantizers.design import EXACT, QuantizerDesign
+from mechdesign.quantizers.dual_pieces import DualPieces, bound_words
+from mechdesign.quantizers.exact_law import ExactLaw, excess_loss, outermost_law
+from mechdesign.quantizers.mechanism import Quantizer
+from mechdesign.quantizers.moments import BITS, Moments, PriorMoments, StatedMoments, fraction, rational
+from mechdesign.quantizers.selection import BiasedQuantizer
 from mechdesign.typing import Numbers
 
 # Agreement asked of what is computed again in floats.

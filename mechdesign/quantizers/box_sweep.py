@@ -15,9 +15,8 @@ from scipy import sparse
 from mechdesign.evidence.results import AUDIT_COLUMNS
 from mechdesign.model.declared import Declared
 from mechdesign.model.sweeping import Block, Programs
-from mechdesign.quantizers.mechanism.selection import SelectionFamilies
-from mechdesign.quantizers.optm.boxes import Boxes
-from mechdesign.quantizers.optm.selection import Cells, Question, SelectionPrivacy
+from mechdesign.quantizers.selection import SelectionFamilies
+from mechdesign.quantizers.selection_program import Boxes, Cells, Question, SelectionPrivacy
 from mechdesign.solvers import Solution
 from mechdesign.typing import Array, Indices
 

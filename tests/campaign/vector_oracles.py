@@ -328,7 +328,10 @@ def vector(design: Any, result: Any) -> Faults:
     reach = design.radius * (math.sqrt(design.dimension) if design.inputs == "box" else 1)
     kind = "sphere" if design.inputs == "sphere" else "ball"
     one = md.SphereQuantizer(design.dimension, 1, design.privacy, kind, reach)
-    if result.value > simplex_error(one) * (1 + 1e-9) + 2 * reach**2 * (design.rotation == "fast"):
+    most = simplex_error(one) * (1 + 1e-9)
+    if design.rotation == "fast":  # r² + R², where the exact error of a ball is r² (1 - 1/D) at least
+        most = most * (1 + 1 / design.dimension) + 2 * reach**2
+    if result.value > most:
         yield f"a value of {result.value} where one bit has {one.error}"
 
 

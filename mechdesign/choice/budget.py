@@ -128,6 +128,13 @@ class Choosing(Design):
         """Return the mechanism of a rule at a rate."""
         raise NotImplementedError
 
+    def check_rule(self, law: Scored) -> None:
+        """Raise DesignError unless the law is a rule for these candidates that keeps the requirement."""
+        if getattr(self, "largest", None) is not None or not same(law, self.rule(law.rule, law.rate)):
+            raise DesignError("law: is no rule for the design's candidates")
+        if not keeps(law.rule, self.privacy, Fraction(law.rate) * Fraction(self.moved)):
+            raise DesignError.of("rate", law.rate, f"is too large for {self.privacy}")
+
     def rates(self) -> dict[str, float]:
         """Return the largest rate of each rule that is proved to keep the requirement at some."""
         found = {rule: largest_rate(rule, self.privacy, self.moved) for rule in (PERMUTE, EXPONENTIAL)}

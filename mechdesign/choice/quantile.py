@@ -138,7 +138,7 @@ class QuantileRule(Scored):
             found += (found < self.size) & ((at <= x) if above else (at < x))
         return found
 
-    def _scored(self, values: Any) -> tuple[Indices, Indices, Indices]:
+    def scores(self, values: Any) -> tuple[Indices, Indices, Indices]:
         """Numbers of the first candidates of each group, how many it has, and Q times its score."""
         x = answers("values", values)
         if x.ndim != 1:
@@ -164,7 +164,7 @@ class QuantileRule(Scored):
         rng : int or numpy Generator, optional
         """
         source = generator(rng)
-        starts, counts, score = self._scored(values)
+        starts, counts, score = self.scores(values)
         k = self._drawn(score.max() - score, counts, source)
         return float(self.candidate(starts[k] + source.integers(counts[k])))
 
@@ -181,13 +181,13 @@ class QuantileRule(Scored):
         DataError
             A number that is not finite. The guarantee does not cover that refusal.
         """
-        starts, counts, score = self._scored(values)
+        starts, counts, score = self.scores(values)
         k = self._released((score.max() - score).astype(float), counts, score)
         return float(self.candidate(starts[k] + uniform_integers(int(counts[k]), 1)[0]))
 
     def probabilities(self, values: Any) -> pd.DataFrame:
         """Tabulate groups of candidates of one score: first, last, how many, and the probability of them all together."""
-        starts, counts, score = self._scored(values)
+        starts, counts, score = self.scores(values)
         each = chances(self.rule, (score.max() - score).astype(float), counts.astype(float), self.rate)
         ends = {"first": self.candidate(starts), "last": self.candidate(starts + counts - 1)}
         return pd.DataFrame({**ends, "candidates": counts, "probability": counts * each})

@@ -156,6 +156,14 @@ class Scored(Saved):
         if not 0 < self.rate < math.inf:
             raise DesignError.of("rate", self.rate, "must be positive and finite")
 
+    def scores(self, x: Any) -> Any:
+        """Return the scores of data, or raise DataError: nothing is drawn."""
+        raise NotImplementedError
+
+    def release(self, x: Any) -> Any:
+        """Draw with the exact law."""
+        raise NotImplementedError
+
     def _noise(self, x: Array) -> Array:
         """Noise by c of exponential variables X, which falls in X."""
         with np.errstate(divide="ignore"):

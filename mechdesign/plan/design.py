@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
+from dataclasses import field as dataclass_field
+from fractions import Fraction
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -18,11 +20,12 @@ from mechdesign.accounting.gaussian import gaussian_budget, gaussian_privacy, ga
 from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.accounting.least_kept import least_kept
 from mechdesign.accounting.profile import gaussian_tradeoff
+from mechdesign.choice.budget import Choosing
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.classes import INDEPENDENT_NOISE, MechanismClass, menu
 from mechdesign.evidence.digits import at_most
-from mechdesign.evidence.exact import excess
+from mechdesign.evidence.exact import excess, round_down
 from mechdesign.evidence.proofs import ABOUT_FILE, PROVED, RECOMPUTED, Certificate, Claim, Proof, same
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
@@ -30,7 +33,15 @@ from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration.evaluation import budget_of, least_cost
 from mechdesign.noise.laws.staircase import staircase
 from mechdesign.plan import page
-from mechdesign.plan.mechanism import BY_MU, PlannedRelease, Privacy, chains_of, law_key, worst_error
+from mechdesign.plan.mechanism import (
+    BY_MU,
+    PlannedRelease,
+    Privacy,
+    chains_of,
+    law_key,
+    stated_part,
+    worst_error,
+)
 from mechdesign.plan.menu import FAMILIES, Item
 from mechdesign.plan.search import Choice, Search, composed, items_of, root, tally
 from mechdesign.plan.tasks import LinearQueries, Part, Task, task_of
@@ -61,7 +72,8 @@ class Plan(Design):
     Parameters
     ----------
     tasks : dict of str to a task
-        `Histogram`, `Count`, `Mean`, `Sum`, `NumericQuery` or `Workload`, by name.
+        `Histogram`, `Count`, `Mean`, `Sum`, `NumericQuery` or `Workload`, by name; also `PrivateChoice` and `PrivateQuantile`, which state their budget
+        of a round themselves: it is taken off exactly, ε or ρ, before the rest is shared, and the plan's value is that of the others.
     privacy : PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage or TradeOff
         Of all tasks in all rounds together.
     weights : dict of str to float, optional
@@ -78,6 +90,8 @@ class Plan(Design):
     families : sequence of {"laplace", "gaussian", "staircase"}
         The menu; whole numbers take the discrete laws of the first two. Under ρ it is normal noise, and so under μ, advantages and trade-offs, where whole
         numbers get continuous noise, too: discrete normal noise is not Gaussian private.
+    chosen : dict of str to PrivateChoice or PrivateQuantile
+        Those among the tasks, which are moved here.
 
     Notes
     -----
@@ -106,6 +120,7 @@ class Plan(Design):
     neighbours: str = neighbours_field()
     disjoint: tuple[tuple[str, ...], ...] = ()
     families: tuple[str, ...] = FAMILIES
+    chosen: dict[str, Any] = dataclass_field(default_factory=dict)
 
     default_gap = 1e-6
     central = True
@@ -113,7 +128,15 @@ class Plan(Design):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        settle(self, tasks=_named("tasks", self.tasks))
+        every = {**_named("tasks", self.tasks), **instance("chosen", self.chosen, dict)}
+        chosen = {name: task for name, task in every.items() if isinstance(task, Choosing)}
+        if len(every) < len(self.tasks) + len(self.chosen) or not {*self.chosen} <= {*chosen}:
+            raise DesignError.of(
+                "chosen", [*self.chosen], "must be choices and quantiles of names of their own"
+            )
+        if len(chosen) == len(every):
+            raise DesignError.of("tasks", [*chosen], "must have one with noise: choices alone need no plan")
+        settle(self, tasks={k: task for k, task in every.items() if k not in chosen}, chosen=chosen)
         if self.weights is not None and self.targets is not None:
             raise DesignError.of("targets", self.targets, "must be None where weights are given")
         for name in ("weights", "targets"):
@@ -144,6 +167,7 @@ class Plan(Design):
             )
         if getattr(self.privacy, "xi", 0.0):
             raise DesignError.of("xi", self.privacy.xi, "must be 0 for a plan")  # type: ignore[union-attr]
+        self._check_chosen()
         norms = sorted({2 if family == "gaussian" else 1 for family in self._families})
         settled = dict(self.tasks)
         for name, task in settled.items():
@@ -155,6 +179,47 @@ class Plan(Design):
             if not any(self._items(name, part) for part in versions):
                 allowed = f"have no noise for {name!r} under {self.privacy}: add another one"
                 raise DesignError.of("families", families, allowed)
+
+    def _check_chosen(self) -> None:
+        for name, design in self.chosen.items():
+            with _naming(name):
+                if design.relation != self.neighbours:
+                    raise DesignError.of(
+                        "neighbours", design.neighbours, f"must be of the plan's, {self.neighbours!r}"
+                    )
+                if getattr(design, "largest", None) is not None:
+                    raise DesignError.of(
+                        "largest", design.largest, "must be None in a plan, which makes choices by rules"
+                    )
+        if self.chosen and self.targets is not None:
+            raise DesignError.of(
+                "targets",
+                self.targets,
+                "ask for the least budget, of which choices state theirs: give weights",
+            )
+        _ = self._left
+
+    @cached_property
+    def _left(self) -> Privacy:
+        """The budget of the noise: what choices leave."""
+        if not (part := stated_part(self.chosen, self.privacy, self.rounds)):
+            return self.privacy
+        name = "rho" if isinstance(self.privacy, ZeroConcentratedDP) else "epsilon"
+        if (left := round_down(Fraction(getattr(self.privacy, name)) - part)) <= 0:
+            raise DesignError.of(
+                "privacy",
+                self.privacy,
+                f"is not more than the {float(part):g} that the choices state: it must leave something for noise",
+            )
+        return replace(self.privacy, **{name: left})  # type: ignore[arg-type]
+
+    @property
+    def left_for_noise(self) -> float:
+        """The share of the budget, in ε or ρ, that choices leave."""
+        if not self.chosen:
+            return 1.0
+        name = "rho" if isinstance(self.privacy, ZeroConcentratedDP) else "epsilon"
+        return float(getattr(self._left, name) / getattr(self.privacy, name))
 
     @property
     def among(self) -> MechanismClass:
@@ -247,7 +312,7 @@ class Plan(Design):
     @cached_property
     def _budget(self) -> tuple[float, ApproximateDP | None]:
         """Of what adds up; with the requirement where losses are composed, and it is ε."""
-        privacy: Any = self.privacy
+        privacy: Any = self._left
         if self._normal:
             return gaussian_budget(privacy) / 2, None
         if not getattr(privacy, "delta", 0.0):
@@ -274,11 +339,12 @@ class Plan(Design):
             chosen, prices = search.separable(self._order)
             proof = PlanBound(tuple(prices.tolist()))
             yield Bound(self.least(proof.prices), proof)
-            yield self._law(chosen, self.privacy)
+            yield self._law(chosen, self._left)
             return
         yield Bound(self.least(()), PlanBound(()))
         if self._scale_free:
-            yield Law(self._even_split, self.cost(self._even_split), report=SolveReport("even split"))
+            even = self._with_choices(self._even_split)
+            yield Law(even, self.cost(even), report=SolveReport("even split"))
         found = sorted(search.composable(), key=search.cost)
         pure = [c for c in found if search.pure(c) and search.cost(c) <= _PURE * search.cost(found[0])]
         best, seen = math.inf, set()
@@ -287,7 +353,7 @@ class Plan(Design):
                 break
             if items_of(chosen) not in seen:
                 seen.add(items_of(chosen))
-                law = self._law(chosen, PureDP(search.budget) if pure else self.privacy)
+                law = self._law(chosen, PureDP(search.budget) if pure else self._left)
                 best = min(best, law.value)
                 yield law
 
@@ -304,8 +370,13 @@ class Plan(Design):
         return PlannedRelease(tasks, noises, self.neighbours, self.disjoint)
 
     def _law(self, chosen: Sequence[Choice], privacy: Privacy) -> Law:
-        mechanism = self._kept(chosen, privacy)
+        mechanism = self._with_choices(self._kept(chosen, privacy))
         return Law(mechanism, self.cost(mechanism), report=SolveReport("search"))
+
+    def _with_choices(self, noise: PlannedRelease) -> PlannedRelease:
+        """The noise together with the rules of the choices."""
+        rules = tuple(next(iter(design.closed_forms())).mechanism for design in self.chosen.values())
+        return replace(noise, chosen=self.chosen, rules=rules) if rules else noise
 
     def _kept(self, chosen: Sequence[Choice], privacy: Privacy) -> PlannedRelease:
         """The choices with the least common factor on their scales that keeps the budget."""
@@ -405,7 +476,7 @@ class Plan(Design):
         found = [choice(*pair) for pair in zip(self._search.alike, same_law)]
         if len(found) != len(law.noises) or len(found) != len(self._versions) or None in found:
             return None
-        own = replace(self._mechanism(found), noises=law.noises)  # type: ignore[arg-type]
+        own = replace(self._mechanism(found), noises=law.noises, chosen=self.chosen, rules=law.rules)  # type: ignore[arg-type]
         often = all((n.rounds, n.sampling_rate) == (self.rounds, 1.0) for n in law.noises)
         return found if often and same(own, law) else None  # type: ignore[return-value]
 
@@ -428,7 +499,7 @@ class Plan(Design):
         noise = AdditiveNoise(law, part.sensitivity, part.dimension, self.rounds)
         # whole noise plus a uniform number keeps the same for whole changes; norms allow others
         norms = part.whole and (part.sensitivity.l1, part.sensitivity.l2) != (None, None)
-        variance = 0.0 if norms else max(least_cost(noise, self.privacy, "squared") - part.whole / 12, 0.0)
+        variance = 0.0 if norms else max(least_cost(noise, self._left, "squared") - part.whole / 12, 0.0)
         return item.weight * (part.worth * part.dimension * variance + part.bias)
 
     # -- what a result asks ------------------------------------------------------------------------------
@@ -436,7 +507,7 @@ class Plan(Design):
     @cached_property
     def _even_split(self) -> PlannedRelease:
         """An equal share for every task: of pure ε or of the ρ of normal noise, where errors have the smaller geometric mean."""
-        owners, privacy = [name for name, _ in self._versions], self.privacy
+        owners, privacy = [name for name, _ in self._versions], self._left
         tasks = max(map(len, chains_of([*self.tasks], self.disjoint)))
         epsilon = rho = 0.0
         if self._normal:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from operator import add
@@ -16,9 +16,11 @@ from scipy import stats
 
 from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.accounting.losses import is_gaussian
+from mechdesign.choice.budget import Choosing
+from mechdesign.choice.rule import Scored
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.attack import TradeOff
-from mechdesign.evidence.exact import round_up
+from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise, law_name
@@ -66,15 +68,25 @@ class PlannedRelease:
     neighbours : {"add-remove", "replace"}
     disjoint : tuple of tuples of str
         Groups of tasks over disjoint people.
+    chosen : dict of str to PrivateChoice or PrivateQuantile
+        Choices that are made with them, each at the budget that it states.
+    rules : tuple of ChoiceRule or QuantileRule
+        One a choice.
     """
 
     tasks: dict[str, Any]
     noises: tuple[AdditiveNoise, ...]
     neighbours: str = "add-remove"
     disjoint: tuple[tuple[str, ...], ...] = ()
+    chosen: dict[str, Any] = field(default_factory=dict)
+    rules: tuple[Scored, ...] = ()
 
     def __post_init__(self) -> None:
         one_of("neighbours", self.neighbours, NEIGHBOURS)
+        if len(instance("rules", self.rules, tuple)) != len(instance("chosen", self.chosen, dict)):
+            raise DesignError.of("rules", len(self.rules), "must be one a choice")
+        for (name, design), law in zip(self.chosen.items(), self.rules):
+            instance(f"chosen[{name!r}]", design, Choosing).check_rule(instance("rules", law, Scored))
         for noise in instance("noises", self.noises, tuple):
             instance("noises", noise, AdditiveNoise)
         versions = [
@@ -136,7 +148,9 @@ class PlannedRelease:
             A task without an answer, or an answer to none; a number that is not finite, or not whole. Nothing is released then. The
             guarantee does not cover that refusal.
         """
-        given = _by_task(answers, [*self.tasks])
+        given = _by_task(answers, [*self.tasks, *self.chosen])
+        for name, rule in zip(self.chosen, self.rules):
+            rule.scores(given[name])
         held = {
             name: task_of(name, task).read(name, given[name], [part for part, _ in self.parts[name]])
             for name, task in self.tasks.items()
@@ -148,7 +162,7 @@ class PlannedRelease:
                 noise.release(x.reshape(-1)).reshape(x.shape) for (_, noise), x in zip(parts, held[name])
             ]
             out[name] = task_of(name, task).told(noisy, [part for part, _ in parts])
-        return out
+        return out | {name: rule.release(given[name]) for name, rule in zip(self.chosen, self.rules)}
 
     def consumed(self, privacy: Privacy) -> DeltaInterval:
         """Bound what all tasks and rounds consume: δ at ε (composed it is from above alone); the largest privacy loss; ρ; μ, and what follows from it.
@@ -156,13 +170,24 @@ class PlannedRelease:
         Of groups, the most.
         """
         instance("privacy", privacy, *get_args(Privacy))
+        part, composed = stated_part(self.chosen, privacy, self.rounds), getattr(privacy, "delta", 0.0) > 0
+        if part and composed:
+            if (left := round_down(Fraction(privacy.epsilon) - part)) <= 0:  # type: ignore[union-attr]
+                return DeltaInterval(0.0, 1.0)
+            privacy, part = replace(privacy, epsilon=left), Fraction(0)  # type: ignore[arg-type]
         found = [_consumed(noises, privacy) for noises in self._groups]
         how = PROVED if all(one.how == PROVED for one in found) else RECOMPUTED
-        return DeltaInterval(max(one.lower for one in found), max(one.upper for one in found), how)
+        lower, upper = max(one.lower for one in found), max(one.upper for one in found)
+        return DeltaInterval(
+            lower + round_down(part), upper if math.isinf(upper) else round_up(Fraction(upper) + part), how
+        )
 
     def consumption(self) -> Consumption:
         """What all tasks and rounds consume of a ledger: of groups, the most."""
-        groups = [_added(noises) for noises in self._groups]
+        stated = [
+            Consumption.of(design.privacy) for design in self.chosen.values() for _ in range(self.rounds)
+        ]
+        groups = [functools.reduce(add, stated, _added(noises)) for noises in self._groups]
         return Consumption(*(max(getattr(one, key) for one in groups) for key in ("epsilon", "rho", "mu")))
 
     def engines(self) -> dict[str, Any]:
@@ -184,7 +209,10 @@ class PlannedRelease:
             for part, noise in found
         ]
         stated = {"neighbours": self.neighbours, "rounds": self.rounds, "disjoint": self.disjoint}
-        return {"format": "mechdesign-scales", **stated, "parts": parts}
+        chosen = {name: {"rule": law.rule, "rate": law.rate} for name, law in zip(self.chosen, self.rules)}
+        return {"format": "mechdesign-scales", **stated, "parts": parts} | (
+            {"choices": chosen} if chosen else {}
+        )
 
     def to_opendp(self) -> dict[str, list[Any]]:
         """Return OpenDP's measurements of each task, one a part (`mechdesign.noise.opendp_measurement`); it has no staircase: leave that out of ``families``."""
@@ -192,13 +220,39 @@ class PlannedRelease:
             name: [opendp_measurement(noise.law) for _, noise in found] for name, found in self.parts.items()
         }
 
+    def stated_choices(self) -> list[str]:
+        """Return a line for each choice: its rule, and the budget that it states."""
+        return [
+            f"{name}: {law.rule} among {design.size} candidates, {guarantee(design.privacy)} as stated"
+            for (name, design), law in zip(self.chosen.items(), self.rules)
+        ]
+
     def __str__(self) -> str:
         found = self.consumption()
         asked = guarantee(ZeroConcentratedDP(found.rho))
         if math.isfinite(found.epsilon):
             asked = f"{guarantee(PureDP(found.epsilon))}, δ = 0"
         lines = [f"{name}: {n.summary()}" for name, parts in self.parts.items() for _, n in parts]
+        lines += self.stated_choices()
         return "\n  ".join([stated(asked, f"{self.neighbours} neighbours", None, self.rounds), *lines])
+
+
+def stated_part(chosen: Mapping[str, Choosing], privacy: Privacy, rounds: int) -> Fraction:
+    """What choices take of a budget in ε or ρ, in all rounds: exact."""
+    parts = [Consumption.of(design.privacy) for design in chosen.values()]
+    if parts and isinstance(privacy, BY_MU):
+        raise DesignError.of(
+            "privacy",
+            privacy,
+            "must be a budget in epsilon or rho where choices are made: none is known in mu",
+        )
+    name = "rho" if isinstance(privacy, ZeroConcentratedDP) else "epsilon"
+    if math.inf in (found := [getattr(part, name) for part in parts]):
+        allowed = "must be a PureDP, or a ZeroConcentratedDP in a plan whose budget is one"
+        raise DesignError.of(
+            "privacy of a choice", [*chosen.values()][found.index(math.inf)].privacy, allowed
+        )
+    return rounds * sum(map(Fraction, found), Fraction(0))
 
 
 def _by_task(answers: Any, tasks: list[str]) -> dict[str, Any]:

@@ -45,6 +45,7 @@ def frame(result: Result) -> pd.DataFrame:
     if search.privacy is not None:
         order = math.inf if search.pure(chosen) else 1 + search.tilt(chosen)
     largest = max((spent([chosen[k] for k in chain], order) for chain in search.chains), default=math.nan)
+    left = design.left_for_noise
     answers = design.rounds * sum(item.part.answers or item.part.dimension for item, _ in chosen)
     joint = 0.025 / max(answers, 1)
 
@@ -59,7 +60,7 @@ def frame(result: Result) -> pd.DataFrame:
         found: dict[str, Any] = {
             "mechanism": law_name(noise.law),
             "scale": scale,
-            "share": item.consumed(scale, order) / largest,
+            "share": left * item.consumed(scale, order) / largest,
             "standard_deviation": unit * noise.standard_deviation,
             "task_deviation": math.nan,
             "half_width": unit * reach[0],
@@ -95,6 +96,7 @@ def lines(result: Result) -> list[str]:
     """Return a line for each kind of noise, and for the mean that two parts make."""
     design = result.design
     rows = ["value: squared errors over those of an even split, summed"] if design._scale_free else []
+    rows += result.mechanism.stated_choices()
     rows += [
         f"{row.task}: {row.mechanism}, standard deviation {row.standard_deviation:.6g}, 95% within ±{row.half_width:.6g} "
         f"(all answers: ±{row.joint_half_width:.6g}), {row.share:.1%} of the budget{' each' * ('…' in str(row.task))}"
@@ -114,7 +116,7 @@ def lines(result: Result) -> list[str]:
 def describe(result: Result) -> Description:
     """Describe tasks, changes, joint statement and what is consumed."""
     design = result.design
-    privacy, table = design.granted(result.value), _kinds(result)
+    privacy, table, tasks = design.granted(result.value), _kinds(result), [*design.tasks, *design.chosen]
     parts = [part for found in result.mechanism.parts.values() for part, _ in found]
     moved = "\n".join(f"- {row.task}: {row.change}" for row in table.itertuples())
     answers = design.rounds * sum(part.answers or part.dimension for part in parts)
@@ -127,11 +129,12 @@ def describe(result: Result) -> Description:
         )
     if design.targets is not None:
         loss = "budget that meets the targets"
+    made = "".join(f"\n- {line}" for line in result.mechanism.stated_choices())
     return Description(
-        title=f"Release plan of {len(design.tasks)} tasks",
-        what=f"Answers to {_listed([*design.tasks])} are released together{f', {design.rounds} times' if design.rounds > 1 else ''}, under one budget.",
+        title=f"Release plan of {len(tasks)} tasks",
+        what=f"Answers to {_listed(tasks)} are released together{f', {design.rounds} times' if design.rounds > 1 else ''}, under one budget.",
         unit=f"The unit of privacy is one person ({design.neighbours} neighbours), who moves all tasks at once{apart}. Each task "
-        f"releases these numbers, which one person changes within these bounds:\n\n{moved}",
+        f"releases these numbers, which one person changes within these bounds:\n\n{moved}{made}",
         loss=loss,
         more=(
             f"With probability 95% at least, all {answers} answers of all rounds are off by at most, jointly: {widths}. One answer alone is "

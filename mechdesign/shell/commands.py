@@ -469,7 +469,7 @@ def release(
 ) -> None:
     """Answer all tasks of a plan with noise: one of its rounds, exact, for deployment.
 
-    A histogram has a row a bin; a mean under add-remove neighbours has two, the sum and the count. What is wrong with plan, answers or
+    A histogram has a row a bin, a choice a row a candidate, a quantile a row a person; a mean under add-remove neighbours has two, the sum and the count. What is wrong with plan, answers or
     ledger is said before anything is drawn. With a ledger the last column holds the hash of the entry.
     """
     from mechdesign.evidence.results import Result
@@ -485,7 +485,7 @@ def release(
     if failed or not isinstance(result, Result) or not isinstance(mechanism, PlannedRelease):
         raise DesignError(f"{plan}: {'; '.join(failed) or 'must be the result of a plan (mechdesign plan)'}")
     held = None if ledger is None else Ledger(ledger)
-    found = result.release(_columns(answers, list(mechanism.tasks)), ledger=held)
+    found = result.release(_columns(answers, [*mechanism.tasks, *mechanism.chosen]), ledger=held)
     given = found if held is None else found.answer
     columns = {name: x.tolist() if hasattr(x, "tolist") else [x] for name, x in given.items()}
     if held is not None:

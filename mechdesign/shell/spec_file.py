@@ -78,7 +78,8 @@ _TABLES: dict[str, Kinds] = {
 }
 """What a table under a key makes, by its ``kind``; without one, the first."""
 TASKS: Kinds = {
-    name: getattr(mechdesign, name) for name in ("Histogram", "Count", "Mean", "Sum", "NumericQuery")
+    name: getattr(mechdesign, name)
+    for name in ("Histogram", "Count", "Mean", "Sum", "NumericQuery", "PrivateChoice", "PrivateQuantile")
 }
 """What a plan may be asked, besides workloads."""
 

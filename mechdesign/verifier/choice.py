@@ -78,22 +78,66 @@ def largest_noisy(u: float, candidates: int) -> float:
     return above + between * panel / 4 + p * 0.5**most / (2 * candidates)
 
 
-def by_rule(result: Json, spread: Fraction, candidates: int, unit: int, account: Account) -> None:
-    """Check the privacy of a rule, and its regret, in units of which `unit` are one of the score."""
-    design, law = result["design"], result["mechanism"]
-    if law["rule"] not in RULES or [proof[""] for proof in result["proofs"]] != ["choice-proof"]:
-        raise Refused("another rule, or evidence that is not that of one")
-    if result["lower_bound"] is not None:
-        raise Refused("a lower bound on the regret of rules, of which there is none")
+def by_rule(design: Json, law: Json, account: Account) -> tuple[int, int]:
+    """Check that a law is a rule for the candidates of a design, and private; how many they are, and how many units one of the score has."""
+    candidates, votes, unit = design["candidates"], design["neighbours"], 1
+    if design[""] == "private-quantile":
+        q = Fraction(design["q"]).limit_denominator(10**6)
+        p, unit = q.numerator, q.denominator
+        most = 2 * (unit if votes == "replace" else max(p, unit - p))
+        spread = Fraction(unit if p in (0, unit) else most)
+        same = law[""] == "quantile-rule" and law["share"] == q
+    else:
+        spread = Fraction(SPREADS[votes] if design["spread"] is None else design["spread"])
+        same = law[""] == "choice-rule" and design["largest"] is None
+    same = same and law["candidates"] == candidates and law["rule"] in RULES
+    account.agrees("the rule is for the candidates of the design", same)
+    if not same:
+        raise Refused("a rule for other candidates")
     loss = Fraction(law["rate"]) * spread
     account.proved(
         f"{law['rule']} at η = {float(loss)!r} is private", keeps(law["rule"], design["privacy"], loss)
     )
-    regret = worst_regret(law["rule"], candidates) / law["rate"] / unit
+    return size_of(candidates), unit
+
+
+def rule(result: Json, account: Account) -> None:
+    """Check the privacy of a rule, and its regret."""
+    law = result["mechanism"]
+    if [proof[""] for proof in result["proofs"]] != ["choice-proof"]:
+        raise Refused("evidence that is not that of a rule")
+    if result["lower_bound"] is not None:
+        raise Refused("a lower bound on the regret of rules, of which there is none")
+    size, unit = by_rule(result["design"], law, account)
+    regret = worst_regret(law["rule"], size) / law["rate"] / unit
     account.recomputed(
         f"the expected regret is at most {result['value']!r}{' where all others are equally far behind' * (law['rule'] == RULES[2])}",
         regret * (1 - 1e-13) <= result["value"],
     )
+
+
+def with_noise(law: Json, neighbours: str, budget: str, account: Account) -> Fraction:
+    """Check the choices that are made with a plan's noise; what they take of a budget in ε or ρ in a round."""
+    taken = Fraction(0)
+    account.agrees("every choice has its rule", len(dict(law["chosen"])) == len(law["rules"]))
+    for (name, design), own in zip(dict(law["chosen"]).items(), law["rules"]):
+        part = account.part()
+        if design[""] not in ("private-choice", "private-quantile"):
+            raise Refused(f"{name}: no choice")
+        by_rule(design, own, part)
+        account.join(name, part)
+        replaced = "replace" if design["neighbours"].startswith("replace") else "add-remove"
+        account.agrees(f"{name} is for the plan's neighbours", replaced == neighbours)
+        privacy = design["privacy"]
+        if privacy[""] == budget == "zcdp":
+            taken += Fraction(privacy["rho"]) + Fraction(privacy["xi"])
+            continue
+        if privacy[""] == "zcdp" or privacy.get("delta", 0):
+            raise Refused(f"{name}: a part of the budget in another currency")
+        loss = Fraction(privacy["epsilon"])
+        high = exp_bounds(loss)[1]
+        taken += loss * (high - 1) / (high + 1) if budget == "zcdp" else loss
+    return taken
 
 
 def alone(law: Json, account: Account) -> None:
@@ -114,30 +158,11 @@ def size_of(candidates: Json) -> int:
     return len(list(candidates))
 
 
-def quantile(result: Json, account: Account) -> None:
-    design, law = result["design"], result["mechanism"]
-    q = Fraction(design["q"]).limit_denominator(10**6)
-    same = law[""] == "quantile-rule" and (law["share"], law["candidates"]) == (q, design["candidates"])
-    account.agrees("share and candidates are those of the design", same)
-    if not same:
-        raise Refused("a rule for another quantile")
-    p, whole = q.numerator, q.denominator
-    moved = (
-        whole if p in (0, whole) else 2 * (whole if design["neighbours"] == "replace" else max(p, whole - p))
-    )
-    by_rule(result, Fraction(moved), size_of(design["candidates"]), whole, account)
-
-
 def choice(result: Json, account: Account) -> None:
     design, law = result["design"], result["mechanism"]
     names, votes, top = design["candidates"], design["neighbours"], design["largest"]
     if top is None:
-        same = law[""] == "choice-rule" and law["candidates"] == names
-        account.agrees("the candidates are those of the design", same)
-        if not same:
-            raise Refused("a rule for other candidates")
-        spread = SPREADS[votes] if design["spread"] is None else design["spread"]
-        by_rule(result, Fraction(spread), size_of(names), 1, account)
+        rule(result, account)
         return
     size = size_of(names)
     if (

@@ -30,6 +30,7 @@ from mechdesign.verifier.arithmetic import above, exp_bounds, log_above, root_ab
 from mechdesign.verifier.calibration import Asked, largest_loss, law_of, plainest, rounds_of
 from mechdesign.verifier.changes import changes_of, worst_shifts
 from mechdesign.verifier.choice import alone as choice_alone
+from mechdesign.verifier.choice import with_noise
 from mechdesign.verifier.composition import PLACES
 from mechdesign.verifier.covariance import shown_is_the_law
 from mechdesign.verifier.knorm import Hull
@@ -238,6 +239,7 @@ def planned(law: Json, account: Account) -> None:
             own = account.part()
             additive(noise, own)
             account.join(name, own)
+        with_noise(law, law["neighbours"], "zcdp", account)
 
 
 MECHANISMS: dict[str, Callable[[Json, Account], object]] = {

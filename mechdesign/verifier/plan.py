@@ -5,7 +5,7 @@ in [a, b] by (b − a)/n, or its sum less n(a + b)/2 by (b − a)/2 and its coun
 `mechdesign.verifier.changes`; a person who moves in one of the counts of a workload, or from one to another, moves the numbers R x of a strategy by no more than a
 column of R, or two, and those that get noise are rounded to 2⁻²². Pairs of laws whose hockey-stick curves are nowhere lower compose to one: largest losses and ρ add up over parts and
 rounds, and so does μ² of normal noise, δ is that of the composition of all losses, on one grid (`mechdesign.verifier.composition`). Of groups of tasks over disjoint people, under
-add-remove neighbours, one person is in one: each group, with the tasks that are in none, keeps the budget.
+add-remove neighbours, one person is in one: each group, with the tasks that are in none, keeps the budget. Choices take the ε or ρ that they state, and noise keeps the rest.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from mechdesign.verifier.arithmetic import transposed, whole
 from mechdesign.verifier.bound_class import spoken_of
 from mechdesign.verifier.calibration import largest_loss, law_of
 from mechdesign.verifier.changes import worst_shifts
+from mechdesign.verifier.choice import with_noise
 from mechdesign.verifier.composition import PLACES
 from mechdesign.verifier.laws import COSTS, ONE, ROUND, ZERO
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, asked
@@ -52,6 +53,10 @@ def check(result: Json, account: Account) -> None:
     own = (law["neighbours"], law["disjoint"]) == (design["neighbours"], design["disjoint"])
     account.agrees("neighbours and groups are those of the design", own)
     neighbours, groups = design["neighbours"], design["disjoint"]
+    account.agrees("the choices are those of the design", law["chosen"] == design["chosen"])
+    if design["chosen"] and (design["privacy"][""] in BY_MU or design["targets"]):
+        raise Refused("choices in a plan that counts no ε and no ρ, or that seeks the least budget")
+    taken = design["rounds"] * with_noise(law, neighbours, design["privacy"][""], account)
     if groups and neighbours != "add-remove":
         raise Refused("disjoint groups between which a person may move")
     parts: list[tuple[str, int, Json, bool, Fraction | None, Fraction | None]] = []
@@ -116,6 +121,12 @@ def check(result: Json, account: Account) -> None:
         account.claimed(f"the weighted squared error is at most {value!r}")
     else:
         account.bounds(f"the weighted squared error is at most {value!r}", cost, Fraction(value), room)
+    if taken:
+        key = "rho" if granted[""] == "zcdp" else "epsilon"
+        if (left := Fraction(granted[key]) - taken) <= 0:
+            raise Refused("choices that leave nothing for noise")
+        near = float(left)
+        granted[key] = near if Fraction(near) <= left else math.nextafter(near, 0.0)
     apart = {name for group in groups for name in group}
     common = [name for name in tasks if name not in apart]
     for group in groups or [[]]:

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from mechdesign.verifier.allocation import allocation
 from mechdesign.verifier.bound_class import standing
 from mechdesign.verifier.calibration import calibration
-from mechdesign.verifier.choice import choice, quantile
+from mechdesign.verifier.choice import choice, rule
 from mechdesign.verifier.covariance_problem import covariance_problem
 from mechdesign.verifier.knorm import knorm
 from mechdesign.verifier.local_report import local_report
@@ -46,7 +46,7 @@ CHECKS |= {
     "metric-channel": channel,
     "bounded-count": bounded,
     "private-choice": choice,
-    "private-quantile": quantile,
+    "private-quantile": rule,
     "table-problem": table,
     "lattice-problem": lattice_problem,
     "local-workload": local_report,

@@ -1,0 +1,140 @@
+"""Choices and quantiles among the tasks of a plan: what they state is taken off the budget, and noise gets the rest."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import cheap
+import pytest
+
+import mechdesign as md
+from mechdesign.evidence.serialize import dumps, loads
+from mechdesign.verifier import verify
+
+NOISY = {"visits": md.Histogram(5), "spent": md.Sum(5.0)}
+ANSWERS = {"visits": range(5), "spent": 7.5, "winner": {"a": 900, "b": 9, "c": 10}, "median": [3, 4, 5]}
+
+
+def plan(privacy: Any, **changed: Any) -> md.Plan:
+    tasks = {
+        **NOISY,
+        "winner": md.PrivateChoice(["a", "b", "c"], md.PureDP(0.25)),
+        "median": md.PrivateQuantile(0.5, (0, 100, 1), md.PureDP(0.125)),
+    }
+    return md.Plan({**tasks, **changed.pop("tasks", {})}, privacy, **changed)
+
+
+BUDGETS = [
+    (md.PureDP(1.0), md.PureDP(0.625)),
+    (md.ApproximateDP(1.0, 1e-6), md.ApproximateDP(0.625, 1e-6)),
+    (md.ZeroConcentratedDP(0.1), None),
+]
+
+
+@pytest.mark.parametrize(("privacy", "left"), BUDGETS)
+def test_noise_is_that_of_a_plan_of_what_is_left(privacy: Any, left: Any) -> None:
+    result = plan(privacy).solve()
+    if left is not None:
+        alone = md.Plan(NOISY, left).solve()
+        assert (result.value, result.lower_bound) == (alone.value, alone.lower_bound)
+        assert [n.variance for n in result.mechanism.noises] == [n.variance for n in alone.mechanism.noises]
+        assert result.to_frame()["share"].sum() == pytest.approx(0.625, rel=1e-3)
+    assert "winner: permute-and-flip among 3 candidates, ε = 0.25 as stated" in str(result)
+    assert any("ε = 0.125 as stated" in str(part.text) for part in result.sections())
+    text = dumps(result)
+    again = loads(text)
+    assert again.checks().holds.all() and dumps(again) == text
+    assert all(holds for *_, holds in verify.verify(text).rows)
+    assert all(holds for *_, holds in verify.verify(dumps(result.mechanism)).rows)
+    found = again.mechanism.release(ANSWERS)
+    assert found["winner"] == "a" and 0 <= found["median"] <= 100 and len(found["visits"]) == 5
+
+
+@pytest.mark.parametrize("privacy", [privacy for privacy, _ in BUDGETS])
+@pytest.mark.parametrize("of", ["part", "rate", "rule"])
+def test_a_part_that_is_larger_than_what_is_left_is_refused(privacy: Any, of: str) -> None:
+    """Both the design's and the law's words changed alike: the noise no longer keeps the rest."""
+    payload = json.loads(dumps(plan(privacy).solve()))["payload"]
+    design, law = (payload["fields"][key]["fields"] for key in ("design", "mechanism"))
+    rule = law["rules"]["$tuple"][0]["fields"]
+    if of == "rate":
+        rule["rate"] *= 1 + 1e-9
+    elif of == "rule":
+        rule["candidates"] = 4
+    else:
+        for held in (design, law):
+            held["chosen"]["$items"][0][1]["fields"]["privacy"]["fields"]["epsilon"] *= 1 + 1e-4
+    text = cheap.sealed(payload)
+    try:
+        own = loads(text).checks().holds.all()
+    except md.MechdesignError:
+        own = False
+    try:
+        second = all(holds for *_, holds in verify.verify(text).rows)
+    except verify.Refused:
+        second = False
+    assert not own and not second
+
+
+def test_a_ledger_counts_all_of_it_once_and_bad_answers_not_at_all(tmp_path: Path) -> None:
+    result, ledger = plan(md.PureDP(1.0)).solve(), md.Ledger(tmp_path / "l.jsonl", md.PureDP(1.5))
+    for name, bad in (("winner", [1, 2]), ("median", [float("nan")]), ("spent", None)):
+        with pytest.raises(md.DataError):
+            result.release({**ANSWERS, name: bad}, ledger=ledger)
+    with pytest.raises(md.DataError, match="winner"):
+        result.release({name: x for name, x in ANSWERS.items() if name != "winner"}, ledger=ledger)
+    assert not len(ledger.to_frame())
+    assert result.release(ANSWERS, ledger=ledger).answer["winner"] == "a"
+    assert ledger.left() == md.PureDP(0.5)
+
+
+def test_rounds_and_groups_count() -> None:
+    result = plan(md.PureDP(1.0), rounds=2).solve()
+    assert result.design.consumption(result).epsilon == pytest.approx(1.0)
+    assert sum(n.consumption().epsilon for n in result.mechanism.noises) == pytest.approx(0.25)
+    apart = plan(md.PureDP(1.0), disjoint=[["visits"], ["spent"]]).solve()
+    assert apart.checks().holds.all() and all(holds for *_, holds in verify.verify(dumps(apart)).rows)
+    assert [n.consumption().epsilon for n in apart.mechanism.noises] == pytest.approx([0.625, 0.625])
+
+
+@pytest.mark.parametrize(
+    ("privacy", "changed", "said"),
+    [
+        (md.PureDP(0.375), {}, "leave something"),
+        (md.GaussianDP(1.0), {}, "epsilon or rho"),
+        (md.PureDP(1.0), {"targets": {"visits": 9.0, "spent": 99.0}}, "targets"),
+        (md.PureDP(1.0), {"neighbours": "replace"}, "neighbours"),
+        (md.PureDP(1.0), {"disjoint": [["winner"]]}, "disjoint"),
+        (md.PureDP(1.0), {"weights": {"winner": 2.0}}, "weights"),
+        (md.PureDP(1.0), {"tasks": {"winner": md.PrivateChoice(2, md.ZeroConcentratedDP(0.01))}}, "PureDP"),
+        (
+            md.ApproximateDP(1.0, 0.1),
+            {"tasks": {"winner": md.PrivateChoice(2, md.ApproximateDP(0.1, 0.1))}},
+            "PureDP",
+        ),
+        (md.PureDP(1.0), {"tasks": {"winner": md.PrivateChoice(2, md.PureDP(0.1), largest=2)}}, "largest"),
+        (md.PureDP(1.0), {"chosen": {"winner": md.PrivateChoice(2, md.PureDP(0.1))}}, "names of their own"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_sentence(
+    privacy: Any, changed: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(md.DesignError, match=said):
+        plan(privacy, **changed)
+
+
+def test_plans_of_choices_alone_are_refused() -> None:
+    with pytest.raises(md.DesignError, match="with noise"):
+        md.Plan({"winner": md.PrivateChoice(2, md.PureDP(0.1))}, md.PureDP(1.0))
+
+
+def test_choices_of_a_plan_in_rho() -> None:
+    by_rho = plan(
+        md.ZeroConcentratedDP(0.1), tasks={"winner": md.PrivateChoice(3, md.ZeroConcentratedDP(0.02))}
+    )
+    result = by_rho.solve()
+    assert result.mechanism.rules[0].rule == "exponential mechanism"
+    assert result.checks().holds.all() and all(holds for *_, holds in verify.verify(dumps(result)).rows)
+    assert 0.0999 < result.design.consumption(result).rho <= 0.1

@@ -36,7 +36,6 @@ import pandas as pd
 from mechdesign.channels.channel import Channel, check_prior, exponential, exponential_rate, loss_matrix
 from mechdesign.channels.exact import Weights, private_weights
 from mechdesign.channels.interior import ReportProgram, covering
-from mechdesign.channels.pictures import draw_map
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.accuracy import Accuracy, quantile
 from mechdesign.evidence.attack import TradeOff
@@ -58,6 +57,7 @@ from mechdesign.problem.privacy import MetricDP, PureDP, points_of
 from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.problem.words import Description, never_sent
 from mechdesign.solvers import Deadline
+from mechdesign.spaces.pictures import draw_map
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.spaces.spanner import graph_stretch, greedy_spanner
 from mechdesign.typing import Array, Indices, Numbers
@@ -218,7 +218,11 @@ class MetricChannel(TableDesign):
         if self.equalities is not None:
             query, values = self.equalities
             rows.append(named("unbiased", P @ values == query))
-        return TableProblem(Minimize(P.expected(self.losses, self.weights)), tuple(rows), design=self)
+        cost = P.expected(self.losses, self.weights)
+        cost.set_label(
+            f"expected {self._loss_words}, over {'a uniform prior' if self.prior is None else 'the prior given'}"
+        )
+        return TableProblem(Minimize(cost), tuple(rows), design=self)
 
     def deployed(self, weights: Weights) -> Channel:
         """Return the channel of these weights."""
@@ -446,10 +450,6 @@ class MetricChannel(TableDesign):
 
     def describe(self, result: Result) -> Description:
         space, unit, channel = self.space, self.space.unit, result.mechanism
-        loss, power = "loss", ""
-        if isinstance(self.loss, str):
-            loss = _LOSSES.get(self.loss, "loss")
-            power = {"metric": f" ({unit})", "squared": f" ({unit}²)"}.get(self.loss, "") if unit else ""
         prior = "all items are equally likely" if self.prior is None else "items follow the given prior"
         return Description(
             title=f"Private channel for {space.size} items",
@@ -457,7 +457,7 @@ class MetricChannel(TableDesign):
             f"{f' (in {unit})' if unit else ''}; the largest is {shown(space.diameter)}. Metric privacy at {self.granted(result.value)}: no report "
             "is more than e^(α d) times likelier for one item than for another at distance d. Privacy holds whatever the prior; for the "
             f"loss, {prior}.",
-            loss=f"expected {loss}{power}",
+            loss=f"expected {self._loss_words}",
             consumed=f"exact loss at most {at_most(channel.alpha)} per {unit or 'unit of distance'}",
             picture="A map: places as dots by their probability, reports as rings by how often they are sent, and lines from the likeliest "
             "place to its reports."
@@ -466,6 +466,15 @@ class MetricChannel(TableDesign):
             rivals="The exponential mechanism at its largest parameter that is α-private, and the same with each report replaced by "
             "the best guess after it.",
         )
+
+    @property
+    def _loss_words(self) -> str:
+        """The loss with its unit."""
+        if not isinstance(self.loss, str):
+            return "loss"
+        unit = self.space.unit
+        power = {"metric": f" ({unit})", "squared": f" ({unit}²)"}.get(self.loss, "") if unit else ""
+        return f"{_LOSSES[self.loss]}{power}"
 
     def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
         """The exponential mechanism at the same α, alone and remapped."""
@@ -486,5 +495,4 @@ class MetricChannel(TableDesign):
     @property
     def _mapped(self) -> bool:
         """Whether places have two coordinates, and reports are places."""
-        points = self.space.points
-        return points is not None and points.shape[1:] == (2,) and isinstance(self.loss, str)
+        return self.space.mapped and isinstance(self.loss, str)

@@ -24,6 +24,7 @@ import numpy as np
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.accuracy import Accuracy, quantile
 from mechdesign.evidence.attack import TradeOff
+from mechdesign.evidence.digits import shown
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.unknown import Requirement, Unknown, named
 from mechdesign.problem.checks import array, by_label, one_of, read
@@ -38,6 +39,7 @@ from mechdesign.problem.privacy import (
     pairs_of,
 )
 from mechdesign.problem.words import guarantee
+from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Indices, Numbers, no_numbers
 
 Labels = tuple[Any, ...]
@@ -65,6 +67,8 @@ def labels_of(name: str, value: Any) -> Labels:
         numbers = array(name, given, ndim=None)
         if numbers.ndim > 2:
             raise DesignError.of(name, value, allowed)
+        if all(isinstance(label, (int, np.integer)) and not isinstance(label, bool) for label in given):
+            numbers = np.array(given)  # released as whole numbers
         found = tuple(numbers.tolist()) if numbers.ndim == 1 else tuple(map(tuple, numbers.tolist()))
     if len(set(found)) < len(found):
         raise DesignError(f"{name}: must all differ; merge those that are equal")
@@ -149,6 +153,12 @@ class Private(Requirement):
             return ((self.privacy.epsilon, 0.0),)
         return pairs_of(self.privacy)
 
+    @property
+    def space(self) -> MetricSpace | None:
+        """The metric space of the inputs, where one was given."""
+        metric = self.privacy.metric if isinstance(self.privacy, MetricDP) else None
+        return metric if isinstance(metric, MetricSpace) else None
+
     def scaled(self, factor: float) -> Private:
         """The same at this many times ε."""
         if isinstance(self.privacy, TradeOff):
@@ -162,11 +172,11 @@ class Private(Requirement):
         who = (
             pairs[self.between] if isinstance(self.between, str) else f"{len(self.between)} listed pairs only"
         )
-        asked = (
-            f"ε = {self.privacy.epsilon:g} · distance"
-            if self.distances is not None
-            else guarantee(self.privacy)
-        )
+        asked = guarantee(self.privacy)
+        if self.space is not None:
+            asked = f"ε = {shown(self.privacy.epsilon)} per {self.space.unit or 'unit of distance'}"
+        elif self.distances is not None:
+            asked = f"ε = {self.privacy.epsilon:g} · distance"
         return f"{asked}, {who}"
 
 
@@ -474,12 +484,14 @@ class TableMechanism(Rows, Drawn):
         labels = np.array(self.outputs)[source.choose(self, held.ravel()).reshape(held.shape)]
         return labels if np.ndim(labels) else labels.item()
 
-    def errors(self, prior: Array | None = None) -> Accuracy:
-        """How far outputs are from inputs, over a prior (uniform unless given)."""
-        x, y = points_of_labels("inputs", self.inputs), points_of_labels("outputs", self.outputs)
-        if x.shape[1] != y.shape[1]:
-            raise DesignError.of("outputs", y.shape, "must have as many coordinates as inputs")
-        off = np.sqrt(((x[:, None] - y) ** 2).sum(axis=2))
-        weights = np.full(len(x), 1 / len(x)) if prior is None else prior
-        joint = weights[:, None] * self.probabilities
+    def errors(self, space: MetricSpace | None = None) -> Accuracy:
+        """How far outputs are from inputs, over a uniform prior; outputs that are places of a space, by its distances."""
+        if space is not None and self.inputs == self.outputs:
+            off = space.distances
+        else:
+            x, y = points_of_labels("inputs", self.inputs), points_of_labels("outputs", self.outputs)
+            if space is not None or x.shape[1] != y.shape[1]:
+                raise DesignError("outputs: are no places of the inputs, from which they have no distance")
+            off = np.sqrt(((x[:, None] - y) ** 2).sum(axis=2))
+        joint = self.probabilities / len(self.inputs)
         return Accuracy(math.sqrt((joint * off**2).sum()), float((joint * off).sum()), quantile(off, joint))

@@ -53,10 +53,13 @@ from mechdesign.model.program import Program
 from mechdesign.model.symmetry import Symmetry
 from mechdesign.model.table import Table, TableMechanism, shown_label
 from mechdesign.model.unknown import Requirement, Unknown, named
+from mechdesign.plotting import NAMED
 from mechdesign.problem.privacy import Consumption
 from mechdesign.problem.spine import Bound, Clock, Incumbent, Law, ModelledDesign
 from mechdesign.problem.words import Description, never_sent
 from mechdesign.solvers.registry import solve
+from mechdesign.spaces.pictures import draw_map
+from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Indices
 
 if TYPE_CHECKING:
@@ -507,15 +510,28 @@ class TableProblem(TableDesign, Problem):
 
     def errors(self, result: Result, question: object = None) -> Accuracy:
         """How far outputs are from inputs, over a uniform prior."""
-        found: Accuracy = result.mechanism.errors()
+        found: Accuracy = result.mechanism.errors(self.space)
         return found
+
+    @property
+    def space(self) -> MetricSpace | None:
+        """The metric space of the inputs, where a requirement has one."""
+        return next((asked.space for asked in self.declared.privacy if asked.space is not None), None)
+
+    @property
+    def _mapped(self) -> MetricSpace | None:
+        """The space, where its places have two coordinates and outputs are places."""
+        space, square = self.space, self.declared.inputs == self.declared.outputs
+        return space if square and space is not None and space.mapped else None
 
     def frame(self, result: Result) -> pd.DataFrame:
         """The table of probabilities: a row an input, a column an output."""
         declared = self.declared
         columns = [f"P[{shown_label(y)}]" for y in declared.outputs]
         frame = pd.DataFrame(result.mechanism.probabilities, columns=columns)
-        frame.insert(0, "input", [x if isinstance(x, float) else shown_label(x) for x in declared.inputs])
+        frame.insert(
+            0, "input", [x if isinstance(x, (int, float)) else shown_label(x) for x in declared.inputs]
+        )
         return frame
 
     def remarks(self, result: Result) -> list[str]:
@@ -529,11 +545,16 @@ class TableProblem(TableDesign, Problem):
         return self._described(
             f"A table of {declared.n} inputs and {declared.m} outputs",
             f"An input is {who}. An output y is drawn at input x with probability P[x, y].",
-            "The probability of every output (across) at every input (down).",
+            "A map: places as dots, outputs as rings by how often they are sent, and lines from the first place to its outputs."
+            if self._mapped
+            else "The probability of every output (across) at every input (down).",
         )
 
     def plot(self, result: Result, **options: float) -> Figure:
-        """Draw the table as shades."""
+        """Draw a map of places and outputs, or the table as shades where there is none."""
+        if (space := self._mapped) is not None:
+            named, weights = range(min(NAMED, len(space.names))), np.full(space.size, 1 / space.size)
+            return draw_map(space, weights, result.mechanism.probabilities, named, **options)
         return printing.draw(self.declared, result.mechanism.probabilities, **options)
 
     def families(self) -> list[str]:

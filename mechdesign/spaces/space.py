@@ -282,6 +282,11 @@ class MetricSpace:
     # ------------------------------------------------------------------ distances
 
     @property
+    def mapped(self) -> bool:
+        """Whether points have two coordinates, which a map shows."""
+        return self.points is not None and self.points.shape[1:] == (2,)
+
+    @property
     def size(self) -> int:
         """Number of points n."""
         return math.prod(self.shape)

@@ -53,6 +53,17 @@ def names() -> md.Problem:
     return md.Problem(md.Minimize(P.expected(loss)), [P.private(md.PureDP(1.0), between=pairs)])
 
 
+def extended(design: Any, output: int, most: float) -> md.Problem:
+    problem: Any = design.problem()
+    found: md.Problem = problem.subject_to(md.named("cap", problem.unknown[:, output] <= most))
+    return found
+
+
+def channel(names: list[str] | None = None) -> md.Problem:
+    space = md.MetricSpace.euclidean([[0, 0], [1, 0], [2, 2]], unit="km", names=names or ())
+    return extended(md.MetricChannel(space, 0.7), 1, 0.4)
+
+
 KINDS: dict[str, Callable[[], md.Problem]] = {
     "pure": problem,
     "delta": lambda: problem(md.ApproximateDP(1.0, 0.01)),
@@ -61,6 +72,8 @@ KINDS: dict[str, Callable[[], md.Problem]] = {
     "convex": convex,
     "places": places,
     "names": names,
+    "a channel, extended": lambda: channel(["home", "work", "gym"]),
+    "a count, extended": lambda: extended(md.BoundedCount(5, PURE), 0, 0.6),
 }
 
 
@@ -77,6 +90,27 @@ def test_file(kind: str, tmp_path: Path) -> None:
     assert dumps(loaded) == text and loaded.checks()["holds"].all() and str(loaded) == str(result)
     again = loaded.design.subject_to(md.named("rare", loaded.design.unknown[:, 0] <= 0.9)).solve()
     assert again.value >= result.lower_bound
+
+
+@pytest.mark.parametrize("names", [["home", "work", "gym"], None])
+def test_an_extended_channel_speaks_of_its_places(names: list[str] | None, tmp_path: Path) -> None:
+    """Labels, unit, map, and how far reports are from the truth: in kilometres, whether places have names or numbers."""
+    result = channel(names).solve()
+    given: list[Any] = names or [0, 1, 2]
+    off = result.design.space.distances  # type: ignore[attr-defined]
+    mean = float((result.mechanism.probabilities * off).sum() / 3)
+    assert result.errors().absolute_error == pytest.approx(mean) == pytest.approx(result.value)
+    assert "ε = 0.7 per km" in str(result) and "distance to the truth (km)" in str(result.design)
+    assert result.to_frame()["input"].tolist() == given and set(result.release(given)) <= set(given)
+    result.save(tmp_path / "result.json")
+    for one in (result, md.load(tmp_path / "result.json")):
+        assert "(km)" in one.plot().axes[0].get_xlabel() and "map" in one.design.describe(one).picture
+
+
+def test_whole_numbers_stay_whole() -> None:
+    """An extended count answers by integers, as the count does."""
+    result = KINDS["a count, extended"]().solve()
+    assert type(result.release(3)) is int and result.to_frame()["input"].tolist() == [*range(6)]
 
 
 @pytest.mark.parametrize("kind", ["pure", "delta", "metric", "convex"])

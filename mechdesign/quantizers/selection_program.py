@@ -30,7 +30,7 @@ from scipy import sparse
 
 from mechdesign.errors import DesignError, instance
 from mechdesign.model.unknown import Requirement, Unknown, named
-from mechdesign.problem.checks import one_of
+from mechdesign.problem.checks import integer, number, one_of
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
@@ -169,6 +169,11 @@ class Side:
         side = "left" if (family == 0) == (self.sign > 0) else "right"
         return f"q_{n}({n}) {side}", self.q[family][n - 1, n - 1]
 
+    def interval(self, x: float, before: bool) -> int:
+        """The j of the interval [B_j, B_{j+1}) of an input; `before` that of its limit from the left."""
+        j = int(np.searchsorted(self.bins, x, side="left" if before else "right"))
+        return min(max(j, 1), len(self.bins) - 1)
+
     def p(
         self, i: int, x: float, *, outer: Any = None, inner: Any = None, before: bool = False
     ) -> tuple[str, Any]:
@@ -176,8 +181,7 @@ class Side:
 
         Where a factor is q_1(1) = 1 it is exact. `before` takes the limit from the left.
         """
-        b, m = self.bins, len(self.bins)
-        j = min(max(int(np.searchsorted(b, x, side="left" if before else "right")), 1), m - 1)
+        b, m, j = self.bins, len(self.bins), self.interval(x, before)
         ends = b[: j - 1 : -1]  # B_r for r = m, m - 1, ..., j + 1
         shares = (ends - x) / (ends - b[i - 1])
         factor, factors = (j - 1, i - 1), np.s_[m - j - 1, : m - j]
@@ -445,13 +449,11 @@ class Selection(Unknown):
         triangle = np.tile(np.tri(len(self.bins) - 1), (1 if self.symmetric else 2, 1))
         super().__init__(triangle.shape, bounds=[0 * triangle, triangle], name="Q")
         self.open = triangle > 0
-        rows, columns = self.shape
-        self.inputs, self.outputs = tuple(range(rows)), tuple(range(columns))  # a table of distributions
-        self.of, self.neighbours = "person", "add-remove"
 
     def stated(self) -> dict[str, Any]:
-        """What the numbers of a problem hold of it."""
-        return {name: getattr(self, name) for name in ("inputs", "outputs", "of", "neighbours")}
+        """What the numbers of a problem hold of it: those of a table of distributions."""
+        rows, columns = (tuple(range(size)) for size in self.shape)
+        return {"inputs": rows, "outputs": columns, "of": "person", "neighbours": "add-remove"}
 
     def box(
         self, low: Any = None, high: Any = None, *, row: int | None = None
@@ -527,7 +529,46 @@ class Selection(Unknown):
         boxes = None if not grid else "paper" if box is None else box
         return SelectionPrivacy("privacy", privacy, theorem, low, high, self, boxes, handed)
 
-    # -- losses -------------------------------------------------------------------------------------------
+    # -- outputs and losses -------------------------------------------------------------------------------
+
+    def probability(self, output: int, x: float | None = None) -> cp.Expression:
+        r"""Return an upper bound of an output's probability, convex in q: at any input, or at one.
+
+        Of inputs in :math:`[B_j, B_{j+1})` and an output i left of them, with the largest share of all r in place of their mean,
+
+        .. math:: p(x, i) \le q_j(i) \frac{B_m - x}{B_m - B_i},
+
+        which is largest at the least x; an output to the right is the same seen from the other end. At any input it is exact of outputs inside the
+        range, whose probability is largest at the bin itself (Lemma 2), and where one of the two factors is 1. So a cap on it is met, if by more than is asked of outer ones.
+
+        Parameters
+        ----------
+        output : int
+            Its position, from 0, as in `Table`.
+        x : float, optional
+
+        Examples
+        --------
+        >>> Q = Selection([-3, -0.5, 0.5, 3], (-1, 1))
+        >>> (Q.probability(1) <= 0.2).is_dcp(), (Q.probability(1) >= 0.2).is_dcp()
+        (True, False)
+        """
+        m, (lower, upper) = len(self.bins), self.input_range
+        place = integer("output", output, 0, m - 1) + 1
+        largest = np.tile(np.eye(1, m - 1), (m - 1, 1))  # the share of r = m
+        ends = np.unique(np.clip(self.bins, lower, upper)) if x is None else np.full(2, number("x", x))
+        if not lower <= ends[0] <= ends[-1] <= upper:
+            raise DesignError.of("x", x, f"must be an input, between {lower:g} and {upper:g}")
+        none = np.zeros(self.shape, dtype=int)
+        halves: Any = [(part[: m - 1], part[-(m - 1) :]) for part in (self, none, none, none.copy())]
+        left, found = Side(self.bins, lower, upper, *halves), list[Any]()
+        for side, places, i, before in (
+            (left, ends[:-1], place, False),
+            (left.mirrored(), -ends[1:], m + 1 - place, x is not None),
+        ):
+            at = [y for y in places.tolist() if i <= side.interval(y, before)]
+            found += [side.p(i, y, inner=largest, before=before)[1] for y in at]
+        return cp.max(cp.hstack(found))
 
     def lemma1(self, prior: Any, loss: Any = "absolute") -> Any:
         r"""Return Lemma 1's linear upper bound of the expected loss.

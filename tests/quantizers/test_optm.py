@@ -9,7 +9,11 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.evidence.exact import exp_lower
+from mechdesign.evidence.serialize import dumps
+from mechdesign.quantizers.families import SelectionFamilies
+from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.optm import OPTMSearch
+from mechdesign.verifier.verify import verify
 
 UNIFORM = stats.uniform(-1, 2)
 POINTS = np.linspace(-1, 1, 51)
@@ -127,6 +131,44 @@ GOOD = {"bins": [-3, -0.5, 0.5, 3], "privacy": md.PureDP(1.0), "prior": UNIFORM}
 def test_bad_designs(change, message: str) -> None:
     with pytest.raises(md.DesignError, match=message):
         md.OPTM(**{**GOOD, **change})
+
+
+@pytest.mark.parametrize(
+    "bins", [[-3, -0.5, 0.5, 3], [-3, -1.2, 0.1, 0.7, 3.5], [-1, -0.3, 0, 0.3, 1], [-2, 2]]
+)
+def test_probability_of_an_output_is_bounded_whatever_the_selection_is(bins: list[float]) -> None:
+    """At any input and at each; exact inside the range where no bin is likelier elsewhere than at itself, and at two bins."""
+    Q, draws = md.Selection(bins, (-1, 1)), np.random.default_rng(7)
+    m, x = len(bins), np.append(np.linspace(-1, 1, 81), np.clip(bins, -1, 1))
+    for k in range(20):
+        q = draws.random(Q.shape) ** 3 * Q.open
+        if k == 0:  # every bin likeliest at itself
+            q = np.tile(np.eye(m - 1), (len(q) // (m - 1), 1)) + 1e-3 * Q.open
+        q /= q.sum(axis=1, keepdims=True)
+        Q.save_value(q)
+        families = SelectionFamilies(np.array(bins, float), q[: m - 1], q[-(m - 1) :])
+        sent = Quantizer.of_selection(families, Q.input_range).probabilities(x)
+        most = np.concatenate(families.segments(Q.input_range)[1:]).max(axis=0)  # limits from both sides
+        for y in range(m):
+            assert Q.probability(y).value >= most[y] - 1e-12
+            at = np.array([Q.probability(y, place).value for place in x[::8]])
+            assert (at >= sent[::8, y] - 1e-12).all() and at.max() <= Q.probability(y).value + 1e-12
+            if m == 2 or (k == 0 and -1 <= bins[y] <= 1):
+                assert Q.probability(y).value == pytest.approx(most[y])
+
+
+def test_a_cap_on_an_output_is_met_and_proved() -> None:
+    problem = md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM).problem()
+    Q = problem.unknown
+    for output, most in ((1, 0.25), (0, 0.5)):
+        result = problem.subject_to(md.named("cap", Q.probability(output) <= most)).solve()
+        assert result.mechanism.probabilities(np.linspace(-1, 1, 401))[:, output].max() == pytest.approx(most)
+        assert all(holds for *_, holds in verify(dumps(result)).rows) and result.certificate.verify()
+    for wrong in (lambda: Q.probability(4), lambda: Q.probability(0, 1.1), lambda: Q.probability(1.5)):
+        with pytest.raises(md.DesignError, match=r"output|x ="):
+            wrong()
+    with pytest.raises(md.DesignError, match="not convex"):  # nothing bounds it from below
+        problem.subject_to(Q.probability(1) >= 0.2)
 
 
 def test_bad_solver_and_start() -> None:

@@ -61,7 +61,7 @@ from .noise.calibration.design import Calibration as Calibration
 from .noise.calibration.design import calibrate as calibrate
 from .noise.correlated.design import CorrelatedGaussian as CorrelatedGaussian
 from .noise.correlated.design import CountsGaussian as CountsGaussian
-from .noise.correlated.design import MatrixMechanism as MatrixMechanism
+from .noise.correlated.matrix_mechanism import MatrixMechanism as MatrixMechanism
 from .noise.optimal.design import OptimalNoise as OptimalNoise
 from .plan.design import Plan as Plan
 from .plan.ledger import Ledger as Ledger

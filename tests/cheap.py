@@ -122,6 +122,12 @@ DESIGNS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
         ),
         {},
     ),
+    "buffered-toeplitz": (
+        lambda: md.MatrixMechanism(
+            md.Workload.prefix_sums(40), md.ApproximateDP(0.5, 1e-6), loss="largest", buffers=2
+        ),
+        {},
+    ),
     "mixed-allocation": (
         lambda: md.NoiseAllocation("mixed", [1.0, 0.1], md.ApproximateDP(2.0, 1e-3)),
         {},

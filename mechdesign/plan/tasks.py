@@ -29,7 +29,7 @@ from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.correlated.changes import Changes
-from mechdesign.noise.correlated.design import MatrixMechanism
+from mechdesign.noise.correlated.matrix_mechanism import MatrixMechanism
 from mechdesign.noise.correlated.noise import released
 from mechdesign.noise.correlated.strategy import StrategyNoise
 from mechdesign.problem import checks

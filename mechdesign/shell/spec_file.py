@@ -159,7 +159,7 @@ def designs() -> dict[str, Callable[..., Design]]:
     makers = {
         word: value
         for word, value in named.items()
-        if inspect.isfunction(value) and value.__annotations__.get("return") in classes
+        if inspect.isfunction(value) and {*value.__annotations__.get("return", "").split(" | ")} <= {*classes}
     }
     return dict(sorted((classes | makers).items()))
 

@@ -25,7 +25,7 @@ from collections.abc import Callable
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
-from mechdesign.verifier import local_report, user_level
+from mechdesign.verifier import buffers, local_report, user_level
 from mechdesign.verifier.arithmetic import above, exp_bounds, log_above, root_above
 from mechdesign.verifier.calibration import Asked, largest_loss, law_of, plainest, rounds_of
 from mechdesign.verifier.changes import changes_of, worst_shifts
@@ -253,6 +253,7 @@ MECHANISMS: dict[str, Callable[[Json, Account], object]] = {
     "mixed-noise": independent,
     "planned-release": planned,
     "strategy-noise": strategy,
+    "buffered-noise": buffers.alone,
     "channel": channel,
     **dict.fromkeys(("table-mechanism", "choice-table"), table_alone),
     **dict.fromkeys(("choice-rule", "quantile-rule"), choice_alone),

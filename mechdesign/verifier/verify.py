@@ -20,6 +20,7 @@ from collections.abc import Callable
 
 from mechdesign.verifier.allocation import allocation
 from mechdesign.verifier.bound_class import standing
+from mechdesign.verifier.buffers import stream
 from mechdesign.verifier.calibration import calibration
 from mechdesign.verifier.choice import choice, rule
 from mechdesign.verifier.covariance_problem import covariance_problem
@@ -56,6 +57,7 @@ CHECKS |= {
     "calibration": calibration,
     "correlated-gaussian": correlated,
     "covariance-problem": covariance_problem,
+    "buffered-toeplitz": stream,
     "knorm": knorm,
     "plan": plan,
     "vector-design": vectors,

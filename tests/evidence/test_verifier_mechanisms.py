@@ -168,6 +168,7 @@ DOCTORED: dict[str, list[tuple[tuple[Any, ...], Any]]] = {
     "additive-noise": [(("rounds",), 0), (("sampling_rate",), 1.5), (("dimension",), 0)],
     "block-fill-law": [(("floors", "$tuple", 0, "$fraction"), "3/1"), (("rho", "$fraction"), "1/2")],
     "cell-noise": [(("weights", "$tuple", 0), -1), (("decay", "$fraction"), "3/2"), (("cells_per_shift",), 0)],
+    "buffered-noise": [(("weights", "$tuple", 0), 2**62), (("poles", "$tuple", 0), 2**62), (("step",), 0.3)],
     "cell-product": [(("l0",), 5), (("dimension",), 0)],
     "certificate": [(("value",), lambda v: v * 0.9), (("lower_bound",), lambda v: v * 1.01)],
     "channel": [(("weights", "$tuple", 0, "$tuple", 0), lambda w: 2 * w), (("matrix", "$array", 0, 0), 0.5)],

@@ -44,6 +44,7 @@ SPECS = {
     "CorrelatedGaussian": "changes = [[1.0, 0.0], [1.0, 1.0]]\n" + BOTH,
     "MatrixMechanism": 'workload = {kind = "kron", parts = [{kind = "prefix_sums", size = 4}, {kind = "identity", size = 2}]}\n'
     + BOTH,
+    "BufferedToeplitz": "size = 30\nbuffers = 2\n" + BOTH,
     "CountsGaussian": "counts = 20\nl0 = 3\n" + BOTH,
     "VectorQuantizer": 'dimension = 50\nbits = 4\ninputs = "box"\n' + PURE,
     "LocalWorkload": 'workload = {kind = "prefix_sums", size = 4}\n' + PURE,

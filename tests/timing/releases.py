@@ -242,6 +242,10 @@ def streamed(mechanism: Any) -> Call:
     return lambda x: list(mechanism.stream(x))
 
 
+def buffered() -> md.noise.BufferedToeplitz:
+    return md.noise.BufferedToeplitz(8, APPROXIMATE, buffers=2)
+
+
 def clipped(mechanism: Any) -> Call:
     return lambda x: mechanism.release(x, clip=True)
 
@@ -394,6 +398,8 @@ RELEASES: dict[str, Release] = {
         streamed,
         DELTA,
     ),
+    "stream": Release("buffered-noise", solved(buffered), counts(8, 1), delta=DELTA),
+    "stream, step by step": Release("buffered-noise", solved(buffered), counts(8, 1), streamed, DELTA),
     "optimal quantizer": Release(
         "quantizer", solved(lambda: md.OptimalQuantizer(BINS, PURE, UNIFORM), gap=0.5), inputs, clipped
     ),

@@ -124,8 +124,9 @@ class Prior(ABC):
         >>> Prior.ranged(stats.uniform(-1, 2))[1], Prior.ranged([0.2, 0.6], (-1, 1))[1]
         ((-1.0, 1.0), (-1.0, 1.0))
         """
-        stated = stated_range(_parse(spec), input_range)
-        prior = Prior.of(spec, stated)
+        parsed = _parse(spec)
+        stated = stated_range(parsed, input_range)
+        prior = Prior.of(parsed, stated)
         return prior, stated or prior.support
 
     def moments(self, edges: Numbers) -> Array:

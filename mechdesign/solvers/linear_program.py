@@ -65,8 +65,8 @@ class LinearProgram:
         Where the members of each family stand; columns in the shape of their costs.
     constant : float
         What is added to the costs.
-    value, x, row_dual : float and arrays
-        The last solve's optimum, its columns, and the change of the optimum per unit of each row's active side.
+    value, x : float and array
+        The last solve's optimum, and its columns.
     count, iterations, seconds : int, int, float
         Effort of all runs; iterations of `solve` only.
 
@@ -100,7 +100,7 @@ class LinearProgram:
         self.columns: dict[str, _Places] = {}
         self.rows: dict[str, _Places] = {}
         self.constant, self.value = 0.0, math.nan
-        self.x = self.row_dual = np.zeros(0)
+        self.x, self._found = np.zeros(0), highspy.HighsSolution()
         self.count, self.iterations, self.seconds = 0, 0, 0.0
         self._options = options
         self._entries: dict[str, list[tuple[_Places, _Places, Array]]] = {}  # rows, columns, values
@@ -212,18 +212,25 @@ class LinearProgram:
         if self.deadline.finite:  # HiGHS counts the time of all runs of one instance
             highs.setOptionValue("time_limit", highs.getRunTime() + self.deadline.left)
         highs.run()
-        if highs.getModelStatus() == highspy.HighsModelStatus.kUnboundedOrInfeasible:
+        word = highs.getModelStatus()
+        if word == highspy.HighsModelStatus.kUnboundedOrInfeasible:
             highs.setOptionValue("presolve", "off")
             highs.run()
             highs.setOptionValue("presolve", "choose")
-        status = _STATUS.get(highs.getModelStatus(), Status.FAILED)
+            word = highs.getModelStatus()
+        status = _STATUS.get(word, Status.FAILED)
         self.count += 1
         self.seconds += time.perf_counter() - started
         if status is Status.OPTIMAL:
-            found = highs.getSolution()
+            self._found = highs.getSolution()
             self.value = float(highs.getObjectiveValue()) + self.constant
-            self.x, self.row_dual = np.array(found.col_value), np.array(found.row_dual)
+            self.x = np.array(self._found.col_value)
         return status
+
+    @property
+    def row_dual(self) -> Array:
+        """The change of the last solve's optimum per unit of each row's active side; made when it is asked for, as sweeps ask for none."""
+        return np.array(self._found.row_dual)
 
     def solve(self) -> Status:
         """Solve from the last basis; where that fails from scratch, then to 100 times the tolerances.
@@ -280,7 +287,7 @@ class LinearProgram:
         np.add.at(activity, matrix.coords[0], matrix.data.astype(np.longdouble) * x[matrix.coords[1]])
         limits = [np.array(v) for v in (lp.row_lower_, lp.row_upper_, lp.col_lower_, lp.col_upper_)]
         at, places = [activity, activity, x, x], [np.arange(n, dtype=np.int32) for n in (rows, width)]
-        basis, value, dual = highs.getBasis(), self.value, self.row_dual
+        basis, value, solved = highs.getBasis(), self.value, self._found
 
         def bound(values: list[Array]) -> None:
             highs.changeRowsBounds(rows, places[0], *values[:2])
@@ -291,7 +298,7 @@ class LinearProgram:
         highs.setBasis(basis)
         done = self.run() is Status.OPTIMAL
         self.x = (x + self.x / np.longdouble(scale)).astype(float) if done else x.astype(float)
-        self.value, self.row_dual = value, dual
+        self.value, self._found = value, solved
         highs.setOptionValue("presolve", "choose")
         bound(limits)
         highs.setBasis(basis)

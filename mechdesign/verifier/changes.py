@@ -113,6 +113,9 @@ def worst_shifts(sensitivity: Json, dimension: int, name: str, account: Account)
     if not bounds:
         raise Refused("bounds that allow no change")
     total = Decimal(sensitivity["l1"] or sum(bounds))
+    if sensitivity["l2"] is not None:
+        most_moved = watered([(Fraction(b), 1) for b in bounds], Fraction(sensitivity["l2"]))
+        total = min(total, Decimal(most_moved.numerator) / most_moved.denominator * ROUND)
     norm = Decimal(sensitivity["l2"] or Decimal(dimension).sqrt() * bounds[0]) * ROUND
     if name == "norm":
         square, left = ZERO, total

@@ -155,7 +155,7 @@ def density_losses(name: str, shapes: tuple[float, ...], ratio: float, cells: in
 
 def staircase_losses(epsilon: float, gamma: float, ratio: float) -> Losses:
     """Levels e^(−kε) on [k, k + γ), e^(−(k+1)ε) on [k + γ, k + 1), mirrored: all cells of both."""
-    far = math.ceil(75 / epsilon + ratio + 2)
+    far = math.ceil(min(75 / epsilon, 1e6) + ratio + 2)  # further out all steps lose alike
     steps = np.add.outer(np.arange(-far, far + 1), [-gamma, 0.0, gamma]).ravel()
     edges = np.unique(np.concatenate([steps, steps - ratio]))
     edges = edges[(edges > -far + ratio + 1) & (edges < far - ratio - 1)]

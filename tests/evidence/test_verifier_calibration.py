@@ -226,3 +226,12 @@ def test_the_ratio_of_a_normal_tail_to_its_density_is_that_of_erfc(x: str) -> No
         at = mpmath.mpf(x)
         exact = mpmath.sqrt(mpmath.pi / 2) * mpmath.erfc(at / mpmath.sqrt(2)) * mpmath.exp(at * at / 2)
         assert abs(mpmath.mpf(str(mills(Decimal(x)))) / exact - 1) < mpmath.mpf("1e-46")
+
+
+@pytest.mark.parametrize("noise", ["laplace", "discrete_laplace"])
+@pytest.mark.parametrize("l2", [1.0, 2.5, 4.0])
+def test_water_fills_bounds_below_the_norm(noise: str, l2: float) -> None:
+    """A norm that some coordinates cannot share evenly: ‖v‖₁ is below √k ‖v‖₂."""
+    changed = md.Sensitivity(l2=l2, each=(1, 0, 1, 3, 1, 2))
+    result = md.calibrate(noise, privacy=md.PureDP(1.0), sensitivity=changed, dimension=6)
+    assert not refused(result)

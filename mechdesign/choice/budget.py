@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -77,10 +77,10 @@ def largest_rate(rule: str, privacy: Asked, spread: float) -> float:
     return rate
 
 
-def consumed(rule: str, loss: Fraction) -> Consumption:
-    """Return what a rule consumes of a ledger at η = `loss`."""
-    pure = Consumption.pure((loss, 1))
-    return pure & Consumption(rho=round_up(loss * loss / 8)) if rule == EXPONENTIAL else pure
+def consumed(rule: str, loss: Fraction, times: int) -> Consumption:
+    """Return what a rule consumes of a ledger at η = `loss`, so many times."""
+    pure = Consumption.pure((loss, times))
+    return pure & Consumption(rho=round_up(times * loss * loss / 8)) if rule == EXPONENTIAL else pure
 
 
 class Choosing(Design):
@@ -88,6 +88,7 @@ class Choosing(Design):
 
     central = True
     privacy: Asked
+    choose: int = 1
     unit: ClassVar[str] = "regret"
     """What an error is measured in."""
 
@@ -105,6 +106,17 @@ class Choosing(Design):
     def scale(self) -> float:
         """What one unit of these scores is worth."""
         return 1.0
+
+    @property
+    def each(self) -> Asked:
+        """The requirement of one of the choices: an equal part, as requirements add up."""
+        if self.choose == 1:
+            return self.privacy
+        parts = {
+            f.name: round_down(Fraction(getattr(self.privacy, f.name)) / self.choose)
+            for f in fields(self.privacy)
+        }
+        return replace(self.privacy, **parts)  # type: ignore[arg-type]
 
     @property
     def relation(self) -> str:
@@ -132,12 +144,12 @@ class Choosing(Design):
         """Raise DesignError unless the law is a rule for these candidates that keeps the requirement."""
         if getattr(self, "largest", None) is not None or not same(law, self.rule(law.rule, law.rate)):
             raise DesignError("law: is no rule for the design's candidates")
-        if not keeps(law.rule, self.privacy, Fraction(law.rate) * Fraction(self.moved)):
+        if not keeps(law.rule, self.each, Fraction(law.rate) * Fraction(self.moved)):
             raise DesignError.of("rate", law.rate, f"is too large for {self.privacy}")
 
     def rates(self) -> dict[str, float]:
         """Return the largest rate of each rule that is proved to keep the requirement at some."""
-        found = {rule: largest_rate(rule, self.privacy, self.moved) for rule in (PERMUTE, EXPONENTIAL)}
+        found = {rule: largest_rate(rule, self.each, self.moved) for rule in (PERMUTE, EXPONENTIAL)}
         kept = {rule: rate for rule, rate in found.items() if rate}
         if not kept:
             raise DesignError.of("privacy", self.privacy, "is a budget too small to be proved: ask for more")
@@ -145,9 +157,9 @@ class Choosing(Design):
 
     def by(self, rule: str) -> Law:
         """Return the law of one rule, at the largest rate that is proved to keep the requirement."""
-        if not (rate := largest_rate(rule, self.privacy, self.moved)):
+        if not (rate := largest_rate(rule, self.each, self.moved)):
             raise DesignError.of("privacy", self.privacy, "is a budget too small to be proved: ask for more")
-        return Law(self.rule(rule, rate), self.worst(rule, rate)[0], (ChoiceProof(),))
+        return Law(self.rule(rule, rate), self.regretted(rule, rate), (ChoiceProof(),))
 
     def closed_forms(self) -> Iterator[Law | Bound]:
         """Yield the rule of least worst regret."""
@@ -158,22 +170,26 @@ class Choosing(Design):
         regret, gap = worst_regret(rule, self.size, rate)
         return regret * self.scale, gap * self.scale
 
+    def regretted(self, rule: str, rate: float) -> float:
+        """Return the largest expected regret of all choices together: of each among the candidates that are left."""
+        return math.fsum(worst_regret(rule, self.size - k, rate)[0] for k in range(self.choose)) * self.scale
+
     def consumption(self, result: Result) -> Consumption:
         """What a release consumes of a ledger: the requirement, or what the rule consumes if that is less."""
         law, found = result.mechanism, Consumption.of(self.privacy)
         if isinstance(law, Scored):
-            found &= consumed(law.rule, Fraction(law.rate) * Fraction(self.moved))
+            found &= consumed(law.rule, Fraction(law.rate) * Fraction(self.moved), self.choose)
         return replace(found, neighbours=self.relation)
 
     def audit(self, result: Result) -> pd.DataFrame:
         """Tabulate η of the rule, and the largest one that keeps the requirement."""
         law = result.mechanism
-        loss, most = law.rate * self.moved, largest_rate(law.rule, self.privacy, self.moved) * self.moved
+        loss, most = law.rate * self.moved, largest_rate(law.rule, self.each, self.moved) * self.moved
         rows = [("privacy", "rate × spread", loss, most, most - loss, math.nan, True)]
         return pd.DataFrame(rows, columns=AUDIT_COLUMNS)
 
     def errors(self, result: Result, question: object = None) -> Accuracy:
-        """Return the regret of a choice at the worst scores."""
+        """Return the regret of one choice at the worst scores."""
         law = result.mechanism
         regret, gap = self.worst(law.rule, law.rate)
         wrong = regret / gap if gap else 0.0
@@ -182,7 +198,7 @@ class Choosing(Design):
     def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
         """Both rules at the same privacy."""
         for rule, rate in self.rates().items():
-            yield rule, self.worst(rule, rate)[0]
+            yield rule, self.regretted(rule, rate)
 
     def frame(self, result: Result) -> pd.DataFrame:
         """Tabulate how often a rule chooses the best, by how far all others are behind."""
@@ -220,10 +236,11 @@ class ChoiceProof(Proof):
         if getattr(design, "largest", None) is not None or not same(law, design.rule(law.rule, law.rate)):
             raise DesignError("law: is no rule for the design's candidates")
         loss = Fraction(law.rate) * Fraction(design.moved)
-        room = largest_rate(law.rule, design.privacy, design.moved) - law.rate
-        holds = keeps(law.rule, design.privacy, loss)
-        yield Claim(f"{law.rule} at η = {float(loss)!r} keeps {design.privacy}", PROVED, room, holds)
-        regret = design.worst(law.rule, law.rate)[0] * (1 - 9e-13)  # the value is 1e-12 above it
+        room = largest_rate(law.rule, design.each, design.moved) - law.rate
+        holds = keeps(law.rule, design.each, loss)
+        times = f", {design.choose} times" if design.choose > 1 else ""
+        yield Claim(f"{law.rule} at η = {float(loss)!r} keeps {design.privacy}{times}", PROVED, room, holds)
+        regret = design.regretted(law.rule, law.rate) * (1 - 9e-13)  # the value is 1e-12 above it
         where = " where all others are equally far behind" if law.rule == NOISY_MAX else ""
         yield Claim(
             f"the expected regret is at most {stated.value!r}{where}",

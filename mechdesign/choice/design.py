@@ -76,6 +76,9 @@ class PrivateChoice(Choosing, TableDesign):
     objective : {"worst", "mean"}
         What is least with `largest`: expected regret at the worst counts, or averaged over all :math:`(N + 1)^k`. A rule's value is its largest
         expected regret over all scores.
+    choose : int
+        How many are chosen, the best first, of at most 1,000. Each is taken away before the next is chosen, at an equal part of the budget: ε/k, (ε/k, δ/k) or
+        ρ/k. The answer is a list, the value the largest expected regret of all choices together.
 
     Raises
     ------
@@ -94,6 +97,8 @@ class PrivateChoice(Choosing, TableDesign):
     ('permute-and-flip', 0.325728, True)
     >>> vote.release({"tea": 31, "coffee": 90, "water": 12})
     'coffee'
+    >>> PrivateChoice(4, PureDP(4.0), choose=2).solve().release([90, 0, 40, 0])
+    [0, 2]
     >>> best = PrivateChoice(2, PureDP(1.0), largest=4, objective="mean").solve()
     >>> best.gap < 1e-6, best.mechanism.release([4, 0]) in (0, 1)
     (True, True)
@@ -109,9 +114,13 @@ class PrivateChoice(Choosing, TableDesign):
     spread: float | None = field(check=magnitude, side=UP, default=None)
     largest: int | None = field(check=integer, least=1, most=MOST_INPUTS, default=None)
     objective: str = field(check=one_of, allowed=("worst", "mean"), default="worst")
+    choose: int = field(check=integer, least=1, most=1000, default=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.choose > (1 if self.largest is not None else self.size):
+            remedy = f"must be at most {self.size}, the number of candidates, and 1 with largest="
+            raise DesignError.of("choose", self.choose, remedy)
         if self.spread is None and self.neighbours in NEIGHBOURS:
             remedy = f"must be one of {', '.join(SPREADS)}, which say what a person does to counts, or come with spread="
             raise DesignError.of("neighbours", self.neighbours, remedy)
@@ -197,7 +206,7 @@ class PrivateChoice(Choosing, TableDesign):
 
     def rule(self, name: str, rate: float) -> ChoiceRule:
         """Return the mechanism of a rule at a rate."""
-        return ChoiceRule(name, rate, self.candidates)
+        return ChoiceRule(name, rate, self.candidates, self.choose)
 
     def closed_forms(self) -> Iterator[Law | Bound]:
         """Yield the better rule; for an optimal table the best constant choice, and permute-and-flip as a table."""
@@ -266,6 +275,7 @@ class PrivateChoice(Choosing, TableDesign):
             yield rule, float((joint * off).sum())
 
     def describe(self, result: Result) -> Description:
+        many, verb = ("One", "is") if self.choose == 1 else (f"{self.choose}, one after the other,", "are")
         law, by = result.mechanism, "a table of probabilities for each vector of counts, the best there is"
         loss = f"expected regret (the largest count less that of the choice), {'at the worst counts' if self.objective == 'worst' else 'over all counts alike'}"
         if isinstance(law, ChoiceRule):
@@ -278,7 +288,7 @@ class PrivateChoice(Choosing, TableDesign):
         )
         return Description(
             title=f"A choice among {self.size} candidates",
-            what=f"One of {self.size} candidates is chosen by scores of all people's data; between neighbours {moves}. The choice is made by {by}.",
+            what=f"{many} of {self.size} candidates {verb} chosen by scores of all people's data; between neighbours {moves}. The choice is made by {by}.",
             loss=loss,
             picture="The probability of choosing the best, by how far all others are behind it.",
             rivals="Permute-and-flip and the exponential mechanism at the same privacy.",

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -31,7 +32,7 @@ from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.exportable import Saved
 from mechdesign.evidence.sampling import random_words
 from mechdesign.evidence.serialize import serializable
-from mechdesign.problem.checks import answers, generator, one_of
+from mechdesign.problem.checks import answers, generator, integer, one_of
 from mechdesign.typing import Array, Randomness
 
 PERMUTE, EXPONENTIAL, NOISY_MAX = "permute-and-flip", "exponential mechanism", "report noisy max"
@@ -242,6 +243,8 @@ class ChoiceRule(Scored):
         c, by unit of score.
     candidates : int or tuple of str
         How many there are, or their names.
+    choose : int
+        How many are drawn, one after the other, each taken away: then the answer is a list, in their order.
 
     Examples
     --------
@@ -253,10 +256,12 @@ class ChoiceRule(Scored):
     """
 
     candidates: int | tuple[str, ...]
+    choose: int = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "candidates", names_of("candidates", self.candidates))
+        integer("choose", self.choose, 1, self.size)
 
     @property
     def size(self) -> int:
@@ -275,8 +280,8 @@ class ChoiceRule(Scored):
         scores : array_like of shape (k,), or mapping by name
         rng : int or numpy Generator, optional
         """
-        held = self.scores(scores)
-        return self._name(self._drawn(_gaps(held), np.ones(held.size), generator(rng)))
+        source = generator(rng)
+        return self._peeled(scores, lambda held: self._drawn(_gaps(held), np.ones(held.size), source))
 
     def release(self, scores: Any) -> Any:
         """Draw a candidate with exactly the analysed probability, from the operating system's randomness.
@@ -290,11 +295,20 @@ class ChoiceRule(Scored):
         DataError
             Scores that are not finite, or not one of each candidate. The guarantee does not cover that refusal.
         """
-        held = self.scores(scores)
-        return self._name(self._released(_gaps(held), np.ones(held.size), held))
+        return self._peeled(scores, lambda held: self._released(_gaps(held), np.ones(held.size), held))
+
+    def _peeled(self, scores: Any, draw: Callable[[Array], int]) -> Any:
+        """Draw one of the candidates that are left, until there are enough."""
+        held, found = self.scores(scores), list[Any]()
+        left = np.arange(held.size)
+        for _ in range(self.choose):
+            k = draw(held[left])
+            found.append(self._name(int(left[k])))
+            left = np.delete(left, k)
+        return found if self.choose > 1 else found[0]
 
     def probabilities(self, scores: Any) -> Array:
-        """Return the probability of each candidate at these scores: private data where they are."""
+        """Return the probability of each candidate at these scores, of the first choice: private data where they are."""
         held = self.scores(scores)
         gaps, which, counts = np.unique(_gaps(held), return_inverse=True, return_counts=True)
         return chances(self.rule, gaps, counts.astype(float), self.rate)[which]

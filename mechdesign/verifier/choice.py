@@ -80,7 +80,12 @@ def largest_noisy(u: float, candidates: int) -> float:
 
 def by_rule(design: Json, law: Json, account: Account) -> tuple[int, int]:
     """Check that a law is a rule for the candidates of a design, and private; how many they are, and how many units one of the score has."""
-    candidates, votes, unit = design["candidates"], design["neighbours"], 1
+    candidates, votes, unit, times = (
+        design["candidates"],
+        design["neighbours"],
+        1,
+        design.get("choose", 1),
+    )
     if design[""] == "private-quantile":
         q = Fraction(design["q"]).limit_denominator(10**6)
         p, unit = q.numerator, q.denominator
@@ -89,14 +94,18 @@ def by_rule(design: Json, law: Json, account: Account) -> tuple[int, int]:
         same = law[""] == "quantile-rule" and law["share"] == q
     else:
         spread = Fraction(SPREADS[votes] if design["spread"] is None else design["spread"])
-        same = law[""] == "choice-rule" and design["largest"] is None
+        same = law[""] == "choice-rule" and design["largest"] is None and law["choose"] == times
     same = same and law["candidates"] == candidates and law["rule"] in RULES
     account.agrees("the rule is for the candidates of the design", same)
     if not same:
         raise Refused("a rule for other candidates")
     loss = Fraction(law["rate"]) * spread
+    each = {
+        k: Fraction(v) / times if isinstance(v, (int, float)) else v for k, v in design["privacy"].items()
+    }
     account.proved(
-        f"{law['rule']} at η = {float(loss)!r} is private", keeps(law["rule"], design["privacy"], loss)
+        f"{law['rule']} at η = {float(loss)!r} is private{f', {times} times' * (times > 1)}",
+        keeps(law["rule"], each, loss),
     )
     return size_of(candidates), unit
 
@@ -109,7 +118,10 @@ def rule(result: Json, account: Account) -> None:
     if result["lower_bound"] is not None:
         raise Refused("a lower bound on the regret of rules, of which there is none")
     size, unit = by_rule(result["design"], law, account)
-    regret = worst_regret(law["rule"], size) / law["rate"] / unit
+    times = result["design"].get("choose", 1)
+    if not 1 <= times <= min(size, 1000):
+        raise Refused("more choices than candidates")
+    regret = math.fsum(worst_regret(law["rule"], size - k) for k in range(times)) / law["rate"] / unit
     account.recomputed(
         f"the expected regret is at most {result['value']!r}{' where all others are equally far behind' * (law['rule'] == RULES[2])}",
         regret * (1 - 1e-13) <= result["value"],
@@ -145,7 +157,8 @@ def alone(law: Json, account: Account) -> None:
     if law["rule"] not in RULES:
         raise Refused("another rule")
     account.proved(
-        f"the privacy loss is at most {law['rate']!r} times the spread of the scores", law["rate"] > 0
+        f"the privacy loss is at most {law['rate'] * law.get('choose', 1)!r} times the spread of the scores",
+        law["rate"] > 0,
     )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -216,6 +218,11 @@ def test_bad_scores_are_refused_and_not_quoted(scores: Any, said: str) -> None:
         {"privacy": md.GaussianDP(1.0)},
         {"largest": 0},
         {"largest": 2, "spread": 1.0},
+        {"choose": 0},
+        {"choose": 4},
+        {"choose": 1.5},
+        {"choose": 1001, "candidates": 2000},
+        {"choose": 2, "largest": 2},
         {"largest": 2, "candidates": 1},
         {"largest": 3, "candidates": 6},
         {"objective": "median", "largest": 2},
@@ -236,6 +243,69 @@ def test_a_ledger_counts_a_choice_by_its_rule(tmp_path: Any) -> None:
     replaced = md.PrivateChoice(3, md.ZeroConcentratedDP(0.01), "replaced vote").solve()
     with pytest.raises(md.DesignError, match="neighbours"):
         replaced.release([9, 0, 0], ledger=ledger)
+
+
+# -- several choices ---------------------------------------------------------------------------------------------
+
+
+def peeled(oracle: Any, scores: Sequence[float], rate: float, choose: int) -> dict[tuple[int, ...], float]:
+    """Probability of every list of choices: one after the other, each from those that are left."""
+    found = {}
+    for order in itertools.permutations(range(len(scores)), choose):
+        left, p = list(range(len(scores))), 1.0
+        for k in order:
+            p *= float(oracle([scores[r] for r in left], rate)[left.index(k)])
+            left.remove(k)
+        found[order] = p
+    return found
+
+
+@pytest.mark.parametrize(
+    ("privacy", "oracle"), [(md.PureDP(1.4), enumerated), (md.ZeroConcentratedDP(0.2), exponential)]
+)
+def test_several_choices_are_peeled_by_their_law(privacy: Any, oracle: Any) -> None:
+    result, scores = md.PrivateChoice(4, privacy, choose=2).solve(), [3.0, 4.0, 1.0, 0.0]
+    law = peeled(oracle, scores, result.mechanism.rate, 2)
+    assert math.fsum(law.values()) == pytest.approx(1.0, abs=1e-12)
+    generator = np.random.default_rng(0)
+    for draw in (
+        result.release,
+        lambda x: result.mechanism.sample(x, rng=generator),
+    ):
+        drawn = Counter(tuple(draw(scores)) for _ in range(4000))
+        pooled = [(drawn[order], 4000 * p) for order, p in law.items()]
+        assert stats.chisquare(*zip(*pooled)).pvalue > 1e-6
+    for votes in range(4):  # one vote more: all lists, at most the stated loss, and nearly as much somewhere
+        after = peeled(oracle, [q + (r == votes) for r, q in enumerate(scores)], result.mechanism.rate, 2)
+        assert (
+            max(abs(math.log(law[order] / after[order])) for order in law) <= 2 * result.mechanism.rate + 1e-9
+        )
+    short = sum(p * (7 - sum(scores[k] for k in order)) for order, p in law.items())
+    assert short <= result.value
+
+
+@pytest.mark.parametrize(
+    "privacy", [md.PureDP(1.0), md.ApproximateDP(0.1, 0.2), md.ZeroConcentratedDP(0.125)]
+)
+def test_several_choices_consume_the_whole_budget_and_no_more(privacy: Any, tmp_path: Any) -> None:
+    result = md.PrivateChoice(("a", "b", "c"), privacy, choose=3).solve()
+    assert checked(result) and all(holds for *_, holds in verify.verify(dumps(result)).rows)
+    assert sorted(result.release({"a": 1, "b": 2, "c": 3})) == ["a", "b", "c"]
+    consumed = result.design.consumption(result)
+    if isinstance(privacy, md.ZeroConcentratedDP):
+        assert 0.125 * (1 - 1e-9) < consumed.rho <= 0.125
+    elif isinstance(privacy, md.PureDP):
+        assert 1 - 1e-9 < consumed.epsilon <= 1.0
+    payload = json.loads(dumps(result))["payload"]
+    for doctored in ({"rate": result.mechanism.rate * (1 + 1e-9)}, {"choose": 2}):
+        changed = json.loads(json.dumps(payload))
+        changed["fields"]["mechanism"]["fields"].update(doctored)
+        text = cheap.sealed(changed)
+        assert not checked(loads(text))
+        with contextlib.suppress(verify.Refused):
+            assert not all(holds for *_, holds in verify.verify(text).rows)
+    once = md.PrivateChoice(("a", "b", "c"), privacy).solve()
+    assert not checked(replace(once, design=result.design, mechanism=replace(once.mechanism, choose=3)))
 
 
 # -- quantiles ---------------------------------------------------------------------------------------------------

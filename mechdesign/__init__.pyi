@@ -56,13 +56,13 @@ from .model.sweep import sweep as sweep
 from .model.table import Table as Table
 from .model.unknown import named as named
 from .noise.additive import AdditiveNoise as AdditiveNoise
-from .noise.allocation.design import NoiseAllocation as NoiseAllocation
-from .noise.calibration.design import Calibration as Calibration
-from .noise.calibration.design import calibrate as calibrate
+from .noise.allocation import NoiseAllocation as NoiseAllocation
+from .noise.calibration import Calibration as Calibration
+from .noise.calibration import calibrate as calibrate
 from .noise.correlated.design import CorrelatedGaussian as CorrelatedGaussian
 from .noise.correlated.design import CountsGaussian as CountsGaussian
 from .noise.correlated.matrix_mechanism import MatrixMechanism as MatrixMechanism
-from .noise.optimal.design import OptimalNoise as OptimalNoise
+from .noise.optimal import OptimalNoise as OptimalNoise
 from .plan.design import Plan as Plan
 from .plan.ledger import Ledger as Ledger
 from .plan.tasks import Count as Count

@@ -35,13 +35,13 @@ from mechdesign.choose.questions import (
 )
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence.results import Result, SolveReport
-from mechdesign.noise.allocation.design import NoiseAllocation
-from mechdesign.noise.calibration.design import Calibration
+from mechdesign.noise.allocation import NoiseAllocation
+from mechdesign.noise.calibration import Calibration
 from mechdesign.noise.correlated.changes import count_of
 from mechdesign.noise.correlated.design import CorrelatedGaussian
+from mechdesign.noise.families import FAMILIES
 from mechdesign.noise.knorm import KNorm
-from mechdesign.noise.laws.families import FAMILIES
-from mechdesign.noise.optimal.design import OptimalNoise
+from mechdesign.noise.optimal import OptimalNoise
 from mechdesign.problem.checks import instance
 from mechdesign.problem.priors import ClippedPrior
 from mechdesign.problem.privacy import CentralPrivacy, MetricDP, Privacy, PureDP, ZeroConcentratedDP

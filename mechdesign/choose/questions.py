@@ -21,10 +21,10 @@ from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.proofs import same
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.calibration.design import Calibration
+from mechdesign.noise.calibration import Calibration
 from mechdesign.noise.cell_noise import CellNoise
-from mechdesign.noise.optimal.design import OptimalNoise
-from mechdesign.noise.optimal.staircase import first_step, paired_staircases
+from mechdesign.noise.optimal import OptimalNoise
+from mechdesign.noise.staircase_dual import first_step, paired_staircases
 from mechdesign.problem import checks
 from mechdesign.problem.checks import Checked, field
 from mechdesign.problem.losses import Loss

@@ -29,7 +29,7 @@ import pandas as pd
 
 from mechdesign.errors import DataError, DesignError, MissingExtra
 from mechdesign.evidence.results import Result
-from mechdesign.noise.calibration.design import Calibration
+from mechdesign.noise.calibration import Calibration
 from mechdesign.problem.checks import array, doubles, instance, one_of
 from mechdesign.problem.privacy import CentralPrivacy, PureDP
 from mechdesign.problem.sensitivity import Sensitivity

@@ -136,7 +136,7 @@ class LatticeNoise(Unknown):
     2.053746
     """
 
-    problem_class = "mechdesign.noise.optimal.lattice_problem:LatticeProblem"
+    problem_class = "mechdesign.noise.lattice:LatticeProblem"
 
     def __init__(
         self,

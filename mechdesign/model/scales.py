@@ -184,7 +184,7 @@ class Scales(Unknown):
     ((3,), True)
     """
 
-    problem_class = "mechdesign.noise.allocation.scales_problem:ScalesProblem"
+    problem_class = "mechdesign.noise.scales_problem:ScalesProblem"
 
     def __init__(
         self, sensitivity: Numbers | Sensitivity, noise: str = "gaussian", *, neighbours: str = "add-remove"

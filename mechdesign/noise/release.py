@@ -45,8 +45,8 @@ from mechdesign.accounting.profile import ball_form
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.sampling import IntegerWeights, bernoulli, random_words
-from mechdesign.noise.laws.discrete import DiscreteGaussian
-from mechdesign.noise.laws.staircase import Staircase
+from mechdesign.noise.families import DiscreteGaussian
+from mechdesign.noise.laws import Staircase
 from mechdesign.problem.law_moments import frozen_parts
 from mechdesign.typing import Array, FrozenLaw, Indices, Numbers
 

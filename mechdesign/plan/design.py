@@ -30,8 +30,8 @@ from mechdesign.evidence.proofs import ABOUT_FILE, PROVED, RECOMPUTED, Certifica
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise
-from mechdesign.noise.calibration.evaluation import budget_of, least_cost
-from mechdesign.noise.laws.staircase import staircase
+from mechdesign.noise.calibration_evaluation import budget_of, least_cost
+from mechdesign.noise.laws import staircase
 from mechdesign.plan import page
 from mechdesign.plan.mechanism import (
     BY_MU,
@@ -667,7 +667,7 @@ class PlanBound(Proof):
     prices : tuple of float
         λ ≥ 0 of the budget, one a group: whatever they are, :math:`\sum \min_s (w e(s) + \lambda D(s)) - \lambda B` is a lower bound by weak duality,
         D the largest loss, or ρ of normal noise. Without any: with targets, what each part consumes at least; else the
-        error that each part has alone at the whole budget, by the inequalities of `mechdesign.noise.calibration.evaluation`.
+        error that each part has alone at the whole budget, by the inequalities of `mechdesign.noise.calibration_evaluation`.
     """
 
     prices: tuple[float, ...]

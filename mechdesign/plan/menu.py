@@ -19,10 +19,9 @@ from scipy import optimize
 from mechdesign.accounting.losses import NoiseTerm
 from mechdesign.errors import DesignError
 from mechdesign.noise.additive import AdditiveNoise
-from mechdesign.noise.laws.discrete import LARGEST_SIGMA
-from mechdesign.noise.laws.families import FAMILIES as LAWS
-from mechdesign.noise.laws.families import LEAST_GAUSSIAN, LEAST_LAPLACE
-from mechdesign.noise.laws.staircase import staircase_gamma
+from mechdesign.noise.families import FAMILIES as LAWS
+from mechdesign.noise.families import LARGEST_SIGMA, LEAST_GAUSSIAN, LEAST_LAPLACE
+from mechdesign.noise.laws import staircase_gamma
 from mechdesign.noise.worst_case import worst_cases
 from mechdesign.plan.tasks import Part
 from mechdesign.problem.law_moments import frozen_parts
@@ -98,7 +97,7 @@ class Item:
 
     @property
     def name(self) -> str:
-        """Of the laws, in `mechdesign.noise.laws.families`."""
+        """Of the laws, in `mechdesign.noise.families`."""
         return f"discrete_{self.family}" if self.part.whole else self.family
 
     @property

@@ -13,7 +13,7 @@ import pandas as pd
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.results import Result
 from mechdesign.noise.additive import law_name
-from mechdesign.noise.calibration.evaluation import budget_of
+from mechdesign.noise.calibration_evaluation import budget_of
 from mechdesign.plan.mechanism import worst_error
 from mechdesign.plan.menu import Item
 from mechdesign.plan.search import spent, tally

@@ -28,7 +28,7 @@ from mechdesign.accounting.least_kept import least_kept
 from mechdesign.accounting.losses import NoiseTerm, in_sigmas, is_gaussian, of_scipy
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import round_up
-from mechdesign.noise.allocation.composed import delta_at
+from mechdesign.noise.vector_noise import delta_at
 from mechdesign.plan.menu import Item
 from mechdesign.problem.law_moments import frozen_parts
 from mechdesign.problem.privacy import ApproximateDP

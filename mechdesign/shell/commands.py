@@ -163,7 +163,7 @@ def calibrate(
     report: Page = None,
 ) -> None:
     """Find the least noise of one family that meets a privacy requirement."""
-    from mechdesign.noise.calibration.design import Calibration
+    from mechdesign.noise.calibration import Calibration
 
     _check_outputs(out=out, report=report)
     design = Calibration(

@@ -9,9 +9,8 @@ import mpmath as mp
 import numpy as np
 from scipy import stats
 
-from mechdesign.noise.laws.discrete import discrete_gaussian
-from mechdesign.noise.laws.staircase import staircase
-from mechdesign.noise.laws.symmetric import flipped_huber, osgt, truncated_laplace
+from mechdesign.noise.families import discrete_gaussian
+from mechdesign.noise.laws import flipped_huber, osgt, staircase, truncated_laplace
 
 DIGITS = 60
 Function = Callable[[Any], Any]

@@ -15,9 +15,8 @@ from mechdesign.accounting.interval import delta_interval, epsilon_bound, upper_
 from mechdesign.accounting.losses import AtomicLoss, NoiseTerm, centred_loss
 from mechdesign.accounting.profile import privacy_profile
 from mechdesign.errors import DesignError
-from mechdesign.noise.laws.discrete import discrete_gaussian
-from mechdesign.noise.laws.staircase import staircase
-from mechdesign.noise.laws.symmetric import flipped_huber, osgt, truncated_laplace
+from mechdesign.noise.families import discrete_gaussian
+from mechdesign.noise.laws import flipped_huber, osgt, staircase, truncated_laplace
 
 
 @pytest.mark.parametrize("delta", [1e-4, 1e-7, 1e-10, 1e-60, 1e-200])

@@ -15,9 +15,8 @@ from mechdesign.accounting.losses import NoiseTerm, centred_loss
 from mechdesign.accounting.pld import LawPrivacyLoss, to_pld
 from mechdesign.accounting.profile import fast_profile, privacy_profile, profile_epsilon
 from mechdesign.errors import DesignError
-from mechdesign.noise.laws.discrete import discrete_gaussian
-from mechdesign.noise.laws.staircase import staircase
-from mechdesign.noise.laws.symmetric import flipped_huber, osgt, truncated_laplace
+from mechdesign.noise.families import discrete_gaussian
+from mechdesign.noise.laws import flipped_huber, osgt, staircase, truncated_laplace
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(60)
 SCALES = st.floats(-1, 1).map(lambda x: 10.0**x)

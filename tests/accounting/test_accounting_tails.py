@@ -16,7 +16,7 @@ from mechdesign.accounting.log_concave import Tail
 from mechdesign.accounting.losses import NoiseTerm, loss_of
 from mechdesign.accounting.profile import profile_epsilon
 from mechdesign.errors import DesignError
-from mechdesign.noise.laws.symmetric import flipped_huber
+from mechdesign.noise.laws import flipped_huber
 from tests.accounting.reference import LAWS as REFERENCE
 from tests.accounting.reference import delta, random_law
 

@@ -16,8 +16,7 @@ from mechdesign.accounting.composition import GridLoss, composed_delta
 from mechdesign.accounting.interval import NoiseTerm, delta_interval, upper_delta
 from mechdesign.accounting.log_concave import inverse_of
 from mechdesign.accounting.losses import loss_of
-from mechdesign.noise.laws.staircase import staircase_law
-from mechdesign.noise.laws.symmetric import osgt
+from mechdesign.noise.laws import osgt, staircase_law
 
 
 @pytest.mark.parametrize("law", [stats.hypsecant(scale=2.0), stats.truncnorm(-3, 3, scale=2.0)])

@@ -10,7 +10,7 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.errors import DataError
-from mechdesign.noise.optimal.staircase import first_step, paired_staircases
+from mechdesign.noise.staircase_dual import first_step, paired_staircases
 
 AGES = md.PrivateMean(-20, 80, about=1_000)
 PURE = md.PureDP(1.0)

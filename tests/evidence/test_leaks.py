@@ -17,8 +17,7 @@ import pytest
 from scipy import stats
 
 import mechdesign as md
-from mechdesign.noise.laws.staircase import staircase
-from mechdesign.noise.laws.symmetric import flipped_huber, osgt, truncated_laplace
+from mechdesign.noise.laws import flipped_huber, osgt, staircase, truncated_laplace
 
 SIZE = 10**6
 BUDGET = md.ApproximateDP(1.0, 1e-6)

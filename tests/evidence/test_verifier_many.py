@@ -9,7 +9,7 @@ import pytest
 import mechdesign as md
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import dumps
-from mechdesign.noise.optimal import several
+from mechdesign.noise import several
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.verifier.noise import Copies
 from mechdesign.verifier.reading import Account, Refused

@@ -31,9 +31,7 @@ from mechdesign.evidence import exact
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.evidence.vipr import NoProgramError
 from mechdesign.model.scales import ScalesPrivacy
-from mechdesign.noise import radial
-from mechdesign.noise.allocation import lagrangian
-from mechdesign.noise.optimal import several
+from mechdesign.noise import lagrangian, radial, several
 from mechdesign.quantizers import dual_pieces
 from mechdesign.quantizers import moments as enclosures
 from mechdesign.quantizers.proofs import DualBound

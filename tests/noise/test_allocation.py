@@ -16,8 +16,8 @@ import mechdesign as md
 from mechdesign.accounting.gaussian import gaussian_mu
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.model.scales import absolute_moment
-from mechdesign.noise.allocation.design import NoiseAllocation
-from mechdesign.noise.allocation.proofs import spent
+from mechdesign.noise.allocation import NoiseAllocation
+from mechdesign.noise.allocation_proofs import spent
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Sensitivity
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mechdesign.errors import DesignError
-from mechdesign.noise.allocation.design import NoiseAllocation
-from mechdesign.noise.allocation.disparity import disparity, gini, layer_profile, majorizes
+from mechdesign.noise.allocation import NoiseAllocation
+from mechdesign.noise.allocation_page import disparity, gini, layer_profile, majorizes
 from mechdesign.problem.privacy import ApproximateDP, PureDP
 
 profiles = st.lists(st.floats(0.0, 100.0), min_size=1, max_size=30).filter(lambda v: max(v) > 1e-3)

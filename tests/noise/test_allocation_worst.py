@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mechdesign as md
-from mechdesign.noise.allocation.several import Changes
-from mechdesign.noise.allocation.several_model import worst_mix
+from mechdesign.noise.scales_solving import worst_mix
+from mechdesign.noise.separable import Changes
 
 NAMES = [("l1",), ("l2",), ("l0", "l1"), ("l0", "l2"), ("l1", "l2"), ("l0", "l1", "l2")]
 BOUNDS = st.tuples(

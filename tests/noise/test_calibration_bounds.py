@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 import mechdesign as md
-from mechdesign.noise.calibration.evaluation import unit_cost
+from mechdesign.noise.calibration_evaluation import unit_cost
 
 APPROXIMATE = md.ApproximateDP(1.0, 1e-6)
 SEVERAL = md.Sensitivity(linf=1, l1=3, l2=2)

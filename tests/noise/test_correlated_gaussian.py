@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import mechdesign as md
 from mechdesign.evidence.serialize import dumps
-from mechdesign.noise.allocation.design import NoiseAllocation
+from mechdesign.noise.allocation import NoiseAllocation
 from mechdesign.noise.correlated.design import CorrelatedGaussian
 from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise, largest_spent
 from mechdesign.problem.privacy import ApproximateDP

@@ -14,13 +14,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import mechdesign as md
-from mechdesign.noise.optimal.question import averaged
-from mechdesign.noise.optimal.several import (
-    Copies,
-    SymmetricBound,
-    binomial_tail,
-    lower_bounds,
-)
+from mechdesign.noise.cell_product import averaged
+from mechdesign.noise.several import Copies, SymmetricBound, binomial_tail, lower_bounds
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.spine import Bound
 from mechdesign.solvers.deadline import Deadline

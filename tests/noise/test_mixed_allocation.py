@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import mechdesign as md
-from mechdesign.noise.allocation.mixed import composed
-from mechdesign.noise.vector_noise import MixedNoise
+from mechdesign.noise.vector_noise import MixedNoise, composed
 
 
 def one_type(lam, privacy, noise, **options):

@@ -12,12 +12,14 @@ from scipy import integrate, stats
 
 import mechdesign as md
 from mechdesign.noise.additive import AdditiveNoise
-from mechdesign.noise.calibration.design import Calibration
-from mechdesign.noise.laws.discrete import discrete_gaussian, discrete_laplace_law, opendp_sample
-from mechdesign.noise.laws.staircase import staircase, staircase_gamma, staircase_law
-from mechdesign.noise.laws.symmetric import (
+from mechdesign.noise.calibration import Calibration
+from mechdesign.noise.families import discrete_gaussian, discrete_laplace_law, opendp_sample
+from mechdesign.noise.laws import (
     flipped_huber,
     osgt,
+    staircase,
+    staircase_gamma,
+    staircase_law,
     truncated_laplace,
     truncated_laplace_law,
 )

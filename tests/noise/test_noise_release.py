@@ -14,13 +14,12 @@ from scipy import stats
 
 from mechdesign.errors import DesignError
 from mechdesign.noise.additive import AdditiveNoise
-from mechdesign.noise.allocation.design import NoiseAllocation
-from mechdesign.noise.calibration.design import calibrate
+from mechdesign.noise.allocation import NoiseAllocation
+from mechdesign.noise.calibration import calibrate
 from mechdesign.noise.correlated.design import CorrelatedGaussian
-from mechdesign.noise.laws.discrete import discrete_gaussian, discrete_laplace_law
-from mechdesign.noise.laws.staircase import staircase
-from mechdesign.noise.laws.symmetric import flipped_huber, osgt, truncated_laplace
-from mechdesign.noise.optimal.design import OptimalNoise
+from mechdesign.noise.families import discrete_gaussian, discrete_laplace_law
+from mechdesign.noise.laws import flipped_huber, osgt, staircase, truncated_laplace
+from mechdesign.noise.optimal import OptimalNoise
 from mechdesign.noise.release import ExactNoise, lattice_of, noisy
 from mechdesign.problem.privacy import ApproximateDP, PureDP
 from mechdesign.quantizers.mechanism import Quantizer

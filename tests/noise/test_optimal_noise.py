@@ -15,7 +15,7 @@ from scipy import optimize
 
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.serialize import dumps
-from mechdesign.noise.optimal.design import OptimalNoise
+from mechdesign.noise.optimal import OptimalNoise
 from mechdesign.problem.privacy import ApproximateDP, PureDP
 from mechdesign.verifier.verify import verify
 

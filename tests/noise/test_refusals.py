@@ -15,7 +15,7 @@ from mechdesign.noise import CellProduct, IntegerNoise, KNorm, KNormNoise, Parti
 from mechdesign.noise.cell_noise import CellNoise
 from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise
 from mechdesign.noise.correlated.strategy import StrategyNoise
-from mechdesign.noise.laws.symmetric import flipped_huber, truncated_laplace_law
+from mechdesign.noise.laws import flipped_huber, truncated_laplace_law
 from mechdesign.noise.vector_noise import IndependentNoise, MixedNoise
 
 A, P, S, W = md.ApproximateDP(1.0, 1e-6), md.PureDP(1.0), md.Sensitivity, md.Workload

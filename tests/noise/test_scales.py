@@ -17,7 +17,7 @@ import mechdesign as md
 from mechdesign.errors import DesignError, InfeasibleError, ResultFormatError
 from mechdesign.evidence.serialize import dumps
 from mechdesign.model.scales import absolute_moment
-from mechdesign.noise.allocation.lagrangian import Multipliers, lower_bound
+from mechdesign.noise.lagrangian import Multipliers, lower_bound
 from mechdesign.verifier.verify import verify
 
 WEIGHTS, PARTS = np.array([1, 2, 0.5, 1]), np.array([1, 1, 1, 0.5])

@@ -13,7 +13,7 @@ from scipy import integrate
 
 import mechdesign as md
 from mechdesign.evidence.serialize import dumps
-from mechdesign.noise.optimal.staircase import StaircaseMultipliers, staircase
+from mechdesign.noise.staircase_dual import StaircaseMultipliers, staircase
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.spine import Bound, Clock
 from mechdesign.verifier.verify import verify

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import mechdesign as md
-import mechdesign.noise.laws.staircase
+import mechdesign.noise.laws
 from mechdesign.evidence import serialize
 from mechdesign.evidence.serialize import UnavailableCallable, dumps, loads
 

@@ -13,7 +13,7 @@ from scipy import optimize, stats
 import mechdesign as md
 from mechdesign.accounting.interval import delta_interval
 from mechdesign.accounting.losses import NoiseTerm
-from mechdesign.noise.laws.symmetric import flipped_huber
+from mechdesign.noise.laws import flipped_huber
 from mechdesign.noise.worst_case import worst_cases
 from mechdesign.problem.sensitivity import Sensitivity
 

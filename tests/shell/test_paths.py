@@ -45,7 +45,7 @@ def test_a_result_is_not_overwritten(saved: Path, words: str, target: str, capsy
     ],
 )
 def test_paths_are_refused_before_the_work(saved: Path, words: str, capsys, monkeypatch) -> None:
-    from mechdesign.noise.calibration.design import Calibration
+    from mechdesign.noise.calibration import Calibration
 
     def worked(*given: object, **options: object) -> None:
         raise AssertionError("the work had begun")

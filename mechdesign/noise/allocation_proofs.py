@@ -23,10 +23,8 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import rational
 from mechdesign.model.exactly import fraction
 from mechdesign.model.scales import SUM_ERROR, ScalesPrivacy, absolute_moment
-from mechdesign.noise.allocation.declared import DeclaredScales
-from mechdesign.noise.allocation.lagrangian import Lagrangian, Multipliers, cost_above, lower_bound
-from mechdesign.noise.allocation.separable import EXACT, weighted_moment
-from mechdesign.noise.allocation.several import ROUNDING, Changes, Prices, changes_of
+from mechdesign.noise.lagrangian import DeclaredScales, Lagrangian, Multipliers, cost_above, lower_bound
+from mechdesign.noise.separable import EXACT, ROUNDING, Changes, Prices, changes_of, weighted_moment
 from mechdesign.noise.vector_noise import IndependentNoise
 from mechdesign.problem.checks import array
 from mechdesign.problem.privacy import Consumption, GaussianDP, ZeroConcentratedDP
@@ -206,7 +204,7 @@ class AllocationProof(Proof):
 
     Independent noise of scales s consumes :math:`\max_v \sum_i (|v_i|/s_i)^m`, and what a budget is worth is said in
     Muthukrishnan and Kalyani, Theorems 4 and 5, Corollary 6. The lower bound is that of the Lagrangian, which separates
-    (`mechdesign.noise.allocation.lagrangian`), for every profile that is a mix of changes. All is in fractions and balls up to 2,000 numbers; beyond, what is
+    (`mechdesign.noise.lagrangian`), for every profile that is a mix of changes. All is in fractions and balls up to 2,000 numbers; beyond, what is
     consumed is rounded up, loss and lower bound are sums in doubles.
 
     Parameters

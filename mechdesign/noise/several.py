@@ -40,11 +40,10 @@ from mechdesign.evidence.proofs import ABOUT_MECHANISM, PROVED, RECOMPUTED, Cert
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise
-from mechdesign.noise.calibration.design import Calibration
-from mechdesign.noise.calibration.evaluation import consumed, evaluated, unit_cost
-from mechdesign.noise.optimal.cell_product import CellLawProof, CellProduct, law_notes
-from mechdesign.noise.optimal.lattice_bound import OneNumberDual, SampledLatticeBound
-from mechdesign.noise.optimal.question import NoiseQuestion, averaged
+from mechdesign.noise.calibration import Calibration
+from mechdesign.noise.calibration_evaluation import consumed, evaluated, unit_cost
+from mechdesign.noise.cell_product import CellLawProof, CellProduct, NoiseQuestion, averaged, law_notes
+from mechdesign.noise.lattice import OneNumberDual, SampledLatticeBound
 from mechdesign.problem.checks import instance, integer
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, Pointwise, PureDP, pairs_of
@@ -244,7 +243,7 @@ class SampledSubsetBound(SubsetBound):
 @serializable("symmetric-bound")
 @dataclass(frozen=True, eq=False)
 class SymmetricBound(Proof):
-    r"""The closed form of `mechdesign.noise.calibration.evaluation` for all symmetric laws, added up over a\|t\| + bt².
+    r"""The closed form of `mechdesign.noise.calibration_evaluation` for all symmetric laws, added up over a\|t\| + bt².
 
     Independent signs keep the box of changes and the cost of an even loss, so that symmetric laws suffice.
     """

@@ -32,25 +32,22 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.model.lattice import MOST_POINTS, LatticeNoise
 from mechdesign.model.problem import Minimize
 from mechdesign.noise.additive import AdditiveNoise
-from mechdesign.noise.calibration.design import Calibration
-from mechdesign.noise.calibration.evaluation import budget_of, consumed
+from mechdesign.noise.calibration import Calibration
+from mechdesign.noise.calibration_evaluation import budget_of, consumed
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
-from mechdesign.noise.optimal.cell_product import CellProduct
-from mechdesign.noise.optimal.lattice import MOST_CELLS, SMALLEST_DELTA, SMALLEST_WHOLE, reach, refined
-from mechdesign.noise.optimal.lattice_bound import LatticeBound
-from mechdesign.noise.optimal.lattice_problem import LatticeProblem
-from mechdesign.noise.optimal.question import NoiseQuestion
-from mechdesign.noise.optimal.several import (
-    CLOSED,
-    DISCRETE,
-    calibrated,
-    named_cost,
-    ranked,
-    several,
-    started,
+from mechdesign.noise.cell_product import CellProduct, NoiseQuestion
+from mechdesign.noise.lattice import (
+    MOST_CELLS,
+    SMALLEST_DELTA,
+    SMALLEST_WHOLE,
+    LatticeBound,
+    LatticeProblem,
+    reach,
+    refined,
 )
-from mechdesign.noise.optimal.staircase import staircase
 from mechdesign.noise.pictures import draw_laws
+from mechdesign.noise.several import CLOSED, DISCRETE, calibrated, named_cost, ranked, several, started
+from mechdesign.noise.staircase_dual import staircase
 from mechdesign.problem.checks import instance, integer
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
 from mechdesign.problem.words import Description, loss_words
@@ -89,7 +86,7 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
     integer : bool
         Whole answers and whole noise: only changes by whole numbers, up to Δ, are protected. The bound is of every additive noise on the whole
         numbers, and of every other mechanism with whole answers in the worst case over all true values; of noise that is not whole where the loss
-        is linear between neighbouring whole numbers (`mechdesign.noise.optimal.lattice_bound`). For c > 1 numbers that move at once and δ > 0 the law
+        is linear between neighbouring whole numbers (`mechdesign.noise.lattice`). For c > 1 numbers that move at once and δ > 0 the law
         is the best of the discrete families and of the optimum of one number at (ε/c, δ/c).
     neighbours : {"add-remove", "replace"}
         For which neighbours the changes hold; a `Sensitivity` states it itself.

@@ -1,10 +1,10 @@
-r"""Calibration: the least noise of a family that meets a privacy requirement.
+"""Calibration: the least noise of a family that meets a privacy requirement.
 
 minimise    the variance (or E|T|) of the law, over its shape and scale
 subject to  δ(ε) ≤ δ in K dimensions, each coordinate of sensitivity Δ
 
-`mechdesign.noise.calibration.search` finds the law; what it consumes is enclosed on a different grid
-(`mechdesign.noise.calibration.evaluation`), which is the proof.
+`mechdesign.noise.calibration_search` finds the law; what it consumes is enclosed on a different grid
+(`mechdesign.noise.calibration_evaluation`), which is the proof.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from mechdesign.evidence.proofs import ABOUT_FILE, PROVED, RECOMPUTED, Certifica
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise, law_name, stated_parameters
-from mechdesign.noise.calibration.evaluation import (
+from mechdesign.noise.calibration_evaluation import (
     OFF,
     budget_of,
     consumed,
@@ -38,8 +38,8 @@ from mechdesign.noise.calibration.evaluation import (
     least_cost,
     too_small,
 )
-from mechdesign.noise.calibration.search import Query, Requirement, laws_of
-from mechdesign.noise.laws.families import FAMILIES, Family, family_of
+from mechdesign.noise.calibration_search import Query, Requirement, laws_of
+from mechdesign.noise.families import FAMILIES, Family, family_of
 from mechdesign.noise.pictures import draw_laws, half_width
 from mechdesign.problem import checks
 from mechdesign.problem.checks import field
@@ -394,7 +394,7 @@ def _fits(design: Calibration, noise: AdditiveNoise) -> bool:
 class CalibrationBound(Proof):
     """What every symmetric law costs at least that is as private (log-concave, where the mechanism's is), or every scale of this law.
 
-    A closed form (`mechdesign.noise.calibration.evaluation`); or, as less noise of a continuous law is less private, the cost at a
+    A closed form (`mechdesign.noise.calibration_evaluation`); or, as less noise of a continuous law is less private, the cost at a
     scale that is seen, from below, to consume more than the budget: a bound of this family alone.
 
     Parameters

@@ -31,9 +31,22 @@ from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.scales import Scales, ScalesPrivacy, absolute_moment, order_of
 from mechdesign.model.unknown import named
-from mechdesign.noise.allocation.disparity import check_bounds, check_groups, check_profile, profile_of
-from mechdesign.noise.allocation.lagrangian import Multipliers
-from mechdesign.noise.allocation.mixed import (
+from mechdesign.noise.allocation_page import (
+    AllocationPage,
+    check_bounds,
+    check_groups,
+    check_profile,
+    profile_of,
+)
+from mechdesign.noise.allocation_proofs import (
+    AllocationProof,
+    changes_within,
+    cost,
+    rounded_cost,
+    scales_class,
+)
+from mechdesign.noise.lagrangian import Multipliers
+from mechdesign.noise.mixed import (
     REACH,
     Mix,
     MixedProblem,
@@ -42,18 +55,9 @@ from mechdesign.noise.allocation.mixed import (
     mixed_scales,
     within_budget,
 )
-from mechdesign.noise.allocation.page import AllocationPage
-from mechdesign.noise.allocation.proofs import (
-    AllocationProof,
-    changes_within,
-    cost,
-    rounded_cost,
-    scales_class,
-)
-from mechdesign.noise.allocation.scales_problem import ScalesProblem
-from mechdesign.noise.allocation.separable import EXACT, Separable, overflowing, power
-from mechdesign.noise.allocation.several import Changes
-from mechdesign.noise.allocation.several_model import allocate_several
+from mechdesign.noise.scales_problem import ScalesProblem
+from mechdesign.noise.scales_solving import allocate_several
+from mechdesign.noise.separable import EXACT, Changes, Separable, overflowing, power
 from mechdesign.noise.vector_noise import IndependentNoise
 from mechdesign.problem.checks import NARROWEST, doubles, instance, integer, one_of, settle
 from mechdesign.problem.privacy import GAUSSIAN_ALONE, Consumption, GaussianDP, Pointwise, PureDP
@@ -107,7 +111,7 @@ class NoiseAllocation(AllocationPage):
     Theorems 4 and 5, Corollary 6. Weights, limits and groups are [new], and so are several bounds: the budget is kept on the
     worst change within all of them. With at most c coordinates that change it is exact, the sum of the c largest
     :math:`(\lambda_i/s_i)^m`, and so it is under one ℓ_m norm, or under ℓ₁ and ℓ₂ for Laplace noise. Other bounds together are
-    met by a safe upper bound, prices of the bounds (`mechdesign.noise.allocation.several`); a note says so, and value and lower bound are of noise that it shows to keep them.
+    met by a safe upper bound, prices of the bounds (`mechdesign.noise.separable`); a note says so, and value and lower bound are of noise that it shows to keep them.
 
     Examples
     --------

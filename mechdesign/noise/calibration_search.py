@@ -1,4 +1,4 @@
-r"""The search behind a calibration: scale by root finding, shape by one-dimensional minimisation.
+"""The search behind a calibration: scale by root finding, shape by one-dimensional minimisation.
 
 A `Requirement` says what a law consumes, from above, and what it may consume. For a fixed shape that falls as the scale
 grows, so that the constraint is an equation for log scale; along it the cost is a smooth function of the shape, minimised
@@ -36,8 +36,8 @@ from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import round_up, safe_root
 from mechdesign.noise.additive import AdditiveNoise
-from mechdesign.noise.calibration.evaluation import budget_of, consumed, cost_of, over_budget
-from mechdesign.noise.laws.families import Family
+from mechdesign.noise.calibration_evaluation import budget_of, consumed, cost_of, over_budget
+from mechdesign.noise.families import Family
 from mechdesign.noise.worst_case import Terms, worst_cases
 from mechdesign.problem.law_moments import frozen_parts, law_variance
 from mechdesign.problem.privacy import CentralPrivacy, GaussianDP, ZeroConcentratedDP, parts_of

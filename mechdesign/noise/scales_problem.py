@@ -23,16 +23,15 @@ from mechdesign.model.expressions import rows_of
 from mechdesign.model.problem import Problem
 from mechdesign.model.scales import Scales, ScalesPrivacy
 from mechdesign.model.unknown import named
-from mechdesign.noise.allocation.declared import DeclaredScales
-from mechdesign.noise.allocation.lagrangian import cost_above
-from mechdesign.noise.allocation.proofs import (
+from mechdesign.noise.allocation_proofs import (
     AllocationProof,
     ScalesDesign,
     changes_within,
     deployed,
     scales_class,
 )
-from mechdesign.noise.allocation.solving import ScalesProgram, solve_scales
+from mechdesign.noise.lagrangian import DeclaredScales, cost_above
+from mechdesign.noise.scales_solving import ScalesProgram, solve_scales
 from mechdesign.plotting import COLOURS, figure, sized
 from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.problem.words import Description

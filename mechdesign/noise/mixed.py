@@ -28,11 +28,10 @@ from mechdesign.evidence.exact import excess
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.scales import absolute_moment
-from mechdesign.noise.allocation.composed import composed
-from mechdesign.noise.allocation.page import AllocationPage
-from mechdesign.noise.allocation.several import ROUNDING
-from mechdesign.noise.calibration.evaluation import budget_of
-from mechdesign.noise.vector_noise import MixedNoise
+from mechdesign.noise.allocation_page import AllocationPage
+from mechdesign.noise.calibration_evaluation import budget_of
+from mechdesign.noise.separable import ROUNDING
+from mechdesign.noise.vector_noise import MixedNoise, composed
 from mechdesign.problem.checks import instance
 from mechdesign.problem.privacy import Pointwise, pairs_of
 from mechdesign.solvers import Deadline

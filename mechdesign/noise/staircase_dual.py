@@ -42,10 +42,8 @@ from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.sampling import IntegerWeights, uniform_integers
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.cell_noise import MOST_CELLS, CellNoise, IntegerNoise
-from mechdesign.noise.optimal.cell_product import CellLawProof, law_cost, law_notes
-from mechdesign.noise.optimal.lattice_bound import OneNumberDual
-from mechdesign.noise.optimal.lattice_problem import SPIKE
-from mechdesign.noise.optimal.question import NoiseQuestion
+from mechdesign.noise.cell_product import CellLawProof, NoiseQuestion, law_cost, law_notes
+from mechdesign.noise.lattice import SPIKE, OneNumberDual
 from mechdesign.problem.checks import instance, integer
 from mechdesign.problem.lattice_costs import outward_decay, round_width
 from mechdesign.problem.privacy import PureDP

@@ -1,0 +1,459 @@
+r"""A problem on scales in numbers, and the lower bound by its Lagrangian.
+
+Rows that say :math:`s_i = s_j` join scales into *groups*, each of which is one number. Rows of one group are its *limits*. All other rows are *coupled*;
+they are either ratios :math:`a s_g \le b s_h`, sums with coefficients of at least 0, or mixed. Without mixed ones the problem is convex in the
+logarithms of the scales for every order p of the loss, with them in the scales themselves and for p ≥ 1 alone.
+
+**The lower bound.** The Lagrangian separates, and one convex function of one number is left for each group. For multipliers y ≥ 0 of the budgets and :math:`\nu` of the coupled rows, the loss is at least
+
+.. math:: \sum_g \min_s \varphi_g(s) - \sum_r y_r B_r + \sum \nu k, \qquad
+          \varphi(s) = W s^p + K s^{-m} + d s + c \log s ,
+
+with K the sum of :math:`y_r \lambda^m` over budgets and members, d that of :math:`\nu a` over sums and mixed rows, c that of :math:`\pm\nu` over ratios, which are
+taken as :math:`\log s_g - \log s_h + \log(a/b)`. :math:`\varphi` is convex in log s if d ≥ 0, and in s if p ≥ 1 and c = 0. With
+:math:`\sigma(s) = p W s^p - m K s^{-m} + d s + c`, its slope in log s, and a ≤ b such that :math:`\sigma(a) \le 0 \le \sigma(b)`, or a and b are the ends of the limits,
+
+.. math:: \min \varphi \ge \varphi(b) - \sigma(b) (b/a - 1),
+
+as the tangent at b, in either variable, loses no more on the way to a. a and b are put 10⁻¹⁰ around the minimum, so that hardly anything is lost, and everything
+is computed in balls. No multiplier needs to be good. At W = 0 a positive bound proves that no scales meet the rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from flint import arb, ctx, fmpq
+from scipy import sparse
+
+from mechdesign.errors import DesignError, InfeasibleError, ResultFormatError
+from mechdesign.evidence.exact import round_down, round_up
+from mechdesign.evidence.vipr import rational
+from mechdesign.model.declared import OwnRows
+from mechdesign.model.exactly import RESIDUAL, fraction
+from mechdesign.model.scales import ScalesPrivacy, absolute_moment
+from mechdesign.typing import Array, Indices
+
+ZERO = fmpq(0)
+_NEAR = 1e-12
+"""Of a row's size: rows that double precision finds farther than this from equality are where it says."""
+
+
+class Coupled(NamedTuple):
+    """A row over several groups, ``sum(a s) + offset`` at most or equal to 0."""
+
+    number: int
+    equal: bool
+    terms: dict[int, fmpq]
+    offset: fmpq
+
+    @property
+    def ratio(self) -> bool:
+        """Whether it compares two groups."""
+        signs = sorted(a > 0 for a in self.terms.values())
+        return signs == [False, True] and self.offset == 0
+
+    @property
+    def positive(self) -> bool:
+        """Whether it is a sum that is bounded from above."""
+        return not self.equal and all(a > 0 for a in self.terms.values())
+
+
+@dataclass(frozen=True, eq=False)
+class DeclaredScales(OwnRows):
+    """A problem on scales in numbers.
+
+    Parameters
+    ----------
+    noise, neighbours : str
+        As in `Scales`.
+    order : float
+        p of the loss.
+    weights : array, shape (K,)
+    privacy : tuple of ScalesPrivacy
+    labels : tuple of str
+        Of the families of own rows.
+    family, equal, offsets : arrays, one entry a row
+        Its family, whether it is an equality, and its constant.
+    places, coefficients : arrays, shapes (t, 2) and (t,)
+        (row, scale) of each coefficient, in the order of rows.
+    """
+
+    noise: str
+    neighbours: str
+    order: float
+    weights: Array
+    privacy: tuple[ScalesPrivacy, ...]
+    labels: tuple[str, ...]
+    family: Indices
+    equal: Indices
+    offsets: Array
+    places: Indices
+    coefficients: Array
+
+    def __post_init__(self) -> None:
+        self.check_rows(self.weights)
+        if not ((self.weights > 0).all() and 0 < self.order <= 100):
+            raise DesignError("weights: must be positive, of a loss of order p above 0 and at most 100")
+        for asked in self.privacy:
+            if asked.noise != self.noise or asked.sensitivities.shape != self.weights.shape:
+                raise DesignError("privacy: must be of the noise and the numbers that the scales are of")
+        if self.order < 1 and not self.logarithmic:
+            label = self.labels[self.family[next(row.number for row in self.coupled if not _log(row))]]
+            remedy = "mixes signs, which a loss of order p below 1 does not allow: state ratios, equal scales, limits, or sums from above"
+            raise DesignError(f"{label!r}: {remedy}")
+
+    @property
+    def spend(self) -> int:
+        """m of the budgets: 2 of Gaussian noise, 1 of Laplace noise."""
+        return self.privacy[0].spend
+
+    @property
+    def count(self) -> int:
+        """Number of groups."""
+        return int(self.member.max()) + 1
+
+    @property
+    def width(self) -> int:
+        """Number of scales."""
+        return len(self.weights)
+
+    def column(self, j: int) -> str:
+        """The name of a scale."""
+        return f"{'sigma' if self.noise == 'gaussian' else 'beta'}[{j}]"
+
+    @cached_property
+    def member(self) -> Indices:
+        """The group of each scale."""
+        first = np.searchsorted(self.places[:, 0], np.arange(len(self.family) + 1))
+        pairs = np.flatnonzero((np.diff(first) == 2) & (self.equal == 1) & (self.offsets == 0))
+        pairs = pairs[self.coefficients[first[pairs]] == -self.coefficients[first[pairs] + 1]]
+        ends, size = (self.places[first[pairs] + k, 1] for k in (0, 1)), len(self.weights)
+        graph = sparse.coo_array((np.ones(len(pairs)), tuple(ends)), shape=(size, size))
+        found: Indices = sparse.csgraph.connected_components(graph, directed=False)[1]
+        return found
+
+    @cached_property
+    def _reduced(self) -> tuple[list[fmpq], list[fmpq | None], list[Coupled]]:
+        """Limits of each group from below and above, and the coupled rows."""
+        low, high = [ZERO] * self.count, list[fmpq | None]([None] * self.count)
+        coupled, member = list[Coupled](), self.member.tolist()
+        first = np.searchsorted(self.places[:, 0], np.arange(len(self.family) + 1)).tolist()
+        scales, values = self.places[:, 1].tolist(), self.coefficients.tolist()
+        for number, (offset, equal) in enumerate(zip(self.offsets.tolist(), self.equal.tolist())):
+            terms: dict[int, fmpq] = {}
+            for j in range(first[number], first[number + 1]):
+                g = member[scales[j]]
+                terms[g] = terms.get(g, ZERO) + rational(values[j])
+            terms, k = {g: a for g, a in terms.items() if a}, rational(offset)
+            if len(terms) > 1:
+                coupled.append(Coupled(number, bool(equal), terms, k))
+            elif not terms and (k > 0 or (equal and k)):
+                raise InfeasibleError(
+                    f"no scales meet {self.labels[self.family[number]]!r} (proved in rationals)"
+                )
+            for g, a in terms.items() if len(terms) == 1 else ():
+                limit = -k / a
+                if a < 0 or equal:
+                    low[g] = max(low[g], limit)
+                if a > 0 or equal:
+                    before = high[g]
+                    high[g] = limit if before is None else min(before, limit)
+        for g, (least, most) in enumerate(zip(low, high)):
+            if most is not None and least > most:
+                words = " and ".join(repr(label) for label in self._limiting(g))
+                raise InfeasibleError(f"no scales meet {words} (proved in rationals)")
+        return low, high, coupled
+
+    def _limiting(self, group: int) -> list[str]:
+        """Families that limit a group by itself."""
+        inside = (self.matrix != 0) @ (self.member == group)
+        return list(dict.fromkeys(self.labels[f] for f in self.family[inside > 0].tolist()))
+
+    def limited(self, groups: Array) -> list[int]:
+        """Own rows that limit one group each, at these scales, as far as doubles tell."""
+        sides, size = (
+            self.sides(groups[self.member]),
+            abs(self.matrix) @ groups[self.member] + abs(self.offsets),
+        )
+        several = {row.number for row in self.coupled}
+        return [n for n in np.flatnonzero(np.abs(sides) <= 1e-6 * size).tolist() if n not in several]
+
+    @property
+    def low(self) -> list[fmpq]:
+        """The least that the scale of each group may be."""
+        return self._reduced[0]
+
+    @property
+    def high(self) -> list[fmpq | None]:
+        """The most that the scale of each group may be; None without limit."""
+        return self._reduced[1]
+
+    @property
+    def coupled(self) -> list[Coupled]:
+        """Rows over several groups."""
+        return self._reduced[2]
+
+    @cached_property
+    def limits(self) -> tuple[Array, Array]:
+        """The same limits in doubles, rounded inward."""
+        low = [round_up(fraction(v)) for v in self.low]
+        high = [np.inf if v is None else round_down(fraction(v)) for v in self.high]
+        return np.array(low), np.maximum(np.array(high), np.where(np.isfinite(high), low, 0.0))
+
+    @cached_property
+    def logarithmic(self) -> bool:
+        """Whether the problem is convex in the logarithms of the scales."""
+        return all(map(_log, self.coupled))
+
+    def grouped(self, values: Array) -> Array:
+        """Sums over the members of each group."""
+        return np.bincount(self.member, weights=values, minlength=self.count).astype(float)
+
+    def sides(self, scales: Array) -> Array:
+        """Left less right sides of the own rows in doubles."""
+        return np.asarray(self.matrix @ scales + self.offsets)
+
+    def exact_side(self, number: int, scales: Array) -> fmpq:
+        """Left less right side of an own row, exactly."""
+        span = slice(*np.searchsorted(self.places[:, 0], [number, number + 1]).tolist())
+        pairs = zip(self.coefficients[span].tolist(), scales[self.places[span, 1]].tolist())
+        return sum((rational(a) * rational(s) for a, s in pairs), rational(float(self.offsets[number])))
+
+    def missed(self, scales: Array) -> dict[int, fmpq]:
+        """Own rows that do not hold, each with what it is missed by; equalities that hold to `RESIDUAL` of their size only, too.
+
+        Double precision tells which rows are far from equality; the others are computed exactly.
+        """
+        size, found = abs(self.matrix) @ scales + abs(self.offsets), dict[int, fmpq]()
+        sides = self.sides(scales)
+        close = (np.abs(sides) <= _NEAR * size) | (sides > 0) | (self.equal == 1)
+        for number in np.flatnonzero(close).tolist():
+            side = self.exact_side(number, scales)
+            if side > 0 or (side and self.equal[number]):
+                found[number] = side
+        return found
+
+    def broken(self, scales: Array) -> bool:
+        """Whether an own row does not hold: an equality to `RESIDUAL` of its size."""
+        size = abs(self.matrix) @ scales + abs(self.offsets)
+        missed = self.missed(scales).items()
+        return any(not self.equal[n] or abs(side) > rational(RESIDUAL * float(size[n])) for n, side in missed)
+
+
+def _log(row: Coupled) -> bool:
+    return row.ratio or row.positive
+
+
+_BITS = 192
+_APART = (1e-10, 1e-7, 1e-4)
+"""How far around a minimum in doubles its ends are looked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Multipliers:
+    """What a lower bound follows from.
+
+    Parameters
+    ----------
+    budgets : array, one entry a requirement
+        y ≥ 0.
+    rows : array, one entry a coupled row
+        ν, of an inequality ≥ 0.
+    profiles : array, shape (requirements, K)
+        λ: the sensitivities, or a mix of the changes within several bounds.
+    """
+
+    budgets: Array
+    rows: Array
+    profiles: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Lagrangian:
+    """The functions φ of all groups in doubles, W and K by their logarithms."""
+
+    order: float
+    spend: int
+    weight: Array
+    spent: Array
+    slope: Array
+    log: Array
+    low: Array
+    high: Array
+
+    @classmethod
+    def of(cls, asked: DeclaredScales, found: Multipliers) -> Lagrangian:
+        """The Lagrangian at these multipliers."""
+        slope, log = np.zeros((2, asked.count))
+        for row, multiplier in zip(asked.coupled, found.rows.tolist()):
+            for g, a in row.terms.items():
+                if asked.logarithmic and row.ratio:
+                    log[g] += multiplier if a > 0 else -multiplier
+                else:
+                    slope[g] += multiplier * float(a)
+        spent = np.full(asked.count, -np.inf)
+        with np.errstate(divide="ignore"):
+            parts = np.log(found.budgets)[:, None] + asked.spend * np.log(found.profiles)
+            np.logaddexp.at(spent, asked.member, np.logaddexp.reduce(parts, axis=0))
+        weight = np.log(absolute_moment(asked.noise, asked.order) * asked.grouped(asked.weights))
+        return cls(asked.order, asked.spend, weight, spent, slope, log, *asked.limits)
+
+    def terms(self, logs: Array) -> tuple[Array, ...]:
+        """W s^p, K/s^m, d s and c at these logarithms of scales."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            rise = np.exp(self.weight + self.order * logs)
+            fall = np.where(self.spent > -np.inf, np.exp(self.spent - self.spend * logs), 0.0)
+            return rise, fall, np.where(self.slope != 0, self.slope * np.exp(logs), 0.0), self.log
+
+    def slopes(self, scales: Array) -> Array:
+        """The derivatives of φ at these scales, where they are positive."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rise, fall, linear, log = self.terms(np.log(scales))
+            return np.where(scales > 0, (self.order * rise - self.spend * fall + linear + log) / scales, 0.0)
+
+    def minimisers(self) -> Array:
+        """Where the minima are, within the limits."""
+        p, m = self.order, self.spend
+        with np.errstate(invalid="ignore"):
+            logs = (math.log(m / p) + self.spent - self.weight) / (p + m)
+        if self.slope.any() or self.log.any():
+            low, high = np.full((2, len(logs)), [[-700.0], [700.0]])
+            for _ in range(64):
+                middle = (low + high) / 2
+                rise, fall, linear, log = self.terms(middle)
+                falls = p * rise + linear + log < m * fall
+                low, high = np.where(falls, middle, low), np.where(falls, high, middle)
+            logs = (low + high) / 2
+        return np.minimum(np.maximum(np.exp(logs), self.low), self.high)
+
+
+def moment(noise: str, order: float) -> arb:
+    """Return E|T|^p at scale 1, in a ball."""
+    p = arb(order)
+    if noise == "laplace":
+        return (p + 1).gamma()
+    return arb(2) ** (p / 2) * ((p + 1) / 2).gamma() / arb.pi().sqrt()
+
+
+def power(s: fmpq, exponent: float) -> arb:
+    """Return s^p in a ball, s ≥ 0."""
+    if exponent == int(exponent):
+        return arb(s) ** int(exponent)
+    return arb(s) ** arb(exponent) if s else arb(0)
+
+
+@contextmanager
+def _precise() -> Iterator[None]:
+    before, ctx.prec = ctx.prec, _BITS
+    try:
+        yield
+    finally:
+        ctx.prec = before
+
+
+def cost_above(noise: str, order: float, weights: Array | None, scales: Array) -> Fraction:
+    r"""Return :math:`\sum_i w_i E|T_i|^p` of noise, from above."""
+    held = [1.0] * len(scales) if weights is None else weights.tolist()
+    with _precise():
+        terms = zip(map(rational, held), map(rational, scales.tolist()))
+        total = moment(noise, order) * sum((w * power(s, order) for w, s in terms), arb(0))
+        return fraction(total.upper().fmpq())
+
+
+def lower_bound(
+    asked: DeclaredScales, found: Multipliers, *, costs: bool = True, most: float = math.inf
+) -> fmpq:
+    """Return what the multipliers prove, in rationals; of scales that cost at most `most` if that is less.
+
+    Raises
+    ------
+    ResultFormatError
+        They prove nothing.
+    """
+    fits = found.budgets.shape == (len(asked.privacy),) and found.rows.shape == (len(asked.coupled),)
+    if not fits or found.profiles.shape != (len(asked.privacy), len(asked.weights)):
+        raise ResultFormatError("multipliers do not fit the rows")
+    free = np.array([row.equal for row in asked.coupled], dtype=bool)
+    if (found.budgets < 0).any() or (found.rows[~free] < 0).any():
+        raise ResultFormatError("a multiplier of an inequality is negative")
+    with _precise():
+        total = _total(asked, found, costs, most)
+        if not total.is_finite():
+            raise ResultFormatError("multipliers prove nothing")
+        return total.lower().fmpq()
+
+
+def _total(asked: DeclaredScales, found: Multipliers, costs: bool, most: float) -> arb:
+    start = Lagrangian.of(asked, found)
+    high = list(asked.high)
+    if not costs:
+        start = replace(start, weight=np.full(asked.count, -np.inf))
+    weights, spent, slope, log = ([ZERO] * asked.count for _ in range(4))
+    members = asked.member.tolist()
+    for g, w in zip(members, asked.weights.tolist()):
+        weights[g] += rational(w)
+    total = arb(0)
+    for asks, y, profile in zip(asked.privacy, found.budgets.tolist(), found.profiles.tolist()):
+        multiplier = rational(y)
+        total -= arb(multiplier * rational(asks.most))
+        for g, v in zip(members, profile):
+            if v and y:
+                spent[g] += multiplier * rational(v) ** asks.spend
+    for row, nu in zip(asked.coupled, map(rational, found.rows.tolist())):
+        if asked.logarithmic and row.ratio:
+            (g, a), (h, b) = sorted(row.terms.items(), key=lambda term: term[1] < 0)
+            log[g], log[h] = log[g] + nu, log[h] - nu
+            total += arb(nu) * (arb(a) / arb(-b)).log()
+            continue
+        total += arb(nu * row.offset)
+        for g, a in row.terms.items():
+            slope[g] += nu * a
+    if asked.logarithmic and min(slope) < 0:
+        raise ResultFormatError("multipliers leave a function that is not convex")
+    unit = moment(asked.noise, asked.order) if costs else arb(0)
+    for g, s in enumerate(start.minimisers().tolist()):
+        terms = unit * arb(weights[g]), spent[g], slope[g], log[g]
+        if slope[g] < 0 and costs and most < math.inf:  # no scale alone costs more than all
+            ceiling = max(((arb(most) / terms[0]) ** (1 / arb(asked.order))).upper().fmpq(), asked.low[g])
+            before = high[g]
+            high[g] = ceiling if before is None else min(before, ceiling)
+        total += _least(asked.order, asked.spend, terms, asked.low[g], high[g], s)
+    return total
+
+
+def _least(
+    p: float, m: int, terms: tuple[arb, fmpq, fmpq, fmpq], low: fmpq, high: fmpq | None, near: float
+) -> arb:
+    """A ball whose lower end is below the least of φ within the limits; not finite where none is proved."""
+    (weight, spent, slope, log), order = terms, arb(p)
+
+    def parts(s: fmpq) -> tuple[arb, arb]:
+        """φ and σ."""
+        rise, fall = weight * power(s, p), arb(spent / s**m) if spent else arb(0)
+        linear = slope * s
+        value = rise + fall + arb(linear) + (arb(log) * arb(s).log() if log else 0)
+        return value, order * rise - m * fall + arb(linear + log)
+
+    if not (spent or log) and slope >= 0:
+        return parts(low)[0]
+    if not near < math.inf:  # nothing is charged for a large scale
+        return arb(0) if slope >= 0 and not log else arb("nan")
+    start = rational(near)
+    for apart in map(rational, _APART):
+        a, b = max(low, start * (1 - apart)), max(low, start * (1 + apart))
+        b = b if high is None else min(b, high)
+        a = min(a, b)
+        if not a:
+            break
+        value, rise = parts(b)
+        if (a == low or parts(a)[1] <= 0) and (b == high or rise >= 0):
+            return value - rise.max(arb(0)) * arb(b / a - 1)
+    return arb("nan")

@@ -473,7 +473,7 @@ def _check_name(name: object) -> None:
 
 
 def _ours(generator: object) -> bool:
-    return type(generator).__module__.startswith("mechdesign.noise.laws.")
+    return type(generator).__module__ in ("mechdesign.noise.laws", "mechdesign.noise.families")
 
 
 def modules_to_import(text: str) -> list[str]:

@@ -39,18 +39,6 @@ LARGEST = 1e100
 class CovariancePrivacy(Requirement):
     r"""A requirement on a covariance: :math:`v^\top S^{-1} v \le \mu^2` for each change v. `Covariance.private` makes it."""
 
-    covariance: Any = None
-
-    @property
-    def on(self) -> Covariance | None:
-        """The covariance."""
-        found: Covariance | None = self.covariance
-        return found
-
-    def to_fields(self) -> dict[str, object]:
-        """What files hold: all but the covariance."""
-        return {"label": self.label, "privacy": self.privacy}
-
     @property
     def budget(self) -> float:
         r""":math:`\mu^2`, rounded down."""
@@ -103,7 +91,7 @@ class Covariance(Unknown):
         ----------
         privacy : ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage or TradeOff
         """
-        found = CovariancePrivacy("private", privacy, self)
+        found = CovariancePrivacy("private", privacy, unknown=self)
         _ = found.budget
         return found
 

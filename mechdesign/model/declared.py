@@ -538,23 +538,17 @@ class Declared(OwnRows):
         """What is looked for."""
         return f"P[x, y] = Pr[output y | input x] >= 0, {self.n} inputs x {self.m} outputs, Σ_y P[x, y] = 1"
 
-    set_latex = r"P \ge 0,\ \sum_y P_{xy} = 1"
-
     def cell(self, j: int) -> str:
         """The name of a cell."""
         x, y = divmod(j, self.m)
         return f"P[{shown_label(self.inputs[x])}, {shown_label(self.outputs[y])}]"
 
-    def meaning(self, asked: Any, *, latex: bool = False) -> str:
+    def meaning(self, asked: Any) -> str:
         """A requirement as an inequality."""
-        pure, metric = all(delta == 0 for _, delta in asked.points), asked.distances is not None
-        if latex:
-            distance = r"\,d(x, x')" if metric else ""
-            excess = r"\textstyle\sum_y \max(P_{xy} - e^{\varepsilon} P_{x'y}, 0) \le \delta"
-            return rf"P_{{xy}} \le e^{{\varepsilon{distance}}} P_{{x'y}}" if pure else excess
-        excess = "Σ_y max(P[x, y] - e^ε P[x', y], 0) <= δ"
-        rate = "e^(ε d(x, x'))" if metric else "e^ε"
-        return f"P[x, y] <= {rate} P[x', y]" if pure else excess
+        if any(delta for _, delta in asked.points):
+            return "Σ_y max(P[x, y] - e^ε P[x', y], 0) <= δ"
+        rate = "e^ε" if asked.distances is None else "e^(ε d(x, x'))"
+        return f"P[x, y] <= {rate} P[x', y]"
 
     def family_of(self, row: int) -> str:
         """The family of a row, by its number."""

@@ -22,16 +22,10 @@ from scipy import sparse
 
 from mechdesign.errors import DesignError
 from mechdesign.model.declared import Declared
-from mechdesign.model.unknown import Requirement, Unknown
+from mechdesign.model.unknown import Further, Requirement, Unknown
 from mechdesign.typing import Array, Indices
 
 _EQUAL, _BELOW, _ABOVE = ("Equality", "Zero"), ("Inequality", "NonPos"), ("NonNeg",)
-
-
-class Further(cp.Variable):
-    """Further variables of a problem that was read from a file: those of its piecewise linear atoms."""
-
-    further = True
 
 
 class Rows(NamedTuple):

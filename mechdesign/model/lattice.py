@@ -59,28 +59,7 @@ INNER, EDGE, NEXT, FIRST, SECOND = range(5)
 class ShiftPrivacy(Requirement):
     """A requirement at all shifts of the noise up to the sensitivity: `LatticeNoise.private` makes it."""
 
-    noise: Any = None
-
     distances = None
-
-    @property
-    def on(self) -> LatticeNoise | None:
-        """The noise."""
-        found: LatticeNoise | None = self.noise
-        return found
-
-    def of(self, unknown: Any) -> ShiftPrivacy:
-        """Return the same of a noise."""
-        return replace(self, noise=unknown)
-
-    def to_fields(self) -> dict[str, object]:
-        """What files hold: all but the noise."""
-        return {"label": self.label, "privacy": self.privacy}
-
-    @classmethod
-    def from_fields(cls, fields: dict[str, Any]) -> ShiftPrivacy:
-        """Read it, for a noise that is made next."""
-        return cls(**fields)
 
     @property
     def points(self) -> tuple[tuple[float, float], ...]:
@@ -97,7 +76,7 @@ class ShiftPrivacy(Requirement):
     def scaled(self, factor: float) -> ShiftPrivacy:
         """The same at ε times a factor."""
         held = tuple((epsilon * factor, delta) for epsilon, delta in self.points)
-        return ShiftPrivacy(self.label, TradeOff(held), self.noise)
+        return replace(self, privacy=TradeOff(held))
 
     def __str__(self) -> str:
         return f"{guarantee(self.privacy)}, shifts up to the sensitivity"
@@ -195,7 +174,7 @@ class LatticeNoise(Unknown):
             if not delta and (self.tails is None or self.tails > epsilon):
                 remedy = f"needs mass at every distance: LatticeNoise(..., tails={epsilon!r})"
                 raise DesignError.of("privacy", privacy, remedy)
-        return ShiftPrivacy("private", privacy, self)
+        return ShiftPrivacy("private", privacy, unknown=self)
 
     def expected(self, loss: object = "absolute") -> cp.Expression:
         """Expected loss of an error, tails included.
@@ -293,8 +272,6 @@ class LatticeDeclared(Declared):
     def _part(self, asked: Any, point: tuple[float, float], first: int) -> Part:
         return ShiftPart(self, asked, point, first)
 
-    set_latex = r"p \ge 0,\ \sum_j p_j = 1"
-
     @property
     def over(self) -> str:
         beyond = "nothing beyond"
@@ -308,12 +285,8 @@ class LatticeDeclared(Declared):
     def cell(self, j: int) -> str:
         return f"p[{j - self.side}]"
 
-    def meaning(self, asked: Any, *, latex: bool = False) -> str:
+    def meaning(self, asked: Any) -> str:
         pure = all(delta == 0 for _, delta in asked.points)
-        if latex:
-            excess = r"\textstyle\sum_j \max(p_j - e^{\varepsilon} p_{j+s}, 0) \le \delta"
-            law = r"p_j \le e^{\varepsilon} p_{j+s}"
-            return rf"{law if pure else excess},\ |s| \le {self.change}"
         said = "p[j] <= e^ε p[j + s]" if pure else "Σ_j max(p[j] - e^ε p[j + s], 0) <= δ"
         return f"{said}, 0 < |s| <= {self.change}"
 

@@ -1,4 +1,4 @@
-"""Print problems on tables as lines and as LaTeX, audit them, draw their solutions."""
+"""Print problems on tables as lines, audit them, draw their solutions."""
 
 from __future__ import annotations
 
@@ -39,27 +39,6 @@ def families(declared: Declared) -> list[str]:
         tangents = f"{label}: convex, by its tangents ({declared.sample(family)[1]})"
         said.append(tangents if label in declared.curved else declared.printed(family))
     return said
-
-
-def latex(declared: Declared) -> str:
-    """Return the problem in LaTeX, for a notebook."""
-
-    def text(words: str) -> str:
-        for symbol in "\\{}$&#_%^":
-            words = words.replace(symbol, " " if symbol in "\\{}^$" else f"\\{symbol}")
-        return rf"\text{{{words}}}"
-
-    counts, rows = _counts(declared), []
-    for asked in declared.privacy:
-        meaning = declared.meaning(asked, latex=True)
-        said = str(asked).replace("ε", "epsilon").replace("δ", "delta").replace("·", "times")
-        rows.append(rf"{meaning} &&{text(f'{asked.label}: {said} ({counts[asked.label]} rows)')}")
-    for family, label in enumerate(declared.labels):
-        sample = declared.sample(family)[0].replace("<=", r"\le").replace("...", r"\dots")
-        rows.append(rf"{sample} &&{text(f'{label} ({counts[label]} rows)')}")
-    head = rf"\min_{{{declared.set_latex}}}\quad & {text(declared.objective)} \\ \text{{s.t.}}\quad & "
-    body = r" \\ & ".join(rows)
-    return rf"$$\begin{{aligned}} {head}{body} \end{{aligned}}$$"
 
 
 def audit_table(

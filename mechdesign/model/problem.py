@@ -14,15 +14,16 @@ r"""A problem: an objective and constraints on one unknown, declared in CVXPY an
 from __future__ import annotations
 
 import pkgutil
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar
+import re
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Self
 
 import cvxpy as cp
 from cvxpy import Minimize as Minimize
 
 from mechdesign.errors import DesignError, instance
 from mechdesign.evidence.results import Result
-from mechdesign.model.unknown import Requirement, Unknown
+from mechdesign.model.unknown import Further, Requirement, Unknown, in_columns
 from mechdesign.problem.spine import Clock, Incumbent, ModelledDesign
 from mechdesign.problem.words import Description
 
@@ -98,6 +99,31 @@ class Problem(ModelledDesign):
         """What files hold: the problem in numbers."""
         return {f.name: getattr(self.declared, f.name) for f in fields(self.numbers)}
 
+    @classmethod
+    def from_fields(cls, held: dict[str, Any]) -> Self:
+        """Declare what a file holds, in CVXPY."""
+        numbers = cls.numbers(**held)
+        unknown = cls.unknown_of(numbers)
+        columns = in_columns(unknown, numbers.width)
+        constraints = [replace(asked, unknown=unknown) for asked in numbers.privacy]
+        made = cls(
+            Minimize(cls.objective_of(numbers, columns)), (*constraints, *numbers.constraints(columns))
+        )
+        made.__dict__["_declared"] = numbers
+        return made
+
+    @classmethod
+    def unknown_of(cls, numbers: Any) -> Any:
+        """Return the unknown of a problem in numbers."""
+        raise NotImplementedError
+
+    @classmethod
+    def objective_of(cls, numbers: Any, columns: Any) -> cp.Expression:
+        """Return the objective of a problem in numbers: that of the `columns`, the unknown first."""
+        found: cp.Expression = numbers.cost @ columns + numbers.constant
+        found.set_label(numbers.objective)
+        return found
+
     def __reduce__(self) -> tuple[Any, ...]:
         held = None if self.parameters and "_declared" not in self.__dict__ else self.to_fields()
         return _again, (type(self), self.objective, self.constraints, held)
@@ -145,7 +171,7 @@ class Problem(ModelledDesign):
         return "\n".join(self.printed())
 
     def _repr_latex_(self) -> str:
-        text = "\n".join(self.printed())
+        text = re.sub(r"[\\{}$&#%]", " ", "\n".join(self.printed()))
         for symbol, word in (
             ("^", r"\^{}"),
             ("_", r"\_"),
@@ -170,7 +196,7 @@ class Problem(ModelledDesign):
     @property
     def unknown(self) -> Any:
         """The unknown: a CVXPY variable with methods of its own."""
-        return self.requirements[0].on
+        return self.requirements[0].unknown
 
     @property
     def privacy(self) -> Any:
@@ -241,8 +267,8 @@ def _unknown_of(objective: Any, constraints: Any) -> Unknown:
         *(one for one in given if not isinstance(one, Requirement)),
     ]
     variables = [v for part in parts for v in part.variables()]
-    held = {id(v): v for v in (*variables, *(one.on for one in asked if one.on is not None))}
-    own = [v for v in held.values() if not (isinstance(v, Unknown) or getattr(v, "further", False))]
+    held = {id(v): v for v in (*variables, *(one.unknown for one in asked if one.unknown is not None))}
+    own = [v for v in held.values() if not isinstance(v, (Unknown, Further))]
     if own:
         remedy = "is a variable of your own: write what it stands for as an atom, cp.max(...) or cp.abs(...) of the unknown"
         whole = any(v.attributes["boolean"] or v.attributes["integer"] for v in own)

@@ -72,19 +72,6 @@ class ScalesPrivacy(Requirement):
     noise: str
     sensitivities: Array
     bounds: Sensitivity | None = None
-    scales: Any = None
-
-    @property
-    def on(self) -> Scales | None:
-        """The scales."""
-        found: Scales | None = self.scales
-        return found
-
-    def to_fields(self) -> dict[str, object]:
-        """What files hold: all but the scales."""
-        return {
-            name: getattr(self, name) for name in ("label", "privacy", "noise", "sensitivities", "bounds")
-        }
 
     @property
     def spend(self) -> int:
@@ -212,7 +199,7 @@ class Scales(Unknown):
         bounds = given if isinstance(given, Sensitivity) else None
         if bounds is not None and (bounds.l0, bounds.l1, bounds.l2) == (None, None, None):
             bounds = None
-        found = ScalesPrivacy("private", privacy, self.noise, sizes, bounds, self)
+        found = ScalesPrivacy("private", privacy, self.noise, sizes, bounds, unknown=self)
         _ = found.budget
         return found
 

@@ -106,26 +106,6 @@ class Private(Requirement):
 
     between: str | Indices
     distances: Array | None = None
-    table: Any = None
-
-    @property
-    def on(self) -> Table | None:
-        """The table."""
-        found: Table | None = self.table
-        return found
-
-    def of(self, unknown: Any) -> Private:
-        """Return the same of a table."""
-        return replace(self, table=unknown)
-
-    def to_fields(self) -> dict[str, object]:
-        """What files hold: all but the table."""
-        return {key: getattr(self, key) for key in ("label", "privacy", "between", "distances")}
-
-    @classmethod
-    def from_fields(cls, fields: dict[str, Any]) -> Private:
-        """Read it, for a table that is made next."""
-        return cls(**fields)
 
     def check(self, count: int) -> None:
         """Raise DesignError where it is not of so many inputs."""
@@ -333,7 +313,7 @@ class Table(Errors, Unknown):
         if isinstance(privacy, TradeOff):
             pairs_of(privacy)  # refuses one that asks for nothing
         distances = self.distances(privacy) if isinstance(privacy, MetricDP) else None
-        return Private("private", privacy, self._between(between), distances, self)
+        return Private("private", privacy, self._between(between), distances, unknown=self)
 
     def decoded(self, decoder: Numbers, outputs: Any = None) -> Decoded:
         """Return the table after post-processing, P @ decoder, with the same errors.

@@ -47,7 +47,7 @@ from mechdesign.model.exactly import (
     repaired,
     weights_of,
 )
-from mechdesign.model.expressions import Further, compiled, labelled
+from mechdesign.model.expressions import compiled, labelled
 from mechdesign.model.problem import Problem
 from mechdesign.model.program import Program
 from mechdesign.model.symmetry import Symmetry
@@ -193,20 +193,6 @@ class TableProblem(TableDesign, Problem):
         return compiled(self.unknown, self.objective, self.constraints, kind=self.numbers)
 
     # -- files and copies -------------------------------------------------------------------------------------
-
-    @classmethod
-    def from_fields(cls, held: dict[str, Any]) -> TableProblem:
-        """Declare what a file holds, in CVXPY."""
-        numbers = cls.numbers(**held)
-        unknown = cls.unknown_of(numbers)
-        whole = in_columns(unknown, numbers)
-        constraints: list[Any] = [asked.of(unknown) for asked in numbers.privacy]
-        constraints += numbers.constraints(whole)
-        objective = numbers.cost @ whole + numbers.constant
-        objective.set_label(numbers.objective)
-        made = cls(cp.Minimize(objective), tuple(constraints))
-        made.__dict__["_declared"] = numbers
-        return made
 
     @classmethod
     def unknown_of(cls, numbers: Any) -> Unknown:
@@ -560,9 +546,6 @@ class TableProblem(TableDesign, Problem):
     def families(self) -> list[str]:
         return printing.families(self.declared)
 
-    def _repr_latex_(self) -> str:
-        return printing.latex(self.declared)
-
 
 def missed_by(worth: Mapping[str, float]) -> list[str]:
     """Labels of the convex functions, but for the objective, that are above 0 by more than `CURVED`, or no number."""
@@ -580,14 +563,6 @@ def _settled(declared: Declared, cells: Exact) -> Exact:
     """Columns with these cells and the least further ones that their rows allow."""
     further = len(declared.cost) - declared.cells
     return Face(declared, declared.zeros).lowered([*cells, *(fmpq(0) for _ in range(further))])
-
-
-def in_columns(unknown: Any, numbers: Declared) -> Any:
-    """The unknown, row by row, with further variables behind."""
-    columns = [cp.vec(unknown, order="C")]
-    if (further := len(numbers.cost) - numbers.cells) > 0:
-        columns.append(Further(further, name="further"))
-    return cp.hstack(columns)
 
 
 def row_claims(declared: Declared, v: Exact) -> Iterator[Claim]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeVar
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Self, TypeVar
 
 import cvxpy as cp
 
@@ -23,6 +23,18 @@ class Unknown(cp.Variable):
         raise NotImplementedError
 
 
+class Further(cp.Variable):
+    """Further variables of a problem that was read from a file: those of its piecewise linear atoms."""
+
+
+def in_columns(unknown: Unknown, width: int) -> cp.Expression:
+    """The unknown, row by row, with further variables behind up to this width."""
+    columns = [cp.vec(unknown, order="C")]
+    if width > unknown.size:
+        columns.append(Further(width - unknown.size, name="further"))
+    return cp.hstack(columns)
+
+
 @dataclass(frozen=True, eq=False)
 class Requirement:
     """Privacy asked of an unknown, which its method ``private`` makes.
@@ -32,19 +44,22 @@ class Requirement:
     label : str
         The name of the family of rows.
     privacy : Privacy
+    unknown : Unknown
+        Whose it is; None of one that was read from a file, which does not hold it.
     """
 
     label: str
     privacy: Any
+    unknown: Any = field(default=None, kw_only=True)
 
-    @property
-    def on(self) -> Unknown | None:
-        """The unknown; None of one that was read from a file."""
-        raise NotImplementedError
+    def to_fields(self) -> dict[str, object]:
+        """What files hold: all but the unknown."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "unknown"}
 
-    def of(self, unknown: Unknown) -> Requirement:
-        """Return the same of an unknown."""
-        raise NotImplementedError
+    @classmethod
+    def from_fields(cls, held: dict[str, Any]) -> Self:
+        """Read it, for an unknown that is made next."""
+        return cls(**held)
 
     def parameters(self) -> list[cp.Parameter]:
         """CVXPY's parameters in it."""

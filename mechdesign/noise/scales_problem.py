@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import cvxpy as cp
@@ -82,17 +82,15 @@ class ScalesProblem(ScalesDesign, Problem):
     # -- files and copies -------------------------------------------------------------------------------------
 
     @classmethod
-    def from_fields(cls, held: dict[str, Any]) -> ScalesProblem:
-        """Declare what a file holds, in CVXPY."""
-        numbers = DeclaredScales(**held)
+    def unknown_of(cls, numbers: DeclaredScales) -> Scales:
         first = numbers.privacy[0]
         changes = first.sensitivities if first.bounds is None else first.bounds
-        scales = Scales(changes, numbers.noise, neighbours=numbers.neighbours)
-        constraints: list[Any] = [replace(asked, scales=scales) for asked in numbers.privacy]
-        constraints += numbers.constraints(scales)
-        made = cls(cp.Minimize(scales.expected(numbers.order, numbers.weights)), tuple(constraints))
-        made.__dict__["_declared"] = numbers
-        return made
+        return Scales(changes, numbers.noise, neighbours=numbers.neighbours)
+
+    @classmethod
+    def objective_of(cls, numbers: DeclaredScales, columns: Any) -> cp.Expression:
+        unknown: Scales = columns.variables()[0]
+        return unknown.expected(numbers.order, numbers.weights)
 
     # -- solving ----------------------------------------------------------------------------------------------
 

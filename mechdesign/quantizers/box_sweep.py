@@ -68,7 +68,7 @@ class SelectionPrograms:
 
     def at(self, boxes: Boxes, epsilon: float | None = None) -> Programs:
         """Return the programs of boxes; ε is that of the privacy unless given."""
-        unknown: Any = self.asked.selection
+        unknown: Any = self.asked.unknown
         at = np.flatnonzero(unknown.open)
         families, used = self.asked.families(unit_vectors(unknown.open), *boxes, epsilon)
         bounded = np.flatnonzero(used[unknown.open])
@@ -89,7 +89,7 @@ class SelectionPrograms:
 
     def whole(self, x: Array) -> Array:
         """Values of the program's columns as the unknown's, row by row, and further columns behind; a last axis is that of columns."""
-        open_ = self.asked.selection.open.ravel()
+        open_ = self.asked.unknown.open.ravel()
         n = int(open_.sum())
         found = np.zeros((*x.shape[:-1], open_.size + x.shape[-1] - n))
         found[..., np.flatnonzero(open_)] = x[..., :n]
@@ -98,7 +98,7 @@ class SelectionPrograms:
 
     def judged(self, values: Array, x: Array) -> Array:
         """What points of a search are compared by: their exact loss; for losses that are functions, and by Theorem 6, the objective."""
-        unknown, (prior, loss, *_) = self.asked.selection, self.question
+        unknown, (prior, loss, *_) = self.asked.unknown, self.question
         if self.asked.theorem == "theorem6" or not loss.polynomial:
             return values
         found, good = np.full(len(values), np.nan), ~np.isnan(values)
@@ -108,7 +108,7 @@ class SelectionPrograms:
 
     def audit(self, found: Found, selection: SelectionFamilies) -> pd.DataFrame:
         """The rows at a mechanism, both sides as stated, with the solver's multipliers."""
-        unknown, (low, high) = self.asked.selection, found.box
+        unknown, (low, high) = self.asked.unknown, found.box
         q = np.concatenate([selection.left, selection.right])[: len(unknown.open)]
         families, used = self.asked.families(unit_vectors(unknown.open), low[..., None], high[..., None])
         values, at = q[unknown.open], tuple(np.nonzero(used))

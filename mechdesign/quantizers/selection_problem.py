@@ -26,7 +26,8 @@ from mechdesign.model.expressions import compiled
 from mechdesign.model.problem import Problem
 from mechdesign.model.search import parameters_of
 from mechdesign.model.sweeping import Sweep
-from mechdesign.model.table_problem import in_columns, row_claims
+from mechdesign.model.table_problem import row_claims
+from mechdesign.model.unknown import in_columns
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.spine import Bound, Clock, Incumbent, Law, ModelledDesign
@@ -347,7 +348,7 @@ class SelectionProblem(Problem, QuantizerDesign):
         numbers |= {"objective": objective.label, "constant": objective.question.constant}
         cost = np.append(objective.question.cost, np.zeros(held["columns"]))
         own = SelectionRows(cost=cost, privacy=(asked,), curved=(), **numbers)
-        made = cls(cp.Minimize(objective), (asked, *own.constraints(in_columns(unknown, own))))
+        made = cls(cp.Minimize(objective), (asked, *own.constraints(in_columns(unknown, own.width))))
         made.__dict__["_own"] = own
         return made
 

@@ -336,7 +336,6 @@ class SelectionPrivacy(Requirement):
     theorem : {"theorem5", "theorem6", "across-outputs"}
     low, high : cvxpy.Expression
         The box o, u in the shape of the unknown: parameters, or affine in them.
-    selection : Selection
     boxes : Grid, "paper", or None
         Boxes that are searched as long as the parameters hold `handed`; None for the one that they hold.
     handed : (o, u), optional
@@ -346,7 +345,6 @@ class SelectionPrivacy(Requirement):
     theorem: str
     low: Any
     high: Any
-    selection: Any = None
     boxes: Any = None
     handed: tuple[Array, Array] | None = None
 
@@ -354,12 +352,6 @@ class SelectionPrivacy(Requirement):
 
     def check(self, inputs: int) -> None:
         """Nothing: the unknown's shape is checked by `Selection.private`."""
-
-    @property
-    def on(self) -> Selection | None:
-        """The selection."""
-        found: Selection | None = self.selection
-        return found
 
     def parameters(self) -> list[cp.Parameter]:
         """Those of the box."""
@@ -374,7 +366,7 @@ class SelectionPrivacy(Requirement):
         epsilon : float, optional
             That of the privacy unless given.
         """
-        unknown: Selection = self.selection
+        unknown: Selection = self.unknown
         m, used = len(unknown.bins), np.zeros(unknown.shape, dtype=int)
         halves: Any = [(part[: m - 1], part[-(m - 1) :]) for part in (q, low, high, used)]
         left = Side(unknown.bins, *unknown.input_range, *halves)
@@ -392,7 +384,7 @@ class SelectionPrivacy(Requirement):
 
     def constraints(self) -> list[cp.Constraint]:
         """The rows in CVXPY, each family by its name."""
-        q, low, high = self.selection, self.low, self.high
+        q, low, high = self.unknown, self.low, self.high
         found, used = self.families(q, low, high)
         at = tuple(np.nonzero(used))
         rows = [named("normalisation", cp.sum(q, axis=1) == 1)]
@@ -527,7 +519,7 @@ class Selection(Unknown):
                 raise DesignError.of(name, side.shape, f"must have the shape of the unknown, {self.shape}")
         handed: Any = (low.value, high.value)
         boxes = None if not grid else "paper" if box is None else box
-        return SelectionPrivacy("privacy", privacy, theorem, low, high, self, boxes, handed)
+        return SelectionPrivacy("privacy", privacy, theorem, low, high, boxes, handed, unknown=self)
 
     # -- outputs and losses -------------------------------------------------------------------------------
 

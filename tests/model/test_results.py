@@ -165,7 +165,7 @@ def test_prints() -> None:
         "            unbiased: -3 P[-1, -3] - 0.5 P[-1, -0.5] + 0.5 P[-1, 0.5] + 3 P[-1, 3] = -1 (5 rows, the first)",
         "            cap: P[-1, -0.5] <= 0.2 (5 rows, the first)",
     ]
-    assert r"\min" in made._repr_latex_() and r"\text{cap (5 rows)}" in made._repr_latex_()
+    assert r"cap: P[-1, -0.5] $\le$ 0.2 (5 rows, the first)" in made._repr_latex_()
     assert "2 listed pairs only" in str(names())
 
 

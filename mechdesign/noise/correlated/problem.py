@@ -33,7 +33,7 @@ from mechdesign.evidence.proofs import PROVED, Certificate, Claim
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.covariance import Covariance
-from mechdesign.model.expressions import Further, rows_of
+from mechdesign.model.expressions import rows_of
 from mechdesign.model.problem import Problem
 from mechdesign.model.unknown import named
 from mechdesign.noise.correlated.bound import CovarianceBound
@@ -77,22 +77,8 @@ class CovarianceProblem(Problem):
         return DeclaredCovariance(S.changes, S.neighbours, *rows, tuple(asked))
 
     @classmethod
-    def from_fields(cls, held: dict[str, Any]) -> CovarianceProblem:
-        """Declare what a file holds, in CVXPY."""
-        numbers = DeclaredCovariance(**held)
-        S = Covariance(numbers.changes, neighbours=numbers.neighbours)
-        columns = [
-            cp.vec(S, order="C"),
-            *([Further(numbers.further, name="further")] if numbers.further else []),
-        ]
-        whole = cp.hstack(columns)
-        constraints: list[Any] = [named(asked.label, S.private(asked.privacy)) for asked in numbers.privacy]
-        constraints += numbers.constraints(whole)
-        objective = numbers.cost @ whole + numbers.constant
-        objective.set_label(numbers.objective)
-        made = cls(cp.Minimize(objective), tuple(constraints))
-        made.__dict__["_declared"] = numbers
-        return made
+    def unknown_of(cls, numbers: DeclaredCovariance) -> Covariance:
+        return Covariance(numbers.changes, neighbours=numbers.neighbours)
 
     # -- solving ----------------------------------------------------------------------------------------------
 

@@ -46,6 +46,14 @@ class Problem(ModelledDesign):
     ------
     DesignError
         No privacy, no or several unknowns, variables of one's own, what is not convex, `Maximize`, a parameter without a value.
+
+    Examples
+    --------
+    >>> import mechdesign as md
+    >>> P = md.Table([0, 1], [0, 1])
+    >>> asked = Problem(Minimize(P.expected("absolute")), [P.private(md.PureDP(1.0)), md.named("cap", P[0, 1] <= 0.3)])
+    >>> round(asked.solve().value, 6)                                # 1/(1 + e), the cap besides
+    0.268941
     """
 
     objective: Any
@@ -235,7 +243,19 @@ class Problem(ModelledDesign):
     def solve(self, solver: str | None = None, **options: Any) -> Result:
         """Solve with a registered backend, the fitting one when not named; the model of a design as that design is.
 
-        The parameters are those of `ModelledDesign.solve`.
+        Parameters
+        ----------
+        solver : str, optional
+        **options
+            As in `ModelledDesign.solve`: gap, certify, time_limit, progress, and those of the solver.
+
+        Examples
+        --------
+        >>> import mechdesign as md
+        >>> P = md.Table([0, 1], [0, 1])
+        >>> result = Problem(Minimize(P.expected("absolute")), [P.private(md.PureDP(1.0))]).solve("highs", time_limit=60)
+        >>> round(result.value, 6), result.certificate.verify()
+        (0.268941, True)
         """
         if self.design is not None and self.as_handed_out:
             found: Result = self.design.solve(solver, **options)

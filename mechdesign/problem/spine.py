@@ -125,7 +125,14 @@ class Incumbent:
         return max(0.0, value - self.bound.value) / max(abs(value), 1e-300)
 
 
-class Design(Checked):
+class _Listed(type):
+    """Class of designs: `dir` and `help` list what a user calls, without what Python gives every class."""
+
+    def __dir__(cls) -> list[str]:
+        return [name for name in super().__dir__() if not name.startswith("__")]
+
+
+class Design(Checked, metaclass=_Listed):
     """Base class of designs: frozen dataclasses that check their fields and are solved by `solve`."""
 
     default_gap: ClassVar[float] = 1e-9
@@ -197,6 +204,13 @@ class Design(Checked):
             No mechanism meets the requirement.
         SolverError
             Nothing feasible was found, or not within the time limit.
+
+        Examples
+        --------
+        >>> import mechdesign as md
+        >>> result = md.PrivateChoice(3, md.PureDP(1.0)).solve(time_limit=60)
+        >>> round(result.value, 4), result.certificate.verify()
+        (0.3257, True)
         """
         clock = Clock(time_limit, gap=self._wanted(gap), certify=one_of("certify", certify, (True, False)))
         if options:

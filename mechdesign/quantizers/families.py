@@ -421,6 +421,15 @@ class ERM(ParameterSearch):
         As in `OPTM`.
     grid : Grid, optional
         Axes ``delta``, ``inner`` (both in units of half the input range) and ``gamma``.
+
+    Examples
+    --------
+    >>> import mechdesign as md
+    >>> from scipy import stats
+    >>> grid = md.Grid(delta=[1.6], inner=[0.5], gamma=[0.2])
+    >>> result = ERM(4, md.PureDP(2.0), stats.uniform(-1, 2), grid=grid).solve(zoom=0)
+    >>> len(result.mechanism.bins), result.certificate.verify()
+    (4, True)
     """
 
     _selector = "gamma"

@@ -47,8 +47,8 @@ MOST = 10**7
 BUFFERS = 8
 _BITS = 62
 UNIT = 1 << _BITS
-_FAR = 1 << 220
-"""Steps: counts further out count as this far, which brings none further apart."""
+_FAR = 1 << 221
+"""A public number added to every count in steps; counts half as far out count as that far, which brings none further apart."""
 _OFFSET = 3 << 285
 """A public number in every state, above any: integers of one length take the same time whatever the data are."""
 _BLOCK = 4096
@@ -343,6 +343,9 @@ class Stream:
         self._decoder, self._total = decoder or [0] * d, total
         self._noise = ExactNoise(stats.norm(scale=law.deviation), law.step)
         self._drawn: list[int] = []
+        # what takes the public numbers out of the states and outputs again
+        self._back = [_OFFSET - (p * _OFFSET >> _BITS) - _FAR for p in law.poles]
+        self._public = _FAR + (sum(law.weights) * _OFFSET >> _BITS)
 
     def step(self, counts: Numbers) -> Any:
         """Answer the next count, or a block of them: a float, or an array.
@@ -366,22 +369,18 @@ class Stream:
 
     def _draw(self, size: int) -> list[int]:
         """Noise of the next steps, drawn for many at a time."""
-        while len(self._drawn) < size:
-            self._drawn += self._noise.draw(
-                min(_BLOCK, self.law.size - self.done - len(self._drawn))
-            ).tolist()
-        found, self._drawn = self._drawn[:size], self._drawn[size:]
-        return found
+        if len(self._drawn) < size:
+            left = self.law.size - self.done - len(self._drawn)
+            self._drawn += self._noise.draw(min(_BLOCK, left)).tolist()
+        return [self._drawn.pop() for _ in range(size)]
 
     def _answered(self, counts: list[int], noise: list[int]) -> list[float]:
         """Answers to counts in steps of h, each with `_FAR` added."""
         poles, weights, step = self.law.poles, self.law.weights, self.law.step
-        back = [_OFFSET - (p * _OFFSET >> _BITS) - 2 * _FAR for p in poles]
-        public = 2 * _FAR + (sum(weights) * _OFFSET >> _BITS)
         state, decoder, total, out = self._state, self._decoder, self._total, []
         for x, z in zip(counts, noise):
-            released = x + (sum(map(mul, weights, state)) >> _BITS) + z - public
-            state = [(p * s >> _BITS) + k + x for p, s, k in zip(poles, state, back)]
+            released = x + (sum(map(mul, weights, state)) >> _BITS) + z - self._public
+            state = [(p * s >> _BITS) + k + x for p, s, k in zip(poles, state, self._back)]
             count = released - (sum(map(mul, weights, decoder)) >> _BITS)
             decoder = [(p * s >> _BITS) + count for p, s in zip(poles, decoder)]
             total += count
@@ -402,12 +401,10 @@ class Stream:
 
 
 def _in_steps(counts: Array, step: float) -> list[int]:
-    """⌊x/h + ½⌋, with a public number added that makes all of one length."""
-    with np.errstate(over="ignore", under="ignore"):
-        scaled = np.clip(np.where(np.abs(counts) < step / 4, 0.0, counts) / step, -float(_FAR), float(_FAR))
-    whole = np.floor(scaled)
-    whole += scaled - whole >= 0.5
-    return [int(x) + 2 * _FAR for x in whole.tolist()]
+    """⌊x/h + ½⌋ = ⌊(⌊2x/h⌋ + 1)/2⌋, with a public number added that makes all of one length."""
+    most = _FAR // 2 * step
+    halves = np.floor(np.minimum(np.maximum(counts, -most), most) * (2 / step))
+    return [(int(x) + 1 >> 1) + _FAR for x in halves.tolist()]
 
 
 def _geometric(ratio: arb, n: int) -> arb:

@@ -3,8 +3,8 @@ r"""Toeplitz strategies of a few buffers: their errors in closed form, and the l
 .. math:: c(z) = \prod_i \frac{1 - e^{-y_i} z}{1 - e^{-x_i} z} = 1 + \sum_i \frac{\omega_i z}{1 - e^{-x_i} z}, \qquad x_1 < y_1 < x_2 < \dots
 
 Interlaced so, all :math:`\omega_i > 0` and c falls: of steps at least b apart 0, b, 2b, … consume most. Answers are made by :math:`b(z) = 1/((1 - z)\,c(z))
-= \sum_i \beta_i/(1 - e^{-y_i} z)`, :math:`y_0 = 0`, and all sums of both are geometric (McMahan, Xu and Zhang, *A hassle-free algorithm for strong differential
-privacy in federated learning systems*, 2024; the buffers are theirs).
+= \sum_i \beta_i/(1 - e^{-y_i} z)`, :math:`y_0 = 0`, and all sums of both are geometric. The buffers are those of Dvijotham, McMahan, Pillutla,
+Steinke and Thakurta (2024), *Efficient and near-optimal noise generation for streaming differential privacy*.
 """
 
 from __future__ import annotations

@@ -459,7 +459,7 @@ class Patterns(Checked, ChangeSet):
                 f"times={asked.times}",
                 f"at least {asked.step} apart in {self.size} steps makes too many patterns to list; the same place of every "
                 f"epoch (every={asked.step}), fewer times, or fewer steps make fewer, and at most "
-                f"{math.isqrt(LISTED // (2 * asked.times))} steps with fewer=True need no list",
+                f"{math.isqrt(LISTED // (2 * asked.times))} steps with fewer=True need no list; nor do prefix sums with buffers=",
             )
         if not self.signed and not asked.fewer:
             rank = int(np.linalg.matrix_rank(self._vectors))

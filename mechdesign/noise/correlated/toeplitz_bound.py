@@ -38,6 +38,8 @@ _SHAPE = (0.0, -0.18898, -0.35979, -0.18856, -0.12155, -0.06748, -0.02846)
 """Chebyshev coefficients of log g, fitted at 2,048 steps: any others prove a bound, these a good one."""
 _ITERATIONS = 10
 _BITS = 48
+MOST = 2_000_000
+"""Steps of streams whose total is bounded: its integers take a kilobyte a step."""
 
 
 @lru_cache(maxsize=64)
@@ -51,6 +53,8 @@ def least_toeplitz(n: int, *, largest: bool) -> float:
     >>> 9296 < least_toeplitz(1000, largest=False) < 9297
     True
     """
+    if not largest and n > MOST:
+        raise DesignError.of("size", n, f"must be at most {MOST} steps for a lower bound of the total")
     return round_down(_least_largest(n) if largest else _least_total(n))
 
 

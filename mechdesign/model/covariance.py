@@ -25,9 +25,8 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.model.unknown import Requirement, Unknown
 from mechdesign.problem.checks import array, one_of
 from mechdesign.problem.sensitivity import NEIGHBOURS
-from mechdesign.problem.span import span_of
 from mechdesign.problem.words import guarantee
-from mechdesign.problem.workload import Workload
+from mechdesign.problem.workload import Workload, span_of
 from mechdesign.typing import Array, Numbers
 
 LARGEST = 1e100

@@ -34,15 +34,15 @@ from mechdesign.evidence.vipr import rational
 from mechdesign.model.declared import FAR, Block, Declared, Entry, Part
 from mechdesign.model.unknown import Requirement, Unknown
 from mechdesign.problem.checks import one_of, positive
-from mechdesign.problem.lattice_costs import (
+from mechdesign.problem.losses import (
     ExactCosts,
+    Loss,
     average_costs,
     check_loss,
     outward_decay,
     round_width,
     tail_costs,
 )
-from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, MembershipAdvantage, PureDP, pairs_of
 from mechdesign.problem.sensitivity import NEIGHBOURS
 from mechdesign.problem.words import guarantee

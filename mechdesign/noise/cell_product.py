@@ -35,8 +35,7 @@ from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
 from mechdesign.noise.pictures import draw_laws
 from mechdesign.problem import checks
 from mechdesign.problem.checks import UP, field, integer, one_of, positive, settle
-from mechdesign.problem.lattice_costs import average_costs, tail_costs, tail_side
-from mechdesign.problem.losses import Loss
+from mechdesign.problem.losses import Loss, average_costs, tail_costs, tail_side
 from mechdesign.problem.mechanism import AddedNoise
 from mechdesign.problem.privacy import GAUSSIAN_ALONE, GaussianDP, Pointwise, pairs_of
 from mechdesign.problem.sensitivity import Protection, Sensitivity, neighbours_field, neighbours_of

@@ -50,13 +50,7 @@ from mechdesign.model.unknown import named
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
 from mechdesign.noise.cell_product import CellLawProof, NoiseQuestion, law_cost, law_notes
 from mechdesign.problem.checks import instance, integer
-from mechdesign.problem.lattice_costs import (
-    average_costs,
-    check_loss,
-    lower_costs,
-    outward_decay,
-    round_width,
-)
+from mechdesign.problem.losses import average_costs, check_loss, lower_costs, outward_decay, round_width
 from mechdesign.problem.privacy import Consumption
 from mechdesign.problem.sensitivity import Protection, Sensitivity
 from mechdesign.problem.spine import Bound, Clock, Design, Law

@@ -45,7 +45,7 @@ from mechdesign.noise.cell_noise import MOST_CELLS, CellNoise, IntegerNoise
 from mechdesign.noise.cell_product import CellLawProof, NoiseQuestion, law_cost, law_notes
 from mechdesign.noise.lattice import SPIKE, OneNumberDual
 from mechdesign.problem.checks import instance, integer
-from mechdesign.problem.lattice_costs import outward_decay, round_width
+from mechdesign.problem.losses import outward_decay, round_width
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Clock, Law
 

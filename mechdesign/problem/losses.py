@@ -1,21 +1,35 @@
-r"""What an error costs: :math:`\ell(B_i - x)`.
+r"""What an error costs, and what the points of a lattice cost, exactly.
 
 ``"absolute"`` is \|·\|, ``"squared"`` is (·)², a dict mixes them (``{"absolute": 1, "squared": 0.1}``), and
 any convex function of the error is accepted as a callable. Weights must be non-negative, so that the loss
 is convex; every bound this package proves rests on that.
+
+**On a lattice**, from above for mechanisms: a density that is constant on a cell pays the average of the loss over the cell.
+
+From below, for bounds: round any noise T at random to one of its two neighbours on the lattice βℤ, with the probabilities that keep the mean.
+Rounding commutes with shifts by lattice vectors, so it is post-processing, and the lattice noise inherits (ε, δ)-DP for
+them. If the piecewise linear function through lattice costs :math:`\hat c_j` lies below the loss, then :math:`E\,\hat c(R(T)) \le
+E\,\ell(T)`: the lattice problem bounds every noise. For \|t\| the lattice through 0 gives :math:`\hat c_j = |x_j|` exactly, for t² it gives
+:math:`x_j^2 - \beta^2/4`; both are off by O(β²), where the minimum of the loss over a cell is off by O(β).
+
+**Tails.** Geometric tails repeat the outermost n cells for ever; they cost
+:math:`\sum_{k \ge 1} r^k \ell(\text{cell} \pm k\,n\beta)` for each cell of the last period.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
 from mechdesign.errors import DesignError
+from mechdesign.evidence.exact import exp_lower
 from mechdesign.evidence.serialize import UnavailableCallable, serializable
 from mechdesign.problem.checks import Checked, field, non_negative
-from mechdesign.typing import Array, Numbers
+from mechdesign.typing import Array, Indices, Numbers
 
 
 @serializable("loss")
@@ -133,3 +147,200 @@ class Loss(Checked):
                 f"loss is not convex near the error {at:g} (output {bins[i]:g}): its value there is above the chord; "
                 "give a convex function"
             )
+
+
+_PANELS = 32
+"""Panels per cell of the trapezoid rule (from above) and sub-chords (from below) for a callable loss."""
+_SLACK = 1e-13
+"""Relative step outward for the rounding in a callable loss's own values and in their sums."""
+
+
+def outward_decay(epsilon: float, bits: int = 64) -> Fraction:
+    """Return a rational at least e^{-ε}, of so many bits: the slowest decay per sensitivity that pure ε-DP forces on the tails."""
+    return Fraction(math.ceil(2**bits / exp_lower(epsilon)), 2**bits)
+
+
+def round_width(width: Fraction) -> float:
+    """Round a cell width up to 36 significant bits, so that edges are doubles and n cells span the sensitivity."""
+    exponent = math.frexp(float(width))[1] - 36
+    unit = Fraction(2) ** exponent
+    return float(math.ceil(width / unit) * unit)
+
+
+@dataclass(frozen=True)
+class ExactCosts:
+    """A row of exact costs over one denominator."""
+
+    numerators: list[int]
+    denominator: int
+
+    @classmethod
+    def of(cls, costs: Iterable[Fraction]) -> ExactCosts:
+        """Bring fractions to one denominator."""
+        costs = list(costs)
+        denominator = math.lcm(*(c.denominator for c in costs))
+        return cls([c.numerator * (denominator // c.denominator) for c in costs], denominator)
+
+    @classmethod
+    def combined(
+        cls, absolute: Fraction, first: Indices, squared: Fraction, second: Indices, extra: Array | None
+    ) -> ExactCosts:
+        """Return ``absolute * first + squared * second + extra``, first and second whole numbers."""
+        denominator = math.lcm(absolute.denominator, squared.denominator)
+        a, b = int(absolute * denominator), int(squared * denominator)
+        rows = [a * f + b * g for f, g in zip(first.tolist(), second.tolist())]
+        if extra is None:
+            return cls(rows, denominator)
+        return cls.of(Fraction(r, denominator) + Fraction(e) for r, e in zip(rows, extra.tolist()))
+
+    def __getitem__(self, cells: slice) -> ExactCosts:
+        return ExactCosts(self.numerators[cells], self.denominator)
+
+    def floats(self) -> Array:
+        """The costs as doubles, nearest."""
+        return np.array([n / self.denominator for n in self.numerators])
+
+    def weighted(self, weights: Iterable[int]) -> Fraction:
+        """Exact sum of costs times weights."""
+        return Fraction(sum(n * w for n, w in zip(self.numerators, weights)), self.denominator)
+
+
+def check_loss(loss: Loss, points: np.ndarray) -> None:
+    """Raise DesignError where a callable loss is not finite, not convex or does not grow on `points`."""
+    values = np.asarray(loss(points), dtype=float)
+    if values.shape != points.shape or not np.all(np.isfinite(values)):
+        raise DesignError.of("loss", loss.name, "must return one finite number per error")
+    gaps = np.diff(points)
+    slopes = np.diff(values) / gaps
+    scale = np.abs(slopes).max() + 1e-300
+    bad = np.flatnonzero(np.diff(slopes) < -1e-9 * scale)
+    if bad.size:
+        raise DesignError.of("loss", loss.name, f"is not convex near the error {points[bad[0] + 1]:g}")
+    if not slopes[0] < 0 < slopes[-1]:
+        raise DesignError.of(
+            "loss",
+            loss.name,
+            f"must grow on both sides; it does not between {points[0]:g} and {points[-1]:g}",
+        )
+
+
+def average_costs(loss: Loss, middles: Indices, unit: Fraction, *, half: int = 1) -> ExactCosts:
+    """Return upper bounds of the average loss over cells that reach `half` units to both sides of their middles; of the middles for 0.
+
+    Exact for the absolute and squared parts; the trapezoid rule, an upper bound for a convex function, for the rest.
+    """
+    extra = None
+    if loss.function is not None:
+        left, width = float(unit) * (middles - half).astype(float), 2 * half * float(unit)
+        share = np.arange(_PANELS + 1) / _PANELS
+        nodes = left[:, None] + width * share
+        nodes[np.abs(nodes) < 1e-14 * (np.abs(left).max() + width)] = 0.0  # the kink belongs on a node
+        values = np.asarray(loss.function(nodes), dtype=float)
+        extra = (values[:, 1:] + values[:, :-1]).mean(axis=1) / 2 + _SLACK * np.abs(values).max(axis=1)
+        if not np.all(np.isfinite(extra)):
+            raise DesignError.of(
+                "loss", loss.name, f"must be finite; it is not on [{nodes.min():g}, {nodes.max():g}]"
+            )
+    far, spread = np.abs(middles), 2 * half or 1
+    first = np.where(far >= half, spread * far, far**2 + half**2)
+    return ExactCosts.combined(
+        Fraction(loss.absolute) * unit / spread,
+        first,
+        Fraction(loss.squared) * unit**2 / 3,
+        3 * far**2 + half**2,
+        extra,
+    )
+
+
+def lower_costs(loss: Loss, first: int, last: int, width: Fraction, *, whole: bool = False) -> ExactCosts:
+    """Return lattice costs at ``j * width``, j = first..last, whose piecewise linear function is below the loss.
+
+    Of `whole` numbers it is the loss itself: their noise lies nowhere else.
+    For a callable, the chord over a cell is lowered by a bound of its height over the loss: between two
+    samples a convex function lies above the extensions of the neighbouring chords.
+    """
+    j = np.arange(first, last + 1)
+    extra = None
+    if whole:
+        if loss.function is not None:
+            extra = np.asarray(loss.function(j.astype(float)), dtype=float)
+        return ExactCosts.combined(Fraction(loss.absolute), np.abs(j), Fraction(loss.squared), j**2, extra)
+    if loss.function is not None:
+        m = _PANELS
+        # One more cell on each side, so that every cell has neighbouring chords.
+        nodes = float(width) * (np.arange((first - 2) * m, (last + 2) * m + 1) / m)
+        v = np.asarray(loss.function(nodes), dtype=float)
+        corners = v[::m]
+        share = np.arange(m + 1) / m
+        chord = corners[:-1, None] * (1 - share) + corners[1:, None] * share  # (cells, m + 1)
+        cells = len(corners) - 1
+        index = np.arange(cells)[:, None] * m + np.arange(m)  # left node of each panel
+        index = index[1:-1]
+        start, end = chord[1:-1, :-1], chord[1:-1, 1:]
+        from_left = np.maximum(start - v[index], end - (2 * v[index] - v[index - 1]))
+        from_right = np.maximum(end - v[index + 1], start - (2 * v[index + 1] - v[index + 2]))
+        height = np.maximum(np.minimum(from_left, from_right).max(axis=1), 0.0)  # cells first-1 .. last
+        lowered = corners[2:-2] - np.maximum(height[:-1], height[1:])
+        extra = lowered - (
+            _SLACK * np.abs(v).reshape(-1)[: cells * m].reshape(cells, m).max(axis=1)[2 : 2 + len(j)]
+        )
+    return ExactCosts.combined(
+        Fraction(loss.absolute) * width, np.abs(j), Fraction(loss.squared) * width**2 / 4, 4 * j**2 - 1, extra
+    )
+
+
+def tail_costs(
+    loss: Loss, middles: Indices, unit: Fraction, n: int, decay: Fraction, *, half: int = 1
+) -> tuple[ExactCosts, ExactCosts]:
+    """Return, per unit of weight of each of the n leftmost and rightmost cells, the cost of its repetitions.
+
+    Exact for the absolute and squared parts. A callable is summed until its terms are negligible, the rest
+    bounded by the geometric series of its last ratio.
+
+    Raises
+    ------
+    DesignError
+        The loss grows faster than the tails decay: no ε-DP noise of this form has a finite cost.
+    """
+    left = tail_side(loss, middles[:n], unit, half, -2 * n, decay)
+    return left, tail_side(loss, middles[-n:], unit, half, 2 * n, decay)
+
+
+def tail_side(loss: Loss, cells: Indices, unit: Fraction, half: int, step: int, r: Fraction) -> ExactCosts:
+    """What the repetitions of some cells cost, each `step` units further out than the last."""
+    zero, one, two = r / (1 - r), r / (1 - r) ** 2, r * (1 + r) / (1 - r) ** 3
+    linear, square, period = Fraction(loss.absolute) * unit, Fraction(loss.squared) * unit**2, abs(step)
+    extra = [0.0] * len(cells)
+    if loss.function is not None:
+        extra = _callable_tail(loss, cells, unit, half, step, r).tolist()
+    return ExactCosts.of(
+        linear * (m * zero + period * one)
+        + square * ((m * m + Fraction(half**2, 3)) * zero + 2 * m * period * one + period**2 * two)
+        + Fraction(e)
+        for m, e in zip(np.abs(cells).tolist(), extra)
+    )
+
+
+def _callable_tail(
+    loss: Loss, middles: Indices, unit: Fraction, half: int, step: int, decay: Fraction
+) -> Array:
+    only = Loss(function=loss.function)
+    total = np.zeros(len(middles))
+    r, power, previous = float(decay), 1.0, None
+    for k in range(1, 200_000):
+        power *= r
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                costs = average_costs(only, middles + k * step, unit, half=half)
+        except DesignError:  # beyond what doubles hold
+            break
+        term = power * costs.floats()
+        total += term
+        if previous is not None:
+            ratio = float(np.max(term / np.maximum(previous, 1e-300)))
+            if ratio < 1 and np.all(term * ratio / (1 - ratio) <= 1e-13 * total):
+                return total * (1 + 1e-12)
+        previous = term
+    raise DesignError.of(
+        "loss", loss.name, "grows too fast: no noise with exponential tails has a finite cost"
+    )

@@ -14,7 +14,7 @@ from scipy import sparse
 
 from mechdesign.evidence.results import AUDIT_COLUMNS
 from mechdesign.model.declared import Declared
-from mechdesign.model.sweeping import Block, Programs
+from mechdesign.model.search import Block, Programs
 from mechdesign.quantizers.selection import SelectionFamilies
 from mechdesign.quantizers.selection_program import Boxes, Cells, Question, SelectionPrivacy
 from mechdesign.solvers import Solution

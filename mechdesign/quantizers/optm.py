@@ -26,8 +26,7 @@ from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import dumps, serializable
-from mechdesign.model.search import searched
-from mechdesign.model.sweeping import Sweep
+from mechdesign.model.search import Sweep, searched
 from mechdesign.problem.checks import field, integer, one_of, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior

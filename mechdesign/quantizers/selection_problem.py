@@ -24,8 +24,7 @@ from mechdesign.evidence.whole_files import check_writable
 from mechdesign.model.exactly import Exact, fraction, near, repaired, weights_of
 from mechdesign.model.expressions import compiled
 from mechdesign.model.problem import Problem
-from mechdesign.model.search import parameters_of
-from mechdesign.model.sweeping import Sweep
+from mechdesign.model.search import Sweep, parameters_of
 from mechdesign.model.table_problem import row_claims
 from mechdesign.model.unknown import in_columns
 from mechdesign.problem.losses import Loss

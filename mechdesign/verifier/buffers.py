@@ -19,7 +19,7 @@ from operator import mul
 
 from mechdesign.verifier.allocation import smallest_beyond
 from mechdesign.verifier.arithmetic import root_above
-from mechdesign.verifier.covariance import budget_is_kept
+from mechdesign.verifier.gaussian import budget_is_kept
 from mechdesign.verifier.reading import Account, Json, Refused
 
 POLE_BITS, BITS = 62, 256

@@ -32,7 +32,7 @@ from mechdesign.verifier.changes import changes_of, worst_shifts
 from mechdesign.verifier.choice import alone as choice_alone
 from mechdesign.verifier.choice import with_noise
 from mechdesign.verifier.composition import PLACES
-from mechdesign.verifier.covariance import shown_is_the_law
+from mechdesign.verifier.gaussian import shown_is_the_law, unbiased
 from mechdesign.verifier.knorm import Hull
 from mechdesign.verifier.knorm import fits as knorm_fits
 from mechdesign.verifier.knorm import said as norm_said
@@ -51,7 +51,6 @@ from mechdesign.verifier.quantizer import (
     whole,
 )
 from mechdesign.verifier.reading import Account, Json, NothingToCheck, Refused
-from mechdesign.verifier.strategy import unbiased
 from mechdesign.verifier.table import channel_alone as channel
 from mechdesign.verifier.table import clustered_response, hadamard_response, table_alone
 from mechdesign.verifier.vectors import mechanism as vectors

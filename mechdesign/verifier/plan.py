@@ -23,9 +23,9 @@ from mechdesign.verifier.calibration import largest_loss, law_of
 from mechdesign.verifier.changes import worst_shifts
 from mechdesign.verifier.choice import with_noise
 from mechdesign.verifier.composition import PLACES
+from mechdesign.verifier.gaussian import MOST_WORK, Changed, answers, largest_change, unbiased
 from mechdesign.verifier.laws import COSTS, ONE, ROUND, ZERO
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, asked
-from mechdesign.verifier.strategy import MOST_WORK, Changed, answers, largest_change, unbiased
 
 NAMES = {"laplace": "laplace", "gaussian": "norm", "staircase": "staircase"}
 WHOLE = {"laplace": "dlaplace", "gaussian": "discrete_gaussian"}

@@ -23,7 +23,7 @@ from mechdesign.verifier.bound_class import standing
 from mechdesign.verifier.buffers import stream
 from mechdesign.verifier.calibration import calibration
 from mechdesign.verifier.choice import choice, rule
-from mechdesign.verifier.covariance_problem import covariance_problem
+from mechdesign.verifier.gaussian import correlated, covariance_problem
 from mechdesign.verifier.knorm import knorm
 from mechdesign.verifier.local_report import local_report
 from mechdesign.verifier.mechanisms import MECHANISMS
@@ -33,7 +33,6 @@ from mechdesign.verifier.plan import plan
 from mechdesign.verifier.quantizer import quantizer, selection_problem
 from mechdesign.verifier.reading import Account, Json, NotCovered, NothingToCheck, Refused, read
 from mechdesign.verifier.several import comparison, frontier
-from mechdesign.verifier.strategy import correlated
 from mechdesign.verifier.table import bounded, channel, table
 from mechdesign.verifier.vectors import vectors
 

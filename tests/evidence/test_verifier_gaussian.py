@@ -15,8 +15,8 @@ import mechdesign as md
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import dumps
 from mechdesign.verifier.allocation import largest_square
+from mechdesign.verifier.gaussian import Changed, falling, largest_change
 from mechdesign.verifier.reading import Account, Refused
-from mechdesign.verifier.strategy import Changed, falling, largest_change
 from mechdesign.verifier.verify import verify
 
 A = md.ApproximateDP(1.0, 1e-6)

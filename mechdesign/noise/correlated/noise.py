@@ -31,7 +31,7 @@ from mechdesign.plotting import figure, sized
 from mechdesign.problem.checks import array, instance, integer, positive, settle
 from mechdesign.problem.mechanism import AddedNoise
 from mechdesign.problem.privacy import Consumption
-from mechdesign.problem.span import Lift, Span
+from mechdesign.problem.workload import Lift, Span
 from mechdesign.solvers.deadline import one_thread
 from mechdesign.typing import Array, Numbers
 

@@ -44,9 +44,9 @@ from mechdesign.noise.correlated.rigorous import cost_between
 from mechdesign.noise.correlated.semidefinite import MARGINS, Semidefinite, explained
 from mechdesign.problem.privacy import Consumption
 from mechdesign.problem.sensitivity import Protection
-from mechdesign.problem.span import Span
 from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.problem.words import Description
+from mechdesign.problem.workload import Span
 from mechdesign.typing import Array
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from mechdesign.noise.correlated.noise import (
 )
 from mechdesign.noise.correlated.solving import Multipliers
 from mechdesign.noise.correlated.strategy import StrategyNoise
-from mechdesign.problem.span import Span
+from mechdesign.problem.workload import Span
 from mechdesign.typing import Array
 
 ROUNDING = 1e-11

@@ -1,0 +1,666 @@
+"""Correlated Gaussian noise: what every change consumes, in integers; the loss; and what no covariance costs less than; of declared problems and strategies, too.
+
+The noise is E R⁻¹ z, z standard normal: R f_P + z is released, f_P being some coordinates of the answer, and the rest is made of it. What
+lies outside, f − E f_P, is the same for all neighbours if v = E v_P for every change v. A change consumes ‖R v_P‖², at most μ²; this
+is convex, so that the corners of a set of changes are enough. (ε, δ) and ρ = μ²/2 are those of one normal coordinate moved by μ.
+
+**Lower bound.** For weights y ≥ 0 of the changes d and M = Σ y d dᵀ every covariance that covers them has
+tr(WΣ) ≥ (tr √(W^½ M W^½))² / (μ² Σ y): by Σ y dᵀΣ⁻¹d ≤ μ² Σ y and tr(WΣ) tr(MΣ⁻¹) ≥ (tr √(W^½ M W^½))². In doubles.
+
+**Counts** of which at most c change, by at most a, all in one direction or not (`signed`): R = p I + q J, so that a change of k counts consumes
+a² (p² k + (2pq + n q²) k²), or without the second term where it is negative and signs are free. Weights y of the sizes k prove
+a² (√((n − 1) Σ y (k − k²/n)) + √(Σ y k²/n))² / (μ² Σ y), and n a² Σ y k / (μ² Σ y) where signs are free.
+
+**A declared problem** on one covariance S. The noise is R⁻¹ z, z standard normal, of covariance S = (RᵀR)⁻¹: a change v consumes ‖R v‖², at most μ². Own rows are tr(G S) + Σ a t + k ≤ 0 or = 0 over the
+entries of S, row by row, and further columns t, which stand for convex piecewise linear functions. With R B = I + D and H = BᵀGB the trace tr(G S) is tr H but
+for √r ‖H‖ ((1 − ‖D‖)⁻² − 1), in the norm that sums squares.
+
+**The bound.** For multipliers ν (at least 0 of inequalities) whose charges of each further column equal its cost, V' = V + Σ ν G, any X with XᵀX ⪯ V', any
+roots r and any Q: every S within the rows costs at least (tr X Nᵀ Q)²/(‖Q‖² μ² Σ r²) + Σ ν k, N of the rows r v. For tr(XSXᵀ) μ² Σ r² ≥ tr(XSXᵀ) tr(NS⁻¹Nᵀ) ≥
+(tr XNᵀQ)²/‖Q‖² by Cauchy and Schwarz. XᵀX ⪯ V' where the difference is diagonally dominant, once rows and columns are scaled. In integers.
+
+**The matrix mechanism.** A strategy R is released with noise, R x + z, and answers A x are made of it.
+
+A change d of the counts consumes ‖R d‖², at most μ²; of d within |d_j| ≤ a, at most c of them not 0, this convex function is largest at a
+corner, d_j = ±a or 0. With G = RᵀR it is a² Σ_{i, j} ± G_ij over the counts that change. Who takes part several times changes counts that
+are at least b apart, or in the same place of every epoch of b. If A = B R the answers B (R x + z) are unbiased with
+covariance B Bᵀ.
+
+Let R be lower triangular and Toeplitz with c_0 ≥ c_1 ≥ … ≥ 0. Then G_ij = Σ c_m c_{m + j − i} over m < n − j, i ≤ j, rises neither with j nor
+with j − i, and is at least 0: of counts at least b apart the first, 0, b, 2b, …, with one sign, consume most.
+
+Let R be lower triangular of b bands, R_ij = 0 unless 0 ≤ i − j < b. Columns b apart have no row in common: G_ij = 0, and counts S at least b apart
+consume a² Σ G_jj over S, whatever their signs. The most that k of them consume is found by dynamic programming in integers: f_k(j), by those from j
+on, is the larger of f_k(j + 1) and G_jj + f_(k−1)(j + b).
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import product
+from math import comb
+from operator import mul
+from typing import NamedTuple
+
+from mechdesign.verifier.allocation import largest_square, smallest_beyond
+from mechdesign.verifier.arithmetic import (
+    cholesky,
+    inverse,
+    root_above,
+    singular_values,
+    times,
+    transposed,
+    whole,
+)
+from mechdesign.verifier.reading import NEAR, Account, Json, Refused, asked, proofs_of
+from mechdesign.verifier.table import MISSED, Own, own_rows
+
+ROOM = 1e-11
+CLOSE = 1e-6
+
+
+def budget_is_kept(privacy: Json, budget: float, account: Account) -> None:
+    """That the budget μ², from which the release takes its lattice, is no more than what is asked for."""
+    most = largest_square(privacy)
+    account.proved(f"a change that consumes {budget!r} keeps {asked(privacy)}", 0 < Fraction(budget) <= most)
+
+
+def listed(result: Json, account: Account) -> None:
+    """Numbers that change by listed vectors."""
+    design, law = result["design"], result["mechanism"]
+    vectors, rows, lift = design["changes"], law["whitening"], law["lift"]
+    size = len(vectors[0])
+    held = coordinates_of(law, size, account)
+    account.takes(len(vectors) * len(held) ** 2, 200)
+    if not all(holds for *_, holds in account.rows):
+        return
+    budget_is_kept(design["privacy"], law["budget"], account)
+    spans = spans_of(lift, size, len(held))
+    reduced = [[v[p] for p in held] for v in vectors]
+    inside = lift is None or all(
+        all(Fraction(x) == sum(e * Fraction(c) for e, c in zip(row, part) if c) for x, row in zip(v, lift))
+        for v, part in zip(vectors, reduced)
+    )
+    account.proved("nothing but what gets noise differs between neighbours", inside)
+    account.bounds("no change consumes more than the budget", most_of(rows, reduced), law["budget"])
+    gram, largest = lifted(spans, design["weights"], size), design["loss"] == "largest"
+    value(result, rows, spans, gram, account)
+    if result["lower_bound"] is not None:
+        answers = [[float(x) for x in row] for row in spans] if largest else transposed(cholesky(gram))
+        saddle_bound(result, reduced, answers, account)
+
+
+def most_of(rows: Json, vectors: Json) -> Fraction:
+    """The largest ‖R v‖²."""
+    r, unit = whole(rows)
+    images, other = whole(vectors)
+    return Fraction(max(sum(sum(map(mul, row, v)) ** 2 for row in r) for v in images), 4 ** (unit + other))
+
+
+def coordinates_of(law: Json, size: int, account: Account) -> list[int]:
+    """The coordinates that get noise; that the whitening is of these."""
+    held: list[int] = list(range(size)) if law["coordinates"] is None else law["coordinates"]
+    rank, rows = len(held), law["whitening"]
+    account.takes(8 * rank**3 + size * size * rank, 200)
+    placed = all(a < b for a, b in zip(held, held[1:])) and held and held[0] >= 0 and held[-1] < size
+    every = law["lift"] is not None or rank == size
+    account.agrees("the coordinates are some of the answer's", placed and every)
+    account.agrees("the whitening is of these coordinates", [len(row) for row in rows] == [rank] * rank)
+    return held
+
+
+def spans_of(lift: Json, size: int, rank: int) -> Json:
+    """E, which makes the answer's noise of that of the coordinates."""
+    spans = lift if lift is not None else [[Fraction(i == j) for j in range(size)] for i in range(size)]
+    if len(spans) != size or any(len(row) != rank for row in spans):
+        raise Refused("a lift of another shape")
+    return spans
+
+
+def lifted(spans: Json, weights: Json, size: int) -> list[list[float]]:
+    """EᵀWE: what an error of the coordinates that get noise costs."""
+    lift = [[float(x) for x in row] for row in spans]
+    if weights is None:
+        return times(transposed(lift), lift)
+    if len(weights) != size or any(len(row) != size for row in weights) or weights != transposed(weights):
+        raise Refused("weights that are no symmetric matrix")
+    return times(transposed(lift), times(weights, lift))
+
+
+def value(result: Json, rows: Json, spans: Json, gram: Json, account: Account) -> None:
+    """That the covariance shown is (RᵀR)⁻¹, lifted, and what it costs."""
+    stated = result["value"]
+    found = inverse_gram(rows)
+    if found is None:
+        account.claimed(f"the loss is at most {stated!r}")
+        return
+    better, off = found
+    true = shown_is(result["mechanism"]["covariance"], spans, better, account)
+    cost = math.fsum(map(mul, (x for row in gram for x in row), (x for row in better for x in row)))
+    if result["design"]["loss"] == "largest":
+        cost = max(row[i] for i, row in enumerate(true))
+    account.recomputed(f"the loss is at most {stated:.12g}", cost * (1 - off * off) <= stated * (1 + ROOM))
+
+
+def inverse_gram(rows: Json) -> tuple[list[list[float]], float] | None:
+    """(RᵀR)⁻¹ in doubles, by one step of Newton's in integers, and its relative error before that step; None where it is too large."""
+    back = inverse(rows)
+    found = times(back, transposed(back))
+    # R Σ Rᵀ = I + D: Σ is (RᵀR)⁻¹ to a relative ‖D‖, and 2Σ − ΣRᵀRΣ to its square
+    a, a_bits = whole(rows)
+    s, s_bits = whole(found)
+    product = times(times(a, s), transposed(a))
+    one = 1 << (2 * a_bits + s_bits)
+    off = math.sqrt(
+        sum(
+            (float(Fraction(x - one * (i == j), one))) ** 2
+            for i, row in enumerate(product)
+            for j, x in enumerate(row)
+        )
+    )
+    if not off < CLOSE:
+        return None
+    g = times(transposed(a), a)
+    sgs = times(times(s, g), s)
+    better = [
+        [float(Fraction(2 * x * one - y, one << s_bits)) for x, y in zip(row, other)]
+        for row, other in zip(s, sgs)
+    ]
+    return better, off
+
+
+def shown_is(shown: Json, spans: Json, better: Json, account: Account) -> list[list[float]]:
+    """That a covariance shown is the lifted one, which is returned."""
+    if len(shown) != len(spans) or any(len(row) != len(spans) for row in shown):
+        raise Refused("a covariance of other numbers than the answer's")
+    lift = [[float(x) for x in row] for row in spans]
+    true = times(times(lift, better), transposed(lift))
+    near = all(
+        abs(x - y) <= NEAR * math.sqrt(true[i][i] * true[j][j])
+        for i, (row, other) in enumerate(zip(true, shown))
+        for j, (x, y) in enumerate(zip(row, other))
+    )
+    account.recomputed("the covariance shown is the law's", near)
+    return true
+
+
+def shown_is_the_law(law: Json, account: Account) -> None:
+    """Of noise alone: that whitening, coordinates and lift fit together, and make the covariance shown."""
+    size = len(law["covariance"])
+    held = coordinates_of(law, size, account)
+    account.agrees("the budget is one", 0 < law["budget"] < math.inf)
+    if not all(holds for *_, holds in account.rows):
+        return
+    spans = spans_of(law["lift"], size, len(held))
+    found = inverse_gram(law["whitening"])
+    if found is None:
+        account.claimed("the covariance shown is the law's")
+    else:
+        shown_is(law["covariance"], spans, found[0], account)
+
+
+def multipliers_of(result: Json) -> list[Json]:
+    """Weights of the changes, and loads of the answers, of each program."""
+    proofs = proofs_of(result)
+    if not {*proofs} <= {"covariance-proof", "saddle-bound"} or "covariance-proof" not in proofs:
+        raise Refused("evidence that is not one proof of a covariance")
+    return list(proofs["saddle-bound"]["multipliers"]) if "saddle-bound" in proofs else []
+
+
+def saddle_bound(result: Json, changes: Json, answers: Json, account: Account) -> None:
+    """(tr S)²/μ², S the singular values of √q A Vᵀ √w, weights w and loads q of sum 1; of the total error q = 1."""
+    stated, claim = result["lower_bound"], f"no covariance costs less than {result['lower_bound']:.12g}"
+    held = multipliers_of(result)
+    if len(held) != 1:
+        account.claimed(claim)
+        return
+    weights, loads = ([max(float(y), 0.0) for y in part or ()] for part in held[0])
+    if len(weights) != len(changes) or not any(weights):
+        raise Refused("weights of other changes than the design's")
+    if result["design"]["loss"] == "largest":
+        if len(loads) != len(answers) or not any(loads):
+            raise Refused("loads of other answers than the design's")
+        total = math.fsum(loads)
+        answers = [[math.sqrt(q / total) * x for x in row] for q, row in zip(loads, answers) if q]
+    top = max(weights)
+    kept = [[math.sqrt(y / top) * x for x in v] for y, v in zip(weights, changes) if y > 0]
+    moved = times(kept, transposed(answers))
+    moved = moved if len(moved[0]) <= len(moved) else transposed(moved)
+    account.takes(10 * len(moved) * len(moved[0]) ** 2)
+    trace = math.fsum(singular_values(moved))
+    most = float(largest_square(result["design"]["privacy"])) * (1 + 1e-15)
+    account.recomputed(claim, stated <= trace * trace * top / (most * math.fsum(weights)) * (1 + ROOM))
+
+
+def counts(result: Json, account: Account) -> None:
+    """Counts of which a few change, all alike."""
+    design, law, stated = result["design"], result["mechanism"], result["value"]
+    changes = design["changes"]
+    n, c, a, signed = changes["size"], changes["l0"], Fraction(changes["most"]), changes["signed"]
+    if changes[""] != "count-changes" or design["weights"] is not None:
+        raise Refused("counts that are not alike")
+    rows = law["whitening"]
+    if not 1 <= c <= n <= 10_000 or len(rows) != n:
+        raise Refused("noise of other counts than the design's")
+    account.takes(n * n)
+    off = Fraction(rows[0][-1]) if n > 1 else Fraction(0)
+    p, q = Fraction(rows[0][0]) - off, off
+    same = all(
+        x == (rows[0][0] if i == j else rows[0][-1]) for i, row in enumerate(rows) for j, x in enumerate(row)
+    )
+    account.agrees("the whitening is p I + q J", same and all(len(row) == n for row in rows))
+    plain = law["lift"] is None and law["coordinates"] in (None, list(range(n)))
+    account.agrees("all counts get noise", plain and p != 0 and p + n * q != 0)
+    if not all(holds for *_, holds in account.rows):
+        return
+    budget_is_kept(design["privacy"], law["budget"], account)
+    cross = 2 * p * q + n * q * q
+    if signed:
+        cross = max(cross, Fraction(0))
+    most = max((p * p * k + cross * k * k) * a * a for k in range(1, c + 1))
+    account.bounds("no change consumes more than the budget", most, law["budget"])
+    along, across = 1 / (p + n * q) ** 2, 1 / p**2
+    cost = ((n - 1) * across + along) / (n if design["loss"] == "largest" else 1)
+    account.bounds(
+        f"the loss is at most {stated!r}", cost, Fraction(stated), Fraction(stated) * Fraction(ROOM)
+    )
+    apart = float((along - across) / n)
+    alone = apart + float(across)
+    shown = law["covariance"]
+    near = all(
+        abs(x - (alone if i == j else apart)) <= NEAR * alone
+        for i, row in enumerate(shown)
+        for j, x in enumerate(row)
+    )
+    account.agrees("the covariance shown is the law's", near and [len(row) for row in shown] == [n] * n)
+    if result["lower_bound"] is None:
+        return
+    held = multipliers_of(result)
+    weights = [max(float(y), 0.0) for y in held[0][0]] if len(held) == 1 else []
+    if len(weights) != c or not any(weights):
+        raise Refused("weights of other sizes than the design's")
+    weights = [y / max(weights) for y in weights]
+    sizes = [(y, k, k * k / n) for k, y in enumerate(weights, 1)]
+    unit = float(a) ** 2 / (float(largest_square(design["privacy"])) * (1 + 1e-15) * math.fsum(weights))
+    found = n * math.fsum(y * k for y, k, _ in sizes) * unit
+    if not signed:
+        parts = (
+            math.fsum(y * (k - square) for y, k, square in sizes),
+            math.fsum(y * square for y, _, square in sizes),
+        )
+        found = (math.sqrt((n - 1) * max(parts[0], 0.0)) + math.sqrt(parts[1])) ** 2 * unit
+    found /= n if design["loss"] == "largest" else 1
+    claim = f"no covariance costs less than {result['lower_bound']:.12g}"
+    account.recomputed(claim, result["lower_bound"] <= found * (1 + ROOM))
+
+
+Exact = list[list[Fraction]]
+
+
+def covariance_problem(result: Json, account: Account) -> None:
+    design, law, proofs = result["design"], result["mechanism"], proofs_of(result)
+    if law[""] != "correlated-gaussian-noise" or not {*proofs} <= {"covariance-proof", "covariance-bound"}:
+        raise Refused("another mechanism than correlated noise, or evidence of something else")
+    changes, r = design["changes"], law["whitening"]
+    n = len(changes[0])
+    plain = law["lift"] is None and law["coordinates"] in (None, list(range(n)))
+    square = len(r) == n and all(len(row) == n for row in (*r, *changes))
+    account.agrees("all numbers get noise, and the whitening is of these", plain and square)
+    if not plain or not square or not design["privacy"]:
+        return
+    account.takes(
+        len(changes) * n * n + 8 * n**3 + len(design["cost"]) + 4 * len(design["coefficients"]), 200
+    )
+    for one in design["privacy"]:
+        budget_is_kept(one["privacy"], law["budget"], account)
+    account.bounds("no change consumes more than the budget", most_of(r, changes), law["budget"])
+    rows, witness = own_rows(design, n * n), proofs["covariance-proof"]["witness"]
+    costs = [Fraction(c) for c in design["cost"]]
+    if len(witness) != len(costs) - n * n:
+        raise Refused("further columns without values")
+    spread = Spread(r)
+    found = inverse_gram(r)
+    if found is not None:
+        shown_is(
+            law["covariance"], [[Fraction(i == j) for j in range(n)] for i in range(n)], found[0], account
+        )
+    for label in design["labels"]:
+        held = all(row_holds(row, spread, witness) for row in rows if row.label == label)
+        account.proved(f"rows called {label!r} hold", held)
+    value = spread.ends(list(enumerate(costs)), witness)[1] + Fraction(design["constant"])
+    account.bounds(f"the value is at most {result['value']!r}", value, result["value"])
+    if result["lower_bound"] is not None:
+        least = problem_bound(design, proofs["covariance-bound"], rows, costs, account)
+        claim = f"no covariance within these constraints costs less than {result['lower_bound']!r}"
+        account.bounds(claim, result["lower_bound"], least)
+
+
+class Spread:
+    """(RᵀR)⁻¹ = B K Bᵀ, enclosed."""
+
+    def __init__(self, rows: Json) -> None:
+        self.size = len(rows)
+        self.back, bits = whole(inverse(rows))
+        self.unit = Fraction(1, 2**bits)
+        r, more = whole(rows)
+        one = 1 << (bits + more)
+        off = [
+            Fraction(x - one * (i == j), one)
+            for i, row in enumerate(times(r, self.back))
+            for j, x in enumerate(row)
+        ]
+        norm = root_above(sum((x * x for x in off), Fraction(0)))
+        if norm >= Fraction(1, 2):
+            raise Refused("a whitening that doubles cannot invert")
+        self.spread = 1 / (1 - norm) ** 2 - 1
+
+    def ends(self, terms: list[tuple[int, Fraction]], witness: Json) -> tuple[Fraction, Fraction]:
+        """Of a combination of entries of the covariance and further columns."""
+        n, rest = self.size, Fraction(0)
+        weights = [[Fraction(0)] * n for _ in range(n)]
+        for j, a in terms:
+            if j < n * n:
+                weights[j // n][j % n] = a
+            else:
+                rest += a * Fraction(witness[j - n * n])
+        h = times(times(transposed(self.back), weights), self.back)
+        trace = sum((h[i][i] for i in range(n)), Fraction(0)) * self.unit**2
+        size = root_above(sum((x * x for row in h for x in row), Fraction(0))) * self.unit**2
+        room = root_above(Fraction(n)) * size * self.spread
+        return trace - room + rest, trace + room + rest
+
+
+def row_holds(row: Own, spread: Spread, witness: Json) -> bool:
+    low, high = (end + row.offset for end in spread.ends(row.terms, witness))
+    if not row.equal:
+        return high <= 0
+    n = spread.size
+    size = [abs(Fraction(a) * Fraction(witness[j - n * n])) for j, a in row.terms if j >= n * n]
+    b = [math.hypot(*(float(x) for x in line)) * float(spread.unit) for line in spread.back]
+    size += [abs(a) * Fraction(b[j // n] * b[j % n]) for j, a in row.terms if j < n * n]
+    return max(abs(low), abs(high)) <= MISSED * (sum(size, abs(row.offset)))
+
+
+def problem_bound(
+    design: Json, proof: Json, rows: list[Own], costs: list[Fraction], account: Account
+) -> Fraction:
+    """What the multipliers prove."""
+    changes, factor, contraction = design["changes"], proof["factor"], proof["contraction"]
+    n, k, m = len(changes[0]), len(changes), len(factor)
+    multipliers = [Fraction(nu) for nu in proof["multipliers"]]
+    fits = len(proof["roots"]) == len(contraction) == k and all(len(row) == m for row in contraction)
+    if not fits or len(multipliers) != len(rows) or any(len(row) != n for row in factor):
+        raise Refused("multipliers of other rows or changes than the problem's")
+    account.takes(2 * k * m * (n + m) + 4 * m * n * n, 400)
+    total, constant = list(costs), Fraction(design["constant"])
+    for nu, row in zip(multipliers, rows):
+        if nu < 0 and not row.equal:
+            raise Refused("a multiplier of an inequality that is negative")
+        constant += nu * row.offset
+        for j, a in row.terms:
+            total[j] += nu * a
+    if any(total[n * n :]):
+        raise Refused("multipliers that do not pay for a further column")
+    shifted = [[(total[i * n + j] + total[j * n + i]) / 2 for j in range(n)] for i in range(n)]
+    account.proved("the weights are above a sum of squares", is_below(factor, shifted))
+    (x, one), (q, two), (v, three), (r, four) = (
+        whole(factor),
+        whole(contraction),
+        whole(changes),
+        whole([proof["roots"]]),
+    )
+    held = [[root * c for c in row] for root, row in zip(r[0], v)]
+    trace = Fraction(
+        sum(map(mul, (a for row in times(held, transposed(x)) for a in row), (a for row in q for a in row))),
+        1,
+    )
+    trace /= 2 ** (one + two + three + four)
+    gram = times(transposed(q), q)
+    norm = Fraction(max(sum(map(abs, row)) for row in gram), 4**two)
+    spent = Fraction(sum(map(mul, r[0], r[0])), 4**four)
+    if trace <= 0 or not spent:
+        return constant
+    most = min(smallest_beyond(asked["privacy"]) for asked in design["privacy"])
+    return constant + Fraction(trace * trace) / (norm * most * spent)
+
+
+def is_below(factor: Json, exact: Exact) -> bool:
+    """Whether XᵀX ⪯ V': their difference is diagonally dominant once scaled by powers of two."""
+    x, bits = whole(factor)
+    square = times(transposed(x), x)
+    scale = [Fraction(2) ** (-(math.frexp(float(row[i]) or 1.0)[1] // 2)) for i, row in enumerate(exact)]
+    for i, row in enumerate(exact):
+        left = [(a - Fraction(b, 4**bits)) * scale[j] for j, (a, b) in enumerate(zip(row, square[i]))]
+        if left[i] < sum(abs(a) for j, a in enumerate(left) if j != i):
+            return False
+    return True
+
+
+SMALL = 24
+"""Counts up to which a lower bound is recomputed."""
+MOST_WORK = 5_000_000
+"""Products in the answers' variances: more of them are not recomputed."""
+
+
+def correlated(result: Json, account: Account) -> None:
+    """Gaussian noise of the least covariance: for numbers that change by listed vectors, for counts that are alike, or for linear queries on counts."""
+    design, law = result["design"], result["mechanism"]
+    numbers = design["workload"] is None
+    if law[""] != ("correlated-gaussian-noise" if numbers else "strategy-noise"):
+        raise Refused("another mechanism than the design's")
+    if not numbers:
+        strategy(result, account)
+    elif isinstance(design["changes"], dict):
+        counts(result, account)
+    else:
+        listed(result, account)
+
+
+def strategy(result: Json, account: Account) -> None:
+    design, law = result["design"], result["mechanism"]
+    rows, count = law["strategy"], math.prod(part["size"] for part in design["workload"]["blocks"][0])
+    account.agrees("the answers are those of the design", repr(law["workload"]) == repr(design["workload"]))
+    if not rows or any(len(row) != count for row in rows) or design["weights"] is not None:
+        raise Refused("a strategy on other counts than the workload's")
+    budget_is_kept(design["privacy"], law["budget"], account)
+    account.takes(len(rows) * count, 100)
+    r, bits = whole(rows)
+    changes, alone = design["changes"], False
+    if isinstance(changes, dict):
+        asked = changed(changes, count)
+        alone = asked.most == 1
+        spent = Fraction(largest_of(r, asked, account), 4**bits) * Fraction(changes["most"]) ** 2
+    else:
+        if any(len(v) != count for v in changes):
+            raise Refused("changes of other counts than the workload's")
+        account.takes(len(changes) * len(rows) * count, 200)
+        spent = most_of(rows, changes)
+    account.bounds("no change consumes more than the budget", spent, law["budget"])
+    errors(result, account)
+    if result["lower_bound"] is None:
+        return
+    asked_of = answers(design["workload"], SMALL**2) if count <= SMALL else None
+    if asked_of is None or (isinstance(changes, dict) and not alone):
+        multipliers_of(result)
+        account.claimed(f"no covariance costs less than {result['lower_bound']:.12g}")
+        return
+    if alone:
+        changes = [[float(changes["most"]) * (i == j) for j in range(count)] for i in range(count)]
+    saddle_bound(result, changes, asked_of, account)
+
+
+def largest_of(r: list[list[int]], asked: Changed, account: Account) -> int:
+    """The largest ‖R d‖² over corners d, by what is known of R where it is known."""
+    count = len(r[0])
+    if falling(r) and not asked.exactly:
+        return sum(sum(row[: asked.most * asked.apart : asked.apart]) ** 2 for row in r)
+    if banded(r, asked.apart) and not asked.exactly:
+        account.takes(asked.most * count, 100)
+        return most_apart([sum(map(mul, column, column)) for column in transposed(r)], asked)
+    account.takes(len(r) * count * count, 100)
+    columns = transposed(r)
+    gram = [[sum(map(mul, one, other)) for other in columns] for one in columns]
+    return largest_change(gram, asked, account)
+
+
+class Changed(NamedTuple):
+    """Counts that change: so many, so far apart, a multiple of `every`, and whether never fewer."""
+
+    most: int
+    signed: bool
+    apart: int = 1
+    every: int = 1
+    exactly: bool = False
+
+
+def changed(changes: Json, size: int) -> Changed:
+    """What one person changes of so many counts."""
+    if changes["size"] != size:
+        raise Refused("changes of other counts than the workload's")
+    if changes[""] == "count-changes":
+        asked = Changed(changes["l0"], changes["signed"])
+    else:
+        often = changes["participation"]
+        if (often["apart"] is None) == (often["every"] is None):
+            raise Refused("changes that are none")
+        every = often["every"] or 1
+        asked = Changed(often["times"], changes["signed"], often["apart"] or every, every, not often["fewer"])
+    if not 1 <= asked.most <= -(-size // asked.apart):
+        raise Refused("more counts that change than there are")
+    return asked
+
+
+def falling(r: list[list[int]]) -> bool:
+    """Whether a matrix is lower triangular and Toeplitz, of coefficients that do not rise and are at least 0."""
+    column = [row[0] for row in r]
+    steady = all(row == [*column[t::-1], *[0] * (len(r) - t - 1)] for t, row in enumerate(r))
+    return steady and column == sorted(column, reverse=True) and column[-1] >= 0
+
+
+def banded(r: list[list[int]], bands: int) -> bool:
+    """Whether a matrix is lower triangular, of so many bands."""
+    return len(r) == len(r[0]) and not any(
+        any(row[: max(i - bands + 1, 0)]) or any(row[i + 1 :]) for i, row in enumerate(r)
+    )
+
+
+def most_apart(squares: list[int], asked: Changed) -> int:
+    """The largest sum of so many squares so far apart: of k of those from j on, with the j-th or without it."""
+    best = [0] * (len(squares) + asked.apart)
+    for _ in range(asked.most):
+        rest, best = best, [0] * len(best)
+        for j in reversed(range(len(squares))):
+            best[j] = max(best[j + 1], squares[j] + rest[j + asked.apart])
+    return best[0]
+
+
+def largest_change(gram: list[list[int]], asked: Changed, account: Account) -> int:
+    """The largest ‖R d‖² over corners d of the counts that change."""
+    size, (most, signed, apart, every, exactly) = len(gram), asked
+    corners = ((size * comb(ways(size, k, apart, every), k - 1), k) for k in range(1, most + 1))
+    account.takes(sum(count * k * (2 ** (k - 1) if signed else 1) for count, k in corners), 100)
+    best = 0
+
+    def extend(chosen: list[tuple[int, int]], total: int) -> None:
+        nonlocal best
+        if not exactly or len(chosen) == most:
+            best = max(best, total)
+        if len(chosen) == most:
+            return
+        for j in range(chosen[-1][0] + apart, size, every) if chosen else range(size):
+            row = gram[j]
+            cross = 2 * sum(sign * row[i] for i, sign in chosen)
+            for sign in (1, -1) if signed and chosen else (1,):
+                extend([*chosen, (j, sign)], total + row[j] + sign * cross)
+
+    extend([], 0)
+    return best
+
+
+def ways(size: int, k: int, apart: int, every: int) -> int:
+    """Places of k − 1 steps after a first one, at most."""
+    return (size - 1) // every - (k - 1) * (apart // every - 1)
+
+
+def queries(part: Json) -> list[list[float]]:
+    """The matrix of linear queries along one attribute."""
+    n = part["size"]
+    if part["kind"] == "identity":
+        return [[float(i == j) for j in range(n)] for i in range(n)]
+    if part["kind"] == "total":
+        return [[1.0] * n]
+    if part["kind"] == "prefix":
+        return [[float(j <= i) for j in range(n)] for i in range(n)]
+    if part["kind"] == "ranges":
+        spans = ((i, i + length) for length in range(1, n + 1) for i in range(n - length + 1))
+        return [[float(i <= j < end) for j in range(n)] for i, end in spans]
+    return [[float(x) for x in row] for row in part["matrix"]]
+
+
+def rows_of(part: Json) -> int:
+    n = part["size"]
+    return int(
+        {"total": 1, "ranges": n * (n + 1) // 2, "matrix": len(part["matrix"] or ())}.get(part["kind"], n)
+    )
+
+
+def answers(workload: Json, most: int) -> list[list[float]] | None:
+    """A in full; None where it has more than so many entries."""
+    entries = 0
+    for block in workload["blocks"]:
+        entries += math.prod(rows_of(part) * part["size"] for part in block)
+    if entries > most:
+        return None
+    found = []
+    for block in workload["blocks"]:
+        parts = [queries(part) for part in block]
+        for chosen in product(*parts):
+            row = [1.0]
+            for factor in chosen:
+                row = [x * y for x in row for y in factor]
+            found.append(row)
+    return found
+
+
+def unbiased(law: Json, account: Account) -> list[list[float]] | None:
+    """That answers made of the strategy's are unbiased; the matrix they are made by, None where it is too large.
+
+    B = A R⁺ in doubles leaves A − B R, which is computed in integers: B + (A − B R) R⁺ is off by the square of what B is off by.
+    """
+    rows, count = law["strategy"], math.prod(part["size"] for part in law["workload"]["blocks"][0])
+    if not rows or any(len(row) != count for row in rows):
+        raise Refused("a strategy on other counts than the workload's")
+    rank = len(rows)
+    asked = answers(law["workload"], MOST_WORK // rank)
+    if asked is None or rank**3 > MOST_WORK:
+        account.claimed("the answers are unbiased")
+        return None
+    account.takes(2 * len(asked) * len(rows[0]) * rank + 4 * rank**3, 200)
+    square = rank == len(rows[0])
+    back = inverse(rows) if square else times(transposed(rows), inverse(times(rows, transposed(rows))))
+    factor = times(asked, back)
+    (one, one_bits), (two, two_bits) = whole(factor), whole(rows)
+    unit = 1 << (one_bits + two_bits)
+    left = [
+        [float(Fraction(x) - Fraction(y, unit)) for x, y in zip(row, other)]
+        for row, other in zip(asked, times(one, two))
+    ]
+    top, off = (max(abs(x) for row in matrix for x in row) for matrix in (asked, left))
+    account.recomputed("the answers are unbiased, to rounding", off <= 1e-7 * top)
+    return [[x + y for x, y in zip(row, other)] for row, other in zip(factor, times(left, back))]
+
+
+def errors(result: Json, account: Account) -> None:
+    """That the answers are unbiased, and what they cost; in doubles."""
+    stated = result["value"]
+    claim = f"the {result['design']['loss']} error is at most {stated:.12g}"
+    factor = unbiased(result["mechanism"], account)
+    if factor is None:
+        account.claimed(claim)
+        return
+    variances = [math.fsum(x * x for x in row) for row in factor]
+    cost = max(variances) if result["design"]["loss"] == "largest" else math.fsum(variances)
+    account.recomputed(claim, cost <= stated * (1 + ROOM))
+    if result["lower_bound"] is not None:
+        account.agrees("the lower bound is not above the error", result["lower_bound"] <= cost * (1 + ROOM))

@@ -265,17 +265,18 @@ class _SmearedLaplace(stats.rv_continuous):  # type: ignore[misc]
 _smeared = _SmearedLaplace(name="smeared_laplace", shapes="rate")
 
 
-def _smeared_loss(r: float, rate: float) -> UnitLoss:
-    """Of k = floor(t + Δ/2 + 1/2): rate·(|k| − |k − Δ|)."""
+def smeared_loss(r: float, loss: Function, inverse: Function, largest: float = math.inf) -> UnitLoss:
+    """Of noise on the integers and a uniform number in (−½, ½] at a distance of r: with k the integer, a rising function of k − r/2."""
 
-    def loss(t: Array) -> Array:
-        return np.asarray(rate * np.clip(2 * np.floor(t + (r + 1) / 2) - r, -r, r))
+    def smeared(t: Array) -> Array:
+        return np.clip(loss(np.floor(t + (r + 1) / 2) - r / 2), -largest, largest)
 
-    def inverse(v: Array) -> Array:
-        last = np.floor((np.asarray(v, dtype=float) / rate + r) / 2) + (1 - r) / 2
-        return np.where(v >= rate * r, np.inf, np.where(v < -rate * r, -np.inf, last))
+    def last(v: Array) -> Array:
+        v = np.asarray(v, dtype=float)
+        ends = np.floor(inverse(v) + r / 2) + (1 - r) / 2
+        return np.where(v >= largest, np.inf, np.where(v < -largest, -np.inf, ends))
 
-    return UnitLoss(loss, inverse, (rate * r,), reach=math.inf)
+    return UnitLoss(smeared, last, (largest,) if math.isfinite(largest) else (), reach=math.inf)
 
 
 def _discrete_laplace(r: float, rate: float) -> UnitLoss | AtomicLoss:
@@ -283,7 +284,7 @@ def _discrete_laplace(r: float, rate: float) -> UnitLoss | AtomicLoss:
     if not (r >= 1 and r == int(r)):
         raise DesignError.of("sensitivity", r, "must be a positive whole number for discrete noise")
     if r > _LISTED:
-        return _smeared_loss(r, rate)
+        return smeared_loss(r, lambda k: 2 * rate * k, lambda v: v / rate / 2, rate * r)
     shift = int(r)
     k = np.arange(-shift + 1, 0)
     peak = math.tanh(rate / 2)
@@ -464,7 +465,8 @@ def loss_of(law: FrozenLaw, sensitivity: float) -> Loss:
     if isinstance(unit, AtomicLoss):
         return unit
     if isinstance(dist, stats.rv_discrete):
-        law = _smeared(*shapes)
+        own: Any = getattr(dist, "smeared", None)
+        law = _smeared(*shapes) if own is None else own(*shapes)
         dist = law.dist
 
     def sf(t: Numbers) -> Array:

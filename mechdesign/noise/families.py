@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 from flint import acb, arb, ctx
-from scipy import stats
+from scipy import special, stats
 
-from mechdesign.accounting.losses import AtomicLoss, PreciseLoss
+from mechdesign.accounting.losses import AtomicLoss, PreciseLoss, UnitLoss, smeared_loss
 from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.evidence.serialize import register_law
 from mechdesign.noise.laws import flipped_huber, osgt, staircase, staircase_law, truncated_laplace
@@ -31,16 +31,15 @@ _LARGE = 100
 """Up to this σ the profile is summed in high precision: about 15 σ terms."""
 
 
-LARGEST_SIGMA = 5e4
-"""The table of probabilities has 77 σ entries."""
+LISTED = 5e4
+"""Up to this σ probabilities are listed, 77 σ of them; beyond, they are functions."""
+_MIDPOINT = [-1 / 24, 7 / 5760, -31 / 967680, 127 / 154828800, -73 / 3503554560]
+"""B₂(½)/2!, B₄(½)/4!, …"""
 
 
 @functools.lru_cache(maxsize=8)
 def _table(sigma: float) -> tuple[Indices, Array, Array]:
     """Integers as far as their probability is representable, that probability, and P(K ≥ k) (one entry more)."""
-    if sigma > LARGEST_SIGMA:
-        allowed = f"must be at most {LARGEST_SIGMA:g}: its table has 77 sigma entries; use the Gaussian"
-        raise DesignError.of("sigma", sigma, allowed)
     reach = int(math.ceil(38.5 * sigma)) + 2
     k = np.arange(-reach, reach + 1, dtype=np.int64)
     weights = np.exp(-((k / sigma) ** 2) / 2)
@@ -59,12 +58,20 @@ def _per_sigma(function: Callable[[float, Array], Array | float], sigma: Values,
 
 
 def _upper(sigma: float, k: Array) -> Array:
+    if sigma > LISTED:
+        x = np.clip((np.floor(k) + 0.5) / sigma, -40, 40)
+        return np.asarray(
+            special.ndtr(-x) - x * np.exp(-x * x / 2) / (24 * math.sqrt(2 * math.pi) * sigma**2)
+        )
     support, _, tail = _table(sigma)
     return np.asarray(tail[np.clip(np.floor(k) + 1 - support[0], 0, support.size).astype(np.int64)])
 
 
 def _quantile(sigma: float, s: Array) -> Array:
     """The least k with P(K > k) ≤ s."""
+    if sigma > LISTED:
+        near = np.ceil(-special.ndtri(s) * sigma - 0.5)
+        return np.asarray(near + (_upper(sigma, near) > s) - (_upper(sigma, near - 1) <= s))
     support, _, tail = _table(sigma)
     return np.asarray(support[0] - 1 + np.searchsorted(-tail, -s), dtype=float)
 
@@ -80,7 +87,8 @@ class DiscreteGaussian(stats.rv_discrete):  # type: ignore[misc]
 
     def _logpmf(self, k: Values, sigma: Values) -> Values:
         def log_mass(s: float, k: Array) -> Array:
-            return math.log(_table(s)[1].max()) - (k / s) ** 2 / 2
+            peak = 1 / (s * math.sqrt(2 * math.pi)) if s > LISTED else _table(s)[1].max()
+            return math.log(peak) - (k / s) ** 2 / 2
 
         return _per_sigma(log_mass, sigma, k)
 
@@ -114,11 +122,17 @@ class DiscreteGaussian(stats.rv_discrete):  # type: ignore[misc]
 
     def mean_absolute(self, sigma: float) -> float:
         """E|K|."""
+        if sigma > LISTED:
+            return math.sqrt(2 / math.pi) * (sigma - 1 / (12 * sigma))
         k, mass, _ = _table(float(sigma))
         return float(np.abs(k) @ mass)
 
     def precise(self, sigma: arb) -> PreciseLoss:
         def delta(ratio: arb, epsilon: arb) -> arb | None:
+            if sigma > LISTED:
+                first = (epsilon * sigma * sigma / ratio - ratio / 2).ceil()
+                tails = [_enclosed_upper(k, sigma) for k in (first, first + ratio)]
+                return tails[0] - epsilon.exp() * tails[1]
             if sigma > _LARGE:
                 return None
             shift, unit = int(float(ratio)), 1 / (2 * sigma * sigma)
@@ -139,10 +153,55 @@ class DiscreteGaussian(stats.rv_discrete):  # type: ignore[misc]
 
         return PreciseLoss(delta)
 
-    def privacy_loss(self, ratio: float, sigma: float) -> AtomicLoss:
+    def privacy_loss(self, ratio: float, sigma: float) -> UnitLoss | AtomicLoss:
         shift = _whole(ratio)
+        if sigma > LISTED:
+            return smeared_loss(ratio, lambda k: k * (ratio / sigma**2), lambda v: v * (sigma**2 / ratio))
         k, mass, _ = _table(sigma)
         return AtomicLoss((shift * (shift + 2 * k)) / (2 * sigma**2), mass)
+
+    def smeared(self, sigma: float) -> FrozenLaw:
+        """With a uniform number in (−½, ½]."""
+        return _smeared(sigma)
+
+
+class _SmearedGaussian(stats.rv_continuous):  # type: ignore[misc]
+    """Wide discrete Gaussian noise and a uniform number, which rounding takes off."""
+
+    def _pdf(self, t: Any, sigma: Any) -> Any:
+        return np.exp(-((np.rint(t) / sigma) ** 2) / 2) / (sigma * math.sqrt(2 * math.pi))
+
+    def _sf(self, t: Any, sigma: Any) -> Any:
+        far = np.abs(np.asarray(t, dtype=float))
+        k = np.rint(far)
+        upper = _per_sigma(_upper, sigma, k) + self._pdf(k, sigma) * (k + 0.5 - far)
+        return np.where(np.asarray(t) < 0, 1 - upper, upper)
+
+    def _isf(self, s: Any, sigma: Any) -> Any:
+        return -special.ndtri(s) * sigma  # by less than 1/σ², which no search sees
+
+    def _stats(self, sigma: Any) -> Any:
+        return 0.0, np.asarray(sigma) ** 2 + 1 / 12, 0.0, None
+
+
+_smeared = _SmearedGaussian(name="smeared_gaussian", shapes="sigma")
+
+
+def _enclosed_upper(k: arb, sigma: arb) -> arb:
+    """P(K ≥ k) of a wide law, by the formula of Euler and Maclaurin at midpoints.
+
+    With x = (k − ½)/σ it is Q(x) + Σ_m B₂ₘ(½)/(2m)! He₂ₘ₋₁(x) φ(x)/σ²ᵐ. After five terms the rest is at most 2ζ(10)/(2πσ)¹⁰ ∫ |He₁₀| φ over t > x, where
+    |He₁₀(t)| ≤ 1.09 √10! e^(t²/4) (Cramér). All weights are σ √(2π) but for e^(−2π²σ²) of it.
+    """
+    x = (k - arb(1) / 2) / sigma
+    density, total = (-x * x / 2).exp() / (2 * arb.pi()).sqrt(), (x / arb(2).sqrt()).erfc() / 2
+    one, odd = arb(1), x  # He₂ₘ₋₂, He₂ₘ₋₁
+    for m, share in enumerate(_MIDPOINT, 1):
+        total += arb(share) * odd * density / sigma ** (2 * m)
+        one = x * odd - (2 * m - 1) * one
+        odd = x * one - 2 * m * odd
+    rest = 3000 * (x / 2).erfc() / (2 * arb.pi() * sigma) ** 10
+    return total + arb(0).union(rest).union(-rest)
 
 
 discrete_gaussian = DiscreteGaussian(name="discrete_gaussian", a=-np.inf, shapes="sigma")

@@ -2,8 +2,7 @@ r"""Which noise a part may get, and what it consumes: one law on all its numbers
 
 What an item consumes at scale s is stated as Rényi divergences :math:`D_\alpha(s)` of order α, which add up over the parts and rounds of a plan:
 α = ∞ is the largest privacy loss; of normal noise, for which alone ρ is counted, D is αρ.
-At a price λ of the budget a part takes the item and the scale of least error plus λD. Whole numbers take whole noise, whose losses are atoms;
-beyond the largest scale of discrete normal noise that is normal noise, which is not whole.
+At a price λ of the budget a part takes the item and the scale of least error plus λD. Whole numbers take whole noise, whose losses are atoms.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from mechdesign.accounting.losses import NoiseTerm
 from mechdesign.errors import DesignError
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.families import FAMILIES as LAWS
-from mechdesign.noise.families import LARGEST_SIGMA, LEAST_GAUSSIAN, LEAST_LAPLACE
+from mechdesign.noise.families import LEAST_GAUSSIAN, LEAST_LAPLACE
 from mechdesign.noise.laws import staircase_gamma
 from mechdesign.noise.worst_case import worst_cases
 from mechdesign.plan.tasks import Part
@@ -207,7 +206,7 @@ class Item:
     def scale_in(self, law: FrozenLaw) -> float | None:
         """The scale of a law of this family, of the shape that the menu has; None of another one."""
         dist, shapes, loc, scale = frozen_parts(law)
-        if dist.name not in {self._law(1.0, 1.0).dist.name, "norm" if self.normal else ""}:
+        if dist.name != self._law(1.0, 1.0).dist.name:
             return None
         if self.family == "staircase":
             scale = self.top / shapes[0]
@@ -225,8 +224,7 @@ class Item:
 
     def _law(self, scale: float, top: float) -> FrozenLaw:
         gamma = staircase_gamma(top / scale, "squared") if self.family == "staircase" else 0.0
-        name = self.family if self.normal and scale > LARGEST_SIGMA else self.name
-        return LAWS[name].make(gamma, scale, top)
+        return LAWS[self.name].make(gamma, scale, top)
 
     def noise(self, scale: float) -> AdditiveNoise:
         """The mechanism of this part."""

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from mechdesign.verifier.arithmetic import between
 from mechdesign.verifier.composition import SLACK, Cell
-from mechdesign.verifier.reading import Refused, TooLarge
+from mechdesign.verifier.reading import Refused
 
 PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459230781640628620899")
 ZERO, HALF, ONE = Decimal(0), Decimal("0.5"), Decimal(1)
@@ -241,7 +241,12 @@ def tilt(cells: list[Cell], mean: Decimal) -> float:
     return low
 
 
-LARGEST_SIGMA = 50_000
+LISTED = 5000
+"""σ up to which weights of discrete Gaussian noise are listed."""
+MIDPOINT = [
+    Decimal(a) / b for a, b in ((-1, 24), (7, 5760), (-31, 967680), (127, 154828800), (-73, 3503554560))
+]
+"""B₂(½)/2!, B₄(½)/4!, …"""
 
 
 class Whole(NamedTuple):
@@ -293,23 +298,40 @@ def discrete_laplace(a: Decimal, shift: Decimal) -> Whole:
 
 def discrete_gaussian(sigma: Decimal, shift: Decimal) -> Whole:
     """P(k) ∝ e^(-k²/2σ²), as far as it is 1e-60: the loss is r(r + 2k)/2σ²."""
-    r, half = whole(shift), gaussian_weights(sigma)
-    total, tails = gaussian_tails(sigma)
+    r = whole(shift)
     unit = r / (2 * sigma * sigma)
+    wide = sigma > LISTED
+    total, tails = (ONE, list[Decimal]()) if wide else gaussian_tails(sigma)
+    last = int(17 * sigma) if wide else len(tails) - 2
+
+    def upper(k: int) -> Decimal:
+        if wide:
+            return wide_tail(sigma, k)
+        return tails[k] / total if k < len(tails) else ZERO
 
     def above(k: int) -> Decimal:
-        at = k if k > 0 else 1 - k
-        far = tails[at] / total if at < len(tails) else ZERO
-        return far if k > 0 else ONE - far
+        return upper(k) if k > 0 else ONE - upper(1 - k)
 
-    return Whole(above, lambda k: unit * (r + 2 * k), 1 - len(half), len(half) - 1, False)
+    return Whole(above, lambda k: unit * (r + 2 * k), -last, last, False)
+
+
+def wide_tail(sigma: Decimal, k: int) -> Decimal:
+    """P(K ≥ k), k ≥ 1, by the formula of Euler and Maclaurin at midpoints: with x = (k − ½)/σ it is Q(x) + Σ_m B₂ₘ(½)/(2m)! He₂ₘ₋₁(x) φ(x)/σ²ᵐ.
+
+    What five terms leave is at most 2ζ(10)/(2πσ)¹⁰ ∫ |He₁₀| φ < 3000/(2πσ)¹⁰ (Cramér), and the weights sum to σ √(2π) but for e^(−2π²σ²) of it.
+    """
+    x = (k - HALF) / sigma
+    factor, one, odd = mills(x), ONE, x
+    for m, share in enumerate(MIDPOINT, 1):
+        factor += share * odd / sigma ** (2 * m)
+        one = x * odd - (2 * m - 1) * one
+        odd = x * one - 2 * m * odd
+    return factor * (-x * x / 2).exp() / (2 * PI).sqrt()
 
 
 @lru_cache(maxsize=2)
 def gaussian_weights(sigma: Decimal) -> list[Decimal]:
     """e^(-k²/2σ²) of k = 0, 1, … as far as it is 1e-60."""
-    if sigma > LARGEST_SIGMA:
-        raise TooLarge("too large to check: discrete Gaussian noise of sigma above 50000")
     weight, fall = ONE, (-1 / (2 * sigma * sigma)).exp()
     twice = fall * fall
     found = []
@@ -387,6 +409,8 @@ def staircase_cost(p: int, epsilon: Decimal, gamma: Decimal) -> Decimal:
 
 
 def gaussian_sum_cost(p: int, sigma: Decimal) -> Decimal:
+    if sigma > LISTED:
+        return sigma * sigma if p == 2 else (2 / PI).sqrt() * (sigma - 1 / (12 * sigma))
     half = gaussian_weights(sigma)
     total: Decimal = sum((k**p * w for k, w in enumerate(half)), ZERO)
     return 2 * total / (2 * sum(half) - half[0])

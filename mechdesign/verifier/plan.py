@@ -87,8 +87,6 @@ def check(result: Json, account: Account) -> None:
         stated = noise["dimension"], noise["rounds"], noise["sampling_rate"]
         fits = stated == (dimension, design["rounds"], 1.0) and covers(noise["sensitivity"], changes)
         _, shapes, scale = law_of(noise)
-        if integer and scale > 50_000 and "gaussian" in design["families"]:
-            menu.append("norm")  # beyond all scales of discrete normal noise
         fits = fits and noise["sensitivity"]["neighbours"] == neighbours and law["name"] in menu
         account.agrees(f"the noise of {name} is of the menu, for what changes", fits)
         if any(isinstance(settled[name].get(key), dict) for key in ("sensitivity", "contribution")):

@@ -140,7 +140,7 @@ def fitted() -> dict[str, tuple[Any, Any]]:
         "linear": (learning.PrivateLinearRegression(**BOUNDED), TARGETS),
         "logistic": (learning.PrivateLogisticRegression(**COMMON, bounds=(-1, 1), classes=["no", "yes"], steps=2), LABELS),
         "counts": (learning.PrivateGeneralizedLinearRegression(**COUNTS), np.arange(12.0) % 4),
-        "components": (learning.PrivatePCA(**COMMON, norm=1.0), TARGETS),
+        "components": (learning.PrivatePCA(**COMMON, bounds=1.0), TARGETS),
     }  # fmt: skip
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

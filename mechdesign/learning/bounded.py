@@ -16,8 +16,8 @@ import numpy as np
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.results import Result
-from mechdesign.learning.pca import ROOT
 from mechdesign.learning.plan import (
+    ROOT,
     NoisySums,
     PrivateEstimator,
     calibrated,

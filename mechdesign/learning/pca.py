@@ -23,7 +23,9 @@ import numpy.typing as npt
 
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.results import Result
+from mechdesign.learning.bounded import Interval, box
 from mechdesign.learning.plan import (
+    ROOT,
     ClassNamePrefixFeaturesOutMixin,
     NoisySums,
     PrivateEstimator,
@@ -39,9 +41,6 @@ from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.solvers.deadline import progress_bar
 from mechdesign.typing import Array, Numbers
 
-ROOT = Fraction(math.nextafter(math.sqrt(2.0), 0.0))
-"""Just below √2: how far off-diagonal entries are stretched."""
-
 
 class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
     r"""Principal components of the second moments, under differential privacy of one record more or less.
@@ -52,14 +51,16 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         All by default.
     privacy : PureDP, ApproximateDP or ZeroConcentratedDP
         There is no default.
-    norm : float
-        r: rows longer than that are shrunk to it. A public number, without default: √d for d columns within [−1, 1]; noise grows as r².
+    bounds : (low, high) or float
+        Numbers, or arrays of shape (n_features,): what the columns can take, from public knowledge. Values beyond are clipped, and r is the
+        distance of the farthest corner from `center`. Or r itself: rows farther from there are shrunk to it. Noise grows as r².
     noise : str, law or Result
         As in `mechdesign.calibrate`, or an earlier fit's `privacy_`.
     allocation : {"least-variance", "iid"}
         Whether off-diagonal entries get their own, smaller noise.
     center : array_like, shape (n_features,), optional
-        A public mean, subtracted from every row. The data's own mean is not used: it would leak, here and before `fit`.
+        A public mean, subtracted from every row; by default the middle of the bounds, 0 where they are a distance. The data's own mean is not
+        used: it would leak, here and before `fit`.
     ledger : Ledger, optional
         As of `PrivateLinearRegression`: every fit is an entry, and one that does not fit in is refused.
     progress : bool
@@ -97,7 +98,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
     >>> import mechdesign as md
     >>> x = np.random.default_rng(0).standard_normal((5000, 4)) * [3.0, 1.0, 0.1, 0.1]
     >>> model = md.learning.PrivatePCA(
-    ...     n_components=2, privacy=md.ApproximateDP(1.0, 1e-6), norm=5.0, random_state=0
+    ...     n_components=2, privacy=md.ApproximateDP(1.0, 1e-6), bounds=5.0, random_state=0
     ... ).fit(x)
     >>> bool(abs(model.components_[0, 0]) > 0.99), model.transform(x).shape
     (True, (5000, 2))
@@ -110,7 +111,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         n_components: int | None = None,
         *,
         privacy: CentralPrivacy,
-        norm: float | None = None,
+        bounds: Interval | float | None = None,
         noise: object = "gaussian",
         allocation: str = "least-variance",
         center: Numbers | None = None,
@@ -120,7 +121,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
     ) -> None:
         self.n_components = n_components
         self.privacy = privacy
-        self.norm = norm
+        self.bounds = bounds
         self.noise = noise
         self.allocation = allocation
         self.center = center
@@ -134,19 +135,11 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         self._begin()
         size = x.shape[1]
         wanted = size if self.n_components is None else integer("n_components", self.n_components, 1, size)
-        if self.norm is None:
-            remedy = "must be stated: a length that most rows keep, from public knowledge; longer ones are shrunk to it"
-            raise DesignError.of("norm", None, remedy)
-        norm = positive("norm", self.norm)
-        if not 1e-150 < norm < 1e150:
-            raise DesignError.of("norm", self.norm, "must lie between 1e-150 and 1e150")
-        mean = np.zeros(size) if self.center is None else array("center", self.center)
-        if mean.shape != (size,):
-            raise DesignError.of("center", self.center, f"must be {size} numbers")
+        mean, norm, (low, high) = self._reach(size)
         stretch = self._stretch()
         calibration = self._calibration(size, stretch)
         with np.errstate(over="ignore"):
-            centred = np.nan_to_num(x - mean)
+            centred = np.nan_to_num(np.clip(x, low, high) - mean)
         with progress_bar("private components", None, shown=self.progress):
             total, unit = second_moments(centred, norm)
         sums = NoisySums(calibration, self._drawing(calibration))
@@ -177,6 +170,22 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
         if x.shape[1] != self.n_components_:
             raise DataError(f"X: must have {self.n_components_} columns, one a component")
         return np.asarray(x @ self.components_ + self.mean_)
+
+    def _reach(self, size: int) -> tuple[Array, float, tuple[Array, Array]]:
+        """The public centre, how far from it a record is at most, and what the columns are clipped to."""
+        given = None if self.center is None else array("center", self.center)
+        if given is not None and given.shape != (size,):
+            raise DesignError.of("center", self.center, f"must be {size} numbers")
+        if isinstance(self.bounds, (int, float, np.number)):
+            norm, far = positive("bounds", self.bounds), np.full(size, np.inf)
+            mean, ends = np.zeros(size) if given is None else given, (-far, far)
+        else:
+            middle, half = box("bounds", self.bounds, size)
+            mean, ends = middle if given is None else given, (middle - half, middle + half)
+            norm = math.nextafter(float(np.linalg.norm(np.abs(middle - mean) + half)) * (1 + 1e-15), math.inf)
+        if not 1e-150 < norm < 1e150:
+            raise DesignError.of("bounds", self.bounds, "must lie between 1e-150 and 1e150")
+        return mean, norm, ends
 
     def _stretch(self) -> Fraction:
         """What off-diagonal entries are multiplied by before identical noise is added."""

@@ -15,6 +15,7 @@ such, the entry in a ledger before any noise is drawn, and warnings of leaks, wh
 
 from __future__ import annotations
 
+import math
 import warnings
 import weakref
 from collections.abc import Sequence
@@ -37,6 +38,9 @@ from mechdesign.typing import Array, FrozenLaw, Numbers
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
+
+ROOT = Fraction(math.nextafter(math.sqrt(2.0), 0.0))
+"""Just below √2: how far off-diagonal entries of a matrix of second moments are stretched."""
 
 
 @dataclass(frozen=True, eq=False)

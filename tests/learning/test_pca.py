@@ -46,7 +46,7 @@ def test_another_record_adds_its_own_matrix_of_norm_at_most_one(
 
 
 def test_the_gaussian_spends_its_budget_at_every_record_of_full_norm() -> None:
-    model = PrivatePCA(privacy=DP, norm=2.0, random_state=0).fit(X)
+    model = PrivatePCA(privacy=DP, bounds=2.0, random_state=0).fit(X)
     diagonal, off = model.noise_scales_
     budget = gaussian_mu(DP.epsilon, DP.delta) ** 2
     z = np.random.default_rng(0).standard_normal((1000, 4))
@@ -61,7 +61,7 @@ def test_the_gaussian_spends_its_budget_at_every_record_of_full_norm() -> None:
 
 
 def test_pure_laplace_has_the_derived_scale() -> None:
-    model = PrivatePCA(privacy=md.PureDP(2.0), noise="laplace", norm=3.0, random_state=0).fit(X)
+    model = PrivatePCA(privacy=md.PureDP(2.0), noise="laplace", bounds=3.0, random_state=0).fit(X)
     wanted = (4 + 1) / 2 * 9.0 / 2.0 * math.sqrt(2)
     assert model.noise_scales_ == (pytest.approx(wanted), pytest.approx(wanted))
 
@@ -70,9 +70,9 @@ def test_pure_laplace_has_the_derived_scale() -> None:
 def test_noise_has_the_stated_scales(seed: int | None) -> None:
     exact, unit = second_moments(X, 2.0)
     exact = (exact / unit).astype(float) * 4.0
-    first = PrivatePCA(privacy=DP, norm=2.0, random_state=seed).fit(X)
+    first = PrivatePCA(privacy=DP, bounds=2.0, random_state=seed).fit(X)
     states = [None] * 150 if seed is None else list(range(150))
-    options = {"privacy": DP, "norm": 2.0, "noise": first.privacy_}
+    options = {"privacy": DP, "bounds": 2.0, "noise": first.privacy_}
     off = np.array([PrivatePCA(random_state=s, **options).fit(X).second_moments_ - exact for s in states])
     for (i, j), scale in (((0, 0), first.noise_scales_[0]), ((0, 2), first.noise_scales_[1])):
         assert off[:, i, j].std() == pytest.approx(scale, rel=0.25)
@@ -81,7 +81,7 @@ def test_noise_has_the_stated_scales(seed: int | None) -> None:
 
 
 def test_components_are_those_of_the_noisy_matrix() -> None:
-    model = PrivatePCA(2, privacy=md.ApproximateDP(20.0, 1e-3), norm=6.0, random_state=0).fit(X)
+    model = PrivatePCA(2, privacy=md.ApproximateDP(20.0, 1e-3), bounds=6.0, random_state=0).fit(X)
     np.testing.assert_allclose(model.components_ @ model.components_.T, np.eye(2), atol=1e-12)
     assert abs(model.components_[0, 0]) > 0.999 and abs(model.components_[1, 1]) > 0.999
     np.testing.assert_allclose(
@@ -90,11 +90,27 @@ def test_components_are_those_of_the_noisy_matrix() -> None:
     assert 0 < model.explained_variance_ratio_.sum() <= 1 and model.get_feature_names_out().size == 2
 
 
+def test_bounds_of_columns_are_those_of_the_farthest_corner() -> None:
+    """What lies beyond is clipped; the noise is that of the distance to a corner, from the middle or a centre that is given."""
+    low, high = np.array([-1.0, 0.0, -2.0, 5.0]), np.array([1.0, 4.0, 2.0, 6.0])
+    for center, far in ((None, [1, 2, 2, 0.5]), ([0.0] * 4, [1, 4, 2, 6])):
+        wide, one = (
+            PrivatePCA(privacy=md.ApproximateDP(20.0, 1e-3), bounds=b, center=center, random_state=0).fit(x)
+            for b, x in (((low, high), 100 * X), (float(np.linalg.norm(far)), X))
+        )
+        assert wide.noise_scales_ == pytest.approx(one.noise_scales_, rel=1e-9)
+        clipped = np.clip(100 * X, low, high) - wide.mean_
+        assert wide.mean_ == pytest.approx([0, 2, 0, 5.5] if center is None else center)
+        assert np.abs(wide.second_moments_ - clipped.T @ clipped).max() < 6 * wide.noise_scales_[
+            0
+        ] + 1e-5 * len(X)
+
+
 def test_bad_input_is_named() -> None:
     holes = X.copy()
     holes[0, 0] = math.inf
     for changes, data, word in (
-        ({"norm": None}, X, "norm = None: must be stated"),
+        ({"bounds": None}, X, "bounds = None: must be stated"),
         ({"n_components": 5}, X, "n_components"),
         ({"allocation": "spr"}, X, "allocation"),
         ({"center": [0.0]}, X, "center"),
@@ -102,4 +118,4 @@ def test_bad_input_is_named() -> None:
         ({}, holes, "infinite"),
     ):
         with pytest.raises(ValueError, match=word):
-            PrivatePCA(**{"privacy": DP, "norm": 1.0, **changes}).fit(data)
+            PrivatePCA(**{"privacy": DP, "bounds": 1.0, **changes}).fit(data)

@@ -377,7 +377,7 @@ def facts(solved: Callable[[str], Any]) -> dict[str, Callable[[], list[Any]]]:
     toml = 'design = "OPTM"\nbins = [-3.0, -0.5, 0.5, 3.0]\n[privacy]\nkind = "PureDP"\nepsilon = 1.0\n[prior]\nlaw = "uniform"\nloc = -1\nscale = 2\n'
     return found | {
         "flat(sphere)": lambda: flat(md.SphereQuantizer(20, 3, pure(2))),
-        "fit(components)": lambda: fit("PrivatePCA", privacy=privacy, norm=1.0, n_components=2),
+        "fit(components)": lambda: fit("PrivatePCA", privacy=privacy, bounds=1.0, n_components=2),
         "rows(numbers)": lambda: rows(
             md.compare(
                 small,

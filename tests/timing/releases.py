@@ -537,7 +537,7 @@ RELEASES: dict[str, Release] = {
         "laplace-histogram", lambda: LaplaceHistogram(LINE, EPSILON, users=1), histograms()
     ),
     "principal components": Release(
-        "PrivatePCA", estimator(PrivatePCA, norm=1.0), records(2), fitted(), DELTA
+        "PrivatePCA", estimator(PrivatePCA, bounds=1.0), records(2), fitted(), DELTA
     ),
     "bounded regression": Release(
         "PrivateLinearRegression",

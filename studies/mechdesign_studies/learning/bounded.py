@@ -136,7 +136,7 @@ def attacked(epsilon: float) -> dict[str, tuple[Callable[[], object], Callable[[
             lambda m: m.path_.ravel() * m.radius_, False,
         ),
         "PrivatePCA": (
-            lambda: learning.PrivatePCA(privacy=privacy, norm=math.sqrt(2)), lambda m: m.second_moments_[np.triu_indices(2)], True,
+            lambda: learning.PrivatePCA(privacy=privacy, bounds=math.sqrt(2)), lambda m: m.second_moments_[np.triu_indices(2)], True,
         ),
     }  # fmt: skip
 

@@ -55,7 +55,7 @@ def estimator(epsilon: float) -> md.learning.PrivatePCA:
     """The package's estimator, fitted to points of no interest: its noise does not depend on them."""
     points = np.eye(FEATURES)
     return md.learning.PrivatePCA(
-        RANK, privacy=md.ApproximateDP(epsilon, DELTA), norm=1.0, random_state=0
+        RANK, privacy=md.ApproximateDP(epsilon, DELTA), bounds=1.0, random_state=0
     ).fit(points)
 
 

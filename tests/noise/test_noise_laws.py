@@ -15,9 +15,9 @@ from scipy import integrate, stats
 
 import mechdesign as md
 from mechdesign.evidence.serialize import dumps
+from mechdesign.noise import families as discrete
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration import Calibration
-from mechdesign.noise import families as discrete
 from mechdesign.noise.families import discrete_gaussian, discrete_laplace_law, opendp_sample
 from mechdesign.noise.laws import (
     flipped_huber,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from mechdesign.accounting.gaussian import gaussian_budget, gaussian_privacy, gaussian_square
 from mechdesign.accounting.interval import DeltaInterval
@@ -23,16 +21,15 @@ from mechdesign.accounting.profile import gaussian_tradeoff
 from mechdesign.choice.budget import Choosing
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.attack import TradeOff
-from mechdesign.evidence.classes import INDEPENDENT_NOISE, MechanismClass, menu
+from mechdesign.evidence.classes import MechanismClass, menu
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.exact import excess, round_down
 from mechdesign.evidence.proofs import ABOUT_FILE, PROVED, RECOMPUTED, Certificate, Claim, Proof, same
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.additive import AdditiveNoise
-from mechdesign.noise.calibration_evaluation import budget_of, least_cost
-from mechdesign.noise.laws import staircase
+from mechdesign.noise.calibration_evaluation import budget_of
 from mechdesign.plan import page
+from mechdesign.plan.bound import Cover
 from mechdesign.plan.mechanism import (
     BY_MU,
     PlannedRelease,
@@ -56,6 +53,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _ROUND = 1e-12
+_RATIOS = 2.0, 1.5, 1.2, 1.1
+"""Of a value to lower bounds that are tried."""
+_BRIEFLY, _COVERED = 800, 60_000
+"""Evaluations of δ that a lower bound takes without a time limit, and at most: up to a second, and half a minute."""
+_HALF = 0.5
+"""δ from which no lower bound is sought."""
 _LEAST = 1e-6
 """Share of ε that is asked, at least: targets that δ alone allows."""
 _PURE = 1 + 1e-4
@@ -96,8 +99,8 @@ class Plan(Design):
     Notes
     -----
     The value is the weighted squared error of one round. Without weights the geometric mean of errors relative to an even split's is at most 1, as their sum is at
-    most the number of tasks. A lower bound under pure ε or ρ is of all plans of the menu; of Gaussian noise alone under (ε, δ) also.
-    Else it only adds what each task would cost alone at the whole budget.
+    most the number of tasks. The lower bound is of all plans of the menu. Under pure ε, ρ or μ the gap closes; under (ε, δ) the bound is found by branch and bound on the scales
+    (`mechdesign.plan.bound`), of plans that treat like tasks alike: to a factor of 1.1, or as near as the time allows. None of less than half the value is stated.
 
     Whole numbers get whole noise unless the task says ``whole=False``; the table shows which deviation noise that is not whole would have for the same share.
 
@@ -225,7 +228,8 @@ class Plan(Design):
     def among(self) -> MechanismClass:
         """Plans of the menu: other noise, or noise that moves together, may cost less."""
         families = ["gaussian"] if self._normal else self.families
-        return menu(f"plan of independent {' or '.join(families)} noise")
+        alike = ", like tasks alike" if self._search.privacy is not None and self.targets is None else ""
+        return menu(f"plan of independent {' or '.join(families)} noise{alike}")
 
     @property
     def _families(self) -> tuple[str, ...]:
@@ -341,7 +345,6 @@ class Plan(Design):
             yield Bound(self.least(proof.prices), proof)
             yield self._law(chosen, self._left)
             return
-        yield Bound(self.least(()), PlanBound(()))
         if self._scale_free:
             even = self._with_choices(self._even_split)
             yield Law(even, self.cost(even), report=SolveReport("even split"))
@@ -356,6 +359,20 @@ class Plan(Design):
                 law = self._law(chosen, PureDP(search.budget) if pure else self._left)
                 best = min(best, law.value)
                 yield law
+        yield from self._bounds(best, clock)
+
+    def _bounds(self, value: float, clock: Clock) -> Iterator[Bound]:
+        """What all parts cost alone, then what is ever closer to the value, within the limit, or briefly where there is none; nothing below half of it."""
+        if self._left.delta >= _HALF:  # type: ignore[union-attr]
+            return
+        cover = Cover(self._search, value, _COVERED if clock.finite else _BRIEFLY, clock)
+        if value <= _RATIOS[0] * cover.alone:
+            yield Bound(min(cover.alone, value), PlanBound(()))
+        for ratio in _RATIOS:
+            if value > ratio * cover.alone:
+                if not cover.proves(value / ratio * (1 + 1e-6)):
+                    return
+                yield Bound(value / ratio, PlanBound(()))
 
     def _mechanism(self, chosen: Sequence[Choice], factor: float = 0.0) -> PlannedRelease:
         made = {
@@ -481,26 +498,17 @@ class Plan(Design):
         return found if often and same(own, law) else None  # type: ignore[return-value]
 
     def least(self, prices: Sequence[float]) -> float:
-        """What no plan costs less than: by prices of the budget, by the targets, or by what each task costs alone."""
+        """What no plan costs less than: by the targets, or by prices of the budget."""
         search = self._search
         if self.targets is not None:
             least = [min(i.consumed(s, self._order) for i, s in choices) for choices in self._aimed]
             return max(math.fsum(least[k] for k in chain) for chain in search.chains) * (1 - 1e-9)
-        if prices:
-            return search.bound(np.array(prices), self._order) * (1 - 1e-10)
-        copies = Counter(search.alike)
-        return math.fsum(n * min(self._alone(i) for i in search.slots[k]) for k, n in copies.items())
+        return search.bound(np.array(prices), self._order) * (1 - 1e-10)
 
-    def _alone(self, item: Item) -> float:
-        """What noise of one law on this part costs at least at the whole budget: that of symmetric laws, less 1/12 of whole ones."""
-        part = item.part
-        steps = part.whole or "staircase" in self.families
-        law = staircase(1.0, 0.5, scale=item.top) if steps else stats.laplace()
-        noise = AdditiveNoise(law, part.sensitivity, part.dimension, self.rounds)
-        # whole noise plus a uniform number keeps the same for whole changes; norms allow others
-        norms = part.whole and (part.sensitivity.l1, part.sensitivity.l2) != (None, None)
-        variance = 0.0 if norms else max(least_cost(noise, self._left, "squared") - part.whole / 12, 0.0)
-        return item.weight * (part.worth * part.dimension * variance + part.bias)
+    def costs_at_least(self, least: float) -> bool:
+        """Whether no plan is seen to cost less, under (ε, δ)."""
+        near = self._left.delta < _HALF  # type: ignore[union-attr]
+        return least <= 0 or (near and Cover(self._search, least, _COVERED).proves(least))
 
     # -- what a result asks ------------------------------------------------------------------------------
 
@@ -666,21 +674,14 @@ class PlanBound(Proof):
     ----------
     prices : tuple of float
         λ ≥ 0 of the budget, one a group: whatever they are, :math:`\sum \min_s (w e(s) + \lambda D(s)) - \lambda B` is a lower bound by weak duality,
-        D the largest loss, or ρ of normal noise. Without any: with targets, what each part consumes at least; else the
-        error that each part has alone at the whole budget, by the inequalities of `mechdesign.noise.calibration_evaluation`.
+        D the largest loss, or ρ of normal noise. Without any: with targets, what each part consumes at least; else, under (ε, δ),
+        boxes of scales in which some plan costs no less or does not keep the budget cover all plans, or not: `mechdesign.plan.bound`.
     """
 
     prices: tuple[float, ...]
     speaks_of = ("lower bound",)
     bound_how = RECOMPUTED
     not_linear = "prices of the budget, by closed forms"
-
-    def among(self, stated: Certificate) -> MechanismClass:
-        design = stated.question
-        own = (
-            self.prices or design.targets or any(isinstance(t, LinearQueries) for t in design.tasks.values())
-        )
-        return design.among if own else INDEPENDENT_NOISE
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
         design, _ = _parts(stated)
@@ -689,11 +690,11 @@ class PlanBound(Proof):
         count = len(design._search.chains) if design._search.privacy is None else 0
         fits = design.targets is not None or len(self.prices) == count
         fits = fits and all(price >= 0 for price in self.prices)
-        least = design.least(self.prices) if fits else -math.inf
-        room = least + _ROUND * abs(least) - stated.lower_bound
-        yield Claim(
-            f"no {self.among(stated).noun} costs less than {stated.lower_bound:.9g}",
-            RECOMPUTED,
-            room,
-            room >= 0,
-        )
+        room = -math.inf
+        if fits and (self.prices or design.targets):
+            least = design.least(self.prices)
+            room = least + _ROUND * abs(least) - stated.lower_bound
+        elif fits:
+            room = 0.0 if design.costs_at_least(stated.lower_bound) else -math.inf
+        claim = f"no {design.among.noun} costs less than {stated.lower_bound:.9g}"
+        yield Claim(claim, RECOMPUTED, room, room >= 0)

@@ -65,9 +65,6 @@ def spoken_of(result: Json) -> str:
             if proof["share"] and design["noise"] not in (*SEARCHED_SHAPES, *DISCRETE):
                 return FAMILY
             return INDEPENDENT if result["mechanism"]["law"]["name"] == "staircase" else LOG_CONCAVE
-        if proof[""] == "plan-bound" and not (proof["prices"] or design["targets"]):
-            queries = any(task[""] == "workload-task" for _, task in design["tasks"])
-            return MENU if queries else INDEPENDENT
         if proof[""] in ("subset-bound", "sampled-subset-bound", "symmetric-bound"):
             return INDEPENDENT
         if proof[""] == "vector-proof":

@@ -1,0 +1,384 @@
+r"""What no plan under (ε, δ) costs less than, whatever its noise of the menu: branch and bound on the scales.
+
+Nothing costs less than T if for every choice of items the scales are covered by boxes [l, u] of which each has costs at l that sum to T, or δ
+above the budget throughout. Of Laplace, staircase and normal noise δ is least at the box's noisiest corner, cut to what T leaves where all others are at l:
+
+- more Laplace noise, whole or not, and more normal noise is the same with independent noise added;
+- staircases moved by their own step are randomised response at r that answers with chance :math:`p(1 + b)`,
+  :math:`b = e^{-r}, p = 1 - \tfrac12 (2b^2/(1 + b))^{1/3}`, where γ is the best: p − bp grows with r, so of two the less noisy one has the higher trade-off curve;
+- **discrete normal noise** of a larger scale is no post-processing, and its δ is not monotone. With normal noise of variance :math:`S^2 - \sigma^2`
+  added, its density is that of variance S² times a factor between 1 − 2η and 1 + η, :math:`\eta = 2.001 e^{-2\pi^2 s^2}, s^2 = \sigma^2 (1 - \sigma^2/S^2)` (Poisson's
+  summation formula). So all σ of a box lose at least what normal noise of one S does, less log((1 + η)/(1 − 2η)) and a share 2η. Small scales take the least mass and the
+  least loss that each outcome has in the box.
+
+Losses are rounded down to a grid and composed by Fourier transform, tilted so that the error of transforms is relative to δ; wrapped mass is bounded by Chernoff's inequality and
+taken off. Parts that are alike, over the same people, have noise alike.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import special
+
+from mechdesign.accounting.gaussian import gaussian_square
+from mechdesign.plan.menu import Item
+from mechdesign.plan.search import Search
+from mechdesign.problem.privacy import ApproximateDP
+from mechdesign.solvers.deadline import Deadline
+from mechdesign.typing import Array
+
+_POINTS = 2**12
+_STEPS = 200
+"""Scales an e-fold."""
+_LATTICE = 1e-4
+"""Share of ε that whole normal noise may lose against normal noise."""
+_ROUNDED = 1e-13
+"""Relative error of a tail, in doubles."""
+_TOGETHER = 8
+"""Kinds whose losses are composed in about the time of one evaluation."""
+_APART = 0.05
+"""Of logarithms of scales, all coordinates together, at which outcomes keep nearly all of their mass."""
+_EFOLDS = 40
+"""Of scales that are listed."""
+
+Tail = Callable[[Array], Array]
+"""P(L ≥ l)."""
+
+
+class Composed(NamedTuple):
+    """Losses of some coordinates: the transform of their tilted masses, which sum to 1; logarithms of E e^{θL} at two tilts; how many there are."""
+
+    transform: Any
+    tilted: float
+    further: float
+    numbers: int
+
+
+class Losses:
+    """Composition of losses, from below.
+
+    Parameters
+    ----------
+    privacy : ApproximateDP
+        δ < 1/2.
+    """
+
+    def __init__(self, privacy: ApproximateDP) -> None:
+        epsilon, sigma = privacy.epsilon, math.sqrt(gaussian_square(privacy.epsilon, privacy.delta))
+        self.delta, self.lost = privacy.delta, _LATTICE * min(epsilon, sigma)
+        self.epsilon = epsilon + self.lost
+        self.step = (2 * epsilon + 24 * sigma) / _POINTS
+        self.last = int((epsilon + 16 * sigma) / self.step)
+        self.tilt = epsilon / sigma**2 + 1 / sigma
+        self.further = self.tilt + 5 / sigma
+        places = np.arange(_POINTS)
+        at = np.where(places <= self.last, places, places - _POINTS) * self.step
+        gain = -np.expm1(np.minimum(self.epsilon - at, 0.0)) * np.exp(
+            -self.tilt * np.maximum(at - self.epsilon, 0.0)
+        )
+        weights = np.fft.rfft(gain).conj() / _POINTS
+        weights[1:-1] *= 2
+        self._weights, self._size = weights, float(np.linalg.norm(gain))
+
+    def of_tail(self, tail: Tail, reach: float, count: int) -> Composed:
+        """Of so many independent losses within ±reach, P(L ≥ l) given."""
+        around = math.ceil(min(reach / self.step, _POINTS)) + 1
+        edges = np.arange(max(-around, self.last - _POINTS + 1), min(around, self.last) + 1)
+        above = tail((edges * self.step).astype(float))
+        masses = above * (1 - _ROUNDED)
+        masses[:-1] -= above[1:] * (1 + _ROUNDED)
+        kept = masses > 0
+        edges, masses = edges[kept], masses[kept]
+        if not edges.size:
+            return Composed(np.zeros(_POINTS // 2 + 1, dtype=complex), -math.inf, -math.inf, count)
+        logs = np.log(masses)
+        tilted, further = (
+            float(special.logsumexp(logs + t * self.step * edges)) for t in (self.tilt, self.further)
+        )
+        on_grid = np.zeros(_POINTS)
+        on_grid[edges % _POINTS] = np.exp(logs + self.tilt * self.step * edges - tilted)
+        return Composed(np.fft.rfft(on_grid) ** count, count * tilted, count * further, count)
+
+    def least_delta(self, parts: Sequence[Composed]) -> float:
+        """δ at ε of all of these, from below; −∞ where the grid holds too little of them."""
+        tilted, further = (math.fsum(p[k] for p in parts) for k in (1, 2))
+        if not parts or tilted == -math.inf:
+            return 0.0
+        around = self.step * _POINTS
+        wrapped = max(
+            further - self.further * self.epsilon - (self.further - self.tilt) * around, -self.tilt * around
+        )
+        error = self._size * (1e-11 + 1e-13 * sum(part.numbers for part in parts))
+        unseen = max(wrapped, tilted - self.tilt * self.epsilon + math.log(error))
+        if unseen > math.log(self.delta) - 5:
+            return -math.inf
+        found = parts[0].transform
+        for part in parts[1:]:
+            found = found * part.transform
+        seen = math.exp(tilted - self.tilt * self.epsilon) * (float((self._weights @ found).real) - error)
+        return (seen - 4 * math.exp(wrapped)) * (1 - self.lost) * (1 - 1e-9)
+
+
+class Kind:
+    """Slots that are alike, over the same people, with one of their items.
+
+    Parameters
+    ----------
+    item : Item
+    slots : int
+        How many there are.
+    losses : Losses
+    most : float
+        Scales are listed up to this cost.
+    spread : float
+        s² of whole normal noise.
+    """
+
+    def __init__(self, item: Item, slots: int, losses: Losses, most: float, spread: float) -> None:
+        self.item, self.losses, self.spread = item, losses, spread
+        part = item.part
+        allowed, k = part.sensitivity, part.dimension
+        changes = [*allowed.attained(k), ((allowed.largest_linf(k), 1),)]
+        if part.whole:
+            changes = [tuple((math.floor(v), n) for v, n in change if v >= 1) for change in changes]
+        if item.family == "staircase":  # is known where it moves by its step
+            changes = [tuple((v, n) for v, n in change if v == item.top) for change in changes]
+        norm = 2 if item.normal else 1
+        change = max(changes, key=lambda shifts: sum(n * v**norm for v, n in shifts))
+        self.shifts = [(v, n * slots * item.rounds) for v, n in change]
+        self.square = sum(v * v * n for v, n in self.shifts)
+        self._held: dict[tuple[int, int], list[Composed]] = {}
+        self.scales: list[float] = []
+        self.costs = [slots * item.weight * part.bias]
+        self.alone = 0
+        if self.shifts:
+            self._list(slots, most)
+
+    def _list(self, slots: int, most: float) -> None:
+        """Scales, from one up to which half of the outcomes tell too much."""
+        largest, top = (
+            self.losses.epsilon - math.log1p(-2 * self.losses.delta),
+            max(v for v, _ in self.shifts),
+        )
+        first = top / (math.sqrt(2 * largest) if self.item.normal else largest)
+        scales = max(first * (1 - 1e-9), self.item.least) * np.exp(np.arange(_EFOLDS * _STEPS) / _STEPS)
+        if self.item.normal and self.item.part.whole:
+            scales = scales[self._revealing(scales, top) :]
+        for scale in scales.tolist():
+            self.scales.append(scale)
+            self.costs.append(slots * self.item.cost(scale) * (1 - 1e-12))
+            if self.costs[-1] > most:
+                self.costs = self.costs[1:]
+                return
+        self.costs, self.shifts = self.costs[1:2], []  # nothing is known of so many
+
+    def _revealing(self, scales: Array, v: float) -> int:
+        """Up to which scale one coordinate of small whole normal noise tells too much.
+
+        X ≤ −j has a loss of v(v + 2j)/2σ² at least, and a chance that grows with σ.
+        """
+        x = np.arange(200.0)
+        for k, (low, high) in enumerate(zip(scales, scales[1:])):
+            masses = np.exp(-((x / low) ** 2) / 2)
+            above = np.cumsum(masses[::-1])[::-1] / (2 * masses.sum() - 1)
+            loss = v * (v + 2 * x) / (2 * high**2)
+            told = -above * np.expm1(np.minimum(self.losses.epsilon - loss, 0.0)) * (1 - 1e-9)
+            if low**2 > 2 * self.spread or told.max() <= self.losses.delta:
+                return k
+        return 0
+
+    def normal(self, low: int, high: int) -> float:
+        """μ² of normal noise that loses no more, of all scales between; 0 where there is none."""
+        if not (self.item.normal and self.shifts):
+            return 0.0
+        variances = [self.scales[k] ** 2 for k in (low, high)]
+        if self.item.part.whole:
+            if self._is_small(low, high):
+                return 0.0
+            variances = [v * v / (v - self.spread) for v in variances]
+        return self.square / max(variances)
+
+    def _is_small(self, low: int, high: int) -> bool:
+        """Whether scales of whole normal noise are so small, or so close, that its outcomes are taken one by one."""
+        apart = (high - low) * sum(n for _, n in self.shifts) / _STEPS
+        return self.scales[low] ** 2 < self.spread * (20 if apart < _APART else 2)
+
+    def parts(self, low: int, high: int) -> list[Composed]:
+        """Losses that are nowhere above those of any scale between, but for `normal`."""
+        small = self.item.normal and self.item.part.whole
+        if not self.shifts or (self.item.normal and not (small and self._is_small(low, high))):
+            return []
+        at = low if small else high, high
+        if at not in self._held:
+            found = self._small(*at) if small else self._losing(self.scales[high])
+            self._held[at] = [self.losses.of_tail(tail, reach, count) for tail, reach, count in found]
+        return self._held[at]
+
+    def _losing(self, scale: float) -> Iterator[tuple[Tail, float, int]]:
+        """P(L ≥ l) of each shift, at one scale of noise that is not normal."""
+        for v, count in self.shifts:
+            r = v / scale
+            if self.item.family == "staircase":
+                b = math.exp(-r)
+                p = 1 - (2 * b * b / (1 + b)) ** (1 / 3) / 2
+                yield atoms(np.array([-r, 0.0, r]), np.array([b * p, 1 - p - b * p, p])), r, count
+            else:
+                yield laplace_tail(v, scale, whole=self.item.part.whole), r, count
+
+    def _small(self, low: int, high: int) -> Iterator[tuple[Tail, float, int]]:
+        """Of whole normal noise: the least mass and loss of each outcome at scales between."""
+        least, most = (1 / (2 * self.scales[k] ** 2) for k in (high, low))
+        if most > 2 * least:
+            return
+        for v, count in self.shifts:
+            last = math.ceil(12 / math.sqrt(least)) + 1.0
+            x = np.arange(-last, last + 1)
+            loss = v * (v - 2 * x)
+            masses = np.exp(-most * x * x) / np.exp(-least * x * x).sum() * (1 - 1e-12)
+            yield atoms(np.where(loss > 0, least, most) * loss, masses), math.inf, count
+
+
+def atoms(losses: Array, masses: Array) -> Tail:
+    """P(L ≥ l) of losses that are so many."""
+    order = np.argsort(losses)
+    above = np.append(np.cumsum(masses[order][::-1])[::-1], 0.0)
+    return lambda at: above[np.searchsorted(losses[order] * 1.0, at + 1e-12 * np.abs(at))]
+
+
+def laplace_tail(v: float, scale: float, *, whole: bool) -> Tail:
+    """P(L ≥ l) of Laplace noise X moved by v: its loss is (v − 2X)/s for X between 0 and v."""
+
+    def tail(at: Array) -> Array:
+        x = (v - at * scale) / 2 * (1 - 1e-15)
+        if whole:
+            x = np.floor(x - 1e-9)
+        rest = np.exp(-(x + 1) / scale) / (1 + math.exp(-1 / scale)) if whole else np.exp(-x / scale) / 2
+        return np.where(x < 0, 0.0, np.where(x >= v, 1.0, 1 - rest))
+
+    return tail
+
+
+def normal_tail(square: float) -> Tail:
+    """P(L ≥ l) of normal noise."""
+    return lambda at: special.ndtr((square / 2 - at) / math.sqrt(square))
+
+
+class Cover:
+    """Whether no plan costs less than a number: boxes of scales, for every choice of items.
+
+    Parameters
+    ----------
+    search : Search
+        Of a plan under (ε, δ), δ < 1/2.
+    most : float
+        No larger number is asked for.
+    evaluations : int
+        Of δ, in all.
+    deadline : Deadline, optional
+    """
+
+    def __init__(
+        self, search: Search, most: float, evaluations: int, deadline: Deadline | None = None
+    ) -> None:
+        assert search.privacy is not None
+        self.losses, self._clock, self._left = Losses(search.privacy), Deadline.of(deadline), evaluations
+        alike: dict[tuple[int, ...], list[int]] = {}
+        for k, first in enumerate(search.alike):
+            alike.setdefault((first, *(g for g, chain in enumerate(search.chains) if k in chain)), []).append(
+                k
+            )
+        self._within = [[j for j, key in enumerate(alike) if g in key[1:]] for g in range(len(search.chains))]
+        slots = [(search.slots[members[0]], len(members)) for members in alike.values()]
+        whole = [
+            n * i.rounds * i.part.dimension for items, n in slots for i in items if i.part.whole and i.normal
+        ]
+        spread = math.log(2.001 * 4 * max(sum(whole), 1) / self.losses.lost) / (2 * math.pi**2)
+        self.kinds = [[Kind(item, n, self.losses, most, spread) for item in items] for items, n in slots]
+        self._normal: dict[int, Composed] = {}
+        for kinds in self.kinds:
+            for kind in kinds:
+                self._settle_alone(kind)
+
+    @property
+    def exhausted(self) -> bool:
+        return self._left <= 0 or self._clock.passed
+
+    @property
+    def alone(self) -> float:
+        """What all slots cost at least, each alone at the whole budget."""
+        return math.fsum(min(kind.costs[kind.alone] for kind in kinds) for kinds in self.kinds) * (1 - 1e-9)
+
+    def _settle_alone(self, kind: Kind) -> None:
+        """The largest scale up to which a kind keeps no (ε, δ) even alone."""
+        step = len(kind.costs)
+        while step and not self.exhausted:
+            step = min(step, len(kind.costs) - 1 - kind.alone)
+            if step and self._tells([kind], [kind.alone], [kind.alone + step]):
+                kind.alone += step
+            else:
+                step //= 2
+
+    def _tells(self, kinds: Sequence[Kind], low: Sequence[int], high: Sequence[int]) -> bool:
+        """Whether δ is above the budget in all of a box, for people who are in all of these."""
+        high = list(high)
+        while True:
+            self._left -= 1 + len(kinds) // _TOGETHER
+            square = math.fsum(kind.normal(*ends) for kind, *ends in zip(kinds, low, high))
+            parts = [part for kind, *ends in zip(kinds, low, high) for part in kind.parts(*ends)]
+            if square:
+                key = math.floor(2 * _STEPS * math.log(square))
+                if key not in self._normal:
+                    self._normal[key] = self.losses.of_tail(
+                        normal_tail(math.exp(key / (2 * _STEPS))), math.inf, 1
+                    )
+                parts.append(self._normal[key])
+            found = self.losses.least_delta(parts)
+            further = [min(k + _STEPS // 8, len(kind.costs) - 1) for k, kind in zip(high, kinds)]
+            if found > -math.inf or further == high:
+                return found > self.losses.delta
+            high = further
+
+    def proves(self, least: float) -> bool:
+        """Whether no plan is seen to cost less."""
+        cheapest = [min(kind.costs[kind.alone] for kind in kinds) for kinds in self.kinds]
+        begun: list[tuple[Kind, ...]] = [()]
+        while begun:
+            chosen = begun.pop()
+            costs = [kind.costs[kind.alone] for kind in chosen] + cheapest[len(chosen) :]
+            if math.fsum(costs) * (1 - 1e-12) >= least:
+                continue
+            if len(chosen) < len(self.kinds):
+                begun += [(*chosen, kind) for kind in self.kinds[len(chosen)]]
+            elif not self._covers(chosen, least):
+                return False
+        return True
+
+    def _covers(self, kinds: Sequence[Kind], least: float) -> bool:
+        boxes = [([kind.alone for kind in kinds], [len(kind.costs) - 1 for kind in kinds])]
+        while boxes:
+            low, high = boxes.pop()
+            costs = [kind.costs[k] for kind, k in zip(kinds, low)]
+            room = least - math.fsum(costs) * (1 - 1e-12)
+            if room <= 0:
+                continue
+            if self.exhausted:
+                return False
+            high = [min(h, bisect_left(kind.costs, room + cost)) for kind, h, cost in zip(kinds, high, costs)]
+            high = [min(h, len(kind.costs) - 1) for kind, h in zip(kinds, high)]
+            if any(
+                self._tells(*zip(*[(kinds[j], low[j], high[j]) for j in group])) for group in self._within
+            ):
+                continue
+            wide = [j for j in range(len(kinds)) if high[j] - low[j] > 1]
+            if not wide:
+                return False
+            widest = max(wide, key=lambda j: kinds[j].costs[high[j]] - costs[j])
+            middle = (low[widest] + high[widest]) // 2
+            boxes.append((low, [middle if j == widest else h for j, h in enumerate(high)]))
+            boxes.append(([middle if j == widest else l for j, l in enumerate(low)], high))
+        return True

@@ -63,7 +63,7 @@ class BufferedToeplitz(Design):
     loss : {"total", "largest"}
         The sum of the variances of the answers, or the largest of them.
     buffers : int
-        1 to 8: more cost less, 2 by 50% at a million steps, 6 by .2%, 8 by .02%.
+        1 to 8: at a million steps the largest error is 48% above that of the best Toeplitz strategy with 2, .2% with 6, .02% with 8.
     neighbours : {"add-remove", "replace"}
         For which neighbours the changes hold.
 

@@ -2,7 +2,7 @@ r"""The law of a stream of running totals from a few buffers, and its exact rele
 
 In steps of h let X_t be the t-th count, rounded. The state is integers :math:`s_i`, one a buffer:
 
-.. math:: W_t = X_t + \lfloor \textstyle\sum_i \omega_i s_i \rfloor + [Z_t / h], \qquad s_i \leftarrow \lfloor p_i s_i \rfloor + X_t,
+.. math:: W_t = X_t + \lfloor \sum_i \omega_i s_i \rfloor + [Z_t / h], \qquad s_i \leftarrow \lfloor p_i s_i \rfloor + X_t,
 
 Z_t normal of deviation σ, so that W is a rounding of integers plus normal noise. Answers are made of W alone. Between neighbours whose counts differ by u, at most
 m = ⌈a/h⌉ steps each, floors differ by less than 1, their sums in :math:`s_i` by less than :math:`1/(1 - p_i)`: W shifts by C u up to :math:`r = 1 + \sum_i \omega_i/(1 - p_i)`
@@ -265,6 +265,11 @@ class BufferedNoise(Checked, AddedNoise):
 
     # -- deployment ------------------------------------------------------------------------------------------------
 
+    @cached_property
+    def sampler(self) -> ExactNoise:
+        """Exact draws of Z, rounded to steps."""
+        return ExactNoise(stats.norm(scale=self.deviation), self.step)
+
     def start(self) -> Stream:
         """Return a stream at its first step: for deployment."""
         return Stream(self)
@@ -341,7 +346,6 @@ class Stream:
         self.law, self.done = law, done
         self._state = state or [_OFFSET] * d
         self._decoder, self._total = decoder or [0] * d, total
-        self._noise = ExactNoise(stats.norm(scale=law.deviation), law.step)
         self._drawn: list[int] = []
         # what takes the public numbers out of the states and outputs again
         self._back = [_OFFSET - (p * _OFFSET >> _BITS) - _FAR for p in law.poles]
@@ -371,7 +375,7 @@ class Stream:
         """Noise of the next steps, drawn for many at a time."""
         if len(self._drawn) < size:
             left = self.law.size - self.done - len(self._drawn)
-            self._drawn += self._noise.draw(min(_BLOCK, left)).tolist()
+            self._drawn += self.law.sampler.draw(min(_BLOCK, left)).tolist()
         return [self._drawn.pop() for _ in range(size)]
 
     def _answered(self, counts: list[int], noise: list[int]) -> list[float]:

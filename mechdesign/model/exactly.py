@@ -12,10 +12,10 @@ r"""From a solver's doubles to a law inside the requirement, and to multipliers 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 from flint import fmpq, fmpq_mat
@@ -406,7 +406,6 @@ def repaired(
     clock: Deadline,
     solver: str | None = None,
     *,
-    strict: Callable[[], Array | None] = lambda: None,
     spared: float = 0.0,
 ) -> tuple[Exact, dict[str, fmpq]]:
     """Return the cheapest exact point inside all constraints that a solver's doubles lead to, and what dependent equalities are missed by.
@@ -418,21 +417,17 @@ def repaired(
         Those `near` a solver's; the cheapest of those that break nothing is taken as it is.
     clock : Deadline
     solver : str, optional
-    strict : callable
-        Returns the optimum of stricter privacy, which has slack where that counts most, or None.
     spared : float
-        Share of the cost that a mixture may add before the table of largest common slack is sought.
+        Share of the cost that a mixture with equal probabilities may add before the table of largest common slack is sought.
     """
     face = Face(declared, declared.zeros)
     if whole := [point for _, point, broken in points if not broken]:
         cheapest = min(whole, key=declared.value)
         return cheapest, face.missed(cheapest)
     least = min(declared.value(point) for _, point, _ in points)
-    for end in (partial(_plain, declared), strict):
-        inside = end()
-        best = None if inside is None else _mixture(face, points, [face.point(inside)])
-        if best is not None and best[0] - least <= abs(best[0]) * rational(min(spared, 1e300)):
-            return best[1], face.missed(best[1])
+    best = _mixture(face, points, [face.point(_plain(declared))])
+    if best is not None and best[0] - least <= abs(best[0]) * rational(min(spared, 1e300)):
+        return best[1], face.missed(best[1])
     smaller, middle = interior(declared, clock, solver)
     ends = [smaller.point(middle)]
     if any(slack < 0 for slack in smaller.broken(ends[0]).values()):

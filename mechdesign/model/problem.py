@@ -296,7 +296,7 @@ def _unknown_of(objective: Any, constraints: Any) -> Unknown:
         raise DesignError.of("variable", own[0].name(), whole_remedy if whole else remedy)
     found = [v for v in held.values() if isinstance(v, Unknown)]
     if len(found) != 1:
-        remedy = "tables are in the problem: state each in a problem of its own, and no constraint on a copy"
+        remedy = "are in the problem: state each in a problem of its own, and no constraint on a copy"
         raise DesignError.of("unknowns", len(found), remedy)
     if not asked:
         raise DesignError("constraints: hold no privacy; add unknown.private(PureDP(1.0)), say")

@@ -34,7 +34,6 @@ from mechdesign.model.declared import Declared
 from mechdesign.model.exactly import (
     MARGIN,
     RESIDUAL,
-    STRICTER,
     Exact,
     Face,
     admissible,
@@ -281,13 +280,7 @@ class TableProblem(TableDesign, Problem):
         yield from proved_bounds(declared, np.zeros(0, dtype=np.int64), np.zeros(0))
         yield from proved_bounds(declared, *multipliers)
 
-        def strict() -> Any:
-            program.state(STRICTER)
-            with suppress(InfeasibleError, SolverError):
-                program.solve()
-                return program.columns()
-
-        found = repaired(declared, points, clock, solver, strict=strict, spared=clock.gap / 4)
+        found = repaired(declared, points, clock, solver, spared=clock.gap / 4)
         yield self._law(*found, report, notes)
 
     def _by_rounds(self, clock: Clock, orbits: Symmetry, notes: tuple[str, ...]) -> Iterator[Law | Bound]:

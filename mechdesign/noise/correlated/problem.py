@@ -73,7 +73,7 @@ class CovarianceProblem(Problem):
         rows, asked, curved = rows_of(S, self.objective, self.constraints, [np.eye(S.shape[0])])
         if curved:
             remedy = "is no linear row of the covariance, and neither piecewise linear; state it by abs, max, norm1, sum_largest or affine rows"
-            raise DesignError(f"{curved[0]}: {remedy}")
+            raise DesignError(f"{curved[0]!r}: {remedy}")
         return DeclaredCovariance(S.changes, S.neighbours, *rows, tuple(asked))
 
     @classmethod

@@ -209,13 +209,13 @@ class Choosing(Design):
             float(chances(law.rule, np.array([0.0, gap / self.scale]), counts, law.rate)[0])
             for gap in gaps.tolist()
         ]
-        return pd.DataFrame({"gap": gaps, "best": best, "regret": gaps * (1 - np.array(best))})
+        return pd.DataFrame({"ahead": gaps, "best": best, "regret": gaps * (1 - np.array(best))})
 
     def plot(self, result: Result, **options: float) -> Figure:
         """Draw how often the best is chosen, by how far all others are behind."""
         fig, axis = figure(**sized(options, 5.0, 3.0))
         table = self.frame(result)
-        axis.plot(table["gap"], table["best"], color=COLOURS[0])
+        axis.plot(table["ahead"], table["best"], color=COLOURS[0])
         axis.set(xlabel="by how much the best is ahead", ylabel="probability of choosing it", ylim=(0, 1.02))
         return fig
 

@@ -46,7 +46,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
 
 
 def chances(rule: str, gaps: Array, counts: Array, rate: float) -> Array:
-    r"""Return the probability that each candidate is chosen, of groups of candidates that share a gap.
+    r"""Return the probability that each candidate is chosen, of groups of candidates equally far behind.
 
     Permute-and-flip: :math:`p_r \int_0^1 \prod_{m \ne r} (1 - p_m t)\,dt` with :math:`p = e^{-c d}`, by 32 Gauss–Legendre nodes on each
     of the intervals :math:`[2^{-j-1}, 2^{-j}]`, on which the integrand is a polynomial that either falls slowly or is negligible. Report noisy max:
@@ -94,7 +94,7 @@ def _edges(rule: str, behind: Array, size: float) -> list[float]:
 
 
 def worst_regret(rule: str, candidates: int, rate: float) -> tuple[float, float]:
-    r"""Return the largest expected regret where all candidates but the best share one gap, and that gap.
+    r"""Return the largest expected regret where all candidates but the best are equally far behind, and how far.
 
     Of permute-and-flip and the exponential mechanism no scores have more (McKenna and Sheldon 2020, Proposition 4): at u/c with :math:`p = e^{-u}` it is
     :math:`\frac u c \bigl(1 - \frac{1 - (1 - p)^k}{k p}\bigr)` and :math:`\frac u c \frac{(k - 1) p}{1 + (k - 1) p}`. Of report noisy max that is not proved.

@@ -96,16 +96,25 @@ def fields_shown(value: Any) -> str:
 
 
 def gap_words(gap: float) -> str:
-    """A relative gap; above 10% the factor between value and lower bound.
+    """A gap (v − b)/v in per cent; what is below 1e-9 is rounding.
 
     Examples
     --------
-    >>> gap_words(0.0), gap_words(0.03125), gap_words(0.887), gap_words(1.0)
-    ('0', '0.032', '8.85 ×', '∞')
+    >>> gap_words(0.0), gap_words(1e-12), gap_words(0.03125), gap_words(0.887), gap_words(1.0)
+    ('0%', 'below 1e-07%', '3.2%', '88.8%', '100%')
     """
-    if gap <= 0.1:
-        return at_most(gap, 2)
-    return f"{at_most(1 / (1 - gap), 3)} ×" if gap < 1 else "∞"
+    return "below 1e-07%" if 0 < gap < 1e-9 else f"{at_most(100 * gap, 2 if gap < 0.1 else 3)}%"
+
+
+def within(gap: float) -> str:
+    """How far a value is from a bound that is less than half of it; "" of a nearer one.
+
+    Examples
+    --------
+    >>> within(0.3), within(0.887), within(1.0)
+    ('', 'the value is within 8.85 × the lower bound', '')
+    """
+    return f"the value is within {at_most(1 / (1 - gap), 3)} × the lower bound" if 0.5 < gap < 1 else ""
 
 
 _COMMANDS = """α alpha β beta γ gamma δ delta ε varepsilon ζ zeta η eta θ theta κ kappa λ lambda μ mu ν nu ξ xi π pi

@@ -18,7 +18,7 @@ from mechdesign.errors import DesignError, MechdesignError, instance
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.attack import Attack, TradeOff, share
 from mechdesign.evidence.classes import MechanismClass, Scope
-from mechdesign.evidence.digits import at_least, at_most, gap_words, meaningful
+from mechdesign.evidence.digits import at_least, at_most, gap_words, meaningful, within
 from mechdesign.evidence.exportable import Exportable
 from mechdesign.evidence.page import Fact, Page, Section, versions
 from mechdesign.evidence.proofs import (
@@ -178,7 +178,7 @@ class Result(Exportable):
 
     @property
     def gap(self) -> float | None:
-        """Relative gap between value and lower bound; None without a lower bound."""
+        """(v − b)/v of value v and lower bound b, a fraction that prints show in per cent; None without a lower bound."""
         if self.lower_bound is None:
             return None
         return max(0.0, self.value - self.lower_bound) / max(abs(self.value), 1e-300)
@@ -211,7 +211,7 @@ class Result(Exportable):
     @property
     def status_words(self) -> str:
         """How the solve ended, with class and gap if the result is best of a class."""
-        asked = "" if self.asked_gap is None else f"to a gap of {self.asked_gap:.3g}"
+        asked = "" if self.asked_gap is None else f"to a gap of {100 * self.asked_gap:.3g}%"
         if self.status is Status.OPTIMAL:
             return f"optimal: no {self.design.among.noun} does better, {asked}"
         if self.status is Status.BEST:
@@ -385,8 +385,8 @@ class Result(Exportable):
             lines = [f"value: {at_most(self.value, digits)}"]
             if self.lower_bound is not None:
                 bound = at_least(self.lower_bound, digits)
-                away = gap_words(self.gap or 0.0)
-                lines.append(f"lower bound: {bound} ({self.bound_how}) of {self.among}, gap {away}")
+                away = "; ".join(filter(None, (f"gap {gap_words(self.gap or 0.0)}", within(self.gap or 0.0))))
+                lines.append(f"lower bound: {bound} ({self.bound_how}) of {self.among}, {away}")
             lines += [f"status: {self.status_words}", *self.design.lines(self)]
             lines += [f"note: {note}" for note in (*self.notes, *self.remarks())]
             head = f"{type(self.design).__name__}: {self.design.stated(self)}"
@@ -444,14 +444,16 @@ def _headline(result: Result, privacy: Fact, loss: str, table: pd.DataFrame) -> 
     if bound is not None and result.among is not None and math.isfinite(bound):
         others = "" if result.among.every else "; others may"
         least = f"{result.bound_how}: no {result.among.noun} costs less{others}"
-        facts.append(("Lower bound", at_least(bound, digits), least))
-        away = gap_words(result.gap or 0.0)
-        what = "the error over" if away[-1] in "×∞" else "relative, of the error to"
-        facts.append(("Gap", away, f"{what} the lower bound"))
+        if far := within(result.gap or 0.0):  # what cannot be near is no headline
+            facts.append(("Lower bound", "not near", f"{at_least(bound, digits)}, {least}; {far}"))
+        else:
+            facts.append(("Lower bound", at_least(bound, digits), least))
+            facts.append(("Gap", gap_words(result.gap or 0.0), "(error − lower bound)/error"))
     else:
         facts.append(("Lower bound", "none", "it is not known how much better others are"))
-    closed = result.status in (Status.OPTIMAL, Status.BEST) and result.asked_gap is not None
-    facts.append(("Status", result.status.value, f"to a gap of {result.asked_gap:.3g}" if closed else ""))
+    closed = result.status in (Status.OPTIMAL, Status.BEST)
+    asked = f"to a gap of {100 * result.asked_gap:.3g}%" if closed and result.asked_gap is not None else ""
+    facts.append(("Status", result.status.value, asked))
     file = table["about"] == ABOUT_FILE
     made, agrees = table[~file], bool(table[file]["holds"].all())
     # A certificate that is not of this mechanism proves nothing of it.

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
-from mechdesign.evidence.digits import at_most
+from mechdesign.evidence.digits import gap_words
 from mechdesign.evidence.exportable import Exportable
 from mechdesign.evidence.page import Page, Section, versions
 from mechdesign.evidence.proofs import (
@@ -164,8 +164,8 @@ class Frontier(Exportable):
             ("Certified", f"{certified} of {len(solved)}", "law checked in exact arithmetic"),
             (
                 "Largest gap",
-                at_most(float(solved["gap"].max()), 2) if solved["gap"].notna().any() else "–",
-                "relative, proved",
+                gap_words(float(solved["gap"].max())) if solved["gap"].notna().any() else "–",
+                "(value − lower bound)/value, proved",
             ),
         ]
         columns = [c for c in self.table.columns if c != "seconds"]

@@ -108,7 +108,7 @@ class Calibration(Design):
     --------
     >>> result = Calibration("gaussian", ApproximateDP(0.3, 1e-6), sensitivity=1.0).solve()
     >>> round(result.value, 2), result.status_words
-    (168.8, 'best of this family (any Gaussian noise), to a gap of 1e-05')
+    (168.8, 'best of this family (any Gaussian noise), to a gap of 0.001%')
 
     Twenty counts of which one person changes three by one:
 

@@ -26,6 +26,7 @@ from mechdesign.errors import DesignError, MechdesignError, SolverError
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.classes import MechanismClass, family
+from mechdesign.evidence.digits import gap_words
 from mechdesign.evidence.proofs import Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.plotting import COLOURS, figure, plain, sized
@@ -118,7 +119,7 @@ class Incumbent:
 
     @property
     def gap(self) -> float:
-        """Relative gap between the least value and the highest lower bound; infinite while one is missing."""
+        """(v − b)/v of the least value and the highest lower bound; infinite while one is missing."""
         if not self.laws or self.bound is None:
             return math.inf
         value = self.laws[0].value
@@ -186,7 +187,7 @@ class Design(Checked, metaclass=_Listed):
         Parameters
         ----------
         gap : float, optional
-            Relative gap between value and lower bound to stop at; `default_gap` when not given.
+            (v − b)/v of value v and lower bound b to stop at, a fraction; `default_gap` when not given.
         certify : bool
             Whether the mechanism is made exact and proved inside the requirement.
         time_limit : float, optional
@@ -222,7 +223,7 @@ class Design(Checked, metaclass=_Listed):
             try:
                 for found in self.improve(clock, **options):
                     incumbent.take(found)
-                    step(f", gap {incumbent.gap:.2g}" if math.isfinite(incumbent.gap) else "")
+                    step(f", gap {gap_words(incumbent.gap)}" if math.isfinite(incumbent.gap) else "")
                     if progress:
                         self._show(progress, incumbent)
                     if incumbent.gap <= clock.gap or (clock.passed and incumbent.laws):
@@ -493,7 +494,7 @@ class ModelledDesign(Design):
             A registered backend (`mechdesign.solvers.available`), or one of the design's own `algorithms`; the fitting one when not named. None is
             trusted: what it returns is repaired and proved in exact arithmetic.
         gap : float, optional
-            Relative gap between value and lower bound to stop at; `default_gap` when not given.
+            (v − b)/v of value v and lower bound b to stop at, a fraction; `default_gap` when not given.
         certify : bool
             Whether the mechanism is made exact and proved inside the requirement.
         time_limit : float, optional

@@ -46,7 +46,7 @@ def keeps(rule: str, privacy: Json, loss: Fraction) -> bool:
 
 
 def worst_regret(rule: str, candidates: int) -> float:
-    """The largest expected regret where all but the best share one gap u/c, times c; it rises with u, then falls.
+    """The largest expected regret where all but the best are u/c behind, times c; it rises with u, then falls.
 
     Of the first two rules no scores have more (McKenna and Sheldon 2020).
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import functools
 import http.server
 import importlib.util
@@ -88,13 +89,28 @@ def test_a_headline_that_differs_is_named(checker: ModuleType, files: dict[str, 
         "Privacy": "ε = 2",
         "Error": "1.5",
         "Lower bound": "1.800000",
-        "Gap": "1.3e-09",
+        "Gap": "0.5%",
         "Status": "feasible",
     }[label]
     assert shown != other
     forged = f'{page[:start]}<dd class="value">{other}{page[end:]}'
     said = checker.opened("page.html", forged.encode())
     assert f"<li>{label}: the page shows" in said and other in said
+
+
+def test_a_bound_that_is_not_near_is_no_headline(checker: ModuleType, tmp_path: Path) -> None:
+    noise = md.OptimalNoise(md.PureDP(1.0)).solve()
+    result = dataclasses.replace(noise, lower_bound=0.375 * noise.value)
+    assert "gap 62.5%; the value is within 2.67 × the lower bound" in str(result)
+    result.report(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    facts = checker.Seen(page).facts
+    assert facts["Lower bound"] == "not near" and "Gap" not in facts
+    assert "the page shows" not in checker.opened("page.html", page.encode())
+    for shown in (">0.3<", ">1.9<"):
+        assert "<li>Lower bound: the page shows" in checker.opened(
+            "page.html", page.replace(">not near<", shown).encode()
+        )
 
 
 def test_every_other_number_is_in_the_file_or_named(checker: ModuleType, files: dict[str, Path]) -> None:

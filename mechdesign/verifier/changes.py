@@ -47,8 +47,13 @@ def changes_of(bounds: Json, count: int) -> Changes:
     each, most = bounds["each"], [bounds[name] for name in ("linf", "l1", "l2") if bounds[name] is not None]
     if each is None or len(each) != count or not min([*each, *most, 1]) >= 0:
         raise Refused("bounds of other coordinates than the answer's")
+    return Changes(coordinates(bounds), bounds["l0"], *norms(bounds))
+
+
+def norms(bounds: Json) -> tuple[Fraction | None, Fraction | None]:
+    """L₁ and L₂."""
     l1, l2 = (None if bounds[name] is None else Fraction(bounds[name]) for name in ("l1", "l2"))
-    return Changes([Fraction(min([b, *most])) for b in each], bounds["l0"], l1, l2)
+    return l1, l2
 
 
 def total_at_most(parts: Iterator[Fraction] | list[Fraction], budget: Fraction) -> bool:
@@ -188,18 +193,15 @@ def bounds_of(sensitivity: Json, dimension: int) -> tuple[Bounds, Fraction | Non
     """What single coordinates change by at most, and L₁ and L₂."""
     if not isinstance(sensitivity, dict):
         return [(Fraction(sensitivity), dimension)], None, None
-    most = [sensitivity[name] for name in ("linf", "l1", "l2") if sensitivity[name] is not None]
-    count = min(dimension, sensitivity["l0"] or dimension)
-    l1, l2 = (None if sensitivity[name] is None else Fraction(sensitivity[name]) for name in ("l1", "l2"))
+    count, each = min(dimension, sensitivity["l0"] or dimension), coordinates(sensitivity)
     if sensitivity["each"] is None:
-        return [(Fraction(min(most)), count)], l1, l2
-    if len(sensitivity["each"]) != dimension or min(sensitivity["each"]) < 0:
+        return [(each[0], count)], *norms(sensitivity)
+    if len(each) != dimension or min(sensitivity["each"]) < 0:
         raise Refused("bounds of other coordinates than the answer's, or negative ones")
-    each = [Fraction(min([b, *most])) for b in sensitivity["each"]]
     sizes = Counter(sorted((size for size in each if size > 0), reverse=True)[:count])
     if not sizes:
         raise Refused("bounds that allow no change")
-    return sorted(sizes.items(), reverse=True), l1, l2
+    return sorted(sizes.items(), reverse=True), *norms(sensitivity)
 
 
 def filled(bounds: Bounds, l1: Fraction | None) -> Fraction:

@@ -202,11 +202,8 @@ def choice(result: Json, account: Account) -> None:
         outputs
     )
     account.agrees("inputs are all counts, and outputs the candidates", same)
-    question = stated(counts, outputs, costs, rows, [0.0] * len(rows), "objective", equal=0)
     pairs = [[i, j] for i, j in neighbours(votes, counts, top)]
-    question["privacy"] = [
-        {"label": "private", "privacy": design["privacy"], "between": pairs, "distances": None}
-    ]
+    question = stated(counts, outputs, costs, rows, None, design["privacy"], pairs)
     declared(question, result, account, f"choice by counts of 0 to {top}")
 
 

@@ -53,7 +53,7 @@ from mechdesign.verifier.arithmetic import (
     transposed,
     whole,
 )
-from mechdesign.verifier.reading import NEAR, Account, Json, Refused, asked, proofs_of
+from mechdesign.verifier.reading import NEAR, Account, Json, Refused, asked, counts_of, proofs_of
 from mechdesign.verifier.table import MISSED, Own, own_rows
 
 ROOM = 1e-11
@@ -459,7 +459,7 @@ def correlated(result: Json, account: Account) -> None:
 
 def strategy(result: Json, account: Account) -> None:
     design, law = result["design"], result["mechanism"]
-    rows, count = law["strategy"], math.prod(part["size"] for part in design["workload"]["blocks"][0])
+    rows, count = law["strategy"], counts_of(design["workload"])
     account.agrees("the answers are those of the design", repr(law["workload"]) == repr(design["workload"]))
     if not rows or any(len(row) != count for row in rows) or design["weights"] is not None:
         raise Refused("a strategy on other counts than the workload's")
@@ -628,7 +628,7 @@ def unbiased(law: Json, account: Account) -> list[list[float]] | None:
 
     B = A R⁺ in doubles leaves A − B R, which is computed in integers: B + (A − B R) R⁺ is off by the square of what B is off by.
     """
-    rows, count = law["strategy"], math.prod(part["size"] for part in law["workload"]["blocks"][0])
+    rows, count = law["strategy"], counts_of(law["workload"])
     if not rows or any(len(row) != count for row in rows):
         raise Refused("a strategy on other counts than the workload's")
     rank = len(rows)

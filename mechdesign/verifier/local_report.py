@@ -32,7 +32,7 @@ from itertools import product
 from operator import mul
 
 from mechdesign.verifier.arithmetic import cholesky, exp_bounds, inverse, log_above, times, transposed, whole
-from mechdesign.verifier.reading import Account, Json, Refused, flat, proofs_of
+from mechdesign.verifier.reading import Account, Json, Refused, counts_of, flat, proofs_of
 from mechdesign.verifier.table import largest_loss
 
 LISTED = 16
@@ -95,7 +95,7 @@ def subsets(result: Json, account: Account) -> None:
     design, law = result["design"], result["mechanism"]
     epsilon, (high, low) = design["privacy"]["epsilon"], levels(law)
     num, den = exp_bounds(epsilon)[0].as_integer_ratio()
-    size = math.prod(part["size"] for part in law["workload"]["blocks"][0])
+    size = counts_of(law["workload"])
     if design["outputs"] is not None:
         account.takes(size * len(law["sizes"]), size)
         number = sum(math.comb(size, s) for s in law["sizes"])
@@ -150,10 +150,8 @@ def moments_of_sets(
 
 def margins(workload: Json, account: Account) -> tuple[list[int], list[int], int]:
     """Diagonal and row sums of WᵀW over a common denominator, without the matrix where W has kinds of queries."""
-    size, found = math.prod(part["size"] for part in workload["blocks"][0]), []
+    size, found = counts_of(workload), []
     for block in workload["blocks"]:
-        if [part["size"] for part in block] != [part["size"] for part in workload["blocks"][0]]:
-            raise Refused("blocks of a workload on other counts")
         account.takes(4 * size * len(block), 200)
         diagonal, sums, below = [1], [1], 1
         for part in block:
@@ -202,7 +200,7 @@ def below_histograms(
 def alone(law: Json, account: Account) -> None:
     """Of a law without a design: its privacy, and that its decoder is unbiased."""
     if law[""] == "subset-report":
-        size = math.prod(part["size"] for part in law["workload"]["blocks"][0])
+        size = counts_of(law["workload"])
         moments_of_sets(law, size, [], Fraction(0), account)
         account.proved(f"privacy loss at most {log_above(Fraction(*levels(law)))!r}", True)
         account.proved("unbiased for every data set", True)
@@ -218,7 +216,7 @@ def alone(law: Json, account: Account) -> None:
 
 def table(law: Json, account: Account) -> Whole:
     """The weights: rows of one total, a row for each category."""
-    rows, size = law["weights"], math.prod(part["size"] for part in law["workload"]["blocks"][0])
+    rows, size = law["weights"], counts_of(law["workload"])
     if len(rows) != size or len({len(row) for row in rows}) != 1 or size < 2:
         raise Refused("a table of another size than the workload")
     prior = law["prior"]
@@ -233,11 +231,9 @@ def table(law: Json, account: Account) -> Whole:
 
 def gram(workload: Json, account: Account) -> tuple[Whole, int]:
     """WᵀW as integers over a common denominator."""
-    size = math.prod(part["size"] for part in workload["blocks"][0])
+    size = counts_of(workload)
     total, common = [[0] * size for _ in range(size)], 1
     for block in workload["blocks"]:
-        if [part["size"] for part in block] != [part["size"] for part in workload["blocks"][0]]:
-            raise Refused("blocks of a workload on other counts")
         account.takes(size * size * len(block), 200)
         found, below = [[1]], 1
         for part in block:

@@ -42,13 +42,12 @@ from mechdesign.verifier.plan import covers, parts_of
 from mechdesign.verifier.quantizer import (
     LAWS,
     Segments,
-    increase,
+    is_law,
     largest_bias,
     largest_excess,
     segments_of,
     selection_fits,
     table_fits,
-    whole,
 )
 from mechdesign.verifier.reading import Account, Json, NothingToCheck, Refused
 from mechdesign.verifier.table import channel_alone as channel
@@ -191,9 +190,7 @@ def table(law: Json, account: Account, numbers: int = 1) -> Segments:
 
 def stated(law: Segments, bins: list[Fraction], numbers: int, account: Account) -> None:
     account.takes(8 * sum(map(len, law.rows)), law.common.bit_length())
-    account.agrees("outputs and knots increase", increase(law, bins))
-    account.agrees("rows sum to 1", whole(law, bins))
-    account.agrees("no probability is negative", min(map(min, law.rows)) >= 0)
+    is_law(law, bins, account)
     if not all(holds for *_, holds in account.rows):
         return
     account.proved(f"bias at most {above(largest_bias(law, bins))!r} a number", True)

@@ -48,7 +48,7 @@ from mechdesign.verifier.calibration import additive
 from mechdesign.verifier.composition import PLACES
 from mechdesign.verifier.laws import WHOLE
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, points_of, proofs_of
-from mechdesign.verifier.table import Own, Row, keeps_rows, lower_bound, zeros
+from mechdesign.verifier.table import Own, Row, increasing, keeps_rows, lower_bound, zeros
 
 MOST = 128
 STEPS = 400
@@ -182,12 +182,6 @@ class Lattice(NamedTuple):
             if delta:
                 terms["over", p, k, y] = Fraction(-1)
             yield list(terms.items()), Fraction(0), False, multiplier
-
-
-def increasing(proof: Json) -> None:
-    numbers = proof["rows"]
-    if any(b <= a for a, b in zip(numbers, numbers[1:])) or any(number < 0 for number in numbers):
-        raise Refused("numbers of rows that do not increase")
 
 
 def noise_bound(

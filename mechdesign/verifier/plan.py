@@ -25,7 +25,7 @@ from mechdesign.verifier.choice import with_noise
 from mechdesign.verifier.composition import PLACES
 from mechdesign.verifier.gaussian import MOST_WORK, Changed, answers, largest_change, unbiased
 from mechdesign.verifier.laws import COSTS, ONE, ROUND, ZERO
-from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, asked
+from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, asked, counts_of
 
 NAMES = {"laplace": "laplace", "gaussian": "norm", "staircase": "staircase"}
 WHOLE = {"laplace": "dlaplace", "gaussian": "discrete_gaussian"}
@@ -171,7 +171,7 @@ def parts_of(task: Json, neighbours: str, account: Account) -> list[Numbers]:
 
 def of_strategy(task: Json, replaced: bool, account: Account) -> Numbers:
     """The numbers of a strategy, of which the answers to a workload are made."""
-    size = math.prod(part["size"] for part in task["workload"]["blocks"][0])
+    size = counts_of(task["workload"])
     rows, moved = task["strategies"][0], min(1 + replaced, size)
     if rows is None:
         factor = answers(task["workload"], MOST_WORK)

@@ -371,11 +371,9 @@ def quantizer(result: Json, account: Account) -> None:
         raise Refused("a mechanism that is no quantizer")
     law = segments_of(mechanism["law"], account)
     bins = mechanism["law"]["bins"]
-    account.agrees("outputs and knots increase", increase(law, bins))
+    is_law(law, bins, account)
     account.agrees("outputs are as the design asks", outputs_fit(design, bins))
     account.agrees("inputs are the design's", inputs_fit(design, law, mechanism))
-    account.agrees("rows sum to 1", whole(law, bins))
-    account.agrees("no probability is negative", min(map(min, law.rows)) >= 0)
     allowed = design.get("max_bias", 0.0)
     account.bounds(f"bias at most {allowed!r}", largest_bias(law, bins), allowed)
     quantizer_privacy(design, law, account)
@@ -383,6 +381,13 @@ def quantizer(result: Json, account: Account) -> None:
     account.agrees("the table shown is the law", shown)
     ratio = exp_bounds(Fraction(design["privacy"]["epsilon"]))[1]
     costs(result, account, law, ratio)
+
+
+def is_law(law: Segments, bins: list[Fraction], account: Account) -> None:
+    """Claim that rows are probabilities of outputs in order."""
+    account.agrees("outputs and knots increase", increase(law, bins))
+    account.agrees("rows sum to 1", whole(law, bins))
+    account.agrees("no probability is negative", min(map(min, law.rows)) >= 0)
 
 
 def increase(law: Segments, bins: list[Fraction]) -> bool:

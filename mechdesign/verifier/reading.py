@@ -328,6 +328,14 @@ def proofs_of(result: Json) -> dict[str, Json]:
     return {proof[""]: proof for proof in result["proofs"]}
 
 
+def counts_of(workload: Json) -> int:
+    """On how many counts all blocks of a workload ask."""
+    sizes = [[part["size"] for part in block] for block in workload["blocks"]]
+    if any(block != sizes[0] for block in sizes):
+        raise Refused("blocks of a workload on other counts")
+    return math.prod(sizes[0])
+
+
 def flat(nested: Json) -> list[Json]:
     return [x for part in nested for x in flat(part)] if isinstance(nested, list) else [nested]
 

@@ -57,6 +57,13 @@ Row = tuple[list[tuple[Column, Fraction]], Fraction, bool, Fraction]
 """Coefficients, right side, whether it is an equality, multiplier."""
 
 
+def increasing(proof: Json) -> None:
+    """Refuse multipliers whose rows are not numbered once, in order."""
+    numbers = proof["rows"]
+    if any(b <= a for a, b in pairwise(numbers)) or any(number < 0 for number in numbers):
+        raise Refused("numbers of rows that do not increase")
+
+
 def lower_bound(
     costs: dict[Column, Fraction], rows: Iterable[Row], groups: Iterable[list[Column]], signed: set[Column]
 ) -> Fraction:
@@ -387,8 +394,7 @@ def bound(design: Json, proof: Json, rows: list[Own], points: list[Point], accou
     account.takes(len(rows) * n * m / 4 + 4 * len(proof["rows"]), 600)
     none, free = zeros(rows, points, n, m), set(range(n * m, width))
     edges = [point.first for point in points]
-    if any(b <= a for a, b in pairwise(proof["rows"])) or any(number < 0 for number in proof["rows"]):
-        raise Refused("numbers of rows that do not increase")
+    increasing(proof)
 
     def kept(terms: list[tuple[Any, Fraction]]) -> list[tuple[Any, Fraction]]:
         return [(j, a) for j, a in terms if j not in none]
@@ -463,9 +469,8 @@ def channel(result: Json, account: Account) -> None:
             for x, g in enumerate(column):
                 rows.append([(x * reports + y, v[j]) for y, v in enumerate(values) if v[j]])
                 offsets.append(-g)
-    question = stated(items, range(reports), costs, rows, offsets, "unbiased", equal=1)
     metric = {"": "metric-dp", "epsilon": design["alpha"], "metric": space}
-    question["privacy"] = [{"label": "private", "privacy": metric, "between": "all", "distances": far}]
+    question = stated(items, range(reports), costs, rows, offsets, metric, "all", far)
     free = design["unbiased"] is None and design["decoder"] is None
     declared(question, result, account, f"{'' if free else 'unbiased '}channel between the points")
 
@@ -492,20 +497,26 @@ def bounded(result: Json, account: Account) -> None:
             raise Refused("no prior of the true values")
         total = math.fsum(prior)
         costs = [c * p / total for p, row in zip(prior, losses) for c in row]
-    question = stated(places, places, costs, rows, [0.0] * len(rows), "objective", equal=0)
-    question["privacy"] = [
-        {"label": "private", "privacy": design["privacy"], "between": pairs, "distances": None}
-    ]
+    question = stated(places, places, costs, rows, None, design["privacy"], pairs)
     declared(question, result, account, f"mechanism with answers 0 to {n}")
 
 
 def stated(
-    inputs: Json, outputs: Json, costs: Json, rows: Json, offsets: Json, label: str, *, equal: int
+    inputs: Json,
+    outputs: Json,
+    costs: Json,
+    rows: Json,
+    goals: Json,
+    privacy: Json,
+    between: Json,
+    far: Json = None,
 ) -> dict[str, Json]:
-    """A problem in numbers, its own rows of one family."""
+    """A problem in numbers: its rows are unbiased, with these offsets, or those of the largest loss."""
+    label = "objective" if goals is None else "unbiased"
     return {
+        "privacy": [{"label": "private", "privacy": privacy, "between": between, "distances": far}],
         "inputs": list(inputs), "outputs": list(outputs), "cost": costs, "constant": 0.0, "labels": [label][: len(rows)],
-        "family": [0] * len(rows), "equal": [equal] * len(rows), "offsets": offsets, "curved": [],
+        "family": [0] * len(rows), "equal": [int(goals is not None)] * len(rows), "offsets": goals or [0.0] * len(rows), "curved": [],
         "places": [[i, j] for i, row in enumerate(rows) for j, _ in row],
         "coefficients": [a for row in rows for _, a in row],
     }  # fmt: skip

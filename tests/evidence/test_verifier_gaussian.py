@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+import pytest
+from cheap import sealed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -47,6 +50,15 @@ def test_a_change_that_leaves_the_subspace_is_refused() -> None:
         "differs between neighbours" in claim
         for claim in refused(replace(result, design=design, lower_bound=None))
     )
+
+
+def test_all_blocks_of_a_workload_ask_of_the_same_counts() -> None:
+    """Queries on three counts are not answered by a strategy on six, however they are multiplied."""
+    document = json.loads(dumps(md.MatrixMechanism(md.Workload.prefix_sums(6), Z).solve().mechanism))
+    blocks = document["payload"]["fields"]["workload"]["fields"]["blocks"]["$tuple"]
+    blocks.append(json.loads(json.dumps(blocks[0]).replace('"size": 6', '"size": 3')))
+    with pytest.raises(Refused, match="blocks of a workload on other counts"):
+        verify(sealed(document["payload"]))
 
 
 @settings(max_examples=30, deadline=None)

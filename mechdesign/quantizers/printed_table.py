@@ -16,13 +16,13 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import cvxpy as cp
 import numpy as np
@@ -34,17 +34,19 @@ from mechdesign.evidence.exact import exp_lower, log_upper, round_down, round_up
 from mechdesign.evidence.rows import RowsBound
 from mechdesign.model.table import Table
 from mechdesign.model.table_problem import TableProblem
-from mechdesign.problem.checks import array, instance, non_negative, number
+from mechdesign.problem.checks import array, instance, integer, non_negative, number, one_of
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, PureDP
 from mechdesign.problem.spine import Bound, Clock
 from mechdesign.problem.words import guarantee
 from mechdesign.typing import Array, Numbers
 
+_T = TypeVar("_T")
 _ENTRIES = 40_000
 _ROWS = 200_000  # of the program under (ε, δ): ordered pairs of inputs, times outputs
 _COARSEST = Fraction(1, 10**9)  # of tables of doubles: what a solver leaves
 _EPSILON = 200
+_SHOWN = 20  # faults of a table, at most
 _BITS = 128  # of e^ε, rounded down
 
 
@@ -144,6 +146,9 @@ def audit_table(
     loss: object = "squared",
     rounding: float | None = None,
     time_limit: float | None = None,
+    skip: int = 0,
+    percent: bool = False,
+    index: str | None = None,
 ) -> TableAudit:
     """Audit a table of output probabilities against the privacy that is claimed, and against the best there is.
 
@@ -163,6 +168,12 @@ def audit_table(
         Half a unit of the last digit printed; by default of the most decimals that an entry has, and 1e-9 at least.
     time_limit : float, optional
         Seconds for each of the two programs.
+    skip : int
+        Lines of a file before the one that holds the outputs.
+    percent : bool
+        Whether entries are in percent, as 12.5 or 12.5%.
+    index : str, optional
+        Heading of the column of a file that holds the inputs; columns before it are left out. The first when not given.
 
     Returns
     -------
@@ -171,7 +182,7 @@ def audit_table(
     Raises
     ------
     DesignError
-        An entry that is missing, negative or no number, a row that does not sum to 1 within the digits printed: named by row
+        Entries that are missing, negative or no number, rows that do not sum to 1 within the digits printed: all of them, named by row
         and column.
 
     Examples
@@ -187,16 +198,26 @@ def audit_table(
         raise DesignError.of(
             "epsilon", privacy.epsilon, f"must be at most {_EPSILON}: beyond, nothing is protected"
         )
-    cells, x, y = _read(table, inputs, outputs)
+    one_of("percent", percent, (True, False))
+    faults: list[str] = []
+    lines = (
+        _lines(Path(table), integer("skip", skip, 0), index, faults)
+        if isinstance(table, str | Path)
+        else None
+    )
+    cells, x, y = _read(table if lines is None else lines, inputs, outputs, percent, faults)
     measure = Loss.of(loss)
     w = np.full(len(x), 1 / len(x)) if weights is None else _weights(weights, len(x))
-    decimals = max(_decimals(cell) for row in cells for cell in row)
+    decimals = max((_decimals(cell) for row in cells for cell in row if cell is not None), default=0)
     unit = (
         Fraction(non_negative("rounding", rounding))
         if rounding is not None
         else max(Fraction(1, 2 * 10**decimals), _COARSEST)
     )
-    exact = _checked([[Fraction(cell) for cell in row] for row in cells], x, y, unit)
+    whole = [row for row in cells if None not in row]
+    exact = [[Fraction(cell) for cell in row] for row in whole]
+    faults += _off(exact, [place for place, row in zip(x, cells) if None not in row], unit)
+    _raise(faults)
     constraints, epsilon, delta = _privacy(exact, x, y, privacy, unit)
     sums = [sum(row) for row in exact]
     rows = [
@@ -251,23 +272,37 @@ def audit_table(
 # -- reading ------------------------------------------------------------------------------------------
 
 
+def _kept(faults: list[str], read: Callable[..., _T], *arguments: Any) -> _T | None:
+    """What is read; where it is refused, None, and the reason is added."""
+    try:
+        return read(*arguments)
+    except DesignError as error:
+        faults.append(str(error))
+        return None
+
+
+def _raise(faults: list[str]) -> None:
+    """All faults in one error, of many the first."""
+    if faults:
+        more = len(faults) - _SHOWN
+        several = f"table: {len(faults)} faults: " if len(faults) > 1 else ""
+        raise DesignError(several + "; ".join(faults[:_SHOWN]) + (f"; and {more} more" if more > 0 else ""))
+
+
 def _read(
-    table: object, inputs: Numbers | None, outputs: Numbers | None
+    table: object, inputs: Numbers | None, outputs: Numbers | None, percent: bool, faults: list[str]
 ) -> tuple[list[list[Any]], Array, Array]:
-    """Entries as numbers or decimals, inputs, outputs."""
-    if isinstance(table, str | Path):
-        rows = _lines(Path(table))
-        head, body = rows[0], rows[1:]
-        table = pd.DataFrame([row[1:] for row in body], index=[row[0] for row in body], columns=head[1:])
+    """Entries as numbers or decimals, None for one that is refused; inputs, outputs."""
     if isinstance(table, pd.DataFrame):
         if inputs is not None or outputs is not None:
             raise DesignError(
                 "inputs, outputs: are the index and the columns of the table already: leave them out"
             )
-        inputs, outputs = (
-            [_number("input", v) for v in table.index],
-            [_number("output", v) for v in table.columns],
-        )
+        named = [("input", v) for v in table.index], [("output", v) for v in table.columns]
+        places, ends = ([_kept(faults, _number, *pair) for pair in pairs] for pairs in named)
+        if None in [*places, *ends]:
+            _raise(faults)
+        inputs, outputs = np.array(places, dtype=float), np.array(ends, dtype=float)
         table = table.to_numpy(dtype=object)
     cells: list[list[Any]] = [list(row) for row in _rows_of(table)]
     if inputs is None or outputs is None:
@@ -284,25 +319,41 @@ def _read(
         raise DesignError(
             f"table: {len(x)} inputs times {len(y)} outputs; two inputs at least and {_ENTRIES} entries at most are taken"
         )
-    return [[_cell(cell, x[i], y[j]) for j, cell in enumerate(row)] for i, row in enumerate(cells)], x, y
+    found = [
+        [_kept(faults, _cell, cell, x[i], y[j], percent) for j, cell in enumerate(row)]
+        for i, row in enumerate(cells)
+    ]
+    return found, x, y
 
 
-def _lines(path: Path) -> list[list[str]]:
+def _lines(path: Path, skip: int, index: str | None, faults: list[str]) -> pd.DataFrame:
+    """The table of a file; lines of another length than the first are faults."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = [[cell.strip() for cell in row] for row in csv.reader(file) if any(map(str.strip, row))]
+            lines = enumerate(islice(csv.reader(file), skip, None), skip + 1)
+            rows = {k: [cell.strip() for cell in row] for k, row in lines if any(map(str.strip, row))}
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DesignError(f"table: {path} cannot be read as CSV ({error})") from None
     if len(rows) < 3:
         raise DesignError(
             f"table: {path} has {len(rows)} lines; the first holds the outputs, every other an input and its probabilities"
         )
-    for k, row in enumerate(rows[1:], 2):
-        if len(row) != len(rows[0]):
-            raise DesignError(
-                f"table: line {k} of {path} has {len(row) - 1} probabilities; the first line names {len(rows[0]) - 1} outputs"
-            )
-    return rows
+    head = rows.pop(min(rows))
+    if index is not None and index not in head:
+        raise DesignError.of(
+            "index", index, f"must be a heading of the first line that is read, {head!r:.200}"
+        )
+    first = 0 if index is None else head.index(index)
+    wide = len(head) - first - 1
+    faults += [
+        f"table: line {k} of {path} has {len(row) - first - 1} probabilities; the first line names {wide} outputs"
+        for k, row in rows.items()
+        if len(row) != len(head)
+    ]
+    held = [row[first:] for row in rows.values() if len(row) == len(head)]
+    if len(held) < 2:
+        _raise(faults)
+    return pd.DataFrame([row[1:] for row in held], index=[row[0] for row in held], columns=head[first + 1 :])
 
 
 def _rows_of(table: object) -> Iterable[Sequence[Any]]:
@@ -333,7 +384,7 @@ def _distinct(name: str, values: Numbers) -> Array:
     return found
 
 
-def _cell(value: object, x: float, y: float) -> Decimal | Fraction:
+def _cell(value: object, x: float, y: float, percent: bool) -> Decimal | Fraction:
     """An entry, exactly as it is written; of a double its shortest decimal."""
     where = f"table: the probability of output {y:g} at input {x:g}"
     if value is None or (isinstance(value, str) and not value) or value != value:
@@ -342,9 +393,12 @@ def _cell(value: object, x: float, y: float) -> Decimal | Fraction:
         found: Decimal | Fraction = value
     else:
         text = value if isinstance(value, str) else repr(value.item() if hasattr(value, "item") else value)
+        text = text.removesuffix("%").rstrip() if percent else text
         if not re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", text):
             raise DesignError(f"{where} is {text[:40]!r}, which is no number")
         found = Decimal(text)
+    if percent:
+        found = found.scaleb(-2) if isinstance(found, Decimal) else found / 100
     if not 0 <= found <= 1:
         raise DesignError(f"{where} is {float(found):g}; it must be in [0, 1]")
     return found
@@ -362,14 +416,12 @@ def _weights(values: Numbers, size: int) -> Array:
     return np.asarray(found / found.sum())
 
 
-def _checked(rows: list[list[Fraction]], x: Array, y: Array, unit: Fraction) -> list[list[Fraction]]:
-    for place, row in zip(x, rows, strict=True):
-        if abs(sum(row, Fraction(0)) - 1) > unit * len(y):
+def _off(rows: list[list[Fraction]], places: list[float], unit: Fraction) -> Iterator[str]:
+    """Rows that do not sum to 1 within the digits printed."""
+    for place, row in zip(places, rows, strict=True):
+        if abs(sum(row, Fraction(0)) - 1) > unit * len(row):
             remedy = "give rounding=, half a unit of the last digit printed, if that explains it"
-            raise DesignError(
-                f"table: the probabilities at input {place:g} sum to {float(sum(row)):.9g}, not to 1; {remedy}"
-            )
-    return rows
+            yield f"table: the probabilities at input {place:g} sum to {float(sum(row)):.9g}, not to 1; {remedy}"
 
 
 # -- privacy ------------------------------------------------------------------------------------------

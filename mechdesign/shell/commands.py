@@ -352,6 +352,13 @@ def audit(
     loss: Annotated[
         str, typer.Option(help='What an error of the table costs: "squared" or "absolute".')
     ] = "squared",
+    skip: Annotated[
+        int, typer.Option(help="Lines of the table before the one that holds the outputs.", min=0)
+    ] = 0,
+    percent: Annotated[bool, typer.Option("--percent", help="The table is in percent.")] = False,
+    index: Annotated[
+        str | None, typer.Option(help="Heading of the table's column of inputs, if not the first.")
+    ] = None,
     modules: Modules = None,
 ) -> None:
     """Check a stored result claim by claim, and its constraints from its mechanism; exit 1 if anything is amiss.
@@ -367,13 +374,19 @@ def audit(
     if csv is not None:
         _check_target(csv, result, "csv")
     if result.suffix.lower() == ".csv":
-        _audit_table(result, privacy_of(epsilon, delta, None), loss, rows, csv)
+        from mechdesign.quantizers.printed_table import audit_table
+
+        asked: Any = privacy_of(epsilon, delta, None)
+        found = audit_table(result, privacy=asked, loss=loss, skip=skip, percent=percent, index=index)
+        _show_table(result, found, rows, csv)
         return
-    if epsilon is not None or delta:
-        raise DesignError("epsilon, delta: a result file states its own privacy; they go with a table (CSV)")
-    _, found, amiss, claimed = _checked(result, modules)
+    if epsilon is not None or delta or skip or percent or index is not None:
+        raise DesignError(
+            "epsilon, delta, skip, percent, index: go with a table (CSV); a result file states its own privacy"
+        )
+    _, parts, amiss, claimed = _checked(result, modules)
     tables, counts = [], []
-    for one in found:
+    for one in parts:
         table, claims = one.constraints, one.claims
         typer.echo(f"{one.title}{one.summary}")
         tables.append(table.assign(result=one.title.removesuffix(": ")) if one.title else table)
@@ -394,11 +407,9 @@ def audit(
         typer.echo(line)
 
 
-def _audit_table(table: Path, privacy: Any, loss: str, rows: int, csv: Path | None) -> None:
-    from mechdesign.quantizers.printed_table import audit_table
+def _show_table(table: Path, found: Any, rows: int, csv: Path | None) -> None:
     from mechdesign.shell.show import show
 
-    found = audit_table(table, privacy=privacy, loss=loss)
     typer.echo(str(found))
     least = found.constraints.head(rows)
     show(least.columns, least.itertuples(index=False), f"least slack of {len(found.constraints)} constraints")

@@ -130,6 +130,50 @@ def test_files_with_faults_are_named_by_row_and_column(tmp_path, text, words):
     assert answer.exit_code != 0
 
 
+def test_all_faults_of_a_file_are_named_at_once(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("x,-2,2\n-1,.6,abc\n0,.5\n1,,-.2\n2,.5,.7\n3,.5,.5\n")
+    with pytest.raises(DesignError) as error:
+        md.audit_table(path, privacy=md.PureDP(1))
+    for words in (
+        "5 faults",
+        "line 3",
+        "'abc'",
+        "output -2 at input 1 is missing",
+        "is -0.2",
+        "input 2 sum to 1.2",
+    ):
+        assert words in str(error.value)
+    path.write_text("low,-2,up\n-1,.6,.4\nhigh,.4,.6\n")
+    with pytest.raises(DesignError, match=r"'high'.*'up'"):
+        md.audit_table(path, privacy=md.PureDP(1))
+    path.write_text("x,-2,2\n" + "".join(f"{k},.6,.6\n" for k in range(50)))
+    with pytest.raises(DesignError, match=r"50 faults: .*; and 30 more"):
+        md.audit_table(path, privacy=md.PureDP(1))
+
+
+def test_a_file_as_others_write_them(tmp_path):
+    """A title, percent, and the inputs in another column: the same audit as of the plain table."""
+    plain, other = tmp_path / "plain.csv", tmp_path / "other.csv"
+    plain.write_text("x,-2,2\n-1,.73,.27\n1,.270,.730\n")
+    other.write_text('"A paper, table 3"\n\n,no.,input,-2,2\n,1,-1,73%,27 %\n,2,1,27.0,73.0\n')
+    options = {"skip": 2, "percent": True, "index": "input"}
+    one, two = (
+        md.audit_table(plain, privacy=md.PureDP(1)),
+        md.audit_table(other, privacy=md.PureDP(1), **options),
+    )
+    assert str(one) == str(two) and one.rounding == two.rounding == 0.0005
+    shell = ["--epsilon", "1", "--skip", "2", "--percent", "--index", "input"]
+    answers = [
+        CliRunner().invoke(app, ["audit", *given])
+        for given in ([str(plain), "--epsilon", "1"], [str(other), *shell])
+    ]
+    assert answers[0].stdout == answers[1].stdout and answers[1].exit_code == 0
+    for wrong in ({"skip": -1}, {"percent": 2}, {"index": "inputs"}, {"skip": 9}):
+        with pytest.raises(DesignError, match=next(iter(wrong)) if wrong != {"skip": 9} else "lines"):
+            md.audit_table(other, privacy=md.PureDP(1), **options | wrong)
+
+
 def test_arguments():
     good = [[0.6, 0.4], [0.4, 0.6]]
     for arguments, words in (

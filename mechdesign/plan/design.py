@@ -48,6 +48,7 @@ from mechdesign.problem.sensitivity import neighbours_field
 from mechdesign.problem.spine import Bound, Clock, Design, Law
 from mechdesign.problem.words import Description, guarantee
 from mechdesign.problem.workload import Workload
+from mechdesign.solvers.deadline import Deadline
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -343,12 +344,12 @@ class Plan(Design):
             chosen, prices = search.separable(self._order)
             proof = PlanBound(tuple(prices.tolist()))
             yield Bound(self.least(proof.prices), proof)
-            yield self._law(chosen, self._left)
+            yield self._law(chosen, self._left, clock)
             return
         if self._scale_free:
             even = self._with_choices(self._even_split)
             yield Law(even, self.cost(even), report=SolveReport("even split"))
-        found = sorted(search.composable(), key=search.cost)
+        found = sorted(search.composable(clock), key=search.cost)
         pure = [c for c in found if search.pure(c) and search.cost(c) <= _PURE * search.cost(found[0])]
         best, seen = math.inf, set()
         for chosen in pure[:1] or found:
@@ -356,7 +357,7 @@ class Plan(Design):
                 break
             if items_of(chosen) not in seen:
                 seen.add(items_of(chosen))
-                law = self._law(chosen, PureDP(search.budget) if pure else self._left)
+                law = self._law(chosen, PureDP(search.budget) if pure else self._left, clock)
                 best = min(best, law.value)
                 yield law
         yield from self._bounds(best, clock)
@@ -386,8 +387,8 @@ class Plan(Design):
                 tasks[name] = tasks[name].settled(item.part.version)
         return PlannedRelease(tasks, noises, self.neighbours, self.disjoint)
 
-    def _law(self, chosen: Sequence[Choice], privacy: Privacy) -> Law:
-        mechanism = self._with_choices(self._kept(chosen, privacy))
+    def _law(self, chosen: Sequence[Choice], privacy: Privacy, clock: Clock) -> Law:
+        mechanism = self._with_choices(self._kept(chosen, privacy, clock))
         return Law(mechanism, self.cost(mechanism), report=SolveReport("search"))
 
     def _with_choices(self, noise: PlannedRelease) -> PlannedRelease:
@@ -395,7 +396,9 @@ class Plan(Design):
         rules = tuple(next(iter(design.closed_forms())).mechanism for design in self.chosen.values())
         return replace(noise, chosen=self.chosen, rules=rules) if rules else noise
 
-    def _kept(self, chosen: Sequence[Choice], privacy: Privacy) -> PlannedRelease:
+    def _kept(
+        self, chosen: Sequence[Choice], privacy: Privacy, deadline: Deadline | None = None
+    ) -> PlannedRelease:
         """The choices with the least common factor on their scales that keeps the budget."""
 
         def over(factor: float) -> float:
@@ -403,7 +406,7 @@ class Plan(Design):
 
         composes = privacy is self._budget[1]
         step, wider = (1e-3, _VERIFIED) if composes else (1e-8, 0.0)
-        return self._mechanism(chosen, root(over, 0.0, step, 1e-4 * step) + wider)
+        return self._mechanism(chosen, root(over, 0.0, step, 1e-4 * step, deadline) + wider)
 
     def certified(self, law: Law, clock: Clock) -> Law:
         spent = law.mechanism.consumed(self.granted(law.value))

@@ -44,6 +44,8 @@ from mechdesign.typing import FrozenLaw
 
 BY_MU = GaussianDP | MembershipAdvantage | TradeOff
 """Requirements that a plan meets by its μ."""
+_UNBOUNDED = "norm", "discrete_gaussian"
+"""Laws that have no largest loss."""
 Privacy = PureDP | ApproximateDP | ZeroConcentratedDP | GaussianDP | MembershipAdvantage | TradeOff
 
 
@@ -307,19 +309,26 @@ def _consumed(noises: list[AdditiveNoise], privacy: Privacy) -> DeltaInterval:
         if mu == math.inf:
             return DeltaInterval(0.0, math.inf)
         return consumed(AdditiveNoise(stats.norm(), mu), privacy)
-    largest_loss = PureDP(privacy.epsilon) if getattr(privacy, "delta", 0.0) else privacy  # type: ignore[union-attr]
     alike = _tally(noises)
-    each = [(consumed(noise, largest_loss), copies) for noise, copies in alike]
+    composes = isinstance(privacy, ApproximateDP) and privacy.delta > 0
+    if not (composes and any(noise.law.dist.name in _UNBOUNDED for noise, _ in alike)):
+        summed = _summed(alike, PureDP(privacy.epsilon) if composes else privacy)  # type: ignore[union-attr]
+        if not composes:
+            return summed
+        if summed.upper <= privacy.epsilon:  # type: ignore[union-attr]
+            return DeltaInterval(0.0, 0.0, summed.how)
+    terms = [replace(t, count=t.count * copies) for noise, copies in alike for t in noise.noise_terms()]
+    return together(terms, privacy, 1e-4)  # type: ignore[arg-type]
+
+
+def _summed(alike: list[tuple[AdditiveNoise, int]], privacy: Privacy) -> DeltaInterval:
+    """Largest losses, or ρ, added up."""
+    each = [(consumed(noise, privacy), copies) for noise, copies in alike]
     how = PROVED if all(one.how == PROVED for one, _ in each) else RECOMPUTED
     unbounded = any(one.upper == math.inf for one, _ in each)
     upper = math.inf if unbounded else round_up(sum(copies * Fraction(one.upper) for one, copies in each))
-    if not isinstance(privacy, ApproximateDP) or not privacy.delta:
-        lower = math.fsum(copies * one.lower for one, copies in each)
-        return DeltaInterval(lower * (1 - 1e-15), upper, how)
-    if upper <= privacy.epsilon:
-        return DeltaInterval(0.0, 0.0, how)
-    terms = [replace(t, count=t.count * copies) for noise, copies in alike for t in noise.noise_terms()]
-    return together(terms, privacy, 1e-4)
+    lower = math.fsum(copies * one.lower for one, copies in each)
+    return DeltaInterval(lower * (1 - 1e-15), upper, how)
 
 
 def law_key(noise: AdditiveNoise) -> tuple[Any, ...]:

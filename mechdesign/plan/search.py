@@ -32,7 +32,7 @@ from mechdesign.noise.vector_noise import delta_at
 from mechdesign.plan.menu import Item
 from mechdesign.problem.law_moments import frozen_parts
 from mechdesign.problem.privacy import ApproximateDP
-from mechdesign.solvers.deadline import progress_bar
+from mechdesign.solvers.deadline import Deadline, progress_bar
 from mechdesign.typing import Array
 
 Choice = tuple[Item, float]
@@ -109,25 +109,35 @@ class Search:
         found = [cheapest(self.alike[k], price) for k, price in enumerate(prices.tolist())]
         return [choice for _, choice in found], math.fsum(least for least, _ in found)
 
-    def settled(self, order: float, xtol: float = 1e-14) -> tuple[list[Choice], Array]:
-        """The prices at which every chain uses up its budget, and what is chosen there; never over the budget but for rounding."""
+    def settled(
+        self, order: float, xtol: float = 1e-14, deadline: Deadline | None = None
+    ) -> tuple[list[Choice], Array]:
+        """The prices at which every chain uses up its budget, and what is chosen there; never over the budget but for rounding. Past the deadline prices are higher."""
         start = 2 * sum(items[0].cost(items[0].best(1.0, order)) for items in self.slots) / self.budget
         prices = np.full(len(self.chains), start)
         for _ in range(1 if len(self.chains) == 1 else 4 if self.privacy else 30):
             before = prices.copy()
             for g, chain in enumerate(self.chains):
-                prices[g] = self._root(prices, g, chain, order, xtol)
+                prices[g] = self._root(prices, g, chain, order, xtol, deadline)
             if np.allclose(np.log(prices), np.log(before), rtol=0, atol=max(xtol, 1e-13)):
                 break
         return self.at(prices, order)[0], prices
 
-    def _root(self, prices: Array, g: int, chain: Sequence[int], order: float, xtol: float) -> float:
+    def _root(
+        self,
+        prices: Array,
+        g: int,
+        chain: Sequence[int],
+        order: float,
+        xtol: float,
+        deadline: Deadline | None,
+    ) -> float:
         def over(log_price: float) -> float:
             tried = prices.copy()
             tried[g] = math.exp(log_price)
             return self.over(self.at(tried, order)[0], chain, order)
 
-        return math.exp(root(over, math.log(prices[g]), 0.02, xtol))
+        return math.exp(root(over, math.log(prices[g]), 0.02, xtol, deadline))
 
     def only(self, chosen: Sequence[Choice]) -> Search:
         """The same with the items of these choices."""
@@ -150,8 +160,8 @@ class Search:
 
     # -- (ε, δ) ------------------------------------------------------------------------------------------
 
-    def composable(self) -> list[list[Choice]]:
-        """Candidates, each nearly keeping (ε, δ)."""
+    def composable(self, deadline: Deadline) -> list[list[Choice]]:
+        """Candidates, each nearly keeping (ε, δ): all of them before the deadline, else one at least."""
         assert self.privacy is not None
         found: list[list[Choice]] = []
         start = 1 - 2 * math.log(self.privacy.delta) / self.budget  # of normal noise, about
@@ -159,15 +169,16 @@ class Search:
             for normal in (True, False, None):
                 kept = {id(items): [i for i in items if normal in (i.normal, None)] for items in self.slots}
                 slots = [kept[id(items)] for items in self.slots]
-                if not all(slots):
+                if not all(slots) or (found and deadline.passed):
                     continue
                 if normal is False:
                     found.append(replace(self, slots=slots, privacy=None).separable(math.inf)[0])
-                found.append(replace(self, slots=slots).settled(start, xtol=1e-9 if normal else WIDTH)[0])
+                searched = replace(self, slots=slots)
+                found.append(searched.settled(start, 1e-9 if normal else WIDTH, deadline)[0])
                 step()
         best = min(found, key=self.cost)
-        if len(self.chains) == 1 and not self.pure(best):
-            found.append(self.settled(1 + self.tilt(best), xtol=WIDTH)[0])
+        if len(self.chains) == 1 and not self.pure(best) and not deadline.passed:
+            found.append(self.settled(1 + self.tilt(best), WIDTH, deadline)[0])
         return found
 
     def tilt(self, chosen: Sequence[Choice]) -> float:
@@ -242,9 +253,12 @@ def composed(chosen: Sequence[Choice], privacy: ApproximateDP) -> float:
     return together(terms, privacy, WIDTH).upper
 
 
-def root(over: Callable[[float], float], at: float, step: float, xtol: float) -> float:
+def root(
+    over: Callable[[float], float], at: float, step: float, xtol: float, deadline: Deadline | None = None
+) -> float:
     """Where a falling function of a logarithm is 0, on the side where it is not above, or as far as doubles go; looked for in growing steps."""
-    found = least_kept(over, at, step=step, growth=3.0, least=-_FARTHEST, most=_FARTHEST, xtol=xtol)
+    ends = {"least": -_FARTHEST, "most": _FARTHEST}
+    found = least_kept(over, at, step=step, growth=3.0, **ends, xtol=xtol, deadline=deadline)
     if found >= _FARTHEST:
         asked = "ask for noise or a budget that doubles do not hold: choose other units, or another budget"
         raise DesignError(f"privacy, tasks: {asked}")

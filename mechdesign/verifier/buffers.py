@@ -26,6 +26,7 @@ POLE_BITS, BITS = 62, 256
 UNIT = 1 << BITS
 SHAPE = (0.0, -0.18898, -0.35979, -0.18856, -0.12155, -0.06748, -0.02846)
 """Chebyshev coefficients of log((2t + 1) y_t) over t/n: any would prove a bound."""
+MOST_BUFFERS = 8
 STEPS, NUMBER = 10, 48
 MOST_STEPS = 10_000
 """Of streams whose total's lower bound is proved here."""
@@ -38,7 +39,7 @@ def stream(result: Json, account: Account) -> None:
         raise Refused("another mechanism than the design's")
     fits(law, account)
     steps, often = design["size"], design["participation"]
-    asked = law["size"] == steps and len(law["poles"]) <= design["buffers"]
+    asked = law["size"] == steps and len(law["poles"]) <= design["buffers"] <= MOST_BUFFERS
     account.agrees("steps and buffers are those of the design", asked)
     apart = often["apart"] or often["every"] or 0
     if not (apart >= 1 and 1 <= often["times"] <= -(-steps // apart)):

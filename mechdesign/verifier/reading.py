@@ -241,6 +241,8 @@ def decoded(node: Json, place: str, last: list[str]) -> Json:
     if tag == "$array":
         return shaped(plain(value, place, last), node["dtype"], node["shape"])
     if tag == "$law":
+        if not isinstance(value, str):
+            raise Refused("a law without a name")
         args, named = plain(node["args"], place, last), dict(plain(node["kwds"], place, last))
         if not {*map(type, args[:2])} - {list} | {*map(type, named.values())} <= {int, float}:
             raise Refused("a law with a parameter that is no number")

@@ -127,6 +127,7 @@ EDITS: dict[str, tuple[str, tuple[Any, ...], Any]] = {
     "inputs that are finer": ("metric-grid", (*QUESTION, "inputs"), {"$tuple": [k / 10 - 1 for k in range(21)]}),
     "an input twice": ("metric-grid", (*QUESTION, "inputs"), {"$tuple": [-1.0, -1.0, 0.0, 0.5, 1.0]}),
     "a wide alphabet": ("alphabet", (*QUESTION, "bins", "fields", "max_abs"), 1.0),
+    "buffers without end": ("buffered-toeplitz", (*QUESTION, "buffers"), 2_000_000),
     "fewer outputs": ("bin-search", (*QUESTION, "bins", "fields", "m"), 3),
     "two numbers for one law": ("optimal-noise", (*QUESTION, "dimension"), 2),
     "no lower bound of an optimum": ("optimal-quantizer", ("fields", "lower_bound"), None),

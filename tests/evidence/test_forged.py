@@ -239,7 +239,7 @@ def doubled(text: str) -> str:
     return text.replace('"value":', '"value": 1.0, "value":', 1)
 
 
-def laws(*named: Any, name: str = "uniform", args: Any = ()) -> str:
+def laws(*named: Any, name: Any = "uniform", args: Any = ()) -> str:
     return cheap.sealed({"$law": name, "args": [*args], "kwds": {"$items": [*named]}})
 
 
@@ -282,6 +282,7 @@ RAW: dict[str, str] = {
     "a parameter of a law twice": laws(["scale", 0.01], ["scale", 2.0]),
     "a truth value in a law": laws(args=[True]),
     "a text in a law": laws(args=["a"]),
+    "a number for a law": laws(name={"$fraction": "1/3"}),
     "what is no law": laws(name="test", args=[1.0]),
     "a module's name for a law": laws(name="__name__"),
 }  # fmt: skip

@@ -154,7 +154,7 @@ def loss(
     claim, room = f"the value is at most {value:.12g}", Fraction(value) * Fraction(NEAR / 1000)
     if len(scales) > EXACT and order != int(order):
         cost = math.fsum(w * s**order * float(moments[kind]) for w, s, kind in zip(weights, scales, peaked))
-        account.recomputed(claim, cost <= value + room)
+        account.at_most(claim, cost, value + room, "recomputed")
         return
     account.takes(60 * len(scales))
     terms = (
@@ -240,10 +240,10 @@ def lower_bound(
     if size <= EXACT:
         account.takes(900 * size)
         found = separated(asked, proof, profiles, value)
-        account.proved(claim, bound <= value and Fraction(bound) <= Fraction(found))
+        account.at_most(claim, Fraction(bound), min(Fraction(value), Fraction(found)))
         return
     found_ = in_doubles(asked, budgets, profiles, laplace)
-    account.recomputed(claim, bound <= found_ + NEAR * abs(found_))
+    account.at_most(claim, bound, found_ + NEAR * abs(found_), "recomputed")
 
 
 def binding(changes: Changes) -> bool:

@@ -518,7 +518,7 @@ def consumed(
             raise Refused("a requirement that normal noise alone meets, without samples")
         square = rounds * sum((count * v * v for v, count in scaled[0]), ZERO)
         mu = Decimal(privacy["mu"])
-        account.proved(f"mu at most {privacy['mu']!r}", square <= mu * mu * ROUND)
+        account.at_most(f"mu at most {privacy['mu']!r}", square, mu * mu * ROUND)
         return square.sqrt(), len(scaled) == 1
     if privacy[""] == "zcdp":
         if rate < 1:
@@ -528,7 +528,7 @@ def consumed(
         if normal:  # D_α is proportional to α, so that ξ helps at α = 1 only
             width = shapes[0] if name == "discrete_gaussian" else ONE
             used = rounds * sum((count * (v / width) ** 2 for v, count in scaled[0]), ZERO) / 2
-            account.proved(claim, used <= rho * ROUND)
+            account.at_most(claim, used, rho * ROUND)
             return used, len(scaled) == 1 and name == "norm" and not xi
         answers = [[(v, count * rounds) for v, count in shifts] for shifts in scaled]
         for least in sorted({aim, rho}):
@@ -547,7 +547,7 @@ def consumed(
         if rate < 1 and most.is_finite():
             most = (1 + rate * (most.exp() - 1)).ln()
         epsilon = Decimal(privacy["epsilon"])
-        account.proved(f"privacy loss at most {privacy['epsilon']!r}", rounds * most <= epsilon * ROUND)
+        account.at_most(f"privacy loss at most {privacy['epsilon']!r}", rounds * most, epsilon * ROUND)
         return rounds * most, len(scaled) == 1
     (e, d), *_ = points_of(privacy)
     epsilon, delta = Decimal(e), Decimal(d)

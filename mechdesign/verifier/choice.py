@@ -122,10 +122,8 @@ def rule(result: Json, account: Account) -> None:
     if not 1 <= times <= min(size, 1000):
         raise Refused("more choices than candidates")
     regret = math.fsum(worst_regret(law["rule"], size - k) for k in range(times)) / law["rate"] / unit
-    account.recomputed(
-        f"the expected regret is at most {result['value']!r}{' where all others are equally far behind' * (law['rule'] == RULES[2])}",
-        regret * (1 - 1e-13) <= result["value"],
-    )
+    claim = f"the expected regret is at most {result['value']!r}{' where all others are equally far behind' * (law['rule'] == RULES[2])}"
+    account.at_most(claim, regret * (1 - 1e-13), result["value"], "recomputed")
 
 
 def with_noise(law: Json, neighbours: str, budget: str, account: Account) -> Fraction:

@@ -206,7 +206,7 @@ def knorm(result: Json, account: Account) -> None:
         stairs = Stairs(size, float(largest / scale), account)
         found = stairs.moment(order, gamma) * unit(shape, k, design["loss"]) * largest**order
         claim = f"the {design['loss']} error is at most {stated!r}"
-        account.recomputed(claim, found <= stated + room)
+        account.at_most(claim, found, stated + room, "recomputed")
     if result["lower_bound"] is not None:
         tried = [(shape, top)] if shape.hull else plain_and_hulls(design, bounds, l1, l2)
         least(result, account, tried)

@@ -320,7 +320,9 @@ def lattice_noise(result: Json, account: Account) -> None:
         # c coordinates that are (ε/c, δ/c)-private each are (ε, δ)-private together
         low = exp_bounds(Fraction(e) / moved)[0]
         claim = f"delta at most {d!r} at epsilon = {e!r}"
-        account.proved(claim, largest_excess(law, held, low, account) <= Fraction(d) / moved * held.total)
+        account.at_most(
+            claim, largest_excess(law, held, low, account) * Fraction(moved) / held.total, Fraction(d)
+        )
     # The first and the last n cells are repeated further out, times r, r², …: so are the sums over them.
     zero, one, two = r / (1 - r), r / (1 - r) ** 2, r * (1 + r) / (1 - r) ** 3
 
@@ -603,7 +605,9 @@ def lattice_problem(result: Json, account: Account) -> None:
             low, high = exp_bounds(Fraction(epsilon))
             points.append((high, Fraction(delta)))
             claim = f"{one['label']}: epsilon = {epsilon!r}, delta = {delta!r} at every shift"
-            account.proved(claim, largest_excess(law, held, low, account) <= Fraction(delta) * held.total)
+            account.at_most(
+                claim, Fraction(largest_excess(law, held, low, account)) / held.total, Fraction(delta)
+            )
     lattice = Lattice(side, n, r)
     places = [lattice.place(j) for j in range(-side, side + 1)]
     masses = [place[1] for place in places if place is not None]

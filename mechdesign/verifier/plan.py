@@ -231,18 +231,16 @@ def private(noises: list[Json], privacy: Json, whose: str, account: Account) -> 
     if privacy[""] in ("zcdp", *BY_MU) and rest:
         raise Refused("noise other than normal under this privacy, in a plan")
     if privacy[""] in BY_MU:
-        account.proved(
-            f"{asked(privacy)}{whose}", Fraction(square) <= largest_square(privacy) * Fraction(ROUND)
+        account.at_most(
+            f"{asked(privacy)}{whose}", Fraction(square), largest_square(privacy) * Fraction(ROUND)
         )
         return
     if privacy[""] == "zcdp":
-        account.proved(
-            f"rho at most {privacy['rho']!r}{whose}", square / 2 <= Decimal(privacy["rho"]) * ROUND
-        )
+        account.at_most(f"rho at most {privacy['rho']!r}{whose}", square / 2, Decimal(privacy["rho"]) * ROUND)
         return
     epsilon = Decimal(privacy["epsilon"])
     if not privacy.get("delta"):
-        account.proved(f"privacy loss at most {privacy['epsilon']!r}{whose}", most <= epsilon * ROUND)
+        account.at_most(f"privacy loss at most {privacy['epsilon']!r}{whose}", most, epsilon * ROUND)
         return
     delta = Decimal(privacy["delta"])
     # what loses at most so much is (ε, 1 − e^(ε − most))-private

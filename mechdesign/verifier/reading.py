@@ -160,6 +160,11 @@ class Account:
         self.margins[claim] = float(min(abs(high + room - low), 10**300)) * (1 if low <= high + room else -1)
         self.rows.append((claim, "recomputed" if high < low <= high + room else "proved", low <= high + room))
 
+    def at_most(self, claim: str, low: Json, high: Json, how: str = "proved") -> None:
+        """Whether low ≤ high, as both are; what is left is the margin."""
+        self.margins[claim] = float(max(min(high - low, 10**300), -(10**300)))
+        self.rows.append((claim, how, bool(low <= high)))
+
     def supposed(self, claim: str, low: Json, high: Json) -> None:
         """Whether low ≤ high, of which one is only claimed."""
         self.claimed(claim, Fraction(low) <= Fraction(high))

@@ -95,13 +95,13 @@ def vectors(result: Json, account: Account) -> None:
     account.proved(
         "a vector takes no more bits than stated", design["bits"] is None or bits <= design["bits"]
     )
-    account.recomputed(f"the worst error is at most {value:.9g}", error <= value * (1 + ROOM))
+    account.at_most(f"the worst error is at most {value:.9g}", error, value * (1 + ROOM), "recomputed")
     if bound is not None:
         most = cap_error(dimension, epsilon)
         if asked == "box":
             most = max(most, box_error(dimension, epsilon))
         claim = f"no unbiased mechanism does better than {bound:.9g}"
-        account.recomputed(claim, bound <= design["radius"] ** 2 * most)
+        account.at_most(claim, bound, design["radius"] ** 2 * most, "recomputed")
 
 
 def mechanism(law: Json, account: Account) -> tuple[int, float]:
@@ -138,7 +138,7 @@ def near_codes(law: Json, near: int, account: Account) -> tuple[Fraction, Fracti
     whole = near * more + ((1 << law["bits"]) - near) * less == 1
     account.agrees("the probabilities of the codes sum to 1", whole and power > 1)
     share = f", of {law['messages']} messages together" if law.get("messages", 1) > 1 else ""
-    account.proved(f"privacy loss at most {law['privacy']['epsilon']!r}{share}", more <= power * less)
+    account.at_most(f"privacy loss at most {law['privacy']['epsilon']!r}{share}", more / less, power)
     return more, less
 
 

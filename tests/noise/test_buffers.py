@@ -290,6 +290,18 @@ def test_both_checks_refuse_what_is_better_than_true(loss: str, often: Participa
         assert {how for _, how, _ in account.rows} == {"proved", "claimed"}
 
 
+@pytest.mark.parametrize(
+    ("size", "times", "apart", "buffers", "loss"),
+    [(1, 1, 1, 8, "total"), (3, 2, 2, 6, "total"), (9, 2, 3, 7, "largest"), (30, 30, 1, 5, "largest")],
+)
+def test_more_buffers_than_are_of_use(size: int, times: int, apart: int, buffers: int, loss: str) -> None:
+    often = Participation(times, apart=apart)
+    result = solved(size, participation=often, buffers=buffers, loss=loss)
+    assert result.value <= solved(size, participation=often, buffers=1, loss=loss).value * (1 + 1e-3)
+    assert result.checks()["holds"].all()
+    assert all(holds for *_, holds in verify(dumps(result)).rows)
+
+
 def test_coefficients_are_those_of_the_strategy_and_its_inverse() -> None:
     law = solved(200, buffers=3).mechanism
     held = json.loads(json.dumps(law.coefficients()))

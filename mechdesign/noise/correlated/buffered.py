@@ -42,6 +42,8 @@ from mechdesign.typing import Array
 _TIMES = 10_000
 _SECONDS = 2e-5
 """A step, of the total's lower bound."""
+_LEAST = 1 << 20
+"""Weights below this, of 2⁶², are nothing."""
 _ROOM = 1e-8
 """Below the bound, for whoever proves it with multipliers that are rounded otherwise."""
 
@@ -140,12 +142,13 @@ class BufferedToeplitz(Design):
     def improve(self, clock: Clock) -> Iterator[Law | Bound]:
         """Yield the law of the best poles and zeros, then the bound, where the clock leaves time for it."""
         often = self.participation
+        useful = min(self.buffers, max(1, self.size // 2))  # each has two numbers, and the strategy n − 1
         x, y = best(
-            self.buffers, self.size, largest=self.largest, times=often.times, apart=often.step, deadline=clock
+            useful, self.size, largest=self.largest, times=often.times, apart=often.step, deadline=clock
         )
         law = self.law_of(x, residues(y, x))
         value = round_up(law.cost(largest=self.largest))
-        report = SolveReport("BFGS", variables=2 * self.buffers, constraints=0)
+        report = SolveReport("BFGS", variables=2 * useful, constraints=0)
         yield Law(law, value, (BufferedProof(),), report)
         quick = self.size <= MOST_BOUNDED and _SECONDS * self.size <= clock.left
         if self.once and (self.largest or quick):
@@ -155,15 +158,22 @@ class BufferedToeplitz(Design):
     def law_of(self, x: Array, weights: Array) -> BufferedNoise:
         """The law of poles e^(−x) and their weights, in integers, of the least deviation that keeps the budget."""
         held: dict[int, int] = {}
-        for pole, weight in zip(np.exp(-x).tolist(), (weights * (1 - 1e-14)).tolist()):
+        for pole, weight in zip(np.exp(-x).tolist(), weights.tolist()):
             whole = min(int(pole * UNIT), UNIT - 1)
             held[whole] = held.get(whole, 0) + int(weight * UNIT)
-        poles = sorted((pole for pole, weight in held.items() if weight > 0), reverse=True)
+        kept = sorted(((p, w) for p, w in held.items() if p and w > _LEAST), reverse=True)
+        # doubles may have it above 1 where two poles nearly meet
+        over = max(Fraction(1), sum((Fraction(w, p) for p, w in kept), Fraction(0)))
         often = self.participation
         near = float(consumed(x, weights, self.size, often.times, often.step))
         step = math.ldexp(1.0, math.frexp(math.sqrt(near * self.unit))[1] - 51)
         law = BufferedNoise(
-            self.size, tuple(poles), tuple(held[pole] for pole in poles), 2.0**51 * step, step, self.budget
+            size=self.size,
+            poles=tuple(p for p, _ in kept),
+            weights=tuple(int(w / over) for _, w in kept),
+            deviation=2.0**51 * step,
+            step=step,
+            budget=self.budget,
         )
         return law.calibrated(self.most, often.times, often.step)
 

@@ -523,24 +523,7 @@ def consumed(
     if privacy[""] == "zcdp":
         if rate < 1:
             raise Refused("a sampling rate under zero-concentrated privacy")
-        rho, xi = Decimal(privacy["rho"]), Decimal(privacy["xi"])
-        claim = f"rho at most {privacy['rho']!r}" + (f" beyond xi = {privacy['xi']!r}" if xi else "")
-        if normal:  # D_α is proportional to α, so that ξ helps at α = 1 only
-            width = shapes[0] if name == "discrete_gaussian" else ONE
-            used = rounds * sum((count * (v / width) ** 2 for v, count in scaled[0]), ZERO) / 2
-            account.at_most(claim, used, rho * ROUND)
-            return used, len(scaled) == 1 and name == "norm" and not xi
-        answers = [[(v, count * rounds) for v, count in shifts] for shifts in scaled]
-        for least in sorted({aim, rho}):
-            kept = (
-                concentrated(name, shapes, shifts, losses, xi, least, account)
-                for shifts, losses in zip(answers, largest)
-            )
-            if any(kept):
-                account.proved(claim, True)
-                return least, False
-        account.proved(claim, False)
-        return rho, False
+        return consumed_rho(privacy, name, shapes, rounds, scaled, largest, aim, account)
     if not points_of(privacy)[0][1]:
         counts = ([count for _, count in shifts] for shifts in scaled)
         most = min(sum(map(mul, case, losses), ZERO) for case, losses in zip(counts, largest))
@@ -556,6 +539,37 @@ def consumed(
     found = asked.least(scaled, aim)
     account.bounds(claim, found, delta)
     return found, len(scaled) == 1 and asked.closed(scaled[0])
+
+
+def consumed_rho(
+    privacy: Json,
+    name: str,
+    shapes: tuple[Decimal, ...],
+    rounds: int,
+    scaled: list[Shifts],
+    largest: list[list[Decimal]],
+    aim: Decimal,
+    account: Account,
+) -> tuple[Decimal, bool]:
+    """`consumed` of zero-concentrated privacy."""
+    rho, xi = Decimal(privacy["rho"]), Decimal(privacy["xi"])
+    claim = f"rho at most {privacy['rho']!r}" + (f" beyond xi = {privacy['xi']!r}" if xi else "")
+    if name in ("norm", "discrete_gaussian"):  # D_α is proportional to α, so that ξ helps at α = 1 only
+        width = shapes[0] if name == "discrete_gaussian" else ONE
+        used = rounds * sum((count * (v / width) ** 2 for v, count in scaled[0]), ZERO) / 2
+        account.at_most(claim, used, rho * ROUND)
+        return used, len(scaled) == 1 and name == "norm" and not xi
+    answers = [[(v, count * rounds) for v, count in shifts] for shifts in scaled]
+    for least in sorted({aim, rho}):
+        kept = (
+            concentrated(name, shapes, shifts, losses, xi, least, account)
+            for shifts, losses in zip(answers, largest)
+        )
+        if any(kept):
+            account.proved(claim, True)
+            return least, False
+    account.proved(claim, False)
+    return rho, False
 
 
 def largest_loss(name: str, shapes: tuple[Decimal, ...], shift: Decimal) -> Decimal:

@@ -193,20 +193,21 @@ def metric_loss(
         pairs := [p for p in products if p[0] > p[1]]
     ):  # equal in exact arithmetic, different only by rounding
         return 0.0
-    low, high = max(0.0, upper - margin), upper
-    while low < (middle := low + (high - low) / 2) < high:
-        if _holds(pairs, middle):
-            high = middle
-        else:
-            low = middle
-    return high
+    found = max(0.0, upper - margin)
+    while pairs:  # a few: what holds for one holds for most others
+        one, low, high = pairs.pop(), found, upper
+        while low < (middle := low + (high - low) / 2) < high:
+            low, high = (low, middle) if _holds(one, middle) else (middle, high)
+        found = high
+        pairs = [pair for pair in pairs if not _holds(pair, found)]
+    return found
 
 
-def _holds(pairs: list[tuple[int, int, float]], alpha: float) -> bool:
-    """Whether every quotient is proved to be at most e^{αd}."""
-    rates = {d: exp_lower(Fraction(alpha) * Fraction(d)) for d in {d for _, _, d in pairs}}
-    sides = {d: (rate.numerator, rate.denominator) for d, rate in rates.items()}
-    return all(high * sides[d][1] <= sides[d][0] * low for high, low, d in pairs)
+def _holds(pair: tuple[int, int, float], alpha: float) -> bool:
+    """Whether a quotient is proved to be at most e^{αd}."""
+    high, low, distance = pair
+    rate = exp_lower(Fraction(alpha) * Fraction(distance))
+    return high * rate.denominator <= rate.numerator * low
 
 
 def integer_weights(name: str, given: Iterable[Iterable[int]]) -> Weights:

@@ -191,8 +191,12 @@ class Errors:
             return (
                 squared if loss == "squared" else np.abs(off[..., 0]) if x.shape[1] == 1 else np.sqrt(squared)
             )
-        given = [[loss(x, y) for y in self.outputs] for x in self.inputs] if callable(loss) else loss
-        held = np.asarray(given)
+        try:
+            given = [[loss(x, y) for y in self.outputs] for x in self.inputs] if callable(loss) else loss
+            held = np.asarray(given)
+        except (TypeError, ValueError, ArithmeticError, LookupError) as reason:
+            allowed = f"must be a number of each input and output, or a function of the two: {reason}"
+            raise DesignError.of("loss", getattr(loss, "__name__", "given"), allowed) from reason
         found = array("loss", held.astype(float) if held.dtype == bool else given, ndim=None)
         if found.shape != shape:
             raise DesignError.of(

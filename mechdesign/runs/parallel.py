@@ -84,16 +84,21 @@ def run_chunks(
 
 
 def _available(backend: str) -> None:
-    """Register a backend of another library with joblib, or name the extra that brings that library."""
+    """Register a backend of another library with joblib, or say what it needs first: the extra with that library, a client."""
     try:
         if backend == "dask":
-            import distributed  # noqa: F401
+            import distributed
+
+            distributed.get_client()
         elif backend == "ray" and backend not in parallel.BACKENDS:
             from ray.util.joblib import register_ray
 
             register_ray()
     except ImportError:
         raise MissingExtra.of(backend, f"backend={backend!r}") from None
+    except ValueError:  # of Dask, where there is no client
+        remedy = "needs a client: from distributed import Client, and with Client(...): around the search"
+        raise DesignError.of("backend", backend, remedy) from None
 
 
 def _results(task: Callable[[C], R], chunks: Sequence[C], jobs: int, backend: str) -> Iterator[R]:
@@ -141,8 +146,12 @@ class Store:
             json.dumps({"store": 1, "definition": hashlib.sha256(text.encode()).hexdigest()}) + "\n"
         )
         self.chunks: list[object] = []
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = self.path.open("a+b")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self.path.open("a+b")
+        except OSError as error:
+            remedy = f"cannot be written ({error.strerror}): give the path of a file, such as search.jsonl"
+            raise DesignError.of("store", str(self.path), remedy) from None
         try:
             _lock(self._file)
             self._recover()

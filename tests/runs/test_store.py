@@ -33,6 +33,13 @@ def test_two_runs_do_not_share_a_store(tmp_path: Path) -> None:
     assert second.chunks == [[1]]
 
 
+def test_a_path_that_no_store_can_have_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    for path in (tmp_path, tmp_path / "file" / "store", tmp_path / ("long" * 99)):
+        with pytest.raises(md.DesignError, match=r"store = .*search\.jsonl"):
+            Store(path, {})
+
+
 @pytest.mark.slow
 def test_every_prefix_is_resumed(tmp_path: Path) -> None:
     path = tmp_path / "s"

@@ -78,9 +78,8 @@ class Losses:
         self.further = self.tilt + 5 / sigma
         places = np.arange(_POINTS)
         at = np.where(places <= self.last, places, places - _POINTS) * self.step
-        gain = -np.expm1(np.minimum(self.epsilon - at, 0.0)) * np.exp(
-            -self.tilt * np.maximum(at - self.epsilon, 0.0)
-        )
+        above = np.maximum(at - self.epsilon, 0.0)
+        gain = -np.expm1(-above) * np.exp(-self.tilt * above)
         weights = np.fft.rfft(gain).conj() / _POINTS
         weights[1:-1] *= 2
         self._weights, self._size = weights, float(np.linalg.norm(gain))
@@ -97,9 +96,8 @@ class Losses:
         if not edges.size:
             return Composed(np.zeros(_POINTS // 2 + 1, dtype=complex), -math.inf, -math.inf, count)
         logs = np.log(masses)
-        tilted, further = (
-            float(special.logsumexp(logs + t * self.step * edges)) for t in (self.tilt, self.further)
-        )
+        sums = [special.logsumexp(logs + t * self.step * edges) for t in (self.tilt, self.further)]
+        tilted, further = map(float, sums)
         on_grid = np.zeros(_POINTS)
         on_grid[edges % _POINTS] = np.exp(logs + self.tilt * self.step * edges - tilted)
         return Composed(np.fft.rfft(on_grid) ** count, count * tilted, count * further, count)
@@ -161,10 +159,8 @@ class Kind:
 
     def _list(self, slots: int, most: float) -> None:
         """Scales, from one up to which half of the outcomes tell too much."""
-        largest, top = (
-            self.losses.epsilon - math.log1p(-2 * self.losses.delta),
-            max(v for v, _ in self.shifts),
-        )
+        largest = self.losses.epsilon - math.log1p(-2 * self.losses.delta)
+        top = max(v for v, _ in self.shifts)
         first = top / (math.sqrt(2 * largest) if self.item.normal else largest)
         scales = max(first * (1 - 1e-9), self.item.least) * np.exp(np.arange(_EFOLDS * _STEPS) / _STEPS)
         if self.item.normal and self.item.part.whole:
@@ -180,12 +176,13 @@ class Kind:
     def _revealing(self, scales: Array, v: float) -> int:
         """Up to which scale one coordinate of small whole normal noise tells too much.
 
-        X ≤ −j has a loss of v(v + 2j)/2σ² at least, and a chance that grows with σ.
+        X ≤ −j has a loss of v(v + 2j)/2σ² at least, and a chance that grows with σ, or above a half.
         """
         x = np.arange(200.0)
         for k, (low, high) in enumerate(zip(scales, scales[1:])):
             masses = np.exp(-((x / low) ** 2) / 2)
             above = np.cumsum(masses[::-1])[::-1] / (2 * masses.sum() - 1)
+            above[0] = 0.5
             loss = v * (v + 2 * x) / (2 * high**2)
             told = -above * np.expm1(np.minimum(self.losses.epsilon - loss, 0.0)) * (1 - 1e-9)
             if low**2 > 2 * self.spread or told.max() <= self.losses.delta:
@@ -237,17 +234,16 @@ class Kind:
             return
         for v, count in self.shifts:
             last = math.ceil(12 / math.sqrt(least)) + 1.0
-            x = np.arange(-last, last + 1)
+            x = np.arange(last, -last - 1, -1)
             loss = v * (v - 2 * x)
             masses = np.exp(-most * x * x) / np.exp(-least * x * x).sum() * (1 - 1e-12)
             yield atoms(np.where(loss > 0, least, most) * loss, masses), math.inf, count
 
 
 def atoms(losses: Array, masses: Array) -> Tail:
-    """P(L ≥ l) of losses that are so many."""
-    order = np.argsort(losses)
-    above = np.append(np.cumsum(masses[order][::-1])[::-1], 0.0)
-    return lambda at: above[np.searchsorted(losses[order] * 1.0, at + 1e-12 * np.abs(at))]
+    """P(L ≥ l) of losses that are so many, the least first."""
+    above = np.append(np.cumsum(masses[::-1])[::-1], 0.0)
+    return lambda at: above[np.searchsorted(losses, at + 1e-12 * np.abs(at))]
 
 
 def laplace_tail(v: float, scale: float, *, whole: bool) -> Tail:
@@ -256,7 +252,7 @@ def laplace_tail(v: float, scale: float, *, whole: bool) -> Tail:
     def tail(at: Array) -> Array:
         x = (v - at * scale) / 2 * (1 - 1e-15)
         if whole:
-            x = np.floor(x - 1e-9)
+            x = np.floor(x - 1e-9 * v)
         rest = np.exp(-(x + 1) / scale) / (1 + math.exp(-1 / scale)) if whole else np.exp(-x / scale) / 2
         return np.where(x < 0, 0.0, np.where(x >= v, 1.0, 1 - rest))
 
@@ -289,15 +285,12 @@ class Cover:
         self.losses, self._clock, self._left = Losses(search.privacy), Deadline.of(deadline), evaluations
         alike: dict[tuple[int, ...], list[int]] = {}
         for k, first in enumerate(search.alike):
-            alike.setdefault((first, *(g for g, chain in enumerate(search.chains) if k in chain)), []).append(
-                k
-            )
+            groups = (g for g, chain in enumerate(search.chains) if k in chain)
+            alike.setdefault((first, *groups), []).append(k)
         self._within = [[j for j, key in enumerate(alike) if g in key[1:]] for g in range(len(search.chains))]
         slots = [(search.slots[members[0]], len(members)) for members in alike.values()]
-        whole = [
-            n * i.rounds * i.part.dimension for items, n in slots for i in items if i.part.whole and i.normal
-        ]
-        spread = math.log(2.001 * 4 * max(sum(whole), 1) / self.losses.lost) / (2 * math.pi**2)
+        numbers = sum(n * i.rounds * i.part.dimension for items, n in slots for i in items)
+        spread = math.log(2.001 * 4 * numbers / self.losses.lost) / (2 * math.pi**2)
         self.kinds = [[Kind(item, n, self.losses, most, spread) for item in items] for items, n in slots]
         self._normal: dict[int, Composed] = {}
         for kinds in self.kinds:
@@ -333,9 +326,8 @@ class Cover:
             if square:
                 key = math.floor(2 * _STEPS * math.log(square))
                 if key not in self._normal:
-                    self._normal[key] = self.losses.of_tail(
-                        normal_tail(math.exp(key / (2 * _STEPS))), math.inf, 1
-                    )
+                    tail = normal_tail(math.exp(key / (2 * _STEPS)))
+                    self._normal[key] = self.losses.of_tail(tail, math.inf, 1)
                 parts.append(self._normal[key])
             found = self.losses.least_delta(parts)
             further = [min(k + _STEPS // 8, len(kind.costs) - 1) for k, kind in zip(high, kinds)]
@@ -370,9 +362,8 @@ class Cover:
                 return False
             high = [min(h, bisect_left(kind.costs, room + cost)) for kind, h, cost in zip(kinds, high, costs)]
             high = [min(h, len(kind.costs) - 1) for kind, h in zip(kinds, high)]
-            if any(
-                self._tells(*zip(*[(kinds[j], low[j], high[j]) for j in group])) for group in self._within
-            ):
+            boxed = [*zip(kinds, low, high)]
+            if any(self._tells(*zip(*[boxed[j] for j in group])) for group in self._within):
                 continue
             wide = [j for j in range(len(kinds)) if high[j] - low[j] > 1]
             if not wide:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from mechdesign.choice.rule import EXPONENTIAL, NOISY_MAX, PERMUTE, Scored, chances, worst_regret
+from mechdesign.choice.rule import EXPONENTIAL, NOISY_MAX, PERMUTE, RULES, Scored, chances, worst_regret
 from mechdesign.errors import DesignError
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.classes import MechanismClass, family
@@ -30,7 +30,7 @@ from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, P
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, sized
-from mechdesign.problem.checks import instance
+from mechdesign.problem.checks import instance, one_of, positive
 from mechdesign.problem.privacy import (
     ApproximateDP,
     Consumption,
@@ -157,7 +157,7 @@ class Choosing(Design):
 
     def by(self, rule: str) -> Law:
         """Return the law of one rule, at the largest rate that is proved to keep the requirement."""
-        if not (rate := largest_rate(rule, self.each, self.moved)):
+        if not (rate := largest_rate(one_of("rule", rule, RULES), self.each, self.moved)):
             raise DesignError.of("privacy", self.privacy, "is a budget too small to be proved: ask for more")
         return Law(self.rule(rule, rate), self.regretted(rule, rate), (ChoiceProof(),))
 
@@ -167,12 +167,16 @@ class Choosing(Design):
 
     def worst(self, rule: str, rate: float) -> tuple[float, float]:
         """Return the largest expected regret of a rule, and how far all but the best are behind it then."""
-        regret, gap = worst_regret(rule, self.size, rate)
+        regret, gap = worst_regret(one_of("rule", rule, RULES), self.size, positive("rate", rate))
         return regret * self.scale, gap * self.scale
 
     def regretted(self, rule: str, rate: float) -> float:
         """Return the largest expected regret of all choices together: of each among the candidates that are left."""
-        return math.fsum(worst_regret(rule, self.size - k, rate)[0] for k in range(self.choose)) * self.scale
+        asked = one_of("rule", rule, RULES), positive("rate", rate)
+        return (
+            math.fsum(worst_regret(asked[0], self.size - k, asked[1])[0] for k in range(self.choose))
+            * self.scale
+        )
 
     def consumption(self, result: Result) -> Consumption:
         """What a release consumes of a ledger: the requirement, or what the rule consumes if that is less."""

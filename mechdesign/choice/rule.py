@@ -127,7 +127,7 @@ def names_of(name: str, value: Any) -> int | tuple[str, ...]:
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         if 1 <= value <= 10**7:
             return int(value)
-    elif isinstance(value, (list, tuple)) or hasattr(value, "tolist"):
+    elif isinstance(value, (list, tuple)) or (hasattr(value, "tolist") and np.ndim(value) == 1):
         held = list(value)
         if held and all(isinstance(one, str) for one in held) and len(set(held)) == len(held):
             return tuple(map(str, held))

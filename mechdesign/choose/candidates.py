@@ -122,7 +122,7 @@ def register(
     """
     if not isinstance(name, str) or not name:
         raise DesignError.of("name", name, "must be a text")
-    if question not in get_args(Question):
+    if not any(question is one for one in get_args(Question)):
         kinds = ", ".join(kind.__name__ for kind in get_args(Question))
         raise DesignError.of("question", question, f"must be one of {kinds}")
     if not callable(designs):

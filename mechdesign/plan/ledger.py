@@ -117,7 +117,7 @@ def consumption(result: Result) -> Consumption:
     >>> found.epsilon, round(found.rho, 6), round(found.mu, 6)
     (inf, 0.028014, 0.236704)
     """
-    return _certified(result)[1]
+    return _certified(instance("result", result, Result))[1]
 
 
 def concentrated(privacy: ApproximateDP) -> float:

@@ -342,7 +342,7 @@ class Stream:
         decoder: list[int] | None = None,
         total: int = 0,
     ) -> None:
-        d = len(law.poles)
+        d = len(instance("law", law, BufferedNoise).poles)
         self.law, self.done = law, done
         self._state = state or [_OFFSET] * d
         self._decoder, self._total = decoder or [0] * d, total

@@ -27,6 +27,17 @@ from mechdesign.model.unknown import Further, Requirement, Unknown, in_columns
 from mechdesign.problem.spine import Clock, Incumbent, ModelledDesign
 from mechdesign.problem.words import Description
 
+_MATHEMATICS = re.compile(r"\b(?!Pr\b)[A-Za-z]+\[[^\]]*\]|e\^\(ε d\(x, x'\)\)|e\^ε|Σ(?:_\w)?|<=|>=|ε|δ")
+_COMMANDS = {
+    "Σ": r"\sum",
+    "ε": r"\varepsilon ",
+    "δ": r"\delta",
+    "<=": r"\le",
+    ">=": r"\ge",
+    "[": "_{",
+    "]": "}",
+}
+
 
 @dataclass(frozen=True, eq=False)
 class Problem(ModelledDesign):
@@ -179,16 +190,7 @@ class Problem(ModelledDesign):
         return "\n".join(self.printed())
 
     def _repr_latex_(self) -> str:
-        text = re.sub(r"[\\{}$&#%]", " ", "\n".join(self.printed()))
-        for symbol, word in (
-            ("^", r"\^{}"),
-            ("_", r"\_"),
-            ("Σ", r"$\sum$"),
-            ("<=", r"$\le$"),
-            (">=", r"$\ge$"),
-        ):
-            text = text.replace(symbol, word)
-        lines = (rf"\text{{{line}}}" for line in text.split("\n"))
+        lines = (rf"\text{{{typeset(line)}}}" for line in self.printed())
         return r"$$\begin{array}{l}" + r" \\ ".join(lines) + r"\end{array}$$"
 
     @property
@@ -261,6 +263,19 @@ class Problem(ModelledDesign):
             found: Result = self.design.solve(solver, **options)
             return found
         return super().solve(solver, **options)
+
+
+def typeset(line: str) -> str:
+    """Return a printed line in LaTeX: its unknowns, sums and inequalities as mathematics, the rest as words."""
+
+    def mathematics(found: re.Match[str]) -> str:
+        power = re.sub(r"\^\((.*)\)$", r"^{\1}", found[0])
+        return "$" + re.sub("|".join(map(re.escape, _COMMANDS)), lambda m: _COMMANDS[m[0]], power) + "$"
+
+    words = re.split(f"({_MATHEMATICS.pattern})", re.sub(r"[\\{}$&#%]", " ", line))
+    plain = (word.replace("^", r"\^{}").replace("_", r"\_") for word in words[::2])
+    held = [mathematics(found) for found in _MATHEMATICS.finditer("".join(words))]
+    return "".join(part for pair in zip(plain, [*held, ""]) for part in pair)
 
 
 def _again(kind: Any, objective: Any, constraints: tuple[Any, ...], held: dict[str, Any] | None) -> Problem:

@@ -165,7 +165,11 @@ def test_prints() -> None:
         "            unbiased: -3 P[-1, -3] - 0.5 P[-1, -0.5] + 0.5 P[-1, 0.5] + 3 P[-1, 3] = -1 (5 rows, the first)",
         "            cap: P[-1, -0.5] <= 0.2 (5 rows, the first)",
     ]
-    assert r"cap: P[-1, -0.5] $\le$ 0.2 (5 rows, the first)" in made._repr_latex_()
+    said = made._repr_latex_()
+    assert (
+        r"$P_{x, y}$ $\le$ $e^\varepsilon $ $P_{x', y}$" in said
+        and r"cap: $P_{-1, -0.5}$ $\le$ 0.2 (5 rows, the first)" in said
+    )
     assert "2 listed pairs only" in str(names())
 
 

@@ -247,7 +247,7 @@ def test_an_audit_has_every_family_by_name() -> None:
     assert list(dict.fromkeys(audit["family"])) == ["private", "cap"]
     assert (audit["slack"] >= 0).all() and audit.query("family == 'cap'")["active"].all()
     assert audit.query("family == 'cap'")["dual"].iloc[0] > 0
-    assert "cap: S[0, 0] <=" in str(result.design) and "S[0, 0] $\\le$" in result.design._repr_latex_()
+    assert "cap: S[0, 0] <=" in str(result.design) and "$S_{0, 0}$ $\\le$" in result.design._repr_latex_()
     assert result.release(np.zeros(4)).shape == (4,)
 
 

@@ -337,7 +337,9 @@ class LinearQueries(Task):
         try:
             Changes(workload.size, changed, 1.0, signed=True).check()
         except DesignError:
-            allowed = 'has too many changes of two counts at once to list: ask for fewer counts, or for neighbours="add-remove"'
+            allowed = "has more counts than a strategy is held for: ask for fewer, or release it apart by MatrixMechanism(..., buffers=8)"
+            if changed > 1:
+                allowed = 'has too many changes of two counts at once to list: ask for fewer counts, or for neighbours="add-remove"'
             raise DesignError.of("workload", str(workload), allowed) from None
         asked = MatrixMechanism(workload, ZeroConcentratedDP(0.5), l0=changed)
         found = cls(workload, (None, asked.solve(certify=False).mechanism.strategy))

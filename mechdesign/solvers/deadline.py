@@ -69,7 +69,7 @@ class Deadline:
     @property
     def passed(self) -> bool:
         """Whether it is over."""
-        return self.elapsed >= self.seconds
+        return self.left <= 0.0
 
     def limit(self, *, most: float = math.inf, least: float = 1e-3) -> float | None:
         """Seconds left as the ``time_limit`` of a step, within ``least`` and ``most``; None where nothing limits it.

@@ -36,7 +36,7 @@ ESTIMATORS: dict[str, dict[str, Any]] = {
         "target_bounds": (0, 3),
         "steps": 5,
     },
-    "PrivatePCA": {"privacy": DP, "norm": 1.5, "random_state": 0},
+    "PrivatePCA": {"privacy": DP, "bounds": 1.5, "random_state": 0},
 }
 """All, with what is public of the data above."""
 EXPECTED_FAILURES = {

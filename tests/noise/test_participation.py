@@ -206,7 +206,7 @@ def test_the_first_pattern_is_the_worst_for_coefficients_that_fall(
     spent = asked.spent(strategy)[0]
     asked.__dict__["listed"] = False
     assert asked.spent(strategy)[0] == spent
-    if n > b and falls[b] > 0:
+    if n > b and strategy[b, 0] > 0:
         assert asked.spent(strategy + np.diag(np.ones(n - 1), -1) * (1 + falls[-1]))[0] == np.inf
 
 

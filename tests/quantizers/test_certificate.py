@@ -81,7 +81,7 @@ def test_all_four_are_proved(name: str) -> None:
     # Normal and beta laws are stated too.
     stated = sum(getattr(proof, "moments", None) is not None for proof in certificate.proofs)
     assert stated == 2 * (CASES[name]["prior"] is CLIPPED or name in ("beta", "truncated"))
-    assert len(table) == 7 + ("cap" in name) + (stated > 0)  # one claim for both
+    assert len(table) == 9 + ("cap" in name) + (stated > 0)  # one claim for both
     # A histogram's moments are floats of quadrature where the design is solved.
     loose = 1e-8 if name == "histogram" else 1e-11
     tight = table["claim"].str.contains("expected loss|worst-case loss|costs less than")

@@ -125,7 +125,12 @@ class SubsetReport(Checked, LinearDecoder):
     @cached_property
     def outputs(self) -> int:
         """Number of different reports."""
-        return sum(math.comb(self.size, s) for s in self.sizes)
+        first, held, total = min(self.sizes), set(self.sizes), 0
+        subsets = math.comb(self.size, first)
+        for s in range(first, max(held) + 1):
+            total += subsets * (s in held)
+            subsets = subsets * (self.size - s) // (s + 1)
+        return total
 
     @property
     def columns(self) -> Iterator[Sequence[int]]:

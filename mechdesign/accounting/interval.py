@@ -119,6 +119,12 @@ def apart(terms: tuple[NoiseTerm, ...]) -> bool:
     return any(isinstance(loss, CentredLoss) and loss.edge <= 0 for loss in losses)
 
 
+def _typical(terms: tuple[NoiseTerm, ...]) -> float:
+    """The largest of the terms' losses that half of the noise exceeds."""
+    with np.errstate(over="ignore"):
+        return max(_largest(loss_of(t.law, t.sensitivity), 0.5) for t in terms)
+
+
 def plan_grid(terms: tuple[NoiseTerm, ...], epsilon: float, width: float) -> GridPlan:
     losses = tuple((loss_of(t.law, t.sensitivity), t.count) for t in terms)
     count = sum(c for _, c in losses)
@@ -194,6 +200,8 @@ def _rotated(terms: tuple[NoiseTerm, ...]) -> tuple[tuple[NoiseTerm, ...], tuple
     return (NoiseTerm(unit, above),), ((loss_of(unit, below), 1),)
 
 
+_APART = 1e7
+"""A loss that tells neighbours apart whatever else is asked."""
 SMALLEST_DELTA = 1e-280
 """The smallest δ that can be certified in double precision (tails are integrated down to 1e-300)."""
 _MACHINES = {PROVED: 1e-15, RECOMPUTED: 1e-10}
@@ -319,8 +327,11 @@ def delta_interval(
     terms = _repeated(terms, rounds, sampling_rate)
     if closed_form and (found := _closed(terms, epsilon, sampling_rate)) is not None:
         return found
+    if sampling_rate < 1 and (apart(terms) or _typical(terms) > _APART):
+        # Nobody is told apart who is in no sample; losses this large are beyond the grid.
+        return DeltaInterval(0.0, min(-math.expm1(rounds * math.log1p(-sampling_rate)) * _MORE, 1.0))
     if apart(terms):
-        return DeltaInterval(0.0 if sampling_rate < 1 else 1.0, 1.0)
+        return DeltaInterval(1.0, 1.0)
     return _refine(_planned(terms, epsilon, width, rounds, sampling_rate), epsilon, width, points, deadline)
 
 

@@ -183,6 +183,9 @@ class Plan(Design):
             if not any(self._items(name, part) for part in versions):
                 allowed = f"have no noise for {name!r} under {self.privacy}: add another one"
                 raise DesignError.of("families", families, allowed)
+            if not all(1e-70 < part.sensitivity.largest_l2(part.dimension) < 1e70 for part in versions):
+                allowed = "must change by 1e-70 to 1e70, between which doubles hold fourth powers: choose other units"
+                raise DesignError.of(f"tasks[{name!r}]", str(self.tasks[name]), allowed)
 
     def _check_chosen(self) -> None:
         for name, design in self.chosen.items():

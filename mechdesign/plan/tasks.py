@@ -236,9 +236,9 @@ class Mean(Task):
             raise DataError(f"{name}: must be the sum and the count")
         middle = (Fraction(self.upper) + Fraction(self.lower)) / 2
         centred = (Fraction(pair[0]) - middle * Fraction(pair[1])) / self._grain
-        if abs(centred) >= 2**53:
-            raise DataError(f"{name}: must be of fewer people: plan for an n above {self.n}")
-        steps = math.floor(centred + Fraction(1, 2))
+        steps = max(
+            min(math.floor(centred + Fraction(1, 2)), 2**53), -(2**53)
+        )  # what one person changes stays within a grain
         return [np.array(float(steps * self._grain)), numbers(name, pair[1], parts[1])]
 
     def told(self, noisy: Sequence[Array], parts: Sequence[Part]) -> float:

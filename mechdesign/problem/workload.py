@@ -219,7 +219,11 @@ class Queries(Checked):
         return self._rows.T @ self._rows
 
     def apply(self, values: Array) -> Array:
-        """A times the first axis of `values`."""
+        """A times the first axis of `values`; infinite, without a warning, where no double holds it."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._applied(values)
+
+    def _applied(self, values: Array) -> Array:
         if self.kind == "identity":
             return values
         if self.kind == "total":

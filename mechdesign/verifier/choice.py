@@ -26,6 +26,8 @@ GAUSS += [
     for turn in (-1, 1)
 ]
 
+MOST_CHOSEN = 1000
+
 
 def keeps(rule: str, privacy: Json, loss: Fraction) -> bool:
     """Whether a rule keeps the requirement at η = `loss`."""
@@ -94,7 +96,9 @@ def by_rule(design: Json, law: Json, account: Account) -> tuple[int, int]:
         same = law[""] == "quantile-rule" and law["share"] == q
     else:
         spread = Fraction(SPREADS[votes] if design["spread"] is None else design["spread"])
-        same = law[""] == "choice-rule" and design["largest"] is None and law["choose"] == times
+        same = (
+            law[""] == "choice-rule" and design["largest"] is None and law["choose"] == times <= MOST_CHOSEN
+        )
     same = same and law["candidates"] == candidates and law["rule"] in RULES
     account.agrees("the rule is for the candidates of the design", same)
     if not same:

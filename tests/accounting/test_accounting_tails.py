@@ -153,3 +153,12 @@ def test_a_budget_of_no_privacy_is_refused_by_its_name(privacy) -> None:
             md.DesignError, match=r"(epsilon|rho) = 1e\+308: must be between 1e-100 and 1e100"
         ):
             md.calibrate(noise, privacy=privacy, sensitivity=1.0)
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1e-17, 1e-20, 1e-160])
+@pytest.mark.parametrize("law", [stats.norm, stats.laplace])
+@pytest.mark.filterwarnings("error")
+def test_who_is_in_no_sample_is_not_told_apart(law, scale: float) -> None:
+    """However little noise there is, δ is at most the chance of being in a sample."""
+    found = delta_interval(NoiseTerm(law(scale=scale), 1.0), 1.0, rounds=10, sampling_rate=0.1)
+    assert found.lower <= 1 - 0.9**10 <= found.upper <= 0.6514

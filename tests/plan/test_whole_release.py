@@ -226,3 +226,20 @@ def test_opendp_draws_the_noise_of_the_plan(family: str, whole: bool) -> None:
         staircase = md.Plan({"spent": md.Sum(5.0)}, md.PureDP(1.0), families=("staircase",)).solve().mechanism
         with pytest.raises(md.DesignError, match="law = 'staircase': is not in OpenDP"):
             staircase.to_opendp()
+
+
+@pytest.mark.parametrize("clip", [1e-100, 1e77, 1e100])
+@pytest.mark.parametrize("privacy", [md.PureDP(1.0), md.ZeroConcentratedDP(0.1), md.ApproximateDP(1.0, 1e-6)])
+def test_units_in_which_doubles_hold_no_fourth_power_are_refused(clip: float, privacy: object) -> None:
+    """One such bound was the value itself."""
+    with pytest.raises(md.DesignError, match="choose other units"):
+        md.Plan({"a": md.Sum(clip), "b": md.Sum(1.0)}, privacy)
+
+
+@pytest.mark.filterwarnings("error")
+def test_no_size_of_the_answers_is_refused_or_warned_of() -> None:
+    tasks = {"mean": md.Mean(0, 10, n=100), "totals": md.Workload.prefix_sums(4), "count": md.Count()}
+    plan = md.Plan(tasks, md.PureDP(1.0)).solve()
+    for pair in ((400, 1e9), (1e15, 100), (-1e300, 1e300)):
+        found = plan.release({"mean": pair, "totals": [1e308] * 4, "count": 1})
+        assert 0 <= found["mean"] <= 10 and len(found["totals"]) == 4

@@ -292,7 +292,7 @@ class BufferedNoise(Checked, AddedNoise):
             d = len(self.poles)
             if held["law"] != dumps(self) or [len(held["state"]), len(held["decoder"])] != [d, d]:
                 raise ValueError
-        except (OSError, ValueError, LookupError, TypeError, DesignError):
+        except (OSError, ValueError, LookupError, TypeError, RecursionError, DesignError):
             raise ResultFormatError("the file holds no state of a stream of this law") from None
         return Stream(self, done, numbers[:d], numbers[d:-1], numbers[-1])
 

@@ -4,9 +4,12 @@ A query :math:`f(D) \in \mathbb R^K` whose coordinate i changes by at most :math
 independent noise of scale :math:`\sigma_i` (Gaussian) or :math:`\beta_i` (Laplace). P1, minimising the error under
 (ε, δ)-DP, is not convex for Gaussian noise, but splits:
 
-- **P2**: the largest μ with :math:`\varphi_\varepsilon(\mu) \le \delta`, one root :math:`\mu_0` (`gaussian_mu`);
+- **P2**: the largest μ with :math:`\varphi_\varepsilon(\mu) \le \delta`, one root :math:`\mu_0` (`ScalesPrivacy.budget`, by `gaussian_budget`);
 - **P3**: :math:`\min \sum_i w_i E|T_i|^p` subject to :math:`\sum_i \lambda_i^2/\sigma_i^2 \le \mu_0^2`, convex;
 - **P4**: the same for Laplace noise subject to :math:`\sum_i \lambda_i/\beta_i \le \varepsilon`.
+
+Declared in `mechdesign.model.scales`; solved in `separable` and `scales_solving`; lower bound in `lagrangian`; claims and audit in
+`allocation_proofs`; release in `vector_noise` over `release`.
 """
 
 from __future__ import annotations
@@ -111,7 +114,8 @@ class NoiseAllocation(AllocationPage):
     Theorems 4 and 5, Corollary 6. Weights, limits and groups are [new], and so are several bounds: the budget is kept on the
     worst change within all of them. With at most c coordinates that change it is exact, the sum of the c largest
     :math:`(\lambda_i/s_i)^m`, and so it is under one ℓ_m norm, or under ℓ₁ and ℓ₂ for Laplace noise. Other bounds together are
-    met by a safe upper bound, prices of the bounds (`mechdesign.noise.separable`); a note says so, and value and lower bound are of noise that it shows to keep them.
+    met by a safe upper bound, prices of the bounds (`mechdesign.noise.separable`); a note says so, and value and lower bound are of noise that it shows to keep them. `audit` is in `mechdesign.noise.allocation_proofs`
+    (of mixed noise in `allocation_page`).
 
     Examples
     --------

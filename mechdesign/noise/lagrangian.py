@@ -264,9 +264,9 @@ class Multipliers:
     Parameters
     ----------
     budgets : array, one entry a requirement
-        y ≥ 0.
+        y ≥ 0, the multipliers of the budgets (not the budgets themselves).
     rows : array, one entry a coupled row
-        ν, of an inequality ≥ 0.
+        ν, the multipliers of the rows; of an inequality ≥ 0.
     profiles : array, shape (requirements, K)
         λ: the sensitivities, or a mix of the changes within several bounds.
     """

@@ -350,7 +350,10 @@ class Design(Checked, metaclass=_Listed):
     # -- what a result asks of its design: prints, pages, tables -----------------------------------------
 
     def audit(self, result: Result) -> pd.DataFrame:
-        """Evaluate every constraint of the definition at the mechanism: family, index, lhs, rhs, slack, dual, active."""
+        """Evaluate every constraint of the definition at the mechanism: family, index, lhs, rhs, slack, dual, active.
+
+        The table is to be read. Claims are what `Proof.check` yields; `mechdesign.verifier` checks them a second time, independently.
+        """
         return pd.DataFrame(columns=AUDIT_COLUMNS)
 
     def frame(self, result: Result) -> pd.DataFrame:

@@ -4,9 +4,7 @@ An exact law is a quantizer whose knots and probabilities are rational numbers. 
 two ends of every segment; between them every probability is affine in the input, so that whatever holds for
 the rows holds on the whole segment.
 
-The exact law of a block fill: given floors, the whole optimal mechanism in rationals.
-
-Floors a, a ratio ρ and the outputs determine the mechanism (`mechdesign.quantizers.floors` explains it): the weights
+**Of a block fill**: given floors, the whole optimal mechanism in rationals. Floors a, a ratio ρ and the outputs determine the mechanism (`mechdesign.quantizers.floors` explains it): the weights
 :math:`(\rho - 1) a_i` lie side by side on a line, and the row at x adds to the floors what a block of length
 :math:`1 - \sum a` covers, the block's place being fixed by :math:`\sum_i B_i p(x, i) = x`. Everything is
 piecewise affine with rational breakpoints, so with rational a and ρ the constraints
@@ -17,7 +15,7 @@ hold exactly, for every x. A row differs from floors and caps in two entries onl
 floors and rows are made when asked for. Knots closer than 2⁻⁴⁰ of the range are merged (interpolating between
 rows that satisfy the constraints keeps them satisfied), so that knots stay distinct as doubles.
 
-From floats to exact rows: a row is rounded to multiples of 2⁻⁸⁰, and its sum and mean are put right exactly by moving its two
+**From floats to exact rows**: a row is rounded to multiples of 2⁻⁸⁰, and its sum and mean are put right exactly by moving its two
 largest entries (by about 1e-17, the error of the float solution). The result may exceed the privacy budget by the tolerance of the
 solver: `tightened` then asks the solver again for a budget smaller by the excess, until the exact law is inside. A table of a
 user's own has no solver and no budget: its entries are taken as the rationals that doubles are, its rows repaired (`repaired_row`), and its

@@ -9,9 +9,7 @@ Three theorems, each applied to the question (a `QuantizerDesign`) and the law (
 Masses and moments of a prior that is not rational are stored with the proof that integrates over them, and recomputed
 (`moments`).
 
-Exact expected and worst-case loss of a rational quantizer, for losses :math:`w_1 |t| + w_2 t^2`.
-
-Between neighbouring knots and bins E ℓ(M(x) − x) is a quadratic in x, so its values at both ends and in the middle of
+**Exact expected and worst-case loss** of a rational quantizer, for losses :math:`w_1 |t| + w_2 t^2`. Between neighbouring knots and bins E ℓ(M(x) − x) is a quadratic in x, so its values at both ends and in the middle of
 the cell say everything. Each is a combination of the rows at the ends of the segment, and running sums over the
 outputs give it in a few operations.
 """

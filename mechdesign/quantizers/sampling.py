@@ -6,9 +6,7 @@ one end of their segment at random, keeping the mean, and count the curves of th
 **Exact.** The same two steps with integers and the operating system's randomness only
 (`mechdesign.evidence.sampling`). Inputs are doubles, hence dyadic rationals, and enter exactly.
 
-A guide table: one uniform number to one output, by a single look-up nearly always.
-
-The output at x is the number of curves :math:`C_i(x) = \sum_{j \le i} p(x, j)` at or below a uniform u. The strip of
+**A guide table** takes one uniform number to one output, by a single look-up nearly always. The output at x is the number of curves :math:`C_i(x) = \sum_{j \le i} p(x, j)` at or below a uniform u. The strip of
 inputs and uniforms is cut into a grid; where no curve passes through a rectangle, its output is known beforehand
 (Chen and Asau 1974, for a law that moves with x). Elsewhere the curves are climbed from the lowest one that could be next.
 """

@@ -1,7 +1,7 @@
 """User-level privacy in the earth mover's distance (Imola, Roy Chowdhury and Chaudhuri 2024).
 
 The notions (`EMDPrivacy` and its kin), linear queries and their releases, the item-wise shuffled release, the reduction
-from datasets of any sizes, and frequency estimation with proved errors. Imports `channels`, `noise`, `accounting`,
+from datasets of any sizes, frequency estimation with proved errors, and the best unbiased histogram of all users (`histogram`). Imports `channels`, `noise`, `accounting`,
 `spaces` and the floors below.
 """
 

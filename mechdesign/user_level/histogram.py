@@ -3,7 +3,7 @@ r"""The histogram of all users' items, unbiased, of least expected earth mover's
 n users hold m items each. A user's data are protected in the earth mover's distance: :math:`\alpha\,\mathrm{EMD}(D, D')`, or
 that and δ. The error is :math:`E\,\mathrm{EMD}(\hat f, f)`, extended to estimates with negative entries.
 
-**Counts below the edges of a tree** (`TreeHistogram`). On a tree whose vertices are the points, an item that moves from x to y
+**Counts below the edges of a tree** (`TreeHistogram`) [new]. On a tree whose vertices are the points, an item that moves from x to y
 changes the numbers of items below the edges of its path by one each. Independent noise on these counts with weights
 :math:`e^{-\tau_e|z|}` on the integers loses at most :math:`\sum_e \tau_e` of the path; with all paths at most
 :math:`\alpha d(x, y)/m` the best pairing of a user's items before and after loses at most α EMD. Flows of :math:`z_e` items
@@ -14,7 +14,7 @@ along edges of length :math:`w_e` turn the estimate into the truth:
 with equality where the tree's paths are the distances. Elsewhere :math:`\tau_e = \alpha w_e/(m s_e)`, with :math:`s_e` the largest ratio
 of path to distance over the pairs whose paths have e.
 
-**No unbiased mechanism of pure privacy does better** on a tree's distances than :math:`\sum_e w_e/(nm \sinh(\alpha w_e/m))`: at data with
+**No unbiased mechanism of pure privacy does better** [new] on a tree's distances than :math:`\sum_e w_e/(nm \sinh(\alpha w_e/m))`: at data with
 an item at one end of e, move it to the other, t = α w_e/m. The likelihood ratio L of the two data sets is in :math:`[e^{-t}, e^t]`, the error :math:`X_e` of
 the share below e has mean 0, and its mean under the second law is 1/nm more or less:
 
@@ -22,7 +22,7 @@ the share below e has mean 0, and its mean under the second law is 1/nm more or 
 
 Fewer items than edges serve as many edges, those of the largest terms.
 
-*In any space*: with an item at r, moves of it to all other points :math:`x_i` with ratios :math:`L_i`, and :math:`g(x_i) = nm(L_i - 1)`, g(r) = 0,
+*In any space* [new]: with an item at r, moves of it to all other points :math:`x_i` with ratios :math:`L_i`, and :math:`g(x_i) = nm(L_i - 1)`, g(r) = 0,
 
 .. math:: N - 1 = E\sum_x X_x\,g(x) \le \mathrm{Lip}(g)\,E\,\mathrm{EMD}, \qquad
     \mathrm{Lip}(g) \le nm\,e^{\alpha\rho/m}(e^{\alpha D/m} - 1)/D ,
@@ -78,7 +78,7 @@ _LEAST, _LARGEST = 2.0**-40, 500.0
 """Losses of an edge: below, integers in `_UNIT` are too coarse; beyond, the noise is 0 but for a chance of e⁻⁵⁰⁰."""
 _ROOM = 1e-12  # of a loss: for the rounding of distances, and of paths of up to `_POINTS` edges
 _NEARLY = 1 + Fraction(2, 10**15)
-"""Of distances, which are doubles."""
+"""At least the ratio of a distance, or of its inverse, to what its rounding to a double leaves of it."""
 _POINTS = 500
 
 
@@ -226,6 +226,7 @@ class TreeHistogram(Checked):
         DataError
             An item that is no point, counts that are not those of the sizes. The guarantee does not cover that refusal.
         """
+        # G of ratio exp(−2⁻⁵⁰) makes ⌊G/ℓ⌋ geometric of ratio exp(−ℓ 2⁻⁵⁰). The root has no edge: `_fit` discards its draw.
         noise = [geometric(_UNIT, self.space.size) // np.maximum(self.losses, 1) for _ in range(2)]
         return self._fit(datasets, sizes, noise[0] - noise[1])
 
@@ -332,7 +333,7 @@ class UserHistogram(Design):
     items, users : int
         m items of each of n users, public.
     by : {None, "tree", "linear", "gaussian", "itemwise"}
-        Noise on counts below the edges of a tree; the published releases, `LinearRelease` of the histogram by Laplace or Gaussian noise
+        Noise on counts below the edges of a tree; the published releases, `LinearRelease` of the histogram by Laplace (Imola et al., Theorem 4.1 and Lemma 4.2) or Gaussian noise
         and `ItemwiseRelease` with `FrequencyEstimate`; by default the best of these. On a line, with at least as many items in all as gaps,
         the tree is the best of all unbiased mechanisms of pure privacy.
 

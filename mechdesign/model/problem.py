@@ -221,7 +221,7 @@ class Problem(ModelledDesign):
         return list({p.id: p for part in parts for p in part.parameters()}.values())
 
     @property
-    def as_handed_out(self) -> bool:
+    def unchanged(self) -> bool:
         """Whether nothing about it can have changed since its design handed it out."""
         return not self.parameters
 
@@ -259,7 +259,7 @@ class Problem(ModelledDesign):
         >>> round(result.value, 6), result.certificate.verify()
         (0.268941, True)
         """
-        if self.design is not None and self.as_handed_out:
+        if self.design is not None and self.unchanged:
             found: Result = self.design.solve(solver, **options)
             return found
         return super().solve(solver, **options)

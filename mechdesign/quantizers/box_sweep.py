@@ -50,7 +50,7 @@ class SelectionRows(Declared):
 
 
 @dataclass(frozen=True, eq=False)
-class SelectionPrograms:
+class BoxPrograms:
     """A selection problem at its parameters' present values.
 
     Parameters

@@ -32,7 +32,7 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
-from mechdesign.quantizers.box_sweep import SelectionPrograms
+from mechdesign.quantizers.box_sweep import BoxPrograms
 from mechdesign.quantizers.descent import Descent, LinearisedPoint, SelectionBlocks
 from mechdesign.quantizers.design import QuantizerDesign
 from mechdesign.quantizers.dual_pieces import OutputSpace
@@ -171,7 +171,7 @@ class OPTM(QuantizerDesign, ModelledDesign):
             return self._around_descended()
         stated = self.searched_problem()
         best = BoxSearch(stated, Clock(None)).best(stated.solved_epsilon) if stated.searched else None
-        return stated if best is None else stated.handed_out(best.box)
+        return stated if best is None else stated.with_initial_box(best.box)
 
     def _around_descended(self) -> SelectionProblem:
         """The program in a narrow box around what the descent finds for a little less ε, so that the bounds have room."""
@@ -567,7 +567,7 @@ class _Task:
         solved = [self._sweep(programs) for programs in stated]
         return [self._row(problem.programs, *answers) for problem, answers in zip(problems, solved)]
 
-    def _row(self, programs: SelectionPrograms, values: Array, found: Array) -> Row:
+    def _row(self, programs: BoxPrograms, values: Array, found: Array) -> Row:
         scores = programs.judged(values, found) if self.search.judge == "loss" else values
         if np.isnan(scores).all():
             return [0.0] * self._levels.shape[1], None, 0, len(scores)

@@ -31,7 +31,7 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.spine import Bound, Clock, Incumbent, Law, ModelledDesign
 from mechdesign.problem.words import Description
-from mechdesign.quantizers.box_sweep import RESOLVED, Found, SelectionPrograms, SelectionRows, unit_vectors
+from mechdesign.quantizers.box_sweep import RESOLVED, BoxPrograms, Found, SelectionRows, unit_vectors
 from mechdesign.quantizers.design import QuantizerDesign
 from mechdesign.quantizers.exact_law import SelectionLaw, excess_loss, tightened
 from mechdesign.quantizers.floors import smallest_epsilon, solved_epsilon
@@ -121,15 +121,15 @@ class SelectionProblem(Problem, QuantizerDesign):
         return low, high
 
     @property
-    def as_handed_out(self) -> bool:
+    def unchanged(self) -> bool:
         """Whether the parameters hold what they held at first."""
-        handed = self.asked.handed
-        return handed is not None and all(map(np.array_equal, handed, self.box))
+        initial_box = self.asked.initial_box
+        return initial_box is not None and all(map(np.array_equal, initial_box, self.box))
 
     @property
     def searched(self) -> bool:
         """Whether boxes are searched: until the parameters are changed."""
-        return self.asked.boxes is not None and self.as_handed_out
+        return self.asked.boxes is not None and self.unchanged
 
     # -- numbers ------------------------------------------------------------------------------------------------
 
@@ -149,10 +149,10 @@ class SelectionProblem(Problem, QuantizerDesign):
         return held
 
     @property
-    def programs(self) -> SelectionPrograms:
+    def programs(self) -> BoxPrograms:
         """The linear programs of boxes."""
         own = self.own_rows if self.own else None
-        return SelectionPrograms(self.asked, self.objective.expr.question, own)
+        return BoxPrograms(self.asked, self.objective.expr.question, own)
 
     # -- solving ------------------------------------------------------------------------------------------------
 
@@ -177,7 +177,7 @@ class SelectionProblem(Problem, QuantizerDesign):
         yield self.law(found, search, clock)
 
     def _result(self, incumbent: Incumbent, clock: Clock) -> Result:
-        stated = self.handed_out(self.box) if self.searched else self.at_box(self.box)
+        stated = self.with_initial_box(self.box) if self.searched else self.at_box(self.box)
         stated.__dict__["_own"] = self.own_rows
         return ModelledDesign._result(stated, incumbent, clock)  # of the parameters' present values
 
@@ -203,7 +203,7 @@ class SelectionProblem(Problem, QuantizerDesign):
             return law
         for label, off in exact.missed.items():
             notes.append(f"{label!r} depends on equalities stated before it, and holds to {float(off):.1e}")
-        return replace(law, proofs=(*law.proofs, SelectionProof(exact.witness)), notes=tuple(notes))
+        return replace(law, proofs=(*law.proofs, OwnRowsProof(exact.witness)), notes=tuple(notes))
 
     def _families(self, columns: Array) -> SelectionFamilies:
         """Selection probabilities of a solver's columns, cleaned of its noise: no input alone reaches an output that is hardly drawn."""
@@ -282,10 +282,10 @@ class SelectionProblem(Problem, QuantizerDesign):
         asked = replace(self.asked, low=low, high=high, boxes=None)
         return SelectionProblem(self.objective, (asked, *self.own))
 
-    def handed_out(self, box: tuple[Array, Array]) -> SelectionProblem:
+    def with_initial_box(self, box: tuple[Array, Array]) -> SelectionProblem:
         """The same, its parameters at a box that is known to be feasible."""
         low, high = self.unknown.box(*box)
-        asked = replace(self.asked, low=low, high=high, handed=box)
+        asked = replace(self.asked, low=low, high=high, initial_box=box)
         return SelectionProblem(self.objective, (asked, *self.own), design=self.design)
 
     def box_of(self, result: Result) -> tuple[Array, Array]:
@@ -523,7 +523,7 @@ class BoxSearch:
 
 @serializable("selection-proof")
 @dataclass(frozen=True, eq=False)
-class SelectionProof(Proof):
+class OwnRowsProof(Proof):
     """Rows of the person's own hold at the integer weights of a selection, in rationals.
 
     Parameters

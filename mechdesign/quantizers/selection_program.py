@@ -337,8 +337,8 @@ class SelectionPrivacy(Requirement):
     low, high : cvxpy.Expression
         The box o, u in the shape of the unknown: parameters, or affine in them.
     boxes : Grid, "paper", or None
-        Boxes that are searched as long as the parameters hold `handed`; None for the one that they hold.
-    handed : (o, u), optional
+        Boxes that are searched as long as the parameters hold `initial_box`; None for the one that they hold.
+    initial_box : (o, u), optional
         Values of the parameters when the requirement was made.
     """
 
@@ -346,7 +346,7 @@ class SelectionPrivacy(Requirement):
     low: Any
     high: Any
     boxes: Any = None
-    handed: tuple[Array, Array] | None = None
+    initial_box: tuple[Array, Array] | None = None
 
     points = ()  # rows of tables: none, those of the theorem are `families`
 
@@ -517,9 +517,9 @@ class Selection(Unknown):
         for name, side in (("o", low), ("u", high)):
             if side.shape != self.shape:
                 raise DesignError.of(name, side.shape, f"must have the shape of the unknown, {self.shape}")
-        handed: Any = (low.value, high.value)
+        initial_box: Any = (low.value, high.value)
         boxes = None if not grid else "paper" if box is None else box
-        return SelectionPrivacy("privacy", privacy, theorem, low, high, boxes, handed, unknown=self)
+        return SelectionPrivacy("privacy", privacy, theorem, low, high, boxes, initial_box, unknown=self)
 
     # -- outputs and losses -------------------------------------------------------------------------------
 

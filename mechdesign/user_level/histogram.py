@@ -209,7 +209,7 @@ class TreeHistogram(Checked):
     ) -> FrequencyFit:
         """The same as `release` with a seeded generator: for simulation."""
         chances, source = -np.expm1(-np.maximum(self.losses, 1 << 20) / _UNIT), checks.generator(rng)
-        return self._fit(datasets, sizes, source.geometric(chances) - source.geometric(chances))
+        return self._estimate(datasets, sizes, source.geometric(chances) - source.geometric(chances))
 
     def release(self, datasets: Numbers, *, sizes: Numbers | None = None) -> FrequencyFit:
         """Release the histogram, in exact integers, from the operating system's randomness.
@@ -226,11 +226,11 @@ class TreeHistogram(Checked):
         DataError
             An item that is no point, counts that are not those of the sizes. The guarantee does not cover that refusal.
         """
-        # G of ratio exp(−2⁻⁵⁰) makes ⌊G/ℓ⌋ geometric of ratio exp(−ℓ 2⁻⁵⁰). The root has no edge: `_fit` discards its draw.
+        # G of ratio exp(−2⁻⁵⁰) makes ⌊G/ℓ⌋ geometric of ratio exp(−ℓ 2⁻⁵⁰). The root has no edge: `_estimate` discards its draw.
         noise = [geometric(_UNIT, self.space.size) // np.maximum(self.losses, 1) for _ in range(2)]
-        return self._fit(datasets, sizes, noise[0] - noise[1])
+        return self._estimate(datasets, sizes, noise[0] - noise[1])
 
-    def _fit(self, datasets: Numbers, sizes: Numbers | None, noise: Indices) -> FrequencyFit:
+    def _estimate(self, datasets: Numbers, sizes: Numbers | None, noise: Indices) -> FrequencyFit:
         counts = self._counts(datasets, sizes)
         children = np.eye(self.space.size, dtype=np.int64)
         edges = [point for point in self.order if self.parents[point] >= 0]
@@ -405,34 +405,34 @@ class UserHistogram(Design):
         """Yield what each of the mechanisms costs."""
         if self.floor is not None:
             yield Bound(self.floor)
-        for way in NAMES if self.by is None else (self.by,):
+        for release in NAMES if self.by is None else (self.by,):
             try:
-                law = self.law(way, clock)
-                yield Law(law, self.error(law), (UserHistogramProof(way_of(law)),))
+                law = self.law(release, clock)
+                yield Law(law, self.error(law), (UserHistogramProof(how_checked(law)),))
             except MechdesignError as error:
-                if self.by is not None or way == "tree":
+                if self.by is not None or release == "tree":
                     raise
                 if isinstance(error, SolverError):
-                    clock.failed(error, f"the {way} release was not tried")
+                    clock.failed(error, f"the {release} release was not tried")
 
-    def law(self, way: str, clock: Clock) -> Any:
+    def law(self, release: str, clock: Clock) -> Any:
         """One of the mechanisms, at the largest loss allowed."""
         alpha, delta = self.privacy.alpha, self.privacy.delta
-        if way == "tree":
+        if release == "tree":
             return private_tree(self.space, alpha, self.items, self.users)
-        if way == "itemwise":
+        if release == "itemwise":
             plain = {"alpha": alpha * (1 - 1e-8), "accounting": "composition"}
             asked = {"alpha": alpha, "delta": delta} if delta else plain
             return ItemwiseRelease(
                 self.space, items=self.items, users=self.users, time_limit=clock.limit(), **asked
             )
-        if way == "gaussian" and not delta:
+        if release == "gaussian" and not delta:
             raise DesignError.of("delta", delta, "Gaussian noise needs delta > 0")
-        normal = {"gaussian": True, "delta": delta} if way == "gaussian" else {}
+        normal = {"gaussian": True, "delta": delta} if release == "gaussian" else {}
         return LinearRelease(LinearQuery.histogram(self.space), alpha, "central", self.users, **normal)  # type: ignore[arg-type]
 
     @cached_property
-    def _edges(self) -> TreeHistogram:
+    def _reference_tree(self) -> TreeHistogram:
         return private_tree(self.space, self.items * 2.0**-20 / self._shortest, self.items, self.users)
 
     @cached_property
@@ -443,7 +443,7 @@ class UserHistogram(Design):
         """The expected earth mover's distance, or a bound of it, for all data; rounded up."""
         if isinstance(law, TreeHistogram):
             return law.error_bound
-        space, edges, n = self.space, self._edges, self.space.size
+        space, edges, n = self.space, self._reference_tree, self.space.size
         if isinstance(law, LinearRelease):
             deviation = law.scale if law.gaussian else law.scale * math.sqrt(2)
             points = edges.below.sum(axis=0)
@@ -478,7 +478,7 @@ class UserHistogram(Design):
             if sizes is not None:
                 raise DataError("sizes: is for counts: every item is reported by itself here")
             return FrequencyEstimate(law.channel, self.space).fit(law.release(datasets))
-        counts = self._edges._counts(datasets, sizes)
+        counts = self._reference_tree._counts(datasets, sizes)
         noisy = law.release(counts, sizes=self.items if self.users > 1 else None)
         estimate = noisy + (1 - noisy.sum()) / len(noisy)
         deviation = law.rms() / math.sqrt(len(noisy)) * math.sqrt(1 - 1 / len(noisy))
@@ -533,9 +533,9 @@ class UserHistogram(Design):
 
     def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
         """The published releases."""
-        for way, name in NAMES.items():
+        for release, name in NAMES.items():
             with suppress(MechdesignError):
-                yield name, self.error(self.law(way, Clock()))
+                yield name, self.error(self.law(release, Clock()))
 
     def plot(self, result: Result, **options: float) -> Any:
         rivals = dict(self.rivals(result))
@@ -549,7 +549,7 @@ class UserHistogram(Design):
         return fig
 
 
-def way_of(law: Any) -> str:
+def how_checked(law: Any) -> str:
     """How privacy is checked."""
     normal = isinstance(law, LinearRelease) and law.gaussian
     return RECOMPUTED if normal or isinstance(law, ItemwiseRelease) else PROVED
@@ -596,7 +596,7 @@ class UserHistogramProof(Checked, Proof):
                 kept.delta,
             )
         words = f"privacy of users: alpha at most {alpha:g}, delta = {delta:g}"
-        kept_so = found <= alpha and lost <= delta and self.how == way_of(law)
+        kept_so = found <= alpha and lost <= delta and self.how == how_checked(law)
         yield Claim(words, self.how, float(alpha - found), kept_so)
         spare = stated.value - design.error(law)
         how = PROVED if isinstance(law, TreeHistogram) else RECOMPUTED

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import InitVar, dataclass, fields, replace
 from dataclasses import field as dataclass_field
 from fractions import Fraction
 from functools import cache, cached_property, partial
@@ -30,6 +30,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.calibration_evaluation import budget_of
 from mechdesign.plan import page
 from mechdesign.plan.bound import Cover
+from mechdesign.plan.ledger import kept_for_now
 from mechdesign.plan.mechanism import (
     BY_MU,
     PlannedRelease,
@@ -42,7 +43,7 @@ from mechdesign.plan.mechanism import (
 from mechdesign.plan.menu import FAMILIES, Item
 from mechdesign.plan.search import Choice, Search, composed, items_of, root, tally
 from mechdesign.plan.tasks import LinearQueries, Part, Task, task_of
-from mechdesign.problem.checks import field, instance, integer, one_of, positive, settle
+from mechdesign.problem.checks import field, instance, integer, number, one_of, positive, settle
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP, points_of
 from mechdesign.problem.sensitivity import neighbours_field
 from mechdesign.problem.spine import Bound, Clock, Design, Law
@@ -96,6 +97,9 @@ class Plan(Design):
         numbers get continuous noise, too: discrete normal noise is not Gaussian private.
     chosen : dict of str to PrivateChoice or PrivateQuantile
         Those among the tasks, which are moved here.
+    reserve : float
+        The share of `privacy` that is kept for what is asked later of the same people: the plan is then one under the rest of ε, of ρ or of μ². Of (ε, δ) it is a
+        plan in the ρ that implies it (`Ledger` counts so), and has normal noise.
 
     Notes
     -----
@@ -125,13 +129,16 @@ class Plan(Design):
     disjoint: tuple[tuple[str, ...], ...] = ()
     families: tuple[str, ...] = FAMILIES
     chosen: dict[str, Any] = dataclass_field(default_factory=dict)
+    reserve: InitVar[float] = 0.0
 
     default_gap = 1e-6
     central = True
     answer_size = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, reserve: float) -> None:
         super().__post_init__()
+        if number("reserve", reserve):
+            settle(self, privacy=kept_for_now(self.privacy, reserve))
         every = {**_named("tasks", self.tasks), **instance("chosen", self.chosen, dict)}
         chosen = {name: task for name, task in every.items() if isinstance(task, Choosing)}
         if len(every) < len(self.tasks) + len(self.chosen) or not {*self.chosen} <= {*chosen}:

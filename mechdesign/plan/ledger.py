@@ -147,6 +147,29 @@ def concentrated(privacy: ApproximateDP) -> float:
     return max(0.0, math.nextafter(found, -math.inf))
 
 
+def kept_for_now(privacy: Any, reserve: float) -> Any:
+    """Return what of a budget may be spent if a share of it, as a `Ledger` counts it, is kept for later: rounded down.
+
+    Examples
+    --------
+    >>> kept_for_now(PureDP(1.0), 0.25)
+    PureDP(epsilon=0.75)
+    """
+    if not 0 < reserve < 1:
+        raise DesignError.of("reserve", reserve, "must be a share of the budget: at least 0, below 1")
+    rest = 1 - Fraction(reserve)
+    if isinstance(privacy, ApproximateDP):
+        return ZeroConcentratedDP(round_down(rest * Fraction(concentrated(privacy))))
+    if isinstance(privacy, PureDP | ZeroConcentratedDP):
+        name = "epsilon" if isinstance(privacy, PureDP) else "rho"
+        return replace(privacy, **{name: round_down(rest * Fraction(getattr(privacy, name)))})  # type: ignore[arg-type]
+    if isinstance(privacy, GaussianDP):
+        return GaussianDP(math.nextafter(privacy.mu * math.sqrt(round_down(rest)), 0.0))
+    raise DesignError.of(
+        "reserve", reserve, f"must be 0 under {privacy}: state a budget in epsilon, rho or mu"
+    )
+
+
 class Ledger:
     """What was released about one data set, and what is left of its budget.
 
@@ -324,7 +347,7 @@ class Ledger:
             reason = f"adds up {name}, and none is proved of this result"
         else:
             need = round_up(Fraction(amount, 1 << _BITS))
-            reason = f"has {max(round_down(self._room), 0.0)} of {name} left, and this result needs {need}"
+            reason = f"has {max(round_down(self._room), 0.0)} of {name} left, and this result needs {need}; a plan's reserve= keeps a share for what is asked later"
         raise DesignError.of("ledger", self.path.name, reason)
 
     # -- the file ----------------------------------------------------------------------------------------

@@ -97,15 +97,14 @@ class OPTM(QuantizerDesign, ModelledDesign):
        \min_q \ \text{Lemma 1's bound of } E|M(X) - X| \quad \text{s.t.} \quad
        \sum_i q_n(i) = 1, \quad q_j(i) \le q_i(i) \ (j > i), \quad z(q, u) \le e^\varepsilon w(q, o) ,
 
-    z and w being largest and smallest probabilities of an output with one factor replaced by its bound. Declared::
+    z and w being largest and smallest probabilities of an output with one factor replaced by its bound::
 
         Q = Selection(bins, input_range, families=families)
         private = Q.private(privacy, theorem=constraints, box=Q.box(o, u))
         SelectionProblem(cp.Minimize(Q.lemma1(prior, loss)), (private,), design=design)
 
-    `problem` returns this program, to be read,
-    extended and solved; ``result.box`` holds the bounds (o, u) that won, and ``result.to_frame()`` the q. `solve` takes ``solver``, ``gap``,
-    ``certify``, ``time_limit``, ``progress``; `mechdesign.sweep` varies ε.
+    `problem` returns it, to be read, extended and solved; ``result.box`` holds the bounds (o, u) of least error, ``result.to_frame()`` the q. `solve` takes
+    ``solver``, ``gap``, ``certify``, ``time_limit``, ``progress``; `mechdesign.sweep` varies ε.
 
     Examples
     --------

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import cheap
 import mpmath
@@ -626,3 +627,38 @@ def test_prints_tables_and_pages(written: tuple[Path, list[Released]]) -> None:
 
 def test_without_a_ledger_a_result_releases_as_its_mechanism_does(quarter: md.Result) -> None:
     assert isinstance(quarter.release(3), float) and quarter.release([1, 2]).shape == (2,)
+
+
+@pytest.mark.parametrize(
+    "budget", [md.PureDP(1.0), md.ZeroConcentratedDP(0.1), md.GaussianDP(1.0), md.ApproximateDP(1.0, 1e-6)]
+)
+def test_a_reserve_is_let_in_after_all_rounds_of_a_plan_and_no_more(budget: Any, tmp_path: Path) -> None:
+    plan = md.Plan({"a": md.Count(), "b": md.Sum(5.0)}, budget, rounds=2, reserve=0.1).solve()
+    assert plan.certificate.verify()
+    ledger = md.Ledger(tmp_path / "ledger.jsonl", budget)
+    for _ in range(2):
+        plan.release({"a": 100, "b": 80.0}, ledger=ledger)
+    left = ledger.left()
+    [share] = {getattr(left, n) / 1.0 for n in ("epsilon", "rho", "mu") if hasattr(left, n)}
+    whole = concentrated(budget) if hasattr(budget, "delta") else next(iter(vars(budget).values()))
+    power = 2 if hasattr(budget, "mu") else 1
+    assert (share / whole) ** power == pytest.approx(0.1, rel=1e-3) and (share / whole) ** power >= 0.1 * (
+        1 - 1e-12
+    )
+    with pytest.raises(md.DesignError, match="reserve= keeps a share"):
+        ledger.charge(md.Plan({"a": md.Count()}, budget, reserve=0.85).solve())
+    ledger.charge(md.Plan({"a": md.Count()}, budget, reserve=0.9001).solve())
+
+
+@pytest.mark.parametrize(
+    ("privacy", "reserve"),
+    [
+        (md.PureDP(1.0), 1.0),
+        (md.PureDP(1.0), -0.1),
+        (md.PureDP(1.0), math.nan),
+        (md.MembershipAdvantage(0.1), 0.1),
+    ],
+)
+def test_a_reserve_is_a_share_of_what_a_ledger_counts(privacy: Any, reserve: float) -> None:
+    with pytest.raises(md.DesignError, match="reserve"):
+        md.Plan({"a": md.Count()}, privacy, reserve=reserve)

@@ -1,7 +1,7 @@
 """Long runs: declared grids, parallel work in order, resumable stores, progress.
 
 A search declares its points (`Grid`), cuts them into chunks, and hands them to ``run_chunks``, which works in parallel by
-joblib, appends what is finished to a ``Store``, and continues after a kill with the same bytes as an uninterrupted run.
+joblib, appends what is finished to a ``Store``, and continues after a kill as if it had not been interrupted.
 
 May import the evidence (a grid stands in result files), errors, plotting and typing.
 """

@@ -123,7 +123,7 @@ class Store:
     """Finished chunks of one search, in a JSON-lines file: a killed run continues where it was.
 
     One line a chunk, in order, flushed to the disk before the next begins. A line cut off by a kill is dropped at the next
-    start, so the file always holds a prefix of what an uninterrupted run writes, and ends with the same bytes. A store is
+    start, so the file always holds a prefix of what an uninterrupted run writes, but for the last digits of doubles. A store is
     locked by its run, and a file that is none is left alone.
 
     Parameters

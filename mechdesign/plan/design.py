@@ -42,7 +42,7 @@ from mechdesign.plan.mechanism import (
 )
 from mechdesign.plan.menu import FAMILIES, Item
 from mechdesign.plan.search import Choice, Search, composed, items_of, root, tally
-from mechdesign.plan.tasks import LinearQueries, Part, Task, task_of
+from mechdesign.plan.tasks import LinearQueries, Part, Task, deviation_of, task_of
 from mechdesign.problem.checks import field, instance, integer, number, one_of, positive, settle
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP, points_of
 from mechdesign.problem.sensitivity import neighbours_field
@@ -100,6 +100,8 @@ class Plan(Design):
     reserve : float
         The share of `privacy` that is kept for what is asked later of the same people: the plan is then one under the rest of ε, of ρ or of μ². Of (ε, δ) it is a
         plan in the ρ that implies it (`Ledger` counts so), and has normal noise.
+    relative : dict of str to (float, float), optional
+        Targets in words of size: ``{"visits": (.05, 1400)}`` wants a standard deviation of 5% of 1,400.
 
     Notes
     -----
@@ -130,13 +132,17 @@ class Plan(Design):
     families: tuple[str, ...] = FAMILIES
     chosen: dict[str, Any] = dataclass_field(default_factory=dict)
     reserve: InitVar[float] = 0.0
+    relative: InitVar[dict[str, tuple[float, float]] | None] = None
 
     default_gap = 1e-6
     central = True
     answer_size = None
 
-    def __post_init__(self, reserve: float) -> None:
+    def __post_init__(self, reserve: float, relative: dict[str, tuple[float, float]] | None) -> None:
         super().__post_init__()
+        if relative is not None:
+            wanted = {name: deviation_of(name, pair) for name, pair in _named("relative", relative).items()}
+            settle(self, targets=wanted | ({} if self.targets is None else _named("targets", self.targets)))
         if number("reserve", reserve):
             settle(self, privacy=kept_for_now(self.privacy, reserve))
         every = {**_named("tasks", self.tasks), **instance("chosen", self.chosen, dict)}

@@ -158,10 +158,10 @@ def kept_for_now(privacy: Any, reserve: float) -> Any:
     if not 0 < reserve < 1:
         raise DesignError.of("reserve", reserve, "must be a share of the budget: at least 0, below 1")
     rest = 1 - Fraction(reserve)
-    if isinstance(privacy, ApproximateDP):
+    if isinstance(privacy, ApproximateDP) and privacy.delta:
         return ZeroConcentratedDP(round_down(rest * Fraction(concentrated(privacy))))
-    if isinstance(privacy, PureDP | ZeroConcentratedDP):
-        name = "epsilon" if isinstance(privacy, PureDP) else "rho"
+    if isinstance(privacy, PureDP | ApproximateDP | ZeroConcentratedDP):
+        name = "rho" if isinstance(privacy, ZeroConcentratedDP) else "epsilon"
         return replace(privacy, **{name: round_down(rest * Fraction(getattr(privacy, name)))})  # type: ignore[arg-type]
     if isinstance(privacy, GaussianDP):
         return GaussianDP(math.nextafter(privacy.mu * math.sqrt(round_down(rest)), 0.0))

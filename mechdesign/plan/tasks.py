@@ -420,3 +420,11 @@ def task_of(name: str, task: object) -> Task:
             raise DesignError.of(name, str(task), "must state bounds: noise of a plan is independent")
         return Histogram(task.dimension, task.bounds, task.integer)
     return checks.instance(name, task, Task)
+
+
+def deviation_of(name: str, pair: Any) -> float:
+    """Return the standard deviation that is a share of a size, as `Plan` takes it in ``relative=``."""
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise DesignError.of(f"relative[{name!r}]", pair, "must be a share and the size that it is of")
+    share, size = (checks.positive(f"relative[{name!r}]", part) for part in pair)
+    return share * size

@@ -662,3 +662,19 @@ def test_a_reserve_is_let_in_after_all_rounds_of_a_plan_and_no_more(budget: Any,
 def test_a_reserve_is_a_share_of_what_a_ledger_counts(privacy: Any, reserve: float) -> None:
     with pytest.raises(md.DesignError, match="reserve"):
         md.Plan({"a": md.Count()}, privacy, reserve=reserve)
+
+
+def test_a_reserve_of_epsilon_alone_and_errors_relative_to_a_size() -> None:
+    assert md.Plan({"a": md.Count()}, md.ApproximateDP(1.0, 0.0), reserve=0.25).privacy.epsilon == 0.75
+    tasks = {"visits": md.Histogram(50), "spent": md.Sum(5.0)}
+    asked = md.Plan(tasks, PURE, relative={"visits": (0.05, 1400)}, targets={"spent": 40.0})
+    assert asked.targets == {"visits": 70.0, "spent": 40.0}
+    for relative in (
+        {"visits": 0.05},
+        {"visits": (0, 1)},
+        {"visits": (0.1, math.nan)},
+        {"other": (0.1, 1)},
+        5,
+    ):
+        with pytest.raises(md.DesignError, match=r"relative|targets"):
+            md.Plan(tasks, PURE, relative=relative, targets={"spent": 40.0})

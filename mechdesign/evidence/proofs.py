@@ -193,11 +193,11 @@ class Certificate:
     value: float
     lower_bound: float | None = None
     proofs: tuple[Proof, ...] = ()
-    agreements: InitVar[Callable[[], Iterable[Claim]]] = tuple
+    agreements: InitVar[Callable[[], Iterable[Claim]] | None] = None
     _agreements: Callable[[], Iterable[Claim]] = field(init=False, repr=False)
 
-    def __post_init__(self, agreements: Callable[[], Iterable[Claim]]) -> None:
-        object.__setattr__(self, "_agreements", agreements)
+    def __post_init__(self, agreements: Callable[[], Iterable[Claim]] | None) -> None:
+        object.__setattr__(self, "_agreements", agreements or tuple)
         if not dataclasses.is_dataclass(self.question):
             raise DesignError.of("question", self.question, "must be a design")
         for proof in instance("proofs", self.proofs, tuple):

@@ -37,8 +37,8 @@ from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, Sol
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.noise.allocation import NoiseAllocation
 from mechdesign.noise.calibration import Calibration
-from mechdesign.noise.correlated.changes import count_of
-from mechdesign.noise.correlated.design import CorrelatedGaussian
+from mechdesign.noise.changes import count_of
+from mechdesign.noise.correlated import CorrelatedGaussian
 from mechdesign.noise.families import FAMILIES
 from mechdesign.noise.knorm import KNorm
 from mechdesign.noise.optimal import OptimalNoise

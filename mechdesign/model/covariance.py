@@ -69,7 +69,7 @@ class Covariance(Unknown):
     ((3, 3), True, True)
     """
 
-    problem_class = "mechdesign.noise.correlated.problem:CovarianceProblem"
+    problem_class = "mechdesign.noise.covariance_problem:CovarianceProblem"
 
     def __init__(self, changes: Numbers, *, neighbours: str = NEIGHBOURS[0]) -> None:
         self.changes = array("changes", changes, ndim=2)

@@ -28,10 +28,9 @@ from mechdesign.choose.questions import NumericQuery
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.correlated.changes import Changes
-from mechdesign.noise.correlated.matrix_mechanism import MatrixMechanism
-from mechdesign.noise.correlated.noise import released
-from mechdesign.noise.correlated.strategy import StrategyNoise
+from mechdesign.noise.changes import Changes
+from mechdesign.noise.correlated_noise import StrategyNoise, released
+from mechdesign.noise.matrix_mechanism import MatrixMechanism
 from mechdesign.problem import checks
 from mechdesign.problem.checks import Checked, field
 from mechdesign.problem.priors import Prior

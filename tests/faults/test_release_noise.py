@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import mechdesign as md
-from mechdesign.noise.correlated.noise import released
+from mechdesign.noise.correlated_noise import released
 from mechdesign.noise.release import ExactNoise, noisy, noisy_parts
 from mechdesign.noise.vector_noise import IndependentNoise, MixedNoise
 

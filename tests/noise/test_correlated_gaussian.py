@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import mechdesign as md
 from mechdesign.evidence.serialize import dumps
 from mechdesign.noise.allocation import NoiseAllocation
-from mechdesign.noise.correlated.design import CorrelatedGaussian
-from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise, largest_spent
+from mechdesign.noise.correlated import CorrelatedGaussian
+from mechdesign.noise.correlated_noise import CorrelatedGaussianNoise, largest_spent
 from mechdesign.problem.privacy import ApproximateDP
 
 PRIVACY = ApproximateDP(1.0, 1e-6)

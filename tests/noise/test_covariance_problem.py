@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import mechdesign as md
 from mechdesign.evidence.serialize import dumps
 from mechdesign.noise import CovarianceBound, SaddleBound
-from mechdesign.noise.correlated.noise import inverse_rows
-from mechdesign.noise.correlated.rigorous import cost_between, dual_below, factor_below, is_below, polar
+from mechdesign.noise.correlated_noise import inverse_rows
+from mechdesign.noise.covariance_proofs import cost_between, dual_below, factor_below, is_below, polar
 from mechdesign.verifier.reading import Refused
 from mechdesign.verifier.verify import verify
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mechdesign as md
-from mechdesign.noise.correlated.changes import Changes
-from mechdesign.noise.correlated.published import binary_tree, published, square_root
+from mechdesign.noise.changes import Changes
 from mechdesign.noise.release import ExactNoise
+from mechdesign.noise.strategies import binary_tree, published, square_root
 
 PRIVACY = md.ApproximateDP(1, 1e-6)
 W = md.Workload

@@ -16,7 +16,7 @@ from mechdesign.errors import DesignError
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.allocation import NoiseAllocation
 from mechdesign.noise.calibration import calibrate
-from mechdesign.noise.correlated.design import CorrelatedGaussian
+from mechdesign.noise.correlated import CorrelatedGaussian
 from mechdesign.noise.families import discrete_gaussian, discrete_laplace_law
 from mechdesign.noise.laws import flipped_huber, osgt, staircase, truncated_laplace
 from mechdesign.noise.optimal import OptimalNoise

@@ -15,9 +15,8 @@ from scipy import linalg
 import mechdesign as md
 from mechdesign.evidence.serialize import dumps
 from mechdesign.noise import Participation
-from mechdesign.noise.correlated.changes import Patterns
-from mechdesign.noise.correlated.published import strategy_error
-from mechdesign.noise.correlated.streams import banded
+from mechdesign.noise.changes import Patterns
+from mechdesign.noise.strategies import banded, strategy_error
 from mechdesign.solvers import Deadline
 from mechdesign.verifier.verify import verify
 

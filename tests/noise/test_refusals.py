@@ -13,8 +13,7 @@ from scipy import stats
 import mechdesign as md
 from mechdesign.noise import CellProduct, IntegerNoise, KNorm, KNormNoise, Participation
 from mechdesign.noise.cell_noise import CellNoise
-from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise
-from mechdesign.noise.correlated.strategy import StrategyNoise
+from mechdesign.noise.correlated_noise import CorrelatedGaussianNoise, StrategyNoise
 from mechdesign.noise.laws import flipped_huber, truncated_laplace_law
 from mechdesign.noise.vector_noise import IndependentNoise, MixedNoise
 

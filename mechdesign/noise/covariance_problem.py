@@ -1,5 +1,9 @@
 r"""A problem on one covariance of Gaussian noise: solved with a person's own rows, delivered exactly, proved.
 
+The semidefinite program is solved in coordinates where the best covariance without own rows is near the identity, at a budget and with rows a little stricter than
+stated, so that the law is inside in exact numbers. The multipliers of that program prove nearly as much: weights of the changes are improved by the fixed point at
+V', and where V' is singular a little of the loss's own weights is mixed in.
+
 >>> import mechdesign as md
 >>> S = md.Covariance([[1.0, 0.0], [1.0, 1.0]])
 >>> problem = md.Problem(
@@ -16,12 +20,15 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import cvxpy as cp
 import numpy as np
 import pandas as pd
+from scipy import sparse
 
+from mechdesign import solvers
 from mechdesign.accounting.gaussian import budget_worth
 from mechdesign.accounting.profile import gaussian_tradeoff
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
@@ -32,21 +39,28 @@ from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.proofs import PROVED, Certificate, Claim
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
+from mechdesign.evidence.vipr import rational
 from mechdesign.model.covariance import Covariance
+from mechdesign.model.exactly import fraction, project
 from mechdesign.model.expressions import rows_of
 from mechdesign.model.problem import Problem
 from mechdesign.model.unknown import named
-from mechdesign.noise.correlated.bound import CovarianceBound
-from mechdesign.noise.correlated.declared import DeclaredCovariance
-from mechdesign.noise.correlated.noise import CorrelatedGaussianNoise, covariance_of, largest_spent
-from mechdesign.noise.correlated.proof import CovarianceProof
-from mechdesign.noise.correlated.rigorous import cost_between
-from mechdesign.noise.correlated.semidefinite import MARGINS, Semidefinite, explained
+from mechdesign.noise.correlated_noise import CorrelatedGaussianNoise, covariance_of, largest_spent
+from mechdesign.noise.covariance_proofs import (
+    CovarianceBound,
+    CovarianceProof,
+    DeclaredCovariance,
+    cost_between,
+    factor_below,
+    polar,
+)
+from mechdesign.noise.fixed_point import Dense
 from mechdesign.problem.privacy import Consumption
 from mechdesign.problem.sensitivity import Protection
 from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.problem.words import Description
 from mechdesign.problem.workload import Span
+from mechdesign.solvers import Deadline
 from mechdesign.typing import Array
 
 if TYPE_CHECKING:
@@ -276,3 +290,228 @@ class CovarianceProblem(Problem):
             for asked in declared.privacy
         ]
         return [*said, *map(declared.printed, range(len(declared.labels)))]
+
+
+MARGINS = (2e-9, 2e-8, 2e-7, 2e-6)
+"""How much stricter, relative, budget and rows are in the program of the law: the first at which its law is inside."""
+_MIXED = (0.0, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8)
+"""Shares of the loss's own weights that are mixed into V', the first that makes it positive definite."""
+_ROOM = 1e-6
+"""Of a row's size: own rows that are broken by more contradict each other."""
+_DIGITS = {"tol_gap_abs": 1e-10, "tol_gap_rel": 1e-10, "tol_feas": 1e-10}
+"""With closer tolerances Clarabel stalls; the bounds show how much is left."""
+
+
+class Semidefinite:
+    """The program of a declared covariance.
+
+    Parameters
+    ----------
+    declared : DeclaredCovariance
+    solver : str, optional
+    deadline : Deadline
+    options
+        The solver's own.
+    """
+
+    def __init__(
+        self, declared: DeclaredCovariance, solver: str | None, deadline: Deadline, **options: Any
+    ) -> None:
+        self.declared, self.solver, self.deadline = declared, solver, deadline
+        self.options = {**_DIGITS, **options} if solver in (None, "clarabel") else options
+
+    @cached_property
+    def frame(self) -> tuple[Array, float]:
+        """P and the unit u: the covariance is u P Z Pᵀ, with Z near the identity."""
+        return self._frame(factor_below(self.declared.plain_weights))
+
+    def _frame(self, factor: Array | None) -> tuple[Array, float]:
+        """The frame in which the best covariance for weights XᵀX is near the identity."""
+        declared = self.declared
+        root = np.eye(declared.n) if factor is None or len(factor) < declared.n else factor
+        x = declared.changes @ root.T
+        _, singular, directions = np.linalg.svd(x, full_matrices=False)
+        stretch = np.sqrt(np.maximum(singular / singular[0], 1e-12))
+        size = float(np.abs(x @ directions.T / stretch).max())
+        return np.linalg.solve(root, directions.T * stretch), size**2 / declared.budget
+
+    def turned(self, found: CovarianceBound) -> None:
+        """Take the frame of V': where rows move the optimum by orders of magnitude, solvers lose their digits in that of the loss."""
+        self.__dict__["frame"] = self._frame(found.factor)
+        self.__dict__.pop("scaled", None)
+
+    @cached_property
+    def scaled(self) -> tuple[Array, Array, Array, Array, float]:
+        """Coefficients of vec Z and of further variables, constants and sizes of own rows; the unit of the cost and of further variables."""
+        declared, (frame, unit) = self.declared, self.frame
+        weights = unit * np.einsum("ia,rij,jb->rab", frame, declared.weights, frame).reshape(
+            -1, declared.n**2
+        )
+        further = declared.matrix[:, declared.n**2 :].toarray()
+        loss = unit * frame.T @ declared.plain_weights @ frame
+        tall = float(np.linalg.norm(loss)) or 1.0
+        sizes = np.linalg.norm(weights, axis=1) + tall * np.abs(further).sum(axis=1)
+        sizes = np.where(sizes > 0, sizes, 1.0)
+        return (
+            weights / sizes[:, None],
+            further * tall / sizes[:, None],
+            declared.offsets / sizes,
+            sizes,
+            tall,
+        )
+
+    def solve(self, margin: float) -> tuple[Array, Array, Array]:
+        """Z, further variables and multipliers of own rows, of the program that is stricter by a margin.
+
+        One matrix inequality, [[Z, I], [I, W]] ⪰ 0: W is above the inverse of Z, and a change x consumes at most xᵀ W x, a linear row. An inequality for
+        each of 20 changes of 20 numbers takes Clarabel twelve times as long.
+        """
+        declared, (frame, unit) = self.declared, self.frame
+        weights, further, constants, sizes, tall = self.scaled
+        size = declared.n
+        whole = cp.Variable((2 * size, 2 * size), PSD=True, name="covariance and precision")
+        z, precision = whole[:size, :size], whole[size:, size:]
+        t = cp.Variable(max(declared.further, 1), name="further")
+        x = np.linalg.solve(frame, declared.changes.T).T / math.sqrt(unit * declared.budget)
+        squares = np.einsum("ki,kj->kij", x, x).reshape(len(x), -1)
+        rows = [
+            named("inverse", whole[:size, size:] == np.eye(size)),
+            named("privacy", squares @ cp.vec(precision, order="C") <= 1 - margin),
+        ]
+        below, equal = declared.equal == 0, declared.equal != 0
+        for name, chosen in (("own", below), ("equal", equal)):
+            if chosen.any():
+                sides = weights[chosen] @ cp.vec(z, order="C") + constants[chosen]
+                if declared.further:
+                    sides = sides + further[chosen] @ t
+                rows.append(named(name, sides <= -margin if name == "own" else sides == 0))
+        loss = cp.sum(cp.multiply(unit * frame.T @ declared.cost_weights @ frame / tall, z))
+        if declared.further:
+            loss = loss + declared.cost[declared.n**2 :] @ t
+        program = cp.Problem(cp.Minimize(loss), rows)
+        found = solvers.solve(program, self.solver, deadline=self.deadline, **self.options)
+        self.report = found
+        multipliers = np.zeros(len(declared.family))
+        for name, chosen in (("own", below), ("equal", equal)):
+            if chosen.any():
+                multipliers[chosen] = np.ravel(found.dual[name])
+        values = found.primal[t.name()] * tall if declared.further else np.zeros(0)
+        return found.primal[whole.name()][:size, :size], values, multipliers * tall / sizes
+
+    def whitening(self, z: Array) -> Array:
+        """R with (RᵀR)⁻¹ = u P Z Pᵀ, moved onto the equalities."""
+        frame, unit = self.frame
+        if (self.declared.equal != 0).any():
+            weights, further, constants, *_ = self.scaled
+            chosen = (self.declared.equal != 0) & ~further.any(axis=1)
+            rows = weights[chosen]
+            for _ in range(3):
+                sides = rows.reshape(-1, *z.shape)
+                directions = (z @ sides @ z).reshape(len(rows), -1)
+                off = rows @ z.ravel() + constants[chosen]
+                z = z - (np.linalg.lstsq(rows @ directions.T, off, rcond=1e-9)[0] @ directions).reshape(
+                    z.shape
+                )
+        values, basis = np.linalg.eigh((z + z.T) / 2)
+        if not values[0] > 0:
+            raise SolverError(
+                "the program's answer leaves a direction out",
+                solver=self.solver or "clarabel",
+                status="check",
+            )
+        return np.asarray(np.linalg.solve(frame.T, basis / np.sqrt(values)).T / math.sqrt(unit))
+
+    def proof(self, multipliers: Array) -> CovarianceBound | None:
+        """What proves a bound, from multipliers next to these; None where V' is not positive definite."""
+        declared = self.declared
+        exact = self._paid(np.where(declared.equal != 0, multipliers, np.maximum(multipliers, 0.0)))
+        start = self._paid(declared.start)
+        for share in map(Fraction, _MIXED):
+            mixed = tuple((1 - share) * nu + share * other for nu, other in zip(exact, start))
+            if not declared.admissible(mixed):
+                return None
+            shifted, charges, _ = declared.shifted(mixed)
+            if any(charges):
+                return None
+            factor = factor_below(np.array([[float(x) for x in row] for row in shifted]))
+            if factor is not None:
+                break
+        else:
+            return None
+        ((weights, _),) = Dense(factor, declared.changes).solved(1e-11, self.deadline).multipliers
+        roots = np.sqrt(np.where(weights > 1e-15 * weights.max(), weights, 0.0))
+        return CovarianceBound(mixed, roots, factor, polar(roots[:, None] * declared.changes, factor))
+
+    def _paid(self, multipliers: Array) -> tuple[Fraction, ...]:
+        """Multipliers moved so that they pay for each further variable exactly."""
+        declared = self.declared
+        found = [rational(nu) for nu in multipliers.tolist()]
+        equations = []
+        for j in range(declared.further):
+            column = declared.matrix[:, [declared.n**2 + j]].tocoo()
+            terms = {int(i): rational(a) for i, a in zip(column.coords[0], column.data)}
+            if any(found[i] for i in terms):
+                equations.append((terms, rational(declared.cost[declared.n**2 + j])))
+        return tuple(map(fraction, project(equations, found) if equations else found))
+
+
+def explained(
+    program: Semidefinite, error: InfeasibleError | SolverError | None
+) -> InfeasibleError | SolverError:
+    """Own families that contradict each other and the requirement; or that rows leave a covariance no room."""
+    declared = program.declared
+    own = [k for k, label in enumerate(declared.labels) if label != "objective"]
+    if not own:
+        return error or SolverError("no covariance passes its own checks", solver="clarabel", status="check")
+    excess, proved = _excess(program, own)
+    if excess <= _ROOM and not proved:
+        words = " and ".join(repr(declared.labels[k]) for k in own)
+        reason = f"{words}: leave no covariance inside: a cap is at its floor, or no covariance is the best; allow a millionth more"
+        return SolverError(reason, solver=program.solver or "clarabel", status="check")
+    for k in list(own):
+        rest = [other for other in own if other != k]
+        found, also = _excess(program, rest) if rest else (0.0, False)
+        if found > _ROOM or also:
+            own, proved = rest, also
+    words = " and ".join(
+        repr(name) for name in (declared.privacy[0].label, *(declared.labels[k] for k in own))
+    )
+    how = "(proved in rationals)" if proved else "(by the solver; not proved)"
+    return InfeasibleError(f"no covariance meets {words} together {how}")
+
+
+def _excess(program: Semidefinite, families: list[int]) -> tuple[float, bool]:
+    """By how much some row of these families is broken at least, of its size, and whether a bound proves that one is."""
+    declared, sizes = program.declared, program.scaled[3]
+    width = len(declared.cost)
+    rows = np.flatnonzero(np.isin(declared.family, families))
+    both = rows[declared.equal[rows] != 0]
+    chosen, signs = np.concatenate([rows, both]), np.concatenate([np.ones(len(rows)), -np.ones(len(both))])
+    matrix = sparse.coo_array(sparse.diags_array(signs) @ declared.matrix[chosen])
+    count = len(chosen)
+    places = np.vstack(
+        [
+            np.column_stack(matrix.coords),
+            np.column_stack([np.arange(count + 1), np.full(count + 1, width)]),
+        ]
+    )
+    order = np.lexsort((places[:, 1], places[:, 0]))
+    values = np.concatenate([matrix.data, -sizes[chosen], [-1.0]])
+    cost = np.zeros(width + 1)
+    cost[width] = 1.0
+    relaxed = replace(
+        declared,
+        cost=cost,
+        constant=0.0,
+        labels=("objective",),
+        family=np.zeros(count + 1, dtype=np.int64),
+        equal=np.zeros(count + 1, dtype=np.int64),
+        offsets=np.concatenate([signs * declared.offsets[chosen], [-1.0]]),
+        places=places[order].astype(np.int64),
+        coefficients=values[order],
+    )
+    again = Semidefinite(relaxed, program.solver, program.deadline)
+    again.__dict__["frame"] = program.frame
+    _, further, multipliers = again.solve(0.0)
+    found = again.proof(multipliers)
+    return float(further[-1]), found is not None and found.bound(relaxed) > 0

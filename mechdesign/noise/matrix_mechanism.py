@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from mechdesign.accounting.gaussian import GaussianPrivacy
 from mechdesign.errors import DesignError
-from mechdesign.noise.correlated.buffered import BufferedToeplitz
-from mechdesign.noise.correlated.buffered_noise import BUFFERS
-from mechdesign.noise.correlated.changes import Changes, Participation, Patterns
-from mechdesign.noise.correlated.design import CorrelatedGaussian
+from mechdesign.noise.buffered_noise import BUFFERS
+from mechdesign.noise.buffered_toeplitz import BufferedToeplitz
+from mechdesign.noise.changes import Changes, Participation, Patterns
+from mechdesign.noise.correlated import CorrelatedGaussian
 from mechdesign.problem.checks import instance, integer
 from mechdesign.problem.sensitivity import NEIGHBOURS
 from mechdesign.problem.workload import Workload

@@ -34,23 +34,16 @@ from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.covariance import LARGEST, Covariance
 from mechdesign.model.problem import Minimize, Problem
-from mechdesign.noise.correlated.changes import (
-    LISTED,
-    Changes,
-    ChangeSet,
-    Listed,
-    Patterns,
-    corners,
-)
-from mechdesign.noise.correlated.noise import (
+from mechdesign.noise.changes import LISTED, Changes, ChangeSet, Listed, Patterns, corners
+from mechdesign.noise.correlated_noise import (
     CorrelatedGaussianNoise,
     LinearNoise,
+    StrategyNoise,
     covariance_of,
     within_budget,
 )
-from mechdesign.noise.correlated.proof import ROUNDING, CovarianceProof, SaddleBound, loss_root, trace_loss
-from mechdesign.noise.correlated.published import published, square_root, strategy_error, svd_bound
-from mechdesign.noise.correlated.solving import (
+from mechdesign.noise.covariance_proofs import ROUNDING, CovarianceProof, SaddleBound, loss_root, trace_loss
+from mechdesign.noise.fixed_point import (
     Chain,
     Dense,
     Multipliers,
@@ -62,8 +55,7 @@ from mechdesign.noise.correlated.solving import (
     proved_bound,
     triangular,
 )
-from mechdesign.noise.correlated.strategy import StrategyNoise
-from mechdesign.noise.correlated.streams import banded, toeplitz
+from mechdesign.noise.strategies import banded, published, square_root, strategy_error, svd_bound, toeplitz
 from mechdesign.problem.checks import array, field, instance, integer, one_of, settle
 from mechdesign.problem.sensitivity import NEIGHBOURS, Protection, Sensitivity, neighbours_of
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign

@@ -33,7 +33,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.correlated.noise import EXACT, alike, column_spent, integers, largest_spent
+from mechdesign.noise.correlated_noise import EXACT, alike, column_spent, integers, largest_spent
 from mechdesign.problem.checks import UP, Checked, field, instance, integer, one_of, positive, settle
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array

@@ -68,127 +68,86 @@ def selection() -> md.Problem:
     )
 
 
-# Name → the design, and what its `solve` is given to be quick.
-DESIGNS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
-    "optm": (lambda: md.OPTM(BINS, PURE, UNIFORM), {}),
-    "rqm": (lambda: md.RQM(4, md.PureDP(1.5), UNIFORM, grid=md.Grid(delta=[1.6], q=[0.4, 0.5])), {"zoom": 0}),
-    "erm": (
-        lambda: md.ERM(4, md.PureDP(2.0), UNIFORM, grid=md.Grid(delta=[1.6], inner=[0.5], gamma=[0.2])),
-        {"zoom": 0},
+MADE: dict[str, Callable[[], Any]] = {
+    "optm": lambda: md.OPTM(BINS, PURE, UNIFORM),
+    "rqm": lambda: md.RQM(4, md.PureDP(1.5), UNIFORM, grid=md.Grid(delta=[1.6], q=[0.4, 0.5])),
+    "erm": lambda: md.ERM(4, md.PureDP(2.0), UNIFORM, grid=md.Grid(delta=[1.6], inner=[0.5], gamma=[0.2])),
+    "mvu": lambda: md.MVU(m=4, privacy=PURE, input_range=(-1, 1), bins=[-2.42, -1.69, 1.69, 2.42]),
+    "optm-search": lambda: md.OPTMSearch(
+        PURE,
+        UNIFORM,
+        bins=md.Grid(delta=[1.9, 2.0], inner=[0.4, 0.5]),
+        levels=md.Grid(level=[0.66, 0.67], width=[0.01]),
     ),
-    "mvu": (lambda: md.MVU(m=4, privacy=PURE, input_range=(-1, 1), bins=[-2.42, -1.69, 1.69, 2.42]), {}),
-    "optm-search": (
-        lambda: md.OPTMSearch(
-            PURE,
-            UNIFORM,
-            bins=md.Grid(delta=[1.9, 2.0], inner=[0.4, 0.5]),
-            levels=md.Grid(level=[0.66, 0.67], width=[0.01]),
-        ),
-        {},
+    "optimal-quantizer": lambda: md.OptimalQuantizer(BINS, PURE, UNIFORM),
+    "bin-search": lambda: md.OptimalQuantizer(md.BinSearch(4, 4.0, starts=1), PURE, UNIFORM),
+    "alphabet": lambda: md.OptimalQuantizer(md.Alphabet(3.0, 0.5), PURE, UNIFORM),
+    "metric-quantizer": lambda: md.MetricQuantizer(BINS, md.MetricDP(2.0), UNIFORM),
+    "biased-selection": lambda: md.BiasedSelection(4, PURE, UNIFORM, max_bias=np.inf, grid=md.Grid(delta=[0.5, 1.0], q=[0.3, 0.6], beta=[0.1, 0.5])),
+    "table-problem": table,
+    "scales-problem": scales,
+    "covariance-problem": covariance,
+    "lattice-problem": noise,
+    "selection-problem": selection,
+    "noise-allocation": lambda: md.NoiseAllocation(noise="laplace", sensitivities=[1.0, 2.0], privacy=PURE),
+    "correlated-gaussian": lambda: md.CorrelatedGaussian(changes=np.eye(2), privacy=md.ApproximateDP(0.5, 1e-6)),
+    "counts-gaussian": lambda: md.CountsGaussian(4, 2, md.ApproximateDP(0.5, 1e-6)),
+    "matrix-mechanism": lambda: md.MatrixMechanism(md.Workload.prefix_sums(3), md.ApproximateDP(0.5, 1e-6)),
+    "matrix-epochs": lambda: md.MatrixMechanism(
+        md.Workload.prefix_sums(4),
+        md.ApproximateDP(0.5, 1e-6),
+        participation=md.noise.Participation(2, every=2),
     ),
-    "optimal-quantizer": (lambda: md.OptimalQuantizer(BINS, PURE, UNIFORM), {"gap": 1e-4}),
-    "bin-search": (lambda: md.OptimalQuantizer(md.BinSearch(4, 4.0, starts=1), PURE, UNIFORM), {"gap": 1e-2}),
-    "alphabet": (lambda: md.OptimalQuantizer(md.Alphabet(3.0, 0.5), PURE, UNIFORM), {"gap": 1e-2}),
-    "metric-quantizer": (lambda: md.MetricQuantizer(BINS, md.MetricDP(2.0), UNIFORM), {"gap": 0.05}),
-    "biased-selection": (
-        lambda: md.BiasedSelection(
-            4, PURE, UNIFORM, max_bias=np.inf, grid=md.Grid(delta=[0.5, 1.0], q=[0.3, 0.6], beta=[0.1, 0.5])
-        ),
-        {},
+    "buffered-toeplitz": lambda: md.MatrixMechanism(md.Workload.prefix_sums(40), md.ApproximateDP(0.5, 1e-6), loss="largest", buffers=2),
+    "mixed-allocation": lambda: md.NoiseAllocation("mixed", [1.0, 0.1], md.ApproximateDP(2.0, 1e-3)),
+    "knorm": lambda: md.noise.KNorm(4, PURE),
+    "plan": lambda: md.Plan(
+        {
+            "visits": md.Histogram(3),
+            "people": md.Count(),
+            "age": md.Mean(0, 100, n=50),
+            "spent": md.Sum([1.0, 2.0], values=[0.5, 1.5, 2.5], n=40),
+            "totals": md.Workload.prefix_sums(3),
+        },
+        PURE,
+        rounds=2,
     ),
-    "table-problem": (table, {}),
-    "scales-problem": (scales, {}),
-    "covariance-problem": (covariance, {}),
-    "lattice-problem": (noise, {}),
-    "selection-problem": (selection, {}),
-    "noise-allocation": (
-        lambda: md.NoiseAllocation(noise="laplace", sensitivities=[1.0, 2.0], privacy=PURE),
-        {},
-    ),
-    "correlated-gaussian": (
-        lambda: md.CorrelatedGaussian(changes=np.eye(2), privacy=md.ApproximateDP(0.5, 1e-6)),
-        {},
-    ),
-    "counts-gaussian": (lambda: md.CountsGaussian(4, 2, md.ApproximateDP(0.5, 1e-6)), {}),
-    "matrix-mechanism": (
-        lambda: md.MatrixMechanism(md.Workload.prefix_sums(3), md.ApproximateDP(0.5, 1e-6)),
-        {},
-    ),
-    "matrix-epochs": (
-        lambda: md.MatrixMechanism(
-            md.Workload.prefix_sums(4),
-            md.ApproximateDP(0.5, 1e-6),
-            participation=md.noise.Participation(2, every=2),
-        ),
-        {},
-    ),
-    "buffered-toeplitz": (
-        lambda: md.MatrixMechanism(
-            md.Workload.prefix_sums(40), md.ApproximateDP(0.5, 1e-6), loss="largest", buffers=2
-        ),
-        {},
-    ),
-    "mixed-allocation": (
-        lambda: md.NoiseAllocation("mixed", [1.0, 0.1], md.ApproximateDP(2.0, 1e-3)),
-        {},
-    ),
-    "knorm": (lambda: md.noise.KNorm(4, PURE), {}),
-    "plan": (
-        lambda: md.Plan(
-            {
-                "visits": md.Histogram(3),
-                "people": md.Count(),
-                "age": md.Mean(0, 100, n=50),
-                "spent": md.Sum([1.0, 2.0], values=[0.5, 1.5, 2.5], n=40),
-                "totals": md.Workload.prefix_sums(3),
-            },
-            PURE,
-            rounds=2,
-        ),
-        {},
-    ),
-    "calibration": (
-        lambda: md.noise.Calibration("laplace", privacy=md.ApproximateDP(0.5, 1e-6), sensitivity=1.0),
-        {},
-    ),
-    "optimal-noise": (lambda: md.OptimalNoise(privacy=md.ApproximateDP(1.0, 0.2)), {"gap": 0.05}),
-    "optimal-integer-noise": (
-        lambda: md.OptimalNoise(md.ApproximateDP(1.0, 0.1), loss="squared", integer=True),
-        {},
-    ),
-    "optimal-noise-many": (lambda: md.OptimalNoise(md.PureDP(2.0), dimension=2), {"gap": 0.05}),
-    "vectors": (lambda: md.VectorQuantizer(20, md.PureDP(2.0), bits=3), {}),
-    "vectors-box": (lambda: md.VectorQuantizer(30, md.PureDP(2.0), bits=1, inputs="box"), {}),
-    "vectors-signs": (lambda: md.VectorQuantizer(30, md.PureDP(3.0), bits=4, inputs="box"), {}),
-    "vectors-directions": (lambda: md.VectorQuantizer(5, md.PureDP(3.0), bits=4, inputs="sphere"), {}),
-    "bounded-count": (lambda: md.BoundedCount(4, md.ApproximateDP(1.0, 0.05), "squared"), {}),
-    "private-choice": (lambda: md.PrivateChoice(["a", "b", "c"], md.ApproximateDP(1.0, 1e-6)), {}),
-    "private-choice-optimum": (lambda: md.PrivateChoice(2, PURE, "approvals", largest=3), {}),
-    "private-quantile": (lambda: md.PrivateQuantile(0.25, [0, 1, 5, 2], md.ZeroConcentratedDP(0.1)), {}),
-    "private-quantile-grid": (lambda: md.PrivateQuantile(0.5, (0.0, 9.0, 0.5), PURE), {}),
-    "metric-channel": (
-        lambda: md.MetricChannel(md.MetricSpace.grid(2, 3, names=list("abcdef")), alpha=0.7),
-        {},
-    ),
-    "local-workload": (lambda: md.LocalWorkload(md.Workload.prefix_sums(3), PURE), {}),
-    "user-histogram": (
-        lambda: md.UserHistogram(md.MetricSpace.line([0.0, 1.0, 3.0]), md.EMDPrivacy(2.0), 3, 5),
-        {},
-    ),
-    "user-itemwise": (
-        lambda: md.UserHistogram(
-            md.MetricSpace.clustered(2, 2, within=0.1), md.EMDPrivacy(9.0, 1e-6), 3, 50, "itemwise"
-        ),
-        {},
-    ),
-    "user-linear": (
-        lambda: md.UserHistogram(md.MetricSpace.grid(2, 2), md.EMDPrivacy(2.0), 3, 5, "linear"),
-        {},
-    ),
-    "local-worst": (lambda: md.LocalWorkload([[0.0, 1.0, 2.0]], PURE, data="worst"), {}),
-    "local-histogram": (lambda: md.LocalWorkload(md.Workload.identity(30), PURE), {}),
-    "local-relaxed": (lambda: md.LocalWorkload(md.Workload.ranges(17), PURE), {"gap": 0.2}),
+    "calibration": lambda: md.noise.Calibration("laplace", privacy=md.ApproximateDP(0.5, 1e-6), sensitivity=1.0),
+    "optimal-noise": lambda: md.OptimalNoise(privacy=md.ApproximateDP(1.0, 0.2)),
+    "optimal-integer-noise": lambda: md.OptimalNoise(md.ApproximateDP(1.0, 0.1), loss="squared", integer=True),
+    "optimal-noise-many": lambda: md.OptimalNoise(md.PureDP(2.0), dimension=2),
+    "vectors": lambda: md.VectorQuantizer(20, md.PureDP(2.0), bits=3),
+    "vectors-box": lambda: md.VectorQuantizer(30, md.PureDP(2.0), bits=1, inputs="box"),
+    "vectors-signs": lambda: md.VectorQuantizer(30, md.PureDP(3.0), bits=4, inputs="box"),
+    "vectors-directions": lambda: md.VectorQuantizer(5, md.PureDP(3.0), bits=4, inputs="sphere"),
+    "bounded-count": lambda: md.BoundedCount(4, md.ApproximateDP(1.0, 0.05), "squared"),
+    "private-choice": lambda: md.PrivateChoice(["a", "b", "c"], md.ApproximateDP(1.0, 1e-6)),
+    "private-choice-optimum": lambda: md.PrivateChoice(2, PURE, "approvals", largest=3),
+    "private-quantile": lambda: md.PrivateQuantile(0.25, [0, 1, 5, 2], md.ZeroConcentratedDP(0.1)),
+    "private-quantile-grid": lambda: md.PrivateQuantile(0.5, (0.0, 9.0, 0.5), PURE),
+    "metric-channel": lambda: md.MetricChannel(md.MetricSpace.grid(2, 3, names=list("abcdef")), alpha=0.7),
+    "local-workload": lambda: md.LocalWorkload(md.Workload.prefix_sums(3), PURE),
+    "user-histogram": lambda: md.UserHistogram(md.MetricSpace.line([0.0, 1.0, 3.0]), md.EMDPrivacy(2.0), 3, 5),
+    "user-itemwise": lambda: md.UserHistogram(md.MetricSpace.clustered(2, 2, within=0.1), md.EMDPrivacy(9.0, 1e-6), 3, 50, "itemwise"),
+    "user-linear": lambda: md.UserHistogram(md.MetricSpace.grid(2, 2), md.EMDPrivacy(2.0), 3, 5, "linear"),
+    "local-worst": lambda: md.LocalWorkload([[0.0, 1.0, 2.0]], PURE, data="worst"),
+    "local-histogram": lambda: md.LocalWorkload(md.Workload.identity(30), PURE),
+    "local-relaxed": lambda: md.LocalWorkload(md.Workload.ranges(17), PURE),
+}  # fmt: skip
+QUICK: dict[str, dict[str, Any]] = {
+    "rqm": {"zoom": 0},
+    "erm": {"zoom": 0},
+    "optimal-quantizer": {"gap": 1e-4},
+    "bin-search": {"gap": 1e-2},
+    "alphabet": {"gap": 1e-2},
+    "metric-quantizer": {"gap": 0.05},
+    "optimal-noise": {"gap": 0.05},
+    "optimal-noise-many": {"gap": 0.05},
+    "local-relaxed": {"gap": 0.2},
 }
+"""What `solve` is given to be quick."""
+DESIGNS = {name: (made, QUICK.get(name, {})) for name, made in MADE.items()}
+"""The design of a name, and what its `solve` is given."""
 
 
 @functools.cache

@@ -12,7 +12,3 @@ _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "d
 settings.register_profile("normal", max_examples=200, **_COMMON)
 settings.register_profile("nightly", max_examples=2000, **_COMMON)
 settings.load_profile("nightly" if os.environ.get("MECHDESIGN_NIGHTLY") else "normal")
-
-collect_ignore = [
-    "promises"
-]  # scripts, which run when they are imported, and break solvers to show what is said

@@ -75,40 +75,24 @@ OTHERS: dict[str, Callable[[], Any]] = {
     "channel-prior": lambda: md.MetricChannel(MANY, 0.1, prior=[0.0, 0.1, 0.1, 0.8]),
 }
 CLOSED: dict[str, Callable[[], list[float]]] = {
-    "mixed-allocation": lambda: [
-        allocated(n, [1.0, 0.1], md.ApproximateDP(2.0, 1e-3)) for n in ("gaussian", "laplace")
-    ],
-    "mixed-skewed": lambda: [
-        allocated(n, SKEWED, md.ApproximateDP(1, 1e-6)) for n in ("gaussian", "laplace")
-    ],
-    "mixed-one-large": lambda: [
-        allocated(n, [30.0, *[0.1] * 20], md.ApproximateDP(4, 1e-3)) for n in ("gaussian", "laplace")
-    ],
+    "mixed-allocation": lambda: [allocated(n, [1.0, 0.1], md.ApproximateDP(2.0, 1e-3)) for n in ("gaussian", "laplace")],
+    "mixed-skewed": lambda: [allocated(n, SKEWED, md.ApproximateDP(1, 1e-6)) for n in ("gaussian", "laplace")],
+    "mixed-one-large": lambda: [allocated(n, [30.0, *[0.1] * 20], md.ApproximateDP(4, 1e-3)) for n in ("gaussian", "laplace")],
     "mixed-advantage": lambda: [allocated("gaussian", [1.0, 2.0], md.MembershipAdvantage(0.2))],
-    "noise-allocation": lambda: [2 * 2 * 3.0**2 * 2],  # one scale, the sum of the sensitivities
+    "noise-allocation": lambda: [2 * 2 * 3.0**2 * 2],
     "correlated-gaussian": lambda: [isotropic(np.eye(2), SMALL)],
-    "correlated-long": lambda: [
-        isotropic(VECTORS, SMALL),
-        allocated("gaussian", np.abs(VECTORS).max(0), SMALL),
-    ],
+    "correlated-long": lambda: [isotropic(VECTORS, SMALL), allocated("gaussian", np.abs(VECTORS).max(0), SMALL)],
     "counts-gaussian": lambda: [4 * scale("gaussian", SMALL, md.Sensitivity(l2=2**0.5), loss="squared")],
     "matrix-mechanism": lambda: [
         isotropic(np.tri(3).T, SMALL),
         scale("gaussian", SMALL, 1.0, loss="squared") * 6,  # noise on the counts
     ],
-    "matrix-ranges": lambda: [
-        isotropic(RANGES.T, SMALL),
-        scale("gaussian", SMALL, 1.0, loss="squared") * RANGES.sum(),
-    ],
+    "matrix-ranges": lambda: [isotropic(RANGES.T, SMALL), scale("gaussian", SMALL, 1.0, loss="squared") * RANGES.sum()],
     "calibration": lambda: [8.0],
     "optimal-noise": lambda: [scale(n, WIDE) for n in ("laplace", "gaussian", "staircase")],
-    "noise-squared": lambda: [
-        scale(n, md.ApproximateDP(0.1, 0.01), loss="squared") for n in ("laplace", "gaussian", "staircase")
-    ],
+    "noise-squared": lambda: [scale(n, md.ApproximateDP(0.1, 0.01), loss="squared") for n in ("laplace", "gaussian", "staircase")],
     "noise-many": lambda: [scale("laplace", PURE, dimension=3), scale("gaussian", WIDE, dimension=3)],
-    "noise-integer": lambda: [
-        scale(n, md.ApproximateDP(0.03, 1e-3)) for n in ("discrete_laplace", "discrete_gaussian")
-    ],
+    "noise-integer": lambda: [scale(n, md.ApproximateDP(0.03, 1e-3)) for n in ("discrete_laplace", "discrete_gaussian")],
     "noise-advantage": lambda: [scale("gaussian", md.MembershipAdvantage(0.2))],
     "optimal-integer-noise": lambda: [
         scale(n, md.ApproximateDP(1.0, 0.1), loss="squared")
@@ -117,9 +101,7 @@ CLOSED: dict[str, Callable[[], list[float]]] = {
     "optimal-noise-many": lambda: [scale(n, md.PureDP(2.0), dimension=2) for n in ("laplace", "staircase")],
     "optm": lambda: [two_outputs(-3, 3)],
     "optm-search": lambda: [two_outputs(-2.9, 2.9)],
-    "optm-successive": lambda: [
-        md.OptimalQuantizer([-4, 4], PURE, stats.beta(2, 3, -1, 2)).solve(certify=False).value
-    ],
+    "optm-successive": lambda: [md.OptimalQuantizer([-4, 4], PURE, stats.beta(2, 3, -1, 2)).solve(certify=False).value],
     "optimal-quantizer": lambda: [two_outputs(-3, 3)],
     "bin-search": lambda: [two_outputs(-4, 4)],
     "alphabet": lambda: [two_outputs(-3, 3)],
@@ -132,7 +114,7 @@ CLOSED: dict[str, Callable[[], list[float]]] = {
     "vectors": lambda: [md.SampledCoordinates(20, 3, md.PureDP(2.0)).error],
     "vectors-box": lambda: [md.SampledCoordinates(30, 1, md.PureDP(2.0), "box").error],
     "local-relaxed": lambda: list(md.LocalWorkload(md.Workload.ranges(17), PURE).costs().values()),
-}
+}  # fmt: skip
 
 
 @pytest.fixture

@@ -40,38 +40,22 @@ def capped(cap: float) -> md.Problem:
 
 
 LONG: dict[str, Callable[[Any], Any]] = {
-    "audit_table": lambda limit: md.audit_table(
-        [[0.6, 0.4], [0.4, 0.6]], [0, 1], [-2, 3], md.PureDP(1.0), time_limit=limit
-    ),
-    "calibrate": lambda limit: md.calibrate(
-        "laplace", privacy=md.PureDP(1.0), sensitivity=1.0, time_limit=limit
-    ),
-    "compare": lambda limit: md.compare(
-        md.NumericQuery(sensitivity=md.Sensitivity(linf=1)), md.PureDP(1.0), time_limit=limit
-    ),
+    "audit_table": lambda limit: md.audit_table([[0.6, 0.4], [0.4, 0.6]], [0, 1], [-2, 3], md.PureDP(1.0), time_limit=limit),
+    "calibrate": lambda limit: md.calibrate("laplace", privacy=md.PureDP(1.0), sensitivity=1.0, time_limit=limit),
+    "compare": lambda limit: md.compare(md.NumericQuery(sensitivity=md.Sensitivity(linf=1)), md.PureDP(1.0), time_limit=limit),
     "search": lambda limit: md.search(capped, md.Grid(cap=[0.1, 0.5]), time_limit=limit),
-    "sweep": lambda limit: md.sweep(
-        md.NoiseAllocation("laplace", [1.0, 2.0], md.PureDP(1.0)), epsilon=[1.0], time_limit=limit
-    ),
-    "calibrate_item_alpha": lambda limit: md.accounting.calibrate_item_alpha(
-        1.0, items=2, total=4, delta=0.1, time_limit=limit
-    ),
+    "sweep": lambda limit: md.sweep(md.NoiseAllocation("laplace", [1.0, 2.0], md.PureDP(1.0)), epsilon=[1.0], time_limit=limit),
+    "calibrate_item_alpha": lambda limit: md.accounting.calibrate_item_alpha(1.0, items=2, total=4, delta=0.1, time_limit=limit),
     "delta_interval": lambda limit: md.accounting.delta_interval(
         md.accounting.NoiseTerm(md.noise.discrete_laplace_law(2.0), 1.0, 2), 0.5, time_limit=limit
     ),
     "epsilon_bound": lambda limit: md.accounting.epsilon_bound(
         md.accounting.NoiseTerm(md.noise.discrete_laplace_law(2.0), 1.0, 2), 0.5, time_limit=limit
     ),
-    "solve": lambda limit: md.solvers.solve(
-        md.MetricChannel(md.MetricSpace.grid(2, 2), alpha=1.0).problem().to_cvxpy(), time_limit=limit
-    ),
-    "ItemwiseRelease": lambda limit: ItemwiseRelease(
-        md.MetricSpace.line([0, 1]), alpha=1.0, accounting="composition", time_limit=limit
-    ),
-    "Channel.exponential": lambda limit: md.channels.Channel.exponential(
-        md.MetricSpace.line([0, 1]), 1.0, time_limit=limit
-    ),
-}
+    "solve": lambda limit: md.solvers.solve(md.MetricChannel(md.MetricSpace.grid(2, 2), alpha=1.0).problem().to_cvxpy(), time_limit=limit),
+    "ItemwiseRelease": lambda limit: ItemwiseRelease(md.MetricSpace.line([0, 1]), alpha=1.0, accounting="composition", time_limit=limit),
+    "Channel.exponential": lambda limit: md.channels.Channel.exponential(md.MetricSpace.line([0, 1]), 1.0, time_limit=limit),
+}  # fmt: skip
 
 
 def public() -> Iterator[tuple[str, Any]]:

@@ -1,1 +1,1 @@
-"""For each promise that was once broken, a script that prints what is refused or right."""
+"""What was once promised and broken, printed: the cases of ``tests/faults/test_every_fault.py``."""

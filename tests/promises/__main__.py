@@ -1,12 +1,26 @@
-"""Run every script of this folder: ``python -m tests.promises [WORD ...]``."""
+"""Each case of a fault that was once reported: what is refused, and whether all is right.
 
-from __future__ import annotations
+python -m tests.promises [WORD ...]        # all, or those whose name contains a word: A1, B13, …
+"""
 
-import runpy
+import contextlib
 import sys
-from pathlib import Path
+import traceback
+from tempfile import TemporaryDirectory
 
-for path in sorted(Path(__file__).parent.glob("a*.py")):
-    if not sys.argv[1:] or any(word in path.stem for word in sys.argv[1:]):
-        print(f"== {path.stem.replace('_', ' ')}")
-        runpy.run_path(str(path), run_name="__main__")
+import tests.campaign  # noqa: F401  finds the tests' own modules, as pytest does
+from tests.faults.test_every_fault import CASES
+
+wrong = 0
+for name, case in CASES.items():
+    if not sys.argv[1:] or any(word in name for word in sys.argv[1:]):
+        print(f"== {name}", flush=True)
+        with TemporaryDirectory() as folder, contextlib.chdir(folder):
+            try:
+                case()
+                print("right")
+            except BaseException:
+                wrong += 1
+                print("WRONG:", traceback.format_exc(limit=-1))
+print(f"{wrong or 'none'} wrong")
+sys.exit(bool(wrong))

@@ -25,46 +25,25 @@ CLIPPED = md.clipped(stats.norm(0.3, 0.4), -1, 1)
 CASES: dict[str, dict[str, Any]] = {
     "uniform": {"bins": [-3, -0.5, 0.5, 3], "prior": UNIFORM},
     "squared": {"bins": np.linspace(-2.5, 2.5, 16), "prior": UNIFORM, "loss": "squared"},
-    "beta": {
-        "bins": [-3, -0.5, 0.6, 3],
-        "prior": stats.beta(2, 3, -1, 2),
-        "loss": {"absolute": 1, "squared": 0.3},
-    },
+    "beta": {"bins": [-3, -0.5, 0.6, 3], "prior": stats.beta(2, 3, -1, 2), "loss": {"absolute": 1, "squared": 0.3}},
     "clipped": {"bins": [-2.5, -0.3, 0.4, 2.2], "prior": CLIPPED},
     "truncated": {"bins": [-2.5, -0.3, 0.3, 2.5], "prior": md.truncated(stats.norm(0, 0.4), -1, 1)},
-    "samples": {
-        "bins": [-2.5, -0.3, 0.4, 2.2],
-        "prior": [-1, -0.3, 0.2, 0.2, 0.9, 1.0],
-        "input_range": (-1, 1),
-    },
-    "symmetric samples": {
-        "bins": [-2.5, -0.3, 0.3, 2.5],
-        "prior": [-1, -0.3, 0, 0.3, 1.0],
-        "input_range": (-1, 1),
-    },
-    "many samples": {
-        "bins": np.linspace(-2.5, 2.4, 8),
-        "prior": np.sin(np.arange(60.0)),
-        "input_range": (-1, 1),
-    },
+    "samples": {"bins": [-2.5, -0.3, 0.4, 2.2], "prior": [-1, -0.3, 0.2, 0.2, 0.9, 1.0], "input_range": (-1, 1)},
+    "symmetric samples": {"bins": [-2.5, -0.3, 0.3, 2.5], "prior": [-1, -0.3, 0, 0.3, 1.0], "input_range": (-1, 1)},
+    "many samples": {"bins": np.linspace(-2.5, 2.4, 8), "prior": np.sin(np.arange(60.0)), "input_range": (-1, 1)},
     "histogram": {
         "bins": [-2.5, -0.3, 0.4, 2.2],
         "prior": stats.rv_histogram((np.array([1.0, 3, 2]), np.array([-1, -0.2, 0.3, 1])), density=False)(),
     },
     "worst case": {"bins": [-2.5, -0.3, 0.4, 2.2], "prior": UNIFORM, "objective": "worst"},
-    "symmetric worst case": {
-        "bins": [-2.5, -0.3, 0.3, 2.5],
-        "prior": UNIFORM,
-        "objective": "worst",
-        "loss": "squared",
-    },
+    "symmetric worst case": {"bins": [-2.5, -0.3, 0.3, 2.5], "prior": UNIFORM, "objective": "worst", "loss": "squared"},
     "cap": {"bins": np.linspace(-2.5, 2.5, 8), "prior": UNIFORM, "max_mse": 2.0},
     "cap with point masses": {"bins": np.linspace(-2.5, 2.5, 6), "prior": CLIPPED, "max_mse": 2.2},
     "bias": {"bins": [-2.5, -0.3, 0.4, 2.2], "prior": UNIFORM, "max_bias": 0.1},
     "symmetric bias": {"bins": [-2.5, -0.3, 0.3, 2.5], "prior": UNIFORM, "max_bias": 0.3, "loss": "squared"},
     "far from zero": {"bins": [1.7e9 - 3, 1.7e9, 1.7e9 + 3], "prior": stats.uniform(1.7e9 - 1, 2)},
     "two outputs": {"bins": [-2.5, 2.5], "prior": CLIPPED},
-}
+}  # fmt: skip
 
 
 def solved(name: str, epsilon: float = 1.5) -> Any:

@@ -274,100 +274,48 @@ def numbers(mechanism: Any) -> dict[str, Pair]:
 RELEASES: dict[str, Release] = {
     "Laplace": Release("additive-noise", additive("laplace", PURE), answers()),
     "Gaussian": Release("additive-noise", additive("gaussian", APPROXIMATE), answers(), delta=DELTA),
-    "Gaussian, 50 numbers": Release(
-        "additive-noise", additive("gaussian", APPROXIMATE, dimension=50), answers(50, moved=50), delta=DELTA
-    ),
+    "Gaussian, 50 numbers": Release("additive-noise", additive("gaussian", APPROXIMATE, dimension=50), answers(50, moved=50), delta=DELTA),
     "generalised normal": Release("additive-noise", additive("gennorm", APPROXIMATE), answers(), delta=DELTA),
     "staircase": Release("additive-noise", additive("staircase", PURE), answers()),
-    "flipped Huber": Release(
-        "additive-noise", additive("flipped_huber", APPROXIMATE), answers(), delta=DELTA
-    ),
-    "truncated Laplace": Release(
-        "additive-noise", additive("truncated_laplace", APPROXIMATE), answers(), delta=DELTA
-    ),
+    "flipped Huber": Release("additive-noise", additive("flipped_huber", APPROXIMATE), answers(), delta=DELTA),
+    "truncated Laplace": Release("additive-noise", additive("truncated_laplace", APPROXIMATE), answers(), delta=DELTA),
     "OSGT": Release("additive-noise", additive("osgt", APPROXIMATE), answers(), delta=DELTA),
-    "discrete Gaussian": Release(
-        "additive-noise",
-        additive("discrete_gaussian", APPROXIMATE),
-        counts(1, 1),
-        delta=DELTA,
-    ),
-    "optimal noise": Release(
-        "cell-noise",
-        solved(lambda: md.OptimalNoise(md.ApproximateDP(EPSILON, 0.01)), gap=0.9),
-        answers(),
-        delta=0.01,
-    ),
+    "discrete Gaussian": Release("additive-noise", additive("discrete_gaussian", APPROXIMATE), counts(1, 1), delta=DELTA),
+    "optimal noise": Release("cell-noise", solved(lambda: md.OptimalNoise(md.ApproximateDP(EPSILON, 0.01)), gap=0.9), answers(), delta=0.01),
     "optimal integer noise": Release(
         "integer-noise",
         solved(lambda: md.OptimalNoise(md.ApproximateDP(EPSILON, 0.01), integer=True)),
         lambda mechanism: {f"{m:g}": (int(m), int(m) + 1) for m in MAGNITUDES},
         delta=0.01,
     ),
-    "optimal noise, 2 numbers": Release(
-        "cell-product",
-        solved(lambda: md.OptimalNoise(PURE, dimension=2), gap=0.9),
-        answers(2, moved=2),
-    ),
+    "optimal noise, 2 numbers": Release("cell-product", solved(lambda: md.OptimalNoise(PURE, dimension=2), gap=0.9), answers(2, moved=2)),
     "allocation, Gaussian": Release(
         "independent-noise",
         solved(lambda: md.NoiseAllocation("gaussian", np.ones(50), APPROXIMATE)),
         answers(50, moved=50),
         delta=DELTA,
     ),
-    "allocation, Laplace": Release(
-        "independent-noise",
-        solved(lambda: md.NoiseAllocation("laplace", np.ones(50), PURE)),
-        answers(50, moved=50),
-    ),
+    "allocation, Laplace": Release("independent-noise", solved(lambda: md.NoiseAllocation("laplace", np.ones(50), PURE)), answers(50, moved=50)),
     "allocation, mixed": Release(
         "mixed-noise",
         solved(lambda: md.NoiseAllocation("mixed", [1.0, 0.1], APPROXIMATE)),
         answers(2, 0.1, moved=2),
         delta=DELTA,
     ),
-    "K-norm, l_inf": Release(
-        "knorm-noise", solved(lambda: md.noise.KNorm(4, PURE, norm=math.inf)), answers(4, moved=4)
-    ),
-    "K-norm, l_1": Release(
-        "knorm-noise", solved(lambda: md.noise.KNorm(4, PURE, norm=1)), answers(4, 0.25, moved=4)
-    ),
-    "K-norm, l_2": Release(
-        "knorm-noise", solved(lambda: md.noise.KNorm(4, PURE, norm=2)), answers(4, moved=4)
-    ),
-    "K-norm, few of many": Release(
-        "knorm-noise",
-        solved(lambda: md.noise.KNorm(12, PURE, md.Sensitivity(linf=1, l0=5))),
-        answers(12, moved=5),
-    ),
-    "K-norm, all rise": Release(
-        "knorm-noise",
-        solved(lambda: md.noise.KNorm(4, PURE, md.Sensitivity(linf=1, signed=False))),
-        answers(4, moved=4),
-    ),
+    "K-norm, l_inf": Release("knorm-noise", solved(lambda: md.noise.KNorm(4, PURE, norm=math.inf)), answers(4, moved=4)),
+    "K-norm, l_1": Release("knorm-noise", solved(lambda: md.noise.KNorm(4, PURE, norm=1)), answers(4, 0.25, moved=4)),
+    "K-norm, l_2": Release("knorm-noise", solved(lambda: md.noise.KNorm(4, PURE, norm=2)), answers(4, moved=4)),
+    "K-norm, few of many": Release("knorm-noise", solved(lambda: md.noise.KNorm(12, PURE, md.Sensitivity(linf=1, l0=5))), answers(12, moved=5)),
+    "K-norm, all rise": Release("knorm-noise", solved(lambda: md.noise.KNorm(4, PURE, md.Sensitivity(linf=1, signed=False))), answers(4, moved=4)),
     "K-norm, bounds of each": Release(
         "knorm-noise",
         solved(lambda: md.noise.KNorm(3, PURE, md.Sensitivity(each=[1.0, 0.5, 0.1]))),
         answers(3, moved=1),
     ),
-    "K-norm, listed": Release(
-        "knorm-noise", solved(lambda: md.noise.KNorm(2, PURE, [[1, 1], [1, 0], [0, 1]])), answers(2, moved=2)
-    ),
-    "K-norm, staircase": Release(
-        "knorm-noise", solved(lambda: md.noise.KNorm(2, md.PureDP(5.0))), answers(2, moved=2)
-    ),
-    "correlated Gaussian": Release(
-        "correlated-gaussian-noise",
-        solved(lambda: md.CorrelatedGaussian(np.eye(5), APPROXIMATE)),
-        answers(5),
-        delta=DELTA,
-    ),
-    "counts Gaussian": Release(
-        "correlated-gaussian-noise",
-        solved(lambda: md.CountsGaussian(50, 50, APPROXIMATE)),
-        counts(50, 50),
-        delta=DELTA,
-    ),
+    "K-norm, listed": Release("knorm-noise", solved(lambda: md.noise.KNorm(2, PURE, [[1, 1], [1, 0], [0, 1]])), answers(2, moved=2)),
+    "K-norm, staircase": Release("knorm-noise", solved(lambda: md.noise.KNorm(2, md.PureDP(5.0))), answers(2, moved=2)),
+    "correlated Gaussian": Release("correlated-gaussian-noise", solved(lambda: md.CorrelatedGaussian(np.eye(5), APPROXIMATE)), answers(5), delta=DELTA),
+    "counts Gaussian": Release("correlated-gaussian-noise", solved(lambda: md.CountsGaussian(50, 50, APPROXIMATE)), counts(50, 50), delta=DELTA),
     "plan": Release(
         "planned-release",
         solved(
@@ -400,21 +348,9 @@ RELEASES: dict[str, Release] = {
     ),
     "stream": Release("buffered-noise", solved(buffered), counts(8, 1), delta=DELTA),
     "stream, step by step": Release("buffered-noise", solved(buffered), counts(8, 1), streamed, DELTA),
-    "optimal quantizer": Release(
-        "quantizer", solved(lambda: md.OptimalQuantizer(BINS, PURE, UNIFORM), gap=0.5), inputs, clipped
-    ),
-    "metric quantizer": Release(
-        "quantizer",
-        solved(lambda: md.MetricQuantizer(BINS, md.MetricDP(EPSILON / 2), UNIFORM), gap=0.9),
-        inputs,
-        clipped,
-    ),
-    "RQM": Release(
-        "quantizer",
-        lambda: md.Quantizer.rqm([-40.0, -20.0, 20.0, 40.0], 0.5, (-1, 1)).certified(),
-        inputs,
-        clipped,
-    ),
+    "optimal quantizer": Release("quantizer", solved(lambda: md.OptimalQuantizer(BINS, PURE, UNIFORM), gap=0.5), inputs, clipped),
+    "metric quantizer": Release("quantizer", solved(lambda: md.MetricQuantizer(BINS, md.MetricDP(EPSILON / 2), UNIFORM), gap=0.9), inputs, clipped),
+    "RQM": Release("quantizer", lambda: md.Quantizer.rqm([-40.0, -20.0, 20.0, 40.0], 0.5, (-1, 1)).certified(), inputs, clipped),
     "coordinates": Release(
         "vector-quantizer",
         lambda: md.CoordinateQuantizer(
@@ -444,24 +380,15 @@ RELEASES: dict[str, Release] = {
         clipped,
     ),
     "sphere": Release("sphere-quantizer", lambda: md.SphereQuantizer(20, 3, PURE), vectors(20, 1.0), clipped),
-    "sphere, messages": Release(
-        "sphere-quantizer",
-        lambda: md.SphereQuantizer(20, 3, PURE, rotation="fast"),
-        vectors(20, 1.0),
-        encoded,
-    ),
-    "random directions": Release(
-        "random-directions", lambda: md.RandomDirections(20, 6, PURE), vectors(20, 1.0), clipped
-    ),
+    "sphere, messages": Release("sphere-quantizer", lambda: md.SphereQuantizer(20, 3, PURE, rotation="fast"), vectors(20, 1.0), encoded),
+    "random directions": Release("random-directions", lambda: md.RandomDirections(20, 6, PURE), vectors(20, 1.0), clipped),
     "sampled coordinates": Release(
         "sampled-coordinates",
         solved(lambda: md.VectorQuantizer(30, PURE, bits=1, inputs="box")),
         vectors(30, math.sqrt(30)),
         clipped,
     ),
-    "sampled signs": Release(
-        "sampled-signs", lambda: md.vectors.SampledSigns(30, 4, PURE), vectors(30, math.sqrt(30)), clipped
-    ),
+    "sampled signs": Release("sampled-signs", lambda: md.vectors.SampledSigns(30, 4, PURE), vectors(30, math.sqrt(30)), clipped),
     "integer table": Release(
         "integer-table",
         lambda: IntegerTable.of(md.OptimalQuantizer(BINS, PURE, UNIFORM).solve(gap=0.5).mechanism),
@@ -469,23 +396,13 @@ RELEASES: dict[str, Release] = {
         clipped,
     ),
     "exponential channel": Release("channel", lambda: Channel.exponential(LINE, EPSILON), items(5)),
-    "local report": Release(
-        "linear-report", solved(lambda: md.LocalWorkload(md.Workload.prefix_sums(8), PURE)), items(7)
-    ),
-    "local histogram": Release(
-        "subset-report", solved(lambda: md.LocalWorkload(md.Workload.identity(8), PURE)), items(7)
-    ),
+    "local report": Release("linear-report", solved(lambda: md.LocalWorkload(md.Workload.prefix_sums(8), PURE)), items(7)),
+    "local histogram": Release("subset-report", solved(lambda: md.LocalWorkload(md.Workload.identity(8), PURE)), items(7)),
     "bounded count": Release("channel", solved(lambda: md.BoundedCount(20, PURE)), items(1)),
     "choice": Release("choice-rule", solved(lambda: md.PrivateChoice(8, PURE)), votes),
-    "optimal choice": Release(
-        "choice-table", solved(lambda: md.PrivateChoice(2, PURE, largest=9)), votes_of_two
-    ),
-    "quantile": Release(
-        "quantile-rule", solved(lambda: md.PrivateQuantile(0.5, (0.0, 100.0, 1.0), PURE, "replace")), numbers
-    ),
-    "clustered response": Release(
-        "clustered-response", lambda: ClusteredResponse(CLUSTERS, EPSILON), items(7)
-    ),
+    "optimal choice": Release("choice-table", solved(lambda: md.PrivateChoice(2, PURE, largest=9)), votes_of_two),
+    "quantile": Release("quantile-rule", solved(lambda: md.PrivateQuantile(0.5, (0.0, 100.0, 1.0), PURE, "replace")), numbers),
+    "clustered response": Release("clustered-response", lambda: ClusteredResponse(CLUSTERS, EPSILON), items(7)),
     "Hadamard response": Release("hadamard-response", lambda: HadamardResponse(5, EPSILON), items(4)),
     "items of users": Release(
         "itemwise-release",
@@ -500,45 +417,25 @@ RELEASES: dict[str, Release] = {
         ),
         datasets(2, 3, 5),
     ),
-    "histogram of users": Release(
-        "tree-histogram",
-        solved(lambda: md.UserHistogram(LINE, md.EMDPrivacy(EPSILON), 3, 2, "tree")),
-        datasets(2, 3, 5),
-    ),
-    "linear query": Release(
-        "linear-release", lambda: md.LinearRelease(LinearQuery.average(LINE), alpha=EPSILON), histograms()
-    ),
-    "linear query, histogram": Release(
-        "linear-release", lambda: md.LinearRelease(LinearQuery.histogram(LINE), alpha=EPSILON), histograms()
-    ),
+    "histogram of users": Release("tree-histogram", solved(lambda: md.UserHistogram(LINE, md.EMDPrivacy(EPSILON), 3, 2, "tree")), datasets(2, 3, 5)),
+    "linear query": Release("linear-release", lambda: md.LinearRelease(LinearQuery.average(LINE), alpha=EPSILON), histograms()),
+    "linear query, histogram": Release("linear-release", lambda: md.LinearRelease(LinearQuery.histogram(LINE), alpha=EPSILON), histograms()),
     "linear query, Gaussian": Release(
         "linear-release",
         lambda: md.LinearRelease(LinearQuery.histogram(LINE), alpha=EPSILON, gaussian=True, delta=DELTA),
         histograms(),
         delta=DELTA,
     ),
-    "linear query, several users": Release(
-        "linear-release",
-        lambda: md.LinearRelease(LinearQuery.histogram(LINE), alpha=EPSILON, users=2),
-        pooled(),
-    ),
-    "linear query, K-norm 2": Release(
-        "linear-release",
-        lambda: md.LinearRelease(LinearQuery.histogram(LINE), alpha=EPSILON, norm=2),
-        histograms(),
-    ),
+    "linear query, several users": Release("linear-release", lambda: md.LinearRelease(LinearQuery.histogram(LINE), alpha=EPSILON, users=2), pooled()),
+    "linear query, K-norm 2": Release("linear-release", lambda: md.LinearRelease(LinearQuery.histogram(LINE), alpha=EPSILON, norm=2), histograms()),
     "linear query, K-norm inf": Release(
         "linear-release",
         lambda: md.LinearRelease(LinearQuery.histogram(LINE), alpha=EPSILON, norm=math.inf),
         histograms(),
     ),
     "declared table": Release("table-mechanism", solved(declared), items(7)),
-    "Laplace histogram": Release(
-        "laplace-histogram", lambda: LaplaceHistogram(LINE, EPSILON, users=1), histograms()
-    ),
-    "principal components": Release(
-        "PrivatePCA", estimator(PrivatePCA, bounds=1.0), records(2), fitted(), DELTA
-    ),
+    "Laplace histogram": Release("laplace-histogram", lambda: LaplaceHistogram(LINE, EPSILON, users=1), histograms()),
+    "principal components": Release("PrivatePCA", estimator(PrivatePCA, bounds=1.0), records(2), fitted(), DELTA),
     "bounded regression": Release(
         "PrivateLinearRegression",
         lambda: PrivateLinearRegression(privacy=APPROXIMATE, bounds=(-1, 1), target_bounds=(-1, 1)),
@@ -562,7 +459,7 @@ RELEASES: dict[str, Release] = {
         fitted(),
         DELTA,
     ),
-}
+}  # fmt: skip
 """By name."""
 WITHOUT = {
     "result": "hands on to its mechanism's",

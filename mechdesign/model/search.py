@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from types import NoneType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -202,12 +202,14 @@ def _moving(parts: Iterable[Array]) -> tuple[Indices, Array]:
     return np.concatenate(places), np.hstack([np.zeros((count, 0)), *values])
 
 
-R = TypeVar("R")
+Row = list[float | None]
+"""What the points of a sweep are compared by; None where infeasible."""
+_BATCH = 22  # problems that are stated together: in turn with HiGHS, each finds the processor's caches emptied, and takes 1.5 times as long
 
 
-def searched(
-    task: Callable[[Any], R],
-    chunks: Sequence[Any],
+def swept(
+    task: Sweeping,
+    points: Sequence[Any],
     *,
     what: str,
     definition: Mapping[str, Any],
@@ -216,23 +218,30 @@ def searched(
     backend: str = "loky",
     bar: bool = True,
     deadline: Deadline | None = None,
-) -> list[R]:
-    """Apply `task` to every chunk, in parallel and into a store that survives a kill; of those reached by the deadline.
+    together: bool = True,
+) -> list[Row]:
+    """Apply `task` to all points, in parallel and into a store that survives a kill; rows of those reached by the deadline.
 
     Parameters
     ----------
-    task : callable
-        Depends on its chunk only.
-    chunks : sequence
+    task : Sweeping
+    points : sequence
     what : str
         Of the progress bar.
     definition : mapping
         What the store is bound to.
+    together : bool
+        Whether many points are one step: of linear programs, each a fraction of a millisecond.
     """
+    size = _BATCH if together else 1
+    batches = [points[k : k + size] for k in range(0, len(points), size)]
     kept = None if store is None else Store(store, definition)
-    steps = progress_bar(what, len(chunks), shown=one_of("bar", bar, (True, False)))
+    steps = progress_bar(what, len(batches), shown=one_of("bar", bar, (True, False)))
     with nullcontext() if kept is None else closing(kept), steps as step:
-        return run_chunks(task, chunks, store=kept, jobs=jobs, backend=backend, step=step, deadline=deadline)
+        found = run_chunks(
+            task, batches, store=kept, jobs=jobs, backend=backend, step=step, deadline=deadline
+        )
+        return list(itertools.chain(*found))
 
 
 def search(
@@ -299,16 +308,19 @@ def search(
         raise DesignError.of(
             "backend", backend, "shares parameters among points; let build take all axes, or use loky"
         )
-    task = _Task(made, {name: grid.axes[name] for name in rest})
+    first = made(**points[0])
+    task = Sweeping(lambda point: made(**point), {name: grid.axes[name] for name in rest})
     definition: dict[str, Any] = {"build": getattr(made, "__qualname__", ""), "axes": grid.axes}
-    if store is not None and (first := made(**points[0])) is not None:
+    if store is not None and first is not None:
         set_parameters(first, {name: grid.axes[name][0] for name in rest})
         definition["first"] = str(first)
-    rows = searched(
+    rows = swept(
         task, points, what="points", definition=definition, store=store, jobs=jobs, backend=backend, bar=bar,
-        deadline=clock,
+        deadline=clock, together=hasattr(first, "points"),
     )  # fmt: skip
     places = list(itertools.product(*(grid.axes[name] for name in rest)))
+    if not rest:  # the best of what a problem searches itself
+        rows = [[min((value for value in row if value is not None), default=None)] for row in rows]
     tried = [(*p.values(), *at, value) for p, row in zip(points, rows) for at, value in zip(places, row)]
     table = pd.DataFrame(tried, columns=[*own, *rest, "value"]).astype({"value": float})
     if table["value"].isna().all():
@@ -322,34 +334,50 @@ def search(
     return replace(found, table=table.sort_values("value", kind="stable", ignore_index=True))
 
 
-class _Task:
-    """Solve the programs of one point of what `build` takes; holds the programs inside HiGHS, one a structure."""
+class Sweeping:
+    """Solve the programs of some points, all stated before any is solved; holds one program inside HiGHS for each structure.
 
-    def __init__(self, build: Callable[..., Any], axes: Mapping[str, Sequence[float]]) -> None:
-        self._build, self._axes, self._sweep = build, axes, Sweep()
+    Parameters
+    ----------
+    build : callable
+        From a point to its problem, or None.
+    axes : mapping of str to numbers
+        Values of the problems' parameters; a row holds what all of their combinations are compared by.
+    judge : bool
+        Whether what a program finds is judged by the problem; by the program's own objective if not.
+    """
+
+    def __init__(
+        self, build: Callable[[Any], Any], axes: Mapping[str, Sequence[float]], *, judge: bool = True
+    ) -> None:
+        self._build, self._axes, self._judge, self._sweep = build, axes, judge, Sweep()
         self._places = np.array(list(itertools.product(*axes.values())), dtype=float)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_sweep": Sweep()}  # workers make their own
 
-    def __call__(self, point: Mapping[str, float]) -> list[float | None]:
-        problem = instance("build", self._build(**point), Problem, NoneType)
-        if problem is None:
-            return [None] * len(self._places)
-        if hasattr(problem, "swept"):
-            found = problem.swept(dict(zip(self._axes, self._places.T)), self._sweep).tolist()
-        else:
-            found = list(self._solved(problem))
-        return [None if np.isnan(value) else value for value in found]
+    def __call__(self, points: Sequence[Any]) -> list[Row]:
+        problems: list[Any] = [instance("build", self._build(point), Problem, NoneType) for point in points]
+        values = dict(zip(self._axes, self._places.T))
+        stated = [one.points(values) if hasattr(one, "points") else None for one in problems]
+        return [self._row(problem, held) for problem, held in zip(problems, stated)]
 
-    def _solved(self, problem: Any) -> Iterator[float]:
-        """The values of the problem's points, each solved by itself."""
-        for place in self._places:
-            set_parameters(problem, dict(zip(self._axes, place.tolist())))
-            try:
-                yield problem.solve(certify=False, progress=False).value
-            except InfeasibleError:
-                yield np.nan
+    def _row(self, problem: Any, stated: tuple[Programs, Callable[..., Array]] | None) -> Row:
+        if problem is None or stated is None:
+            return [problem and self._solved(problem, place) for place in self._places.tolist()]
+        programs, judged = stated
+        values, found = self._sweep(programs)
+        compared = judged(values, found) if self._judge else values
+        return [None if np.isnan(value) else value for value in compared.tolist()]
+
+    def _solved(self, problem: Any, place: list[float]) -> float | None:
+        """The value at one point of the parameters, solved by itself; None where infeasible."""
+        set_parameters(problem, dict(zip(self._axes, place)))
+        try:
+            value: float = problem.solve(certify=False, progress=False).value
+        except InfeasibleError:
+            return None
+        return value
 
 
 def parameters_of(problem: Any, names: Mapping[str, Any]) -> dict[str, Any]:

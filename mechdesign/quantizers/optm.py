@@ -26,13 +26,12 @@ from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import dumps, serializable
-from mechdesign.model.search import Sweep, searched
+from mechdesign.model.search import Row, Sweeping, swept
 from mechdesign.problem.checks import field, integer, one_of, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
-from mechdesign.quantizers.box_sweep import BoxPrograms
 from mechdesign.quantizers.descent import Descent, LinearisedPoint, SelectionBlocks
 from mechdesign.quantizers.design import QuantizerDesign
 from mechdesign.quantizers.dual_pieces import OutputSpace
@@ -332,13 +331,6 @@ def _checked_pair(given: Any, m: int) -> tuple[Array, Array]:
     return low, high
 
 
-Row = tuple[list[float], float | None, int, int]
-"""Of one choice of bins: best level(s), its score (None where infeasible), feasible programs, programs."""
-
-
-_BATCH = 22  # choices of bins that are stated together: in turn with HiGHS, each finds the processor's caches emptied
-
-
 def authors_bins() -> Grid:
     """The published grid of bins at m = 4."""
     return Grid(delta=np.arange(10, 21) / 10, inner=np.arange(1, 11) / 10)
@@ -455,9 +447,8 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
 
     def closed_forms(self) -> Iterator[Law]:
         """Yield, for each choice of bins, the member that selects the two outermost, where it is within the budget."""
-        alphabets, levels = self.alphabets(), list(self.levels.axes)
-        unsolved: Row = ([0.0] * len(levels), None, 0, 0)
-        table = _table(alphabets, [unsolved] * len(alphabets), levels)
+        alphabets = self.alphabets()
+        table = self._table(alphabets, [[] for _ in alphabets])
         for ends in {bins[:: len(bins) - 1]: bins for bins in alphabets}.values():
             yield from (replace(law, table=table) for law in outermost(self, ends))
 
@@ -499,12 +490,12 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
         if solver is not None:
             solvers.get(solver)
         alphabets = self.alphabets()
-        batches = [alphabets[k : k + _BATCH] for k in range(0, len(alphabets), _BATCH)]
-        found_in = searched(
-            _Task(self), batches, what="bins", definition=self._definition(alphabets), store=store, jobs=jobs,
+        task = Sweeping(self._searched_problem, {}, judge=self.judge == "loss")
+        rows = swept(
+            task, alphabets, what="bins", definition=self._definition(alphabets), store=store, jobs=jobs,
             backend=backend, bar=bar, deadline=clock,
         )  # fmt: skip
-        table = _table(alphabets, [row for rows in found_in for row in rows], list(self.levels.axes))
+        table = self._table(alphabets, rows)
         best = self._best(table, clock)
         yield from loss_bounds(self, best.bins, clock)
         tried = table.sort_values("value", kind="stable", ignore_index=True)
@@ -519,6 +510,22 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
         bins = ", ".join(f"{b:g}" for b in result.mechanism.bins)
         count = int(self.trials(result)["programs"].sum())
         return [f"best bins: {bins} of {count} linear programs", *super().lines(result)]
+
+    def _searched_problem(self, bins: tuple[float, ...]) -> SelectionProblem:
+        """The programs of all levels for one choice of bins."""
+        return self.at(bins, self.levels).searched_problem()
+
+    def _table(self, alphabets: list[tuple[float, ...]], rows: list[Row]) -> pd.DataFrame:
+        """Of each choice of bins that was reached: the best levels, their score, feasible programs, programs."""
+        columns = self.levels.columns()
+        found = []
+        for bins, row in zip(alphabets, rows):
+            scores = np.array([*row, None], dtype=float)  # of none reached or feasible, no number
+            best, feasible = int(np.argmin(np.nan_to_num(scores, nan=np.inf))), np.isfinite(scores).sum()
+            level = [values[best] if feasible else 0.0 for values in columns.values()]
+            found.append((*bins, *level, scores[best], int(feasible), len(row)))
+        names = [f"bin {i}" for i in range(1, len(alphabets[0]) + 1)]
+        return pd.DataFrame(found, columns=[*names, *columns, "value", "feasible", "programs"])
 
     def _definition(self, alphabets: list[tuple[float, ...]]) -> dict[str, Any]:
         """What a store is bound to."""
@@ -540,35 +547,3 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
         winner = table.loc[table["value"].idxmin()]
         bounds = Grid(**{name: winner[name] for name in self.levels.axes})
         return self.at(tuple(winner.filter(like="bin ").tolist()), bounds)
-
-
-def _table(alphabets: list[tuple[float, ...]], rows: list[Row], levels: list[str]) -> pd.DataFrame:
-    bins = [f"bin {i}" for i in range(1, len(alphabets[0]) + 1)]
-    table = [
-        (*b, *level, np.nan if score is None else score, *n) for b, (level, score, *n) in zip(alphabets, rows)
-    ]
-    return pd.DataFrame(table, columns=[*bins, *levels, "value", "feasible", "programs"])
-
-
-class _Task:
-    """Solve all levels for some choices of bins, all stated before any is solved; holds one program inside HiGHS for each structure."""
-
-    def __init__(self, search: OPTMSearch) -> None:
-        self.search, self._sweep = search, Sweep()
-        self._levels = np.stack(list(search.levels.columns().values()), axis=1)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_sweep": Sweep()}  # workers make their own
-
-    def __call__(self, batch: list[tuple[float, ...]]) -> list[Row]:
-        problems = [self.search.at(bins, self.search.levels).searched_problem() for bins in batch]
-        stated = [p.programs.at(BoxSearch(p).first_boxes(), p.solved_epsilon) for p in problems]
-        solved = [self._sweep(programs) for programs in stated]
-        return [self._row(problem.programs, *answers) for problem, answers in zip(problems, solved)]
-
-    def _row(self, programs: BoxPrograms, values: Array, found: Array) -> Row:
-        scores = programs.judged(values, found) if self.search.judge == "loss" else values
-        if np.isnan(scores).all():
-            return [0.0] * self._levels.shape[1], None, 0, len(scores)
-        best = int(np.nanargmin(scores))
-        return self._levels[best].tolist(), float(scores[best]), int(np.isfinite(scores).sum()), len(scores)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ from mechdesign.evidence.whole_files import check_writable
 from mechdesign.model.exactly import Exact, fraction, near, repaired, weights_of
 from mechdesign.model.expressions import compiled
 from mechdesign.model.problem import Problem
-from mechdesign.model.search import Sweep, parameters_of
+from mechdesign.model.search import Programs, Sweep, parameters_of
 from mechdesign.model.table_problem import row_claims
 from mechdesign.model.unknown import in_columns
 from mechdesign.problem.losses import Loss
@@ -250,25 +250,27 @@ class SelectionProblem(Problem, QuantizerDesign):
             raise DesignError("law: is no selection of the problem's bins")
         return found
 
-    def swept(self, values: Mapping[str, Array], sweep: Sweep) -> Array:
-        """What points are compared by, of all values of parameters of the box; NaN where infeasible.
+    def points(self, values: Mapping[str, Array]) -> tuple[Programs, Callable[..., Array]]:
+        """Return the programs of all values of parameters of the box, or of the boxes searched, and what judges their answers.
 
         The box is affine in the parameters, so that its values at 0 and at each unit vector are all that is read of it.
         """
-        held = parameters_of(self, values)
+        programs, held = self.programs, parameters_of(self, values)
         before = {name: p.value for name, p in held.items()}
 
         def box(one: str = "") -> Array:
             for name, parameter in held.items():
                 parameter.value = float(name == one)
-            return np.stack(self.box)
+            return np.stack(self.box)[..., None]
 
-        origin = box()
-        moved = sum(((box(name) - origin)[..., None] * values[name] for name in held), origin[..., None])
+        if held:
+            origin = box()
+            low, high = sum(((box(name) - origin) * values[name] for name in held), origin)
+        else:
+            low, high = BoxSearch(self).first_boxes()
         for name, parameter in held.items():
             parameter.value = before[name]
-        programs = self.programs
-        return programs.judged(*sweep(programs.at((moved[0], moved[1]), self.solved_epsilon)))
+        return programs.at((low, high), self.solved_epsilon), programs.judged
 
     # -- what a result says ---------------------------------------------------------------------------------------
 

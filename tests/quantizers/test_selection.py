@@ -142,9 +142,10 @@ def test_a_law_outside_an_own_row_is_refused(tmp_path: Path) -> None:
 def test_boxes_and_bins_are_searched_in_three_lines() -> None:
     level = cp.Parameter(name="level")
 
-    def build(delta: float, inner: float) -> md.Problem:
+    def build(delta: float, inner: float, by: object = level) -> md.Problem:
         Q = md.Selection([-1 - delta, -inner, inner, 1 + delta], (-1, 1))
-        return md.Problem(md.Minimize(Q.lemma1(UNIFORM)), [Q.private(md.PureDP(1.0), box=Q.levels(level))])
+        box = Q.levels(by) if isinstance(by, cp.Parameter) else by
+        return md.Problem(md.Minimize(Q.lemma1(UNIFORM)), [Q.private(md.PureDP(1.0), box=box)])
 
     found = md.search(
         build, md.Grid(delta=[1.9, 2.0], inner=[0.4, 0.5], level=authors_levels().axes["level"])
@@ -154,6 +155,8 @@ def test_boxes_and_bins_are_searched_in_three_lines() -> None:
     assert found.mechanism.bins.tolist() == design.mechanism.bins.tolist()
     assert found.table.loc[0, "level"] == design.table.loc[0, "level"]
     assert found.table["value"].isna().sum() == 4 * 99 - int(design.table["feasible"].sum())
+    boxes = md.search(lambda inner: build(2.0, inner, None), md.Grid(inner=[0.4, 0.5]))
+    assert (boxes.value, len(boxes.table)) == (pytest.approx(found.value, abs=1e-9), 2)
     with pytest.raises(md.DesignError, match="build = 5"):
         md.search(lambda delta: 5, md.Grid(delta=[2.0]))
     with pytest.raises(md.DesignError, match="axis = 'levels'"):

@@ -281,7 +281,7 @@ class LinearBound(Checked, Proof):
         )
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
-        return bound_claim(self, stated)
+        yield self.least(stated, self.bound(_fitting(stated)[0]))
 
 
 @serializable("histogram-bound")
@@ -309,18 +309,7 @@ class HistogramBound(Proof):
         return found if design.data == "worst" else found + mean_square(design.workload)
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
-        return bound_claim(self, stated)
-
-
-def bound_claim(proof: Any, stated: Certificate) -> Iterator[Claim]:
-    """Whether the lower bound stated is one that the proof implies."""
-    design, _ = _fitting(stated)
-    if stated.lower_bound is None:
-        raise DesignError.of("lower_bound", None, "must be a number where a proof speaks of it")
-    margin = proof.bound(design) - Fraction(stated.lower_bound)
-    yield Claim(
-        f"no {design.among.noun} costs less than {stated.lower_bound!r}", PROVED, float(margin), margin >= 0
-    )
+        yield self.least(stated, self.bound(_fitting(stated)[0]))
 
 
 @np.vectorize(otypes=[object])

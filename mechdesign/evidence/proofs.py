@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import InitVar, dataclass, field
+from fractions import Fraction
 from numbers import Rational
 from typing import Any, ClassVar, NamedTuple
 
@@ -159,6 +160,14 @@ class Proof(ABC):
     @abstractmethod
     def check(self, stated: Certificate) -> Iterator[Claim]:
         """Recompute every claim of the theorem about `stated`."""
+
+    def least(self, stated: Certificate, proved: Fraction | float, unit: str = "") -> Claim:
+        """Claim that no mechanism of the class costs less than the lower bound stated, which is at most what is `proved`; DesignError where none is stated."""
+        if (bound := stated.lower_bound) is None:
+            raise DesignError.of("lower_bound", None, "must be a number where a proof speaks of it")
+        room = proved - (Fraction(bound) if isinstance(proved, Fraction) else bound)
+        claim = f"no {self.among(stated).noun} costs less than {bound!r}{unit}"
+        return Claim(claim, self.way(stated), float(room), room >= 0)
 
     def linear_bound(self, stated: Certificate) -> LinearBound:
         """The finite linear program that the lower bound follows from; NoProgramError where there is none."""

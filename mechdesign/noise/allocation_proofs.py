@@ -271,7 +271,7 @@ class AllocationProof(Proof):
             room = stated.value * (1 + ROUNDING) - cost(law.noise, order, weights, scales)
             yield Claim(claim, RECOMPUTED, room, room >= 0)
         if stated.lower_bound is not None:
-            yield from self._bounds(stated, design, stated.lower_bound)
+            yield from self._bounds(stated, design)
 
     @staticmethod
     def _made_for(law: IndependentNoise, asked: ScalesPrivacy) -> bool:
@@ -280,7 +280,7 @@ class AllocationProof(Proof):
             alike and law.sensitivities is not None and np.array_equal(law.sensitivities, asked.sensitivities)
         )
 
-    def _bounds(self, stated: Certificate, design: ScalesDesign, below: float) -> Iterator[Claim]:
+    def _bounds(self, stated: Certificate, design: ScalesDesign) -> Iterator[Claim]:
         for k, one in enumerate(design.asked):
             if (changes := changes_within(one)) is not None:
                 mix = np.zeros(0) if self.mixes is None else self.mixes[k]
@@ -288,16 +288,13 @@ class AllocationProof(Proof):
                 yield Claim("the worst mix is one of changes", self.way(stated), 0.0, reached)
                 if not reached:
                     return
-        claim = f"no {self.among(stated).noun} costs less than {below:.9g}"
         if design.exact:
-            found = self.proved(design, stated.value)
-            yield Claim(claim, PROVED, float(found - Fraction(below)), found >= Fraction(below))
+            yield self.least(stated, self.proved(design, stated.value))
             return
         dual, error = design.dual(Multipliers(self.multipliers, np.zeros(0), self._profiles(design)))
         # half of the error is more than the doubles have lost: of a huge multiplier nothing else may be left
         bound = dual - error / 2
-        room = bound + ROUNDING * abs(bound) - below
-        yield Claim(claim, RECOMPUTED, room, room >= 0)
+        yield self.least(stated, bound + ROUNDING * abs(bound))
 
     def _profiles(self, design: ScalesDesign) -> Array:
         """Profiles that scales keep the budgets on: the sensitivities, a mix where changes keep several bounds."""

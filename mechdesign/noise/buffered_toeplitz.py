@@ -356,12 +356,7 @@ class ToeplitzBound(Proof):
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
         asked: Any = instance("question", stated.question, BufferedToeplitz)
-        if stated.lower_bound is None or not asked.once:
-            raise DesignError.of(
-                "lower_bound",
-                stated.lower_bound,
-                "must be of counts of which one changes, where a proof speaks of it",
-            )
+        if not asked.once:
+            raise DesignError.of("participation", asked.participation, "must be once, for this lower bound")
         least = least_toeplitz(asked.size, largest=asked.largest) * asked.unit * (1 - 1e-12)
-        claim = f"no Toeplitz strategy that consumes at most {asked.budget:.9g} costs less than {stated.lower_bound:.9g}"
-        yield Claim(claim, PROVED, least - stated.lower_bound, least >= stated.lower_bound)
+        yield self.least(stated, least, f" at a budget of {asked.budget:.9g}")

@@ -428,9 +428,7 @@ class CalibrationBound(Proof):
             if self.share and design.has_scale_only and exceeds(noise, design.privacy, self.share):
                 power = 2 if design.loss == "squared" else 1
                 least = max(least, cost_of(noise, design.loss) * self.share**power)
-        margin = min(least, stated.value) - stated.lower_bound
-        claim = f"no {self.among(stated).noun} costs less than {stated.lower_bound:.9g}"
-        yield Claim(claim, RECOMPUTED, margin, margin >= 0)
+        yield self.least(stated, min(least, stated.value))
 
 
 def calibrate(

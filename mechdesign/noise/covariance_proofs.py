@@ -330,15 +330,7 @@ class CovarianceBound(Proof):
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
         declared = instance("question", getattr(stated.question, "declared", None), DeclaredCovariance)
-        if stated.lower_bound is None:
-            raise DesignError.of("lower_bound", None, "must be a number where a proof speaks of it")
-        margin = float(self.bound(declared) - Fraction(stated.lower_bound))
-        yield Claim(
-            f"no {self.among(stated).noun} costs less than {stated.lower_bound!r}",
-            PROVED,
-            margin,
-            margin >= 0,
-        )
+        yield self.least(stated, self.bound(declared))
 
 
 ROUNDING = 1e-11
@@ -435,13 +427,7 @@ class SaddleBound(Proof):
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
         asked: Weighed = instance("question", stated.question, Weighed)
-        if stated.lower_bound is None:
-            raise DesignError.of("lower_bound", None, "must be a number where a proof speaks of it")
-        least = asked.proved_bound(self.multipliers)
-        claim = f"no {self.among(stated).noun} costs less than {stated.lower_bound:.9g}"
-        yield Claim(
-            claim, RECOMPUTED, least - stated.lower_bound, least * (1 + ROUNDING) >= stated.lower_bound
-        )
+        yield self.least(stated, asked.proved_bound(self.multipliers) * (1 + ROUNDING))
 
 
 def loss_root(span: Span, weights: Array | None) -> Array:

@@ -137,23 +137,31 @@ class OneNumberDual(Proof):
 
     speaks_of = ("lower bound",)
 
+    def way(self, stated: Certificate) -> str:
+        return bound_way(stated)
+
     def proved(self, question: NoiseQuestion) -> Fraction:
         """The lower bound that follows for this question, of which one coordinate counts."""
         raise NotImplementedError
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
         question = instance("question", stated.question, NoiseQuestion)
-        if question.dimension != 1 or stated.lower_bound is None:
-            raise DesignError.of("dimension", question.dimension, "must be 1, with a lower bound")
-        room = self.proved(question) - Fraction(stated.lower_bound)
-        claim = f"no {question.among.noun} costs less than {stated.lower_bound:.9g}"
-        yield Claim(claim, self.bound_how, float(room), room >= 0)
+        if question.dimension != 1:
+            raise DesignError.of("dimension", question.dimension, "must be 1")
+        yield self.least(stated, self.proved(question))
+
+
+def bound_way(stated: Certificate) -> str:
+    """Proved; of a convex callable, whose values in floating point are taken as exact and its convexity as given, recomputed."""
+    return (
+        PROVED if instance("question", stated.question, NoiseQuestion).given_loss.polynomial else RECOMPUTED
+    )
 
 
 @serializable("lattice-bound")
 @dataclass(frozen=True, eq=False)
 class LatticeBound(OneNumberDual):
-    r"""Rows of `free_lattice` with multipliers, for losses a\|t\| + bt².
+    r"""Rows of `free_lattice` with multipliers.
 
     Parameters
     ----------
@@ -194,8 +202,6 @@ class LatticeBound(OneNumberDual):
         }
 
     def proved(self, question: NoiseQuestion) -> Fraction:
-        if question.given_loss.polynomial != (self.bound_how == PROVED):
-            raise DesignError.of("loss", question.given_loss.name, "is of another kind than this proof's")
         found = self.program(question)
         if not found.admissible:
             return Fraction(0)
@@ -208,14 +214,6 @@ class LatticeBound(OneNumberDual):
         if not question.given_loss.polynomial:
             raise NoProgramError(FUNCTION)
         return self.program(question)
-
-
-@serializable("sampled-lattice-bound")
-@dataclass(frozen=True, eq=False)
-class SampledLatticeBound(LatticeBound):
-    """The same for a convex callable, whose values in floating point are taken as exact and its convexity as given."""
-
-    bound_how = RECOMPUTED
 
 
 SPIKE = 1 / 64
@@ -448,8 +446,7 @@ class Lattice:
         if program.margin:
             program.state(0.0)
             program.solve()
-        kind = LatticeBound if q.given_loss.polynomial else SampledLatticeBound
-        proof = kind(self.cells, self.side, *admissible(self._every, *program.multipliers()))
+        proof = LatticeBound(self.cells, self.side, *admissible(self._every, *program.multipliers()))
         return Bound(round_down(proof.proved(q)), proof)
 
     def priced(self) -> LatticeDeclared:

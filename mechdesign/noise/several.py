@@ -43,7 +43,7 @@ from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration import Calibration
 from mechdesign.noise.calibration_evaluation import consumed, evaluated, unit_cost
 from mechdesign.noise.cell_product import CellLawProof, CellProduct, NoiseQuestion, averaged, law_notes
-from mechdesign.noise.lattice import OneNumberDual, SampledLatticeBound
+from mechdesign.noise.lattice import OneNumberDual, bound_way
 from mechdesign.problem.checks import instance, integer
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, Pointwise, PureDP, pairs_of
@@ -201,6 +201,9 @@ class SubsetBound(Proof):
         instance("privacy", self.privacy, *get_args(Pointwise))
         instance("dual", self.dual, OneNumberDual)
 
+    def way(self, stated: Certificate) -> str:
+        return bound_way(stated)
+
     def among(self, stated: Certificate) -> MechanismClass:
         return INDEPENDENT_NOISE
 
@@ -223,21 +226,8 @@ class SubsetBound(Proof):
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
         question = instance("question", stated.question, NoiseQuestion)
-        if stated.lower_bound is None:
-            raise DesignError.of("lower_bound", None, "must be a number where a proof speaks of it")
-        if isinstance(self.dual, SampledLatticeBound) != (self.bound_how == RECOMPUTED):
-            raise DesignError.of("dual", type(self.dual).__name__, "is of another kind than this proof")
-        room = self.dual.proved(one_number(question, self.privacy, self.mean)) - Fraction(stated.lower_bound)
-        claim = f"no {INDEPENDENT_NOISE.noun} costs less than {stated.lower_bound:.9g} a coordinate"
-        yield Claim(claim, self.bound_how, float(room), room >= 0 and self.implied(question))
-
-
-@serializable("sampled-subset-bound")
-@dataclass(frozen=True, eq=False)
-class SampledSubsetBound(SubsetBound):
-    """The same for a convex callable, whose values in floating point are taken as exact."""
-
-    bound_how = RECOMPUTED
+        proved = self.dual.proved(one_number(question, self.privacy, self.mean))
+        yield self.least(stated, proved if self.implied(question) else -math.inf, " a coordinate")
 
 
 @serializable("symmetric-bound")
@@ -269,11 +259,7 @@ class SymmetricBound(Proof):
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
         question = instance("question", stated.question, NoiseQuestion)
-        if stated.lower_bound is None:
-            raise DesignError.of("lower_bound", None, "must be a number where a proof speaks of it")
-        room = self.proved(question) * (1 + 1e-12) - stated.lower_bound
-        claim = f"no {INDEPENDENT_NOISE.noun} costs less than {stated.lower_bound:.9g} a coordinate"
-        yield Claim(claim, RECOMPUTED, room, room >= 0)
+        yield self.least(stated, self.proved(question) * (1 + 1e-12), " a coordinate")
 
 
 def lower_bounds(question: NoiseQuestion, clock: Deadline) -> Iterator[Bound]:
@@ -318,8 +304,7 @@ def shared_bound(found: Result, privacy: Pointwise, mean: int) -> Bound | None:
     dual = next((proof for proof in found.proofs if isinstance(proof, OneNumberDual)), None)
     if dual is None or found.lower_bound is None:
         return None
-    kind = SampledSubsetBound if isinstance(dual, SampledLatticeBound) else SubsetBound
-    return Bound(found.lower_bound, kind(mean, privacy, dual))
+    return Bound(found.lower_bound, SubsetBound(mean, privacy, dual))
 
 
 def _promising(question: NoiseQuestion, deadline: Deadline) -> Iterator[tuple[float, int, Copies, float]]:

@@ -65,7 +65,7 @@ def spoken_of(result: Json) -> str:
             if proof["share"] and design["noise"] not in (*SEARCHED_SHAPES, *DISCRETE):
                 return FAMILY
             return INDEPENDENT if result["mechanism"]["law"]["name"] == "staircase" else LOG_CONCAVE
-        if proof[""] in ("subset-bound", "sampled-subset-bound", "symmetric-bound"):
+        if proof[""] in ("subset-bound", "symmetric-bound"):
             return INDEPENDENT
         if proof[""] == "vector-proof":
             return EVERY

@@ -37,7 +37,7 @@ MEMBERS = Path(mechdesign.evidence.__file__).parents[1] / "verifier" / "members.
 FORMAT = Path(mechdesign.evidence.__file__).parents[2] / "docs" / "format.md"
 
 PRIOR = "@prior-law|@prior-clipped|@prior-truncated|@prior-samples"
-DUAL = "@lattice-bound|@sampled-lattice-bound|@staircase-dual"
+DUAL = "@lattice-bound|@staircase-dual"
 EXCEPTIONS = {
     "pos": "choice-rule.rate quantile-rule.rate additive-noise.sampling_rate alphabet.max_abs alphabet.step cell-noise.width knorm-noise.scale linear-release.alpha "
     "optimal-noise.sensitivity strategy-noise.budget",
@@ -69,7 +69,7 @@ EXCEPTIONS = {
     "optm-search.loss rqm.loss",
     PRIOR: "biased-selection.prior erm.prior metric-quantizer.prior optimal-quantizer.prior optm.prior optm-search.prior rqm.prior",
     f"{PRIOR}|null": "mvu.prior sum-task.values",
-    DUAL: "sampled-subset-bound.dual subset-bound.dual",
+    DUAL: "subset-bound.dual",
     "@block-fill-law|@selection-law|@rational-table|null": "quantizer.law",
     "'proved'|'recomputed'": "delta-interval.how",
     "'gaussian'|'laplace'": "independent-noise.noise",

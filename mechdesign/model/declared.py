@@ -310,8 +310,20 @@ def _power_of_two(sizes: Array) -> Array:
     return np.ldexp(1.0, np.where(sizes > 0, np.frexp(sizes)[1], 0))
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
 class OwnRows:
-    """A person's own rows in numbers, as every declared problem holds them: ``sum(a v) + offset`` at most or equal to 0."""
+    """A person's own rows in numbers, as every declared problem holds them: ``sum(a v) + offset`` at most or equal to 0.
+
+    Parameters
+    ----------
+    labels : tuple of str
+        Of the families of own rows.
+    family, equal, offsets : arrays, one entry a row
+        Its family, whether it is an equality, and its constant.
+    places, coefficients : arrays, shapes (t, 2) and (t,)
+        (row, column) of each coefficient, in the order of rows.
+    privacy : tuple of Requirement
+    """
 
     labels: tuple[str, ...]
     family: Indices
@@ -400,8 +412,30 @@ class OwnRows:
         return f"{self.labels[number]}: {row} ({count}{', the first' if (self.family == number).sum() > 1 else ''})"
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Linear(OwnRows):
+    """A linear objective and own rows, of the unknown, row by row, and of further variables, which stand after it.
+
+    Parameters
+    ----------
+    objective : str
+        Its name in words.
+    cost : array
+        Of all columns; `constant` is added.
+    """
+
+    objective: str
+    cost: Array
+    constant: float
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return len(self.cost)
+
+
 @dataclass(frozen=True, eq=False)
-class Declared(OwnRows):
+class Declared(Linear):
     """A problem on one table in numbers: what files hold of it.
 
     Parameters
@@ -409,17 +443,6 @@ class Declared(OwnRows):
     inputs, outputs : tuples of labels
     of, neighbours : str
         As in `Table`.
-    objective : str
-        Its name in words.
-    cost : array
-        Of all columns; `constant` is added.
-    labels : tuple of str
-        Of the families of own rows.
-    family, equal, offsets : arrays, one entry a row
-        Its family, whether it is an equality, and its constant.
-    places, coefficients : arrays, shapes (t, 2) and (t,)
-        (row, column) of each coefficient, in the order of rows.
-    privacy : tuple of Requirement
     curved : tuple of str
         Labels of families whose rows are the tangents of convex functions, which lie below them.
     """
@@ -428,16 +451,6 @@ class Declared(OwnRows):
     outputs: Labels
     of: str
     neighbours: str
-    objective: str
-    cost: Array
-    constant: float
-    labels: tuple[str, ...]
-    family: Indices
-    equal: Indices
-    offsets: Array
-    places: Indices
-    coefficients: Array
-    privacy: tuple[Any, ...]
     curved: tuple[str, ...]
 
     lemma: ClassVar[str] = (
@@ -469,11 +482,6 @@ class Declared(OwnRows):
     def cells(self) -> int:
         """Number of cells, the first columns."""
         return self.n * self.m
-
-    @property
-    def width(self) -> int:
-        """Number of columns."""
-        return len(self.cost)
 
     def column(self, j: int) -> str:
         """The name of a cell or of a further variable."""

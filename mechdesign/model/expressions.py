@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import cvxpy as cp
 import numpy as np
@@ -21,41 +21,11 @@ from cvxpy.settings import CPP_CANON_BACKEND, SCIPY_CANON_BACKEND
 from scipy import sparse
 
 from mechdesign.errors import DesignError
-from mechdesign.model.declared import Declared
+from mechdesign.model.declared import Declared, Linear
 from mechdesign.model.unknown import Further, Requirement, Unknown
-from mechdesign.typing import Array, Indices
+from mechdesign.typing import Array
 
 _EQUAL, _BELOW, _ABOVE = ("Equality", "Zero"), ("Inequality", "NonPos"), ("NonNeg",)
-
-
-class Rows(NamedTuple):
-    """An objective and own constraints as affine rows of the unknown, row by row, and of further variables, which stand after it.
-
-    Attributes
-    ----------
-    objective : str
-        In words.
-    cost, constant : ndarray, float
-        Of a column each; what is added.
-    labels : tuple of str
-        The families.
-    family, equal : ndarray of int
-        Of a row each: its family; 1 of an equality, else 0.
-    offsets : ndarray
-        What is added to a row: at most 0, or 0, with its columns.
-    places, coefficients : ndarray
-        (Row, column) of each coefficient.
-    """
-
-    objective: str
-    cost: Array
-    constant: float
-    labels: tuple[str, ...]
-    family: Indices
-    equal: Indices
-    offsets: Array
-    places: Indices
-    coefficients: Array
 
 
 def compiled(
@@ -67,14 +37,14 @@ def compiled(
 ) -> Declared:
     """Return a problem in numbers of this kind, tangents at equal probabilities unless `at` gives others; see `rows_of`."""
     at = [*at] or [np.full(unknown.shape, 1 / unknown.shape[-1])]
-    rows, asked, curved = rows_of(unknown, objective, constraints, at)
-    return kind(**unknown.stated(), **rows._asdict(), privacy=tuple(asked), curved=curved)
+    rows, curved = rows_of(unknown, objective, constraints, at)
+    return kind(**unknown.stated(), **vars(rows), curved=curved)
 
 
 def rows_of(
     unknown: Unknown, objective: cp.Minimize, constraints: Iterable[Any], at: list[Array]
-) -> tuple[Rows, list[Any], tuple[str, ...]]:
-    """Return objective and own constraints in numbers at the parameters' present values, the requirements, and families of tangents.
+) -> tuple[Linear, tuple[str, ...]]:
+    """Return a problem in numbers at the parameters' present values, and families of tangents.
 
     Parameters
     ----------
@@ -118,18 +88,21 @@ def rows_of(
     whole.sum_duplicates()
     whole.eliminate_zeros()
     entries = whole.tocoo()
-    rows = Rows(
-        objective.expr.label or " ".join(str(objective.expr).split()),
-        matrix[[0]].toarray().ravel(),
-        float(constants[0]),
-        tuple(names),
-        np.repeat(np.array([family for family, _ in pieces], dtype=np.int64), sizes),
-        np.repeat(np.array([type(part).__name__ in _EQUAL for _, part in pieces], dtype=np.int64), sizes),
-        signs * constants[1:],
-        np.column_stack(entries.coords).astype(np.int64).reshape(-1, 2),
-        np.asarray(entries.data, dtype=float),
+    rows = Linear(
+        objective=objective.expr.label or " ".join(str(objective.expr).split()),
+        cost=matrix[[0]].toarray().ravel(),
+        constant=float(constants[0]),
+        labels=tuple(names),
+        family=np.repeat(np.array([family for family, _ in pieces], dtype=np.int64), sizes),
+        equal=np.repeat(
+            np.array([type(part).__name__ in _EQUAL for _, part in pieces], dtype=np.int64), sizes
+        ),
+        offsets=signs * constants[1:],
+        places=np.column_stack(entries.coords).astype(np.int64).reshape(-1, 2),
+        coefficients=np.asarray(entries.data, dtype=float),
+        privacy=tuple(one for _, one in pairs if isinstance(one, Requirement)),
     )
-    return rows, [one for _, one in pairs if isinstance(one, Requirement)], tuple(curved)
+    return rows, tuple(curved)
 
 
 def _tangent(what: str, expression: Any, unknown: Unknown, at: Array) -> Any:

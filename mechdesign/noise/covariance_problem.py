@@ -84,11 +84,11 @@ class CovarianceProblem(Problem):
     def compiled(self) -> DeclaredCovariance:
         """Return the problem in numbers, at the parameters' values."""
         S = self.unknown
-        rows, asked, curved = rows_of(S, self.objective, self.constraints, [np.eye(S.shape[0])])
+        rows, curved = rows_of(S, self.objective, self.constraints, [np.eye(S.shape[0])])
         if curved:
             remedy = "is no linear row of the covariance, and neither piecewise linear; state it by abs, max, norm1, sum_largest or affine rows"
             raise DesignError(f"{curved[0]!r}: {remedy}")
-        return DeclaredCovariance(S.changes, S.neighbours, *rows, tuple(asked))
+        return DeclaredCovariance(S.changes, S.neighbours, **vars(rows))
 
     @classmethod
     def unknown_of(cls, numbers: DeclaredCovariance) -> Covariance:

@@ -32,8 +32,7 @@ from mechdesign.accounting.profile import gaussian_most
 from mechdesign.errors import DesignError, instance
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.serialize import serializable
-from mechdesign.model.covariance import CovariancePrivacy
-from mechdesign.model.declared import OwnRows
+from mechdesign.model.declared import Linear
 from mechdesign.noise.correlated_noise import (
     CorrelatedGaussianNoise,
     LinearNoise,
@@ -44,7 +43,7 @@ from mechdesign.noise.correlated_noise import (
 from mechdesign.noise.fixed_point import Multipliers
 from mechdesign.problem.checks import array
 from mechdesign.problem.workload import Span
-from mechdesign.typing import Array, Indices
+from mechdesign.typing import Array
 
 _ULP = 2.0**-52
 """Twice a rounding: room for the roundings of the error bounds themselves."""
@@ -148,38 +147,17 @@ MOST_NUMBERS, MOST_ENTRIES = 64, 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class DeclaredCovariance(OwnRows):
-    """A problem on one covariance in numbers.
+class DeclaredCovariance(Linear):
+    """A problem on one covariance in numbers; columns are those of S, row by row, then further variables.
 
     Parameters
     ----------
     changes, neighbours
         As in `Covariance`.
-    objective : str
-        Its name in words.
-    cost : array
-        Of all columns, those of S row by row, then further variables; `constant` is added.
-    labels : tuple of str
-        Of the families of own rows.
-    family, equal, offsets : arrays, one entry a row
-        Its family, whether it is an equality, and its constant.
-    places, coefficients : arrays, shapes (t, 2) and (t,)
-        (row, column) of each coefficient, in the order of rows.
-    privacy : tuple of CovariancePrivacy
     """
 
     changes: Array
     neighbours: str
-    objective: str
-    cost: Array
-    constant: float
-    labels: tuple[str, ...]
-    family: Indices
-    equal: Indices
-    offsets: Array
-    places: Indices
-    coefficients: Array
-    privacy: tuple[CovariancePrivacy, ...]
 
     def __post_init__(self) -> None:
         self.check_rows(self.cost, self.changes, np.array(self.constant))
@@ -189,11 +167,6 @@ class DeclaredCovariance(OwnRows):
             raise DesignError.of("covariance", self.n, allowed)
         if self.further < 0:
             raise DesignError("rows: do not fit the unknown")
-
-    @property
-    def width(self) -> int:
-        """Number of columns."""
-        return len(self.cost)
 
     def column(self, j: int) -> str:
         """The name of an entry or of a further variable."""
@@ -213,7 +186,7 @@ class DeclaredCovariance(OwnRows):
     @cached_property
     def budget(self) -> float:
         r""":math:`\mu^2`, rounded down; of several requirements the least."""
-        return min(asked.budget for asked in self.privacy)
+        return float(min(asked.budget for asked in self.privacy))
 
     @cached_property
     def most(self) -> Fraction:

@@ -38,7 +38,7 @@ from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.vipr import rational
 from mechdesign.model.declared import OwnRows
 from mechdesign.model.exactly import RESIDUAL, fraction
-from mechdesign.model.scales import ScalesPrivacy, absolute_moment
+from mechdesign.model.scales import absolute_moment
 from mechdesign.typing import Array, Indices
 
 ZERO = fmpq(0)
@@ -77,26 +77,12 @@ class DeclaredScales(OwnRows):
     order : float
         p of the loss.
     weights : array, shape (K,)
-    privacy : tuple of ScalesPrivacy
-    labels : tuple of str
-        Of the families of own rows.
-    family, equal, offsets : arrays, one entry a row
-        Its family, whether it is an equality, and its constant.
-    places, coefficients : arrays, shapes (t, 2) and (t,)
-        (row, scale) of each coefficient, in the order of rows.
     """
 
     noise: str
     neighbours: str
     order: float
     weights: Array
-    privacy: tuple[ScalesPrivacy, ...]
-    labels: tuple[str, ...]
-    family: Indices
-    equal: Indices
-    offsets: Array
-    places: Indices
-    coefficients: Array
 
     def __post_init__(self) -> None:
         self.check_rows(self.weights)
@@ -113,7 +99,7 @@ class DeclaredScales(OwnRows):
     @property
     def spend(self) -> int:
         """m of the budgets: 2 of Gaussian noise, 1 of Laplace noise."""
-        return self.privacy[0].spend
+        return int(self.privacy[0].spend)
 
     @property
     def count(self) -> int:

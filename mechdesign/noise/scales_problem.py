@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import cvxpy as cp
@@ -18,6 +18,7 @@ from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.proofs import PROVED, Claim
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
+from mechdesign.model.declared import OwnRows
 from mechdesign.model.exactly import RESIDUAL
 from mechdesign.model.expressions import rows_of
 from mechdesign.model.problem import Problem
@@ -62,7 +63,7 @@ class ScalesProblem(ScalesDesign, Problem):
         if loss is None:
             raise DesignError("objective: must be the loss of the scales, Minimize(s.expected(2, weights))")
         scales, (order, weights) = self.unknown, loss
-        rows, privacy, curved = rows_of(scales, cp.Minimize(cp.Constant(0.0)), self.constraints, [])
+        rows, curved = rows_of(scales, cp.Minimize(cp.Constant(0.0)), self.constraints, [])
         if curved or len(rows.cost) > scales.size:
             label = (
                 curved[0]
@@ -70,14 +71,8 @@ class ScalesProblem(ScalesDesign, Problem):
                 else rows.labels[int(rows.family[int(rows.places[rows.places[:, 1].argmax(), 0])])]
             )
             raise DesignError(f"{label!r}: is not affine; state it by equalities and inequalities of sums")
-        return DeclaredScales(
-            scales.noise,
-            scales.neighbours,
-            order,
-            weights,
-            tuple(privacy),
-            *rows[3:],
-        )
+        own = {f.name: getattr(rows, f.name) for f in fields(OwnRows)}
+        return DeclaredScales(scales.noise, scales.neighbours, order, weights, **own)
 
     # -- files and copies -------------------------------------------------------------------------------------
 

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import mpmath
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mechdesign.channels.channel import Channel, check_prior
+import mechdesign as md
+from mechdesign.channels import design as metric_channel
+from mechdesign.channels import exact
+from mechdesign.channels.channel import Channel, Response, check_prior
 from mechdesign.channels.design import MetricChannel
 from mechdesign.channels.exact import integer_rows, private_weights
-from mechdesign.channels.responses import ClusteredResponse
+from mechdesign.channels.responses import ClusteredResponse, HadamardResponse, KaryResponse
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.proofs import Certificate
 from mechdesign.evidence.rows import RowsBound
+from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.model import printing
+from mechdesign.model.exactly import Face
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.spaces.spanner import graph_stretch, greedy_spanner
+from mechdesign.typing import Status
 from mechdesign.user_level.frequency import FrequencyEstimate
+from mechdesign.user_level.itemwise import ItemwiseRelease
+from mechdesign.user_level.linear_release import LinearQuery, LinearRelease
+from mechdesign.verifier.verify import verify
 
 
 @pytest.mark.parametrize(("side", "published"), [(3, 1.0188318618), (4, 1.2543731042), (5, 1.4481974068)])
@@ -201,3 +214,250 @@ def test_a_long_audit_keeps_the_tightest_report_of_every_pair(monkeypatch: pytes
     for column, least in (("slack", "min"), ("dual", "sum")):
         every = whole.groupby(pairs, sort=False)[column].agg(least)
         assert cut[column].to_numpy() == pytest.approx(every.to_numpy(), abs=1e-12)
+
+
+# -- What doubles may decide in the proofs of a channel, and how many exponentials they enclose --------------
+
+
+def test_doubles_decide_only_what_is_far_from_tight() -> None:
+    """One unit in the last place of a weight is seen, wherever it is; so is a weight of zero."""
+    result = MetricChannel(MetricSpace.grid(2, 3), alpha=0.7).solve()
+    design, distances, rates = result.design, result.design.space.distances, exact.Growth(0.7)
+    n = len(distances)
+    for x, y in itertools.product(range(n), range(n)):
+        rows = [list(row) for row in result.mechanism.weights]
+        for other in range(n):
+            if other != x:
+                rate = rates.lower(float(distances[x, other]))
+                rows[x][y] = max(rows[x][y], (rate * rows[other][y] >> rates.shift) + 1)
+        broken = Face(design.declared, frozenset()).broken(
+            design.exact(Channel.from_weights(rows, design.space))
+        )
+        assert broken.keys() == naively_broken(rows, distances, rates)
+
+
+def naively_broken(rows: Any, distances: Any, rates: Any) -> Any:
+    """Numbers of the rows (pair, report) that do not hold."""
+    n, totals, found = len(rows), [sum(row) for row in rows], set()
+    pairs = ((x, other) for x in range(n) for other in range(n) if other != x)
+    for k, (x, other) in enumerate(pairs):
+        for y, (a, b) in enumerate(zip(rows[x], rows[other])):
+            if a * totals[other] << rates.shift > rates.lower(float(distances[x, other])) * b * totals[x]:
+                found.add(k * n + y)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("size", [1e-15, 1e-8, 0.3])
+def test_the_surplus_of_rows_is_the_least_that_is_private(seed: int, size: float) -> None:
+    """Doubles choose the pairs, integers decide; by brute force over all pairs the same number."""
+    rng = np.random.default_rng(seed)
+    distances = MetricSpace.line(np.sort(rng.uniform(0, 10.0 ** rng.integers(-6, 3), 7))).distances
+    sums = [(1 << 120) + int(x) for x in rng.uniform(0, size * 2.0**120, 7)]
+    if seed % 3 == 0:
+        sums[1:4] = [max(sums)] * 3
+    rates = exact.Growth(1.3)
+    deficits, unit, need = [max(sums) - s for s in sums], 1 << rates.shift, 0
+    for (x, a), (other, b) in itertools.permutations(enumerate(deficits), 2):
+        rate = rates.lower(float(distances[x, other]))
+        need = max(need, -(-(a * unit - rate * b) // (rate - unit)))
+    assert exact._surplus(sums, distances, exact.Growth(1.3)) == need
+
+
+# -- Channels of many items by reports: HiGHS as oracle, private exactly whatever the time, bounds below, large spaces
+
+
+def drawn(
+    seed: int, n: int, side: float, alpha: float, loss: object = "metric", **options: object
+) -> MetricChannel:
+    rng = np.random.default_rng(seed)
+    if loss == "wide":
+        loss = rng.random((n, n + 3))
+    points = MetricSpace.euclidean(rng.uniform(0, side, (n, 2)))
+    return MetricChannel(points, alpha, rng.dirichlet(np.full(n, 0.5)), loss, **options)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(0, 10**6),
+    st.integers(4, 12),
+    st.floats(0.5, 8.0),
+    st.sampled_from([0.1, 1.0, 4.0]),
+    st.sampled_from(["metric", "squared", "error", "wide"]),
+)
+def test_equals_the_simplex_method(seed: int, n: int, side: float, alpha: float, loss: str) -> None:
+    design = drawn(seed, n, side, alpha, loss)
+    found, exact = design.solve("interior point"), design.solve("highs")
+    assert found.solver_report.solver in ("interior point", "closed form")
+    assert found.value == pytest.approx(exact.value, rel=1e-4, abs=1e-7)
+    assert found.lower_bound <= exact.value <= found.value * (1 + 1e-9) + 1e-12
+    assert found.gap <= 1e-3 or found.value - found.lower_bound < 1e-4
+    assert found.certificate.verify()
+
+
+@pytest.mark.parametrize("limit", [0.02, 0.3])
+def test_whenever_time_ends_there_is_a_private_channel(limit: float) -> None:
+    design = drawn(1, 50, 7, 1.0)
+    found = design.solve(time_limit=limit)
+    assert found.certificate.verify() and found.mechanism.alpha <= 1.0
+    assert found.lower_bound is None or found.lower_bound <= design.solve(time_limit=2).value
+
+
+def test_items_and_reports_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the memory for all: a bound from the likeliest items, a law of the reports that they are sent."""
+    design = drawn(2, 40, 6, 1.0)
+    whole = design.solve(gap=1e-3)
+    monkeypatch.setattr(metric_channel, "_ENTRIES", 40 * 25**2)
+    parts = design.solve("interior point")
+    assert parts.certificate.verify()
+    assert parts.lower_bound <= whole.lower_bound * (1 + 1e-3) and whole.value <= parts.value * (1 + 1e-3)
+    assert parts.gap < 0.35 and parts.status == Status.GAP
+
+
+@pytest.mark.parametrize("stretch", [1.0, 1.3])
+def test_a_spanner_keeps_its_guarantee(stretch: float) -> None:
+    design, looser = (drawn(3, 30, 5, alpha) for alpha in (1.0, 1.0 / stretch))
+    found = drawn(3, 30, 5, 1.0, spanner=stretch).solve()
+    assert found.certificate.verify()
+    assert found.value <= looser.solve().value * (1 + 0.02)
+    assert found.lower_bound <= design.solve().value
+
+
+def test_the_same_file_is_checked_alone(tmp_path) -> None:
+    found = drawn(4, 30, 5, 1.0).solve(gap=1e-3)
+    found.save(tmp_path / "places.json")
+    rows = verify((tmp_path / "places.json").read_text(encoding="utf-8")).rows
+    bound = f"no channel between the points costs less than {found.lower_bound!r}"
+    assert (bound, "proved", True) in rows and all(holds for _, _, holds in rows)
+
+
+# -- Channels on spaces out of the doubles' reach, what their proofs hold to, and limits ---------------------
+
+
+def test_far_points_do_not_underflow() -> None:
+    """Where e^{-1000} is 0 in doubles."""
+    result = MetricChannel(MetricSpace.line([0, 1, 2, 1000, 1001, 1002]), alpha=1.0).solve()
+    assert result.mechanism.alpha <= 1.0
+    assert result.status is Status.OPTIMAL and result.gap < 1e-9 and result.certificate.verify()
+
+
+@pytest.mark.parametrize("near", [1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-6])
+def test_near_points_are_private_with_a_true_gap(near: float) -> None:
+    """Repair costs what a solver leaves, over αd; the status says which gap that is."""
+    result = MetricChannel(MetricSpace.line([0, near, 1, 2]), alpha=1.0).solve()
+    assert result.lower_bound <= 0.41038 + 1e-5 and result.value >= 0.41038 - 1e-5
+    assert result.certificate.verify()
+    assert (result.status is Status.OPTIMAL) == (result.gap <= 1e-6)
+    assert result.gap < 1e-6 or near < 1e-8
+
+
+@pytest.mark.parametrize("unit", [1e-13, 1e-6, 1e6, 1e13])
+def test_the_unit_of_distance_does_not_matter(unit: float) -> None:
+    result = MetricChannel(MetricSpace.line(np.array([0, 1, 3, 4]) * unit), alpha=1 / unit).solve()
+    assert result.value / unit == pytest.approx(0.45689018, abs=1e-8)
+    assert result.status is Status.OPTIMAL and result.gap < 1e-12
+
+
+@pytest.mark.parametrize("unit", [1e-250, 1e-90, 1e200])
+def test_the_unit_of_loss_does_not_matter(unit: float) -> None:
+    space = MetricSpace.grid(2, 3)
+    result = MetricChannel(space, alpha=0.7, loss=space.distances * unit).solve()
+    plain = MetricChannel(space, alpha=0.7).solve()
+    assert result.value / unit == pytest.approx(plain.value, rel=1e-9)
+    assert result.status is Status.OPTIMAL and result.gap < 1e-9 and result.certificate.verify()
+
+
+def test_an_item_far_off_is_not_given_away() -> None:
+    """What is impossible in doubles has a probability all the same."""
+    release = ItemwiseRelease(
+        MetricSpace.line([0.0, 1.0, 1000.0]), item_alpha=1.0, delta=1e-6, items=5, users=100
+    )
+    assert release.channel.metric_loss() <= 1.0
+    assert release.guarantee.alpha == pytest.approx(5.0)
+    assert (release.channel.dense > 0).all()
+
+
+def test_a_clustered_release_is_read_back_without_a_matrix() -> None:
+    """The loss of a closed form needs no dense matrix."""
+    release = ItemwiseRelease(
+        MetricSpace.clustered(40, 30, within=0.05), item_alpha=4.0, delta=1e-6, items=10, users=1000
+    )
+    text = dumps(release)
+    again = loads(text)
+    assert (
+        again.item_alpha == release.channel.metric_loss() and again.guarantee.alpha <= release.guarantee.alpha
+    )
+    assert isinstance(again.channel, ClusteredResponse)
+    assert not any("distances" in vars(s) for s in (again.space, again.channel.space))
+
+
+def test_fifty_thousand_points_on_a_line_need_no_matrix() -> None:
+    """What needs no matrix answers; what needs one says its size."""
+    line = MetricSpace.line(np.arange(50_000.0))
+    release = LinearRelease(LinearQuery.average(line), alpha=1.0, users=10)
+    assert release.scale == pytest.approx(0.1)
+    assert LinearQuery.distance_to(line, 3).lipschitz() == pytest.approx(1.0)
+    assert LinearQuery.region(line, [0, 1], bandwidth=4.0).lipschitz() == pytest.approx(0.25)
+    assert math.isfinite(md.user_level.LaplaceHistogram(line, 1.0, 100).error_bound)
+    assert release.release(line.histogram([5, 5, 6])).shape == (1,)
+    for matrix in (
+        lambda: line.distances,
+        lambda: Channel.exponential(line, 1.0),
+        lambda: LinearQuery.histogram(line),
+    ):
+        with pytest.raises(DesignError, match="GiB"):
+            matrix()
+
+
+# ---------------------------------------------------------------------- what a certificate proves
+
+
+@pytest.fixture(scope="module")
+def unbiased() -> md.Result:
+    reports = np.array([-8.0, -2.0, 0.0, 1.0, 2.0, 4.0, 10.0])
+    loss = (np.arange(3.0)[:, None] - reports[None, :]) ** 2
+    return MetricChannel(
+        MetricSpace.line([0.0, 1.0, 2.0]), 0.8, loss=loss, unbiased=(np.arange(3.0), reports)
+    ).solve()
+
+
+def test_equalities_are_not_ignored(unbiased: md.Result) -> None:
+    """Other inputs, reports or multipliers of the equalities prove nothing."""
+    good, (proof, dual) = unbiased.certificate, unbiased.proofs
+    query, reports = (np.asarray(part) for part in good.question.unbiased)
+    assert good.verify()
+    for asked in ((query + 0.01, reports), (query, reports * 1.01), (query * 100, reports), None):
+        assert not replace(good, question=replace(good.question, unbiased=asked)).verify(), asked
+    more = tuple(multiplier * 2 for multiplier in dual.multipliers)
+    assert not replace(good, proofs=(proof, replace(dual, multipliers=more))).verify()
+
+
+def test_losses_of_few_levels_are_those_of_the_matrix() -> None:
+    """On any space: the closed forms against the matrix's exact loss, from above and by less than a hair."""
+    rng = np.random.default_rng(3)
+    own = md.MetricSpace.clustered(3, 4, within=0.2)
+    spaces = [
+        md.MetricSpace.line(rng.uniform(0, 1, 12)), md.MetricSpace.clustered(4, 3, within=0.3, across=0.7),
+        md.MetricSpace.clustered(3, 4, within=0.1, across=2.0), md.MetricSpace.grid(3, 4, spacing=0.1), own,
+        md.MetricSpace.from_matrix(own.distances), md.MetricSpace.clustered(1, 12, within=0.5),
+    ]  # fmt: skip
+    for channel in (ClusteredResponse(own, 3.0), KaryResponse(12, 1.0), HadamardResponse(12, 1.0)):
+        for space in spaces:
+            dense = Response.metric_loss(channel, space)
+            assert dense * (1 - 1e-12) <= channel.metric_loss(space) <= dense * (1 + 1e-9), (channel, space)
+
+
+def test_priors_are_read_by_name() -> None:
+    """A Series in another order once gave another design."""
+    space = md.MetricSpace.line([0.0, 1.0, 3.0])
+    named = replace(space, names=["a", "b", "c"])
+    assert md.MetricChannel(named, 1.0, prior=pd.Series([0.25, 0.25, 0.5])).weights.tolist()[2] == 0.5
+    assert md.BoundedCount(2, md.PureDP(1.0), prior=pd.Series({2: 0.5, 0: 0.3, 1: 0.2})).prior.tolist() == [
+        0.3,
+        0.2,
+        0.5,
+    ]
+    P = md.Table(["x", "y"], ["x", "y"])
+    one, other = (P.expected("error", prior) for prior in ([0.25, 0.75], {"y": 0.75, "x": 0.25}))
+    P.save_value(np.array([[0.9, 0.1], [0.5, 0.5]]))
+    assert one.value == other.value

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import base64
+import datetime
+import gzip
 import hashlib
 import math
+import random
 import re
+from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from typing import Any
 
+import cheap
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from outline import Outline
+from scipy import stats
 
+import mechdesign as md
 from mechdesign.errors import DesignError
+from mechdesign.evidence import page as pages
 from mechdesign.evidence.digits import at_least, at_most
 from mechdesign.evidence.page import Section, page
 from mechdesign.plotting import figure
@@ -135,3 +148,198 @@ def test_rounding_stays_on_its_side(value: float, digits: int) -> None:
     low, high = Fraction(at_least(value, digits)), Fraction(at_most(value, digits))
     assert low <= Fraction(value) <= high
     assert abs(high - low) <= abs(Fraction(value)) * Fraction(10) ** (1 - digits) * 10
+
+
+# -- The result file that a page carries: saved as it was written, never checked by the page, and said once to be left out where it is too large
+
+
+def carried(text: str) -> bytes:
+    """The file that the page's link saves, unpacked."""
+    [link] = [a for a in Outline(text).named("a") if "download" in a]
+    head, _, data = str(link["href"]).partition(",")
+    assert (link["download"], head) == ("result.json.gz", "data:application/gzip;base64")
+    return gzip.decompress(base64.b64decode(data, validate=True))
+
+
+@pytest.mark.parametrize("name", ["optimal-quantizer", "noise-allocation"])
+def test_the_link_saves_the_bytes_that_save_writes(name: str, tmp_path: Path) -> None:
+    result: Any = cheap.solved(name)
+    result.report(tmp_path / "page.html")
+    result.save(tmp_path / "result.json")
+    text, saved = (tmp_path / "page.html").read_text(), (tmp_path / "result.json").read_bytes()
+    assert carried(text) == saved
+    assert text.count(hashlib.sha256(saved).hexdigest()) == 1
+    said = "".join(Outline(text).texts)
+    assert "as computed by mechdesign" in said and "opening it checks nothing" in said
+    assert said.count("result.json.gz") == 2  # the link, and the command that unpacks it
+
+
+def test_a_page_of_a_quantizer_is_light_and_its_script_sorts_only(tmp_path: Path) -> None:
+    cheap.solved("optimal-quantizer").report(tmp_path / "page.html")
+    assert (tmp_path / "page.html").stat().st_size <= 90_000
+    script = (Path(pages.__file__).parent / "templates" / "page.js").read_text()
+    found = Outline((tmp_path / "page.html").read_text())
+    assert len(found.named("script")) == 1 and script in found.texts and script.count("\n") <= 40
+    assert [p.name for p in Path(md.__file__).parent.rglob("*.*js")] == ["page.js"]
+
+
+def test_a_file_that_is_too_large_is_said_once_to_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = random.Random(0).randbytes(3000).hex()
+    section = Section("Check it yourself", file=("result.json", text))
+    assert carried(page("t", [section])) == text.encode()
+    monkeypatch.setattr(pages, "LARGEST_FILE", 2999)
+    without = page("t", [section])
+    assert "download" not in without and without.count("does not carry") == 1
+    assert without.count(hashlib.sha256(text.encode()).hexdigest()) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("megabytes", "is_carried"), [(19, True), (25, False)])
+def test_twenty_megabytes_are_carried(megabytes: int, is_carried: bool) -> None:
+    text = base64.b64encode(random.Random(0).randbytes(megabytes * 1_000_000)).decode()  # gzip undoes that
+    made = page("t", [Section("Check it yourself", file=("result.json", text))])
+    assert ("download" in made) == is_carried and made.count("does not carry") == (not is_carried)
+    assert not is_carried or carried(made) == text.encode()
+
+
+# -- The page of every kind of result: complete, light, correct to read aloud, and true to its result --------
+
+UNIFORM = stats.uniform(-1, 2)
+GRID = md.Grid(delta=[0.5, 1.0], q=[0.3, 0.6], beta=[0.1, 0.5])
+MAKES: dict[str, Callable[[], Any]] = {
+    "optimal quantizer": lambda: md.OptimalQuantizer([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM).solve(),
+    "many outputs": lambda: md.OptimalQuantizer(np.linspace(-2, 2, 33), md.PureDP(3.0), UNIFORM).solve(),
+    "optm": lambda: md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM).solve(),
+    "rqm": lambda: md.RQM(4, md.PureDP(1.0), UNIFORM).solve(zoom=0, starts=1),
+    "metric quantizer": lambda: md.MetricQuantizer([-3, -0.5, 0.5, 3], md.MetricDP(2.0), UNIFORM).solve(
+        gap=0.02
+    ),
+    "biased": lambda: md.BiasedSelection(4, md.PureDP(1.0), UNIFORM, grid=GRID).solve(),
+    "search": lambda: md.OPTMSearch(
+        md.PureDP(1.0),
+        UNIFORM,
+        bins=md.Grid(delta=[1.9, 2.0], inner=[0.5]),
+        levels=md.Grid(level=[0.66, 0.67], width=[0.01]),
+    ).solve(),
+    "calibration": lambda: md.calibrate("laplace", privacy=md.ApproximateDP(1.0, 1e-6), sensitivity=1.0),
+    "discrete": lambda: md.calibrate("discrete_laplace", privacy=md.PureDP(1.0), sensitivity=1.0),
+    "optimal noise": lambda: md.OptimalNoise(md.ApproximateDP(1.0, 0.1)).solve(gap=0.02),
+    "allocation": lambda: md.NoiseAllocation("laplace", [1.0, 8.0, 3.0], md.PureDP(1.0)).solve(),
+    "large allocation": lambda: md.NoiseAllocation("laplace", np.linspace(1, 9, 500), md.PureDP(1.0)).solve(),
+    "correlated": lambda: md.CorrelatedGaussian(np.tri(3), md.ApproximateDP(0.5, 1e-6)).solve(),
+    "channel": lambda: md.MetricChannel(md.MetricSpace.grid(3, 3), alpha=0.7).solve(),
+}
+kinds = pytest.mark.parametrize("name", MAKES)
+
+
+@cache
+def made(name: str) -> Any:
+    return MAKES[name]()
+
+
+@pytest.mark.slow
+@kinds
+def test_every_kind_of_result_has_a_page(name: str, tmp_path: Path) -> None:
+    result = made(name)
+    result.report(tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    found = Outline(text)
+    assert len(text.encode()) < 500_000
+    words = "".join(found.texts)
+    assert len(found.named("svg")) + len(found.named("img")) == 2
+    for claim in result.checks()["claim"]:
+        assert claim in words
+    titles = [s.title for s in result.sections()]
+    assert (
+        titles[:3] == ["What was asked", "The mechanism", "What an attacker gains"]
+        and "Check it yourself" in titles
+    )
+    assert "unit of privacy" in words and "verify.pyz" in words and "scipy" in words
+    ids = [attributes["id"] for _, attributes in found.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+
+
+SAID = {
+    "dataset": "visits <2026> & more",
+    "author": "A. Turing\n- proved: yes",
+    "purpose": "</section><script>x</script>",
+}
+
+
+@pytest.mark.parametrize("name", ["result", "comparison"])
+def test_a_page_repeats_what_its_author_says_and_no_file_holds_it(name: str, tmp_path: Path) -> None:
+    handed: Any = {
+        "result": lambda: made("calibration"),
+        "comparison": lambda: md.compare(
+            md.NumericQuery(), md.PureDP(1.0), mechanisms=["laplace", "staircase"]
+        ),
+    }[name]()
+    handed.report(plain := tmp_path / "plain.html")
+    assert "Said by whoever" not in plain.read_text()
+    handed.report(page := tmp_path / "page.html", date="2026-11-23", **SAID)
+    text = page.read_text()
+    words = " ".join("".join(Outline(text).texts).split())
+    for key, told in SAID.items():
+        assert f"{'data set' if key == 'dataset' else key}: {' '.join(told.split())}" in words
+    assert "visits &lt;2026&gt; &amp; more" in text and "<script>x" not in text
+    assert "date: 2026-11-23" in words and "no file holds it, and nothing below proves it" in words.lower()
+    assert text.count("<section") == plain.read_text().count("<section") + 1
+    handed.save(file := tmp_path / "held.json")
+    assert "2026" not in file.read_text()
+    handed.report(page, author="A. Turing")
+    assert f"date: {datetime.date.today()}" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"dataset": 3}, "dataset = 3: must be a text that is not empty"),
+        ({"author": " "}, "author = ' ': must be a text"),
+        ({"date": "tomorrow"}, "date = 'tomorrow': must be a date"),
+    ],
+)
+def test_what_an_author_says_is_text(given: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(md.DesignError, match=re.escape(message)):
+        made("calibration").report(tmp_path / "page.html", **given)
+    assert not list(tmp_path.iterdir())
+
+
+@kinds
+def test_the_alternatives_are_no_better_than_what_is_proved(name: str) -> None:
+    """A rival below the proved least of what contains it would be a contradiction on one page."""
+    result = made(name)
+    table = result.alternatives()
+    assert list(table.columns) == ["mechanism", "error", "relative"]
+    if len(table):
+        assert table["error"].iloc[0] == pytest.approx(result.value) and (table["error"] > 0).all()
+    if name in ("optimal noise", "allocation", "large allocation", "correlated", "channel"):
+        assert result.lower_bound is not None
+        assert (table["error"] >= result.lower_bound * (1 - 1e-12)).all() and len(table) >= 2
+
+
+def test_a_result_without_a_certificate_says_so(tmp_path: Path) -> None:
+    result = md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM).solve(certify=False)
+    result.report(tmp_path / "a.html")
+    text = (tmp_path / "a.html").read_text()
+    assert 'class="no"' in text and "Warning" in text and "do not deploy" in text
+    assert (
+        "innocents finds at most" not in text
+    )  # what an attacker gains from such a law is not what was asked
+
+
+def test_a_claim_that_fails_is_seen(tmp_path: Path) -> None:
+    result = made("allocation")
+    replace(result, value=result.value / 2).report(tmp_path / "a.html")
+    text = "".join(Outline((tmp_path / "a.html").read_text()).texts)
+    assert "do not deploy" in text
+    held = re.search(r"Claims that hold(\d+) of (\d+)", text)
+    assert held is not None and int(held[1]) < int(held[2])
+
+
+def test_outputs_that_never_come_are_told() -> None:
+    result = md.OptimalQuantizer([-30, -3, -0.5, 0.5, 3, 30], md.PureDP(3.0), UNIFORM).solve()
+    most = result.mechanism.extremes()[1]
+    rare = [b for b, p in zip(result.mechanism.bins, most) if p < 1e-6]
+    assert bool(rare) == ("practically never" in str(result))
+    channel = md.MetricChannel(md.MetricSpace.grid(4, 4), alpha=0.7).solve()
+    assert "reports that never come: 0, 1" in str(channel)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
 import mechdesign as md
 from mechdesign.evidence import sampling
+from mechdesign.evidence.exact import exp_lower, exp_upper, log_lower, log_upper
 from mechdesign.evidence.sampling import (
     IntegerRows,
     IntegerWeights,
@@ -140,3 +145,24 @@ def test_surplus_words_are_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """2⁶⁴ mod 3 = 1: the last word would make one remainder likelier."""
     _words(monkeypatch, 2**64 - 1, 5)
     assert uniform_integers(3, 1).tolist() == [2]
+
+
+# -- The rational bounds of the exponential, against mpmath at 100 digits ------------------------------------
+
+
+@given(st.floats(-40, 500, allow_subnormal=False))
+def test_bounds_enclose_the_exponential(x: float) -> None:
+    with mpmath.workdps(300):
+        true = mpmath.exp(mpmath.mpf(x))
+        low, high = exp_lower(x), exp_upper(x)
+        assert mpmath.mpf(low.numerator) / low.denominator <= true
+        assert mpmath.mpf(high.numerator) / high.denominator >= true
+    assert (high - low) / low < Fraction(1, 10**55)
+
+
+@given(st.fractions(min_value=1, max_value=10**6))
+def test_logarithm_rounds_outward(ratio: Fraction) -> None:
+    with mpmath.workdps(80):
+        true = mpmath.log(mpmath.mpf(ratio.numerator) / ratio.denominator)
+        assert mpmath.mpf(log_upper(ratio)) >= true >= mpmath.mpf(log_lower(ratio))
+    assert log_upper(ratio) - log_lower(ratio) <= 4 * math.ulp(log_upper(ratio))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,9 @@ import jsonschema
 import pytest
 from campaign import files
 
+import mechdesign as md
 from evidence import kinds
-from mechdesign.evidence.serialize import result_schema
+from mechdesign.evidence.serialize import KINDS, result_schema
 
 VALIDATOR = jsonschema.Draft202012Validator(result_schema())
 
@@ -68,3 +71,43 @@ def test_damaged_envelopes_do_not(change: dict[str, Any]) -> None:
     good = document("pure-dp")
     assert not VALIDATOR.is_valid(good | change)
     assert not any(VALIDATOR.is_valid({k: v for k, v in good.items() if k != key}) for key in good)
+
+
+# -- The index of kinds: enough for a fresh process to read a file of every kind -----------------------------
+
+# One child a file, forked before anything of the package but the table is imported.
+FRESH = """
+import os, sys
+import cvxpy, highspy, numpy, pandas, scipy.integrate, scipy.optimize, scipy.sparse, scipy.stats
+from mechdesign.evidence.serialize import dumps, load
+loaded = set(sys.modules)
+failed = 0
+for path in sys.argv[1:]:
+    if os.fork():
+        failed += os.wait()[1] != 0
+        continue
+    value = load(path)
+    os._exit(0 if dumps(value) == open(path).read() else 1)
+assert set(sys.modules) == loaded
+sys.exit(failed)
+"""
+
+
+@pytest.mark.slow
+def test_a_fresh_process_reads_every_kind(tmp_path: Path) -> None:
+    documents = cheap.documents()
+    assert set(KINDS) <= set(documents), f"no cheap instance of {sorted(set(KINDS) - set(documents))}"
+    paths = []
+    for number, kind in enumerate(KINDS):
+        paths.append(tmp_path / f"{number}.json")
+        paths[-1].write_text(documents[kind])
+    run = subprocess.run([sys.executable, "-c", FRESH, *map(str, paths)], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize("path", [3, None, ["a"], "a\0b", object(), ".", b"\xff"])
+def test_what_is_no_path(path: object) -> None:
+    with pytest.raises((md.DesignError, md.ResultFormatError)):
+        md.load(path)  # type: ignore[arg-type]
+    with pytest.raises((md.DesignError, OSError)):
+        cheap.solved("noise-allocation").save(path)  # type: ignore[arg-type]

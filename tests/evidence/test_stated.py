@@ -5,18 +5,26 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import cheap
 import numpy as np
+import pandas as pd
 import pytest
 from campaign import files, trees
 
 import mechdesign as md
-from mechdesign.evidence.proofs import OWN_WORDS, RECOMPUTED, Certificate, Claim, Proof
+from mechdesign.evidence.proofs import OWN_WORDS, RECOMPUTED, Certificate, Claim, Proof, counted, tightest
 from mechdesign.evidence.serialize import dumps, encode, loads
+from mechdesign.shell.commands import audit
 from mechdesign.typing import Status
+from mechdesign.verifier import verify
 
 TABLES: dict[str, Callable[[], Any]] = {
     "numbers": lambda: md.compare(
@@ -176,3 +184,121 @@ def test_a_certificate_refuses_a_status_or_a_class_that_its_numbers_do_not_allow
     assert [dataclasses.replace(made, **said).certificate.verify() for said in doctored] == [False] * len(
         doctored
     )
+
+
+# -- What a newcomer found with the documentation alone: two checkers that disagreed, claims that were worded wrongly, lost files
+
+
+@pytest.mark.parametrize("max_mse", [None, 12.0])
+def test_a_loss_of_ones_own_over_a_prior_of_ones_own_is_claimed(max_mse: float | None) -> None:
+    tent = md.density(lambda x: 1 - 0.7 * np.abs(x), -1, 1, name="newcomers-tent")
+    design = md.OptimalQuantizer(
+        [-3, -0.5, 0.5, 3],
+        md.PureDP(1.5),
+        tent,
+        loss=lambda t: np.where(t > 0, t**2, 0.5 * np.abs(t)),
+        max_mse=max_mse,
+    )
+    account = verify.verify(dumps(design.solve(gap=1e-2)))
+    assert all(holds for *_, holds in account.rows)
+    words = {claim: how for claim, how, _ in account.rows}
+    assert [how for claim, how in words.items() if claim.startswith(("the value is", "no mechanism"))] == [
+        "claimed",
+        "claimed",
+    ]
+    assert words["privacy loss at most 1.5"] == "proved"
+    assert any("mean squared" in claim for claim in words) == (max_mse is not None)
+
+
+def test_claims_are_counted_apart_from_checks_of_the_file(tmp_path: Path) -> None:
+    result = cheap.solved("optimal-quantizer")
+    result.save(tmp_path / "r.json")
+    run = subprocess.run(
+        [sys.executable, "-m", "mechdesign.verifier", str(tmp_path / "r.json")],
+        capture_output=True,
+        text=True,
+    )
+    said = run.stdout.splitlines()
+    assert said[-1].startswith("none fail of 4 claims (4 proved, 0 recomputed, 0 claimed) and ")
+    assert len(said) - 1 == 4 + int(said[-1].partition(" and ")[2].split()[0])
+    table = result.checks()
+    assert counted(table).startswith("4 of 4 claims hold (4 proved, 0 recomputed, 0 claimed); ")
+    assert len(table[table["about"] == "file"]) == len(table) - 4
+    # Claims about a law whose rows are none prove nothing.
+    table.loc[table["claim"] == "rows sum to 1", "holds"] = False
+    assert counted(table).startswith("0 of 4 claims hold")
+
+
+def text_of(result: Any) -> str:
+    return "\n".join(
+        f"{s.title}\n{s.text}\n{'' if s.table is None else s.table.to_string()}\n{s.code}"
+        for s in result.sections()
+    )
+
+
+def test_a_page_counts_claims_and_says_what_nobody_checks() -> None:
+    noise = replace(cheap.solved("calibration"), notes=("This mechanism was verified by NIST",))
+    facts = {label: (value, remark) for label, value, remark in noise._page()["facts"]}
+    by = f"as computed by mechdesign {metadata.version('mechdesign')} when the page was made"
+    said = f"1 proved, 3 recomputed; the file agrees with itself; {by}"
+    assert facts["Claims that hold"] == ("4 of 4", said)
+    said = text_of(noise)
+    assert said.index("Stated by the file, not checked") < said.index(
+        "\u201cThis mechanism was verified by NIST\u201d"
+    )
+    assert "δ at ε = 0.5" in said
+    doctored = replace(noise, value=noise.value / 2)
+    facts = {label: (value, remark) for label, value, remark in doctored._page()["facts"]}
+    assert facts["Claims that hold"][0] == "2 of 4"
+
+
+# -- What `mechdesign audit` says of every kind of result: it ends with 0 only where everything holds that its kind must have
+
+QUICK = [name for name in cheap.DESIGNS if name not in ("bin-search", "alphabet", "optm-search")]
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_every_kind_is_audited(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "result.json"
+    cheap.solved(name).save(path)
+    audit(path, rows=3, csv=tmp_path / "audit.csv")
+    said = capsys.readouterr().out
+    assert "every constraint of the definition holds" in said and "claim by claim" in said
+    table = pd.read_csv(tmp_path / "audit.csv")
+    shown = tightest(table, 3)
+    families = table["family"].nunique()
+    assert len(shown) >= min(len(table), max(3, families))
+    least = table.groupby("family")["slack"].min()
+    first = shown.head(families).set_index("family")["slack"]
+    assert first.sort_index().equals(least.sort_index())
+    assert first.is_monotonic_increasing
+
+
+def test_the_tightest_of_each_family_come_first() -> None:
+    table = pd.DataFrame(
+        {"family": list("aababb"), "slack": [3.0, 1.0, 9.0, 2.0, 7.0, 8.0], "index": range(6)}
+    )
+    assert tightest(table, 4)["slack"].tolist() == [1.0, 7.0, 2.0, 8.0]
+    assert tightest(table, 0)["slack"].tolist() == [1.0, 7.0]
+    assert len(tightest(table.assign(slack=np.nan), 2)) == 2
+
+
+@pytest.mark.parametrize(
+    "place", [("value",), ("proofs", "$tuple"), ("design", "fields", "privacy", "fields", "epsilon")]
+)
+def test_what_is_amiss_ends_with_an_error(place: tuple[str, ...], tmp_path: Path) -> None:
+    payload, path = files.payload("optimal-quantizer"), tmp_path / "result.json"
+    was = trees.at(payload, ("fields", *place))
+    path.write_text(
+        cheap.sealed(trees.put(payload, ("fields", *place), 0.5 * was if type(was) is float else []))
+    )
+    with pytest.raises((md.DesignError, md.ResultFormatError)):
+        audit(path, rows=3, csv=None)
+
+
+def test_an_uncertified_mechanism_over_its_budget_ends_with_an_error(tmp_path: Path) -> None:
+    result = md.OPTM(cheap.BINS, cheap.PURE, cheap.UNIFORM).solve(certify=False)
+    result.save(path := tmp_path / "r.json")
+    with pytest.raises(md.DesignError):
+        audit(path, rows=3, csv=None)
+    assert not result.checks()["holds"].all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -9,10 +10,15 @@ from typing import Any
 
 import cheap
 import cvxpy as cp
+import numpy as np
 import pytest
 
 import mechdesign as md
 from mechdesign.evidence.serialize import dumps
+from mechdesign.model import table_problem
+from mechdesign.model.program import Program
+from mechdesign.model.symmetry import Symmetry
+from mechdesign.verifier.verify import verify
 
 Entry = Callable[[Any], Any]
 ENTRIES: dict[str, tuple[Entry, float, float]] = {
@@ -59,3 +65,144 @@ def test_a_number_that_changes_is_a_parameter(name: str) -> None:
         values == [pytest.approx(free.value, rel=1e-6), pytest.approx(max(values))] and values[1] > values[0]
     )
     assert all(result.certificate.verify() and result.audit()["slack"].min() >= -1e-12 for result in results)
+
+
+# -- Symmetries of a declared problem: found or given, they change neither the optimum nor what is proved, and rows that break them drop them
+
+
+def counts(n: int, privacy: object, s: int = 1) -> md.Problem:
+    P = md.Table(range(n + 1), range(n + 1), of="data")
+    pairs = [(x, y) for x, y in itertools.combinations(range(n + 1), 2) if y - x <= s]
+    return md.Problem(md.Minimize(P.worst("squared")), [P.private(privacy, between=pairs)])
+
+
+def places(side: int, **options: object) -> md.Problem:
+    space = md.MetricSpace.grid(side, side)
+    P = md.Table(range(side * side), range(side * side))
+    asked = md.MetricDP(0.7, metric=space) if not options else options["privacy"]
+    return md.Problem(md.Minimize(P.expected(space.distances)), [P.private(asked)])
+
+
+@pytest.mark.parametrize(
+    ("problem", "variables"),
+    [
+        (counts(7, md.PureDP(1.0)), 32),
+        (counts(8, md.ApproximateDP(1.0, 0.01)), 41),
+        (counts(6, md.ApproximateDP(0.5, 1e-5), 3), 25),
+        (places(3), 15),
+        (places(3, privacy=md.PureDP(1.0)), 15),
+        (places(3, privacy=md.TradeOff([(1.0, 0.01), (2.0, 0.0)])), 15),
+    ],
+)
+def test_the_optimum_is_that_without_symmetry(problem: md.Problem, variables: int) -> None:
+    plain, found = problem.solve(), problem.solve(symmetry="find")
+    assert Symmetry.of(problem.declared, "find").cells.max() + 1 == variables
+    assert found.value == pytest.approx(plain.value, rel=1e-8)
+    assert found.certificate.verify() and found.gap <= 1e-8
+    assert found.lower_bound <= plain.value
+
+
+def test_a_row_that_breaks_a_permutation_drops_it() -> None:
+    problem, turned = counts(6, md.ApproximateDP(1.0, 0.01)), np.arange(7)[::-1]
+    assert not problem.solve(symmetry=[(turned, turned)]).notes
+    P = problem.unknown
+    capped = problem.subject_to(md.named("cap", P[0, 0] >= 0.7))
+    found = capped.solve(symmetry=[(turned, turned)])
+    assert "1 of the permutations" in found.notes[0]
+    assert found.value == pytest.approx(capped.solve().value, rel=1e-8)
+    both = capped.subject_to(md.named("the same at the other end", P[6, 6] >= 0.7))
+    assert not both.solve(symmetry=[(turned, turned)]).notes
+
+
+@pytest.mark.parametrize("asked", ["all", [([0, 1], [0, 1])], [(range(7), [0] * 7)]])
+def test_what_is_no_permutation_is_refused(asked: object) -> None:
+    with pytest.raises(md.DesignError, match="symmetry"):
+        counts(6, md.PureDP(1.0)).solve(symmetry=asked)
+
+
+@pytest.mark.parametrize("rounds", [1, 9])
+def test_a_large_table_on_a_metric_is_solved_by_rounds(monkeypatch: pytest.MonkeyPatch, rounds: int) -> None:
+    """By an interior-point method: with rows still missing the law is private all the same, and the bound below."""
+    problem = places(4)
+    problem = problem.subject_to(md.named("cap", problem.unknown[5, 5] <= 0.3))
+    exact = problem.solve()
+    monkeypatch.setattr(table_problem, "_SIMPLEX", 0)
+    grown = Program.grown
+    left = iter(range(rounds - 1))
+    monkeypatch.setattr(Program, "grown", lambda self: grown(self) if next(left, None) is not None else 0)
+    found = problem.solve(gap=1e-6)
+    assert found.certificate.verify()
+    assert found.lower_bound <= exact.value <= found.value * (1 + 1e-9)
+    assert found.gap <= (1e-6 if rounds > 1 else 0.2)
+
+
+# -- Convex functions that are no linear rows: solved as cones, bounded by tangents, and called recomputed ---
+
+P = md.Table([-1, -0.5, 0, 0.5, 1], [-3, -0.5, 0.5, 3])
+PRIVATE = [P.private(md.PureDP(1.0)), P.unbiased()]
+CASES: dict[str, tuple[Any, list[Any]]] = {
+    "objective": (cp.sum_squares(P), []),
+    "entropy": (-cp.sum(cp.entr(P)), []),
+    "largest of several": (cp.max(cp.sum(cp.square(P), axis=1)), []),
+    "row": (P.expected(), [md.named("spread", cp.norm(P[:, 1]) <= 0.3)]),
+    "rows without a name": (
+        P.expected("squared"),
+        [cp.sum(cp.square(P), axis=1) <= 0.4, cp.abs(P[0, 0] - 0.4) <= 0.1],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_optimum_and_claims(case: str, tmp_path: Path) -> None:
+    objective, rows = CASES[case]
+    problem = md.Problem(md.Minimize(objective), [*PRIVATE, *rows])
+    result = problem.solve()
+    reference: Any = problem.to_cvxpy()
+    reference.solve(solver=cp.CLARABEL, tol_gap_rel=1e-11, tol_gap_abs=1e-11, tol_feas=1e-11)
+    assert result.value == pytest.approx(reference.value, rel=1e-7)
+    assert result.gap is not None and result.gap < 1e-7
+    assert result.certificate is not None and result.certificate.verify()
+    held = result.checks().set_index("claim")["how"].to_dict()
+    assert held["private: ε = 1, all pairs of inputs"] == "proved"
+    assert next(how for claim, how in held.items() if "no table within" in claim) == "recomputed"
+    P.save_value(result.mechanism.probabilities)
+    assert all(np.max(one.expr.value) < 1e-8 for one in rows)
+
+    path = tmp_path / "table.json"
+    result.save(path)
+    again = md.load(path)
+    assert again.certificate.verify() and all(holds for *_, holds in verify(path.read_text()).rows)
+    held = again.checks().set_index("claim")["how"].to_dict()
+    assert next(how for claim, how in held.items() if "no table within" in claim) == "claimed"
+    with pytest.raises(md.DesignError, match="declare them again"):
+        again.design.subject_to(again.design.unknown[:, 0] <= 0.5)
+
+
+def test_missed_rows_are_not_delivered() -> None:
+    with pytest.raises((md.InfeasibleError, md.SolverError)):
+        md.Problem(md.Minimize(P.expected()), [*PRIVATE, cp.norm(P[0]) <= 0.3]).solve()
+
+
+def test_infeasible_families_are_named() -> None:
+    """Those of linear rows are proved in rationals whatever the objective is; convex functions contradict by tangents."""
+    private, goal = P.private(md.PureDP(1.0)), md.Minimize(cp.sum_squares(P))
+    near = md.named("near", P.expected("absolute") <= 0.4)
+    with pytest.raises(
+        md.InfeasibleError, match=r"'private' and 'near' together \(proved in rationals\); some"
+    ):
+        md.Problem(goal, [private, near]).solve()
+    even = md.named("even", cp.norm(P[0]) <= 0.6)
+    sure = md.named("sure", P[0, 1] >= 0.7)
+    with pytest.raises(md.InfeasibleError, match=r"'even' and 'sure' together \(recomputed by tangents\)"):
+        md.Problem(md.Minimize(P.expected()), [private, even, sure]).solve()
+
+
+@pytest.mark.parametrize("certify", [True, False])
+def test_out_of_time_a_constant_output_keeps_the_functions_themselves(certify: bool) -> None:
+    """Tangents lie below: an output that keeps them alone may break its row, and costs more than they say."""
+    private = P.private(md.PureDP(1.0))
+    late = md.Problem(md.Minimize(cp.sum_squares(P)), [private]).solve(time_limit=1e-9, certify=certify)
+    assert late.value == pytest.approx(5.0)  # each of five inputs is answered surely
+    half = md.named("half", cp.norm(P[:, 0] - 0.5) <= 0.4)
+    with pytest.raises(md.SolverError, match="time limit"):
+        md.Problem(md.Minimize(P.expected()), [private, half]).solve(time_limit=1e-9, certify=certify)

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import cvxpy as cp
 import numpy as np
 import pytest
+import vipr_checker
 
 import mechdesign as md
-from mechdesign.model.exactly import interior, least_epsilon
+from mechdesign.evidence.rows import RowsBound
+from mechdesign.evidence.serialize import dumps
+from mechdesign.model import exactly
+from mechdesign.model.declared import Part
+from mechdesign.model.exactly import admissible, closed, fraction, interior, least_epsilon, near
 from mechdesign.problem.spine import Clock
 from mechdesign.solvers import Deadline
+from mechdesign.verifier.verify import verify
 from model import tables
 
 X, Y = [-1, -0.5, 0, 0.5, 1], [-3, -0.5, 0.5, 3]
@@ -215,3 +223,148 @@ def test_a_loss_that_answers_true_or_false_counts_ones() -> None:
     P = md.Table(["a", "b", "c"], ["a", "b", "c"])
     told, function = P.losses("error"), P.losses(lambda x, y: x != y)
     assert told.tolist() == function.tolist() == P.losses(told.astype(bool)).tolist()
+
+
+# -- Random tables with mixed requirements and constraints of their own: private in other people's fractions, tight, and refused by name
+
+
+def check(seed: int, *, hard: bool = False) -> float:
+    """The gap of a random problem; 0 where it is proved infeasible."""
+    problem = tables.drawn(np.random.default_rng(seed), hard=hard)
+    try:
+        result = problem.solve()
+    except md.InfeasibleError as error:
+        assert "proved in rationals" in str(error)
+        return 0.0
+    assert tables.excess(problem, result) <= 0
+    if all(isinstance(c, md.model.Private) or c.expr.is_affine() for c in problem.constraints):
+        equal, over = tables.residual(problem, result)
+        assert equal <= 1e-12 and over <= 0
+    assert result.certificate is not None and result.certificate.verify() and result.gap is not None
+    assert all(holds for *_, holds in verify(dumps(result)).rows)
+    return result.gap
+
+
+@pytest.mark.parametrize("seed", [*range(24), 70])  # 70: a ray with rounding in rows of further columns
+def test_few(seed: int) -> None:
+    assert check(seed) <= 1e-8
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_least_columns_above_any_table_are_private_exactly(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n, m = int(rng.integers(3, 9)), int(rng.integers(2, 7))
+    P = md.Table(range(n), range(m))
+    between = [(x, x + 1) for x in range(n - 1)] if seed % 2 else "all"
+    private = P.private(md.PureDP(float(rng.uniform(0.05, 4))), between=between)
+    declared = md.Problem(md.Minimize(P.expected()), [private]).declared
+    table = rng.dirichlet(np.full(m, 0.2), size=n).ravel()
+    ((_, _, before),), ((_, _, after),) = near(declared, [table]), near(declared, [closed(declared, table)])
+    assert before and not after
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(12))
+def test_many(block: int) -> None:
+    assert max(check(seed) for seed in range(25 * block, 25 * (block + 1))) <= 1e-8
+
+
+@pytest.mark.slow
+def test_hard() -> None:
+    gaps = [check(seed, hard=True) for seed in range(1000, 1100)]
+    assert np.sort(gaps)[94] <= 1e-6 and max(gaps) < 1e-3
+
+
+# -- The theorem of the bound: true for all multipliers it admits, tight for a solver's, and rounded to the side that harms its claim
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_multipliers_prove_more_than_a_feasible_table_costs(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    problem = tables.drawn(rng)
+    try:
+        result = problem.solve()
+    except md.InfeasibleError:
+        return
+    size = problem.declared.parts[-1].end
+    for spread in (0.01, 0.1, 1.0):
+        rows = np.sort(rng.choice(size, min(size, 30), replace=False))
+        held = admissible(
+            problem.declared,
+            rows,
+            spread * rng.standard_exponential(len(rows)) * rng.choice([-1, 1, 1], len(rows)),
+        )
+        program = problem.declared.linear_bound(*held)
+        if program.admissible:  # further columns may be left unpaid
+            assert fraction(program.bound) <= Fraction(result.value)
+
+
+def test_multipliers_of_the_wrong_sign_prove_nothing() -> None:
+    P = md.Table([0, 1], [0, 1])
+    result = md.Problem(md.Minimize(P.expected("error")), [P.private(md.PureDP(1.0))]).solve()
+    (proof,) = (p for p in result.proofs if isinstance(p, RowsBound))
+    problem: Any = result.design
+    with pytest.raises(md.ResultFormatError, match="sign"):
+        problem.linear_bound(proof.rows, tuple(-m for m in proof.multipliers))
+    with pytest.raises(md.DesignError, match="rows"):
+        problem.linear_bound(np.array([10**6]), (Fraction(1),))
+
+
+@pytest.mark.parametrize("delta", [0.0, 0.05])
+@pytest.mark.parametrize("inputs", [2, 4])
+def test_direction(delta: float, inputs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With e^ε enclosed between 1 ∓ 10⁻³ of it, a law stays private of the one and a bound below the optimum of the other."""
+    ends = Part.low, Part.high
+    monkeypatch.setattr(Part, "low", lambda self, pair: ends[0](self, pair) * 999 / 1000)
+    monkeypatch.setattr(Part, "high", lambda self, pair: ends[1](self, pair) * 1001 / 1000)
+
+    monkeypatch.setattr(exactly, "SURE", 0.01)  # doubles do not say which rows hold
+
+    def best(epsilon: float) -> float:
+        x = np.linspace(-1, 1, inputs)
+        P = md.Table(x, [-3, 0, 3])
+        problem = md.Problem(
+            md.Minimize(P.expected()), [P.private(md.ApproximateDP(epsilon, delta)), P.unbiased()]
+        )
+        model = problem.to_cvxpy()
+        model.solve(solver=cp.CLARABEL)
+        optimum[epsilon] = float(model.value)
+        if epsilon == 1.0:
+            found.append(problem.solve())
+        return optimum[epsilon]
+
+    found: list[md.Result] = []
+    optimum: dict[float, float] = {}
+    stricter, looser = (best(1.0 + np.log1p(side)) for side in (-1e-3, 1e-3))
+    best(1.0)
+    (result,) = found
+    assert result.value >= stricter * (1 - 1e-7) > optimum[1.0]
+    assert result.lower_bound is not None and result.lower_bound <= looser * (1 + 1e-7) < optimum[1.0]
+
+
+def test_vipr() -> None:
+    P = md.Table([-1, 0, 1], [-3, 0, 3])
+    rows = [P.private(md.ApproximateDP(1.0, 0.01)), P.unbiased(), md.named("cap", P[:, 1] <= 0.4)]
+    certificate: Any = md.Problem(md.Minimize(P.worst() + 1.0), rows).solve().certificate
+    text = certificate.proofs[-1].linear_bound(certificate).text(certificate.lower_bound)
+    vipr_checker.Certificate(text)  # raises where it proves nothing
+
+
+def test_doctored_multipliers_fail() -> None:
+    P = md.Table([-1, 0, 1], [-3, 0, 3])
+    certificate: Any = (
+        md.Problem(md.Minimize(P.worst()), [P.private(md.PureDP(1.0)), P.unbiased()]).solve().certificate
+    )
+    for k in range(len(certificate.proofs[-1].multipliers)):
+        changed = copy.copy(certificate.proofs[-1])
+        multipliers = list(changed.multipliers)
+        multipliers[k] *= Fraction(101, 100)
+        object.__setattr__(changed, "multipliers", tuple(multipliers))
+        altered = md.Certificate(
+            certificate.question,
+            certificate.law,
+            certificate.value,
+            certificate.lower_bound,
+            (certificate.proofs[0], changed),
+        )
+        assert not altered.verify()

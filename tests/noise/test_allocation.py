@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
+from dataclasses import replace
 from fractions import Fraction
 
+import cvxpy as cp
 import numpy as np
 import pytest
+from campaign.noise_oracles import mixed_delta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, optimize, stats
@@ -15,11 +19,15 @@ from scipy import integrate, optimize, stats
 import mechdesign as md
 from mechdesign.accounting.gaussian import gaussian_mu
 from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.evidence.serialize import dumps
 from mechdesign.model.scales import absolute_moment
 from mechdesign.noise.allocation import NoiseAllocation
+from mechdesign.noise.allocation_page import disparity, gini, layer_profile, majorizes
 from mechdesign.noise.allocation_proofs import spent
+from mechdesign.noise.vector_noise import MixedNoise, composed
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Sensitivity
+from mechdesign.verifier.verify import verify
 
 PRIVACY = ApproximateDP(0.5, 1e-6)
 NIGHTLY = bool(os.environ.get("MECHDESIGN_NIGHTLY"))
@@ -173,14 +181,6 @@ def test_compare_rows_follow_table_one() -> None:
         result.design.compare(result, overall=100.0)
 
 
-@given(noises, st.floats(0.5, 5))
-@settings(max_examples=30)
-def test_absolute_moments_against_quadrature(noise, p) -> None:
-    law = stats.norm if noise == "gaussian" else stats.laplace
-    half = sum(integrate.quad(lambda t: t**p * law.pdf(t), *ends)[0] for ends in ((0, 10), (10, 80)))
-    assert absolute_moment(noise, p) == pytest.approx(2 * half, rel=1e-7)
-
-
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_infeasible_limits_name_the_coordinate_and_the_least_budget(noise) -> None:
     def design(privacy: ApproximateDP) -> NoiseAllocation:
@@ -253,11 +253,318 @@ def test_gaussian_noise_passes_its_own_checks_where_the_requirement_is_extreme(e
     assert other.value == pytest.approx(single.value, rel=1e-10)
 
 
+# -- Allocation under several bounds at once: against every corner, against programs declared otherwise, and at extremes
+
+S = md.Sensitivity
+PURE, NEAR = md.PureDP(0.8), md.ApproximateDP(1.0, 1e-6)
+EACH = [1.0, 2.0, 3.0, 4.0, 0.1, 0.0, 0.5, 2.0]
+BUDGETS = {"laplace": PURE, "gaussian": NEAR}
+POWER = {"laplace": 1, "gaussian": 2}
+
+
+def spent_by(result, v: np.ndarray) -> np.ndarray:
+    scales = np.where(result.mechanism.scales > 0, result.mechanism.scales, 1.0)
+    return ((np.abs(v) / scales) ** result.design.spend).sum(axis=-1)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+@pytest.mark.parametrize(("l0", "loss"), [(1, 1), (2, 2), (3, 3.5), (6, 2)])
+def test_few_of_many_against_sums_of_the_largest(noise, l0, loss):
+    """The same convex program with CVXPY's own top-c sum; and every corner spends at most the budget, one of them all of it."""
+    weights = np.linspace(1.0, 2.5, len(EACH))
+    design = md.NoiseAllocation(noise, S(each=EACH, l0=l0), BUDGETS[noise], loss=loss, weights=weights)
+    result = design.solve()
+    assert result.status == "best of its class" and result.certificate.verify()
+    assert result.design.spent(result).sum() <= 1
+    moved, m = np.flatnonzero(EACH), POWER[noise]
+    corners = [
+        np.isin(np.arange(len(EACH)), some) * np.array(EACH) for some in itertools.combinations(moved, l0)
+    ]
+    most = spent_by(result, np.array(corners)).max()
+    assert most <= design.budget * (1 + 1e-13) and most == pytest.approx(design.budget, rel=1e-12)
+    u = cp.Variable(len(moved))  # log scales over those found: well conditioned
+    losses = weights[moved] * result.mechanism.scales[moved] ** loss
+    ratio = (np.array(EACH)[moved] / result.mechanism.scales[moved]) ** m / design.budget
+    shares = cp.multiply(ratio, cp.exp(-m * u))
+    program = cp.Problem(
+        cp.Minimize(losses / losses.sum() @ cp.exp(loss * u)), [cp.sum_largest(shares, l0) <= 1]
+    )
+    program.solve(solver="CLARABEL", **dict.fromkeys(("tol_gap_rel", "tol_feas"), 1e-10))
+    assert result.value == pytest.approx(result.value * program.value, rel=1e-7)
+
+
+def test_one_of_several_numbers_is_one_number():
+    """Where one coordinate changes, the (ε, δ) condition of one Laplace coordinate is exact: each gets its own least noise."""
+    result = md.NoiseAllocation("laplace", S(each=[1.0, 4.0], l0=1), NEAR).solve()
+    alone = [md.NoiseAllocation("laplace", [a], NEAR).solve().mechanism.scales[0] for a in (1.0, 4.0)]
+    assert result.mechanism.scales == pytest.approx(alone, rel=1e-12)
+    assert any("exact" in note for note in result.notes)
+
+
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-def test_an_infinite_upper_limit_is_none(noise) -> None:
-    privacy = PureDP(1) if noise == "laplace" else PRIVACY
-    plain = NoiseAllocation(noise, [1.0, 2.0], privacy).solve()
-    for upper in (np.inf, [np.inf, 1e4]):
-        result = NoiseAllocation(noise, [1.0, 2.0], privacy, upper=upper).solve()
-        assert result.certificate.verify() and result.checks()["holds"].all()
-        assert result.value == pytest.approx(plain.value, rel=1e-9)
+@pytest.mark.parametrize("bounds", [{"l0": 1}, {"l2": 1e100}, {"l0": 2, "l1": 1e90}])
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_bounds_hundreds_of_digits_apart_are_answered_and_proved(
+    noise: str, bounds: dict[str, float]
+) -> None:
+    privacy = md.PureDP(1.0) if noise == "laplace" else md.ZeroConcentratedDP(0.5)
+    for power in (60, 140):
+        each = [10.0**-power, 1.0, 10.0**power]
+        result = md.NoiseAllocation(noise, S(each=each, **bounds), privacy).solve()
+        assert result.certificate.verify() and result.value <= result.lower_bound * (1 + 1e-9)
+
+
+def test_few_coordinates_of_one_length_cost_their_sum():
+    result = md.NoiseAllocation("laplace", S(each=[2.0] * 12, l0=4, l2=2.5), PURE).solve()
+    assert result.value == pytest.approx(2 * 12 * (4 * 2.5**2) / PURE.epsilon**2, rel=1e-5)
+    assert result.gap < 1e-5 and result.certificate.verify()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "bounds", [{"l0": 250, "l1": 0.6, "l2": 0.8}, {"l1": 0.6, "l2": 0.8}, {"l0": 250, "l1": 0.6}]
+)
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_a_thousand_coordinates_of_any_sizes_are_answered(noise, bounds):
+    each = np.exp(1.5 * np.random.default_rng(1000).normal(size=1000))
+    top = np.sort(each)[-250:]
+    stated = {k: v if k == "l0" else v * float(np.linalg.norm(top, int(k[1]))) for k, v in bounds.items()}
+    result = md.NoiseAllocation(noise, S(each=each, **stated), BUDGETS[noise]).solve()
+    assert result.gap < 1e-6 and result.certificate.verify()
+
+
+# -- Laplace noise on several coordinates under δ > 0: private by a sum, whatever the limits, and compared with Gaussian noise
+
+A = md.ApproximateDP(1.0, 1e-6)
+FEW = md.Sensitivity(each=[1.0, 2.0, 3.0], l0=2)
+
+
+def allocated(noise, lam, privacy=A, **options):
+    return md.NoiseAllocation(noise, lam, privacy, **options).solve()
+
+
+def draw(seed: int):
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(2, 8))
+    epsilon, delta = float(rng.choice([0.1, 0.3, 1, 2, 4])), float(rng.choice([1e-9, 1e-6, 1e-5, 1e-3]))
+    more = {"weights": rng.uniform(0.1, 10, count)} if rng.random() < 0.3 else {}
+    lam = rng.lognormal(0, rng.choice([0.3, 1, 2]), count)
+    return lam, md.ApproximateDP(epsilon, delta), {"loss": float(rng.choice([1, 2, 3])), **more}
+
+
+@pytest.mark.parametrize("seed", [11, *(pytest.param(s, marks=pytest.mark.slow) for s in range(12, 24))])
+def test_draws(seed):
+    """δ of the exact composition, by an oracle, keeps the budget; a mix of types costs no more than either."""
+    lam, privacy, more = draw(seed)
+    alone, mixed = (allocated(noise, lam, privacy, **more) for noise in ("laplace", "mixed"))
+    ratios = lam / alone.mechanism.scales
+    assert ratios.sum() == pytest.approx(privacy.epsilon - math.log1p(-privacy.delta), rel=1e-12)
+    assert mixed_delta(ratios.tolist(), Fraction(0), privacy.epsilon) <= privacy.delta
+    assert mixed.value <= min(alone.value, allocated("gaussian", lam, privacy, **more).value) * (1 + 1e-10)
+    assert all(result.certificate.verify() for result in (alone, mixed))
+
+
+def test_laplace_noise_alone_is_a_mix_that_the_verifier_accepts():
+    mixed = allocated("mixed", [1.0, 3.0, 0.0])
+    assert mixed.mechanism.kinds == ("laplace", "laplace", "none")
+    assert all(holds for *_, holds in verify(dumps(mixed)).rows)
+
+
+@pytest.mark.parametrize(("lam", "word"), [(np.ones(20), "less"), ([1.0, 3.0], "more")])
+def test_a_note_says_whether_gaussian_noise_needs_less(lam, word):
+    result, gaussian = allocated("laplace", lam), allocated("gaussian", lam)
+    assert (gaussian.value < result.value) == (word == "less")
+    said = f"needs {word}: a loss of {gaussian.value:.6g} against {result.value:.6g}"
+    assert said in " ".join(result.notes) and "Corollary 6" in str(result.among)
+
+
+@pytest.mark.parametrize(("lam", "privacy"), [([1.0, 2.0], md.PureDP(1.0)), ([1.0, 0.0], A)])
+def test_where_the_condition_is_exact_no_note_speaks_of_others(lam, privacy):
+    result = allocated("laplace", lam, privacy)
+    assert "Corollary 6" not in str(result.among) + " ".join(result.notes)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"lower": 1.0},
+        {"upper": 1e9},
+        {"sensitivities": FEW},
+        {"groups": [[0, 1], [2]]},
+        {"sensitivities": md.noise.layer_profile([1.0, 2.0], [4, 1], norm=1, noise="laplace")[0]},
+    ],
+)
+def test_limits_groups_layers_and_several_bounds(asked):
+    result = allocated("laplace", asked.pop("sensitivities", [1.0, 2.0, 3.0]), **asked)
+    assert result.certificate.verify() and all(holds for *_, holds in verify(dumps(result)).rows)
+    assert not any("Gaussian" in note for note in result.notes)
+
+
+# -- A type for each coordinate: never worse than either type, private by composition, as independent quadrature has it
+
+
+def one_type(lam, privacy, noise, **options):
+    return md.NoiseAllocation(noise, lam, privacy, **options).solve().value
+
+
+def delta(result):
+    return composed(result.mechanism, result.design.privacy)[0]
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    """One large coordinate among twenty: Laplace noise on it, Gaussian on the others."""
+    return md.NoiseAllocation("mixed", np.r_[1.0, 0.1 * np.ones(20)], md.ApproximateDP(3.0, 1e-6)).solve()
+
+
+def test_a_mix_beats_both_types(mixed):
+    lam, privacy = mixed.design.sensitivities, mixed.design.privacy
+    assert mixed.mechanism.kinds == ("laplace",) + ("gaussian",) * 20
+    assert mixed.value <= 0.88 * min(one_type(lam, privacy, noise) for noise in ("gaussian", "laplace"))
+    assert mixed.value == pytest.approx(mixed.mechanism.mse) and delta(mixed) <= 1e-6
+    assert mixed.checks()["holds"].all() and (mixed.audit()["slack"] >= 0).all()
+    assert mixed.alternatives()["relative"].min() == 1.0 and mixed.lower_bound is None
+
+
+@pytest.mark.slow
+def test_coordinates_without_change_and_far_smaller_ones():
+    lam = [1.0, 0.0, 1e-30, 1e-9]
+    result = md.NoiseAllocation("mixed", lam, md.ApproximateDP(5.0, 1e-9)).solve()
+    assert result.mechanism.kinds[1] == "none" and result.certificate.verify()
+    law = result.mechanism
+    assert law.lattice_cost < 1e-3 and law.small < 1e-5
+    x = np.array([3.0, 1.5, 0.0, 0.0])
+    assert law.release(x)[1] == 1.5 and np.abs(law.release(x) - x)[2] < 1e-8
+
+
+def test_small_ones_are_composed_purely():
+    """A coordinate of ratio τ far below the others leaves ε − τ to them."""
+    law = MixedNoise([1.0, 1e9], [True, True], [1.0, 1.0])
+    assert law.small == pytest.approx(1e-9) and len(law.terms()) == 1
+    assert composed(law, md.ApproximateDP(1.0 + 2e-9, 1e-30)) == (0.0, True)
+    delta, basic = composed(law, md.ApproximateDP(1.0, 1e-8))
+    assert basic and delta == pytest.approx(5e-10, rel=1e-4)  # one coordinate: 1 − exp((ε − Δ/β)/2)
+
+
+# -- Several bounds at once for allocations and covariances --------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bounds", "norm"),
+    [
+        ({"linf": 1.0, "l0": 3}, np.sqrt(3)),
+        ({"l2": 2.0}, 2.0),
+        ({"l1": 2.0}, 2.0),
+        ({"linf": 1.0, "l1": 2.5}, 1.5),
+        ({"linf": 1.0}, np.sqrt(5)),
+    ],
+)
+def test_one_scale_for_what_is_alike(bounds, norm):
+    """The least common scale is the largest ℓ₂ norm over μ: no scales of other size do better, by symmetry."""
+    result = md.NoiseAllocation.of_sensitivity("gaussian", S(**bounds), 5, A).solve()
+    sigma = norm / np.sqrt(result.design.budget)
+    assert result.mechanism.scales == pytest.approx(sigma, rel=1e-9) and result.certificate.verify()
+    assert result.value == pytest.approx(5 * sigma**2, rel=1e-9)
+    calibrated = md.Calibration("gaussian", A, S(**bounds), 5).solve()
+    assert result.value / 5 == pytest.approx(calibrated.value, rel=1e-6)
+
+
+def test_bounds_of_single_coordinates_are_the_profile():
+    result = md.NoiseAllocation("laplace", S(each=[1, 2, 5], linf=3), md.PureDP(1.0)).solve()
+    plain = md.NoiseAllocation("laplace", [1, 2, 3], md.PureDP(1.0)).solve()
+    assert np.array_equal(result.mechanism.scales, plain.mechanism.scales) and np.array_equal(
+        result.design.sensitivities, [1, 2, 3]
+    )
+    few = md.NoiseAllocation.of_sensitivity("laplace", S(linf=1, l0=2), 4, md.PureDP(1.0)).solve()
+    assert few.mechanism.scales == pytest.approx(2.0)
+
+
+def test_covariances_for_bounds():
+    """With every pattern of signs the best covariance is diagonal, whatever the bounds; without, correlation helps."""
+    signed = md.CorrelatedGaussian(S(each=[1.0, 1.0, 2.0]), A).solve()
+    diagonal = md.NoiseAllocation("gaussian", S(each=[1.0, 1.0, 2.0]), A).solve()
+    assert signed.value == pytest.approx(diagonal.value, rel=1e-6)
+    alike = md.CorrelatedGaussian.of_sensitivity(S(linf=1, l0=2, signed=False), 6, A).solve()
+    counts = md.CountsGaussian(6, 2, A, signed=False).solve()
+    assert alike.value == pytest.approx(counts.value, rel=1e-7)
+    assert alike.value < md.CountsGaussian(6, 2, A).solve().value
+    ball = md.CorrelatedGaussian.of_sensitivity(S(l1=2.0), 3, A).solve()
+    assert ball.value * ball.design.budget == pytest.approx(12.0)
+
+
+# -- Disparity measures against their definitions, and what majorization says about the loss -----------------
+
+loads_of = st.lists(st.floats(0.0, 100.0), min_size=1, max_size=30).filter(lambda v: max(v) > 1e-3)
+
+
+@given(loads_of)
+def test_gini_is_its_double_sum(lam) -> None:
+    x = np.array(lam)
+    expected = np.abs(x[:, None] - x).sum() / (2 * len(x) * x.sum())
+    assert gini(lam) == pytest.approx(expected, abs=1e-12)
+    assert 1 / len(x) - 1e-12 <= disparity(lam) <= 1 + 1e-12
+
+
+@given(loads_of, st.integers(0, 2**32))
+def test_a_robin_hood_transfer_is_majorized(lam, seed) -> None:
+    rng = np.random.default_rng(seed)
+    x = np.array(lam)
+    i, j = rng.integers(0, len(x), 2)
+    y, share = x.copy(), rng.uniform(0, 0.5)
+    y[i], y[j] = x[i] + share * (x[j] - x[i]), x[j] + share * (x[i] - x[j])
+    assert majorizes(x, y)
+    assert gini(y) <= gini(x) + 1e-9
+
+
+def test_majorization_orders_the_loss() -> None:
+    """Squares with equal sums: the Gaussian loss depends on ‖λ‖₁ alone, Schur-concave in λ²."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        x = rng.dirichlet(np.ones(6))
+        y = np.sort(x)[::-1].copy()
+        y[0], y[-1] = y[0] - 0.3 * (y[0] - y[-1]), y[-1] + 0.3 * (y[0] - y[-1])
+        assert majorizes(x, y) and not majorizes(y, x)
+        one, other = (
+            NoiseAllocation("gaussian", np.sqrt(v), ApproximateDP(1.0, 1e-6)).solve() for v in (x, y)
+        )
+        assert one.value < other.value
+
+
+def test_extremes() -> None:
+    assert disparity(np.ones(5)) == 1 and gini(np.ones(5)) == 0
+    assert disparity([0, 0, 0, 1]) == 0.25 and gini([0, 0, 0, 1]) == 0.75
+    assert not majorizes([3, 0], [1, 1])
+
+
+@pytest.mark.parametrize("norm", [1.0, 1.5, 2.0, 4.0, np.inf])
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_layers_cover_every_change_within_the_clip(norm, noise) -> None:
+    """Flat changes, changes of one coordinate, and random ones."""
+    clips, sizes = [1.0, 2.0], [20, 3]
+    profile, groups = layer_profile(clips, sizes, norm=norm, noise=noise)
+    privacy = ApproximateDP(1.0, 1e-6) if noise == "gaussian" else PureDP(1.0)
+    result = NoiseAllocation(noise=noise, sensitivities=profile, privacy=privacy, groups=groups).solve()
+    spend = 2 if noise == "gaussian" else 1
+    rng = np.random.default_rng(0)
+    worst = 0.0
+    for clip, size, group in zip(clips, sizes, groups):
+        changes = np.vstack([np.eye(size), np.ones((1, size)), rng.exponential(size=(50, size)) ** 3])
+        changes *= clip / np.linalg.norm(changes, norm, axis=1, keepdims=True)
+        spent = ((np.abs(changes) / result.mechanism.scales[group]) ** spend).sum(axis=1)
+        assert spent.max() <= ((profile[group] / result.mechanism.scales[group]) ** spend).sum() * (1 + 1e-12)
+        worst += spent.max()
+    assert worst <= result.design.budget * (1 + 1e-12)
+
+
+def test_unequal_scales_in_a_clipped_layer_are_refused() -> None:
+    """A change along one coordinate then spends more than the profile says."""
+    profile, groups = layer_profile([1.0, 2.0], [4, 1])
+    uneven = {"weights": [1.0, 2, 3, 4, 5]}
+    made = NoiseAllocation(
+        noise="gaussian", sensitivities=profile, privacy=ApproximateDP(1.0, 1e-6), **uneven
+    )
+    assert [g.tolist() for g in made.groups] == [g.tolist() for g in groups]
+    assert np.ptp(made.solve().mechanism.scales[:4]) == 0
+    for other in ([[0, 1], [2, 3], [4]], [[0], [1], [2], [3], [4]]):
+        with pytest.raises(DesignError, match="together"):
+            replace(made, sensitivities=profile, groups=other)

@@ -116,28 +116,3 @@ def test_values_lie_between_bounds_of_all_corners(drawn, order):
     program.solve(solver="CLARABEL")
     assert program.value <= 1 + 1e-6 and result.gap <= 1e-6
     assert program.value >= 1 - 1e-5 or not asked.exact
-
-
-MORE = ({"l1": 0.3}, {"l0": 0.25, "l1": 0.6}, {"l0": 0.25, "l2": 0.6}, {"l0": 0.3, "l1": 0.5, "l2": 0.6})
-CASES = [
-    (noise, kind, more)
-    for noise in ("gaussian", "laplace")
-    for kind in ("linear", "lognormal", "two")
-    for more in MORE[noise == "laplace" :]
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("noise", "kind", "more"), CASES)
-def test_twelve_coordinates_are_nearly_proved(noise, kind, more):
-    each = {
-        "linear": np.arange(1.0, 13.0),
-        "lognormal": np.exp(np.random.default_rng(0).normal(size=12)),
-        "two": np.repeat([1.0, 4.0], [8, 4]),
-    }[kind]
-    count = round(more.get("l0", 1) * 12)
-    top = np.sort(each)[::-1][:count]
-    stated = {"l0": count if "l0" in more else None}
-    stated |= {k: v * float(np.linalg.norm(top, int(k[1]))) for k, v in more.items() if k != "l0"}
-    result = md.NoiseAllocation(noise, md.Sensitivity(each=each, **stated), PRIVACY[noise]).solve()
-    assert result.gap < 1e-6 and result.certificate.verify()

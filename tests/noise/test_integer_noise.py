@@ -70,13 +70,6 @@ def test_an_independent_program_finds_the_same(epsilon, delta, change, loss) -> 
     assert result.value == pytest.approx(found, rel=2e-6) and result.lower_bound <= found * (1 + 1e-7)
 
 
-def test_pure_noise_for_changes_by_one_is_discrete_laplace() -> None:
-    for epsilon in (0.1, 1.0, 3.0):
-        result = OptimalNoise(PureDP(epsilon), loss="absolute", integer=True).solve(gap=1e-6)
-        b = math.exp(-epsilon)
-        assert result.value == pytest.approx(2 * b / (1 - b * b), rel=1e-9)
-
-
 @pytest.mark.parametrize("epsilon, change", [(1.0, 3), (0.3, 5), (4.0, 4)])
 def test_pure_noise_is_the_discrete_staircase(epsilon, change) -> None:
     """Geng and Viswanath (2016): the best first fall of the staircase on the whole numbers."""

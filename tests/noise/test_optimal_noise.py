@@ -11,12 +11,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import optimize
+from programs import least_noise
+from scipy import integrate, optimize, stats
 
+import mechdesign as md
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.serialize import dumps
+from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
 from mechdesign.noise.optimal import OptimalNoise
+from mechdesign.noise.staircase_dual import StaircaseMultipliers, staircase
+from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, PureDP
+from mechdesign.problem.spine import Bound, Clock
 from mechdesign.verifier.verify import verify
 
 NIGHTLY = bool(os.environ.get("MECHDESIGN_NIGHTLY"))
@@ -136,45 +142,11 @@ def test_a_large_delta_has_an_optimum_within_the_gap(epsilon, delta, loss, value
     assert result.gap <= 0.01 and result.value <= value * (1 + 1e-4) and result.certificate.verify()
 
 
-def _lattice_lp(epsilon: float, delta: float, n: int, side: int) -> float:
-    """The lattice problem on a wide support with scipy: its optimum is at least any proved lower bound."""
-    length, growth = 2 * side + 1, math.exp(epsilon)
-    shifts = [s for k in range(1, n + 1) for s in (k, -k)]
-    rows, limits = [], []
-    count = length + len(shifts) * length
-    for index, s in enumerate(shifts):
-        base = length + index * length
-        total = np.zeros(count)
-        total[base : base + length] = 1
-        for i in range(length):
-            row = np.zeros(count)
-            row[i], row[base + i] = 1, -1
-            if 0 <= i + s < length:
-                row[i + s] -= growth
-            rows.append(row)
-            limits.append(0.0)
-        rows.append(total)
-        limits.append(delta)
-    cost = np.concatenate([np.abs(np.arange(length) - side) / n, np.zeros(count - length)])
-    norm = np.zeros((1, count))
-    norm[0, :length] = 1
-    return optimize.linprog(cost, np.array(rows), np.array(limits), norm, [1.0], method="highs").fun
-
-
 def test_lower_bound_is_the_lattice_optimum() -> None:
     result = OptimalNoise(privacy=ApproximateDP(1.0, 0.2)).solve(cells=3)
-    expected = _lattice_lp(1.0, 0.2, 3, 9)
+    expected = least_noise(np.abs(np.arange(-9, 10)) / 3, [(1.0, 0.2)], range(1, 4))
     assert result.lower_bound <= expected + 1e-9
     assert result.lower_bound == pytest.approx(expected, rel=2e-3)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
-def test_zero_delta_gives_the_staircase_back(epsilon) -> None:
-    result = OptimalNoise(privacy=PureDP(epsilon)).solve(cells=12)
-    staircase = math.exp(epsilon / 2) / math.expm1(epsilon)
-    assert result.lower_bound <= staircase <= result.value
-    assert result.gap <= 0.02 and result.certificate.verify() and result.mechanism.exact_delta(epsilon) == 0
 
 
 def test_squared_staircase() -> None:
@@ -305,3 +277,246 @@ def test_a_unit_in_which_doubles_do_not_hold_the_loss_is_refused(privacy) -> Non
 def test_every_magnitude_has_an_answer_and_an_honest_gap(privacy, loss) -> None:
     result = OptimalNoise(privacy, loss=loss).solve(gap=0.5, max_cells=4)
     assert 0 <= (result.lower_bound or 0.0) <= result.value < math.inf and result.certificate.verify()
+
+
+# -- CellNoise as a law: distribution functions, exact sampling, exact privacy sums --------------------------
+
+PLAIN = CellNoise(weights=(1, 4, 7, 2), width=0.5, start=-1.0, cells_per_shift=2)
+SPIKED = CellNoise(weights=(2, 3, 2), width=1.0, start=-1.5, cells_per_shift=1, spike=3, spike_width=0.25)
+TAILED = CellNoise(weights=(1, 2, 3, 3, 2, 1), width=0.5, start=-1.5, cells_per_shift=2, decay=Fraction(1, 3))
+LAWS = [PLAIN, SPIKED, TAILED]
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_distribution_functions_fit_together(law) -> None:
+    low, high = (-40, 40) if law.decay else law.support()
+    edges = np.arange(law.start - 40, law.start + 80, law.width)
+    points = np.unique(np.concatenate([edges[(edges > low) & (edges < high)], [-0.125, 0.125]]))
+    for t in (-1.1, -0.3, 0.0, 0.05, 0.6, 1.2):
+        cuts = np.concatenate([[low], points[points < t], [t]])
+        mass = sum(integrate.quad(law.pdf, a, b)[0] for a, b in zip(cuts[:-1], cuts[1:]))
+        assert law.cdf(t) == pytest.approx(mass, abs=1e-10)
+        assert law.cdf(t) + law.sf(t) == pytest.approx(1, abs=1e-13)
+    q = np.linspace(0.001, 0.999, 99)
+    assert law.cdf(law.ppf(q)) == pytest.approx(q, abs=1e-12)
+    cells = np.concatenate([[low], points, [high]])
+    for order, value in ((1, law.mean()), (2, law.var() + law.mean() ** 2)):
+        moment = sum(
+            integrate.quad(lambda t, k=order: t**k * law.pdf(t), a, b)[0]
+            for a, b in zip(cells[:-1], cells[1:])
+        )
+        assert value == pytest.approx(moment, abs=1e-8)
+    assert law.expected_loss("squared") == pytest.approx(law.var() + law.mean() ** 2, rel=1e-12)
+    assert law.std() == pytest.approx(math.sqrt(law.var()))
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_both_samplers_follow_the_law(law) -> None:
+    fast = law.rvs(20_000, random_state=5)
+    assert stats.kstest(fast, law.cdf).pvalue > 1e-4
+    exact = law.release(np.zeros(4000))
+    assert stats.kstest(exact, law.cdf).pvalue > 1e-4
+    assert np.ndim(law.rvs(random_state=1)) == 0 and law.rvs((2, 3), random_state=1).shape == (2, 3)
+
+
+def test_releases_are_on_the_lattice_and_doubles_of_the_input_do_not_show() -> None:
+    for law in LAWS:
+        assert math.frexp(law.step)[0] == 0.5 and 2.0**-21 <= law.step / law.width <= 2.0**-20
+        out = law.release([0.1, 1 / 3, -2.7e5] * 100) / (law.step / 2)
+        assert np.array_equal(out, np.round(out))
+
+
+@given(st.floats(-1e6, 1e6), st.floats(0, 1))
+def test_rounding_never_moves_answers_further_apart_than_the_cells_reach(x, share) -> None:
+    for law in LAWS:
+        reach = law.cells_per_shift * law.width
+        steps = []
+        for answer in (Fraction(x), Fraction(x) + Fraction(reach) * Fraction(share)):
+            steps.append(math.floor(answer / Fraction(law.step) + Fraction(1, 2)))
+        assert 0 <= steps[1] - steps[0] <= law.cells_per_shift * (math.ceil(law.width / law.step) | 1)
+
+
+def test_the_lattice_law_is_private_for_every_shift_in_steps() -> None:
+    """Masses on a coarse lattice, every shift summed: none exceeds the sums over cells."""
+    s, epsilon = 5, 0.4
+    for law in (PLAIN, SPIKED):
+        p = np.repeat(np.array(law.weights, dtype=float) / s, s)
+        p[len(p) // 2] += law.spike
+        p /= float(law.total)
+        for d in range(1, law.cells_per_shift * s + 1):
+            for here, there in ((p[:-d], p[d:]), (p[d:], p[:-d])):
+                lost = p.sum() - here.sum()
+                loss = np.maximum(here - math.exp(epsilon) * there, 0).sum() + lost
+                assert loss <= float(law.exact_delta(epsilon)) + 1e-12
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(0, 50), min_size=3, max_size=9), st.integers(1, 3), st.floats(0, 3))
+def test_exact_sums_against_their_definition(weights, n, epsilon) -> None:
+    if not any(weights):
+        weights[0] = 1
+    law = CellNoise(weights=tuple(weights), width=0.25, start=0.0, cells_per_shift=n)
+    p = np.array(weights) / sum(weights)
+    for k, value in law.hockey_stick(epsilon).items():
+        moved = np.array([p[i + k] if 0 <= i + k < len(p) else 0.0 for i in range(len(p))])
+        direct = np.maximum(p - math.exp(epsilon) * moved, 0).sum()
+        assert float(value) == pytest.approx(direct, abs=1e-13)
+    assert float(law.exact_delta(epsilon)) == pytest.approx(law.privacy_profile(epsilon), abs=1e-12)
+
+
+def test_tails_count_in_the_sums() -> None:
+    # Long finite stand-in for the infinite law: the sums must agree to what the cut tail weighs.
+    n, r = 2, 1 / 3
+    right = np.concatenate([np.array([3, 2, 1.0])] + [np.array([2, 1]) * r**k for k in range(1, 40)])
+    p = np.concatenate([right[::-1], right])
+    p /= p.sum()
+    for epsilon in (0.0, 0.3, 1.0):
+        for k, value in TAILED.hockey_stick(epsilon).items():
+            direct = np.maximum(p[:-k] - math.exp(epsilon) * p[k:], 0).sum()
+            assert float(value) == pytest.approx(direct, abs=1e-12)
+    assert TAILED.exact_delta(math.log(3) + 1e-9) == 0
+    assert TAILED.exact_delta(math.log(3) - 1e-3) > 0
+    assert n == TAILED.cells_per_shift
+
+
+def test_the_spike_is_charged_in_full() -> None:
+    assert SPIKED.exact_delta(50.0) >= Fraction(3, 10)
+
+
+def test_tails_too_long_to_be_listed_are_summed() -> None:
+    for epsilon in (1e-4, 1e-8):
+        result = md.OptimalNoise(md.PureDP(epsilon), loss="squared").solve()
+        law, found = result.mechanism, result.mechanism.errors()
+        assert found.standard_deviation == pytest.approx(math.sqrt(result.value), rel=1e-9)
+        assert found.absolute_error == pytest.approx(1 / epsilon, rel=1e-6)
+        far = -math.log(0.05) / epsilon
+        assert law.ppf(0.975) == pytest.approx(far, rel=1e-4) and law.sf(far) == pytest.approx(
+            0.025, rel=1e-3
+        )
+        assert law.pdf(far) == pytest.approx(0.05 * epsilon / 2, rel=1e-3)
+    with pytest.raises(DesignError, match="absolute or the squared"):
+        law.expected_loss(np.cosh)
+
+
+def test_no_quantile_is_a_value_without_mass() -> None:
+    law = IntegerNoise((1, 0, 1), -1, 1)
+    assert law.ppf([0.25, 0.5, 0.51, 0.75, 1.0]).tolist() == [-1.0, -1.0, 1.0, 1.0, 1.0]
+    assert set(law.rvs(200, np.random.default_rng(0)).tolist()) == {-1, 1}
+
+
+def test_integer_noise_of_long_tails_has_its_errors() -> None:
+    r = Fraction(10**7 - 1, 10**7)
+    law = IntegerNoise((1, 1, 1), -1, 1, decay=r)  # 1 at −1, 0, 1, then r^k on both sides
+    parts = 1 / (1 - r) + 2 * r / (1 - r) ** 2 + r * (1 + r) / (1 - r) ** 3
+    assert law.expected_loss("squared") == pytest.approx(float(2 * parts / (1 + 2 / (1 - r))), rel=1e-9)
+
+
+# -- The staircase's dual in closed form: it meets the published optimum, lies below every law, and is checked twice
+
+
+def best_bound(design: md.OptimalNoise) -> Bound:
+    """The highest of the bounds that are tried."""
+    found = [b for b in staircase(design, Clock(gap=1e-12)) if isinstance(b, Bound)]
+    return max(found, key=lambda b: b.value, default=Bound(0.0))
+
+
+losses = st.sampled_from(
+    ["absolute", "squared", {"absolute": 1.0, "squared": 3.0}, {"absolute": 1e-6, "squared": 2e3}]
+)
+
+
+@settings(max_examples=25)
+@given(st.floats(1e-4, 40.0), st.floats(1e-3, 1e3))
+def test_the_bound_of_pure_noise_is_the_published_optimum(epsilon: float, sensitivity: float) -> None:
+    """Geng and Viswanath: Δ e^{ε/2}/(e^ε - 1), step 1/(1 + e^{ε/2})."""
+    design = md.OptimalNoise(md.PureDP(epsilon), sensitivity)
+    bound, (_, step) = best_bound(design), StaircaseMultipliers.of(design, 0).highest
+    best = sensitivity * math.exp(epsilon / 2) / math.expm1(epsilon)
+    assert bound.proof.periods == 0 and bound.value == pytest.approx(float(bound.proof.level), rel=1e-15)
+    assert best * (1 - 1e-11) <= bound.value <= best * (1 + 1e-12)
+    assert float(step) == pytest.approx(1 / (1 + math.exp(epsilon / 2)), rel=1e-6)
+
+
+@settings(max_examples=25)
+@given(st.floats(0.05, 20.0), losses)
+def test_pure_noise_is_solved_outright(epsilon: float, loss: object) -> None:
+    result = md.OptimalNoise(md.PureDP(epsilon), loss=loss).solve(gap=1e-6)
+    assert result.status == "optimal" and result.solver_report.solver == "closed form"
+    assert result.certificate.verify() and result.mechanism.exact_delta(epsilon) == 0
+
+
+@pytest.mark.slow
+@settings(max_examples=25)
+@given(st.floats(0.2, 8.0), st.floats(-9.0, -0.5), losses, st.integers(1, 30), st.floats(0.5, 1.5))
+def test_no_private_law_is_cheaper(
+    epsilon: float, log_delta: float, loss: object, periods: int, share: float
+) -> None:
+    """Whatever level and periods: truncated Laplace noise, calibrated for the same (ε, δ), costs at least the bound."""
+    delta, held = 10**log_delta, Loss.of(loss)
+    r = math.expm1(epsilon) / (2 * delta)
+    top = math.log1p(r) / epsilon
+    mass = 2 * -math.expm1(-epsilon * top) / epsilon
+    cost = 2 * integrate.quad(lambda t: float(held(t)) * math.exp(-epsilon * t) / mass, 0, top)[0]
+    design = md.OptimalNoise(md.ApproximateDP(epsilon, delta), loss=loss)
+    assert best_bound(design).value <= cost * (1 + 1e-9)
+    multipliers = StaircaseMultipliers.of(design, periods)
+    assert multipliers.bound(multipliers.highest[0] * Fraction(share)) <= cost * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    "epsilon, delta, loss", [(1.0, 0.2, "absolute"), (2.0, 0.05, "squared"), (0.5, 0.01, "absolute")]
+)
+def test_the_charge_of_delta_counts(epsilon: float, delta: float, loss: str) -> None:
+    """Below a law that an LP found at a δ that pays, though the level itself lies above it."""
+    design = md.OptimalNoise(md.ApproximateDP(epsilon, delta), loss=loss)
+    pure = md.OptimalNoise(md.PureDP(epsilon), loss=loss)
+    assert best_bound(design).value <= design.solve(cells=6).value < best_bound(pure).value
+
+
+@pytest.mark.parametrize("periods, delta", [(0, 0.0), (7, 0.0), (7, 1e-4)])
+@pytest.mark.parametrize("loss", ["absolute", "squared"])
+def test_its_functions_leave_nothing_open(periods: int, delta: float, loss: str) -> None:
+    """ℓ + Out - g In ≥ λ on a fine grid, with G summed term by term, and all that is sent received."""
+    epsilon = 0.9
+    multipliers = StaircaseMultipliers.of(
+        md.OptimalNoise(md.ApproximateDP(epsilon, delta), loss=loss), periods
+    )
+    level = float(multipliers.highest[0]) * (1 - 1e-9)
+    assert multipliers.bound(Fraction(level)) > 0
+    assert multipliers.bound(Fraction(level * (1 + 1e-6))) == 0
+    cost = np.abs if loss == "absolute" else np.square
+
+    def g(t: np.ndarray) -> np.ndarray:
+        total = np.zeros_like(t)
+        for k in range(periods or 80):
+            total += np.where(
+                (periods == 0) | (t + k < periods), math.exp(-epsilon * (k + 1)) * (cost(t + k) - level), 0
+            )
+        return total
+
+    t = (np.arange(9 * 1000) + 0.5) / 1000
+    inside, out = np.where(t < 1, 0.0, g(t)), g(t + 1)
+    first = g(t[:1000])
+    sent, received = -math.exp(epsilon) * np.minimum(first, 0), np.maximum(first, 0)
+    assert 0.999 * received.sum() < sent.sum() <= received.sum() * (1 + 1e-3)
+    inside[:1000] += received
+    out[:1000] += sent
+    assert inside.min() >= 0
+    assert (cost(t) + out - math.exp(epsilon) * inside >= level * (1 - 1e-9)).all()
+
+
+@pytest.mark.parametrize("epsilon, delta", [(20.0, 0.1), (20.0, 0.75), (30.0, 0.75), (30.0, 0.01)])
+def test_a_large_epsilon_is_answered_in_closed_form_at_any_delta(epsilon: float, delta: float) -> None:
+    result = md.OptimalNoise(md.ApproximateDP(epsilon, delta)).solve()
+    assert result.gap <= 0.01 and result.solver_report.solver == "closed form"
+    assert result.certificate.verify() and all(holds for *_, holds in verify(dumps(result)).rows)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [1e-9, 30.0, 100.0])
+def test_pure_noise_at_the_ends_of_the_range(epsilon: float) -> None:
+    result = md.OptimalNoise(md.PureDP(epsilon), 2.0).solve()
+    best = 2 * math.exp(-epsilon / 2) / -math.expm1(-epsilon)
+    assert result.lower_bound <= best * (1 + 1e-12) and result.lower_bound == pytest.approx(best, rel=1e-9)
+    assert result.value >= best * (1 - 1e-12) and result.certificate.verify()
+    assert result.mechanism.exact_delta(epsilon) == 0

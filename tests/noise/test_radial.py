@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 
@@ -16,10 +17,12 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.evidence.serialize import dumps
+from mechdesign.noise import radial
 from mechdesign.noise.balls import Ball, hull_of
 from mechdesign.noise.knorm import KNorm
 from mechdesign.noise.knorm_noise import KNormNoise
-from mechdesign.noise.radial import Shells, round_delta
+from mechdesign.noise.radial import RadialLattice, Shells, round_delta
+from mechdesign.noise.release import RoundedSum, noisy
 from mechdesign.problem.privacy import implied_by_pure, pure_epsilon
 from mechdesign.verifier.verify import verify
 
@@ -32,7 +35,7 @@ def verifies(result: object) -> bool:
     return all(holds for *_, holds in verify(dumps(result)).rows)
 
 
-def radial(dimension: int, epsilon: float, gamma: float, power: int) -> mp.mpf:
+def lerch(dimension: int, epsilon: float, gamma: float, power: int) -> mp.mpf:
     """S_{d+p}/S_d by the Lerch transcendent's series, in 40 digits."""
     with mp.workdps(40):
         q, g = mp.exp(-mp.mpf(epsilon)), mp.mpf(gamma)
@@ -60,7 +63,7 @@ def test_gains_of_the_staircase_are_those_of_the_sheet(dimension: int, epsilon: 
     moment = shells.moment(shells.gamma)
     assert float(f"{shells.exponential / moment:.5g}") == pytest.approx(gain, rel=3e-5)
     assert moment <= shells.exponential
-    assert moment == pytest.approx(float(radial(dimension, epsilon, shells.gamma, 2)), rel=1e-12)
+    assert moment == pytest.approx(float(lerch(dimension, epsilon, shells.gamma, 2)), rel=1e-12)
 
 
 def test_staircases_of_the_cross_polytope() -> None:
@@ -309,3 +312,301 @@ def test_more_privacy_budget_never_costs_more() -> None:
     assert found == sorted(found, reverse=True)
     high = [KNorm(300, md.ApproximateDP(e, 1e-6)).solve().value for e in (60.0, 64.0, 65.0, 400.0)]
     assert high == sorted(high, reverse=True)
+
+
+# -- Norms in rational numbers, and the faces of hulls by brute force ----------------------------------------
+
+ALARM = 1e-8
+"""Of tests that are not seeded, by design: one false alarm in 10⁸ runs."""
+
+
+def gauge(z: list[Fraction], norm: float, cap: Fraction | None, signed: bool) -> Fraction:
+    """The norm in rational numbers; of ℓ₂ its square root to 30 digits."""
+    if not signed:
+        return max(*z, Fraction(0)) - min(*z, Fraction(0))
+    sizes = [abs(x) for x in z]
+    if norm == 2:
+        square = sum(x * x for x in sizes)
+        return Fraction(math.isqrt(int(square * 10**60)), 10**30)
+    if norm == 1:
+        return sum(sizes, Fraction(0))
+    return max(max(sizes), sum(sizes, Fraction(0)) / cap if cap else Fraction(0))
+
+
+def solved(rows: list[list[Fraction]]) -> list[Fraction] | None:
+    """n with n·v = 1 for every row v, by Cramer's rule."""
+
+    def det(m: list[list[Fraction]]) -> Fraction:
+        if not m:
+            return Fraction(1)
+        minors = ([row[:j] + row[j + 1 :] for row in m[1:]] for j in range(len(m)))
+        return sum(((-1) ** j * m[0][j] * det(minor) for j, minor in enumerate(minors)), Fraction(0))
+
+    whole = det(rows)
+    if not whole:
+        return None
+    one = Fraction(1)
+    return [det([row[:j] + [one] + row[j + 1 :] for row in rows]) / whole for j in range(len(rows))]
+
+
+def faces_of(vectors: list[list[Fraction]]) -> set[tuple[Fraction, ...]]:
+    """Both normals of all faces of a hull: planes through d vectors or negatives that have the others on one side."""
+    found = set()
+    for subset in itertools.combinations(vectors, len(vectors[0])):
+        for signs in itertools.product((1, -1), repeat=len(subset)):
+            n = solved([[s * x for x in v] for s, v in zip(signs, subset)])
+            if n and all(abs(sum(a * x for a, x in zip(n, v))) <= 1 for v in vectors):
+                found.add(tuple(n))
+    return found
+
+
+def gauge_of(faces: set[tuple[Fraction, ...]], z: list[Fraction]) -> Fraction:
+    return max(sum(a * x for a, x in zip(n, z)) for n in faces)
+
+
+# -- Noise of the hull of a list of changes: faces by brute force, moments in all directions, privacy in fractions
+
+
+def lists(dimension: int, most: int = 6) -> st.SearchStrategy[list[list[int]]]:
+    row = st.lists(st.integers(-4, 4), min_size=dimension, max_size=dimension)
+    return st.lists(row, min_size=dimension, max_size=most).filter(
+        lambda v: np.linalg.matrix_rank(np.array(v)) == dimension
+    )
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.one_of(lists(2, 8), lists(3), lists(4, 5)))
+def test_faces_of_a_hull_are_those_of_brute_force(vectors: list[list[int]]) -> None:
+    """Degenerate lists too: repeated, parallel, inner vectors, faces of many vertices. Each is met from both sides of a ridge."""
+    hull, faces = hull_of(np.array(vectors) / 4), faces_of([[Fraction(x, 4) for x in v] for v in vectors])
+    met = {tuple(Fraction(s * a, m) for a in n) for *n, m in hull.rows for s in (1, -1)}
+    assert met == faces
+    assert hull.sound and hull.over == 0
+    assert not replace(hull, simplices=hull.simplices[1:]).sound
+    point = np.random.default_rng(0).normal(size=len(vectors[0]))
+    assert hull.gauge(point[None])[0] == pytest.approx(
+        float(gauge_of(faces, [Fraction(x) for x in point.tolist()])), rel=1e-12
+    )
+
+
+@pytest.mark.parametrize("count", [3, 4, 9])
+def test_moments_of_a_hull_in_space(count: int) -> None:
+    """Of radii in all directions, and of points that are drawn."""
+    vectors = np.random.default_rng(count).integers(-8, 9, (count, 3)) / 8
+    hull, faces = hull_of(vectors), faces_of([[Fraction(x) for x in v] for v in vectors.tolist()])
+    height, turn = np.meshgrid((np.arange(400) + 0.5) / 200 - 1, (np.arange(800) + 0.5) * math.pi / 400)
+    flat = np.sqrt(1 - height**2)
+    along = np.stack([flat * np.cos(turn), flat * np.sin(turn), height]).reshape(3, -1)
+    radius = 1 / (np.array(list(faces), dtype=float) @ along).max(axis=0)
+    volume = (radius**3).mean() / 3
+    assert hull.volume == pytest.approx(4 * math.pi * volume, rel=1e-3)
+    points = hull.points(100_000, np.random.default_rng(0))
+    for power in (1, 2):
+        expected = [(np.abs(x) ** power * radius ** (3 + power)).mean() / (3 + power) / volume for x in along]
+        assert (hull.first, hull.second)[power - 1] == pytest.approx(expected, rel=2e-3)
+        spread = (np.abs(points) ** power).std(axis=0) / math.sqrt(len(points))
+        assert (
+            (np.abs(points) ** power).mean(axis=0) - (hull.first, hull.second)[power - 1] < 6 * spread
+        ).all()
+    assert stats.kstest(hull.gauge(points) ** 3, "uniform").pvalue > ALARM
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.one_of(lists(2, 8), lists(3)), st.floats(0.3, 8), st.integers(0, 2**32))
+def test_listed_changes_are_private(vectors: list[list[int]], epsilon: float, seed: int) -> None:
+    """No change has a larger norm, in fractions; densities fall by the levels of the norm that brute force finds, and by ε at most."""
+    law = KNorm(len(vectors[0]), md.PureDP(epsilon), vectors).solve().mechanism
+    assert law.vertices is not None and law.widths is not None and law.largest is not None
+    widths = [Fraction(w) for w in law.widths]
+    faces = faces_of([[Fraction(x) for x in v] for v in law.vertices])
+    for v in vectors:
+        assert gauge_of(faces, [Fraction(x) / w for x, w in zip(v, widths)]) <= Fraction(law.largest)
+    assert Fraction(law.largest) / Fraction(law.scale) <= Fraction(epsilon)
+    points = np.random.default_rng(seed).normal(size=(50, len(widths))) * 3 * np.array(law.widths)
+    norms = [float(gauge_of(faces, [Fraction(x) / w for x, w in zip(p, widths)])) for p in points.tolist()]
+    top = law.log_density(np.zeros(len(widths)))
+    fall = np.array(norms) / law.scale
+    if law.gamma is not None:
+        fall = np.maximum(np.ceil(np.array(norms) / law.largest - law.gamma), 0) * law.largest / law.scale
+    assert law.log_density(points) == pytest.approx(top - fall, rel=1e-9)
+    for v in vectors:
+        assert (np.abs(law.log_density(points + v) - law.log_density(points)) <= epsilon + 1e-9).all()
+
+
+def test_what_doubles_do_not_decide_is_decided_exactly() -> None:
+    vectors = [[1.0, 0.3, 0.1], [0.2, 1.0, -0.7], [0.5, -0.9, 1.0], [1.0, 1.0, 0.9]]
+    hull, faces = hull_of(np.array(vectors)), faces_of([[Fraction(x) for x in v] for v in vectors])
+    z = np.random.default_rng(0).integers(-(2**50), 2**50, (200, 3))
+    exact = [gauge_of(faces, [Fraction(x) for x in row]) for row in z.tolist()]
+    above, below = (np.array([f(x) for x in exact]) for f in (math.ceil, math.floor))
+    assert hull.within(z, above).all() and not hull.within(z, below).any()
+    assert hull.within(np.zeros((1, 3), dtype=int), np.zeros(1, dtype=int)).all()
+
+
+def test_a_law_takes_only_all_faces_of_its_hull() -> None:
+    law = KNormNoise(2, 1.0, math.inf, vertices=[[1, 0], [0, 1], [1, 1]], largest=1.0)
+    assert law.vertices == ((0.0, 1.0), (1.0, 0.0), (1.0, 1.0)) and law.simplices == ((1, -2), (1, 3), (2, 3))
+    faces = (
+        {"simplices": law.simplices[1:]},
+        {"simplices": ((1, 2), *law.simplices[1:])},
+        {"simplices": ((1, 9),)},
+    )
+    vertices = ({"vertices": ((2.0, 0.0), (0.0, 1.0), (1.0, 1.0))}, {"vertices": None})
+    for bad in (*faces, *vertices, {"norm": 1.0}, {"cap": 1.5}, {"signed": False}):
+        with pytest.raises(md.DesignError):
+            replace(law, **bad)
+    assert law.release([0.0, 5.0]).shape == (2,)
+
+
+# -- Radial noise as it is released: laws counted out point by point, rounded neighbours, answers that do not change
+
+HULLS = [[[1, 1], [1, 0], [0, 1]], [[4, 1], [-1, 3], [2, 4], [3, -3]]]
+RELEASED = [
+    *(Ball(d, norm) for norm in (CROSS, CUBE) for d in (2, 3)),
+    Ball(2, CUBE, 1.5),
+    Ball(3, CUBE, 2.0),
+    Ball(2, CUBE, signed=False),
+    Ball(3, CUBE, signed=False),
+    *(Ball(2, CUBE, hull=hull_of(np.array(vectors) / 4)) for vectors in HULLS),
+]
+
+
+def levels(
+    lattice: RadialLattice, points: list[tuple[int, ...]], vectors: list[list[int]] | None
+) -> np.ndarray:
+    """What the released density is the exponential of, by the norm in rational numbers."""
+    ball, faces = lattice.ball, None
+    if vectors is not None:
+        faces = faces_of([[Fraction(x, 4) for x in v] for v in vectors])
+    cap = None if ball.cap is None else Fraction(ball.cap)
+    found = []
+    for point in points:
+        z = [Fraction(x) for x in point]
+        length = math.ceil(gauge_of(faces, z) if faces else gauge(z, ball.norm, cap, ball.signed))
+        if lattice.inner is None:
+            found.append(-length / lattice.rate)
+        else:
+            found.append(
+                -max(0, -(-(length - lattice.inner) // lattice.shift)) * lattice.shift / lattice.rate
+            )
+    return np.array(found)
+
+
+def counted_out(lattice: RadialLattice, size: int, vectors: list[list[int]] | None = None) -> float:
+    """The p-value of draws at all points of a box, and outside it, under the law stated."""
+    d = lattice.ball.dimension
+    points = list(itertools.product(range(-3, 4), repeat=d))
+    reach = 40 if d == 3 else 120
+    wide = np.array(list(itertools.product(range(-reach, reach + 1), repeat=d)))
+    # far out the norm in doubles is enough: what lies there is counted together
+    steps = np.ceil(lattice.ball.gauge(wide) - 1e-9)
+    if lattice.inner is not None:
+        steps = np.maximum(0, np.ceil((steps - lattice.inner) / lattice.shift)) * lattice.shift
+    total = np.exp(-steps / lattice.rate).sum()
+    expected = np.exp(levels(lattice, points, vectors)) / total * size
+    counts = Counter(map(tuple, lattice.draw(size).tolist()))
+    seen = np.array([counts[p] for p in points], dtype=float)
+    rare = expected < 5
+    seen = np.append(seen[~rare], size - seen[~rare].sum())
+    expected = np.append(expected[~rare], size - expected[~rare].sum())
+    return float(stats.chisquare(seen, expected).pvalue)
+
+
+@pytest.mark.parametrize(("shift", "rate", "inner"), [(2, 2, None), (4, 3, 1)])
+@pytest.mark.parametrize("ball", range(len(RELEASED)))
+def test_the_law_of_the_steps(ball: int, shift: int, rate: int, inner: int | None) -> None:
+    lattice = RadialLattice(RELEASED[ball], 1.0, shift, rate, inner, 0.0)
+    vectors = HULLS[ball - len(RELEASED)] if RELEASED[ball].hull is not None else None
+    assert counted_out(lattice, 20_000, vectors) > ALARM
+
+
+def test_coins_settled_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every coin by its fraction: the same law; and a test that sees another one."""
+    lattice = RadialLattice(Ball(2, CUBE), 1.0, 1, 1, None, 0.0)
+    monkeypatch.setattr(radial, "_DOUBT", 1.0)
+    assert counted_out(lattice, 5000) > ALARM
+    monkeypatch.setattr(radial, "bernoulli", lambda near, error, exact: np.ones(near.shape, dtype=bool))
+    assert counted_out(lattice, 20_000) < ALARM
+
+
+@pytest.mark.parametrize(
+    ("dimension", "epsilon"),
+    [(3, 4.0), *(pytest.param(d, e, marks=pytest.mark.slow) for d, e in ((1, 2.0), (3, 0.5), (20, 5.0)))],
+)
+@pytest.mark.parametrize("settled", [False, True])
+def test_rounded_noise_of_a_round_ball(
+    dimension: int, epsilon: float, settled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lengths by the masses of the balls, directions by their mean; where no double decides as well."""
+    size = 20_000
+    if settled:
+        size = 150
+        monkeypatch.setattr(
+            RoundedSum, "_doubles", lambda self, words, far: (np.zeros((len(words), dimension)), np.inf)
+        )
+    law = KNorm(dimension, md.PureDP(epsilon), S(l2=1.0)).solve().mechanism
+    out = law.release(np.zeros((size, dimension)))
+    lengths = np.linalg.norm(out, axis=1)
+    if law.gamma is None:
+        chances = stats.gamma(dimension, scale=law.scale).cdf(lengths)
+    else:
+        ends, masses = Shells(dimension, epsilon, 2).masses(law.gamma)
+        chances = np.array([masses @ np.minimum(1, (x / ends) ** dimension) for x in lengths])
+    assert stats.kstest(chances, "uniform").pvalue > ALARM
+    assert np.abs((out / lengths[:, None]).mean(axis=0)).max() < 6 / math.sqrt(size)
+
+
+@settings(max_examples=50, deadline=None)  # each tries three norms and more, with 50 answers
+@given(st.integers(0, 2**32 - 1))
+def test_rounded_neighbours_are_no_further_apart_than_said(seed: int) -> None:
+    """Answers v apart, rounded, lie at most `shift` steps apart in the norm, and that loses no more than ε in all rounds."""
+    rng = np.random.default_rng(seed)
+    d, rounds = int(rng.integers(2, 7)), int(rng.integers(1, 4))
+    each = rng.uniform(0.3, 1, d).round(3)
+    bounds = [
+        S(linf=0.7), S(linf=0.7, signed=False), S(linf=0.7, l0=2), S(l2=0.7), S(l1=0.7), S(each=each), S(each=each, l0=2),
+        S(each=each, signed=False), S(linf=1.0, l1=1.7),
+    ][int(rng.integers(9))]  # fmt: skip
+    design = KNorm(d, md.PureDP(float(np.exp(rng.uniform(-2, 2.5)))), bounds, rounds=rounds)
+    for law in design.laws():
+        lattice = law.lattice
+        assert Fraction(lattice.shift, lattice.rate) * rounds <= Fraction(design.privacy.epsilon)
+        assert 0 <= lattice.cost < 1e-3 and math.frexp(lattice.step)[0] == 0.5
+        x = rng.normal(size=(50, d)) * 100
+        v = np.where(
+            np.arange(50)[:, None] % 2, rng.uniform(-1, 1, (50, d)), rng.choice([-1.0, 1.0], (50, d))
+        )
+        v *= bounds.widths(d)
+        v = np.abs(v) if not bounds.signed else v
+        if bounds.l0 is not None:
+            v[:, 2:] = 0
+        for order, most in ((1, bounds.l1), (2, bounds.l2)):
+            if most is not None:
+                v *= most / np.maximum(most, np.linalg.norm(v, ord=order, axis=1, keepdims=True))
+        v *= 1 - 1e-12
+        step = lattice.step * (1.0 if law.widths is None else np.array(law.widths))
+        zero = np.zeros(x.shape, dtype=np.int64)
+        rounded = [np.rint(noisy(y, step, zero) / step).astype(np.int64) for y in (x, x + v)]
+        assert lattice.ball.gauge(rounded[1] - rounded[0]).max() <= lattice.shift * (1 + 1e-15)
+
+
+@pytest.mark.parametrize("norm", [1.0, math.inf])
+def test_releases(norm: float) -> None:
+    result = md.noise.KNorm(20, md.PureDP(1.0), norm=norm).solve()
+    law = result.mechanism
+    out = law.release(np.full((3000, 20), 7.25))
+    assert out.shape == (3000, 20) and law.release(np.zeros(20)).shape == (20,)
+    assert np.array_equal(out / law.lattice.step, np.rint(out / law.lattice.step))
+    norms = np.linalg.norm(out - 7.25, ord=norm, axis=1)
+    assert stats.kstest(norms, law.norm_law.cdf).pvalue > ALARM
+    assert (out - 7.25).var() == pytest.approx(result.value, rel=0.15)
+    assert np.array_equal(law.release(np.full(20, 1e30)), np.full(20, 1e30))
+
+
+def test_coordinates_that_do_not_change_are_returned_as_they_are() -> None:
+    law = KNorm(3, md.PureDP(1.0), S(each=[1.0, 0.0, 2.0])).solve().mechanism
+    x = np.array([[0.1, 0.7, 1e300], [3.0, -2.5, 0.0]])
+    given = x.copy()
+    out = law.release(x)
+    assert np.array_equal(out[:, 1], x[:, 1]) and (out[:, 0] != x[:, 0]).all() and np.array_equal(x, given)
+    assert (law.sample(x, rng=0)[:, 1] == x[:, 1]).all()

@@ -235,13 +235,6 @@ def test_another_objective_is_refused(objective: Any) -> None:
         md.Problem(md.Minimize(objective()), [ASKED])
 
 
-@pytest.mark.parametrize("limit", [[8.0], np.array([8.0])])
-@pytest.mark.parametrize("name", ["lower", "upper", "weights"])
-def test_one_entry_is_no_limit_of_two_numbers(name: str, limit: Any) -> None:
-    with pytest.raises(DesignError, match=rf"{name} = .*shape \(2,\)"):
-        md.NoiseAllocation("laplace", [1.0, 2.0], md.PureDP(1.0), **{name: limit})
-
-
 def test_a_ledger_counts_the_largest_requirement() -> None:
     s = md.Scales([1.0, 2.0])
     result = md.Problem(

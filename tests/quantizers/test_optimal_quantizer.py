@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,8 +12,10 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.errors import DesignError, InfeasibleError
-from mechdesign.quantizers.bins import Alphabet
+from mechdesign.problem.law_moments import law_integrals, law_moments
+from mechdesign.quantizers.bins import Alphabet, BinSearch
 from mechdesign.quantizers.optimal import OptimalQuantizer
+from mechdesign.typing import Status
 
 UNIFORM = stats.uniform(-1, 2)
 BINS = [-3.0, -0.5, 0.5, 3.0]
@@ -224,3 +228,299 @@ def test_extreme_budgets(epsilon):
     assert result.certificate.verify()
     assert result.lower_bound <= result.value
     assert result.gap <= 1e-5
+
+
+# -- Optimal quantizers for priors, ranges, budgets and losses at the edge of doubles: certified, or refused in words
+
+
+def absolute(t):
+    return np.abs(t)
+
+
+def certified(result) -> bool:
+    """Optimal in the sense of the rules: finite value and bound, the gap as asked, a certificate that verifies."""
+    return (
+        result.status is Status.OPTIMAL
+        and math.isfinite(result.value)
+        and result.value * (1 - 1e-6) <= result.lower_bound <= result.value
+        and result.certificate.verify()
+    )
+
+
+# -- priors of little width, and of mass at their ends ----------------------------------------------------------------------------
+
+
+def spiked():
+    mass = np.zeros(200)
+    mass[[37, 96]] = 1.0
+    return stats.rv_histogram((mass, np.linspace(-1, 1, 201)))()
+
+
+def test_narrow_law_under_a_callable_loss():
+    prior = md.truncated(stats.norm(0.31, 0.001), -1, 1)
+    result = design(prior=prior, loss=absolute).solve()
+    assert result.value == pytest.approx(design(prior=prior).solve().value, rel=1e-6)
+    assert certified(result)
+    assert prior.integrals(lambda x: (x**2)[:, None], [-1.0, 1.0])[0, 0] == pytest.approx(
+        0.31**2 + 1e-6, rel=1e-12
+    )
+
+
+def test_mass_piled_up_at_the_ends_under_a_callable_loss():
+    law = stats.beta(0.05, 0.05, -1, 2)
+    result = design(prior=law, loss=absolute).solve()
+    assert result.value == pytest.approx(design(prior=law).solve().value, rel=1e-6)
+    below, above = law_moments(law, np.array([-1.0, 0.1, 1.0]))
+    exact = above[1] - 0.1 * above[0] - below[1] + 0.1 * below[0]
+    found = law_integrals(law, lambda x: np.abs(x - 0.1)[:, None], np.array([-1.0, 1.0]))
+    assert found[0, 0] == pytest.approx(exact, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        spiked(),
+        stats.beta(0.05, 0.3, -1, 2),
+        stats.norm(0.31, 1e-6),
+        stats.t(1.5, 0.2, 0.01),
+        stats.arcsine(-1, 2),
+        stats.triang(0.3, -1, 2),
+    ],
+    ids=lambda law: law.dist.name,
+)
+def test_mass_of_every_cell_is_the_distribution_functions(law):
+    edges = np.sort(np.append(np.random.default_rng(3).uniform(-1, 1, 40), [-1, 0.31, 1]))
+    mass = law_integrals(law, lambda x: np.ones((len(x), 1)), edges)[:, 0]
+    assert mass == pytest.approx(np.diff(law.cdf(edges)), abs=1e-11)
+
+
+class _Rising(stats.rv_continuous):
+    def _pdf(self, x):
+        return 2 * x
+
+    def _cdf(self, x):
+        return x * x
+
+
+def test_a_law_that_calls_itself_uniform():
+    law = _Rising(a=0, b=1, name="uniform")()
+    assert md.Prior.of(law).moments([0, 0.5, 1])[:, 0] == pytest.approx([0.25, 0.75], abs=1e-13)
+
+
+def test_a_density_that_contradicts_its_distribution_function_is_refused():
+    class Broken(_Rising):
+        def _cdf(self, x):
+            return x
+
+    with pytest.raises(md.DesignError, match="disagree"):
+        md.Prior.of(Broken(a=0, b=1, name="broken")()).moments([0, 0.5, 1])
+
+
+def test_far_tails():
+    prior = md.truncated(stats.norm(-9, 1), -1, 1)
+    assert prior.moments([-1, 1])[0, 0] == pytest.approx(1, abs=1e-14)
+    hazard = stats.norm.pdf(8) / (stats.norm.sf(8) - stats.norm.sf(10))
+    assert prior.mean == pytest.approx(-9 + hazard - stats.norm.pdf(10) / stats.norm.sf(8), rel=1e-12)
+    assert certified(design(prior=prior).solve())
+    result = design(prior=stats.truncnorm(-110, -90, 10, 0.1)).solve()
+    assert certified(result)
+    assert result.value == pytest.approx(result.mechanism.loss_at(1 - 0.1 / 90), abs=1e-5)
+    assert md.truncated(stats.norm(-40, 1), -1, 1).moments([-1, 1])[0, 0] == pytest.approx(1)
+
+
+@pytest.mark.parametrize("centre", [1.7e9, 1e9, -3e8])
+def test_inputs_far_from_zero(centre):
+    bins = centre + np.array(BINS)
+    result = design(bins=bins, prior=stats.uniform(centre - 1, 2)).solve()
+    assert result.value == pytest.approx(1.7005434, abs=1e-6)
+    assert certified(result)
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e9])
+def test_units_do_not_matter(unit):
+    prior = stats.uniform(-unit, 2 * unit)
+    result = design(bins=unit * np.array(BINS), prior=prior).solve()
+    assert result.value / unit == pytest.approx(1.7005434, abs=1e-6)
+    assert certified(result)
+
+
+# -- bounds -----------------------------------------------------------------------------------------------
+
+
+def test_worst_case_of_a_callable_is_an_upper_bound():
+    result = design(loss=lambda t: np.maximum(-2 * t - 1, np.maximum(0.5 * t, 0)), objective="worst").solve()
+    at = result.mechanism.loss_at(
+        np.linspace(-1, 1, 20001), lambda t: np.maximum(-2 * t - 1, np.maximum(0.5 * t, 0))
+    )
+    assert at.max() <= result.value <= at.max() * (1 + 1e-6)
+
+
+# -- the edge of what is feasible ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("changes", [{}, {"objective": "worst"}, {"max_bias": 0.1}, {"max_mse": 0.5}])
+def test_budgets_beyond_double_precision(changes):
+    found = [design(privacy=md.PureDP(e), **changes).solve() for e in (20.0, 40.0, 100.0, 200.0)]
+    for result in found:
+        assert result.value <= found[0].value * (1 + 1e-6)
+        assert result.certificate.verify()
+        assert "max_mse" in changes or certified(result)
+        assert str(result)
+
+
+# -- losses that grow --------------------------------------------------------------------------------
+
+
+def test_a_loss_that_returns_a_scalar():
+    with pytest.raises(md.DesignError, match="map an array of errors to one of its shape"):
+        design(loss=lambda z: 1.0)
+
+
+# -- Budgets beyond what doubles resolve: a mechanism for a smaller ε is one for a larger one ----------------
+
+NARROW = 1 + 1e-12  # the outermost bins hardly cover the range: no mechanism below epsilon = 28.324
+
+
+@pytest.mark.parametrize("epsilon", [36.0, 200.0])
+@pytest.mark.parametrize(
+    ("bins", "options"),
+    [
+        ([-3, -0.5, 0.5, 3], {}),
+        ([-3, -0.5, 0.6, 3], {"constraints": "across-outputs"}),
+        ([-3, -1, 0, 1, 3], {}),
+    ],
+)
+def test_what_is_feasible_at_a_smaller_epsilon_is_feasible_and_no_worse(
+    bins: list[float], options: dict[str, str], epsilon: float
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        less = md.OPTM(bins, md.PureDP(12.0), UNIFORM, **options).solve()
+        more = md.OPTM(bins, md.PureDP(epsilon), UNIFORM, **options).solve()
+        assert more.audit() is not None
+    assert more.value <= less.value
+    assert more.certificate is not None and more.certificate.verify()
+    assert more.mechanism.privacy_loss() <= epsilon
+
+
+@pytest.mark.parametrize("bins", [[-NARROW, -0.5, 0.5, NARROW], [-NARROW, -0.5, 0, 0.5, NARROW]])
+@pytest.mark.parametrize("design", [md.OPTM, md.OptimalQuantizer])
+@pytest.mark.parametrize("epsilon", [30.0, 200.0])
+def test_bins_that_hardly_cover_the_range_are_answered_beyond_their_least_epsilon(
+    design: type, bins: list[float], epsilon: float
+) -> None:
+    result = design(bins, md.PureDP(epsilon), UNIFORM).solve()
+    assert result.certificate.verify() and result.value < 0.67
+    assert result.lower_bound is None or result.lower_bound <= result.value
+
+
+HUGE = [-1e200, 0, 1e200]
+
+
+@pytest.mark.parametrize(
+    "design",
+    [
+        lambda p: md.OPTM(HUGE, p, UNIFORM),
+        lambda p: md.OptimalQuantizer(HUGE, p, UNIFORM),
+        lambda p: md.MetricQuantizer(HUGE, p, UNIFORM, inputs=[-1, 0, 1]),
+        lambda p: md.MVU(3, p, (-1, 1), 3, bins=HUGE),
+        lambda p: md.ERM(4, p, stats.uniform(-1e200, 2e200)),
+    ],
+)
+def test_what_no_double_holds_the_square_of_is_refused_alike(design: Any) -> None:
+    with pytest.raises(md.DesignError, match=r"(bins|input_range) = .*must be within ±1e\+100"):
+        design(md.PureDP(1.0))
+
+
+# -- Searched outputs against the reference table, brute force, and the alphabet's bound ---------------------
+
+
+def search(bins, epsilon=1.0, **changes) -> OptimalQuantizer:
+    return OptimalQuantizer(**{"bins": bins, "privacy": md.PureDP(epsilon), "prior": UNIFORM, **changes})
+
+
+@pytest.mark.parametrize(("epsilon", "R", "value"), [(0.5, 6, 3.633), (1.0, 3, 1.656), (1.5, 3, 0.955)])
+def test_any_number_of_bits(epsilon, R, value):
+    """The reference table's last column, and what is proved about every other choice of outputs."""
+    result = search(Alphabet(R, R / 60), epsilon).solve()
+    assert result.value == pytest.approx(value, abs=5e-4)
+    assert result.gap <= 1e-6
+    least = result.design.any_outputs_bound(result)
+    assert 0 < 1 - least / result.value < 2e-3
+
+
+@pytest.mark.parametrize(("epsilon", "R", "value"), [(0.5, 6, 3.66754), (1.5, 3, 1.01719)])
+def test_best_four_outputs(epsilon, R, value):
+    result = search(BinSearch(4, R), epsilon).solve()
+    assert result.value == pytest.approx(value, abs=1e-4)
+    assert np.abs(result.mechanism.bins).max() == pytest.approx(R)
+    assert result.gap <= 1e-6 and result.certificate.verify()
+    assert result.status in ("best of its class", "gap not reached")
+    assert result.design.any_outputs_bound(result) < result.value
+    assert any("grid over all mirrored outputs" in note for note in result.notes)
+
+
+@pytest.mark.slow
+def test_best_four_outputs_at_epsilon_one_are_inside_the_range():
+    """With |B| ≤ 3 the outermost mirrored outputs belong at ±2.72, not ±3: 1.6895 instead of the 1.6986 that ±3 gives."""
+    result = search(BinSearch(4, 3.0, symmetric=True)).solve()
+    assert result.value == pytest.approx(1.68955, abs=2e-5)
+    at_the_edge = min(search([-3.0, -b, b, 3.0]).solve(gap=1e-7).value for b in np.linspace(0.02, 1.5, 75))
+    assert at_the_edge == pytest.approx(1.6986, abs=2e-4)
+    assert result.value < at_the_edge - 0.008
+    assert result.lower_bound > result.design.any_outputs_bound(result)
+
+
+def test_two_outputs_find_duchi():
+    A = (math.e + 1) / (math.e - 1)
+    result = search(BinSearch(2, 4.0)).solve()
+    assert result.value == pytest.approx(A - 1 / (3 * A), rel=1e-5)
+    assert result.mechanism.bins[-1] == pytest.approx(A, rel=1e-4)
+    for scale in (0.8, 0.95, 1.1):  # masses at both ends, on which a descent stops early
+        prior = md.clipped(stats.lognorm(0.8, loc=-1.5, scale=scale), -1, 1)
+        found = search(BinSearch(2, 3.3, starts=1), 2.0, prior=prior, loss="squared").solve()
+        assert found.value <= md.quantizers.duchi(2.0).expected_loss(prior, "squared") * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(("loss", "epsilon"), [("absolute", 1.0), ("squared", 1.0), ("absolute", 4.0)])
+def test_coarse_alphabet_knows_that_finer_ones_are_better(loss, epsilon):
+    coarse = search(Alphabet(3.0, 0.75), epsilon, loss=loss).solve()
+    fine = search(Alphabet(3.0, 0.05), epsilon, loss=loss).solve()
+    assert coarse.design.any_outputs_bound(coarse) <= fine.lower_bound
+    assert fine.value < coarse.lower_bound
+    worst = search(Alphabet(3.0, 0.75), epsilon, loss=loss, objective="worst").solve()
+    better = search(Alphabet(3.0, 0.1), epsilon, loss=loss, objective="worst").solve()
+    assert worst.design.any_outputs_bound(worst) <= better.value
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: BinSearch(1, 3.0), "m = 1"),
+        (lambda: BinSearch(4, 3.0, starts=0), "starts = 0: must be a positive integer"),
+        (lambda: BinSearch(4, -1.0), "max_abs"),
+        (lambda: Alphabet(3.0, 7.0), "step"),
+        (lambda: Alphabet(3.0, 1e-6), "at most"),
+        (lambda: search(BinSearch(4, 0.5)), "cover the input range"),
+        (
+            lambda: search(BinSearch(4, 3.0, symmetric=True), prior=stats.uniform(0, 1)).solve(),
+            "symmetric",
+        ),
+    ],
+)
+def test_bad_searches(make, words):
+    with pytest.raises(DesignError, match=words):
+        make()
+
+
+def test_infeasible_search_names_the_smallest_epsilon():
+    with pytest.raises(InfeasibleError) as caught:
+        search(BinSearch(4, 1.5), 0.5).solve()
+    assert caught.value.smallest_epsilon == pytest.approx(math.log(5))
+
+
+def test_a_wide_range_costs_no_resolution() -> None:
+    spec = BinSearch(4, 1e5, exhaustive=False)  # four starts that mirror, and two that do not
+    wide = OptimalQuantizer(spec, md.PureDP(2.0), stats.uniform(-1, 2)).solve(gap=1e-4)
+    assert wide.value <= 0.6711  # 0.6897 with outputs that mirror
+    assert np.sort(np.abs(wide.mechanism.bins))[1] == pytest.approx(0.83665, rel=1e-3)

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import math
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import cvxpy as cp
 import numpy as np
 import pytest
 from independent import check_selection_law
 from scipy import stats
+from scipy.optimize import linprog
 
 import mechdesign as md
 from mechdesign.evidence.exact import exp_lower
@@ -13,6 +21,9 @@ from mechdesign.evidence.serialize import dumps
 from mechdesign.quantizers.families import SelectionFamilies
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.optm import OPTMSearch
+from mechdesign.quantizers.selection_problem import BoxSearch
+from mechdesign.quantizers.selection_program import authors_levels
+from mechdesign.typing import Status
 from mechdesign.verifier.verify import verify
 
 UNIFORM = stats.uniform(-1, 2)
@@ -198,3 +209,398 @@ def test_a_bounded_program_that_simplex_calls_unbounded_is_answered(inner) -> No
     bins = [-1.001, *inner, 1.001]
     values = [md.OPTM(bins, md.PureDP(e), stats.uniform(-1, 2)).solve() for e in (30.0, 36.0)]
     assert values[1].certificate.verify() and values[1].value == pytest.approx(values[0].value, rel=1e-4)
+
+
+# -- The searches over OPTM's bounds and bins, RQM and ERM: published bins, resumed, shared and limited ------
+
+SEARCH = {
+    "bins": md.Grid(delta=[1.8, 1.9, 2.0], inner=[0.4, 0.5, 0.6]),
+    "levels": md.Grid(level=np.arange(60, 75) / 100, width=[0.01]),
+}
+
+
+@pytest.mark.slow
+def test_rqm_and_erm_searches_do_not_lose_to_the_print() -> None:
+    assert md.ERM(4, md.PureDP(1.5), UNIFORM).solve(zoom=2, starts=6).value <= 1.2982
+    assert md.ERM(4, md.PureDP(0.5), UNIFORM).solve(zoom=1, starts=2).mechanism.privacy_loss() <= 0.5
+    assert md.RQM(4, md.PureDP(1.0), UNIFORM).solve().value <= 1.9973
+    assert md.ERM(4, md.PureDP(1.0), UNIFORM, grid=md.Grid(delta=[2, 2.4, 4.1], inner=[0.1, 1, 1.4], gamma=[0.01, 0.02, 0.05, 0.1])).solve(
+        zoom=1
+    ).value <= 2.2062  # fmt: skip
+    with pytest.raises(md.InfeasibleError, match="smallest loss met"):
+        md.ERM(4, md.PureDP(0.01), UNIFORM, grid=md.Grid(delta=[1], inner=[0.5], gamma=[0.5, 1])).solve()
+
+
+@pytest.mark.slow
+def test_search_finds_the_published_bins_in_parallel_too(tmp_path: Path) -> None:
+    search = OPTMSearch(md.PureDP(1.0), UNIFORM, **SEARCH)
+    one = search.solve(store=tmp_path / "one.jsonl")
+    assert one.mechanism.bins.tolist() == [-3.0, -0.5, 0.5, 3.0] and one.table["programs"].sum() == 135
+    two = search.solve(store=tmp_path / "two.jsonl", jobs=2)
+    assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "two.jsonl").read_bytes()
+    assert two.value == one.value
+
+
+def levels_of(found: md.Result) -> md.Grid:
+    return md.Grid(level=[found.table.loc[0, "level"]], width=[0.01])
+
+
+def test_a_search_is_a_result_like_the_others(tmp_path: Path) -> None:
+    """The table of the search, the best design, the certified mechanism; all of it comes back from a file."""
+    found = OPTMSearch(md.PureDP(1.0), UNIFORM, **SEARCH).solve()
+    assert found.status is Status.FEASIBLE and 0 < found.gap < 0.2 and found.certificate.verify()
+    assert (
+        found.value
+        == pytest.approx(found.table["value"].min(), rel=1e-9)
+        == pytest.approx(
+            md.OPTM(found.mechanism.bins, md.PureDP(1.0), UNIFORM, bounds=levels_of(found)).solve().value
+        )
+    )
+    assert set(found.duals["family"]) >= {"model: privacy", "model: lower bounds"}
+    found.save(tmp_path / "search.json")
+    again = md.load(tmp_path / "search.json")
+    assert dumps(again) == dumps(found) and str(again) == str(found) and again.table["programs"].sum() == 135
+
+
+@pytest.mark.slow
+def test_a_search_that_reaches_its_limit_resumes(tmp_path: Path) -> None:
+    """What was reached is kept in the store and answered; bins that were not reached are not called infeasible."""
+    bins = md.Grid(delta=np.arange(20, 9, -1) / 10, inner=np.arange(10, 0, -1) / 10)
+    search, store = OPTMSearch(md.PureDP(1.0), UNIFORM, bins=bins), tmp_path / "s.jsonl"
+    first = search.solve(store=store, time_limit=0.1)
+    assert first.status is Status.LIMIT and 0 < len(first.table) < 110
+    kept = [json.loads(line)["rows"] for line in store.read_text().splitlines()[1:]]
+    assert sum(map(len, kept)) == len(first.table)
+    second = search.solve(store=store)
+    assert second.status is Status.FEASIBLE and len(second.table) == 110 and second.value <= first.value
+
+
+def test_heuristic_searches_never_say_optimal() -> None:
+    assert md.OPTM(**GOOD).solve().status is Status.FEASIBLE
+    assert md.OPTM(**GOOD).solve(certify=False).status is Status.UNCERTIFIED
+    rqm = md.RQM(4, md.PureDP(1.5), UNIFORM, grid=md.Grid(delta=[1.6], q=[0.4, 0.5]))
+    assert rqm.solve().status is Status.FEASIBLE and rqm.solve(certify=False).status is Status.UNCERTIFIED
+    assert not hasattr(rqm, "model")
+
+
+# -- OPTM's model as the paper states it, extended and searched: rows, published boxes, own constraints, both checkers, bad input
+
+BINS = [-3, -0.5, 0.5, 3]
+DESIGNS = {
+    "theorem5": lambda: md.OPTM(BINS, md.PureDP(1.0), UNIFORM),
+    "two families": lambda: md.OPTM([-4, 0.2, 0.6, 4], md.PureDP(1.0), UNIFORM),
+    "across outputs": lambda: md.OPTM(
+        [-4, 0.2, 0.6, 4], md.PureDP(1.0), UNIFORM, constraints="across-outputs"
+    ),
+    "theorem6": lambda: md.OPTM(np.linspace(-2, 2, 8), md.PureDP(4.0), UNIFORM, constraints="theorem6"),
+}
+
+
+def by_hand(bins: np.ndarray, epsilon: float, o: float, u: float) -> cp.Problem:
+    """The paper's program at m = 4, by another hand: products q_2(i) q_2(k) with the first factor in [o, u] and [1 - u, 1 - o]."""
+    b1, b2, b3, b4 = bins
+    q2, q3, rho = cp.Variable(2, nonneg=True), cp.Variable(3, nonneg=True), np.exp(epsilon)
+
+    def p1(x: float, bound: float | None) -> cp.Expression:
+        """Output 1 left of x: from the first interval exactly q_3, in the middle one a product, at the end q_3 alone."""
+        if bound is None and x <= b2:
+            return q3[0] * (b4 - x) / (b4 - b1) + q3[1] * (b3 - x) / (b3 - b1) + q3[2] * (b2 - x) / (b2 - b1)
+        if bound is None:
+            return q3[0] * (b4 - x) / (b4 - b1)
+        return bound * (q2[0] * (b4 - x) / (b4 - b1) + q2[1] * (b3 - x) / (b3 - b1))
+
+    largest = [p1(-1, None), p1(b2, u), p1(b3, None)]
+    smallest = [p1(b2, None), p1(b3, o), p1(1, None)]
+    p2_at_3 = (1 - u) * (q2[0] * (b4 - b3) / (b4 - b2))
+    p2_at_end = q3[1] * (b4 - 1) / (b4 - b2)
+    p3_at_end = q3[2] * (b4 - 1) / (b4 - b3)
+    pairs = [(z, w) for z in largest for w in smallest]
+    pairs += [(z, w) for z in (q2[1], q3[2]) for w in (p2_at_3, p2_at_end)]
+    pairs += [(z, p3_at_end) for z in (q3[2], q2[1])]
+    rows = [cp.sum(q2) == 1, cp.sum(q3) == 1, q3[1] <= q2[1], q2[0] >= o, q2[0] <= u]
+    rows += [z <= rho * w for z, w in pairs]
+    rows += [q2[1] >= 1 - u, q2[1] <= 1 - o]
+    middle, side = (b3 - b2) / 2, (1 - b3) / 2
+    zeta2 = q2[0] * (b2 - b1)
+    zeta3 = q3[0] * (b3 - b1) + q3[1] * (b3 - b2)
+    cost = middle / 2 * (2 * zeta2 + b3 - b2) + 2 * side / 2 * (zeta3 + b4 - b3)
+    return cp.Problem(cp.Minimize(cost), rows)
+
+
+def test_the_rows_are_those_of_the_paper() -> None:
+    """23 rows; the best of 99 boxes as published; the same program written out by hand."""
+    problem = DESIGNS["theorem5"]().problem()
+    rows = {one.label: one.size for one in problem.to_cvxpy().constraints}
+    assert rows == {"normalisation": 3, "lower bounds": 2, "upper bounds": 2, "dominance": 1, "privacy": 15}
+    assert problem.box[0][1, :2] == pytest.approx([0.67, 0.32])
+    assert problem.to_cvxpy().solve(solver=cp.HIGHS) == pytest.approx(2.263621912687842, abs=1e-9)
+    for level in (0.6, 0.67, 0.8):
+        o, u = problem.unknown.box([level, 0.99 - level], [level + 0.01, 1 - level], row=2)
+        stated = md.Problem(problem.objective, [problem.unknown.private(md.PureDP(1.5), box=(o, u))])
+        other = by_hand(np.array(BINS, float), 1.5, level, level + 0.01)
+        assert stated.to_cvxpy().solve(solver=cp.HIGHS) == pytest.approx(
+            other.solve(solver=cp.HIGHS), abs=1e-8
+        )
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_variables_and_numbers_are_one_statement(name: str) -> None:
+    """What CVXPY solves at the box that is handed out is what the sweep solves there; other boxes too."""
+    problem = DESIGNS[name]().problem()
+    boxes = BoxSearch(problem).first_boxes()
+    for low, high in (problem.box, (boxes[0][..., -1] * 0.5, problem.unknown.open * 1.0)):
+        for parameter, value in zip(problem.parameters, (low, high)):
+            parameter.value = value
+        stated = problem.to_cvxpy()
+        stated.solve(solver=cp.HIGHS)
+        try:
+            numbers = problem.programs.at((low[..., None], high[..., None])).program().answer().value
+        except md.InfeasibleError:
+            assert stated.status == "infeasible"
+            continue
+        assert numbers == pytest.approx(stated.value, rel=1e-8)
+
+
+def test_an_own_constraint_is_kept_exactly_and_proved_by_both_checkers(tmp_path: Path) -> None:
+    problem = DESIGNS["theorem5"]().problem()
+    Q = problem.unknown
+    capped = problem.subject_to(
+        md.named("cap", Q[:, 1] <= 0.2),
+        md.named("tie", Q[2, 1] == 0.75 * Q[2, 2]),
+        cp.abs(Q[2, 0] - 0.5) <= 0.2,
+    )
+    result = capped.solve()
+    left = [[Fraction(w, sum(row)) for w in row] for row in result.mechanism.law.left]
+    assert (
+        left[1][1] <= Fraction(0.2)
+        and left[2][1] * 4 == left[2][2] * 3
+        and abs(left[2][0] - Fraction(1, 2)) <= Fraction(0.2)
+    )
+    assert check_selection_law(result.mechanism.law, exp_lower(1.0)) and result.certificate.verify()
+    assert result.value > DESIGNS["theorem5"]().solve().value and "unbiased mechanism" in str(result.among)
+    assert set(result.audit().query("family in ('cap', 'tie')")["active"]) == {True, False}
+    assert set(result.release([0.3, -0.2])) <= set(BINS)
+    assert "cap: q_1(2) <= 0.2 (3 rows, the first)" in str(capped) and "array" in capped._repr_latex_()
+    result.report(tmp_path / "capped.html")
+    assert "also meets tie: q_3(2) - 0.75 q_3(3) = 0 (1 row)" in (tmp_path / "capped.html").read_text()
+    result.save(tmp_path / "capped.json")
+    again = md.load(tmp_path / "capped.json")
+    assert again.certificate.verify() and again.value == result.value
+    account = verify((tmp_path / "capped.json").read_text())
+    assert all(holds for *_, holds in account.rows)
+    assert "rows called 'tie' hold" in [claim for claim, *_ in account.rows]
+    solved = result.problem()
+    assert np.array_equal(solved.box[0], result.box[0]) and solved.solve().value == pytest.approx(
+        result.value, rel=1e-6
+    )
+
+
+def test_a_law_outside_an_own_row_is_refused(tmp_path: Path) -> None:
+    """The uncapped mechanism under the capped question."""
+    problem = DESIGNS["theorem5"]().problem()
+    capped = problem.subject_to(md.named("cap", problem.unknown[:, 1] <= 0.2)).solve()
+    free = DESIGNS["theorem5"]().solve()
+    mixed = replace(capped.certificate, law=free.mechanism, value=free.value)
+    assert not mixed.verify()
+    assert "rows called 'cap' hold" in mixed.checks().query("not holds")["claim"].tolist()
+
+
+def test_boxes_and_bins_are_searched_in_three_lines() -> None:
+    level = cp.Parameter(name="level")
+
+    def build(delta: float, inner: float, by: object = level) -> md.Problem:
+        Q = md.Selection([-1 - delta, -inner, inner, 1 + delta], (-1, 1))
+        box = Q.levels(by) if isinstance(by, cp.Parameter) else by
+        return md.Problem(md.Minimize(Q.lemma1(UNIFORM)), [Q.private(md.PureDP(1.0), box=box)])
+
+    found = md.search(
+        build, md.Grid(delta=[1.9, 2.0], inner=[0.4, 0.5], level=authors_levels().axes["level"])
+    )
+    design = md.OPTMSearch(md.PureDP(1.0), UNIFORM, bins=md.Grid(delta=[1.9, 2.0], inner=[0.4, 0.5])).solve()
+    assert found.value == pytest.approx(design.value, abs=1e-9) and len(found.table) == 4 * 99
+    assert found.mechanism.bins.tolist() == design.mechanism.bins.tolist()
+    assert found.table.loc[0, "level"] == design.table.loc[0, "level"]
+    assert found.table["value"].isna().sum() == 4 * 99 - int(design.table["feasible"].sum())
+    boxes = md.search(lambda inner: build(2.0, inner, None), md.Grid(inner=[0.4, 0.5]))
+    assert (boxes.value, len(boxes.table)) == (pytest.approx(found.value, abs=1e-9), 2)
+    with pytest.raises(md.DesignError, match="build = 5"):
+        md.search(lambda delta: 5, md.Grid(delta=[2.0]))
+    with pytest.raises(md.DesignError, match="axis = 'levels'"):
+        md.search(build, md.Grid(delta=[2.0], inner=[0.5], levels=[0.6]))
+
+
+def test_changed_parameters_are_used() -> None:
+    problem = DESIGNS["theorem5"]().problem()
+    low, high = problem.unknown.box([0.67, 0.325], [0.675, 0.33], row=2)
+    for parameter, narrower in zip(problem.parameters, (low.value, high.value)):
+        parameter.value = narrower
+    result = problem.solve()
+    assert not problem.searched and np.array_equal(result.box[0], low.value) and result.certificate.verify()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda Q, box: Q.private(md.ApproximateDP(1.0, 0.1)), "PureDP"),
+        (lambda Q, box: Q.private(md.PureDP(1.0), theorem="theorem7"), "theorem = 'theorem7'"),
+        (
+            lambda Q, box: Q.private(md.PureDP(1.0), box=(np.ones((2, 2)), np.ones((2, 2)))),
+            "shape of the unknown",
+        ),
+        (lambda Q, box: Q.private(md.PureDP(1.0), box=(box[1], box[0])), "need 0 <= o <= u"),
+        (lambda Q, box: Q.private(md.PureDP(1.0), box=md.Grid(height=[0.5])), "axis level"),
+    ],
+)
+def test_bad_requirements(change, message: str) -> None:
+    Q = md.Selection(BINS, (-1, 1))
+    with pytest.raises(md.DesignError, match=message):
+        md.Problem(md.Minimize(Q.lemma1(UNIFORM)), [change(Q, Q.box())])
+
+
+def test_what_cannot_be_met_is_said_with_its_rows() -> None:
+    problem = DESIGNS["theorem5"]().problem()
+    Q = problem.unknown
+    with pytest.raises(md.InfeasibleError, match="with 'outer' is infeasible at epsilon = 1") as caught:
+        problem.subject_to(md.named("outer", Q[2, 0] <= 0.3)).solve()
+    assert caught.value.smallest_epsilon > 1.0
+    with pytest.raises(md.DesignError, match="lemma1"):
+        md.Problem(md.Minimize(cp.sum(Q)), [Q.private(md.PureDP(1.0))])
+
+
+# -- The selection family as blocks, and successive linearisation: identities, an exhaustive oracle, certificates
+
+
+def best_of_four_bins(near: float, far: float, epsilon: float, shares: np.ndarray) -> float:
+    """Oracle: for fixed q_2 the problem is a linear program in q_3; scan q_2(1). Uniform inputs, absolute loss.
+
+    Written from § 2 of the specification for bins ±near, ±far: unknowns q_3(1..3) and one floor per mirrored pair.
+    """
+    b = np.array([-far, -near, near, far])
+    rho = math.exp(epsilon)
+
+    def outer_rows(x: float) -> np.ndarray:
+        """p(x, ·) on [−1, −near) as rows in q_3: the left index is 1 for sure, r = 2, 3, 4 has q_3(5 − r)."""
+        rows = np.zeros((4, 3))
+        for r in (1, 2, 3):
+            share = (b[r] - x) / (b[r] - b[0])
+            rows[0, 3 - r] += share
+            rows[r, 3 - r] += 1 - share
+        return rows
+
+    cost = np.zeros(3)
+    for r in (1, 2, 3):  # ∫ 2 (x − B_1)(B_r − x)/(B_r − B_1) dx/2 over [−1, −near], and its mirror image
+        cost[3 - r] = 2 * _integral(b[0], b[r], -1.0, -near) / (b[r] - b[0])
+    best = math.inf
+    for share in shares:
+        q = np.array([share, 1 - share])  # of the far and of the near bin, both sides alike
+        centre, value = np.zeros((2, 4)), 0.0
+        for i in (0, 1):
+            for r in (0, 1):
+                low, high, weight = b[i], b[3 - r], q[i] * q[r]
+                value += weight * _integral(low, high, -near, near) / (high - low)
+                for k, x in enumerate((-near, near)):
+                    centre[k, i] += weight * (high - x) / (high - low)
+                    centre[k, 3 - r] += weight * (x - low) / (high - low)
+        matrix, rhs = [], []
+        for x in (-1.0, -near):
+            for i, row in enumerate(outer_rows(x)):
+                pair = min(i, 3 - i)
+                for sign, factor in ((1.0, rho), (-1.0, 1.0)):
+                    line = np.zeros(5)
+                    line[:3] = sign * row
+                    line[3 + pair] = -sign * factor
+                    matrix.append(line)
+                    rhs.append(0.0)
+        for row in centre:
+            for i, p in enumerate(row):
+                for sign, factor in ((1.0, rho), (-1.0, 1.0)):
+                    line = np.zeros(5)
+                    line[3 + min(i, 3 - i)] = -sign * factor
+                    matrix.append(line)
+                    rhs.append(-sign * p)
+        answer = linprog(
+            np.append(cost, [0, 0]), A_ub=matrix, b_ub=rhs, A_eq=[[1, 1, 1, 0, 0]], b_eq=[1], method="highs"
+        )
+        if answer.status == 0:
+            best = min(best, answer.fun + value)
+    return best
+
+
+def _integral(low: float, high: float, start: float, end: float) -> float:
+    """∫ (x − low)(high − x) dx from start to end: twice the mean of 2 (…)(…) against the density 1/2 is taken by the caller."""
+
+    def primitive(x: float) -> float:
+        return -(x**3) / 3 + (low + high) * x * x / 2 - low * high * x
+
+    return primitive(end) - primitive(start)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("near", "far", "epsilon"), [(0.4, 6.0, 0.5), (0.5, 3.0, 1.0), (0.5, 3.0, 1.5)])
+def test_four_bins_against_an_exhaustive_scan(near: float, far: float, epsilon: float) -> None:
+    """The global optimum of the family, by a scan over its only product; at most the paper's program's value."""
+    bins = [-far, -near, near, far]
+    found = md.OPTM(bins, md.PureDP(epsilon), UNIFORM, bounds="successive").solve()
+    coarse = best_of_four_bins(near, far, epsilon, np.linspace(0.005, 0.995, 199))
+    assert found.value <= coarse * (1 + 1e-6)
+    share = found.to_frame().query("side == 'left' and interval == 2 and bin == 1")["probability"].item()
+    fine = best_of_four_bins(near, far, epsilon, share + np.linspace(-0.005, 0.005, 41))
+    assert found.value == pytest.approx(fine, rel=1e-5)
+    assert found.value <= md.OPTM(bins, md.PureDP(epsilon), UNIFORM).solve().value
+    assert found.mechanism.privacy_loss() <= epsilon and check_selection_law(
+        found.mechanism.law, exp_lower(epsilon)
+    )
+
+
+def test_a_callable_loss_is_minimised_itself() -> None:
+    """As a callable, |t| gives the same mechanism's loss as its closed form."""
+    bins, privacy = np.linspace(-2, 2, 6), md.PureDP(1.5)
+    closed = md.OPTM(bins, privacy, UNIFORM).solve()
+    called = md.OPTM(bins, privacy, UNIFORM, lambda t: np.abs(t)).solve()
+    assert called.value == pytest.approx(closed.value, rel=1e-5)
+    power = md.OPTM(bins, privacy, UNIFORM, lambda t: np.abs(t) ** 1.5).solve()
+    assert power.value <= closed.mechanism.expected_loss(UNIFORM, lambda t: np.abs(t) ** 1.5) * (1 + 1e-9)
+
+
+def test_a_shared_floor_compares_across_outputs() -> None:
+    """The authors' stricter program, beyond four bins: every largest probability against every smallest."""
+    bins = [-4.0, -1.0, 0.2, 0.6, 4.0]
+    strict = md.OPTM(bins, md.PureDP(2.0), UNIFORM, constraints="across-outputs").solve()
+    low, high = strict.mechanism.extremes()
+    assert high.max() / low.min() <= math.exp(2.0) * (1 + 1e-9)
+    assert strict.value >= md.OPTM(bins, md.PureDP(2.0), UNIFORM).solve().value
+
+
+def test_infeasible_exactly_where_nothing_is_unbiased() -> None:
+    bins = [-1.5, -0.5, 0.0, 0.5, 1.5]
+    with pytest.raises(md.InfeasibleError, match=r"smallest feasible epsilon is 1\.60943791") as caught:
+        md.OPTM(bins, md.PureDP(1.6), UNIFORM).solve()
+    assert caught.value.smallest_epsilon == pytest.approx(math.log(5))
+    assert md.OPTM(bins, md.PureDP(1.61), UNIFORM).solve().mechanism.privacy_loss() <= 1.61
+    with pytest.raises(md.DesignError, match="outputs = 2: must be an integer of at least 4"):
+        md.OPTM(bins, md.PureDP(2.0), UNIFORM).solve(outputs=2)
+
+
+def test_outputs_that_are_hardly_ever_drawn_but_needed() -> None:
+    """The inner pair alone is a hair over budget; the outer one is drawn once in ten million times and mends it."""
+    near = (1 - 1e-8) / math.tanh(0.125)
+    result = md.OPTM(
+        [-2 * near, -near, near, 2 * near], md.PureDP(0.25), UNIFORM, bounds="successive"
+    ).solve()
+    assert result.mechanism.privacy_loss() <= 0.25
+    assert result.value == pytest.approx(near - 1 / (3 * near), rel=1e-5)
+    assert 0 < result.mechanism.extremes()[1][0] < 1e-5
+
+
+def test_the_audit_has_the_program_with_its_multipliers() -> None:
+    """Every limit against its floor; multipliers only where a limit is active, and the costs of privacy add up."""
+    result = md.OPTM(np.linspace(-2, 2, 6), md.PureDP(1.5), UNIFORM).solve()
+    audit = result.audit()
+    model = audit[audit["family"].str.startswith("model")]
+    assert set(model["family"]) == {"model: floor", "model: ceiling"}
+    assert (model["slack"] >= -1e-12).all() and model["index"].str.match(r"p\(-?[\d.]+[+-], \d\)").all()
+    ceiling = model[model["family"] == "model: ceiling"]
+    assert (ceiling.loc[ceiling["dual"] > 1e-6, "slack"] <= 1e-6).all()
+    priced = float((ceiling["dual"] * ceiling["rhs"]).sum())
+    more = md.OPTM(np.linspace(-2, 2, 6), md.PureDP(1.501), UNIFORM).solve()
+    assert (result.value - more.value) / 1e-3 == pytest.approx(priced, rel=0.02)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from independent import check_selection_law
+from mechdesign_studies.quantizers.baselines import HybridMechanism, PiecewiseMechanism
 from scipy import integrate, stats
 from strategies import priors, selections
 
@@ -19,6 +20,7 @@ from mechdesign.quantizers.exact_law import RationalTable
 from mechdesign.quantizers.mechanism import duchi
 from mechdesign.quantizers.proofs import law_claims
 from mechdesign.quantizers.sampling import ExactSampler
+from mechdesign.quantizers.selection import SelectionFamilies, rqm_family
 
 UNIFORM = stats.uniform(-1, 2)
 
@@ -254,3 +256,182 @@ def test_tensors(seed: int) -> None:
     assert stats.chisquare(counts, mechanism.probabilities(0.3) * len(x)).pvalue > 1e-6
     with pytest.raises(md.DesignError, match="clip=True"):
         mechanism.sample(x * 10, rng=seed)
+
+
+# -- Continuous mechanisms, vectors, the biased extension, and the OpenDP export, each against an independent oracle
+
+
+@given(st.floats(0.1, 8), st.floats(-1, 1))
+def test_piecewise_mechanism(epsilon: float, x: float) -> None:
+    """Normalised, unbiased, ε-LDP, with Wang et al.'s variance."""
+    m = PiecewiseMechanism(epsilon)
+    left = (m.reach + 1) / 2 * x - (m.reach - 1) / 2
+    right = left + m.reach - 1
+    low = m.high * math.exp(-epsilon)
+    mass = m.high * (m.reach - 1) + low * (m.reach + 1)
+    mean = m.high * (right**2 - left**2) / 2 + low * (left**2 - right**2) / 2
+    assert mass == pytest.approx(1, rel=1e-12) and mean == pytest.approx(x, abs=1e-9 * m.reach)
+    root = math.exp(epsilon / 2)
+    variance = x * x / (root - 1) + (root + 3) / (3 * (root - 1) ** 2)
+    assert m.loss_at(x, "squared") == pytest.approx(variance, rel=1e-9)
+    density = lambda y: (m.high if left <= y <= right else low) * abs(y - x)  # noqa: E731
+    points = sorted({p for p in (left, right, x) if -m.reach < p < m.reach})
+    edges = [-m.reach, *points, m.reach]
+    absolute = sum(integrate.quad(density, a, b, epsabs=1e-12)[0] for a, b in zip(edges, edges[1:]))
+    assert m.loss_at(x) == pytest.approx(absolute, rel=1e-7)
+    assert m.loss_at(x, np.abs) == pytest.approx(float(m.loss_at(x)), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        PiecewiseMechanism(1.0),
+        HybridMechanism(2.0),
+        HybridMechanism(0.5),
+        md.quantizers.duchi(1.0),
+    ],
+)
+def test_continuous_samplers_are_unbiased_and_have_their_error(mechanism) -> None:
+    for x in (-1.0, 0.3, 1.0):
+        y = mechanism.sample(np.full(200_000, x), rng=5)
+        errors = y - x
+        assert abs(errors.mean()) < 4.5 * errors.std() / math.sqrt(len(y))
+        squared = errors**2
+        assert abs(squared.mean() - mechanism.loss_at(x, "squared")) < 4.5 * squared.std() / math.sqrt(len(y))
+
+
+def test_vectors_split_the_budget() -> None:
+    coordinate = md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM).solve().mechanism
+    vector = md.CoordinateQuantizer(coordinate, 10, scale=0.01)
+    assert 10.0 <= vector.privacy_loss() <= 10.000001
+    x = np.random.default_rng(0).uniform(-0.01, 0.01, (20_000, 10))
+    y = vector.sample(x, rng=1)
+    assert set(np.unique(np.round(y / 0.01, 9))) == {-3.0, -0.5, 0.5, 3.0}
+    error = ((y - x) ** 2).sum(axis=1)
+    assert abs(error.mean() - vector.expected_squared_error(UNIFORM)) < 4.5 * error.std() / math.sqrt(len(x))
+    assert vector.release(x[:7]).shape == (7, 10)
+    with pytest.raises(md.DesignError, match="last axis must be 10"):
+        vector.sample(np.zeros((3, 4)))
+    with pytest.raises(md.DesignError, match="dimension"):
+        md.CoordinateQuantizer(coordinate, 0)
+
+
+@settings(max_examples=60)
+@given(st.integers(2, 7), st.floats(0.1, 0.9), st.floats(0, 4), st.floats(0, 2), st.integers(0, 2**32 - 1))
+def test_biased_mechanisms(m: int, q: float, beta: float, delta: float, seed: int) -> None:
+    """Rows sum to 1; no sampled pair exceeds the exact loss; the pairwise formula agrees; the error is the quadrature's."""
+    family = rqm_family(m, q)
+    bins = np.linspace(-1 - delta, 1 + delta, m)
+    mechanism = md.quantizers.BiasedQuantizer(SelectionFamilies(bins, family, family), beta, (-1, 1))
+    x = np.random.default_rng(seed).uniform(-1, 1, 50)
+    p = mechanism.probabilities(x)
+    np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-12)
+    sampled = np.log(p.max(axis=0) / p.min(axis=0)).max()
+    assert sampled <= mechanism.privacy_loss() + 1e-12
+    if math.isfinite(mechanism.privacy_loss()):
+        assert sampled - 1e-12 <= mechanism.proved_loss() <= mechanism.privacy_loss() + 1e-12
+    k = int(np.argmin(np.abs(x)))
+    j = min(int(np.sum(bins <= x[k])), m - 1)
+    naive = np.zeros(m)
+    for l in range(1, j + 1):
+        for r in range(j + 1, m + 1):
+            weights = np.exp(-beta * np.abs(np.array([bins[l - 1], bins[r - 1]]) - x[k]))
+            pair = family[j - 1, l - 1] * family[m - j - 1, m - r]
+            naive[[l - 1, r - 1]] += pair * weights / weights.sum()
+    np.testing.assert_allclose(p[k], naive, atol=1e-12)
+    assert np.abs(mechanism.bias(x)).max() <= mechanism.max_bias() + 1e-3
+    edges = np.unique(np.clip(np.concatenate([[-1, 1], bins]), -1, 1))
+    true = sum(
+        integrate.quad(lambda t: (mechanism.probabilities(t) @ np.abs(bins - t)) / 2, a, b)[0]
+        for a, b in zip(edges, edges[1:])
+    )
+    assert mechanism.expected_loss(UNIFORM) == pytest.approx(true, rel=1e-6)
+
+
+def test_biased_design() -> None:
+    grid = md.Grid(delta=[0.5, 1.0, 2.0], q=[0.3, 0.6], beta=[0.0, 0.1, 0.4, 1.0])
+    free = md.BiasedSelection(4, md.PureDP(1.0), UNIFORM, grid=grid).solve()
+    assert free.mechanism.privacy_loss() <= 1.0 and free.value == free.to_frame()["value"].min()
+    with pytest.raises(md.InfeasibleError, match="least bias within the privacy budget"):
+        md.BiasedSelection(4, md.PureDP(1.0), UNIFORM, max_bias=1e-6, grid=grid).solve()
+    with pytest.raises(md.DesignError, match="max_bias"):
+        md.BiasedSelection(4, md.PureDP(1.0), UNIFORM, max_bias=-1)
+
+
+def test_opendp_measurement() -> None:
+    """The measurement releases outputs of the mechanism and states the certified loss."""
+    pytest.importorskip("opendp")
+    result = md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM).solve()
+    measurement = result.mechanism.to_opendp()
+    assert measurement.map(1) == result.mechanism.privacy_loss() <= 1.0 and measurement.map(0) == 0.0
+    draws = [measurement(0.25) for _ in range(400)]
+    assert set(draws) <= {-3.0, -0.5, 0.5, 3.0}
+    counts = np.array([draws.count(b) for b in (-3.0, -0.5, 0.5, 3.0)])
+    assert stats.chisquare(counts, result.mechanism.probabilities(0.25) * 400).pvalue > 1e-8
+
+
+# -- MVU as a design: Table 1, more outputs, its programs against the optimum on the grid --------------------
+
+POINTS = np.linspace(-1, 1, 51)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "near", "far", "error"),
+    [(0.5, 3.60, 4.34, 3.959), (1.0, 1.69, 2.42, 1.930), (1.5, 1.11, 1.83, 1.254)],
+)
+def test_mvu_reproduces_table_1(epsilon: float, near: float, far: float, error: float) -> None:
+    result = md.MVU(m=4, privacy=md.PureDP(epsilon), input_range=(-1, 1)).solve(starts=1)
+    np.testing.assert_allclose(result.mechanism.bins, [-far, -near, near, far], rtol=0.01)
+    assert result.mechanism.loss_at(POINTS).mean() == pytest.approx(error, rel=0.01)
+    assert result.certificate.verify() and result.mechanism.privacy_loss() <= epsilon
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("epsilon", "m", "bits"), [(1.0, 8, 3), (3.0, 16, 3), (0.5, 40, 4)])
+def test_mvu_with_more_outputs(epsilon: float, m: int, bits: int) -> None:
+    """Its alphabet beats even ones; the value at that alphabet is the linear program's; the range is kept."""
+    design = md.MVU(m, md.PureDP(epsilon), (0, 3), bits, max_abs=1.5 / math.tanh(epsilon / 4))
+    result = design.solve(starts=2)
+    assert result.certificate.verify() and result.mechanism.privacy_loss() <= epsilon
+    bins = result.mechanism.bins
+    assert np.abs(bins - 1.5).max() <= design.max_abs * (1 + 1e-12)
+
+    def variance(mechanism) -> float:
+        rows = mechanism.probabilities(design.inputs)
+        return float(np.mean(np.sum(rows * (bins - design.inputs[:, None]) ** 2, axis=1)))
+
+    program = design.problem(bins).subject_to().solve()  # as declared, by a backend
+    assert variance(result.mechanism) == pytest.approx(program.value, rel=1e-6)
+    for share in (0.8, 1.0):
+        even = 1.5 + share * design.max_abs * np.linspace(-1, 1, m)
+        assert program.value <= design.problem(even).subject_to().solve().value * (1 + 1e-4)
+
+
+def test_the_search_solves_what_is_declared() -> None:
+    design = md.MVU(m=5, privacy=md.PureDP(1.0), input_range=(-1, 2))
+    bins = design.alphabet_search.spread(design.alphabet_search.reach)
+    program = design.alphabet_search.in_numbers(bins, 1.0)
+    assert program.answer().value == pytest.approx(design.problem(bins).subject_to().solve().value, rel=1e-9)
+
+
+def test_mvu_with_two_outputs() -> None:
+    """The search ended 2e-10 inside the least range, within its solver's tolerance, and the last program was infeasible."""
+    for epsilon in (1.0, 3.0):
+        reach = 1 / math.tanh(epsilon / 4)
+        for certify in (True, False):
+            result = md.MVU(2, md.PureDP(epsilon), (-1, 1), 2, max_abs=reach).solve(starts=2, certify=certify)
+            assert result.mechanism.bins[-1] == pytest.approx(1 / math.tanh(epsilon / 2), rel=1e-6)
+            assert result.mechanism.privacy_loss() <= epsilon
+
+
+def test_mvu_range_too_small() -> None:
+    with pytest.raises(md.DesignError, match=r"max_abs = 2\.0: must be at least 2\.16395"):
+        md.MVU(4, md.PureDP(1.0), (-1, 1), max_abs=2.0)
+
+
+@pytest.mark.parametrize("m", [5, 7, 9, 11])
+@pytest.mark.parametrize("epsilon", [0.27, 0.3, 0.35])
+def test_a_bound_is_of_the_outputs_that_are_released(m: int, epsilon: float) -> None:
+    """Of far outputs, most of which practically never come and are moved by a rounding."""
+    bins = np.linspace(-7.456218498412245, 7.456218498412245, m)
+    assert md.MVU(m, md.PureDP(epsilon), (-1, 1), 2, bins=bins, loss="absolute").solve().certificate.verify()

@@ -204,7 +204,6 @@ def objects() -> Iterator[Any]:
         sampled.certificate,
         md.OptimalNoise(md.PureDP(2.0), loss=abs, dimension=2).solve(gap=0.5).certificate,
     ]
-    yield [n.NamedLawProof(), n.SymmetricBound()]
     query = md.NumericQuery(dimension=3, sensitivity=md.Sensitivity(linf=1, l0=2, each=[1.0, 2.0, 0.0]))
     yield md.compare(query, PURE, mechanisms=["laplace", "gaussian"])
     yield [md.HistogramOfUsers(space, items=3, users=5), md.LocalReport(bits=2), md.MetricReport(space)]

@@ -2,9 +2,7 @@ from .bounded import BoundedCount as BoundedCount
 from .channel import Channel as Channel
 from .design import MetricChannel as MetricChannel
 from .linear_design import LocalWorkload as LocalWorkload
-from .linear_proofs import HistogramBound as HistogramBound
 from .linear_proofs import LinearBound as LinearBound
-from .linear_proofs import LinearProof as LinearProof
 from .linear_report import LinearEstimate as LinearEstimate
 from .linear_report import LinearReport as LinearReport
 from .responses import ClusteredResponse as ClusteredResponse

@@ -27,12 +27,13 @@ from scipy.special import expit
 from mechdesign.channels.exact import Weights
 from mechdesign.channels.linear_proofs import (
     LISTED,
-    HistogramBound,
     LinearBound,
-    LinearProof,
     centred,
     cost_above,
     exact_gram,
+    fitting,
+    histogram_bound,
+    law_claims,
     mean_square,
     rays,
 )
@@ -45,6 +46,7 @@ from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.exact import exp_lower, round_down, round_up
+from mechdesign.evidence.proofs import Certificate, Claim, ClosedBound, LawProof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import draw_matrix
@@ -104,7 +106,7 @@ class LocalWorkload(Design):
     -----
     McKenna, Maity, Mazumdar and Miklau (2020), *A workload-adaptive mechanism for linear queries under local differential privacy*, search the
     same tables by gradient descent, without a bound. The program, its optimum and the bound are [new]. Of histograms subset selection is the
-    optimum, a `SubsetReport`, by a theorem (`HistogramBound`). Of other questions up to 16 categories all
+    optimum, a `SubsetReport`, by a theorem (`histogram_bound`). Of other questions up to 16 categories all
     :math:`2^k` rays are priced and the gap closes; beyond, the bound is that of a relaxation: ask for a `gap` of .01.
 
     Examples
@@ -190,8 +192,7 @@ class LocalWorkload(Design):
         """Yield laws on some of the rays, which are joined by those of the highest price, and the bound of the prices."""
         size, most = self.workload.size, LISTED if self.worst else _MOST
         if alike := self.outputs is None and histogram(self.workload):
-            proof = HistogramBound()
-            yield Bound(round_down(proof.bound(self)), proof)
+            yield Bound(round_down(histogram_bound(self)), ClosedBound())
         elif size > most:
             remedy = (
                 f'must be 2 to {most} where data="{self.data}", unless all counts are asked for (Workload.identity) with any number of reports: join '
@@ -206,7 +207,7 @@ class LocalWorkload(Design):
             laws = map(self.published, PUBLISHED[1:2] if alike else PUBLISHED[:2])
             costed = [(round_up(cost_above(self, law)), law) for law in laws]
             for value, law in sorted(costed, key=lambda pair: pair[0]):
-                yield Law(law, value, (LinearProof(),), SolveReport("closed form"))
+                yield Law(law, value, (LawProof(),), SolveReport("closed form"))
         if not alike:
             with one_thread():
                 yield from self._listed(clock) if size <= LISTED else self._climbed(clock)
@@ -347,14 +348,20 @@ class LocalWorkload(Design):
         """The law with its exact value."""
         if law.proofs:
             return law
-        return replace(law, value=round_up(cost_above(self, law.mechanism)), proofs=(LinearProof(),))
+        return replace(law, value=round_up(cost_above(self, law.mechanism)), proofs=(LawProof(),))
+
+    def law_claims(self, stated: Certificate) -> Iterator[Claim]:
+        return law_claims(stated)
+
+    def least_cost(self, stated: Certificate) -> Fraction:
+        return histogram_bound(fitting(stated)[0])
 
     def answered_by(self, name: str) -> Result:
         """The published report of this name as a result, certified."""
         law = self.published(name)
         value = round_up(cost_above(self, law))
         report = SolveReport("closed form", Status.FEASIBLE)
-        return Result(self, law, value, None, report, proofs=(LinearProof(),))
+        return Result(self, law, value, None, report, proofs=(LawProof(),))
 
     # -- what a result says ------------------------------------------------------------------------------------
 

@@ -122,30 +122,40 @@ def growth_above(epsilon: float) -> tuple[int, int]:
     return -((-high.numerator << _GROWTH) // high.denominator), 1 << _GROWTH
 
 
-@serializable("linear-proof")
-@dataclass(frozen=True, eq=False)
-class LinearProof(Proof):
+def law_claims(stated: Certificate) -> Iterator[Claim]:
     r"""A table of integer weights is ε-locally private if in every column no weight is more than :math:`\rho \le e^\varepsilon` times another.
 
     If M is not singular its decoder is unbiased for every data set, and its variance is a fraction. Of sets of categories
     (`mechdesign.channels.subset_report`) both have closed forms.
     """
-
-    speaks_of = ("privacy", "bias", "value")
-
-    def check(self, stated: Certificate) -> Iterator[Claim]:
-        design, law = _fitting(stated)
-        growth = exp_lower(design.privacy.epsilon)
-        spare = min(growth - Fraction(max(column), max(min(column), 1)) for column in law.columns)
-        possible = all(min(column) > 0 for column in law.columns)
-        claim = f"every report at most e^{design.privacy.epsilon!r} times likelier for one category than for another: private"
-        yield Claim(claim, PROVED, float(min(Fraction(spare), Fraction(10**300))), spare >= 0 and possible)
-        room = Fraction(stated.value) - cost_above(design, law)
-        yield Claim("unbiased for every data set", PROVED, math.nan, True)
-        yield Claim(f"value at most {stated.value!r}", PROVED, float(room), room >= 0)
+    design, law = fitting(stated)
+    growth = exp_lower(design.privacy.epsilon)
+    spare = min(growth - Fraction(max(column), max(min(column), 1)) for column in law.columns)
+    possible = all(min(column) > 0 for column in law.columns)
+    claim = f"every report at most e^{design.privacy.epsilon!r} times likelier for one category than for another: private"
+    yield Claim(claim, PROVED, float(min(Fraction(spare), Fraction(10**300))), spare >= 0 and possible)
+    room = Fraction(stated.value) - cost_above(design, law)
+    yield Claim("unbiased for every data set", PROVED, math.nan, True)
+    yield Claim(f"value at most {stated.value!r}", PROVED, float(room), room >= 0)
 
 
-def _fitting(stated: Certificate) -> tuple[Any, LinearReport | SubsetReport]:
+def histogram_bound(design: Any) -> Fraction:
+    r"""Bound the mean variance of unbiased reports of a histogram from below: by that of subset selection of the best size.
+
+    Let the centred Gram matrix be :math:`c(I - 11^\top/k)`, of trace T. As :math:`M 1 = k 1`, the inequality of the arithmetic and the harmonic mean for the
+    other eigenvalues of M gives :math:`\operatorname{tr}(G M^{-1}) \ge c (k - 1)^2 / (\operatorname{tr} M - k)`. M is a mean of :math:`u u^\top` of rays u, and
+    :math:`|u|^2 - k = k (\rho - 1)^2 s (k - s)/(s \rho + k - s)^2` for a ray of s categories: its maximum over s bounds tr M.
+    """
+    if not histogram(design.workload):
+        raise DesignError.of("workload", str(design.workload), "must be a histogram: Workload.identity(k)")
+    k, (high, low) = design.workload.size, growth_above(design.privacy.epsilon)
+    most = max(contrast(k, s, high, low) for s in range(1, k)) * k
+    trace = centred_diagonal(*margins(design.workload))[1]
+    found: Fraction = trace * (k - 1) / most - trace / k
+    return found if design.data == "worst" else found + mean_square(design.workload)
+
+
+def fitting(stated: Certificate) -> tuple[Any, LinearReport | SubsetReport]:
     """Question and law, which are of one workload."""
     design: Any = stated.question
     law: Any = instance("law", stated.law, LinearReport, SubsetReport)
@@ -281,35 +291,7 @@ class LinearBound(Checked, Proof):
         )
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
-        yield self.least(stated, self.bound(_fitting(stated)[0]))
-
-
-@serializable("histogram-bound")
-@dataclass(frozen=True, eq=False)
-class HistogramBound(Proof):
-    r"""No unbiased report of a histogram has a mean variance below that of subset selection of the best size.
-
-    Let the centred Gram matrix be :math:`c(I - 11^\top/k)`, of trace T. As :math:`M 1 = k 1`, the inequality of the arithmetic and the harmonic mean for the
-    other eigenvalues of M gives :math:`\operatorname{tr}(G M^{-1}) \ge c (k - 1)^2 / (\operatorname{tr} M - k)`. M is a mean of :math:`u u^\top` of rays u, and
-    :math:`|u|^2 - k = k (\rho - 1)^2 s (k - s)/(s \rho + k - s)^2` for a ray of s categories: its maximum over s bounds tr M.
-    """
-
-    speaks_of = ("lower bound",)
-
-    def bound(self, design: Any) -> Fraction:
-        """The lower bound, or DesignError where categories are not alike."""
-        if not histogram(design.workload):
-            raise DesignError.of(
-                "workload", str(design.workload), "must be a histogram: Workload.identity(k)"
-            )
-        k, (high, low) = design.workload.size, growth_above(design.privacy.epsilon)
-        most = max(contrast(k, s, high, low) for s in range(1, k)) * k
-        trace = centred_diagonal(*margins(design.workload))[1]
-        found: Fraction = trace * (k - 1) / most - trace / k
-        return found if design.data == "worst" else found + mean_square(design.workload)
-
-    def check(self, stated: Certificate) -> Iterator[Claim]:
-        yield self.least(stated, self.bound(_fitting(stated)[0]))
+        yield self.least(stated, self.bound(fitting(stated)[0]))
 
 
 @np.vectorize(otypes=[object])

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -26,9 +26,8 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.exact import exp_lower, exp_upper, round_down, round_up
-from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof, same
+from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, LawProof, same
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
-from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, sized
 from mechdesign.problem.checks import instance, one_of, positive
 from mechdesign.problem.privacy import (
@@ -159,7 +158,25 @@ class Choosing(Design):
         """Return the law of one rule, at the largest rate that is proved to keep the requirement."""
         if not (rate := largest_rate(one_of("rule", rule, RULES), self.each, self.moved)):
             raise DesignError.of("privacy", self.privacy, "is a budget too small to be proved: ask for more")
-        return Law(self.rule(rule, rate), self.regretted(rule, rate), (ChoiceProof(),))
+        return Law(self.rule(rule, rate), self.regretted(rule, rate), (LawProof(),))
+
+    def law_claims(self, stated: Certificate) -> Iterator[Claim]:
+        r"""A rule at rate c, on scores of spread s, has η = c s; its largest expected regret is at most the value.
+
+        Of report noisy max the value is the largest where all but the best are equally far behind. Privacy follows from η: McKenna and Sheldon 2020 (permute-and-flip), Dong, Durfee and Rogers 2020, Cesar and Rogers 2021 (bounded range).
+        """
+        law: Any = instance("law", stated.law, Scored)
+        if getattr(self, "largest", None) is not None or not same(law, self.rule(law.rule, law.rate)):
+            raise DesignError("law: is no rule for the design's candidates")
+        loss = Fraction(law.rate) * Fraction(self.moved)
+        room = largest_rate(law.rule, self.each, self.moved) - law.rate
+        times = f", {self.choose} times" if self.choose > 1 else ""
+        claim = f"{law.rule} at η = {float(loss)!r} keeps {self.privacy}{times}"
+        yield Claim(claim, PROVED, room, keeps(law.rule, self.each, loss))
+        regret = self.regretted(law.rule, law.rate) * (1 - 9e-13)  # the value is 1e-12 above it
+        where = " where all others are equally far behind" if law.rule == NOISY_MAX else ""
+        claim = f"the expected regret is at most {stated.value!r}{where}"
+        yield Claim(claim, RECOMPUTED, stated.value - regret, regret <= stated.value)
 
     def closed_forms(self) -> Iterator[Law | Bound]:
         """Yield the rule of least worst regret."""
@@ -222,33 +239,3 @@ class Choosing(Design):
         axis.plot(table["ahead"], table["best"], color=COLOURS[0])
         axis.set(xlabel="by how much the best is ahead", ylabel="probability of choosing it", ylim=(0, 1.02))
         return fig
-
-
-@serializable("choice-proof")
-@dataclass(frozen=True, eq=False)
-class ChoiceProof(Proof):
-    r"""A rule at rate c, on scores of spread s, has η = c s; its largest expected regret is at most the value.
-
-    Of report noisy max the value is the largest where all but the best are equally far behind. Privacy follows from η: McKenna and Sheldon 2020 (permute-and-flip), Dong, Durfee and Rogers 2020, Cesar and Rogers 2021 (bounded range).
-    """
-
-    speaks_of = ("privacy", "value")
-
-    def check(self, stated: Certificate) -> Iterator[Claim]:
-        design: Any = instance("question", stated.question, Choosing)
-        law: Any = instance("law", stated.law, Scored)
-        if getattr(design, "largest", None) is not None or not same(law, design.rule(law.rule, law.rate)):
-            raise DesignError("law: is no rule for the design's candidates")
-        loss = Fraction(law.rate) * Fraction(design.moved)
-        room = largest_rate(law.rule, design.each, design.moved) - law.rate
-        holds = keeps(law.rule, design.each, loss)
-        times = f", {design.choose} times" if design.choose > 1 else ""
-        yield Claim(f"{law.rule} at η = {float(loss)!r} keeps {design.privacy}{times}", PROVED, room, holds)
-        regret = design.regretted(law.rule, law.rate) * (1 - 9e-13)  # the value is 1e-12 above it
-        where = " where all others are equally far behind" if law.rule == NOISY_MAX else ""
-        yield Claim(
-            f"the expected regret is at most {stated.value!r}{where}",
-            RECOMPUTED,
-            stated.value - regret,
-            regret <= stated.value,
-        )

@@ -410,8 +410,7 @@ def _privacy_claim(result: Result, privacy: Requirement, fresh: bool) -> str:
     if result.certificate is None:
         return "not certified"
     if fresh:
-        how = next(proof.privacy_how for proof in result.proofs if "privacy" in proof.speaks_of)
-        return f"{guarantee(privacy)}: {how}"
+        return f"{guarantee(privacy)}: {result.certificate.privacy_how}"
     claim = result.certificate.privacy_claim()
     return f"{guarantee(privacy)}: {claim.how if claim.holds else 'REFUTED'}"
 

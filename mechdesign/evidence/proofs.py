@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import InitVar, dataclass, field
 from fractions import Fraction
 from numbers import Rational
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import pandas as pd
@@ -83,6 +83,7 @@ def close(stated: Any, fresh: Any) -> bool:
     return bool(abs(stated - fresh) <= 1e-9 * abs(fresh))
 
 
+_ROUNDING = 1e-12  # of a closed form in doubles
 SUBJECTS = ("privacy", "bias", "value", "lower bound")
 """What a proof can speak of."""
 
@@ -143,13 +144,12 @@ class Proof(ABC):
     not_linear: ClassVar[str] = "a closed form or a convex program"
     """What the lower bound comes from, where that is no finite linear program."""
 
-    @property
-    def privacy_how(self) -> str:
-        """How `check` checks privacy, where the proof speaks of it."""
+    def privacy_checked(self, stated: Certificate) -> str:
+        """Return how `check` checks privacy, where the proof speaks of it."""
         return PROVED
 
-    def way(self, stated: Certificate) -> str:
-        """How `check` checks the lower bound of this certificate, where that depends on its question."""
+    def bound_checked(self, stated: Certificate) -> str:
+        """Return how `check` checks the lower bound of this certificate, where that depends on its question."""
         return self.bound_how
 
     def among(self, stated: Certificate) -> MechanismClass:
@@ -167,13 +167,65 @@ class Proof(ABC):
             raise DesignError.of("lower_bound", None, "must be a number where a proof speaks of it")
         room = proved - (Fraction(bound) if isinstance(proved, Fraction) else bound)
         claim = f"no {self.among(stated).noun} costs less than {bound!r}{unit}"
-        return Claim(claim, self.way(stated), float(room), room >= 0)
+        return Claim(claim, self.bound_checked(stated), float(room), room >= 0)
 
     def linear_bound(self, stated: Certificate) -> LinearBound:
         """The finite linear program that the lower bound follows from; NoProgramError where there is none."""
         raise NoProgramError(
             f"the lower bound comes from {self.not_linear}, not from a finite linear program: there is no certificate in VIPR of it"
         )
+
+
+@runtime_checkable
+class Theorems(Protocol):
+    """A question whose theorems about law and lower bound need no number besides question and law: every design."""
+
+    bound_how: ClassVar[str]
+
+    def law_claims(self, stated: Certificate) -> Iterator[Claim]:
+        """Recompute that the law is private, its bias, and that it costs at most the value."""
+
+    def privacy_checked(self, law: Any) -> str:
+        """Return how `law_claims` checks privacy."""
+
+    def least_cost(self, stated: Certificate) -> Fraction | float:
+        """Return a closed-form lower bound of the cost of every mechanism of `bound_among`."""
+
+    @property
+    def bound_among(self) -> MechanismClass:
+        """Of which mechanisms `least_cost` speaks."""
+
+
+@serializable("law-proof")
+@dataclass(frozen=True, eq=False)
+class LawProof(Proof):
+    """The law is private and costs at most the value, by the theorem of the question (`law_claims`)."""
+
+    speaks_of = ("privacy", "bias", "value")
+
+    def privacy_checked(self, stated: Certificate) -> str:
+        return instance("question", stated.question, Theorems).privacy_checked(stated.law)
+
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        return instance("question", stated.question, Theorems).law_claims(stated)
+
+
+@serializable("closed-bound")
+@dataclass(frozen=True, eq=False)
+class ClosedBound(Proof):
+    """No mechanism costs less than the closed form of the question (`least_cost`)."""
+
+    speaks_of = ("lower bound",)
+
+    def bound_checked(self, stated: Certificate) -> str:
+        return instance("question", stated.question, Theorems).bound_how
+
+    def among(self, stated: Certificate) -> MechanismClass:
+        return instance("question", stated.question, Theorems).bound_among
+
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        least = instance("question", stated.question, Theorems).least_cost(stated)
+        yield self.least(stated, least if self.bound_checked(stated) == PROVED else least * (1 + _ROUNDING))
 
 
 @serializable("certificate")
@@ -230,8 +282,14 @@ class Certificate:
     @property
     def bound_how(self) -> str:
         """How the lower bound is checked."""
-        ways = [proof.way(self) for proof in self.proofs if "lower bound" in proof.speaks_of]
-        return ways[0] if ways else CLAIMED
+        ways = (proof.bound_checked(self) for proof in self.proofs if "lower bound" in proof.speaks_of)
+        return next(ways, CLAIMED)
+
+    @property
+    def privacy_how(self) -> str:
+        """How privacy is checked."""
+        ways = (proof.privacy_checked(self) for proof in self.proofs if "privacy" in proof.speaks_of)
+        return next(ways, CLAIMED)
 
     @property
     def among(self) -> MechanismClass | None:

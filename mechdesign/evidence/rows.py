@@ -51,7 +51,7 @@ class RowsBound(Proof):
         if len(self.rows) != len(self.multipliers) or (self.rows[1:] <= self.rows[:-1]).any():
             raise DesignError("rows: must be increasing numbers, each with its multiplier")
 
-    def way(self, stated: Certificate) -> str:
+    def bound_checked(self, stated: Certificate) -> str:
         """Proved, unless the question says that its rows are computed in doubles."""
         return getattr(stated.question, "rows_how", PROVED)
 

@@ -7,16 +7,13 @@ from .allocation_page import majorizes as majorizes
 from .allocation_proofs import AllocationProof as AllocationProof
 from .buffered_noise import BufferedNoise as BufferedNoise
 from .buffered_noise import Stream as Stream
-from .buffered_toeplitz import BufferedProof as BufferedProof
 from .buffered_toeplitz import BufferedToeplitz as BufferedToeplitz
-from .buffered_toeplitz import ToeplitzBound as ToeplitzBound
 from .calibration import Calibration as Calibration
 from .calibration import CalibrationBound as CalibrationBound
 from .calibration import CalibrationProof as CalibrationProof
 from .calibration import calibrate as calibrate
 from .cell_noise import CellNoise as CellNoise
 from .cell_noise import IntegerNoise as IntegerNoise
-from .cell_product import CellLawProof as CellLawProof
 from .cell_product import CellProduct as CellProduct
 from .changes import Changes as Changes
 from .changes import Participation as Participation
@@ -35,7 +32,6 @@ from .families import opendp_sample as opendp_sample
 from .huber_guarantees import flipped_huber_sufficient as flipped_huber_sufficient
 from .huber_guarantees import flipped_huber_zcdp as flipped_huber_zcdp
 from .knorm import KNorm as KNorm
-from .knorm import KNormProof as KNormProof
 from .knorm_noise import KNormNoise as KNormNoise
 from .lattice import LatticeBound as LatticeBound
 from .laws import flipped_huber as flipped_huber
@@ -45,11 +41,8 @@ from .laws import staircase_law as staircase_law
 from .laws import truncated_laplace as truncated_laplace
 from .laws import truncated_laplace_law as truncated_laplace_law
 from .matrix_mechanism import MatrixMechanism as MatrixMechanism
-from .mixed import MixedProof as MixedProof
 from .optimal import OptimalNoise as OptimalNoise
-from .several import NamedLawProof as NamedLawProof
 from .several import SubsetBound as SubsetBound
-from .several import SymmetricBound as SymmetricBound
 from .staircase_dual import StaircaseDual as StaircaseDual
 from .vector_noise import IndependentNoise as IndependentNoise
 from .vector_noise import MixedNoise as MixedNoise

@@ -29,7 +29,7 @@ from mechdesign.accounting.gaussian import GaussianPrivacy
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.classes import MechanismClass, family
-from mechdesign.evidence.proofs import PROVED, Claim
+from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, LawProof
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.scales import Scales, ScalesPrivacy, absolute_moment, order_of
@@ -53,7 +53,7 @@ from mechdesign.noise.mixed import (
     REACH,
     Mix,
     MixedProblem,
-    MixedProof,
+    mixed_claims,
     mixed_cost,
     mixed_scales,
     within_budget,
@@ -350,7 +350,7 @@ class NoiseAllocation(AllocationPage):
             if law is None:
                 return None
             value = mixed_cost(self, law)
-            return Law(law, value, (MixedProof(),), SolveReport("search"), self.said(value))
+            return Law(law, value, (LawProof(),), SolveReport("search"), self.said(value))
 
         gaussian, alone = (self.of_one_type(kind).solve(certify=False) for kind in ("gaussian", "laplace"))
         kinds = ((gaussian, ~everywhere), (alone, everywhere))
@@ -370,6 +370,12 @@ class NoiseAllocation(AllocationPage):
                 yield law
         if best == math.inf:
             raise SolverError("no mix was proved to keep the budget", solver="search", status="none")
+
+    def law_claims(self, stated: Certificate) -> Iterator[Claim]:
+        return mixed_claims(self, stated)
+
+    def privacy_checked(self, law: object) -> str:
+        return RECOMPUTED
 
     def said(self, value: float) -> tuple[str, ...]:
         """Notes of a result of this value."""

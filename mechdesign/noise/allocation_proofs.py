@@ -231,7 +231,7 @@ class AllocationProof(Proof):
         if array("multipliers", self.multipliers, empty=True).min(initial=0.0) < 0:
             raise DesignError("multipliers: must not be negative")
 
-    def way(self, stated: Certificate) -> str:
+    def bound_checked(self, stated: Certificate) -> str:
         return PROVED if stated.question.exact else RECOMPUTED
 
     def price(self, k: int) -> Prices | None:
@@ -285,7 +285,7 @@ class AllocationProof(Proof):
             if (changes := changes_within(one)) is not None:
                 mix = np.zeros(0) if self.mixes is None else self.mixes[k]
                 reached = changes.reached(mix, None if self.shares is None else self.shares[k])
-                yield Claim("the worst mix is one of changes", self.way(stated), 0.0, reached)
+                yield Claim("the worst mix is one of changes", self.bound_checked(stated), 0.0, reached)
                 if not reached:
                     return
         if design.exact:

@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -45,7 +45,7 @@ from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import round_down, round_up
-from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
+from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, ClosedBound, LawProof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.buffered_noise import BUFFERS, MOST, UNIT, BufferedNoise, best, consumed, residues
@@ -166,11 +166,36 @@ class BufferedToeplitz(Design):
         law = self.law_of(x, residues(y, x))
         value = round_up(law.cost(largest=self.largest))
         report = SolveReport("BFGS", variables=2 * useful, constraints=0)
-        yield Law(law, value, (BufferedProof(),), report)
+        yield Law(law, value, (LawProof(),), report)
         quick = self.size <= MOST_BOUNDED and _SECONDS * self.size <= clock.left
         if self.once and (self.largest or quick):
-            least = least_toeplitz(self.size, largest=self.largest)
-            yield Bound(least * self.unit * (1 - _ROOM), ToeplitzBound())
+            yield Bound(self._least * (1 - _ROOM), ClosedBound())
+
+    @property
+    def _least(self) -> float:
+        return least_toeplitz(self.size, largest=self.largest) * self.unit
+
+    def least_cost(self, stated: Certificate) -> float:
+        """a² (Σ y)²/(μ² ‖H W^(−1/2)‖²) of every Toeplitz strategy that consumes at most the budget, in integers (this file's head); μ² as the law holds it."""
+        if not self.once:
+            raise DesignError.of("lower_bound", stated.lower_bound, "must be of counts of which one changes")
+        return self._least * (1 - 1e-12)
+
+    def law_claims(self, stated: Certificate) -> Iterator[Claim]:
+        r"""The release shifts by at most :math:`\mu\sigma/h` steps between neighbours, and its answers cost what is stated.
+
+        The shift is :math:`m \lVert C u/m \rVert + r \sqrt n` (`mechdesign.noise.buffered_noise`); coefficients are positive and fall, as all ω are positive and
+        :math:`\sum \omega_i/p_i \le 1`, so that the worst u is 0, b, 2b, … with one sign. Both it and the loss, of normal noise before rounding, are computed in balls of 700 bits.
+        """
+        law = instance("law", stated.law, BufferedNoise)
+        if (law.size, law.budget) != (self.size, self.budget) or len(law.poles) > self.buffers:
+            yield Claim("the law answers this question", PROVED, -math.inf, False)
+            return
+        room = 1 - self.used(law)
+        yield Claim("the budget covers every change, rounding counted", PROVED, room, room >= 0)
+        yield Claim("the budget is worth the requirement", RECOMPUTED, self.worth, self.worth >= 0)
+        room = stated.value - round_up(law.cost(largest=self.largest))
+        yield Claim(f"the loss is at most {stated.value:.9g}", PROVED, room, room >= 0)
 
     def law_of(self, x: Array, weights: Array) -> BufferedNoise:
         """The law of poles e^(−x) and their weights, in integers, of the least deviation that keeps the budget."""
@@ -251,30 +276,6 @@ class BufferedToeplitz(Design):
         )
 
 
-@serializable("buffered-proof")
-@dataclass(frozen=True, eq=False)
-class BufferedProof(Proof):
-    r"""The release shifts by at most :math:`\mu\sigma/h` steps between neighbours, and its answers cost what is stated.
-
-    The shift is :math:`m \lVert C u/m \rVert + r \sqrt n` (`mechdesign.noise.buffered_noise`); coefficients are positive and fall, as all ω are positive and
-    :math:`\sum \omega_i/p_i \le 1`, so that the worst u is 0, b, 2b, … with one sign. Both it and the loss, of normal noise before rounding, are computed in balls of 700 bits.
-    """
-
-    speaks_of = ("privacy", "value")
-
-    def check(self, stated: Certificate) -> Iterator[Claim]:
-        asked: Any = instance("question", stated.question, BufferedToeplitz)
-        law: Any = instance("law", stated.law, BufferedNoise)
-        if (law.size, law.budget) != (asked.size, asked.budget) or len(law.poles) > asked.buffers:
-            yield Claim("the law answers this question", PROVED, -math.inf, False)
-            return
-        room = 1 - asked.used(law)
-        yield Claim("the budget covers every change, rounding counted", PROVED, room, room >= 0)
-        yield Claim("the budget is worth the requirement", RECOMPUTED, asked.worth, asked.worth >= 0)
-        room = stated.value - round_up(law.cost(largest=asked.largest))
-        yield Claim(f"the loss is at most {stated.value:.9g}", PROVED, room, room >= 0)
-
-
 _SHAPE = (0.0, -0.18898, -0.35979, -0.18856, -0.12155, -0.06748, -0.02846)
 """Chebyshev coefficients of log g, fitted at 2,048 steps: any others prove a bound, these a good one."""
 _ITERATIONS = 10
@@ -342,21 +343,3 @@ def _exact_hankel(y: list[int], x: list[int]) -> list[int]:
     """H x, in integers."""
     product = fmpz_poly(y[::-1]) * fmpz_poly(x)
     return [int(product[k]) for k in range(len(y) - 1, -1, -1)]
-
-
-@serializable("toeplitz-bound")
-@dataclass(frozen=True, eq=False)
-class ToeplitzBound(Proof):
-    r"""No Toeplitz strategy that consumes at most the budget costs less than a² (Σ y)²/(μ² ‖H W^(−1/2)‖²), in integers; μ² as the law holds it.
-
-    The theorem of this file's head; nothing is stored, as any y and x are multipliers.
-    """
-
-    speaks_of = ("lower bound",)
-
-    def check(self, stated: Certificate) -> Iterator[Claim]:
-        asked: Any = instance("question", stated.question, BufferedToeplitz)
-        if not asked.once:
-            raise DesignError.of("participation", asked.participation, "must be once, for this lower bound")
-        least = least_toeplitz(asked.size, largest=asked.largest) * asked.unit * (1 - 1e-12)
-        yield self.least(stated, least, f" at a budget of {asked.budget:.9g}")

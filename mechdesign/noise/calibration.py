@@ -359,8 +359,7 @@ class CalibrationProof(Proof):
     def __post_init__(self) -> None:
         checks.instance("spent", self.spent, DeltaInterval)
 
-    @property
-    def privacy_how(self) -> str:
+    def privacy_checked(self, stated: Certificate) -> str:
         return self.spent.how
 
     def check(self, stated: Certificate) -> Iterator[Claim]:

@@ -29,7 +29,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.classes import INDEPENDENT_NOISE, REAL_NOISE, MechanismClass, every
 from mechdesign.evidence.exact import round_down, round_up, safe_root
-from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
+from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
 from mechdesign.noise.pictures import draw_laws
@@ -330,40 +330,31 @@ class CellProduct(AddedNoise):
         return self.summary()
 
 
-@serializable("cell-law-proof")
-@dataclass(frozen=True, eq=False)
-class CellLawProof(Proof):
+def cell_claims(question: NoiseQuestion, stated: Certificate) -> Iterator[Claim]:
     r"""A cell law keeps (ε, δ), by its finitely many hockey-stick sums (`mechdesign.noise.cell_noise`), and costs so much.
 
     On c coordinates that change at once, each of which keeps (ε/c, δ/c), all of them keep (ε, δ): basic composition
     (Dwork and Roth 2014, theorem 3.16). The sums and the cost are rational; that of a callable loss is computed in doubles,
     rounded up.
     """
-
-    speaks_of = ("privacy", "value")
-
-    def check(self, stated: Certificate) -> Iterator[Claim]:
-        question = checks.instance("question", stated.question, NoiseQuestion)
-        law, size, moved = stated.law, 1, 1
-        if isinstance(stated.law, CellProduct):
-            law, size, moved = stated.law.law, stated.law.dimension, stated.law.moved
-        checks.instance("law", law, IntegerNoise if question.integer else CellNoise)
-        if (size, moved) != (question.dimension, question.moved):
-            raise DesignError.of(
-                "dimension", (size, moved), "must be the question's: numbers, and how many change"
-            )
-        for epsilon, delta in question.points:
-            spare = Fraction(delta) - moved * law.exact_delta(Fraction(epsilon) / moved)
-            claim = f"delta at epsilon = {epsilon:g} is at most {delta:g}"
-            yield Claim(claim, PROVED, float(spare), spare >= 0)
-        cells = on_cells(law)
-        reach = Fraction(cells.width) * cells.cells_per_shift - (
-            question.change if question.integer else Fraction(question.sensitivity)
-        )
-        yield Claim("it holds for every change up to the sensitivity", PROVED, float(reach), reach >= 0)
-        room = Fraction(stated.value) - law_cost(law, question.given_loss)
-        how = PROVED if question.given_loss.polynomial else RECOMPUTED
-        yield Claim(f"the expected loss is at most {stated.value:.9g}", how, float(room), room >= 0)
+    law, size, moved = stated.law, 1, 1
+    if isinstance(stated.law, CellProduct):
+        law, size, moved = stated.law.law, stated.law.dimension, stated.law.moved
+    checks.instance("law", law, IntegerNoise if question.integer else CellNoise)
+    if (size, moved) != (question.dimension, question.moved):
+        remedy = "must be the question's: numbers, and how many change"
+        raise DesignError.of("dimension", (size, moved), remedy)
+    for epsilon, delta in question.points:
+        spare = Fraction(delta) - moved * law.exact_delta(Fraction(epsilon) / moved)
+        claim = f"delta at epsilon = {epsilon:g} is at most {delta:g}"
+        yield Claim(claim, PROVED, float(spare), spare >= 0)
+    cells = on_cells(law)
+    asked = question.change if question.integer else Fraction(question.sensitivity)
+    reach = Fraction(cells.width) * cells.cells_per_shift - asked
+    yield Claim("it holds for every change up to the sensitivity", PROVED, float(reach), reach >= 0)
+    room = Fraction(stated.value) - law_cost(law, question.given_loss)
+    how = PROVED if question.given_loss.polynomial else RECOMPUTED
+    yield Claim(f"the expected loss is at most {stated.value:.9g}", how, float(room), room >= 0)
 
 
 def law_cost(law: CellNoise | IntegerNoise, loss: Loss) -> Fraction:

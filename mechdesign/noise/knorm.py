@@ -24,7 +24,7 @@ from mechdesign.accounting.least_kept import least_kept
 from mechdesign.errors import DesignError
 from mechdesign.evidence.classes import REAL_NOISE, MechanismClass, every, menu
 from mechdesign.evidence.exact import excess, round_down, round_up
-from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
+from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, ClosedBound, LawProof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.balls import Ball, Vectors, hull_of, short
@@ -303,21 +303,42 @@ class KNorm(Design):
         notes = [f"the noise falls with the {noise}"]
         if self._profile[1] > 0 and self.dimension > _MOST_ROUND:
             notes.append(f"no δ is counted beyond {_MOST_ROUND} numbers: Gaussian noise may cost less")
-        yield Law(noise, self.cost(noise), (KNormProof(),), notes=tuple(notes))
-        yield Bound(min(self.least(law) for law in laws))
+        yield Law(noise, self.cost(noise), (LawProof(),), notes=tuple(notes))
+        yield Bound(min(map(self.least, laws)), ClosedBound())
+
+    bound_how = RECOMPUTED
+
+    def law_claims(self, stated: Certificate) -> Iterator[Claim]:
+        r"""Radial noise of scale s is :math:`\lVert v\rVert / s`-private for a change v (Hardt and Talwar 2010, §4), staircases for one of at most the largest norm.
+
+        Privacy is checked in rational numbers, δ in ball arithmetic, the largest norms as the design has them; costs in floats.
+        """
+        law = instance("law", stated.law, KNormNoise)
+        fits = law.shape in [known.shape for known in self.laws()]
+        loss = Fraction(law.largest or 0) * self.rounds / Fraction(law.scale)
+        if fits and self.counted(law):
+            (epsilon, most), delta = self._profile, self.delta(law.scale)
+            each = f", in each of {self.rounds} rounds," if self.rounds > 1 else ""
+            claim = f"delta of {float(delta):.9g} at epsilon = {epsilon:g}{each} is within {self.privacy}"
+            yield Claim(claim, PROVED, float(most - delta), bool(delta <= most))
+        else:
+            left = Fraction(pure_epsilon(self.privacy)) - loss
+            claim = f"losses of at most {float(loss):.9g} in all are within {self.privacy}"
+            yield Claim(claim, PROVED, float(left), fits and implied_by_pure(self.privacy, loss))
+        room = stated.value * (1 + 1e-12) - self.cost(law)
+        yield Claim(f"{self.loss} error at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)
+
+    def least_cost(self, stated: Certificate) -> float:
+        """No staircase of a norm costs less, by second-order expansions over all γ; nor other noise whose density falls with the norm (Melbourne, Diaz and Asoodeh)."""
+        return min(map(self.least, self.laws()))
 
     def least(self, law: KNormNoise) -> float:
         """Below what any staircase of the law's norm and scale costs, or where its δ counts the exponential."""
         if self.counted(law):
-            return self.cost(law) * (1 - 1e-11)
+            found = self.cost(law) * (1 - 1e-11)
+            narrow = law.scale * (found / self.cost(law)) ** (1 / self._power)
+            return found if self.delta(narrow) > self._profile[1] else 0.0
         return law.shells(self._power).bound * self.unit(law) / law.body.slack
-
-    def none_below(self, law: KNormNoise, bound: float) -> bool:
-        """Whether no staircase of the law's norm and scale costs less, or no exponential where its δ counts."""
-        if bound and self.counted(law):
-            narrow = law.scale * (bound / self.cost(law)) ** (1 / self._power)
-            return bool(self.delta(narrow) > self._profile[1])
-        return law.shells(self._power).none_below(bound * law.body.slack / self.unit(law))
 
     def unit(self, law: KNormNoise) -> float:
         """The cost where E R^p is 1, for changes of norm 1."""
@@ -362,38 +383,3 @@ class KNorm(Design):
             index = f"δ at ε = {epsilon:g}"
         row = ("privacy", index, spent, most, most - spent, math.nan, True)
         return pd.DataFrame([row], columns=AUDIT_COLUMNS)
-
-
-@serializable("knorm-proof")
-@dataclass(frozen=True, eq=False)
-class KNormProof(Proof):
-    r"""Radial noise of scale s is :math:`\lVert v\rVert / s`-private for a change v (Hardt and Talwar 2010, §4), staircases for one of at most the largest norm.
-
-    Privacy is checked in rational numbers, δ in ball arithmetic, the largest norms as the design has them; costs in floats. No staircase of a norm costs less than the
-    stated bound by second-order expansions over all γ, no other noise whose density falls with the norm either (Melbourne, Diaz and Asoodeh).
-    """
-
-    speaks_of = ("privacy", "value", "lower bound")
-    bound_how = RECOMPUTED
-
-    def check(self, stated: Certificate) -> Iterator[Claim]:
-        design, law = instance("question", stated.question, KNorm), instance("law", stated.law, KNormNoise)
-        laws = design.laws()
-        fits = law.shape in [known.shape for known in laws]
-        loss = Fraction(law.largest or 0) * design.rounds / Fraction(law.scale)
-        if fits and design.counted(law):
-            (epsilon, most), delta = design._profile, design.delta(law.scale)
-            each = f", in each of {design.rounds} rounds," if design.rounds > 1 else ""
-            claim = f"delta of {float(delta):.9g} at epsilon = {epsilon:g}{each} is within {design.privacy}"
-            yield Claim(claim, PROVED, float(most - delta), bool(delta <= most))
-        else:
-            left = Fraction(pure_epsilon(design.privacy)) - loss
-            claim = f"losses of at most {float(loss):.9g} in all are within {design.privacy}"
-            yield Claim(claim, PROVED, float(left), fits and implied_by_pure(design.privacy, loss))
-        room = stated.value * (1 + 1e-12) - design.cost(law)
-        yield Claim(f"{design.loss} error at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)
-        if stated.lower_bound is None:
-            return
-        claim = f"no {design.among.noun} costs less than {stated.lower_bound:.9g}"
-        holds = all(design.none_below(known, stated.lower_bound * (1 - 1e-12)) for known in laws)
-        yield Claim(claim, RECOMPUTED, min(map(design.least, laws)) - stated.lower_bound, holds)

@@ -37,7 +37,7 @@ from flint import fmpq
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.exact import round_down, round_up
-from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
+from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, LawProof, Proof
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import FUNCTION, LinearBound, NoProgramError, rational
@@ -48,7 +48,7 @@ from mechdesign.model.program import Program
 from mechdesign.model.table_problem import TableProblem
 from mechdesign.model.unknown import named
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
-from mechdesign.noise.cell_product import CellLawProof, NoiseQuestion, law_cost, law_notes
+from mechdesign.noise.cell_product import NoiseQuestion, law_cost, law_notes
 from mechdesign.problem.checks import instance, integer
 from mechdesign.problem.losses import average_costs, check_loss, lower_costs, outward_decay, round_width
 from mechdesign.problem.privacy import Consumption
@@ -137,8 +137,10 @@ class OneNumberDual(Proof):
 
     speaks_of = ("lower bound",)
 
-    def way(self, stated: Certificate) -> str:
-        return bound_way(stated)
+    def bound_checked(self, stated: Certificate) -> str:
+        """Recomputed for a convex callable, whose values in doubles are taken as exact and its convexity as given."""
+        asked = instance("question", stated.question, NoiseQuestion)
+        return PROVED if asked.given_loss.polynomial else RECOMPUTED
 
     def proved(self, question: NoiseQuestion) -> Fraction:
         """The lower bound that follows for this question, of which one coordinate counts."""
@@ -149,13 +151,6 @@ class OneNumberDual(Proof):
         if question.dimension != 1:
             raise DesignError.of("dimension", question.dimension, "must be 1")
         yield self.least(stated, self.proved(question))
-
-
-def bound_way(stated: Certificate) -> str:
-    """Proved; of a convex callable, whose values in floating point are taken as exact and its convexity as given, recomputed."""
-    return (
-        PROVED if instance("question", stated.question, NoiseQuestion).given_loss.polynomial else RECOMPUTED
-    )
 
 
 @serializable("lattice-bound")
@@ -479,7 +474,7 @@ class Lattice:
         starts = [start[: declared.cells] for start in starts]
         columns, _ = repaired(declared, near(declared, starts), self.clock, self.solver)
         law = noise_of(declared, weights_of(declared, columns)[0])
-        return Law(law, round_up(law_cost(law, q.given_loss)), (CellLawProof(),), report, law_notes(q, law))
+        return Law(law, round_up(law_cost(law, q.given_loss)), (LawProof(),), report, law_notes(q, law))
 
 
 def refined(

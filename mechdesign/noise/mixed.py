@@ -25,8 +25,7 @@ from mechdesign.accounting.interval import upper_delta
 from mechdesign.accounting.least_kept import least_kept
 from mechdesign.accounting.losses import NoiseTerm
 from mechdesign.evidence.exact import excess
-from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
-from mechdesign.evidence.serialize import serializable
+from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim
 from mechdesign.model.scales import absolute_moment
 from mechdesign.noise.allocation_page import AllocationPage
 from mechdesign.noise.calibration_evaluation import budget_of
@@ -227,35 +226,19 @@ def mixed_cost(question: AllocationPage, law: MixedNoise) -> float:
     return float((moments if question.weights is None else moments * question.weights).sum())
 
 
-@serializable("mixed-proof")
-@dataclass(frozen=True, eq=False)
-class MixedProof(Proof):
+def mixed_claims(asked: AllocationPage, stated: Certificate) -> Iterator[Claim]:
     """A mix of Laplace and Gaussian noise is private by the exact composition over all coordinates, which change by all they may.
 
     δ of the composition is a bound from above (`composed`): a closed form or basic composition, else in outward-rounded floats.
     """
-
-    speaks_of = ("privacy", "value", "lower bound")
-    bound_how = RECOMPUTED
-
-    @property
-    def privacy_how(self) -> str:
-        return RECOMPUTED
-
-    def check(self, stated: Certificate) -> Iterator[Claim]:
-        asked, law = (
-            instance("question", stated.question, AllocationPage),
-            instance("law", stated.law, MixedNoise),
-        )
-        if asked.noise != "mixed" or not np.array_equal(law.sensitivities, asked.sensitivities):
-            yield Claim("the law is noise of the type, for these sensitivities", PROVED, -math.inf, False)
-            return
-        privacy: Pointwise = instance("privacy", asked.privacy, *get_args(Pointwise))
-        used, basic = composed(law, privacy)
-        kept = ", ".join(f"δ at ε = {e:g} is at most {d:g}" for e, d in pairs_of(privacy))
-        claim = f"{kept} when all coordinates change by all they may"
-        yield Claim(claim, PROVED if basic else RECOMPUTED, asked.budget - used, used <= asked.budget)
-        room = stated.value * (1 + ROUNDING) - mixed_cost(asked, law)
-        yield Claim(f"the loss is at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)
-        if stated.lower_bound is not None:
-            yield Claim("a search over types has no lower bound", RECOMPUTED, -math.inf, False)
+    law = instance("law", stated.law, MixedNoise)
+    if asked.noise != "mixed" or not np.array_equal(law.sensitivities, asked.sensitivities):
+        yield Claim("the law is noise of the type, for these sensitivities", PROVED, -math.inf, False)
+        return
+    privacy: Pointwise = instance("privacy", asked.privacy, *get_args(Pointwise))
+    used, basic = composed(law, privacy)
+    kept = ", ".join(f"δ at ε = {e:g} is at most {d:g}" for e, d in pairs_of(privacy))
+    claim = f"{kept} when all coordinates change by all they may"
+    yield Claim(claim, PROVED if basic else RECOMPUTED, asked.budget - used, used <= asked.budget)
+    room = stated.value * (1 + ROUNDING) - mixed_cost(asked, law)
+    yield Claim(f"the loss is at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)

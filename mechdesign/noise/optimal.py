@@ -25,8 +25,9 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError, MechdesignError, SolverError
+from mechdesign.evidence.classes import INDEPENDENT_NOISE, MechanismClass
 from mechdesign.evidence.digits import at_most, shown
-from mechdesign.evidence.proofs import Certificate
+from mechdesign.evidence.proofs import RECOMPUTED, Certificate, Claim
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.lattice import MOST_POINTS, LatticeNoise
@@ -35,7 +36,7 @@ from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration import Calibration
 from mechdesign.noise.calibration_evaluation import budget_of, consumed
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
-from mechdesign.noise.cell_product import CellProduct, NoiseQuestion
+from mechdesign.noise.cell_product import CellProduct, NoiseQuestion, cell_claims
 from mechdesign.noise.lattice import (
     MOST_CELLS,
     SMALLEST_DELTA,
@@ -46,7 +47,17 @@ from mechdesign.noise.lattice import (
     refined,
 )
 from mechdesign.noise.pictures import draw_laws
-from mechdesign.noise.several import CLOSED, DISCRETE, calibrated, named_cost, ranked, several, started
+from mechdesign.noise.several import (
+    CLOSED,
+    DISCRETE,
+    calibrated,
+    named_claims,
+    named_cost,
+    ranked,
+    several,
+    started,
+    symmetric_bound,
+)
 from mechdesign.noise.staircase_dual import staircase
 from mechdesign.problem.checks import instance, integer
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
@@ -183,6 +194,18 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
         if isinstance(law.mechanism, AdditiveNoise) and not stated.verify():
             raise SolverError("the law failed its own check", solver="family search", status="check")
         return law
+
+    bound_how = RECOMPUTED
+
+    @property
+    def bound_among(self) -> MechanismClass:
+        return INDEPENDENT_NOISE
+
+    def law_claims(self, stated: Certificate) -> Iterator[Claim]:
+        return (named_claims if isinstance(stated.law, AdditiveNoise) else cell_claims)(self, stated)
+
+    def least_cost(self, stated: Certificate) -> float:
+        return symmetric_bound(self)
 
     def problem(self) -> LatticeProblem:
         """Return the program of the masses, declared: 16 cells a sensitivity, or the whole numbers, as far as truncated Laplace noise goes."""

@@ -36,14 +36,23 @@ from scipy import special
 from mechdesign.errors import DesignError, MechdesignError
 from mechdesign.evidence.classes import INDEPENDENT_NOISE, MechanismClass
 from mechdesign.evidence.exact import exp_lower, round_down, round_up
-from mechdesign.evidence.proofs import ABOUT_MECHANISM, PROVED, RECOMPUTED, Certificate, Claim, Proof
+from mechdesign.evidence.proofs import (
+    ABOUT_MECHANISM,
+    PROVED,
+    RECOMPUTED,
+    Certificate,
+    Claim,
+    ClosedBound,
+    LawProof,
+    Proof,
+)
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration import Calibration
 from mechdesign.noise.calibration_evaluation import consumed, evaluated, unit_cost
-from mechdesign.noise.cell_product import CellLawProof, CellProduct, NoiseQuestion, averaged, law_notes
-from mechdesign.noise.lattice import OneNumberDual, bound_way
+from mechdesign.noise.cell_product import CellProduct, NoiseQuestion, averaged, law_notes
+from mechdesign.noise.lattice import OneNumberDual
 from mechdesign.problem.checks import instance, integer
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, Pointwise, PureDP, pairs_of
@@ -201,8 +210,8 @@ class SubsetBound(Proof):
         instance("privacy", self.privacy, *get_args(Pointwise))
         instance("dual", self.dual, OneNumberDual)
 
-    def way(self, stated: Certificate) -> str:
-        return bound_way(stated)
+    def bound_checked(self, stated: Certificate) -> str:
+        return self.dual.bound_checked(stated)
 
     def among(self, stated: Certificate) -> MechanismClass:
         return INDEPENDENT_NOISE
@@ -230,36 +239,20 @@ class SubsetBound(Proof):
         yield self.least(stated, proved if self.implied(question) else -math.inf, " a coordinate")
 
 
-@serializable("symmetric-bound")
-@dataclass(frozen=True, eq=False)
-class SymmetricBound(Proof):
-    r"""The closed form of `mechdesign.noise.calibration_evaluation` for all symmetric laws, added up over a\|t\| + bt².
+def symmetric_bound(question: NoiseQuestion) -> float:
+    r"""Lower bound of symmetric noise, which is one of all: the closed forms of `mechdesign.noise.calibration_evaluation`, added up over a\|t\| + bt².
 
-    Independent signs keep the box of changes and the cost of an even loss, so that symmetric laws suffice.
+    Independent signs keep the box of changes and the cost of an even loss, so that symmetric laws suffice. 0 for a callable.
     """
-
-    speaks_of = ("lower bound",)
-    bound_how = RECOMPUTED
-
-    def among(self, stated: Certificate) -> MechanismClass:
-        return INDEPENDENT_NOISE
-
-    def proved(self, question: NoiseQuestion) -> float:
-        """The lower bound that follows for this question; 0 for a callable."""
-        loss, size = question.given_loss, question.sensitivity
-        if not loss.polynomial or question.integer:
-            return 0.0
-        points = [(e * (1 + 1e-12), d * (1 + 1e-12)) for e, d in question.points]
-        absolute, squared = (
-            max(unit_cost(e, d, name, log_concave=False) for e, d in points)
-            for name in ("absolute", "squared")
-        )
-        found = loss.absolute * size * absolute + loss.squared * question.moved * size * size * squared
-        return float(found) * (1 - 1e-9)
-
-    def check(self, stated: Certificate) -> Iterator[Claim]:
-        question = instance("question", stated.question, NoiseQuestion)
-        yield self.least(stated, self.proved(question) * (1 + 1e-12), " a coordinate")
+    loss, size = question.given_loss, question.sensitivity
+    if not loss.polynomial or question.integer:
+        return 0.0
+    points = [(e * (1 + 1e-12), d * (1 + 1e-12)) for e, d in question.points]
+    absolute, squared = (
+        max(unit_cost(e, d, name, log_concave=False) for e, d in points) for name in ("absolute", "squared")
+    )
+    found = loss.absolute * size * absolute + loss.squared * question.moved * size * size * squared
+    return float(found) * (1 - 1e-9)
 
 
 def lower_bounds(question: NoiseQuestion, clock: Deadline) -> Iterator[Bound]:
@@ -267,10 +260,9 @@ def lower_bounds(question: NoiseQuestion, clock: Deadline) -> Iterator[Bound]:
 
     Those of the means are bounds of `OptimalNoise` for one number.
     """
-    closed = SymmetricBound()
-    best = closed.proved(question)
+    best = symmetric_bound(question)
     if not question.integer:
-        yield Bound(best, closed)
+        yield Bound(best, ClosedBound())
 
     def proved(privacy: Pointwise, mean: int, gap: float, seconds: float | None) -> Bound | None:
         try:
@@ -346,37 +338,28 @@ CLOSED = ("gaussian", "laplace", *DISCRETE)
 """Those of a closed form, which are tried whatever the time: Laplace noise of several numbers as pure noise."""
 
 
-@serializable("named-law-proof")
-@dataclass(frozen=True, eq=False)
-class NamedLawProof(Proof):
+def named_claims(question: NoiseQuestion, stated: Certificate) -> Iterator[Claim]:
     """A law of a named family on every coordinate: its δ composed on a grid that no search uses, its cost integrated.
 
     What the accounting proves, and what it recomputes in doubles, is said by `mechdesign.noise.CalibrationProof`.
     """
-
-    speaks_of = ("privacy", "value")
-
-    def check(self, stated: Certificate) -> Iterator[Claim]:
-        question = instance("question", stated.question, NoiseQuestion)
-        noise = instance("law", stated.law, AdditiveNoise)
-        if noise.dimension != question.dimension or not noise.once:
-            raise DesignError.of(
-                "law", str(noise), f"must be for {question.dimension} numbers, once, of everybody"
-            )
-        if noise.continuous == question.integer:
-            raise DesignError.of(
-                "law", str(noise), "must be on the whole numbers where they are asked for, and only there"
-            )
-        held = Sensitivity.of(noise.sensitivity)
-        size, count = held.bounds(noise.dimension)[0]
-        room = min(size - question.sensitivity, float(count - question.moved))
-        covers = room >= 0 and held.allows(((question.sensitivity, question.moved),))
-        yield Claim("it holds for every change up to the sensitivity", PROVED, room, covers)
-        spent = consumed(noise, question.privacy)
-        found = evaluated(noise, question.privacy, "squared", noise.variance, stated=spent, fresh=spent)
-        yield from (claim for claim in found if claim.about == ABOUT_MECHANISM)
-        room = 1e-9 - abs(named_cost(noise, question.given_loss) / stated.value - 1)
-        yield Claim(f"the expected loss is {stated.value:.9g}", RECOMPUTED, room, room >= 0)
+    noise = instance("law", stated.law, AdditiveNoise)
+    if noise.dimension != question.dimension or not noise.once:
+        remedy = f"must be for {question.dimension} numbers, once, of everybody"
+        raise DesignError.of("law", str(noise), remedy)
+    if noise.continuous == question.integer:
+        remedy = "must be on the whole numbers where they are asked for, and only there"
+        raise DesignError.of("law", str(noise), remedy)
+    held = Sensitivity.of(noise.sensitivity)
+    size, count = held.bounds(noise.dimension)[0]
+    room = min(size - question.sensitivity, float(count - question.moved))
+    covers = room >= 0 and held.allows(((question.sensitivity, question.moved),))
+    yield Claim("it holds for every change up to the sensitivity", PROVED, room, covers)
+    spent = consumed(noise, question.privacy)
+    found = evaluated(noise, question.privacy, "squared", noise.variance, stated=spent, fresh=spent)
+    yield from (claim for claim in found if claim.about == ABOUT_MECHANISM)
+    room = 1e-9 - abs(named_cost(noise, question.given_loss) / stated.value - 1)
+    yield Claim(f"the expected loss is {stated.value:.9g}", RECOMPUTED, room, room >= 0)
 
 
 def named_cost(noise: AdditiveNoise, loss: Loss) -> float:
@@ -466,7 +449,7 @@ def _product(question: NoiseQuestion, best: Result) -> list[tuple[str, Law]]:
     l0 = None if question.moved == question.dimension else question.moved
     noise = CellProduct(best.mechanism, question.dimension, l0)
     notes = law_notes(question, best.mechanism)
-    return [("one coordinate", Law(noise, best.value, (CellLawProof(),), best.solver_report, notes))]
+    return [("one coordinate", Law(noise, best.value, (LawProof(),), best.solver_report, notes))]
 
 
 def ranked(found: list[tuple[str, Law]]) -> Iterator[Law]:
@@ -483,7 +466,7 @@ def _law(question: NoiseQuestion, law: FrozenLaw) -> Law:
     change = question.sensitivity if question.moved == question.dimension else some
     noise = AdditiveNoise(law, change, question.dimension)
     value = named_cost(noise, question.given_loss)
-    return Law(noise, value, (NamedLawProof(),), SolveReport("family search"))
+    return Law(noise, value, (LawProof(),), SolveReport("family search"))
 
 
 def started(question: NoiseQuestion, starts: Mapping[str, FrozenLaw]) -> list[tuple[str, Law]]:

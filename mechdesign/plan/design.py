@@ -655,8 +655,7 @@ class PlanProof(Proof):
     def __post_init__(self) -> None:
         instance("spent", self.spent, DeltaInterval)
 
-    @property
-    def privacy_how(self) -> str:
+    def privacy_checked(self, stated: Certificate) -> str:
         return self.spent.how
 
     def check(self, stated: Certificate) -> Iterator[Claim]:

@@ -18,6 +18,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pandas as pd
@@ -27,7 +28,7 @@ from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.digits import gap_words
-from mechdesign.evidence.proofs import Proof
+from mechdesign.evidence.proofs import PROVED, Certificate, Claim, Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.plotting import COLOURS, figure, plain, sized
 from mechdesign.problem.checks import Checked, inside, one_of
@@ -172,6 +173,32 @@ class Design(Checked, metaclass=_Listed):
             The law does not pass; the spine tries the next one.
         """
         return law
+
+    # -- theorems that need no numbers besides question and law ------------------------------------------
+
+    bound_how: ClassVar[str] = PROVED
+    """How `least_cost` is computed: `PROVED`, or `RECOMPUTED` in doubles."""
+
+    @property
+    def bound_among(self) -> MechanismClass:
+        """Of which mechanisms `least_cost` speaks."""
+        return self.among
+
+    def law_claims(self, stated: Certificate) -> Iterator[Claim]:
+        """Recompute that the law is private, its bias, and that it costs at most the value: what a `LawProof` claims."""
+        raise DesignError.of(
+            "proofs", "law-proof", f"must not be there: {type(self).__name__} needs numbers besides its law"
+        )
+
+    def privacy_checked(self, law: Any) -> str:
+        """Return how `law_claims` checks privacy."""
+        return PROVED
+
+    def least_cost(self, stated: Certificate) -> Fraction | float:
+        """Return a closed-form lower bound of the cost of every mechanism of `bound_among`: what a `ClosedBound` claims."""
+        raise DesignError.of(
+            "proofs", "closed-bound", f"must not be there: {type(self).__name__} has no closed form"
+        )
 
     def solve(
         self,

@@ -18,7 +18,7 @@ import pandas as pd
 
 from mechdesign.errors import InfeasibleError
 from mechdesign.evidence.classes import MechanismClass, family
-from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
+from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, LawProof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import instance, non_negative, number, settle
@@ -128,7 +128,7 @@ class BiasedSelection(QuantizerDesign):
         best = self.mechanism(*(float(table.loc[0, k]) for k in ("delta", "q", "beta")))
         yield from loss_bounds(self, best.bins, clock)
         report = SolveReport("grid search", iterations=tried)
-        yield Law(best, float(table.loc[0, "value"]), (BiasedProof(),), report, table=table)
+        yield Law(best, float(table.loc[0, "value"]), (LawProof(),), report, table=table)
 
     def _members(self, clock: Clock) -> tuple[list[dict[str, float]], float, int]:
         """The members within both budgets with their values, the least bias within the privacy budget, points tried."""
@@ -153,6 +153,20 @@ class BiasedSelection(QuantizerDesign):
                 rows.append({**point, "epsilon": loss, "bias": bias, "value": value})
         return rows, least, tried
 
+    def law_claims(self, stated: Certificate) -> Iterator[Claim]:
+        """Probabilities of a biased selection are monotone between bins: its privacy loss is enclosed in integers there, bias and value are in doubles."""
+        law = instance("law", stated.law, BiasedQuantizer)
+        fits = law.input_range == self.input_range and self.allows(law.bins)
+        epsilon, most = self.privacy.epsilon, self.max_bias
+        left = epsilon - law.proved_loss()
+        yield Claim(f"privacy loss at most {epsilon!r}", PROVED, left, fits and left >= 0)
+        left = min(most, sys.float_info.max) - law.max_bias()
+        yield Claim(f"bias at most {most!r} on a fine grid", RECOMPUTED, left, left >= 0)
+        found = law.expected_loss(self.prior, self.loss)
+        error, better = abs(found - stated.value), found - stated.value
+        holds = error <= 1e-9 * abs(found) and better <= 1e-12 * abs(found)
+        yield Claim(f"expected loss {stated.value!r}", RECOMPUTED, -error, holds)
+
     # -- what a result says ---------------------------------------------------------------------------
 
     def frame(self, result: Result) -> pd.DataFrame:
@@ -170,28 +184,3 @@ class BiasedSelection(QuantizerDesign):
     def lines(self, result: Result) -> list[str]:
         loss, bias = result.mechanism.privacy_loss(), result.mechanism.max_bias()
         return [f"exact loss: {loss!r}, largest bias: {bias:.6g}"]
-
-
-@serializable("biased-proof")
-@dataclass(frozen=True, eq=False)
-class BiasedProof(Proof):
-    """Probabilities of a biased selection mechanism are monotone between bins, so that its extremes are at the bins.
-
-    The privacy loss is enclosed in integers there; bias and value are recomputed in floats.
-    """
-
-    speaks_of = ("privacy", "bias", "value")
-
-    def check(self, stated: Certificate) -> Iterator[Claim]:
-        design = instance("question", stated.question, BiasedSelection)
-        law = instance("law", stated.law, BiasedQuantizer)
-        fits = law.input_range == design.input_range and design.allows(law.bins)
-        epsilon, most = design.privacy.epsilon, design.max_bias
-        left = epsilon - law.proved_loss()
-        yield Claim(f"privacy loss at most {epsilon!r}", PROVED, left, fits and left >= 0)
-        left = min(most, sys.float_info.max) - law.max_bias()
-        yield Claim(f"bias at most {most!r} on a fine grid", RECOMPUTED, left, left >= 0)
-        found = law.expected_loss(design.prior, design.loss)
-        error, better = abs(found - stated.value), found - stated.value
-        holds = error <= 1e-9 * abs(found) and better <= 1e-12 * abs(found)
-        yield Claim(f"expected loss {stated.value!r}", RECOMPUTED, -error, holds)

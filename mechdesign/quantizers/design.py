@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from functools import cache
 from operator import mul
@@ -16,6 +16,7 @@ from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import exp_lower, round_down
+from mechdesign.evidence.proofs import PROVED, Claim
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.plotting import COLOURS, figure, legend_above, plain, sized
 from mechdesign.problem.checks import instance
@@ -116,6 +117,13 @@ class QuantizerDesign(Design):
     def output_space(self) -> OutputSpace | None:
         """All outputs that a search may choose from, of which its lower bound speaks; None where they are given."""
         return None
+
+    def privacy_claims(self, law: ExactLaw) -> Iterator[Claim]:
+        r"""Whether :math:`\max_x p(x, i) \le \rho \min_x p(x, i)` for every output, with a proved rational :math:`\rho \le e^{\varepsilon}`."""
+        privacy = instance("privacy", self.privacy, PureDP)
+        rho = exp_lower(min(privacy.epsilon, 700.0))
+        slack = min(rho * low - high for low, high in zip(*law.extremes()))
+        yield Claim(f"privacy loss at most {privacy.epsilon!r}", PROVED, round_down(slack), slack >= 0)
 
     def allows(self, outputs: object) -> bool:
         """Whether a mechanism with these outputs is one that the design allows; a search overrides this."""

@@ -56,11 +56,11 @@ from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP, points_o
 from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.problem.words import loss_words
 from mechdesign.quantizers.design import QuantizerDesign
-from mechdesign.quantizers.exact_law import RationalTable, outermost_law
+from mechdesign.quantizers.exact_law import ExactLaw, RationalTable, outermost_law
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.metric_rows import PairwisePrivacy, about_zero, cell_model, outermost_private
 from mechdesign.quantizers.moments import Moments, PointMasses, hats, interpolated_costs
-from mechdesign.quantizers.proofs import OUTERMOST, certified_value, law_claims
+from mechdesign.quantizers.proofs import OUTERMOST, certified_value
 from mechdesign.quantizers.selection import check_bins, check_range, mirrored_bins
 from mechdesign.quantizers.table import PiecewiseTable, loss_peaks
 from mechdesign.solvers import Solution, proved_bound
@@ -335,7 +335,7 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         value, proof = certified_value(self, mechanism)
         if not self.continuum:
             notes += (_ROUNDED,)
-        return Law(mechanism, value, (MetricProof(), proof), report=report, notes=notes)
+        return Law(mechanism, value, (proof,), report=report, notes=notes)
 
     def _proved(
         self,
@@ -438,6 +438,25 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
             return float(self.privacy.epsilon)  # checked with slack when the law was made
         return self.notion.needed(mechanism.knots, np.vstack([mechanism.starts, mechanism.ends[-1:]]))
 
+    def privacy_claims(self, law: ExactLaw) -> Iterator[Claim]:
+        r"""Whether rows that are interpolated between knots are private at the knots (`notion`), in fractions.
+
+        On the continuum neighbours are within ratios :math:`1 + \varepsilon h`; on a grid every pair is compared, or neighbours
+        where chains of them imply the others.
+        """
+        instance("law", law, RationalTable)
+        if self.inputs is not None and law.knots != tuple(map(Fraction, self.inputs)):
+            raise DesignError("law: must have the inputs that the question asks for")
+        claim = f"privacy: {self.privacy!r}"
+        if isinstance(getattr(self.privacy, "metric", None), UnavailableCallable):
+            yield Claim(claim, CLAIMED, math.nan, True)
+            return
+        ends = [[law.row(k, end) for end in (0, 1)] for k in range(len(law.knots) - 1)]
+        joined = all(a[1] == b[0] for a, b in pairwise(ends))
+        slack = self.notion.exact_slack(list(law.knots), [ends[0][0], *(end for _, end in ends)])
+        yield Claim("rows are interpolated", PROVED, math.nan, joined, ABOUT_FILE)
+        yield Claim(claim, PROVED, round_down(slack), slack >= 0)
+
     def lines(self, result: Result) -> list[str]:
         mechanism = result.mechanism
         where = "on the continuum" if self.continuum else f"on {len(mechanism.knots)} inputs"
@@ -448,36 +467,6 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
 def _exact_rows(law: RationalTable) -> tuple[list[Fraction], list[list[Fraction]]]:
     """Knots and rows of an interpolated law."""
     return list(law.knots), [law.row(0, 0), *(law.row(k, 1) for k in range(len(law.knots) - 1))]
-
-
-@serializable("metric-proof")
-@dataclass(frozen=True, eq=False)
-class MetricProof(Proof):
-    r"""Rows interpolated between knots are unbiased and private if they are at the knots (`notion`).
-
-    On the continuum neighbours are within ratios :math:`1 + \varepsilon h`; on a grid every pair is compared, or neighbours
-    where chains of them imply the others. Everything is checked in fractions.
-    """
-
-    speaks_of = ("privacy", "bias")
-
-    def check(self, stated: Certificate) -> Iterator[Claim]:
-        design = instance("question", stated.question, MetricQuantizer)
-        law = instance("law", instance("law", stated.law, Quantizer).law, RationalTable)
-        asked = design.inputs if design.inputs is not None else design.input_range
-        held = law.knots if design.inputs is not None else (law.knots[0], law.knots[-1])
-        if held != tuple(map(Fraction, asked)) or not design.allows(law.bins):
-            raise DesignError("law: must have the inputs and the outputs that the question asks for")
-        yield from law_claims(law, 0.0)
-        claim = f"privacy: {design.privacy!r}"
-        if isinstance(getattr(design.privacy, "metric", None), UnavailableCallable):
-            yield Claim(claim, CLAIMED, math.nan, True)
-            return
-        ends = [[law.row(k, end) for end in (0, 1)] for k in range(len(law.knots) - 1)]
-        joined = all(a[1] == b[0] for a, b in pairwise(ends))
-        slack = design.notion.exact_slack(list(law.knots), [ends[0][0], *(end for _, end in ends)])
-        yield Claim("rows are interpolated", PROVED, math.nan, joined, ABOUT_FILE)
-        yield Claim(claim, PROVED, round_down(slack), slack >= 0)
 
 
 @serializable("metric-rows")
@@ -541,7 +530,7 @@ class MetricRows(RowsBound):
         return {**found, **{declared.n + number[x]: w for x, w in zip(self.places.tolist(), self.weights)}}
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
-        if self.way(stated) == CLAIMED:
+        if self.bound_checked(stated) == CLAIMED:
             claim = f"no {self.among(stated).noun} costs less than {stated.lower_bound!r}"
             yield Claim(
                 claim,
@@ -591,7 +580,7 @@ class MetricBound(Proof):
     speaks_of = ("lower bound",)
     not_linear = "cells of the prior in doubles, as the inputs are a continuum"
 
-    def way(self, stated: Certificate) -> str:
+    def bound_checked(self, stated: Certificate) -> str:
         return PROVED if self.multipliers is None else RECOMPUTED
 
     def linear_bound(self, stated: Certificate) -> LinearBound:

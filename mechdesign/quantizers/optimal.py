@@ -37,7 +37,6 @@ from scipy import optimize
 
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence.classes import MechanismClass, every, menu
-from mechdesign.evidence.proofs import Certificate
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.program import Program
@@ -57,7 +56,7 @@ from mechdesign.quantizers.floors import MOST_OUTPUTS, FloorProblem, pieces, sma
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.moments import interpolated_costs
 from mechdesign.quantizers.planes import METHODS, best_floors, check_feasible, uncapped
-from mechdesign.quantizers.proofs import LawProof, proved_bound, proved_law
+from mechdesign.quantizers.proofs import private_claims, proved_bound, proved_law
 from mechdesign.quantizers.selection import check_bins, check_range, mirrored_bins
 from mechdesign.quantizers.solution import (
     FloorSolution,
@@ -334,20 +333,18 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
         """
         assert isinstance(law, _FloorLaw)
         fixed, bins = law.fixed, np.array(law.fixed.bins)
-        exact = Quantizer.of_law(
-            exact_law(
-                fixed.floor_problem,
-                law.floors,
-                bins,
-                self.input_range,
-                fixed.units,
-                fixed.solved_epsilon,
-                self.max_bias,
-            )
+        own = exact_law(
+            fixed.floor_problem,
+            law.floors,
+            bins,
+            self.input_range,
+            fixed.units,
+            fixed.solved_epsilon,
+            self.max_bias,
         )
-        stated = Certificate(self, exact, law.value)
+        exact = Quantizer.of_law(own)
         small = exact.starts.size <= EXACT  # block fills of more are right by construction
-        if small and not all(claim.holds for claim in LawProof().check(stated)):
+        if small and not all(claim.holds for claim in private_claims(self, own)):
             raise InfeasibleError("the exact law next to the floors is outside the budget")
         return proved_law(self, law, exact)
 

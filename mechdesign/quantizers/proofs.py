@@ -1,9 +1,9 @@
 """Proofs about a rational quantizer, checked with integers and fractions alone.
 
-Three theorems, each applied to the question (a `QuantizerDesign`) and the law (a `Quantizer` with its exact law):
+Two theorems, each applied to the question (a `QuantizerDesign`) and the law (a `Quantizer` with its exact law):
 
-- `LawProof`: since p is affine between knots, the ends of the segments are all there is to check of rows, bias and privacy;
-- `ValueProof`: the expected (or worst-case) loss is a sum (or a maximum) of quadratics between knots and outputs;
+- `QuantizerProof`: since p is affine between knots, the ends of the segments are all there is to check of rows, bias and privacy;
+  the expected (or worst-case) loss is a sum (or a maximum) of quadratics between knots and outputs;
 - `DualBound`: multipliers bound the loss of every mechanism from below (`dual_pieces`).
 
 Masses and moments of a prior that is not rational are stored with the proof that integrates over them, and recomputed
@@ -105,24 +105,10 @@ def law_claims(law: ExactLaw, max_bias: float) -> Iterator[Claim]:
     yield Claim(f"bias at most {max_bias!r}", PROVED, round_down(slack), slack >= 0)
 
 
-@serializable("quantizer-law-proof")
-@dataclass(frozen=True, eq=False)
-class LawProof(Proof):
-    r"""An affine law is ε-LDP and has bias at most b if its rows at the ends of every segment do.
-
-    There, for every output i, :math:`\max_x p(x, i) \le \rho \min_x p(x, i)` with a proved rational
-    :math:`\rho \le e^{\varepsilon}`, and :math:`|\sum_i B_i p(x, i) - x| \le b`.
-    """
-
-    speaks_of = ("privacy", "bias")
-
-    def check(self, stated: Certificate) -> Iterator[Claim]:
-        design, law = _parts(stated)
-        privacy = instance("privacy", design.privacy, PureDP)
-        yield from law_claims(law, design.max_bias)
-        rho = exp_lower(min(privacy.epsilon, 700.0))
-        slack = min(rho * low - high for low, high in zip(*ExactLaw.extremes(law)))
-        yield Claim(f"privacy loss at most {privacy.epsilon!r}", PROVED, round_down(slack), slack >= 0)
+def private_claims(design: QuantizerDesign, law: ExactLaw) -> Iterator[Claim]:
+    """Whether a law is one, its bias within what is allowed, and private as the question says (`privacy_claims`)."""
+    yield from law_claims(law, design.max_bias)
+    yield from design.privacy_claims(law)
 
 
 def _moments_claim(
@@ -146,12 +132,13 @@ def _integrated(design: QuantizerDesign, loss: Loss) -> bool:
     return loss.polynomial and design.objective != "worst"
 
 
-@serializable("quantizer-value-proof")
+@serializable("quantizer-proof")
 @dataclass(frozen=True, eq=False)
-class ValueProof(Proof):
-    """The loss of an affine law is a quadratic in the input between neighbouring knots and outputs (`quadratics`).
+class QuantizerProof(Proof):
+    """An affine law is private, and has a bias of at most b, if its rows at the ends of every segment are and do.
 
-    Its expectation is a combination of the prior's masses and moments on these cells, its supremum the largest end or peak.
+    Its loss is a quadratic in the input between neighbouring knots and outputs (`quadratics`): the expectation is a combination of the prior's masses and
+    moments on these cells, the supremum the largest end or peak.
     A loss given as a callable is recomputed in floats.
 
     Parameters
@@ -162,10 +149,10 @@ class ValueProof(Proof):
 
     moments: PriorMoments | None = None
 
-    speaks_of = ("value",)
+    speaks_of = ("privacy", "bias", "value")
 
     @classmethod
-    def of(cls, design: QuantizerDesign, law: ExactLaw) -> ValueProof:
+    def of(cls, design: QuantizerDesign, law: ExactLaw) -> QuantizerProof:
         """Store the moments that this question and law need."""
         return cls(cls._needed(design, law))
 
@@ -187,6 +174,7 @@ class ValueProof(Proof):
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
         design, law = _parts(stated)
+        yield from private_claims(design, law)
         fits = _moments_claim(design, self.moments, self._needed(design, law))
         if fits is not None:
             yield fits
@@ -222,13 +210,13 @@ def _in_floats(design: QuantizerDesign, entries: int) -> bool:
     return entries > EXACT and design.privacy.epsilon < _STEEP
 
 
-def certified_value(design: QuantizerDesign, mechanism: Quantizer) -> tuple[float, ValueProof]:
+def certified_value(design: QuantizerDesign, mechanism: Quantizer) -> tuple[float, QuantizerProof]:
     """Return the loss of a mechanism with an exact law, rounded up, and its proof.
 
     Exact where that takes no longer than a design; else the floats' loss and what their sums may have lost.
     """
     law = instance("law", mechanism.law, ExactLaw)
-    proof = ValueProof.of(design, law)
+    proof = QuantizerProof.of(design, law)
     if design.loss.polynomial and not _in_floats(design, len(law.knots) * len(law.bins)):
         return round_up(proof.exactly(design, law, design.loss, design.objective)), proof
     value = design.loss_of(mechanism)
@@ -268,7 +256,7 @@ class DualBound(Proof):
         used = _integrated(design, design.loss) and not moments.rational
         return PriorMoments.of(moments, (), *duals.spans()) if used else None
 
-    def way(self, stated: Certificate) -> str:
+    def bound_checked(self, stated: Certificate) -> str:
         design = instance("question", stated.question, QuantizerDesign)
         return PROVED if design.objective == "worst" or Moments(design.prior).proved else RECOMPUTED
 
@@ -321,7 +309,10 @@ class DualBound(Proof):
             yield Claim(
                 "the lower bound speaks of all outputs that are searched", PROVED, math.nan, held, ABOUT_FILE
             )
-        claim, how = f"no {self.among(stated).noun} costs less than {stated.lower_bound!r}", self.way(stated)
+        claim, how = (
+            f"no {self.among(stated).noun} costs less than {stated.lower_bound!r}",
+            self.bound_checked(stated),
+        )
         worst = design.objective == "worst"
         if not self.duals.sound(outputs, worst=worst) or (
             worst and not self.duals.within(design.input_range)
@@ -340,7 +331,7 @@ class DualBound(Proof):
 def proved_law(design: QuantizerDesign, law: Law, mechanism: Quantizer) -> Law:
     """Return a law with the exact mechanism in its place, its loss rounded up, and the proofs of both."""
     value, proof = certified_value(design, mechanism)
-    return replace(law, mechanism=mechanism, value=value, proofs=(LawProof(), proof))
+    return replace(law, mechanism=mechanism, value=value, proofs=(proof,))
 
 
 OUTERMOST = "only the two outermost outputs are used: no program was solved"
@@ -352,7 +343,7 @@ def outermost(design: QuantizerDesign, bins: Iterable[float]) -> Iterator[Law]:
     if excess_loss(law, design.privacy.epsilon) <= 0:
         mechanism = Quantizer.of_law(law)
         value, proof = certified_value(design, mechanism)
-        yield Law(mechanism, value, (LawProof(), proof), notes=(OUTERMOST,))
+        yield Law(mechanism, value, (proof,), notes=(OUTERMOST,))
 
 
 def proved_bound(

@@ -6,7 +6,6 @@ from .frequency import metric_response_error_bound as metric_response_error_boun
 from .frequency import simplex_projection as simplex_projection
 from .histogram import TreeHistogram as TreeHistogram
 from .histogram import UserHistogram as UserHistogram
-from .histogram import UserHistogramProof as UserHistogramProof
 from .itemwise import ItemwiseRelease as ItemwiseRelease
 from .linear_release import LinearQuery as LinearQuery
 from .linear_release import LinearRelease as LinearRelease

@@ -51,7 +51,15 @@ from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.exact import exp_lower, exp_upper, round_down, round_up
-from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
+from mechdesign.evidence.proofs import (
+    PROVED,
+    RECOMPUTED,
+    Certificate,
+    Claim,
+    ClosedBound,
+    LawProof,
+    agreement,
+)
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.sampling import geometric
 from mechdesign.evidence.serialize import serializable
@@ -401,14 +409,50 @@ class UserHistogram(Design):
         found = sum(map(Fraction, sorted(edges)[-self.total :]))
         return round_down(max(Fraction(anywhere), found) / self.total)
 
+    def privacy_checked(self, law: Any) -> str:
+        """Proved, but by accounting in doubles of Gaussian noise and shuffling."""
+        normal = isinstance(law, LinearRelease) and law.gaussian
+        return RECOMPUTED if normal or isinstance(law, ItemwiseRelease) else PROVED
+
+    def law_claims(self, stated: Certificate) -> Iterator[Claim]:
+        """The theorems of `mechdesign.user_level.histogram`: losses of all paths in exact arithmetic, and E|z| = 1/sinh τ.
+
+        What `LinearRelease` and `ItemwiseRelease` guarantee follows from their slopes, channels and accounting, computed anew.
+        """
+        law = stated.law
+        checks.instance("law", law, TreeHistogram, LinearRelease, ItemwiseRelease)
+        space = law.query.space if isinstance(law, LinearRelease) else law.space
+        fits = space.unit == self.space.unit and law.users == self.users
+        fits = fits and np.array_equal(space.distances, self.space.distances)
+        fits = fits and getattr(law, "items", self.items) == self.items
+        if isinstance(law, LinearRelease):
+            fits = fits and np.array_equal(law.query.values, np.eye(space.size)) and law.model == "central"
+        yield agreement("the mechanism is for the question's users", PROVED, fits)
+        alpha, delta = self.privacy.alpha, self.privacy.delta
+        if isinstance(law, TreeHistogram):
+            found, lost = law.alpha * _NEARLY, 0.0
+        else:
+            kept = law.guarantee
+            emd = isinstance(kept, EMDPrivacy)
+            found, lost = Fraction(kept.alpha) if emd else Fraction(10**9), kept.delta
+        words = f"privacy of users: alpha at most {alpha:g}, delta = {delta:g}"
+        yield Claim(words, self.privacy_checked(law), float(alpha - found), found <= alpha and lost <= delta)
+        spare = stated.value - self.error(law)
+        how = PROVED if isinstance(law, TreeHistogram) else RECOMPUTED
+        room = 0.0 if how == PROVED else 1e-12 * stated.value
+        yield Claim(f"expected distance at most {stated.value!r}", how, spare, spare >= -room)
+
+    def least_cost(self, stated: Certificate) -> float:
+        return -math.inf if self.floor is None else self.floor
+
     def improve(self, clock: Clock) -> Iterator[Law | Bound]:
         """Yield what each of the mechanisms costs."""
         if self.floor is not None:
-            yield Bound(self.floor)
+            yield Bound(self.floor, ClosedBound())
         for release in NAMES if self.by is None else (self.by,):
             try:
                 law = self.law(release, clock)
-                yield Law(law, self.error(law), (UserHistogramProof(how_checked(law)),))
+                yield Law(law, self.error(law), (LawProof(),))
             except MechdesignError as error:
                 if self.by is not None or release == "tree":
                     raise
@@ -547,66 +591,3 @@ class UserHistogram(Design):
             xlabel=f"expected earth mover's distance ({self.space.unit or 'unit of the space'})", xscale="log"
         )
         return fig
-
-
-def how_checked(law: Any) -> str:
-    """How privacy is checked."""
-    normal = isinstance(law, LinearRelease) and law.gaussian
-    return RECOMPUTED if normal or isinstance(law, ItemwiseRelease) else PROVED
-
-
-@serializable("user-histogram-proof")
-@dataclass(frozen=True, eq=False)
-class UserHistogramProof(Checked, Proof):
-    """The theorems of `mechdesign.user_level.histogram`: losses of all paths in exact arithmetic, E|z| = 1/sinh τ, and the lower bounds.
-
-    What `LinearRelease` and `ItemwiseRelease` guarantee follows from their slopes, channels and accounting, computed anew.
-
-    Parameters
-    ----------
-    how : {"proved", "recomputed"}
-        How privacy is checked: in exact arithmetic, or by accounting in doubles (Gaussian noise, shuffling).
-    """
-
-    how: str = field(check=checks.one_of, allowed=(PROVED, RECOMPUTED), default=PROVED)
-
-    speaks_of = ("privacy", "value", "lower bound")
-
-    @property
-    def privacy_how(self) -> str:
-        return self.how
-
-    def check(self, stated: Certificate) -> Iterator[Claim]:
-        design, law = checks.instance("question", stated.question, UserHistogram), stated.law
-        checks.instance("law", law, TreeHistogram, LinearRelease, ItemwiseRelease)
-        space = law.query.space if isinstance(law, LinearRelease) else law.space
-        fits = space.unit == design.space.unit and law.users == design.users
-        fits = fits and np.array_equal(space.distances, design.space.distances)
-        fits = fits and getattr(law, "items", design.items) == design.items
-        if isinstance(law, LinearRelease):
-            fits = fits and np.array_equal(law.query.values, np.eye(space.size)) and law.model == "central"
-        yield Claim("the mechanism is for the question's users", PROVED, math.nan, fits, "file")
-        alpha, delta = design.privacy.alpha, design.privacy.delta
-        if isinstance(law, TreeHistogram):
-            found, lost = law.alpha * _NEARLY, 0.0
-        else:
-            kept = law.guarantee
-            found, lost = (
-                Fraction(kept.alpha) if isinstance(kept, EMDPrivacy) else Fraction(10**9),
-                kept.delta,
-            )
-        words = f"privacy of users: alpha at most {alpha:g}, delta = {delta:g}"
-        kept_so = found <= alpha and lost <= delta and self.how == how_checked(law)
-        yield Claim(words, self.how, float(alpha - found), kept_so)
-        spare = stated.value - design.error(law)
-        how = PROVED if isinstance(law, TreeHistogram) else RECOMPUTED
-        yield Claim(
-            f"expected distance at most {stated.value!r}",
-            how,
-            spare,
-            spare >= -1e-12 * stated.value * (how != PROVED),
-        )
-        if stated.lower_bound is not None:
-            margin = (-math.inf if design.floor is None else design.floor) - stated.lower_bound
-            words = f"no {design.among.noun} costs less than {stated.lower_bound!r}"
-            yield Claim(words, PROVED, margin, margin >= 0)

@@ -24,7 +24,16 @@ from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.classes import MechanismClass, every, menu
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.exact import exp_lower
-from mechdesign.evidence.proofs import CLAIMED, PROVED, RECOMPUTED, Certificate, Claim, Proof, agreement
+from mechdesign.evidence.proofs import (
+    CLAIMED,
+    PROVED,
+    RECOMPUTED,
+    Certificate,
+    Claim,
+    ClosedBound,
+    LawProof,
+    agreement,
+)
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, sized
@@ -170,11 +179,46 @@ class VectorQuantizer(Design):
 
     def improve(self, clock: Clock) -> Iterator[Law | Bound]:
         """Compare the candidates, whose errors are closed forms; the bound holds for any number of bits."""
-        yield Bound(least_error(self.dimension, self.privacy.epsilon, self.inputs, self.radius))
+        yield Bound(
+            least_error(self.dimension, self.privacy.epsilon, self.inputs, self.radius), ClosedBound()
+        )
         for mechanism in sorted(self.candidates(), key=proved_error):
             fast = isinstance(mechanism, SphereQuantizer) and mechanism.rotation == "fast"
             note = "the fast rotation is not of the uniform law: unbiased up to what rotation_bias measures; the error counts the bias"
-            yield Law(mechanism, proved_error(mechanism), (VectorProof(),), notes=(note,) if fast else ())
+            yield Law(mechanism, proved_error(mechanism), (LawProof(),), notes=(note,) if fast else ())
+
+    # -- evidence --------------------------------------------------------------------------------------------------
+
+    bound_how = RECOMPUTED
+
+    @property
+    def bound_among(self) -> MechanismClass:
+        return every("unbiased mechanism with any number of bits")
+
+    def law_claims(self, stated: Certificate) -> Iterator[Claim]:
+        """Codes of the probabilities E/t and 1/t, E ≤ e^ε rational, are ε-private, and so are k coordinates of ε/k each.
+
+        Probabilities are checked in rational numbers. The error is a closed form, or at most R²(r² + 1) in a fast rotation, in doubles.
+        """
+        kinds = SphereQuantizer, RandomDirections, SampledSigns, SampledCoordinates
+        m = cast(VectorLaw, instance("law", stated.law, *kinds))
+        if isinstance(m, SampledCoordinates):
+            yield from _of_coordinates(m)
+            yield agreement("the mechanism's limit of bits is the design's", PROVED, m.bits == self.bits)
+        else:
+            yield from _of_codes(m)
+        spare = self.privacy.epsilon - m.privacy.epsilon
+        yield Claim("the budget of the mechanism is within the one stated", PROVED, spare, spare >= 0)
+        covered = "every input that is stated is one of the mechanism's, and rotated as stated"
+        yield Claim(covered, PROVED, math.nan, _covers(self, m))
+        short = self.bits is None or m.vector_bits <= self.bits
+        yield Claim("a vector takes no more bits than stated", PROVED, math.nan, short)
+        room = stated.value * (1 + _EQUAL) - proved_error(m)
+        yield Claim(f"the worst error is at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)
+
+    def least_cost(self, stated: Certificate) -> float:
+        """The cap's error, of vectors of one length (Asi, Feldman, Talwar 2022); of a box also what its corners need (`box_error`)."""
+        return least_error(self.dimension, self.privacy.epsilon, self.inputs, self.radius)
 
     # -- what a result says ----------------------------------------------------------------------------------------
 
@@ -275,49 +319,6 @@ def least_error(dimension: int, epsilon: float, inputs: str, radius: float) -> f
     if inputs == "box":
         least = max(least, box_error(dimension, epsilon))
     return radius**2 * least * (1 - _ROUNDING)
-
-
-@serializable("vector-proof")
-@dataclass(frozen=True, eq=False)
-class VectorProof(Proof):
-    r"""A mechanism whose codes have the probabilities E/t and 1/t, E ≤ e^ε rational, is ε-private (so are k coordinates of ε/k
-    each); its error is a closed form, or at most R²(r² + 1) in a fast rotation; and no unbiased ε-private answer to vectors of one length has a smaller error than the
-    cap's (Asi, Feldman, Talwar 2022), none to the corners of a box a smaller one than `box_error`.
-
-    Probabilities are checked in rational numbers, errors and the bound in doubles.
-    """
-
-    speaks_of = ("privacy", "bias", "value", "lower bound")
-    bound_how = RECOMPUTED
-
-    def among(self, stated: Certificate) -> MechanismClass:
-        return every("unbiased mechanism with any number of bits")
-
-    def check(self, stated: Certificate) -> Iterator[Claim]:
-        design = instance("question", stated.question, VectorQuantizer)
-        kinds = SphereQuantizer, RandomDirections, SampledSigns, SampledCoordinates
-        m = cast(VectorLaw, instance("law", stated.law, *kinds))
-        if isinstance(m, SampledCoordinates):
-            yield from _of_coordinates(m)
-            limit = "the mechanism's limit of bits is the design's"
-            yield agreement(limit, PROVED, m.bits == design.bits)
-        else:
-            yield from _of_codes(m)
-        spare = design.privacy.epsilon - m.privacy.epsilon
-        yield Claim("the budget of the mechanism is within the one stated", PROVED, spare, spare >= 0)
-        covered = "every input that is stated is one of the mechanism's, and rotated as stated"
-        yield Claim(covered, PROVED, math.nan, _covers(design, m))
-        short = design.bits is None or m.vector_bits <= design.bits
-        yield Claim("a vector takes no more bits than stated", PROVED, math.nan, short)
-        room = stated.value * (1 + _EQUAL) - proved_error(m)
-        yield Claim(f"the worst error is at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)
-        if stated.lower_bound is None:
-            return
-        least = least_error(design.dimension, design.privacy.epsilon, design.inputs, design.radius)
-        below = least * (1 + _EQUAL) - stated.lower_bound
-        reason = "a box's corners" if design.inputs == "box" else "the cap's error; Asi et al. 2022"
-        claim = f"no {self.among(stated).noun} costs less than {stated.lower_bound:.9g} ({reason})"
-        yield Claim(claim, RECOMPUTED, below, below >= 0)
 
 
 def _covers(design: VectorQuantizer, m: VectorLaw) -> bool:

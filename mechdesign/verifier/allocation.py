@@ -469,7 +469,7 @@ def allocation(result: Json, account: Account) -> None:
 def check(result: Json, account: Account) -> None:
     design, law, value = result["design"], result["mechanism"], result["value"]
     scales, proofs = law["scales"], proofs_of(result)
-    if len(proofs) != len(result["proofs"]) or not {*proofs} <= {"allocation-proof", "mixed-proof"}:
+    if len(proofs) != len(result["proofs"]) or not {*proofs} <= {"allocation-proof", "law-proof"}:
         raise Refused("evidence other than one proof of an allocation")
     asked, proof = (
         (of_problem if design[""] == "scales-problem" else of_allocation)(design),

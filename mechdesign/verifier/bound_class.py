@@ -65,10 +65,10 @@ def spoken_of(result: Json) -> str:
             if proof["share"] and design["noise"] not in (*SEARCHED_SHAPES, *DISCRETE):
                 return FAMILY
             return INDEPENDENT if result["mechanism"]["law"]["name"] == "staircase" else LOG_CONCAVE
-        if proof[""] in ("subset-bound", "symmetric-bound"):
+        if proof[""] == "subset-bound" or (proof[""] == "closed-bound" and design[""] == "optimal-noise"):
             return INDEPENDENT
-        if proof[""] == "vector-proof":
-            return EVERY
+    if design[""] == "vector-design":
+        return EVERY
     return sought(design)
 
 

@@ -117,7 +117,7 @@ def by_rule(design: Json, law: Json, account: Account) -> tuple[int, int]:
 def rule(result: Json, account: Account) -> None:
     """Check the privacy of a rule, and its regret."""
     law = result["mechanism"]
-    if [proof[""] for proof in result["proofs"]] != ["choice-proof"]:
+    if [proof[""] for proof in result["proofs"]] != ["law-proof"]:
         raise Refused("evidence that is not that of a rule")
     if result["lower_bound"] is not None:
         raise Refused("a lower bound on the regret of rules, of which there is none")

@@ -43,11 +43,11 @@ Whole = list[list[int]]
 
 def local_report(result: Json, account: Account) -> None:
     design, law, proofs = result["design"], result["mechanism"], proofs_of(result)
-    bounds = set(proofs) - {"linear-proof"}
+    bounds = set(proofs) - {"law-proof"}
     if (
         law[""] not in ("linear-report", "subset-report")
-        or "linear-proof" not in proofs
-        or bounds not in (set(), {"linear-bound"}, {"histogram-bound"})
+        or "law-proof" not in proofs
+        or bounds not in (set(), {"linear-bound"}, {"closed-bound"})
     ):
         raise Refused("a law or proofs of something else than local reports")
     worst, epsilon = design["data"] == "worst", design["privacy"]["epsilon"]
@@ -61,7 +61,7 @@ def local_report(result: Json, account: Account) -> None:
         return
     diagonal, sums, below = margins(law["workload"], account)
     constant = Fraction(0) if worst else Fraction(sum(diagonal), below * len(diagonal))
-    if "histogram-bound" in bounds:
+    if "closed-bound" in bounds:
         bound = below_histograms(law["workload"], diagonal, sums, below, epsilon, account)
     else:
         found, scale = centred(*gram(law["workload"], account))

@@ -305,7 +305,7 @@ def lattice_noise(result: Json, account: Account) -> None:
     elif design["dimension"] != 1 or moved != 1:
         raise Refused("noise of one number for several")
     bounds = [proofs[kind] for kind in ("lattice-bound", "staircase-dual") if kind in proofs]
-    of_law = len(proofs) == len(result["proofs"]) <= 2 and "cell-law-proof" in proofs
+    of_law = len(proofs) == len(result["proofs"]) <= 2 and "law-proof" in proofs
     if not of_law or (len(bounds) != 1 and not several):
         raise NotCovered("evidence other than one proof of the law and one of the lower bound")
     stated = bounds[0] if bounds else {}
@@ -445,7 +445,7 @@ def largest_quotient(law: Json, held: Cells, account: Account) -> Fraction | Non
 def named_noise(result: Json, moved: int, account: Account) -> None:
     """Noise of a named family on every coordinate: that it is for the changes of the design, and what it consumes."""
     design, noise = result["design"], result["mechanism"]
-    if [proof[""] for proof in result["proofs"]].count("named-law-proof") != 1:
+    if [proof[""] for proof in result["proofs"]].count("law-proof") != 1:
         raise Refused("noise of a family without one proof of it")
     if design["integer"] != (noise["law"]["name"] in WHOLE):
         raise Refused("noise for numbers of the other kind, whole or not")

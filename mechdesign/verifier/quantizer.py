@@ -281,7 +281,7 @@ def costs(result: Json, account: Account, law: Segments, ratio: Fraction) -> Non
     value, bound, loss, prior = result["value"], result["lower_bound"], design["loss"], design["prior"]
     cap, worst = design.get("max_mse"), design.get("objective") == "worst"
     proofs = proofs_of(result)
-    of_value, of_bound = proofs.get("quantizer-value-proof", {}), proofs.get("quantizer-dual-bound", {})
+    of_value, of_bound = proofs.get("quantizer-proof", {}), proofs.get("quantizer-dual-bound", {})
     duals = of_bound.get("duals")
     stated = stated_moments(of_value.get("moments"), of_bound.get("moments"))
     biased = "within the bias allowed" if design.get("max_bias") else "unbiased"

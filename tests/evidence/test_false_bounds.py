@@ -91,9 +91,7 @@ def test_a_prior_is_a_law_on_the_inputs(parameters: list[int], share: float) -> 
     """What lies outside them would cost nothing."""
     payload = files.payload("optimal-quantizer")
     payload["fields"]["design"]["fields"]["prior"]["fields"]["law"]["args"] = parameters
-    claiming_nothing(
-        payload, ("quantizer-law-proof", "quantizer-value-proof"), value=share * payload["fields"]["value"]
-    )
+    claiming_nothing(payload, ("quantizer-proof",), value=share * payload["fields"]["value"])
     assert not files.alone_accepts(payload) and not files.package_accepts(payload)
 
 

@@ -22,7 +22,7 @@ from mechdesign.evidence import exact
 from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.serialize import dumps, encode, loads
 from mechdesign.noise import LatticeBound
-from mechdesign.quantizers.proofs import LawProof
+from mechdesign.quantizers.proofs import QuantizerProof
 from mechdesign.verifier import archive, arithmetic, verify
 
 
@@ -103,7 +103,7 @@ def test_sound_results(name: str) -> None:
     beyond = (*known, "no mechanism") if name.startswith("metric-q") else known
     others = ("metric-grid", "matrix-", "plan")
     assert [c for c in claimed if not c.startswith(beyond)] == [] or name.startswith(others)
-    if any(isinstance(proof, LawProof) for proof in result.proofs) and not claimed:
+    if any(isinstance(proof, QuantizerProof) for proof in result.proofs) and not claimed:
         assert {how for c, how, _ in rows if not c.startswith(known)} == {"proved"}
 
 

@@ -12,12 +12,15 @@ above the budget throughout. Of Laplace, staircase and normal noise δ is least 
   least loss that each outcome has in the box.
 
 Losses are rounded down to a grid and composed by Fourier transform, tilted so that the error of transforms is relative to δ; wrapped mass is bounded by Chernoff's inequality and
-taken off. Parts that are alike, over the same people, have noise alike.
+taken off. Where little noise makes that tilt too steep, δ is far above the budget, and a slight tilt shows it. Parts over the same people that lose alike, at the same error but for
+its unit, have noise alike.
 """
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -43,6 +46,8 @@ _TOGETHER = 8
 """Kinds whose losses are composed in about the time of one evaluation."""
 _APART = 0.05
 """Of logarithms of scales, all coordinates together, at which outcomes keep nearly all of their mass."""
+_UNSEEN = 5
+"""Logarithm of δ over what a grid does not show."""
 _EFOLDS = 40
 """Of scales that are listed."""
 
@@ -66,16 +71,18 @@ class Losses:
     ----------
     privacy : ApproximateDP
         δ < 1/2.
+    steep : bool
+        Whether losses are tilted to where normal noise of this δ has mean ε, or by their standard deviation alone.
     """
 
-    def __init__(self, privacy: ApproximateDP) -> None:
+    def __init__(self, privacy: ApproximateDP, *, steep: bool = True) -> None:
         epsilon, sigma = privacy.epsilon, math.sqrt(gaussian_square(privacy.epsilon, privacy.delta))
-        self.delta, self.lost = privacy.delta, _LATTICE * min(epsilon, sigma)
+        self.steep, self.delta, self.lost = steep, privacy.delta, _LATTICE * min(epsilon, sigma)
         self.epsilon = epsilon + self.lost
         self.step = (2 * epsilon + 24 * sigma) / _POINTS
         self.last = int((epsilon + 16 * sigma) / self.step)
-        self.tilt = epsilon / sigma**2 + 1 / sigma
-        self.further = self.tilt + 5 / sigma
+        self.tilt = (epsilon / sigma**2 if steep else 0.0) + 1 / sigma
+        self.further = self.tilt + (5 if steep else 1) / sigma
         places = np.arange(_POINTS)
         at = np.where(places <= self.last, places, places - _POINTS) * self.step
         above = np.maximum(at - self.epsilon, 0.0)
@@ -86,8 +93,10 @@ class Losses:
 
     def of_tail(self, tail: Tail, reach: float, count: int) -> Composed:
         """Of so many independent losses within ±reach, P(L ≥ l) given."""
-        around = math.ceil(min(reach / self.step, _POINTS)) + 1
-        edges = np.arange(max(-around, self.last - _POINTS + 1), min(around, self.last) + 1)
+        around, last = math.ceil(min(reach / self.step, _POINTS)) + 1, self.last
+        if not self.steep:
+            last //= count  # what is above counts as this: all together stay on the grid
+        edges = np.arange(max(-around, self.last - _POINTS + 1), min(around, last) + 1)
         above = tail((edges * self.step).astype(float))
         masses = above * (1 - _ROUNDED)
         masses[:-1] -= above[1:] * (1 + _ROUNDED)
@@ -103,7 +112,7 @@ class Losses:
         return Composed(np.fft.rfft(on_grid) ** count, count * tilted, count * further, count)
 
     def least_delta(self, parts: Sequence[Composed]) -> float:
-        """δ at ε of all of these, from below; −∞ where the grid holds too little of them."""
+        """δ at ε of all of these, from below; −∞ where the grid holds too little of them to tell."""
         tilted, further = (math.fsum(p[k] for p in parts) for k in (1, 2))
         if not parts or tilted == -math.inf:
             return 0.0
@@ -113,13 +122,12 @@ class Losses:
         )
         error = self._size * (1e-11 + 1e-13 * sum(part.numbers for part in parts))
         unseen = max(wrapped, tilted - self.tilt * self.epsilon + math.log(error))
-        if unseen > math.log(self.delta) - 5:
+        if unseen > -_UNSEEN:
             return -math.inf
-        found = parts[0].transform
-        for part in parts[1:]:
-            found = found * part.transform
-        seen = math.exp(tilted - self.tilt * self.epsilon) * (float((self._weights @ found).real) - error)
-        return (seen - 4 * math.exp(wrapped)) * (1 - self.lost) * (1 - 1e-9)
+        composed = functools.reduce(operator.mul, (part.transform for part in parts))
+        seen = math.exp(tilted - self.tilt * self.epsilon) * (float((self._weights @ composed).real) - error)
+        found = (seen - 4 * math.exp(wrapped)) * (1 - self.lost) * (1 - 1e-9)
+        return found if found > self.delta or unseen <= math.log(self.delta) - _UNSEEN else -math.inf
 
 
 class Kind:
@@ -128,9 +136,11 @@ class Kind:
     Parameters
     ----------
     item : Item
+        Of the first of them.
     slots : int
         How many there are.
     losses : Losses
+        The steep ones.
     most : float
         Scales are listed up to this cost.
     spread : float
@@ -139,20 +149,11 @@ class Kind:
 
     def __init__(self, item: Item, slots: int, losses: Losses, most: float, spread: float) -> None:
         self.item, self.losses, self.spread = item, losses, spread
-        part = item.part
-        allowed, k = part.sensitivity, part.dimension
-        changes = [*allowed.attained(k), ((allowed.largest_linf(k), 1),)]
-        if part.whole:
-            changes = [tuple((math.floor(v), n) for v, n in change if v >= 1) for change in changes]
-        if item.family == "staircase":  # is known where it moves by its step
-            changes = [tuple((v, n) for v, n in change if v == item.top) for change in changes]
-        norm = 2 if item.normal else 1
-        change = max(changes, key=lambda shifts: sum(n * v**norm for v, n in shifts))
-        self.shifts = [(v, n * slots * item.rounds) for v, n in change]
+        self.shifts = [(v, n * slots * item.rounds) for v, n in item.attained]
         self.square = sum(v * v * n for v, n in self.shifts)
-        self._held: dict[tuple[int, int], list[Composed]] = {}
+        self._held: dict[tuple[int, int, bool], list[Composed]] = {}
         self.scales: list[float] = []
-        self.costs = [slots * item.weight * part.bias]
+        self.costs = [slots * item.weight * item.part.bias]
         self.alone = 0
         if self.shifts:
             self._list(slots, most)
@@ -167,7 +168,7 @@ class Kind:
             scales = scales[self._revealing(scales, top) :]
         for scale in scales.tolist():
             self.scales.append(scale)
-            self.costs.append(slots * self.item.cost(scale) * (1 - 1e-12))
+            self.costs.append(slots * self.item.cost(scale) * (1 - 1e-11))
             if self.costs[-1] > most:
                 self.costs = self.costs[1:]
                 return
@@ -205,15 +206,15 @@ class Kind:
         apart = (high - low) * sum(n for _, n in self.shifts) / _STEPS
         return self.scales[low] ** 2 < self.spread * (20 if apart < _APART else 2)
 
-    def parts(self, low: int, high: int) -> list[Composed]:
+    def parts(self, low: int, high: int, losses: Losses) -> list[Composed]:
         """Losses that are nowhere above those of any scale between, but for `normal`."""
         small = self.item.normal and self.item.part.whole
         if not self.shifts or (self.item.normal and not (small and self._is_small(low, high))):
             return []
-        at = low if small else high, high
+        at = low if small else high, high, losses.steep
         if at not in self._held:
-            found = self._small(*at) if small else self._losing(self.scales[high])
-            self._held[at] = [self.losses.of_tail(tail, reach, count) for tail, reach, count in found]
+            found = self._small(low, high) if small else self._losing(self.scales[high])
+            self._held[at] = [losses.of_tail(tail, reach, count) for tail, reach, count in found]
         return self._held[at]
 
     def _losing(self, scale: float) -> Iterator[tuple[Tail, float, int]]:
@@ -230,8 +231,6 @@ class Kind:
     def _small(self, low: int, high: int) -> Iterator[tuple[Tail, float, int]]:
         """Of whole normal noise: the least mass and loss of each outcome at scales between."""
         least, most = (1 / (2 * self.scales[k] ** 2) for k in (high, low))
-        if most > 2 * least:
-            return
         for v, count in self.shifts:
             last = math.ceil(12 / math.sqrt(least)) + 1.0
             x = np.arange(last, -last - 1, -1)
@@ -283,6 +282,7 @@ class Cover:
     ) -> None:
         assert search.privacy is not None
         self.losses, self._clock, self._left = Losses(search.privacy), Deadline.of(deadline), evaluations
+        self._slight = Losses(search.privacy, steep=False)
         alike: dict[tuple[int, ...], list[int]] = {}
         for k, first in enumerate(search.alike):
             groups = (g for g, chain in enumerate(search.chains) if k in chain)
@@ -292,7 +292,7 @@ class Cover:
         numbers = sum(n * i.rounds * i.part.dimension for items, n in slots for i in items)
         spread = math.log(2.001 * 4 * numbers / self.losses.lost) / (2 * math.pi**2)
         self.kinds = [[Kind(item, n, self.losses, most, spread) for item in items] for items, n in slots]
-        self._normal: dict[int, Composed] = {}
+        self._normal: dict[tuple[bool, int], Composed] = {}
         for kinds in self.kinds:
             for kind in kinds:
                 self._settle_alone(kind)
@@ -318,22 +318,21 @@ class Cover:
 
     def _tells(self, kinds: Sequence[Kind], low: Sequence[int], high: Sequence[int]) -> bool:
         """Whether δ is above the budget in all of a box, for people who are in all of these."""
-        high = list(high)
-        while True:
+        square = math.fsum(kind.normal(*ends) for kind, *ends in zip(kinds, low, high))
+        key = math.floor(2 * _STEPS * math.log(square)) if square else None
+        for losses in (self.losses, self._slight):
             self._left -= 1 + len(kinds) // _TOGETHER
-            square = math.fsum(kind.normal(*ends) for kind, *ends in zip(kinds, low, high))
-            parts = [part for kind, *ends in zip(kinds, low, high) for part in kind.parts(*ends)]
-            if square:
-                key = math.floor(2 * _STEPS * math.log(square))
-                if key not in self._normal:
+            parts = [
+                part for kind, *ends in zip(kinds, low, high) for part in kind.parts(ends[0], ends[1], losses)
+            ]
+            if key is not None:
+                if (losses.steep, key) not in self._normal:
                     tail = normal_tail(math.exp(key / (2 * _STEPS)))
-                    self._normal[key] = self.losses.of_tail(tail, math.inf, 1)
-                parts.append(self._normal[key])
-            found = self.losses.least_delta(parts)
-            further = [min(k + _STEPS // 8, len(kind.costs) - 1) for k, kind in zip(high, kinds)]
-            if found > -math.inf or further == high:
-                return found > self.losses.delta
-            high = further
+                    self._normal[losses.steep, key] = losses.of_tail(tail, math.inf, 1)
+                parts.append(self._normal[losses.steep, key])
+            if (found := losses.least_delta(parts)) > -math.inf:
+                break
+        return found > self.losses.delta
 
     def proves(self, least: float) -> bool:
         """Whether no plan is seen to cost less."""

@@ -55,10 +55,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _ROUND = 1e-12
-_RATIOS = 2.0, 1.5, 1.2, 1.1
-"""Of a value to lower bounds that are tried."""
-_BRIEFLY, _COVERED = 800, 60_000
-"""Evaluations of δ that a lower bound takes without a time limit, and at most: up to a second, and half a minute."""
+_RATIOS = 2.0, 1.5, 1.2, 1.1, 1.05, 1.02, 1.01
+"""Of a value to lower bounds that are tried, as far as to the gap asked for."""
+_COVERED = 20_000
+"""Evaluations of δ that a lower bound takes at most: some seconds."""
 _HALF = 0.5
 """δ from which no lower bound is sought."""
 _LEAST = 1e-6
@@ -107,7 +107,8 @@ class Plan(Design):
     -----
     The value is the weighted squared error of one round. Without weights the geometric mean of errors relative to an even split's is at most 1, as their sum is at
     most the number of tasks. The lower bound is of all plans of the menu. Under pure ε, ρ or μ the gap closes; under (ε, δ) the bound is found by branch and bound on the scales
-    (`mechdesign.plan.bound`), of plans that treat like tasks alike: to a factor of 1.1, or as near as the time allows. None of less than half the value is stated.
+    (`mechdesign.plan.bound`), of plans that treat like tasks alike, which lose alike at the same error, whatever its unit: to ``gap=``, or without one to a factor of 1.1, or as near
+    as some seconds allow. None of less than half the value is stated.
 
     Whole numbers get whole noise unless the task says ``whole=False``; the table shows which deviation noise that is not whole would have for the same share.
 
@@ -134,7 +135,6 @@ class Plan(Design):
     reserve: InitVar[float] = 0.0
     relative: InitVar[dict[str, tuple[float, float]] | None] = None
 
-    default_gap = 1e-6
     central = True
     answer_size = None
 
@@ -247,6 +247,11 @@ class Plan(Design):
         families = ["gaussian"] if self._normal else self.families
         alike = ", like tasks alike" if self._search.privacy is not None and self.targets is None else ""
         return menu(f"plan of independent {' or '.join(families)} noise{alike}")
+
+    @property
+    def default_gap(self) -> float:  # type: ignore[override]
+        """A factor of 1.1 where losses are composed, else what rounding leaves."""
+        return 1e-6 if self._search.privacy is None else 1 - 1 / 1.1
 
     @property
     def _families(self) -> tuple[str, ...]:
@@ -379,17 +384,17 @@ class Plan(Design):
         yield from self._bounds(best, clock)
 
     def _bounds(self, value: float, clock: Clock) -> Iterator[Bound]:
-        """What all parts cost alone, then what is ever closer to the value, within the limit, or briefly where there is none; nothing below half of it."""
+        """What all parts cost alone, then what is ever closer to the value, up to the gap; nothing below half of it."""
         if self._left.delta >= _HALF:  # type: ignore[union-attr]
             return
-        cover = Cover(self._search, value, _COVERED if clock.finite else _BRIEFLY, clock)
+        cover, least = Cover(self._search, value, _COVERED, clock), 1 / (1 - clock.gap)
         if value <= _RATIOS[0] * cover.alone:
             yield Bound(min(cover.alone, value), PlanBound(()))
-        for ratio in _RATIOS:
+        for ratio in [*(r for r in _RATIOS if r > least), least]:
             if value > ratio * cover.alone:
                 if not cover.proves(value / ratio * (1 + 1e-6)):
                     return
-                yield Bound(value / ratio, PlanBound(()))
+                yield Bound(value / ratio * (1 + 1e-9), PlanBound(()))
 
     def _mechanism(self, chosen: Sequence[Choice], factor: float = 0.0) -> PlannedRelease:
         made = {
@@ -509,7 +514,8 @@ class Plan(Design):
 
         first: dict[Any, int] = {}
         same_law = [first.setdefault(law_key(noise), k) for k, noise in enumerate(law.noises)]
-        found = [choice(*pair) for pair in zip(self._search.alike, same_law)]
+        same_items = [first.setdefault(id(items), k) for k, items in enumerate(self._search.slots)]
+        found = [choice(*pair) for pair in zip(same_items, same_law)]
         if len(found) != len(law.noises) or len(found) != len(self._versions) or None in found:
             return None
         own = replace(self._mechanism(found), noises=law.noises, chosen=self.chosen, rules=law.rules)  # type: ignore[arg-type]

@@ -109,6 +109,31 @@ class Item:
         return tuple((t.sensitivity, t.count * self.rounds) for t in self._alternatives[0])
 
     @cached_property
+    def attained(self) -> tuple[tuple[float, int], ...]:
+        """A change that is made, of the largest norm: sizes, and how many numbers move so far in one round."""
+        allowed, k = self.part.sensitivity, self.part.dimension
+        changes = [*allowed.attained(k), ((allowed.largest_linf(k), 1),)]
+        if self.part.whole:
+            changes = [tuple((math.floor(v), n) for v, n in change if v >= 1) for change in changes]
+        if self.family == "staircase":  # is known where it moves by its step
+            changes = [tuple((v, n) for v, n in change if v == self.top) for change in changes]
+        return max(changes, key=lambda shifts: sum(n * v ** (2 if self.normal else 1) for v, n in shifts))
+
+    @property
+    def unit(self) -> float:
+        """What scales are relative to where tasks are alike."""
+        return 1.0 if self.part.whole else self.top
+
+    @cached_property
+    def figures(self) -> tuple[tuple[object, ...], list[float]]:
+        """What items share that lose alike at the same error, but for units: exactly, and but for rounding."""
+        part, u = self.part, self.unit
+        moved = *self.shifts, *self.attained
+        costs = [self.weight * part.worth * part.dimension * u * u, self.weight * part.bias]
+        sizes = [self._total / u, self._square / (u * u), *(v / u for v, _ in moved)]
+        return (self.name, self.rounds, len(self.shifts), *(n for _, n in moved)), [*costs, *sizes]
+
+    @cached_property
     def _alternatives(self) -> tuple[tuple[NoiseTerm, ...], ...]:
         # at a scale at which no shift is beyond the law's step
         top = self.part.sensitivity.largest_linf(self.part.dimension)

@@ -42,6 +42,8 @@ WIDTH = 1e-3
 """Of the intervals of δ."""
 _NONE = 1e-9
 """Share of δ that counts as none: a root is looked for between this and 1."""
+_LIKE = 1e-12
+"""Relative difference of errors and changes that count as equal."""
 _FARTHEST = 700.0
 """Of logarithms, whose exponentials are doubles."""
 
@@ -68,9 +70,17 @@ class Search:
 
     @cached_property
     def alike(self) -> list[int]:
-        """The first slot with the same items, of each slot: like tasks share them, and at one price choose alike."""
-        first: dict[int, int] = {}
-        return [first.setdefault(id(items), k) for k, items in enumerate(self.slots)]
+        """The first slot that loses as much at the same error, but for its unit, of each slot: at one price they choose alike."""
+        same: dict[int, int] = {}
+        near: dict[tuple[object, ...], list[tuple[int, list[float]]]] = {}
+        for k, items in enumerate(self.slots):
+            if id(items) not in same:
+                known, figures = zip(*(item.figures for item in items))
+                own, others = [v for numbers in figures for v in numbers], near.setdefault(known, [])
+                like = (first for first, held in others if np.allclose(held, own, rtol=_LIKE, atol=0))
+                same[id(items)] = next(like, k)
+                others.append((same[id(items)], own))
+        return [same[id(items)] for items in self.slots]
 
     # -- what choices consume ----------------------------------------------------------------------------
 
@@ -99,15 +109,16 @@ class Search:
             prices[list(chain)] += price
 
         @cache
-        def cheapest(k: int, price: float) -> tuple[float, Choice]:
+        def cheapest(k: int, price: float) -> tuple[float, int, float]:
             paid = []
-            for item in self.slots[k]:
+            for j, item in enumerate(self.slots[k]):
                 scale = item.best(price, order)
-                paid.append((item.cost(scale) + price * item.consumed(scale, order), (item, scale)))
-            return min(paid, key=lambda one: one[0])
+                paid.append((item.cost(scale) + price * item.consumed(scale, order), j, scale / item.unit))
+            return min(paid)
 
         found = [cheapest(self.alike[k], price) for k, price in enumerate(prices.tolist())]
-        return [choice for _, choice in found], math.fsum(least for least, _ in found)
+        chosen = [(items[j], scale * items[j].unit) for items, (_, j, scale) in zip(self.slots, found)]
+        return chosen, math.fsum(least for least, _, _ in found)
 
     def settled(
         self, order: float, xtol: float = 1e-14, deadline: Deadline | None = None

@@ -10,12 +10,13 @@ import pytest
 from scipy import signal
 
 import mechdesign as md
+from mechdesign.accounting.losses import NoiseTerm
 from mechdesign.evidence.classes import Scope
 from mechdesign.evidence.proofs import Certificate
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.plan.bound import Cover, Kind, Losses, normal_tail
 from mechdesign.plan.menu import Item
-from mechdesign.plan.search import composed
+from mechdesign.plan.search import together
 from mechdesign.plan.tasks import Part
 from mechdesign.verifier.verify import verify
 
@@ -95,7 +96,7 @@ def test_delta_is_from_below(family: str, whole: bool, scales: list[float], coun
     kind = Kind(item, 1, losses, 1e9, math.log(8.004 * count / losses.lost) / (2 * math.pi**2))
     kind.scales = scales
     last = len(scales) - 1
-    square, parts = kind.normal(0, last), kind.parts(0, last)
+    square, parts = kind.normal(0, last), kind.parts(0, last, losses)
     if square:
         parts = [*parts, losses.of_tail(normal_tail(square), math.inf, 1)]
     found = losses.least_delta(parts)
@@ -103,6 +104,10 @@ def test_delta_is_from_below(family: str, whole: bool, scales: list[float], coun
 
 
 # -- no plan lies under it ----------------------------------------------------------------------------------
+
+
+def slots(kind: Kind) -> int:
+    return kind.shifts[0][1] // (kind.item.attained[0][1] * kind.item.rounds)
 
 
 def kept(cover: Cover, design: md.Plan, rng: np.random.Generator) -> list[tuple[Kind, float]]:
@@ -113,19 +118,23 @@ def kept(cover: Cover, design: md.Plan, rng: np.random.Generator) -> list[tuple[
     for _ in range(14):
         middle = (low + high) / 2
         scales = [max(s * math.exp(middle), kind.item.least) for kind, s in zip(kinds, spread)]
-        over = composed([(k.item, s) for k, s in zip(kinds, scales)], design.privacy) > design.privacy.delta
+        terms = [
+            NoiseTerm(k.item.law(s), v, n * slots(k)) for k, s in zip(kinds, scales) for v, n in k.item.shifts
+        ]
+        over = together(terms, design.privacy, 1e-3).upper > design.privacy.delta
         low, high = (middle, high) if over else (low, middle)
     return [(kind, max(s * math.exp(high), kind.item.least)) for kind, s in zip(kinds, spread)]
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 3.0, 8.0])
+@pytest.mark.parametrize("epsilon", [0.5, 3.0, 8.0, 25.0])
 def test_no_box_with_a_plan_in_it_is_dismissed(epsilon: float) -> None:
-    tasks = {"a": md.Count(), "b": md.Histogram(4, contribution=2), "c": md.Sum(3.0)}
-    design = md.Plan(tasks, md.ApproximateDP(epsilon, 1e-5), weights=dict.fromkeys(tasks, 1.0), rounds=2)
+    tasks = {"a": md.Count(), "b": md.Histogram(4, contribution=2), "c": md.Sum(3.0), "d": md.Sum(30.0)}
+    weights = {"a": 1.0, "b": 1.0, "c": 1.0, "d": 0.01}
+    design = md.Plan(tasks, md.ApproximateDP(epsilon, 1e-5), weights=weights, rounds=2)
     cover, rng = Cover(design._search, 1e9, 10**6), np.random.default_rng(int(10 * epsilon))
     for _ in range(8):
         chosen = kept(cover, design, rng)
-        assert math.fsum(kind.item.cost(s) for kind, s in chosen) >= cover.alone
+        assert math.fsum(slots(kind) * kind.item.cost(s) for kind, s in chosen) >= cover.alone
         at = [int(np.searchsorted(kind.scales, s)) for kind, s in chosen]
         for width in (1, 5, 60):
             low = [max(k - 1 - int(rng.integers(width)), 0) for k in at]
@@ -135,14 +144,32 @@ def test_no_box_with_a_plan_in_it_is_dismissed(epsilon: float) -> None:
             assert not cover._tells([kind for kind, _ in chosen], low, high)
 
 
-@pytest.mark.parametrize("design", [three(), year()], ids=["three", "year"])
+MANY = {f"{k} bins": md.Histogram(k) for k in range(3, 12)} | {"far": md.Sum(1e4), "near": md.Sum(0.1)}
+WITHIN = {
+    "three": three(),
+    "year": year(),
+    "tasks that differ in unit alone": md.Plan(MANY, md.ApproximateDP(1.0, 1e-6)),
+    "a large budget": md.Plan(THREE, md.ApproximateDP(40.0, 1e-6)),
+    "a large budget of twelve rounds": md.Plan(THREE, md.ApproximateDP(70.0, 1e-9), rounds=12),
+    "replaced people at a large budget": md.Plan(YEAR, md.ApproximateDP(22.0, 1e-6), neighbours="replace"),
+}
+
+
+@pytest.mark.parametrize("design", WITHIN.values(), ids=WITHIN)
 def test_within_a_tenth_and_never_above(design: md.Plan) -> None:
     result = design.solve()
+    assert result.gap <= design.default_gap and "to a gap of 9.09%" in str(result)
     assert result.value / 1.1000001 <= result.lower_bound <= result.value and result.bound_class is Scope.MENU
     assert result.bound_how == "recomputed" and "like tasks alike" in str(result.among)
     assert not design.costs_at_least(result.value / 0.99)
     again = loads(dumps(result))
     assert again.certificate.verify() and all(holds for *_, holds in verify(dumps(result)).rows)
+
+
+def test_a_bound_is_as_near_as_the_gap_asks() -> None:
+    result = three().solve(gap=0.03)
+    assert result.gap <= 0.03 and result.certificate.verify()
+    assert three().solve(gap=0.4).gap > 0.15
 
 
 def test_a_raised_bound_is_refused() -> None:

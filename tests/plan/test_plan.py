@@ -224,9 +224,10 @@ def test_delta_by_another_convolution(mixture):
 
 
 def test_the_certificate_is_of_all_rounds():
-    once, twelve = (md.Plan(NUMBERS, md.PureDP(1.0), rounds=r).solve() for r in (1, 12))
+    weights = dict.fromkeys(NUMBERS, 1.0)
+    once, twelve = (md.Plan(NUMBERS, md.PureDP(1.0), weights, rounds=r).solve() for r in (1, 12))
     assert twelve.mechanism.rounds == 12 and twelve.mechanism.consumed(md.PureDP(1.0)).upper <= 1.0
-    alone = md.Plan(NUMBERS, md.PureDP(1 / 12)).solve()
+    alone = md.Plan(NUMBERS, md.PureDP(1 / 12), weights).solve()
     assert twelve.value == pytest.approx(alone.value, rel=1e-9) and twelve.value > once.value
 
 

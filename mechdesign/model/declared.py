@@ -568,13 +568,23 @@ class Declared(Linear):
         """Cost of exact columns."""
         return sum((c * x for c, x in zip(self.costs, v) if c), rational(self.constant))
 
-    def linear_bound(self, rows: Indices, multipliers: Iterable[Any], *, costs: bool = True) -> LinearBound:
-        """Return these rows with their multipliers, reduced by those of the sums; at cost 0 a positive bound proves infeasibility."""
-        n, m = self.n, self.m
+    def linear_bound(
+        self,
+        rows: Indices,
+        multipliers: Iterable[Any],
+        *,
+        costs: bool = True,
+        zeros: frozenset[int] | None = None,
+    ) -> LinearBound:
+        """Return these rows with their multipliers, reduced by those of the sums; at cost 0 a positive bound proves infeasibility.
+
+        Cells that are `zeros` are left out, by default those that the constraints force to be.
+        """
+        n, m, zeros = self.n, self.m, self.zeros if zeros is None else zeros
         program = LinearBound(self.lemma, len(rows) + n + 1)
         column: dict[int, int] = {}
         for j in range(self.cells):
-            if j not in self.zeros:
+            if j not in zeros:
                 column[j] = program.variable(f"P{j // m}.{j % m}", self.costs[j] if costs else 0)
         if costs and self.constant:
             program.row("constant", [(program.variable("one", self.constant), 1)], "E", 1, self.constant)

@@ -310,15 +310,14 @@ class Face:
 
         Raises
         ------
-        InfeasibleError
+        SolverError
             One is missed by more than rounding.
         """
         missed = dict[str, fmpq]()
         for row in self._split[1]:
             if (off := abs(row.at(v))) > rational(RESIDUAL) * row.size:
-                raise InfeasibleError(
-                    f"{row.label!r} contradicts equalities stated before it, by {float(off):.1e}"
-                )
+                message = f"{row.label!r} nearly depends on equalities stated before it, and is missed by {float(off):.1e}"
+                raise SolverError(message, solver="highs", status="repair")
             if off:
                 missed[row.label] = max(off, missed.get(row.label, ZERO))
         return missed
@@ -347,15 +346,15 @@ def interior(declared: Declared, clock: Deadline, solver: str | None) -> tuple[F
             frozenset(rows[(rows < len(declared.family)) & (np.abs(values) > _IMPLIED)].tolist()) - known
         )
         if not len(cells) and not implied:
-            names = " and ".join(repr(asked.label) for asked in declared.privacy)
-            raise InfeasibleError(
-                f"{names} can be met at exactly this epsilon only, where no law is private in exact arithmetic: ask for 1e-9 more"
-            )
+            refined = program.refined()
+            if refined is None or float(program.lp.primal("room")[0]) <= SURE:
+                raise _unrepaired(solver)
+            return face, refined
         face = Face(declared, declared.forced(face.zeros | set(cells.tolist())), face.tight | implied)
 
 
 def _unrepaired(solver: str | None) -> SolverError:
-    message = "no exact table was found next to the solver's"
+    message = "no exact table was found next to the solver's: where privacy can be met at exactly this epsilon only there is none, so ask for 1e-9 more"
     return SolverError(message, solver=solver or "highs", status="repair")
 
 
@@ -492,41 +491,42 @@ def weights_of(declared: Declared, columns: Exact) -> tuple[tuple[int, ...], ...
 # -- infeasibility ----------------------------------------------------------------------------------------------
 
 
-def feasible(declared: Declared, clock: Deadline, without: frozenset[str] = frozenset()) -> bool:
+def feasible(declared: Declared, clock: Deadline) -> bool:
     """Whether a solver finds a table."""
     try:
-        Program(declared, clock, costs=False, without=without).solve()
+        Program(declared, clock, costs=False).solve()
     except InfeasibleError:
         return False
     return True
 
 
-def contradiction(declared: Declared, clock: Deadline) -> tuple[list[str], bool]:
-    """Families that contradict each other, none of which can be spared; and whether that is proved in rationals."""
-    proved, support = False, set[str]()
-    if any(all(x * declared.m + y in declared.zeros for y in range(declared.m)) for x in range(declared.n)):
-        proved = True
-    else:
-        program = Program(declared, clock, costs=False)
-        try:
-            program.solve()
-        except InfeasibleError:
-            ray = program.lp.ray()
-            for side in () if ray is None else (ray, -ray):
-                rows, values = program.multipliers(side / np.abs(side).max())
-                held = admissible(declared, rows, values, costs=False)
-                bound = declared.linear_bound(*held, costs=False)
-                if bound.admissible and bound.bound > 0:
-                    proved, support = True, {declared.family_of(row) for row in held[0].tolist()}
-                    break
-    families = declared.families()
-    spare = frozenset(families) - support if support else frozenset()
-    if declared.zeros or feasible(declared, clock, spare):
-        spare = frozenset()
-    for label in families:
-        if label not in spare and not feasible(declared, clock, spare | {label}):
-            spare |= {label}
-    return [label for label in families if label not in spare], proved
+def contradiction(declared: Declared, clock: Deadline) -> list[str]:
+    """Families that contradict each other, as multipliers prove in rationals, with none that others do so without; empty without a proof."""
+    every = frozenset(declared.families())
+    held = _refuted(declared, clock)
+    for label in declared.families():
+        if label in held:
+            held = _refuted(declared, clock, every - held | {label}) or held
+    return [label for label in declared.families() if label in held]
+
+
+def _refuted(declared: Declared, clock: Deadline, without: frozenset[str] = frozenset()) -> frozenset[str]:
+    """Families whose rows prove by a solver's ray, in rationals, that there is no table; empty where they do not."""
+    every = frozenset(declared.families()) - without
+    program = Program(declared, clock, costs=False, without=without)
+    if any(program.zeros.issuperset(range(j, j + declared.m)) for j in range(0, declared.cells, declared.m)):
+        return every
+    try:
+        program.solve()
+    except InfeasibleError:
+        ray = program.lp.ray()
+        for side in () if ray is None else (ray, -ray):
+            rows, values = program.multipliers(side / np.abs(side).max())
+            held = admissible(declared, rows, values, costs=False)
+            bound = declared.linear_bound(*held, costs=False, zeros=program.zeros)
+            if bound.admissible and bound.bound > 0:
+                return every if program.zeros else frozenset(map(declared.family_of, held[0].tolist()))
+    return frozenset()
 
 
 def least_epsilon(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
@@ -279,7 +280,7 @@ def search(
     Raises
     ------
     InfeasibleError
-        No point is feasible.
+        No point has an answer, and the first is proved to have none.
 
     Examples
     --------
@@ -323,11 +324,9 @@ def search(
         rows = [[min((value for value in row if value is not None), default=None)] for row in rows]
     tried = [(*p.values(), *at, value) for p, row in zip(points, rows) for at, value in zip(places, row)]
     table = pd.DataFrame(tried, columns=[*own, *rest, "value"]).astype({"value": float})
-    if table["value"].isna().all():
-        if clock.passed:
-            raise too_late("search")
-        raise InfeasibleError(f"none of the {len(table)} points of the grid is feasible")
-    best = table.loc[table["value"].idxmin()]
+    if table["value"].isna().all() and clock.passed:
+        raise too_late("search")
+    best = table.loc[table["value"].fillna(math.inf).idxmin()]
     problem = made(**{name: float(best[name]) for name in own})
     set_parameters(problem, {name: float(best[name]) for name in rest})
     found: Result = problem.solve(solver, **options)

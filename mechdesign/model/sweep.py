@@ -289,6 +289,8 @@ def _unsolved(error: MechdesignError, share: Deadline) -> str:
         return error.reason
     if isinstance(error, SolverError) and share.passed:
         return _LATE
+    if getattr(error, "status", "") in ("check", "repair"):  # of this point, not of the solver
+        return str(error)
     raise error
 
 

@@ -39,7 +39,6 @@ from mechdesign.model.exactly import (
     admissible,
     closed,
     contradiction,
-    feasible,
     fraction,
     least_epsilon,
     near,
@@ -406,17 +405,17 @@ class TableProblem(TableDesign, Problem):
     def _explained(self, error: InfeasibleError, clock: Clock) -> InfeasibleError | SolverError:
         """Families that contradict each other, and the least ε at which they do not."""
         declared = self.declared
-        families, proved = contradiction(declared, clock)
+        families = contradiction(declared, clock)
+        if not families:
+            message = f"no {declared.noun} was found, nor is it proved that there is none: {error}"
+            return SolverError(message, solver="highs", status="check")
         private = [asked.label for asked in declared.privacy if asked.label in families]
-        if not families or (not proved and feasible(declared, clock)):
-            return SolverError(
-                f"solvers disagree whether a table exists: {error}", solver="highs", status="check"
-            )
         least = least_epsilon(declared, private, clock) if private else None
-        words = " and ".join(map(repr, families))
-        reason = f"no {declared.noun} meets {words}" + (" together" if len(families) > 1 else "")
+        reason = f"no {declared.noun} meets {' and '.join(map(repr, families))}" + (
+            " together" if len(families) > 1 else ""
+        )
         how = "recomputed by tangents" if {*families} & {*declared.curved} else "proved in rationals"
-        reason += f" ({how})" if proved else " (by the solver; not proved)"
+        reason += f" ({how})"
         if least is not None:
             least = math.ceil(least * 1e6) / 1e6
             reason += f"; some {declared.noun} does from epsilon = {least:.6f} on"

@@ -36,7 +36,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.evidence.serialize import serializable
 from mechdesign.typing import Array
@@ -495,7 +495,7 @@ def tightened(
 
     Raises
     ------
-    InfeasibleError
+    SolverError
         No answer was inside.
 
     Examples
@@ -514,10 +514,11 @@ def tightened(
         shrink = max(least, 10 * shrink if math.isinf(over) else shrink + 1.5 * over / budget)
         if shrink >= 1:
             break
-    raise InfeasibleError(
+    message = (
         f"no exactly private mechanism within {budget!r} was found next to the solver's: ask for a slightly larger "
         "epsilon, or try another solver"
     )
+    raise SolverError(message, solver="exact arithmetic", status="repair")
 
 
 def outermost_law(bins: Iterable[float], knots: Iterable[float]) -> RationalTable:

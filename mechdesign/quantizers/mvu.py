@@ -27,7 +27,7 @@ import cvxpy as cp
 import numpy as np
 from scipy import optimize, sparse, stats
 
-from mechdesign.errors import DesignError, InfeasibleError, SolverError
+from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.table import Table
@@ -364,10 +364,8 @@ class AlphabetSearch:
 
         Raises
         ------
-        InfeasibleError
-            No alphabet was found on which the program is feasible.
         SolverError
-            None was found in time.
+            No alphabet was found on which the program is feasible, or not in time.
         """
         program, n = self.in_numbers(self.spread(self.reach), epsilon), len(self.inputs)
         count = 0
@@ -418,7 +416,8 @@ class AlphabetSearch:
             raise SolverError("no alphabet was found in time", solver="Nelder-Mead", status="limit")
         if failed:
             raise SolverError("no alphabet was found: programs failed", solver="highs", status=failed[-1])
-        raise InfeasibleError("no alphabet was found on which an unbiased mechanism meets the budget")
+        words = "no alphabet was found on which an unbiased mechanism meets the budget"
+        raise SolverError(words, solver="Nelder-Mead", status="none")
 
     def _starts(self, count: int) -> list[Array]:
         """Gaps between the outputs right of the centre: around the two-point optimum first, then wider and narrower."""

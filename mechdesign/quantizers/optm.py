@@ -485,7 +485,7 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
         Raises
         ------
         InfeasibleError
-            No point of the search is feasible.
+            No point of the search has an answer, and the first is proved to have none.
         """
         if solver is not None:
             solvers.get(solver)
@@ -540,10 +540,8 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
         }
 
     def _best(self, table: pd.DataFrame, deadline: Deadline) -> OPTM:
-        if table["value"].isna().all():
-            if deadline.passed:
-                raise too_late("OPTM")
-            raise InfeasibleError(f"no point of the search is feasible at epsilon = {self.privacy.epsilon:g}")
-        winner = table.loc[table["value"].idxmin()]
+        if table["value"].isna().all() and deadline.passed:
+            raise too_late("OPTM")
+        winner = table.loc[table["value"].fillna(np.inf).idxmin()]
         bounds = Grid(**{name: winner[name] for name in self.levels.axes})
         return self.at(tuple(winner.filter(like="bin ").tolist()), bounds)

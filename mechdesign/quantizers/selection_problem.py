@@ -14,7 +14,7 @@ import pandas as pd
 from flint import fmpq
 
 from mechdesign import solvers
-from mechdesign.errors import DesignError, InfeasibleError, instance
+from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError, instance
 from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.proofs import Certificate, Claim, Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
@@ -488,11 +488,17 @@ class BoxSearch:
             found.append(f"HiGHS failed in {len(self.sweep.failed)} of them, which were passed over")
         return found
 
-    def infeasible(self) -> InfeasibleError:
-        """Say why, and find the smallest feasible ε to a thousandth by bisection."""
+    def infeasible(self) -> MechdesignError:
+        """Say why, once multipliers prove it of every box, and find the smallest feasible ε to a thousandth by bisection."""
         problem, m = self.problem, len(self.problem.bins)
         kind, epsilon = problem.asked.theorem, problem.privacy.epsilon
-        if self._six and not self._orderable():
+        programs = self.programs.at(self.first_boxes(), epsilon)
+        for k in range(programs.count):
+            self.clock.hold("OPTM")
+            if not programs.program(k).refuted():
+                words = "nothing feasible was found, nor is it proved that there is nothing"
+                return SolverError(words, solver="highs", status="check")
+        if self._six and self._disordered():
             return InfeasibleError(
                 f"Theorem 6 is infeasible at every epsilon for these bins (m = {m}): its order of the q contradicts itself where "
                 "the outermost bins are far from the next; use theorem5, or bins nearer to each other"
@@ -514,13 +520,12 @@ class BoxSearch:
             reason += f"; the smallest feasible epsilon found is {high:.6g}"
         return InfeasibleError(reason, smallest_epsilon=high if found else None)
 
-    def _orderable(self) -> bool:
-        """Whether some q meets Theorem 6's order, which no ε is part of."""
+    def _disordered(self) -> bool:
+        """Whether it is proved that no q meets Theorem 6's order, which no ε is part of."""
         boxes = (self.problem.unknown.open[..., None] * 0.0, self.problem.unknown.open[..., None] * 1.0)
         programs = self.programs.at(boxes)
         kept = [block for block in programs.blocks if block.name in ("normalisation", "order")]
-        values, _ = Sweep()(replace(programs, blocks=kept))
-        return not np.isnan(values).any()
+        return replace(programs, blocks=kept).program().refuted()
 
 
 @serializable("selection-proof")

@@ -279,10 +279,7 @@ class LinearProgram:
         """
         highs, lp = self._highs, self._highs.getLp()
         rows, width = self.shape
-        held = lp.a_matrix_
-        kind = sparse.csc_array if held.format_ == highspy.MatrixFormat.kColwise else sparse.csr_array
-        entries = (np.array(held.value_), np.array(held.index_), np.array(held.start_))
-        matrix = sparse.coo_array(kind(entries, shape=(rows, width)))
+        matrix = self._matrix()
         x, activity = self.x.astype(np.longdouble), np.zeros(rows, dtype=np.longdouble)
         np.add.at(activity, matrix.coords[0], matrix.data.astype(np.longdouble) * x[matrix.coords[1]])
         limits = [np.array(v) for v in (lp.row_lower_, lp.row_upper_, lp.col_lower_, lp.col_upper_)]
@@ -312,6 +309,31 @@ class LinearProgram:
         _, found, values = self._highs.getDualRay()
         self._highs.setOptionValue("presolve", "choose")
         return np.array(values) if found else None
+
+    def refuted(self) -> bool:
+        """Whether multipliers prove that no point is feasible, in arithmetic rounded against the claim."""
+        ray, lp, matrix = self.ray(), self._highs.getLp(), self._matrix()
+        low, high = np.array(lp.row_lower_), np.array(lp.row_upper_)
+        least, most = np.array(lp.col_lower_), np.array(lp.col_upper_)
+        (row, column), value = matrix.coords, matrix.data
+        mixed = np.zeros(len(high), dtype=bool)
+        mixed[row[(value < 0) | (least[column] < 0)]] = True
+        seen = ~mixed[row] & (value > 0)  # columns are at most what a row of non-negative terms leaves
+        np.minimum.at(most, column[seen], high[row[seen]] / value[seen] * (1 + 1e-15))
+        for y in () if ray is None else (ray, -ray):
+            side = np.where(y > 0, low, high)
+            held = np.isfinite(side) & (y != 0)
+            sides, kept = np.where(held, side, 0.0), np.where(held, y, 0.0)
+            if bound_from(np.zeros(len(least)), matrix, sides, len(y), least, most, kept) > 0:
+                return True
+        return False
+
+    def _matrix(self) -> sparse.coo_array:
+        """The coefficients inside HiGHS."""
+        held = self._highs.getLp().a_matrix_
+        kind = sparse.csc_array if held.format_ == highspy.MatrixFormat.kColwise else sparse.csr_array
+        entries = (np.array(held.value_), np.array(held.index_), np.array(held.start_))
+        return sparse.coo_array(kind(entries, shape=self.shape))
 
     def write(self, path: str) -> None:
         """Write the program as HiGHS does, by the ending of the name: ``.mps`` or ``.lp``."""

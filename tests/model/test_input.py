@@ -5,13 +5,18 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import cvxpy as cp
 import numpy as np
 import pytest
+from scipy import stats
 
 import mechdesign as md
+from mechdesign.solvers.linear_program import LinearProgram
+from mechdesign.typing import Status
 
 P, OTHER = md.Table([0, 1, 2], [0, 1, 2]), md.Table([0, 1, 2], [0, 1, 2])
 COPY = copy.deepcopy(P)
@@ -107,3 +112,34 @@ def test_a_parameter_stays_where_a_table_was_declared() -> None:
     P.value = np.eye(3)
     _ = of(P[0, 0] <= 0.5).declared
     assert P.value is not None and np.array_equal(P.value, np.eye(3))
+
+
+@pytest.mark.parametrize("alpha", np.geomspace(2e-10, 1e-8, 5))
+def test_a_feasible_table_is_never_called_impossible(alpha: float) -> None:
+    """Equal probabilities are inside at every alpha, by less than a solver's tolerance at the least."""
+    problem = md.MetricChannel(md.MetricSpace.line([0.0, 1.0, 3.0]), alpha=alpha).problem()
+    for row in (problem.unknown[0, 0] >= 1 / 3, cp.sum(problem.unknown[:, 0]) == 1.0):
+        with suppress(md.SolverError):
+            assert problem.subject_to(md.named("own", row)).solve().certificate.verify()
+
+
+NOISE = md.LatticeNoise(1, 6, integer=True, tails=1.0)
+SELECTION = md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), stats.uniform(-1, 2))
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        of(md.named("even", P[0, 0] <= 0.5)).solve,
+        SELECTION.problem().solve,
+        replace(SELECTION, bins=[-1.3, -0.5, 0.5, 1.3], privacy=md.PureDP(4.0), constraints="theorem6").solve,
+        lambda: md.search(lambda q: of(P[0, 0] <= q), md.Grid(q=[0.4, 0.5])),
+        md.Problem(md.Minimize(NOISE.expected("squared")), [NOISE.private(md.PureDP(1.0))]).solve,
+    ],
+)
+def test_what_is_impossible_is_proved_and_not_a_solvers_word(
+    ask: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LinearProgram, "run", lambda self: Status.INFEASIBLE)
+    with pytest.raises(md.SolverError):
+        ask()

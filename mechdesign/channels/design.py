@@ -360,7 +360,7 @@ class MetricChannel(TableDesign):
                 )
                 yield self.repaired(matrix / matrix.sum(axis=1, keepdims=True), report=report)
             if len(reports) == k and alpha == self.alpha:
-                triples, multipliers = program.proving(rows, found.multipliers, asked / 10)
+                triples, multipliers = program.proving(rows, found.multipliers)
                 triples[:, :2], triples[:, 2] = items[triples[:, :2]], reports[triples[:, 2]]
                 x, other, y = triples.T
                 (part,) = self.declared.parts

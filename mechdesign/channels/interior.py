@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy import optimize, sparse
 from scipy.linalg import blas, lapack
 
 from mechdesign.solvers.deadline import Deadline, one_thread
@@ -26,6 +27,8 @@ STEEP = 50.0  # αd above which e^{αd} is lowered to e^50 in the model: it bind
 _STEPS = 150  # of Newton, far above what is needed: 20 to 60
 _LEAST = 1e-13  # complementarity, in units of the costs, that doubles still tell from none
 _RIDGE = 1e-11  # relative, of the blocks' diagonals; with 1e-13 Cholesky's factor fails at gaps of 1e-5 where a report is all but unused
+
+_VERTEX = {"primal_feasibility_tolerance": 1e-10}
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,21 +104,26 @@ class ReportProgram:
         """The lower bound of multipliers, in doubles."""
         return float(self.reduced(rows, multipliers).min(axis=0).sum())
 
-    def proving(self, rows: Indices, multipliers: Array, tolerance: float) -> tuple[Indices, Array]:
-        """(x, x', y) and λ of ``v[x] - e^{αd} v[x'] <= 0``: the fewest that prove the bound to a tolerance.
+    def proving(self, rows: Indices, multipliers: Array) -> tuple[Indices, Array]:
+        """(x, x', y) and λ of ``v[x] - e^{αd} v[x'] <= 0`` that prove the bound, of lowered rates none, of each report few.
 
-        Any multiplier may be dropped; those of lowered rates are.
+        A report may have any multipliers that leave its reduced costs above the prices: at a vertex of these no more are positive than there are items.
         """
-        n = self.cost.shape[1]
+        (k, n), half = self.cost.shape, self._half.ravel()[rows % self.distances.size]
         x, other = rows // n % n, rows % n
         held = np.where(self.alpha * self.distances[x, other] > STEEP, 0.0, multipliers)
-        goal = self.worth(rows, held) - tolerance * self.unit
-        for cut in float(held.max(initial=0.0)) * 10.0 ** -np.arange(1, 17):
-            if self.worth(rows, np.where(held > cut, held, 0.0)) >= goal:
-                break
-        kept = held > cut
-        triples = np.column_stack([x, other, rows // (n * n)])[kept]
-        return triples, (held / self._half[x, other])[kept]
+        free = (self.cost - self.reduced(rows, held).min(axis=0)) / self.unit
+        edges = np.searchsorted(rows, np.arange(k + 1) * n * n)
+        for y in range(k):
+            mine = slice(edges[y], edges[y + 1])
+            size, column = held[mine] / self.unit, np.arange(edges[y + 1] - edges[y])
+            entries = np.concatenate([size * half[mine], -size / half[mine]])
+            places = np.concatenate([other[mine], x[mine]]), np.tile(column, 2)
+            charges = sparse.csr_array((entries, places), shape=(n, len(column)))
+            found = optimize.linprog(0.0 * size, charges, free[y], method="highs-ds", options=_VERTEX)
+            held[mine] *= 1.0 if found.x is None else found.x
+        kept = held > 0
+        return np.column_stack([x, other, rows // (n * n)])[kept], (held / half)[kept]
 
     def solve(self, rows: Indices, tolerance: float, deadline: Deadline) -> Iterate:
         """Solve with these constraints to a relative tolerance, as far as time allows."""

@@ -22,6 +22,7 @@ _BITS = 256
 LARGEST = 2**14  # of an exponent: the sums have as many digits
 
 
+@lru_cache(maxsize=1 << 14)  # one of both bounds
 def _series(x: Fraction, bits: int) -> tuple[int, int, int]:
     """Fixed-point Taylor sum of e^x, x ≥ 0: (lower sum, number of terms, last term), in units of 2^-bits."""
     term = total = 1 << bits
@@ -39,7 +40,6 @@ def _exponent(x: Any) -> Fraction:
     return Fraction(x)
 
 
-@lru_cache(maxsize=4096)
 def exp_lower(x: Fraction | float) -> Fraction:
     r"""Return a rational r with :math:`e^x (1 - 2^{-240}) < r \le e^x`.
 
@@ -60,7 +60,6 @@ def exp_lower(x: Fraction | float) -> Fraction:
     return Fraction(total, 1 << _BITS)
 
 
-@lru_cache(maxsize=4096)
 def exp_upper(x: Fraction | float) -> Fraction:
     r"""Return a rational r with :math:`e^x \le r < e^x (1 + 2^{-240})`.
 

@@ -277,7 +277,7 @@ def _cell(value: object, kind: str, digits: int) -> dict[str, object]:
 
 def _file(name: str, text: str) -> dict[str, object]:
     data = text.encode()
-    packed = gzip.compress(data, mtime=0)
+    packed = gzip.compress(data, 6, mtime=0)
     carried = len(packed) <= LARGEST_FILE
     return {
         "name": name,

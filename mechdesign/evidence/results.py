@@ -584,13 +584,13 @@ def _to_check(result: Result) -> Section:
 
 def _covered(text: str) -> bool:
     """Return whether the stand-alone verifier covers a file, as far as half a second tells: the command on the page checks all of it."""
-    from mechdesign.verifier.reading import NotCovered, Refused
+    from mechdesign.verifier.reading import NotCovered, Refused, TooLarge
     from mechdesign.verifier.verify import verify as stand_alone
 
     try:
         stand_alone(text, seconds=0.5 - len(text) / 1e6)
+    except (TooLarge, Refused, RecursionError):
+        return True
     except NotCovered:
         return False
-    except (Refused, RecursionError):
-        pass
     return True

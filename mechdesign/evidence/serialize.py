@@ -290,10 +290,9 @@ def dumps(value: object) -> str:
     PureDP(epsilon=0.5)
     """
     try:
-        payload = encode(value)
-        digest = hashlib.sha256(_canonical(payload).encode()).hexdigest()
-        document = {"format": FORMAT, "version": VERSION, "sha256": digest, "payload": payload}
-        text = json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+        payload = _canonical(encode(value))
+        head = {"format": FORMAT, "version": VERSION, "sha256": hashlib.sha256(payload.encode()).hexdigest()}
+        text = f'{json.dumps(head, indent=1)[:-2]},\n "payload": {payload}\n}}\n'
     except (RecursionError, UnicodeEncodeError) as error:
         raise DesignError(f"cannot be stored in a result file: {error}") from None
     if len(text) > LIMIT:
@@ -410,6 +409,7 @@ KINDS: dict[str, str] = {
 LAWS: dict[str, stats.rv_continuous | stats.rv_discrete] = {}
 LOSSES: dict[str, Callable[[Array], Numbers]] = {}
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,80}")
+_TAGGED = re.compile(r'"\$(kind|law|callable)"\s*:\s*("(?:[^"\\]|\\.)*")')
 
 
 def register_law(name: str, generator: object) -> None:
@@ -485,26 +485,16 @@ def modules_to_import(text: str) -> list[str]:
     >>> modules_to_import(dumps(PureDP(0.5)))
     []
     """
-    found: set[str] = set()
-
-    def walk(node: Any) -> None:
-        for child in node if isinstance(node, list) else ():
-            walk(child)
-        if not isinstance(node, dict):
-            return
-        made: list[Any] = []
-        if "$kind" in node:
-            made.append(_CLASSES.get(node["$kind"]))
-        if (law := LAWS.get(node.get("$law", ""))) is not None:
-            made += [type(law), law._updated_ctor_param().get("function")]
-        if str(node.get("$callable", "")).startswith("@"):
-            made.append(LOSSES.get(node["$callable"][1:]))
-        names = (getattr(one, "__module__", None) or "mechdesign" for one in made if one is not None)
-        found.update(name for name in names if name.partition(".")[0] not in ("mechdesign", "scipy"))
-        for child in node.values():
-            walk(child)
-
-    walk(json.loads(text)["payload"])
+    found = set()
+    for tag, written in set(_TAGGED.findall(text)):
+        name: str = json.loads(written)
+        made: list[Any] = [_CLASSES.get(name)] if tag == "kind" else []
+        if tag == "law" and (law := LAWS.get(name)) is not None:
+            made = [type(law), law._updated_ctor_param().get("function")]
+        if tag == "callable" and name.startswith("@"):
+            made = [LOSSES.get(name[1:])]
+        modules = (getattr(one, "__module__", None) or "mechdesign" for one in made if one is not None)
+        found.update(name for name in modules if name.partition(".")[0] not in ("mechdesign", "scipy"))
     return sorted(found)
 
 

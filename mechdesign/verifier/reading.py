@@ -205,9 +205,10 @@ def read(text: str) -> Json:
 
 
 def once(pairs: list[tuple[str, Json]]) -> Json:
-    if len({key for key, _ in pairs}) < len(pairs):
+    found = dict(pairs)
+    if len(found) < len(pairs):
         raise Refused("a key stands twice in one object")
-    return dict(pairs)
+    return found
 
 
 def plain(node: Json, place: str, last: list[str]) -> Json:
@@ -229,7 +230,7 @@ def plain(node: Json, place: str, last: list[str]) -> Json:
 
 
 def decoded(node: Json, place: str, last: list[str]) -> Json:
-    tag = next((key for key in TAGS if key in node), "")
+    tag = next((key for key in node if key in TAGS), "")
     if not tag or set(node) != {tag, *PARTS.get(tag, ())}:
         raise Refused(f"an object that means nothing, with the members {sorted(node)!s:.80}")
     value = node[tag]
@@ -257,7 +258,7 @@ def decoded(node: Json, place: str, last: list[str]) -> Json:
     if tag in WORDED:
         if not isinstance(value, str) or not WORDED[tag].fullmatch(value):
             raise Refused(f"a number written as {value!s:.40}")
-        return Fraction(value) if tag == "$fraction" else float(value)
+        return Fraction(*map(int, value.split("/"))) if tag == "$fraction" else float(value)
     return value if tag == "$callable" else plain(value, place, last)
 
 

@@ -329,6 +329,7 @@ def test_the_same_file_is_checked_alone(tmp_path) -> None:
     rows = verify((tmp_path / "places.json").read_text(encoding="utf-8")).rows
     bound = f"no channel between the points costs less than {found.lower_bound!r}"
     assert (bound, "proved", True) in rows and all(holds for _, _, holds in rows)
+    assert sum(len(proof.rows) for proof in found.proofs if isinstance(proof, RowsBound)) <= 30 * 30
 
 
 # -- Channels on spaces out of the doubles' reach, what their proofs hold to, and limits ---------------------

@@ -31,6 +31,7 @@ from mechdesign.evidence import page as pages
 from mechdesign.evidence.digits import at_least, at_most
 from mechdesign.evidence.page import Section, page
 from mechdesign.plotting import figure
+from mechdesign.verifier import reading
 
 EVIL = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}</style>'
 DRAWN = {"g", "text", "tspan", "use", "path", "rect", "defs", "clippath"}
@@ -181,6 +182,12 @@ def test_a_page_of_a_quantizer_is_light_and_its_script_sorts_only(tmp_path: Path
     found = Outline((tmp_path / "page.html").read_text())
     assert len(found.named("script")) == 1 and script in found.texts and script.count("\n") <= 40
     assert [p.name for p in Path(md.__file__).parent.rglob("*.*js")] == ["page.js"]
+
+
+def test_what_takes_longer_to_check_than_a_page_may_is_covered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "OPERATIONS", 1)
+    check = cheap.solved("metric-channel").sections()[-3]
+    assert "python verify.pyz result.json" in check.code and "does not cover" not in check.text
 
 
 def test_a_file_that_is_too_large_is_said_once_to_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

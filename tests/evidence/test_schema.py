@@ -58,8 +58,7 @@ DAMAGES: list[tuple[str, Any]] = [
 @pytest.mark.parametrize(("key", "value"), DAMAGES)
 def test_damaged_structure_does_not(key: str, value: Any) -> None:
     text = files.text("beta")
-    start = text.index(f'"{key}": ')
-    at = start + len(f'"{key}": ')
+    at = text.index(f'"{key}":') + len(f'"{key}":')
     _, length = json.JSONDecoder().raw_decode(text[at:])
     assert not VALIDATOR.is_valid(json.loads(text[:at] + json.dumps(value) + text[at + length :]))
 

@@ -485,7 +485,7 @@ def modules_to_import(text: str) -> list[str]:
     >>> modules_to_import(dumps(PureDP(0.5)))
     []
     """
-    found = set()
+    found = set[str]()
     for tag, written in set(_TAGGED.findall(text)):
         name: str = json.loads(written)
         made: list[Any] = [_CLASSES.get(name)] if tag == "kind" else []

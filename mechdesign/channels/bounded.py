@@ -34,7 +34,8 @@ from mechdesign.evidence.exact import round_down
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.rows import RowsBound
 from mechdesign.evidence.serialize import serializable
-from mechdesign.model.exactly import Exact, fraction
+from mechdesign.evidence.vipr import fraction
+from mechdesign.model.exactly import Exact
 from mechdesign.model.problem import Minimize
 from mechdesign.model.table import Table
 from mechdesign.model.table_problem import TableDesign, TableProblem

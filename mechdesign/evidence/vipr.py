@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 from flint import fmpq
@@ -48,6 +49,11 @@ class Row(NamedTuple):
 def rational(value: Any) -> fmpq:
     """The exact value of an integer, a double or a fraction."""
     return value if isinstance(value, fmpq) else fmpq(*value.as_integer_ratio())
+
+
+def fraction(value: fmpq) -> Fraction:
+    """The same number in the standard library's arithmetic."""
+    return Fraction(int(value.p), int(value.q))
 
 
 class LinearBound:

@@ -24,7 +24,7 @@ from scipy.sparse.csgraph import connected_components
 
 from mechdesign.errors import InfeasibleError, SolverError
 from mechdesign.evidence.exact import LARGEST
-from mechdesign.evidence.vipr import rational
+from mechdesign.evidence.vipr import fraction, rational
 from mechdesign.model.declared import ZERO, Declared, Row
 from mechdesign.model.program import Program
 from mechdesign.solvers.deadline import Deadline
@@ -118,11 +118,6 @@ def _paid(declared: Declared, kept: dict[int, fmpq], costs: bool) -> None:
             if not cost and sum((a * kept[i] for i, a in entries.items()), ZERO):
                 kept.update(dict.fromkeys(entries, ZERO))
                 unpaid = True
-
-
-def fraction(value: fmpq) -> Fraction:
-    """The same number as Python has it."""
-    return Fraction(int(value.p), int(value.q))
 
 
 def _short(value: fmpq, *, down: bool = False) -> fmpq:

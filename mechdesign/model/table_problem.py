@@ -27,7 +27,7 @@ from mechdesign.evidence.proofs import CLAIMED, PROVED, RECOMPUTED, Certificate,
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.rows import RowsBound
 from mechdesign.evidence.serialize import serializable
-from mechdesign.evidence.vipr import LinearBound, rational
+from mechdesign.evidence.vipr import LinearBound, fraction, rational
 from mechdesign.evidence.whole_files import check_writable
 from mechdesign.model import printing
 from mechdesign.model.declared import Declared
@@ -39,7 +39,6 @@ from mechdesign.model.exactly import (
     admissible,
     closed,
     contradiction,
-    fraction,
     least_epsilon,
     near,
     repaired,

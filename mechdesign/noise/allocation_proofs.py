@@ -20,8 +20,7 @@ from mechdesign.evidence.exact import round_down
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
-from mechdesign.evidence.vipr import rational
-from mechdesign.model.exactly import fraction
+from mechdesign.evidence.vipr import fraction, rational
 from mechdesign.model.scales import SUM_ERROR, ScalesPrivacy, absolute_moment
 from mechdesign.noise.lagrangian import DeclaredScales, Lagrangian, Multipliers, cost_above, lower_bound
 from mechdesign.noise.separable import EXACT, ROUNDING, Changes, Prices, changes_of, weighted_moment

@@ -39,9 +39,9 @@ from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.proofs import PROVED, Certificate, Claim
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.evidence.vipr import rational
+from mechdesign.evidence.vipr import fraction, rational
 from mechdesign.model.covariance import Covariance
-from mechdesign.model.exactly import fraction, project
+from mechdesign.model.exactly import project
 from mechdesign.model.expressions import rows_of
 from mechdesign.model.problem import Problem
 from mechdesign.model.unknown import named

@@ -35,9 +35,9 @@ from scipy import sparse
 
 from mechdesign.errors import DesignError, InfeasibleError, ResultFormatError
 from mechdesign.evidence.exact import round_down, round_up
-from mechdesign.evidence.vipr import rational
+from mechdesign.evidence.vipr import fraction, rational
 from mechdesign.model.declared import OwnRows
-from mechdesign.model.exactly import RESIDUAL, fraction
+from mechdesign.model.exactly import RESIDUAL
 from mechdesign.model.scales import absolute_moment
 from mechdesign.typing import Array, Indices
 

@@ -52,10 +52,10 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.exact import exp_upper, round_down, round_up
 from mechdesign.evidence.serialize import serializable
-from mechdesign.evidence.vipr import LinearBound
+from mechdesign.evidence.vipr import LinearBound, fraction
 from mechdesign.problem.checks import array, increasing, number, one_of
 from mechdesign.problem.losses import Loss
-from mechdesign.quantizers.moments import BITS, Cell, Enclosure, Moments, StatedMoments, fraction, rational
+from mechdesign.quantizers.moments import BITS, Cell, Enclosure, Moments, StatedMoments, rational
 from mechdesign.typing import Array
 
 _RHO_BITS = 64
@@ -154,42 +154,46 @@ class DualPieces:
         found = {(Fraction(u), Fraction(v)) for u, v in self.pieces[:, :2].tolist() if u < v}
         return found, Fraction(self.origin)
 
-    def lower_bound(
-        self,
-        bins: tuple[Fraction, ...],
-        input_range: tuple[Fraction, Fraction],
-        epsilon: float,
-        loss: Loss,
-        *,
-        max_bias: float = 0.0,
-        moments: Moments | StatedMoments | None,
-        max_mse: float | None = None,
-    ) -> Fraction:
-        """The proved bound for the problem stated; `moments` of its prior, None for the worst case."""
-        if self.cap_price and max_mse is None:
+    def lower_bound(self, asked: Asked) -> Fraction:
+        """The proved bound for the problem stated."""
+        if self.cap_price and asked.max_mse is None:
             raise DesignError.of("cap_price", self.cap_price, "must be 0: no mean squared error is capped")
-        rows = _pieces(self, moments)
-        problem = _Problem.of(self, rows, self.places(bins), epsilon, loss)
-        bias, low, high = rational(max_bias), rational(input_range[0]), rational(input_range[1])
-        constant, gradient = problem.averaged(rows, bias, moments)
-        price = rational(self.cap_price) * rational(max_mse or 0.0)
+        rows = _pieces(self, asked.moments)
+        problem = _Problem.of(self, rows, asked)
+        bias, low, high = (rational(x) for x in (asked.max_bias, *asked.input_range))
+        constant, gradient = problem.averaged(rows, bias)
+        price = rational(self.cap_price) * rational(asked.max_mse or 0.0)
         least = problem.least(gradient, self.multipliers.tolist(), low + bias, high - bias)
         return fraction(constant + least - price)
 
-    def program(
-        self,
-        bins: tuple[Fraction, ...],
-        input_range: tuple[Fraction, Fraction],
-        epsilon: float,
-        loss: Loss,
-        *,
-        max_bias: float = 0.0,
-        moments: Moments | StatedMoments | None,
-        max_mse: float | None = None,
-    ) -> LinearBound:
+    def program(self, asked: Asked) -> LinearBound:
         """The rows that the multipliers belong to, of the same problem."""
-        places = self.places(bins)
-        return _Rows(self, places, input_range, epsilon, loss, max_bias, moments, max_mse).written()
+        return _Rows(self, asked).written()
+
+
+class Asked(NamedTuple):
+    """What a lower bound is of.
+
+    Parameters
+    ----------
+    outputs : tuple of Fraction
+        Those that the multipliers belong to (`DualPieces.places`).
+    input_range : (Fraction, Fraction)
+    epsilon : float
+    loss : Loss
+    moments : Moments, StatedMoments or None
+        Of the prior; None for the worst case.
+    max_bias : float
+    max_mse : float, optional
+    """
+
+    outputs: tuple[Fraction, ...]
+    input_range: tuple[Fraction, Fraction]
+    epsilon: float
+    loss: Loss
+    moments: Moments | StatedMoments | None
+    max_bias: float = 0.0
+    max_mse: float | None = None
 
 
 def less(whole: tuple[Any, Any], part: tuple[Any, Any]) -> tuple[Any, Any]:
@@ -217,8 +221,8 @@ class _Piece:
 
 
 def _pieces(duals: DualPieces, moments: Moments | StatedMoments | None) -> list[_Piece]:
-    """The rows of the table; `moments` are None for the worst case, where shares are the weights."""
-    origin, found = rational(duals.origin), list[_Piece]()
+    """The rows of the table, none that takes more than all of a point mass; without `moments` (the worst case) shares are the weights."""
+    origin, found, used = rational(duals.origin), list[_Piece](), dict[fmpq, fmpq]()
     table = [[*map(rational, row)] for row in duals.pieces.tolist()]
     cells = {} if moments is None else moments.over({(u, v) for u, v, *_ in table if u < v}, origin)
     atoms = [] if moments is None else [(rational(x) - origin, mass) for x, mass in moments.atoms]
@@ -231,6 +235,9 @@ def _pieces(duals: DualPieces, moments: Moments | StatedMoments | None) -> list[
             k = bisect_left(atoms, (u, (0, 0)))
             u, mass = min(atoms[max(k - 1, 0) : k + 1], key=lambda atom: abs(atom[0] - u))
             v, masses = u, (mass, (0, 0), (0, 0))
+            used[u] = used.get(u, fmpq(0)) + share
+            if used[u] > 1:
+                continue
         found.append(_Piece(u, v, share, (L0, L1), (M0, M1), masses))
     return found
 
@@ -269,31 +276,22 @@ class _Problem:
     origin: fmpq
 
     @classmethod
-    def of(
-        cls, duals: DualPieces, rows: list[_Piece], bins: tuple[Fraction, ...], epsilon: float, loss: Loss
-    ) -> _Problem:
-        outputs = _Outputs(duals, bins)
+    def of(cls, duals: DualPieces, rows: list[_Piece], asked: Asked) -> _Problem:
+        outputs, loss = _Outputs(duals, asked.outputs), asked.loss
         first, second = rational(loss.absolute), rational(loss.squared) + rational(duals.cap_price)
         unit = math.lcm(*(int(x.q) for x in (*outputs.bins, *(x for row in rows for x in (row.u, row.v)))))
         lines = (x for row in rows for x in (*row.lam, *row.mu))
         parts = math.lcm(*(int(x.q) for x in (first, second, *lines)))
-        rho = math.ceil(exp_upper(epsilon) * (1 << _RHO_BITS))
+        rho = math.ceil(exp_upper(asked.epsilon) * (1 << _RHO_BITS))
         places = [int(b * unit) for b in outputs.bins]
         return cls(outputs, places, unit, rho, first, second, unit * unit * parts, rational(duals.origin))
 
-    def averaged(
-        self, rows: list[_Piece], bias: fmpq, moments: Moments | StatedMoments | None
-    ) -> tuple[fmpq, list[int]]:
+    def averaged(self, rows: list[_Piece], bias: fmpq) -> tuple[fmpq, list[int]]:
         """Constant, and G in units of 1/(fine · 2¹⁶⁰), both from below."""
         lowered = zip(self.outputs.bins, self.outputs.reductions)
         squares = [math.floor(self.second * (b * b - reduction) * self.fine) for b, reduction in lowered]
         gradient, constant = [0] * len(self.bins), fmpq(0)
-        used: dict[fmpq, fmpq] = {}
         for row in rows:
-            if row.u == row.v and moments is not None:
-                used[row.u] = used.get(row.u, fmpq(0)) + row.share
-                if used[row.u] > 1:
-                    continue
             scaled = [(int(math.floor(a * row.share)), int(math.ceil(b * row.share))) for a, b in row.masses]
             if not scaled[0][1]:
                 continue
@@ -460,31 +458,22 @@ class _End(NamedTuple):
 class _Rows:
     """The rows as they are written."""
 
-    def __init__(
-        self,
-        duals: DualPieces,
-        outputs: tuple[Fraction, ...],
-        ends: tuple[Fraction, Fraction],
-        epsilon: float,
-        loss: Loss,
-        max_bias: float,
-        moments: Moments | StatedMoments | None,
-        max_mse: float | None,
-    ) -> None:
+    def __init__(self, duals: DualPieces, asked: Asked) -> None:
+        moments, loss = asked.moments, asked.loss
         stated = "as stored in the result" if isinstance(moments, StatedMoments) else "computed exactly"
         lemma = (WORST if moments is None else LEMMA).format(
             origin=repr(duals.origin),
             moments=f"{stated}, between bounds",
             more=_BETWEEN * duals.between + _CAP * bool(duals.cap_price),
         )
-        program = LinearBound(lemma, (2 * len(outputs) + 4) * len(duals.pieces))
-        self.duals, self.program, self.moments, self.max_mse = duals, program, moments, max_mse
-        self.origin, self.bias = rational(duals.origin), rational(max_bias)
+        program = LinearBound(lemma, (2 * len(asked.outputs) + 4) * len(duals.pieces))
+        self.duals, self.program, self.moments, self.max_mse = duals, program, moments, asked.max_mse
+        self.origin, self.bias = rational(duals.origin), rational(asked.max_bias)
         self.first, self.second, self.price = map(rational, (loss.absolute, loss.squared, duals.cap_price))
-        self.ends = [rational(x) - self.origin for x in ends]
-        self.outputs = _Outputs(duals, outputs)
+        self.ends = [rational(x) - self.origin for x in asked.input_range]
+        self.outputs = _Outputs(duals, asked.outputs)
         self.bins = self.outputs.bins
-        self.rho = fmpq(math.ceil(exp_upper(epsilon) * (1 << _RHO_BITS)), 1 << _RHO_BITS)
+        self.rho = fmpq(math.ceil(exp_upper(asked.epsilon) * (1 << _RHO_BITS)), 1 << _RHO_BITS)
         self.floors = [program.variable(f"a_{k}") for k in range(len(self.bins))]
         self.capped: list[tuple[int, fmpq]] = []
 

@@ -379,30 +379,25 @@ class BlockFillLaw(ExactLaw):
         return table[:-1], table[1:]
 
 
-_UNIT = 1 << 80
 _UNBIASED = Fraction(1, 10**9)
 
 T = TypeVar("T")
 
 
-def rational_row(row: Sequence[float], bins: Sequence[Fraction], mean: Fraction) -> list[Fraction]:
-    """Return the rational row next to `row` with Σp = 1 and Σ B p = `mean`, its two largest entries moved.
-
-    Entries other than those two stay non-negative; whether the two do is for the caller to check.
+def rational_row(row: Sequence[Fraction], bins: Sequence[Fraction], mean: Fraction) -> list[Fraction]:
+    """Return `row` with its two largest entries moved so that Σp = 1 and Σ B p = `mean`; whether these stay non-negative is for the caller to check.
 
     Examples
     --------
-    >>> row = rational_row([0.3, 0.0, 0.7], [Fraction(-1), Fraction(0), Fraction(1)], Fraction(2, 5))
+    >>> row = rational_row([Fraction(1, 5), Fraction(0), Fraction(4, 5)], [Fraction(-1), Fraction(0), Fraction(1)], Fraction(2, 5))
     >>> [str(p) for p in row]
     ['3/10', '0', '7/10']
     """
-    counts = [round(p * _UNIT) if p > 0 else 0 for p in map(float, row)]
-    out = [Fraction(n, _UNIT) for n in counts]
-    i, j = sorted(range(len(out)), key=lambda k: -counts[k])[:2]
-    missing = Fraction(_UNIT - sum(counts), _UNIT)
-    moment = mean - sum((n * b for n, b in zip(counts, bins) if n), Fraction(0)) / _UNIT
-    # d_i + d_j = missing, B_i d_i + B_j d_j = moment
-    change = (moment - bins[i] * missing) / (bins[j] - bins[i])
+    out, moment = list(row), sum((p * b for p, b in zip(row, bins) if p), Fraction(0))
+    i, j = sorted(range(len(out)), key=lambda k: -out[k])[:2]
+    missing = 1 - sum(out, Fraction(0))
+    # d_i + d_j = missing, B_i d_i + B_j d_j = mean - moment
+    change = (mean - moment - bins[i] * missing) / (bins[j] - bins[i])
     out[i] += missing - change
     out[j] += change
     return out
@@ -421,14 +416,10 @@ def repaired_row(row: Sequence[float], bins: Sequence[Fraction], x: Fraction) ->
     """
     exact = [Fraction(p) for p in row]
     total, moment = sum(exact, Fraction(0)), sum((p * b for p, b in zip(exact, bins)), Fraction(0))
-    i, j = sorted(range(len(exact)), key=lambda k: -exact[k])[:2]
-    if exact[j] > 0 and abs(moment - x) <= _UNBIASED * (bins[-1] - bins[0]):
-        missing = 1 - total
-        change = (x - moment - bins[i] * missing) / (bins[j] - bins[i])
-        if exact[i] + missing > change and exact[j] + change > 0:
-            exact[i] += missing - change
-            exact[j] += change
-            return tuple(exact)
+    if sum(p > 0 for p in exact) > 1 and abs(moment - x) <= _UNBIASED * (bins[-1] - bins[0]):
+        moved = rational_row(exact, bins, x)
+        if all(p > 0 for p, before in zip(moved, exact) if before):
+            return tuple(moved)
     return tuple(p / total for p in exact)
 
 

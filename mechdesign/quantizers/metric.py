@@ -42,9 +42,8 @@ from mechdesign.evidence.proofs import ABOUT_FILE, CLAIMED, PROVED, RECOMPUTED, 
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.rows import RowsBound
 from mechdesign.evidence.serialize import UnavailableCallable, serializable
-from mechdesign.evidence.vipr import FUNCTION, LinearBound, NoProgramError, rational
+from mechdesign.evidence.vipr import FUNCTION, LinearBound, NoProgramError, fraction, rational
 from mechdesign.model.declared import Declared
-from mechdesign.model.exactly import fraction
 from mechdesign.model.printing import audit_table
 from mechdesign.model.program import Program
 from mechdesign.model.table import Private, Table

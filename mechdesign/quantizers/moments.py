@@ -265,11 +265,6 @@ def rational(x: Number | float) -> Any:
     return fmpq(*x.as_integer_ratio())
 
 
-def fraction(x: fmpq) -> Fraction:
-    """The same number in the standard library's arithmetic."""
-    return Fraction(int(x.p), int(x.q))
-
-
 def _fixed(value: Ball | Fraction) -> Enclosure:
     scaled = value * (1 << BITS)
     low: Any = scaled.lower().floor().unique_fmpz() if isinstance(scaled, arb) else math.floor(scaled)

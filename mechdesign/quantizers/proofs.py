@@ -23,7 +23,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import accumulate, pairwise
 from operator import mul
-from typing import Any
 
 import numpy as np
 from flint import fmpq
@@ -33,16 +32,16 @@ from mechdesign.evidence.classes import MechanismClass, every, menu
 from mechdesign.evidence.exact import exp_lower, round_down, round_up
 from mechdesign.evidence.proofs import ABOUT_FILE, CLAIMED, PROVED, RECOMPUTED, Certificate, Claim, Proof
 from mechdesign.evidence.serialize import UnavailableCallable, serializable
-from mechdesign.evidence.vipr import FUNCTION, LinearBound, NoProgramError
+from mechdesign.evidence.vipr import FUNCTION, LinearBound, NoProgramError, fraction
 from mechdesign.problem.checks import instance
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Law
 from mechdesign.quantizers.design import EXACT, QuantizerDesign
-from mechdesign.quantizers.dual_pieces import DualPieces, bound_words
+from mechdesign.quantizers.dual_pieces import Asked, DualPieces, bound_words
 from mechdesign.quantizers.exact_law import ExactLaw, excess_loss, outermost_law
 from mechdesign.quantizers.mechanism import Quantizer
-from mechdesign.quantizers.moments import BITS, Moments, PriorMoments, StatedMoments, fraction, rational
+from mechdesign.quantizers.moments import BITS, Moments, PriorMoments, StatedMoments, rational
 from mechdesign.quantizers.selection import BiasedQuantizer
 from mechdesign.typing import Numbers
 
@@ -268,28 +267,22 @@ class DualBound(Proof):
         noun = design.with_outputs(bound_words(duals))
         return every(noun) if duals.outputs is None or duals.between else menu(noun)
 
-    def _asked(self, design: QuantizerDesign, outputs: tuple[Fraction, ...]) -> dict[str, Any]:
-        """What `DualPieces` bounds; `outputs` are the law's. The bias is that allowed, or the largest that any mechanism has."""
+    def _asked(self, design: QuantizerDesign, outputs: tuple[Fraction, ...]) -> Asked:
+        """What the multipliers bound; `outputs` are the law's. The bias is that allowed, or the largest that any mechanism has."""
         (low, high), places = map(Fraction, design.input_range), self.duals.places(outputs)
-        return {
-            "bins": outputs,
-            "input_range": (low, high),
-            "epsilon": design.privacy.epsilon,
-            "loss": design.loss,
-            "max_bias": min(design.max_bias, float(max(high - places[0], places[-1] - low))),
-            "moments": None if design.objective == "worst" else _integrals(design, self.moments),
-            "max_mse": design.max_mse,
-        }
+        moments = None if design.objective == "worst" else _integrals(design, self.moments)
+        bias = min(design.max_bias, float(max(high - places[0], places[-1] - low)))
+        return Asked(places, (low, high), design.privacy.epsilon, design.loss, moments, bias, design.max_mse)
 
     def proved(self, design: QuantizerDesign, outputs: tuple[Fraction, ...]) -> Fraction:
         """The bound that the multipliers prove, in exact arithmetic."""
-        return self.duals.lower_bound(**self._asked(design, outputs))
+        return self.duals.lower_bound(self._asked(design, outputs))
 
     def linear_bound(self, stated: Certificate) -> LinearBound:
         design, outputs = _outputs(stated)
         if not design.loss.polynomial:
             raise NoProgramError(FUNCTION)
-        return self.duals.program(**self._asked(design, outputs))
+        return self.duals.program(self._asked(design, outputs))
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
         design, outputs = _outputs(stated)

@@ -19,9 +19,9 @@ from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.proofs import Certificate, Claim, Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.evidence.vipr import rational
+from mechdesign.evidence.vipr import fraction, rational
 from mechdesign.evidence.whole_files import check_writable
-from mechdesign.model.exactly import Exact, fraction, near, repaired, weights_of
+from mechdesign.model.exactly import Exact, near, repaired, weights_of
 from mechdesign.model.expressions import compiled
 from mechdesign.model.problem import Problem
 from mechdesign.model.search import Programs, Sweep, parameters_of

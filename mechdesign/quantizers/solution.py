@@ -424,7 +424,7 @@ def _constant_law(bins: Array, floors: Array, lower: Fraction, upper: Fraction, 
     mean = sum((b * p for b, p in zip(exact, row)), Fraction(0))
     within = min(max(mean, upper - budget), lower + budget)
     if mean != within:
-        row = rational_row([float(p) for p in row], exact, within)
+        row = rational_row(row, exact, within)
     return RationalTable(exact, (lower, upper), (tuple(row),), (tuple(row),))
 
 

@@ -374,9 +374,9 @@ def test_each_sum_of_a_quantizers_bound_is_from_below(name: str) -> None:
             moments(patch, seed)
             prior = enclosures.Moments(design.prior)
             rows = dual_pieces._pieces(proof.duals, prior)
-            problem = dual_pieces._Problem.of(proof.duals, rows, places, design.privacy.epsilon, design.loss)
-            bias = enclosures.rational(min(design.max_bias, 10.0))
-            constant, gradient = problem.averaged(rows, bias, prior)
+            asked = dual_pieces.Asked(places, (0, 0), design.privacy.epsilon, design.loss, prior)
+            problem = dual_pieces._Problem.of(proof.duals, rows, asked)
+            constant, gradient = problem.averaged(rows, enclosures.rational(min(design.max_bias, 10.0)))
             return [*map(float, (constant, *gradient))]
 
     wide = sums(None)

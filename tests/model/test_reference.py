@@ -17,9 +17,10 @@ import vipr_checker
 import mechdesign as md
 from mechdesign.evidence.rows import RowsBound
 from mechdesign.evidence.serialize import dumps
+from mechdesign.evidence.vipr import fraction
 from mechdesign.model import exactly
 from mechdesign.model.declared import Part
-from mechdesign.model.exactly import admissible, closed, fraction, interior, least_epsilon, near
+from mechdesign.model.exactly import admissible, closed, interior, least_epsilon, near
 from mechdesign.problem.spine import Clock
 from mechdesign.solvers import Deadline
 from mechdesign.verifier.verify import verify

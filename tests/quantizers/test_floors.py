@@ -22,6 +22,7 @@ import mechdesign as md
 from mechdesign.evidence.exact import round_down
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
+from mechdesign.quantizers import dual_pieces
 from mechdesign.quantizers.dual_pieces import DualPieces, OutputSpace
 from mechdesign.quantizers.exact_law import ExactLaw
 from mechdesign.quantizers.floors import (
@@ -34,6 +35,7 @@ from mechdesign.quantizers.floors import (
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.moments import Moments, PointMasses, interpolated_costs
 from mechdesign.quantizers.optimal import any_outputs, loss_bounds
+from mechdesign.quantizers.proofs import DualBound
 from mechdesign.quantizers.solution import exact_block_fill
 from mechdesign.solvers.deadline import Deadline
 
@@ -275,10 +277,8 @@ def bound_of(asked: Asked, duals: DualPieces, outputs: Any) -> float:
     exact = tuple(map(Fraction, np.asarray(outputs).tolist()))
     ends, places = tuple(map(Fraction, asked.input_range)), duals.places(exact)
     bias = min(asked.max_bias, float(max(ends[1] - places[0], places[-1] - ends[0])))
-    moments = Moments(asked.prior)
-    return round_down(
-        duals.lower_bound(exact, ends, asked.privacy.epsilon, asked.loss, max_bias=bias, moments=moments)
-    )
+    posed = dual_pieces.Asked(places, ends, asked.privacy.epsilon, asked.loss, Moments(asked.prior), bias)
+    return round_down(duals.lower_bound(posed))
 
 
 @cache
@@ -380,3 +380,16 @@ def test_a_bound_does_not_depend_on_the_load_of_the_machine(
     quiet = [bound.value for bound in loss_bounds(asked, np.linspace(-2, 2, 4), Deadline(None))]
     monkeypatch.setattr(time, "monotonic", lambda: next(busy))
     assert quiet == [bound.value for bound in loss_bounds(asked, np.linspace(-2, 2, 4), Deadline(None))] != []
+
+
+def test_a_point_mass_is_counted_once_whatever_rounding_its_inputs_have() -> None:
+    """Two rows whose inputs round to one sample take all of it once, in the bound and in its program."""
+    result = md.OptimalQuantizer([-3, -0.5, 0.5, 3], md.PureDP(1.0), [-0.3, 0.4], input_range=(-1, 1)).solve()
+    (proof,) = (p for p in result.certificate.proofs if isinstance(p, DualBound))
+    table = proof.duals.pieces
+    near = table + np.spacing(table) * ([1, 1] + [0] * 5)
+    both = {"pieces": np.vstack([table, near]), "multipliers": 2 * proof.duals.multipliers}
+    twice = replace(proof, duals=replace(proof.duals, **both))
+    stated = replace(result.certificate, proofs=(twice,))
+    bounds = twice.proved(result.design, result.mechanism.law.bins), twice.linear_bound(stated).bound
+    assert all(float(bound) <= result.value for bound in bounds)

@@ -51,7 +51,7 @@ from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.selection import SelectionFamilies
 from mechdesign.quantizers.selection_program import pair_costs
 from mechdesign.solvers import Deadline, LinearProgram, Solution
-from mechdesign.typing import Array, Status
+from mechdesign.typing import Array
 
 Index = npt.NDArray[np.intp]
 
@@ -292,14 +292,6 @@ class SelectionBlocks:
                     (right if family is left else left)[n - 1] = family[n - 1]
         return SelectionFamilies(self.bins, left, right)
 
-    def unknowns(self, selection: SelectionFamilies) -> Array:
-        """Inverse of `selection`."""
-        q, m = np.zeros(self.size), len(self.bins)
-        for b in self.blocks:
-            q[b.u] = selection.left[b.j - 1, b.left]
-            q[b.v] = selection.right[m - b.j - 1, m - 1 - b.right]
-        return q
-
     def imitate(self, rows: Callable[[Array], Array]) -> Array:
         """Unknowns whose output law at the middle of every interval is ``rows(x)`` (shape (n, usable bins))."""
         middles = np.array([(b.start + b.end) / 2 for b in self.blocks])
@@ -467,11 +459,6 @@ class Descent:
         self.blocks, self.epsilon, self.deadline = blocks, epsilon, deadline
         self.program = blocks.in_numbers(deadline=deadline)
         self.failed: SolverError | None = None
-
-    def point(self, q: Array) -> LinearisedPoint:
-        """A given point within the budget, of which no program was solved."""
-        itself = Solution(Status.FEASIBLE, math.nan, {}, {}, self.program.solver, 0.0)
-        return LinearisedPoint(self.blocks, q, itself, self.blocks.mechanism(q))
 
     def best(self, q: Array, deadline: Deadline) -> LinearisedPoint | None:
         """Follow linearised programs down from q until the deadline, then move inside the budget; None where that fails."""

@@ -39,7 +39,7 @@ from mechdesign.quantizers.exact_law import excess_loss, tightened
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.optimal import OptimalQuantizer, loss_bounds
 from mechdesign.quantizers.proofs import outermost, proved_law
-from mechdesign.quantizers.selection import SelectionFamilies, check_bins, mirrored_bins, spread
+from mechdesign.quantizers.selection import check_bins, mirrored_bins, spread
 from mechdesign.quantizers.selection_problem import BoxSearch, SelectionProblem
 from mechdesign.quantizers.selection_program import THEOREMS, Selection, authors_levels, check_levels
 from mechdesign.runs.grid import Grid
@@ -211,7 +211,6 @@ class OPTM(QuantizerDesign, ModelledDesign):
         self,
         clock: Clock,
         algorithm: str | None = None,
-        start: Quantizer | None = None,
         outputs: int = 64,
     ) -> Iterator[Law | Bound]:
         """Search the bounds, or descend from the optimum over all mechanisms, which is also the lower bound.
@@ -224,8 +223,6 @@ class OPTM(QuantizerDesign, ModelledDesign):
         clock : Clock
         algorithm : {"boxes", "successive"}, optional
             The one that `bounds` says unless given.
-        start : Quantizer, optional
-            A selection mechanism with these bins within the budget: "successive" ends no higher.
         outputs : int
             "successive" draws from at most that many of the bins, chosen evenly; the others only divide the
             inputs. Costs little accuracy, and keeps programs with hundreds of bins small.
@@ -236,21 +233,13 @@ class OPTM(QuantizerDesign, ModelledDesign):
             No bounds tried admit a mechanism; says why, with the smallest feasible ε.
         """
         usable = spread(len(self.bins), integer("outputs", outputs, 4))
-        given = None if start is None else self._checked_start(start)
         if self._on_boxes if algorithm is None else algorithm == "boxes":
-            if given is not None:
-                raise DesignError.of(
-                    "start", start, 'is where algorithm="successive" starts: boxes are all searched'
-                )
             yield from self.searched_problem().improve(clock)
             return
         yield from loss_bounds(self, self.bins, clock)
-        if given is not None:  # what it draws, too
-            drawn = np.append(given.left.sum(axis=0), 0.0) + np.append(0.0, given.right.sum(axis=0)[::-1])
-            usable = np.union1d(usable, np.flatnonzero(drawn))
-        yield from self._followed_down(clock, usable, given)
+        yield from self._followed_down(clock, usable)
 
-    def _followed_down(self, clock: Clock, usable: Any, given: SelectionFamilies | None) -> Iterator[Law]:
+    def _followed_down(self, clock: Clock, usable: Any) -> Iterator[Law]:
         bins, epsilon = np.array(self.bins), self._stated(None).solved_epsilon
         blocks = SelectionBlocks(
             bins, self.input_range, self.prior, self.loss, mirrored=self.families == "symmetric",
@@ -261,12 +250,8 @@ class OPTM(QuantizerDesign, ModelledDesign):
         any_mechanism = OptimalQuantizer(
             bins[usable], PureDP(epsilon), self.prior, self.loss, input_range=self.input_range
         ).solve(gap=clock.gap, certify=False, time_limit=half.limit())
-        starts = [blocks.imitate(any_mechanism.mechanism.probabilities)]
-        if given is not None:
-            starts.append(blocks.unknowns(given))
-            yield self._law(descent, descent.point(starts[-1]), clock)
-        points = [point for q in starts if (point := descent.best(q, half)) is not None]
-        if not points and given is None:
+        point = descent.best(blocks.imitate(any_mechanism.mechanism.probabilities), half)
+        if point is None:
             if clock.passed:
                 raise too_late("OPTM")
             if not any(self.closed_forms()):
@@ -274,9 +259,9 @@ class OPTM(QuantizerDesign, ModelledDesign):
                     f"no mechanism with these {len(bins)} bins is within epsilon = {self.privacy.epsilon:g}: raise it a little"
                 )
             yield from self.closed_forms()
+            return
         notes = (f"a local optimum, after {descent.program.count} linearised programs",)
-        for point in points:
-            yield replace(self._law(descent, point, clock), notes=notes)
+        yield replace(self._law(descent, point, clock), notes=notes)
 
     @property
     def _on_boxes(self) -> bool:
@@ -300,17 +285,6 @@ class OPTM(QuantizerDesign, ModelledDesign):
         if law is None:
             return floats
         return proved_law(self, floats, Quantizer.of_law(law, point.mechanism.selection))
-
-    def _checked_start(self, start: object) -> SelectionFamilies:
-        """Return the selection probabilities of a mechanism to start from, or raise DesignError."""
-        epsilon = self.privacy.epsilon
-        if not isinstance(start, Quantizer) or start.selection is None or not self.allows(start.bins):
-            raise DesignError.of(
-                "start", start, "must be a selection mechanism (RQM, ERM, OPTM) with the design's bins"
-            )
-        if (loss := start.privacy_loss()) > epsilon:
-            raise DesignError.of("start", start, f"its loss {loss:.6g} exceeds the budget {epsilon:g}")
-        return SelectionFamilies(self.bins, start.selection.left, start.selection.right)
 
     def audit(self, result: Result) -> pd.DataFrame:
         """Constraints of the definition, and those of the program with its multipliers."""

@@ -37,7 +37,6 @@ from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, Sol
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.noise.allocation import NoiseAllocation
 from mechdesign.noise.calibration import Calibration
-from mechdesign.noise.changes import count_of
 from mechdesign.noise.correlated import CorrelatedGaussian
 from mechdesign.noise.families import FAMILIES
 from mechdesign.noise.knorm import KNorm
@@ -269,8 +268,8 @@ def _correlated(q: NumericQuery, privacy: Any, deadline: Deadline) -> Result:
         )
     if s.each is None and s.l1 is None and s.l2 is None:
         return CorrelatedGaussian.of_sensitivity(s, q.dimension, privacy).solve(time_limit=deadline.limit())
-    if q.changes is None and (listed := s.count(q.dimension)) and s.l1 is None and s.l2 is None:
-        entries = q.dimension * count_of(int(np.count_nonzero(s.each or ())), listed, signed=s.signed)
+    if q.changes is None and s.l1 is None and s.l2 is None:
+        entries = q.dimension * s.corner_count(q.dimension)
         if entries > _LISTED:
             raise DesignError.of(
                 "sensitivity",

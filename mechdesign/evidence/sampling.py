@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -126,6 +127,29 @@ def geometric(rate: int, size: int) -> Indices:
         alive = alive[exponential_coins(np.ones(alive.size, dtype=np.int64), 1)]
         out[alive] += rate
     return out
+
+
+def streaks(ratio: Fraction, size: int) -> Indices:
+    """Draw how often coins of this probability fall before the first that does not, exactly.
+
+    Examples
+    --------
+    >>> streaks(Fraction(0), 3).tolist()
+    [0, 0, 0]
+    """
+    coin = IntegerWeights([ratio.denominator - ratio.numerator, ratio.numerator])
+    out, going = np.zeros(size, dtype=np.int64), np.arange(size)
+    while (going := going[coin.draw(going.size) == 1]).size:
+        out[going] += 1
+    return out
+
+
+def accepted(size: int, proposed: Callable[[int], npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Draw so many rows by rejection: ``proposed(missing)`` returns those kept of some proposals."""
+    found = [proposed(size)]
+    while (missing := size - sum(map(len, found))) > 0:
+        found.append(proposed(missing))
+    return np.concatenate(found)[:size]
 
 
 class IntegerWeights:

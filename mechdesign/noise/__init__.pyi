@@ -20,6 +20,7 @@ from .changes import Participation as Participation
 from .changes import Patterns as Patterns
 from .correlated import CorrelatedGaussian as CorrelatedGaussian
 from .correlated import CountsGaussian as CountsGaussian
+from .correlated import MatrixMechanism as MatrixMechanism
 from .correlated_noise import CorrelatedGaussianNoise as CorrelatedGaussianNoise
 from .correlated_noise import StrategyNoise as StrategyNoise
 from .covariance_proofs import CovarianceBound as CovarianceBound
@@ -40,7 +41,6 @@ from .laws import staircase as staircase
 from .laws import staircase_law as staircase_law
 from .laws import truncated_laplace as truncated_laplace
 from .laws import truncated_laplace_law as truncated_laplace_law
-from .matrix_mechanism import MatrixMechanism as MatrixMechanism
 from .optimal import OptimalNoise as OptimalNoise
 from .several import SubsetBound as SubsetBound
 from .staircase_dual import StaircaseDual as StaircaseDual

@@ -20,7 +20,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.pictures import half_width
 from mechdesign.noise.release import ExactNoise, Lattice, lattice_of, noisy
 from mechdesign.noise.worst_case import WorstCases, amplified, worst_cases, worst_rho
-from mechdesign.problem.checks import UP, answers, array, integer, positive, settle, share
+from mechdesign.problem.checks import UP, answers, each, integer, positive, settle, share
 from mechdesign.problem.law_moments import frozen_parts, law_variance
 from mechdesign.problem.mechanism import AddedNoise
 from mechdesign.problem.privacy import Consumption
@@ -234,9 +234,7 @@ class AdditiveNoise(AddedNoise):
         """
         if self.once and (shift := self.worst_cases.single) is not None:
             return privacy_profile(self.law, shift, epsilon)
-        values = array("epsilon", epsilon, ndim=None)
-        out = np.array([self.delta_interval(float(e)).upper for e in values.ravel()]).reshape(values.shape)
-        return float(out) if out.ndim == 0 else out
+        return each("epsilon", epsilon, lambda e: self.delta_interval(e).upper)
 
     def delta_interval(self, epsilon: float, **options: Any) -> DeltaInterval:
         """Interval for δ(ε) of all rounds, and whether it is proved; options as in `mechdesign.accounting.delta_interval`."""

@@ -185,8 +185,7 @@ def profile_of(sensitivity: Sensitivity, noise: str, dimension: int | None = Non
             s.check(dimension)
         if not plain and noise == "mixed":
             raise DesignError.of("noise", noise, "takes bounds of single coordinates alone: each=, or linf=")
-        most = min((b for b in (s.linf, s.l1, s.l2) if b is not None), default=math.inf)
-        return np.asarray(np.minimum(np.array(s.each), most))
+        return s.widths(len(s.each))
     if dimension is None:
         raise DesignError.of(
             "sensitivities",

@@ -24,6 +24,7 @@ from scipy import linalg, optimize, spatial, special
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import round_up
+from mechdesign.evidence.sampling import accepted
 from mechdesign.typing import Array, Indices, Numbers, Values
 
 Kept = npt.NDArray[np.bool_]
@@ -180,19 +181,20 @@ class Ball:
 
     def _hull_points(self, shape: tuple[int, int], draws: np.random.Generator) -> Array:
         assert self.cap is not None
-        mean, tilt = self.cap / self.dimension, 0.0
+        cap, tilt = self.cap, 0.0
+        mean = cap / self.dimension
         if mean < 0.499:
             tilt = optimize.brentq(lambda t: 1 / t - 1 / math.expm1(t) - mean, 1e-3, 1 / mean)
-        out, filled = np.empty(shape), 0
-        while filled < shape[0]:
-            u = draws.random((2 * (shape[0] - filled) + 16, shape[1]))
+
+        def proposed(missing: int) -> Array:
+            u = draws.random((2 * missing + 16, shape[1]))
             sizes = -np.log1p(u * math.expm1(-tilt)) / tilt if tilt else u
-            over = sizes.sum(axis=1) - self.cap
-            kept = sizes[(over <= 0) & (draws.random(len(over)) < np.exp(np.minimum(tilt * over, 0)))]
-            kept = kept[: shape[0] - filled]
-            out[filled : filled + len(kept)] = kept
-            filled += len(kept)
-        return np.asarray(out * draws.choice([-1.0, 1.0], shape))
+            over = sizes.sum(axis=1) - cap
+            return np.asarray(
+                sizes[(over <= 0) & (draws.random(len(over)) < np.exp(np.minimum(tilt * over, 0)))]
+            )
+
+        return np.asarray(accepted(shape[0], proposed) * draws.choice([-1.0, 1.0], shape))
 
     @cached_property
     def _simulated(self) -> Array:

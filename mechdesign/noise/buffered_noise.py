@@ -35,21 +35,17 @@ from flint import arb, arb_mat, ctx
 from scipy import optimize, signal, stats
 
 from mechdesign.errors import DataError, DesignError, ResultFormatError
-from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.serialize import dumps, serializable
 from mechdesign.evidence.whole_files import file_path, write_whole
+from mechdesign.noise.correlated_noise import NormalNoise, one_by_one
 from mechdesign.noise.release import ExactNoise
-from mechdesign.noise.vector_noise import accuracy_of
-from mechdesign.plotting import COLOURS, figure, sized
 from mechdesign.problem.checks import Checked, answers, field, instance, integer, positive
-from mechdesign.problem.mechanism import AddedNoise
-from mechdesign.problem.privacy import Consumption
 from mechdesign.solvers import Deadline
 from mechdesign.typing import Array, Numbers
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    pass
 
 MOST = 10**7
 """Steps of a stream."""
@@ -76,7 +72,7 @@ def _units(name: str, value: Any) -> tuple[int, ...]:
 
 @serializable("buffered-noise")
 @dataclass(frozen=True, eq=False)
-class BufferedNoise(Checked, AddedNoise):
+class BufferedNoise(Checked, NormalNoise):
     """Noise on running totals of n counts, made from one release of a Toeplitz strategy of a few buffers.
 
     Parameters
@@ -248,14 +244,6 @@ class BufferedNoise(Checked, AddedNoise):
             "inverse": inverse,
         }
 
-    def errors(self) -> Accuracy:
-        """How far off an answer is, on average over the answers."""
-        return accuracy_of(np.sqrt(self.variances))
-
-    def consumption(self) -> Consumption:
-        """What a release consumes of a ledger."""
-        return Consumption.gaussian(self.budget)
-
     def _noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
         drawn, held = rng.standard_normal(shape), np.broadcast_to(self._decoder, shape)
         return np.asarray(self.deviation * signal.fftconvolve(drawn, held, axes=-1)[..., : self.size])
@@ -263,14 +251,6 @@ class BufferedNoise(Checked, AddedNoise):
     def sample(self, x: Numbers, *, rng: Any = None) -> Array:
         """Return the running totals of counts of shape (..., n) with noise in floating point: for simulation."""
         return super().sample(np.cumsum(self._answers(x), axis=-1), rng=rng)
-
-    def plot(self, **options: float) -> Figure:
-        """Draw the standard deviation of each answer."""
-        fig, axis = figure(**sized(options, 5.0, 3.2))
-        shown = np.unique(np.linspace(0, self.size - 1, 1000).astype(int))
-        axis.plot(shown, np.sqrt(self.variances[shown]), color=COLOURS[0])
-        axis.set(xlabel="step", ylabel="standard deviation", ylim=(0, None))
-        return fig
 
     # -- deployment ------------------------------------------------------------------------------------------------
 
@@ -307,11 +287,7 @@ class BufferedNoise(Checked, AddedNoise):
 
     def stream(self, counts: Iterable[Numbers]) -> Iterator[float]:
         """Release answer after answer as the counts come: for deployment. See `Stream.step`."""
-        try:
-            given = iter(counts)
-        except TypeError:
-            raise DataError("counts: must be an iterable, of one number after the other") from None
-        running = self.start()
+        given, running = one_by_one(counts), self.start()
         return (running.step(count) for count in given)
 
     def release(self, x: Numbers) -> Array:

@@ -29,7 +29,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -38,10 +38,8 @@ from flint import fmpz_poly
 from numpy.polynomial import chebyshev
 from scipy import fft
 
-from mechdesign.accounting.gaussian import GaussianPrivacy, budget_worth, gaussian_budget, gaussian_privacy
-from mechdesign.accounting.profile import gaussian_tradeoff
+from mechdesign.accounting.gaussian import GaussianPrivacy, gaussian_privacy
 from mechdesign.errors import DesignError
-from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import round_down, round_up
@@ -49,10 +47,11 @@ from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, C
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.buffered_noise import BUFFERS, MOST, UNIT, BufferedNoise, best, consumed, residues
-from mechdesign.noise.changes import Participation, size_of_change
-from mechdesign.problem.checks import field, instance, integer, one_of
+from mechdesign.noise.changes import Participation
+from mechdesign.noise.correlated_noise import GaussianDesign
+from mechdesign.problem.checks import UP, field, instance, integer, magnitude, one_of
 from mechdesign.problem.sensitivity import NEIGHBOURS
-from mechdesign.problem.spine import Bound, Clock, Design, Law
+from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.problem.words import Description
 from mechdesign.typing import Array
 
@@ -67,7 +66,7 @@ _ROOM = 1e-8
 
 @serializable("buffered-toeplitz")
 @dataclass(frozen=True, eq=False)
-class BufferedToeplitz(Design):
+class BufferedToeplitz(GaussianDesign):
     r"""Least Gaussian noise for the running totals of a long stream, by a Toeplitz strategy of a few buffers.
 
     Parameters
@@ -108,7 +107,7 @@ class BufferedToeplitz(Design):
     privacy: GaussianPrivacy = field(check=gaussian_privacy)
     _: KW_ONLY
     participation: Participation = field(Participation, default=Participation(1, apart=1))
-    most: float = field(check=size_of_change, default=1.0)
+    most: float = field(check=magnitude, side=UP, default=1.0)
     loss: str = field(check=one_of, allowed=("total", "largest"), default="total")
     buffers: int = field(check=integer, least=1, most=BUFFERS, default=BUFFERS)
     neighbours: str = field(check=one_of, allowed=NEIGHBOURS, default=NEIGHBOURS[0])
@@ -122,16 +121,6 @@ class BufferedToeplitz(Design):
         integer("times", self.participation.times, 1, _TIMES)
         _ = self.budget
 
-    @cached_property
-    def budget(self) -> float:
-        r""":math:`\mu^2`, rounded down."""
-        return gaussian_budget(self.privacy)
-
-    @property
-    def largest(self) -> bool:
-        """Whether the loss is the largest error."""
-        return self.loss == "largest"
-
     @property
     def once(self) -> bool:
         """Whether one person changes one count."""
@@ -141,11 +130,6 @@ class BufferedToeplitz(Design):
     def unit(self) -> float:
         """a²/μ²: the errors are this times those at a = μ = 1."""
         return self.most**2 / self.budget
-
-    @property
-    def worth(self) -> float:
-        """What the requirement leaves beyond the budget."""
-        return budget_worth(self.privacy, self.budget)
 
     @property
     def among(self) -> MechanismClass:
@@ -237,10 +221,6 @@ class BufferedToeplitz(Design):
         variances = result.mechanism.variances[steps]
         columns = {"step": steps, "variance": variances, "standard_deviation": np.sqrt(variances)}
         return pd.DataFrame(columns)
-
-    def tradeoff(self, result: Result, at: Iterable[float] = ()) -> TradeOff:
-        """That of all Gaussian noise within the budget."""
-        return gaussian_tradeoff(self.budget, at)
 
     def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
         """Noise on each count, and on each total."""

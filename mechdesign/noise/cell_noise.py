@@ -29,7 +29,7 @@ import numpy.typing as npt
 from mechdesign.errors import DataError, DesignError, instance
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.exact import exp_lower, round_up
-from mechdesign.evidence.sampling import IntegerWeights, uniform_integers
+from mechdesign.evidence.sampling import IntegerWeights, streaks, uniform_integers
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.pictures import draw_laws, half_width
 from mechdesign.noise.release import noisy
@@ -37,7 +37,7 @@ from mechdesign.noise.repeated_tail import RepeatedTail, fall
 from mechdesign.noise.vector_noise import shape_of
 from mechdesign.problem import checks
 from mechdesign.problem.losses import Loss
-from mechdesign.typing import Array, Indices, Numbers, Randomness
+from mechdesign.typing import Array, Indices, Numbers, Randomness, Values
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -95,10 +95,9 @@ class _OnCells:
         """Return a proved upper bound of δ(ε) over every shift up to the sensitivity."""
         return max(self.hockey_stick(epsilon).values())
 
-    def privacy_profile(self, epsilon: Numbers) -> Array:
+    def privacy_profile(self, epsilon: Numbers) -> Values:
         """δ(ε) over every shift up to the sensitivity, proved and rounded up; `epsilon` may be an array."""
-        flat = checks.array("epsilon", epsilon, ndim=None)
-        return np.reshape([round_up(self.exact_delta(e)) for e in flat.ravel().tolist()], flat.shape)[()]
+        return checks.each("epsilon", epsilon, lambda e: round_up(self.exact_delta(e)))
 
     def mean(self) -> float:
         """E[T]."""
@@ -390,12 +389,8 @@ class CellNoise(_OnCells):
                 (at,) = np.nonzero(drawn == i)
                 cell[at] = self.ends[i] - self.spans[i] + uniform_integers(self.spans[i], at.size)
         if self.decay:
-            coin = IntegerWeights([self.decay.denominator - self.decay.numerator, self.decay.numerator])
             going = np.flatnonzero(~spike & ((cell < n) | (cell >= count - n)))
-            outward = np.where(cell < n, -n, n)
-            while going.size:
-                going = going[coin.draw(going.size) == 1]
-                cell[going] += outward[going]
+            cell[going] += np.where(cell[going] < n, -n, n) * streaks(self.decay, going.size)
         return cell, spike
 
     def _draw_steps(self, size: int) -> Indices:

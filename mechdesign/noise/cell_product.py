@@ -24,11 +24,12 @@ import numpy as np
 
 from mechdesign.accounting.composition import composed_delta, discretise_atoms
 from mechdesign.accounting.interval import DeltaInterval
+from mechdesign.accounting.least_kept import least_kept
 from mechdesign.accounting.losses import AtomicLoss
 from mechdesign.errors import DesignError
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.classes import INDEPENDENT_NOISE, REAL_NOISE, MechanismClass, every
-from mechdesign.evidence.exact import round_down, round_up, safe_root
+from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
@@ -40,7 +41,7 @@ from mechdesign.problem.mechanism import AddedNoise
 from mechdesign.problem.privacy import GAUSSIAN_ALONE, GaussianDP, Pointwise, pairs_of
 from mechdesign.problem.sensitivity import Protection, Sensitivity, neighbours_field, neighbours_of
 from mechdesign.problem.spine import Design
-from mechdesign.typing import Array, Indices, Numbers
+from mechdesign.typing import Array, Indices, Numbers, Values
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -287,7 +288,7 @@ class CellProduct(AddedNoise):
             on_cells(self.law), self.moved, min(checks.non_negative("epsilon", epsilon), 1e6)
         )
 
-    def privacy_profile(self, epsilon: Numbers) -> Array:
+    def privacy_profile(self, epsilon: Numbers) -> Values:
         """δ(ε), from above.
 
         Parameters
@@ -295,9 +296,7 @@ class CellProduct(AddedNoise):
         epsilon : float or ndarray
             ε ≥ 0.
         """
-        values = checks.array("epsilon", epsilon, ndim=None)
-        found = np.array([self.delta_interval(float(e)).upper for e in values.ravel()])
-        return found.reshape(values.shape)[()]
+        return checks.each("epsilon", epsilon, lambda e: self.delta_interval(e).upper)
 
     def epsilon(self, delta: float) -> float:
         """The least ε certified at `delta`, rounded up; ``inf`` if there is none."""
@@ -307,14 +306,7 @@ class CellProduct(AddedNoise):
             upper = self.delta_interval(epsilon).upper
             return math.log(upper / delta) if upper > delta > 0 else upper - delta
 
-        if over(0.0) <= 0:
-            return 0.0
-        high = 1.0
-        while over(high) > 0:
-            high *= 2
-            if high > 1e6:
-                return math.inf
-        return safe_root(over, 0.0, high, xtol=1e-9, rtol=1e-9)
+        return least_kept(over, 1.0, least=0.0, most=1e6, xtol=1e-9, rtol=1e-9)
 
     def summary(self) -> str:
         """The law and what it costs."""

@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations, pairwise, product
-from math import comb
 
 import numpy as np
 from scipy import linalg
@@ -34,54 +33,12 @@ from mechdesign.evidence.digits import shown
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.correlated_noise import EXACT, alike, column_spent, integers, largest_spent
-from mechdesign.problem.checks import UP, Checked, field, instance, integer, one_of, positive, settle
-from mechdesign.problem.sensitivity import Sensitivity
+from mechdesign.problem.checks import UP, Checked, field, instance, integer, magnitude, one_of, settle
+from mechdesign.problem.sensitivity import Sensitivity, count_of, signed_supports
 from mechdesign.typing import Array
 
 LISTED = 10_000_000
 """Entries of a list of changes, at most."""
-
-
-def size_of_change(name: str, value: object) -> float:
-    """The most that one count changes, where doubles hold its square: between 1e-100 and 1e100."""
-    found = positive(name, value, side=UP)
-    if not 1e-100 <= found <= 1e100:
-        raise DesignError.of(name, found, "must be between 1e-100 and 1e100: choose another unit")
-    return found
-
-
-def count_of(size: int, l0: int, *, signed: bool) -> int:
-    """How many corners there are, up to sign.
-
-    Examples
-    --------
-    >>> count_of(20, 3, signed=False), count_of(20, 3, signed=True)
-    (1350, 4560)
-    """
-    if signed:
-        return int(comb(size, l0) * 2 ** (l0 - 1))
-    return sum(comb(size, k) for k in range(1, l0 + 1))
-
-
-def signed_supports(size: int, l0: int, *, signed: bool) -> Array:
-    """Corners of {|v_i| ≤ 1, at most c not zero}, up to sign; without signs those of {0 ≤ v_i ≤ 1}.
-
-    With signs those of c entries are enough: the others are their averages.
-
-    Examples
-    --------
-    >>> signed_supports(3, 2, signed=False).astype(int).tolist()
-    [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [1, 0, 1], [0, 1, 1]]
-    """
-    rows, at = np.zeros((count_of(size, l0, signed=signed), size)), 0
-    for k in (l0,) if signed else range(1, l0 + 1):
-        signs = (
-            np.array([(1.0, *p) for p in product((1.0, -1.0), repeat=k - 1)]) if signed else np.ones((1, k))
-        )
-        for places in combinations(range(size), k):
-            rows[at : at + len(signs), places] = signs
-            at += len(signs)
-    return rows
 
 
 def corners(sensitivity: Sensitivity, dimension: int) -> Array:
@@ -102,28 +59,20 @@ def corners(sensitivity: Sensitivity, dimension: int) -> Array:
             str(s),
             "do not say how many coordinates there are: use CorrelatedGaussian.of_sensitivity, or each=",
         )
-    s.check(integer("dimension", dimension, 1))
-    single = min((b for b in (s.linf, s.l1, s.l2) if b is not None), default=np.inf)
-    bounds = np.full(dimension, single) if s.each is None else np.minimum(s.each, single)
-    moved = np.flatnonzero(bounds)
-    count = min(s.l0 or len(moved), len(moved))
-    if s.l1 is not None and (bounds[moved] == s.l1).all():
-        count = 1
-    elif s.l1 is not None or s.l2 is not None:
+    integer("dimension", dimension, 1)
+    if not s.boxed(dimension):
         raise DesignError.of(
             "sensitivity",
             str(s),
             "has no list of corners: bounds of single coordinates, l0=, or l1= alone have one",
         )
-    if count_of(len(moved), count, signed=s.signed) * dimension > LISTED:
+    if s.corner_count(dimension) * dimension > LISTED:
         raise DesignError.of(
             "sensitivity",
             str(s),
             "has too many corners to list; where all coordinates are alike, CountsGaussian needs no list",
         )
-    found = np.zeros((count_of(len(moved), count, signed=s.signed), dimension))
-    found[:, moved] = signed_supports(len(moved), count, signed=s.signed) * bounds[moved]
-    return found
+    return s.corners(dimension)
 
 
 class ChangeSet(ABC):
@@ -198,7 +147,7 @@ class Changes(Checked, ChangeSet):
 
     size: int = field(check=integer, least=1, most=4096)
     l0: int = field(check=integer, least=1, default=1)
-    most: float = field(check=size_of_change, default=1.0)
+    most: float = field(check=magnitude, side=UP, default=1.0)
     signed: bool = field(check=one_of, allowed=(True, False), default=True)
 
     def __post_init__(self) -> None:
@@ -400,7 +349,7 @@ class Patterns(Checked, ChangeSet):
 
     size: int = field(check=integer, least=1, most=4096)
     participation: Participation = field(Participation)
-    most: float = field(check=size_of_change, default=1.0)
+    most: float = field(check=magnitude, side=UP, default=1.0)
     signed: bool = field(check=one_of, allowed=(True, False), default=True)
 
     @property

@@ -23,10 +23,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from mechdesign.accounting.gaussian import GaussianPrivacy, budget_worth, gaussian_budget, gaussian_privacy
-from mechdesign.accounting.profile import gaussian_tradeoff
+from mechdesign.accounting.gaussian import GaussianPrivacy, gaussian_privacy
 from mechdesign.errors import DesignError, SolverError
-from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.proofs import RECOMPUTED, Claim
@@ -34,9 +32,12 @@ from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.covariance import LARGEST, Covariance
 from mechdesign.model.problem import Minimize, Problem
-from mechdesign.noise.changes import LISTED, Changes, ChangeSet, Listed, Patterns, corners
+from mechdesign.noise.buffered_noise import BUFFERS
+from mechdesign.noise.buffered_toeplitz import BufferedToeplitz
+from mechdesign.noise.changes import LISTED, Changes, ChangeSet, Listed, Participation, Patterns, corners
 from mechdesign.noise.correlated_noise import (
     CorrelatedGaussianNoise,
+    GaussianDesign,
     LinearNoise,
     StrategyNoise,
     covariance_of,
@@ -64,13 +65,15 @@ from mechdesign.problem.workload import Span, Workload, span_of
 from mechdesign.solvers.deadline import one_thread
 from mechdesign.typing import Array, Numbers
 
+DENSE = 4096
+"""Counts of prefix sums up to which a covariance is held in full."""
 _AUDITED = 1_000_000
 """Entries of changes that an audit lists, at most."""
 
 
 @serializable("correlated-gaussian")
 @dataclass(frozen=True, eq=False)
-class CorrelatedGaussian(ModelledDesign):
+class CorrelatedGaussian(GaussianDesign, ModelledDesign):
     r"""The least Gaussian noise of any covariance: for numbers that change together, or for linear queries on counts.
 
     Parameters
@@ -206,16 +209,6 @@ class CorrelatedGaussian(ModelledDesign):
     # -- the question in numbers ------------------------------------------------------------------------------
 
     @cached_property
-    def budget(self) -> float:
-        r""":math:`\mu^2`, rounded down."""
-        return gaussian_budget(self.privacy)
-
-    @property
-    def largest(self) -> bool:
-        """Whether the loss is the largest error."""
-        return self.loss == "largest"
-
-    @cached_property
     def change_set(self) -> ChangeSet:
         """What one person changes."""
         return Listed(self.changes) if isinstance(self.changes, np.ndarray) else self.changes
@@ -290,16 +283,10 @@ class CorrelatedGaussian(ModelledDesign):
             raise DesignError.of(
                 "changes", held.count, f"are too many to declare: at most {LISTED} numbers of them"
             )
-        if self.workload is None:
-            vectors, root, answers = held.vectors(), self.root, self._answers
-        elif len(self.workload.root) == held.size:
-            vectors, root, answers = held.vectors(), self.workload.root, self._answers
-        else:  # of the sums that the queries depend on
-            vectors, root, answers = (
-                held.vectors() @ self.root.T,
-                np.eye(len(self.root)),
-                Dense(self.root, None, self._answers).plain[1],
-            )
+        vectors, root, answers = held.vectors(), self.root, self._answers
+        if self.workload is not None and len(root) != held.size:  # of the sums that the queries depend on
+            sums = Dense(root, None, answers).plain[1]
+            vectors, root, answers = vectors @ root.T, np.eye(len(root)), sums
         S = Covariance(vectors, neighbours=self.neighbours)
         plain = np.array_equal(root, np.eye(len(vectors[0])))
         loss = S.largest(answers) if answers is not None else S.total(None if plain else root)
@@ -366,28 +353,23 @@ class CorrelatedGaussian(ModelledDesign):
 
     def law_of(self, rows: Array) -> LinearNoise:
         """The law of a strategy up to its scale: scaled until the budget is kept in exact numbers."""
-        if self.workload is not None:
-            rows = triangular(rows) if self.workload.causal else rows
-            return StrategyNoise(
-                self.workload, within_budget(rows, self.budget, lambda r: self.spent_by(r)[0]), self.budget
-            )
-        span = self.subspace
-        whitening = within_budget(rows, self.budget, lambda r: self.spent_by(r)[0])
+        asked, span = self.workload, self.subspace
+        rows = triangular(rows) if asked is not None and asked.causal else rows
+        kept = within_budget(rows, self.budget, lambda r: self.spent_by(r)[0])
+        if asked is not None:
+            return StrategyNoise(asked, kept, self.budget)
         return CorrelatedGaussianNoise(
-            covariance_of(whitening, span), whitening, span.coordinates, span.lift, self.budget
+            covariance_of(kept, span), kept, span.coordinates, span.lift, self.budget
         )
 
     def holds(self, law: object) -> bool:
         """Whether a law answers this question, from a budget that is this question's."""
-        if self.workload is not None:
-            return (
-                isinstance(law, StrategyNoise)
-                and self.workload.same(law.workload)
-                and law.budget == self.budget
-            )
-        if not isinstance(law, CorrelatedGaussianNoise) or law.whitening is None:
-            return False
-        return law.span.size == self.change_set.size and law.budget == self.budget
+        if isinstance(law, StrategyNoise):
+            alike = self.workload is not None and self.workload.same(law.workload)
+        else:
+            numbers = isinstance(law, CorrelatedGaussianNoise) and law.whitening is not None
+            alike = numbers and self.workload is None and law.span.size == self.change_set.size  # type: ignore[attr-defined]
+        return alike and law.budget == self.budget  # type: ignore[attr-defined]
 
     def reached(self, law: LinearNoise) -> bool:
         """Whether noise reaches every direction of the changes."""
@@ -406,18 +388,10 @@ class CorrelatedGaussian(ModelledDesign):
         """The error of a law's answers."""
         if self.largest:
             return float(law.variances.max())
-        return (
-            law.mse
-            if isinstance(law, StrategyNoise)
-            else trace_loss(
-                law.rows, None if self.weights is None and self.subspace.lift is None else self.root
-            )
-        )
-
-    @property
-    def worth(self) -> float:
-        """What the requirement leaves beyond the budget."""
-        return budget_worth(self.privacy, self.budget)
+        if isinstance(law, StrategyNoise):
+            return law.mse
+        plain = self.weights is None and self.subspace.lift is None
+        return trace_loss(law.rows, None if plain else self.root)
 
     def loss_claims(self, law: LinearNoise, value: float, witness: tuple[Fraction, ...]) -> Iterator[Claim]:
         """That the error is at most a value."""
@@ -481,10 +455,6 @@ class CorrelatedGaussian(ModelledDesign):
             return Protection(self.change_set.size, self.vectors)
         changes = Sensitivity(linf=self.changes.most, l0=self.changes.l0, neighbours=self.neighbours)
         return Protection(self.changes.size, changes, signed=self.changes.signed)
-
-    def tradeoff(self, result: Result, at: Iterable[float] = ()) -> TradeOff:
-        """That of all Gaussian noise within the budget."""
-        return gaussian_tradeoff(self.budget, at)
 
     def spent(self, law: LinearNoise) -> Array:
         """Share of the budget that each vector takes, or the worst change alone where they are too many; at most 1."""
@@ -637,3 +607,77 @@ def CountsGaussian(
     """
     changes = Changes(integer("counts", counts, 1, 700), l0, most, signed)
     return CorrelatedGaussian(changes, privacy, neighbours=neighbours)
+
+
+def MatrixMechanism(
+    workload: Workload | Numbers,
+    privacy: GaussianPrivacy,
+    l0: int = 1,
+    most: float = 1.0,
+    *,
+    signed: bool = True,
+    loss: str = "total",
+    participation: Participation | None = None,
+    buffers: int | None = None,
+    neighbours: str = NEIGHBOURS[0],
+) -> CorrelatedGaussian | BufferedToeplitz:
+    r"""Return the design of the least Gaussian noise for the answers to linear queries on counts.
+
+    Up to 4,096 counts of any covariance. Prefix sums of more, or with ``buffers=``, by a Toeplitz strategy of a few buffers.
+
+    Parameters
+    ----------
+    workload : Workload or array_like, shape (m, n)
+        A: ``Workload.prefix_sums(n)``, ``ranges``, ``marginals``, ``kron`` of these, or a matrix. Up to 4,096 counts; of prefix sums up to 1,000,000.
+    privacy : ApproximateDP, ZeroConcentratedDP, GaussianDP, MembershipAdvantage or TradeOff
+    l0 : int
+        c: how many counts one person changes, at most. For c > 1 the changes are listed: up to 10⁷ numbers of them.
+    most : float
+        a: the most that one count changes.
+    signed : bool
+        Whether some counts may rise for one person while others fall (as when a person is replaced; state c for the
+        difference then). False: one person more or less, counts only rise or only fall.
+    loss : {"total", "largest"}
+        The sum of the variances of the answers, or the largest of them.
+    participation : Participation, optional
+        Of a stream in which one person takes part several times: how often and how far apart. Instead of `l0`; `most` and
+        `signed` are of every step. Patterns at least b apart that are too many to list get the better of a banded and (for prefix sums) a Toeplitz
+        strategy: k times of up to √(10⁷/2k) steps.
+    buffers : int, optional
+        Of prefix sums: 1 to 8, for a `BufferedToeplitz` strategy; 8 where there are more than 4,096 counts.
+    neighbours : {"add-remove", "replace"}
+        For which neighbours the changes hold.
+
+    Examples
+    --------
+    >>> import mechdesign as md
+    >>> totals = md.MatrixMechanism(md.Workload.prefix_sums(20), md.ApproximateDP(1.0, 1e-6)).solve()
+    >>> round(totals.value * totals.design.budget, 2), totals.gap < 1e-6, totals.certificate.verify()
+    (61.53, True, True)
+    >>> answers = totals.mechanism.release(range(20))          # twenty running totals
+    >>> steps = totals.mechanism.stream(range(20))             # or one by one, as the counts come
+    >>> answers.shape, type(next(steps)).__name__
+    ((20,), 'float')
+    """
+    asked = workload if isinstance(workload, Workload) else Workload(workload)
+    if participation is not None and l0 != 1:
+        raise DesignError.of("l0", l0, "is for counts: participation says how many steps one person moves")
+    prefix = asked.kinds == ("prefix",)
+    if buffers is not None or (prefix and asked.size > DENSE):
+        if not prefix:
+            raise DesignError.of("buffers", buffers, "are for prefix sums")
+        return BufferedToeplitz(
+            asked.size,
+            privacy,
+            participation=participation or Participation(integer("l0", l0, 1, asked.size), apart=1),
+            most=most,
+            loss=loss,
+            buffers=BUFFERS if buffers is None else buffers,
+            neighbours=neighbours,
+        )
+    changes: Changes | Patterns
+    if participation is None:
+        changes = Changes(asked.size, l0, most, signed)
+    else:
+        changes = Patterns(asked.size, instance("participation", participation, Participation), most, signed)
+    return CorrelatedGaussian(changes, privacy, workload=asked, loss=loss, neighbours=neighbours)

@@ -26,8 +26,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy import linalg, stats
 
+from mechdesign.accounting.gaussian import GaussianPrivacy, budget_worth, gaussian_budget
+from mechdesign.accounting.profile import gaussian_tradeoff
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.accuracy import Accuracy
+from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.release import ExactNoise
@@ -36,6 +39,7 @@ from mechdesign.plotting import COLOURS, figure, sized
 from mechdesign.problem.checks import answers, array, instance, integer, positive, settle
 from mechdesign.problem.mechanism import AddedNoise
 from mechdesign.problem.privacy import Consumption
+from mechdesign.problem.spine import Design
 from mechdesign.problem.workload import Lift, Span, Workload
 from mechdesign.solvers.deadline import one_thread
 from mechdesign.typing import Array, Numbers, Randomness
@@ -59,23 +63,85 @@ def within_budget(rows: Array, budget: float, spent: Callable[[Array], float]) -
     return rows
 
 
-class LinearNoise(AddedNoise):
+class GaussianDesign(Design):
+    """A design of normal noise within one budget, of the total or the largest error."""
+
+    privacy: GaussianPrivacy
+    loss: str
+
+    @cached_property
+    def budget(self) -> float:
+        r""":math:`\mu^2`, rounded down."""
+        return gaussian_budget(self.privacy)
+
+    @property
+    def largest(self) -> bool:
+        """Whether the loss is the largest error."""
+        return self.loss == "largest"
+
+    @property
+    def worth(self) -> float:
+        """What the requirement leaves beyond the budget."""
+        return budget_worth(self.privacy, self.budget)
+
+
+class NormalNoise(AddedNoise):
+    """Independent normal noise on one release, from which all answers are made."""
+
+    budget: float | None
+    """μ²: no change consumes more."""
+
+    @property
+    def granted(self) -> float:
+        """The budget; DesignError where it is not known."""
+        if self.budget is None:
+            raise DesignError.of(
+                "budget", None, "must be known for a release; a CorrelatedGaussian's result knows it"
+            )
+        return self.budget
+
+    @property
+    @abstractmethod
+    def variances(self) -> Array:
+        """Variance of each answer."""
+
+    def consumption(self) -> Consumption:
+        """What a release consumes of a ledger."""
+        return Consumption.gaussian(self.granted)
+
+    def tradeoff(self, at: Iterable[float] = ()) -> TradeOff:
+        """Bound what an attacker gains: that of all Gaussian noise within the budget."""
+        return gaussian_tradeoff(self.granted, at)
+
+    def errors(self) -> Accuracy:
+        """How far off an answer is, on average over the answers."""
+        return accuracy_of(np.sqrt(np.maximum(self.variances, 0.0)))
+
+    def plot(self, **options: float) -> Figure:
+        """Draw the standard deviation of each answer, or of a thousand of them."""
+        fig, axis = figure(**sized(options, 5.0, 3.2))
+        variances = self.variances
+        shown = np.unique(np.linspace(0, len(variances) - 1, 1000).astype(int))
+        axis.plot(shown, np.sqrt(variances[shown]), color=COLOURS[0])
+        axis.set(xlabel="answer", ylabel="standard deviation", ylim=(0, None))
+        return fig
+
+
+def one_by_one(counts: Iterable[Numbers]) -> Iterator[Numbers]:
+    """Return an iterator of the counts of a stream, or raise DataError."""
+    try:
+        return iter(counts)
+    except TypeError:
+        raise DataError("counts: must be an iterable, of one number after the other") from None
+
+
+class LinearNoise(NormalNoise):
     """Independent normal noise on whitened coordinates, from which the answers are made by a linear map."""
 
     @property
     @abstractmethod
     def rows(self) -> Array:
         """R: a change v of what is answered consumes ‖R v‖²."""
-
-    @property
-    @abstractmethod
-    def granted(self) -> float:
-        """μ²: no change consumes more."""
-
-    @property
-    @abstractmethod
-    def variances(self) -> Array:
-        """Variance of each answer."""
 
     @cached_property
     def _exact(self) -> tuple[float, ExactNoise]:
@@ -95,14 +161,6 @@ class LinearNoise(AddedNoise):
     def lattice_cost(self) -> float:
         """Relative increase of the standard deviations in a release."""
         return self._exact[1].scale - 1.0
-
-    def consumption(self) -> Consumption:
-        """What a release consumes of a ledger."""
-        return Consumption.gaussian(self.granted)
-
-    def errors(self) -> Accuracy:
-        """How far off an answer is, on average over the answers."""
-        return accuracy_of(np.sqrt(np.maximum(self.variances, 0.0)))
 
 
 @serializable("correlated-gaussian-noise")
@@ -230,11 +288,9 @@ class CorrelatedGaussianNoise(LinearNoise):
 
     @property
     def granted(self) -> float:
-        if self.whitening is None or self.budget is None:
-            raise DesignError.of(
-                "budget", self.budget, "must be known for a release; a CorrelatedGaussian's result knows it"
-            )
-        return self.budget
+        if self.whitening is None:
+            raise DesignError.of("whitening", None, "must be known: a CorrelatedGaussian's result knows it")
+        return super().granted
 
     @property
     def variances(self) -> Array:
@@ -526,10 +582,6 @@ class StrategyNoise(LinearNoise):
     def rows(self) -> Array:
         return self.strategy
 
-    @property
-    def granted(self) -> float:
-        return self.budget
-
     def release(self, x: Numbers) -> Array:
         """Return the answers to the workload with noise: for deployment.
 
@@ -571,12 +623,7 @@ class StrategyNoise(LinearNoise):
         """
         if not self.streams:
             raise DesignError.of("workload", str(self.workload), "is not answered step by step: use release")
-        step, noise = self._exact
-        try:
-            given = iter(counts)
-        except TypeError:
-            raise DataError("counts: must be an iterable, of one number after the other") from None
-        return self._streamed(given, step, noise)
+        return self._streamed(one_by_one(counts), *self._exact)
 
     def _streamed(self, counts: Iterable[Numbers], step: float, noise: ExactNoise) -> Iterator[float]:
         size, lower = self.workload.size, self.strategy
@@ -597,13 +644,6 @@ class StrategyNoise(LinearNoise):
                 else:
                     total = estimate[t] if part.kind == "identity" else part.matrix[t] @ estimate
             yield float(total)
-
-    def plot(self, **options: float) -> Figure:
-        """Draw the standard deviation of each answer."""
-        fig, axis = figure(**sized(options, 5.0, 3.2))
-        axis.plot(np.sqrt(self.variances), color=COLOURS[0])
-        axis.set(xlabel="query", ylabel="standard deviation", ylim=(0, None))
-        return fig
 
     @property
     def dimension(self) -> int:  # type: ignore[override]

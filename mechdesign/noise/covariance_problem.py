@@ -17,7 +17,7 @@ V', and where V' is singular a little of the loss's own weights is mixed in.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -30,9 +30,7 @@ from scipy import sparse
 
 from mechdesign import solvers
 from mechdesign.accounting.gaussian import budget_worth
-from mechdesign.accounting.profile import gaussian_tradeoff
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
-from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.exact import round_down, round_up
@@ -55,7 +53,6 @@ from mechdesign.noise.covariance_proofs import (
     polar,
 )
 from mechdesign.noise.fixed_point import Dense
-from mechdesign.problem.privacy import Consumption
 from mechdesign.problem.sensitivity import Protection
 from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.problem.words import Description
@@ -64,7 +61,7 @@ from mechdesign.solvers import Deadline
 from mechdesign.typing import Array
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    pass
 
 RESIDUAL = 1e-12
 """Of a row's size: what an equality may be missed by, as no whitening in doubles meets it exactly."""
@@ -226,17 +223,6 @@ class CovarianceProblem(Problem):
         """What the noise protects."""
         return Protection(self.declared.n, self.declared.changes)
 
-    def tradeoff(self, result: Result, at: Iterable[float] = ()) -> TradeOff:
-        """That of all Gaussian noise within the budget."""
-        return gaussian_tradeoff(self.budget, at)
-
-    def consumption(self, result: Result) -> Consumption:
-        """What a release consumes of a ledger."""
-        spent: Consumption = result.mechanism.consumption()
-        for asked in self.declared.privacy:
-            spent &= Consumption.of(asked.privacy)
-        return replace(spent, neighbours=self.neighbours)
-
     def audit(self, result: Result) -> pd.DataFrame:
         """Every row of every family: privacy by change, and the person's own."""
         declared, law = self.declared, result.mechanism
@@ -272,11 +258,6 @@ class CovarianceProblem(Problem):
             "The correlations of the noise: 1 on the diagonal, 0 where two numbers get independent noise.",
             f"at most {used} of the budget consumed",
         )
-
-    def plot(self, result: Result, **options: float) -> Figure:
-        """Draw the correlations of the noise."""
-        found: Figure = result.mechanism.plot(**options)
-        return found
 
     @property
     def over(self) -> str:

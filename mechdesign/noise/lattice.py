@@ -328,11 +328,7 @@ class LatticeProblem(TableProblem):
         return Protection(1, changes, integer=declared.integer)
 
     def consumption(self, result: Result) -> Consumption:
-        """What a release consumes: all requirements hold at once."""
-        joint = Consumption()
-        for asked in self.declared.privacy:
-            joint &= Consumption.of(asked.privacy)
-        return Design.consumption(self, result) & joint
+        return Design.consumption(self, result)
 
     def tradeoff(self, result: Result, at: Iterable[float] = ()) -> Any:
         return Design.tradeoff(self, result, at)

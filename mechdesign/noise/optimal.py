@@ -25,9 +25,8 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError, MechdesignError, SolverError
-from mechdesign.evidence.classes import INDEPENDENT_NOISE, MechanismClass
 from mechdesign.evidence.digits import at_most, shown
-from mechdesign.evidence.proofs import RECOMPUTED, Certificate, Claim
+from mechdesign.evidence.proofs import Certificate, Claim
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.lattice import MOST_POINTS, LatticeNoise
@@ -56,7 +55,6 @@ from mechdesign.noise.several import (
     ranked,
     several,
     started,
-    symmetric_bound,
 )
 from mechdesign.noise.staircase_dual import staircase
 from mechdesign.problem.checks import instance, integer
@@ -195,17 +193,8 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
             raise SolverError("the law failed its own check", solver="family search", status="check")
         return law
 
-    bound_how = RECOMPUTED
-
-    @property
-    def bound_among(self) -> MechanismClass:
-        return INDEPENDENT_NOISE
-
     def law_claims(self, stated: Certificate) -> Iterator[Claim]:
         return (named_claims if isinstance(stated.law, AdditiveNoise) else cell_claims)(self, stated)
-
-    def least_cost(self, stated: Certificate) -> float:
-        return symmetric_bound(self)
 
     def problem(self) -> LatticeProblem:
         """Return the program of the masses, declared: 16 cells a sensitivity, or the whole numbers, as far as truncated Laplace noise goes."""

@@ -39,7 +39,15 @@ from scipy import optimize, special
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_upper
-from mechdesign.evidence.sampling import IntegerWeights, bernoulli, geometric, uniform_below, uniform_integers
+from mechdesign.evidence.sampling import (
+    IntegerWeights,
+    accepted,
+    bernoulli,
+    geometric,
+    streaks,
+    uniform_below,
+    uniform_integers,
+)
 from mechdesign.noise.balls import Ball, Kept
 from mechdesign.noise.release import RoundedSum
 from mechdesign.typing import Array, Indices
@@ -247,14 +255,13 @@ class RadialLattice:
 
     def draw(self, rows: int) -> Indices:
         """Draw the noise of that many vectors, in steps, shape (rows, d)."""
-        d = self.ball.dimension
-        out, filled, share = np.empty((rows, d), dtype=np.int64), 0, self.ball.around[1]
-        while filled < rows:
-            z, kept = self._proposed(min(math.ceil((rows - filled) / share) + 1, max(1, _BLOCK // (d + 1))))
-            found = z[kept][: rows - filled]
-            out[filled : filled + len(found)] = found
-            filled += len(found)
-        return out
+        most, share = max(1, _BLOCK // (self.ball.dimension + 1)), self.ball.around[1]
+
+        def proposed(missing: int) -> Indices:
+            z, kept = self._proposed(min(math.ceil(missing / share) + 1, most))
+            return z[kept]
+
+        return accepted(rows, proposed)
 
     def _proposed(self, rows: int) -> tuple[Indices, Kept]:
         """Vectors, and which of them are kept."""
@@ -326,10 +333,8 @@ class RadialLattice:
         cells, last, hat, first, each = self._table
         base, d = self.ball.around[0], self.ball.dimension
         level, kept = cells.draw(rows), np.ones(rows, dtype=bool)
-        beyond = going = np.flatnonzero(level == last)
-        coin = IntegerWeights([hat.denominator - hat.numerator, hat.numerator])
-        while (going := going[coin.draw(going.size) == 1]).size:
-            level[going] += 1
+        beyond = np.flatnonzero(level == last)
+        level[beyond] += streaks(hat, beyond.size)
 
         def exact(i: int) -> Fraction:
             steps = int(level[beyond[i]]) - last

@@ -44,7 +44,7 @@ from mechdesign.accounting.losses import TailForm, of_scipy
 from mechdesign.accounting.profile import ball_form
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import round_up
-from mechdesign.evidence.sampling import IntegerWeights, bernoulli, random_words
+from mechdesign.evidence.sampling import IntegerWeights, accepted, bernoulli, random_words, streaks
 from mechdesign.noise.families import DiscreteGaussian
 from mechdesign.noise.laws import Staircase
 from mechdesign.problem.law_moments import frozen_parts
@@ -305,13 +305,7 @@ class ExactNoise:
 
     def draw(self, size: int) -> Indices:
         """Draw `size` integers: the noise over the step, rounded."""
-        out = np.empty(size, dtype=np.int64)
-        filled = 0
-        while filled < size:
-            found = self._proposals(min(_BLOCK, int((size - filled) * 1.02) + 8))[: size - filled]
-            out[filled : filled + len(found)] = found
-            filled += len(found)
-        return out
+        return accepted(size, lambda missing: self._proposals(min(_BLOCK, int(missing * 1.02) + 8)))
 
     def _proposals(self, size: int) -> Indices:
         last, words = len(self._hat[0]) - 1, random_words(size)
@@ -323,7 +317,7 @@ class ExactNoise:
         doubtful = np.flatnonzero(~sure)
         k = self._left[cell] + place
         if (tail := np.flatnonzero(cell == last)).size:
-            further = self._further(tail.size)
+            further = streaks(self._hat[1], tail.size)
             cell[tail] += further
             k[tail] += further << self._bits
         keep = sure
@@ -333,14 +327,6 @@ class ExactNoise:
             return np.where(negative, -k, k)[keep]
         steps = (k + 1) >> 1
         return np.where(negative, -steps, steps)[keep]
-
-    def _further(self, size: int) -> Indices:
-        """How many cells beyond the first of the tail: coins of its ratio, until one fails."""
-        ratio, out = self._hat[1], np.zeros(size, dtype=np.int64)
-        coin, going = IntegerWeights([ratio.denominator - ratio.numerator, ratio.numerator]), np.arange(size)
-        while (going := going[coin.draw(going.size) == 1]).size:
-            out[going] += 1
-        return out
 
     def _fallen(self, k: Indices, cell: Indices) -> npt.NDArray[np.bool_]:
         """Coins for what is left after those that surely fell: of probability (p − q)/(1 − q)."""

@@ -470,8 +470,7 @@ def changes_of(bounds: Sensitivity, spend: int) -> Changes:
     >>> changes.l0, changes.l1, changes.exact
     (2, None, True)
     """
-    most = min((b for b in (bounds.linf, bounds.l1, bounds.l2) if b is not None), default=math.inf)
-    sizes = np.minimum(np.array(bounds.each, dtype=float), most)
+    sizes = bounds.widths(len(bounds.each or ()))
     count = int(np.count_nonzero(sizes))
     l0 = None if bounds.l0 is None or bounds.l0 >= count else bounds.l0
     top = [Fraction(v) for v in np.sort(sizes)[::-1][: l0 or count].tolist()]

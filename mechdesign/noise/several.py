@@ -42,7 +42,6 @@ from mechdesign.evidence.proofs import (
     RECOMPUTED,
     Certificate,
     Claim,
-    ClosedBound,
     LawProof,
     Proof,
 )
@@ -50,7 +49,7 @@ from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration import Calibration
-from mechdesign.noise.calibration_evaluation import consumed, evaluated, unit_cost
+from mechdesign.noise.calibration_evaluation import consumed, evaluated
 from mechdesign.noise.cell_product import CellProduct, NoiseQuestion, averaged, law_notes
 from mechdesign.noise.lattice import OneNumberDual
 from mechdesign.problem.checks import instance, integer
@@ -239,30 +238,9 @@ class SubsetBound(Proof):
         yield self.least(stated, proved if self.implied(question) else -math.inf, " a coordinate")
 
 
-def symmetric_bound(question: NoiseQuestion) -> float:
-    r"""Lower bound of symmetric noise, which is one of all: the closed forms of `mechdesign.noise.calibration_evaluation`, added up over a\|t\| + bt².
-
-    Independent signs keep the box of changes and the cost of an even loss, so that symmetric laws suffice. 0 for a callable.
-    """
-    loss, size = question.given_loss, question.sensitivity
-    if not loss.polynomial or question.integer:
-        return 0.0
-    points = [(e * (1 + 1e-12), d * (1 + 1e-12)) for e, d in question.points]
-    absolute, squared = (
-        max(unit_cost(e, d, name, log_concave=False) for e, d in points) for name in ("absolute", "squared")
-    )
-    found = loss.absolute * size * absolute + loss.squared * question.moved * size * size * squared
-    return float(found) * (1 - 1e-9)
-
-
 def lower_bounds(question: NoiseQuestion, clock: Deadline) -> Iterator[Bound]:
-    """Yield lower bounds for several coordinates: the closed form, the mean of all, and of those fewer that promise most.
-
-    Those of the means are bounds of `OptimalNoise` for one number.
-    """
-    best = symmetric_bound(question)
-    if not question.integer:
-        yield Bound(best, ClosedBound())
+    """Yield lower bounds for several coordinates, bounds of `OptimalNoise` for one number: the mean of all, and of those fewer that promise most."""
+    best = 0.0
 
     def proved(privacy: Pointwise, mean: int, gap: float, seconds: float | None) -> Bound | None:
         try:
@@ -275,7 +253,7 @@ def lower_bounds(question: NoiseQuestion, clock: Deadline) -> Iterator[Bound]:
     together = 1 if question.integer else question.moved
     whole_mean = proved(question.privacy, together, 0.1, clock.limit(most=2.0, least=0.5))
     if whole_mean is not None:
-        best = max(best, whole_mean.value)
+        best = whole_mean.value
         yield whole_mean
     if not question.alone:
         return

@@ -34,13 +34,12 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
-import numpy as np
 from scipy import optimize
 
 from mechdesign.evidence.exact import exp_upper, round_down, round_up
 from mechdesign.evidence.proofs import LawProof
 from mechdesign.evidence.results import SolveReport
-from mechdesign.evidence.sampling import IntegerWeights, uniform_integers
+from mechdesign.evidence.sampling import IntegerWeights, streaks, uniform_integers
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.cell_noise import MOST_CELLS, CellNoise, IntegerNoise
 from mechdesign.noise.cell_product import NoiseQuestion, law_cost, law_notes
@@ -106,13 +105,8 @@ def paired_staircases(epsilon: float, step: float, parts: int) -> tuple[int, int
     """
     fall, g = outward_decay(epsilon), round(step * parts)
     stops, goes = fall.denominator - fall.numerator, fall.numerator
-    coin = IntegerWeights([stops, goes])
     more = int(IntegerWeights([(2 * g + 1) * stops, 2 * parts * goes]).draw(1)[0])
-    j = more
-    for _ in range(2 + more):
-        while (stop := np.flatnonzero(coin.draw(512) == 0)).size == 0:
-            j += 512
-        j += int(stop[0])
+    j = more + int(streaks(fall, 2 + more).sum())
     i = int(uniform_integers(j + 1, 1)[0])
     a = int(uniform_integers(j * parts + 2 * g + 1, 1)[0]) - (j - i) * parts - g
     return a, (2 * i - j) * parts - a

@@ -89,7 +89,7 @@ def positive(name: str, value: object, *, side: int = 0) -> float:
 
 def magnitude(name: str, value: object, *, side: int = 0) -> float:
     """Return `value` as a float, or raise DesignError unless it is within the magnitudes that are computed with."""
-    allowed = "must be between 1e-100 and 1e100"
+    allowed = "must be between 1e-100 and 1e100: choose another unit"
     return _number_if(name, value, lambda x: 1e-100 <= x <= 1e100, allowed, side)
 
 
@@ -177,6 +177,19 @@ def array(name: str, value: Numbers | None, *, ndim: int | None = 1, empty: bool
     if not good or not np.isfinite(found).all():
         raise DesignError.of(name, value, allowed)
     return found
+
+
+def each(name: str, value: Numbers, function: Callable[[float], float]) -> Any:
+    """Return what a function makes of each number of an array, in its shape; of one number a float.
+
+    Examples
+    --------
+    >>> each("x", [[1, 2]], lambda x: x / 2)
+    array([[0.5, 1. ]])
+    """
+    given = array(name, value, ndim=None)
+    found = np.reshape([function(x) for x in given.ravel().tolist()], given.shape)
+    return found if given.ndim else float(found)
 
 
 def by_label(name: str, value: Any, labels: Sequence[Any]) -> Any:

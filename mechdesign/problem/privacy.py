@@ -16,7 +16,9 @@ is the design's business, not the requirement's.
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -330,7 +332,9 @@ class Consumption:
 
     @classmethod
     def of(cls, privacy: object) -> Consumption:
-        """What a requirement states."""
+        """What a requirement states, or several that all hold."""
+        if isinstance(privacy, tuple):
+            return functools.reduce(operator.and_, map(cls.of, privacy))
         if isinstance(privacy, GaussianDP):
             return cls.gaussian(Fraction(privacy.mu) ** 2)
         if isinstance(privacy, ZeroConcentratedDP):  # D_α ≤ ξ + ρα ≤ (ξ + ρ)α

@@ -34,7 +34,7 @@ from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem import checks
 from mechdesign.problem.checks import Checked, field
-from mechdesign.typing import Array, Numbers
+from mechdesign.typing import Array, Indices, Numbers
 
 NEIGHBOURS = ("add-remove", "replace")
 Shifts = tuple[tuple[float, int], ...]
@@ -254,7 +254,33 @@ class Sensitivity(Checked):
     def widths(self, dimension: int) -> Array:
         """The most that each coordinate changes."""
         self.check(checks.integer("dimension", dimension, 1))
-        return _each(self, dimension)
+        most = min((b for b in (self.linf, self.l1, self.l2) if b is not None), default=math.inf)
+        return np.full(dimension, most) if self.each is None else np.minimum(self.each, most)
+
+    def _box(self, dimension: int) -> tuple[Indices, int]:
+        """Which coordinates of the box of the bounds of single ones change, and how many at a corner: of the ℓ₁ ball one."""
+        moved = np.flatnonzero(widths := self.widths(dimension))
+        ball = self.l1 is not None and bool((widths[moved] == self.l1).all())
+        return moved, 1 if ball else min(self.l0 or len(moved), len(moved))
+
+    def boxed(self, dimension: int) -> bool:
+        """Whether the changes are those of a box of which so many coordinates change, or of the ℓ₁ ball."""
+        widths = self.widths(dimension)
+        return self.l1 is self.l2 is None or bool((widths[widths > 0] == self.l1).all())
+
+    def corner_count(self, dimension: int) -> int:
+        """How many `corners` there are."""
+        moved, count = self._box(dimension)
+        return count_of(len(moved), count, signed=self.signed)
+
+    def corners(self, dimension: int) -> Array:
+        """The corners of the box of which so many coordinates change, up to sign, one a row."""
+        moved, count = self._box(dimension)
+        found = np.zeros((count_of(len(moved), count, signed=self.signed), dimension))
+        found[:, moved] = (
+            signed_supports(len(moved), count, signed=self.signed) * self.widths(dimension)[moved]
+        )
+        return found
 
     def largest_share(self, dimension: int) -> Fraction:
         """The most that |v| over its `widths` sums to, at least: of so many coordinates, the smallest filled up to L₁, or within L₂."""
@@ -526,7 +552,7 @@ class Protection:
         vectors = _signed(held)
         if asked.changes is not None:
             return vectors == _signed(asked.changes)
-        return len(vectors) == 2 * _corners(bounds, size)[2]
+        return bool(len(vectors) == 2 * bounds.corner_count(size))
 
     def covers(self, asked: Sensitivity, changes: Array | None = None) -> bool:
         """Whether every change that `asked` allows is protected, or of these `changes`, which it holds of."""
@@ -549,13 +575,7 @@ def _bounded(held: Sensitivity, asked: Sensitivity, size: int) -> bool:
     )
     if any(bound is not None and most(size) > bound for bound, most in pairs):
         return False
-    return held.each is None or bool((_each(asked, size) <= np.array(held.each)).all())
-
-
-def _each(asked: Sensitivity, size: int) -> Array:
-    """The most that each coordinate changes."""
-    most = min((b for b in (asked.linf, asked.l1, asked.l2) if b is not None), default=math.inf)
-    return np.full(size, most) if asked.each is None else np.minimum(asked.each, most)
+    return held.each is None or bool((asked.widths(size) <= np.array(held.each)).all())
 
 
 def _signed(vectors: Array) -> set[tuple[float, ...]]:
@@ -574,31 +594,43 @@ def _no_looser(held: Sensitivity, asked: Sensitivity, size: int) -> bool:
     return narrow and held.count(size) <= asked.count(size)
 
 
-def _corners(asked: Sensitivity, size: int) -> tuple[Array, list[int], int]:
-    """Of the changes within a box: its sides, how many coordinates of a corner change, and how many corners there are, up to sign."""
-    each = _each(asked, size)
-    moved = np.flatnonzero(each)
-    count = min(asked.l0 or len(moved), len(moved))
-    if asked.l1 is not None and bool((each[moved] == asked.l1).all()):
-        count = 1  # the corners of the ℓ₁ ball
-    sizes = (
-        [count] if asked.signed else [*range(1, count + 1)]
-    )  # of both signs, smaller ones are averages of larger ones
-    signs = 2 if asked.signed else 1
-    return each, sizes, sum(math.comb(len(moved), c) * signs ** (c - 1) for c in sizes)
-
-
 def _listed(vectors: Array, asked: Sensitivity) -> bool:
     """Whether the corners of a box, of which so many coordinates change, are all among the vectors, up to sign."""
-    each, sizes, corners = _corners(asked, vectors.shape[1])
-    if corners > len(vectors):
+    size = vectors.shape[1]
+    if asked.corner_count(size) > len(vectors):
         return False
-    known, either = _signed(vectors), (1.0, -1.0) if asked.signed else (1.0,)
-    for count in sizes:
-        for places in combinations(np.flatnonzero(each).tolist(), count):
-            for signs in product(either, repeat=count):
-                corner = np.zeros(len(each))
-                corner[list(places)] = each[list(places)] * signs
-                if tuple(corner.tolist()) not in known:
-                    return False
-    return True
+    return _signed(asked.corners(size)) <= _signed(vectors)
+
+
+def count_of(size: int, l0: int, *, signed: bool) -> int:
+    """How many corners there are, up to sign.
+
+    Examples
+    --------
+    >>> count_of(20, 3, signed=False), count_of(20, 3, signed=True)
+    (1350, 4560)
+    """
+    if signed:
+        return int(math.comb(size, l0) * 2 ** (l0 - 1))
+    return sum(math.comb(size, k) for k in range(1, l0 + 1))
+
+
+def signed_supports(size: int, l0: int, *, signed: bool) -> Array:
+    """Corners of {|v_i| ≤ 1, at most c not zero}, up to sign; without signs those of {0 ≤ v_i ≤ 1}.
+
+    With signs those of c entries are enough: the others are their averages.
+
+    Examples
+    --------
+    >>> signed_supports(3, 2, signed=False).astype(int).tolist()
+    [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [1, 0, 1], [0, 1, 1]]
+    """
+    rows, at = np.zeros((count_of(size, l0, signed=signed), size)), 0
+    for k in (l0,) if signed else range(1, l0 + 1):
+        signs = (
+            np.array([(1.0, *p) for p in product((1.0, -1.0), repeat=k - 1)]) if signed else np.ones((1, k))
+        )
+        for places in combinations(range(size), k):
+            rows[at : at + len(signs), places] = signs
+            at += len(signs)
+    return rows

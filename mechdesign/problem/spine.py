@@ -434,7 +434,10 @@ class Design(Checked, metaclass=_Listed):
         return result.mechanism.errors()  # type: ignore[no-any-return]
 
     def tradeoff(self, result: Result, at: Iterable[float] = ()) -> TradeOff:
-        """Bound what an attacker gains, by the mechanism's privacy profile if it has one, else by the requirement."""
+        """Bound what an attacker gains, by what the mechanism knows of it, by its privacy profile, or else by the requirement."""
+        if hasattr(result.mechanism, "tradeoff"):
+            known: TradeOff = result.mechanism.tradeoff(at)
+            return known
         if hasattr(result.mechanism, "privacy_profile"):
             return TradeOff.of_profile(result.mechanism.privacy_profile, at)
         return points_of(getattr(self, "privacy", None), at)

@@ -65,7 +65,7 @@ def spoken_of(result: Json) -> str:
             if proof["share"] and design["noise"] not in (*SEARCHED_SHAPES, *DISCRETE):
                 return FAMILY
             return INDEPENDENT if result["mechanism"]["law"]["name"] == "staircase" else LOG_CONCAVE
-        if proof[""] == "subset-bound" or (proof[""] == "closed-bound" and design[""] == "optimal-noise"):
+        if proof[""] == "subset-bound":
             return INDEPENDENT
     if design[""] == "vector-design":
         return EVERY

@@ -180,7 +180,7 @@ def checked(field: dataclasses.Field[Any]) -> tuple[Any, tuple[type, ...], dict[
 
 
 SIGNS = dict.fromkeys(
-    ("positive", "share", "checked_radius", "size_of_change", "_advantage", "_bound"), "pos"
+    ("positive", "share", "checked_radius", "magnitude", "_advantage", "_bound"), "pos"
 ) | dict.fromkeys(("non_negative", "probability"), "nn")
 """What checks say of a number."""
 PLAIN: dict[Any, str] = {

@@ -17,7 +17,6 @@ all that is searched for: the dual is convex and smooth in them. For Laplace noi
 from __future__ import annotations
 
 import math
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
@@ -37,10 +36,6 @@ from mechdesign.noise.separable import LESS, TINY, Allocated, Changes, Prices, R
 from mechdesign.solvers import Deadline, Solution
 from mechdesign.typing import Array
 
-_MARGINS = 1e-9, 1e-8, 1e-7
-"""By how much of their sizes rows are kept where rounding leaves the solver's answer outside."""
-_LITTLE = 1e-10
-"""A part of the scales of largest common slack that costs next to nothing."""
 _NEAR = 1e-3
 """What a distance from the reference costs against slack."""
 _STEPS = 20
@@ -220,7 +215,7 @@ def solve_scales(
     prices = program.prices(solution)
     if all(price is None for price in prices):
         found, groups = refined(asked, found, groups)
-    groups, prices = mended(program, (groups, prices), solver, deadline, options)
+    groups, prices = mended(asked, (groups, prices), deadline)
     return Solved(groups[asked.member], prices, found, shares, SolveReport.of(solution))
 
 
@@ -337,15 +332,8 @@ def refined(asked: DeclaredScales, found: Multipliers, groups: Array) -> tuple[M
     return best
 
 
-def mended(
-    program: ScalesProgram,
-    start: ScalesPoint,
-    solver: str | None,
-    deadline: Deadline,
-    options: dict[str, Any],
-) -> ScalesPoint:
-    """Scales within every row exactly: those found, a little wider, with a part of those of largest common slack, or those of stricter rows."""
-    asked = program.asked
+def mended(asked: DeclaredScales, start: ScalesPoint, deadline: Deadline) -> ScalesPoint:
+    """Scales within every row exactly: those found, a little wider, or with a part of those of largest common slack."""
     low, high = asked.limits
     groups, prices = levelled(asked, start[0]), start[1]
     if within(asked, (groups, prices)):
@@ -357,40 +345,18 @@ def mended(
         wider = [None if price is None else tuple(v / factor**asked.spend for v in price) for price in prices]
         if within(asked, scaled := (np.clip(groups * factor, low, high), wider)):
             return scaled
-    found = list[ScalesPoint]()
-    with suppress(SolverError):
-        part, mixed = _mixed(asked, (groups, prices), _inner(asked, deadline))
-        found += [mixed] if mixed else []
-        if mixed and part <= _LITTLE:
-            return mixed
-    for margin in _MARGINS:
-        with suppress(SolverError):
-            stricter = cp.Problem(cp.Minimize(program.loss), program.rows(margin))
-            solution = answered(stricter, solver, deadline, options)
-            point = levelled(asked, program.scales()), program.prices(solution)
-            if within(asked, point):
-                found.append(point)
-                break
-    if not found:
-        message = "no scales were found that pass their own checks: rows may contradict each other by less than doubles tell"
-        raise SolverError(message, solver=solver or "clarabel", status="check")
-    weights = asked.grouped(asked.weights)
-    return min(found, key=lambda point: float(weights @ point[0] ** asked.order))
-
-
-def _mixed(asked: DeclaredScales, start: ScalesPoint, inner: ScalesPoint) -> tuple[float, ScalesPoint | None]:
-    """The least part of the inner point, to a factor of 4, with which a mixture keeps all rows."""
-    part = 1e-16
-    while part < 1:
+    inner, part = _inner(asked, deadline), 1e-16
+    while part < 1:  # the least part, to a factor of 4, with which a mixture keeps all rows
         part = min(part * 4, 1.0)
-        prices = [
+        mixed_prices = [
             None if a is None or b is None else tuple((1 - part) * x + part * y for x, y in zip(a, b))
-            for a, b in zip(start[1], inner[1])
+            for a, b in zip(prices, inner[1])
         ]
-        mixed = levelled(asked, start[0] + part * (inner[0] - start[0])), prices
+        mixed = levelled(asked, groups + part * (inner[0] - groups)), mixed_prices
         if within(asked, mixed):
-            return part, mixed
-    return 1.0, None
+            return mixed
+    message = "no scales were found that pass their own checks: rows may contradict each other by less than doubles tell"
+    raise SolverError(message, solver="clarabel", status="check")
 
 
 def levelled(asked: DeclaredScales, groups: Array) -> Array:

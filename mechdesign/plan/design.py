@@ -251,7 +251,7 @@ class Plan(Design):
     @property
     def default_gap(self) -> float:  # type: ignore[override]
         """A factor of 1.1 where losses are composed, else what rounding leaves."""
-        return 1e-6 if self._search.privacy is None else 1 - 1 / 1.1
+        return 1e-6 if self._budget[1] is None or self.targets is not None else 1 - 1 / 1.1
 
     @property
     def _families(self) -> tuple[str, ...]:

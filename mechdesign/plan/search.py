@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, cached_property
@@ -26,13 +27,13 @@ from scipy import optimize, stats
 from mechdesign.accounting.interval import DeltaInterval, delta_interval, plan_grid
 from mechdesign.accounting.least_kept import least_kept
 from mechdesign.accounting.losses import NoiseTerm, in_sigmas, is_gaussian, of_scipy
-from mechdesign.errors import DesignError
+from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.exact import round_up
 from mechdesign.noise.vector_noise import delta_at
 from mechdesign.plan.menu import Item
 from mechdesign.problem.law_moments import frozen_parts
 from mechdesign.problem.privacy import ApproximateDP
-from mechdesign.solvers.deadline import Deadline, progress_bar
+from mechdesign.solvers.deadline import Deadline, progress_bar, too_late
 from mechdesign.typing import Array
 
 Choice = tuple[Item, float]
@@ -61,12 +62,15 @@ class Search:
         Of D; where `privacy` is given it is ε.
     privacy : ApproximateDP, optional
         δ > 0, kept by composition.
+    spare : bool
+        Whether there are other choices, so that prices need not be found after the deadline.
     """
 
     slots: Sequence[Sequence[Item]]
     chains: Sequence[Sequence[int]]
     budget: float
     privacy: ApproximateDP | None = None
+    spare: bool = False
 
     @cached_property
     def alike(self) -> list[int]:
@@ -144,6 +148,8 @@ class Search:
         deadline: Deadline | None,
     ) -> float:
         def over(log_price: float) -> float:
+            if self.spare and deadline is not None and deadline.passed:
+                raise too_late("prices")
             tried = prices.copy()
             tried[g] = math.exp(log_price)
             return self.over(self.at(tried, order)[0], chain, order)
@@ -184,12 +190,15 @@ class Search:
                     continue
                 if normal is False:
                     found.append(replace(self, slots=slots, privacy=None).separable(math.inf)[0])
-                searched = replace(self, slots=slots)
-                found.append(searched.settled(start, 1e-9 if normal else WIDTH, deadline)[0])
+                searched = replace(self, slots=slots, spare=bool(found))
+                with suppress(SolverError):
+                    found.append(searched.settled(start, 1e-9 if normal else WIDTH, deadline)[0])
                 step()
         best = min(found, key=self.cost)
         if len(self.chains) == 1 and not self.pure(best) and not deadline.passed:
-            found.append(self.settled(1 + self.tilt(best), WIDTH, deadline)[0])
+            with suppress(SolverError):
+                searched = replace(self, spare=True)
+                found.append(searched.settled(1 + self.tilt(best), WIDTH, deadline)[0])
         return found
 
     def tilt(self, chosen: Sequence[Choice]) -> float:

@@ -30,7 +30,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.calibration_evaluation import budget_of
 from mechdesign.plan import page
 from mechdesign.plan.bound import Cover
-from mechdesign.plan.ledger import kept_for_now
+from mechdesign.plan.ledger import Budget, kept_for_later, kept_for_now
 from mechdesign.plan.mechanism import (
     BY_MU,
     PlannedRelease,
@@ -100,6 +100,8 @@ class Plan(Design):
     reserve : float
         The share of `privacy` that is kept for what is asked later of the same people: the plan is then one under the rest of ε, of ρ or of μ². Of (ε, δ) it is a
         plan in the ρ that implies it (`Ledger` counts so), and has normal noise.
+    budget : PureDP, ApproximateDP, ZeroConcentratedDP or GaussianDP, optional
+        What a `reserve` was a share of; `privacy` is the rest then.
     relative : dict of str to (float, float), optional
         Targets in words of size: ``{"visits": (.05, 1400)}`` wants a standard deviation of 5% of 1,400.
 
@@ -132,6 +134,7 @@ class Plan(Design):
     disjoint: tuple[tuple[str, ...], ...] = ()
     families: tuple[str, ...] = FAMILIES
     chosen: dict[str, Any] = dataclass_field(default_factory=dict)
+    budget: Budget | None = None
     reserve: InitVar[float] = 0.0
     relative: InitVar[dict[str, tuple[float, float]] | None] = None
 
@@ -143,8 +146,11 @@ class Plan(Design):
         if relative is not None:
             wanted = {name: deviation_of(name, pair) for name, pair in _named("relative", relative).items()}
             settle(self, targets=wanted | ({} if self.targets is None else _named("targets", self.targets)))
+        if getattr(self.privacy, "xi", 0.0):
+            raise DesignError.of("xi", self.privacy.xi, "must be 0 for a plan")  # type: ignore[union-attr]
         if number("reserve", reserve):
-            settle(self, privacy=kept_for_now(self.privacy, reserve))
+            settle(self, privacy=kept_for_now(self.privacy, reserve), budget=self.privacy)
+        _ = self.kept
         every = {**_named("tasks", self.tasks), **instance("chosen", self.chosen, dict)}
         chosen = {name: task for name, task in every.items() if isinstance(task, Choosing)}
         if len(every) < len(self.tasks) + len(self.chosen) or not {*self.chosen} <= {*chosen}:
@@ -182,8 +188,6 @@ class Plan(Design):
             raise DesignError.of(
                 "targets", self.targets, "ask for the least epsilon or rho: state one of these"
             )
-        if getattr(self.privacy, "xi", 0.0):
-            raise DesignError.of("xi", self.privacy.xi, "must be 0 for a plan")  # type: ignore[union-attr]
         self._check_chosen()
         norms = sorted({2 if family == "gaussian" else 1 for family in self._families})
         settled = dict(self.tasks)
@@ -218,6 +222,11 @@ class Plan(Design):
                 "ask for the least budget, of which choices state theirs: give weights",
             )
         _ = self._left
+
+    @property
+    def kept(self) -> list[str]:
+        """A line of what is kept for later, if anything is."""
+        return [] if self.budget is None else [kept_for_later(self.budget, self.privacy)]
 
     @cached_property
     def _left(self) -> Privacy:

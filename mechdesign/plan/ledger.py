@@ -28,7 +28,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -46,9 +46,11 @@ from mechdesign.evidence.whole_files import check_writable, write_whole
 from mechdesign.problem.checks import one_of, read
 from mechdesign.problem.privacy import ApproximateDP, Consumption, GaussianDP, PureDP, ZeroConcentratedDP
 from mechdesign.problem.spine import Design
+from mechdesign.problem.words import guarantee
 
 _HEAD = b'{"format": "mechdesign-ledger"'
 _BITS = 2148
+Budget = PureDP | ApproximateDP | ZeroConcentratedDP | GaussianDP
 _NAMES = {"epsilon": "pure ε", "rho": "ρ", "mu": "μ²"}
 
 if sys.platform == "win32":
@@ -147,6 +149,24 @@ def concentrated(privacy: ApproximateDP) -> float:
     return max(0.0, math.nextafter(found, -math.inf))
 
 
+def worth(budget: Any) -> tuple[str, Fraction]:
+    """The currency in which a ledger of a budget adds up, and how much of it that is."""
+    if isinstance(budget, GaussianDP):
+        return "mu", Fraction(budget.mu) ** 2
+    if isinstance(budget, ApproximateDP) and budget.delta:
+        return "rho", Fraction(concentrated(budget))
+    name = "rho" if isinstance(budget, ZeroConcentratedDP) else "epsilon"
+    return name, Fraction(getattr(budget, name))
+
+
+def _requirement(currency: str, amount: Fraction) -> Any:
+    """What so much of a currency allows, rounded down."""
+    value = round_down(amount)
+    if currency == "mu":
+        return GaussianDP(math.nextafter(math.sqrt(value), 0.0))
+    return PureDP(value) if currency == "epsilon" else ZeroConcentratedDP(value)
+
+
 def kept_for_now(privacy: Any, reserve: float) -> Any:
     """Return what of a budget may be spent if a share of it, as a `Ledger` counts it, is kept for later: rounded down.
 
@@ -157,17 +177,28 @@ def kept_for_now(privacy: Any, reserve: float) -> Any:
     """
     if not 0 < reserve < 1:
         raise DesignError.of("reserve", reserve, "must be a share of the budget: at least 0, below 1")
-    rest = 1 - Fraction(reserve)
-    if isinstance(privacy, ApproximateDP) and privacy.delta:
-        return ZeroConcentratedDP(round_down(rest * Fraction(concentrated(privacy))))
-    if isinstance(privacy, PureDP | ApproximateDP | ZeroConcentratedDP):
-        name = "rho" if isinstance(privacy, ZeroConcentratedDP) else "epsilon"
-        return replace(privacy, **{name: round_down(rest * Fraction(getattr(privacy, name)))})  # type: ignore[arg-type]
-    if isinstance(privacy, GaussianDP):
-        return GaussianDP(math.nextafter(privacy.mu * math.sqrt(round_down(rest)), 0.0))
-    raise DesignError.of(
-        "reserve", reserve, f"must be 0 under {privacy}: state a budget in epsilon, rho or mu"
-    )
+    if not isinstance(privacy, get_args(Budget)):
+        raise DesignError.of(
+            "reserve", reserve, f"must be 0 under {privacy}: state a budget in epsilon, rho or mu"
+        )
+    currency, amount = worth(privacy)
+    return _requirement(currency, (1 - Fraction(reserve)) * amount)
+
+
+def kept_for_later(budget: Any, privacy: Any) -> str:
+    """Say how much of a budget a plan under `privacy` leaves, as a ledger counts it.
+
+    Examples
+    --------
+    >>> kept_for_later(PureDP(1.0), PureDP(0.75))
+    'kept for what is asked later: 0.25 of 1 of pure ε, as a ledger of ε = 1 counts'
+    """
+    currency, amount = worth(_check_budget(budget))
+    own, spent = worth(instance("privacy", privacy, *get_args(Budget)))
+    if own != currency or spent > amount:
+        raise DesignError.of("budget", budget, f"must be what a share is kept of: more than {privacy}")
+    kept = f"{float(amount - spent):.6g} of {float(amount):.6g} of {_NAMES[currency]}"
+    return f"kept for what is asked later: {kept}, as a ledger of {guarantee(budget)} counts"
 
 
 class Ledger:
@@ -246,12 +277,9 @@ class Ledger:
         self._sync()
         if not self._entries:
             return self.budget
-        value = round_down(self._room)
-        if self._blocked or value <= 0:
+        if self._blocked or round_down(self._room) <= 0:
             return None
-        if self._currency == "mu":
-            return GaussianDP(math.nextafter(math.sqrt(value), 0.0))
-        return PureDP(value) if self._currency == "epsilon" else ZeroConcentratedDP(value)
+        return _requirement(self._currency, self._room)
 
     # -- entries -----------------------------------------------------------------------------------------
 
@@ -383,10 +411,8 @@ class Ledger:
                 raise ValueError
             self.budget = budget = _check_budget(decode(line["budget"]))
             self._several = isinstance(budget, ApproximateDP) and budget.delta > 0
-            rho = self._several or isinstance(budget, ZeroConcentratedDP)
-            self._currency = "mu" if isinstance(budget, GaussianDP) else "rho" if rho else "epsilon"
-            limit = concentrated(budget) if self._several else getattr(budget, self._currency)
-            self._limit = self._units(limit)
+            self._currency, amount = worth(budget)
+            self._limit = int(amount * (1 << _BITS))
         else:
             if line["round"] == 1:
                 self._entries += 1
@@ -475,7 +501,7 @@ def _opened(line: bytes, before: str) -> Any:
 
 
 def _check_budget(budget: Any) -> Any:
-    instance("budget", budget, PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP)
+    instance("budget", budget, *get_args(Budget))
     if getattr(budget, "xi", 0.0):
         raise DesignError.of("budget", budget, "must have xi = 0: a ledger adds up rho")
     return budget

@@ -217,7 +217,16 @@ class PlannedRelease:
         )
 
     def to_opendp(self) -> dict[str, list[Any]]:
-        """Return OpenDP's measurements of each task, one a part (`mechdesign.noise.opendp_measurement`); it has no staircase: leave that out of ``families``."""
+        """Return OpenDP's measurements of each task, one a part (`mechdesign.noise.opendp_measurement`); it has no staircase: leave that out of ``families``.
+
+        Raises
+        ------
+        DesignError
+            A plan with choices, whose rules are no measurements of OpenDP.
+        """
+        if self.chosen:
+            remedy = "must not be in a plan that is handed to OpenDP, which has not these rules: make choices by a result of their own"
+            raise DesignError.of("chosen", [*self.chosen], remedy)
         return {
             name: [opendp_measurement(noise.law) for _, noise in found] for name, found in self.parts.items()
         }

@@ -96,7 +96,7 @@ def lines(result: Result) -> list[str]:
     """Return a line for each kind of noise, and for the mean that two parts make."""
     design = result.design
     rows = ["value: squared errors over those of an even split, summed"] if design._scale_free else []
-    rows += result.mechanism.stated_choices()
+    rows += design.kept + result.mechanism.stated_choices()
     rows += [
         f"{row.task}: {row.mechanism}, standard deviation {row.standard_deviation:.6g}, 95% within ±{row.half_width:.6g} "
         f"(all answers: ±{row.joint_half_width:.6g}), {row.share:.1%} of the budget{' each' * ('…' in str(row.task))}"
@@ -139,6 +139,7 @@ def describe(result: Result) -> Description:
         more=(
             f"With probability 95% at least, all {answers} answers of all rounds are off by at most, jointly: {widths}. One answer alone is "
             "within its 95% half-width 19 times out of 20.",
+            *(f"{line.capitalize()}." for line in design.kept),
         ),
         consumed=f"consumes at most {at_most(result.mechanism.consumed(privacy).upper)} of {shown(budget_of(privacy))}",
         picture="Every part of a task: its noise, and the share of the budget that it takes; of like tasks the share of each.",

@@ -91,7 +91,7 @@ MEMBERS: dict[str, dict[str, str]] = {
     "optm-search": {"privacy": "@pure-dp", "prior": "@prior-law|@prior-clipped|@prior-truncated|@prior-samples", "loss": "@loss", "constraints": "'theorem5'|'across-outputs'", "bins": "any", "levels": "any", "families": "'auto'|'separate'", "judge": "'loss'|'objective'", "input_range": "pair"},
     "participation": {"times": "some", "apart": "count|null", "every": "count|null", "fewer": "flag"},
     "pattern-changes": {"size": "some", "participation": "@participation", "most": "pos", "signed": "flag"},
-    "plan": {"tasks": "items", "privacy": "@pure-dp|@approximate-dp|@zcdp|@gaussian-dp|@membership-advantage|@trade-off", "weights": "items|null", "targets": "items|null", "rounds": "some", "neighbours": "'add-remove'|'replace'", "disjoint": "any", "families": "texts", "chosen": "items"},
+    "plan": {"tasks": "items", "privacy": "@pure-dp|@approximate-dp|@zcdp|@gaussian-dp|@membership-advantage|@trade-off", "weights": "items|null", "targets": "items|null", "rounds": "some", "neighbours": "'add-remove'|'replace'", "disjoint": "any", "families": "texts", "chosen": "items", "budget": "@pure-dp|@approximate-dp|@zcdp|@gaussian-dp|null"},
     "plan-bound": {"prices": "nums"},
     "plan-proof": {"spent": "@delta-interval"},
     "planned-release": {"tasks": "items", "noises": "any", "neighbours": "'add-remove'|'replace'", "disjoint": "any", "chosen": "items", "rules": "any"},

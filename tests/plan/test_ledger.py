@@ -23,9 +23,10 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.evidence.proofs import PROVED, Claim
+from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.plan import Ledger, Released, consumption
 from mechdesign.plan import ledger as module
-from mechdesign.plan.ledger import concentrated
+from mechdesign.plan.ledger import concentrated, worth
 from mechdesign.problem.privacy import Consumption
 
 PURE = md.PureDP(0.25)
@@ -635,6 +636,11 @@ def test_without_a_ledger_a_result_releases_as_its_mechanism_does(quarter: md.Re
 def test_a_reserve_is_let_in_after_all_rounds_of_a_plan_and_no_more(budget: Any, tmp_path: Path) -> None:
     plan = md.Plan({"a": md.Count(), "b": md.Sum(5.0)}, budget, rounds=2, reserve=0.1).solve()
     assert plan.certificate.verify()
+    currency = {"epsilon": "pure ε", "rho": "ρ", "mu": "μ²"}[worth(budget)[0]]
+    for told in (str(plan), plan.question(), str(loads(dumps(plan)))):
+        [line] = [line for line in told.splitlines() if "ept for what is asked later" in line]
+        assert float(line.split()[6]) == pytest.approx(worth(budget)[1] / 10, rel=1e-5)
+        assert f"of {currency}," in line
     ledger = md.Ledger(tmp_path / "ledger.jsonl", budget)
     for _ in range(2):
         plan.release({"a": 100, "b": 80.0}, ledger=ledger)
@@ -662,6 +668,16 @@ def test_a_reserve_is_let_in_after_all_rounds_of_a_plan_and_no_more(budget: Any,
 def test_a_reserve_is_a_share_of_what_a_ledger_counts(privacy: Any, reserve: float) -> None:
     with pytest.raises(md.DesignError, match="reserve"):
         md.Plan({"a": md.Count()}, privacy, reserve=reserve)
+
+
+@pytest.mark.parametrize(
+    "budget", [5, md.PureDP(0.5), md.ZeroConcentratedDP(1.0), md.MembershipAdvantage(0.1)]
+)
+def test_a_stated_budget_is_one_that_leaves_the_share(budget: Any) -> None:
+    with pytest.raises(md.DesignError, match="budget"):
+        md.Plan({"a": md.Count()}, md.PureDP(1.0), budget=budget)
+    with pytest.raises(md.DesignError, match="xi"):
+        md.Plan({"a": md.Count()}, md.ZeroConcentratedDP(1.0, xi=0.1), reserve=0.5)
 
 
 def test_a_reserve_of_epsilon_alone_and_errors_relative_to_a_size() -> None:

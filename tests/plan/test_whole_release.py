@@ -226,6 +226,9 @@ def test_opendp_draws_the_noise_of_the_plan(family: str, whole: bool) -> None:
         staircase = md.Plan({"spent": md.Sum(5.0)}, md.PureDP(1.0), families=("staircase",)).solve().mechanism
         with pytest.raises(md.DesignError, match="law = 'staircase': is not in OpenDP"):
             staircase.to_opendp()
+        choosing = {"best": md.PrivateChoice(4, md.PureDP(0.2)), "spent": md.Sum(5.0)}
+        with pytest.raises(md.DesignError, match=r"chosen = \['best'\]"):
+            md.Plan(choosing, md.PureDP(1.0), families=("laplace",)).solve().mechanism.to_opendp()
 
 
 @pytest.mark.parametrize("clip", [1e-100, 1e77, 1e100])

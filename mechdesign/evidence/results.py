@@ -34,12 +34,22 @@ from mechdesign.evidence.proofs import (
     tightest,
 )
 from mechdesign.evidence.serialize import dumps, modules_to_import, serializable
-from mechdesign.typing import Status
+from mechdesign.typing import Array, Status
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 AUDIT_COLUMNS = ["family", "index", "lhs", "rhs", "slack", "dual", "active"]
+ACTIVE = 1e-9
+"""Slack of an active row of an audit, at most."""
+
+
+def audit_rows(
+    family: str, index: Any, lhs: Any, rhs: Any, slack: Array, *, dual: Any = math.nan, active: Any = None
+) -> pd.DataFrame:
+    """Return the rows of a family as audits list them."""
+    held = slack <= ACTIVE if active is None else active
+    return pd.DataFrame(dict(zip(AUDIT_COLUMNS, (family, index, lhs, rhs, slack, dual, held))))
 
 
 @serializable("solve-report")

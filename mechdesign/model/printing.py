@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from mechdesign.evidence.results import audit_rows
 from mechdesign.model.declared import Declared, Part
 from mechdesign.model.exactly import Face
 from mechdesign.model.table import shown_label
@@ -17,7 +18,6 @@ from mechdesign.typing import Array
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_ACTIVE = 1e-9  # slack of an active row
 MOST_LISTED = 1_000_000
 """Rows of a requirement up to which an audit lists all; of more, that of least slack of each pair."""
 
@@ -41,9 +41,7 @@ def families(declared: Declared) -> list[str]:
     return said
 
 
-def audit_table(
-    declared: Declared, v: list[Any], multipliers: dict[int, Fraction], columns: list[str]
-) -> pd.DataFrame:
+def audit_table(declared: Declared, v: list[Any], multipliers: dict[int, Fraction]) -> pd.DataFrame:
     """Every row of every family: family, index, lhs, rhs, slack, dual, active. Slacks near 0 are exact differences, rounded once."""
     x, face, frames = np.array([float(value) for value in v]), Face(declared, frozenset()), []
     table = x[: declared.cells].reshape(declared.n, declared.m)
@@ -57,20 +55,22 @@ def audit_table(
         index, lhs, rhs = part.sides(declared, table)
         first = part.sums if part.delta else part.first
         dual = _duals(part, multipliers, first, len(lhs))
-        frames.append(_frame(part.label, index, lhs, rhs, dual, near, first))
+        slack = rhs - lhs
+        for number, left in near.items():
+            if first <= number < first + len(slack):
+                slack[number - first] = left
+        frames.append(audit_rows(part.label, index, lhs, rhs, slack, dual=dual))
     activity = declared.matrix @ x
     for family, label in enumerate(declared.labels):
         rows = np.flatnonzero(declared.family == family)
         dual = np.array([float(multipliers.get(i, 0)) for i in rows.tolist()])
-        frame = _frame(label, list(range(len(rows))), activity[rows], -declared.offsets[rows], dual, {}, 0)
         exact = [-float(declared.rows[i].at(v)) for i in rows.tolist()]
-        equal = declared.equal[rows] > 0
-        frame["slack"] = np.where(equal, -np.abs(exact), exact) + 0.0
-        frame["active"] = np.abs(frame["slack"]) <= _ACTIVE
-        frames.append(frame)
+        slack = np.where(declared.equal[rows] > 0, -np.abs(exact), exact) + 0.0
+        sides = activity[rows], -declared.offsets[rows]
+        frames.append(audit_rows(label, list(range(len(rows))), *sides, slack, dual=dual))
     sums = np.ones(declared.n)
-    frames.append(_frame("sums", list(map(shown_label, declared.inputs)), sums, sums, np.nan * sums, {}, 0))
-    return pd.concat(frames, ignore_index=True)[columns]
+    frames.append(audit_rows("sums", list(map(shown_label, declared.inputs)), sums, sums, 0 * sums))
+    return pd.concat(frames, ignore_index=True)
 
 
 def _tightest(
@@ -89,24 +89,8 @@ def _tightest(
             dual[(number - part.first) // part.m] += float(value)
     inputs, outputs = (list(map(shown_label, labels)) for labels in (declared.inputs, declared.outputs))
     index = [f"{inputs[i]}, {inputs[j]}: {outputs[k]}" for i, j, k in zip(a.tolist(), b.tolist(), y.tolist())]
-    shown = _frame(part.label, index, lhs, rhs, dual, {}, 0)
-    shown["slack"] = [float(face.slack(number, v)) for number in rows.tolist()]
-    shown["active"] = np.abs(shown["slack"]) <= _ACTIVE
-    return shown
-
-
-def _frame(
-    label: str, index: list[Any], lhs: Array, rhs: Array, dual: Array, near: dict[int, float], first: int
-) -> pd.DataFrame:
-    slack = rhs - lhs
-    for number, exact in near.items():
-        if first <= number < first + len(slack):
-            slack[number - first] = exact
-    shown = pd.DataFrame(
-        {"family": label, "index": index, "lhs": lhs, "rhs": rhs, "slack": slack, "dual": dual}
-    )
-    shown["active"] = np.abs(shown["slack"]) <= _ACTIVE
-    return shown
+    slack = np.array([float(face.slack(number, v)) for number in rows.tolist()])
+    return audit_rows(part.label, index, lhs, rhs, slack, dual=dual)
 
 
 def _duals(part: Part, multipliers: dict[int, Fraction], first: int, count: int) -> Array:

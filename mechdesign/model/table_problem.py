@@ -24,7 +24,7 @@ from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.proofs import CLAIMED, PROVED, RECOMPUTED, Certificate, Claim, Proof, agreement, same
-from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
+from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.rows import RowsBound
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import LinearBound, fraction, rational
@@ -153,7 +153,7 @@ class TableDesign(ModelledDesign):
         )
         witness = next((p.witness for p in result.proofs if isinstance(p, TableProof)), ())
         cells = self.exact(result.mechanism, witness)
-        return printing.audit_table(self.declared, cells, multipliers, AUDIT_COLUMNS)
+        return printing.audit_table(self.declared, cells, multipliers)
 
 
 @serializable("table-problem")

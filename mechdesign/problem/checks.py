@@ -351,12 +351,6 @@ def inside(name: str, value: object, low: float, high: float, remedy: str = "") 
     return _number_if(name, value, lambda x: low < x < high, f"must be in ({low:g}, {high:g}){remedy}")
 
 
-def refuse_unknown(options: Mapping[str, object], known: str) -> None:
-    """Raise DesignError for options that are left over; `known` says what there is."""
-    if options:
-        raise DesignError.of("options", sorted(options), f"unknown; {known}")
-
-
 def field(
     *kinds: type,
     check: Callable[..., object] | None = None,

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from mechdesign.evidence.results import AUDIT_COLUMNS
+from mechdesign.evidence.results import audit_rows
 from mechdesign.model.declared import Declared
 from mechdesign.model.search import Block, Programs
 from mechdesign.quantizers.selection import SelectionFamilies
@@ -164,9 +164,8 @@ def audited(families: Iterable[tuple[str, Any, Array, Array, Any]]) -> pd.DataFr
     for family, labels, lhs, rhs, dual in families:
         slack = rhs - lhs
         slack = np.where(np.abs(slack) <= 8 * np.finfo(float).eps * (np.abs(lhs) + np.abs(rhs)), 0.0, slack)
-        columns = {"family": family, "index": labels, "lhs": lhs, "rhs": rhs, "slack": slack, "dual": dual}
-        parts.append(pd.DataFrame({**columns, "active": slack <= 1e-9}))
-    return pd.concat(parts, ignore_index=True)[AUDIT_COLUMNS]
+        parts.append(audit_rows(family, labels, lhs, rhs, slack, dual=dual))
+    return pd.concat(parts, ignore_index=True)
 
 
 def unit_vectors(open_: Array) -> Any:

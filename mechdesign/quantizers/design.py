@@ -17,7 +17,7 @@ from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import exp_lower, round_down
 from mechdesign.evidence.proofs import PROVED, Claim
-from mechdesign.evidence.results import AUDIT_COLUMNS, Result
+from mechdesign.evidence.results import ACTIVE, Result, audit_rows
 from mechdesign.plotting import COLOURS, figure, legend_above, plain, sized
 from mechdesign.problem.checks import instance
 from mechdesign.problem.losses import Loss
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 _ULPS = 16
 EXACT = 4096
 """Entries of a law that are valued in fractions, and verified before they are certified: of more, floats with a margin."""
-_ACTIVE = 1e-9
 
 
 class _ExactRows:
@@ -56,7 +55,7 @@ class _ExactRows:
         """The slacks of a family, those of at most 1e-9 computed anew and rounded down."""
         per_row, found = len(slack) // len(self.rows), slack.copy()
         below = cache(lambda output, weight, total: round_down(self.tops[output] - Fraction(weight, total)))
-        for n in np.flatnonzero(slack <= _ACTIVE).tolist():
+        for n in np.flatnonzero(slack <= ACTIVE).tolist():
             row, output = divmod(n, per_row)
             weights, total = self.rows[row]
             if family == "normalisation":
@@ -154,17 +153,15 @@ class QuantizerDesign(Design):
         each = [f"{label} i={i}" for label in labels for i in range(1, len(bins) + 1)]
         families = [
             ("normalisation", labels, total, 1 + 0 * total, -abs(total - 1), True),
-            ("unbiased", labels, mean, x, bias, (self.max_bias == 0) | (bias <= _ACTIVE)),
+            ("unbiased", labels, mean, x, bias, (self.max_bias == 0) | (bias <= ACTIVE)),
             ("privacy", each, rows, top, top - rows, None),
             ("non-negativity", each, rows, 0 * rows, rows, None),
         ]
         parts = []
         for name, index, lhs, rhs, slack, active in families:
-            part = pd.DataFrame({"family": name, "index": index, "dual": math.nan})
-            part["lhs"], part["rhs"] = lhs.ravel().astype(float), rhs.ravel().astype(float)
-            part["slack"] = slack.ravel() if exact is None else exact.near(name, slack.ravel())
-            part["active"] = part["slack"] <= _ACTIVE if active is None else active
-            parts.append(part[AUDIT_COLUMNS])
+            left, right = (side.ravel().astype(float) for side in (lhs, rhs))
+            near = slack.ravel() if exact is None else exact.near(name, slack.ravel())
+            parts.append(audit_rows(name, index, left, right, near, active=active))
         return pd.concat(parts, ignore_index=True)
 
     def frame(self, result: Result) -> pd.DataFrame:

@@ -39,7 +39,7 @@ from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.exact import round_down
 from mechdesign.evidence.proofs import ABOUT_FILE, CLAIMED, PROVED, RECOMPUTED, Certificate, Claim, Proof
-from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
+from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.rows import RowsBound
 from mechdesign.evidence.serialize import UnavailableCallable, serializable
 from mechdesign.evidence.vipr import FUNCTION, LinearBound, NoProgramError, fraction, rational
@@ -426,7 +426,7 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         further = [rational(result.value)] * (len(declared.cost) - declared.cells)
         held = next((p for p in result.proofs if isinstance(p, MetricRows) and p.inputs is None), None)
         multipliers = {} if held is None else held.numbered(declared)
-        return audit_table(declared, [*cells, *further], multipliers, AUDIT_COLUMNS)
+        return audit_table(declared, [*cells, *further], multipliers)
 
     def epsilon_of(self, mechanism: Quantizer) -> float:
         """Smallest ε at which the float tables of a mechanism satisfy the notion, rounded up (at the design's δ)."""

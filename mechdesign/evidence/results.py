@@ -314,6 +314,10 @@ class Result(Exportable):
         if found is not None or self.bound_class is not None:
             claim = f"the lower bound is of {self.bound_class or 'no class that is stated'}"
             yield agreement(claim, PROVED, self.bound_class == found)
+        if self.duals is not None and any(
+            str(name).startswith("model:") for name in self.duals.get("family", ())
+        ):
+            yield agreement(OF_SEARCH, CLAIMED, True)
         if self.status in (Status.OPTIMAL, Status.BEST):
             claim = f"status {self.status.value!r}: value and lower bound are as close as was asked"
             yield agreement(claim, self.bound_how, self.closed is self.status and bool(self.proofs))
@@ -416,6 +420,9 @@ class Result(Exportable):
                 "facts": _headline(self, ("Privacy", asked, said.consumed), said.loss, table),
                 "sections": tuple(_result_sections(self, said, table)),
             }
+
+
+OF_SEARCH = 'rows "model: …" of the audit are stated by the search, and not checked'
 
 
 def _scope(text: object) -> Scope:

@@ -25,7 +25,7 @@ from mechdesign.verifier.choice import with_noise
 from mechdesign.verifier.composition import PLACES
 from mechdesign.verifier.gaussian import MOST_WORK, Changed, answers, largest_change, unbiased
 from mechdesign.verifier.laws import COSTS, ONE, ROUND, ZERO
-from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, asked, counts_of
+from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, asked, counts_of, flat
 
 NAMES = {"laplace": "laplace", "gaussian": "norm", "staircase": "staircase"}
 WHOLE = {"laplace": "dlaplace", "gaussian": "discrete_gaussian"}
@@ -50,6 +50,7 @@ def check(result: Json, account: Account) -> None:
         for name, task in tasks.items()
     )
     account.agrees("the tasks answered are those asked", same)
+    account.agrees("the plan is one that can be asked", is_asked(design))
     own = (law["neighbours"], law["disjoint"]) == (design["neighbours"], design["disjoint"])
     account.agrees("neighbours and groups are those of the design", own)
     neighbours, groups = design["neighbours"], design["disjoint"]
@@ -77,8 +78,6 @@ def check(result: Json, account: Account) -> None:
     if not same or len(parts) != len(noises):
         return
     weights, targets = dict(design["weights"] or []), dict(design["targets"] or [])
-    if min(targets.values(), default=1) <= 0:
-        raise Refused("an error to reach that is not positive")
     cost, errors, claimed = Fraction(0), dict.fromkeys(tasks, Fraction(0)), list[str]()
     unknown: list[str] = []
     for (name, dimension, changes, integer, worth, worst), noise in zip(parts, noises):
@@ -135,6 +134,15 @@ def check(result: Json, account: Account) -> None:
         account.claimed(
             f"no plan of this class ({spoken_of(result)}) costs less than {result['lower_bound']!r}"
         )
+
+
+def is_asked(design: Json) -> bool:
+    """Whether weights, errors to reach and clips are positive, of tasks that there are, and families some of the menu."""
+    tasks, weights, targets = (dict(design[name] or []) for name in ("tasks", "weights", "targets"))
+    clips = [clip for task in tasks.values() if "clip" in task for clip in flat(task["clip"])]
+    positive = min([*weights.values(), *targets.values(), *clips], default=1) > 0
+    named = {*weights} <= {*tasks} and (not targets or ({*targets} == {*tasks} and not weights))
+    return positive and named and {*design["families"]} <= {*NAMES}
 
 
 Numbers = tuple[int, Json, bool, Fraction | None, Fraction | None]

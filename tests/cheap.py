@@ -100,6 +100,7 @@ MADE: dict[str, Callable[[], Any]] = {
     ),
     "buffered-toeplitz": lambda: md.MatrixMechanism(md.Workload.prefix_sums(40), md.ApproximateDP(0.5, 1e-6), loss="largest", buffers=2),
     "mixed-allocation": lambda: md.NoiseAllocation("mixed", [1.0, 0.1], md.ApproximateDP(2.0, 1e-3)),
+    "family-allocation": lambda: md.NoiseAllocation("staircase", [1.0, 0.0, 1.0], PURE),
     "knorm": lambda: md.noise.KNorm(4, PURE),
     "plan": lambda: md.Plan(
         {

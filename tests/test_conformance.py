@@ -71,7 +71,7 @@ GENERIC: dict[str, str] = dict.fromkeys(
     ),
     "clarabel",
 )  # fmt: skip
-UNDECLARED = {"buffered-toeplitz", "mixed-allocation", "optimal-noise-many", "private-choice"}
+UNDECLARED = {"buffered-toeplitz", "family-allocation", "mixed-allocation", "optimal-noise-many", "private-choice"}  # fmt: skip
 """Searches, of which there is no program."""
 
 

@@ -18,6 +18,7 @@ from .cell_product import CellProduct as CellProduct
 from .changes import Changes as Changes
 from .changes import Participation as Participation
 from .changes import Patterns as Patterns
+from .coordinate_noise import CoordinateNoise as CoordinateNoise
 from .correlated import CorrelatedGaussian as CorrelatedGaussian
 from .correlated import CountsGaussian as CountsGaussian
 from .correlated import MatrixMechanism as MatrixMechanism

@@ -35,6 +35,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.model.scales import Scales, ScalesPrivacy, absolute_moment, order_of
 from mechdesign.model.unknown import named
 from mechdesign.noise.allocation_page import (
+    CLOSED,
     AllocationPage,
     check_bounds,
     check_groups,
@@ -48,6 +49,8 @@ from mechdesign.noise.allocation_proofs import (
     rounded_cost,
     scales_class,
 )
+from mechdesign.noise.coordinate_noise import COORDINATE_FAMILIES, Allocating, CoordinateNoise
+from mechdesign.noise.families import FAMILIES
 from mechdesign.noise.lagrangian import Multipliers
 from mechdesign.noise.mixed import (
     REACH,
@@ -78,9 +81,10 @@ class NoiseAllocation(AllocationPage):
 
     Parameters
     ----------
-    noise : {"gaussian", "laplace", "mixed"}
+    noise : {"gaussian", "laplace", "mixed", "flipped_huber", "gennorm", "osgt", "logistic", "staircase", "truncated_laplace"}
         "mixed" chooses a type for each coordinate, under one exactly composed (ε, δ): a search, never worse than either type (to 10⁻¹¹),
-        without limits and groups.
+        without limits and groups. A family by name gets shape and scale for each coordinate, by a search too (`mechdesign.noise.coordinate_noise`), for
+        absolute or squared loss; staircases and logistic noise under pure privacy as well.
     sensitivities : array_like, shape (K,), or Sensitivity
         The profile λ, in units of the query, for add-remove neighbours. A coordinate with λ_i = 0 needs no noise and gets
         none. A Sensitivity with ``each`` may bound the number that change and the norms too (Gaussian and Laplace noise, without limits and groups):
@@ -149,7 +153,7 @@ class NoiseAllocation(AllocationPage):
     algorithms = ("closed-form", "water-filling")
 
     def __post_init__(self) -> None:
-        one_of("noise", self.noise, ("gaussian", "laplace", "mixed"))
+        one_of("noise", self.noise, (*CLOSED, "mixed", *COORDINATE_FAMILIES))
         settle(
             self,
             neighbours=neighbours_of(
@@ -169,6 +173,8 @@ class NoiseAllocation(AllocationPage):
             allowed = f"must be 0 or between {NARROWEST:g} and {1 / NARROWEST:g}: choose another unit"
             raise DesignError.of("sensitivities", least if least < NARROWEST else most, allowed)
         settle(self, loss=order_of(self.loss))
+        if self.noise in COORDINATE_FAMILIES and self.loss not in (1, 2):
+            raise DesignError.of("loss", self.loss, f'must be "absolute" or "squared" for {self.noise} noise')
         for name in ("weights", "lower", "upper"):
             settle(self, **{name: self._vector(name)})
         if self.upper is not None and self.upper.min() == math.inf:
@@ -221,11 +227,11 @@ class NoiseAllocation(AllocationPage):
         if self.bounds is None or not check_bounds(self.bounds, self.sensitivities, self.noise):
             settle(self, bounds=None)
         allowed = f"needs bounds of single coordinates alone, each= or linf=, not {self.bounds}"
-        if self.noise == "mixed":
-            allowed = 'has no search over types: noise="gaussian" or "laplace" takes it'
+        if self.searched:
+            allowed = 'has no search over laws: noise="gaussian" or "laplace" takes it'
         for name in ("lower", "upper", "groups"):
             given = getattr(self, name)
-            if given is not None and (self.bounds is not None or self.noise == "mixed"):
+            if given is not None and (self.bounds is not None or self.searched):
                 raise DesignError.of(name, given, allowed)
 
     def _vector(self, name: str) -> Array | None:
@@ -258,7 +264,7 @@ class NoiseAllocation(AllocationPage):
 
         A problem with rows of one's own is convex in s for p ≥ 1; below, rows must be convex in log s.
         """
-        if self.noise == "mixed":
+        if self.searched:
             raise DesignError.of(
                 "noise", self.noise, "is searched for: there is no program of exact composition"
             )
@@ -291,8 +297,8 @@ class NoiseAllocation(AllocationPage):
         DesignError
             "closed-form" with limits or several bounds together; a loss that overflows.
         """
-        if self.noise == "mixed":
-            yield from self._mixes(clock)
+        if self.searched:
+            yield from self._mixes(clock) if self.noise == "mixed" else self._of_family(clock)
             return
         unit, report = absolute_moment(self.noise, self.loss), self._way(algorithm)
         if self.changes is not None:
@@ -321,7 +327,7 @@ class NoiseAllocation(AllocationPage):
             yield from self.problem().improve(clock)
 
     def _own_way(self, solver: str | None) -> bool:
-        if self.noise == "mixed" and instance("solver", solver, str, NoneType) is not None:
+        if self.searched and instance("solver", solver, str, NoneType) is not None:
             remedy = "must be None: under exact composition there is no program"
             raise DesignError.of("solver", solver, remedy)
         return super()._own_way(solver)
@@ -377,6 +383,20 @@ class NoiseAllocation(AllocationPage):
     def privacy_checked(self, law: object) -> str:
         return RECOMPUTED
 
+    def _of_family(self, clock: Clock) -> Iterator[Law]:
+        """One law of the family for all coordinates, then a law for each, cheapest promise first."""
+        moved, lam = self.sensitivities > 0, np.asarray(self.sensitivities)
+        weights = np.ones(len(lam)) if self.weights is None else self.weights
+        privacy = instance("privacy", self.privacy, *get_args(Pointwise))
+        costs = (weights * lam**self.loss)[moved]
+        asked = Allocating(FAMILIES[self.noise], costs, float(self.loss), privacy)
+        for found in asked.laws(lam[moved], clock):
+            which = np.full(len(lam), -1)
+            which[moved] = found.which
+            law = CoordinateNoise(found.units, which, lam)
+            value = mixed_cost(self, law) * (1 + 1e-12)
+            yield Law(law, value, (LawProof(),), SolveReport("search"), self.said(value))
+
     def said(self, value: float) -> tuple[str, ...]:
         """Notes of a result of this value."""
         notes = []
@@ -412,8 +432,9 @@ class NoiseAllocation(AllocationPage):
 
     @cached_property
     def requirement(self) -> ScalesPrivacy:
-        """What is asked of scales of one type of noise."""
-        return ScalesPrivacy("privacy", self.privacy, self.noise, np.asarray(self.sensitivities), self.bounds)
+        """What is asked of scales of one type of noise; where laws are searched it only states the question."""
+        noise = self.noise if self.noise in (*CLOSED, "mixed") else "mixed"
+        return ScalesPrivacy("privacy", self.privacy, noise, np.asarray(self.sensitivities), self.bounds)
 
     @property
     def asked(self) -> tuple[ScalesPrivacy, ...]:
@@ -421,9 +442,7 @@ class NoiseAllocation(AllocationPage):
         return (self.requirement,)
 
     def consumption(self, result: Result) -> Consumption:
-        return (
-            ModelledDesign.consumption(self, result) if self.noise == "mixed" else super().consumption(result)
-        )
+        return ModelledDesign.consumption(self, result) if self.searched else super().consumption(result)
 
     @property
     def among(self) -> MechanismClass:
@@ -431,6 +450,8 @@ class NoiseAllocation(AllocationPage):
         shared = "" if self.groups is None else " of one scale for each group"
         if self.noise == "mixed":
             return family(f"independent Laplace and Gaussian noise{shared}")
+        if self.searched:
+            return family(f"independent {self.noise.replace('_', ' ')} noise")
         return scales_class(self.noise, self.asked, shared)
 
     @cached_property
@@ -452,18 +473,20 @@ class NoiseAllocation(AllocationPage):
     @cached_property
     def budget(self) -> float:
         r""":math:`\mu_0^2` (Gaussian) or the total ε (Laplace), rounded down; of a mix δ, of several points 1."""
-        if self.noise != "mixed":
+        if not self.searched:
             return self.requirement.budget
         privacy, points = self.privacy, self.requirement.points
         instance("privacy", privacy, PureDP, *get_args(GaussianPrivacy))
         if isinstance(privacy, GaussianDP):
             raise DesignError.of("privacy", privacy, GAUSSIAN_ALONE)
+        if isinstance(privacy, PureDP) and self.noise != "mixed" and FAMILIES[self.noise].closed_form:
+            return privacy.epsilon
         if not (points and all(delta for _, delta in points)):
             raise DesignError.of(
                 "privacy",
                 privacy,
-                'a mix takes delta > 0, ApproximateDP, MembershipAdvantage or TradeOff; at delta = 0 all noise is Laplace (noise="laplace"), under '
-                'ZeroConcentratedDP take noise="gaussian"',
+                f'{self.noise} noise takes delta > 0, ApproximateDP, MembershipAdvantage or TradeOff; at delta = 0 take noise="laplace" or "staircase", under '
+                'ZeroConcentratedDP noise="gaussian"',
             )
         return 1.0 if isinstance(privacy, TradeOff) else points[0][1]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from fractions import Fraction
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
@@ -24,10 +25,10 @@ from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.noise.allocation_proofs import AllocationProof, ScalesDesign, changes_within, slack
 from mechdesign.noise.scales_solving import largest_spent
 from mechdesign.noise.separable import changes_of, power
-from mechdesign.noise.vector_noise import LEVELS, IndependentNoise, MixedNoise, composed, delta_at
+from mechdesign.noise.vector_noise import LEVELS, IndependentNoise, MixedNoise, delta_at
 from mechdesign.plotting import COLOURS, figure, legend_above, sized
 from mechdesign.problem.checks import array, doubles, instance, number, one_of, rounded_up
-from mechdesign.problem.privacy import Pointwise
+from mechdesign.problem.privacy import Pointwise, PureDP
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.problem.words import Description
 from mechdesign.typing import Array, Indices, Numbers
@@ -183,7 +184,7 @@ def profile_of(sensitivity: Sensitivity, noise: str, dimension: int | None = Non
     if s.each is not None:
         if dimension is not None:
             s.check(dimension)
-        if not plain and noise == "mixed":
+        if not plain and noise not in CLOSED:
             raise DesignError.of("noise", noise, "takes bounds of single coordinates alone: each=, or linf=")
         return s.widths(len(s.each))
     if dimension is None:
@@ -194,7 +195,7 @@ def profile_of(sensitivity: Sensitivity, noise: str, dimension: int | None = Non
         )
     if plain:
         return np.full(dimension, s.linf)
-    if noise == "mixed":
+    if noise not in CLOSED:
         raise DesignError.of("noise", noise, "takes bounds of single coordinates alone: each=, or linf=")
     gaussian = noise == "gaussian"
     total = (
@@ -247,11 +248,19 @@ def check_groups(
     return found
 
 
+CLOSED = "gaussian", "laplace"
+"""Noise whose scales are a closed form or a convex program."""
+
+
+def _counted(kinds: tuple[str, ...]) -> str:
+    return ", ".join(f"{kind} on {kinds.count(kind)}" for kind in sorted({*kinds}, reverse=True))
+
+
 _BARS = 60  # coordinates that are drawn one by one; more are sorted by sensitivity
 
 
 class AllocationPage(ScalesDesign):
-    """Prints, pages and pictures of allocations of scales, or of types and scales ("mixed")."""
+    """Prints, pages and pictures of allocations of scales, or of laws that are searched."""
 
     asks: ClassVar[str] = "numbers"
     noise: str
@@ -260,6 +269,11 @@ class AllocationPage(ScalesDesign):
     bounds: Sensitivity | None
     cost_of: Callable[[Array], float]
     of_one_type: Callable[[str], ScalesDesign]
+
+    @property
+    def searched(self) -> bool:
+        """Whether a law is searched for each coordinate, under exact composition."""
+        return self.noise not in CLOSED
 
     @property
     @abstractmethod
@@ -273,9 +287,10 @@ class AllocationPage(ScalesDesign):
             return gaussian_tradeoff(self.budget, at)
         if isinstance(law, IndependentNoise):
             law = MixedNoise(law.scales, np.ones(len(law.scales), dtype=bool), self.sensitivities)
-        terms, small, asked = law.terms(), law.small, super().tradeoff(result, at)
-        if self.bounds is not None or len(terms) > LEVELS:
+        asked = super().tradeoff(result, at)
+        if self.bounds is not None or not isinstance(law, MixedNoise) or len(law.terms()) > LEVELS:
             return asked
+        terms, small = law.terms(), law.small
         found = TradeOff.of_profile(lambda e: delta_at(terms, small, e)[0], at)
         return TradeOff((*found.points, *asked.points))
 
@@ -303,11 +318,14 @@ class AllocationPage(ScalesDesign):
 
     def _used(self, result: Result) -> float:
         """Upper bound on δ of the exact composition at the design's ε; for several points, on the largest share of a δ."""
-        return composed(result.mechanism, instance("privacy", self.privacy, *get_args(Pointwise)))[0]
+        used: float = result.mechanism.composed(instance("privacy", self.privacy, *get_args(Pointwise)))[0]
+        return used
 
     @property
     def _measure(self) -> str:
         """What `_used` is, with the words for "at most"."""
+        if isinstance(self.privacy, PureDP):
+            return "privacy loss at most"
         return "largest share of a δ at most" if isinstance(self.privacy, TradeOff) else "δ at most"
 
     def compare(self, result: Result, *, overall: float | None = None) -> pd.DataFrame:
@@ -327,7 +345,7 @@ class AllocationPage(ScalesDesign):
             Rows "i.i.d.", "scale-perturb-rescale", "this allocation"; columns mechanism, scales (arrays of shape
             (K,)), MSE, dB (MSE reduction over i.i.d.), loss (the design's own), loss dB.
         """
-        if self.noise == "mixed":
+        if self.searched:
             allowed = "has no row here: of single scales alone, see alternatives() for a mix of types"
             raise DesignError.of("noise", self.noise, allowed)
         lam, m, budget = self.sensitivities, self.asked[0].spend, self.budget
@@ -352,10 +370,11 @@ class AllocationPage(ScalesDesign):
         return table[["mechanism", "scales", "MSE", "dB", "loss", "loss dB"]]
 
     def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
-        """Yield one scale for all numbers and scales in proportion to the sensitivities; for a mix, one type for all."""
-        if self.noise == "mixed":
-            for kind in ("gaussian", "laplace"):
-                yield f"{kind} on every coordinate", self.of_one_type(kind).solve(certify=False).value
+        """Yield one scale for all numbers and scales in proportion to the sensitivities; where laws are searched, one type for all."""
+        if self.searched:
+            for kind in CLOSED:
+                with suppress(DesignError):  # Gaussian noise is not pure
+                    yield f"{kind} on every coordinate", self.of_one_type(kind).solve(certify=False).value
             return
         losses = self.compare(result).set_index("mechanism")["loss"]
         yield "scale-perturb-rescale", losses["scale-perturb-rescale"]
@@ -365,29 +384,27 @@ class AllocationPage(ScalesDesign):
         """Return a row for each coordinate."""
         law, lam = result.mechanism, self.sensitivities
         table = {"coordinate": np.arange(len(lam)), "sensitivity": lam}
-        if self.noise == "mixed":
+        if self.searched:
             return pd.DataFrame(
-                {**table, "noise": list(law.kinds), "scale": law.scales, "variance": law.variance}
+                {**table, "noise": list(law.kinds), **law.parameters, "variance": law.variance}
             )
         return pd.DataFrame(
             {**table, "scale": law.scales, "variance": law.variance, "spent": self.spent(result)}
         )
 
     def audit(self, result: Result) -> pd.DataFrame:
-        if self.noise != "mixed":
+        if not self.searched:
             return super().audit(result)
         used, left = self._used(result), self.budget - self._used(result)
         row = "privacy", 0, used, self.budget, left, math.nan, left <= 1e-3 * self.budget
         return pd.DataFrame([row], columns=AUDIT_COLUMNS)
 
     def lines(self, result: Result) -> list[str]:
-        law = result.mechanism
-        if self.noise == "mixed":
-            laplace, gaussian, none = (law.kinds.count(kind) for kind in ("laplace", "gaussian", "none"))
-            first = [
-                f"{laplace} coordinates with Laplace noise, {gaussian} with Gaussian, {none} with none; "
-                f"{self._measure} {self._used(result):.9g}"
-            ]
+        law, steps = result.mechanism, "multiples of 2^-30 of each scale"
+        if self.noise not in (*CLOSED, "mixed"):
+            steps = "a lattice below 2^-20 of each sensitivity"
+        if self.searched:
+            first = [f"noise on coordinates: {_counted(law.kinds)}; {self._measure} {self._used(result):.9g}"]
         else:
             lam = self.sensitivities
             first = [
@@ -396,27 +413,30 @@ class AllocationPage(ScalesDesign):
             ]
         return [
             *first,
-            f"released on multiples of 2^-30 of each scale, wider by {law.lattice_cost:.2g}",
+            f"released on {steps}, wider by {law.lattice_cost:.2g}",
             f"MSE: {law.mse:.9g}",
         ]
 
     def describe(self, result: Result) -> Description:
-        mixed, law = self.noise == "mixed", result.mechanism
-        noise = "Laplace or Gaussian" if mixed else self.noise.capitalize()
+        mixed, law = self.searched, result.mechanism
+        noise = "Laplace or Gaussian" if self.noise == "mixed" else self.noise.replace("_", " ").capitalize()
         limits = [name for name in ("lower", "upper", "groups") if getattr(self, name) is not None]
         more = []
         if limits:
             more.append(f"The scales keep the limits given: {', '.join(limits)}.")
-        if mixed:
-            counts = [law.kinds.count(kind) for kind in ("laplace", "gaussian")]
+        if self.noise == "mixed":
             more.append(
-                f"The search is never worse than either type alone. It chose Laplace noise on {counts[0]} numbers and Gaussian noise on {counts[1]}."
+                f"The search is never worse than either type alone. Its choice: {_counted(law.kinds)}."
+            )
+        elif mixed:
+            more.append(
+                "Shape and scale are searched for each number: other laws of the family may cost less."
             )
         spent = f"composed exactly: {self._measure} {at_most(self._used(result))}" if mixed else ""
         weighted = "" if self.weights is None else ", weighted"
         return Description(
             title=f"{noise} noise for {len(self.sensitivities)} numbers",
-            what=f"{self.protection()} {noise} noise of its own scale is added to each number, independently.",
+            what=f"{self.protection()} {noise} noise of its own {'parameters' if mixed else 'scale'} is added to each number, independently.",
             loss=f"sum of E|noise|^{shown(self.loss)} over the numbers{weighted}",
             more=tuple(more),
             consumed=spent or f"{at_most(float(self.spent(result).sum()))} of the budget consumed",
@@ -430,15 +450,13 @@ class AllocationPage(ScalesDesign):
 
     def plot(self, result: Result, **options: float) -> Figure:
         """Draw scales and shares of the budget by coordinate; of a mix the standard deviations, by type."""
-        return (
-            self._draw_types(result, options) if self.noise == "mixed" else self._draw_scales(result, options)
-        )
+        return self._draw_types(result, options) if self.searched else self._draw_scales(result, options)
 
     def _draw_types(self, result: Result, options: dict[str, float]) -> Figure:
         fig, axis = figure(**sized(options, 5.0, 3.2))
         deviation, kinds = np.sqrt(result.mechanism.variance), np.array(result.mechanism.kinds)
         x = np.arange(len(kinds))
-        for k, kind in enumerate(("laplace", "gaussian")):
+        for k, kind in enumerate(sorted({*kinds} - {"none"}, reverse=True)):
             axis.plot(x[kinds == kind], deviation[kinds == kind], "o^"[k], color=COLOURS[k], label=kind)
         axis.set(xlabel="number", ylabel="standard deviation", ylim=(0, None))
         axis.legend()

@@ -24,13 +24,15 @@ from scipy import optimize, stats
 from mechdesign.accounting.interval import upper_delta
 from mechdesign.accounting.least_kept import least_kept
 from mechdesign.accounting.losses import NoiseTerm
+from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import excess
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim
 from mechdesign.model.scales import absolute_moment
 from mechdesign.noise.allocation_page import AllocationPage
 from mechdesign.noise.calibration_evaluation import budget_of
+from mechdesign.noise.coordinate_noise import CoordinateNoise
 from mechdesign.noise.separable import ROUNDING
-from mechdesign.noise.vector_noise import MixedNoise, composed
+from mechdesign.noise.vector_noise import MixedNoise
 from mechdesign.problem.checks import instance
 from mechdesign.problem.privacy import Pointwise, pairs_of
 from mechdesign.solvers import Deadline
@@ -209,7 +211,7 @@ def within_budget(
         return MixedNoise(scales * math.exp(log_factor), laplace, sensitivities)
 
     def over(log_factor: float) -> float:
-        return excess(composed(law(log_factor), privacy)[0], budget_of(privacy))
+        return excess(law(log_factor).composed(privacy)[0], budget_of(privacy))
 
     # a pure type that keeps the budget as it is comes back as it is
     if laplace[sensitivities > 0].all():  # by Corollary 6
@@ -220,23 +222,27 @@ def within_budget(
     return law(factor) if factor < math.inf else None
 
 
-def mixed_cost(question: AllocationPage, law: MixedNoise) -> float:
+def mixed_cost(question: AllocationPage, law: MixedNoise | CoordinateNoise) -> float:
     r"""Return :math:`\sum_i w_i E|T_i|^p`."""
     moments = law.absolute_moment(float(question.loss))
     return float((moments if question.weights is None else moments * question.weights).sum())
 
 
 def mixed_claims(asked: AllocationPage, stated: Certificate) -> Iterator[Claim]:
-    """A mix of Laplace and Gaussian noise is private by the exact composition over all coordinates, which change by all they may.
+    """Noise with a law for each coordinate is private by the exact composition over all coordinates, which change by all they may.
 
-    δ of the composition is a bound from above (`composed`): a closed form or basic composition, else in outward-rounded floats.
+    δ of the composition is a bound from above (`composed` of the law): a closed form or basic composition, else in outward-rounded floats.
+    Laws are Laplace or Gaussian in a mix, else of one family.
     """
-    law = instance("law", stated.law, MixedNoise)
-    if asked.noise != "mixed" or not np.array_equal(law.sensitivities, asked.sensitivities):
+    law = stated.law
+    if not isinstance(law, MixedNoise | CoordinateNoise):
+        raise DesignError.of("law", type(law).__name__, "must be MixedNoise or CoordinateNoise")
+    own = "mixed" if isinstance(law, MixedNoise) else law.noise
+    if asked.noise != own or not np.array_equal(law.sensitivities, asked.sensitivities):
         yield Claim("the law is noise of the type, for these sensitivities", PROVED, -math.inf, False)
         return
-    privacy: Pointwise = instance("privacy", asked.privacy, *get_args(Pointwise))
-    used, basic = composed(law, privacy)
+    privacy = instance("privacy", asked.privacy, *get_args(Pointwise))
+    used, basic = law.composed(privacy)
     kept = ", ".join(f"δ at ε = {e:g} is at most {d:g}" for e, d in pairs_of(privacy))
     claim = f"{kept} when all coordinates change by all they may"
     yield Claim(claim, PROVED if basic else RECOMPUTED, asked.budget - used, used <= asked.budget)

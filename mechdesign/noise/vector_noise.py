@@ -33,7 +33,7 @@ _STEP = 2.0**-30
 """Lattice step of a release over the scale."""
 
 
-class _PerCoordinate(AddedNoise):
+class PerCoordinate(AddedNoise):
     """What follows from the scales and from which coordinates have Laplace noise, the others having Gaussian noise."""
 
     scales: Array
@@ -46,6 +46,11 @@ class _PerCoordinate(AddedNoise):
     @property
     def dimension(self) -> int:  # type: ignore[override]
         return len(self.scales)
+
+    @property
+    def parameters(self) -> dict[str, Array]:
+        """What the frame of an allocation states of each coordinate."""
+        return {"scale": self.scales}
 
     @property
     def variance(self) -> Array:
@@ -113,7 +118,7 @@ class _PerCoordinate(AddedNoise):
 
 @serializable("independent-noise")
 @dataclass(frozen=True, eq=False)
-class IndependentNoise(_PerCoordinate):
+class IndependentNoise(PerCoordinate):
     """Independent zero-mean noise, not identically distributed.
 
     Parameters
@@ -142,9 +147,9 @@ class IndependentNoise(_PerCoordinate):
 
     def __post_init__(self) -> None:
         one_of("noise", self.noise, ("gaussian", "laplace"))
-        settle(self, scales=_profile("scales", self.scales))
+        settle(self, scales=profile_vector("scales", self.scales))
         if self.sensitivities is not None:
-            settle(self, sensitivities=_profile("sensitivities", self.sensitivities, self.scales.size))
+            settle(self, sensitivities=profile_vector("sensitivities", self.sensitivities, self.scales.size))
         instance("bounds", self.bounds, Sensitivity, NoneType)
 
     @property
@@ -188,7 +193,7 @@ class IndependentNoise(_PerCoordinate):
         return self.exact.scale - 1.0
 
 
-def _profile(name: str, value: Numbers, size: int | None = None) -> Array:
+def profile_vector(name: str, value: Numbers, size: int | None = None) -> Array:
     """Check a vector of one number a coordinate; it is not copied, as it may be long."""
     allowed = "must be a vector of non-negative finite numbers" + (", one a scale" if size else "")
     found = doubles(name, value, allowed)
@@ -232,7 +237,7 @@ def accuracy_of(scales: Array, *, laplace: bool | Sequence[bool] | npt.NDArray[n
 
 @serializable("mixed-noise")
 @dataclass(frozen=True, eq=False)
-class MixedNoise(_PerCoordinate):
+class MixedNoise(PerCoordinate):
     """Independent zero-mean noise, Laplace on some coordinates and Gaussian on the others, or Laplace on all: private by composition.
 
     Parameters
@@ -255,8 +260,8 @@ class MixedNoise(_PerCoordinate):
     sensitivities: Array
 
     def __post_init__(self) -> None:
-        scales, kinds = _profile("scales", self.scales), np.asarray(self.laplace)
-        lam = _profile("sensitivities", self.sensitivities, scales.size)
+        scales, kinds = profile_vector("scales", self.scales), np.asarray(self.laplace)
+        lam = profile_vector("sensitivities", self.sensitivities, scales.size)
         if kinds.dtype != bool or kinds.shape != scales.shape:
             raise DesignError.of("laplace", self.laplace, "must be True or False for each coordinate")
         if ((scales == 0) & (lam > 0)).any():
@@ -336,20 +341,19 @@ class MixedNoise(_PerCoordinate):
             wider[at] += law.lattice_cost
         return float(np.linalg.norm(wider * np.sqrt(self.variance)) / math.sqrt(self.mse)) - 1.0
 
+    def composed(self, privacy: Pointwise) -> tuple[float, bool]:
+        """δ of the exact composition at ε, from above, and whether a closed form or basic composition proves it; of a TradeOff the largest share of a δ.
+
+        What is τ-private purely leaves ε − τ to the others.
+        """
+        terms, points = self.terms(), pairs_of(privacy)
+        found = [delta_at(terms, self.small, epsilon, delta) for epsilon, delta in points]
+        units = [delta if isinstance(privacy, TradeOff) else 1.0 for _, delta in points]
+        return max(used / unit for (used, _), unit in zip(found, units)), all(proved for _, proved in found)
+
 
 LEVELS = 32
 """Different Laplace ratios, at most: each is composed on its own."""
-
-
-def composed(law: MixedNoise, privacy: Pointwise) -> tuple[float, bool]:
-    """δ of the exact composition at ε, from above, and whether a closed form or basic composition proves it; of a TradeOff the largest share of a δ.
-
-    What is τ-private purely leaves ε − τ to the others.
-    """
-    terms, points = law.terms(), pairs_of(privacy)
-    found = [delta_at(terms, law.small, epsilon, delta) for epsilon, delta in points]
-    units = [delta if isinstance(privacy, TradeOff) else 1.0 for _, delta in points]
-    return max(used / unit for (used, _), unit in zip(found, units)), all(proved for _, proved in found)
 
 
 def delta_at(

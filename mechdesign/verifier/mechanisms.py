@@ -32,6 +32,7 @@ from mechdesign.verifier.changes import changes_of, worst_shifts
 from mechdesign.verifier.choice import alone as choice_alone
 from mechdesign.verifier.choice import with_noise
 from mechdesign.verifier.composition import PLACES
+from mechdesign.verifier.coordinates import assigned
 from mechdesign.verifier.gaussian import shown_is_the_law, unbiased
 from mechdesign.verifier.knorm import Hull
 from mechdesign.verifier.knorm import fits as knorm_fits
@@ -123,6 +124,14 @@ def additive(law: Json, account: Account) -> None:
             composed = Asked(name, shapes, rounds, rate, Decimal(1), Decimal("1e-9"), account)
             delta = min(composed.consumed(case, POINTS) for case in cases)
             account.proved(f"delta at most {above(Fraction(delta) * ROUND)!r} at epsilon = 1", delta <= 1)
+
+
+def units(law: Json, account: Account) -> None:
+    if assigned(law, account):
+        for k, unit in enumerate(law["units"]):
+            own = account.part()
+            additive(unit, own)
+            account.join(f"unit {k}", own)
 
 
 def knorm(law: Json, account: Account) -> None:
@@ -247,6 +256,7 @@ MECHANISMS: dict[str, Callable[[Json, Account], object]] = {
     "independent-noise": independent,
     "knorm-noise": knorm,
     "mixed-noise": independent,
+    "coordinate-noise": units,
     "planned-release": planned,
     "strategy-noise": strategy,
     "buffered-noise": buffers.alone,

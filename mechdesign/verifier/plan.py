@@ -19,7 +19,7 @@ from operator import mul
 from mechdesign.verifier.allocation import composed_delta, largest_square
 from mechdesign.verifier.arithmetic import transposed, whole
 from mechdesign.verifier.bound_class import spoken_of
-from mechdesign.verifier.calibration import largest_loss, law_of
+from mechdesign.verifier.calibration import largest_loss, law_of, plainest
 from mechdesign.verifier.changes import worst_shifts
 from mechdesign.verifier.choice import with_noise
 from mechdesign.verifier.composition import PLACES
@@ -225,7 +225,7 @@ def private(noises: list[Json], privacy: Json, whose: str, account: Account) -> 
         alike.setdefault(repr(sorted(noise.items())), []).append(noise)
     for noise, *others_alike in alike.values():
         copies = noise["rounds"] * (1 + len(others_alike))
-        name, shapes, scale = law_of(noise)
+        name, shapes, scale = plainest(*law_of(noise))
         smooth = name == "norm" or (name == "discrete_gaussian" and privacy[""] == "zcdp")
         cases = worst_shifts(noise["sensitivity"], noise["dimension"], "norm" if smooth else name, account)
         shifts = [[(v / scale, count * copies) for v, count in case] for case in cases]

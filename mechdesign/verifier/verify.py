@@ -23,6 +23,7 @@ from mechdesign.verifier.bound_class import standing
 from mechdesign.verifier.buffers import stream
 from mechdesign.verifier.calibration import calibration
 from mechdesign.verifier.choice import choice, rule
+from mechdesign.verifier.coordinates import allocated
 from mechdesign.verifier.gaussian import correlated, covariance_problem
 from mechdesign.verifier.knorm import knorm
 from mechdesign.verifier.local_report import local_report
@@ -51,7 +52,9 @@ CHECKS |= {
     "lattice-problem": lattice_problem,
     "local-workload": local_report,
     "optimal-noise": lattice_noise,
-    "noise-allocation": allocation,
+    "noise-allocation": lambda held, account: (
+        allocated if held["mechanism"][""] == "coordinate-noise" else allocation
+    )(held, account),
     "scales-problem": allocation,
     "calibration": calibration,
     "correlated-gaussian": correlated,

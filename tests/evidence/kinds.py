@@ -73,7 +73,7 @@ EXCEPTIONS = {
     "@block-fill-law|@selection-law|@rational-table|null": "quantizer.law",
     "'proved'|'recomputed'": "delta-interval.how",
     "'gaussian'|'laplace'": "independent-noise.noise",
-    "'gaussian'|'laplace'|'mixed'": "noise-allocation.noise",
+    "'gaussian'|'laplace'|'mixed'|'flipped_huber'|'osgt'|'gennorm'|'logistic'|'staircase'|'truncated_laplace'": "noise-allocation.noise",
     "'add-remove'|'replace'": "noise-allocation.neighbours planned-release.neighbours",
     "": "itemwise-release.alpha itemwise-release.item_alpha",
 }

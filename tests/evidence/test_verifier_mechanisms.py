@@ -177,6 +177,7 @@ DOCTORED: dict[str, list[tuple[tuple[Any, ...], Any]]] = {
     "quantile-rule": [(("rate",), -1.0), (("rule",), "the first")],
     "clustered-response": [(("space", "fields", "within"), 2.0), (("space", "fields", "kind"), "line")],
     "comparison": [(("results", "$items", 0, 1, "fields", "value"), lambda v: v * 0.9), (("results", "$items", 0, 0), "other"), (("privacy", "fields", "epsilon"), 0.5), (("least",), 7.9)],
+    "coordinate-noise": [(("which", "$array", 0), -1), (("units", "$tuple", 0, "fields", "dimension"), 1), (("units", "$tuple", 0, "fields", "sensitivity"), 0.5)],
     "correlated-gaussian-noise": [(("covariance", "$array", 0, 0), lambda v: v * 0.99), (("whitening", "$array", 0, 0), lambda v: v * 1.01)],
     "frequency-estimate": [(("space", "fields", "shape", "$tuple"), [2, 3])],
     "frontier": [(("results", "$tuple", 0, "fields", "value"), lambda v: v * 0.9), (("table", "$table", 1, 2, 0), lambda v: v * 0.9), (("table", "$table", 0, 2, 0), 0.5), (("design", "fields", "max_bias"), 0.1)],

@@ -24,7 +24,7 @@ from mechdesign.model.scales import absolute_moment
 from mechdesign.noise.allocation import NoiseAllocation
 from mechdesign.noise.allocation_page import disparity, gini, layer_profile, majorizes
 from mechdesign.noise.allocation_proofs import spent
-from mechdesign.noise.vector_noise import MixedNoise, composed
+from mechdesign.noise.vector_noise import MixedNoise
 from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.verifier.verify import verify
@@ -408,7 +408,7 @@ def one_type(lam, privacy, noise, **options):
 
 
 def delta(result):
-    return composed(result.mechanism, result.design.privacy)[0]
+    return result.mechanism.composed(result.design.privacy)[0]
 
 
 @pytest.fixture(scope="module")
@@ -441,8 +441,8 @@ def test_small_ones_are_composed_purely():
     """A coordinate of ratio τ far below the others leaves ε − τ to them."""
     law = MixedNoise([1.0, 1e9], [True, True], [1.0, 1.0])
     assert law.small == pytest.approx(1e-9) and len(law.terms()) == 1
-    assert composed(law, md.ApproximateDP(1.0 + 2e-9, 1e-30)) == (0.0, True)
-    delta, basic = composed(law, md.ApproximateDP(1.0, 1e-8))
+    assert law.composed(md.ApproximateDP(1.0 + 2e-9, 1e-30)) == (0.0, True)
+    delta, basic = law.composed(md.ApproximateDP(1.0, 1e-8))
     assert basic and delta == pytest.approx(5e-10, rel=1e-4)  # one coordinate: 1 − exp((ε − Δ/β)/2)
 
 

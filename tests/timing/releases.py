@@ -302,6 +302,7 @@ RELEASES: dict[str, Release] = {
         answers(2, 0.1, moved=2),
         delta=DELTA,
     ),
+    "allocation, of a family": Release("coordinate-noise", solved(lambda: md.NoiseAllocation("staircase", np.ones(50), PURE)), answers(50, moved=50)),
     "K-norm, l_inf": Release("knorm-noise", solved(lambda: md.noise.KNorm(4, PURE, norm=math.inf)), answers(4, moved=4)),
     "K-norm, l_1": Release("knorm-noise", solved(lambda: md.noise.KNorm(4, PURE, norm=1)), answers(4, 0.25, moved=4)),
     "K-norm, l_2": Release("knorm-noise", solved(lambda: md.noise.KNorm(4, PURE, norm=2)), answers(4, moved=4)),

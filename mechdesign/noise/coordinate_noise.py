@@ -1,0 +1,334 @@
+r"""Noise of any family with parameters of its own on each coordinate, under one exactly composed requirement.
+
+Coordinate i, which changes by at most :math:`\lambda_i`, gets :math:`\lambda_i U_i` with :math:`U_i` private for a change of 1, so that shapes and scales
+of the :math:`U_i` are all that is searched. At order :math:`1 + \theta` of the Rényi divergence the problem separates:
+
+.. math:: \min \sum_i w_i \lambda_i^p E|U_i|^p \quad\text{s.t.}\quad
+   \sum_i \kappa_i(\theta) \le \theta\varepsilon + \log\delta + \log(1 + \theta) + \theta\log(1 + 1/\theta),
+
+:math:`\kappa_i(\theta) = \log E e^{\theta L_i}` of the privacy loss (the conversion: Canonne, Kamath and Steinke 2020, Proposition 12). One multiplier chooses
+a shape and a scale for each of at most `_LEVELS` levels of :math:`w_i \lambda_i^p`, on a grid that is then made finer around what was chosen. Under
+pure privacy :math:`\kappa_i` is the largest loss. All scales are multiplied by the least common factor at which the exact composition keeps the requirement.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from scipy.special import logsumexp
+
+from mechdesign.accounting.interval import upper_delta
+from mechdesign.accounting.least_kept import least_kept
+from mechdesign.accounting.losses import AtomicLoss, loss_of
+from mechdesign.errors import DesignError
+from mechdesign.evidence.accuracy import Accuracy
+from mechdesign.evidence.attack import TradeOff
+from mechdesign.evidence.exact import excess, round_up
+from mechdesign.evidence.serialize import serializable
+from mechdesign.noise.additive import AdditiveNoise
+from mechdesign.noise.calibration import Calibration
+from mechdesign.noise.calibration_evaluation import budget_of, cost_of
+from mechdesign.noise.families import FAMILIES, Family
+from mechdesign.noise.release import ExactNoise, lattice_of, noisy
+from mechdesign.noise.vector_noise import PerCoordinate, profile_vector
+from mechdesign.problem.checks import array, instance, one_of, settle
+from mechdesign.problem.law_moments import frozen_parts
+from mechdesign.problem.privacy import Consumption, Pointwise, PureDP, pairs_of
+from mechdesign.solvers import Deadline
+from mechdesign.typing import Array, FrozenLaw, Indices, Numbers
+
+COORDINATE_FAMILIES = tuple(
+    name for name, family in FAMILIES.items() if not family.discrete and name not in ("gaussian", "laplace")
+)
+"""The families besides those of closed forms."""
+_LOSSES = {1.0: "absolute", 2.0: "squared"}
+_LEVELS = 12
+_CELLS = 400
+_RATIOS = 40
+_ORDERS = 12
+_WIDTH = 1e-2
+"""Of the composition in the search: the proof's is finer, so that others find room too."""
+_TRIED = 2
+"""Orders whose choice is composed exactly, those of least cost."""
+_Parameters = list[tuple[float, float]]
+"""Shapes, and ratios of a change of 1 to the scale."""
+
+
+@serializable("coordinate-noise")
+@dataclass(frozen=True, eq=False)
+class CoordinateNoise(PerCoordinate):
+    r"""Independent noise :math:`\lambda_i U_i` on each coordinate, where :math:`U_i` has the law of one of several `units`.
+
+    Parameters
+    ----------
+    units : tuple of AdditiveNoise
+        Each for a sensitivity of 1 on as many coordinates as it is assigned to.
+    which : array_like of int, shape (K,)
+        The unit of each coordinate; −1 where it needs no noise.
+    sensitivities : array_like, shape (K,)
+        The profile λ.
+
+    Examples
+    --------
+    >>> from scipy import stats
+    >>> law = CoordinateNoise((AdditiveNoise(stats.logistic(scale=2.0), 1.0, 2),), [0, -1, 0], [1.0, 0.0, 3.0])
+    >>> law.scales, law.kinds
+    (array([2., 0., 6.]), ('logistic', 'none', 'logistic'))
+    """
+
+    units: tuple[AdditiveNoise, ...]
+    which: Indices
+    sensitivities: Array
+
+    def __post_init__(self) -> None:
+        lam, which = profile_vector("sensitivities", self.sensitivities), array("which", self.which)
+        units = tuple(instance("units", unit, AdditiveNoise) for unit in self.units)
+        if which.shape != lam.shape or not np.isin(which[lam > 0], np.arange(len(units))).all():
+            raise DesignError.of("which", self.which, "must name a unit for each coordinate that changes")
+        counts = [int((which == k).sum()) for k in range(len(units))]
+        asked = [(1.0, n, True, True) for n in counts]
+        if [(u.sensitivity, u.dimension, u.once, u.continuous) for u in units] != asked or not units:
+            allowed = f"must be densities for a sensitivity of 1, once, on {counts} coordinates"
+            raise DesignError.of("units", len(units), allowed)
+        settle(self, units=units, which=which.astype(np.int64), sensitivities=lam)
+
+    @property
+    def noise(self) -> str:
+        """The name of the family."""
+        return str(self.units[0].law.dist.name)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The family of each coordinate, or none."""
+        return tuple(self.noise if k >= 0 else "none" for k in self.which.tolist())
+
+    def _each(self, value: Callable[[AdditiveNoise], float]) -> Array:
+        """What is so of each unit, by coordinate; 0 where there is no noise."""
+        return np.append([value(unit) for unit in self.units], 0.0)[self.which]
+
+    @property
+    def parameters(self) -> dict[str, Array]:
+        """The family's parameters on each coordinate: shapes, and what has the unit of the answers in that unit."""
+        scaled = {"scale", "alpha"} | ({"gamma"} if self.noise == "flipped_huber" else set())
+        found = {name: [unit.parameters[name] for unit in self.units] for name in self.units[0].parameters}
+        unit = {name: self.sensitivities if name in scaled else 1.0 for name in found}
+        return {name: np.append(each, 0.0)[self.which] * unit[name] for name, each in found.items()}
+
+    @property
+    def scales(self) -> Array:  # type: ignore[override]
+        """Scale of the family's law on each coordinate."""
+        return self.parameters["scale"]
+
+    @property
+    def variance(self) -> Array:
+        """Variance per coordinate."""
+        return self.absolute_moment(2.0)
+
+    def absolute_moment(self, order: float) -> Array:
+        r"""Return :math:`E|T_i|^p` per coordinate, p = 1 or 2."""
+        loss = _LOSSES[one_of("order", order, tuple(_LOSSES))]
+        return self._each(lambda unit: cost_of(unit, loss)) * self.sensitivities**order
+
+    def errors(self) -> Accuracy:
+        """How far off an answer is, on average over the coordinates."""
+        width = self._each(lambda unit: unit.errors().half_width) * self.sensitivities
+        means = (float(v.mean()) for v in (self.absolute_moment(1.0), width))
+        return Accuracy(math.sqrt(float(self.variance.mean())), *means)
+
+    def _noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        out = np.zeros(shape)
+        for k, unit in enumerate(self.units):
+            size = (*shape[:-1], unit.dimension)
+            out[..., self.which == k] = unit.law.rvs(size=size, random_state=rng)
+        return out * self.sensitivities
+
+    @cached_property
+    def _exact(self) -> tuple[ExactNoise, ...]:
+        """Samplers of the units on a lattice of step h, widened to 1 + 2h + 2⁻⁴⁸: rounding to steps of λ_i h brings answers λ_i apart no further apart."""
+        steps = [lattice_of(unit.law, 1.0).step for unit in self.units]
+        return tuple(
+            ExactNoise(_scaled(unit.law, 1 + 2 * h + 2.0**-47), h) for unit, h in zip(self.units, steps)
+        )
+
+    @property
+    def lattice_cost(self) -> float:
+        """Relative increase of the scales in a release."""
+        return max(exact.scale / unit.parameters["scale"] for exact, unit in zip(self._exact, self.units)) - 1
+
+    def release(self, x: Numbers) -> Array:
+        """Return answers with noise, drawn exactly, each coordinate on a lattice of its own: for deployment.
+
+        A coordinate without noise is the same for all neighbours and is returned as it is.
+
+        Parameters
+        ----------
+        x : array, shape (..., K)
+
+        Raises
+        ------
+        DataError
+            A number that is not finite, or beyond 2⁵³ one that no double holds. The guarantee does not cover that refusal.
+        """
+        held = np.array(self._answers(x))
+        for k, exact in enumerate(self._exact):
+            part, step = held[..., self.which == k], self.sensitivities[self.which == k] * 2 * exact.half_step
+            held[..., self.which == k] = noisy(part, step, exact.draw(part.size).reshape(part.shape))
+        return held
+
+    def consumption(self) -> Consumption:
+        """What a release consumes of a ledger where all coordinates change by all they may."""
+        return sum((unit.consumption() for unit in self.units[1:]), self.units[0].consumption())
+
+    def composed(self, privacy: Pointwise, width: float = 3e-3) -> tuple[float, bool]:
+        """δ of the exact composition at ε, from above, and whether it is proved; of a TradeOff the largest share of a δ; the largest loss under pure privacy."""
+        cases = [unit.worst_cases for unit in self.units]
+        losses = [case.largest_loss() for case in cases]
+        most = math.inf if math.inf in losses else round_up(sum(map(Fraction, losses), Fraction(0)))
+        closed = all(case.loss_is_closed for case in cases)
+        if isinstance(privacy, PureDP):
+            return most, closed
+        terms, used = tuple(term for unit in self.units for term in unit.noise_terms()), 0.0
+        for epsilon, delta in pairs_of(privacy):
+            share = 1 / delta if isinstance(privacy, TradeOff) else 1.0
+            used = max(used, share * upper_delta(terms, epsilon, width=width) if most > epsilon else 0.0)
+        return used, closed and not used
+
+
+def _scaled(law: FrozenLaw, factor: float) -> FrozenLaw:
+    dist, shapes, _, scale = frozen_parts(law)
+    return dist(*shapes, scale=scale * factor)
+
+
+class Allocating:
+    """What is asked of noise of one family on coordinates that all change.
+
+    Parameters
+    ----------
+    family : Family
+    coefficients : ndarray, shape (K,)
+        What E|U|^p costs on each coordinate.
+    order : float
+        p, 1 or 2.
+    privacy : PureDP, ApproximateDP, MembershipAdvantage or TradeOff
+    """
+
+    def __init__(self, family: Family, coefficients: Array, order: float, privacy: Pointwise) -> None:
+        self.family, self.order, self.privacy = family, order, privacy
+        self.points = pairs_of(privacy)
+        self.least = min(delta for _, delta in self.points)
+        self.which = _levels(coefficients, order)
+        self.counts = np.bincount(self.which)
+        self.costs = np.bincount(self.which, weights=coefficients) / self.counts
+
+    def unit(self, shape: float, ratio: float, count: int = 1) -> AdditiveNoise:
+        return AdditiveNoise(self.family.make(shape, 1 / ratio, 1.0), 1.0, count)
+
+    def consumed(self, unit: AdditiveNoise, orders: Array) -> Array | float:
+        """κ at orders θ; an infinite loss takes its probability out of δ."""
+        if not self.least:
+            return unit.worst_cases.largest_loss()
+        loss = loss_of(unit.law, 1.0)
+        if isinstance(loss, AtomicLoss):
+            values, mass, infinite = loss.values, loss.mass, loss.infinity
+        else:
+            far = float(loss.isf(max(1e-6 * self.least, 1e-290)))
+            ends = np.linspace(max(0.5 - far, -loss.edge), min(far + 0.5, loss.edge), _CELLS + 1)
+            values, mass = loss.loss((ends[1:] + ends[:-1]) / 2), loss.masses(ends)[0]
+            infinite = float(loss.sf(ends[-1] - 0.5))
+        with np.errstate(divide="ignore"):
+            finite = logsumexp(np.log(mass)[:, None] + values[:, None] * orders, axis=0)
+        return np.asarray(np.logaddexp(finite, math.log(infinite or 1e-300)) + infinite / self.least)
+
+    def allowed(self, order: float) -> float:
+        """What may be consumed at an order θ."""
+        if not self.least:
+            return self.points[0][0]
+        gain = math.log1p(order) + order * math.log1p(1 / order)
+        return min(order * epsilon + math.log(delta) + gain for epsilon, delta in self.points)
+
+    def choices(self, menu: _Parameters, orders: Array) -> list[tuple[float, float, _Parameters]]:
+        """The cost, the order and what the levels get at it of a menu, cheapest first."""
+        units = [self.unit(*parameters) for parameters in menu]
+        costs = np.array([cost_of(unit, _LOSSES[self.order]) for unit in units])
+        consumed = np.array([np.broadcast_to(self.consumed(unit, orders), orders.shape) for unit in units])
+        found = []
+        for order, used in zip(orders.tolist(), consumed.T):
+            best, low, high = None, -80.0, 80.0
+            while high - low > 1e-3:
+                middle = (low + high) / 2
+                chosen = np.argmin(self.costs[:, None] * costs + math.exp(middle) * used, axis=1)
+                if self.counts @ used[chosen] <= self.allowed(order):
+                    best, high = chosen, middle
+                else:
+                    low = middle
+            if best is not None:
+                value = float(self.counts * self.costs @ costs[best])
+                found.append((value, order, [menu[i] for i in best]))
+        return sorted(found, key=lambda one: one[0])
+
+    def promising(self) -> Iterator[_Parameters]:
+        """Yield shapes and ratios of the levels: those of P3 in a family that holds Gaussian noise, and of the orders that promise most."""
+        if self.family.normal is not None:
+            shape, width = self.family.normal
+            yield [(shape, ratio / width) for ratio in self.costs ** (1 / (self.order + 2))]
+        epsilon, size = max(epsilon for epsilon, _ in self.points), int(self.counts.sum())
+        starts = sorted({*self.family.starts(epsilon, self.least, size)}) if self.family.starts else [0.0]
+        shapes = np.interp(np.arange(2 * len(starts) - 1) / 2, np.arange(len(starts)), starts)
+        ratios = np.geomspace((epsilon + self.least) / (30 * size), 4 * max(epsilon, 1.0), _RATIOS)
+        orders = np.geomspace(0.3, 300, _ORDERS if self.least else 1) * max(1.0, 1 / max(epsilon, 1e-6))
+        steps = (ratios[1] / ratios[0]) ** np.linspace(-1, 1, 9)
+        coarse = [(s, r) for s in shapes.tolist() for r in ratios.tolist()]
+        for _, order, best in self.choices(coarse, orders)[:_TRIED]:
+            fine = set()
+            for shape, ratio in best:
+                at = np.searchsorted(shapes, shape) + np.array([-0.5, -0.25, 0.0, 0.25, 0.5])
+                near = np.interp(at, np.arange(len(shapes)), shapes).tolist()
+                fine |= {(s, ratio * step) for s in near for step in steps.tolist()}
+            yield from (finest for *_, finest in self.choices(sorted(fine), np.array([order])))
+
+    def laws(self, lam: Array, clock: Deadline) -> Iterator[CoordinateNoise]:
+        """Yield noise that keeps the requirement: of one unit for all, then of the levels."""
+        budget = budget_of(self.privacy)
+        design = Calibration(self.family.name, self.privacy, 1.0, len(lam), loss=_LOSSES[self.order])
+        common = design.solve(certify=False, time_limit=clock.limit()).mechanism
+        for wider in (1.0, 1 + 1e-4, 1.01):  # grids differ
+            units = (replace(common, law=_scaled(common.law, wider)),)
+            alike = CoordinateNoise(units, np.zeros(len(lam), dtype=np.int64), lam)
+            if alike.composed(self.privacy)[0] <= budget:
+                yield alike
+                break
+        for chosen in self.promising() if len(self.counts) > 1 else ():
+            if clock.passed:
+                return
+
+            def noise(log: float, chosen: _Parameters = chosen) -> CoordinateNoise:
+                each = zip(chosen, self.counts.tolist())
+                units = tuple(self.unit(shape, ratio * math.exp(-log), n) for (shape, ratio), n in each)
+                return CoordinateNoise(units, self.which, lam)
+
+            def over(log: float, noise: Callable[[float], CoordinateNoise] = noise) -> float:
+                return excess(noise(log).composed(self.privacy, _WIDTH)[0], budget)
+
+            factor = least_kept(over, 0.0, step=0.05, xtol=1e-5, rtol=1e-9, deadline=clock)
+            if factor < math.inf:
+                yield noise(factor)
+
+
+def _levels(coefficients: Array, order: float) -> Indices:
+    """The level of each coordinate, of at most `_LEVELS`: the one of widest spread is parted until there are enough."""
+    x, share = np.log(coefficients), coefficients ** (2 / (order + 2))
+    which = np.zeros(len(x), dtype=np.int64)
+    for level in range(1, _LEVELS):
+        mass = np.bincount(which, weights=share)
+        mean = np.bincount(which, weights=share * x) / mass
+        spread = share * (x - mean[which]) ** 2
+        widest = int(np.bincount(which, weights=spread).argmax())
+        if np.ptp(x[which == widest]) <= 1e-9:
+            break
+        which[(which == widest) & (x > mean[widest])] = level
+    return which

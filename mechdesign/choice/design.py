@@ -3,29 +3,32 @@ r"""Choose the best of k candidates privately, by a rule for any scores, or by t
 Scores have a spread (`mechdesign.choice.budget`): 1 where one vote is added or removed, or where one person's approvals are (all counts move by at
 most 1, in one direction); 2 where a vote is replaced.
 
-**The optimum.** For counts 0, …, N of each candidate the unknowns are the probabilities P[x, r] of choosing r at counts x,
+**The optimum.** Let counts x be sorted, :math:`N \ge x_1 \ge \dots \ge x_k \ge 0`. The unknowns are the probabilities P[x, r] of choosing the r-th,
 
-.. math:: \min_P \operatorname{mean}_x \text{ or } \max_x \sum_r (\max_m x_m - x_r) P[x, r]
-          \quad\text{s.t. privacy between neighbouring counts,}
+.. math:: \min_P \operatorname{mean}_x \text{ or } \max_x \sum_r (x_1 - x_r) P[x, r]
+          \quad\text{s.t. } P[x, r] = P[x, m] \text{ where } x_r = x_m, \text{ privacy between neighbours,}
 
-a `Table`. Counts above N are counted as N, which keeps neighbours neighbours. Candidates may be exchanged, so that one variable stands for each orbit.
+a `Table`; in the mean x counts as often as there are orders of it. That is every choice from counts in any order: the average over all
+exchanges of candidates of a private choice is private, and regrets no more. Of neighbours of x those suffice that are sorted too: a vote more goes to the first of equal ones, a vote less comes from the last. Where
+a vote moves from one to the next, which has one less, they change places: such x, out of order, are inputs of their own, alike to the sorted ones. Counts above N are counted as N, which keeps neighbours neighbours.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import cvxpy as cp
 import numpy as np
 import pandas as pd
-from scipy import sparse
-from scipy.sparse import csgraph
+from flint import fmpq
+from scipy import special
 
-from mechdesign.channels.exact import private_weights
 from mechdesign.choice.budget import Asked, Choosing
 from mechdesign.choice.rule import PERMUTE, ChoiceRule, chances, names_of, scores_of
 from mechdesign.errors import DataError, DesignError
@@ -35,9 +38,12 @@ from mechdesign.evidence.digits import shown
 from mechdesign.evidence.proofs import same
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
+from mechdesign.evidence.vipr import rational
+from mechdesign.model.exactly import Exact, Face
 from mechdesign.model.problem import Minimize
 from mechdesign.model.table import MOST_INPUTS, Table, TableMechanism
-from mechdesign.model.table_problem import TableDesign, TableProblem
+from mechdesign.model.table_problem import TableDesign, TableProblem, TableProof
+from mechdesign.model.unknown import named
 from mechdesign.plotting import COLOURS, figure, sized
 from mechdesign.problem.checks import UP, field, integer, magnitude, one_of
 from mechdesign.problem.mechanism import Deployment, Simulation
@@ -52,6 +58,7 @@ if TYPE_CHECKING:
 
 SPREADS = {"one vote": 1.0, "approvals": 1.0, "replaced vote": 2.0}
 """By how much the scores of two candidates move against each other between neighbours."""
+_MOST = 10  # candidates of a table: of approvals there are 2^k - 1
 
 
 @serializable("private-choice")
@@ -83,7 +90,7 @@ class PrivateChoice(Choosing, TableDesign):
     Raises
     ------
     DesignError
-        Counts together with a spread, more than 2,000 vectors of counts.
+        Counts together with a spread, more than 2,000 sorted vectors of counts, counts of more than 10 candidates.
 
     Notes
     -----
@@ -106,7 +113,6 @@ class PrivateChoice(Choosing, TableDesign):
 
     default_gap = 1e-6
     asks = "choice"
-    algorithms = ("symmetric",)
 
     candidates: int | tuple[str, ...] = field(check=names_of)
     privacy: Asked = field(PureDP, ApproximateDP, ZeroConcentratedDP)
@@ -130,9 +136,9 @@ class PrivateChoice(Choosing, TableDesign):
             raise DesignError.of(
                 "largest", self.largest, "is of counts: of scores with a spread there is no optimal table"
             )
-        if (self.largest + 1) ** min(self.size, 20) > MOST_INPUTS or self.size < 2:
-            allowed = f"to the power k = {self.size} must be at most {MOST_INPUTS} vectors of counts, of two candidates or more"
-            raise DesignError.of("largest + 1", self.largest + 1, allowed)
+        if not 2 <= self.size <= _MOST or math.comb(self.largest + self.size, self.size) > MOST_INPUTS:
+            allowed = f"must leave at most {MOST_INPUTS} sorted vectors of counts, of 2 to {_MOST} candidates"
+            raise DesignError.of("largest", self.largest, allowed)
 
     @property
     def size(self) -> int:
@@ -158,77 +164,121 @@ class PrivateChoice(Choosing, TableDesign):
 
     @cached_property
     def counts(self) -> Indices:
-        """All vectors of counts 0, …, N, shape (vectors, k)."""
+        """Vectors of counts 0, …, N, shape (vectors, k): the sorted ones, largest first, then those of replaced votes that are not."""
         if self.largest is None:
             raise DesignError.of(
                 "largest", None, "must be given: a solver finds the optimal table of counts from 0 to it"
             )
-        return np.array(list(itertools.product(range(self.largest + 1), repeat=self.size)))
+        each = itertools.combinations_with_replacement(range(self.largest, -1, -1), self.size)
+        found = [np.array(list(each))]
+        for r in range(self.size - 1 if self.neighbours == "replaced vote" else 0):
+            swapped = found[0][found[0][:, r] == found[0][:, r + 1] + 1]
+            swapped[:, [r, r + 1]] = swapped[:, [r + 1, r]]
+            found.append(swapped)
+        return np.concatenate(found)
 
-    def _places(self, counts: Indices) -> Indices:
+    @cached_property
+    def _rows(self) -> dict[tuple[int, ...], int]:
         """Row of the table of each vector of counts."""
-        assert self.largest is not None
-        return np.asarray(counts @ (self.largest + 1) ** np.arange(self.size - 1, -1, -1))
+        return {tuple(x): i for i, x in enumerate(self.counts.tolist())}
+
+    @cached_property
+    def alike(self) -> Indices:
+        """Cell of which each cell has the probability, shape (vectors, k): of the sorted counts, the first of equal ones."""
+        rows = [self._rows[tuple(x)] for x in (-np.sort(-self.counts, axis=1)).tolist()]
+        ranks = (self.counts[:, None, :] > self.counts[:, :, None]).sum(axis=2)
+        return np.asarray(np.array(rows)[:, None] * self.size + ranks)
+
+    @cached_property
+    def orders(self) -> Array:
+        """In how many orders each vector of counts may be; 0 of those that are not sorted."""
+        found = np.full(len(self.counts), float(math.factorial(self.size)))
+        for level in range(int(self.counts.max()) + 1):
+            found /= special.factorial((self.counts == level).sum(axis=1), exact=True)
+        found[(np.diff(self.counts, axis=1) > 0).any(axis=1)] = 0
+        return found
 
     @cached_property
     def pairs(self) -> Indices:
         """Rows of neighbouring counts, shape (pairs, 2), each pair once."""
-        single, top = np.eye(self.size, dtype=int), int(self.counts.max())
+        single, found = np.eye(self.size, dtype=int), list[tuple[int, int]]()
         moves = list(single)
         if self.neighbours == "approvals":
             moves = [np.array(v) for v in itertools.product((0, 1), repeat=self.size) if any(v)]
-        elif self.neighbours == "replaced vote":
-            moves = [a - b for a, b in itertools.combinations(single, 2)]
-        found = []
+        elif self.neighbours == "replaced vote":  # a vote from or to a candidate that has more than N stays N
+            moves += [a - b for a, b in itertools.permutations(single, 2)]
         for move in moves:
-            after = self.counts + move
-            inside = ((after >= 0) & (after <= top)).all(axis=1)
-            found.append(np.column_stack([self._places(self.counts[inside]), self._places(after[inside])]))
-        if self.neighbours == "replaced vote":  # a vote from or to a candidate that has more than N stays N
-            for r in range(self.size):
-                full = (np.delete(self.counts, r, axis=1) == top).any(axis=1) & (self.counts[:, r] < top)
-                rows = self.counts[full]
-                found.append(np.column_stack([self._places(rows), self._places(rows + single[r])]))
-        return np.concatenate(found)
+            kept = np.ones(len(self.counts), dtype=bool)
+            if self.neighbours == "replaced vote" and move.sum():
+                kept = ((self.counts == self.largest) & (move == 0)).any(axis=1)
+            after = map(tuple, (self.counts + move).tolist())
+            found += [(i, self._rows[y]) for i, y in enumerate(after) if kept[i] and y in self._rows]
+        return np.unique(np.sort(found, axis=1), axis=0)
 
     def problem(self) -> TableProblem:
-        """Return the model of the optimal table: probabilities of each candidate at each vector of counts."""
-        inputs = [tuple(row) for row in self.counts.tolist()]
-        outputs = list(range(self.size)) if isinstance(self.candidates, int) else list(self.candidates)
-        P = Table(inputs, outputs, of="data", neighbours=self.relation)
-        cost = (P.worst if self.objective == "worst" else P.expected)(self._regrets)
+        """Return the model of the optimal table: probabilities of the r-th largest at each sorted vector of counts.
+
+        With further constraints it is a table of these: it takes sorted counts, and answers with a place among them.
+        """
+        P = Table(
+            [tuple(row) for row in self.counts.tolist()],
+            range(self.size),
+            of="data",
+            neighbours=self.relation,
+        )
+        cost = P.worst(self._regrets) if self.objective == "worst" else P.expected(self._regrets, self.orders)
+        cells, leaders = cp.vec(P, order="C"), self.alike.ravel()
+        others = np.flatnonzero(leaders != np.arange(len(leaders)))
+        equal = named("equal counts", cells[others] == cells[leaders[others]])
         asked = replace(P.private(self.privacy), between=self.pairs)
-        return TableProblem(Minimize(cost), (asked,), design=self)
+        return TableProblem(Minimize(cost), (asked, equal), design=self)
+
+    def exact(self, law: Any, witness: Iterable[Fraction] = ()) -> Exact:
+        """Cells of a table for the design's counts and candidates, alike where counts are equal, in rationals."""
+        names, inputs = self._names, self.declared.inputs
+        if not isinstance(law, ChoiceTable) or (law.inputs, law.outputs) != (inputs, tuple(names)):
+            raise DesignError("law: is no table for the design's counts and candidates")
+        found = [fmpq(w, total) for row, total in zip(law.weights, map(sum, law.weights)) for w in row]
+        if any(x != found[leader] for x, leader in zip(found, self.alike.ravel().tolist())):
+            raise DesignError("law: does not treat candidates of equal counts alike")
+        return [*found, *map(rational, witness)]
+
+    @property
+    def _names(self) -> Sequence[Any]:
+        return range(self.size) if isinstance(self.candidates, int) else self.candidates
 
     def deployed(self, weights: tuple[tuple[int, ...], ...]) -> ChoiceTable:
         """Return the choice by counts of these integer weights."""
-        return ChoiceTable(self.declared.inputs, self.declared.outputs, weights)
+        return ChoiceTable(self.declared.inputs, tuple(self._names), weights)
 
     def rule(self, name: str, rate: float) -> ChoiceRule:
         """Return the mechanism of a rule at a rate."""
         return ChoiceRule(name, rate, self.candidates, self.choose)
 
     def closed_forms(self) -> Iterator[Law | Bound]:
-        """Yield the better rule; for an optimal table the best constant choice, and permute-and-flip as a table."""
+        """Yield the better rule; for an optimal table any candidate alike, and permute-and-flip, so little nearer to that that it is private in spite of rounding."""
         if self.largest is None:
             yield from super().closed_forms()
             return
-        yield from TableProblem.closed_forms(self.problem())
         assert not isinstance(self.privacy, ZeroConcentratedDP)  # of which there is no table
-        gaps, epsilon = self._regrets, self.privacy.epsilon
-        table = chances(PERMUTE, gaps, np.ones(self.size), epsilon / self.moved)
-        edges = sparse.csr_array((np.ones(len(self.pairs)), self.pairs.T), shape=(len(gaps), len(gaps)))
-        apart = csgraph.shortest_path(edges, directed=False, unweighted=True)
-        weights = private_weights(table, apart, epsilon, gaps / len(gaps))
-        yield self.law(weights, SolveReport("closed form"))
+        table = chances(PERMUTE, self._regrets, np.ones(self.size), self.privacy.epsilon / self.moved)
+        table = table.ravel()[self.alike]  # to the last digit
+        for share in (1.0, min(1.0, 1e-14 * (1 + 1 / self.privacy.epsilon))):
+            near = (1 - share) * table + share / self.size
+            weights = tuple(tuple(int(math.ldexp(p, 60)) for p in row) for row in near.tolist())
+            law = self.law(weights, SolveReport("closed form"))
+            columns = self.exact(
+                law.mechanism, next(p.witness for p in law.proofs if isinstance(p, TableProof))
+            )
+            if not Face(self.declared, frozenset()).broken(columns):
+                yield law
+
+    def _own_way(self, solver: str | None) -> bool:
+        return self.largest is None and solver is None
 
     def accelerated(self, clock: Clock, algorithm: str | None = None) -> Iterator[Law | Bound]:
-        """Solve the declared problem with one variable for each orbit under exchanges of candidates."""
-        if self.largest is None:
-            return
-        turn, swap = np.roll(np.arange(self.size), 1), np.r_[1, 0, 2 : self.size]
-        symmetry = [(self._places(self.counts[:, np.argsort(order)]), order) for order in (turn, swap)]
-        yield from self.problem().improve(clock, symmetry=symmetry)
+        """Yield nothing: a rule is a closed form."""
+        yield from ()
 
     # -- what a result says --------------------------------------------------------------------------------------
 
@@ -245,16 +295,16 @@ class PrivateChoice(Choosing, TableDesign):
 
     def regrets(self, law: ChoiceRule | ChoiceTable) -> tuple[Array, Array]:
         """Return the regrets of the candidates, shape (..., k), with their probabilities: of counts up to `largest` at the worst ones, or at all of them."""
-        if isinstance(law, ChoiceTable):
-            off, joint = self._regrets, law.probabilities / len(law.inputs)
-        else:
-            rows, copies = np.unique(np.sort(self.counts, axis=1), axis=0, return_counts=True)
-            off = (rows[:, -1:] - rows).astype(float)
-            joint = chances(law.rule, off, np.ones(self.size), law.rate) * (copies / copies.sum())[:, None]
+        off = self._regrets
+        table = (
+            law.probabilities
+            if isinstance(law, ChoiceTable)
+            else chances(law.rule, off, np.ones(self.size), law.rate)
+        )
         if self.objective == "mean":
-            return off, joint
-        at = int(((joint * off).sum(axis=1) / joint.sum(axis=1)).argmax())
-        return off[at], joint[at] / joint[at].sum()
+            return off, table * (self.orders / self.orders.sum())[:, None]
+        at = int((table * off).sum(axis=1).argmax())
+        return off[at], table[at]
 
     def errors(self, result: Result, question: object = None) -> Accuracy:
         """Return the regret of a choice: of a rule at the worst scores, at counts up to `largest` at the worst ones or over all of them."""
@@ -295,21 +345,18 @@ class PrivateChoice(Choosing, TableDesign):
         )
 
     def frame(self, result: Result) -> pd.DataFrame:
-        """Tabulate how often a rule chooses the best, by how far all others are behind; the probabilities of a table."""
+        """Tabulate how often a rule chooses the best, by how far all others are behind; the probabilities of a table, by the order of counts."""
         if self.largest is None:
             return super().frame(result)
-        names = range(self.size) if isinstance(self.candidates, int) else self.candidates
-        found = pd.DataFrame(self.counts, columns=[f"count {name}" for name in names])
-        return found.assign(
-            **{f"P[{name}]": result.mechanism.probabilities[:, r] for r, name in enumerate(names)}
-        )
+        found = pd.DataFrame(self.counts, columns=[f"count {r + 1}" for r in range(self.size)])
+        return found.assign(**{f"P[{r + 1}]": result.mechanism.probabilities[:, r] for r in range(self.size)})
 
     def plot(self, result: Result, **options: float) -> Figure:
         """Draw how often the best is chosen, by how far all others are behind."""
         if self.largest is None:
             return super().plot(result, **options)
         fig, axis = figure(**sized(options, 5.0, 3.0))
-        ahead = self.counts[:, 0] - self.counts[:, 1:].max(axis=1)
+        ahead = self.counts[:, 0] - self.counts[:, 1]
         gaps = np.arange(self.largest + 1)
         best = [result.mechanism.probabilities[ahead == gap, 0].mean() for gap in gaps]
         axis.plot(gaps, best, "o-", color=COLOURS[0])
@@ -325,10 +372,11 @@ class ChoiceTable(TableMechanism):
     Parameters
     ----------
     inputs : tuple of tuples of numbers
-        All vectors of counts, the last candidate's changing fastest.
+        Vectors of counts, largest first.
     outputs : tuple of numbers or names
         The candidates.
     weights : tuple of rows of int
+        Of the candidates in the order of their counts; those of equal counts have equal weights.
     """
 
     def drawn(self, x: Any, source: Simulation | Deployment) -> Any:
@@ -337,7 +385,7 @@ class ChoiceTable(TableMechanism):
         counts = scores_of(x, self.outputs if named else len(self.outputs))
         if (counts < 0).any() or (counts != np.floor(counts)).any():
             raise DataError("counts: must be whole numbers of at least 0")
-        top = self.inputs[-1][0]
-        row = int(np.minimum(counts, top) @ (top + 1) ** np.arange(len(counts) - 1, -1, -1.0))
-        chosen = self.outputs[int(source.choose(self, np.array([row]))[0])]
+        order = np.argsort(-counts, kind="stable")
+        row = self._places([np.minimum(counts, self.inputs[0][0])[order]])
+        chosen = self.outputs[order[source.choose(self, row)[0]]]
         return chosen if named else int(chosen)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from itertools import combinations, product
+from itertools import combinations_with_replacement, pairwise, permutations, product
 
 from mechdesign.verifier.arithmetic import exp_bounds
 from mechdesign.verifier.reading import Account, Json, Refused
@@ -19,6 +19,7 @@ from mechdesign.verifier.table import declared, stated
 SPREADS = {"one vote": 1, "approvals": 1, "replaced vote": 2}
 RULES = ("permute-and-flip", "exponential mechanism", "report noisy max")
 MOST = 2000
+"""Sorted vectors of counts."""
 GAUSS = [(0.0, 128 / 225)]
 GAUSS += [
     (side * math.sqrt(5 - turn * 2 * math.sqrt(10 / 7)) / 3, (322 + turn * 13 * math.sqrt(70)) / 900)
@@ -184,39 +185,73 @@ def choice(result: Json, account: Account) -> None:
         votes not in SPREADS
         or design["spread"] is not None
         or law[""] != "choice-table"
-        or not 2 <= size <= 20
-        or not 1 <= top < MOST ** (1 / size)
+        or not 2 <= size <= 10
+        or top < 1
+        or math.comb(top + size, size) > MOST
     ):
         raise Refused("no table of counts, or one that is too large")
-    counts = list(product(range(top + 1), repeat=size))
+    counts = ordered(votes, size, top)
+    places = {x: i for i, x in enumerate(counts)}
+    first = [
+        places[tuple(sorted(x, reverse=True))] * size + sum(other > part for other in x)
+        for x in counts
+        for part in x
+    ]
     regret = [[float(max(x) - part) for part in x] for x in counts]
+    rows = [[(j, -1.0), (i, 1.0)] for i, j in enumerate(first) if i != j]
+    alike, last = len(rows), len(first)
     if design["objective"] == "worst":  # a further column that is at least the regret of all counts
-        last = len(counts) * size
         costs = [0.0] * last + [1.0]
-        rows = [
+        rows += [
             [*((i * size + r, c) for r, c in enumerate(row) if c), (last, -1.0)]
             for i, row in enumerate(regret)
         ]
     else:
-        costs, rows = [c / len(counts) for row in regret for c in row], []
-    outputs = range(size) if isinstance(names, int) else names
-    same = [list(x) for x in law["inputs"]] == [list(x) for x in counts] and list(law["outputs"]) == list(
-        outputs
+        total = float((top + 1) ** size)
+        costs = [c * orders(x) / total for x, row in zip(counts, regret) for c in row]
+    same = [tuple(x) for x in law["inputs"]] == counts
+    same = same and list(law["outputs"]) == (list(range(size)) if isinstance(names, int) else names)
+    account.agrees("inputs are all sorted counts, and outputs the candidates", same)
+    cells = [Fraction(w, sum(row)) for row in law["weights"] for w in row]
+    account.agrees(
+        "candidates of equal counts are chosen alike", all(cells[i] == cells[j] for i, j in enumerate(first))
     )
-    account.agrees("inputs are all counts, and outputs the candidates", same)
-    pairs = [[i, j] for i, j in neighbours(votes, counts, top)]
-    question = stated(counts, outputs, costs, rows, None, design["privacy"], pairs)
+    pairs = [[i, j] for i, j in neighbours(votes, counts, places, top)]
+    question = stated(counts, range(size), costs, rows, None, design["privacy"], pairs)
+    question["labels"] = ["equal counts", *["objective"] * (len(rows) > alike)]
+    question["family"] = [int(i >= alike) for i in range(len(rows))]
+    question["equal"] = [int(i < alike) for i in range(len(rows))]
     declared(question, result, account, f"choice by counts of 0 to {top}")
 
 
-def neighbours(votes: str, counts: list[tuple[int, ...]], top: int) -> list[tuple[int, int]]:
-    """Pairs of counts, those above `top` counted as it, between which one person moves."""
-    places, size = {x: i for i, x in enumerate(counts)}, len(counts[0])
+def ordered(votes: str, size: int, top: int) -> list[tuple[int, ...]]:
+    """All counts up to their order, largest first; of replaced votes then those in which a count and the next one, which is one less, change places."""
+    found = list(combinations_with_replacement(range(top, -1, -1), size))
+    swapped = (
+        (*x[:r], x[r + 1], x[r], *x[r + 2 :]) for r in range(size - 1) for x in found if x[r] == x[r + 1] + 1
+    )
+    return [*found, *(swapped if votes == "replaced vote" else ())]
+
+
+def orders(x: tuple[int, ...]) -> int:
+    """In how many orders counts may be: 0 of those that are not sorted."""
+    found = math.factorial(len(x)) // math.prod(math.factorial(x.count(part)) for part in set(x))
+    return found if all(a >= b for a, b in pairwise(x)) else 0
+
+
+def neighbours(
+    votes: str, counts: list[tuple[int, ...]], places: dict[tuple[int, ...], int], top: int
+) -> list[tuple[int, int]]:
+    """Pairs of these counts, those above `top` counted as it, between which one person moves.
+
+    Of the other pairs each is one of these with candidates exchanged: what is added goes to the first of equal counts, what is taken comes from the last.
+    """
+    size = len(counts[0])
     single = [tuple(int(r == s) for s in range(size)) for r in range(size)]
     moves = {
         "one vote": single,
         "approvals": [v for v in product((0, 1), repeat=size) if any(v)],
-        "replaced vote": [tuple(a - b for a, b in zip(u, v)) for u, v in combinations(single, 2)],
+        "replaced vote": [tuple(a - b for a, b in zip(u, v)) for u, v in permutations(single, 2)],
     }[votes]
     after = ((x, tuple(a + b for a, b in zip(x, move))) for move in moves for x in counts)
     found = [(places[x], places[y]) for x, y in after if y in places]

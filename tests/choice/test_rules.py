@@ -224,7 +224,8 @@ def test_bad_scores_are_refused_and_not_quoted(scores: Any, said: str) -> None:
         {"choose": 1001, "candidates": 2000},
         {"choose": 2, "largest": 2},
         {"largest": 2, "candidates": 1},
-        {"largest": 3, "candidates": 6},
+        {"largest": 9, "candidates": 6},
+        {"largest": 1, "candidates": 11},
         {"objective": "median", "largest": 2},
     ],
 )

@@ -18,7 +18,7 @@ from mechdesign.plotting import COLOURS, figure
 from mechdesign.shell.studykit import Report
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
-SIZES = {2: (2, 4, 6, 8), 3: (2, 4, 6, 8), 4: (2, 3, 4)}
+SIZES = {2: (2, 4, 6, 8), 3: (2, 4, 6, 8), 4: (2, 3, 4, 6, 8)}
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(24)
 
 

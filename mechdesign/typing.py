@@ -15,6 +15,8 @@ Numbers: TypeAlias = npt.ArrayLike
 """What a caller gives where numbers are wanted: a number, nested lists, an array, a series; checked where it enters."""
 Values: TypeAlias = Any
 """What SciPy hands a law: a number or an array of any shape, and the same comes back."""
+Weights: TypeAlias = tuple[tuple[int, ...], ...]
+"""Integer weights of the outputs (columns) of every input (row)."""
 FrozenLaw: TypeAlias = Any
 """A frozen law of `scipy.stats`, or of a generator that a user registered."""
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mechdesign.channels.channel import Channel, check_prior
-from mechdesign.channels.exact import Weights, integer_rows, private_weights
+from mechdesign.channels.exact import integer_rows, private_weights
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.accuracy import Accuracy, quantile
 from mechdesign.evidence.classes import MechanismClass, every
@@ -46,7 +46,7 @@ from mechdesign.problem.privacy import ApproximateDP, PureDP
 from mechdesign.problem.sensitivity import neighbours_field
 from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.problem.words import Description, loss_words
-from mechdesign.typing import Array, Indices, Numbers
+from mechdesign.typing import Array, Indices, Numbers, Weights
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

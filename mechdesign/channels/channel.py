@@ -23,23 +23,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mechdesign.channels.exact import (
-    Weights,
-    integer_rows,
-    integer_weights,
-    largest_quotients,
-    metric_loss,
-    rounded_weights,
-)
+from mechdesign.channels.exact import integer_rows, largest_quotients, metric_loss
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem import checks
 from mechdesign.problem.checks import Checked, field
-from mechdesign.problem.mechanism import Deployment, Drawn, Rows, Simulation
+from mechdesign.problem.mechanism import Deployment, Drawn, Rows, Simulation, integer_weights, rounded_weights
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.spaces.space import MetricSpace, numbered
-from mechdesign.typing import Array, Indices, Numbers
+from mechdesign.typing import Array, Indices, Numbers, Weights
 
 _FAR = 600.0  # αd at which kernels e^{-αd} stop falling: no double is 0, and e^{-600} is reported by nobody
 

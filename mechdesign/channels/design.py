@@ -34,7 +34,7 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.channels.channel import Channel, check_prior, exponential, exponential_rate, loss_matrix
-from mechdesign.channels.exact import Weights, private_weights
+from mechdesign.channels.exact import private_weights
 from mechdesign.channels.interior import ReportProgram, covering
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.accuracy import Accuracy, quantile
@@ -60,7 +60,7 @@ from mechdesign.solvers import Deadline
 from mechdesign.spaces.pictures import draw_map
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.spaces.spanner import graph_stretch, greedy_spanner
-from mechdesign.typing import Array, Indices, Numbers
+from mechdesign.typing import Array, Indices, Numbers, Weights
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

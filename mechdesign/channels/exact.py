@@ -28,10 +28,9 @@ the last place above it (up to the 2⁻²⁴⁰ of the exponential's bound).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import cache
-from operator import index
 
 import numpy as np
 import numpy.typing as npt
@@ -40,10 +39,7 @@ from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.exact import exp_lower, exp_upper
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.spaces.space import MetricSpace
-from mechdesign.typing import Array, Indices
-
-Weights = tuple[tuple[int, ...], ...]
-"""Integer weights of the reports (columns) of every item (row)."""
+from mechdesign.typing import Array, Indices, Weights
 
 # Relative error of a quotient of two entries and two row sums (each correctly rounded, weights rounded to
 # doubles first), doubled; and of a logarithm accurate to an ulp.
@@ -208,28 +204,6 @@ def _holds(pair: tuple[int, int, float], alpha: float) -> bool:
     high, low, distance = pair
     rate = exp_lower(Fraction(alpha) * Fraction(distance))
     return high * rate.denominator <= rate.numerator * low
-
-
-def integer_weights(name: str, given: Iterable[Iterable[int]]) -> Weights:
-    """Return `given` as integer rows of one length, none of them all zero, or raise a `DesignError`."""
-    try:
-        rows = tuple(tuple(map(index, row)) for row in given)
-    except TypeError:
-        raise DesignError.of(name, given, "must be rows of integers") from None
-    if (
-        len({len(row) for row in rows}) != 1
-        or not rows[0]
-        or min(map(min, rows)) < 0
-        or not all(map(sum, rows))
-    ):
-        raise DesignError(f"{name}: must be rows of non-negative integers, none of them all zero")
-    return rows
-
-
-def rounded_weights(weights: Weights) -> Array:
-    """Return the rows of probabilities, each rounded once."""
-    rows = zip(weights, map(sum, weights))
-    return np.array([[w / total for w in row] for row, total in rows])  # int / int rounds correctly
 
 
 BITS = 120

@@ -24,7 +24,6 @@ import pandas as pd
 from scipy import linalg
 from scipy.special import expit
 
-from mechdesign.channels.exact import Weights
 from mechdesign.channels.linear_proofs import (
     LISTED,
     LinearBound,
@@ -57,7 +56,7 @@ from mechdesign.problem.words import Description
 from mechdesign.problem.workload import Workload
 from mechdesign.solvers.deadline import one_thread
 from mechdesign.solvers.registry import solve
-from mechdesign.typing import Array, Status
+from mechdesign.typing import Array, Status, Weights
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -21,17 +21,17 @@ from typing import Any
 import numpy as np
 
 from mechdesign.channels.channel import Channel
-from mechdesign.channels.exact import Weights, common_integers, integer_weights
+from mechdesign.channels.exact import common_integers
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.exact import log_upper
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import Checked, array, field, finite, indices, integer, one_of, probability
-from mechdesign.problem.mechanism import Deployment, Drawn, Simulation
+from mechdesign.problem.mechanism import Deployment, Drawn, Simulation, integer_weights
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.workload import Workload
-from mechdesign.typing import Array, Indices, Numbers
+from mechdesign.typing import Array, Indices, Numbers, Weights
 
 BITS = 128
 """Of the fixed point in which the moments of a table are inverted."""

@@ -28,7 +28,7 @@ from mechdesign.evidence.vipr import fraction, rational
 from mechdesign.model.declared import ZERO, Declared, Row
 from mechdesign.model.program import Program
 from mechdesign.solvers.deadline import Deadline
-from mechdesign.typing import Array, Indices
+from mechdesign.typing import Array, Indices, Weights
 
 MARGIN = 1e-12
 """How much stricter, relative, privacy is in the program of the law."""
@@ -473,7 +473,7 @@ def _mixed(end: Exact, start: Exact, share: fmpq) -> Exact:
     return [share * a + rest * b for a, b in zip(end, start)]
 
 
-def weights_of(declared: Declared, columns: Exact) -> tuple[tuple[int, ...], ...]:
+def weights_of(declared: Declared, columns: Exact) -> Weights:
     """Integer weights in proportion to the cells of each input."""
     rows = []
     for x in range(declared.n):

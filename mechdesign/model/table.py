@@ -28,7 +28,7 @@ from mechdesign.evidence.digits import shown
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.unknown import Requirement, Unknown, named
 from mechdesign.problem.checks import array, by_label, one_of, read
-from mechdesign.problem.mechanism import Deployment, Drawn, Rows, Simulation
+from mechdesign.problem.mechanism import Deployment, Drawn, Rows, Simulation, integer_weights, rounded_weights
 from mechdesign.problem.privacy import (
     ApproximateDP,
     GaussianDP,
@@ -40,7 +40,7 @@ from mechdesign.problem.privacy import (
 )
 from mechdesign.problem.words import guarantee
 from mechdesign.spaces.space import MetricSpace
-from mechdesign.typing import Array, Indices, Numbers, no_numbers
+from mechdesign.typing import Array, Indices, Numbers, Weights, no_numbers
 
 Labels = tuple[Any, ...]
 """Numbers, points (tuples of numbers) or names, all of one kind."""
@@ -397,14 +397,6 @@ def _loss_words(loss: Loss) -> str:
     return f"loss {getattr(loss, '__name__', 'given')}" if callable(loss) else "loss"
 
 
-def _integer_rows(given: Any) -> tuple[tuple[int, ...], ...]:
-    rows = tuple(tuple(row) for row in given)
-    good = rows and all(type(w) is int and w >= 0 for row in rows for w in row)
-    if not good or len({len(row) for row in rows}) > 1 or not all(sum(row) for row in rows):
-        raise DesignError("weights: must be rows of non-negative integers, none of them all zero")
-    return rows
-
-
 @serializable("table-mechanism")
 @dataclass(frozen=True, eq=False)
 class TableMechanism(Rows, Drawn):
@@ -427,10 +419,10 @@ class TableMechanism(Rows, Drawn):
 
     inputs: Labels
     outputs: Labels
-    weights: tuple[tuple[int, ...], ...]
+    weights: Weights
 
     def __post_init__(self) -> None:
-        rows = _integer_rows(self.weights)
+        rows = integer_weights("weights", self.weights)
         for name in ("inputs", "outputs"):
             object.__setattr__(self, name, labels_of(name, getattr(self, name)))
         object.__setattr__(self, "weights", rows)
@@ -440,9 +432,7 @@ class TableMechanism(Rows, Drawn):
     @cached_property
     def probabilities(self) -> Array:
         """The table in doubles, each rounded once; shape (inputs, outputs)."""
-        return np.array(
-            [[w / total for w in row] for row, total in zip(self.weights, map(sum, self.weights))]
-        )
+        return rounded_weights(self.weights)
 
     @property
     def laws(self) -> int:

@@ -57,7 +57,7 @@ from mechdesign.problem.words import Description, never_sent
 from mechdesign.solvers.registry import solve
 from mechdesign.spaces.pictures import draw_map
 from mechdesign.spaces.space import MetricSpace
-from mechdesign.typing import Array, Indices
+from mechdesign.typing import Array, Indices, Weights
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -115,7 +115,7 @@ class TableDesign(ModelledDesign):
         """How rows of the declared program are known: tangents of convex functions are computed in doubles."""
         return RECOMPUTED if self.declared.curved else PROVED
 
-    def deployed(self, weights: tuple[tuple[int, ...], ...]) -> Any:
+    def deployed(self, weights: Weights) -> Any:
         """Return the mechanism of these integer weights, a row an input."""
         return TableMechanism(self.declared.inputs, self.declared.outputs, weights)
 
@@ -132,9 +132,7 @@ class TableDesign(ModelledDesign):
         """Return the proof of a law, with values of the further columns."""
         return TableProof(witness)
 
-    def law(
-        self, weights: tuple[tuple[int, ...], ...], report: SolveReport, notes: tuple[str, ...] = ()
-    ) -> Law:
+    def law(self, weights: Weights, report: SolveReport, notes: tuple[str, ...] = ()) -> Law:
         """Return the law of these integer weights with its exact value and its proof."""
         declared, mechanism = self.declared, self.deployed(weights)
         none = (Fraction(0),) * (len(declared.cost) - declared.cells)
@@ -164,7 +162,7 @@ class TableProblem(TableDesign, Problem):
     numbers: ClassVar[type[Declared]] = Declared
     declared: ClassVar[Declared] = Problem.declared  # type: ignore[assignment]
 
-    def deployed(self, weights: tuple[tuple[int, ...], ...]) -> Any:
+    def deployed(self, weights: Weights) -> Any:
         """Return the mechanism of these integer weights: that of the design whose model this is."""
         return super().deployed(weights) if self.design is None else self.design.deployed(weights)
 

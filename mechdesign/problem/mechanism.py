@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from itertools import accumulate
+from operator import index
 from typing import Any
 
 import numpy as np
 
+from mechdesign.errors import DesignError
 from mechdesign.evidence.exportable import Saved
 from mechdesign.evidence.sampling import IntegerRows, random_words, uniform_integers
 from mechdesign.problem.checks import answers, generator
-from mechdesign.typing import Array, Indices, Numbers, Randomness
+from mechdesign.typing import Array, Indices, Numbers, Randomness, Weights
 
 
 class AddedNoise(Saved, ABC):
@@ -39,6 +41,28 @@ class AddedNoise(Saved, ABC):
         """
         held = self._answers(x)
         return np.asarray(held + self._noise(held.shape, generator(rng)))[()]
+
+
+def integer_weights(name: str, given: Iterable[Iterable[int]]) -> Weights:
+    """Return `given` as integer rows of one length, none of them all zero, or raise a `DesignError`."""
+    try:
+        rows = tuple(tuple(map(index, row)) for row in given)
+    except TypeError:
+        raise DesignError.of(name, given, "must be rows of integers") from None
+    if (
+        len({len(row) for row in rows}) != 1
+        or not rows[0]
+        or min(map(min, rows)) < 0
+        or not all(map(sum, rows))
+    ):
+        raise DesignError(f"{name}: must be rows of non-negative integers, none of them all zero")
+    return rows
+
+
+def rounded_weights(weights: Weights) -> Array:
+    """Return the rows of probabilities, each rounded once."""
+    rows = zip(weights, map(sum, weights))
+    return np.array([[w / total for w in row] for row, total in rows])  # int / int rounds correctly
 
 
 class Rows(ABC):

@@ -64,7 +64,7 @@ from mechdesign.quantizers.selection import check_bins, check_range, mirrored_bi
 from mechdesign.quantizers.table import PiecewiseTable, loss_peaks
 from mechdesign.solvers import Solution, proved_bound
 from mechdesign.solvers.programs import row_duals
-from mechdesign.typing import Array, Numbers, Status
+from mechdesign.typing import Array, Numbers, Status, Weights
 
 LEMMA = (
     " Between the inputs listed probabilities are interpolated. The objective is the expected loss under the prior, or under a law on finitely many inputs "
@@ -324,7 +324,7 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         x, lost = loss_peaks(PiecewiseTable(bins - centre, knots - centre, table[:-1], table[1:]), self.loss)
         return np.setdiff1d((x + centre)[lost > most], [*places, *knots])
 
-    def deployed(self, weights: tuple[tuple[int, ...], ...]) -> Quantizer:
+    def deployed(self, weights: Weights) -> Quantizer:
         """Return the quantizer that interpolates these rows."""
         rows = [[Fraction(w, total) for w in row] for row, total in zip(weights, map(sum, weights))]
         knots = [Fraction(x) for x in self.knots(len(rows)).tolist()]

@@ -49,7 +49,7 @@ from mechdesign.quantizers.optimal import OptimalQuantizer, loss_bounds
 from mechdesign.quantizers.proofs import proved_law
 from mechdesign.quantizers.selection import check_bins, check_range
 from mechdesign.solvers import Deadline, LinearProgram, get
-from mechdesign.typing import Array, Numbers, Status
+from mechdesign.typing import Array, Numbers, Status, Weights
 
 FEW = 8
 """Outputs up to which they are searched by the Nelder–Mead method: `BinSearch` takes 3 to 15 times as long for 4 (``results/ablations``), and stops on
@@ -163,7 +163,7 @@ class MVU(QuantizerDesign, TableDesign):
         """Return the problem at the alphabet found."""
         return self.problem(result.mechanism.bins)
 
-    def deployed(self, weights: tuple[tuple[int, ...], ...]) -> Quantizer:
+    def deployed(self, weights: Weights) -> Quantizer:
         """Return the quantizer that dithers its input to the grid."""
         rows = [[Fraction(w, total) for w in row] for row, total in zip(weights, map(sum, weights))]
         return self._dithered(list(map(Fraction, self._spread.tolist())), rows)

@@ -10,8 +10,12 @@ import numpy as np
 import pytest
 
 import mechdesign as md
+from mechdesign.accounting.least_kept import least_kept
+from mechdesign.model.symmetry import labels
 from mechdesign.problem.spine import Design
 from mechdesign.solvers import Solver
+from mechdesign.solvers.deadline import Deadline
+from mechdesign.typing import Status
 from mechdesign.user_level import ItemwiseRelease
 
 ROOMS = ("", "noise", "channels", "user_level", "vectors", "choice", "choose", "learning", "quantizers", "accounting",
@@ -110,3 +114,39 @@ def test_a_limit_that_is_over_is_an_answer_or_says_so(name: str) -> None:
         assert LONG[name](1e-9) is not None
     except md.SolverError as error:
         assert "limit" in f"{error} {error.status}"
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds that deadlines see."""
+    now = [0.0]
+    monkeypatch.setattr("mechdesign.solvers.deadline.time.monotonic", lambda: now[0])
+    return now
+
+
+def test_a_search_that_meets_nothing_ends_a_second_after_its_limit(clock: list[float]) -> None:
+    asked: list[float] = []
+
+    def over(x: float) -> float:
+        asked.append(x)
+        clock[0] += 0.6
+        return 1.0
+
+    with pytest.raises(md.SolverError) as error:
+        least_kept(over, 1.0, deadline=Deadline(1.0))
+    assert error.value.status == "limit" and len(asked) * 0.6 < 2.0 + 0.6
+
+
+def test_symmetries_are_not_waited_for(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading a large problem takes longer than the limit: the best closed form is returned."""
+
+    def slow(values: Any) -> Any:
+        clock[0] += 1.0
+        return labels(values)
+
+    monkeypatch.setattr("mechdesign.model.symmetry.labels", slow)
+    monkeypatch.setattr("mechdesign.model.symmetry.orbits", None)
+    P = md.Table([-1, 0, 1], [-2, 0, 2])
+    problem = md.Problem(md.Minimize(P.expected()), [P.private(md.PureDP(1.0))])
+    result = problem.solve(time_limit=1.5, symmetry=[([2, 1, 0], [2, 1, 0])])
+    assert result.status is Status.LIMIT and result.certificate.verify()

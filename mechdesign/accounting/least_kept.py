@@ -18,7 +18,7 @@ class Kept:
     over : callable
         How far a point is over the budget.
     deadline : Deadline
-        Past it, where a point keeps the budget, no further one is evaluated.
+        Past it, where a point keeps the budget, no further one is evaluated; a second later none at all.
     """
 
     def __init__(self, over: Callable[[float], float], deadline: Deadline) -> None:
@@ -26,7 +26,9 @@ class Kept:
 
     def __call__(self, x: float) -> float:
         if x not in self._seen:
-            if self._clock.passed and self.ends[1] < math.inf:
+            if self._clock.passed and (
+                self.ends[1] < math.inf or self._clock.elapsed > self._clock.seconds + 1
+            ):
                 raise too_late("root")
             self._seen[x] = self._over(x)
         return self._seen[x]
@@ -74,7 +76,7 @@ def least_kept(
     xtol, rtol : float
         Of the root.
     deadline : Deadline, optional
-        Past it, the least point seen to keep the budget is returned as soon as there is one.
+        Past it, the least point seen to keep the budget is returned as soon as there is one; SolverError where there is none a second later.
 
     Examples
     --------

@@ -657,9 +657,9 @@ class ChoiceQuestion(_Question):
 
     def __str__(self) -> str:
         moved = self.neighbours if self.spread is None else f"spread {self.spread:g}, {self.neighbours}"
-        over = "scores" if self.largest is None else f"counts of 0 to {self.largest}"
-        size = self.design(PureDP(1.0)).size
-        return f"a choice among {size} candidates ({moved}), {self.objective} regret over {over}"
+        counts = f"{self.objective} regret over counts of 0 to {self.largest}"
+        regret = "largest regret of any scores" if self.largest is None else counts
+        return f"a choice among {self.design(PureDP(1.0)).size} candidates ({moved}), {regret}"
 
 
 Question = NumericQuery | LocalReport | MetricReport | CategoryReport | HistogramOfUsers | ChoiceQuestion

@@ -189,6 +189,8 @@ class Part:
     def over(self, numbers: Indices, v: list[fmpq]) -> list[int]:
         """Of rows P[x, y] <= e^ε P[x', y] those that may not hold: here those that do not, by products of integers."""
         k, y = np.divmod(numbers - self.first, self.m)
+        some = np.array([value != 0 for value in v])[self.pairs[k, 0] * self.m + y]  # 0 is at most anything
+        numbers, k, y = numbers[some], k[some], y[some]
         a, b = (self.pairs[k] * self.m + y[:, None]).T.tolist()
         of, first = np.unique(self.of[k], return_index=True)
         lows = {one: (low.p, low.q) for one, low in zip(of.tolist(), map(self.low, k[first].tolist()))}
@@ -566,7 +568,7 @@ class Declared(Linear):
 
     def value(self, v: list[fmpq]) -> fmpq:
         """Cost of exact columns."""
-        return sum((c * x for c, x in zip(self.costs, v) if c), rational(self.constant))
+        return sum((c * x for c, x in zip(self.costs, v) if x and c), rational(self.constant))
 
     def linear_bound(
         self,

@@ -178,13 +178,13 @@ class Symmetry:
         asked : "find", list of (permutation of inputs, permutation of outputs), or None
             Those that do not keep costs, privacy and every row are dropped; None is no symmetry.
         deadline : Deadline, optional
-            Of the search.
+            Past it SolverError, or of a search no further symmetries.
         """
         n, m = declared.n, declared.m
         if asked is None:
             singles = np.arange(n * m), np.arange(n * n).reshape(n, n), np.arange(m)
             return cls(*singles, np.arange(len(declared.family)))
-        codes = _codes(declared)
+        codes = _codes(declared, deadline := Deadline.of(deadline))
         if isinstance(asked, str):
             if asked != "find":
                 raise DesignError.of(
@@ -220,7 +220,7 @@ class _Codes:
     rows: list[tuple[int, int, tuple[tuple[int, int], ...]]]
 
 
-def _codes(declared: Declared) -> _Codes:
+def _codes(declared: Declared, deadline: Deadline) -> _Codes:
     """Numbers that agree to 1e-12 of the largest count as equal."""
     n, cells, width = declared.n, declared.cells, len(declared.coefficients)
     numbers = labels(np.concatenate([declared.coefficients, declared.offsets, [0.0]])).tolist()
@@ -246,7 +246,10 @@ def _codes(declared: Declared) -> _Codes:
         if len(pairs[0]) < n * (n - 1):  # how many pairs lie between two inputs tells them apart faster
             steps = csgraph.shortest_path(sparse.csr_array(code >= 0), unweighted=True)
             asked.append(np.minimum(steps, n).astype(np.int64).ravel())
-    pairs_read = np.unique(np.array(asked), axis=1, return_inverse=True)[1]
+    pairs_read = np.zeros(n * n, dtype=np.int64)
+    for codes in asked:
+        deadline.hold("symmetry")
+        pairs_read = np.unique(pairs_read * (codes.max() + 2) + codes + 1, return_inverse=True)[1]
     return _Codes(np.array(read).reshape(n, -1), pairs_read.reshape(n, n), rows)
 
 

@@ -30,7 +30,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import LinearBound, fraction, rational
 from mechdesign.evidence.whole_files import check_writable
 from mechdesign.model import printing
-from mechdesign.model.declared import Declared
+from mechdesign.model.declared import ZERO, Declared
 from mechdesign.model.exactly import (
     MARGIN,
     RESIDUAL,
@@ -373,8 +373,10 @@ class TableProblem(TableDesign, Problem):
     def closed_forms(self) -> Iterator[Law | Bound]:
         """Yield the cheapest output that may be sent whatever the input is: it tells nothing."""
         declared, laws = self.declared, list[tuple[fmpq, Exact]]()
-        for y in range(declared.m):
-            start = [fmpq(j < declared.cells and j % declared.m == y) for j in range(len(declared.cost))]
+        n, m = declared.n, declared.m
+        for y in range(m):
+            alone = [fmpq(other == y) for other in range(m)]
+            start = alone * n + [ZERO] * (declared.width - declared.cells)
             columns = Face(declared, frozenset()).lowered(start)
             sides = ((row, row.at(columns)) for row in declared.rows)
             if all(side <= 0 and not (row.equal and side) for row, side in sides):

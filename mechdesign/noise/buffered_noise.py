@@ -304,10 +304,13 @@ class BufferedNoise(Checked, NormalNoise):
         return np.asarray(self.start().step(held))
 
 
+_COPIED = "stream: a copy would answer with the same noise: save it, and resume it once, in one process"
+
+
 class Stream:
     """A stream that is being answered: two integers a buffer, their total, and the number of steps done.
 
-    Its state holds sums of the data before noise; no result file does.
+    Its state holds sums of the data before noise; no result file does. Copies and forked processes would use the same noise twice, and are refused.
 
     Examples
     --------
@@ -332,19 +335,27 @@ class Stream:
         self._state = state or [_OFFSET] * d
         self._decoder, self._total = decoder or [0] * d, total
         self._drawn: list[int] = []
+        self._process = os.getpid()
         # what takes the public numbers out of the states and outputs again
         self._back = [_OFFSET - (p * _OFFSET >> _BITS) - _FAR for p in law.poles]
         self._public = _FAR + (sum(law.weights) * _OFFSET >> _BITS)
+
+    def __reduce_ex__(self, protocol: object) -> Any:
+        raise DesignError(_COPIED)
 
     def step(self, counts: Numbers) -> Any:
         """Answer the next count, or a block of them: a float, or an array.
 
         Raises
         ------
+        DesignError
+            The process is a fork of the stream's.
         DataError
             More counts than are left, a number that is not finite, or beyond 2⁵³ one that no double holds: nothing is answered then, and no step
             counted. The guarantee does not cover that refusal.
         """
+        if os.getpid() != self._process:
+            raise DesignError(_COPIED)
         held = answers("counts", counts)
         if held.ndim > 1:
             raise DataError("counts: must be one number, or a list of numbers")

@@ -90,3 +90,11 @@ def test_bad_questions_are_refused(asked: dict[str, Any]) -> None:
     for privacy in (md.GaussianDP(1.0), None):
         with pytest.raises(md.DesignError, match="privacy"):
             md.compare(md.ChoiceQuestion(3), privacy)
+
+
+def test_the_print_names_the_regret_that_is_reported() -> None:
+    """Of any scores there is no mean: `objective` is of counts."""
+    assert str(md.ChoiceQuestion(3, objective="mean")).endswith("(one vote), largest regret of any scores")
+    assert str(md.ChoiceQuestion(3, largest=2, objective="mean")).endswith(
+        "mean regret over counts of 0 to 2"
+    )

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 import math
+import os
+import pickle
+import warnings
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -324,3 +328,27 @@ def test_a_ledger_has_one_entry_for_the_whole_stream(tmp_path: Path) -> None:
     assert len(ledger.to_frame()) == 1
     with pytest.raises(md.DesignError):
         result.release(np.ones(40), ledger=ledger)
+
+
+@pytest.mark.parametrize("twice", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_no_noise_is_used_twice(twice: Any) -> None:
+    stream = solved(5, buffers=2).mechanism.start()
+    stream.step(1)
+    with pytest.raises(md.DesignError, match="same noise"):
+        twice(stream)
+
+
+def test_a_forked_process_does_not_go_on_with_a_stream() -> None:
+    stream = solved(5, buffers=2).mechanism.start()
+    stream.step(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if not child:
+        try:
+            stream.step(1)
+        except md.DesignError:
+            os._exit(3)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    assert stream.step(1) is not None

@@ -1,7 +1,5 @@
 """A real browser for the tests: headless Chromium, spoken to in its DevTools protocol over a pipe."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import json

@@ -3,8 +3,6 @@
 ``python tests/house.py`` prints both. Nested and ``TYPE_CHECKING`` imports count; nothing of the package is run.
 """
 
-from __future__ import annotations
-
 import ast
 from functools import cache
 from pathlib import Path

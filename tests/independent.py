@@ -1,7 +1,5 @@
 """A second implementation of the selection family, in fractions and from the formulas of the paper alone."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 

@@ -1,7 +1,5 @@
 """What elements a page is made of."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 
 VOID = {"meta", "link", "img", "br", "input", "hr"}

@@ -1,7 +1,5 @@
 """Linear programs written from the definition, every row listed, for SciPy: what tables and noise on a lattice cost at least."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,26 +1,23 @@
 """Exact divergences of small releases by enumeration: the oracle of the user-level tests (no test in here)."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
 
-from mechdesign.channels.channel import Channel
-from mechdesign.spaces.space import MetricSpace
+import mechdesign as md
 
 
 def random_space(rng, n):
     """A random metric: Euclidean points, or a random matrix closed by shortest paths, of random diameter."""
     if rng.random() < 0.5:
-        space = MetricSpace.euclidean(rng.random((n, 2)))
+        space = md.MetricSpace.euclidean(rng.random((n, 2)))
     else:
         d = rng.random((n, n)) + 0.05
         d = np.minimum(d, d.T)
         np.fill_diagonal(d, 0)
         for z in range(n):
             d = np.minimum(d, d[:, z, None] + d[z, None, :])
-        space = MetricSpace.from_matrix(d)
+        space = md.MetricSpace.from_matrix(d)
     return space.scaled(float(rng.choice([1.0, 0.3, 4.0])) / space.diameter)
 
 
@@ -36,8 +33,8 @@ def random_channel(rng, space, outputs=None):
     elif kind == 2:
         matrix = np.where(rng.random((n, k)) < 0.4, np.exp(3 * rng.random()), 1.0)
     else:
-        return Channel.exponential(space, 3 * rng.random() + 0.1)
-    channel = Channel(matrix / matrix.sum(axis=1, keepdims=True), space)
+        return md.Channel.exponential(space, 3 * rng.random() + 0.1)
+    channel = md.Channel(matrix / matrix.sum(axis=1, keepdims=True), space)
     return channel if channel.alpha > 0 else random_channel(rng, space, outputs)
 
 

@@ -1,7 +1,5 @@
 """One cheap design of every class, solved, checked twice and released, in any environment: ``python tests/smoke.py``."""
 
-from __future__ import annotations
-
 import warnings
 
 import cheap

@@ -1,7 +1,5 @@
 """Random bins, selections and priors."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import strategies as st
 from scipy import stats

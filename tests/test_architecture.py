@@ -1,13 +1,18 @@
 """The rules of the house: floors, circles, borders; and that the distribution ships every package."""
 
-from __future__ import annotations
-
 import ast
 import doctest
 import importlib
+import re
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from importlib.metadata import requires
 from pathlib import Path
 
 import house
+import pytest
 
 import mechdesign
 
@@ -84,3 +89,116 @@ def test_guides_show_whole_outputs() -> None:
     for page in sorted((ROOT / "docs" / "guides").glob("*.rst")):
         for example in parser.get_examples(page.read_text(encoding="utf-8")):
             assert "..." not in example.want, f"{page.name}, line {example.lineno + 1}"
+
+
+# -- Every benchmark runs as its docstring says: it names its command, and that module imports and has a `main`
+
+FOLDER = Path(__file__).parent.parent / "studies" / "benchmarks"
+NAMES = sorted(path.stem for path in FOLDER.glob("bench_*.py"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_benchmark_runs_as_its_docstring_says(name: str, monkeypatch) -> None:
+    monkeypatch.syspath_prepend(FOLDER.parent.parent)
+    module = import_module(f"studies.benchmarks.{name}")
+    assert f"python -m studies.benchmarks.{name}" in module.__doc__
+    assert callable(module.main)
+
+
+# -- What the core needs is what it declares, and the error of an absent extra names it ----------------------
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+BROUGHT = {
+    "markupsafe": ("jinja2", "markupsafe"),
+    "markdown_it": ("rich", "markdown-it-py"),
+    "pil": ("matplotlib", "pillow"),
+}
+"""Modules that a dependency of ours brings under every circumstance, and by which name it asks for them."""
+IMPORTED_AS = {
+    "python-flint": "flint",
+    "dp-accounting": "dp_accounting",
+    "pot": "ot",
+    "scikit-learn": "sklearn",
+    "flwr": "flwr",
+}
+
+
+def modules_of(requirements: list[str]) -> set[str]:
+    names = (re.match(r"[\w-]+", r)[0].lower() for r in requirements)  # type: ignore[index]
+    return {IMPORTED_AS.get(name, name) for name in names}
+
+
+CORE = modules_of(PROJECT["dependencies"])
+EXTRAS = {
+    name: modules_of(needs)
+    for name, needs in PROJECT["optional-dependencies"].items()
+    if name not in ("all", "docs", "test")
+}
+
+
+@pytest.mark.slow
+def test_every_import_is_declared() -> None:
+    known = CORE.union(
+        *EXTRAS.values(), BROUGHT, sys.stdlib_module_names, {"mechdesign", "mechdesign_studies"}
+    )
+    for name, path in house.modules().items():
+        stray = {t.split(".")[0].lower() for t in house.imports(path)} - known
+        assert not stray, f"{name} imports {stray}, which pyproject.toml does not name"
+
+
+def test_what_dependencies_bring() -> None:
+    for module, (bringer, name) in BROUGHT.items():
+        wanted = [r for r in requires(bringer) or [] if r.lower().startswith(name)]
+        assert bringer in CORE and wanted and not any(";" in r for r in wanted), f"{module}: {wanted}"
+
+
+def test_every_extra_that_an_error_names_exists() -> None:
+    named = {
+        match
+        for path in house.modules().values()
+        for match in re.findall(r'MissingExtra\.of\(\s*"(\w+)"', path.read_text(encoding="utf-8"))
+    }
+    assert named and named <= set(EXTRAS)
+    (everything,) = PROJECT["optional-dependencies"]["all"]
+    assert everything == f"mechdesign[{','.join(EXTRAS)}]"
+
+
+@pytest.mark.slow
+def test_without_any_extra() -> None:
+    """The core designs, certifies and saves; what needs an extra says which."""
+    script = f"""
+import pathlib, sys, tempfile
+
+class Absent:
+    def find_spec(self, name, *_):
+        if name.split(".")[0] in {sorted(set().union(*EXTRAS.values()))}:
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Absent())
+import mechdesign as md
+from mechdesign.noise import opendp_sample, discrete_laplace_law
+
+design = md.OptimalQuantizer([-3, -0.5, 0.5, 3], md.PureDP(1.0), [-1.0, 0.25, 1.0], input_range=(-1, 1))
+result = design.solve()
+folder = pathlib.Path(tempfile.mkdtemp())
+result.save(folder / "result.json")
+assert md.load(folder / "result.json").certificate.verify()
+plane = md.MetricSpace.euclidean([[0, 0], [3, 4], [3, 0]])
+for extra, call in dict(
+    parquet=lambda: result.to_parquet(folder / "r.parquet"),
+    emd=lambda: md.emd([0.5, 0.5, 0], [0, 0.5, 0.5], plane),
+    pld=lambda: md.accounting.to_pld,
+    opendp=lambda: opendp_sample(discrete_laplace_law(1.0), 1),
+    dask=lambda: md.OPTMSearch(md.PureDP(1.0), [-1.0, 1.0], input_range=(-1, 1)).solve(backend="dask", jobs=2),
+    ray=lambda: md.OPTMSearch(md.PureDP(1.0), [-1.0, 1.0], input_range=(-1, 1)).solve(backend="ray", jobs=2),
+).items():
+    try:
+        call()
+    except md.MissingExtra as error:
+        assert f"mechdesign[{{extra}}]" in str(error), error
+    else:
+        raise SystemExit(f"{{extra}} was not missed")
+assert not (folder / "r.parquet").exists()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr

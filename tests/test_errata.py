@@ -1,7 +1,5 @@
 """Rows of the table of errata against oracles that share no code with the study."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Whatever is given where data are received: no message quotes it, and no exception of another library leaves."""
 
-from __future__ import annotations
-
 import datetime
 import math
 import re
@@ -23,12 +21,11 @@ import mechdesign as md
 from mechdesign import channels, learning
 from mechdesign.channels import Channel, ClusteredResponse, HadamardResponse
 from mechdesign.shell import commands
-from mechdesign.user_level import FrequencyEstimate
 from mechdesign.vectors import ModularSum, flower_update
 from tests.timing.releases import CLUSTERS, LINE, RELEASES
 
 MARK = re.compile(r"SECRET|8231|8\.23e")
-INPUTS = 500
+INPUTS = 200
 
 
 class Loud:
@@ -180,7 +177,7 @@ def receivers() -> dict[str, tuple[Callable[[Any], object], Any]]:
     sphere = RELEASES["sphere, messages"].mechanism
     message = sphere.encode(np.zeros((2, 20)), seed=7)
     residues = ModularSum(3, 8)
-    estimate = FrequencyEstimate(table)
+    estimate = md.FrequencyEstimate(table)
     item = RELEASES["items of users"].mechanism
     sampled = RELEASES["sampled items of users"].mechanism
     tree = RELEASES["histogram of users"].mechanism

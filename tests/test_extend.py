@@ -1,7 +1,5 @@
 """A mechanism of a contributor's own, from the one module for authors: bound, comparison, file, audit."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Figures: what stands above the axes leaves them their room."""
 
-from __future__ import annotations
-
 import math
 
 import cheap

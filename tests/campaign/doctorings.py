@@ -4,8 +4,6 @@ Each takes a source of randomness, the payload and that of another honest file, 
 itself where there was nothing to do. Some damage one leaf, some know the format, some mix two honest files.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 import random

@@ -1,7 +1,5 @@
 """Random designs of every class, hostile ones included: each drawn from its number alone."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable

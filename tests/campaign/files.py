@@ -1,7 +1,5 @@
 """Honest result files of every design, and of every mechanism that is saved alone: what the tests of forged files begin with."""
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Callable

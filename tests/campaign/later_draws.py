@@ -1,7 +1,5 @@
 """Random designs of the classes that came later, drawn as those of `draws` are: from a number alone."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -10,8 +10,6 @@ notes and multipliers may differ as long as every claim is still proved from wha
 that the audit calls claimed.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import json
@@ -44,24 +42,9 @@ from tests.campaign import table
 
 # Where a search looked, which no claim is about; outputs beyond `max_abs` are refused.
 SEARCHED = [
-    "exhaustive",
-    "max_abs",
-    "grid",
-    "levels",
-    "seed",
-    "starts",
-    "input_bits",
-    "symmetric",
-    "axes",
-    "order",
-    "bounds",
-    "constraints",
-    "families",
-    "judge",
-    "spanner",
-    "unit",
-    "names",
-]
+    "exhaustive", "max_abs", "grid", "levels", "seed", "starts", "input_bits", "symmetric", "axes", "order", "bounds",
+    "constraints", "families", "judge", "spanner", "unit", "names",
+]  # fmt: skip
 WORDS = ["unit", "names"]
 SAID = ("design", "mechanism", "value", "lower_bound")
 
@@ -331,10 +314,7 @@ def verdicts(name: str, text: str) -> tuple[dict[str, str], dict[str, float]]:
     """How a file made of the honest one of a design ended with each checker, and the processor seconds of each."""
     by_package, as_written = originals()[name]
     ended, seconds = {}, {}
-    for checker, check, original in (
-        ("package", outcome, by_package),
-        ("alone", outcome_alone, as_written),
-    ):
+    for checker, check, original in (("package", outcome, by_package), ("alone", outcome_alone, as_written)):
         started = time.process_time()
         ended[checker] = check(text, original)
         seconds[checker] = round(time.process_time() - started, 3)

@@ -17,13 +17,7 @@ from scipy import spatial
 import mechdesign as md
 from mechdesign.channels.linear_report import LinearReport
 from tests.campaign.bounds_oracles import CLOSE, changes, composed, drawn
-from tests.campaign.compositions import (
-    Grid,
-    Losses,
-    density_losses,
-    laplace_losses,
-    step_of,
-)
+from tests.campaign.compositions import Grid, Losses, density_losses, laplace_losses, step_of
 from tests.campaign.oracles import Faults, exactly, gaussian_delta, over_budget
 from tests.programs import least_noise, least_table
 

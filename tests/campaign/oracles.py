@@ -4,8 +4,6 @@ A function looks for what is wrong with a result and yields a sentence for each 
 oracle's own arithmetic (a linear program's 1e-7, the width of a cell), never of the claim: privacy is compared exactly.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction

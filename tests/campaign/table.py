@@ -1,7 +1,5 @@
 """The tables of a campaign: counts by class and end, with commit, seed and versions, as CSV and Markdown."""
 
-from __future__ import annotations
-
 import platform
 import subprocess
 from collections import Counter

@@ -22,7 +22,7 @@ from tests.campaign.draws import CLASSES
 from tests.campaign.later_draws import OFTEN
 from tests.campaign.later_oracles import LATER_ORACLES
 
-FINE, SEED = 2, 3
+SEED = 3
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -30,15 +30,11 @@ FINE, SEED = 2, 3
     ("name", "later"), [*((name, False) for name in CLASSES), *((name, True) for name in OFTEN)]
 )
 def test_random_designs(name: str, later: bool) -> None:
-    """Of each class as many as it takes until two are solved; of the later classes those that take milliseconds."""
+    """Of each class as many as it takes until one is solved; of the later classes those that take milliseconds."""
     shown: list[str] = []
-    fine = 0
-    for number in (n for n in range(2000) if campaign.drawn(SEED, n, later=later)[0] == name):
-        [row] = campaign.campaign([number], SEED, None, shown.append, later=later)
-        fine += row["ended"] == "fine"
-        if fine == FINE:
-            break
-    assert shown == [] and fine == FINE
+    numbers = (n for n in range(2000) if campaign.drawn(SEED, n, later=later)[0] == name)
+    rows = (campaign.campaign([number], SEED, None, shown.append, later=later)[0] for number in numbers)
+    assert any(row["ended"] == "fine" for row in rows) and shown == []
 
 
 def test_every_later_class_has_an_oracle() -> None:
@@ -162,6 +158,7 @@ def test_mutated_files(seed: int) -> None:
         assert found["refused"] > 20 and found["failed"] + found["same"] > 20
 
 
+@pytest.mark.slow
 def test_each_kind_of_doctoring_changes_some_file() -> None:
     payloads, seen = [json.loads(text)["payload"] for text in mutations.honest().values()], set()
     for number in range(400):

@@ -1,7 +1,5 @@
 """The payload of a result file as a tree: its places, what is put there, and what somebody would forge."""
 
-from __future__ import annotations
-
 import copy
 import math
 import random

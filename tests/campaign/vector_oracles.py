@@ -3,8 +3,6 @@
 Of item-wise releases so small that every outcome can be listed, the hockey-stick divergence itself.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Channels: the exact metric loss, exact sampling, structured responses, planar Laplace."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 
@@ -12,21 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from mechdesign.channels.channel import Channel
+import mechdesign as md
 from mechdesign.channels.exact import integer_rows
-from mechdesign.channels.responses import (
-    ClusteredResponse,
-    HadamardResponse,
-    KaryResponse,
-    planar_laplace,
-)
-from mechdesign.errors import DesignError
+from mechdesign.channels.responses import ClusteredResponse, HadamardResponse, KaryResponse, planar_laplace
+from mechdesign.evidence.serialize import dumps
 from mechdesign.spaces.space import EARTH_RADIUS_KM, MetricSpace
+from mechdesign.typing import Status
+from mechdesign.verifier.verify import verify
 
 mpmath.mp.dps = 40
 
 
-def exact_loss(channel: Channel, distances: np.ndarray) -> mpmath.mpf:
+def exact_loss(channel: md.Channel, distances: np.ndarray) -> mpmath.mpf:
     """Metric loss of the exact rational rows, in 40 digits."""
     rows = channel.weights if channel.weights is not None else integer_rows(channel.matrix)
     worst = mpmath.mpf(0)
@@ -45,7 +40,7 @@ def exact_loss(channel: Channel, distances: np.ndarray) -> mpmath.mpf:
 
 
 @st.composite
-def channels(draw: st.DrawFn) -> Channel:
+def channels(draw: st.DrawFn) -> md.Channel:
     n, k = draw(st.integers(2, 4)), draw(st.integers(1, 4))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     matrix = rng.dirichlet(np.full(k, draw(st.sampled_from([0.2, 1.0, 50.0]))), size=n)
@@ -53,11 +48,11 @@ def channels(draw: st.DrawFn) -> Channel:
         matrix[:, rng.integers(k)] = 0.0
         matrix += (matrix.sum(axis=1, keepdims=True) == 0) / k
         matrix /= matrix.sum(axis=1, keepdims=True)
-    return Channel(matrix, MetricSpace.euclidean(rng.random((n, 2))))
+    return md.Channel(matrix, MetricSpace.euclidean(rng.random((n, 2))))
 
 
 @given(channels())
-def test_metric_loss_is_an_upper_bound_and_tight(channel: Channel) -> None:
+def test_metric_loss_is_an_upper_bound_and_tight(channel: md.Channel) -> None:
     assert channel.space is not None
     exact = exact_loss(channel, channel.space.distances)
     if exact == mpmath.inf:
@@ -69,7 +64,7 @@ def test_metric_loss_is_an_upper_bound_and_tight(channel: Channel) -> None:
 
 
 @given(channels(), st.integers(0, 2**32 - 1))
-def test_remapping_is_post_processing_and_never_loses(channel: Channel, seed: int) -> None:
+def test_remapping_is_post_processing_and_never_loses(channel: md.Channel, seed: int) -> None:
     prior = np.random.default_rng(seed).dirichlet(np.ones(channel.size))
     again = channel.remapped(prior=prior)
     assert again.metric_loss(channel.space) <= channel.alpha * (1 + 1e-12) + 1e-12
@@ -88,7 +83,7 @@ RESPONSES = [
     ClusteredResponse(MetricSpace.clustered(4, 1, within=0.2), 3.0),
     HadamardResponse(6, 1.3),
     HadamardResponse(8, 0.5),
-    Channel.exponential(MetricSpace.grid(2, 3), 1.0),
+    md.Channel.exponential(MetricSpace.grid(2, 3), 1.0),
 ]
 
 
@@ -145,7 +140,7 @@ def test_hadamard_levels_and_shape(items: int, epsilon: float) -> None:
     assert response.outputs > items and response.outputs <= 2 * items
     high, low = response.levels
     assert mpmath.mpf(high) / low <= mpmath.exp(mpmath.mpf(epsilon)) * (1 + mpmath.mpf(10) ** -38)
-    assert Channel(response.dense).epsilon == pytest.approx(epsilon, rel=1e-9)
+    assert md.Channel(response.dense).epsilon == pytest.approx(epsilon, rel=1e-9)
 
 
 def test_large_responses_never_build_a_matrix() -> None:
@@ -195,7 +190,7 @@ def test_planar_laplace_cells(alpha: float, a: int, b: int) -> None:
 
 def test_exponential_is_calibrated_to_its_real_loss() -> None:
     space = MetricSpace.grid(4, 4)
-    plain, tight = (Channel.exponential(space, 0.7, calibrated=c) for c in (False, True))
+    plain, tight = (md.Channel.exponential(space, 0.7, calibrated=c) for c in (False, True))
     assert plain.alpha < tight.alpha <= 0.7
     assert tight.alpha > 0.7 * (1 - 1e-9)
     assert tight.expected_loss() < plain.expected_loss()
@@ -241,10 +236,10 @@ def test_planar_laplace_of_places_on_a_line() -> None:
 @pytest.mark.parametrize(
     ("make", "named"),
     [
-        (lambda: Channel([[0.5, 0.6]]), "row 0 sums to"),
-        (lambda: Channel([[0.5, 0.5], [0.5, 0.5]]).inverse, "singular"),
-        (lambda: Channel([[0.5, 0.5], [0.2, 0.8]]).sample([2]), "items: must be integers in 0..1"),
-        (lambda: Channel([[0.5, 0.5], [0.2, 0.8]]).expected_loss(np.eye(2), prior=[0.5, 0.2]), "prior"),
+        (lambda: md.Channel([[0.5, 0.6]]), "row 0 sums to"),
+        (lambda: md.Channel([[0.5, 0.5], [0.5, 0.5]]).inverse, "singular"),
+        (lambda: md.Channel([[0.5, 0.5], [0.2, 0.8]]).sample([2]), "items: must be integers in 0..1"),
+        (lambda: md.Channel([[0.5, 0.5], [0.2, 0.8]]).expected_loss(np.eye(2), prior=[0.5, 0.2]), "prior"),
         (lambda: KaryResponse(1, 1.0), "items"),
         (lambda: HadamardResponse(4, 0.0), "epsilon"),
         (lambda: ClusteredResponse(MetricSpace.grid(2, 2), 1.0), "Channel.exponential"),
@@ -252,5 +247,73 @@ def test_planar_laplace_of_places_on_a_line() -> None:
     ],
 )
 def test_bad_input_is_named(make, named: str) -> None:
-    with pytest.raises(DesignError, match=named.replace("(", r"\(")):
+    with pytest.raises(md.DesignError, match=named.replace("(", r"\(")):
         make()
+
+
+# -- Bounded counts: an independent program, the theorem of Ghosh, Roughgarden and Sundararajan, exact privacy, false bounds
+
+
+@pytest.mark.parametrize("loss", ["absolute", "squared"])
+def test_pure_privacy_is_the_geometric_mechanism_after_a_remap(loss) -> None:
+    """Ghosh, Roughgarden and Sundararajan (2012): for every prior, by the best answer for each answer of the mechanism."""
+    rng, n, epsilon = np.random.default_rng(3), 15, 0.6
+    a, places = math.exp(-epsilon), np.arange(n + 1)
+    matrix = a ** np.abs(places[:, None] - places) * (1 - a) / (1 + a)
+    matrix[:, [0, -1]] /= 1 - a
+    cost = md.Loss.of(loss)(places[None] - places[:, None].astype(float))
+    for _ in range(4):
+        prior = rng.dirichlet(np.ones(n + 1))
+        remapped = float((matrix.T @ (prior[:, None] * cost)).min(axis=1).sum())
+        result = md.BoundedCount(n, md.PureDP(epsilon), loss, prior=prior).solve()
+        assert result.value == pytest.approx(remapped, rel=1e-7)
+    worst = md.BoundedCount(n, md.PureDP(epsilon), loss).solve()
+    assert worst.value <= (matrix * cost).sum(axis=1).max()
+
+
+def test_large_counts_approach_additive_noise_from_below() -> None:
+    privacy = md.ApproximateDP(1, 0.01)
+    free = md.OptimalNoise(privacy, loss="squared", integer=True).solve()
+    found = [md.BoundedCount(n, privacy, "squared").solve().value for n in (5, 10, 20, 40)]
+    assert found == sorted(found) and found[-1] <= free.value * (1 + 1e-9)
+    assert found[-1] == pytest.approx(free.value, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"n": 501},
+        {"n": 4, "sensitivity": 5},
+        {"n": 4, "privacy": md.PureDP(1e-9)},
+        {"n": 4, "privacy": md.ZeroConcentratedDP(1.0)},
+    ],
+)
+def test_bad_input(bad) -> None:
+    with pytest.raises(md.DesignError):
+        md.BoundedCount(**{"privacy": md.PureDP(1), **bad})
+
+
+def test_a_time_limit_leaves_the_geometric_mechanism() -> None:
+    result = md.BoundedCount(60, md.ApproximateDP(0.5, 1e-4)).solve(time_limit=1e-3)
+    assert result.status is Status.LIMIT and result.certificate.verify() and result.lower_bound == 0
+
+
+@pytest.mark.parametrize(("n", "epsilon", "at"), [(2, 15.0, 1), (6, 12.0, 0), (8, 30.0, 8), (3, 100.0, 2)])
+def test_a_prior_of_one_value_is_answered_by_it(n: int, epsilon: float, at: int) -> None:
+    result = md.BoundedCount(n, md.PureDP(epsilon), prior=np.eye(n + 1)[at]).solve()
+    assert (result.value, result.lower_bound, result.gap) == (0, 0, 0)
+    assert result.certificate.verify() and all(holds for *_, holds in verify(dumps(result)).rows)
+
+
+@pytest.mark.parametrize("privacy", [md.PureDP(60.0), md.ApproximateDP(100.0, 0.01)])
+def test_an_epsilon_beyond_the_solver_leaves_what_is_known(privacy: md.PureDP | md.ApproximateDP) -> None:
+    result = md.BoundedCount(8, privacy, prior=[0.1] * 5 + [0.2, 0.1, 0.1, 0.1]).solve()
+    assert 0 <= result.lower_bound <= result.value < 1e-20 and result.certificate.verify()
+
+
+@pytest.mark.parametrize(
+    ("n", "s", "epsilon", "delta"), [(9, 3, 8.0, 1e-9), (12, 2, 6.0, 1e-9), (8, 3, 10.0, 1e-8)]
+)
+def test_a_small_delta_keeps_the_optimum(n: int, s: int, epsilon: float, delta: float) -> None:
+    result = md.BoundedCount(n, md.ApproximateDP(epsilon, delta), sensitivity=s).solve()
+    assert result.gap < 1e-6 and all(holds for *_, holds in verify(dumps(result)).rows)

@@ -1,7 +1,5 @@
 """The optimal metric channel: published values, brute force, symmetry, spanners, certificates."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import replace
@@ -19,20 +17,14 @@ import mechdesign as md
 from mechdesign.channels import design as metric_channel
 from mechdesign.channels import exact
 from mechdesign.channels.channel import Channel, Response, check_prior
-from mechdesign.channels.design import MetricChannel
 from mechdesign.channels.exact import integer_rows, private_weights
 from mechdesign.channels.responses import ClusteredResponse, HadamardResponse, KaryResponse
-from mechdesign.errors import DesignError, InfeasibleError
-from mechdesign.evidence.proofs import Certificate
 from mechdesign.evidence.rows import RowsBound
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.model import printing
 from mechdesign.model.exactly import Face
-from mechdesign.spaces.space import MetricSpace
 from mechdesign.spaces.spanner import graph_stretch, greedy_spanner
 from mechdesign.typing import Status
-from mechdesign.user_level.frequency import FrequencyEstimate
-from mechdesign.user_level.itemwise import ItemwiseRelease
 from mechdesign.user_level.linear_release import LinearQuery, LinearRelease
 from mechdesign.verifier.verify import verify
 
@@ -40,7 +32,7 @@ from mechdesign.verifier.verify import verify
 @pytest.mark.parametrize(("side", "published"), [(3, 1.0188318618), (4, 1.2543731042), (5, 1.4481974068)])
 @pytest.mark.parametrize("solver", ["highs", "highs-ipm"])
 def test_published_values(side: int, published: float, solver: str) -> None:
-    result = MetricChannel(MetricSpace.grid(side, side), alpha=0.7).solve(solver)
+    result = md.MetricChannel(md.MetricSpace.grid(side, side), alpha=0.7).solve(solver)
     assert result.value == pytest.approx(published, abs=1e-9)
     assert result.certificate.verify()
     assert result.gap <= 1e-9
@@ -51,19 +43,20 @@ def test_published_values(side: int, published: float, solver: str) -> None:
 @pytest.mark.parametrize("alpha", [8.0, 30.0, 200.0])
 def test_steep_privacy_is_still_exact(alpha: float) -> None:
     """e^{αd} far beyond what a solver tells from infinity: nearly no noise, and still certified."""
-    space = MetricSpace.line([0.0, 1.0, 3.0, 6.0])
-    result = MetricChannel(space, alpha=alpha, loss="squared").solve()
+    space = md.MetricSpace.line([0.0, 1.0, 3.0, 6.0])
+    result = md.MetricChannel(space, alpha=alpha, loss="squared").solve()
     assert result.certificate.verify() and result.mechanism.alpha <= alpha
     assert result.value - result.lower_bound <= 1e-12 + 1e-9 * result.value
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32 - 1))
 def test_lower_bound_holds_for_any_multipliers_and_any_private_channel(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    space = MetricSpace.euclidean(rng.random((4, 2)))
+    space = md.MetricSpace.euclidean(rng.random((4, 2)))
     loss, prior = rng.random((4, 4)), rng.dirichlet(np.ones(4))
     channel = Channel(rng.dirichlet(np.full(4, 5.0), size=4), space)
-    design = MetricChannel(space, channel.alpha, prior, loss)
+    design = md.MetricChannel(space, channel.alpha, prior, loss)
     numbers = np.sort(rng.choice(4 * 3 * 4, 3, replace=False))  # of rows (pair, report)
     multipliers = tuple(Fraction(x) for x in (rng.random(3) * 0.1).tolist())
     law = design.repaired(channel.matrix)
@@ -73,13 +66,13 @@ def test_lower_bound_holds_for_any_multipliers_and_any_private_channel(seed: int
     proofs = (*law.proofs, RowsBound(numbers, multipliers))
     for above, holds in ((-1e-12, True), (1e-9, False)):
         stated = float(bound) + above * (1 + abs(float(bound)))
-        assert Certificate(design, law.mechanism, law.value, stated, proofs).verify() is holds
+        assert md.Certificate(design, law.mechanism, law.value, stated, proofs).verify() is holds
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1e-3, 1e-9, 1e-15]))
 def test_repair_makes_any_table_private_exactly(seed: int, error: float) -> None:
     rng = np.random.default_rng(seed)
-    space = MetricSpace.grid(2, 2)
+    space = md.MetricSpace.grid(2, 2)
     private = Channel.exponential(space, 1.0).matrix
     broken = np.maximum(private + error * rng.standard_normal(private.shape), 0.0)
     weights = private_weights(broken, space.distances, 1.0, space.distances / 4)
@@ -106,10 +99,10 @@ def test_a_prior_is_divided_once(weights: list[float]) -> None:
 
 @pytest.mark.parametrize("stretch", [1.0, 1.1, 1.5])
 def test_spanner_keeps_its_guarantee(stretch: float) -> None:
-    space = MetricSpace.grid(4, 4)
-    exact = MetricChannel(space, alpha=0.7).solve()
-    result = MetricChannel(space, alpha=0.7, spanner=stretch).solve()
-    looser = MetricChannel(space, alpha=0.7 / stretch).solve()
+    space = md.MetricSpace.grid(4, 4)
+    exact = md.MetricChannel(space, alpha=0.7).solve()
+    result = md.MetricChannel(space, alpha=0.7, spanner=stretch).solve()
+    looser = md.MetricChannel(space, alpha=0.7 / stretch).solve()
     assert exact.value <= result.value * (1 + 1e-12)
     assert result.value <= looser.value * (1 + 1e-9)
     assert result.lower_bound <= exact.value * (1 + 1e-12)
@@ -119,7 +112,7 @@ def test_spanner_keeps_its_guarantee(stretch: float) -> None:
 @given(st.integers(0, 2**32 - 1), st.floats(1.0, 3.0))
 @settings(max_examples=50)
 def test_greedy_spanner_has_its_stretch(seed: int, stretch: float) -> None:
-    space = MetricSpace.euclidean(np.random.default_rng(seed).random((9, 2)))
+    space = md.MetricSpace.euclidean(np.random.default_rng(seed).random((9, 2)))
     edges = greedy_spanner(space.distances, stretch)
     assert graph_stretch(space.distances, edges) <= stretch * (1 + 1e-12)
     # Greedy keeps no edge it could do without: dropping any breaks the stretch.
@@ -129,38 +122,38 @@ def test_greedy_spanner_has_its_stretch(seed: int, stretch: float) -> None:
 
 
 def test_unbiased_query() -> None:
-    space = MetricSpace.line([0.0, 1.0, 2.0])
+    space = md.MetricSpace.line([0.0, 1.0, 2.0])
     reports = np.array([-8.0, -2.0, 0.0, 1.0, 2.0, 4.0, 10.0])
     loss = (np.arange(3.0)[:, None] - reports[None, :]) ** 2
-    result = MetricChannel(space, alpha=0.8, loss=loss, unbiased=(np.arange(3.0), reports)).solve()
+    result = md.MetricChannel(space, alpha=0.8, loss=loss, unbiased=(np.arange(3.0), reports)).solve()
     assert result.mechanism.matrix @ reports == pytest.approx(np.arange(3.0), abs=1e-12)
     assert result.certificate.verify() and result.gap <= 1e-9
-    spanned = MetricChannel(
+    spanned = md.MetricChannel(
         space, alpha=0.8, loss=loss, unbiased=(np.arange(3.0), reports), spanner=1.5
     ).solve()
     assert spanned.certificate.verify()
     assert spanned.value >= result.value * (1 - 1e-12)
     frame = result.audit()
     assert set(frame["family"]) == {"private", "sums", "unbiased"}
-    with pytest.raises(InfeasibleError, match="'private' and 'unbiased' together"):
-        MetricChannel(space, alpha=0.8, loss=loss[:, 2:5], unbiased=(np.arange(3.0), reports[2:5])).solve()
+    with pytest.raises(md.InfeasibleError, match="'private' and 'unbiased' together"):
+        md.MetricChannel(space, alpha=0.8, loss=loss[:, 2:5], unbiased=(np.arange(3.0), reports[2:5])).solve()
 
 
 def test_invertible_channel_with_a_given_decoder() -> None:
-    space = MetricSpace.clustered(2, 2, within=0.5)
+    space = md.MetricSpace.clustered(2, 2, within=0.5)
     response = ClusteredResponse(space, 2.0)
     loss = np.tile((response.inverse**2).sum(axis=1), (4, 1))
-    result = MetricChannel(space, alpha=2.5, loss=space.distances, decoder=response.inverse).solve()
+    result = md.MetricChannel(space, alpha=2.5, loss=space.distances, decoder=response.inverse).solve()
     assert result.mechanism.matrix @ response.inverse == pytest.approx(np.eye(4), abs=1e-9)
     assert result.certificate.verify()
-    again = MetricChannel(space, alpha=2.0 * (1 + 1e-9), loss=loss, decoder=response.inverse).solve()
+    again = md.MetricChannel(space, alpha=2.0 * (1 + 1e-9), loss=loss, decoder=response.inverse).solve()
     assert again.mechanism.matrix == pytest.approx(
         response.dense, abs=1e-8
     )  # P is the inverse's only inverse
 
 
 def test_audit_recomputes_every_pair() -> None:
-    result = MetricChannel(MetricSpace.grid(3, 3), alpha=0.7).solve()
+    result = md.MetricChannel(md.MetricSpace.grid(3, 3), alpha=0.7).solve()
     frame = result.audit()
     privacy = frame[frame["family"] == "private"]
     assert len(privacy) == 72 * 9 and privacy["slack"].min() > -1e-12 and privacy["active"].sum() > 20
@@ -184,15 +177,15 @@ def test_audit_recomputes_every_pair() -> None:
     ],
 )
 def test_bad_input_is_named(changes: dict, named: str) -> None:
-    with pytest.raises(DesignError, match=named):
-        MetricChannel(**{"space": MetricSpace.grid(2, 2), "alpha": 0.7, **changes})
+    with pytest.raises(md.DesignError, match=named):
+        md.MetricChannel(**{"space": md.MetricSpace.grid(2, 2), "alpha": 0.7, **changes})
 
 
 def test_named_places() -> None:
     names = ["Mitte", "$Wedding", "<b>", "Pankow"]
     points = [52.520, 52.530, 52.505, 52.550], [13.405, 13.385, 13.440, 13.430]
-    spaces = [MetricSpace.geodesic(*points, names=given) for given in (names, (), names[::-1])]
-    found, plain, _ = (MetricChannel(space, 1.0, [0.1, 0.2, 0.4, 0.3]).solve() for space in spaces)
+    spaces = [md.MetricSpace.geodesic(*points, names=given) for given in (names, (), names[::-1])]
+    found, plain, _ = (md.MetricChannel(space, 1.0, [0.1, 0.2, 0.4, 0.3]).solve() for space in spaces)
     assert found.value == plain.value and (found.mechanism.matrix == plain.mechanism.matrix).all()
     assert "places: <b>, Pankow, $Wedding, Mitte\n" in str(found)
     assert found.to_frame()["item"].tolist() == names
@@ -201,12 +194,12 @@ def test_named_places() -> None:
     report = found.mechanism.sample(["Mitte"] * 50 + ["Pankow"] * 50, rng=3)
     assert report.tolist() == [names[y] for y in plain.mechanism.sample([0] * 50 + [3] * 50, rng=3)]
     assert found.release([["Mitte"]])[0, 0] in names and found.release(3).dtype.kind == "i"
-    fit = FrequencyEstimate(found.mechanism).fit
+    fit = md.FrequencyEstimate(found.mechanism).fit
     assert (fit(report).estimate == fit([names.index(y) for y in report]).estimate).all()
 
 
 def test_a_long_audit_keeps_the_tightest_report_of_every_pair(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = MetricChannel(MetricSpace.grid(3, 3), alpha=0.7).solve()
+    result = md.MetricChannel(md.MetricSpace.grid(3, 3), alpha=0.7).solve()
     whole = result.audit().query("family == 'private'")
     monkeypatch.setattr(printing, "MOST_LISTED", 100)
     cut = result.audit().query("family == 'private'")
@@ -221,7 +214,7 @@ def test_a_long_audit_keeps_the_tightest_report_of_every_pair(monkeypatch: pytes
 
 def test_doubles_decide_only_what_is_far_from_tight() -> None:
     """One unit in the last place of a weight is seen, wherever it is; so is a weight of zero."""
-    result = MetricChannel(MetricSpace.grid(2, 3), alpha=0.7).solve()
+    result = md.MetricChannel(md.MetricSpace.grid(2, 3), alpha=0.7).solve()
     design, distances, rates = result.design, result.design.space.distances, exact.Growth(0.7)
     n = len(distances)
     for x, y in itertools.product(range(n), range(n)):
@@ -252,7 +245,7 @@ def naively_broken(rows: Any, distances: Any, rates: Any) -> Any:
 def test_the_surplus_of_rows_is_the_least_that_is_private(seed: int, size: float) -> None:
     """Doubles choose the pairs, integers decide; by brute force over all pairs the same number."""
     rng = np.random.default_rng(seed)
-    distances = MetricSpace.line(np.sort(rng.uniform(0, 10.0 ** rng.integers(-6, 3), 7))).distances
+    distances = md.MetricSpace.line(np.sort(rng.uniform(0, 10.0 ** rng.integers(-6, 3), 7))).distances
     sums = [(1 << 120) + int(x) for x in rng.uniform(0, size * 2.0**120, 7)]
     if seed % 3 == 0:
         sums[1:4] = [max(sums)] * 3
@@ -269,14 +262,15 @@ def test_the_surplus_of_rows_is_the_least_that_is_private(seed: int, size: float
 
 def drawn(
     seed: int, n: int, side: float, alpha: float, loss: object = "metric", **options: object
-) -> MetricChannel:
+) -> md.MetricChannel:
     rng = np.random.default_rng(seed)
     if loss == "wide":
         loss = rng.random((n, n + 3))
-    points = MetricSpace.euclidean(rng.uniform(0, side, (n, 2)))
-    return MetricChannel(points, alpha, rng.dirichlet(np.full(n, 0.5)), loss, **options)
+    points = md.MetricSpace.euclidean(rng.uniform(0, side, (n, 2)))
+    return md.MetricChannel(points, alpha, rng.dirichlet(np.full(n, 0.5)), loss, **options)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     st.integers(0, 10**6),
@@ -303,6 +297,7 @@ def test_whenever_time_ends_there_is_a_private_channel(limit: float) -> None:
     assert found.lower_bound is None or found.lower_bound <= design.solve(time_limit=2).value
 
 
+@pytest.mark.slow
 def test_items_and_reports_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the memory for all: a bound from the likeliest items, a law of the reports that they are sent."""
     design = drawn(2, 40, 6, 1.0)
@@ -314,6 +309,7 @@ def test_items_and_reports_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parts.gap < 0.35 and parts.status == Status.GAP
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stretch", [1.0, 1.3])
 def test_a_spanner_keeps_its_guarantee(stretch: float) -> None:
     design, looser = (drawn(3, 30, 5, alpha) for alpha in (1.0, 1.0 / stretch))
@@ -337,7 +333,7 @@ def test_the_same_file_is_checked_alone(tmp_path) -> None:
 
 def test_far_points_do_not_underflow() -> None:
     """Where e^{-1000} is 0 in doubles."""
-    result = MetricChannel(MetricSpace.line([0, 1, 2, 1000, 1001, 1002]), alpha=1.0).solve()
+    result = md.MetricChannel(md.MetricSpace.line([0, 1, 2, 1000, 1001, 1002]), alpha=1.0).solve()
     assert result.mechanism.alpha <= 1.0
     assert result.status is Status.OPTIMAL and result.gap < 1e-9 and result.certificate.verify()
 
@@ -345,7 +341,7 @@ def test_far_points_do_not_underflow() -> None:
 @pytest.mark.parametrize("near", [1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-6])
 def test_near_points_are_private_with_a_true_gap(near: float) -> None:
     """Repair costs what a solver leaves, over αd; the status says which gap that is."""
-    result = MetricChannel(MetricSpace.line([0, near, 1, 2]), alpha=1.0).solve()
+    result = md.MetricChannel(md.MetricSpace.line([0, near, 1, 2]), alpha=1.0).solve()
     assert result.lower_bound <= 0.41038 + 1e-5 and result.value >= 0.41038 - 1e-5
     assert result.certificate.verify()
     assert (result.status is Status.OPTIMAL) == (result.gap <= 1e-6)
@@ -354,24 +350,24 @@ def test_near_points_are_private_with_a_true_gap(near: float) -> None:
 
 @pytest.mark.parametrize("unit", [1e-13, 1e-6, 1e6, 1e13])
 def test_the_unit_of_distance_does_not_matter(unit: float) -> None:
-    result = MetricChannel(MetricSpace.line(np.array([0, 1, 3, 4]) * unit), alpha=1 / unit).solve()
+    result = md.MetricChannel(md.MetricSpace.line(np.array([0, 1, 3, 4]) * unit), alpha=1 / unit).solve()
     assert result.value / unit == pytest.approx(0.45689018, abs=1e-8)
     assert result.status is Status.OPTIMAL and result.gap < 1e-12
 
 
 @pytest.mark.parametrize("unit", [1e-250, 1e-90, 1e200])
 def test_the_unit_of_loss_does_not_matter(unit: float) -> None:
-    space = MetricSpace.grid(2, 3)
-    result = MetricChannel(space, alpha=0.7, loss=space.distances * unit).solve()
-    plain = MetricChannel(space, alpha=0.7).solve()
+    space = md.MetricSpace.grid(2, 3)
+    result = md.MetricChannel(space, alpha=0.7, loss=space.distances * unit).solve()
+    plain = md.MetricChannel(space, alpha=0.7).solve()
     assert result.value / unit == pytest.approx(plain.value, rel=1e-9)
     assert result.status is Status.OPTIMAL and result.gap < 1e-9 and result.certificate.verify()
 
 
 def test_an_item_far_off_is_not_given_away() -> None:
     """What is impossible in doubles has a probability all the same."""
-    release = ItemwiseRelease(
-        MetricSpace.line([0.0, 1.0, 1000.0]), item_alpha=1.0, delta=1e-6, items=5, users=100
+    release = md.ItemwiseRelease(
+        md.MetricSpace.line([0.0, 1.0, 1000.0]), item_alpha=1.0, delta=1e-6, items=5, users=100
     )
     assert release.channel.metric_loss() <= 1.0
     assert release.guarantee.alpha == pytest.approx(5.0)
@@ -380,21 +376,20 @@ def test_an_item_far_off_is_not_given_away() -> None:
 
 def test_a_clustered_release_is_read_back_without_a_matrix() -> None:
     """The loss of a closed form needs no dense matrix."""
-    release = ItemwiseRelease(
-        MetricSpace.clustered(40, 30, within=0.05), item_alpha=4.0, delta=1e-6, items=10, users=1000
+    release = md.ItemwiseRelease(
+        md.MetricSpace.clustered(40, 30, within=0.05), item_alpha=4.0, delta=1e-6, items=10, users=1000
     )
     text = dumps(release)
     again = loads(text)
-    assert (
-        again.item_alpha == release.channel.metric_loss() and again.guarantee.alpha <= release.guarantee.alpha
-    )
+    assert again.item_alpha == release.channel.metric_loss()
+    assert again.guarantee.alpha <= release.guarantee.alpha
     assert isinstance(again.channel, ClusteredResponse)
     assert not any("distances" in vars(s) for s in (again.space, again.channel.space))
 
 
 def test_fifty_thousand_points_on_a_line_need_no_matrix() -> None:
     """What needs no matrix answers; what needs one says its size."""
-    line = MetricSpace.line(np.arange(50_000.0))
+    line = md.MetricSpace.line(np.arange(50_000.0))
     release = LinearRelease(LinearQuery.average(line), alpha=1.0, users=10)
     assert release.scale == pytest.approx(0.1)
     assert LinearQuery.distance_to(line, 3).lipschitz() == pytest.approx(1.0)
@@ -406,7 +401,7 @@ def test_fifty_thousand_points_on_a_line_need_no_matrix() -> None:
         lambda: Channel.exponential(line, 1.0),
         lambda: LinearQuery.histogram(line),
     ):
-        with pytest.raises(DesignError, match="GiB"):
+        with pytest.raises(md.DesignError, match="GiB"):
             matrix()
 
 
@@ -417,8 +412,8 @@ def test_fifty_thousand_points_on_a_line_need_no_matrix() -> None:
 def unbiased() -> md.Result:
     reports = np.array([-8.0, -2.0, 0.0, 1.0, 2.0, 4.0, 10.0])
     loss = (np.arange(3.0)[:, None] - reports[None, :]) ** 2
-    return MetricChannel(
-        MetricSpace.line([0.0, 1.0, 2.0]), 0.8, loss=loss, unbiased=(np.arange(3.0), reports)
+    return md.MetricChannel(
+        md.MetricSpace.line([0.0, 1.0, 2.0]), 0.8, loss=loss, unbiased=(np.arange(3.0), reports)
     ).solve()
 
 

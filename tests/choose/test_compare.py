@@ -136,6 +136,7 @@ def test_one_number_has_a_proved_least():
     assert str(counted["optimal noise"].among) == "every additive noise for a real-valued query"
 
 
+@pytest.mark.slow
 def test_a_question_of_whole_numbers_is_answered_in_whole_numbers(tmp_path):
     """Continuous noise of less error stays in the table, and says what it is."""
     names = ["laplace", "gaussian", "truncated_laplace", "discrete_gaussian", "discrete_laplace"]

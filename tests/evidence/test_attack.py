@@ -1,7 +1,5 @@
 """What an attacker gains: the bound against the best test of two laws, drawn or known, and against published values."""
 
-from __future__ import annotations
-
 import math
 
 import cheap
@@ -13,7 +11,6 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.accounting.profile import gaussian_tradeoff
-from mechdesign.evidence.attack import TradeOff
 from mechdesign.problem.privacy import points_of
 
 ALPHAS = [1e-4, 0.01, 0.1, 0.5, 0.9]
@@ -35,7 +32,7 @@ def profile_of(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
 
 @given(points, st.floats(1e-6, 0.4999))
 def test_a_curve_is_concave_rises_and_is_no_less_than_a_guess(pairs: list, alpha: float) -> None:
-    curve = TradeOff(pairs)
+    curve = md.TradeOff(pairs)
     found = [curve.attack(a).found for a in (alpha / 2, alpha, 2 * alpha)]
     assert alpha / 2 <= found[0] <= found[1] <= found[2] <= 1
     assert found[1] >= (2 * found[0] + found[2]) / 3 - 1e-12
@@ -44,6 +41,7 @@ def test_a_curve_is_concave_rises_and_is_no_less_than_a_guess(pairs: list, alpha
     assert posterior is not None and posterior >= 0.3 - 1e-12
 
 
+@pytest.mark.slow
 @given(masses, masses, st.floats(1e-4, 0.999))
 def test_no_test_of_two_laws_beats_the_bound(first: list, second: list, alpha: float) -> None:
     size = min(len(first), len(second))
@@ -51,7 +49,7 @@ def test_no_test_of_two_laws_beats_the_bound(first: list, second: list, alpha: f
     if p.sum() < 0.1 or q.sum() < 0.1:
         p, q = p + 1, q + 1
     p, q = p / p.sum(), q / q.sum()
-    curve = TradeOff.of_profile(lambda e: profile_of(p, q, e), [alpha])
+    curve = md.TradeOff.of_profile(lambda e: profile_of(p, q, e), [alpha])
     bound = curve.attack(alpha).found
     assert max(best_test(p, q, alpha), best_test(q, p, alpha)) <= bound + 1e-9
     assert curve.advantage == pytest.approx(abs(p - q).sum() / 2, abs=1e-9)

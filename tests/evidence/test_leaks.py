@@ -6,8 +6,6 @@ others of low digits neither count may be more than e^ε times the other, but fo
 deviations, so that fewer than one run in 10⁹ is a false alarm.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -46,9 +44,17 @@ def told_apart(draw: Draw, epsilon: float, delta: float = 0.0) -> bool:
     return False
 
 
+def both(law: Any, *shape: int) -> tuple[Draw, Draw]:
+    """What is released of so many equal answers, and what is sampled."""
+
+    def answers(x: float) -> np.ndarray:
+        return np.full(shape or SIZE, x)
+
+    return lambda x: law.release(answers(x)).ravel(), lambda x: law.sample(answers(x), rng=int(x)).ravel()
+
+
 def additive(law: Any) -> tuple[Draw, Draw]:
-    noise = md.AdditiveNoise(law, 1.0)
-    return lambda x: noise.release(np.full(SIZE, x)), lambda x: noise.sample(np.full(SIZE, x), rng=int(x))
+    return both(md.AdditiveNoise(law, 1.0))
 
 
 def linear(**options: Any) -> tuple[Draw, Draw]:
@@ -60,54 +66,30 @@ def linear(**options: Any) -> tuple[Draw, Draw]:
     def data(x: float) -> np.ndarray:
         return np.tile([1 - x, x], (SIZE, 1))
 
-    return (
-        lambda x: release.release(data(x))[:, 0],
-        lambda x: release.sample(data(x), rng=int(x))[:, 0],
-    )
+    return (lambda x: release.release(data(x))[:, 0], lambda x: release.sample(data(x), rng=int(x))[:, 0])
 
 
 def allocation(noise: str) -> tuple[Draw, Draw]:
     notion = md.PureDP(1.0) if noise == "laplace" else BUDGET
-    law = md.NoiseAllocation(noise=noise, sensitivities=[1.0, 1.0], privacy=notion).solve().mechanism
-
-    def both(x: float) -> np.ndarray:
-        return np.full((SIZE // 2, 2), x)
-
-    return (
-        lambda x: law.release(both(x)).ravel(),
-        lambda x: law.sample(both(x), rng=int(x)).ravel(),
-    )
+    two = md.NoiseAllocation(noise=noise, sensitivities=[1.0, 1.0], privacy=notion)
+    return both(two.solve().mechanism, SIZE // 2, 2)
 
 
 def knorm(norm: float) -> tuple[Draw, Draw]:
-    law = md.noise.KNorm(2, md.PureDP(1.0), norm=norm).solve().mechanism
-
-    def both(x: float) -> np.ndarray:
-        return np.full((SIZE // 2, 2), x)
-
-    return lambda x: law.release(both(x)).ravel(), lambda x: law.sample(both(x), rng=int(x)).ravel()
+    return both(md.noise.KNorm(2, md.PureDP(1.0), norm=norm).solve().mechanism, SIZE // 2, 2)
 
 
 def correlated() -> tuple[Draw, Draw]:
-    law = md.CorrelatedGaussian(changes=[[1.0]], privacy=BUDGET).solve().mechanism
-    return (
-        lambda x: law.release(np.full((SIZE, 1), x)).ravel(),
-        lambda x: law.sample(np.full((SIZE, 1), x), rng=int(x)).ravel(),
-    )
+    return both(md.CorrelatedGaussian(changes=[[1.0]], privacy=BUDGET).solve().mechanism, SIZE, 1)
 
 
 def lattice(privacy: Any) -> tuple[Draw, Draw]:
     law = md.OptimalNoise(privacy=privacy).solve(gap=0.05).mechanism
-    return (
-        lambda x: law.release(np.full(SIZE, x)),
-        lambda x: x + law.rvs(SIZE, random_state=int(x)),
-    )
+    return (lambda x: law.release(np.full(SIZE, x)), lambda x: x + law.rvs(SIZE, random_state=int(x)))
 
 
 def calibrated() -> tuple[Draw, Draw]:
-    result = md.calibrate("gaussian", privacy=BUDGET, sensitivity=1.0)
-    law = result.mechanism
-    return lambda x: law.release(np.full(SIZE, x)), lambda x: law.sample(np.full(SIZE, x), rng=int(x))
+    return both(md.calibrate("gaussian", privacy=BUDGET, sensitivity=1.0).mechanism)
 
 
 def histogram() -> tuple[Draw, Draw]:

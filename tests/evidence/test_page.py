@@ -1,7 +1,5 @@
 """The page: structure that a screen reader and a printer can follow, and nothing of a stranger's text let in."""
 
-from __future__ import annotations
-
 import base64
 import datetime
 import gzip
@@ -26,7 +24,6 @@ from outline import Outline
 from scipy import stats
 
 import mechdesign as md
-from mechdesign.errors import DesignError
 from mechdesign.evidence import page as pages
 from mechdesign.evidence.digits import at_least, at_most
 from mechdesign.evidence.page import Section, page
@@ -140,7 +137,7 @@ def test_a_long_table_is_cut_and_says_so(tmp_path) -> None:
     ],
 )
 def test_bad_input(make, message: str) -> None:
-    with pytest.raises(DesignError, match=message):
+    with pytest.raises(md.DesignError, match=message):
         make()
 
 
@@ -257,10 +254,8 @@ def test_every_kind_of_result_has_a_page(name: str, tmp_path: Path) -> None:
     for claim in result.checks()["claim"]:
         assert claim in words
     titles = [s.title for s in result.sections()]
-    assert (
-        titles[:3] == ["What was asked", "The mechanism", "What an attacker gains"]
-        and "Check it yourself" in titles
-    )
+    assert titles[:3] == ["What was asked", "The mechanism", "What an attacker gains"]
+    assert "Check it yourself" in titles
     assert "unit of privacy" in words and "verify.pyz" in words and "scipy" in words
     ids = [attributes["id"] for _, attributes in found.elements if "id" in attributes]
     assert len(ids) == len(set(ids))

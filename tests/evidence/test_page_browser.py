@@ -3,8 +3,6 @@
 Where there is no Chromium these tests say that they checked nothing.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import time

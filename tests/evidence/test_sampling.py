@@ -1,7 +1,5 @@
 """Exact sampling: the laws are those of the integers, ties draw further bits, and impossible outcomes stay impossible."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

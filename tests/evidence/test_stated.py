@@ -1,7 +1,5 @@
 """Numbers and words that a file states beside its evidence: each is computed anew, as closely as the format says."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import json
@@ -117,11 +115,8 @@ def test_numbers_are_no_better_than_what_is_found(name: str, member: str) -> Non
 def test_what_was_tried_is_computed_from_the_design() -> None:
     result = files.solved("vectors")
     table = result.trials()
-    assert (
-        result.table is None
-        and table["error"].iloc[0] == result.value
-        and table["error"].is_monotonic_increasing
-    )
+    assert result.table is None and table["error"].iloc[0] == result.value
+    assert table["error"].is_monotonic_increasing
 
 
 def test_a_law_that_answers_at_random_is_not_unbiased() -> None:

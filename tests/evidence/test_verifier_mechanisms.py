@@ -1,7 +1,5 @@
 """The stand-alone check of every kind of file: mechanisms without a result, several results together, and what claims nothing."""
 
-from __future__ import annotations
-
 import functools
 import json
 import re
@@ -240,10 +238,8 @@ def test_what_one_record_changes_is_said_of_every_file_that_has_bounds() -> None
 )
 def test_a_status_is_checked_no_better_than_what_it_rests_on(name: str, how: str) -> None:
     (status,) = [row for row in rows(dumps(cheap.solved(name))) if row[0].startswith("status")]
-    assert status[0].startswith(("status 'optimal'", "status 'best of its class'")) and status[1:] == (
-        how,
-        True,
-    )
+    assert status[0].startswith(("status 'optimal'", "status 'best of its class'"))
+    assert status[1:] == (how, True)
 
 
 def test_every_kind_that_is_checked_alone_is_doctored() -> None:
@@ -254,7 +250,7 @@ def test_every_kind_that_is_checked_alone_is_doctored() -> None:
         "sampled-signs",
         "sphere-quantizer",
         "table-mechanism",
-    }  # test_forged, test_verifier_vectors
+    }  # test_forged, test_verifier_oracles
     assert deployed() - others == {*DOCTORED}
 
 

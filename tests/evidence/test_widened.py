@@ -5,8 +5,6 @@ changes no claim. So each is widened by 10⁻³ here, and every claim about ever
 choices inside the widened enclosures make of it; in the package and in the stand-alone verifier.
 """
 
-from __future__ import annotations
-
 import importlib
 import math
 import pkgutil
@@ -41,7 +39,7 @@ from mechdesign.verifier import arithmetic, composition, quantizer_bound, readin
 from mechdesign.verifier.verify import verify
 
 WIDTH = Fraction(1, 1000)
-CHOICES = 16
+CHOICES = 8
 Margins = list[tuple[Any, bool]]
 
 SAMPLES = [-0.9, -0.35, -0.3, 0.0, 0.1, 0.1, 0.6, 0.8]
@@ -321,11 +319,8 @@ LAWS = {
 PROFILES: dict[str, Callable[[], tuple[float, float]]] = {
     "gaussian": lambda: profile.enclosed_gaussian(1.0, [(2, 1.0, 1.5, 1), (1, 0.5, 2.0, 3)]),
     "round": lambda: ends(radial.round_delta(3, Fraction(9, 8), 0.5)),
-    **{
-        name: lambda law=law: profile.enclosed_delta(law, 1.0, 0.25, loss_of(law, 1.0))
-        for name, law in LAWS.items()
-    },
-}
+    **{name: lambda law=law: profile.enclosed_delta(law, 1.0, 0.25, loss_of(law, 1.0)) for name, law in LAWS.items()},
+}  # fmt: skip
 
 
 def ends(ball: arb) -> tuple[float, float]:

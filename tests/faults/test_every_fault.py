@@ -7,8 +7,6 @@ The lowest versions (19) are installed by `.ci/lowest`.
 Lowest versions (19), documentation and pictures (0, 23, 25, 26) are kept by `.ci`.
 """
 
-from __future__ import annotations
-
 import copy
 import pickle
 import re

@@ -1,7 +1,5 @@
 """Least squares and logistic regression of bounded records: what a record changes, what is gained, bad input."""
 
-from __future__ import annotations
-
 import math
 import pickle
 import warnings

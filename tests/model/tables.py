@@ -1,7 +1,5 @@
 """Random problems on tables, and a check of their results that shares no code with the package."""
 
-from __future__ import annotations
-
 import decimal
 from fractions import Fraction
 from typing import Any

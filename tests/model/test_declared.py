@@ -1,7 +1,5 @@
 """Declared problems of every unknown: saved, copied and extended, and solved again where a number of theirs is changed."""
 
-from __future__ import annotations
-
 import itertools
 import pickle
 from collections.abc import Callable
@@ -61,9 +59,8 @@ def test_a_number_that_changes_is_a_parameter(name: str) -> None:
         results.append(asked.solve())
     limit.value = 1e-3
     values = [result.value for result in results]
-    assert (
-        values == [pytest.approx(free.value, rel=1e-6), pytest.approx(max(values))] and values[1] > values[0]
-    )
+    assert values == [pytest.approx(free.value, rel=1e-6), pytest.approx(max(values))]
+    assert values[1] > values[0]
     assert all(result.certificate.verify() and result.audit()["slack"].min() >= -1e-12 for result in results)
 
 
@@ -145,11 +142,8 @@ CASES: dict[str, tuple[Any, list[Any]]] = {
     "entropy": (-cp.sum(cp.entr(P)), []),
     "largest of several": (cp.max(cp.sum(cp.square(P), axis=1)), []),
     "row": (P.expected(), [md.named("spread", cp.norm(P[:, 1]) <= 0.3)]),
-    "rows without a name": (
-        P.expected("squared"),
-        [cp.sum(cp.square(P), axis=1) <= 0.4, cp.abs(P[0, 0] - 0.4) <= 0.1],
-    ),
-}
+    "rows without a name": (P.expected("squared"), [cp.sum(cp.square(P), axis=1) <= 0.4, cp.abs(P[0, 0] - 0.4) <= 0.1]),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES)

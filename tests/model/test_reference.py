@@ -80,20 +80,14 @@ VALUES: dict[str, tuple[Callable[[], md.Problem], float]] = {
     "delta": (lambda: quantizer(privacy=md.ApproximateDP(1, 0.01), loss="squared"), 4.4906621210),
     "metric": (lambda: quantizer(privacy=md.MetricDP(2.0)), 0.6715727999),
     "increasing": (lambda: quantizer(lambda P: P[1:, 3] >= P[:-1, 3] + 0.02), 1.7922808605),
-    "stated twice": (
-        lambda: quantizer(lambda P: 0.1 * P.bias() == 0, outputs=[-3, -0.7, 0.5, 3]),
-        1.7653384289,
-    ),
+    "stated twice": (lambda: quantizer(lambda P: 0.1 * P.bias() == 0, outputs=[-3, -0.7, 0.5, 3]), 1.7653384289),
     "count": (lambda: count(10, md.ApproximateDP(1, 0.01)), 1.3369522031),
-    "count, sure of 0": (
-        lambda: count(10, md.ApproximateDP(1, 0.01), lambda P: P[0, 0] >= 0.7),
-        1.3576753152,
-    ),
+    "count, sure of 0": (lambda: count(10, md.ApproximateDP(1, 0.01), lambda P: P[0, 0] >= 0.7), 1.3576753152),
     "hidden count": (lambda: count(14, md.ApproximateDP(1, 0.01), lambda P: P[0, 1:] == 0), 11.010005176),
     "two requirements": (two_requirements, 2.442362312),
     "choice of two": (lambda: choice(2, 8), 0.0777164942),
     "choice of three": (lambda: choice(3, 4), 0.1890508479),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", VALUES)

@@ -1,10 +1,10 @@
 """What a person holds after solving: prints, tables, files that two checkers read, draws, copies, a ledger's entry."""
 
-from __future__ import annotations
-
 import contextlib
 import json
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -14,15 +14,21 @@ import highspy
 import jsonschema
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
 
 import mechdesign as md
 import mechdesign.verifier.table
+from mechdesign.evidence.exact import exp_lower
 from mechdesign.evidence.results import AUDIT_COLUMNS
 from mechdesign.evidence.serialize import dumps, result_schema
 from mechdesign.plan.ledger import consumption
+from mechdesign.solvers.deadline import Deadline
 from mechdesign.verifier.arithmetic import exp_bounds
 from mechdesign.verifier.reading import Refused
 from mechdesign.verifier.verify import verify
+from tests.programs import least_noise
 
 X, Y = [-1, -0.5, 0, 0.5, 1], [-3, -0.5, 0.5, 3]
 PURE = md.PureDP(1.0)
@@ -166,10 +172,8 @@ def test_prints() -> None:
         "            cap: P[-1, -0.5] <= 0.2 (5 rows, the first)",
     ]
     said = made._repr_latex_()
-    assert (
-        r"$P_{x, y}$ $\le$ $e^\varepsilon $ $P_{x', y}$" in said
-        and r"cap: $P_{-1, -0.5}$ $\le$ 0.2 (5 rows, the first)" in said
-    )
+    assert r"$P_{x, y}$ $\le$ $e^\varepsilon $ $P_{x', y}$" in said
+    assert r"cap: $P_{-1, -0.5}$ $\le$ 0.2 (5 rows, the first)" in said
     assert "2 listed pairs only" in str(names())
 
 
@@ -177,10 +181,8 @@ def test_prints() -> None:
 def test_audit(kind: str) -> None:
     made = KINDS[kind]()
     table = made.solve().audit()
-    assert list(table.columns) == AUDIT_COLUMNS and set(table["family"]) == {
-        *made.declared.families(),
-        "sums",
-    }
+    assert list(table.columns) == AUDIT_COLUMNS
+    assert set(table["family"]) == {*made.declared.families(), "sums"}
     assert (table["slack"] >= -1e-12).all() and (table["dual"].dropna() >= 0).sum() > 0
     tight = table[(table["dual"] > 1e-6) & (table["family"] == "private")]
     assert (tight["slack"] < 1e-9).all()
@@ -250,3 +252,350 @@ def test_a_release_is_entered_before_it_is_drawn(tmp_path: Path) -> None:
     assert result.release((2, 0), ledger=ledger).answer in ("a", "b") and ledger.left() == md.PureDP(0.5)
     with pytest.raises(md.DesignError, match="left"):
         result.release((2, 0), ledger=ledger)
+
+
+# -- Sweeps of designs, functions and problems: each point is the design solved there, proved where it is, and infeasible points say why
+
+UNIFORM = stats.uniform(-1, 2)
+DESIGNS: list[tuple[Any, str, list[float], int]] = [
+    (md.NoiseAllocation("laplace", [1.0, 2.0], md.PureDP(1.0)), "epsilon", [0.5, 1.0, 2.0], -1),
+    (md.VectorQuantizer(20, md.PureDP(4.0)), "bits", [1, 3, 5], -1),
+    (md.OptimalNoise(md.ApproximateDP(1.0, 0.1)), "sensitivity", [0.5, 1.0, 2.0], 1),
+    (md.CorrelatedGaussian(np.eye(3), md.ApproximateDP(1.0, 1e-6)), "epsilon", [0.5, 1.0], -1),
+    (md.MetricChannel(np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 1.0], [2.0, 1.0, 0.0]]), 1.0), "alpha", [0.5, 2.0], -1),
+    (md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM), "epsilon", [1.0, 1.5], -1),
+    (md.MVU(4, md.PureDP(1.0), (-1, 1)), "epsilon", [0.5, 1.0], -1),
+]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("design", "over", "values", "direction"), DESIGNS)
+def test_points_are_the_design_solved_there(
+    design: Any, over: str, values: list[float], direction: int, tmp_path: Path
+) -> None:
+    curve = md.sweep(design, **{over: values})
+    table = curve.to_frame()
+    assert table[over].tolist() == values and table["certified"].all()
+    assert (direction * np.diff(table["value"]) >= -1e-9 * table["value"].max()).all()
+    assert not (table["lower_bound"] > table["value"]).any()
+    own = hasattr(design, over)
+    last = replace(
+        design, **({over: values[-1]} if own else {"privacy": replace(design.privacy, **{over: values[-1]})})
+    )
+    assert last.solve().value == pytest.approx(table["value"].iloc[-1], rel=1e-9)
+    again = md.load(curve.save(tmp_path / "curve.json") or tmp_path / "curve.json")
+    assert again.table.equals(curve.table) and again.over == over
+    assert over in curve.plot().axes[0].get_xlabel() or "ε" in curve.plot().axes[0].get_xlabel()
+    curve.report(tmp_path / "curve.html")
+    assert "<h1" in (tmp_path / "curve.html").read_text()
+
+
+@pytest.mark.parametrize(("design", "over"), [
+    (md.OptimalQuantizer(md.BinSearch(8, 8.0), md.PureDP(1.0), UNIFORM), "epsilon"),
+    (md.OPTM(np.linspace(-3, 3, 12).tolist(), md.PureDP(1.0), UNIFORM), "epsilon"),
+    (md.Calibration("gennorm", md.ApproximateDP(1.0, 1e-6), 1.0, dimension=3), "epsilon"),
+])  # fmt: skip
+def test_points_that_time_is_too_short_for_say_so(
+    design: Any, over: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Deadline, "left", property(lambda self: 0.0 if self.finite else math.inf))
+    curve = md.sweep(design, **{over: [1.0, 2.0]}, time_limit=1.0)
+    assert len(curve.table) == 2 and all(row.holds for row in curve.agreements())
+    for result, (_, row) in zip(curve.results, curve.table.iterrows()):
+        late = "no answer within its share of the time limit" if result is None else "not verified in time"
+        assert late in row["note"] and not row["certified"]
+    with pytest.raises(md.DesignError, match="time_limit"):
+        md.sweep(design, **{over: [1.0]}, time_limit=-1)
+
+
+def test_infeasible_points_say_why() -> None:
+    """Outputs too near the range for a small ε."""
+    table = md.sweep(md.OPTM([-1.6, -0.5, 0.5, 1.6], md.PureDP(1.0), UNIFORM), epsilon=[0.2, 3.0]).table
+    assert np.isnan(table["value"].iloc[0]) and "epsilon" in table["note"].iloc[0]
+    assert table["value"].iloc[1] > 0
+
+
+def table(cap: Any) -> md.Problem:
+    P = md.Table([-1, 0, 1], [-2, 0, 2])
+    return md.Problem(md.Minimize(P.expected()), [P.private(md.PureDP(1.0)), md.named("cap", P[:, 1] <= cap)])
+
+
+def test_functions_and_parameters_are_swept_alike(tmp_path: Path) -> None:
+    """A point is the problem solved there; one that is infeasible is a row with its reason; files hold all of it."""
+    cap = cp.Parameter(name="cap")
+    found, again = md.sweep(table, cap=[-0.1, 0.2, 0.4]), md.sweep(table(cap), cap=[-0.1, 0.2, 0.4])
+    assert found.table.drop(columns="seconds").equals(again.table.drop(columns="seconds"))
+    assert np.isnan(found.table.loc[0, "value"]) and "no table meets 'cap'" in found.table.loc[0, "note"]
+    for value, held in zip(found.table["value"][1:], (0.2, 0.4)):
+        assert value == pytest.approx(table(held).solve().value, rel=1e-9)
+    for curve in (found, again):
+        curve.save(tmp_path / "curve.json")
+        assert all(row.holds for row in md.load(tmp_path / "curve.json").agreements())
+        assert all(holds for *_, holds in verify((tmp_path / "curve.json").read_text()).rows)
+        curve.report(tmp_path / "curve.html")
+        assert "expected absolute error" in (tmp_path / "curve.html").read_text()
+
+
+def test_a_store_is_bound_to_its_problem(tmp_path: Path) -> None:
+    """A search continues where it was; another problem of the same name and grid is refused."""
+    cap, grid = cp.Parameter(name="cap"), md.Grid(cap=[0.2, 0.4])
+    first = md.search(table(cap), grid, store=tmp_path / "store", bar=False)
+    assert md.search(table(cap), grid, store=tmp_path / "store", bar=False).table.equals(first.table)
+    other = table(cap)
+    other = other.subject_to(md.named("kept", other.unknown[0, 0] >= 0.1))
+    with pytest.raises(md.ResultFormatError, match="another search"):
+        md.search(other, grid, store=tmp_path / "store", bar=False)
+
+
+def test_threads_share_no_programs() -> None:
+    bins = md.Grid(delta=[1.8, 1.9, 2.0], inner=[0.4, 0.5])
+    design = md.OPTMSearch(md.PureDP(1.0), UNIFORM, bins=bins)
+    alone, shared = design.solve(bar=False), design.solve(bar=False, jobs=2, backend="threading")
+    assert shared.table.equals(alone.table)
+    with pytest.raises(md.DesignError, match="backend"):
+        md.search(table(cp.Parameter(name="cap")), md.Grid(cap=[0.2]), backend="threading")
+
+
+@pytest.mark.parametrize(
+    ("build", "axis", "message"),
+    [
+        (table, {}, "axis"),
+        (table, {"cap": [0.1], "more": [1.0]}, "axis"),
+        (lambda cap: 3, {"cap": [0.1]}, "build"),
+        (3, {"cap": [0.1]}, "build"),
+        (table(0.2), {"cap": [0.1]}, "axis"),
+    ],
+)
+def test_wrong_builds(build: Any, axis: Any, message: str) -> None:
+    with pytest.raises(md.DesignError, match=message):
+        md.sweep(build, **axis)
+
+
+@pytest.mark.parametrize(
+    ("over", "values", "message"),
+    [("bits", [1], "must be one of"), ("epsilon", [np.nan], "epsilon"), ("epsilon", [-1.0], "epsilon")],
+)
+def test_wrong_axes(over: str, values: Any, message: str) -> None:
+    with pytest.raises(md.DesignError, match=message):
+        md.sweep(DESIGNS[0][0], **{over: values})
+
+
+# -- Additive noise on a lattice as a declared problem: published and independent optima, privacy by an own check in fractions, tails
+
+HALF = md.ApproximateDP(1.0, 0.2)
+
+
+def whole(privacy, loss="squared", *rows, reach=14, change=1, tails=None):
+    p = md.LatticeNoise(1, reach, sensitivity=change, integer=True, tails=tails)
+    own = [row(p) for row in rows]
+    return md.Problem(md.Minimize(p.expected(loss)), [p.private(privacy), *own])
+
+
+def capped(p):
+    return md.named("cap", p[p.side] <= 0.4)
+
+
+def excess(masses: dict[int, Fraction], epsilon: float, change: int) -> Fraction:
+    """The largest Σ [p_j − e^ε p_{j+s}]₊, in fractions."""
+    low, none = exp_lower(epsilon), Fraction(0)
+    shifts = [s for s in range(-change, change + 1) if s]
+    return max(sum(max(p - low * masses.get(j + s, none), none) for j, p in masses.items()) for s in shifts)
+
+
+def test_the_reference_is_the_optimum_of_another_program() -> None:
+    result = whole(md.ApproximateDP(1.0, 1e-6)).solve()
+    assert result.value == pytest.approx(1.84109985387, rel=1e-11)
+    assert result.value == pytest.approx(
+        least_noise(np.arange(-20, 21.0) ** 2, [(1.0, 1e-6)], range(1, 2)), rel=1e-9
+    )
+
+
+PROBLEMS = {
+    "as declared": lambda: whole(md.ApproximateDP(1.0, 1e-6)),
+    "with a row": lambda: whole(md.ApproximateDP(1.0, 1e-6), "squared", capped),
+    "pure": lambda: whole(md.PureDP(1.0), tails=1.0, reach=6, change=2),
+    "pure, with a row": lambda: whole(md.PureDP(1.0), "squared", capped, tails=1.0, reach=6, change=2),
+    "two points": lambda: whole(md.TradeOff([(0, 0.3), (1, 0)]), "absolute", tails=1.0, reach=9, change=3),
+    "cells": lambda: cells(),
+    "cells, with rows": lambda: cells(lambda p: md.named("flat", cp.abs(p[15] - p[17]) <= 0.01)),
+}
+
+
+def cells(*rows):
+    p = md.LatticeNoise(0.25, 4)
+    return md.Problem(md.Minimize(p.expected("absolute")), [p.private(HALF), *(row(p) for row in rows)])
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_the_optimum_is_that_of_cvxpy_and_proved(name: str) -> None:
+    problem = PROBLEMS[name]()
+    result = problem.solve()
+    model = problem.to_cvxpy()
+    model.solve(solver=cp.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
+    assert result.value == pytest.approx(float(model.value), rel=1e-7) and result.gap <= 1e-9
+    assert result.certificate.verify() and all(holds for *_, holds in verify(dumps(result)).rows)
+    assert problem.solve("clarabel").value == pytest.approx(result.value, rel=1e-7)
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    st.floats(0.2, 5.0),
+    st.floats(-8, -0.7).map(lambda x: 10**x),
+    st.integers(1, 4),
+    st.sampled_from(["squared", "absolute"]),
+)
+def test_the_law_is_private_and_no_program_is_below_the_bound(epsilon, delta, change, loss) -> None:
+    reach = math.ceil(change * (1.5 + math.log1p(math.expm1(epsilon) / (2 * delta)) / epsilon))
+    result = whole(md.ApproximateDP(epsilon, delta), loss, capped, reach=reach, change=change).solve()
+    law = result.mechanism
+    masses = {law.first + j: w / law.total for j, w in enumerate(law.weights)}
+    assert excess(masses, epsilon, change) <= Fraction(delta)
+    assert masses[0] <= Fraction(0.4) and result.gap <= 1e-7
+
+
+def test_tails_cost_what_they_are() -> None:
+    """A staircase on the whole numbers, whatever the reach."""
+    values = [whole(md.PureDP(1.0), tails=1.0, reach=reach, change=3).solve().value for reach in (3, 4, 9)]
+    j = np.arange(400)
+    costs = []
+    for r in range(1, 4):
+        p = np.exp(-1.0 * (j // 3 + (j % 3 >= r)))
+        costs.append(2 * float(p @ j**2) / (2 * p.sum() - 1))
+    assert values == pytest.approx([min(costs)] * 3, rel=1e-9)
+
+
+def test_slower_tails_are_private_too() -> None:
+    result = whole(md.PureDP(1.0), tails=0.5, reach=10).solve()
+    assert result.value > whole(md.PureDP(1.0), tails=1.0, reach=10).solve().value
+    assert result.certificate.verify()
+
+
+def test_bounds_have_a_direction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With e^ε widened by 1e-3 the bound is at most the optimum at any ε inside."""
+    from mechdesign.model import declared
+
+    stated = whole(md.ApproximateDP(1.0, 0.1)).solve().value
+    monkeypatch.setattr(declared, "exp_upper", lambda x: Fraction(math.exp(float(x) + 1e-3)))
+    wide = whole(md.ApproximateDP(1.0, 0.1)).solve(gap=0.5)
+    inside = [whole(md.ApproximateDP(1.0 + k / 4000, 0.1)).solve().value for k in range(4)]
+    assert wide.lower_bound <= min(inside) * (1 + 1e-9) and wide.lower_bound < stated
+
+
+def test_what_is_refused() -> None:
+    p = md.LatticeNoise(1, 10, integer=True)
+    with pytest.raises(md.DesignError, match=r"tails=1.0"):
+        p.private(md.PureDP(1.0))
+    with pytest.raises(md.DesignError, match=r"tails=0.5"):
+        md.LatticeNoise(1, 10, integer=True, tails=1.0).private(md.PureDP(0.5))
+    with pytest.raises(md.DesignError, match="must be PureDP, ApproximateDP"):
+        p.private(md.ZeroConcentratedDP(0.5))
+    with pytest.raises(md.DesignError, match=r"step = 0\.5"):
+        md.LatticeNoise(0.5, 10, integer=True)
+    with pytest.raises(md.DesignError, match="reach = 1"):
+        md.LatticeNoise(1, 1, sensitivity=3, integer=True, tails=1.0)
+    with pytest.raises(
+        md.InfeasibleError, match=r"no noise on this lattice meets 'private' and 'never'.*epsilon = "
+    ):
+        whole(md.PureDP(1.0), "squared", lambda p: md.named("never", p[6] >= 0.9), tails=1.0, reach=6).solve()
+
+
+# -- Twelve programs, one of each unknown as declared and with a constraint of one's own: committed values, CVXPY's own optima, both checkers
+
+APPROXIMATE = md.ApproximateDP(1.0, 0.01)
+TIGHT = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-11)
+CHANGES = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 1.0, 1.0]]
+Row = Callable[[Any], Any]
+
+
+def rows_of_a_table(privacy: md.PureDP | md.ApproximateDP, *rows: Row) -> md.Problem:
+    P = md.Table([-1, -0.5, 0, 0.5, 1], [-3, -0.5, 0.5, 3])
+    return md.Problem(
+        md.Minimize(P.expected("absolute")), [P.private(privacy), P.unbiased(), *(row(P) for row in rows)]
+    )
+
+
+def selection(*rows: Row) -> md.Problem:
+    problem = md.OPTM([-3, -0.5, 0.5, 3], PURE, stats.uniform(-1, 2)).problem()
+    return problem.subject_to(*(row(problem.unknown) for row in rows)) if rows else problem
+
+
+def scales(*rows: Row) -> md.Problem:
+    s = md.Scales([1.0, 1.0, 1.0, 0.5], "laplace")
+    return md.Problem(
+        md.Minimize(s.expected("absolute", [1, 2, 0.5, 1])), [s.private(PURE), *(row(s) for row in rows)]
+    )
+
+
+def covariance(*rows: Row) -> md.Problem:
+    S = md.Covariance(CHANGES)
+    return md.Problem(
+        md.Minimize(S.total()), [S.private(md.ZeroConcentratedDP(0.5)), *(row(S) for row in rows)]
+    )
+
+
+def lattice(*rows: Row) -> md.Problem:
+    p = md.LatticeNoise(1, 14, integer=True)
+    privacy = md.ApproximateDP(1.0, 1e-6)
+    return md.Problem(md.Minimize(p.expected("squared")), [p.private(privacy), *(row(p) for row in rows)])
+
+
+def cap(unknown: Any) -> Any:
+    return md.named("cap", unknown[:, 1] <= 0.2)
+
+
+def same(s: Any) -> Any:
+    return md.named("same", s[0] == s[1])
+
+
+def variance(S: Any) -> Any:
+    return md.named("variance", S[0, 0] <= 1.45)
+
+
+def rare(p: Any) -> Any:
+    return md.named("rarely right", p[14] <= 0.4)
+
+
+PROGRAMS: dict[str, tuple[Callable[[], md.Problem], float]] = {
+    "table, pure": (lambda: rows_of_a_table(PURE), 1.7577162947),
+    "table, pure, own row": (lambda: rows_of_a_table(PURE, cap), 1.7687790165),
+    "table, approximate": (lambda: rows_of_a_table(APPROXIMATE), 1.7161858392),
+    "table, approximate, own row": (lambda: rows_of_a_table(APPROXIMATE, cap), 1.7280128068),
+    "selection": (lambda: selection(), 2.263621912687842),
+    "selection, own row": (lambda: selection(cap), 2.3982522308),
+    "scales": (lambda: scales(), 14.65685425),
+    "scales, own row": (lambda: scales(same), 14.92820323),
+    "covariance": (lambda: covariance(), 4.5),
+    "covariance, own row": (lambda: covariance(variance), 4.51111111111),
+    "lattice noise": (lambda: lattice(), 1.84109985387),
+    "lattice noise, own row": (lambda: lattice(rare), 2.0537463792),
+}
+
+
+def delivered(problem: md.Problem, result: md.Result) -> float:
+    """What the mechanism costs in the declared objective: of a selection Lemma 1's bound, which is not its exact loss."""
+    if not isinstance(problem.unknown, md.Selection):
+        return result.value
+    law = result.mechanism.law
+    held = np.zeros(problem.unknown.shape)
+    for q, row in zip(held, law.left):
+        q[: len(row)] = [w / sum(row) for w in row]
+    problem.unknown.save_value(held)
+    return float(problem.objective.expr.value)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_optimum(name: str) -> None:
+    make, value = PROGRAMS[name]
+    problem = make()
+    result = problem.solve()
+    found = delivered(problem, result)
+    # in a unit in which the numbers are next to 1: Clarabel's tolerances are absolute as well
+    program = result.problem().to_cvxpy()
+    alone = cp.Problem(cp.Minimize(program.objective.expr / found), program.constraints)
+    alone.solve(solver=cp.CLARABEL, **TIGHT)
+    assert alone.value == pytest.approx(1.0, abs=1e-7)
+    assert found == pytest.approx(value, rel=1e-8)
+    assert result.certificate is not None and result.certificate.verify()
+    assert all(holds for *_, holds in verify(dumps(result)).rows)
+    if not isinstance(problem.unknown, md.Selection):  # whose bound is of every unbiased mechanism
+        assert result.gap is not None and result.gap <= 1e-7

@@ -1,7 +1,5 @@
 """Calibration: the published numbers, the safe side, rounds and samples, any log-concave law, several bounds at once."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from pathlib import Path
@@ -356,11 +354,7 @@ def truncated_variance(epsilon: float, delta: float) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("epsilon", "delta", "alphas", "documented"),
-    [
-        (0.03, 1e-3, (20, 80), 1344.5),
-        (0.3, 0.01, (2, 9), 14.03),
-        (1.0, 0.03, (0.6, 3), 1.431),
-    ],
+    [(0.03, 1e-3, (20, 80), 1344.5), (0.3, 0.01, (2, 9), 14.03), (1.0, 0.03, (0.6, 3), 1.431)],
 )
 def test_published_table_of_one_number_is_what_integrals_find(
     epsilon: float, delta: float, alphas: tuple[float, float], documented: float

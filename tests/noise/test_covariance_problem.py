@@ -1,7 +1,5 @@
 """Problems on a covariance: against CVXPY's own optimum, with rows of one's own, and the directions of every bound."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from dataclasses import replace
@@ -18,8 +16,6 @@ from hypothesis import strategies as st
 import mechdesign as md
 from mechdesign.evidence.serialize import dumps
 from mechdesign.noise import CovarianceBound, SaddleBound
-from mechdesign.noise.allocation import NoiseAllocation
-from mechdesign.noise.correlated import CorrelatedGaussian
 from mechdesign.noise.correlated_noise import CorrelatedGaussianNoise, inverse_rows, largest_spent
 from mechdesign.noise.covariance_proofs import cost_between, dual_below, factor_below, is_below, polar
 from mechdesign.verifier.reading import Refused
@@ -338,8 +334,8 @@ def box(lam: np.ndarray) -> np.ndarray:
 def test_a_box_gives_p3_back(lam, weighted, seed) -> None:
     lam = np.array(lam)
     weights = 10 ** np.random.default_rng(seed).uniform(-1, 1, len(lam)) if weighted else None
-    result = CorrelatedGaussian(changes=box(lam), privacy=PRIVACY, weights=weights).solve()
-    p3 = NoiseAllocation(noise="gaussian", sensitivities=lam, privacy=PRIVACY, weights=weights).solve()
+    result = md.CorrelatedGaussian(changes=box(lam), privacy=PRIVACY, weights=weights).solve()
+    p3 = md.NoiseAllocation(noise="gaussian", sensitivities=lam, privacy=PRIVACY, weights=weights).solve()
     assert result.value == pytest.approx(p3.value, rel=1e-8)
     assert result.lower_bound <= p3.value * (1 + 1e-11) and result.gap <= 1e-8
     # The trace is flat to first order around the optimum: half the digits in Σ.
@@ -351,8 +347,8 @@ def test_a_box_gives_p3_back(lam, weighted, seed) -> None:
 
 @pytest.mark.parametrize("k", [2, 5, 9])
 def test_one_hot_needs_k_times_less_than_its_profile(k) -> None:
-    result = CorrelatedGaussian(changes=np.eye(k), privacy=PRIVACY).solve()
-    profile = NoiseAllocation(noise="gaussian", sensitivities=np.ones(k), privacy=PRIVACY).solve()
+    result = md.CorrelatedGaussian(changes=np.eye(k), privacy=PRIVACY).solve()
+    profile = md.NoiseAllocation(noise="gaussian", sensitivities=np.ones(k), privacy=PRIVACY).solve()
     assert result.value * result.design.budget == pytest.approx(k, rel=1e-8)
     assert profile.value / result.value == pytest.approx(k, rel=1e-8)
 
@@ -362,7 +358,7 @@ def test_histogram_of_replaced_records(k) -> None:
     # d = e_i - e_j: by symmetry Σ = c (I - 11ᵀ/K), dᵀΣ⁺d = 2/c, so the trace is 2(K - 1)/μ₀².
     eye = np.eye(k)
     vectors = [eye[i] - eye[j] for i in range(k) for j in range(i)]
-    result = CorrelatedGaussian(changes=vectors, privacy=PRIVACY, span=True).solve()
+    result = md.CorrelatedGaussian(changes=vectors, privacy=PRIVACY, span=True).solve()
     assert result.value * result.design.budget == pytest.approx(2 * (k - 1), rel=1e-8)
     assert "span" in result.notes[0]
     assert result.mechanism.sample(np.zeros((5, k)), rng=0).sum(axis=1) == pytest.approx(0, abs=1e-6)
@@ -371,8 +367,8 @@ def test_histogram_of_replaced_records(k) -> None:
 def test_matrix_weights_change_variables() -> None:
     rng = np.random.default_rng(2)
     vectors, root = rng.normal(size=(6, 3)), rng.normal(size=(3, 3)) + 2 * np.eye(3)
-    weighted = CorrelatedGaussian(changes=vectors, privacy=PRIVACY, weights=root.T @ root).solve()
-    plain = CorrelatedGaussian(changes=vectors @ root.T, privacy=PRIVACY).solve()
+    weighted = md.CorrelatedGaussian(changes=vectors, privacy=PRIVACY, weights=root.T @ root).solve()
+    plain = md.CorrelatedGaussian(changes=vectors @ root.T, privacy=PRIVACY).solve()
     assert weighted.value == pytest.approx(plain.value, rel=1e-7)
 
 
@@ -387,7 +383,7 @@ def test_matrix_weights_change_variables() -> None:
     ],
 )
 def test_no_direction_of_the_set_is_left_bare(vectors, rank) -> None:
-    result = CorrelatedGaussian(changes=vectors, privacy=PRIVACY, span=True).solve()
+    result = md.CorrelatedGaussian(changes=vectors, privacy=PRIVACY, span=True).solve()
     assert result.certificate.verify()
     used = result.design.spent(result.mechanism)
     assert result.mechanism.span.rank == rank and np.isfinite(used).all()
@@ -402,11 +398,11 @@ def test_no_direction_of_the_set_is_left_bare(vectors, rank) -> None:
 
 
 def test_prefix_counts_agree_with_the_program() -> None:
-    design = CorrelatedGaussian(np.tri(6), PRIVACY)
+    design = md.CorrelatedGaussian(np.tri(6), PRIVACY)
     by_program, own = design.solve("clarabel"), design.solve()
     assert by_program.value == pytest.approx(own.value, rel=1e-6)
     assert own.gap <= 1e-9 and own.certificate.verify() and own.solver_report.solver == "fixed-point"
-    many = CorrelatedGaussian(np.tri(128), PRIVACY).solve(gap=1e-6)
+    many = md.CorrelatedGaussian(np.tri(128), PRIVACY).solve(gap=1e-6)
     assert many.gap <= 1e-6 and many.solver_report.iterations <= 30 and many.certificate.verify()
     stream = md.MatrixMechanism(md.Workload.prefix_sums(128), PRIVACY).solve()
     assert many.value == pytest.approx(stream.value, rel=2e-6)

@@ -1,7 +1,5 @@
 """What a result of each noise says of itself: its description, picture, alternatives and trade-off."""
 
-from __future__ import annotations
-
 import cheap
 import pytest
 

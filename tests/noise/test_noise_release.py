@@ -1,7 +1,5 @@
 """What leaves the machine: integers of the right law, the guarantee of the lattice, nothing of the input's last bits."""
 
-from __future__ import annotations
-
 import math
 from decimal import Decimal
 from fractions import Fraction
@@ -12,17 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from mechdesign.errors import DesignError
-from mechdesign.noise.additive import AdditiveNoise
-from mechdesign.noise.allocation import NoiseAllocation
-from mechdesign.noise.calibration import calibrate
-from mechdesign.noise.correlated import CorrelatedGaussian
+import mechdesign as md
 from mechdesign.noise.families import discrete_gaussian, discrete_laplace_law
 from mechdesign.noise.laws import flipped_huber, osgt, staircase, truncated_laplace
-from mechdesign.noise.optimal import OptimalNoise
 from mechdesign.noise.release import ExactNoise, lattice_of, noisy
-from mechdesign.problem.privacy import ApproximateDP, PureDP
-from mechdesign.quantizers.mechanism import Quantizer
 
 CONTINUOUS = [
     stats.norm(scale=3.0),
@@ -106,7 +97,7 @@ def test_the_last_bits_of_an_answer_do_not_show() -> None:
     Samples in doubles show it (here `sample`, in 10⁵ draws); nothing of 200,000 released values does: they are on one
     lattice whatever the answer, and their residues on it cannot be told apart (a chi-square of 64 classes at 1e-9).
     """
-    noise = AdditiveNoise(stats.laplace(scale=1.0), 1.0)
+    noise = md.AdditiveNoise(stats.laplace(scale=1.0), 1.0)
     sampled = [leak(noise.sample(np.full(100_000, x), rng=1)) for x in (0.0, 1.0)]
     assert min(sampled) == 0 and max(sampled) > 10_000
     step, counts = noise.lattice.step, []
@@ -140,14 +131,14 @@ def both(law) -> object:
 
 RELEASES = {
     "discrete laplace": lambda: (
-        calibrate("discrete_laplace", privacy=PureDP(30), sensitivity=1).mechanism.release
+        md.calibrate("discrete_laplace", privacy=md.PureDP(30), sensitivity=1).mechanism.release
     ),
-    "laplace": lambda: calibrate("laplace", privacy=PureDP(30), sensitivity=1).mechanism.release,
-    "optimal": lambda: OptimalNoise(PureDP(1), 1.0).solve(gap=0.9).mechanism.release,
-    "allocation": lambda: both(NoiseAllocation("laplace", [1.0, 2.0], PureDP(30)).solve().mechanism),
-    "correlated": lambda: both(CorrelatedGaussian(np.eye(2), ApproximateDP(1, 1e-6)).solve().mechanism),
+    "laplace": lambda: md.calibrate("laplace", privacy=md.PureDP(30), sensitivity=1).mechanism.release,
+    "optimal": lambda: md.OptimalNoise(md.PureDP(1), 1.0).solve(gap=0.9).mechanism.release,
+    "allocation": lambda: both(md.NoiseAllocation("laplace", [1.0, 2.0], md.PureDP(30)).solve().mechanism),
+    "correlated": lambda: both(md.CorrelatedGaussian(np.eye(2), md.ApproximateDP(1, 1e-6)).solve().mechanism),
     "quantizer": lambda: (
-        Quantizer.rqm(2.0**60 * np.array([-3, -1, 1, 3]), 0.2, (-(2.0**60), 2.0**60)).certified().release
+        md.Quantizer.rqm(2.0**60 * np.array([-3, -1, 1, 3]), 0.2, (-(2.0**60), 2.0**60)).certified().release
     ),
 }
 
@@ -157,27 +148,27 @@ def test_whole_numbers_that_doubles_would_round_are_refused(name) -> None:
     """As doubles 2⁵³ + 1 and 2⁵³ + 2 are 2 apart."""
     release, odd = RELEASES[name](), 2**53 + 1
     for x in (odd, -odd, [odd], np.array([odd], dtype=np.uint64), Fraction(2 * odd - 1), Decimal(odd)):
-        with pytest.raises(DesignError, match=r"beyond 2\^53 and would be rounded"):
+        with pytest.raises(md.DesignError, match=r"beyond 2\^53 and would be rounded"):
             release(x)
 
 
 def test_calibrated_noise_is_released_and_says_on_which_lattice() -> None:
-    result = calibrate("gaussian", privacy=ApproximateDP(1.0, 1e-6), sensitivity=2.0, dimension=3)
+    result = md.calibrate("gaussian", privacy=md.ApproximateDP(1.0, 1e-6), sensitivity=2.0, dimension=3)
     out = result.mechanism.release(np.zeros((4000, 3)))
     assert out.std() == pytest.approx(result.mechanism.standard_deviation, rel=0.05)
     assert "released on multiples of" in str(result)
-    whole = calibrate("discrete_laplace", privacy=PureDP(1.0), sensitivity=1)
+    whole = md.calibrate("discrete_laplace", privacy=md.PureDP(1.0), sensitivity=1)
     assert float(whole.mechanism.release(7)).is_integer()
-    with pytest.raises(DesignError, match="whole numbers"):
+    with pytest.raises(md.DesignError, match="whole numbers"):
         whole.mechanism.release(0.5)
-    with pytest.raises(DesignError, match="3 coordinates"):
+    with pytest.raises(md.DesignError, match="3 coordinates"):
         result.mechanism.release(1.0)
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_allocations_are_released(noise) -> None:
-    privacy = ApproximateDP(1.0, 1e-6) if noise == "gaussian" else PureDP(1.0)
-    law = NoiseAllocation(noise=noise, sensitivities=[1.0, 0.0, 8.0], privacy=privacy).solve().mechanism
+    privacy = md.ApproximateDP(1.0, 1e-6) if noise == "gaussian" else md.PureDP(1.0)
+    law = md.NoiseAllocation(noise=noise, sensitivities=[1.0, 0.0, 8.0], privacy=privacy).solve().mechanism
     answers = np.array([1.5, 1 / 3, 1e15])
     out = np.array([law.release(answers) for _ in range(3)])
     assert (out[:, 1] == 1 / 3).all() and (out[:, 0] != 1.5).all()
@@ -197,7 +188,7 @@ def test_allocations_are_released(noise) -> None:
 def test_correlated_noise_is_released_in_its_span_and_keeps_what_is_public() -> None:
     eye = np.eye(3)
     vectors = [eye[i] - eye[j] for i in range(3) for j in range(i)]
-    result = CorrelatedGaussian(changes=vectors, privacy=ApproximateDP(1.0, 1e-6), span=True).solve()
+    result = md.CorrelatedGaussian(changes=vectors, privacy=md.ApproximateDP(1.0, 1e-6), span=True).solve()
     out = result.mechanism.release([1.0, 2.0, 0.25])
     assert out.sum() == pytest.approx(3.25, abs=1e-9)
     draws = result.mechanism.release(np.zeros((4000, 3)))

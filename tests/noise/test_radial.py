@@ -1,7 +1,5 @@
 """Radial noise: the sheet's tables, privacy by sums of its own, the released law counted out, moments by points of a lattice."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter
@@ -46,15 +44,9 @@ def lerch(dimension: int, epsilon: float, gamma: float, power: int) -> mp.mpf:
 
 
 GAINS = [
-    (2, 3, 1.1687),
-    (2, 5, 1.7035),
-    (2, 10, 7.5845),
-    (3, 8, 2.5359),
-    (5, 5, 1.1323),
-    (5, 20, 15.327),
-    (10, 20, 3.6931),
-    (8, 1, 1.0),
-]
+    (2, 3, 1.1687), (2, 5, 1.7035), (2, 10, 7.5845), (3, 8, 2.5359), (5, 5, 1.1323), (5, 20, 15.327),
+    (10, 20, 3.6931), (8, 1, 1.0),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("dimension", "epsilon", "gain"), GAINS)
@@ -170,15 +162,9 @@ def test_pure_privacy_implies_concentrated_privacy(rho: float, xi: float) -> Non
 @pytest.mark.parametrize(
     ("k", "epsilon", "most"),
     [
-        (2, 1, 4.0),
-        (8, 1, 30.0),
-        (10, 3, 4.89),
-        (20, 1, 154),
-        (20, 5, 6.16),
-        (50, 1, 771.22),
-        (200, 1, 3439.93),
+        (2, 1, 4.0), (8, 1, 30.0), (10, 3, 4.89), (20, 1, 154), (20, 5, 6.16), (50, 1, 771.22), (200, 1, 3439.93),
     ],
-)
+)  # fmt: skip
 def test_the_table_of_small_delta(k: int, epsilon: float, most: float) -> None:
     """Pure noise up to 20 numbers, noise of ℓ₂ by its own δ from there on."""
     result = KNorm(k, md.ApproximateDP(epsilon, 1e-6)).solve()
@@ -234,8 +220,7 @@ def by_distances(d: int, t: float, epsilon: float) -> mp.mpf:
 
 
 @pytest.mark.parametrize(
-    ("d", "t", "epsilon"),
-    [(2, 2.0, 1.0), (4, 9.0, 4.0), pytest.param(51, 1.8, 1.0, marks=pytest.mark.slow)],
+    ("d", "t", "epsilon"), [(2, 2.0, 1.0), (4, 9.0, 4.0), pytest.param(51, 1.8, 1.0, marks=pytest.mark.slow)]
 )
 def test_delta_of_round_noise_by_distances(d: int, t: float, epsilon: float) -> None:
     found = round_delta(d, Fraction(t), epsilon)
@@ -374,6 +359,7 @@ def lists(dimension: int, most: int = 6) -> st.SearchStrategy[list[list[int]]]:
     )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(st.one_of(lists(2, 8), lists(3), lists(4, 5)))
 def test_faces_of_a_hull_are_those_of_brute_force(vectors: list[list[int]]) -> None:

@@ -1,7 +1,5 @@
 """What has no noise, or is none, is refused by name."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from fractions import Fraction

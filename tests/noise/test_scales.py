@@ -1,7 +1,5 @@
 """Problems on scales: reference values, own rows against CVXPY alone, exact laws, bounds of any multipliers, what is refused, files."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -14,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mechdesign as md
-from mechdesign.errors import DesignError, InfeasibleError, ResultFormatError
 from mechdesign.evidence.serialize import dumps
 from mechdesign.model.scales import absolute_moment
 from mechdesign.noise.lagrangian import Multipliers, lower_bound
@@ -101,7 +98,7 @@ def test_own_rows_are_kept_exactly_and_the_gap_is_closed(seed: int) -> None:
     s, rows, order, weights = drawn(seed)
     try:
         result = md.Problem(md.Minimize(s.expected(order, weights)), rows).solve()
-    except InfeasibleError:
+    except md.InfeasibleError:
         return
     assert result.gap <= 1e-7 and result.certificate.verify()
     assert all(holds for *_, holds in verify(dumps(result)).rows)
@@ -128,7 +125,7 @@ def test_no_multiplier_proves_more_than_the_optimum(seed: int) -> None:
     problem = md.Problem(md.Minimize(s.expected(order, weights)), rows)
     try:
         result = problem.solve()
-    except InfeasibleError:
+    except md.InfeasibleError:
         return
     [proof], declared, rng = result.proofs, problem.declared, np.random.default_rng(seed)
     profiles = np.array([one.sensitivities for one in declared.privacy])
@@ -141,7 +138,7 @@ def test_no_multiplier_proves_more_than_the_optimum(seed: int) -> None:
         )
         try:
             bound = lower_bound(declared, found)
-        except ResultFormatError:  # they prove nothing
+        except md.ResultFormatError:  # they prove nothing
             continue
         assert float(bound) <= result.value
 
@@ -225,13 +222,13 @@ def test_an_equality_of_all_scales_beside_a_fixed_one(seed: int) -> None:
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_met_or_stated_is_refused_by_name(name: str) -> None:
     rows, words = REFUSED[name]
-    with pytest.raises((DesignError, InfeasibleError), match=words):
+    with pytest.raises((md.DesignError, md.InfeasibleError), match=words):
         md.Problem(md.Minimize(S.expected(0.5)), rows()).solve()
 
 
 @pytest.mark.parametrize("objective", [lambda: cp.sum(S), lambda: S.expected(2) + S[0]])
 def test_another_objective_is_refused(objective: Any) -> None:
-    with pytest.raises(DesignError, match="objective: must be the loss of the scales"):
+    with pytest.raises(md.DesignError, match="objective: must be the loss of the scales"):
         md.Problem(md.Minimize(objective()), [ASKED])
 
 

@@ -1,7 +1,5 @@
 """GaussianDP, MembershipAdvantage and TradeOff as requirements, and the μ that a law keeps."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools
@@ -46,6 +44,7 @@ def test_an_advantage_has_a_closed_form(eta: float) -> None:
         assert accepted(result) and result.tradeoff().advantage <= eta * (1 + 1e-12)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.floats(0.05, 4), st.floats(1e-8, 0.4)), min_size=1, max_size=4),
     st.floats(0.05, 0.8),

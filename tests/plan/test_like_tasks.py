@@ -22,6 +22,7 @@ def office(counts: int) -> md.Plan:
     return md.Plan(tasks, md.ApproximateDP(1.0, 1e-6), families=("gaussian", "laplace"))
 
 
+@pytest.mark.slow
 def test_a_search_weighs_like_tasks_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[float] = []
     best = Item.best
@@ -44,6 +45,7 @@ def test_a_like_task_costs_what_it_costs_alone() -> None:
     assert np.ptp(apart.to_frame()["scale"]) == 0
 
 
+@pytest.mark.slow
 def test_many_tasks_are_told_by_kind_and_verified(tmp_path: Path) -> None:
     result = office(150).solve()
     text = str(result)
@@ -56,6 +58,7 @@ def test_many_tasks_are_told_by_kind_and_verified(tmp_path: Path) -> None:
     assert result.certificate is not None and result.certificate.verify()
 
 
+@pytest.mark.slow
 def test_a_limit_reaches_the_search_for_prices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Different histograms under weights: past the limit one candidate is brought within the budget, and that is all."""
     tasks = {f"bins {k}": md.Histogram(5 + k) for k in range(12)}

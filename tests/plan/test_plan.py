@@ -248,6 +248,7 @@ MIXED = st.lists(
 EPSILON = st.floats(-1, 2.3).map(lambda x: 10**x)
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(MIXED, EPSILON, st.sampled_from([0.0, 1e-6]))
 def test_no_task_is_far_above_an_even_split(tasks: dict[str, Any], epsilon: float, delta: float) -> None:
@@ -290,6 +291,7 @@ def least_of_two_sums(epsilon: float) -> float:
         return float(cost(low))
 
 
+@pytest.mark.slow
 def test_large_budgets() -> None:
     tasks = {"a": md.Sum(1.0), "b": md.Sum(5.0)}
     ones = dict.fromkeys(tasks, 1.0)

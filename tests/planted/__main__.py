@@ -6,8 +6,6 @@ The faults are in the TOML files beside this one: a file of the package, a text 
 place, and the tests that find it. Exit status 1 if a fault is not found, or its text no longer stands where it was.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,6 +1,10 @@
 """A user's law, loss and prior in files: by the name that the user's program registers, and by nothing else."""
 
+import pydoc
+
+import cheap
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
@@ -8,6 +12,7 @@ import mechdesign as md
 import mechdesign.noise.laws
 from mechdesign.evidence import serialize
 from mechdesign.evidence.serialize import UnavailableCallable, dumps, loads
+from mechdesign.shell.spec_file import designs
 
 
 class Ramp(stats.rv_continuous):
@@ -103,3 +108,56 @@ def test_bad_input(call):
     with pytest.raises(md.DesignError) as caught:
         call()
     assert "\n" not in str(caught.value)
+
+
+# -- `help` of every design shows in its first 60 lines what it takes and how it is used, and nothing that Python gives every class
+
+CLASSES = [design for design in {**designs(), "Problem": md.Problem}.values() if isinstance(design, type)]
+
+
+def begins(thing: object) -> list[str]:
+    return pydoc.plain(pydoc.render_doc(thing)).splitlines()[:60]
+
+
+@pytest.mark.parametrize("design", CLASSES, ids=lambda design: design.__name__)
+def test_help_begins_with_parameters_and_an_example(design: type) -> None:
+    shown = begins(design)
+    assert not [line for line in shown if line.startswith(" |  __")]
+    assert any("Parameters" in line for line in shown) and any(">>> " in line for line in shown)
+    solve = begins(design.solve)  # type: ignore[attr-defined]
+    assert all(any(word in line for line in solve) for word in ("Parameters", "**options", ">>> "))
+
+
+# -- What a person at a prompt sees: help, fields, audits ----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("thing", "words"),
+    [
+        (md.OPTM, ["bins :", "privacy :", "prior :", "bounds :", "``solver``", ">>> result = design.solve()"]),
+        (md.OPTM.solve, ["solver :", "gap :", "certify :", "time_limit :", ">>> result = design.solve("]),
+    ],
+)  # fmt: skip
+def test_help_begins_with_what_is_asked_for(thing: object, words: list[str]) -> None:
+    first = "\n".join(pydoc.plain(pydoc.render_doc(thing)).splitlines()[:60])
+    assert "__" not in first
+    assert [word for word in words if word not in first] == []
+
+
+@pytest.mark.parametrize("name", cheap.DESIGNS)
+def test_a_design_prints_its_fields_never_an_address(name: str) -> None:
+    design = cheap.DESIGNS[name][0]()
+    assert " at 0x" not in repr(design) + str(design)
+    if name in ("optm", "optimal-quantizer", "calibration", "plan"):
+        result = cheap.solved(name)
+        assert " at 0x" not in repr(result) + repr(result.mechanism) + repr(result.certificate)
+
+
+def test_an_audit_fits_a_terminal_and_says_of_what_each_row_is() -> None:
+    audit = cheap.solved("optm").audit()
+    printed = repr(audit).splitlines()
+    assert max(map(len, printed)) <= 80 and len(printed) <= 23
+    assert all(column in printed[0] for column in audit.columns)
+    assert audit["family"].str.startswith("model: ").any()
+    assert not audit["family"].str.startswith("model: ").all()
+    assert type(pd.DataFrame(audit)) is pd.DataFrame

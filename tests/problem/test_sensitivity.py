@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
-from scipy import optimize, stats
+from scipy import integrate, optimize, stats
+from strategies import priors
 
 import mechdesign as md
 from mechdesign.accounting.interval import delta_interval
 from mechdesign.accounting.losses import NoiseTerm
 from mechdesign.noise.laws import flipped_huber
 from mechdesign.noise.worst_case import worst_cases
-from mechdesign.problem.sensitivity import Sensitivity
+from mechdesign.problem.law_moments import law_moments
 
 SIZES = st.floats(0.1, 10)
 
@@ -32,7 +33,7 @@ def sensitivities(draw, dimension=4):
         "each": each if each and max(each) > 0.01 else None,
     }
     assume(any(given_[k] is not None for k in ("linf", "l1", "l2", "each")))
-    return Sensitivity(**given_)
+    return md.Sensitivity(**given_)
 
 
 def caps(s, dimension):
@@ -103,9 +104,9 @@ def test_the_norms_are_reached(s):
     st.floats(0.1, 2.0),
     st.integers(0, 2**32 - 1),
 )  # fmt: skip
-@example(Sensitivity(each=(0.0, 3.6, 5e-266)), stats.laplace(scale=2.0), 1.0, 0)
-@example(Sensitivity(l2=1.0, each=(0.0, 1.0, 2e-234)), stats.laplace(scale=2.0), 1.0, 0)
-@example(Sensitivity(each=(0.0, 1.0, 5e-324)), flipped_huber(0.7, scale=2.0), 1.0, 0)
+@example(md.Sensitivity(each=(0.0, 3.6, 5e-266)), stats.laplace(scale=2.0), 1.0, 0)
+@example(md.Sensitivity(l2=1.0, each=(0.0, 1.0, 2e-234)), stats.laplace(scale=2.0), 1.0, 0)
+@example(md.Sensitivity(each=(0.0, 1.0, 5e-324)), flipped_huber(0.7, scale=2.0), 1.0, 0)
 def test_no_change_is_worse_than_the_worst_case(s, law, epsilon, seed):
     cases = worst_cases(law, s, 3)
     upper = cases.delta_interval(epsilon, width=0.2).upper
@@ -121,10 +122,10 @@ def test_no_change_is_worse_than_the_worst_case(s, law, epsilon, seed):
     ("s", "family", "privacy", "same"),
     [
         # ℓ₁ alone: everything on one coordinate is the worst for every log-concave law
-        (Sensitivity(l1=5.0), "laplace", md.ApproximateDP(1, 1e-6), 5.0),
-        (Sensitivity(l1=3.0, linf=1.0), "laplace", md.PureDP(1), 3.0),
-        (Sensitivity(l2=2.0), "gaussian", md.ApproximateDP(1, 1e-6), 2.0),
-        (Sensitivity(l0=1, linf=2.0), "truncated_laplace", md.ApproximateDP(1, 1e-6), 2.0),
+        (md.Sensitivity(l1=5.0), "laplace", md.ApproximateDP(1, 1e-6), 5.0),
+        (md.Sensitivity(l1=3.0, linf=1.0), "laplace", md.PureDP(1), 3.0),
+        (md.Sensitivity(l2=2.0), "gaussian", md.ApproximateDP(1, 1e-6), 2.0),
+        (md.Sensitivity(l0=1, linf=2.0), "truncated_laplace", md.ApproximateDP(1, 1e-6), 2.0),
     ],
 )
 def test_one_number_with_that_sensitivity(s, family, privacy, same):
@@ -141,33 +142,33 @@ def test_counts_are_whole():
         md.calibrate(
             "discrete_laplace", privacy=md.ApproximateDP(1, 1e-6), sensitivity=s, dimension=20
         ).mechanism
-        for s in (Sensitivity(l1=3, linf=1), Sensitivity(l0=3, linf=1))
+        for s in (md.Sensitivity(l1=3, linf=1), md.Sensitivity(l0=3, linf=1))
     )
     assert a.variance == b.variance and a.worst_cases.exact
 
 
 def test_contributions():
     """By brute force over two people's contributions."""
-    add = Sensitivity.of_contribution(linf=1, l0=3)
+    add = md.Sensitivity.of_contribution(linf=1, l0=3)
     assert (add.l0, add.linf, add.neighbours) == (3, 1.0, "add-remove")
     with pytest.raises(md.DesignError, match="must be at most 2"):
-        Sensitivity.of_contribution(linf=1, l0=3, dimension=2)
+        md.Sensitivity.of_contribution(linf=1, l0=3, dimension=2)
     for signed, own in ((False, (0, 1)), (True, (-1, 0, 1))):
         given_ = {"linf": 1, "l0": 2, "signed": signed}
         people = [v for v in itertools.product(own, repeat=4) if sum(map(abs, v)) <= 2]
         changes = [np.subtract(x, y) for x in people for y in people]
         for more in ({}, {"l1": 2.0}, {"l1": 2.0, "l2": math.sqrt(2)}):
-            replaced = Sensitivity.of_contribution(**given_, **more, neighbours="replace")
+            replaced = md.Sensitivity.of_contribution(**given_, **more, neighbours="replace")
             for order, largest in ((1, replaced.largest_l1(4)), (2, replaced.largest_l2(4))):
                 assert largest == pytest.approx(max(np.linalg.norm(v, order) for v in changes))
-    assert Fraction(Sensitivity.of_contribution(l2=1.0, neighbours="replace").l2) ** 2 >= 2
+    assert Fraction(md.Sensitivity.of_contribution(l2=1.0, neighbours="replace").l2) ** 2 >= 2
 
 
 @pytest.mark.parametrize("dimension", [1, 7])
 def test_the_lattice_covers_rounded_changes(dimension):
     """Rounded answers differ by no more than the widened law protects."""
-    each = Sensitivity(each=[0.3] * dimension, l2=0.5)
-    for s in (Sensitivity(linf=0.3, l1=0.7), Sensitivity(l2=0.3), each):
+    each = md.Sensitivity(each=[0.3] * dimension, l2=0.5)
+    for s in (md.Sensitivity(linf=0.3, l1=0.7), md.Sensitivity(l2=0.3), each):
         noise, rng = md.AdditiveNoise(stats.laplace(scale=3.0), s, dimension), np.random.default_rng(1)
         lattice = noise.lattice
         wider = Fraction(lattice.law.std()) / Fraction(stats.laplace(scale=3.0).std())
@@ -199,12 +200,12 @@ def test_the_lattice_covers_rounded_changes(dimension):
 )
 def test_bad_input(bad, word):
     with pytest.raises(md.DesignError, match=word):
-        Sensitivity(**bad)
+        md.Sensitivity(**bad)
 
 
 def test_bounds_of_another_query():
-    each, whole = Sensitivity(each=[1, 2]), Sensitivity(linf=1.5)
-    replaced = Sensitivity(linf=1, neighbours="replace")
+    each, whole = md.Sensitivity(each=[1, 2]), md.Sensitivity(linf=1.5)
+    replaced = md.Sensitivity(linf=1, neighbours="replace")
     for noise, more, word in (
         ("laplace", {"sensitivity": each, "dimension": 3}, "one bound for each of 3"),
         ("discrete_laplace", {"sensitivity": whole, "dimension": 2}, r"sensitivity\.linf = 1\.5"),
@@ -212,3 +213,132 @@ def test_bounds_of_another_query():
     ):
         with pytest.raises(md.DesignError, match=word):
             md.calibrate(noise, privacy=md.ApproximateDP(1, 1e-5), **more)
+
+
+# -- Partial moments against quadrature and mpmath; every kind of prior; bad priors --------------------------
+
+LAWS = [
+    stats.uniform(-1, 2), stats.norm(0.3, 0.5), stats.truncnorm(-2, 1.5, loc=0.1, scale=0.7), stats.beta(2, 3.5, loc=-1, scale=2),
+    stats.triang(0.3, loc=-1, scale=2), stats.arcsine(loc=-1, scale=2), stats.semicircular(), stats.laplace(0, 0.4),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.dist.name)
+def test_partial_moments(law) -> None:
+    """Closed forms and quadrature of the distribution function, against quadrature of the density at 1e-11."""
+    edges = np.array([-1.0, -0.71, -0.2, 0.05, 0.9, 1.0])
+    table = law_moments(law, edges)
+    for k, (a, b) in enumerate(zip(edges[:-1], edges[1:])):
+        for order in range(3):
+            ends, kinks = (a, b), [p for p in (-0.4, 0.0) if a < p < b] or None
+            moment = lambda t, n=order: t**n * law.pdf(t)  # noqa: E731
+            if law.dist.name == "arcsine":  # its density is infinite at ±1: substitute x = cos
+                ends, kinks, moment = np.arccos((b, a)), None, lambda t, n=order: np.cos(t) ** n / np.pi
+            assert table[k, order] == pytest.approx(
+                integrate.quad(moment, *ends, epsabs=1e-14, points=kinks)[0], abs=1e-12
+            )
+
+
+@settings(max_examples=30)
+@given(st.data())
+def test_cells_add_up(data) -> None:
+    prior = md.Prior.of(data.draw(priors(-1.0, 0.7)), (-1.0, 0.7))
+    edges = np.unique([-1.0, 0.7, *data.draw(st.lists(st.floats(-1, 0.7), max_size=5))])
+    moments = prior.moments(edges)
+    assert moments[:, 0].sum() == pytest.approx(1, abs=1e-12)
+    np.testing.assert_allclose(moments.sum(axis=0), prior.moments(np.array([-1.0, 0.7]))[0], atol=1e-12)
+    np.testing.assert_allclose(
+        prior.integrals(lambda x: np.stack([x**0, x, x**2], 1), edges), moments, atol=1e-10
+    )
+    draws = prior.sample(4000, 3)
+    assert draws.min() >= -1 and draws.max() <= 0.7
+    assert abs(draws.mean() - prior.mean) < 5 * draws.std() / np.sqrt(4000) + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        *(
+            (lambda prior=prior: md.Prior.of(prior, (-1.0, 1.0)), message)
+            for prior, message in (
+                (stats.norm(), "unbounded support"),
+                (stats.uniform(-2, 4), "mass outside the input range"),
+                ([0.0, float("nan")], "finite numbers"),
+                ([], "non-empty"),
+                ("uniform", "frozen scipy.stats law"),
+                (stats.poisson(3), "continuous"),
+            )
+        ),
+        (lambda: md.clipped(stats.norm(), 1, -1), "lower < upper"),
+        (lambda: md.truncated(stats.uniform(0, 1), 5, 6), "no mass"),
+        (lambda: md.Loss.of("mae"), 'must be "absolute"'),
+        (lambda: md.Loss.of({"absolute": -1}), "absolute = -1: must be a finite number of at least 0"),
+        (lambda: md.Loss.of({"absolute": 0}), "one must be positive"),
+        (lambda: md.Loss.of({"cubic": 1}), "a dict of the two"),
+        (lambda: md.Loss.of(3), "callable"),
+        (
+            lambda: md.Loss.of(lambda t: np.sqrt(np.abs(t))).check_convex(np.array([-2.0, 2.0]), -1, 1),
+            "not convex near the error",
+        ),
+    ],
+)
+def test_bad_priors_and_losses(call, message: str) -> None:
+    with pytest.raises(md.DesignError, match=message):
+        call()
+
+
+# -- Numbers finer than doubles: budgets are stored rounded down, what people change rounded up --------------
+
+FINE = st.one_of(
+    st.fractions(Fraction(1, 10**6), 10**6),
+    st.decimals("0.000001", "1000000", allow_nan=False),
+    st.integers(2**53, 2**80),
+    st.integers(2**53, 2**62).map(np.int64),
+)
+BUDGETS = [
+    lambda v: md.PureDP(v).epsilon,
+    lambda v: md.ApproximateDP(v, 1e-6).epsilon,
+    lambda v: md.ZeroConcentratedDP(v).rho,
+    lambda v: md.MetricChannel(md.MetricSpace.grid(1, 2), v).alpha,
+]
+CHANGES = [
+    lambda v: md.Sensitivity(linf=v).linf,
+    lambda v: md.Sensitivity(l1=v).l1,
+    lambda v: md.Sensitivity(l2=v).l2,
+    lambda v: md.Sensitivity(each=[v, 1]).each[0],
+    lambda v: md.Calibration("laplace", md.PureDP(1), v).sensitivity,
+    lambda v: md.CountsGaussian(3, 1, md.ApproximateDP(1, 1e-6), most=v).changes.most,
+    lambda v: md.NoiseAllocation("laplace", [v, 1.0], md.PureDP(1)).sensitivities[0],
+]
+
+
+def _exact(v) -> Fraction:
+    return Fraction(v.item() if isinstance(v, np.generic) else v)
+
+
+@settings(max_examples=50)
+@given(v=FINE)
+def test_budgets_are_rounded_down_and_changes_up(v) -> None:
+    for sign, places in ((1, BUDGETS), (-1, CHANGES)):
+        for stored in places:
+            held = Fraction(float(stored(v)))
+            assert 0 <= sign * (_exact(v) - held) < held * Fraction(1, 2**51)
+    assert md.PureDP(0.1).epsilon == 0.1 and md.Sensitivity(linf=0.1).linf == 0.1
+
+
+def test_what_leaves_the_doubles_is_refused() -> None:
+    large = Fraction(1.7976931348623157e308) + 1
+    for call in (
+        lambda: md.PureDP(Fraction(1, 10**400)),
+        lambda: md.Sensitivity(linf=large),
+        lambda: md.Sensitivity(each=[large]),
+    ):
+        with pytest.raises(md.DesignError, match="finite"):
+            call()
+
+
+def test_complex_numbers_and_masks_are_refused() -> None:
+    noise = md.calibrate("laplace", privacy=md.PureDP(1.0), sensitivity=1.0)
+    for value in (np.array([1 + 2j]), np.ma.array([1.0, 2.0], mask=[False, True])):
+        with pytest.raises(md.DesignError):
+            noise.mechanism.release(value)

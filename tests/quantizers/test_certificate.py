@@ -1,7 +1,5 @@
 """Certificates: what they prove is true, and nothing false verifies."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -16,7 +14,6 @@ from strategies import selections
 
 import mechdesign as md
 from mechdesign.evidence.serialize import dumps, loads
-from mechdesign.problem.losses import Loss
 from mechdesign.quantizers.moments import BITS, Moments
 from mechdesign.quantizers.proofs import expected_upper, worst_upper
 
@@ -94,7 +91,7 @@ def test_exact_losses(drawn: Any, loss: Any) -> None:
     """Against the definition in fractions: the mean over samples, and the largest over a grid."""
     bins, left, right, (lower, upper) = drawn
     mechanism = md.Quantizer.from_selection(bins, left, right, (lower, upper)).certified()
-    chosen, samples = Loss.of(loss), np.linspace(lower, upper, 7)
+    chosen, samples = md.Loss.of(loss), np.linspace(lower, upper, 7)
     law = mechanism.law
 
     def at(x: float) -> Fraction:

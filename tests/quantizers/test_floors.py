@@ -1,7 +1,5 @@
 """The block fill against a linear program, finite differences, quadrature and exact arithmetic."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import time
@@ -20,8 +18,6 @@ from scipy import optimize, stats
 
 import mechdesign as md
 from mechdesign.evidence.exact import round_down
-from mechdesign.problem.losses import Loss
-from mechdesign.problem.priors import Prior
 from mechdesign.quantizers import dual_pieces
 from mechdesign.quantizers.dual_pieces import DualPieces, OutputSpace
 from mechdesign.quantizers.exact_law import ExactLaw
@@ -32,7 +28,6 @@ from mechdesign.quantizers.floors import (
     range_constraints,
     smallest_epsilon,
 )
-from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.moments import Moments, PointMasses, interpolated_costs
 from mechdesign.quantizers.optimal import any_outputs, loss_bounds
 from mechdesign.quantizers.proofs import DualBound
@@ -106,8 +101,8 @@ def row_program(bins, floors, rho, x, cost):
 @runs(0.75)
 def test_fill_is_the_best_row(case, which, share):
     bins, floors, rho, lower, upper = case
-    loss = Loss.of(LOSSES[which])
-    problem = FloorProblem(bins, rho, lower, upper, Prior.of([0.0]), loss)
+    loss = md.Loss.of(LOSSES[which])
+    problem = FloorProblem(bins, rho, lower, upper, md.Prior.of([0.0]), loss)
     x = np.array([lower + share * (upper - lower)])
     table = pieces(problem, floors)
     at = table.at(x)
@@ -167,9 +162,9 @@ def test_exact_fill(case, seed):
     for fast, slow in zip(law.tables(), ExactLaw.tables(law)):
         assert np.array_equal(fast, slow)
     x = np.random.default_rng(seed).uniform(lower, upper, 20)
-    problem = FloorProblem(bins, rho, lower, upper, Prior.of([0.0]), Loss.of("absolute"))
+    problem = FloorProblem(bins, rho, lower, upper, md.Prior.of([0.0]), md.Loss.of("absolute"))
     rows = pieces(problem, floors).table.probabilities(x)
-    assert np.abs(Quantizer.of_law(law).probabilities(x) - rows).max() < 1e-7
+    assert np.abs(md.Quantizer.of_law(law).probabilities(x) - rows).max() < 1e-7
 
 
 # -- Costs of interpolated rows: from below, and next to the exact integrals of each hat function times each loss
@@ -206,13 +201,13 @@ def test_costs_are_from_below_and_near(seed, centre, kind):
     rng = np.random.default_rng(seed)
     knots = centre + np.sort(np.concatenate([[-1.0, 1.0], rng.uniform(-1, 1, rng.integers(0, 4))]))
     bins = centre + np.sort(rng.uniform(-2, 2, rng.integers(2, 5)))
-    loss = Loss.of({"absolute": float(rng.uniform(0, 2)), "squared": float(rng.choice([0.0, 0.7]))})
+    loss = md.Loss.of({"absolute": float(rng.uniform(0, 2)), "squared": float(rng.choice([0.0, 0.7]))})
     x = rng.uniform(knots[0], knots[-1], 3)
     masses, atoms, share = None, [], Fraction(1)
-    prior = Prior.ranged(stats.uniform(knots[0], knots[-1] - knots[0]), None)[0]
+    prior = md.Prior.ranged(stats.uniform(knots[0], knots[-1] - knots[0]), None)[0]
     if kind == "samples":
         prior, share, atoms = (
-            Prior.of(x, (knots[0], knots[-1])),
+            md.Prior.of(x, (knots[0], knots[-1])),
             Fraction(0),
             [(Fraction(v), Fraction(1, 3)) for v in x],
         )
@@ -233,9 +228,9 @@ def test_costs_are_from_below_and_near(seed, centre, kind):
 
 
 def test_a_function_is_integrated_as_the_polynomial_that_it_is():
-    bins, knots, prior = np.array([-2.0, 0.3, 2.0]), np.linspace(-1, 1, 5), Prior.of(stats.uniform(-1, 2))
-    known, constant = interpolated_costs(bins, knots, Loss.of("squared"), prior)
-    found, none = interpolated_costs(bins, knots, Loss.of(np.square), prior)
+    bins, knots, prior = np.array([-2.0, 0.3, 2.0]), np.linspace(-1, 1, 5), md.Prior.of(stats.uniform(-1, 2))
+    known, constant = interpolated_costs(bins, knots, md.Loss.of("squared"), prior)
+    found, none = interpolated_costs(bins, knots, md.Loss.of(np.square), prior)
     rows = np.full((5, 3), 1 / 3)
     assert none == 0 and (found * rows).sum() == pytest.approx((known * rows).sum() + constant, rel=1e-10)
 
@@ -260,7 +255,7 @@ class Asked:
     """A search of quantizers with outputs up to `reach` half widths from the centre."""
 
     def __init__(self, epsilon: float, loss: Any, prior: Any, reach: float, max_bias: float = 0.0) -> None:
-        self.privacy, self.loss, self.prior = md.PureDP(epsilon), Loss.of(loss), Prior.of(prior)
+        self.privacy, self.loss, self.prior = md.PureDP(epsilon), md.Loss.of(loss), md.Prior.of(prior)
         self.input_range, self.max_bias = (-1.0, 1.0), max_bias
         self.output_space = OutputSpace.around(self.input_range, reach)
 

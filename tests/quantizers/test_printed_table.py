@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import mechdesign as md
-from mechdesign.errors import DesignError
 from mechdesign.quantizers.printed_table import _least
 from mechdesign.shell.cli import app
 from tests.programs import least_table
@@ -38,6 +37,7 @@ def test_the_table_of_rqm_as_printed():
     assert beside.value == pytest.approx(found.lower_bound, rel=1e-9) and beside.certificate.verify()
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)  # each is audited twice, by two linear programs
 @given(st.integers(2, 4), st.integers(2, 4), st.integers(0, 10**6), st.floats(0.2, 3), st.floats(0, 0.3))
 def test_slacks_and_losses_are_those_of_fractions(n, m, seed, epsilon, delta):
@@ -59,6 +59,7 @@ def test_slacks_and_losses_are_those_of_fractions(n, m, seed, epsilon, delta):
     assert md.audit_table(table, x, y, asked).holds == (excess <= delta) or abs(excess - delta) < 1e-12
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.integers(2, 4), st.integers(2, 5), st.integers(0, 10**6), st.floats(0.5, 3))
 def test_the_best_is_that_of_another_solver(n, m, seed, epsilon):
@@ -124,7 +125,7 @@ def test_an_output_that_gives_an_input_away():
 def test_files_with_faults_are_named_by_row_and_column(tmp_path, text, words):
     path = tmp_path / "table.csv"
     path.write_text(text)
-    with pytest.raises(DesignError, match=words):
+    with pytest.raises(md.DesignError, match=words):
         md.audit_table(path, privacy=md.PureDP(1))
     answer = CliRunner().invoke(app, ["audit", str(path), "--epsilon", "1"])
     assert answer.exit_code != 0
@@ -133,7 +134,7 @@ def test_files_with_faults_are_named_by_row_and_column(tmp_path, text, words):
 def test_all_faults_of_a_file_are_named_at_once(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("x,-2,2\n-1,.6,abc\n0,.5\n1,,-.2\n2,.5,.7\n3,.5,.5\n")
-    with pytest.raises(DesignError) as error:
+    with pytest.raises(md.DesignError) as error:
         md.audit_table(path, privacy=md.PureDP(1))
     for words in (
         "5 faults",
@@ -145,10 +146,10 @@ def test_all_faults_of_a_file_are_named_at_once(tmp_path):
     ):
         assert words in str(error.value)
     path.write_text("low,-2,up\n-1,.6,.4\nhigh,.4,.6\n")
-    with pytest.raises(DesignError, match=r"'high'.*'up'"):
+    with pytest.raises(md.DesignError, match=r"'high'.*'up'"):
         md.audit_table(path, privacy=md.PureDP(1))
     path.write_text("x,-2,2\n" + "".join(f"{k},.6,.6\n" for k in range(50)))
-    with pytest.raises(DesignError, match=r"50 faults: .*; and 30 more"):
+    with pytest.raises(md.DesignError, match=r"50 faults: .*; and 30 more"):
         md.audit_table(path, privacy=md.PureDP(1))
 
 
@@ -170,7 +171,7 @@ def test_a_file_as_others_write_them(tmp_path):
     ]
     assert answers[0].stdout == answers[1].stdout and answers[1].exit_code == 0
     for wrong in ({"skip": -1}, {"percent": 2}, {"index": "inputs"}, {"skip": 9}):
-        with pytest.raises(DesignError, match=next(iter(wrong)) if wrong != {"skip": 9} else "lines"):
+        with pytest.raises(md.DesignError, match=next(iter(wrong)) if wrong != {"skip": 9} else "lines"):
             md.audit_table(other, privacy=md.PureDP(1), **options | wrong)
 
 
@@ -183,9 +184,9 @@ def test_arguments():
         (("nowhere.csv", None, None, md.PureDP(1)), "cannot be read"),
         ((good, [0, 1], [-1e300, 1e300], md.PureDP(1)), "another unit"),
     ):
-        with pytest.raises(DesignError, match=words):
+        with pytest.raises(md.DesignError, match=words):
             md.audit_table(*arguments)
-    with pytest.raises(DesignError, match="weights"):
+    with pytest.raises(md.DesignError, match="weights"):
         md.audit_table(good, [0, 1], [0, 1], md.PureDP(1), weights=[1, -1])
 
 

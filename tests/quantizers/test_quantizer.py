@@ -1,7 +1,5 @@
 """Quantizers: property tests against brute force, quadrature and fractions; published bounds; bad input."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 
@@ -284,12 +282,7 @@ def test_piecewise_mechanism(epsilon: float, x: float) -> None:
 
 @pytest.mark.parametrize(
     "mechanism",
-    [
-        PiecewiseMechanism(1.0),
-        HybridMechanism(2.0),
-        HybridMechanism(0.5),
-        md.quantizers.duchi(1.0),
-    ],
+    [PiecewiseMechanism(1.0), HybridMechanism(2.0), HybridMechanism(0.5), md.quantizers.duchi(1.0)],
 )
 def test_continuous_samplers_are_unbiased_and_have_their_error(mechanism) -> None:
     for x in (-1.0, 0.3, 1.0):

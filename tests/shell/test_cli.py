@@ -1,7 +1,5 @@
 """The command line, run as a user runs it."""
 
-from __future__ import annotations
-
 import ast
 import json
 from collections.abc import Iterator

@@ -1,12 +1,15 @@
 """calibrate, report, verify, --version; examples in every help; tables that fit; bars; one line for every error."""
 
-from __future__ import annotations
-
+import hashlib
+import os
 import re
 import shlex
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
+import cheap
 import pandas as pd
 import pytest
 from commands import ended
@@ -15,23 +18,9 @@ import mechdesign as md
 from mechdesign.shell.cli import app
 
 COMMANDS = [
-    [],
-    ["solve"],
-    ["calibrate"],
-    ["compare"],
-    ["plan"],
-    ["release"],
-    ["ledger"],
-    ["report"],
-    ["verify"],
-    ["certificate"],
-    ["audit"],
-    ["solvers"],
-    ["study"],
-    ["study", "list"],
-    ["study", "run"],
-    ["study", "check"],
-]
+    [], ["solve"], ["calibrate"], ["compare"], ["plan"], ["release"], ["ledger"], ["report"], ["verify"],
+    ["certificate"], ["audit"], ["solvers"], ["study"], ["study", "list"], ["study", "run"], ["study", "check"],
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -135,11 +124,8 @@ def test_a_defect_is_one_line_too(folder: Path, capsys, monkeypatch) -> None:
 
     monkeypatch.setattr(mechdesign.evidence.serialize, "load", broken)
     code, _, error = ended(["audit", str(folder / "noise.json")], capsys, monkeypatch)
-    assert (
-        code == 1
-        and error.startswith("internal error: ZeroDivisionError (MECHDESIGN_DEBUG=1")
-        and error.count("\n") == 1
-    )
+    assert code == 1 and error.startswith("internal error: ZeroDivisionError (MECHDESIGN_DEBUG=1")
+    assert error.count("\n") == 1
 
 
 def test_a_study_has_a_page(tmp_path: Path) -> None:
@@ -172,3 +158,145 @@ def test_calibrate_takes_a_time_limit(tmp_path: Path, capsys, monkeypatch) -> No
     assert code == 0 and "status: limit" in out and ": ε = 1, δ = 1e-06; 1 round" in out
     code, _, err = run("calibrate", "logistic", *asked, "0")
     assert code == 1 and "time_limit" in err
+
+
+# -- What the command line loads before a command runs -------------------------------------------------------
+
+HEAVY = {"pandas", "cvxpy", "scipy", "numpy", "matplotlib", "highspy", "mpmath", "joblib", "jinja2"}
+
+
+def test_help_loads_no_scientific_library() -> None:
+    code = "import sys; from mechdesign.shell.cli import main; sys.argv[1:] = ['--help']; main()"
+    run = subprocess.run([sys.executable, "-X", "importtime", "-c", code], capture_output=True, text=True)
+    loaded = {line.rpartition("|")[2].strip().split(".")[0] for line in run.stderr.splitlines()}
+    assert run.returncode == 0 and "typer" in loaded
+    assert not loaded & HEAVY
+
+
+# -- The page of data sets: every file that a study asks for, and the sums of those that are here ------------
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "reference" / "data.rst").read_text(encoding="utf-8")
+SUMS = {name: total for total, name in re.findall(r"^   ([0-9a-f]{64})  (\S+)$", PAGE, re.MULTILINE)}
+FOLDER = Path(os.environ.get("MECHDESIGN_DATA", "nowhere"))
+
+
+def test_every_file_that_a_study_asks_for_is_on_the_page_with_its_sum() -> None:
+    code = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "studies").rglob("*.py"))
+    asked = set(re.findall(r'"(\w+\.(?:csv|bin)\.gz)"', code))
+    assert 'report.data(f"mnist_{split}-{part}-ubyte.gz")' in code
+    asked |= {
+        f"mnist_{split}-{part}-ubyte.gz"
+        for split in ("train", "t10k")
+        for part in ("images-idx3", "labels-idx1")
+    }
+    assert asked == set(SUMS) == set(re.findall(r"^   \* - ``(\S+)``$", PAGE, re.MULTILINE))
+
+
+@pytest.mark.skipif(not FOLDER.is_dir(), reason="MECHDESIGN_DATA is not set")
+@pytest.mark.parametrize("name", SUMS)
+def test_files_that_are_here_are_those_of_the_page(name: str) -> None:
+    if not (FOLDER / name).exists():
+        pytest.skip(f"no {name}")
+    assert hashlib.sha256((FOLDER / name).read_bytes()).hexdigest() == SUMS[name]
+
+
+# -- Paths at the command line: refused before the work; a module that the user names, and none that a file names
+
+CALIBRATE = "calibrate laplace --epsilon 1 -s 1"
+
+
+@pytest.fixture
+def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    cheap.solved("noise-allocation").save("r.json")
+    Path("link.json").symlink_to("r.json")
+    return tmp_path / "r.json"
+
+
+@pytest.mark.parametrize("target", ["r.json", "./r.json", "link.json"])
+@pytest.mark.parametrize("words", ["report r.json -o", "audit r.json --csv"])
+def test_a_result_is_not_overwritten(saved: Path, words: str, target: str, capsys, monkeypatch) -> None:
+    before = saved.read_bytes()
+    code, _, error = ended([*words.split(), target], capsys, monkeypatch)
+    assert code == 1 and "is the result file itself" in error and error.count("\n") == 1
+    assert saved.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        f"{CALIBRATE} -o nowhere/a.json",
+        f"{CALIBRATE} -o .",
+        f"{CALIBRATE} -o /proc/a.json",
+        "audit r.json --csv /proc/a.csv",
+        f"{CALIBRATE} -o a.json -r a.json",
+        "compare --epsilon 1 -s 1 --csv nowhere/a.csv",
+        "solve d.toml -o d.toml",
+        "report r.json -o nowhere/a.html",
+    ],
+)
+def test_paths_are_refused_before_the_work(saved: Path, words: str, capsys, monkeypatch) -> None:
+    from mechdesign.noise.calibration import Calibration
+
+    def worked(*given: object, **options: object) -> None:
+        raise AssertionError("the work had begun")
+
+    monkeypatch.setattr(Calibration, "solve", worked)
+    monkeypatch.setattr(md.NoiseAllocation, "solve", worked)
+    text = 'design = "NoiseAllocation"\nnoise = "laplace"\nsensitivities = [1.0]\nprivacy = {epsilon = 1.0}\n'
+    Path("d.toml").write_text(text)
+    code, out, error = ended(words.split(), capsys, monkeypatch)
+    assert code == 1 and out == "" and error.count("\n") == 1 and "internal" not in error
+    assert any(
+        remedy in error
+        for remedy in ("make it first", "add the name", "give another", "no folder", "choose another")
+    )
+    assert Path("d.toml").read_text() == text
+
+
+@pytest.mark.parametrize("path", ["/nonexistent/a.json", "", ".", "x" * 300])
+@pytest.mark.parametrize("way", ["save", "report", "to_latex", "to_markdown", "to_csv"])
+def test_errors_name_the_path_that_was_given(saved: Path, way: str, path: str) -> None:
+    with pytest.raises((md.DesignError, OSError)) as caught:
+        getattr(cheap.solved("noise-allocation"), way)(path)
+    assert isinstance(caught.value, md.DesignError) or len(path) == 300
+    assert ".a.json." not in str(caught.value)
+    assert sorted(p.name for p in saved.parent.iterdir()) == ["link.json", "r.json"]
+
+
+def test_a_module_that_the_user_names_is_imported(tmp_path: Path, capsys, monkeypatch) -> None:
+    from mechdesign.evidence.serialize import LAWS
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [*sys.path])
+    Path("newcomers_laws.py").write_text(
+        "import mechdesign as md\n"
+        "tent = md.density(lambda x: 1 - 0.7 * abs(x), -1, 1, name='newcomers-own')\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import newcomers_laws
+
+    md.OptimalQuantizer(cheap.BINS, cheap.PURE, newcomers_laws.tent).solve(gap=1e-2).save("r.json")
+    for words in (["verify"], ["audit"], ["report", "-o", "a.html"]):
+        LAWS.pop("newcomers-own", None)
+        sys.modules.pop("newcomers_laws", None)
+        command = [words[0], "r.json", *words[1:]]
+        code, _, error = ended(command, capsys, monkeypatch)
+        assert code == 1 and "register" in error
+        code, _, error = ended([*command, "--import", "newcomers_laws"], capsys, monkeypatch)
+        assert code == 0, error
+
+
+@pytest.mark.parametrize("name", ["no_such_module", "os.path:join", "../laws", "a b", "", "broken_module"])
+def test_what_is_no_module(saved: Path, name: str, capsys, monkeypatch) -> None:
+    Path("broken_module.py").write_text("raise RuntimeError('at import')\n")
+    code, _, error = ended(["verify", "r.json", "--import", name], capsys, monkeypatch)
+    assert code == 1 and error.startswith("error: import = ") and error.count("\n") == 1
+
+
+def test_a_study_is_not_run_where_it_cannot_be_written_nor_by_fewer_than_one(capsys, monkeypatch) -> None:
+    code, _, error = ended(["study", "run", "location", "--out", "/proc/x"], capsys, monkeypatch)
+    assert code == 1 and "out = '/proc/x': cannot be written" in error and "choose another" in error
+    code, _, error = ended(["study", "run", "location", "--jobs", "-5"], capsys, monkeypatch)
+    assert code == 2 and "--jobs" in error

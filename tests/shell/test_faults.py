@@ -1,7 +1,5 @@
 """Faults of the machine: a full disk, a closed output, a kill in the middle of a study."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal
@@ -62,9 +60,8 @@ def test_a_study_that_fails_leaves_the_last_one(tmp_path: Path) -> None:
     run_study(tiny(1), tmp_path)
     with pytest.raises(RuntimeError):
         run_study(tiny(-1), tmp_path)
-    assert "1" in (tmp_path / "tiny" / "t.csv").read_text() and [p.name for p in tmp_path.iterdir()] == [
-        "tiny"
-    ]
+    assert "1" in (tmp_path / "tiny" / "t.csv").read_text()
+    assert [p.name for p in tmp_path.iterdir()] == ["tiny"]
 
 
 def test_a_users_file_in_the_folder_stays(tmp_path: Path) -> None:

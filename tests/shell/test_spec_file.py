@@ -1,7 +1,5 @@
 """Every design of the package from a TOML file, and mistakes by file and key."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 
@@ -9,7 +7,6 @@ import numpy as np
 import pytest
 
 import mechdesign as md
-from mechdesign.errors import DesignError
 from mechdesign.problem.spine import Design
 from mechdesign.shell.spec_file import design_from_toml, designs
 
@@ -138,6 +135,6 @@ def test_bounds_of_single_coordinates_and_others(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_mistakes_name_file_and_key(text: str, message: str, tmp_path: Path) -> None:
     path = written(tmp_path, text)
-    with pytest.raises(DesignError) as raised:
+    with pytest.raises(md.DesignError) as raised:
         design_from_toml(path)
     assert message in str(raised.value) and str(path) in str(raised.value)

@@ -12,8 +12,6 @@ the three counts: what the code gives away shows in each of them, what the place
 median is larger, too.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import math

@@ -1,7 +1,5 @@
 """Every release of the package at ε = .1, with pairs of neighbours that are as unlike as they can be for its arithmetic."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """That nothing which is released is left out of the timing, and that a release whose time tells is found."""
 
-from __future__ import annotations
-
 import importlib
 from types import SimpleNamespace
 

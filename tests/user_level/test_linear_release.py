@@ -2,20 +2,29 @@
 
 import itertools
 import math
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mechdesign_studies.user_level.linear_baselines import (
+    ConvexHull,
+    body_second_moment,
+    norm_program,
+    simulated_second_moment,
+)
 from scipy import optimize
 from shuffle_oracle import multisets, random_space
 from spaces.test_metric import SPACES
 
+import mechdesign as md
 from mechdesign.accounting.gaussian import gaussian_profile
-from mechdesign.errors import DesignError
+from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.spaces.earth_mover import emd, emd_multisets
-from mechdesign.spaces.space import MetricSpace
 from mechdesign.user_level.linear_release import LinearQuery, LinearRelease
+from mechdesign.user_level.privacy import DiscreteEMDPrivacy, ItemPrivacy, alpha_from_semantics, group_privacy
 from tests.campaign.oracles import gaussian_delta
 
 ORDERS = (1, 2, math.inf)
@@ -71,7 +80,7 @@ def test_lipschitz_is_the_largest_ratio_over_histograms(seed):
 
 
 def test_ready_made_queries():
-    space = MetricSpace.euclidean(np.random.default_rng(0).random((8, 2)))
+    space = md.MetricSpace.euclidean(np.random.default_rng(0).random((8, 2)))
     average = LinearQuery.average(space)
     assert average.lipschitz(2) == pytest.approx(1.0, rel=1e-12)
     assert 1.0 <= average.lipschitz(1) <= math.sqrt(2) * (1 + 1e-12)
@@ -127,7 +136,7 @@ def test_no_small_linear_release_exceeds_its_claim(seed):
 @settings(max_examples=50)
 @given(st.floats(0.05, 20), st.floats(-12, -0.5), st.floats(0.1, 10))
 def test_the_gaussian_supremum_is_at_the_diameter(alpha, log_delta, diameter):
-    space = MetricSpace.line([0.0, diameter])
+    space = md.MetricSpace.line([0.0, diameter])
     delta = 10**log_delta
     release = LinearRelease(LinearQuery.average(space), alpha, model="local", gaussian=True, delta=delta)
     t = np.concatenate([np.geomspace(1e-6, 1, 200), np.linspace(0.9, 1, 50)]) * diameter
@@ -139,7 +148,7 @@ def test_the_gaussian_supremum_is_at_the_diameter(alpha, log_delta, diameter):
 
 
 def test_scales_are_those_of_the_theorem():
-    space = MetricSpace.line([0.0, 1.0, 3.0])
+    space = md.MetricSpace.line([0.0, 1.0, 3.0])
     query = LinearQuery.average(space)
     assert LinearRelease(query, 5.0, model="local").scale == pytest.approx(1 / 5)
     assert LinearRelease(query, 5.0, users=1000).scale == pytest.approx(1 / 5000)
@@ -175,5 +184,101 @@ def test_releases_are_unbiased_with_the_stated_error():
 )
 def test_bad_releases(change, message):
     arguments = {"query": LinearQuery.average(SPACES["line"]), "alpha": 1.0, "users": 2, **change}
-    with pytest.raises(DesignError, match=message):
+    with pytest.raises(md.DesignError, match=message):
         LinearRelease(**arguments)
+
+
+# -- The printed baseline of linear queries, Hardt and Talwar's body: the linear program of its norm against bodies known in closed form
+
+
+def test_norm_of_unit_vectors_is_that_of_l1_and_its_noise_is_laplace_noise() -> None:
+    norm = norm_program(np.eye(10))
+    for theta in np.random.default_rng(0).normal(size=(20, 10)):
+        assert norm(theta) == pytest.approx(np.abs(theta).sum())
+    turned = np.linalg.qr(np.random.default_rng(1).normal(size=(12, 10)))[
+        0
+    ].T  # a body that does not fill the space
+    mean, deviation = simulated_second_moment(3 * turned, 800, np.random.default_rng(2))
+    assert deviation < 0.15 * 180 and abs(mean - 9 * 2 * 10) < 4 * deviation
+
+
+def test_second_moment_by_directions_is_that_of_the_faces() -> None:
+    vectors = np.random.default_rng(0).normal(size=(9, 3)) * [1.0, 5.0, 0.2]
+    exact = body_second_moment(ConvexHull(np.vstack([vectors, -vectors])))
+    mean, deviation = simulated_second_moment(vectors, 800, np.random.default_rng(1))
+    assert deviation < 0.05 * exact and abs(mean - exact) < 4 * deviation
+
+
+def test_of_one_query_the_published_baseline_is_laplace_noise() -> None:
+    table = pd.read_csv(Path(__file__).parents[2] / "results" / "user-level-tables" / "table2a.csv")
+    one = table[(table["queries"] == 1) & (table["model"] == "central")].set_index("mechanism")["error"]
+    for label in ("PrivEMDLinear", "user-level"):
+        assert one[f"{label} K-norm"] == pytest.approx(one[f"{label} ℓ1"], rel=1e-9)
+    several = table[(table["model"] == "central") & (table["queries"] > 1)]
+    for _, cell in several.groupby(["alpha", "users", "queries", "dimension"]):
+        errors = cell.groupby("mechanism")["error"].first()  # less than noise of a norm whose ball is larger
+        assert errors["user-level K-norm"] < errors.filter(like="user-level ℓ").min()
+
+
+# -- Definitions and conversions of user-level metric privacy ------------------------------------------------
+
+SPACE = md.MetricSpace.line([0.0, 3.0])
+
+
+@given(st.floats(0.01, 3), st.floats(0, 1e-3), st.integers(1, 30))
+def test_group_privacy_is_the_induction(epsilon, delta, steps):
+    total_epsilon, total_delta = epsilon, delta
+    for _ in range(steps - 1):
+        total_epsilon, total_delta = total_epsilon + epsilon, np.exp(epsilon) * total_delta + delta
+    got = group_privacy(epsilon, delta, steps)
+    assert got[0] == pytest.approx(total_epsilon)
+    assert got[1] == pytest.approx(total_delta, rel=1e-9, abs=1e-300)
+
+
+def test_semantics():
+    assert alpha_from_semantics(1.0, fraction=0.5, distance=4.0) == 0.5
+    # The paper's example in its own unit: the strictest of two statements.
+    assert alpha_from_semantics([1.0, 1.0], fraction=[1 / 30, 1], distance=[60, 3]) == pytest.approx(1 / 3)
+    alpha = alpha_from_semantics(0.3, fraction=0.2, distance=5.0)
+    assert md.EMDPrivacy(alpha).epsilon(0.2 * 5.0) == pytest.approx(0.3)
+
+
+def test_discrete_privacy_rounds_up_to_steps():
+    discrete = md.EMDPrivacy(2.0, 1e-6, sizes="unbounded").discrete(0.5)
+    assert discrete == DiscreteEMDPrivacy(2.0, 0.5, 1e-6)
+    assert discrete.at(0.0) == discrete.at(0.5) == (1.0, 1e-6)
+    assert discrete.at(0.51) == group_privacy(1.0, 1e-6, 2)
+    assert discrete.at(3 * 0.1 * 5) == group_privacy(
+        1.0, 1e-6, 3
+    )  # 1.5000000000000002: three steps, not four
+    assert discrete.user_level(SPACE).epsilon == 6.0
+    with pytest.raises(md.DesignError, match="lower delta"):
+        md.EMDPrivacy(20.0, 1e-6, sizes="unbounded").discrete(0.5).user_level(SPACE)
+    with pytest.raises(md.DesignError, match="beyond radius"):
+        md.EMDPrivacy(2.0, 1e-6).discrete(0.5).at(0.6)
+    assert DiscreteEMDPrivacy(300.0, 1.0, 1e-6).at(3.0)[1] == float("inf")
+
+
+def test_conversions_and_files():
+    assert ItemPrivacy(0.5).composed(4) == md.EMDPrivacy(2.0)
+    assert ItemPrivacy(0.5).item_level(SPACE).epsilon == 1.5
+    assert md.EMDPrivacy(2.0, 1e-6).user_level(SPACE).epsilon == 6.0
+    for value in (ItemPrivacy(0.5), md.EMDPrivacy(2.0, 1e-6, "central"), DiscreteEMDPrivacy(1.0, 0.1)):
+        assert loads(dumps(value)) == value
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: md.EMDPrivacy(1, 1),
+        lambda: md.EMDPrivacy(1).epsilon(-1),
+        lambda: DiscreteEMDPrivacy(1, 0),
+        lambda: ItemPrivacy(1).composed(0),
+        lambda: group_privacy(1, 0, 0),
+        lambda: alpha_from_semantics(1, fraction=1.5, distance=1),
+        lambda: alpha_from_semantics([], fraction=[], distance=[]),
+    ],
+)
+def test_bad_input(call):
+    with pytest.raises(md.DesignError):
+        call()

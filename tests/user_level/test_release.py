@@ -1,26 +1,27 @@
 """Deployment: numbers on a lattice from integers, private for exactly what is stated, and nothing betrayed by their digits."""
 
-from __future__ import annotations
-
+import itertools
 import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from flint import arb, ctx
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
+from shuffle_oracle import divergence, multisets, random_channel, random_space, shuffled_laws
 
-from mechdesign.channels.responses import ClusteredResponse
-from mechdesign.errors import DesignError
+import mechdesign as md
+from mechdesign.channels.responses import ClusteredResponse, KaryResponse
 from mechdesign.noise.knorm_noise import KNormNoise
 from mechdesign.noise.release import RoundedSum
-from mechdesign.spaces.space import MetricSpace
+from mechdesign.spaces.earth_mover import emd, emd_multisets
 from mechdesign.user_level.frequency import LaplaceHistogram
-from mechdesign.user_level.itemwise import ItemwiseRelease
 from mechdesign.user_level.linear_release import LinearQuery, LinearRelease
-from mechdesign.user_level.reduction import ReducedRelease
+from mechdesign.user_level.reduction import ReducedRelease, sampling_reduction
 
-LINE = MetricSpace.line([0.0, 1.0, 3.0])
+LINE = md.MetricSpace.line([0.0, 1.0, 3.0])
 FALSE_ALARM = 1e-10  # of each statistical test: randomness is the system's, and fresh in every run
 
 
@@ -37,18 +38,13 @@ def test_linear_releases_are_unbiased_and_take_histograms_or_counts() -> None:
     for data in ([0.2, 0.3, 0.5], np.full((4, 3), 2), [[1, 0, 0]] * 4):
         assert central.release(data).shape == (2,)
     for bad in ([0.2, 0.3, 0.1], [[1, 0, 0]] * 3, [0, 0, 0], [-1, 1, 1], "a", [1, 2]):
-        with pytest.raises(DesignError):
+        with pytest.raises(md.DesignError):
             central.release(bad)
 
 
 KINDS = [
-    (1, math.inf, False),
-    (2, 2.0, False),
-    (3, math.inf, False),
-    (2, 2.0, True),
-    (1, 2.0, True),
-    (5, 2.0, False),
-]
+    (1, math.inf, False), (2, 2.0, False), (3, math.inf, False), (2, 2.0, True), (1, 2.0, True), (5, 2.0, False),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("dimension", "norm", "gaussian"), KINDS)
@@ -97,7 +93,7 @@ def test_answers_far_above_their_noise_are_released() -> None:
 
 
 def test_released_histograms() -> None:
-    space = MetricSpace.clustered(2, 3, within=0.2)
+    space = md.MetricSpace.clustered(2, 3, within=0.2)
     truth = np.array([0.4, 0.1, 0.1, 0.2, 0.1, 0.1])
     release = LaplaceHistogram(space, epsilon=1.0, users=50)
     assert release.scale < release.lattice.scale <= release.scale * (1 + 1e-12)
@@ -111,15 +107,15 @@ def test_averages_that_are_off_by_more_than_is_counted_are_refused() -> None:
     """The sensitivity counts rounding up to 3·10⁻¹⁵, and no more."""
     release = LaplaceHistogram(LINE, epsilon=1.0, users=50)
     release.release([0.1, 0.2, 0.7])
-    with pytest.raises(DesignError, match="rounding of doubles"):
+    with pytest.raises(md.DesignError, match="rounding of doubles"):
         release.release([0.1, 0.2, 0.7 + 5e-10])
 
 
 @pytest.mark.parametrize("model", ["central", "local"])
 def test_itemwise_releases_shuffle_exactly(model: str) -> None:
-    space = MetricSpace.clustered(2, 2, within=0.5)
+    space = md.MetricSpace.clustered(2, 2, within=0.5)
     users = 2000 if model == "central" else 1
-    release = ItemwiseRelease(
+    release = md.ItemwiseRelease(
         space, channel=ClusteredResponse(space, 40.0), delta=1e-6, items=3, users=users, model=model
     )
     data = np.tile([0, 1, 3], (2000, 1))
@@ -132,10 +128,244 @@ def test_itemwise_releases_shuffle_exactly(model: str) -> None:
 
 
 def test_reduced_releases_draw_with_replacement() -> None:
-    space = MetricSpace.line([0.0, 0.5, 1.0])
+    space = md.MetricSpace.line([0.0, 0.5, 1.0])
     linear = LinearRelease(LinearQuery.average(space), 50.0, users=2)
     reduced = ReducedRelease(linear, radius=0.1, samples=20)
     got = np.array([reduced.release([[0], [1, 1, 2, 2]])[0] for _ in range(2000)])
     assert abs(got.mean() - 0.375) < 7 * got.std() / math.sqrt(len(got))
-    item = ReducedRelease(ItemwiseRelease(space, item_alpha=1.0, delta=1e-6, items=5, users=2), radius=0.1)
+    item = ReducedRelease(md.ItemwiseRelease(space, item_alpha=1.0, delta=1e-6, items=5, users=2), radius=0.1)
     assert item.release([[0], [1, 2]]).shape == (10,)
+
+
+# -- From unbounded to bounded: Chernoff's bound, and exact divergences of sampled releases ------------------
+
+
+def sampled_laws(histograms, sets):
+    """Multinomial law over `sets` of s draws from each histogram, shape (rows, sets)."""
+    n = histograms.shape[1]
+    counts = np.array([np.bincount(row, minlength=n) for row in sets])
+    ways = np.array(
+        [math.factorial(sets.shape[1]) / math.prod(map(math.factorial, c)) for c in counts.tolist()]
+    )
+    return ways * np.prod(histograms[:, None, :] ** counts[None], axis=2)
+
+
+def random_datasets(rng, n, rows=12):
+    """Histograms of datasets of different sizes, near and far pairs among them."""
+    sizes = rng.integers(1, 30, rows)
+    base = rng.dirichlet(np.ones(n))
+    laws = [rng.multinomial(m, base if rng.random() < 0.7 else np.eye(n)[rng.integers(n)]) / m for m in sizes]
+    return np.array(laws)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_no_small_reduced_item_release_exceeds_its_guarantee(seed):
+    rng = np.random.default_rng(seed)
+    space = random_space(rng, int(rng.integers(2, 5)))
+    users, samples = ((1, 4), (1, 3), (2, 2), (1, 2))[seed % 4]
+    channel = random_channel(rng, space, outputs=space.size)
+    bounded = md.ItemwiseRelease(
+        space,
+        channel=channel,
+        delta=float(10 ** rng.uniform(-3, -1)),
+        items=samples,
+        users=users,
+        model="central" if users > 1 else "local",
+    )
+    radius, failure = float(rng.uniform(0.02, 0.4)) * space.diameter, float(10 ** rng.uniform(-3, -0.5))
+    guarantee = ReducedRelease(bounded, radius=radius, failure=failure).guarantee
+    sets = multisets(space.size, samples)
+    rest = rng.integers(space.size, size=(1, (users - 1) * samples)).repeat(len(sets), axis=0)
+    inner = shuffled_laws(channel.dense, np.hstack([sets, rest]))
+    histograms = random_datasets(rng, space.size)
+    laws = sampled_laws(histograms, sets) @ inner
+    distance = emd(histograms[:, None], histograms[None], space)
+    for i, j in itertools.permutations(range(len(histograms)), 2):
+        epsilon, delta = guarantee.at(distance[i, j])
+        assert divergence(laws[i], laws[j], np.array(epsilon)) <= delta + 1e-13
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_small_reduced_linear_release_exceeds_its_guarantee(seed):
+    """Sampled means plus Laplace noise are mixtures of Laplace laws: their divergence on a fine grid of bins.
+
+    Probabilities of bins come from exact distribution functions, and binning is post-processing that loses little.
+    """
+    rng = np.random.default_rng(1000 + seed)
+    space = random_space(rng, int(rng.integers(2, 4)))
+    query = LinearQuery(space, rng.normal(size=space.size))
+    bounded = LinearRelease(query, float(10 ** rng.uniform(-0.5, 1)) / space.diameter, model="local")
+    samples = int(rng.integers(1, 5))
+    radius, failure = float(rng.uniform(0.02, 0.4)) * space.diameter, float(10 ** rng.uniform(-3, -0.5))
+    guarantee = ReducedRelease(bounded, radius=radius, samples=samples, failure=failure).guarantee
+    sets = multisets(space.size, samples)
+    centres = query(space.histogram(sets)).ravel()
+    edges = np.r_[-np.inf, np.linspace(centres.min() - 1, centres.max() + 1, 4001), np.inf]
+    inner = np.diff(stats.laplace.cdf(edges[None] - centres[:, None], scale=bounded.scale), axis=1)
+    histograms = random_datasets(rng, space.size, rows=8)
+    laws = sampled_laws(histograms, sets) @ inner
+    distance = emd(histograms[:, None], histograms[None], space)
+    for i, j in itertools.permutations(range(len(histograms)), 2):
+        epsilon, delta = guarantee.at(distance[i, j])
+        assert divergence(laws[i], laws[j], np.array(epsilon)) <= delta + 1e-12
+
+
+@given(st.floats(1e-4, 0.9), st.integers(1, 5000), st.floats(-30, -0.1), st.floats(0.1, 50))
+def test_chernoff_holds_for_the_worst_coupling_and_is_solved_tightly(share, samples, log_failure, diameter):
+    failure = 10**log_failure
+    reduction = sampling_reduction(1.0, share * diameter, samples, failure, diameter=diameter)
+    a = reduction.stretched / diameter
+    assert share < a <= 1
+    if a == 1:
+        assert samples * math.log(1 / share) <= math.log(1 / failure) * (1 + 1e-9)
+        assert reduction.guarantee.delta == 0
+        return
+    # Distances 0 or the diameter: the sum is binomial, and its exact tail from a on is within the failure.
+    assert stats.binom.sf(math.ceil(a * samples * (1 + 1e-12)) - 1, samples, share) <= failure * (1 + 1e-9)
+    kl = a * math.log(a / share) + (1 - a) * math.log1p((share - a) / (1 - share))
+    assert math.exp(-samples * kl) <= failure * (1 + 1e-9)
+    assert kl * samples == pytest.approx(math.log(1 / failure), rel=1e-6, abs=1e-6)
+    assert reduction.guarantee.delta == failure
+
+
+def test_more_samples_cost_less_and_the_target_inverts():
+    values = [sampling_reduction(5.0, 0.1, s).guarantee.alpha for s in (50, 200, 1000, 10**6)]
+    assert values == sorted(values, reverse=True) and values[-1] == pytest.approx(5.0, rel=0.03)
+    reduction = sampling_reduction(5.0, 0.1)
+    alpha = reduction.required_alpha(20.0)
+    assert sampling_reduction(alpha, 0.1).guarantee.alpha <= 20.0 * (1 + 1e-14)
+
+
+def test_sampling_is_with_replacement_from_each_user_own_items():
+    reduction = sampling_reduction(1.0, 0.1, samples=20_000)
+    drawn = reduction.sample([[3], [1, 1, 2], np.array([0, 4])], rng=0)
+    assert (drawn[0] == 3).all() and set(drawn[1]) == {1, 2} and set(drawn[2]) == {0, 4}
+    assert (drawn[1] == 1).mean() == pytest.approx(2 / 3, abs=4 * math.sqrt(2 / 9 / 20_000))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: sampling_reduction(1, 0), "radius"),
+        (lambda: sampling_reduction(1, 1.0), "radius"),
+        (lambda: sampling_reduction(1, 0.1).sample([[1], []]), "datasets: must be integers"),
+        (lambda: sampling_reduction(1, 0.1).sample([]), "empty"),
+        (lambda: sampling_reduction(1, 0.1, model="x").guarantee, "model"),
+    ],
+)
+def test_bad_input(call, message):
+    with pytest.raises(md.DesignError, match=message):
+        call()
+
+
+# -- Item-wise release: the object's own guarantee against exact divergences, calibration both ways, sampling, errors
+
+SPACED = md.MetricSpace.line([0.0, 1.0, 2.5])
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_small_release_exceeds_its_guarantee(seed):
+    """Random channels at their exact α₀ and calibrated ones: all pairs of one user's datasets, the others at random."""
+    rng = np.random.default_rng(seed)
+    space = random_space(rng, int(rng.integers(2, 5)))
+    users, items = ((1, 4), (2, 2), (4, 1), (1, 3), (3, 1))[seed % 5]
+    delta = float(10 ** rng.uniform(-4, -0.5))
+    options = {"delta": delta, "items": items, "users": users, "model": "central" if users > 1 else "local"}
+    if seed % 2:
+        channel = random_channel(rng, space, outputs=space.size)
+        release = md.ItemwiseRelease(space, channel=channel, **options)
+        assert release.item_alpha == channel.alpha
+    else:
+        release = md.ItemwiseRelease(space, alpha=float(rng.uniform(0.3, 8)) / space.diameter, **options)
+        assert release.channel.alpha <= release.item_alpha
+    own = multisets(space.size, items)
+    rest = rng.integers(space.size, size=(1, (users - 1) * items)).repeat(len(own), axis=0)
+    laws = shuffled_laws(release.channel.dense, np.hstack([own, rest]))
+    radius = float(rng.uniform(0.1, 0.6)) * space.diameter
+    near = md.ItemwiseRelease(space, channel=release.channel, radius=radius, **options)
+    distance = emd_multisets(own[:, None], own[None], space)
+    guarantee = release.guarantee
+    assert divergence(laws[:, None], laws[None], guarantee.alpha * distance).max() <= guarantee.delta + 1e-13
+    # The discrete guarantee of the same channel, and its own word on the farthest pair.
+    within = distance <= radius
+    epsilon, delta = near.guarantee.at(radius)
+    exact = divergence(laws[:, None], laws[None], np.full(distance.shape, epsilon))
+    assert exact[within].max() <= delta + 1e-13
+    i, j = np.unravel_index(distance.argmax(), distance.shape)
+    epsilon, delta = release.loss(distance[i, j])
+    assert divergence(laws[i], laws[j], np.array(epsilon)) <= delta + 1e-13
+
+
+def test_reports_follow_the_channel_and_forget_the_order():
+    release = md.ItemwiseRelease(SPACED, item_alpha=1.0, delta=1e-6, items=4, users=5)
+    data = np.random.default_rng(0).integers(3, size=(5, 4))
+    rng = np.random.default_rng(1)
+    reports = np.array([release.sample(data, rng=rng) for _ in range(4000)])
+    assert reports.shape == (4000, 20)
+    expected = release.channel.dense[data.ravel()].mean(axis=0)
+    for position in (0, 7, 19):  # every place of the release is a uniformly chosen report
+        counts = np.bincount(reports[:, position], minlength=3)
+        assert stats.chisquare(counts, expected * len(reports)).pvalue > 1e-4
+
+
+def test_local_rows_are_shuffled_one_by_one():
+    sure = md.Channel(np.eye(3) * 0.998 + 0.002 / 3, SPACED)
+    release = md.ItemwiseRelease(SPACED, channel=sure, delta=1e-6, items=3, model="local")
+    assert release.total == 3
+    got = release.sample(np.tile([0, 1, 2], (3000, 1)), rng=0)
+    assert got.shape == (3000, 3)
+    assert (np.sort(got, axis=1) == [0, 1, 2]).all(axis=1).mean() > 0.98
+    assert np.abs(np.bincount(got[:, 0], minlength=3) / 3000 - 1 / 3).max() < 0.04
+    assert release.sample([0, 1, 2], rng=0).shape == (3,)
+
+
+def test_a_radius_buys_a_larger_item_budget():
+    space = SPACED.scaled(10.0)
+    options = {"delta": 1e-6, "items": 30, "users": 1000}
+    everywhere = md.ItemwiseRelease(space, alpha=6.0, **options)
+    near = md.ItemwiseRelease(space, alpha=6.0, radius=1 / 6, **options)
+    assert near.item_alpha > 1.3 * everywhere.item_alpha
+    assert near.guarantee.at(1 / 6)[0] <= 1.0 and near.guarantee.sizes == "bounded"
+    assert near.loss(1 / 6)[0] <= 1.0 + 1e-9
+    with pytest.raises(md.DesignError, match="beyond radius"):
+        near.guarantee.at(0.5)
+    with pytest.raises(md.DesignError, match="radius"):
+        md.ItemwiseRelease(space, alpha=6.0, radius=-1.0, **options)
+
+
+def test_own_channels_use_their_exact_losses():
+    """k-ary response is far better against far points than α₀ · diameter: the clones count its real ε₀."""
+    space = md.MetricSpace.line(np.arange(6.0))
+    kary = KaryResponse(6, 1.0)
+    release = md.ItemwiseRelease(space, channel=kary, delta=1e-6, items=2, users=500)
+    assert release.item_alpha == pytest.approx(1.0, rel=1e-9)  # neighbours at distance 1
+    naive = md.ItemwiseRelease(space, item_alpha=release.item_alpha, delta=1e-6, items=2, users=500)
+    assert release.alpha < 0.5 * naive.alpha
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"alpha": None}, "exactly one"),
+        ({"item_alpha": 1.0}, "exactly one"),
+        ({"delta": 0.0}, 'accounting="composition"'),
+        ({"model": "local"}, "users"),
+        ({"alpha": None, "channel": md.Channel(np.eye(2))}, "one point per item"),
+        ({"alpha": None, "channel": md.Channel(np.eye(3))}, "∞"),
+    ],
+)
+def test_bad_designs(change, message):
+    arguments = {"alpha": 2.0, "delta": 1e-6, "items": 2, "users": 3, **change}
+    with pytest.raises(md.DesignError, match=message):
+        md.ItemwiseRelease(SPACED, **arguments)
+
+
+@pytest.mark.parametrize("accounting", ["numerical", "closed-form", "composition"])
+def test_a_search_does_not_end_below_the_least_double(accounting: str) -> None:
+    line = md.MetricSpace.line([0.0, 1.0, 2.0, 5.0])
+    options = {"items": 2, "users": 1000, "accounting": accounting, "time_limit": 1.0}
+    delta = 0.0 if accounting == "composition" else 0.01
+    for alpha in (5e-324, 1e-310, 1e-101):
+        with pytest.raises(md.DesignError, match=r"alpha = .* must be between 1e-100 and 1e100"):
+            md.ItemwiseRelease(line, alpha, delta, **options)
+    assert 0 < md.ItemwiseRelease(line, 1e-100, delta, **options).alpha <= 1e-100

@@ -1,8 +1,14 @@
 """Messages: what is encoded is decoded, what is damaged is refused, sums need no decoding of each client."""
 
-from __future__ import annotations
-
+import builtins
+import importlib.util
+import math
+import os
+import runpy
+import sys
 import zlib
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mechdesign as md
+from mechdesign.vectors import flower_strategy, flower_update
 from mechdesign.vectors.coded import packed, unpacked
 
 P = md.PureDP(2.0)
@@ -160,3 +167,228 @@ def test_no_vectors_are_no_trouble(name: str) -> None:
     message = mechanism.encode(np.zeros((0, mechanism.dimension)))
     assert mechanism.decode(message).shape == (0, mechanism.dimension)
     assert mechanism.release(np.zeros((0, mechanism.dimension))).shape == (0, mechanism.dimension)
+
+
+# -- PyTorch: module, hook and whole models; without PyTorch the extra is named ------------------------------
+
+V = md.vectors
+MECHANISM = md.SphereQuantizer(12, 3, md.PureDP(6.0))
+
+
+def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    actual = builtins.__import__
+
+    def without(name: str, *words: Any, **more: Any) -> Any:
+        if name == "torch":
+            raise ImportError(name)
+        return actual(name, *words, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(md.MissingExtra, match=r"mechdesign\[torch\]"):
+        V.gradient_hook(MECHANISM)
+
+
+@pytest.mark.parametrize("function", [V.torch_module, V.gradient_hook])
+def test_other_mechanisms_are_refused(function: Any) -> None:
+    with pytest.raises(md.DesignError, match="mechanism"):
+        function(md.PrivUnit(12, md.PureDP(1.0)))
+    with pytest.raises(md.DesignError, match="clip"):
+        function(MECHANISM, clip="yes")
+
+
+class TestWithTorch:
+    @pytest.fixture(autouse=True)
+    def torch(self) -> Any:
+        self.t = pytest.importorskip("torch")
+        return self.t
+
+    def test_module(self) -> None:
+        x = self.t.full((4000, 12), 0.1, dtype=self.t.float32, requires_grad=True)
+        answers = V.torch_module(MECHANISM, rng=0)(x)
+        assert answers.dtype == x.dtype and answers.shape == x.shape
+        error = answers.std(dim=0).max().item() / math.sqrt(len(x))
+        assert abs(answers.mean(dim=0) - 0.1).max().item() < 5 * error
+        answers.sum().backward()
+        assert bool((x.grad == 1).all())  # straight through
+
+    def test_deployment_draws_anew(self) -> None:
+        module = V.torch_module(MECHANISM)
+        x = self.t.zeros(3, 12, dtype=self.t.float64)
+        assert not bool((module(x) == module(x)).all()) and "SphereQuantizer" in repr(module)
+
+    def test_hook(self) -> None:
+        w = self.t.zeros(3, 4, requires_grad=True)
+        w.register_hook(V.gradient_hook(MECHANISM, rng=1))
+        (w * 5.0).sum().backward()
+        length = float((w.grad**2).sum() ** 0.5)
+        assert w.grad.shape == (3, 4) and 0 < length <= MECHANISM.factor * (1 + 1e-6)
+
+    def test_whole_model(self) -> None:
+        model = self.t.nn.Linear(3, 3)
+        self.t.manual_seed(0)
+        before = model(self.t.ones(5, 3)).pow(2).mean()
+        before.backward()
+        raw = self.t.cat([p.grad.reshape(-1) for p in model.parameters()])
+        V.privatize_gradients(model, MECHANISM, rng=2)
+        private = self.t.cat([p.grad.reshape(-1) for p in model.parameters()])
+        assert private.shape == raw.shape and not bool((private == raw).all())
+
+    def test_what_is_refused(self) -> None:
+        t, module = self.t, V.torch_module(MECHANISM)
+        for bad in (
+            t.zeros(12, dtype=t.int64),
+            t.full((12,), math.nan),
+            t.zeros(11),
+            t.zeros(12, device="meta"),
+            np.zeros(12),
+        ):
+            with pytest.raises(md.DesignError):
+                module(bad)
+        with pytest.raises(md.DesignError, match="dimension"):
+            V.gradient_hook(MECHANISM)(t.zeros(5))
+        with pytest.raises(md.DesignError, match="backward"):
+            V.privatize_gradients(t.nn.Linear(3, 3), MECHANISM)
+        with pytest.raises(md.DesignError, match="Module"):
+            V.privatize_gradients("model", MECHANISM)
+        model = t.nn.Linear(2, 2)
+        model(t.ones(1, 2)).sum().backward()
+        kept = model.weight.grad.clone()
+        with pytest.raises(md.DesignError):
+            V.privatize_gradients(model, MECHANISM)
+        assert bool((model.weight.grad == kept).all())
+
+    def test_tensors_as_vectors(self) -> None:
+        x = self.t.zeros(2, 12)
+        assert MECHANISM.decode(MECHANISM.encode(x)).shape == (2, 12)
+        with pytest.raises(md.DesignError, match="processor"):
+            MECHANISM.encode(self.t.zeros(12, device="meta"))
+
+
+# -- The strategy for Flower: private means are added, damaged messages left out, nobody is asked too often --
+
+FLOWN = md.SphereQuantizer(6, 2, md.PureDP(40.0), rotation="fast")
+
+
+class FedAvg:
+    """As much of Flower's as is needed where it is not installed."""
+
+    def __init__(self, *, min_available_clients: int = 2) -> None:
+        self.min_available_clients = min_available_clients
+
+
+@pytest.fixture
+def flower(monkeypatch: pytest.MonkeyPatch) -> Any:
+    try:
+        from flwr import common
+    except ImportError:
+        common = ModuleType("flwr.common")
+        common.parameters_to_ndarrays = lambda held: [np.array(part) for part in held]  # type: ignore[attr-defined]
+        common.ndarrays_to_parameters = list  # type: ignore[attr-defined]
+        common.FitIns = lambda parameters, config: SimpleNamespace(parameters=parameters)  # type: ignore[attr-defined]
+        server = ModuleType("flwr.server.strategy")
+        server.FedAvg = FedAvg  # type: ignore[attr-defined]
+        for name, module in (("flwr", ModuleType("flwr")), ("flwr.server", ModuleType("flwr.server"))):
+            monkeypatch.setitem(sys.modules, name, module)
+        monkeypatch.setitem(sys.modules, "flwr.common", common)
+        monkeypatch.setitem(sys.modules, "flwr.server.strategy", server)
+    return common
+
+
+class Manager:
+    def __init__(self, clients: int) -> None:
+        self.held = {f"client {i}": i for i in range(clients)}
+
+    def wait_for(self, count: int) -> bool:
+        return count <= len(self.held)
+
+    def all(self) -> dict[str, int]:
+        return self.held
+
+
+def test_without_flower_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "flwr", None)
+    monkeypatch.setitem(sys.modules, "flwr.common", None)
+    with pytest.raises(md.errors.MissingExtra, match=r"pip install 'mechdesign\[flower\]'"):
+        flower_strategy(FLOWN, 3)
+
+
+def test_means_are_added(flower: Any) -> None:
+    strategy = flower_strategy(FLOWN, 40, rate=0.5, rng=0, min_available_clients=2)
+    start = [np.ones((2, 2), dtype=np.float32), np.zeros(2)]
+    asked = strategy.configure_fit(1, flower.ndarrays_to_parameters(start), Manager(60))
+    assert len({client for client, _ in asked}) == 40
+    update = [np.full((2, 2), 0.1), np.array([0.2, -0.2])]
+    parts = [flower_update(FLOWN, update) for _ in asked]
+    results = [(None, SimpleNamespace(parameters=flower.ndarrays_to_parameters(part))) for part in parts]
+    total, count = FLOWN.aggregate([part[0].tobytes() for part in parts])
+    parameters, said = strategy.aggregate_fit(1, results, [])
+    new = flower.parameters_to_ndarrays(parameters)
+    assert said == {"messages": 40, "damaged": 0, "failures": 0} and count == 40
+    wanted = np.array([1, 1, 1, 1, 0, 0]) + 0.5 * total / 40
+    assert np.concatenate([part.ravel() for part in new]) == pytest.approx(wanted, abs=1e-6)
+    assert [(part.shape, part.dtype) for part in new] == [(part.shape, part.dtype) for part in start]
+
+
+def test_what_is_damaged_is_left_out(flower: Any) -> None:
+    strategy = flower_strategy(FLOWN, 3, rng=0)
+    strategy.configure_fit(1, flower.ndarrays_to_parameters([np.zeros(6)]), Manager(9))
+    good = flower_update(FLOWN, [np.full(6, 0.1)])
+    two = [np.frombuffer(FLOWN.encode(np.zeros((2, 6))), dtype=np.uint8)]
+    seeded = [np.frombuffer(FLOWN.encode(np.zeros(6), seed=1), dtype=np.uint8)]
+    bad = [good * 2, [good[0][:-1]], two, seeded, [np.zeros(6)], [good[0] ^ 1], []]
+    results = [
+        (None, SimpleNamespace(parameters=flower.ndarrays_to_parameters(part))) for part in [good, *bad]
+    ]
+    results.append((None, SimpleNamespace(parameters="nonsense")))
+    parameters, said = strategy.aggregate_fit(1, results, [ValueError()])
+    assert said == {"messages": 1, "damaged": len(bad) + 1, "failures": 1}
+    decoded = FLOWN.decode(good[0].tobytes())[0]
+    assert flower.parameters_to_ndarrays(parameters)[0] == pytest.approx(decoded)
+    assert strategy.aggregate_fit(2, results[1:], [])[0] is None
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_nobody_is_asked_too_often(flower: Any, times: int) -> None:
+    strategy, manager = flower_strategy(FLOWN, 4, times=times, rng=1), Manager(10)
+    parameters = flower.ndarrays_to_parameters([np.zeros(6)])
+    rounds = [[client for client, _ in strategy.configure_fit(i, parameters, manager)] for i in range(8)]
+    counts = np.bincount(np.concatenate(rounds).astype(int), minlength=10)
+    assert (counts <= times).all() and counts.sum() >= 10 * times - 4
+    assert all(len(set(asked)) == len(asked) for asked in rounds) and rounds[-1] == []
+
+
+def test_bad_arguments(flower: Any) -> None:
+    for bad in ({"clients": 0}, {"times": 0}, {"rate": float("nan")}, {"mechanism": "x"}):
+        with pytest.raises(md.DesignError, match=next(iter(bad))):
+            flower_strategy(**{"mechanism": FLOWN, "clients": 3, **bad})
+    for update in ("x", [], [["a"]], [np.zeros(5)]):
+        with pytest.raises(md.DesignError):
+            flower_update(FLOWN, update)  # type: ignore[arg-type]
+    with pytest.raises(md.DesignError, match="dimension is 6"):
+        strategy = flower_strategy(FLOWN, 3)
+        strategy.configure_fit(1, flower.ndarrays_to_parameters([np.zeros(5)]), Manager(3))
+
+
+# -- The Flower example runs, or says what it lacks ----------------------------------------------------------
+
+EXAMPLE = Path(__file__).parents[2] / "studies" / "examples" / "flower_digits.py"
+
+
+def test_flower_example(capsys: pytest.CaptureFixture[str]) -> None:
+    module: dict[str, Any] = runpy.run_path(str(EXAMPLE))
+    assert module["main"](["--rounds", "2", "--clients", "300", "--epsilon", "20", "--loop"]) == 0
+    said = capsys.readouterr().out
+    if importlib.util.find_spec("flwr") is None:
+        assert "skipped" in said and "mechdesign[flower,learning]" in said
+    else:
+        assert "150 clients in one process" in said and "34 bytes" in said
+
+
+@pytest.mark.skipif(not os.environ.get("MECHDESIGN_NIGHTLY"), reason="starts a Ray cluster: a minute")
+def test_flowers_own_simulation(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("flwr", reason="Flower is absent: pip install 'mechdesign[flower]'")
+    pytest.importorskip("ray", reason="Ray is absent: pip install 'flwr[simulation]'")
+    monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "0")
+    module: dict[str, Any] = runpy.run_path(str(EXAMPLE))
+    assert module["main"](["--rounds", "2", "--clients", "12", "--epsilon", "20"]) == 0
+    assert "6 clients in Flower's simulation" in capsys.readouterr().out

@@ -1,7 +1,5 @@
 """Messages for given random words: `python -m vectors.wire`, with tests/ on the path, writes docs/wire-vectors.json."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

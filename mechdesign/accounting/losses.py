@@ -86,6 +86,17 @@ class AtomicLoss:
     mass: Array
     infinity: float = 0.0
 
+    @property
+    def points(self) -> Array:
+        """The loss values, as of a grid."""
+        return self.values
+
+    @cached_property
+    def log_mass(self) -> Array:
+        """Logarithms of the mass."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.mass))
+
     @cached_property
     def atoms(self) -> tuple[float, ...]:
         """The smallest positive value, where all are multiples of it: a grid is aligned with it."""
@@ -379,7 +390,8 @@ def cell_masses(sf: Function, x: Array) -> tuple[Array, Array]:
     error = _ULPS * largest * (1 - 0.1 * np.log(np.maximum(largest, 1e-308)))
     # The points themselves are rounded: the density times an ulp of x is below sf'(x)·x·u, of the same order
     # as p·(x/width)·u; sf carries it as a relative error of its own argument.
-    width = np.where(np.isfinite(b - a), b - a, 1.0)
+    with np.errstate(invalid="ignore"):
+        width = np.where(np.isfinite(b - a), b - a, 1.0)
     reach = np.where(np.isfinite(x), np.abs(x), 0.0)
     error = error + 4e-16 * p * np.maximum(reach[:-1], reach[1:]) / np.maximum(width, 1e-300)
     return np.maximum(p, 0), error

@@ -10,9 +10,9 @@ import math
 
 import numpy as np
 
-from mechdesign.accounting.composition import discretise
-from mechdesign.accounting.interval import plan_grid
+from mechdesign.accounting.grid import discretise
 from mechdesign.accounting.losses import NoiseTerm, centred_loss, loss_of
+from mechdesign.accounting.planning import plan_grid
 from mechdesign.errors import MissingExtra
 from mechdesign.problem.checks import one_of, positive, share
 from mechdesign.typing import Array, FrozenLaw, Numbers, Values

@@ -14,36 +14,49 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
+from scipy import stats
+from scipy.special import expit, logit
 
 from mechdesign.accounting.composition import (
-    GridLoss,
     Part,
     Tilt,
+    calmer,
+    composed_delta,
     convolve,
     cumulants,
-    discretise_atoms,
     find_tilt,
 )
-from mechdesign.accounting.losses import AtomicLoss
+from mechdesign.accounting.grid import Cells, GridLoss, cells_of, discretise_atoms
+from mechdesign.accounting.losses import (
+    AtomicLoss,
+    CentredLoss,
+    Loss,
+    NoiseTerm,
+    in_sigmas,
+    is_gaussian,
+    loss_of,
+)
+from mechdesign.accounting.planning import DEEPEST, FLOOR, GridPlan, largest, plan_grid
+from mechdesign.errors import DesignError
+from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.typing import Array
 
-_WINDOW = 20
-"""Standard deviations of a composed loss that its window takes, about."""
 _STRETCHES = 16
 """Convolutions of a round, at most."""
-_ROUND = 2**16
-"""Points of a round before it is sampled, about: a thousandth of what it is certain to."""
 _PAST = 700.0
 _ROUNDED = 1e-15
-"""What roundings do to a loss that is a multiple of a step, relative."""
+"""What roundings do to a loss, relative."""
 _NEGLIGIBLE = 1e-290
 """Mass that may as well have an infinite loss."""
 _TRIED = 2**14
 """Steps that are tried for two atoms: where losses differ in their tenth digit alone, there are billions."""
-_FEW, _MANY = 2**19, 2**21
-"""Points of that window, unless accuracy asks for more: from above, where the step counts twice, and from below."""
+_LOOKED_AT = 4000
+"""Outcomes of a round from which its tilt and its spread are known."""
+_MOST_CELLS = 2**20
+_EXTREME = 1e100
 
 
 def compose_grid(parts: Sequence[Part]) -> GridLoss:
@@ -60,7 +73,7 @@ def compose_grid(parts: Sequence[Part]) -> GridLoss:
     negligible = max(0.01 * infinite, _NEGLIGIBLE)
     stretches = _stretches(parts, negligible)
     if not stretches:
-        return GridLoss(step, 0, np.zeros(1), infinite, sum(c * g.slop for g, c in parts), pessimistic)
+        return GridLoss(step, 0, np.zeros(1), infinite, sum(c * g.offset for g, c in parts), pessimistic)
     start = min(s.first for s in stretches)
     size = max(s.first + s.mass.size for s in stretches) - start
     losses: Array = step * np.arange(start, start + size, dtype=float)
@@ -87,8 +100,8 @@ def compose_grid(parts: Sequence[Part]) -> GridLoss:
     if spare:
         infinite += float(tail[spare - 1]) * (1 + 1e-12) if pessimistic else 0.0
         mass = mass[:-spare]
-    slop = sum(c * g.slop for g, c in parts)
-    return GridLoss(step, start, mass, min(infinite, 1.0), slop, pessimistic)
+    offset = sum(c * g.offset for g, c in parts)
+    return GridLoss(step, start, mass, min(infinite, 1.0), offset, pessimistic)
 
 
 @dataclass(frozen=True)
@@ -163,93 +176,261 @@ def _sampled(loss: Array, rate: float) -> Array:
     return np.where(loss <= _PAST, np.log1p(rate * np.expm1(small)), above)
 
 
-def sampled_parts(
-    base: GridLoss, sampling_rate: float, rounds: int, epsilon: float, *, width: float
-) -> tuple[list[Part], list[Part]]:
-    """Return the composition of `rounds` sampled rounds, each on the grid `base`, for removing and for adding a record.
+Pair = tuple[GridLoss, GridLoss]
+"""A round on grids, for removing and for adding a record."""
 
-    `width` is the relative accuracy wanted of δ(ε): it sets the step after sampling.
+
+@dataclass(frozen=True)
+class SampledRounds:
+    """Rounds that answer with the same noise, each of another Poisson sample of the records.
+
+    Parameters
+    ----------
+    terms : tuple of NoiseTerm
+        Of one round.
+    rounds : int
+    rate : float
+    base : GridPlan, optional
+        The grid of a round of several coordinates, before it is sampled.
     """
-    if (
-        not base.pessimistic and not base.mass.any()
-    ):  # all losses are far beyond ε: from below nothing is known
-        return [(base, rounds)], [(base, rounds)]
-    base = _thinned(base)
-    points = base.points + (base.slop if base.pessimistic else -base.slop)
-    mass = base.mass
+
+    terms: tuple[NoiseTerm, ...]
+    rounds: int
+    rate: float
+    base: GridPlan | None = None
+
+    @classmethod
+    def of(cls, terms: tuple[NoiseTerm, ...], rounds: int, rate: float, epsilon: float) -> SampledRounds:
+        """The rounds, of which all together are asked at ε."""
+        found = cls(terms, rounds, rate)
+        if found.single(pessimistic=True) is not None:
+            return found
+        # What matters in a round lies below the loss that one sampled record needs to reach ε on its own.
+        reachable = 0.5 * sum(largest(loss_of(t.law, t.sensitivity), DEEPEST) * t.count for t in terms)
+        return replace(found, base=plan_grid(terms, min(loss_before(epsilon, rate) / 2, reachable), 1e-3))
+
+    def single(self, *, pessimistic: bool) -> Loss | None:
+        """The loss of one coordinate, where one is all there is: of normal ones, whose μ² = ΣΔ²/σ² is rounded up or down."""
+        first = self.terms[0]
+        if sum(t.count for t in self.terms) == 1:
+            return loss_of(first.law, first.sensitivity)
+        if all(is_gaussian(t.law) for t in self.terms):
+            square = sum(
+                n * Fraction(d) ** 2 * h / Fraction(s) ** 2 for n, d, s, h in map(in_sigmas, self.terms)
+            )
+            if _EXTREME**-2 < square < _EXTREME**2:
+                above = math.nextafter(math.sqrt(round_up(square)), math.inf)
+                below = math.nextafter(math.sqrt(round_down(square)), 0.0)
+                return loss_of(stats.norm(), above if pessimistic else below)
+        return None
+
+    def atoms(self, step: float, *, pessimistic: bool) -> tuple[AtomicLoss, AtomicLoss]:
+        """The losses of a round, each to be moved up or down, for a grid of this step."""
+        loss = self.single(pessimistic=pessimistic)
+        if not isinstance(loss, AtomicLoss):
+            assert self.base is not None
+            # Sampling shrinks distances between losses, to q of them where losses are small, and so the step.
+            top = sum(largest(v, DEEPEST) * count for v, count in self.base.losses)
+            # A million points of the composed round, 37 standard deviations either way, are as many as tell.
+            spread = math.sqrt(max(cumulants(self.base.coarse, 0.0).variance, 0.0))
+            wanted = max(step / float(expit(top + logit(self.rate))), 74 * spread / 2**21)
+            parts = self.base.parts(self.base.align(min(self.base.step, wanted)), pessimistic=pessimistic)
+            grid = compose_grid(parts)
+            loss = AtomicLoss(grid.points + grid.offset, grid.mass, grid.infinity)
+        return _of_a_sample(loss, self.rate, pessimistic=pessimistic)
+
+    def outcomes(self) -> tuple[AtomicLoss, AtomicLoss]:
+        """Some losses of a round and about their masses, for removing and for adding a record."""
+        loss = self.single(pessimistic=True)
+        if not isinstance(loss, CentredLoss):
+            return self.atoms(math.inf, pessimistic=True)
+        far = min(float(loss.isf(FLOOR)) + loss.sensitivity / 2, loss.edge)
+        x = np.linspace(-far, far, _LOOKED_AT + 1)
+        p, q, _, _ = loss.masses(x)
+        values = _sampled(loss.loss((x[1:] + x[:-1]) / 2), self.rate)
+        return AtomicLoss(values, self.rate * p + (1 - self.rate) * q), AtomicLoss(-values, q)
+
+    def heaviest(self, theta: float) -> tuple[float, float]:
+        """The two losses of a removed record that weigh most, tilted; 0 where none has a probability of its own."""
+        loss = self.single(pessimistic=True)
+        if isinstance(loss, CentredLoss):
+            values = _sampled(np.array([*loss.atoms, *(-a for a in loss.atoms)]), self.rate) - math.log1p(
+                -self.rate
+            )
+        else:
+            remove, _ = self.outcomes()
+            with np.errstate(divide="ignore", under="ignore"):
+                values = remove.values[np.argsort(-(np.log(remove.mass) + theta * remove.values))]
+        return (float(values[0]), float(values[1])) if values.size > 1 else (0.0, 0.0)
+
+    def grids(self, step: float, tail: float, *, pessimistic: bool) -> Pair:
+        """A round on grids of this step; beyond losses that P exceeds but with probability `tail` they are infinite, or left out."""
+        loss = self.single(pessimistic=pessimistic)
+        if isinstance(loss, CentredLoss):
+            return _on_grids(loss, self.rate, step, tail, pessimistic=pessimistic)
+        remove, add = self.atoms(step, pessimistic=pessimistic)
+        return (
+            discretise_atoms(remove, step, pessimistic=pessimistic),
+            discretise_atoms(add, step, pessimistic=pessimistic),
+        )
+
+
+def _of_a_sample(loss: AtomicLoss, rate: float, *, pessimistic: bool) -> tuple[AtomicLoss, AtomicLoss]:
+    """What a sample makes of the losses of a symmetric pair, for removing and for adding a record."""
     with np.errstate(divide="ignore", under="ignore"):
-        other = np.exp(np.log(mass) - points)
+        other = np.exp(np.log(loss.mass) - loss.values)
     # From above, losses were raised, and Q has the mass that is missing where P has none: loss −∞ before sampling. From below
     # they were lowered, as if Q had more mass than it has: (sP + (1 − s)Q', Q') is then a mixture of the true pair with one that
     # tells nothing of a removed record, once both are divided by the mass of Q'.
-    # What is too little to matter would only widen the grid: from above it has the least finite loss, from below none.
     missing = max(1.0 - float(other.sum()), 0.0)
-    law = 1.0 if base.pessimistic else 1.0 / max(float(other.sum()), 1.0)
-    sampled, never = _sampled(points, sampling_rate), math.log1p(-sampling_rate)
-    least = never
-    if rounds * missing <= 0.01 * width:
-        least, missing = (float(sampled[0]), missing) if base.pessimistic else (never, 0.0)
+    law = 1.0 if pessimistic else 1.0 / max(float(other.sum()), 1.0)
+    never = math.log1p(-rate)
     remove = AtomicLoss(
-        np.append(sampled, least),
-        np.append((sampling_rate * mass + (1 - sampling_rate) * other) * law, (1 - sampling_rate) * missing),
-        sampling_rate * base.infinity,
+        np.append(_sampled(loss.values, rate), never),
+        np.append((rate * loss.mass + (1 - rate) * other) * law, (1 - rate) * missing),
+        rate * loss.infinity,
     )
     # Laws are symmetric: (Q, sP + (1 − s)Q) has the losses of (P, sQ + (1 − s)P), which rise with those of (P, Q).
-    infinite = base.infinity if base.pessimistic and base.infinity <= 3 * _NEGLIGIBLE else 0.0
-    add = AtomicLoss(
-        np.append(-_sampled(-points, sampling_rate), -never),
-        np.append(mass, base.infinity - infinite),
-        infinite,
-    )
-    out = []
-    for loss in (remove, add):
-        alive = loss.mass > 0
-        order = np.argsort(loss.values[alive], kind="stable")
-        values = loss.values[alive][order]
-        values = values + np.abs(values) * (_ROUNDED if base.pessimistic else -_ROUNDED)
-        loss = AtomicLoss(values, loss.mass[alive][order], loss.infinity)
-        span = max(float(np.ptp(values)), 1e-9 * float(np.abs(values).max()), 1e-150)
-        coarse = discretise_atoms(loss, span / 4000, pessimistic=True)
-        tilt = find_tilt([(coarse, rounds)], epsilon)
-        wanted = math.sqrt(2 * width / (max(tilt.theta * (tilt.theta + 1), 1e-9) * rounds))
-        if rounds * (float(loss.values[-1]) + span / 2000) < epsilon:
-            wanted = span  # ε is out of reach: any step sees that
-        # from above 300 points of the round's loss already give half a percent
-        cells = 300 if base.pessimistic and width >= 0.02 else 2000
-        # and no more points of the composition than tell, however many rounds there are
-        coarsest = max(
-            span / cells, _WINDOW * math.sqrt(tilt.variance) / (_FEW if base.pessimistic else _MANY)
-        )
-        step = max(min(wanted, coarsest), span / 2**21)
-        if not base.pessimistic and loss.values.size > 1:
-            step = _on_atoms(loss, step, tilt.theta)
-        grid = discretise_atoms(loss, step, pessimistic=base.pessimistic, theta=tilt.theta, smear=True)
-        out.append([(grid, rounds)])
-    return out[0], out[1]
+    add = AtomicLoss(np.append(-_sampled(-loss.values, rate), -never), np.append(loss.mass, loss.infinity))
+    return _sorted(remove, pessimistic=pessimistic), _sorted(add, pessimistic=pessimistic)
 
 
-def _thinned(base: GridLoss) -> GridLoss:
-    """A round from above on fewer points: many coordinates need millions before they are convolved, and none of them after."""
-    by = base.mass.size // _ROUND
-    if by < 2 or not base.pessimistic:
-        return base
-    alive = base.mass > 0
-    loss = AtomicLoss(base.points[alive], base.mass[alive], base.infinity)
-    thin = discretise_atoms(loss, by * base.step, pessimistic=True)
-    return replace(thin, slop=thin.slop + base.slop)
+def _sorted(loss: AtomicLoss, *, pessimistic: bool) -> AtomicLoss:
+    """The values that have mass, in order, moved by more than their roundings."""
+    alive = loss.mass > 0
+    order = np.argsort(loss.values[alive], kind="stable")
+    values = loss.values[alive][order]
+    values = values + np.abs(values) * (_ROUNDED if pessimistic else -_ROUNDED)
+    return AtomicLoss(values, loss.mass[alive][order], loss.infinity)
 
 
-def _on_atoms(loss: AtomicLoss, step: float, theta: float) -> float:
-    """Shrink the step, by a fifth at most, so that the two values that weigh most are nearly on the grid.
+def _on_grids(loss: CentredLoss, rate: float, step: float, tail: float, *, pessimistic: bool) -> Pair:
+    r"""Chords or tangents of a sampled round with one coordinate.
 
-    From below an atom of many rounds costs its distance to the grid, times their number: nothing else is of first order.
+    The ratio of a sample is :math:`1 - s + s x`, so that its P − x Q is s times that of the round before it; for adding a record the
+    curve is :math:`h(x) - 1 + x` over x, at 1/x: its chords and tangents are the same lines.
     """
-    with np.errstate(divide="ignore", under="ignore"):
-        weights = np.log(loss.mass) + theta * loss.values
-    first, second = (float(loss.values[i]) for i in np.argsort(weights)[-2:])
-    if abs(first) < step:  # a finer grid would have as many points more
-        return step
-    count = math.ceil(abs(first) / step)
-    steps = abs(first) / np.arange(count, min(max(count * 5 // 4, count + 1), count + _TRIED))
-    away = np.abs(second / steps - np.round(second / steps))
-    return float(steps[np.argmin(away)])
+    half = loss.sensitivity / 2
+    x_high = min(float(loss.isf(tail)) + half, loss.edge)
+    top = float(_sampled(loss.loss(np.array([x_high])), rate)[0])
+    least = math.log1p(-rate)
+    last = max(math.ceil((top - least) / step - 1e-9), 1)
+    levels = step / 2 * np.arange(2 * last + 1)  # of a loss less the least one
+    with np.errstate(over="ignore", divide="ignore"):
+        ratios = np.expm1(levels) * ((1 - rate) / rate)
+        before = np.where(levels > _PAST, levels, np.log(np.maximum(np.expm1(levels), 0))) + (
+            least - math.log(rate)
+        )
+    x = np.full(levels.size, -np.inf)
+    seen = before > -np.inf
+    x[seen] = np.minimum(loss.inverse(before[seen]), x_high)
+    x[0], x[-1] = -np.inf, x_high
+    inside = seen & (np.abs(x) < x_high)
+    off = np.full(levels.size, 0.0)
+    off[inside] = np.abs(loss.loss(x[inside]) - before[inside])
+    off += 1e-15 * (1 + np.abs(np.where(seen, before, 0.0)))
+    cells, fall, q, q_error = cells_of(loss, x, ratios[::2], np.maximum(off[1:], off[:-1]).reshape(-1, 2))
+    small = np.exp(-levels[::2] - least)
+    with np.errstate(over="ignore", invalid="ignore"):
+        remove = Cells(
+            rate * cells.mass + (1 - rate) * q,
+            rate * cells.lift,
+            rate * cells.below,
+            rate * cells.above,
+            rate * cells.mass_error + (1 - rate) * q_error,
+            rate * cells.error,
+        )
+        add = Cells(
+            q[::-1],
+            (rate * fall * small[1:])[::-1],
+            (rate * cells.above * small[1:])[::-1],
+            (rate * cells.below * small[:-1])[::-1],
+            q_error[::-1],
+            (rate * cells.error * small[:-1])[::-1],
+        )
+    beyond, other = (float(loss.sf(x_high + move)) for move in (-half, half))
+    removed = remove.on_grid(step, least / step, pessimistic=pessimistic)
+    added = add.on_grid(step, -last - least / step, pessimistic=pessimistic)
+    infinite = beyond * rate
+    if pessimistic:
+        infinite = (infinite + (1 - rate) * other) * (1 + 1e-12 + loss.end_error)
+        added[1] += other * (1 + 1e-12)
+    else:
+        infinite = infinite * max(1 - 1e-12 - loss.end_error, 0.0) if x_high == loss.edge else 0.0
+    return (
+        GridLoss(step, 0, removed, infinite, least, pessimistic),
+        GridLoss(step, -last, added, 0.0, -least, pessimistic),
+    )
+
+
+@dataclass(frozen=True)
+class SampledPlan:
+    """Several sampled mechanisms, each in its rounds, and the grid for all of them."""
+
+    parts: tuple[SampledRounds, ...]
+    step: float
+    upper_tail: float
+    window: float
+    """Of the composed loss."""
+    heaviest: tuple[float, float]
+    """Two losses of the first mechanism that weigh most, where there are atoms."""
+    outcomes: tuple[AtomicLoss, ...]
+    """Of a round of each, where a record is removed."""
+
+    @classmethod
+    def of(cls, parts: tuple[SampledRounds, ...], epsilon: float, width: float) -> SampledPlan:
+        """A grid on which δ(ε) is known to about this width."""
+        outcomes = [(part.outcomes(), part.rounds) for part in parts]
+        remove, add = ([(pair[i], count) for pair, count in outcomes] for i in (0, 1))
+        tilt, other = find_tilt(remove, epsilon), find_tilt(add, epsilon)
+        count = sum(part.rounds for part in parts)
+        log_delta = min(max(tilt.log_chernoff(epsilon), other.log_chernoff(epsilon), -690.0), 0.0)
+        tail = max(math.exp(log_delta) * 1e-9 / count, FLOOR)
+        seen = [
+            (AtomicLoss(v.values[v.mass > 1e-3 * tail], v.mass[v.mass > 1e-3 * tail]), n) for v, n in remove
+        ]
+        tilt = calmer(seen, find_tilt(seen, epsilon), epsilon)
+        # a tenth of one round's standard deviation, and second-order effects of the step on log δ: θ(θ + 1)·count·step²/8 in all
+        fine = math.sqrt(max(tilt.variance, 0.0) / count) / 10
+        fine = min(fine, math.sqrt(4 * width / (max(tilt.theta * (tilt.theta + 1), 1e-12) * count)))
+        plan = cls(parts, fine, tail, tilt.window, parts[0].heaviest(tilt.theta), tuple(v for v, _ in remove))
+        if sum(part.rounds * float(v.values.max()) for part, v in zip(parts, plan.outcomes)) < epsilon:
+            fine = plan.finest(1)  # ε is out of reach: any step sees that
+        return replace(plan, step=max(fine, plan.finest(_MOST_CELLS)))
+
+    @property
+    def count(self) -> int:
+        """Rounds."""
+        return sum(part.rounds for part in self.parts)
+
+    def align(self, step: float) -> float:
+        """Shrink the step, by a fifth at most, so that the two losses that weigh most are nearly on the grid.
+
+        From below an atom of many rounds costs its distance to the grid, times their number: nothing else is of first order.
+        """
+        first, second = self.heaviest
+        if abs(first) < step:  # a finer grid would have as many points more
+            return step
+        count = math.ceil(abs(first) / step)
+        steps = abs(first) / np.arange(count, min(max(count * 5 // 4, count + 1), count + _TRIED))
+        away = np.abs(second / steps - np.round(second / steps))
+        return float(steps[np.argmin(away)])
+
+    def finest(self, points: int) -> float:
+        """The least step that needs no more points, of one loss and of all."""
+        span = max(float(np.ptp(v.values[v.mass > 1e-3 * self.upper_tail])) for v in self.outcomes)
+        return max(span, min(span * self.count, self.window)) / points
+
+    def delta(self, epsilon: float, step: float, *, pessimistic: bool) -> float:
+        """Bound δ(ε) on the grid of this step, from above or from below; of a wider one where it has too many points."""
+        try:
+            pairs = [(v.grids(step, self.upper_tail, pessimistic=pessimistic), v.rounds) for v in self.parts]
+            most = 0.0
+            for i in (0, 1):
+                if most < 1:
+                    most = max(most, composed_delta([(pair[i], n) for pair, n in pairs], epsilon)[0])
+            return most
+        except DesignError:
+            if step > self.finest(16):
+                raise
+        return self.delta(epsilon, 8 * step, pessimistic=pessimistic)

@@ -110,8 +110,7 @@ def _composed(noise: AdditiveNoise, epsilon: float, delta: float) -> DeltaInterv
     if found.upper > delta:
         cases = noise.worst_cases.alternatives
         uppers = [upper_delta(terms, epsilon, width=searched, **noise.in_rounds) for terms in cases]
-        if not sampled:
-            uppers += [verified_delta(terms, epsilon, **noise.in_rounds) for terms in cases]
+        uppers += [verified_delta(terms, epsilon, **noise.in_rounds) for terms in cases]
         upper = min(found.upper, *uppers)
         found = replace(found, lower=min(found.lower, upper), upper=upper)
     if found.upper > delta:

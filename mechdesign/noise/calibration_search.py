@@ -21,15 +21,13 @@ from mechdesign.accounting.composition import composed_delta
 from mechdesign.accounting.gaussian import gaussian_mu
 from mechdesign.accounting.interval import (
     SMALLEST_DELTA,
-    GridPlan,
-    apart,
     delta_interval,
-    plan_grid,
     upper_delta,
     verified_delta,
 )
 from mechdesign.accounting.least_kept import Kept
 from mechdesign.accounting.losses import NoiseTerm, is_gaussian, loss_of
+from mechdesign.accounting.planning import GridPlan, apart, plan_grid
 from mechdesign.accounting.profile import fast_profile, profile_interval
 from mechdesign.accounting.sampling import loss_before
 from mechdesign.errors import DesignError, SolverError
@@ -230,9 +228,8 @@ def spent(noise: AdditiveNoise, privacy: CentralPrivacy, *, fine: bool = False) 
         room = 1e-6 if isinstance(privacy, ZeroConcentratedDP) and not closed else 0.0
         return consumed(noise, privacy).upper * (1 + room)
     epsilon, cases = privacy.epsilon, noise.worst_cases.alternatives  # type: ignore[union-attr]
-    if noise.sampling_rate < 1:  # with room for the certificate, whose grid is another
-        found = (upper_delta(terms, epsilon, width=5e-3, **noise.in_rounds) for terms in cases)
-        return min(found) * (1 + 2e-4)
+    if noise.sampling_rate < 1:
+        return min(verified_delta(terms, epsilon, **noise.in_rounds) for terms in cases)
 
     def one(terms: Terms) -> float:
         if is_gaussian(noise.law):

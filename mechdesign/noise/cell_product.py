@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import numpy as np
 
-from mechdesign.accounting.composition import composed_delta, discretise_atoms
+from mechdesign.accounting.composition import composed_delta
+from mechdesign.accounting.grid import discretise_atoms
 from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.accounting.least_kept import least_kept
 from mechdesign.accounting.losses import AtomicLoss
@@ -514,7 +515,7 @@ def _composed(loss: AtomicLoss, count: int, epsilon: float, *, pessimistic: bool
         return 1.0
     spread, top = float(np.ptp(loss.values)), float(np.abs(loss.values).max())
     step = top / math.ceil(20_000 * top / (spread or top)) if top else 1.0
-    grid = discretise_atoms(loss, step, pessimistic=pessimistic, theta=0.0 if pessimistic else 1.0)
+    grid = discretise_atoms(loss, step, pessimistic=pessimistic)
     return composed_delta([(grid, count)], epsilon)[0]
 
 

@@ -24,9 +24,10 @@ from functools import cache, cached_property
 import numpy as np
 from scipy import optimize, stats
 
-from mechdesign.accounting.interval import DeltaInterval, delta_interval, plan_grid
+from mechdesign.accounting.interval import DeltaInterval, delta_interval
 from mechdesign.accounting.least_kept import least_kept
 from mechdesign.accounting.losses import NoiseTerm, in_sigmas, is_gaussian, of_scipy
+from mechdesign.accounting.planning import plan_grid
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.exact import round_up
 from mechdesign.noise.vector_noise import delta_at
@@ -237,7 +238,7 @@ def upper_bound(terms: list[NoiseTerm], epsilon: float, width: float) -> float:
     plan = plan_grid(tuple(terms), epsilon, width)
     widest = max(grid.step * grid.mass.size for grid, _ in plan.coarse)
     step = plan.align(max(plan.step / 2, widest / _POINTS))
-    return plan.delta(epsilon, step, pessimistic=True, width=width)
+    return plan.delta(epsilon, step, pessimistic=True)
 
 
 def together(terms: Sequence[NoiseTerm], privacy: ApproximateDP, width: float) -> DeltaInterval:

@@ -1,0 +1,100 @@
+"""Sampled rounds on grids: chords above, tangents below, near what other code has found, and never wider where more is asked."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import mechdesign as md
+from mechdesign.accounting.interval import NoiseTerm, delta_interval, epsilon_bound
+from mechdesign.accounting.sampling import SampledRounds
+
+REFERENCE = [  # σ, q, rounds, ε, an upper end on a uniform grid, computed apart from this package
+    (0.8, 1e-3, 10**4, 0.0, 0.0767927),
+    (1.0, 0.01, 1000, 1.0, 0.00261250),
+    (0.5, 1e-4, 10**5, 2.0, 1.18014e-5),
+    (2.0, 0.1, 500, 1.0, 0.193120),
+    (10.0, 0.05, 10**5, 4.0, 0.0168133),
+    (4.0, 3.3e-4, 10**4, 0.02, 2.459e-5),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("sigma", "rate", "rounds", "epsilon", "upper"), REFERENCE)
+def test_an_interval_is_as_narrow_as_known_bounds(
+    sigma: float, rate: float, rounds: int, epsilon: float, upper: float
+) -> None:
+    term = NoiseTerm(stats.norm(scale=sigma), 1.0)
+    found = delta_interval(term, epsilon, rounds=rounds, sampling_rate=rate, width=1e-3)
+    assert found.upper <= upper * (1 + 1e-3)
+    assert upper * (1 - 2e-3) <= found.lower <= upper * (1 + 1e-4)  # the reference has five digits
+
+
+def _curve(sigma: float, rate: float, loss: float, *, added: bool) -> float:
+    """P(L > l) − e^l Q(L > l) of one round, from the normal distribution function."""
+    ratio = -math.expm1(-loss) / rate if added else math.expm1(loss) / rate
+    if added:  # outcomes below the point at which the sample's density is e^{−l} of the other
+        if (inner := math.exp(-loss) * 1 - 1 + rate) <= 0:
+            return 0.0
+        t = sigma**2 * math.log(inner / rate) + 0.5
+        plain, moved = stats.norm.cdf(t / sigma), stats.norm.cdf((t - 1) / sigma)
+        return float(plain - math.exp(loss) * ((1 - rate) * plain + rate * moved))
+    if ratio <= -1:
+        return -math.expm1(loss)
+    t = sigma**2 * math.log1p(ratio) + 0.5
+    plain, moved = stats.norm.sf(t / sigma), stats.norm.sf((t - 1) / sigma)
+    return float(rate * (moved - plain) - math.expm1(loss) * plain)
+
+
+def test_one_round_lies_between_chords_and_tangents() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(60):
+        sigma, rate = 10 ** rng.uniform(-0.5, 1), 10 ** rng.uniform(-4, -0.01)
+        step = 10 ** rng.uniform(-3, 0) * min(1.0, 50 * rate)
+        rounds = SampledRounds.of((NoiseTerm(stats.norm(scale=sigma), 1.0),), 5, rate, 0.1)
+        above, below = (rounds.grids(step, 1e-20, pessimistic=up) for up in (True, False))
+        for added in (False, True):
+            highest = above[added].points + above[added].offset
+            for loss in rng.uniform(highest[0] - step, highest[0] + 40 * step, 8):
+                true = _curve(sigma, rate, float(loss), added=added)
+                bounds = []
+                for grid in (above[added], below[added]):
+                    beyond = np.minimum(loss - grid.points - grid.offset, 0.0)
+                    bounds.append(float(np.sum(grid.mass * -np.expm1(beyond))) + grid.infinity)
+                assert bounds[1] - 1e-15 <= true <= bounds[0] + 1e-15
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+def test_no_interval_is_wider_where_more_is_asked(sampled: bool) -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(12):
+        laws = (stats.norm, stats.laplace, stats.logistic)
+        term = NoiseTerm(
+            laws[int(rng.integers(3))](scale=rng.uniform(0.7, 4.0)), 1.0, int(rng.integers(1, 4))
+        )
+        options = {
+            "rounds": int(rng.integers(2, 200)),
+            "sampling_rate": 10 ** rng.uniform(-3, -0.3) if sampled else 1.0,
+        }
+        epsilon = rng.uniform(0, 2)
+        before = None
+        for width in (0.3, 0.02, 3e-3):
+            found = delta_interval(term, epsilon, width=width, closed_form=False, **options)
+            assert before is None or (before.lower <= found.lower and found.upper <= before.upper)
+            before = found
+
+
+def test_the_least_noise_uses_the_budget() -> None:
+    """Near ε = 0, many rounds that lose little."""
+    privacy = md.MembershipAdvantage(0.1)
+    found = md.calibrate("gaussian", privacy=privacy, sensitivity=1.0, rounds=10_000, sampling_rate=1e-3)
+    spent = found.mechanism.delta_interval(0.0, width=2e-3)
+    assert 0.0995 <= spent.lower <= spent.upper <= 0.1
+
+
+@pytest.mark.slow
+def test_a_small_rate_in_a_million_rounds() -> None:
+    assert epsilon_bound(NoiseTerm(stats.norm(), 1.0), 1e-9, rounds=10**6, sampling_rate=1e-5) <= 0.0652

@@ -16,6 +16,7 @@ small δ live, instead of second differences of δ(ε).
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -140,7 +141,7 @@ class Cells:
 
 
 def _convex(mass: Array, step: float) -> Array:
-    """Lower a piecewise linear curve to its hull, on which no mass is negative; none is left where the hull ends elsewhere."""
+    """Lower a piecewise linear curve to one on which no mass is negative; none is left where a hull would end below the largest loss."""
     where = [int(k) for k in np.flatnonzero(mass < 0)]
     before, behind = (np.arange(mass.size) + move for move in ((-1, 1) if where else (0, 0)))
     while where:
@@ -149,19 +150,26 @@ def _convex(mass: Array, step: float) -> Array:
         if lack >= 0:
             continue
         a, b = before[k], behind[k]
-        if a < 0 or b == mass.size:
+        if b == mass.size:
             return np.zeros(mass.size)
-        share = math.expm1((a - k) * step) / math.expm1((a - b) * step)
-        mass[k], mass[a], mass[b] = 0.0, mass[a] + (1 - share) * lack, mass[b] + share * lack
-        behind[a], before[b] = b, a
+        # below the least loss, a lack of mass weighs more at the next one
+        share = math.expm1((a - k) * step) / math.expm1((a - b) * step) if a >= 0 else 1.0
+        mass[k], mass[b], before[b] = 0.0, mass[b] + share * lack, a
+        if a >= 0:
+            mass[a], behind[a] = mass[a] + (1 - share) * lack, b
         where += [j for j in (a, b) if mass[j] < 0]
     return mass
 
 
 def cells_of(
-    loss: CentredLoss, x: Array, ratios: Array, off: Array | float = 0.0
+    loss: CentredLoss, x: Array, ratios: Array, off: Array | float = 0.0, *, without: Iterable[float] = ()
 ) -> tuple[Cells, Array, Array, Array]:
     """Cells between every other of the points x, tangents touching at those between; `ratios` at their ends are off by `off`, relative.
+
+    Parameters
+    ----------
+    without : iterable of float
+        Atoms of the loss that are left out of the cells.
 
     Returns
     -------
@@ -169,13 +177,40 @@ def cells_of(
     fall, q, q_error : ndarray
         x Q − P of each cell, x of its upper end; Q, and the error of Q.
     """
-    p, q, p_error, q_error = (v.reshape(-1, 2) for v in loss.masses(x))
+    ends = np.array([np.clip(outcomes(loss, atom), x[0], x[-1]) for atom in without]).reshape(-1, 2)
+    cuts = np.sort(np.concatenate([x, ends.ravel()]))
+    kept = np.ones(cuts.size - 1)
+    for left, right in ends:
+        kept[np.searchsorted(cuts, left) : np.searchsorted(cuts, right)] = 0.0
+    half = np.minimum(np.searchsorted(x, cuts[:-1], side="right"), x.size - 1) - 1
+    p, q, p_error, q_error = (
+        np.asarray(np.bincount(half, kept * v, x.size - 1), dtype=float).reshape(-1, 2)
+        for v in loss.masses(cuts)
+    )
     low, high = ratios[:-1], ratios[1:]
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         rises, falls = p - low[:, None] * q, high[:, None] * q - p
         error = (p_error + high[:, None] * (q_error + _LEAST + off * q)).sum(axis=1)
         cells = Cells(p.sum(axis=1), rises.sum(axis=1), rises[:, 0], falls[:, 1], p_error.sum(axis=1), error)
         return cells, falls.sum(axis=1), q.sum(axis=1), q_error.sum(axis=1)
+
+
+def far_end(loss: CentredLoss, tail: float) -> tuple[float, float]:
+    """Where larger losses have but this probability under P, and the loss there: of a loss that ends in an atom, at infinity."""
+    if loss.atoms and loss.edge == math.inf == float(loss.inverse(loss.atoms[0])):
+        return math.inf, loss.atoms[0]
+    x = min(float(loss.isf(tail)) + loss.sensitivity / 2, loss.edge)
+    return x, float(loss.loss(x))
+
+
+def outcomes(loss: CentredLoss, atom: float) -> tuple[float, float]:
+    """Between which points the outcomes lie that have this loss."""
+    return -float(loss.inverse(-atom)), float(loss.inverse(atom))
+
+
+def on_points(losses: Array, step: float) -> Array:
+    """Which of the losses are points of a grid, but for roundings."""
+    return np.asarray(np.abs(losses / step - np.round(losses / step)) < 1e-9)
 
 
 def discretise(
@@ -199,12 +234,14 @@ def discretise(
     """
     if isinstance(loss, AtomicLoss):
         return discretise_atoms(loss, step, pessimistic=pessimistic)
-    half = loss.sensitivity / 2
-    x_high = min(float(loss.isf(upper_tail)) + half, loss.edge)
-    x_low = max(-float(loss.isf(lower_tail)) + half, -loss.edge)
-    if not x_low < x_high:
+    if loss.edge <= 0:
         return GridLoss(step, 0, np.zeros(1), 1.0, 0.0, pessimistic)
-    largest, smallest = float(loss.loss(x_high)), float(loss.loss(x_low))
+    half = loss.sensitivity / 2
+    x_high, largest = far_end(loss, upper_tail)
+    x_low, smallest = -x_high, -largest
+    if math.isfinite(x_high):
+        x_low = max(-float(loss.isf(lower_tail)) + half, -loss.edge)
+        smallest = float(loss.loss(x_low))
     first, last = math.floor(smallest / step - 1e-9), math.ceil(largest / step - 1e-9)
     last = max(last, first + 1)
     if last - first > MOST:
@@ -217,9 +254,16 @@ def discretise(
     inside = (x > x_low) & (x < x_high)
     slop = float(np.max(np.abs(loss.loss(x[inside]) - levels[inside]), initial=0.0))
     slop += 1e-15 * max(1.0, -math.log(max(upper_tail, 1e-308)))
+    atoms = np.array([*loss.atoms, *(-atom for atom in loss.atoms)])
+    atoms = atoms[on_points(atoms, step)]
     with np.errstate(over="ignore"):
-        cells, *_ = cells_of(loss, x, np.exp(levels[::2]))
+        cells, *_ = cells_of(loss, x, np.exp(levels[::2]), without=atoms)
     mass = cells.on_grid(step, first, pessimistic=pessimistic)
+    for atom in atoms[(atoms >= smallest) & (atoms <= largest)]:
+        k = round(atom / step)
+        p, _, error, _ = loss.masses(np.clip(outcomes(loss, atom), x_low, x_high))
+        mass[k - first] += max(float(p[0] + error[0] if pessimistic else p[0] - error[0]), 0.0)
+        slop = max(slop, abs(atom - k * step) + 1e-15 * abs(atom))
     # P(loss infinite) and P(beyond x_high), both under the query whose loss is looked at
     beyond = float(loss.sf(x_high - half))
     if pessimistic:
@@ -235,7 +279,7 @@ def discretise_atoms(loss: AtomicLoss, step: float, *, pessimistic: bool) -> Gri
         return GridLoss(step, 0, np.zeros(1), 0.0, 0.0, pessimistic)
     where = loss.values / step
     nearest = np.round(where)
-    on_grid = np.abs(where - nearest) < 1e-9
+    on_grid = on_points(loss.values, step)
     low = np.where(on_grid, nearest, np.floor(where))
     start = int(low.min())
     index = (low - start).astype(np.int64)

@@ -84,6 +84,7 @@ def delta_interval(
     sampling_rate: float = 1.0,
     closed_form: bool = True,
     points: int = 2**20,
+    told_from: float = 0.0,
     time_limit: float | None = None,
     deadline: Deadline | None = None,
 ) -> DeltaInterval:
@@ -107,6 +108,8 @@ def delta_interval(
         coordinate, unless several rounds are sampled.
     points : int
         Largest grid; refinement stops there, with an interval that is wider.
+    told_from : float
+        A δ from which the interval is to be told: nothing is refined further where it is twice or half as large.
     time_limit : float, optional
         Seconds after which nothing is refined further: the interval is wider, and holds.
     deadline : Deadline, optional
@@ -158,7 +161,8 @@ def delta_interval(
         return DeltaInterval(0.0, min(-math.expm1(rounds * math.log1p(-sampling_rate)) * _MORE, 1.0))
     if apart(terms):
         return DeltaInterval(0.0 if sampling_rate < 1 else 1.0, 1.0)
-    return _refine(_planned(terms, epsilon, 0.01, rounds, sampling_rate), epsilon, width, points, deadline)
+    plan = _planned(terms, epsilon, 0.01, rounds, sampling_rate)
+    return _refine(plan, epsilon, width, points, told_from, deadline)
 
 
 def _unsampled(epsilon: float, sampling_rate: float) -> tuple[float, float]:
@@ -197,7 +201,12 @@ def _planned(
 
 
 def _refine(
-    plan: GridPlan | SampledPlan, epsilon: float, width: float, points: int, deadline: Deadline
+    plan: GridPlan | SampledPlan,
+    epsilon: float,
+    width: float,
+    points: int,
+    told_from: float,
+    deadline: Deadline,
 ) -> DeltaInterval:
     """Halve the step, and more, until the interval is narrow: what is asked only says where that ends, so that none is ever wider."""
     step, best = plan.align(plan.step), DeltaInterval(0.0, 1.0)
@@ -211,6 +220,8 @@ def _refine(
                 if pessimistic
                 else replace(best, lower=max(best.lower, found))
             )
+            if 0 < 2 * told_from <= best.lower or best.upper <= told_from / 2:
+                return best
         gap = best.upper - best.lower
         if gap <= width * best.upper or best.upper <= SMALLEST_DELTA:
             return best
@@ -268,6 +279,8 @@ def verified_delta(terms: Terms, epsilon: float, *, rounds: int = 1, sampling_ra
     if apart(terms):
         return 1.0
     plan = plan_grid(terms, epsilon, 1e-3)
+    if plan.near_atoms(epsilon):  # of which the verifier knows the exact losses
+        return delta_interval(terms, epsilon, width=3e-3, points=2**17).upper
     tops = [(count, largest(loss, plan.upper_tail)) for loss, count in plan.losses]
     spread = math.sqrt(-8 * math.log(plan.upper_tail) * max(cumulants(plan.coarse, 0.0).variance, 0.0))
     span = min(sum(2 * count * loss for count, loss in tops), spread)
@@ -341,8 +354,14 @@ def epsilon_bound(
     def over(epsilon: float) -> float:
         deadline.hold("accounting")
         enclosed = delta_interval(
-            terms, epsilon, width=width, rounds=rounds, sampling_rate=sampling_rate, deadline=deadline
+            terms,
+            epsilon,
+            width=width,
+            rounds=rounds,
+            sampling_rate=sampling_rate,
+            told_from=delta,
+            deadline=deadline,
         )
         return excess(enclosed.upper, delta)
 
-    return least_kept(over, 1.0, least=0.0, most=2.0**20, xtol=1e-12, rtol=1e-11, deadline=deadline)
+    return least_kept(over, 1.0, least=0.0, most=2.0**20, xtol=1e-12, rtol=1e-9, deadline=deadline)

@@ -65,6 +65,14 @@ class GridPlan:
                 return loss.atoms[0] / math.ceil(loss.atoms[0] / step - 1e-9)
         return step
 
+    def near_atoms(self, epsilon: float) -> bool:
+        """Whether δ may hang on all losses being at their atoms and barely passing ε."""
+        if not all(isinstance(loss, CentredLoss) and loss.atoms for loss, _ in self.losses):
+            return False
+        return (
+            abs(sum(loss.atoms[0] * count for loss, count in self.losses) / max(epsilon, 1e-300) - 1) < 0.05
+        )
+
 
 def largest(loss: Loss, tail: float) -> float:
     """The largest finite loss but for a tail of this probability; 1 where the two laws share no point."""

@@ -29,7 +29,15 @@ from mechdesign.accounting.composition import (
     cumulants,
     find_tilt,
 )
-from mechdesign.accounting.grid import Cells, GridLoss, cells_of, discretise_atoms
+from mechdesign.accounting.grid import (
+    Cells,
+    GridLoss,
+    cells_of,
+    discretise_atoms,
+    far_end,
+    on_points,
+    outcomes,
+)
 from mechdesign.accounting.losses import (
     AtomicLoss,
     CentredLoss,
@@ -224,8 +232,8 @@ class SampledRounds:
                 return loss_of(stats.norm(), above if pessimistic else below)
         return None
 
-    def atoms(self, step: float, *, pessimistic: bool) -> tuple[AtomicLoss, AtomicLoss]:
-        """The losses of a round, each to be moved up or down, for a grid of this step."""
+    def atoms(self, step: float, tail: float, *, pessimistic: bool) -> tuple[AtomicLoss, AtomicLoss]:
+        """The losses of a round, each to be moved up or down, for a grid of this step; tails as in `grids`."""
         loss = self.single(pessimistic=pessimistic)
         if not isinstance(loss, AtomicLoss):
             assert self.base is not None
@@ -234,7 +242,8 @@ class SampledRounds:
             # A million points of the composed round, 37 standard deviations either way, are as many as tell.
             spread = math.sqrt(max(cumulants(self.base.coarse, 0.0).variance, 0.0))
             wanted = max(step / float(expit(top + logit(self.rate))), 74 * spread / 2**21)
-            parts = self.base.parts(self.base.align(min(self.base.step, wanted)), pessimistic=pessimistic)
+            base = replace(self.base, upper_tail=tail)
+            parts = base.parts(base.align(min(base.step, wanted)), pessimistic=pessimistic)
             grid = compose_grid(parts)
             loss = AtomicLoss(grid.points + grid.offset, grid.mass, grid.infinity)
         return _of_a_sample(loss, self.rate, pessimistic=pessimistic)
@@ -243,7 +252,7 @@ class SampledRounds:
         """Some losses of a round and about their masses, for removing and for adding a record."""
         loss = self.single(pessimistic=True)
         if not isinstance(loss, CentredLoss):
-            return self.atoms(math.inf, pessimistic=True)
+            return self.atoms(math.inf, DEEPEST, pessimistic=True)
         far = min(float(loss.isf(FLOOR)) + loss.sensitivity / 2, loss.edge)
         x = np.linspace(-far, far, _LOOKED_AT + 1)
         p, q, _, _ = loss.masses(x)
@@ -268,7 +277,7 @@ class SampledRounds:
         loss = self.single(pessimistic=pessimistic)
         if isinstance(loss, CentredLoss):
             return _on_grids(loss, self.rate, step, tail, pessimistic=pessimistic)
-        remove, add = self.atoms(step, pessimistic=pessimistic)
+        remove, add = self.atoms(step, tail, pessimistic=pessimistic)
         return (
             discretise_atoms(remove, step, pessimistic=pessimistic),
             discretise_atoms(add, step, pessimistic=pessimistic),
@@ -311,8 +320,8 @@ def _on_grids(loss: CentredLoss, rate: float, step: float, tail: float, *, pessi
     curve is :math:`h(x) - 1 + x` over x, at 1/x: its chords and tangents are the same lines.
     """
     half = loss.sensitivity / 2
-    x_high = min(float(loss.isf(tail)) + half, loss.edge)
-    top = float(_sampled(loss.loss(np.array([x_high])), rate)[0])
+    x_high, largest = far_end(loss, tail)
+    top = float(_sampled(np.array([largest]), rate)[0])
     least = math.log1p(-rate)
     last = max(math.ceil((top - least) / step - 1e-9), 1)
     levels = step / 2 * np.arange(2 * last + 1)  # of a loss less the least one
@@ -329,7 +338,13 @@ def _on_grids(loss: CentredLoss, rate: float, step: float, tail: float, *, pessi
     off = np.full(levels.size, 0.0)
     off[inside] = np.abs(loss.loss(x[inside]) - before[inside])
     off += 1e-15 * (1 + np.abs(np.where(seen, before, 0.0)))
-    cells, fall, q, q_error = cells_of(loss, x, ratios[::2], np.maximum(off[1:], off[:-1]).reshape(-1, 2))
+    atoms = np.array([] if pessimistic else [*loss.atoms, *(-atom for atom in loss.atoms)])
+    moved = _sampled(atoms, rate) - least
+    whole = on_points(moved, step)
+    atoms, moved = atoms[whole], moved[whole]
+    cells, fall, q, q_error = cells_of(
+        loss, x, ratios[::2], np.maximum(off[1:], off[:-1]).reshape(-1, 2), without=atoms
+    )
     small = np.exp(-levels[::2] - least)
     with np.errstate(over="ignore", invalid="ignore"):
         remove = Cells(
@@ -351,6 +366,14 @@ def _on_grids(loss: CentredLoss, rate: float, step: float, tail: float, *, pessi
     beyond, other = (float(loss.sf(x_high + move)) for move in (-half, half))
     removed = remove.on_grid(step, least / step, pessimistic=pessimistic)
     added = add.on_grid(step, -last - least / step, pessimistic=pessimistic)
+    slop = 0.0
+    for atom, level in zip(atoms, moved):
+        k = round(level / step)
+        p, q, p_error, q_error = loss.masses(np.clip(outcomes(loss, atom), -math.inf, x_high))
+        p, q = np.maximum(p - p_error, 0), np.maximum(q - q_error, 0)
+        removed[k] += float(rate * p[0] + (1 - rate) * q[0])
+        added[last - k] += float(q[0])
+        slop = max(slop, abs(level - k * step) + 1e-15 * (1 + abs(level)))
     infinite = beyond * rate
     if pessimistic:
         infinite = (infinite + (1 - rate) * other) * (1 + 1e-12 + loss.end_error)
@@ -358,8 +381,8 @@ def _on_grids(loss: CentredLoss, rate: float, step: float, tail: float, *, pessi
     else:
         infinite = infinite * max(1 - 1e-12 - loss.end_error, 0.0) if x_high == loss.edge else 0.0
     return (
-        GridLoss(step, 0, removed, infinite, least, pessimistic),
-        GridLoss(step, -last, added, 0.0, -least, pessimistic),
+        GridLoss(step, 0, removed, infinite, least - slop, pessimistic),
+        GridLoss(step, -last, added, 0.0, -least - slop, pessimistic),
     )
 
 

@@ -254,7 +254,7 @@ def _certain(parts: Sequence[Part], tilt: Tilt, level: float) -> bool:
     room = tilt.mean - level + math.log(_OUTSIDE)
     if tilt.theta > 0 or not room > 0:
         return False
-    order = room / max(tilt.variance, 1e-300)
+    order = float(room) / max(float(tilt.variance), 1e-300)
     below = cumulants(parts, -order).log_mgf - tilt.log_mgf + order * (tilt.mean - room)
     return below <= math.log(_OUTSIDE)
 

@@ -30,6 +30,8 @@ MOST = 20_000_000
 """Points of a grid."""
 _LEAST = 1e-305
 """What a mass is off by where doubles have fewer digits."""
+_WIDEST = 700.0
+"""A step whose exponential doubles hold."""
 _OFF = 1e-14
 """Relative error of sums of masses."""
 
@@ -114,8 +116,10 @@ class Cells:
 
     def _lowered(self, low: Array, high: Array, step: float, at: Array) -> Array:
         """The chords' masses, of the lower and upper ends of cells, brought down to the tangents; `at`: the cell's lower end, in steps."""
-        up, down = math.expm1(step), -math.expm1(-step)
         out = np.append(low, 0.0)
+        if step > _WIDEST:
+            return np.zeros(out.size)
+        up, down = math.expm1(step), -math.expm1(-step)
         out[1:] += high
         below, above = (
             np.where(low + high > 0, np.maximum(v, 0.0) + self.error, 0.0) for v in (self.below, self.above)
@@ -288,7 +292,9 @@ def discretise_atoms(loss: AtomicLoss, step: float, *, pessimistic: bool) -> Gri
     slop = float(np.max(off + 1e-15 * np.abs(loss.values[on_grid]), initial=0.0))
     far = np.where(on_grid, 0.0, np.clip(loss.values - low * step, 0.0, step))
     lift, lower = loss.mass * -np.expm1(-far), far < step / 2
-    sums = (loss.mass, lift, lift * lower, loss.mass * np.expm1(step - far) * ~lower)
+    with np.errstate(over="ignore"):
+        fall = loss.mass * np.expm1(np.where(lower, 0.0, step - far))
+    sums = (loss.mass, lift, lift * lower, fall)
     mass, lift, below, above = (np.asarray(np.bincount(index, v, index.max() + 1), dtype=float) for v in sums)
     cells = Cells(mass, lift, below, above, _OFF * mass, _OFF * (lift + above))
     infinite = loss.infinity if pessimistic else loss.infinity * (1 - _OFF)

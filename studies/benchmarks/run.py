@@ -20,17 +20,7 @@ from pathlib import Path
 from mechdesign.plotting import figure, write_figure
 from studies.benchmarks.turns import Ratio
 
-NAMES = (
-    "allocation",
-    "compare",
-    "learning",
-    "noise_accounting",
-    "optm",
-    "sampling",
-    "start",
-    "user_level",
-    "vectors",
-)
+NAMES = tuple(sorted(path.stem.removeprefix("bench_") for path in Path(__file__).parent.glob("bench_*.py")))
 REMEMBERED = 10
 
 

@@ -191,6 +191,7 @@ def choice(result: Json, account: Account) -> None:
     ):
         raise Refused("no table of counts, or one that is too large")
     counts = ordered(votes, size, top)
+    account.takes(len(counts) * (2**size if votes == "approvals" else size**2))
     places = {x: i for i, x in enumerate(counts)}
     first = [
         places[tuple(sorted(x, reverse=True))] * size + sum(other > part for other in x)

@@ -410,20 +410,11 @@ class LocalWorkload(Design):
 
     def audit(self, result: Result) -> pd.DataFrame:
         """Privacy of the tightest report, exactly, and how far the decoder is from unbiased, in doubles."""
-        law = result.mechanism
-        off = 0.0
+        law, budget, off = result.mechanism, self.privacy.epsilon, 0.0
         if isinstance(law, LinearReport):
             off = np.abs(law.decoder @ law.channel.matrix.T - self.workload.dense()).max()
         found = [
-            (
-                "privacy",
-                "largest quotient",
-                law.epsilon,
-                self.privacy.epsilon,
-                self.privacy.epsilon - law.epsilon,
-                math.nan,
-                True,
-            ),
+            ("privacy", "largest quotient", law.epsilon, budget, budget - law.epsilon, math.nan, True),
             ("unbiased", "largest error", float(off), 0.0, 0.0, math.nan, True),
         ]
         return pd.DataFrame(found, columns=AUDIT_COLUMNS)

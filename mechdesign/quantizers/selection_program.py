@@ -480,7 +480,8 @@ class Selection(Unknown):
         low[1, :2], high[1, :2] = (0.0, 1.0 - width), (width, 1.0)
         slope = np.zeros(self.shape)
         slope[1, :2] = 1.0, -1.0
-        return low + slope * level, high + slope * level
+        moved = level * slope
+        return moved + low, moved + high
 
     def check_theorem(self, theorem: str) -> None:
         """Raise DesignError for what is no theorem, and bins that Theorem 6 says nothing of."""

@@ -207,9 +207,9 @@ class LinearProgram:
     def run(self) -> Status:
         """Run HiGHS from the last basis."""
         highs, started = self._highs, time.perf_counter()
-        if self.deadline.passed:
-            return Status.LIMIT
         if self.deadline.finite:  # HiGHS counts the time of all runs of one instance
+            if self.deadline.passed:
+                return Status.LIMIT
             highs.setOptionValue("time_limit", highs.getRunTime() + self.deadline.left)
         highs.run()
         word = highs.getModelStatus()

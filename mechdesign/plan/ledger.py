@@ -50,6 +50,8 @@ from mechdesign.problem.words import guarantee
 
 _HEAD = b'{"format": "mechdesign-ledger"'
 _BITS = 2148
+_END = 72
+"""Bytes at the end of a line that hold its hash."""
 Budget = PureDP | ApproximateDP | ZeroConcentratedDP | GaussianDP
 _NAMES = {"epsilon": "pure ε", "rho": "ρ", "mu": "μ²"}
 
@@ -386,23 +388,21 @@ class Ledger:
 
     def _refresh(self, file: IO[bytes]) -> None:
         """Take in what was appended since, under the lock."""
-        if file.seek(0, os.SEEK_END) < self._size:
-            raise ResultFormatError(
-                f"{self.path.name}: ends before line {len(self._rows)}, which was there: cut off"
-            )
-        file.seek(self._size)
+        file.seek(max(self._size - _END, 0))
+        if self._rows and self.hash.encode() not in file.read(min(self._size, _END)):
+            fault = f"is without line {len(self._rows)}, which was there: cut off"
+            raise ResultFormatError(f"{self.path.name}: {fault}")
         for line in file:
-            content, whole = _opened(line, self.hash), line.endswith(b"\n")
-            if content is None and not whole and (self._rows or _HEAD.startswith(line[: len(_HEAD)])):
-                return  # a write that was cut short: nothing was drawn
-            if line.strip():
-                try:
+            whole = line.endswith(b"\n")
+            try:
+                content = _opened(line, self.hash)
+                if content is None and not whole and (self._rows or _HEAD.startswith(line[: len(_HEAD)])):
+                    return  # a write that was cut short: nothing was drawn
+                if line.strip():
                     self._take(content)
-                except (ArithmeticError, LookupError, TypeError, ValueError):
-                    fault = "does not follow from the line before: edited, or no ledger"
-                    raise ResultFormatError(
-                        f"{self.path.name}, line {len(self._rows) + 1}: {fault}"
-                    ) from None
+            except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+                fault = "does not follow from the line before: edited, or no ledger"
+                raise ResultFormatError(f"{self.path.name}, line {len(self._rows) + 1}: {fault}") from None
             self._size, self._whole = self._size + len(line), whole
 
     def _take(self, line: Any) -> None:
@@ -414,15 +414,20 @@ class Ledger:
             self._currency, amount = worth(budget)
             self._limit = int(amount * (1 << _BITS))
         else:
-            if line["round"] == 1:
-                self._entries += 1
+            entry, drawn, rounds = place = line["entry"], line["round"], line["rounds"]
+            if drawn == 1:
                 amount = self._units(line[self._currency])
-                self._consumed, self._blocked = (
-                    self._consumed + (amount or 0),
-                    self._blocked or amount is None,
-                )
+                if place != (self._entries + 1, 1, rounds) or (amount or 0) < 0:
+                    raise ValueError
+                self._entries, self._consumed = entry, self._consumed + (amount or 0)
+                self._blocked = self._blocked or amount is None
                 self._neighbours = self._neighbours or line["neighbours"]
-            self._drawn[line["result"]] = line["entry"], line["round"], line["rounds"]
+            elif place != (entry, self._drawn[line["result"]][1] + 1, rounds):
+                raise ValueError
+            if not drawn <= rounds or {type(number) for number in place} != {int}:
+                raise ValueError
+            if rounds > 1:  # what is made anew each time leaves those that are paid
+                self._drawn[line["result"]] = place
         self.hash = line["hash"]
         self._rows.append(line)
 

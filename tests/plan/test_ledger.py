@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import random
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -539,8 +540,66 @@ def test_a_missing_end_shows_against_the_hash_of_an_answer(
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
     again = Ledger(path)
     assert answers[1].hash in again and answers[2].hash not in again
-    with pytest.raises(md.ResultFormatError, match=r"ends before line 4, which was there: cut off"):
+    with pytest.raises(md.ResultFormatError, match=r"is without line 4, which was there: cut off"):
         quarter.release(1, ledger=open_before)
+
+
+def test_an_old_file_that_was_put_back_and_written_on_is_refused(
+    written: tuple[Path, list[Released]],
+) -> None:
+    """By who knows the line that is lost, where the new one is as long."""
+    path, _ = written
+    open_before, size = Ledger(path), path.stat().st_size
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    other = count()
+    other.release(1, ledger=Ledger(path))
+    assert path.stat().st_size == size and open_before.hash not in Ledger(path)
+    with pytest.raises(md.ResultFormatError, match=r"line 4, which was there: cut off"):
+        other.release(1, ledger=open_before)
+    assert path.stat().st_size == size
+
+
+FOLLOWING = {
+    b'"epsilon": 0.25': [
+        b'"epsilon": -0.25',
+        b'"epsilon": NaN',
+        b'"epsilon": "0.25"',
+        b'"epsilon": "\xff"',
+        b'"epsilon": ' + b"[" * 9999,
+    ],
+    b'"entry": 1': [b'"entry": 2', b'"entry": "1"'],
+    b'"round": 1': [b'"round": 2', b'"round": 0', b'"round": null'],
+    b'"rounds": 1': [b'"rounds": 0', b'"rounds": "1"', b'"rounds": 1.5'],
+}
+
+
+def test_lines_whose_hash_follows_must_follow_too(tmp_path: Path, quarter: md.Result) -> None:
+    ledger = Ledger(tmp_path / "ledger.jsonl", md.PureDP(1.0))
+    quarter.release(1, ledger=ledger)
+    head, line = ledger.path.read_bytes().splitlines(keepends=True)
+    first = head.rpartition(b'"hash": "')[2][:64].decode()
+    line = re.sub(rb'"epsilon": [0-9.e-]+', b'"epsilon": 0.25', line).rpartition(b', "hash": "')[0]
+    for there, edits in FOLLOWING.items():
+        for edit in (there, *edits):
+            body = line.replace(there, edit)
+            assert there in line
+            ledger.path.write_bytes(head + body + b', "hash": "' + module._chained(first, body) + b'"}\n')
+            if edit == there:
+                Ledger(ledger.path)
+                continue
+            with pytest.raises(md.ResultFormatError, match="line 2: does not follow"):
+                Ledger(ledger.path)
+
+
+def test_a_release_of_all_rounds_at_once_takes_none_of_those_that_are_paid(tmp_path: Path) -> None:
+    result = md.Plan({"a": md.Count()}, md.PureDP(0.25), rounds=2).solve()
+    ledger = Ledger(tmp_path / "ledger.jsonl", md.PureDP(0.5))
+    result.release({"a": 1}, ledger=ledger)
+    assert ledger.charge(result, whole=True).entry == 2
+    second = result.release({"a": 1}, ledger=ledger)
+    assert (second.entry, second.round) == (1, 2)
+    with pytest.raises(md.DesignError, match="rounds"):
+        result.release({"a": 1}, ledger=ledger)
 
 
 def test_files_that_are_no_ledger_are_left_alone(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.accounting.gaussian import gaussian_budget, gaussian_privacy, gaussian_square
-from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.accounting.least_kept import least_kept
 from mechdesign.accounting.profile import gaussian_tradeoff
 from mechdesign.choice.budget import Choosing
@@ -24,7 +23,7 @@ from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.classes import MechanismClass, menu
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.exact import excess, round_down
-from mechdesign.evidence.proofs import ABOUT_FILE, PROVED, RECOMPUTED, Certificate, Claim, Proof, same
+from mechdesign.evidence.proofs import same
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.calibration_evaluation import budget_of
@@ -38,9 +37,9 @@ from mechdesign.plan.mechanism import (
     chains_of,
     law_key,
     stated_part,
-    worst_error,
 )
 from mechdesign.plan.menu import FAMILIES, Item
+from mechdesign.plan.proofs import PlanBound, PlanProof
 from mechdesign.plan.search import Choice, Search, composed, items_of, root, tally
 from mechdesign.plan.tasks import LinearQueries, Part, Task, deviation_of, task_of
 from mechdesign.problem.checks import field, instance, integer, number, one_of, positive, settle
@@ -54,7 +53,6 @@ from mechdesign.solvers.deadline import Deadline
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_ROUND = 1e-12
 _RATIOS = 2.0, 1.5, 1.2, 1.1, 1.05, 1.02, 1.01
 """Of a value to lower bounds that are tried, as far as to the gap asked for."""
 _COVERED = 20_000
@@ -376,7 +374,7 @@ class Plan(Design):
             yield Bound(self.least(proof.prices), proof)
             yield self._law(chosen, self._left, clock)
             return
-        if self._scale_free:
+        if self.weights is None:
             even = self._with_choices(self._even_split)
             yield Law(even, self.cost(even), report=SolveReport("even split"))
         found = sorted(search.composable(clock), key=search.cost)
@@ -644,90 +642,3 @@ def _naming(name: str) -> Iterator[None]:
         yield
     except DesignError as error:
         raise DesignError(f"tasks[{name!r}]: {error}") from None
-
-
-def _parts(stated: Certificate) -> tuple[Plan, PlannedRelease]:
-    return instance("question", stated.question, Plan), instance("law", stated.law, PlannedRelease)
-
-
-@serializable("plan-proof")
-@dataclass(frozen=True, eq=False)
-class PlanProof(Proof):
-    """What all parts consume together in all rounds lies in an interval whose upper end keeps the budget.
-
-    Largest losses add up, and ρ (Bun and Steinke 2016); δ is that of the composition of all losses, each of the worst change
-    of its part: dominating pairs compose (Zhu, Dong and Wang 2022). Of groups of disjoint people the largest counts: one person is in one of them.
-
-    Parameters
-    ----------
-    spent : DeltaInterval
-        Encloses δ at ε, the largest loss, or ρ.
-    """
-
-    spent: DeltaInterval
-    speaks_of = ("privacy", "value")
-
-    def __post_init__(self) -> None:
-        instance("spent", self.spent, DeltaInterval)
-
-    def privacy_checked(self, stated: Certificate) -> str:
-        return self.spent.how
-
-    def check(self, stated: Certificate) -> Iterator[Claim]:
-        design, law = _parts(stated)
-        fits = design.choices(law) is not None
-        yield Claim("the noise is of the menu, for the tasks asked", PROVED, math.nan, fits, ABOUT_FILE)
-        if not fits:
-            return
-        privacy = design.granted(stated.value)
-        fresh = law.consumed(privacy)
-        room = budget_of(privacy) - fresh.upper
-        yield Claim(f"{privacy} is kept by all tasks and rounds", fresh.how, room, room >= 0)
-        agrees = self.spent.vouched(fresh, budget_of(privacy))
-        yield Claim("the enclosure stored is that of the plan", RECOMPUTED, math.nan, agrees, ABOUT_FILE)
-        if design.targets is None:
-            room = stated.value * (1 + _ROUND) - design.cost(law)
-            yield Claim(f"the error is at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)
-            return
-        room = design._search.budget - stated.value
-        yield Claim(f"the least budget is at most {stated.value:.9g}", PROVED, room, room >= 0)
-        for name, parts in law.parts.items():
-            room = design.targets[name] ** 2 * (1 + _ROUND) - worst_error(parts)
-            yield Claim(
-                f"the error of {name} is at most {design.targets[name]:.9g}", RECOMPUTED, room, room >= 0
-            )
-
-
-@serializable("plan-bound")
-@dataclass(frozen=True, eq=False)
-class PlanBound(Proof):
-    r"""No plan of the menu costs less.
-
-    Parameters
-    ----------
-    prices : tuple of float
-        λ ≥ 0 of the budget, one a group: whatever they are, :math:`\sum \min_s (w e(s) + \lambda D(s)) - \lambda B` is a lower bound by weak duality,
-        D the largest loss, or ρ of normal noise. Without any: with targets, what each part consumes at least; else, under (ε, δ),
-        boxes of scales in which some plan costs no less or does not keep the budget cover all plans, or not: `mechdesign.plan.bound`.
-    """
-
-    prices: tuple[float, ...]
-    speaks_of = ("lower bound",)
-    bound_how = RECOMPUTED
-    not_linear = "prices of the budget, by closed forms"
-
-    def check(self, stated: Certificate) -> Iterator[Claim]:
-        design, _ = _parts(stated)
-        if stated.lower_bound is None:
-            return
-        count = len(design._search.chains) if design._search.privacy is None else 0
-        fits = design.targets is not None or len(self.prices) == count
-        fits = fits and all(price >= 0 for price in self.prices)
-        room = -math.inf
-        if fits and (self.prices or design.targets):
-            least = design.least(self.prices)
-            room = least + _ROUND * abs(least) - stated.lower_bound
-        elif fits:
-            room = 0.0 if design.costs_at_least(stated.lower_bound) else -math.inf
-        claim = f"no {design.among.noun} costs less than {stated.lower_bound:.9g}"
-        yield Claim(claim, RECOMPUTED, room, room >= 0)

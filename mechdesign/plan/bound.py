@@ -164,8 +164,6 @@ class Kind:
         top = max(v for v, _ in self.shifts)
         first = top / (math.sqrt(2 * largest) if self.item.normal else largest)
         scales = max(first * (1 - 1e-9), self.item.least) * np.exp(np.arange(_EFOLDS * _STEPS) / _STEPS)
-        if self.item.normal and self.item.part.whole:
-            scales = scales[self._revealing(scales, top) :]
         for scale in scales.tolist():
             self.scales.append(scale)
             self.costs.append(slots * self.item.cost(scale) * (1 - 1e-11))
@@ -173,22 +171,6 @@ class Kind:
                 self.costs = self.costs[1:]
                 return
         self.costs, self.shifts = self.costs[1:2], []  # nothing is known of so many
-
-    def _revealing(self, scales: Array, v: float) -> int:
-        """Up to which scale one coordinate of small whole normal noise tells too much.
-
-        X ≤ −j has a loss of v(v + 2j)/2σ² at least, and a chance that grows with σ, or above a half.
-        """
-        x = np.arange(200.0)
-        for k, (low, high) in enumerate(zip(scales, scales[1:])):
-            masses = np.exp(-((x / low) ** 2) / 2)
-            above = np.cumsum(masses[::-1])[::-1] / (2 * masses.sum() - 1)
-            above[0] = 0.5
-            loss = v * (v + 2 * x) / (2 * high**2)
-            told = -above * np.expm1(np.minimum(self.losses.epsilon - loss, 0.0)) * (1 - 1e-9)
-            if low**2 > 2 * self.spread or told.max() <= self.losses.delta:
-                return k
-        return 0
 
     def normal(self, low: int, high: int) -> float:
         """μ² of normal noise that loses no more, of all scales between; 0 where there is none."""

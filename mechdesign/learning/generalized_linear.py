@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -276,6 +276,7 @@ class TwoClasses(ClassifierMixin):  # type: ignore[misc]
         return tags
 
 
+@dataclass(eq=False, repr=False)
 class PrivateLogisticRegression(TwoClasses, _Descending):
     r"""Logistic regression under differential privacy: declare bounds and a budget, nothing else; two classes.
 
@@ -342,26 +343,15 @@ class PrivateLogisticRegression(TwoClasses, _Descending):
     (True, True)
     """
 
-    def __init__(
-        self,
-        *,
-        privacy: CentralPrivacy,
-        bounds: Interval | None = None,
-        classes: Numbers | None = None,
-        clip: float | None = None,
-        steps: int = 60,
-        ledger: Any = None,
-        progress: bool = True,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.privacy = privacy
-        self.bounds = bounds
-        self.classes = classes
-        self.clip = clip
-        self.steps = steps
-        self.ledger = ledger
-        self.progress = progress
-        self.random_state = random_state
+    _: KW_ONLY
+    privacy: CentralPrivacy
+    bounds: Interval | None = None
+    classes: Numbers | None = None
+    clip: float | None = None
+    steps: int = 60
+    ledger: Any = None
+    progress: bool = True
+    random_state: int | np.random.RandomState | None = None
 
     def fit(self, X: Numbers, y: Numbers) -> PrivateLogisticRegression:
         """Fit to features, shape (N, n_features), and labels of two classes, shape (N,)."""
@@ -375,6 +365,7 @@ class PrivateLogisticRegression(TwoClasses, _Descending):
         return LOGIT
 
 
+@dataclass(eq=False, repr=False)
 class PrivateGeneralizedLinearRegression(Regressor, _Descending):
     r"""Regression under differential privacy with the Huber loss, or of counts with the Poisson loss, from declared bounds.
 
@@ -433,30 +424,17 @@ class PrivateGeneralizedLinearRegression(Regressor, _Descending):
 
     _located = 0.02
 
-    def __init__(
-        self,
-        *,
-        loss: str = "huber",
-        privacy: CentralPrivacy,
-        bounds: Interval | None = None,
-        target_bounds: Interval | None = None,
-        threshold: float | None = None,
-        clip: float | None = None,
-        steps: int = 60,
-        ledger: Any = None,
-        progress: bool = True,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.loss = loss
-        self.privacy = privacy
-        self.bounds = bounds
-        self.target_bounds = target_bounds
-        self.threshold = threshold
-        self.clip = clip
-        self.steps = steps
-        self.ledger = ledger
-        self.progress = progress
-        self.random_state = random_state
+    _: KW_ONLY
+    loss: str = "huber"
+    privacy: CentralPrivacy
+    bounds: Interval | None = None
+    target_bounds: Interval | None = None
+    threshold: float | None = None
+    clip: float | None = None
+    steps: int = 60
+    ledger: Any = None
+    progress: bool = True
+    random_state: int | np.random.RandomState | None = None
 
     def fit(self, X: Numbers, y: Numbers) -> PrivateGeneralizedLinearRegression:
         """Fit to features, shape (N, n_features), and numbers or counts, shape (N,)."""

@@ -26,6 +26,7 @@ leaves; by the posterior's covariance it was 0 to 97%.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,6 +55,7 @@ _INFLATED = np.exp(np.linspace(0.0, 8.0, 17))
 _UNLIKELY = 3.84  # a likelihood ratio at 95%
 
 
+@dataclass(eq=False, repr=False)
 class PrivateLinearRegression(Regressor, BoundedEstimator):
     r"""Least squares under differential privacy: declare bounds and a budget, nothing else.
 
@@ -117,22 +119,13 @@ class PrivateLinearRegression(Regressor, BoundedEstimator):
     [[0.99, 1.01], [-0.5, -0.49], [-0.01, 0.0]]
     """
 
-    def __init__(
-        self,
-        *,
-        privacy: CentralPrivacy,
-        bounds: Interval | None = None,
-        target_bounds: Interval | None = None,
-        ledger: Any = None,
-        progress: bool = True,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.privacy = privacy
-        self.bounds = bounds
-        self.target_bounds = target_bounds
-        self.ledger = ledger
-        self.progress = progress
-        self.random_state = random_state
+    _: KW_ONLY
+    privacy: CentralPrivacy
+    bounds: Interval | None = None
+    target_bounds: Interval | None = None
+    ledger: Any = None
+    progress: bool = True
+    random_state: int | np.random.RandomState | None = None
 
     def fit(self, X: Numbers, y: Numbers) -> PrivateLinearRegression:
         """Fit to features, shape (N, n_features), and numbers, shape (N,)."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -42,6 +43,7 @@ from mechdesign.solvers.deadline import progress_bar
 from mechdesign.typing import Array, Numbers
 
 
+@dataclass(eq=False, repr=False)
 class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
     r"""Principal components of the second moments, under differential privacy of one record more or less.
 
@@ -106,28 +108,16 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
     1.414213562
     """
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        privacy: CentralPrivacy,
-        bounds: Interval | float | None = None,
-        noise: object = "gaussian",
-        allocation: str = "least-variance",
-        center: Numbers | None = None,
-        ledger: Any = None,
-        progress: bool = True,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.privacy = privacy
-        self.bounds = bounds
-        self.noise = noise
-        self.allocation = allocation
-        self.center = center
-        self.ledger = ledger
-        self.progress = progress
-        self.random_state = random_state
+    n_components: int | None = None
+    _: KW_ONLY
+    privacy: CentralPrivacy
+    bounds: Interval | float | None = None
+    noise: object = "gaussian"
+    allocation: str = "least-variance"
+    center: Numbers | None = None
+    ledger: Any = None
+    progress: bool = True
+    random_state: int | np.random.RandomState | None = None
 
     def fit(self, X: Numbers, y: object = None) -> PrivatePCA:
         """Find the components of records, shape (N, n_features); `y` is not used."""

@@ -32,6 +32,7 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import LawPrior, Prior
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP
 from mechdesign.quantizers.exact_law import outermost_law
+from mechdesign.quantizers.floors import LARGEST_EPSILON
 from mechdesign.typing import Array, Indices
 
 Pairs = tuple[Indices, Indices]
@@ -155,9 +156,6 @@ def outermost_private(notion: PairwisePrivacy, bins: Sequence[float], knots: Arr
     return notion.exact_slack(list(law.knots), rows) >= 0
 
 
-STEEP = 23.0  # εd from which e^{-εd} is lost in a solver's tolerance
-
-
 def about_zero(bins: Array, knots: Array, prior: Prior) -> tuple[Array, Array, Prior]:
     """Outputs, inputs and prior moved to inputs around zero, where moments and means keep their digits."""
     centre = float(knots[0] / 2 + knots[-1] / 2)
@@ -240,8 +238,8 @@ def cell_model(
     tau = (np.tanh(epsilon * width / 4) * width)[:, None] * np.ones(len(bins))
     apart = np.array([_distance(prior, a, b) for a, b in zip(table, table[1:])])
     # Where the ratio is beyond what doubles hold, the row says that a probability is at most 1.
-    steep = (epsilon * apart > STEEP)[:, None] * np.ones(len(bins))
-    ratio = np.exp(np.minimum(epsilon * apart, STEEP))[:, None] * (1 + 1e-14) * (1 - steep)
+    steep = (epsilon * apart > LARGEST_EPSILON)[:, None] * np.ones(len(bins))
+    ratio = np.exp(np.minimum(epsilon * apart, LARGEST_EPSILON))[:, None] * (1 + 1e-14) * (1 - steep)
     reach = float(np.abs(bins).max() + max(map(abs, input_range)))
     shape = len(table), len(bins)
     q = cp.Variable(shape, name="q", bounds=[0, 1])

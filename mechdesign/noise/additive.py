@@ -20,11 +20,11 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.pictures import half_width
 from mechdesign.noise.release import ExactNoise, Lattice, lattice_of, noisy
 from mechdesign.noise.worst_case import WorstCases, amplified, worst_cases, worst_rho
-from mechdesign.problem.checks import UP, answers, each, integer, positive, settle, share
+from mechdesign.problem.checks import UP, Checked, answers, each, field, integer, positive, share
 from mechdesign.problem.law_moments import frozen_parts, law_variance
 from mechdesign.problem.mechanism import AddedNoise
 from mechdesign.problem.privacy import Consumption
-from mechdesign.problem.sensitivity import Sensitivity
+from mechdesign.problem.sensitivity import Sensitivity, sensitivity
 from mechdesign.problem.words import stated
 from mechdesign.typing import Array, FrozenLaw, Numbers, Values
 
@@ -34,7 +34,7 @@ _DELTA = 1e-6
 
 @serializable("additive-noise")
 @dataclass(frozen=True, repr=False)
-class AdditiveNoise(AddedNoise):
+class AdditiveNoise(Checked, AddedNoise):
     r"""Independent noise of one law on every coordinate of a query.
 
     :math:`M(D) = f(D) + T`, the K coordinates of T independent with the given law, each coordinate of f changing
@@ -67,22 +67,15 @@ class AdditiveNoise(AddedNoise):
     """
 
     law: FrozenLaw
-    sensitivity: float | Sensitivity
-    dimension: int = 1
-    rounds: int = 1
-    sampling_rate: float = 1.0
+    sensitivity: float | Sensitivity = field(check=sensitivity)
+    dimension: int = field(check=integer, least=1, default=1)
+    rounds: int = field(check=integer, least=1, default=1)
+    sampling_rate: float = field(check=share, side=UP, default=1.0)
 
     def __post_init__(self) -> None:
-        settle(
-            self,
-            dimension=integer("dimension", self.dimension, 1),
-            rounds=integer("rounds", self.rounds, 1),
-            sampling_rate=share("sampling_rate", self.sampling_rate, side=UP),
-        )
+        super().__post_init__()
         if isinstance(self.sensitivity, Sensitivity):
             self.sensitivity.check(self.dimension)
-        else:
-            settle(self, sensitivity=positive("sensitivity", self.sensitivity, side=UP))
         frozen_parts(self.law)  # refuses anything else
         if not (math.isfinite(self.variance) and self.variance > 0):
             raise DesignError.of("law", self.law.dist.name, "must have a finite, positive variance")

@@ -115,6 +115,11 @@ class BufferedNoise(Checked, NormalNoise):
         if math.frexp(self.step)[0] != 0.5 or not 2.0**40 <= self.deviation / self.step <= _FINEST:
             raise DesignError.of("step", self.step, "must be a power of two, 2^-52 to 2^-40 of the deviation")
 
+    @staticmethod
+    def step_of(deviation: float) -> float:
+        """Lattice step for about this deviation, with room for twice as much."""
+        return math.ldexp(1.0, math.frexp(2 * deviation / _FINEST)[1])
+
     @property
     def _sum(self) -> Fraction:
         """Of ω over p: 1 less the product of all q over that of all p."""

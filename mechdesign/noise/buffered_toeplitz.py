@@ -191,14 +191,13 @@ class BufferedToeplitz(GaussianDesign):
         # doubles may have it above 1 where two poles nearly meet
         over = max(Fraction(1), sum((Fraction(w, p) for p, w in kept), Fraction(0)))
         often = self.participation
-        near = float(consumed(x, weights, self.size, often.times, often.step))
-        step = math.ldexp(1.0, math.frexp(math.sqrt(near * self.unit))[1] - 51)
+        near = math.sqrt(float(consumed(x, weights, self.size, often.times, often.step)) * self.unit)
         law = BufferedNoise(
             size=self.size,
             poles=tuple(p for p, _ in kept),
             weights=tuple(int(w / over) for _, w in kept),
-            deviation=2.0**51 * step,
-            step=step,
+            deviation=near,
+            step=BufferedNoise.step_of(near),
             budget=self.budget,
         )
         return law.calibrated(self.most, often.times, often.step)

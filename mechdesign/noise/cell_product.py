@@ -200,7 +200,7 @@ def averaged(loss: object, mean: int) -> Loss:
 
 @serializable("cell-product")
 @dataclass(frozen=True)
-class CellProduct(AddedNoise):
+class CellProduct(checks.Checked, AddedNoise):
     r"""Independent noise of one cell law on every coordinate of a query.
 
     Every coordinate may move by up to n cells of the law (``law.cells_per_shift``), all K at once, or c of them.
@@ -226,13 +226,12 @@ class CellProduct(AddedNoise):
     (1.9924, 0.3)
     """
 
-    law: CellNoise | IntegerNoise
-    dimension: int
+    law: CellNoise | IntegerNoise = field(CellNoise, IntegerNoise)
+    dimension: int = field(check=integer, least=1, most=10**9)
     l0: int | None = None
 
     def __post_init__(self) -> None:
-        checks.instance("law", self.law, CellNoise, IntegerNoise)
-        checks.settle(self, dimension=checks.integer("dimension", self.dimension, 1, 10**9))
+        super().__post_init__()
         if self.l0 is not None:
             checks.settle(self, l0=checks.integer("l0", self.l0, 1, self.dimension))
         if not self.law.symmetric:

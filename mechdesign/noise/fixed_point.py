@@ -465,28 +465,21 @@ class Symmetric:
         return Solved(strategy, ((weights, None),), self.bound(weights, None) * (1 - 1e-13))
 
     def _balanced(self) -> tuple[float, float]:
-        """(x, z) of least cost at a = μ = 1: over u = 1/x, with 1/z the most that all sizes allow."""
+        """(x, z) of least cost at a = μ = 1: over u = 1/x, with 1/z the most that all sizes allow.
+
+        Size k allows n/k² − nu/k + u, in 1/k a parabola around u/2: it binds where u is between 1/k + 1/(k + 1) and 1/k + 1/(k − 1).
+        """
         n, (across, along) = self.changes.size, self._parts
         if n == 1:
             return 1.0, 1.0
-
-        def room(u: float) -> float:
-            return float(((1 - across * u) / along).min())
-
-        def cost(u: float) -> float:
-            return (n - 1) / u + 1 / room(u) if room(u) > 0 else math.inf
-
-        top = 1 / float(across.max())
-        found = optimize.minimize_scalar(
-            cost, bounds=(1e-9 * top, top * (1 - 1e-12)), method="bounded", options={"xatol": 1e-14 * top}
-        )
-        best = float(found.x)
-        # where one size alone binds, its optimum is a formula, better than any search
-        for a, b in zip(across, along):
-            u = math.sqrt(n - 1) / (math.sqrt(a) * (math.sqrt((n - 1) * a) + math.sqrt(b))) if a > 0 else best
-            if u < top and cost(u) < cost(best):
-                best = u
-        return 1 / best, 1 / room(best)
+        k = np.arange(1.0, len(across) + 1)
+        a, b = across[across > 0], along[across > 0]
+        alone = np.sqrt(n - 1) / (np.sqrt(a) * (np.sqrt((n - 1) * a) + np.sqrt(b)))
+        tried = np.concatenate([alone, 1 / k[1:] + 1 / k[:-1]])  # one size binds, or two
+        room = np.array([((1 - across * u) / along).min() for u in tried.tolist()])
+        tried, room = tried[room > 0], room[room > 0]
+        best = int(np.argmin((n - 1) / tried + 1 / room))
+        return 1 / float(tried[best]), 1 / float(room[best])
 
     def _weights(self, x: float, z: float) -> Array:
         """Weights on the sizes that make (x, z) stationary, as nearly as weights of at least 0 can."""

@@ -33,7 +33,18 @@ from mechdesign.noise.radial import (
     whole_bits,
 )
 from mechdesign.noise.release import noisy
-from mechdesign.problem.checks import UP, array, inside, integer, non_negative, one_of, positive, settle
+from mechdesign.problem.checks import (
+    UP,
+    Checked,
+    array,
+    field,
+    inside,
+    integer,
+    non_negative,
+    one_of,
+    positive,
+    settle,
+)
 from mechdesign.problem.mechanism import AddedNoise
 from mechdesign.typing import Array, FrozenLaw, Indices, Numbers, Values
 
@@ -73,7 +84,7 @@ def spanning(name: str, value: ArrayLike | None) -> Array:
 
 @serializable("knorm-noise")
 @dataclass(frozen=True)
-class KNormNoise(AddedNoise):
+class KNormNoise(Checked, AddedNoise):
     r"""Noise with density :math:`e^{-\lVert z\rVert/s}/(k!\,\mathrm{vol}(B)\,s^k)`, or a staircase of the norm.
 
     Parameters
@@ -111,26 +122,24 @@ class KNormNoise(AddedNoise):
     0.5
     """
 
-    dimension: int
-    scale: float
-    norm: float = 1.0
-    largest: float | None = None
+    dimension: int = field(check=integer, least=1, most=10**9)
+    scale: float = field(check=positive)
+    norm: float = field(check=norm_order, default=1.0)
+    largest: float | None = field(check=positive, side=UP, default=None)
     gamma: float | None = None
     cap: float | None = None
-    signed: bool = True
+    signed: bool = field(check=one_of, allowed=(True, False), default=True)
     widths: tuple[float, ...] | None = None
     vertices: Vectors | None = None
     simplices: Rows | None = None
 
     def __post_init__(self) -> None:
-        dimension, scale = integer("dimension", self.dimension, 1, 10**9), positive("scale", self.scale)
+        super().__post_init__()
+        dimension, scale = self.dimension, self.scale
         if not dimension * scale <= 1e150:  # its square is a double
             raise DesignError.of(
                 "scale", scale, "must be at most 1e150 over the dimension: choose another unit"
             )
-        settle(self, dimension=dimension, scale=scale, norm=norm_order("norm", self.norm))
-        if self.largest is not None:
-            settle(self, largest=positive("largest", self.largest, side=UP))
         if self.widths is not None:
             found = array("widths", self.widths)
             if (
@@ -143,7 +152,7 @@ class KNormNoise(AddedNoise):
                 )
             settle(self, widths=None if (found == 1).all() else tuple(found.tolist()))
         size = self.size
-        if not one_of("signed", self.signed, (True, False)) and (self.norm, self.cap) != (math.inf, None):
+        if not self.signed and (self.norm, self.cap) != (math.inf, None):
             raise DesignError.of("signed", False, "is of norm inf without a cap")
         if self.cap is not None:
             cap = inside("cap", self.cap, 1, min(size, MOST_CAPPED))

@@ -6,7 +6,7 @@ Written by `tests/evidence/kinds.py` from the package's dataclasses; `mechdesign
 # fmt: off
 MEMBERS: dict[str, dict[str, str]] = {
     "accuracy": {"standard_deviation": "num", "absolute_error": "num", "half_width": "num"},
-    "additive-noise": {"law": "law", "sensitivity": "pos|@sensitivity", "dimension": "count", "rounds": "count", "sampling_rate": "pos"},
+    "additive-noise": {"law": "law", "sensitivity": "pos|@sensitivity", "dimension": "some", "rounds": "some", "sampling_rate": "pos"},
     "allocation-proof": {"multipliers": "arr", "rows": "arr|null", "prices": "arr|null", "mixes": "arr|null", "shares": "arr|null"},
     "alphabet": {"max_abs": "pos", "step": "pos"},
     "amplification": {"epsilon": "num", "delta": "num", "accounting": "text", "divergence": "num"},
@@ -24,7 +24,7 @@ MEMBERS: dict[str, dict[str, str]] = {
     "candidate-grid": {"low": "num", "high": "num", "step": "pos"},
     "category-report": {"workload": "@workload", "categories": "some|null", "people": "some", "data": "'average'|'worst'"},
     "cell-noise": {"weights": "ints", "width": "pos", "start": "num", "cells_per_shift": "count", "spike": "count", "spike_width": "nn", "decay": "frac", "spans": "ints"},
-    "cell-product": {"law": "@cell-noise|@integer-noise", "dimension": "count", "l0": "some|null"},
+    "cell-product": {"law": "@cell-noise|@integer-noise", "dimension": "some", "l0": "some|null"},
     "certificate": {"question": "any", "law": "any", "value": "num", "lower_bound": "num|null", "proofs": "any"},
     "channel": {"matrix": "arr", "space": "@metric-space|null", "weights": "irows|null"},
     "choice-question": {"candidates": "count|texts", "neighbours": "text", "spread": "num|null", "largest": "count|null", "objective": "text"},
@@ -61,7 +61,7 @@ MEMBERS: dict[str, dict[str, str]] = {
     "item-privacy": {"alpha": "pos"},
     "itemwise-release": {"space": "@metric-space", "delta": "nn", "items": "count", "users": "count", "model": "text", "accounting": "text", "channel": "any", "radius": "num|null"},
     "knorm": {"dimension": "some", "privacy": "@pure-dp|@approximate-dp|@zcdp", "sensitivity": "pos|@sensitivity|vectors", "norm": "num|null", "loss": "'squared'|'absolute'", "rounds": "some", "neighbours": "'add-remove'|'replace'"},
-    "knorm-noise": {"dimension": "count", "scale": "pos", "norm": "num", "largest": "num|null", "gamma": "num|null", "cap": "num|null", "signed": "flag", "widths": "nums|null", "vertices": "vectors|null", "simplices": "irows|null"},
+    "knorm-noise": {"dimension": "some", "scale": "pos", "norm": "num", "largest": "pos|null", "gamma": "num|null", "cap": "num|null", "signed": "flag", "widths": "nums|null", "vertices": "vectors|null", "simplices": "irows|null"},
     "laplace-histogram": {"space": "@metric-space", "epsilon": "pos", "users": "some", "project": "flag"},
     "lattice-bound": {"cells": "count", "side": "count", "rows": "arr", "multipliers": "fracs"},
     "lattice-problem": {"inputs": "any", "outputs": "any", "privacy": "any", "of": "'person'|'data'", "neighbours": "'add-remove'|'replace'", "objective": "text", "constant": "num", "labels": "texts", "curved": "texts", "cost": "arr", "family": "arr", "equal": "arr", "offsets": "arr", "places": "arr", "coefficients": "arr", "sensitivity": "pos", "step": "pos", "change": "count", "decay": "frac", "tails": "pos|null", "integer": "flag"},

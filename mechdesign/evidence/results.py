@@ -45,7 +45,14 @@ ACTIVE = 1e-9
 
 
 def audit_rows(
-    family: str, index: Any, lhs: Any, rhs: Any, slack: Array, *, dual: Any = math.nan, active: Any = None
+    family: str | list[str],
+    index: Any,
+    lhs: Any,
+    rhs: Any,
+    slack: Array,
+    *,
+    dual: Any = math.nan,
+    active: Any = None,
 ) -> pd.DataFrame:
     """Return the rows of a family as audits list them."""
     held = slack <= ACTIVE if active is None else active

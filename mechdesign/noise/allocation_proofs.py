@@ -18,7 +18,7 @@ from mechdesign.errors import DesignError, ResultFormatError, instance
 from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.exact import round_down
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
-from mechdesign.evidence.results import AUDIT_COLUMNS, Result
+from mechdesign.evidence.results import ACTIVE, AUDIT_COLUMNS, Result, audit_rows
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import fraction, rational
 from mechdesign.model.scales import SUM_ERROR, ScalesPrivacy, absolute_moment
@@ -30,9 +30,6 @@ from mechdesign.problem.privacy import Consumption, GaussianDP, ZeroConcentrated
 from mechdesign.problem.sensitivity import Protection, Sensitivity
 from mechdesign.problem.spine import ModelledDesign
 from mechdesign.typing import Array
-
-_ACTIVE = 1e-9
-"""Slack of an active row, over its right side."""
 
 
 class ScalesDesign(ModelledDesign):
@@ -110,7 +107,7 @@ class ScalesDesign(ModelledDesign):
         for k, one in enumerate(self.asked):
             left = slack(one, scales, None if proof is None else proof.price(k))
             dual = math.nan if proof is None else float(proof.multipliers[k])
-            active = left <= _ACTIVE * one.budget
+            active = left <= ACTIVE * one.budget
             budgets.append((one.label, 0, one.budget - left, one.budget, left, dual, active))
         missed, equal = declared.missed(scales), declared.equal == 1
         sides = np.where(equal, declared.sides(scales), np.minimum(declared.sides(scales), 0.0))
@@ -119,16 +116,12 @@ class ScalesDesign(ModelledDesign):
         rows, first = np.unique(declared.places[:, 0], return_index=True)
         index = np.zeros(len(sides), dtype=int)
         index[rows] = declared.places[first, 1]
-        own = {
-            "family": [declared.labels[f] for f in declared.family.tolist()],
-            "index": index,
-            "lhs": sides - declared.offsets,
-            "rhs": 0.0 - declared.offsets,
-            "slack": room,
-            "dual": np.full(len(sides), math.nan) if proof is None else proof.duals(self, scales),
-            "active": np.abs(room) <= _ACTIVE * np.where(declared.offsets, np.abs(declared.offsets), 1.0),
-        }
-        tables = [pd.DataFrame(budgets, columns=AUDIT_COLUMNS), pd.DataFrame(own)]
+        names = [declared.labels[f] for f in declared.family.tolist()]
+        both = sides - declared.offsets, 0.0 - declared.offsets
+        duals = math.nan if proof is None else proof.duals(self, scales)
+        held = np.abs(room) <= ACTIVE * np.where(declared.offsets, np.abs(declared.offsets), 1.0)
+        own = audit_rows(names, index, *both, room, dual=duals, active=held)
+        tables = [pd.DataFrame(budgets, columns=AUDIT_COLUMNS), own]
         return pd.concat(tables[: 1 + bool(len(sides))], ignore_index=True)
 
 

@@ -32,7 +32,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.correlated_noise import EXACT, alike, column_spent, integers, largest_spent
+from mechdesign.noise.correlated_noise import EXACT, FULL, alike, column_spent, integers, largest_spent
 from mechdesign.problem.checks import UP, Checked, field, instance, integer, magnitude, one_of, settle
 from mechdesign.problem.sensitivity import Sensitivity, count_of, signed_supports
 from mechdesign.typing import Array
@@ -145,7 +145,7 @@ class Changes(Checked, ChangeSet):
     (1350, 4560)
     """
 
-    size: int = field(check=integer, least=1, most=4096)
+    size: int = field(check=integer, least=1, most=FULL)
     l0: int = field(check=integer, least=1, default=1)
     most: float = field(check=magnitude, side=UP, default=1.0)
     signed: bool = field(check=one_of, allowed=(True, False), default=True)
@@ -347,7 +347,7 @@ class Patterns(Checked, ChangeSet):
         Whether some counts may rise while others fall.
     """
 
-    size: int = field(check=integer, least=1, most=4096)
+    size: int = field(check=integer, least=1, most=FULL)
     participation: Participation = field(Participation)
     most: float = field(check=magnitude, side=UP, default=1.0)
     signed: bool = field(check=one_of, allowed=(True, False), default=True)

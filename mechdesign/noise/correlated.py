@@ -28,7 +28,7 @@ from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.proofs import RECOMPUTED, Claim
-from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
+from mechdesign.evidence.results import Result, SolveReport, audit_rows
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.covariance import LARGEST, Covariance
 from mechdesign.model.problem import Minimize, Problem
@@ -36,6 +36,7 @@ from mechdesign.noise.buffered_noise import BUFFERS
 from mechdesign.noise.buffered_toeplitz import BufferedToeplitz
 from mechdesign.noise.changes import LISTED, Changes, ChangeSet, Listed, Participation, Patterns, corners
 from mechdesign.noise.correlated_noise import (
+    FULL,
     CorrelatedGaussianNoise,
     GaussianDesign,
     LinearNoise,
@@ -65,8 +66,6 @@ from mechdesign.problem.workload import Span, Workload, span_of
 from mechdesign.solvers.deadline import one_thread
 from mechdesign.typing import Array, Numbers
 
-DENSE = 4096
-"""Counts of prefix sums up to which a covariance is held in full."""
 _AUDITED = 1_000_000
 """Entries of changes that an audit lists, at most."""
 
@@ -468,12 +467,9 @@ class CorrelatedGaussian(GaussianDesign, ModelledDesign):
         budget, used = self.budget, self.spent(result.mechanism) * self.budget
         duals = result.duals
         own = None if duals is None else duals.loc[duals["family"] == "privacy", "dual"].to_numpy()
-        dual = own if own is not None and len(own) == len(used) else np.full(len(used), np.nan)
-        rows = [
-            ("privacy", k, float(v), budget, float(budget - v), float(y), bool(budget - v <= 1e-7 * budget))
-            for k, (v, y) in enumerate(zip(used, dual))
-        ]
-        return pd.DataFrame(rows, columns=AUDIT_COLUMNS)
+        dual = own if own is not None and len(own) == len(used) else math.nan
+        left, places = budget - used, range(len(used))
+        return audit_rows("privacy", places, used, budget, left, dual=dual, active=left <= 1e-7 * budget)
 
     def frame(self, result: Result) -> pd.DataFrame:
         """A row per answer; of numbers themselves a row per vector of the changes, where these are listed."""
@@ -663,7 +659,7 @@ def MatrixMechanism(
     if participation is not None and l0 != 1:
         raise DesignError.of("l0", l0, "is for counts: participation says how many steps one person moves")
     prefix = asked.kinds == ("prefix",)
-    if buffers is not None or (prefix and asked.size > DENSE):
+    if buffers is not None or (prefix and asked.size > FULL):
         if not prefix:
             raise DesignError.of("buffers", buffers, "are for prefix sums")
         return BufferedToeplitz(

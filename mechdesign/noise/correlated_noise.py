@@ -47,6 +47,8 @@ from mechdesign.typing import Array, Numbers, Randomness
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+TINY = 1e-290
+"""More than what underflows in a product."""
 EXACT = 64
 """Dimensions up to which what is spent is a rational number; beyond, it is rounded up."""
 Integers = npt.NDArray[np.object_]
@@ -450,7 +452,7 @@ def largest_spent(whitening: Array, vectors: Array) -> tuple[float, bool]:
     if columns > EXACT:
         most = float(above.max())
         # what underflows in a product is less than this
-        return (most + columns * len(whitening) * 1e-290 if most < math.inf else math.inf), False
+        return (most + columns * len(whitening) * TINY if most < math.inf else math.inf), False
     # one whose doubles overflow or underflow is not judged by them
     sure = np.isfinite(above) & (below > 1e-200)
     worst = vectors[~sure | (above >= below[sure].max(initial=0.0))]
@@ -463,7 +465,7 @@ def largest_spent(whitening: Array, vectors: Array) -> tuple[float, bool]:
 def column_spent(strategy: Array, most: float) -> float:
     r"""The largest :math:`\lVert R a e_j \rVert^2` over the columns j of R, rounded up: one entry changes, by a.
 
-    A sum of r squares is off by r + 2 roundings at most, in whatever order it is made; what underflows is less than 1e-290 each.
+    A sum of r squares is off by r + 2 roundings at most, in whatever order it is made; what underflows is less than `TINY` each.
 
     Examples
     --------
@@ -471,8 +473,8 @@ def column_spent(strategy: Array, most: float) -> float:
     True
     """
     with np.errstate(over="ignore"):
-        longest = float((strategy**2).sum(axis=0).max()) + len(strategy) * 1e-290
-        return longest * most * most * (1 + (len(strategy) + 8) * 2.0**-52) + 1e-290
+        longest = float((strategy**2).sum(axis=0).max()) + len(strategy) * TINY
+        return longest * most * most * (1 + (len(strategy) + 8) * 2.0**-52) + TINY
 
 
 def integers(matrix: Array) -> tuple[Integers, Fraction]:
@@ -483,7 +485,7 @@ def integers(matrix: Array) -> tuple[Integers, Fraction]:
 
 
 FULL = 4096
-"""Queries whose matrix is formed, at most."""
+"""Counts and queries whose matrix is formed, at most."""
 
 
 @serializable("strategy-noise")

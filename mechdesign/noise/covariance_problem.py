@@ -35,7 +35,7 @@ from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.proofs import PROVED, Certificate, Claim
-from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
+from mechdesign.evidence.results import Result, SolveReport, audit_rows
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import fraction, rational
 from mechdesign.model.covariance import Covariance
@@ -229,19 +229,18 @@ class CovarianceProblem(Problem):
         bound = next((p for p in result.proofs if isinstance(p, CovarianceBound)), None)
         witness = next((p.witness for p in result.proofs if isinstance(p, CovarianceProof)), ())
         used = np.minimum(((declared.changes @ law.rows.T) ** 2).sum(axis=1), self.spent_by(law.rows)[0])
-        dual = np.full(len(used), np.nan) if bound is None else bound.prices(declared)
-        label, rows = declared.privacy[0].label, list[tuple[Any, ...]]()
-        for k, (v, y) in enumerate(zip(used.tolist(), dual.tolist())):
-            rows.append((label, k, v, self.budget, self.budget - v, y, self.budget - v <= 1e-7 * self.budget))
-        values = declared.matrix @ np.concatenate([law.covariance.ravel(), [float(t) for t in witness]])
-        for i, lhs in enumerate(values.tolist()):
-            rhs, equal = -float(declared.offsets[i]) + 0.0, declared.equal[i]
-            slack = -abs(rhs - lhs) if equal else self._slack(i, law, witness)
-            nu = math.nan if bound is None else float(bound.multipliers[i])
-            size = abs(rhs) + float(np.abs(declared.row(i)[0] * law.covariance).sum())
-            name = declared.labels[declared.family[i]]
-            rows.append((name, i, lhs, rhs, slack, nu, bool(abs(slack) <= 1e-7 * size)))
-        return pd.DataFrame(rows, columns=AUDIT_COLUMNS)
+        left, dual = self.budget - used, math.nan if bound is None else bound.prices(declared)
+        sides = range(len(used)), used, self.budget, left
+        kept = audit_rows(declared.privacy[0].label, *sides, dual=dual, active=left <= 1e-7 * self.budget)
+        cells = np.concatenate([law.covariance.ravel(), [float(t) for t in witness]])
+        lhs, rhs, count = declared.matrix @ cells, 0.0 - declared.offsets, len(declared.family)
+        slacks = [self._slack(i, law, witness) for i in range(count)]
+        slack = np.where(declared.equal != 0, -np.abs(rhs - lhs), slacks)
+        dual = math.nan if bound is None else np.array([float(nu) for nu in bound.multipliers])
+        names = [declared.labels[k] for k in declared.family.tolist()]
+        active = np.abs(slack) <= 1e-7 * (np.abs(rhs) + abs(declared.matrix) @ np.abs(cells))
+        own = audit_rows(names, range(count), lhs, rhs, slack, dual=dual, active=active)
+        return pd.concat([kept, own][: 1 + bool(count)], ignore_index=True)
 
     def frame(self, result: Result) -> pd.DataFrame:
         """The covariance: a row and a column a number."""

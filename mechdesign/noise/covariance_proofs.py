@@ -34,6 +34,7 @@ from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, P
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.declared import Linear
 from mechdesign.noise.correlated_noise import (
+    TINY,
     CorrelatedGaussianNoise,
     LinearNoise,
     StrategyNoise,
@@ -47,14 +48,12 @@ from mechdesign.typing import Array
 
 _ULP = 2.0**-52
 """Twice a rounding: room for the roundings of the error bounds themselves."""
-_TINY = 1e-290
-"""More than what underflows in a product."""
 
 
 def product(one: Array, other: Array) -> tuple[Array, Array]:
     """A product in doubles, and how far off each entry is at most."""
     with np.errstate(over="ignore", invalid="ignore"):
-        error = (one.shape[-1] + 2) * _ULP * (np.abs(one) @ np.abs(other)) + _TINY
+        error = (one.shape[-1] + 2) * _ULP * (np.abs(one) @ np.abs(other)) + TINY
         return one @ other, error
 
 

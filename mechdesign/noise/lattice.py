@@ -473,6 +473,13 @@ class Lattice:
         return Law(law, round_up(law_cost(law, q.given_loss)), (LawProof(),), report, law_notes(q, law))
 
 
+def too_large(question: NoiseQuestion, side: int) -> SolverError:
+    """The error of a lattice of too many cells."""
+    kind = "discrete Laplace" if question.integer else "Laplace"
+    words = f"{question.privacy} needs a lattice of {2 * side} cells, more than {MOST_CELLS}; calibrate {kind} noise instead"
+    return SolverError(words, solver="highs", status="too large")
+
+
 def refined(
     question: NoiseQuestion,
     clock: Clock,
@@ -503,12 +510,7 @@ def refined(
         if 2 * side > MOST_CELLS:
             if known or attempt:
                 return
-            raise SolverError(
-                f"{question.privacy} needs a lattice of {2 * side} cells, more than {MOST_CELLS}; "
-                f"calibrate {'discrete ' if question.integer else ''}Laplace noise instead",
-                solver="highs",
-                status="too large",
-            )
+            raise too_large(question, side)
         lattice = Lattice(question, n, side, clock, solver)
         lattice.check_loss()
         hidden, wider = 1.0, True

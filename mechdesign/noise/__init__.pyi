@@ -4,7 +4,6 @@ from .allocation_page import disparity as disparity
 from .allocation_page import gini as gini
 from .allocation_page import layer_profile as layer_profile
 from .allocation_page import majorizes as majorizes
-from .allocation_proofs import AllocationProof as AllocationProof
 from .buffered_noise import BufferedNoise as BufferedNoise
 from .buffered_noise import Stream as Stream
 from .buffered_toeplitz import BufferedToeplitz as BufferedToeplitz
@@ -43,6 +42,7 @@ from .laws import staircase_law as staircase_law
 from .laws import truncated_laplace as truncated_laplace
 from .laws import truncated_laplace_law as truncated_laplace_law
 from .optimal import OptimalNoise as OptimalNoise
+from .scales_problem import AllocationProof as AllocationProof
 from .several import SubsetBound as SubsetBound
 from .staircase_dual import StaircaseDual as StaircaseDual
 from .vector_noise import IndependentNoise as IndependentNoise

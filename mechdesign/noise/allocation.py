@@ -9,7 +9,7 @@ independent noise of scale :math:`\sigma_i` (Gaussian) or :math:`\beta_i` (Lapla
 - **P4**: the same for Laplace noise subject to :math:`\sum_i \lambda_i/\beta_i \le \varepsilon`.
 
 Declared in `mechdesign.model.scales`; solved in `separable` and `scales_solving`; lower bound in `lagrangian`; claims and audit in
-`allocation_proofs`; release in `vector_noise` over `release`.
+`scales_problem`; release in `vector_noise` over `release`.
 """
 
 from __future__ import annotations
@@ -42,13 +42,6 @@ from mechdesign.noise.allocation_page import (
     check_profile,
     profile_of,
 )
-from mechdesign.noise.allocation_proofs import (
-    AllocationProof,
-    changes_within,
-    cost,
-    rounded_cost,
-    scales_class,
-)
 from mechdesign.noise.coordinate_noise import COORDINATE_FAMILIES, Allocating, CoordinateNoise
 from mechdesign.noise.families import FAMILIES
 from mechdesign.noise.lagrangian import Multipliers
@@ -61,9 +54,9 @@ from mechdesign.noise.mixed import (
     mixed_scales,
     within_budget,
 )
-from mechdesign.noise.scales_problem import ScalesProblem
+from mechdesign.noise.scales_problem import AllocationProof, ScalesProblem, cost, rounded_cost, scales_class
 from mechdesign.noise.scales_solving import allocate_several
-from mechdesign.noise.separable import EXACT, Changes, Separable, overflowing, power
+from mechdesign.noise.separable import EXACT, Changes, Separable, changes_within, overflowing, power
 from mechdesign.noise.vector_noise import IndependentNoise
 from mechdesign.problem.checks import NARROWEST, doubles, instance, integer, one_of, settle
 from mechdesign.problem.privacy import GAUSSIAN_ALONE, Consumption, GaussianDP, Pointwise, PureDP
@@ -118,7 +111,7 @@ class NoiseAllocation(AllocationPage):
     Theorems 4 and 5, Corollary 6. Weights, limits and groups are [new], and so are several bounds: the budget is kept on the
     worst change within all of them. With at most c coordinates that change it is exact, the sum of the c largest
     :math:`(\lambda_i/s_i)^m`, and so it is under one ℓ_m norm, or under ℓ₁ and ℓ₂ for Laplace noise. Other bounds together are
-    met by a safe upper bound, prices of the bounds (`mechdesign.noise.separable`); a note says so, and value and lower bound are of noise that it shows to keep them. `audit` is in `mechdesign.noise.allocation_proofs`
+    met by a safe upper bound, prices of the bounds (`mechdesign.noise.separable`); a note says so, and value and lower bound are of noise that it shows to keep them. `audit` is in `mechdesign.noise.scales_problem`
     (of mixed noise in `allocation_page`).
 
     Examples

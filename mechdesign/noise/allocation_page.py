@@ -22,9 +22,9 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
-from mechdesign.noise.allocation_proofs import AllocationProof, ScalesDesign, changes_within, slack
+from mechdesign.noise.scales_problem import AllocationProof, ScalesDesign
 from mechdesign.noise.scales_solving import largest_spent
-from mechdesign.noise.separable import changes_of, power
+from mechdesign.noise.separable import changes_of, changes_within, power, slack
 from mechdesign.noise.vector_noise import LEVELS, IndependentNoise, MixedNoise, delta_at
 from mechdesign.plotting import COLOURS, figure, legend_above, sized
 from mechdesign.problem.checks import array, doubles, instance, number, one_of, rounded_up

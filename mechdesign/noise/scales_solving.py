@@ -30,9 +30,19 @@ from mechdesign.errors import DesignError, InfeasibleError, ResultFormatError, S
 from mechdesign.evidence.results import SolveReport
 from mechdesign.model.scales import absolute_moment
 from mechdesign.model.unknown import named
-from mechdesign.noise.allocation_proofs import changes_within, keeps, spent
 from mechdesign.noise.lagrangian import DeclaredScales, Lagrangian, Multipliers, lower_bound
-from mechdesign.noise.separable import LESS, TINY, Allocated, Changes, Prices, Row, Separable
+from mechdesign.noise.separable import (
+    LESS,
+    TINY,
+    Allocated,
+    Changes,
+    Prices,
+    Row,
+    Separable,
+    changes_within,
+    keeps,
+    spent,
+)
 from mechdesign.solvers import Deadline, Solution
 from mechdesign.typing import Array
 

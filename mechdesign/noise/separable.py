@@ -38,8 +38,8 @@ from flint import fmpq
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import safe_root
-from mechdesign.evidence.vipr import rational
-from mechdesign.model.scales import SUM_ERROR
+from mechdesign.evidence.vipr import fraction, rational
+from mechdesign.model.scales import SUM_ERROR, ScalesPrivacy
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.typing import Array
 
@@ -477,3 +477,41 @@ def changes_of(bounds: Sensitivity, spend: int) -> Changes:
     l1 = None if bounds.l1 is None or sum(top) <= Fraction(bounds.l1) else bounds.l1
     l2 = None if bounds.l2 is None or sum(v * v for v in top) <= Fraction(bounds.l2) ** 2 else bounds.l2
     return Changes(sizes, spend, l0, l1, l2)
+
+
+def changes_within(asked: ScalesPrivacy) -> Changes | None:
+    """The changes that keep several bounds, None where those of single numbers are all there is."""
+    if asked.bounds is None:
+        return None
+    found = changes_of(asked.bounds, asked.spend)
+    return found if found.rows() else None
+
+
+def spent(asked: ScalesPrivacy, scales: Array, prices: Prices | None = None) -> Fraction | float:
+    """What no change consumes more than: a sum of fractions up to 2,000 numbers, rounded up beyond."""
+    lam, changes = asked.sensitivities, changes_within(asked)
+    if np.any((scales <= 0) & (lam > 0)):
+        return math.inf
+    if changes is not None:
+        return changes.spent(scales, prices or (0.0, 0.0, 0.0))
+    if len(lam) <= EXACT:
+        pairs = zip(lam.tolist(), scales.tolist())
+        return fraction(sum(((rational(v) / rational(s)) ** asked.spend for v, s in pairs if v), rational(0)))
+    ratio = np.divide(lam, scales, out=np.zeros(len(lam)), where=lam > 0)
+    return float((ratio**asked.spend).sum()) * (1 + 1e-14)
+
+
+def slack(asked: ScalesPrivacy, scales: Array, prices: Prices | None = None) -> float:
+    """What is left of the budget; its sign is exact."""
+    most = spent(asked, scales, prices)
+    return float(Fraction(asked.budget) - Fraction(most)) if most < math.inf else -math.inf
+
+
+def keeps(asked: ScalesPrivacy, scales: Array, prices: Prices | None = None) -> bool:
+    """Whether no change consumes more than the budget: by a sum in doubles where that tells, else exactly."""
+    moved = asked.sensitivities > 0
+    if prices is None and np.all(scales[moved] > 0):
+        most = float(((asked.sensitivities[moved] / scales[moved]) ** asked.spend).sum()) / asked.budget
+        if abs(most - 1) > SUM_ERROR:
+            return most < 1
+    return slack(asked, scales, prices) >= 0

@@ -12,8 +12,8 @@ import mechdesign as md
 from mechdesign.errors import DesignError
 from mechdesign.evidence.proofs import Certificate
 from mechdesign.evidence.serialize import encode
-from mechdesign.noise.allocation_proofs import AllocationProof
 from mechdesign.noise.lattice import LatticeBound
+from mechdesign.noise.scales_problem import AllocationProof
 from mechdesign.noise.vector_noise import IndependentNoise
 
 

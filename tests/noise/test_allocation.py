@@ -21,9 +21,8 @@ from mechdesign.accounting.gaussian import gaussian_mu
 from mechdesign.evidence.serialize import dumps
 from mechdesign.model.scales import absolute_moment
 from mechdesign.noise.allocation_page import disparity, gini, layer_profile, majorizes
-from mechdesign.noise.allocation_proofs import spent
 from mechdesign.noise.scales_solving import worst_mix
-from mechdesign.noise.separable import Changes
+from mechdesign.noise.separable import Changes, spent
 from mechdesign.noise.vector_noise import MixedNoise
 from mechdesign.verifier.verify import verify
 

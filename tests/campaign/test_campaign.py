@@ -80,7 +80,7 @@ def test_a_false_claim_of_a_later_kind_is_seen(name: str, changes: dict[str, flo
         lambda e: md.OptimalNoise(md.PureDP(2.0 * e), dimension=2),
         lambda e: md.Calibration("laplace", md.ApproximateDP(e, 1e-3), md.Sensitivity(linf=1, l1=2), dimension=3),
         lambda e: md.SphereQuantizer(20, 3, md.PureDP(e)),
-        lambda e: md.RandomDirections(10, 6, md.PureDP(e), messages=2),
+        pytest.param(lambda e: md.RandomDirections(10, 6, md.PureDP(e), messages=2), marks=pytest.mark.slow),
         lambda e: md.SampledCoordinates(4, 2, md.PureDP(e)),
         lambda e: md.ItemwiseRelease(md.MetricSpace.line([0.0, 1.0]), alpha=e, items=3, model="local", accounting="composition"),
         lambda e: md.Plan({"n": md.Count(2), "m": md.Mean(0, 9, n=50)}, md.PureDP(e)),

@@ -96,7 +96,7 @@ def answering(question: Any, privacy: Any, results: list[md.Result]) -> list[md.
     return kept
 
 
-@pytest.mark.parametrize("count", [60, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [30, pytest.param(300, marks=pytest.mark.slow)])
 def test_no_bound_of_a_random_comparison_is_above_a_row(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     errors = md.Result.errors
     once = functools.cache(lambda result: errors(result))

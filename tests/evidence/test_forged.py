@@ -84,7 +84,10 @@ LESS = {("biased-selection", "value +")}
 """A value that is not the least that is true: the package wants that of the law."""
 
 
-LONG = "vector-design", "calibration", "calibration-huber", "metric-quantizer", "biased-selection"
+LONG = (
+    "vector-design", "calibration", "calibration-huber", "metric-quantizer", "biased-selection", "selection-problem", "optm-search",
+    "knorm", "noise-allocation", "rqm", "scales-problem",
+)  # fmt: skip
 """Kinds whose checks take long, one for each of many leaves."""
 
 

@@ -268,7 +268,7 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize("name", ["result", "comparison"])
+@pytest.mark.parametrize("name", ["result", pytest.param("comparison", marks=pytest.mark.slow)])
 def test_a_page_repeats_what_its_author_says_and_no_file_holds_it(name: str, tmp_path: Path) -> None:
     handed: Any = {
         "result": lambda: made("calibration"),

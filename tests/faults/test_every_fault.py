@@ -335,11 +335,12 @@ def right(given: tuple[Callable[[], float], float]) -> None:
 
 
 CASES |= {name: partial(right, given) for name, given in RIGHT.items()}
+LONG = "A8", "B12", "B20 count", "C23"
 CASES |= {name: partial(refused, *given) for name, given in REFUSED.items()}
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * name.startswith("C23")) for name in CASES]
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * name.startswith(LONG)) for name in CASES]
 )
 def test_what_was_wrong_is_right(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

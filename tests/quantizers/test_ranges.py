@@ -44,7 +44,10 @@ def test_samples_without_a_range_are_refused_and_not_quoted(name: str) -> None:
         assert "0.14" not in str(refused.value) and "0.87" not in str(refused.value)
 
 
-@pytest.mark.parametrize("name", DESIGNS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in ("searched", "metric"))) for name in DESIGNS],
+)
 def test_all_of_the_range_that_is_stated_is_protected(name: str) -> None:
     design = DESIGNS[name](prior=SAMPLES, input_range=(-1, 1))
     result = design.solve()

@@ -120,15 +120,6 @@ def test_exact_composition_against_zcdp(rho, epsilon, less):
 # -- against everything simpler ---------------------------------------------------------------------------
 
 
-def simpler(design):
-    """Errors of even and proportional splits of ε, and of one family for all."""
-    slots = design._search.slots
-    for weigh in (lambda item: 1.0, lambda item: item.weight, lambda item: item.cost(1.0)):
-        items = [min((i for i in s if not i.normal), key=lambda i: i.cost(i.scale_at(1.0))) for s in slots]
-        parts = np.array([weigh(i) for i in items])
-        yield sum(i.cost(i.scale_at(design.privacy.epsilon * p)) for i, p in zip(items, parts / parts.sum()))
-
-
 def brute(design, spread=0.06, count=7):
     """The least error on a grid of scales about the plan's, for every choice of families; the last scale by the budget."""
     search, least = design._search, math.inf

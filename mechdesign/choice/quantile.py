@@ -117,7 +117,7 @@ class QuantileRule(Scored):
             return math.floor((grid.high - grid.low) / grid.step * (1 + 2.0**-52)) + 1
         return len(self.candidates)
 
-    def candidate(self, k: Indices) -> Array:
+    def _candidate(self, k: Indices) -> Array:
         """Return candidates by number, in rising order."""
         if isinstance(self.candidates, CandidateGrid):
             grid = self.candidates
@@ -132,9 +132,9 @@ class QuantileRule(Scored):
         with np.errstate(over="ignore"):  # numbers beyond all candidates
             found = np.clip(np.ceil((x - grid.low) / grid.step), 0, self.size).astype(np.int64)
         for _ in range(2):  # division and product round
-            below = self.candidate(np.maximum(found - 1, 0))
+            below = self._candidate(np.maximum(found - 1, 0))
             found -= (found > 0) & ((below > x) if above else (below >= x))
-            at = self.candidate(np.minimum(found, self.size - 1))
+            at = self._candidate(np.minimum(found, self.size - 1))
             found += (found < self.size) & ((at <= x) if above else (at < x))
         return found
 
@@ -166,7 +166,7 @@ class QuantileRule(Scored):
         source = generator(rng)
         starts, counts, score = self.scores(values)
         k = self._drawn(score.max() - score, counts, source)
-        return float(self.candidate(starts[k] + source.integers(counts[k])))
+        return float(self._candidate(starts[k] + source.integers(counts[k])))
 
     def release(self, values: Any) -> float:
         """Draw a quantile with exactly the analysed probabilities, from the operating system's randomness; of no data any candidate.
@@ -183,13 +183,13 @@ class QuantileRule(Scored):
         """
         starts, counts, score = self.scores(values)
         k = self._released((score.max() - score).astype(float), counts, score)
-        return float(self.candidate(starts[k] + uniform_integers(int(counts[k]), 1)[0]))
+        return float(self._candidate(starts[k] + uniform_integers(int(counts[k]), 1)[0]))
 
     def probabilities(self, values: Any) -> pd.DataFrame:
         """Tabulate groups of candidates of one score: first, last, how many, and the probability of them all together."""
         starts, counts, score = self.scores(values)
         each = chances(self.rule, (score.max() - score).astype(float), counts.astype(float), self.rate)
-        ends = {"first": self.candidate(starts), "last": self.candidate(starts + counts - 1)}
+        ends = {"first": self._candidate(starts), "last": self._candidate(starts + counts - 1)}
         return pd.DataFrame({**ends, "candidates": counts, "probability": counts * each})
 
 

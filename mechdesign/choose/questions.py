@@ -381,6 +381,7 @@ class LocalReport(_Question):
 
     def within(self, low: float, high: float) -> LocalReport:
         """The question of one report on a client's number clipped to a range."""
+        low, high = checks.interval("input_range", (low, high))
         start, stop = self.prior.support
         prior = self.prior if low <= start and stop <= high else self.prior.clip(low, high)
         return replace(self, prior=prior, input_range=(low, high), clients=None)

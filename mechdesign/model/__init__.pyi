@@ -1,6 +1,5 @@
 from .covariance import Covariance as Covariance
 from .covariance import CovariancePrivacy as CovariancePrivacy
-from .declared import Declared as Declared
 from .lattice import LatticeNoise as LatticeNoise
 from .lattice import ShiftPrivacy as ShiftPrivacy
 from .problem import Minimize as Minimize
@@ -18,5 +17,4 @@ from .table_problem import TableDesign as TableDesign
 from .table_problem import TableProblem as TableProblem
 from .table_problem import TableProof as TableProof
 from .unknown import Requirement as Requirement
-from .unknown import Unknown as Unknown
 from .unknown import named as named

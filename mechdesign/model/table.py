@@ -27,7 +27,7 @@ from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.unknown import Requirement, Unknown, named
-from mechdesign.problem.checks import array, by_label, one_of, read
+from mechdesign.problem.checks import array, by_label, integer, one_of, read
 from mechdesign.problem.mechanism import Deployment, Drawn, Rows, Simulation, integer_weights, rounded_weights
 from mechdesign.problem.privacy import (
     ApproximateDP,
@@ -439,7 +439,7 @@ class TableMechanism(Rows, Drawn):
         return len(self.weights)
 
     def integers(self, row: int) -> tuple[int, ...]:
-        return self.weights[row]
+        return self.weights[integer("row", row, 0, self.laws - 1)]
 
     def _places(self, x: Any) -> Indices:
         places = {label: k for k, label in enumerate(self.inputs)}

@@ -137,7 +137,10 @@ class BufferedNoise(Checked, NormalNoise):
 
         As c falls and is positive, 0, b, 2b, … consume most, all with one sign.
         """
-        moved = math.ceil(Fraction(most) / Fraction(self.step))
+        times, apart = integer("times", times, 1), integer("apart", apart, 1)
+        if (times - 1) * apart >= self.size:
+            raise DesignError.of("times", times, f"at least {apart} apart must be within {self.size} steps")
+        moved = math.ceil(Fraction(positive("most", most)) / Fraction(self.step))
         wrong = 1 + sum((Fraction(w, UNIT - p) for p, w in zip(self.poles, self.weights)), Fraction(0))
         with ctx.workprec(_DIGITS):
             whole = moved * self._consumed(times, apart).sqrt()

@@ -33,7 +33,7 @@ _OUTSIDE = 1e-16
 """Tilted probability allowed outside the convolution window, each side."""
 _VANISHED = -100.0
 """log of a product of transforms that counts as none."""
-_COARSE = 1e-5
+_COARSE = 1e-4
 """Share of a δ from which its rounding errors are too large: it is convolved in more digits, where the machine has them."""
 _HALVINGS = 6
 """Of a tilt, for a calmer one"""

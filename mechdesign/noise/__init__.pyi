@@ -9,7 +9,7 @@ from .buffered_noise import Stream as Stream
 from .buffered_toeplitz import BufferedToeplitz as BufferedToeplitz
 from .calibration import Calibration as Calibration
 from .calibration import CalibrationBound as CalibrationBound
-from .calibration import CalibrationProof as CalibrationProof
+from .calibration import SpentProof as SpentProof
 from .calibration import calibrate as calibrate
 from .cell_noise import CellNoise as CellNoise
 from .cell_noise import IntegerNoise as IntegerNoise

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, get_args
+from typing import TYPE_CHECKING, ClassVar, Protocol, get_args, runtime_checkable
 
 import numpy as np
 import pandas as pd
@@ -236,7 +236,20 @@ class Calibration(Design):
             found = f"[{spent.lower:.6g}, {spent.upper:.6g}] is consumed, {budget_of(privacy):.6g} allowed"
             message = f"calibration check failed ({'; '.join(failed)}): {found}"
             raise SolverError(message, solver="calibrate", status="check")
-        return replace(law, proofs=(CalibrationProof(spent),))
+        return replace(law, proofs=(SpentProof(spent),))
+
+    def spent_claims(self, stated: Certificate, spent: DeltaInterval) -> Iterator[Claim]:
+        """What all rounds of a law consume of the budget.
+
+        One coordinate: the exact profile (Muthukrishnan and Kalyani, Theorem 6); Gaussian noise: that of Balle and Wang (2018);
+        elsewhere the composed privacy loss, enclosed on a grid (Doroshenko et al. 2022); ρ from Rényi divergences.
+        """
+        noise = checks.instance("law", stated.law, AdditiveNoise)
+        fits = _fits(self, noise)
+        if fits:  # nothing is evaluated of the law of another question
+            fresh = consumed(noise, self.privacy)
+            yield from evaluated(noise, self.privacy, self.loss, stated.value, stated=spent, fresh=fresh)
+        yield Claim(_FITS, PROVED, math.nan, fits, ABOUT_FILE)
 
     # -- what a result asks --------------------------------------------------------------------------------
 
@@ -336,16 +349,21 @@ def _release_words(noise: AdditiveNoise) -> str:
 
 def _enclosure(result: Result) -> DeltaInterval | None:
     """What the proof says of the budget."""
-    return next((proof.spent for proof in result.proofs if isinstance(proof, CalibrationProof)), None)
+    return next((proof.spent for proof in result.proofs if isinstance(proof, SpentProof)), None)
 
 
-@serializable("calibration-proof")
+@runtime_checkable
+class Spending(Protocol):
+    """A question whose law consumes a budget in all rounds, as an interval encloses it."""
+
+    def spent_claims(self, stated: Certificate, spent: DeltaInterval) -> Iterator[Claim]:
+        """Recompute that the law keeps the budget, that the interval is what it consumes, and what it costs."""
+
+
+@serializable("spent-proof")
 @dataclass(frozen=True, eq=False)
-class CalibrationProof(Proof):
-    """What all rounds of a law consume of the budget lies in an interval, whose upper end keeps to it.
-
-    One coordinate: the exact profile (Muthukrishnan and Kalyani, Theorem 6); Gaussian noise: that of Balle and Wang (2018);
-    elsewhere the composed privacy loss, enclosed on a grid (Doroshenko et al. 2022); ρ from Rényi divergences.
+class SpentProof(Proof):
+    """What all rounds consume of the budget lies in an interval, whose upper end keeps to it (`spent_claims` of the question).
 
     Parameters
     ----------
@@ -363,14 +381,7 @@ class CalibrationProof(Proof):
         return self.spent.how
 
     def check(self, stated: Certificate) -> Iterator[Claim]:
-        design, noise = _parts(stated)
-        fits = _fits(design, noise)
-        if fits:  # nothing is evaluated of the law of another question
-            fresh = consumed(noise, design.privacy)
-            yield from evaluated(
-                noise, design.privacy, design.loss, stated.value, stated=self.spent, fresh=fresh
-            )
-        yield Claim(_FITS, PROVED, math.nan, fits, ABOUT_FILE)
+        return checks.instance("question", stated.question, Spending).spent_claims(stated, self.spent)
 
 
 def _parts(stated: Certificate) -> tuple[Calibration, AdditiveNoise]:

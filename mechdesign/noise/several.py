@@ -319,7 +319,7 @@ CLOSED = ("gaussian", "laplace", *DISCRETE)
 def named_claims(question: NoiseQuestion, stated: Certificate) -> Iterator[Claim]:
     """A law of a named family on every coordinate: its δ composed on a grid that no search uses, its cost integrated.
 
-    What the accounting proves, and what it recomputes in doubles, is said by `mechdesign.noise.CalibrationProof`.
+    What the accounting proves, and what it recomputes in doubles, is said by `mechdesign.noise.Calibration.spent_claims`.
     """
     noise = instance("law", stated.law, AdditiveNoise)
     if noise.dimension != question.dimension or not noise.once:

@@ -4,7 +4,6 @@ from .ledger import Released as Released
 from .ledger import consumption as consumption
 from .mechanism import PlannedRelease as PlannedRelease
 from .proofs import PlanBound as PlanBound
-from .proofs import PlanProof as PlanProof
 from .tasks import Count as Count
 from .tasks import Histogram as Histogram
 from .tasks import Mean as Mean

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.accounting.gaussian import gaussian_budget, gaussian_privacy, gaussian_square
+from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.accounting.least_kept import least_kept
 from mechdesign.accounting.profile import gaussian_tradeoff
 from mechdesign.choice.budget import Choosing
@@ -23,9 +24,10 @@ from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.classes import MechanismClass, menu
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.exact import excess, round_down
-from mechdesign.evidence.proofs import same
+from mechdesign.evidence.proofs import Certificate, Claim, same
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
+from mechdesign.noise.calibration import SpentProof
 from mechdesign.noise.calibration_evaluation import budget_of
 from mechdesign.plan import page
 from mechdesign.plan.bound import Cover
@@ -39,7 +41,7 @@ from mechdesign.plan.mechanism import (
     stated_part,
 )
 from mechdesign.plan.menu import FAMILIES, Item
-from mechdesign.plan.proofs import PlanBound, PlanProof
+from mechdesign.plan.proofs import PlanBound, spent_claims
 from mechdesign.plan.search import Choice, Search, composed, items_of, root, tally
 from mechdesign.plan.tasks import LinearQueries, Part, Task, deviation_of, task_of
 from mechdesign.problem.checks import field, instance, integer, number, one_of, positive, settle
@@ -438,7 +440,7 @@ class Plan(Design):
 
     def certified(self, law: Law, clock: Clock) -> Law:
         spent = law.mechanism.consumed(self.granted(law.value))
-        return replace(law, proofs=(PlanProof(spent),))
+        return replace(law, proofs=(SpentProof(spent),))
 
     def _least_budget(self, clock: Clock) -> Iterator[Law | Bound]:
         """Every item at the scale that its target allows; items by price, and exchanged one by one."""
@@ -503,6 +505,10 @@ class Plan(Design):
         return found
 
     # -- what proofs ask ---------------------------------------------------------------------------------
+
+    def spent_claims(self, stated: Certificate, spent: DeltaInterval) -> Iterator[Claim]:
+        """Recompute what all parts consume together in all rounds, and what they err."""
+        return spent_claims(self, stated, spent)
 
     def cost(self, law: PlannedRelease) -> float:
         """Weighted squared error of all answers of a round."""

@@ -41,53 +41,33 @@ class PlanQuestion(Protocol):
         """Whether no plan is seen to cost less, under (ε, δ)."""
 
 
-@serializable("plan-proof")
-@dataclass(frozen=True, eq=False)
-class PlanProof(Proof):
-    """What all parts consume together in all rounds lies in an interval whose upper end keeps the budget.
+def spent_claims(design: Any, stated: Certificate, spent: DeltaInterval) -> Iterator[Claim]:
+    """Recompute what all parts consume together in all rounds, and that the interval `spent` encloses it.
 
     Largest losses add up, and ρ (Bun and Steinke 2016); δ is that of the composition of all losses, each of the worst change
     of its part: dominating pairs compose (Zhu, Dong and Wang 2022). Of groups of disjoint people the largest counts: one person is in one of them.
-
-    Parameters
-    ----------
-    spent : DeltaInterval
-        Encloses δ at ε, the largest loss, or ρ.
     """
-
-    spent: DeltaInterval
-    speaks_of = ("privacy", "value")
-
-    def __post_init__(self) -> None:
-        instance("spent", self.spent, DeltaInterval)
-
-    @property
-    def privacy_how(self) -> str:
-        return self.spent.how
-
-    def check(self, stated: Certificate) -> Iterator[Claim]:
-        design: Any = instance("question", stated.question, PlanQuestion)
-        law, value = instance("law", stated.law, PlannedRelease), stated.value
-        fits = design.choices(law) is not None
-        yield Claim("the noise is of the menu, for the tasks asked", PROVED, math.nan, fits, ABOUT_FILE)
-        if not fits:
-            return
-        privacy = design.granted(value)
-        fresh = law.consumed(privacy)
-        room = budget_of(privacy) - fresh.upper
-        yield Claim(f"{privacy} is kept by all tasks and rounds", fresh.how, room, room >= 0)
-        agrees = self.spent.vouched(fresh, budget_of(privacy))
-        yield Claim("the enclosure stored is that of the plan", RECOMPUTED, math.nan, agrees, ABOUT_FILE)
-        if design.targets is None:
-            room = value * (1 + _ROUND) - design.cost(law)
-            yield Claim(f"the error is at most {value:.9g}", RECOMPUTED, room, room >= 0)
-            return
-        room = design._search.budget - value
-        yield Claim(f"the least budget is at most {value:.9g}", PROVED, room, room >= 0)
-        for name, parts in law.parts.items():
-            target = design.targets[name]
-            room = target**2 * (1 + _ROUND) - worst_error(parts)
-            yield Claim(f"the error of {name} is at most {target:.9g}", RECOMPUTED, room, room >= 0)
+    law, value = instance("law", stated.law, PlannedRelease), stated.value
+    fits = design.choices(law) is not None
+    yield Claim("the noise is of the menu, for the tasks asked", PROVED, math.nan, fits, ABOUT_FILE)
+    if not fits:
+        return
+    privacy = design.granted(value)
+    fresh = law.consumed(privacy)
+    room = budget_of(privacy) - fresh.upper
+    yield Claim(f"{privacy} is kept by all tasks and rounds", fresh.how, room, room >= 0)
+    agrees = spent.vouched(fresh, budget_of(privacy))
+    yield Claim("the enclosure stored is that of the plan", RECOMPUTED, math.nan, agrees, ABOUT_FILE)
+    if design.targets is None:
+        room = value * (1 + _ROUND) - design.cost(law)
+        yield Claim(f"the error is at most {value:.9g}", RECOMPUTED, room, room >= 0)
+        return
+    room = design._search.budget - value
+    yield Claim(f"the least budget is at most {value:.9g}", PROVED, room, room >= 0)
+    for name, parts in law.parts.items():
+        target = design.targets[name]
+        room = target**2 * (1 + _ROUND) - worst_error(parts)
+        yield Claim(f"the error of {name} is at most {target:.9g}", RECOMPUTED, room, room >= 0)
 
 
 @serializable("plan-bound")

@@ -212,7 +212,8 @@ class VectorQuantizer(Design):
         covered = "every input that is stated is one of the mechanism's, and rotated as stated"
         yield Claim(covered, PROVED, math.nan, _covers(self, m))
         short = self.bits is None or m.vector_bits <= self.bits
-        yield Claim("a vector takes no more bits than stated", PROVED, math.nan, short)
+        spare = math.nan if self.bits is None else float(self.bits - m.vector_bits)
+        yield Claim("a vector takes no more bits than stated", PROVED, spare, short)
         room = stated.value * (1 + _EQUAL) - proved_error(m)
         yield Claim(f"the worst error is at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)
 

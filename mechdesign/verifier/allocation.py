@@ -94,6 +94,9 @@ def of_problem(design: Json) -> Question:
 def of_allocation(design: Json) -> Question:
     """The question of an allocation: limits and groups are rows."""
     sizes, one, minus = design["sensitivities"], Fraction(1), Fraction(-1)
+    limited = any(design[name] is not None for name in ("lower", "upper", "groups"))
+    if limited and (design["noise"] == "mixed" or design["bounds"] is not None):
+        raise Refused("limits of a search over types, or beside several bounds")
 
     def vector(name: str, otherwise: float) -> list[float]:
         held = otherwise if design[name] is None else design[name]

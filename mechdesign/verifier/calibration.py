@@ -405,7 +405,7 @@ def check(result: Json, account: Account) -> None:
     else:
         name, same = NAMES.get(wanted, wanted), True
     account.agrees("the noise is of the family asked for", name == law["name"] and same)
-    stated = [proof["spent"] for proof in result["proofs"] if proof[""] == "calibration-proof"]
+    stated = [proof["spent"] for proof in result["proofs"] if proof[""] == "spent-proof"]
     if len(stated) != 1:
         raise Refused("not one proof of what is consumed of the budget")
     additive(noise, privacy, design["loss"], value, account, stated[0])

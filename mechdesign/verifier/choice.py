@@ -183,7 +183,7 @@ def choice(result: Json, account: Account) -> None:
     size = size_of(names)
     if (
         votes not in SPREADS
-        or design["spread"] is not None
+        or (design["spread"], design["choose"]) != (None, 1)
         or law[""] != "choice-table"
         or not 2 <= size <= 10
         or top < 1
@@ -210,8 +210,8 @@ def choice(result: Json, account: Account) -> None:
     else:
         total = float((top + 1) ** size)
         costs = [c * orders(x) / total for x, row in zip(counts, regret) for c in row]
-    same = [tuple(x) for x in law["inputs"]] == counts
-    same = same and list(law["outputs"]) == (list(range(size)) if isinstance(names, int) else names)
+    known = [list(map(float, x)) for x in counts], list(range(size)) if isinstance(names, int) else names
+    same = repr((law["inputs"], law["outputs"])) == repr(known)
     account.agrees("inputs are all sorted counts, and outputs the candidates", same)
     cells = [Fraction(w, sum(row)) for row in law["weights"] for w in row]
     account.agrees(

@@ -83,6 +83,7 @@ def listed(result: Json, account: Account) -> None:
         for v, part in zip(vectors, reduced)
     )
     account.proved("nothing but what gets noise differs between neighbours", inside)
+    account.agrees("what gets no noise is stated to be no change", design["span"] or len(held) == size)
     account.bounds("no change consumes more than the budget", most_of(rows, reduced), law["budget"])
     gram, largest = lifted(spans, design["weights"], size), design["loss"] == "largest"
     value(result, rows, spans, gram, account)
@@ -461,7 +462,7 @@ def strategy(result: Json, account: Account) -> None:
     design, law = result["design"], result["mechanism"]
     rows, count = law["strategy"], counts_of(design["workload"])
     account.agrees("the answers are those of the design", repr(law["workload"]) == repr(design["workload"]))
-    if not rows or any(len(row) != count for row in rows) or design["weights"] is not None:
+    if not rows or any(len(row) != count for row in rows) or design["weights"] is not None or design["span"]:
         raise Refused("a strategy on other counts than the workload's")
     budget_is_kept(design["privacy"], law["budget"], account)
     account.takes(len(rows) * count, 100)

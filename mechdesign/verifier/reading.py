@@ -214,6 +214,8 @@ def once(pairs: list[tuple[str, Json]]) -> Json:
 def plain(node: Json, place: str, last: list[str]) -> Json:
     """A value as it is used. `place`: where it stands; `last`: what all objects of the file share."""
     if isinstance(node, list):
+        if bool in (kinds := {*map(type, node)}) and kinds & {int, float}:
+            raise Refused(f"truth values among numbers (at {place})", placed=True)
         return [
             child if type(child) in (float, int) else plain(child, f"{place}[{k}]", last)
             for k, child in enumerate(node)

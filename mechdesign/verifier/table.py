@@ -186,7 +186,7 @@ def table(result: Json, account: Account) -> None:
     design, law = result["design"], result["mechanism"]
     if law[""] != "table-mechanism":
         raise Refused("another mechanism than a table")
-    same = (law["inputs"], law["outputs"]) == (design["inputs"], design["outputs"])
+    same = all(repr(law[name]) == repr(design[name]) for name in ("inputs", "outputs"))
     account.agrees("inputs and outputs are those of the problem", same)
     if not same:
         raise Refused("a table that is not of its problem")

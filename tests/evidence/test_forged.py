@@ -96,13 +96,14 @@ LONG = (
 )
 def test_no_leaf_is_altered_unseen(kind: str) -> None:
     """A value down, a bound up, a budget down, a probability moved, a list cut, a word changed."""
-    seen: set[tuple[str, str]] = set()
+    seen: set[tuple[str, str, str]] = set()
     for name in groups()[kind]:
         payload = files.payload(name)
+        law = payload["fields"]["mechanism"]["$kind"]  # of one question there may be checks of several
         for leaf in trees.leaves(payload):
-            if leaf[:2] in seen:
+            if (*leaf[:2], law) in seen:
                 continue
-            seen.add(leaf[:2])
+            seen.add((*leaf[:2], law))
             rng = random.Random(f"{name}/{leaf.name}")
             made = [*trees.alterations(rng, payload, leaf)]
             many = "[]" in leaf.name or leaf.name.startswith("proofs")
@@ -119,7 +120,7 @@ def test_no_leaf_is_altered_unseen(kind: str) -> None:
     "kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind in LONG)) for kind in groups()]
 )
 def test_a_question_that_no_design_asks_is_none(kind: str) -> None:
-    """Numbers below 0 and words that are none: what the package refuses to read, the verifier does not believe.
+    """Numbers below 0, truth values for numbers, and words that are none: what the package refuses to read, the verifier does not believe.
 
     But for priors, whose moments it claims, and which a worst case does not depend on.
     """
@@ -133,8 +134,10 @@ def test_a_question_that_no_design_asks_is_none(kind: str) -> None:
             if leaf[:2] in seen or tagged or leaf.name.startswith("design.prior."):
                 continue
             seen.add(leaf[:2])
-            if type(value) in (int, float, str):
-                other = "nonesuch" if isinstance(value, str) else -abs(value) or -1
+            others: list[Any] = [] if type(value) not in (int, float) else [-abs(value) or -1]
+            others += ["nonesuch"] if isinstance(value, str) else []
+            others += [value == 1] if type(value) is int and value in (0, 1) else []
+            for other in others:
                 text = cheap.sealed(trees.put(payload, leaf.path, other))
                 try:
                     loads(text)
@@ -258,6 +261,12 @@ def test_a_gap_and_a_scale_are_not_negative() -> None:
         kwds = {"$items": [["scale", -1.0]]}
         held = {"$law": law, "args": [2.0, 2.0] if law == "beta" else [], "kwds": kwds}
         refused_by_both(cheap.sealed({"$kind": "prior-law", "fields": {"law": held}}))
+
+
+def test_a_truth_value_is_no_number() -> None:
+    payload = files.payload("unbiased-channel")
+    payload["fields"]["design"]["fields"]["unbiased"]["$tuple"][0][0] = True
+    refused_by_both(cheap.sealed(payload))
 
 
 def test_a_histogram_of_users_is_in_one_unit() -> None:

@@ -381,7 +381,7 @@ class NoiseAllocation(AllocationPage):
         moved, lam = self.sensitivities > 0, np.asarray(self.sensitivities)
         weights = np.ones(len(lam)) if self.weights is None else self.weights
         privacy = instance("privacy", self.privacy, *get_args(Pointwise))
-        costs = (weights * lam**self.loss)[moved]
+        costs = np.maximum((weights * lam**self.loss)[moved], 1e-300)
         asked = Allocating(FAMILIES[self.noise], costs, float(self.loss), privacy)
         for found in asked.laws(lam[moved], clock):
             which = np.full(len(lam), -1)

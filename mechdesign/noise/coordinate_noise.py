@@ -29,10 +29,11 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import excess, round_up
+from mechdesign.evidence.proofs import PROVED
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration import Calibration
-from mechdesign.noise.calibration_evaluation import budget_of, cost_of
+from mechdesign.noise.calibration_evaluation import budget_of, consumed, cost_of
 from mechdesign.noise.families import FAMILIES, Family
 from mechdesign.noise.release import ExactNoise, lattice_of, noisy
 from mechdesign.noise.vector_noise import PerCoordinate, profile_vector
@@ -184,8 +185,12 @@ class CoordinateNoise(PerCoordinate):
         """What a release consumes of a ledger where all coordinates change by all they may."""
         return sum((unit.consumption() for unit in self.units[1:]), self.units[0].consumption())
 
+    @np.errstate(all="ignore")
     def composed(self, privacy: Pointwise, width: float = 3e-3) -> tuple[float, bool]:
         """δ of the exact composition at ε, from above, and whether it is proved; of a TradeOff the largest share of a δ; the largest loss under pure privacy."""
+        if len(self.units) == 1:
+            found = consumed(self.units[0], privacy)
+            return found.upper, found.how == PROVED
         cases = [unit.worst_cases for unit in self.units]
         losses = [case.largest_loss() for case in cases]
         most = math.inf if math.inf in losses else round_up(sum(map(Fraction, losses), Fraction(0)))
@@ -228,7 +233,8 @@ class Allocating:
     def unit(self, shape: float, ratio: float, count: int = 1) -> AdditiveNoise:
         return AdditiveNoise(self.family.make(shape, 1 / ratio, 1.0), 1.0, count)
 
-    def consumed(self, unit: AdditiveNoise, orders: Array) -> Array | float:
+    @np.errstate(all="ignore")
+    def taken(self, unit: AdditiveNoise, orders: Array) -> Array | float:
         """κ at orders θ; an infinite loss takes its probability out of δ."""
         if not self.least:
             return unit.worst_cases.largest_loss()
@@ -240,8 +246,7 @@ class Allocating:
             ends = np.linspace(max(0.5 - far, -loss.edge), min(far + 0.5, loss.edge), _CELLS + 1)
             values, mass = loss.loss((ends[1:] + ends[:-1]) / 2), loss.masses(ends)[0]
             infinite = float(loss.sf(ends[-1] - 0.5))
-        with np.errstate(divide="ignore"):
-            finite = logsumexp(np.log(mass)[:, None] + values[:, None] * orders, axis=0)
+        finite = logsumexp(np.log(mass)[:, None] + values[:, None] * orders, axis=0)
         return np.asarray(np.logaddexp(finite, math.log(infinite or 1e-300)) + infinite / self.least)
 
     def allowed(self, order: float) -> float:
@@ -251,13 +256,18 @@ class Allocating:
         gain = math.log1p(order) + order * math.log1p(1 / order)
         return min(order * epsilon + math.log(delta) + gain for epsilon, delta in self.points)
 
-    def choices(self, menu: _Parameters, orders: Array) -> list[tuple[float, float, _Parameters]]:
-        """The cost, the order and what the levels get at it of a menu, cheapest first."""
-        units = [self.unit(*parameters) for parameters in menu]
-        costs = np.array([cost_of(unit, _LOSSES[self.order]) for unit in units])
-        consumed = np.array([np.broadcast_to(self.consumed(unit, orders), orders.shape) for unit in units])
+    def choices(
+        self, menu: _Parameters, orders: Array, clock: Deadline
+    ) -> list[tuple[float, float, _Parameters]]:
+        """The cost, the order and what the levels get at it of a menu, cheapest first; nothing past the deadline."""
+        costs, taken = np.empty(len(menu)), np.empty((len(menu), len(orders)))
+        for i, parameters in enumerate(menu):
+            if clock.passed:
+                return []
+            unit = self.unit(*parameters)
+            costs[i], taken[i] = cost_of(unit, _LOSSES[self.order]), self.taken(unit, orders)
         found = []
-        for order, used in zip(orders.tolist(), consumed.T):
+        for order, used in zip(orders.tolist(), taken.T):
             best, low, high = None, -80.0, 80.0
             while high - low > 1e-3:
                 middle = (low + high) / 2
@@ -271,11 +281,12 @@ class Allocating:
                 found.append((value, order, [menu[i] for i in best]))
         return sorted(found, key=lambda one: one[0])
 
-    def promising(self) -> Iterator[_Parameters]:
+    def promising(self, clock: Deadline) -> Iterator[_Parameters]:
         """Yield shapes and ratios of the levels: those of P3 in a family that holds Gaussian noise, and of the orders that promise most."""
         if self.family.normal is not None:
             shape, width = self.family.normal
-            yield [(shape, ratio / width) for ratio in self.costs ** (1 / (self.order + 2))]
+            ratios = self.costs ** (1 / (self.order + 2))
+            yield [(shape, ratio / width) for ratio in np.maximum(ratios, 1e-6 * ratios.max())]
         epsilon, size = max(epsilon for epsilon, _ in self.points), int(self.counts.sum())
         starts = sorted({*self.family.starts(epsilon, self.least, size)}) if self.family.starts else [0.0]
         shapes = np.interp(np.arange(2 * len(starts) - 1) / 2, np.arange(len(starts)), starts)
@@ -283,13 +294,13 @@ class Allocating:
         orders = np.geomspace(0.3, 300, _ORDERS if self.least else 1) * max(1.0, 1 / max(epsilon, 1e-6))
         steps = (ratios[1] / ratios[0]) ** np.linspace(-1, 1, 9)
         coarse = [(s, r) for s in shapes.tolist() for r in ratios.tolist()]
-        for _, order, best in self.choices(coarse, orders)[:_TRIED]:
+        for _, order, best in self.choices(coarse, orders, clock)[:_TRIED]:
             fine = set()
             for shape, ratio in best:
                 at = np.searchsorted(shapes, shape) + np.array([-0.5, -0.25, 0.0, 0.25, 0.5])
                 near = np.interp(at, np.arange(len(shapes)), shapes).tolist()
                 fine |= {(s, ratio * step) for s in near for step in steps.tolist()}
-            yield from (finest for *_, finest in self.choices(sorted(fine), np.array([order])))
+            yield from (finest for *_, finest in self.choices(sorted(fine), np.array([order]), clock))
 
     def laws(self, lam: Array, clock: Deadline) -> Iterator[CoordinateNoise]:
         """Yield noise that keeps the requirement: of one unit for all, then of the levels."""
@@ -302,7 +313,7 @@ class Allocating:
             if alike.composed(self.privacy)[0] <= budget:
                 yield alike
                 break
-        for chosen in self.promising() if len(self.counts) > 1 else ():
+        for chosen in self.promising(clock) if len(self.counts) > 1 else ():
             if clock.passed:
                 return
 

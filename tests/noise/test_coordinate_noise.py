@@ -142,3 +142,11 @@ def test_generalised_normal_noise_beats_both_types_and_their_mix():
 def test_what_it_does_not_take_is_refused(arguments, said):
     with pytest.raises(MechdesignError, match=said):
         md.NoiseAllocation(*arguments)
+
+
+def test_one_coordinate_is_what_calibrate_answers():
+    """In closed form, where a grid says twenty times the δ."""
+    privacy = md.ApproximateDP(52.8, 1.3e-7)
+    found = md.NoiseAllocation("osgt", [0.0, 2.0], privacy, loss=1).solve(time_limit=1e-3)
+    one = md.noise.Calibration("osgt", privacy, 1.0, loss="absolute").solve(time_limit=1e-3)
+    assert found.value == pytest.approx(2 * one.value) and found.certificate.verify()

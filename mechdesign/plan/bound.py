@@ -48,6 +48,8 @@ _APART = 0.05
 """Of logarithms of scales, all coordinates together, at which outcomes keep nearly all of their mass."""
 _UNSEEN = 5
 """Logarithm of δ over what a grid does not show."""
+_HELD = 256
+"""Boxes of a kind of which losses are kept: 10 MB."""
 _EFOLDS = 40
 """Of scales that are listed."""
 
@@ -195,6 +197,8 @@ class Kind:
             return []
         at = low if small else high, high, losses.steep
         if at not in self._held:
+            if len(self._held) >= _HELD:
+                self._held.clear()
             found = self._small(low, high) if small else self._losing(self.scales[high])
             self._held[at] = [losses.of_tail(tail, reach, count) for tail, reach, count in found]
         return self._held[at]

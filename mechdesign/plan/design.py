@@ -37,6 +37,7 @@ from mechdesign.plan.mechanism import (
     PlannedRelease,
     Privacy,
     chains_of,
+    currency_of,
     law_key,
     stated_part,
 )
@@ -45,7 +46,7 @@ from mechdesign.plan.proofs import PlanBound, spent_claims
 from mechdesign.plan.search import Choice, Search, composed, items_of, root, tally
 from mechdesign.plan.tasks import LinearQueries, Part, Task, deviation_of, task_of
 from mechdesign.problem.checks import field, instance, integer, number, one_of, positive, settle
-from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP, points_of
+from mechdesign.problem.privacy import ApproximateDP, PureDP, points_of
 from mechdesign.problem.sensitivity import neighbours_field
 from mechdesign.problem.spine import Bound, Clock, Design, Law
 from mechdesign.problem.words import Description, guarantee
@@ -233,22 +234,21 @@ class Plan(Design):
         """The budget of the noise: what choices leave."""
         if not (part := stated_part(self.chosen, self.privacy, self.rounds)):
             return self.privacy
-        name = "rho" if isinstance(self.privacy, ZeroConcentratedDP) else "epsilon"
-        if (left := round_down(Fraction(getattr(self.privacy, name)) - part)) <= 0:
+        if (left := round_down(Fraction(getattr(self.privacy, currency_of(self.privacy))) - part)) <= 0:
             raise DesignError.of(
                 "privacy",
                 self.privacy,
                 f"is not more than the {float(part):g} that the choices state: it must leave something for noise",
             )
-        return replace(self.privacy, **{name: left})  # type: ignore[arg-type]
+        return replace(self.privacy, **{currency_of(self.privacy): left})  # type: ignore[arg-type]
 
     @property
     def left_for_noise(self) -> float:
         """The share of the budget, in ε or ρ, that choices leave."""
         if not self.chosen:
             return 1.0
-        name = "rho" if isinstance(self.privacy, ZeroConcentratedDP) else "epsilon"
-        return float(getattr(self._left, name) / getattr(self.privacy, name))
+        left, asked = (getattr(one, currency_of(one)) for one in (self._left, self.privacy))
+        return float(left / asked)
 
     @property
     def among(self) -> MechanismClass:
@@ -361,14 +361,13 @@ class Plan(Design):
         """What a plan of this value keeps: the budget asked, or with targets the least one."""
         if self.targets is None:
             return self.privacy
-        name = "rho" if isinstance(self.privacy, ZeroConcentratedDP) else "epsilon"
-        return replace(self.privacy, **{name: value})  # type: ignore[arg-type]
+        return replace(self.privacy, **{currency_of(self.privacy): value})  # type: ignore[arg-type]
 
     def improve(self, clock: Clock) -> Iterator[Law | Bound]:
         """Prices of the budget, the composition where there is one, then the common factor at which the budget is proved to be kept."""
         search = self._search
         if self.targets is not None:
-            yield from self._least_budget(clock)
+            yield from self._least_budget()
             return
         if search.privacy is None:
             chosen, prices = search.separable(self._order)
@@ -442,8 +441,8 @@ class Plan(Design):
         spent = law.mechanism.consumed(self.granted(law.value))
         return replace(law, proofs=(SpentProof(spent),))
 
-    def _least_budget(self, clock: Clock) -> Iterator[Law | Bound]:
-        """Every item at the scale that its target allows; items by price, and exchanged one by one."""
+    def _least_budget(self) -> Iterator[Law | Bound]:
+        """Every item at the scale that its target allows, the items that some order of divergence prices least."""
         search, fixed = self._search, self._aimed
         composes = search.privacy is not None
 
@@ -471,11 +470,6 @@ class Plan(Design):
         orders = [1e6, *(1 + np.geomspace(0.5, 500, 7)).tolist()] if composes else [self._order]
         best = min({items_of(c): c for c in map(cheapest, orders)}.values(), key=value)
         least = value(best)
-        for k, choices in enumerate(fixed if composes else []):
-            for choice in choices:
-                other = [*best[:k], choice, *best[k + 1 :]]
-                if choice[0] is not best[k][0] and not clock.passed and (worth := value(other)) < least:
-                    best, least = other, worth
         mechanism = self._mechanism(best)
         if composes and least < math.inf:
             least = least_of(lambda privacy: mechanism.consumed(privacy).upper, least) * (1 + _VERIFIED)

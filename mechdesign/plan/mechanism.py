@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -248,6 +249,11 @@ class PlannedRelease:
         return "\n  ".join([stated(asked, f"{self.neighbours} neighbours", None, self.rounds), *lines])
 
 
+def currency_of(privacy: Privacy) -> str:
+    """In which a budget is shared with choices, or is the least that meets targets."""
+    return "rho" if isinstance(privacy, ZeroConcentratedDP) else "epsilon"
+
+
 def stated_part(chosen: Mapping[str, Choosing], privacy: Privacy, rounds: int) -> Fraction:
     """What choices take of a budget in ε or ρ, in all rounds: exact."""
     parts = [Consumption.of(design.privacy) for design in chosen.values()]
@@ -257,8 +263,7 @@ def stated_part(chosen: Mapping[str, Choosing], privacy: Privacy, rounds: int) -
             privacy,
             "must be a budget in epsilon or rho where choices are made: none is known in mu",
         )
-    name = "rho" if isinstance(privacy, ZeroConcentratedDP) else "epsilon"
-    if math.inf in (found := [getattr(part, name) for part in parts]):
+    if math.inf in (found := [getattr(part, currency_of(privacy)) for part in parts]):
         allowed = "must be a PureDP, or a ZeroConcentratedDP in a plan whose budget is one"
         raise DesignError.of(
             "privacy of a choice", [*chosen.values()][found.index(math.inf)].privacy, allowed
@@ -318,7 +323,8 @@ def _consumed(noises: list[AdditiveNoise], privacy: Privacy) -> DeltaInterval:
         if mu == math.inf:
             return DeltaInterval(0.0, math.inf)
         return consumed(AdditiveNoise(stats.norm(), mu), privacy)
-    alike = _tally(noises)
+    first = {law_key(noise): noise for noise in reversed(noises)}
+    alike = [(first[key], copies) for key, copies in Counter(map(law_key, noises)).items()]
     composes = isinstance(privacy, ApproximateDP) and privacy.delta > 0
     if not (composes and any(noise.law.dist.name in _UNBOUNDED for noise, _ in alike)):
         summed = _summed(alike, PureDP(privacy.epsilon) if composes else privacy)  # type: ignore[union-attr]
@@ -350,11 +356,3 @@ def law_key(noise: AdditiveNoise) -> tuple[Any, ...]:
 def worst_error(parts: Sequence[tuple[Part, AdditiveNoise]]) -> float:
     """Squared error of a task's worst answer."""
     return math.fsum(part.largest * noise.variance + part.bias for part, noise in parts)
-
-
-def _tally(noises: list[AdditiveNoise]) -> list[tuple[AdditiveNoise, int]]:
-    """Different noise, and how many parts have it."""
-    found: dict[tuple[Any, ...], list[AdditiveNoise]] = {}
-    for noise in noises:
-        found.setdefault(law_key(noise), []).append(noise)
-    return [(members[0], len(members)) for members in found.values()]

@@ -228,7 +228,7 @@ def _refine(
         if (
             plan.upper_tail > FLOOR and plan.upper_tail * plan.count > 0.01 * gap
         ):  # δ is smaller than the plan thought
-            plan = replace(plan, upper_tail=max(3e-3 * width * best.upper / plan.count, FLOOR))
+            plan = replace(plan, upper_tail=max(1e-4 * gap / plan.count, FLOOR))
             step = max(step, plan.finest(points))
             continue
         step = plan.align(0.4 * step)

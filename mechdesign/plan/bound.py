@@ -217,8 +217,10 @@ class Kind:
     def _small(self, low: int, high: int) -> Iterator[tuple[Tail, float, int]]:
         """Of whole normal noise: the least mass and loss of each outcome at scales between."""
         least, most = (1 / (2 * self.scales[k] ** 2) for k in (high, low))
-        for v, count in self.shifts:
-            last = math.ceil(12 / math.sqrt(least)) + 1.0
+        last = math.ceil(12 / math.sqrt(least)) + 1.0
+        for v, count in (
+            self.shifts if last < _POINTS else []
+        ):  # of wider boxes each outcome has too little mass
             x = np.arange(last, -last - 1, -1)
             loss = v * (v - 2 * x)
             masses = np.exp(-most * x * x) / np.exp(-least * x * x).sum() * (1 - 1e-12)

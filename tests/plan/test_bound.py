@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -164,6 +165,16 @@ def test_within_a_tenth_and_never_above(design: md.Plan) -> None:
     assert not design.costs_at_least(result.value / 0.99)
     again = loads(dumps(result))
     assert again.certificate.verify() and all(holds for *_, holds in verify(dumps(result)).rows)
+
+
+def test_units_far_apart_are_no_longer_boxes() -> None:
+    """Outcomes of whole noise are listed up to so many, however far its scale may go."""
+    tasks = {"far": md.Sum(7556.0), "near": md.Mean(0, 57, n=30_000), "whole": md.Sum(2.0, whole=True)}
+    tracemalloc.start()
+    design = md.Plan(tasks, md.ApproximateDP(1.5, 1e-6), weights=dict.fromkeys(tasks, 1.0))
+    assert design.solve(gap=0.6).certificate.verify()
+    assert tracemalloc.get_traced_memory()[1] < 500e6
+    tracemalloc.stop()
 
 
 def test_a_bound_is_as_near_as_the_gap_asks() -> None:

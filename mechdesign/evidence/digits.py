@@ -59,7 +59,8 @@ def _rounded(value: float, digits: int, direction: str) -> str:
         return str(float(value))
     digits = min(digits, 15)  # as many as a double keeps
     rounded = Context(prec=digits, rounding=direction).create_decimal(Decimal(float(value)))
-    return f"{float(rounded):.{digits}g}" if math.isfinite(float(rounded)) else str(rounded)
+    text = f"{float(rounded):.{digits}g}"
+    return text if Decimal(text) == rounded else str(rounded)  # doubles of fewer digits are on either side
 
 
 def meaningful(gap: float | None, most: int = 9) -> int:

@@ -1,5 +1,7 @@
 """GaussianDP, MembershipAdvantage and TradeOff as requirements, and the μ that a law keeps."""
 
+from __future__ import annotations
+
 import dataclasses
 import functools
 import itertools

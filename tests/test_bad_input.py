@@ -107,7 +107,9 @@ def hook(owner: type, function: Any) -> bool:
         return True
     if not issubclass(owner, Design | Proof):
         return False
-    return issubclass(owner, Proof) or bool(taken & {"result", "clock", "law", "outputs", "question"})
+    return issubclass(owner, Proof) or bool(
+        taken & {"result", "clock", "law", "outputs", "question", "stated"}
+    )
 
 
 def targets() -> Iterator[tuple[str, Callable[..., Any]]]:

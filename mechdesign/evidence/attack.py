@@ -121,6 +121,9 @@ class TradeOff:
         The bounds are unimodal in ε, as δ is convex in e^ε.
         """
         known: dict[float, float] = {}
+        if not isinstance(at, Iterable):
+            raise DesignError.of("at", at, "must be shares of the innocent")
+        shares = [share("at", alpha) for alpha in at]
 
         def delta(epsilon: float) -> float:
             if epsilon not in known:
@@ -142,7 +145,7 @@ class TradeOff:
         grid = np.linspace(0.0, high, _POINTS).tolist()
         for epsilon in grid:
             delta(epsilon)
-        for alpha in at:
+        for alpha in shares:
             best = min(sorted(known), key=lambda e: _bound(e, known[e], alpha))
             step = grid[1]
             optimize.minimize_scalar(

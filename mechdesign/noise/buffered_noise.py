@@ -118,7 +118,7 @@ class BufferedNoise(Checked, NormalNoise):
     @staticmethod
     def step_of(deviation: float) -> float:
         """Lattice step for about this deviation, with room for twice as much."""
-        return math.ldexp(1.0, math.frexp(2 * deviation / _FINEST)[1])
+        return math.ldexp(1.0, math.frexp(2 * positive("deviation", deviation) / _FINEST)[1])
 
     @property
     def _sum(self) -> Fraction:

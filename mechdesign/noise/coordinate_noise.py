@@ -88,7 +88,7 @@ class CoordinateNoise(PerCoordinate):
 
     def __post_init__(self) -> None:
         lam, which = profile_vector("sensitivities", self.sensitivities), array("which", self.which)
-        units = tuple(instance("units", unit, AdditiveNoise) for unit in self.units)
+        units = tuple(instance("unit", u, AdditiveNoise) for u in instance("units", self.units, tuple, list))
         if which.shape != lam.shape or not np.isin(which[lam > 0], np.arange(len(units))).all():
             raise DesignError.of("which", self.which, "must name a unit for each coordinate that changes")
         counts = [int((which == k).sum()) for k in range(len(units))]

@@ -22,7 +22,7 @@ import operator
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 import numpy as np
 from scipy import optimize
@@ -32,7 +32,7 @@ from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import exp_lower, exp_upper, round_up
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem import checks
-from mechdesign.problem.checks import Checked, field
+from mechdesign.problem.checks import Checked, field, instance
 from mechdesign.typing import Array, Numbers
 
 
@@ -213,6 +213,7 @@ def pairs_of(privacy: Pointwise) -> tuple[tuple[float, float], ...]:
     >>> pairs_of(TradeOff([(0, 0.4), (1, 0), (2, 1)]))
     ((0.0, 0.4), (1.0, 0.0))
     """
+    instance("privacy", privacy, *get_args(Pointwise))
     return tuple((part.epsilon, getattr(part, "delta", 0.0)) for part in parts_of(privacy))  # type: ignore[union-attr]
 
 

@@ -143,7 +143,7 @@ class Store:
         self.path = file_path(path)
         text = json.dumps(definition, sort_keys=True, separators=(",", ":"))
         self._header = (
-            json.dumps({"store": 1, "definition": hashlib.sha256(text.encode()).hexdigest()}) + "\n"
+            json.dumps({"store": 2, "definition": hashlib.sha256(text.encode()).hexdigest()}) + "\n"
         )
         self.chunks: list[object] = []
         try:

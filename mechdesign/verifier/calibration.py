@@ -231,10 +231,10 @@ class Asked(NamedTuple):
         added.append(Cell(infinite, rest * infinite, -rest.ln(), -rest.ln()))
         found = ZERO
         for outcomes, beyond, origin in ((removed, rate * infinite, rest.ln()), (added, ZERO, -rest.ln())):
-            # most outcomes lose hardly more than the least a removed record does: a grid point
-            growth = origin.exp()
+            # most outcomes lose hardly more than the least a removed record does: a grid point, as is the loss where δ bends
+            growth, bend = origin.exp(), abs(self.epsilon / self.rounds - origin)
             moved = [Cell(p, q * growth, low - origin, high - origin) for p, q, low, high in outcomes]
-            one = grid.losses(moved, (self.epsilon or ONE) / self.rounds, beyond)
+            one = grid.losses(moved, bend or ONE, beyond)
             found = max(found, grid.delta(grid.power(one, self.rounds), self.epsilon - self.rounds * origin))
         return found
 

@@ -257,7 +257,7 @@ class _SmearedLaplace(stats.rv_continuous):  # type: ignore[misc]
         return np.tanh(rate / 2) * np.exp(-rate * np.abs(np.rint(t)))
 
     def _sf(self, t: Any, rate: Any) -> Any:
-        far = np.abs(np.asarray(t, dtype=float))
+        far = np.minimum(np.abs(np.asarray(t, dtype=float)), 1e300)
         k = np.rint(far)
         upper = np.exp(-rate * k) * (1 / (1 + np.exp(rate)) + np.tanh(rate / 2) * (k + 0.5 - far))
         return np.where(np.asarray(t) < 0, 1 - upper, upper)

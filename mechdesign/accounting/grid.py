@@ -100,10 +100,11 @@ class Cells:
 
     def on_grid(self, step: float, first: float, *, pessimistic: bool) -> Array:
         """The masses on the points around the cells, one more than these, from the loss `first` steps on."""
-        near = np.isfinite(self.lift + self.error) & np.isfinite(self.above)
+        near = np.isfinite(self.lift) & np.isfinite(self.error) & np.isfinite(self.above)
         sign = 1 if pessimistic else -1
         mass = np.maximum(self.mass + sign * self.mass_error, 0.0)
-        lift = np.where(near, self.lift + sign * self.error, math.inf if pessimistic else 0.0)
+        lift = np.full(mass.size, math.inf if pessimistic else 0.0)
+        lift[near] = self.lift[near] + sign * self.error[near]
         high = np.clip(lift / -math.expm1(-step), 0.0, mass)
         out = np.zeros(mass.size + 1)
         if pessimistic:

@@ -220,11 +220,15 @@ def by_verifier(name: str) -> Margins:
     def bounds(self: Any, claim: str, low: Any, high: Any, room: Any = 0) -> None:
         found.append((Fraction(high) - Fraction(low), Fraction(low) <= Fraction(high) + room))
 
+    def at_most(self: Any, claim: str, low: Any, high: Any, how: str = "proved") -> None:
+        found.append((high - low, low <= high))
+
     def said(self: Any, claim: str, holds: Any, *more: Any) -> None:
         found.append((0, bool(holds)))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reading.Account, "bounds", bounds)
+        patch.setattr(reading.Account, "at_most", at_most)
         patch.setattr(reading.Account, "proved", said)
         patch.setattr(reading.Account, "recomputed", said)
         verify(text(name))

@@ -140,6 +140,7 @@ def delta_interval(
     """
     non_negative("epsilon", epsilon)
     inside("width", width, 1e-9, 1)
+    non_negative("told_from", told_from)
     integer("rounds", rounds, 1)
     if probability("sampling_rate", sampling_rate) == 0:
         raise DesignError.of("sampling_rate", sampling_rate, "must be a probability in (0, 1]")

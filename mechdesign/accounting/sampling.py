@@ -30,6 +30,7 @@ from mechdesign.accounting.composition import (
     find_tilt,
 )
 from mechdesign.accounting.grid import (
+    MOST,
     Cells,
     GridLoss,
     cells_of,
@@ -324,6 +325,9 @@ def _on_grids(loss: CentredLoss, rate: float, step: float, tail: float, *, pessi
     top = float(_sampled(np.array([largest]), rate)[0])
     least = math.log1p(-rate)
     last = max(math.ceil((top - least) / step - 1e-9), 1)
+    if last > MOST:
+        remedy = "is so small, compared with the noise, that a sample's losses need more grid points than memory holds"
+        raise DesignError.of("sensitivity", loss.sensitivity, remedy)
     levels = step / 2 * np.arange(2 * last + 1)  # of a loss less the least one
     with np.errstate(over="ignore", divide="ignore"):
         ratios = np.expm1(levels) * ((1 - rate) / rate)

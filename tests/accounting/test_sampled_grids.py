@@ -121,6 +121,18 @@ def test_no_interval_is_wider_where_more_is_asked(sampled: bool) -> None:
             before = found
 
 
+def test_noise_far_wider_than_a_change_is_refused_in_one_sentence() -> None:
+    """Its losses are far closer to 0 than that of a record that no round leaves out: 10¹⁰ points lie between."""
+    with pytest.raises(md.DesignError, match=r"sensitivity.*grid points"):
+        delta_interval(NoiseTerm(stats.norm(scale=1e12), 1.0), 1.0, rounds=100, sampling_rate=0.1)
+
+
+@pytest.mark.parametrize("wrong", [-1.0, math.nan, "x"])
+def test_what_an_interval_is_told_from_is_a_number(wrong: object) -> None:
+    with pytest.raises(md.DesignError, match="told_from"):
+        delta_interval(NoiseTerm(stats.norm(), 1.0), 1.0, told_from=wrong)  # type: ignore[arg-type]
+
+
 def test_the_least_noise_uses_the_budget() -> None:
     """Near ε = 0, many rounds that lose little."""
     privacy = md.MembershipAdvantage(0.1)

@@ -39,9 +39,10 @@ class GridPlan:
         """The least step that needs no more points for one loss."""
         return 2 * max(largest(loss, self.upper_tail) for loss, _ in self.losses) / points
 
-    def delta(self, epsilon: float, step: float, *, pessimistic: bool) -> float:
-        """Bound δ(ε) on the grid of this step, from above or from below."""
-        return composed_delta(self.parts(step, pessimistic=pessimistic), epsilon, guess=self.theta)[0]
+    def delta(self, epsilon: float, step: float, *, pessimistic: bool, enough: float = 0.0) -> float:
+        """Bound δ(ε) on the grid of this step, from above or from below; roughly where `enough` is kept."""
+        parts = self.parts(step, pessimistic=pessimistic)
+        return composed_delta(parts, epsilon, guess=self.theta, enough=enough)[0]
 
     def parts(self, step: float, *, pessimistic: bool) -> list[Part]:
         return [

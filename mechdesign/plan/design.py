@@ -378,7 +378,7 @@ class Plan(Design):
         if self.weights is None:
             even = self._with_choices(self._even_split)
             yield Law(even, self.cost(even), report=SolveReport("even split"))
-        found = sorted(search.composable(clock), key=search.cost)
+        found = sorted(search.composable(clock.part(0.5)), key=search.cost)  # the rest is for proofs
         pure = [c for c in found if search.pure(c) and search.cost(c) <= _PURE * search.cost(found[0])]
         best, seen = math.inf, set()
         for chosen in pure[:1] or found:

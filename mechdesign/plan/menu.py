@@ -149,6 +149,11 @@ class Item:
         return self.rounds * self.part.sensitivity.largest_l2(self.part.dimension) ** 2
 
     @property
+    def moved(self) -> float:
+        """The largest Euclidean norm of a change in all rounds."""
+        return math.sqrt(self._square)
+
+    @property
     def top(self) -> float:
         """The largest shift of a number."""
         return self.shifts[0][0]

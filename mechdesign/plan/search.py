@@ -24,6 +24,7 @@ from functools import cache, cached_property
 import numpy as np
 from scipy import optimize, stats
 
+from mechdesign.accounting.composition import find_tilt
 from mechdesign.accounting.interval import DeltaInterval, delta_interval
 from mechdesign.accounting.least_kept import least_kept
 from mechdesign.accounting.losses import NoiseTerm, in_sigmas, is_gaussian, of_scipy
@@ -39,11 +40,14 @@ from mechdesign.typing import Array
 
 Choice = tuple[Item, float]
 """An item and its scale."""
-_POINTS = 2**16
+_POINTS = 2**19
+"""Of the grid, at most, about."""
 WIDTH = 1e-3
 """Of the intervals of δ."""
 _NONE = 1e-9
 """Share of δ that counts as none: a root is looked for between this and 1."""
+_FAR = 1e-3
+"""Share of δ that is far below it: Chernoff's bound, within about that factor of δ, is told of less."""
 _LIKE = 1e-12
 """Relative difference of errors and changes that count as equal."""
 _FARTHEST = 700.0
@@ -233,12 +237,13 @@ def items_of(chosen: Sequence[Choice]) -> tuple[int, ...]:
     return tuple(id(item) for item, _ in chosen)
 
 
-def upper_bound(terms: list[NoiseTerm], epsilon: float, width: float) -> float:
-    """δ at ε from above, on a grid of so many points for each loss that it takes milliseconds, however near ε the losses end."""
-    plan = plan_grid(tuple(terms), epsilon, width)
+def upper_bound(terms: list[NoiseTerm], privacy: ApproximateDP, width: float) -> float:
+    """δ at ε from above, on a grid of so many points for each loss that it takes milliseconds, however near ε the losses end; roughly where δ is far below the budget."""
+    plan = plan_grid(tuple(terms), privacy.epsilon, width)
     widest = max(grid.step * grid.mass.size for grid, _ in plan.coarse)
-    step = plan.align(max(plan.step / 2, widest / _POINTS))
-    return plan.delta(epsilon, step, pessimistic=True)
+    spread = math.sqrt(find_tilt(plan.coarse, privacy.epsilon, guess=plan.theta).variance)
+    step = plan.align(max(plan.step / 2, max(widest, 20 * spread) / _POINTS))
+    return plan.delta(privacy.epsilon, step, pessimistic=True, enough=_FAR * privacy.delta)
 
 
 def together(terms: Sequence[NoiseTerm], privacy: ApproximateDP, width: float) -> DeltaInterval:
@@ -260,17 +265,21 @@ def together(terms: Sequence[NoiseTerm], privacy: ApproximateDP, width: float) -
         found.append(normal)
     elif all(of_scipy(term.law.dist) == "laplace" for term in found):
         return DeltaInterval(0.0, delta_at(tuple(found), 0.0, privacy.epsilon, privacy.delta)[0])
-    return DeltaInterval(0.0, upper_bound(found, privacy.epsilon, width))
+    return DeltaInterval(0.0, upper_bound(found, privacy, width))
 
 
 def composed(chosen: Sequence[Choice], privacy: ApproximateDP) -> float:
     """δ of the composition at ε, from above; discrete normal noise as if it were normal."""
     if spent(chosen, math.inf) <= privacy.epsilon:
         return 0.0
-    terms = []
+    terms, normal = [], [0.0]
     for item, scale, copies in tally(chosen):
-        law = stats.norm(scale=scale) if item.normal else item.law(scale)
-        terms += [NoiseTerm(law, v, count * copies) for v, count in item.shifts]
+        if item.normal:
+            normal.append(math.sqrt(copies) * item.moved / scale)
+        else:
+            terms += [NoiseTerm(item.law(scale), v, count * copies) for v, count in item.shifts]
+    if any(normal):
+        terms.append(NoiseTerm(stats.norm(), math.hypot(*normal), 1))
     return together(terms, privacy, WIDTH).upper
 
 

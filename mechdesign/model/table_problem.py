@@ -54,7 +54,7 @@ from mechdesign.plotting import NAMED
 from mechdesign.problem.privacy import Consumption
 from mechdesign.problem.spine import Bound, Clock, Incumbent, Law, ModelledDesign
 from mechdesign.problem.words import Description, never_sent
-from mechdesign.solvers.registry import solve
+from mechdesign.solvers.registry import Solution, solve
 from mechdesign.spaces.pictures import draw_map
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Array, Indices, Weights
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 CURVED = 1e-8
 """How far above 0 a convex function that is not piecewise linear may be at the law, in doubles."""
 _TANGENTS = 40  # rounds of tangents, at most
+_STRICTER = 4  # times that a convex function is asked for a little more than its limit
 MOST_ROWS = 400_000
 """Privacy rows that `TableProblem.write` lists."""
 _SIMPLEX = 4_000  # variables of a table on a metric up to which the simplex method takes no longer than half a minute
@@ -324,22 +325,10 @@ class TableProblem(TableDesign, Problem):
         return found
 
     def _by_tangents(self, clock: Clock, solver: str | None, **options: Any) -> Iterator[Law | Bound]:
-        """Solve as a conic program and repair its table; prove the bound of linear programs with tangents there, and where these are solved."""
-        try:
-            found = solve(self.to_cvxpy(), solver, deadline=clock, **options)
-        except InfeasibleError as error:
-            self._cut_off(clock)
-            raise self._explained(error, clock) from None
-        tables = [_stochastic(found.primal["P"])]
-        declared = compiled(self.unknown, self.objective, self.constraints, tables, self.numbers)
-        start = _settled(declared, [rational(x) for x in tables[0].ravel().tolist()])
-        above = np.nextafter([float(x) for x in start], np.inf)
-        points = near(declared, [np.append(tables[0], above[declared.cells :])])
-        columns, missed = repaired(declared, points, clock)
-        law = self.deployed(weights_of(declared, columns))
-        worth = self.worth(law)
-        if off := missed_by(worth):
-            raise SolverError(f"rows called {off} are missed", solver=found.solver, status="repair")
+        """Prove the bound of linear programs with tangents where the conic program, and they themselves, are solved."""
+        found, declared, columns, missed = self._inside(clock, solver, options)
+        tables = [_stochastic(found.primal[self.unknown.name()])]
+        worth = self.worth(self.deployed(weights_of(declared, columns)))
         while True:
             program = Program(declared, clock)
             program.solve()
@@ -356,6 +345,36 @@ class TableProblem(TableDesign, Problem):
         self.__dict__["_declared"] = declared
         yield from bounds
         yield replace(self._law(columns, missed, SolveReport.of(found)), value=value)
+
+    def _inside(
+        self, clock: Clock, solver: str | None, options: dict[str, Any]
+    ) -> tuple[Solution, Declared, Exact, dict[str, fmpq]]:
+        """Solve as a conic program and repair its table; again with stricter functions where the repaired table misses them."""
+        program, stricter, off = self.to_cvxpy(), 0.0, list[str]()
+        limits = [f for label, f in self.functions().items() if label != "objective"]
+        for _ in range(_STRICTER):
+            rows = [limit <= -stricter for limit in limits] if stricter else []
+            asked = cp.Problem(program.objective, [*program.constraints, *rows])
+            try:
+                found = solve(asked, solver, deadline=clock, **options)
+            except InfeasibleError as error:
+                if stricter:
+                    break
+                self._cut_off(clock)
+                raise self._explained(error, clock) from None
+            tables = [_stochastic(found.primal[self.unknown.name()])]
+            declared = compiled(self.unknown, self.objective, self.constraints, tables, self.numbers)
+            start = _settled(declared, [rational(x) for x in tables[0].ravel().tolist()])
+            above = np.nextafter([float(x) for x in start], np.inf)
+            points = near(declared, [np.append(tables[0], above[declared.cells :])])
+            columns, missed = repaired(declared, points, clock)
+            worth = self.worth(self.deployed(weights_of(declared, columns)))
+            if not (off := missed_by(worth)):
+                return found, declared, columns, missed
+            if not math.isfinite(most := max(worth[label] for label in off)):
+                break
+            stricter = 2 * (stricter + most)
+        raise SolverError(f"rows called {off} are missed", solver=solver or "any", status="repair")
 
     def _cut_off(self, clock: Clock) -> None:
         """Add tangents of convex functions where a table keeps those before, until none does or they are enough."""

@@ -137,7 +137,10 @@ def test_a_large_table_on_a_metric_is_solved_by_rounds(monkeypatch: pytest.Monke
 
 P = md.Table([-1, -0.5, 0, 0.5, 1], [-3, -0.5, 0.5, 3])
 PRIVATE = [P.private(md.PureDP(1.0)), P.unbiased()]
+NOISE = md.LatticeNoise(1, 14, integer=True)
 CASES: dict[str, tuple[Any, list[Any]]] = {
+    "noise": (NOISE.expected("squared"), [md.named("peak", cp.norm(NOISE) <= 0.4)]),
+    "noise, missed at first": (NOISE.expected("squared"), [md.named("entropy", cp.sum(cp.entr(NOISE)) >= 1.9)]),
     "objective": (cp.sum_squares(P), []),
     "entropy": (-cp.sum(cp.entr(P)), []),
     "largest of several": (cp.max(cp.sum(cp.square(P), axis=1)), []),
@@ -149,17 +152,22 @@ CASES: dict[str, tuple[Any, list[Any]]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_optimum_and_claims(case: str, tmp_path: Path) -> None:
     objective, rows = CASES[case]
-    problem = md.Problem(md.Minimize(objective), [*PRIVATE, *rows])
+    table = not case.startswith("noise")
+    private = PRIVATE if table else [NOISE.private(md.ApproximateDP(1.0, 1e-6))]
+    problem = md.Problem(md.Minimize(objective), [*private, *rows])
     result = problem.solve()
     reference: Any = problem.to_cvxpy()
-    reference.solve(solver=cp.CLARABEL, tol_gap_rel=1e-11, tol_gap_abs=1e-11, tol_feas=1e-11)
-    assert result.value == pytest.approx(reference.value, rel=1e-7)
-    assert result.gap is not None and result.gap < 1e-7
+    reference.solve(solver=cp.CLARABEL, **dict.fromkeys(("tol_gap_rel", "tol_gap_abs", "tol_feas"), 1e-10))
+    # a solver's tolerance of masses is no small part of δ = 1e-6
+    near = 1e-7 if table else 1e-5
+    assert result.value == pytest.approx(reference.value, rel=near)
+    assert result.gap is not None and result.gap < near
     assert result.certificate is not None and result.certificate.verify()
     held = result.checks().set_index("claim")["how"].to_dict()
-    assert held["private: ε = 1, all pairs of inputs"] == "proved"
-    assert next(how for claim, how in held.items() if "no table within" in claim) == "recomputed"
-    P.save_value(result.mechanism.probabilities)
+    assert next(how for claim, how in held.items() if claim.startswith("private: ")) == "proved"
+    assert next(how for claim, how in held.items() if claim.startswith("no ")) == "recomputed"
+    cells: Any = problem.exact(result.mechanism)  # type: ignore[attr-defined]
+    problem.unknown.save_value(np.reshape([float(x) for x in cells], problem.unknown.shape))
     assert all(np.max(one.expr.value) < 1e-8 for one in rows)
 
     path = tmp_path / "table.json"
@@ -167,9 +175,9 @@ def test_optimum_and_claims(case: str, tmp_path: Path) -> None:
     again = md.load(path)
     assert again.certificate.verify() and all(holds for *_, holds in verify(path.read_text()).rows)
     held = again.checks().set_index("claim")["how"].to_dict()
-    assert next(how for claim, how in held.items() if "no table within" in claim) == "claimed"
+    assert next(how for claim, how in held.items() if claim.startswith("no ")) == "claimed"
     with pytest.raises(md.DesignError, match="declare them again"):
-        again.design.subject_to(again.design.unknown[:, 0] <= 0.5)
+        again.design.subject_to(again.design.unknown <= 0.9)
 
 
 def test_missed_rows_are_not_delivered() -> None:

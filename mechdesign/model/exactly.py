@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from flint import fmpq, fmpq_mat
@@ -28,6 +29,7 @@ from mechdesign.evidence.vipr import fraction, rational
 from mechdesign.model.declared import ZERO, Declared, Row
 from mechdesign.model.program import Program
 from mechdesign.solvers.deadline import Deadline
+from mechdesign.solvers.linear_program import LinearProgram
 from mechdesign.typing import Array, Indices, Weights
 
 MARGIN = 1e-12
@@ -128,6 +130,38 @@ def _short(value: fmpq, *, down: bool = False) -> fmpq:
     scaled = value * (1 << bits)
     p, q = int(scaled.p), int(scaled.q)
     return fmpq(p // q if down else -(-p // q), 1 << bits)
+
+
+def refuted(program: LinearProgram) -> bool:
+    """Whether multipliers prove in rationals that a program has no point; they pay for columns without bounds exactly."""
+    ray, lp, matrix = program.ray(), program.highs.getLp(), program.matrix()
+    low, high, least, most = map(_finite, (lp.row_lower_, lp.row_upper_, lp.col_lower_, lp.col_upper_))
+    rows, columns = ([dict[int, fmpq]() for _ in side] for side in (low, least))
+    for i, j, a in zip(*(part.tolist() for part in (*matrix.coords, matrix.data))):
+        rows[i][j] = columns[j][i] = rational(a)
+    for i, row in enumerate(rows):  # columns are at most what a row of non-negative terms leaves
+        if high[i] is not None and all(a > 0 and least[j] == 0 for j, a in row.items()):
+            for j, a in row.items():
+                most[j] = min(high[i] / a, high[i] / a if most[j] is None else most[j])
+    for y in () if ray is None else (ray.tolist(), (-ray).tolist()):
+        kept = {i: rational(v) for i, v in enumerate(y) if v and (low if v > 0 else high)[i] is not None}
+        free = [columns[j] for j in range(len(columns)) if least[j] is None and most[j] is None]
+        charges = [({i: a for i, a in column.items() if i in kept}, ZERO) for column in free]
+        start = [kept.get(i, ZERO) for i in range(len(rows))]
+        moved = project(_independent([charge for charge in charges if charge[0]])[0], start)
+        charged = [sum((a * moved[i] for i, a in column.items()), ZERO) for column in columns]
+        given = [(v, (low if v > 0 else high)[i]) for i, v in enumerate(moved) if v]
+        taken = [(v, (most if v > 0 else least)[j]) for j, v in enumerate(charged) if v]
+        if any(side is None for _, side in (*given, *taken)):
+            continue
+        if sum((v * side for v, side in given), ZERO) > sum((v * side for v, side in taken), ZERO):
+            return True
+    return False
+
+
+def _finite(sides: Iterable[float]) -> list[Any]:
+    """Bounds in rationals; None of infinite ones."""
+    return [rational(side) if math.isfinite(side) else None for side in sides]
 
 
 # -- exact points ---------------------------------------------------------------------------------------------------

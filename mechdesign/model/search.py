@@ -158,7 +158,7 @@ class _Warm:
 
     def solve(self, programs: Programs) -> Iterator[Status]:
         """Solve all points, the first from scratch."""
-        lp, highs = self.lp, self.lp._highs
+        lp, highs = self.lp, self.lp.highs
         blocks = programs.blocks
         lp.constant = programs.constant
         lp.change_costs("x", programs.cost)
@@ -182,7 +182,7 @@ class _Warm:
     def _change(self, places: Indices, values: Array) -> None:
         rows, columns = self._rows[places].tolist(), self._columns[places].tolist()
         for row, column, value in zip(rows, columns, values[places].tolist()):
-            self.lp._highs.changeCoeff(row, column, value)
+            self.lp.highs.changeCoeff(row, column, value)
 
 
 def _first(parts: Iterable[Array]) -> Array:

@@ -21,7 +21,7 @@ from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import fraction, rational
 from mechdesign.evidence.whole_files import check_writable
-from mechdesign.model.exactly import Exact, near, repaired, weights_of
+from mechdesign.model.exactly import Exact, near, refuted, repaired, weights_of
 from mechdesign.model.expressions import compiled
 from mechdesign.model.problem import Problem
 from mechdesign.model.search import Programs, Sweep, parameters_of
@@ -495,7 +495,7 @@ class BoxSearch:
         programs = self.programs.at(self.first_boxes(), epsilon)
         for k in range(programs.count):
             self.clock.hold("OPTM")
-            if not programs.program(k).refuted():
+            if not refuted(programs.program(k)):
                 words = "nothing feasible was found, nor is it proved that there is nothing"
                 return SolverError(words, solver="highs", status="check")
         if self._six and self._disordered():
@@ -525,7 +525,7 @@ class BoxSearch:
         boxes = (self.problem.unknown.open[..., None] * 0.0, self.problem.unknown.open[..., None] * 1.0)
         programs = self.programs.at(boxes)
         kept = [block for block in programs.blocks if block.name in ("normalisation", "order")]
-        return replace(programs, blocks=kept).program().refuted()
+        return refuted(replace(programs, blocks=kept).program())
 
 
 @serializable("selection-proof")

@@ -104,7 +104,7 @@ class LinearProgram:
         self.count, self.iterations, self.seconds = 0, 0, 0.0
         self._options = options
         self._entries: dict[str, list[tuple[_Places, _Places, Array]]] = {}  # rows, columns, values
-        self._highs: Any = highspy.Highs()  # its type stubs lack several methods
+        self.highs: Any = highspy.Highs()  # its type stubs lack several methods
         own = options if self.solver == "highs" else {}
         method = (
             {"solver": "ipm", "run_crossover": "off"}
@@ -114,7 +114,7 @@ class LinearProgram:
         settings = {"output_flag": False, "threads": 1, **method, **HIGHS_TOLERANCES, **own}
         for name, value in settings.items():
             try:
-                taken = self._highs.setOptionValue(name, value) == highspy.HighsStatus.kOk
+                taken = self.highs.setOptionValue(name, value) == highspy.HighsStatus.kOk
             except TypeError:
                 taken = False
             if not taken:
@@ -123,7 +123,7 @@ class LinearProgram:
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns by now."""
-        return int(self._highs.getNumRow()), int(self._highs.getNumCol())
+        return int(self.highs.getNumRow()), int(self.highs.getNumCol())
 
     # -- its numbers ----------------------------------------------------------------------------------
 
@@ -136,7 +136,7 @@ class LinearProgram:
         bounds = [np.broadcast_to(np.asarray(b, dtype=float), costs.shape).ravel() for b in (lower, upper)]
         self.columns[name] = self.shape[1] + np.arange(count, dtype=np.int32).reshape(costs.shape)
         starts = np.zeros(count, dtype=np.int32)
-        self._highs.addCols(count, costs.ravel(), *bounds, 0, starts, none, np.zeros(0))
+        self.highs.addCols(count, costs.ravel(), *bounds, 0, starts, none, np.zeros(0))
         return self.columns[name]
 
     def add_rows(
@@ -158,7 +158,7 @@ class LinearProgram:
         bounds = [np.broadcast_to(np.asarray(b, dtype=float), count).copy() for b in (lower, upper)]
         order = np.argsort(row, kind="stable")
         starts = np.searchsorted(row[order], np.arange(count)).astype(np.int32)
-        status = self._highs.addRows(count, *bounds, len(data), starts, column[order], data[order])
+        status = self.highs.addRows(count, *bounds, len(data), starts, column[order], data[order])
         if self.shape[0] != first + count:
             raise SolverError(
                 f"HiGHS refused rows of the {self.what}: coefficients beyond its range",
@@ -173,7 +173,7 @@ class LinearProgram:
     def change_costs(self, name: str, cost: Numbers) -> None:
         """Change the costs of a family of columns."""
         at = np.ravel(self.columns[name])
-        self._highs.changeColsCost(len(at), at, np.ravel(np.asarray(cost, dtype=float)))
+        self.highs.changeColsCost(len(at), at, np.ravel(np.asarray(cost, dtype=float)))
 
     def change_rows(
         self, name: str, values: Array | None = None, *, upper: Array | float | None = None
@@ -183,13 +183,13 @@ class LinearProgram:
             row, column, held = self._coefficients(name)
             moved = np.flatnonzero(values != held)
             for place in zip(row[moved].tolist(), column[moved].tolist(), values[moved].tolist()):
-                self._highs.changeCoeff(*place)
+                self.highs.changeCoeff(*place)
             self._entries[name] = [(row, column, values)]
         if upper is not None:
             rows = self.rows[name]
             low, high = np.full((2, len(rows)), -np.inf)
             high[:] = upper
-            self._highs.changeRowsBounds(len(rows), rows, low, high)
+            self.highs.changeRowsBounds(len(rows), rows, low, high)
 
     def _coefficients(self, name: str) -> tuple[_Places, _Places, Array]:
         parts = self._entries[name]
@@ -202,11 +202,11 @@ class LinearProgram:
 
     def forget_basis(self) -> None:
         """Start the next run from scratch."""
-        self._highs.clearSolver()
+        self.highs.clearSolver()
 
     def run(self) -> Status:
         """Run HiGHS from the last basis."""
-        highs, started = self._highs, time.perf_counter()
+        highs, started = self.highs, time.perf_counter()
         if self.deadline.finite:  # HiGHS counts the time of all runs of one instance
             if self.deadline.passed:
                 return Status.LIMIT
@@ -248,18 +248,18 @@ class LinearProgram:
             Neither.
         """
         status, free = Status.LIMIT, "simplex_iteration_limit" not in self._options
-        fresh = not self._highs.getBasis().valid
+        fresh = not self.highs.getBasis().valid
         for attempt in (0, 2) if fresh else range(3):
             if attempt:
                 self.forget_basis()
             if free:
                 most = 20 * sum(self.shape) + 1000 if attempt < 2 else highspy.kHighsIInf
-                self._highs.setOptionValue("simplex_iteration_limit", most)
+                self.highs.setOptionValue("simplex_iteration_limit", most)
             if attempt == 2:  # badly scaled programs can keep the simplex method turning at the tightest
                 for name in HIGHS_TOLERANCES:
-                    self._highs.setOptionValue(name, 100 * self._highs.getOptionValue(name)[1])
+                    self.highs.setOptionValue(name, 100 * self.highs.getOptionValue(name)[1])
             status = self.run()
-            self.iterations += max(0, int(self._highs.getInfo().simplex_iteration_count))
+            self.iterations += max(0, int(self.highs.getInfo().simplex_iteration_count))
             if status is Status.OPTIMAL or self.deadline.passed:
                 return Status.OPTIMAL if status is Status.OPTIMAL else Status.LIMIT
         word = self.word
@@ -277,9 +277,9 @@ class LinearProgram:
         bool
             Whether `x` was replaced; the program stays as it was.
         """
-        highs, lp = self._highs, self._highs.getLp()
+        highs, lp = self.highs, self.highs.getLp()
         rows, width = self.shape
-        matrix = self._matrix()
+        matrix = self.matrix()
         x, activity = self.x.astype(np.longdouble), np.zeros(rows, dtype=np.longdouble)
         np.add.at(activity, matrix.coords[0], matrix.data.astype(np.longdouble) * x[matrix.coords[1]])
         limits = [np.array(v) for v in (lp.row_lower_, lp.row_upper_, lp.col_lower_, lp.col_upper_)]
@@ -303,34 +303,16 @@ class LinearProgram:
 
     def ray(self) -> Array | None:
         """Multipliers of the rows that prove an infeasible program so, up to their common sign; None where HiGHS finds none."""
-        self._highs.setOptionValue("presolve", "off")
+        self.highs.setOptionValue("presolve", "off")
         self.forget_basis()
         self.run()
-        _, found, values = self._highs.getDualRay()
-        self._highs.setOptionValue("presolve", "choose")
+        _, found, values = self.highs.getDualRay()
+        self.highs.setOptionValue("presolve", "choose")
         return np.array(values) if found else None
 
-    def refuted(self) -> bool:
-        """Whether multipliers prove that no point is feasible, in arithmetic rounded against the claim."""
-        ray, lp, matrix = self.ray(), self._highs.getLp(), self._matrix()
-        low, high = np.array(lp.row_lower_), np.array(lp.row_upper_)
-        least, most = np.array(lp.col_lower_), np.array(lp.col_upper_)
-        (row, column), value = matrix.coords, matrix.data
-        mixed = np.zeros(len(high), dtype=bool)
-        mixed[row[(value < 0) | (least[column] < 0)]] = True
-        seen = ~mixed[row] & (value > 0)  # columns are at most what a row of non-negative terms leaves
-        np.minimum.at(most, column[seen], high[row[seen]] / value[seen] * (1 + 1e-15))
-        for y in () if ray is None else (ray, -ray):
-            side = np.where(y > 0, low, high)
-            held = np.isfinite(side) & (y != 0)
-            sides, kept = np.where(held, side, 0.0), np.where(held, y, 0.0)
-            if bound_from(np.zeros(len(least)), matrix, sides, len(y), least, most, kept) > 0:
-                return True
-        return False
-
-    def _matrix(self) -> sparse.coo_array:
+    def matrix(self) -> sparse.coo_array:
         """The coefficients inside HiGHS."""
-        held = self._highs.getLp().a_matrix_
+        held = self.highs.getLp().a_matrix_
         kind = sparse.csc_array if held.format_ == highspy.MatrixFormat.kColwise else sparse.csr_array
         entries = (np.array(held.value_), np.array(held.index_), np.array(held.start_))
         return sparse.coo_array(kind(entries, shape=self.shape))
@@ -339,11 +321,11 @@ class LinearProgram:
         """Write the program as HiGHS does, by the ending of the name: ``.mps`` or ``.lp``."""
         for name, rows in self.rows.items():
             for k, row in enumerate(rows.tolist()):
-                self._highs.passRowName(row, f"{name}_{k}")
+                self.highs.passRowName(row, f"{name}_{k}")
         for name, columns in self.columns.items():
             for k, column in enumerate(np.ravel(columns).tolist()):
-                self._highs.passColName(column, f"{name}_{k}")
-        if self._highs.writeModel(path) == highspy.HighsStatus.kError:
+                self.highs.passColName(column, f"{name}_{k}")
+        if self.highs.writeModel(path) == highspy.HighsStatus.kError:
             raise DesignError.of("path", path, "cannot be written; its name must end in .mps or .lp")
 
     def answer(self) -> Solution:
@@ -378,7 +360,7 @@ class LinearProgram:
 
     def to_cvxpy(self) -> cp.Problem:
         """Declare the same numbers in CVXPY, without the constant."""
-        lp, width = self._highs.getLp(), self.shape[1]
+        lp, width = self.highs.getLp(), self.shape[1]
         bounds = np.array([lp.col_lower_, lp.col_upper_])
         x = {k: cp.Variable(at.shape, bounds=list(bounds[:, at]), name=k) for k, at in self.columns.items()}
         whole = cp.hstack([cp.vec(v, order="C") for v in x.values()])
@@ -403,7 +385,7 @@ class LinearProgram:
     @property
     def word(self) -> str:
         """How the last run ended, as HiGHS says it."""
-        return str(self._highs.modelStatusToString(self._highs.getModelStatus()))
+        return str(self.highs.modelStatusToString(self.highs.getModelStatus()))
 
 
 def proved_bound(problem: cp.Problem, solution: Solution) -> float:

@@ -16,9 +16,11 @@ from scipy.optimize import linprog
 import mechdesign as md
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.evidence.serialize import dumps
+from mechdesign.model.exactly import refuted
 from mechdesign.quantizers.families import SelectionFamilies
 from mechdesign.quantizers.selection_problem import BoxSearch
 from mechdesign.quantizers.selection_program import authors_levels
+from mechdesign.solvers.linear_program import LinearProgram
 from mechdesign.typing import Status
 from mechdesign.verifier.verify import verify
 
@@ -366,6 +368,23 @@ def test_an_own_constraint_is_kept_exactly_and_proved_by_both_checkers(tmp_path:
     solved = result.problem()
     assert np.array_equal(solved.box[0], result.box[0])
     assert solved.solve().value == pytest.approx(result.value, rel=1e-6)
+
+
+@pytest.mark.parametrize("families", ["symmetric", "separate"])
+def test_what_rows_with_further_columns_forbid_is_proved(
+    families: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """q_1(1) = 1, so that a limit on the largest two of the first row is at least 1; the same multipliers prove nothing beyond."""
+    problem = md.OPTM(BINS, md.PureDP(1.0), stats.uniform(-1, 2), families=families).problem()
+    most, box = cp.Parameter(value=0.9), [side[..., None] for side in problem.box]
+    limited = problem.subject_to(md.named("largest", cp.sum_largest(problem.unknown[0], 2) <= most))
+    with pytest.raises(md.InfeasibleError, match="'largest'"):
+        limited.solve()
+    ray = limited.programs.at(box).program().ray()
+    monkeypatch.setattr(LinearProgram, "ray", lambda self: ray)
+    for value, proved in ((0.9, True), (1 - 1e-9, True), (1.0, False), (1.1, False)):
+        most.value = value
+        assert refuted(limited.programs.at(box).program()) is proved
 
 
 def test_a_law_outside_an_own_row_is_refused(tmp_path: Path) -> None:

@@ -207,7 +207,7 @@ def decode(node: object, depth: int = 0) -> Any:
             return _once([(inner(k), inner(v)) for k, v in pairs])
         case {"$kind": kind, "fields": dict(fields), **rest} if not rest:
             cls = _class(kind)
-            if (members := _members().get(kind, set(fields))) != set(fields):
+            if (members := _MEMBERS.get(kind, fields)).keys() != fields.keys():
                 _refuse(f"{kind} with other members than {', '.join(sorted(members))}")
             values = {k: inner(v) for k, v in fields.items()}
             made = cls.from_fields(values) if hasattr(cls, "from_fields") else cls(**values)
@@ -308,12 +308,6 @@ def _once(pairs: list[tuple[H, T]]) -> dict[H, T]:
     return found
 
 
-@functools.cache
-def _members() -> dict[str, set[str]]:
-    """The members of every kind, as the schema lists them."""
-    return {kind: set(schema["required"]) for kind, schema in result_schema()["$defs"]["kinds"].items()}
-
-
 def _integer(digits: str) -> int:
     return int(digits) if len(digits) <= DIGITS else _refuse(f"an integer of {len(digits)} digits")
 
@@ -400,10 +394,12 @@ def _beside(name: str) -> dict[str, Any]:
     return found
 
 
-KINDS: dict[str, str] = {
-    kind: f"mechdesign.{module}" for module, kinds in _beside("kinds.json").items() for kind in kinds
-}
+_INDEX = _beside("kinds.json")
+KINDS: dict[str, str] = {kind: f"mechdesign.{module}" for module, kinds in _INDEX.items() for kind in kinds}
 """The module of each kind and law, which is imported when a file needs it; a test compares the index with what modules register."""
+_MEMBERS: dict[str, dict[str, str]] = {
+    kind: held for kinds in _INDEX.values() for kind, held in kinds.items()
+}
 
 
 LAWS: dict[str, stats.rv_continuous | stats.rv_discrete] = {}

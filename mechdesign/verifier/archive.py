@@ -33,8 +33,8 @@ def build(path: str | Path) -> None:
     """
     own = Path(__file__).parent
     members = {"mechdesign/__init__.py": "", "__main__.py": (own / "__main__.py").read_text(encoding="utf-8")}
-    for source in sorted(own.glob("*.py")):
-        members[f"mechdesign/verifier/{source.name}"] = source.read_text(encoding="utf-8")
+    for source in (*sorted(own.glob("*.py")), own.with_name("evidence") / "kinds.json"):
+        members[f"mechdesign/{source.parent.name}/{source.name}"] = source.read_text(encoding="utf-8")
     with open(path, "wb") as file:
         file.write(SHEBANG)
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -10,12 +10,19 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
+from importlib import resources
 from typing import Any, TypeAlias
-
-from mechdesign.verifier.members import MEMBERS
 
 Json: TypeAlias = Any
 """A plain value of a file: an object is a dictionary with its kind under the empty key (`Members`)."""
+INDEX = resources.files("mechdesign").joinpath("evidence", "kinds.json").read_text(encoding="utf-8")
+MEMBERS: dict[str, dict[str, str]] = {
+    kind: held
+    for kinds in json.loads(INDEX).values()
+    for kind, held in kinds.items()
+    if not kind.startswith("law:")
+}
+"""What a file says of each kind of object, no less and no more, and what each member may be: data, made of the package's dataclasses."""
 NEAR = 1e-9
 OPERATIONS = 2_000_000
 """Of those that are counted, what a slow processor does in a second."""

@@ -7,7 +7,7 @@ here). Exit code 0: all that is checked holds; 1: something does not, or the fil
 nothing to check. Covered are results, mechanisms that are saved alone (what they lose is printed), comparisons and frontiers (each result
 within, its claims under its name) and certificates. Not covered, by name: biased selections, what shuffling hides, histograms of
 users, comparisons of those, of local reports of categories and of means of clients, functions and laws of the user's own. A file that
-states no mechanism (a budget, a space, a proof) claims nothing. Nothing is shared with the package: it is a second opinion. Fields of
+states no mechanism (a budget, a space, a proof) claims nothing. No code is shared with the package: it is a second opinion. Fields of
 files: docs/format.md.
 """
 
@@ -28,11 +28,10 @@ from mechdesign.verifier.gaussian import correlated, covariance_problem
 from mechdesign.verifier.knorm import knorm
 from mechdesign.verifier.local_report import local_report
 from mechdesign.verifier.mechanisms import MECHANISMS
-from mechdesign.verifier.members import MEMBERS
 from mechdesign.verifier.noise import lattice_noise, lattice_problem
 from mechdesign.verifier.plan import plan
 from mechdesign.verifier.quantizer import quantizer, selection_problem
-from mechdesign.verifier.reading import Account, Json, NotCovered, NothingToCheck, Refused, read
+from mechdesign.verifier.reading import MEMBERS, Account, Json, NotCovered, NothingToCheck, Refused, read
 from mechdesign.verifier.several import comparison, frontier
 from mechdesign.verifier.table import bounded, channel, table
 from mechdesign.verifier.vectors import vectors

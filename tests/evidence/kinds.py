@@ -2,7 +2,7 @@
 
     cd tests && python -m evidence.kinds
 
-rewrites `mechdesign/evidence/kinds.json`, `mechdesign/evidence/result.schema.json`, `mechdesign/verifier/members.py` and the table of
+rewrites `mechdesign/evidence/kinds.json`, which both readers of files know kinds by, `mechdesign/evidence/result.schema.json` and the table of
 `docs/format.md`; a test compares them. Annotations and declared checks say what a member may be; `EXCEPTIONS` say it where they do not. The words are those of
 `mechdesign.verifier.reading`: ``num`` (∞ and NaN included), ``pos``, ``nn`` (not negative), ``count``, ``some`` (at least 1), ``int``, ``flag``, ``text``,
 ``frac``, ``arr``, ``table``, ``law``, ``fun`` (a function that was not stored), tuples ``nums``, ``ints``, ``fracs``, ``texts``, ``pair`` and
@@ -33,7 +33,6 @@ from mechdesign.problem import checks
 
 INDEX = Path(mechdesign.evidence.__file__).with_name("kinds.json")
 PATH = Path(mechdesign.evidence.__file__).with_name("result.schema.json")
-MEMBERS = Path(mechdesign.evidence.__file__).parents[1] / "verifier" / "members.py"
 FORMAT = Path(mechdesign.evidence.__file__).parents[2] / "docs" / "format.md"
 
 PRIOR = "@prior-law|@prior-clipped|@prior-truncated|@prior-samples"
@@ -410,20 +409,12 @@ def schema_text() -> str:
 
 
 def index_text() -> str:
-    """The module of every kind, a line for each module."""
-    lines = (f" {json.dumps(module)}: {json.dumps(kinds)}" for module, kinds in declared().items())
-    return "{\n" + ",\n".join(lines) + "\n}\n"
-
-
-def members_text() -> str:
-    """The module of the stand-alone verifier that knows every kind's members."""
-    lines = "".join(f"    {json.dumps(kind)}: {json.dumps(held)},\n" for kind, held in members().items())
-    return (
-        '"""What a file says of each kind of object, no less and no more, and what each member may be.\n\n'
-        "Written by `tests/evidence/kinds.py` from the package's dataclasses; `mechdesign.verifier.reading` says what the words mean.\n"
-        '"""\n\n'
-        f"# fmt: off\nMEMBERS: dict[str, dict[str, str]] = {{\n{lines}}}\n"
-    )
+    """The kinds and laws of every module, and what the members of a kind may be: a line for each."""
+    modules = []
+    for module, kinds in declared().items():
+        held = (f"  {json.dumps(kind)}: {json.dumps(members().get(kind, {}))}" for kind in kinds)
+        modules.append(f" {json.dumps(module)}: {{\n" + ",\n".join(held) + "\n }")
+    return "{\n" + ",\n".join(modules) + "\n}\n"
 
 
 def format_text() -> str:
@@ -437,7 +428,7 @@ def format_text() -> str:
 
 
 BEGIN, END = "<!-- kinds: written by tests/evidence/kinds.py -->", "<!-- end of kinds -->"
-TEXTS = {INDEX: index_text, PATH: schema_text, MEMBERS: members_text, FORMAT: format_text}
+TEXTS = {INDEX: index_text, PATH: schema_text, FORMAT: format_text}
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ import mechdesign as md
 from mechdesign.evidence.results import OF_SEARCH
 from mechdesign.evidence.serialize import DEPTH, KINDS, dumps, kind_of, loads
 from mechdesign.verifier import verify
-from mechdesign.verifier.members import MEMBERS
+from mechdesign.verifier.reading import MEMBERS
 
 OBJECTS = [kind for kind in KINDS if not kind.startswith("law:")]
 

@@ -39,9 +39,9 @@ from .errors import MechdesignError as MechdesignError
 from .errors import MissingExtra as MissingExtra
 from .errors import ResultFormatError as ResultFormatError
 from .errors import SolverError as SolverError
-from .evidence.accuracy import Accuracy as Accuracy
 from .evidence.attack import TradeOff as TradeOff
 from .evidence.proofs import Certificate as Certificate
+from .evidence.results import Accuracy as Accuracy
 from .evidence.results import Result as Result
 from .evidence.serialize import load as load
 from .evidence.serialize import register_law as register_law

@@ -23,9 +23,9 @@ import numpy as np
 from mechdesign.channels.channel import Channel
 from mechdesign.channels.exact import common_integers
 from mechdesign.errors import DataError, DesignError
-from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.exact import log_upper
+from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import Checked, array, field, finite, indices, integer, one_of, probability
 from mechdesign.problem.mechanism import Deployment, Drawn, Simulation, integer_weights

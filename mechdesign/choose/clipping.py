@@ -31,8 +31,7 @@ import numpy as np
 from scipy import stats
 
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
-from mechdesign.evidence.accuracy import Accuracy
-from mechdesign.evidence.results import Result
+from mechdesign.evidence.results import Accuracy, Result
 from mechdesign.plotting import COLOURS, figure, legend_above, sized
 from mechdesign.problem.priors import LawPrior, Prior
 from mechdesign.quantizers.mechanism import Quantizer

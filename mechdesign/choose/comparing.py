@@ -20,8 +20,8 @@ from mechdesign.choose.questions import (
     checked_question,
 )
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
-from mechdesign.evidence.accuracy import Accuracy as Accuracy
 from mechdesign.evidence.digits import gap_words
+from mechdesign.evidence.results import Accuracy as Accuracy
 from mechdesign.evidence.results import Result
 from mechdesign.problem.checks import instance, one_of, positive, probability
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, Privacy, PureDP

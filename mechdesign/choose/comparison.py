@@ -13,8 +13,6 @@ import pandas as pd
 from mechdesign.choose.candidates import candidates, fewest
 from mechdesign.choose.questions import LocalReport, NumericQuery, Question, Requirement, check_same_privacy
 from mechdesign.errors import DesignError, MechdesignError
-from mechdesign.evidence.accuracy import Accuracy
-from mechdesign.evidence.classes import Scope
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.exportable import Exportable
 from mechdesign.evidence.page import Page, Section, page
@@ -24,11 +22,12 @@ from mechdesign.evidence.proofs import (
     PROVED,
     RECOMPUTED,
     Claim,
+    Scope,
     agreement,
     close,
     fitting,
 )
-from mechdesign.evidence.results import Result
+from mechdesign.evidence.results import Accuracy, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, plain, sized
 from mechdesign.problem.checks import instance

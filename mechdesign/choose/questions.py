@@ -17,9 +17,8 @@ from mechdesign.choice.budget import Asked as RulePrivacy
 from mechdesign.choice.design import PrivateChoice
 from mechdesign.choose.clipping import ClippedMean
 from mechdesign.errors import DataError, DesignError
-from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.proofs import same
-from mechdesign.evidence.results import Result
+from mechdesign.evidence.results import Accuracy, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.calibration import Calibration
 from mechdesign.noise.cell_noise import CellNoise

@@ -12,6 +12,7 @@ it, claim by claim, and what no proof covers.
 from __future__ import annotations
 
 import dataclasses
+import enum
 import json
 import math
 import os
@@ -28,10 +29,10 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError, MechdesignError, MissingExtra, ResultFormatError, instance
-from mechdesign.evidence.classes import MechanismClass
 from mechdesign.evidence.serialize import dumps, encode, serializable
 from mechdesign.evidence.vipr import LinearBound, NoProgramError
 from mechdesign.evidence.whole_files import check_writable, write_whole
+from mechdesign.typing import Indices
 
 PROVED = "proved"
 RECOMPUTED = "recomputed"
@@ -40,6 +41,77 @@ ABOUT_MECHANISM, ABOUT_FILE = "mechanism", "file"
 FIT = "its parts fit together"
 OWN_WORDS = "seconds and notes, and that what has no result has none, are the file's own words"
 """What nothing in a comparison or a frontier shows."""
+
+
+class Scope(enum.StrEnum):
+    """Width of a class of mechanisms, which designs optimize over and lower bounds cover, in the words that files use.
+
+    "Optimal" is said where value and lower bound meet and both are of every mechanism that answers the question. What is least of
+    independent noise of one law, of one family or of one menu only, is the best of its class, and other mechanisms may do better.
+    The class follows from the design and its proof; a file that says another one is refused.
+    """
+
+    EVERY = "every mechanism"
+    INDEPENDENT = "independent noise of one law"
+    LOG_CONCAVE = "symmetric log-concave noise"
+    FAMILY = "this family"
+    MENU = "this menu"
+
+
+@dataclass(frozen=True)
+class MechanismClass:
+    """A class of mechanisms, by name.
+
+    Parameters
+    ----------
+    scope : Scope
+        ``EVERY``: all that answer the question as the design states it. ``FAMILY``: those of one published or parametrised
+        family. ``MENU``: those that a design tries, or that have the outputs which a search found.
+    noun : str
+        What one of them is, in words that follow "every", "any" and "no": "additive noise for a real-valued query".
+
+    Examples
+    --------
+    >>> print(MechanismClass(Scope.EVERY, "channel"), "·", MechanismClass(Scope.FAMILY, "Gaussian noise"))
+    every channel · this family (any Gaussian noise)
+    >>> print(INDEPENDENT_NOISE)
+    independent noise of one law
+    """
+
+    scope: Scope
+    noun: str
+
+    @property
+    def every(self) -> bool:
+        """Whether the class holds all mechanisms that answer the question, so that its best is optimal."""
+        return self.scope is Scope.EVERY
+
+    def __str__(self) -> str:
+        if self.scope in (Scope.FAMILY, Scope.MENU):
+            return f"{self.scope} (any {self.noun})"
+        return f"every {self.noun}" if self.every else self.noun
+
+
+def every(noun: str) -> MechanismClass:
+    """All mechanisms that answer the question."""
+    return MechanismClass(Scope.EVERY, noun)
+
+
+def family(noun: str) -> MechanismClass:
+    """Those of one family."""
+    return MechanismClass(Scope.FAMILY, noun)
+
+
+def menu(noun: str) -> MechanismClass:
+    """Those of one menu."""
+    return MechanismClass(Scope.MENU, noun)
+
+
+INDEPENDENT_NOISE = MechanismClass(Scope.INDEPENDENT, Scope.INDEPENDENT.value)
+LOG_CONCAVE_NOISE = MechanismClass(Scope.LOG_CONCAVE, Scope.LOG_CONCAVE.value)
+
+REAL_NOISE = "additive noise for a real-valued query"
+"""Of whole numbers only changes by whole numbers need be protected: other noise may cost less there."""
 
 
 @contextmanager
@@ -226,6 +298,58 @@ class ClosedBound(Proof):
     def check(self, stated: Certificate) -> Iterator[Claim]:
         least = instance("question", stated.question, Theorems).least_cost(stated)
         yield self.least(stated, least if self.bound_checked(stated) == PROVED else least * (1 + _ROUNDING))
+
+
+@runtime_checkable
+class Rowed(Protocol):
+    """A question that numbers the rows of its linear program, and states each in rationals: proofs hold numbers and multipliers."""
+
+    def linear_bound(self, rows: Indices, multipliers: tuple[Fraction, ...]) -> LinearBound:
+        """Return the program with these rows, each with its multiplier, and no other."""
+
+
+@serializable("rows-bound")
+@dataclass(frozen=True, eq=False)
+class RowsBound(Proof):
+    r"""Rows of the question's linear program with multipliers: nothing that the rows allow costs less than :math:`\sum_i y_i b_i`.
+
+    For :math:`\min c x` subject to rows :math:`A x \lessgtr b`, multipliers y of the sign that the senses allow, with reduced costs
+    :math:`c - y A \ge 0` (0 for a variable of either sign), prove :math:`c x \ge y b`. No multiplier needs to be a solver's, or good: those that
+    are only prove less. At cost 0 a positive bound proves that the rows have no solution (Farkas).
+
+    Parameters
+    ----------
+    rows : array of int, shape (t,)
+        Numbers of the rows, increasing.
+    multipliers : tuple of Fraction, length t
+        Of an inequality, as the question states it, not negative; of an equality of either sign.
+    """
+
+    rows: Indices
+    multipliers: tuple[Fraction, ...]
+
+    speaks_of = ("lower bound",)
+
+    def __post_init__(self) -> None:
+        if len(self.rows) != len(self.multipliers) or (self.rows[1:] <= self.rows[:-1]).any():
+            raise DesignError("rows: must be increasing numbers, each with its multiplier")
+
+    def bound_checked(self, stated: Certificate) -> str:
+        """Proved, unless the question says that its rows are computed in doubles."""
+        return getattr(stated.question, "rows_how", PROVED)
+
+    def program(self, stated: Certificate) -> LinearBound:
+        """The rows with their multipliers."""
+        return instance("question", stated.question, Rowed).linear_bound(self.rows, self.multipliers)
+
+    def linear_bound(self, stated: Certificate) -> LinearBound:
+        return self.program(stated)
+
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        program = self.program(stated)
+        if not program.admissible:
+            raise ResultFormatError("multipliers leave a negative reduced cost")
+        yield self.least(stated, Fraction(int(program.bound.p), int(program.bound.q)))
 
 
 @serializable("certificate")

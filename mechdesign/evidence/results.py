@@ -12,12 +12,11 @@ from importlib import metadata
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError, MechdesignError, instance
-from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.attack import Attack, TradeOff, share
-from mechdesign.evidence.classes import MechanismClass, Scope
 from mechdesign.evidence.digits import at_least, at_most, gap_words, meaningful, within
 from mechdesign.evidence.exportable import Exportable
 from mechdesign.evidence.page import Fact, Page, Section, versions
@@ -28,7 +27,9 @@ from mechdesign.evidence.proofs import (
     RECOMPUTED,
     Certificate,
     Claim,
+    MechanismClass,
     Proof,
+    Scope,
     agreement,
     fitting,
     tightest,
@@ -57,6 +58,45 @@ def audit_rows(
     """Return the rows of a family as audits list them."""
     held = slack <= ACTIVE if active is None else active
     return pd.DataFrame(dict(zip(AUDIT_COLUMNS, (family, index, lhs, rhs, slack, dual, held))))
+
+
+@serializable("accuracy")
+@dataclass(frozen=True)
+class Accuracy:
+    """How far off an answer is, in its own units; of several coordinates, of one of them on average.
+
+    Attributes
+    ----------
+    standard_deviation : float
+        Root of the mean squared error.
+    absolute_error : float
+        Mean absolute error (mean distance, in a metric space).
+    half_width : float
+        19 answers in 20 are off by at most this.
+
+    Examples
+    --------
+    >>> import mechdesign as md
+    >>> print(md.accuracy("laplace", md.NumericQuery(), md.PureDP(1.0)))
+    standard deviation 1.41421, mean absolute error 1, 95% within ±2.99574
+    """
+
+    standard_deviation: float
+    absolute_error: float
+    half_width: float
+
+    def __str__(self) -> str:
+        return (
+            f"standard deviation {self.standard_deviation:.6g}, mean absolute error {self.absolute_error:.6g}, "
+            f"95% within ±{self.half_width:.6g}"
+        )
+
+
+def quantile(errors: Array, weights: Array) -> float:
+    """Return the least of `errors` that 95% of the weight does not exceed."""
+    order = np.argsort(errors, axis=None)
+    below = np.cumsum(weights.ravel()[order])
+    return float(errors.ravel()[order][min(int(np.searchsorted(below, 0.95 * below[-1])), errors.size - 1)])
 
 
 @serializable("solve-report")

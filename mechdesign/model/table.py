@@ -22,9 +22,9 @@ import cvxpy as cp
 import numpy as np
 
 from mechdesign.errors import DataError, DesignError
-from mechdesign.evidence.accuracy import Accuracy, quantile
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import shown
+from mechdesign.evidence.results import Accuracy, quantile
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.unknown import Requirement, Unknown, named
 from mechdesign.problem.checks import array, by_label, integer, one_of, read

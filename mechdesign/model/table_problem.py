@@ -19,13 +19,22 @@ from flint import fmpq
 from scipy import sparse
 
 from mechdesign.errors import DesignError, InfeasibleError, SolverError, instance
-from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.attack import TradeOff
-from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.exact import round_down, round_up
-from mechdesign.evidence.proofs import CLAIMED, PROVED, RECOMPUTED, Certificate, Claim, Proof, agreement, same
-from mechdesign.evidence.results import Result, SolveReport
-from mechdesign.evidence.rows import RowsBound
+from mechdesign.evidence.proofs import (
+    CLAIMED,
+    PROVED,
+    RECOMPUTED,
+    Certificate,
+    Claim,
+    MechanismClass,
+    Proof,
+    RowsBound,
+    agreement,
+    every,
+    same,
+)
+from mechdesign.evidence.results import Accuracy, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import LinearBound, fraction, rational
 from mechdesign.evidence.whole_files import check_writable

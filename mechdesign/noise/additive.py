@@ -14,8 +14,8 @@ from mechdesign.accounting.interval import DeltaInterval, epsilon_bound
 from mechdesign.accounting.losses import NoiseTerm, is_gaussian, of_scipy
 from mechdesign.accounting.profile import least_mu, privacy_profile, profile_epsilon
 from mechdesign.errors import DataError, DesignError
-from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.digits import at_least, at_most, fields_shown
+from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.pictures import half_width
 from mechdesign.noise.release import ExactNoise, Lattice, lattice_of, noisy

@@ -27,8 +27,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mechdesign.errors import DataError, DesignError, instance
-from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.exact import exp_lower, round_up
+from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.sampling import IntegerWeights, streaks, uniform_integers
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.pictures import draw_laws, half_width

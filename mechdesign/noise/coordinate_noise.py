@@ -26,10 +26,10 @@ from mechdesign.accounting.interval import upper_delta
 from mechdesign.accounting.least_kept import least_kept
 from mechdesign.accounting.losses import AtomicLoss, loss_of
 from mechdesign.errors import DesignError
-from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import excess, round_up
 from mechdesign.evidence.proofs import PROVED
+from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration import Calibration

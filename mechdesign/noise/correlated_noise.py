@@ -29,9 +29,9 @@ from scipy import linalg, stats
 from mechdesign.accounting.gaussian import GaussianPrivacy, budget_worth, gaussian_budget
 from mechdesign.accounting.profile import gaussian_tradeoff
 from mechdesign.errors import DataError, DesignError
-from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import round_up
+from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.release import ExactNoise
 from mechdesign.noise.vector_noise import accuracy_of

@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike
 from scipy import special, stats
 
 from mechdesign.errors import DesignError
-from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.exact import round_up
+from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.balls import Ball, Rows, Vectors, hull_cached, hull_of, short
 from mechdesign.noise.pictures import half_width

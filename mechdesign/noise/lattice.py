@@ -3,7 +3,7 @@ r"""Optimal noise on lattices: lower bounds with exact costs, problems on the ma
 **The lower bound** holds for every additive noise for one number. Round any noise T at random, and without bias, to a neighbour on the lattice of n points a sensitivity. That is post-processing: the masses are private at the
 shifts by up to n points, and cost no more than T costs where each point costs what `lower_costs` says. What lies beyond the reach is one mass more, of
 which nothing is asked, at the cost of the nearest points out there. So every noise gives a point of the program `free_lattice`, and whatever multipliers
-prove of that (`mechdesign.evidence.rows`) holds of every noise.
+prove of that (`mechdesign.evidence.proofs`) holds of every noise.
 
 For noise on the whole numbers the lattice is ℤ itself, its costs are the loss, and n is the largest change. The bound then is of more. Let every mechanism
 with whole-number answers whose noise may depend on the true value x, K(x + t | x), be averaged over x = -N, …, N: a shift by s
@@ -35,9 +35,17 @@ import pandas as pd
 from flint import fmpq
 
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
-from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.exact import round_down, round_up
-from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, LawProof, Proof
+from mechdesign.evidence.proofs import (
+    PROVED,
+    RECOMPUTED,
+    Certificate,
+    Claim,
+    LawProof,
+    MechanismClass,
+    Proof,
+    every,
+)
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import FUNCTION, LinearBound, NoProgramError, rational

@@ -17,9 +17,9 @@ from scipy import special, stats
 from mechdesign.accounting.interval import delta_interval, upper_delta
 from mechdesign.accounting.losses import NoiseTerm, is_gaussian
 from mechdesign.errors import DesignError
-from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.proofs import PROVED
+from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.scales import absolute_moment
 from mechdesign.noise.release import ExactNoise, noisy

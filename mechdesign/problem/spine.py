@@ -24,12 +24,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pandas as pd
 
 from mechdesign.errors import DesignError, MechdesignError, SolverError
-from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.attack import TradeOff
-from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.digits import gap_words
-from mechdesign.evidence.proofs import PROVED, Certificate, Claim, Proof
-from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
+from mechdesign.evidence.proofs import PROVED, Certificate, Claim, MechanismClass, Proof, family
+from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result, SolveReport
 from mechdesign.plotting import COLOURS, figure, plain, sized
 from mechdesign.problem.checks import Checked, inside, one_of
 from mechdesign.problem.privacy import Consumption, PureDP, points_of

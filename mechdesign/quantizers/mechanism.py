@@ -31,9 +31,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mechdesign.errors import DataError, DesignError, MissingExtra
-from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.exact import log_upper
 from mechdesign.evidence.exportable import Saved
+from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, sized
 from mechdesign.problem import checks

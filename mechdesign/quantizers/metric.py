@@ -36,11 +36,20 @@ import pandas as pd
 from mechdesign import solvers
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.attack import TradeOff
-from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.exact import round_down
-from mechdesign.evidence.proofs import ABOUT_FILE, CLAIMED, PROVED, RECOMPUTED, Certificate, Claim, Proof
+from mechdesign.evidence.proofs import (
+    ABOUT_FILE,
+    CLAIMED,
+    PROVED,
+    RECOMPUTED,
+    Certificate,
+    Claim,
+    MechanismClass,
+    Proof,
+    RowsBound,
+    every,
+)
 from mechdesign.evidence.results import Result, SolveReport
-from mechdesign.evidence.rows import RowsBound
 from mechdesign.evidence.serialize import UnavailableCallable, serializable
 from mechdesign.evidence.vipr import FUNCTION, LinearBound, NoProgramError, fraction, rational
 from mechdesign.model.declared import Declared

@@ -23,7 +23,7 @@ import pandas as pd
 
 from mechdesign import solvers
 from mechdesign.errors import DesignError, InfeasibleError
-from mechdesign.evidence.classes import MechanismClass, family
+from mechdesign.evidence.proofs import MechanismClass, family
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import dumps, serializable
 from mechdesign.model.search import Row, Sweeping, swept

@@ -31,7 +31,7 @@ import pandas as pd
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.digits import at_least, at_most, shown
 from mechdesign.evidence.exact import exp_lower, log_upper, round_down, round_up
-from mechdesign.evidence.rows import RowsBound
+from mechdesign.evidence.proofs import RowsBound
 from mechdesign.model.table import Table
 from mechdesign.model.table_problem import TableProblem
 from mechdesign.problem.checks import array, instance, integer, non_negative, number, one_of

@@ -40,8 +40,8 @@ import pandas as pd
 from scipy import special
 
 from mechdesign.errors import DesignError
-from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.exact import exp_lower, exp_upper, log_upper
+from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.sampling import IntegerRows, bernoulli
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import (

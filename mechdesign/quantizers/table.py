@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mechdesign.errors import DataError, DesignError
-from mechdesign.evidence.accuracy import Accuracy, quantile
+from mechdesign.evidence.results import Accuracy, quantile
 from mechdesign.problem.checks import FINITE, check_preserved, increasing, one_of, settle
 from mechdesign.problem.checks import doubles as as_doubles
 from mechdesign.problem.losses import Loss

@@ -47,9 +47,7 @@ import pandas as pd
 from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
 
 from mechdesign.errors import DataError, DesignError, MechdesignError, SolverError
-from mechdesign.evidence.accuracy import Accuracy
 from mechdesign.evidence.attack import TradeOff
-from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.exact import exp_lower, exp_upper, round_down, round_up
 from mechdesign.evidence.proofs import (
     PROVED,
@@ -58,9 +56,11 @@ from mechdesign.evidence.proofs import (
     Claim,
     ClosedBound,
     LawProof,
+    MechanismClass,
     agreement,
+    every,
 )
-from mechdesign.evidence.results import AUDIT_COLUMNS, Result
+from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result
 from mechdesign.evidence.sampling import geometric
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, plain, sized

@@ -19,7 +19,7 @@ from mechdesign.channels import exact
 from mechdesign.channels.channel import Channel, Response, check_prior
 from mechdesign.channels.exact import integer_rows, private_weights
 from mechdesign.channels.responses import ClusteredResponse, HadamardResponse, KaryResponse
-from mechdesign.evidence.rows import RowsBound
+from mechdesign.evidence.proofs import RowsBound
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.model import printing
 from mechdesign.model.exactly import Face

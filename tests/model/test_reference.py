@@ -15,7 +15,7 @@ import pytest
 import vipr_checker
 
 import mechdesign as md
-from mechdesign.evidence.rows import RowsBound
+from mechdesign.evidence.proofs import RowsBound
 from mechdesign.evidence.serialize import dumps
 from mechdesign.evidence.vipr import fraction
 from mechdesign.model import exactly

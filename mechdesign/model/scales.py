@@ -20,7 +20,6 @@ from typing import Any, get_args
 
 import cvxpy as cp
 import numpy as np
-from scipy import special
 
 from mechdesign.accounting.gaussian import GaussianPrivacy, gaussian_budget, gaussian_profile
 from mechdesign.accounting.profile import gaussian_most
@@ -29,6 +28,7 @@ from mechdesign.evidence.exact import log_upper, safe_root
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.unknown import Requirement, Unknown
 from mechdesign.problem.checks import array, number, one_of, rounded_up
+from mechdesign.problem.law_moments import absolute_moment
 from mechdesign.problem.privacy import (
     GAUSSIAN_ALONE,
     ApproximateDP,
@@ -246,18 +246,3 @@ def _sizes(sensitivity: Any) -> Array:
     if not ((found >= 0).all() and found.any()):
         raise DesignError.of("sensitivity", found, "must be numbers of at least 0, one a scale, not all 0")
     return found
-
-
-def absolute_moment(noise: str, order: float) -> float:
-    r"""Return :math:`E|T|^p` at scale 1: :math:`2^{p/2}\Gamma((p+1)/2)/\sqrt\pi` or :math:`\Gamma(p+1)`.
-
-    Examples
-    --------
-    >>> absolute_moment("gaussian", 2), absolute_moment("laplace", 2)
-    (1.0, 2.0)
-    """
-    if noise == "laplace":
-        return float(special.gamma(order + 1))
-    if order == 2:
-        return 1.0
-    return float(2 ** (order / 2) * special.gamma((order + 1) / 2) / math.sqrt(math.pi))

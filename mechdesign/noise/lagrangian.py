@@ -38,7 +38,7 @@ from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.vipr import fraction, rational
 from mechdesign.model.declared import OwnRows
 from mechdesign.model.exactly import RESIDUAL
-from mechdesign.model.scales import absolute_moment
+from mechdesign.problem.law_moments import absolute_moment
 from mechdesign.typing import Array, Indices
 
 ZERO = fmpq(0)

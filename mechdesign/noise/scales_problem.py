@@ -27,7 +27,7 @@ from mechdesign.model.declared import OwnRows
 from mechdesign.model.exactly import RESIDUAL
 from mechdesign.model.expressions import rows_of
 from mechdesign.model.problem import Problem
-from mechdesign.model.scales import Scales, ScalesPrivacy, absolute_moment
+from mechdesign.model.scales import Scales, ScalesPrivacy
 from mechdesign.model.unknown import named
 from mechdesign.noise.lagrangian import DeclaredScales, Lagrangian, Multipliers, cost_above, lower_bound
 from mechdesign.noise.scales_solving import ScalesProgram, solve_scales
@@ -41,6 +41,7 @@ from mechdesign.noise.separable import (
 from mechdesign.noise.vector_noise import IndependentNoise
 from mechdesign.plotting import COLOURS, figure, sized
 from mechdesign.problem.checks import array
+from mechdesign.problem.law_moments import absolute_moment
 from mechdesign.problem.privacy import Consumption, GaussianDP, ZeroConcentratedDP
 from mechdesign.problem.sensitivity import Protection, Sensitivity
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign

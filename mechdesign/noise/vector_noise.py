@@ -21,9 +21,9 @@ from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.proofs import PROVED
 from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.serialize import serializable
-from mechdesign.model.scales import absolute_moment
 from mechdesign.noise.release import ExactNoise, noisy
 from mechdesign.problem.checks import doubles, inside, instance, integer, one_of, settle
+from mechdesign.problem.law_moments import absolute_moment
 from mechdesign.problem.mechanism import AddedNoise
 from mechdesign.problem.privacy import Consumption, Pointwise, pairs_of
 from mechdesign.problem.sensitivity import Sensitivity

@@ -8,6 +8,7 @@ as missing mass and is halved until it is found, and a cell at which the density
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -305,3 +306,18 @@ def law_integrals(
     for parts, owners in (*done, (coarse, owner)):
         np.add.at(found, owners, parts)
     return found
+
+
+def absolute_moment(noise: str, order: float) -> float:
+    r"""Return :math:`E|T|^p` at scale 1: :math:`2^{p/2}\Gamma((p+1)/2)/\sqrt\pi` or :math:`\Gamma(p+1)`.
+
+    Examples
+    --------
+    >>> absolute_moment("gaussian", 2), absolute_moment("laplace", 2)
+    (1.0, 2.0)
+    """
+    if noise == "laplace":
+        return float(special.gamma(order + 1))
+    if order == 2:
+        return 1.0
+    return float(2 ** (order / 2) * special.gamma((order + 1) / 2) / math.sqrt(math.pi))

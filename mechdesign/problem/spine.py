@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pandas as pd
 
+from mechdesign import solvers
 from mechdesign.errors import DesignError, MechdesignError, SolverError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import gap_words
@@ -34,7 +35,6 @@ from mechdesign.problem.privacy import Consumption, PureDP, points_of
 from mechdesign.problem.sensitivity import NEIGHBOURS, Protection, Sensitivity
 from mechdesign.problem.words import Description, guarantee, stated
 from mechdesign.solvers.deadline import Deadline, progress_bar, too_late
-from mechdesign.solvers.registry import get
 from mechdesign.typing import Status
 
 if TYPE_CHECKING:
@@ -554,7 +554,7 @@ class ModelledDesign(Design):
         (1.8785, True)
         """
         if solver is not None and solver not in self.algorithms:
-            get(solver)
+            solvers.get(solver)
         return super().solve(
             solver=solver, gap=gap, certify=certify, time_limit=time_limit, progress=progress, **options
         )

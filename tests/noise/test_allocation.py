@@ -19,11 +19,11 @@ from scipy import integrate, optimize, stats
 import mechdesign as md
 from mechdesign.accounting.gaussian import gaussian_mu
 from mechdesign.evidence.serialize import dumps
-from mechdesign.model.scales import absolute_moment
 from mechdesign.noise.allocation_page import disparity, gini, layer_profile, majorizes
 from mechdesign.noise.scales_solving import worst_mix
 from mechdesign.noise.separable import Changes, spent
 from mechdesign.noise.vector_noise import MixedNoise
+from mechdesign.problem.law_moments import absolute_moment
 from mechdesign.verifier.verify import verify
 
 PRIVACY = md.ApproximateDP(0.5, 1e-6)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import mechdesign as md
 from mechdesign.evidence.serialize import dumps
-from mechdesign.model.scales import absolute_moment
 from mechdesign.noise.lagrangian import Multipliers, lower_bound
+from mechdesign.problem.law_moments import absolute_moment
 from mechdesign.verifier.verify import verify
 
 WEIGHTS, PARTS = np.array([1, 2, 0.5, 1]), np.array([1, 1, 1, 0.5])

@@ -39,7 +39,7 @@ from mechdesign.evidence.proofs import (
 )
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.model.scales import Scales, ScalesPrivacy, absolute_moment, order_of
+from mechdesign.model.scales import Scales, ScalesPrivacy, order_of
 from mechdesign.model.unknown import named
 from mechdesign.noise.allocation_page import (
     CLOSED,
@@ -66,6 +66,7 @@ from mechdesign.noise.scales_solving import allocate_several
 from mechdesign.noise.separable import EXACT, Changes, Separable, changes_within, overflowing, power
 from mechdesign.noise.vector_noise import IndependentNoise
 from mechdesign.problem.checks import NARROWEST, doubles, instance, integer, one_of, settle
+from mechdesign.problem.law_moments import absolute_moment
 from mechdesign.problem.privacy import GAUSSIAN_ALONE, Consumption, GaussianDP, Pointwise, PureDP
 from mechdesign.problem.sensitivity import Sensitivity, neighbours_of
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign

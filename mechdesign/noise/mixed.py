@@ -27,13 +27,13 @@ from mechdesign.accounting.losses import NoiseTerm
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import excess
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim
-from mechdesign.model.scales import absolute_moment
 from mechdesign.noise.allocation_page import AllocationPage
 from mechdesign.noise.calibration_evaluation import budget_of
 from mechdesign.noise.coordinate_noise import CoordinateNoise
 from mechdesign.noise.separable import ROUNDING
 from mechdesign.noise.vector_noise import MixedNoise
 from mechdesign.problem.checks import instance
+from mechdesign.problem.law_moments import absolute_moment
 from mechdesign.problem.privacy import Pointwise, pairs_of
 from mechdesign.solvers import Deadline
 from mechdesign.typing import Array, Flags, Indices

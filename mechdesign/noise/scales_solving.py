@@ -28,7 +28,6 @@ from scipy import optimize
 from mechdesign import solvers
 from mechdesign.errors import DesignError, InfeasibleError, ResultFormatError, SolverError
 from mechdesign.evidence.results import SolveReport
-from mechdesign.model.scales import absolute_moment
 from mechdesign.model.unknown import named
 from mechdesign.noise.lagrangian import DeclaredScales, Lagrangian, Multipliers, lower_bound
 from mechdesign.noise.separable import (
@@ -43,6 +42,7 @@ from mechdesign.noise.separable import (
     keeps,
     spent,
 )
+from mechdesign.problem.law_moments import absolute_moment
 from mechdesign.solvers import Deadline, Solution
 from mechdesign.typing import Array
 

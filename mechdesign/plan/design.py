@@ -23,7 +23,17 @@ from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.exact import excess, round_down
-from mechdesign.evidence.proofs import Certificate, Claim, MechanismClass, menu, same
+from mechdesign.evidence.proofs import (
+    PROVED,
+    RECOMPUTED,
+    Certificate,
+    Claim,
+    ClosedBound,
+    MechanismClass,
+    agreement,
+    menu,
+    same,
+)
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.calibration import SpentProof
@@ -39,9 +49,9 @@ from mechdesign.plan.mechanism import (
     currency_of,
     law_key,
     stated_part,
+    worst_error,
 )
 from mechdesign.plan.menu import FAMILIES, Item
-from mechdesign.plan.proofs import PlanBound, spent_claims
 from mechdesign.plan.search import Choice, Search, composed, items_of, root, tally
 from mechdesign.plan.tasks import LinearQueries, Part, Task, deviation_of, task_of
 from mechdesign.problem.checks import field, instance, integer, number, one_of, positive, settle
@@ -51,6 +61,7 @@ from mechdesign.problem.spine import Bound, Clock, Design, Law
 from mechdesign.problem.words import Description, guarantee
 from mechdesign.problem.workload import Workload
 from mechdesign.solvers.deadline import Deadline
+from mechdesign.typing import Array
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -63,6 +74,8 @@ _HALF = 0.5
 """δ from which no lower bound is sought."""
 _LEAST = 1e-6
 """Share of ε that is asked, at least: targets that δ alone allows."""
+_ROUND = 1e-12
+"""Of errors in doubles, relative."""
 _PURE = 1 + 1e-4
 """A plan that is pure is taken where no other one costs less by more than that: its proof is exact."""
 _VERIFIED = 3e-5
@@ -369,10 +382,8 @@ class Plan(Design):
             yield from self._least_budget()
             return
         if search.privacy is None:
-            chosen, prices = search.separable(self._order)
-            proof = PlanBound(tuple(prices.tolist()))
-            yield Bound(self.least(proof.prices), proof)
-            yield self._law(chosen, self._left, clock)
+            yield Bound(self._least, ClosedBound())
+            yield self._law(self._separable[0], self._left, clock)
             return
         if self.weights is None:
             even = self._with_choices(self._even_split)
@@ -396,12 +407,12 @@ class Plan(Design):
             return
         cover, least = Cover(self._search, value, _COVERED, clock), 1 / (1 - clock.gap)
         if value <= _RATIOS[0] * cover.alone:
-            yield Bound(min(cover.alone, value), PlanBound(()))
+            yield Bound(min(cover.alone, value), ClosedBound())
         for ratio in [*(r for r in _RATIOS if r > least), least]:
             if value > ratio * cover.alone:
                 if not cover.proves(value / ratio * (1 + 1e-6)):
                     return
-                yield Bound(value / ratio * (1 + 1e-9), PlanBound(()))
+                yield Bound(value / ratio * (1 + 1e-9), ClosedBound())
 
     def _mechanism(self, chosen: Sequence[Choice], factor: float = 0.0) -> PlannedRelease:
         made = {
@@ -479,7 +490,7 @@ class Plan(Design):
             reason = f"the targets need a budget of {need}, more than {guarantee(self.privacy)}"
             raise InfeasibleError(reason, smallest_epsilon=least if known else None)
         if not composes:
-            yield Bound(self.least(()), PlanBound(()))
+            yield Bound(self._least, ClosedBound())
         yield Law(mechanism, least, report=SolveReport("search"))
 
     @cached_property
@@ -499,9 +510,66 @@ class Plan(Design):
 
     # -- what proofs ask ---------------------------------------------------------------------------------
 
+    bound_how = RECOMPUTED
+
     def spent_claims(self, stated: Certificate, spent: DeltaInterval) -> Iterator[Claim]:
-        """Recompute what all parts consume together in all rounds, and what they err."""
-        return spent_claims(self, stated, spent)
+        """Recompute what all parts consume together in all rounds, that the interval `spent` encloses it, and what they err.
+
+        Largest losses add up, and ρ (Bun and Steinke 2016); δ is that of the composition of all losses, each of the worst change
+        of its part: dominating pairs compose (Zhu, Dong and Wang 2022). Of groups of disjoint people the largest counts: one person is in one of them.
+        """
+        law, value = instance("law", stated.law, PlannedRelease), stated.value
+        fits = self.choices(law) is not None
+        yield agreement("the noise is of the menu, for the tasks asked", PROVED, fits)
+        if not fits:
+            return
+        privacy = self.granted(value)
+        fresh, budget = law.consumed(privacy), budget_of(privacy)
+        room = budget - fresh.upper
+        yield Claim(f"{privacy} is kept by all tasks and rounds", fresh.how, room, room >= 0)
+        agrees = spent.vouched(fresh, budget)
+        yield agreement("the enclosure stored is that of the plan", RECOMPUTED, agrees)
+        if self.targets is None:
+            room = value * (1 + _ROUND) - self.cost(law)
+            yield Claim(f"the error is at most {value:.9g}", RECOMPUTED, room, room >= 0)
+            return
+        room = self._search.budget - value
+        yield Claim(f"the least budget is at most {value:.9g}", PROVED, room, room >= 0)
+        for name, parts in law.parts.items():
+            target = self.targets[name]
+            room = target**2 * (1 + _ROUND) - worst_error(parts)
+            yield Claim(f"the error of {name} is at most {target:.9g}", RECOMPUTED, room, room >= 0)
+
+    def least_cost(self, stated: Certificate) -> float:
+        """Return what no plan of the menu costs less than.
+
+        Under (ε, δ) it is the bound stated, where boxes of scales in which some plan costs no less or does not keep the budget
+        cover all plans (`mechdesign.plan.bound`).
+        """
+        bound = stated.lower_bound
+        if self._search.privacy is None:
+            return self._least
+        if self.targets is not None or bound is None:
+            return -math.inf
+        near = self._left.delta < _HALF  # type: ignore[union-attr]
+        covered = bound <= 0 or (near and Cover(self._search, bound, _COVERED).proves(bound))
+        return bound if covered else -math.inf
+
+    @cached_property
+    def _separable(self) -> tuple[list[Choice], Array]:
+        return self._search.separable(self._order)
+
+    @cached_property
+    def _least(self) -> float:
+        r"""Where budgets add: with targets, what each part consumes at least.
+
+        Else by weak duality :math:`\sum \min_s (w e(s) + \lambda D(s)) - \lambda B`, D the largest loss, or ρ of normal noise, at the prices λ at which
+        each group uses up its budget.
+        """
+        if self.targets is None:
+            return self._search.bound(self._separable[1], self._order) * (1 - 1e-10)
+        least = [min(i.consumed(s, self._order) for i, s in choices) for choices in self._aimed]
+        return max(math.fsum(least[k] for k in chain) for chain in self._search.chains) * (1 - 1e-9)
 
     def cost(self, law: PlannedRelease) -> float:
         """Weighted squared error of all answers of a round."""
@@ -527,19 +595,6 @@ class Plan(Design):
         own = replace(self._mechanism(found), noises=law.noises, chosen=self.chosen, rules=law.rules)  # type: ignore[arg-type]
         often = all((n.rounds, n.sampling_rate) == (self.rounds, 1.0) for n in law.noises)
         return found if often and same(own, law) else None  # type: ignore[return-value]
-
-    def least(self, prices: Sequence[float]) -> float:
-        """What no plan costs less than: by the targets, or by prices of the budget."""
-        search = self._search
-        if self.targets is not None:
-            least = [min(i.consumed(s, self._order) for i, s in choices) for choices in self._aimed]
-            return max(math.fsum(least[k] for k in chain) for chain in search.chains) * (1 - 1e-9)
-        return search.bound(np.array(prices), self._order) * (1 - 1e-10)
-
-    def costs_at_least(self, least: float) -> bool:
-        """Whether no plan is seen to cost less, under (ε, δ)."""
-        near = self._left.delta < _HALF  # type: ignore[union-attr]
-        return least <= 0 or (near and Cover(self._search, least, _COVERED).proves(least))
 
     # -- what a result asks ------------------------------------------------------------------------------
 

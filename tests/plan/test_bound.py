@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tracemalloc
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from scipy import signal
 
 import mechdesign as md
 from mechdesign.accounting.losses import NoiseTerm
-from mechdesign.evidence.proofs import Certificate, Scope
+from mechdesign.evidence.proofs import Certificate, ClosedBound, Scope
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.plan.bound import Cover, Kind, Losses, normal_tail
 from mechdesign.plan.menu import Item
@@ -161,7 +162,7 @@ def test_within_a_tenth_and_never_above(design: md.Plan) -> None:
     assert result.gap <= design.default_gap and "to a gap of 9.09%" in str(result)
     assert result.value / 1.1000001 <= result.lower_bound <= result.value and result.bound_class is Scope.MENU
     assert result.bound_how == "recomputed" and "like tasks alike" in str(result.among)
-    assert not design.costs_at_least(result.value / 0.99)
+    assert not replace(result.certificate, lower_bound=result.value / 0.99).verify()
     again = loads(dumps(result))
     assert again.certificate.verify() and all(holds for *_, holds in verify(dumps(result)).rows)
 
@@ -186,3 +187,13 @@ def test_a_raised_bound_is_refused() -> None:
     result = three().solve()
     raised = Certificate(result.design, result.mechanism, result.value, result.value, result.proofs)
     assert result.certificate.verify() and not raised.verify()
+
+
+def test_least_budgets_of_composed_losses_have_no_bound() -> None:
+    """Largest losses add to more than a budget whose δ hides some of them."""
+    result = md.Plan(THREE, md.ApproximateDP(4.0, 1e-6), targets=dict.fromkeys(THREE, 50.0)).solve()
+    assert result.lower_bound is None and result.certificate.verify()
+    claimed = Certificate(
+        result.design, result.mechanism, result.value, result.value, (*result.proofs, ClosedBound())
+    )
+    assert not claimed.verify()

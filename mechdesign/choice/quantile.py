@@ -192,6 +192,13 @@ class QuantileRule(Scored):
         ends = {"first": self._candidate(starts), "last": self._candidate(starts + counts - 1)}
         return pd.DataFrame({**ends, "candidates": counts, "probability": counts * each})
 
+    def regret(self, values: Any) -> float:
+        """Return how many ranks the answer's score is below the best one, on average."""
+        _, counts, score = self.scores(values)
+        off = (score.max() - score).astype(float)
+        each = chances(self.rule, off, counts.astype(float), self.rate)
+        return float((counts * each) @ off) / self.share.denominator
+
 
 @serializable("private-quantile")
 @dataclass(frozen=True, eq=False)

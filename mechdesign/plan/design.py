@@ -52,6 +52,7 @@ from mechdesign.plan.mechanism import (
     worst_error,
 )
 from mechdesign.plan.menu import FAMILIES, Item
+from mechdesign.plan.regret import priced
 from mechdesign.plan.search import Choice, Search, composed, items_of, root, tally
 from mechdesign.plan.tasks import LinearQueries, Part, Task, deviation_of, task_of
 from mechdesign.problem.checks import field, instance, integer, number, one_of, positive, settle
@@ -235,6 +236,30 @@ class Plan(Design):
                 "ask for the least budget, of which choices state theirs: give weights",
             )
         _ = self._left
+
+    def priced(self, profiles: Mapping[str, tuple[float, Any]]) -> Plan:
+        """Set the budgets of choices for the least weighted error of all tasks together, their regret at public scores among them.
+
+        Parameters
+        ----------
+        profiles : dict of str to (float, scores)
+            By choice, the weight of a unit of expected regret beside the `value`, and scores of which it is expected: public ones, or last
+            year's published ones; of a quantile numbers. What the choice states is replaced; other choices keep what they state.
+
+        Returns
+        -------
+        Plan
+            With budgets to three digits, and the present weights.
+
+        Examples
+        --------
+        >>> import mechdesign as md
+        >>> tasks = {"visits": md.Histogram(24), "drink": md.PrivateChoice(["tea", "coffee", "water"], md.PureDP(0.1))}
+        >>> plan = Plan(tasks, PureDP(1.0)).priced({"drink": (0.5, [40, 30, 2])})
+        >>> plan.chosen["drink"].privacy
+        PureDP(epsilon=0.2...)
+        """
+        return priced(self, self._weights, profiles)
 
     @property
     def kept(self) -> list[str]:

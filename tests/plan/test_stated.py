@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import cheap
+import numpy as np
 import pytest
 
 import mechdesign as md
+from mechdesign.evidence.proofs import same
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.verifier import verify
 
@@ -138,3 +142,59 @@ def test_choices_of_a_plan_in_rho() -> None:
     assert result.mechanism.rules[0].rule == "exponential mechanism"
     assert result.checks().holds.all() and all(holds for *_, holds in verify.verify(dumps(result)).rows)
     assert 0.0999 < result.design.consumption(result).rho <= 0.1
+
+
+# -- budgets of choices by their regret ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "privacy, kind, share",
+    [
+        (md.PureDP(1.0), md.PureDP, "epsilon"),
+        (md.ZeroConcentratedDP(0.5), md.ZeroConcentratedDP, "rho"),
+    ],
+)
+def test_priced_budgets_are_those_of_least_error(privacy: Any, kind: Any, share: str) -> None:
+    scores, values = [40.0, 30.0, 2.0], [*range(40)]
+    tasks = {
+        "visits": md.Histogram(24),
+        "drink": md.PrivateChoice(3, kind(0.01)),
+        "median": md.PrivateQuantile(0.5, (0, 50, 1), kind(0.01)),
+    }
+    plan = md.Plan(tasks, privacy, weights={"visits": 0.01}).priced(
+        {"drink": (2.0, scores), "median": (0.5, values)}
+    )
+    best = {name: getattr(c.privacy, share) for name, c in plan.chosen.items()}
+
+    def total(budgets: dict[str, float]) -> float:
+        """By solving the whole plan, and the regret summed over candidates."""
+        held = {name: replace(plan.chosen[name], privacy=kind(b)) for name, b in budgets.items()}
+        found = replace(plan, chosen=held).solve(certify=False)
+        drink, median = found.mechanism.rules
+        off = max(scores) - np.array(scores)
+        ranks = sum(
+            group.probability * max(0, x - 20, 19 - x) if x < 40 else group.probability * 20
+            for group in median.probabilities(values).itertuples()
+            for x in [group.first]
+        )
+        return float(found.value + 2.0 * drink.probabilities(scores) @ off + 0.5 * ranks)
+
+    least = total(best)
+    for a, b in ((0.8, 1.0), (1.25, 1.0), (1.0, 0.8), (1.0, 1.25), (1.2, 1.2)):
+        assert least <= total({"drink": a * best["drink"], "median": b * best["median"]})
+
+
+def test_what_cannot_be_priced_is_said() -> None:
+    choice = md.PrivateChoice(3, md.PureDP(0.1))
+    plan = md.Plan({"visits": md.Histogram(5), "drink": choice}, md.PureDP(1.0))
+    assert same(plan.priced({}), plan)
+    for given, words in (
+        ({"visits": (1.0, [1])}, "choices of one"),
+        ({"drink": 2.0}, "a weight and public scores"),
+        ({"drink": (0.0, [1, 2, 3])}, "must be a positive"),
+        ({"drink": (1.0, [1, 2])}, "scores"),
+        ({"drink": (1.0, [1, 2, math.nan])}, "scores"),
+        (3, "profiles"),
+    ):
+        with pytest.raises(md.DesignError, match=words):
+            plan.priced(given)  # type: ignore[arg-type]

@@ -14,7 +14,9 @@ from strategies import priors
 import mechdesign as md
 from mechdesign import solvers
 from mechdesign.evidence.exact import exp_lower, exp_upper
+from mechdesign.evidence.serialize import dumps
 from mechdesign.quantizers.metric_rows import PairwisePrivacy, cell_model, outermost_private
+from mechdesign.verifier.verify import verify
 
 UNIFORM = stats.uniform(-1, 2)
 BINS = [-3.0, -0.5, 0.5, 3.0]
@@ -314,3 +316,29 @@ def test_a_worst_case_between_the_inputs_is_in_the_bound_too():
     lost = result.mechanism.loss_at(every)
     assert result.value * (1 - 1e-3) <= lost.max() <= result.value * (1 + 1e-9)
     assert len(result.proofs[-1].places)
+
+
+@pytest.mark.parametrize(
+    "bins, epsilon, inputs, metric, objective",
+    [
+        (
+            (-2.2121445094981165, -2.1710208607715207, 0.815849353996887),
+            1.3086970151497932,
+            (-1.9206634181202524, -0.626347663289724, -0.4573686213697967),
+            "absolute",
+            "mean",
+        ),
+        (
+            (-2.9427985071477094, 0.5328699420958956, 2.089011461345354),
+            0.6391246475135532,
+            (0.05295022027481755, 1.1640314292810716),
+            "squared",
+            "worst",
+        ),
+    ],
+)
+def test_next_to_the_least_epsilon_what_is_delivered_is_private(bins, epsilon, inputs, metric, objective):
+    low, high = inputs[0], inputs[-1]
+    asked = md.MetricDP(epsilon, metric), stats.uniform(low, high - low)
+    result = md.MetricQuantizer(bins, *asked, objective=objective, inputs=inputs).solve()
+    assert result.certificate.verify() and all(holds for *_, holds in verify(dumps(result)).rows)

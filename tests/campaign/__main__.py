@@ -6,7 +6,7 @@
 
 Each design is drawn from its number alone (`draws`) and solved with a time limit of ten seconds; what is finished is
 stored, and a killed campaign continues where it was. A claim is false if the package or the stand-alone verifier refuses
-it, or if an independent computation (`oracles`) contradicts it.
+it, or if an independent computation (`judges`) contradicts it.
 
 Exit status 1 if there is a false claim, a foreign exception, a hang, or a time limit that was not kept.
 """
@@ -31,14 +31,12 @@ from mechdesign.typing import Status
 from mechdesign.verifier import verify
 from tests.campaign import table
 from tests.campaign.draws import CLASSES
+from tests.campaign.judges import ORACLES
 from tests.campaign.later_draws import LATER, OFTEN
-from tests.campaign.later_oracles import LATER_ORACLES
-from tests.campaign.oracles import ORACLES, Faults
 
 LIMIT = 10.0
 SECONDS = 60.0
 LATE = 5.0  # processor seconds past the limit
-Oracles = dict[type, Callable[[Any, Any], Faults]]
 FAULTS = ("FALSE", "EXCEPTION", "HANG", "LATE")
 
 
@@ -46,7 +44,7 @@ class Hang(BaseException):
     """A design that was not done with in a minute."""
 
 
-def false_claim(design: Any, result: Any, oracles: Oracles = ORACLES) -> str | None:
+def false_claim(design: Any, result: Any) -> str | None:
     """What is wrong with a result, None if nothing is seen."""
     try:
         text = dumps(result)
@@ -76,7 +74,7 @@ def false_claim(design: Any, result: Any, oracles: Oracles = ORACLES) -> str | N
                 return f"the stand-alone verifier: {next(claim for claim, _, holds in rows if not holds)}"
         elif result.certificate is not None:
             return "not certified, with a certificate"
-    return next(oracles[type(design)](design, result), None)
+    return next(ORACLES[type(design)](design, result), None)
 
 
 def drawn(seed: int, number: int, *, later: bool = False) -> tuple[str, Callable[[], Any]]:
@@ -107,7 +105,7 @@ def examined(seed: int, number: int, *, later: bool = False) -> dict[str, Any]:
         result = design.solve(time_limit=LIMIT) if hasattr(design, "solve") else design
         solved = time.process_time() - started
         status = str(getattr(result, "status", "certified"))
-        problem = false_claim(design, result, LATER_ORACLES if later else ORACLES)
+        problem = false_claim(design, result)
         ended = "fine" if problem is None else f"FALSE: {problem}"
     except md.InfeasibleError as error:
         ended = f"infeasible: {error!s:.100}"
@@ -183,7 +181,7 @@ def main() -> None:
     bad = sum(int(counts[name].sum()) for name in FAULTS if name in counts)
     print(f"{int(counts.to_numpy().sum())} designs, {bad or 'none'} at fault")
     if given.table is not None:
-        table.write(rows, given.seed, given.table, later=given.later)
+        table.write(rows, given.table / f"{'later-' * given.later}designs.csv")
     sys.exit(1 if bad else 0)
 
 

@@ -1,4 +1,4 @@
-"""Changes that several bounds allow together, and rounds of Poisson samples: what is spent, from below and from above."""
+"""Changes that several bounds allow together: what is spent, from below."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 import mechdesign as md
 from tests.campaign.compositions import POINTS, Grid, Losses, density_losses, renyi
@@ -129,69 +128,6 @@ def bounded_covariance(asked: Any, result: Any) -> Faults:
         spent = sum(sum(w * a for w, a in zip(row, inside)) ** 2 for row in rows)
         yield from over_budget(design.privacy, spent)
     yield from correlated(design, result)
-
-
-# Sampled rounds -------------------------------------------------------------------------------------------------
-
-
-def binned(design: Any) -> tuple[Any, Any, Any]:
-    """Both laws' masses on cells of one coordinate of a round, and the largest loss on each."""
-    term = design.terms[0]
-    scale = float(term.law.std()) if term.law.dist.name == "norm" else float(term.law.std()) / math.sqrt(2)
-    ratio = term.sensitivity / scale
-    if term.law.dist.name == "norm":
-        ratio *= math.sqrt(term.count)
-        edges = np.linspace(-9, 9 + ratio, 1500)
-        below, above = special.ndtr, special.ndtr
-    else:
-        edges = np.unique(
-            np.append(np.linspace(-45, 45 + ratio, 400 if term.count == 1 else 60), [0.0, ratio])
-        )
-        edges = np.unique(np.append(edges, np.linspace(0, ratio, 800 if term.count == 1 else 120)))
-
-        def below(t: Any) -> Any:
-            return np.where(t < 0, np.exp(np.minimum(t, 0)) / 2, 1 - np.exp(-np.maximum(t, 0)) / 2)
-
-        above = below
-    edges = np.concatenate([[-1e4], edges, [1e4]])
-
-    def masses(centre: float) -> Any:
-        low, high = edges[:-1] - centre, edges[1:] - centre
-        return np.where(low > 0, above(-low) - above(-high), below(high) - below(low))
-
-    p, q = masses(0.0), masses(ratio)
-    t = edges[:-1]  # the loss of P, centred at 0, against Q falls with t
-    top = ratio * (ratio / 2 - t) if term.law.dist.name == "norm" else np.abs(t - ratio) - np.abs(t)
-    if term.law.dist.name == "laplace" and term.count == 2:
-        p, q, top = np.outer(p, p).ravel(), np.outer(q, q).ravel(), np.add.outer(top, top).ravel()
-    return p, q, top
-
-
-def sampled_rounds(design: Any, result: Any) -> Faults:
-    """Sampled rounds from below by what cells tell, from above by the largest loss of each."""
-    rate, rounds, epsilon = design.sampling_rate, design.rounds, design.epsilon
-    p, q, top = binned(design)
-    mix, seen = (1 - rate) * q + rate * p, (p > 1e-290) & (q > 1e-290)
-    ratio = np.log(np.where(seen, p, 1)) - np.log(np.where(seen, q, 1))
-    found, tops = [], []
-    for above, out in ((False, found), (True, tops)):
-        loss = np.minimum(top, 700.0) if above else ratio
-        kept = seen | above
-        mixed_loss = np.log1p(rate * np.expm1(loss))
-        span = float(np.ptp(mixed_loss[kept])) or 1e-12
-        step = max(span / 3000, rounds * span / 12_000)
-        remove, add = Grid(step, above=above), Grid(step, above=above)
-        remove.add((mixed_loss[kept], mix[kept]), rounds)
-        # the other direction's loss rises where this one falls: its largest is at a cell's other end, the next one's
-        other = -np.append(mixed_loss[1:], math.log1p(-rate)) if above else -mixed_loss
-        if above and design.terms[0].law.dist.name == "laplace" and design.terms[0].count == 2:
-            other = np.full(len(loss), -math.log1p(-rate))
-        add.add((other[kept], q[kept]), rounds)
-        out += [remove.delta(epsilon), add.delta(epsilon)]
-    if max(found) > result.upper * CLOSE:
-        yield f"an upper end of {result.upper} below {max(found)}"
-    if result.lower > max(tops) * CLOSE:
-        yield f"a lower end of {result.lower} above {max(tops)}"
 
 
 def bounded(asked: Any, result: Any) -> Faults:

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from campaign.trees import ATOMS, at, changed_number, forged_part, places, put
+from campaign.trees import ATOMS, alterations, at, leaves, places, put
 
 Payload = Any
 Doctoring = Callable[[random.Random, Payload, Payload], Payload]
@@ -51,6 +51,23 @@ def listed(change: Callable[[random.Random, list[Any]], list[Any]]) -> Doctoring
         return made
 
     return doctoring
+
+
+def changed_number(rng: random.Random, value: Any) -> Any:
+    changes = (
+        lambda v: v * 0.9, lambda v: v * 1.1, lambda v: -v, lambda v: v + 1, lambda v: v - 1, lambda v: math.nextafter(v, math.inf),
+        lambda v: math.nextafter(v, -math.inf), lambda v: v * (1 + 1e-9), lambda v: 0, lambda v: v * 1e300, lambda v: int(v), lambda v: v * 2,
+    )  # fmt: skip
+    try:
+        return rng.choice(changes)(value)
+    except (OverflowError, ValueError):
+        return 0
+
+
+def leaf_altered(rng: random.Random, payload: Payload, other: Payload) -> Payload:
+    """A number more or less, another word or truth value, a list that is shorter."""
+    _, made = rng.choice([*alterations(rng, payload, rng.choice([*leaves(payload)]))])
+    return made
 
 
 def swapped(rng: random.Random, values: list[Any]) -> list[Any]:
@@ -153,31 +170,6 @@ def stricter_budget(rng: random.Random, payload: Payload, other: Payload) -> Pay
     return made
 
 
-def of_fewer(rng: random.Random, payload: Payload, other: Payload) -> Payload:
-    """Whole numbers of the question made larger or smaller: rounds, dimensions, how many change."""
-    design = payload["fields"]["design"]
-    paths = [path for path in places(design) if path and type(at(design, path)) is int]
-    if not paths:
-        return payload
-    path = rng.choice(paths)
-    changed = put(design, path, max(at(design, path) + rng.choice([-1, 1, 7]), 0))
-    return {**payload, "fields": {**payload["fields"], "design": changed}}
-
-
-def fractions_moved(rng: random.Random, payload: Payload, other: Payload) -> Payload:
-    paths = [path for path in places(payload) if path and path[-1] == "$fraction"]
-    if not paths:
-        return payload
-    path = rng.choice(paths)
-    above, _, below = at(payload, path).partition("/")
-    scale = rng.choice([10, 10**6, 10**20])
-    return put(
-        payload,
-        path,
-        f"{int(above) * scale + rng.choice([-1, 1]) * max(abs(int(above)), 1)}/{int(below) * scale}",
-    )
-
-
 def counts_made_huge(rng: random.Random, payload: Payload, other: Payload) -> Payload:
     """One or two whole numbers made many times larger: much work, asked for by a small file."""
     made = payload
@@ -219,16 +211,10 @@ def many_digits(rng: random.Random, payload: Payload, other: Payload) -> Payload
 
 DOCTORINGS: dict[str, Doctoring] = {
     "number changed": on((int, float), changed_number),
-    "number nudged": on(float, lambda rng, v: math.nextafter(v, rng.choice([-math.inf, math.inf]))),
-    "whole number off by one": on(int, lambda rng, v: v + rng.choice([-1, 1])),
-    "fraction moved": fractions_moved,
-    "text replaced": on(str, lambda rng, v: rng.choice(["", "x", v[:-1], v + "s", "nan", "optimal", "inf"])),
-    "null": on((int, float, str, bool, list, dict), lambda rng, v: None),
-    "truth value": on((int, float, bool), lambda rng, v: (not v) if isinstance(v, bool) else bool(v)),
+    "leaf altered": leaf_altered,
     "hostile value": lambda rng, payload, other: put(
         payload, rng.choice(list(places(payload))), copy.deepcopy(rng.choice(ATOMS))
     ),
-    "list shortened": listed(lambda rng, v: v[: rng.randrange(len(v))]),
     "list longer": listed(lambda rng, v: [*v, copy.deepcopy(rng.choice(v))]),
     "list in another order": listed(swapped),
     "member left out": on(dict, member_gone),
@@ -236,7 +222,6 @@ DOCTORINGS: dict[str, Doctoring] = {
     "part moved within": moved_within,
     "part of another file": moved_from_another,
     "same part of another file": same_place_of_another,
-    "forged as one who knows the format": lambda rng, payload, other: forged_part(rng, payload),
     "question of another file": mixed("design"),
     "mechanism of another file": mixed("mechanism"),
     "mechanism and value of another file": mixed("mechanism", "value"),
@@ -248,7 +233,6 @@ DOCTORINGS: dict[str, Doctoring] = {
     "bound raised": bound_raised,
     "called optimal": called_optimal,
     "budget smaller throughout": stricter_budget,
-    "other counts in the question": of_fewer,
     "counts made huge": counts_made_huge,
     "lists repeated": lists_repeated,
     "numbers of many digits": many_digits,

@@ -12,21 +12,6 @@ from tests.campaign.draws import Draw, approximate, pure, scale, space
 
 
 @dataclass(frozen=True)
-class Rounds:
-    """Answers with independent noise, each to a Poisson sample of the records: `solve` encloses their δ."""
-
-    terms: tuple[Any, ...]
-    epsilon: float
-    rounds: int
-    sampling_rate: float
-
-    def solve(self, *, time_limit: float | None = None) -> Any:
-        return md.accounting.delta_interval(
-            self.terms, self.epsilon, rounds=self.rounds, sampling_rate=self.sampling_rate
-        )
-
-
-@dataclass(frozen=True)
 class Bounded:
     """A design that was made for several bounds, and these."""
 
@@ -295,13 +280,6 @@ def bounded_covariance(rng: Draw) -> Any:
     return Bounded(md.CorrelatedGaussian.of_sensitivity(bounds, size, approximate(rng)), bounds)
 
 
-def sampled_rounds(rng: Draw) -> Any:
-    law = rng.choice([stats.norm, stats.laplace])
-    count = rng.choice([1, 1, 2]) if law is stats.laplace else rng.choice([1, 5, 1000])
-    term = md.accounting.NoiseTerm(law(scale=scale(rng, -0.5, 1) * count**0.5), 1.0, count)
-    return Rounds((term,), scale(rng, -1.5, 0.7), rng.choice([1, 2, 10, 60]), scale(rng, -3, -0.05))
-
-
 def plan(rng: Draw) -> Any:
     neighbours = rng.choice(["add-remove", "replace"])
     kinds: list[Callable[[], Any]] = [
@@ -363,10 +341,9 @@ LATER: dict[str, Callable[[random.Random], Any]] = {
     "Calibration(Sensitivity)": bounded_calibration,
     "NoiseAllocation(Sensitivity)": bounded_allocation,
     "CorrelatedGaussian(Sensitivity)": bounded_covariance,
-    "sampled rounds": sampled_rounds,
     "Plan": plan,
 }
 
 OFTEN = ("KNorm", "KNorm(listed)", "KNorm(staircase)", "BoundedCount", "LocalWorkload", "OptimalNoise(integer)", "OptimalNoise(TradeOff)", "NoiseAllocation(TradeOff)", "MatrixMechanism", "SphereQuantizer", "PrivUnit", "SampledCoordinates", "VectorQuantizer",
-         "ItemwiseRelease(alpha)", "UserHistogram", "NoiseAllocation(Sensitivity)", "CorrelatedGaussian(Sensitivity)", "sampled rounds")  # fmt: skip
+         "ItemwiseRelease(alpha)", "UserHistogram", "NoiseAllocation(Sensitivity)", "CorrelatedGaussian(Sensitivity)")  # fmt: skip
 """Classes that take milliseconds: drawn three times as often as the others."""

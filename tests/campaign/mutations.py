@@ -18,9 +18,7 @@ import random
 import re
 import signal
 import sys
-import time
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from pathlib import Path
@@ -310,14 +308,10 @@ def originals() -> dict[str, tuple[list[str], list[str]]]:
     }
 
 
-def verdicts(name: str, text: str) -> tuple[dict[str, str], dict[str, float]]:
-    """How a file made of the honest one of a design ended with each checker, and the processor seconds of each."""
+def verdicts(name: str, text: str) -> dict[str, str]:
+    """How a file made of the honest one of a design ended with each checker."""
     by_package, as_written = originals()[name]
-    ended, seconds = {}, {}
-    for checker, check, original in (("package", outcome, by_package), ("alone", outcome_alone, as_written)):
-        started = time.process_time()
-        ended[checker] = check(text, original)
-        seconds[checker] = round(time.process_time() - started, 3)
+    ended = {"package": outcome(text, by_package), "alone": outcome_alone(text, as_written)}
     accepted = {checker for checker, found in ended.items() if found == ACCEPTED}
     if accepted and tuple(words_of(json.loads(text)["payload"]["fields"])) in {
         tuple(words) for _, words in originals().values()
@@ -329,21 +323,19 @@ def verdicts(name: str, text: str) -> tuple[dict[str, str], dict[str, float]]:
         and proved_anew(name, text, as_written)
     ):
         ended |= dict.fromkeys(accepted, "proved anew")
-    return ended, seconds
+    return ended
 
 
 def judged(number: int, seed: int) -> dict[str, Any]:
     """One doctored file: what was done to it, and how it ended with each checker."""
     documents = honest()
     name, kind, text = mutated(random.Random(f"{seed}/{number}"), documents)
-    ended, seconds = verdicts(name, text)
+    ended = verdicts(name, text)
     return {
         "number": number,
         "file": name,
         "doctoring": kind,
-        "characters": len(text),
         "ended": ended,
-        "seconds": seconds,
         "where": difference(documents[name], text) if any("FAULT" in e for e in ended.values()) else "",
         "commit": table.commit(),
     }
@@ -376,45 +368,6 @@ def counts(rows: list[dict[str, Any]]) -> pd.DataFrame:
     return wide.sort_index().rename_axis(columns=None)
 
 
-def summary(rows: list[dict[str, Any]]) -> str:
-    """How many files ended how with each checker, and the slowest of each."""
-    lines = [f"{len(rows)} files, {len({row['doctoring'] for row in rows})} kinds of doctoring."]
-    for checker, found in counts(rows).groupby(level="checker").sum().iterrows():
-        slowest = max(
-            (row for row in rows if checker in row["seconds"]), key=lambda row: row["seconds"][checker]
-        )
-        lines.append(
-            f"{checker}: {', '.join(f'{count} {word}' for word, count in found.items())}; the slowest took "
-            f"{slowest['seconds'][checker]:.2f} s of processor time ({slowest['file']}, {slowest['characters'] / 1e3:.0f} kB)."
-        )
-    return "\n".join(lines)
-
-
-def write(rows: list[dict[str, Any]], seed: int, folder: Path) -> None:
-    """Write mutations.csv; print what it says."""
-    folder.mkdir(parents=True, exist_ok=True)
-    found, commits = counts(rows), Counter(row["commit"] for row in rows)
-    found.to_csv(folder / "mutations.csv", lineterminator="\n")
-    said = "\n".join(f"- {line}" for line in summary(rows).splitlines()[1:])
-    print(f"""# Mutation campaign
-
-{summary(rows).splitlines()[0]} Seed {seed}: `python -m tests.campaign.mutations --files {len(rows)} --seed {seed}`.
-{table.versions()}.
-Commits examined: {", ".join(f"{name} ({count} files)" for name, count in commits.items())}.
-
-{said}
-
-Outcomes, of the package and of the stand-alone verifier (`alone`): *refused*, not read, or refused in a
-sentence; *failed*, a claim does not hold; *same*, what the result says is unchanged; *less*, it says less; *proved anew*, it says something else, of
-which package and verifier prove every claim in exact arithmetic (a question without a cap that changed nothing), or, where question,
-value and bound are unchanged, compute all that is claimed of the other mechanism (a strategy that is 1e-9 aside), or it is the very answer
-that the package gives to the question stated; *claimed*, accepted beside a line that says what was not checked; *not covered*.
-Anything else is a fault: another exception, an execution, more than twice 5 s and 1 s a megabyte of processor time, a changed claim that is
-believed.
-
-{table.markdown(found.reset_index(level=1))}""")
-
-
 def difference(before: str, after: str) -> str:
     """The first place where two payloads differ."""
     try:
@@ -440,7 +393,7 @@ def main() -> None:
     parser.add_argument("--store", help="file that finished files are kept in; a killed campaign continues")
     parser.add_argument("--only", type=int, nargs="+", help="examine these numbers (again)")
     parser.add_argument("--again", action="store_true", help="examine again what was at fault")
-    parser.add_argument("--table", type=Path, help="write mutations.csv of all there, and print what it says")
+    parser.add_argument("--table", type=Path, help="write mutations.csv of all there")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     store = None if given.store is None else Store(given.store, {"mutations": 1, "seed": given.seed})
@@ -451,9 +404,8 @@ def main() -> None:
     rows |= {row["number"]: row for row in campaign(todo, given.seed, store=store)}
     found = counts([*rows.values()])
     print(found.to_string())
-    print(summary([*rows.values()]))
     if given.table is not None:
-        write([*rows.values()], given.seed, given.table)
+        found.to_csv(given.table / "mutations.csv", lineterminator="\n")
     sys.exit(1 if found["FAULT"].sum() else 0)
 
 

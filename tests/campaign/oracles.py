@@ -5,7 +5,7 @@ oracle's own arithmetic (a linear program's 1e-7, the width of a cell), never of
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -370,23 +370,3 @@ def sampling_reduction(design: Any, result: Any) -> Faults:
                 yield f"privacy: fails with probability {mp.nstr(mp.exp(-design.samples * kl), 20)}"
         if design.guarantee.alpha < mp.mpf(design.alpha) * a / r:
             yield f"alpha = {design.guarantee.alpha} is too small"
-
-
-ORACLES: dict[type, Callable[[Any, Any], Faults]] = {
-    md.OPTM: quantizer,
-    md.OPTMSearch: quantizer,
-    md.OptimalQuantizer: quantizer,
-    md.MetricQuantizer: quantizer,
-    md.RQM: quantizer,
-    md.ERM: quantizer,
-    md.MVU: quantizer,
-    md.BiasedSelection: quantizer,
-    md.MetricChannel: channel,
-    md.NoiseAllocation: allocation,
-    md.CorrelatedGaussian: correlated,
-    md.Calibration: calibration,
-    md.OptimalNoise: optimal_noise,
-    md.LinearRelease: linear_release,
-    md.ItemwiseRelease: itemwise_release,
-    md.user_level.SamplingReduction: sampling_reduction,
-}

@@ -1,7 +1,6 @@
 """The payload of a result file as a tree: its places, what is put there, and what somebody would forge."""
 
 import copy
-import math
 import random
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -41,69 +40,6 @@ def put(payload: Any, path: tuple[Any, ...], value: Any) -> Any:
         return value
     payload = copy.deepcopy(payload)
     at(payload, path[:-1])[path[-1]] = value
-    return payload
-
-
-def changed_number(rng: random.Random, value: Any) -> Any:
-    changes = (
-        lambda v: v * 0.9, lambda v: v * 1.1, lambda v: -v, lambda v: v + 1, lambda v: math.nextafter(v, math.inf),
-        lambda v: v * (1 + 1e-9), lambda v: 0, lambda v: v * 1e300, lambda v: int(v), lambda v: v * 2,
-    )  # fmt: skip
-    try:
-        return rng.choice(changes)(value)
-    except (OverflowError, ValueError):
-        return 0
-
-
-def forged_part(rng: random.Random, payload: Any) -> Any:
-    """What one who knows the format would try: an enclosure moved, a cell of a table, a member left out, a key twice, true for 1."""
-    payload = copy.deepcopy(payload)
-    owners = [n for n in (at(payload, p) for p in places(payload)) if isinstance(n, dict)]
-    rng.shuffle(owners)
-    kinds = ["spent", "cell", "missing", "twice", "true"]
-    for kind in rng.sample(kinds, len(kinds)):
-        for owner in owners:
-            if kind == "spent" and owner.get("$kind") == "delta-interval":
-                ends = owner["fields"]
-                low, high = ends["lower"], ends["upper"]
-                forged = [
-                    (low, low),
-                    (high, high),
-                    (-5.0, high),
-                    (low, 1.0),
-                    (low, high * (1 - 1e-9)),
-                    (0.0, low / 2),
-                ]
-                ends["lower"], ends["upper"] = rng.choice(forged)
-                return payload
-            if kind == "cell" and any(values for _, _, values in owner.get("$table", [])):
-                values = rng.choice([values for _, _, values in owner["$table"] if values])
-                k = rng.randrange(len(values))
-                values[k] = (
-                    changed_number(rng, values[k]) if type(values[k]) in (int, float) else rng.choice(ATOMS)
-                )
-                return payload
-            if kind == "missing" and owner.get("fields"):
-                del owner["fields"][rng.choice(list(owner["fields"]))]
-                return payload
-            if kind == "twice" and owner.get("$items"):
-                owner["$items"].append([rng.choice(owner["$items"])[0], 5.97])
-                return payload
-            if kind == "true" and (
-                numbers := [k for k, v in owner.items() if v in (0, 1) and type(v) is not bool]
-            ):
-                owner[rng.choice(numbers)] = True
-                return payload
-            if (
-                kind == "true"
-                and (row := owner.get("$array", owner.get("$tuple")))
-                and owner.get("dtype") != "bool"
-            ):
-                while isinstance(row[0], list) and row[0]:
-                    row = row[0]
-                if type(row[0]) in (int, float):
-                    row[0] = True
-                    return payload
     return payload
 
 

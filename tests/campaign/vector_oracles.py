@@ -11,6 +11,7 @@ from typing import Any
 import mpmath as mp
 import numpy as np
 from scipy import integrate, optimize, special
+from shuffle_oracle import multisets, shuffled_laws
 
 import mechdesign as md
 from mechdesign.vectors.cap import corner_reach
@@ -343,19 +344,6 @@ def moved(first: tuple[int, ...], second: tuple[int, ...], distances: Any) -> fl
     return float(table[rows, columns].sum()) / len(first)
 
 
-def shuffled(table: Any, items: tuple[int, ...]) -> dict[tuple[int, ...], float]:
-    """The law of the counts of reports."""
-    law = {(0,) * table.shape[1]: 1.0}
-    for item in items:
-        after: dict[tuple[int, ...], float] = {}
-        for counts, mass in law.items():
-            for y, p in enumerate(table[item].tolist()):
-                key = (*counts[:y], counts[y] + 1, *counts[y + 1 :])
-                after[key] = after.get(key, 0.0) + mass * p
-        law = after
-    return law
-
-
 def user_histogram(design: Any, result: Any) -> Faults:
     """Every pair of one user's datasets: what changes below every edge against α EMD; the value from the law of the noise, above the bound."""
     law, n, m = result.mechanism, design.space.size, design.items
@@ -389,16 +377,10 @@ def itemwise(design: Any, result: Any) -> Faults:
     if n > 4 or m * design.users > 6:
         return
     distances, table = design.space.distances, np.array(design.channel.apply(np.eye(n)))
-    sets = list(itertools.combinations_with_replacement(range(n), m))
-    others = (
-        [()]
-        if design.users == 1
-        else list(itertools.combinations_with_replacement(range(n), m * (design.users - 1)))
-    )
-    guarantee = design.guarantee
-    for rest in others:
-        laws = [shuffled(table, (*own, *rest)) for own in sets]
-        vectors = np.array([[law[key] for key in laws[0]] for law in laws])
+    sets, guarantee = multisets(n, m), design.guarantee
+    for rest in itertools.combinations_with_replacement(range(n), m * (design.users - 1)):
+        others = np.tile(np.array(rest, dtype=int), (len(sets), 1))
+        vectors = shuffled_laws(table, np.hstack([sets, others]))
         for a, b in itertools.permutations(range(len(sets)), 2):
             emd = moved(sets[a], sets[b], distances)
             if design.radius is not None and emd > design.radius:

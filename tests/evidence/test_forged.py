@@ -45,7 +45,7 @@ def faults(name: str, payload: Any, *, known: bool = False) -> list[str]:
     Unless it is `known`, neither may accept that a file says less, or beside a line that says what it does not check, where the other
     checker refuses it.
     """
-    ended, _ = mutations.verdicts(name, cheap.sealed(payload))
+    ended = mutations.verdicts(name, cheap.sealed(payload))
     wrong = (
         {"FAULT"} if known or not {*ended.values()} & {"refused", "failed"} else {"FAULT", "less", "claimed"}
     )
@@ -54,7 +54,7 @@ def faults(name: str, payload: Any, *, known: bool = False) -> list[str]:
 
 def class_or_status(name: str, payload: Any) -> list[str]:
     """The checkers that believe another class of a bound, or a status that says more."""
-    ended, _ = mutations.verdicts(name, cheap.sealed(payload))
+    ended = mutations.verdicts(name, cheap.sealed(payload))
     more = payload["fields"]["solver_report"]["fields"]["status"] in ("optimal", "best of its class")
     more = more or payload["fields"]["bound_class"] != files.payload(name)["fields"]["bound_class"]
     return [f"{checker}: {found}" for checker, found in ended.items() if more and found not in SEEN]
@@ -160,7 +160,7 @@ def test_rows_of_the_program_that_a_search_left_are_claimed() -> None:
 
 
 KNOWING = (
-    "value and bound better", "bound raised", "called optimal", "budget smaller throughout", "forged as one who knows the format",
+    "value and bound better", "bound raised", "called optimal", "budget smaller throughout",
     "question of another file", "mechanism of another file", "mechanism and value of another file", "proofs of another file",
     "one proof of another file", "bound and proofs of another file", "question and bound of another file",
 )  # fmt: skip

@@ -11,8 +11,7 @@ import numpy as np
 
 import mechdesign as md
 from tests.campaign.bounds_oracles import bounded_allocation
-from tests.campaign.later_oracles import LATER_ORACLES
-from tests.campaign.oracles import ORACLES
+from tests.campaign.judges import ORACLES
 from tests.pinned import calls, laws
 
 Record = dict[str, Any]
@@ -81,7 +80,5 @@ def faults(name: str) -> list[str]:
         return []
     if isinstance(design, md.NoiseAllocation) and design.bounds is not None:
         return list(bounded_allocation(SimpleNamespace(design=design, bounds=design.bounds), result))
-    later = name.startswith(("NoiseAllocation.mixed", "OptimalNoise.")) or name.endswith(".changed")
-    later &= not name.startswith("OptimalNoise.pure")
-    oracle = (LATER_ORACLES if later or type(design) not in ORACLES else ORACLES).get(type(design))
+    oracle = ORACLES.get(type(design))
     return [] if oracle is None else list(oracle(design, result))

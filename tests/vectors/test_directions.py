@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator
 from fractions import Fraction
 
-import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -20,6 +19,7 @@ from mechdesign.vectors.directions import direction_words, directions, nearest
 from mechdesign.vectors.sphere import vertex_products, weighted_sums
 from mechdesign.verifier import vectors as alone
 from mechdesign.verifier.verify import verify
+from tests.campaign.vector_oracles import nearest_moments
 
 LOW = (1 << 64) - 1
 
@@ -91,33 +91,11 @@ def test_uniform_law(dimension: int) -> None:
 # -- what the nearest of them are worth ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("d", "m", "k"), [(2, 8, 3), pytest.param(4, 8, 1, marks=pytest.mark.slow)])
-def test_nearest_against_forty_digits(d: int, m: int, k: int) -> None:
-    with mpmath.workdps(40):
-        constant = (
-            mpmath.gamma(mpmath.mpf(d) / 2) / mpmath.sqrt(mpmath.pi) / mpmath.gamma(mpmath.mpf(d - 1) / 2)
-        )
-        parts = [mpmath.pi * i / 24 for i in range(25)]
-
-        def moment(power: int) -> mpmath.mpf:
-            def among(angle: mpmath.mpf) -> mpmath.mpf:
-                half = mpmath.mpf(d - 1) / 2
-                above = mpmath.betainc(half, half, 0, mpmath.sin(angle / 2) ** 2, regularized=True)
-                others = mpmath.fsum(
-                    mpmath.binomial(m - 1, i) * above**i * (1 - above) ** (m - 1 - i) for i in range(k)
-                )
-                return m * constant * mpmath.sin(angle) ** (d - 2) * mpmath.cos(angle) ** power * others
-
-            return mpmath.quad(among, parts, maxdegree=4)
-
-        if d == 2:
-            wanted = [m / mpmath.pi * mpmath.sin(mpmath.pi * k / m)]
-            wanted.append(mpmath.mpf(k) / 2 + m / (4 * mpmath.pi) * mpmath.sin(2 * mpmath.pi * k / m))
-        else:
-            wanted = [moment(1), moment(2)]
-        exact = float(wanted[0]), float(k - wanted[0]), float(k - wanted[1])
-    assert nearest(d, m, k) == pytest.approx(exact, rel=1e-12)
-    assert alone.nearest(d, m, k) == pytest.approx(exact, rel=1e-12)
+@pytest.mark.parametrize(("d", "m", "k"), [(2, 8, 3), (4, 8, 1), (10, 64, 9), (300, 256, 40)])
+def test_nearest_are_those_of_a_density_at_angles(d: int, m: int, k: int) -> None:
+    along, short, squares = nearest_moments(d, m, k)
+    for found in (nearest(d, m, k), alone.nearest(d, m, k)):
+        assert found == pytest.approx((along, short, k - squares), rel=1e-9)
 
 
 # -- the mechanism ----------------------------------------------------------------------------------------------------

@@ -259,7 +259,8 @@ class Plan(Design):
         >>> plan.chosen["drink"].privacy
         PureDP(epsilon=0.2...)
         """
-        return priced(self, self._weights, profiles)
+        found: Plan = priced(self, self._weights, profiles)
+        return found
 
     @property
     def kept(self) -> list[str]:

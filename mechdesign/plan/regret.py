@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy import interpolate, special
@@ -26,16 +26,13 @@ from mechdesign.problem.privacy import PureDP, ZeroConcentratedDP
 from mechdesign.solvers.deadline import progress_bar
 from mechdesign.typing import Array
 
-if TYPE_CHECKING:
-    from mechdesign.plan.design import Plan
-
 _SHARES = special.expit(np.linspace(-7, 7, 29))
 """Of a budget, at which V and R are computed."""
 _TRIED = special.expit(np.linspace(-7, 7, 2801))
 """Of what the others leave, that a choice may take."""
 
 
-def priced(plan: Plan, weights: dict[str, float], profiles: Mapping[str, tuple[float, Any]]) -> Plan:
+def priced(plan: Any, weights: dict[str, float], profiles: Mapping[str, tuple[float, Any]]) -> Any:
     """The plan with budgets of choices by their weights and scores, and the weights of the others: see `Plan.priced`."""
     asked = {name: _asked(plan, name, pair) for name, pair in instance("profiles", profiles, Mapping).items()}
     currency, others = currency_of(plan.privacy), {k: c for k, c in plan.chosen.items() if k not in asked}
@@ -48,9 +45,9 @@ def priced(plan: Plan, weights: dict[str, float], profiles: Mapping[str, tuple[f
         return plan
 
     def value(budget: float) -> float:
-        left = replace(plan.privacy, **{currency: budget * plan.rounds})  # type: ignore[arg-type]
+        left = replace(plan.privacy, **{currency: budget * plan.rounds})
         alone = replace(plan, privacy=left, weights=weights, chosen={}, budget=None)
-        return alone.solve(certify=False, gap=0.99, progress=False).value
+        return float(alone.solve(certify=False, gap=0.99, progress=False).value)
 
     with progress_bar("budgets of choices", len(_SHARES) * (1 + len(asked))) as step:
         noise = _between(value, total, step)
@@ -69,7 +66,7 @@ def priced(plan: Plan, weights: dict[str, float], profiles: Mapping[str, tuple[f
     return replace(plan, chosen={**plan.chosen, **chosen}, weights=weights)
 
 
-def _asked(plan: Plan, name: str, pair: Any) -> Callable[[float], float]:
+def _asked(plan: Any, name: str, pair: Any) -> Callable[[float], float]:
     """Weighted expected regret of a choice, by its budget."""
     where = f"profiles[{name!r}]"
     design = plan.chosen.get(name)

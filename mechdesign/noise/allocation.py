@@ -54,7 +54,6 @@ from mechdesign.noise.families import FAMILIES
 from mechdesign.noise.lagrangian import Multipliers
 from mechdesign.noise.mixed import (
     REACH,
-    Mix,
     MixedProblem,
     mixed_claims,
     mixed_cost,
@@ -347,8 +346,8 @@ class NoiseAllocation(AllocationPage):
     def _mixes(self, clock: Clock) -> Iterator[Law]:
         """Both pure types in closed form, the cheaper one first; then mixes, each scaled until it is proved private."""
         privacy, moved = instance("privacy", self.privacy, *get_args(Pointwise)), self.sensitivities > 0
-        weights, lam = None if self.weights is None else self.weights[moved], self.sensitivities[moved]
-        everywhere, best = np.ones(len(lam), dtype=bool), math.inf
+        weights = np.ones(len(moved)) if self.weights is None else self.weights
+        everywhere, best = np.ones(int(moved.sum()), dtype=bool), math.inf
 
         def proved(scales: Array, kinds: Flags) -> Law | None:
             full, types = np.zeros(len(moved)), np.zeros(len(moved), dtype=bool)
@@ -359,16 +358,14 @@ class NoiseAllocation(AllocationPage):
             value = mixed_cost(self, law)
             return Law(law, value, (LawProof(),), SolveReport("search"), self.said(value))
 
-        gaussian, alone = (self.of_one_type(kind).solve(certify=False) for kind in ("gaussian", "laplace"))
-        kinds = ((gaussian, ~everywhere), (alone, everywhere))
-        closed = [proved(one.mechanism.scales[moved], of_type) for one, of_type in kinds]
+        normal, peaked = (self.of_one_type(kind).solve(certify=False) for kind in CLOSED)
+        pure = [one.mechanism.scales[moved] for one in (normal, peaked)]
+        closed = [proved(scales, kinds) for scales, kinds in zip(pure, (~everywhere, everywhere))]
         for found in sorted(filter(None, closed), key=lambda law: law.value):
             best = min(best, found.value)
             yield found
-        laplace: Mix = alone.value, alone.mechanism.scales[moved], everywhere
-        problem = MixedProblem(
-            lam, weights, float(self.loss), privacy, math.sqrt(gaussian.design.budget), laplace
-        )
+        kept = self.sensitivities[moved], weights[moved], float(self.loss), privacy
+        problem = MixedProblem(*kept, math.sqrt(normal.design.budget), *pure)
         for value, scales, types in mixed_scales(problem, clock):
             if value * math.exp(-REACH * float(self.loss)) > best:
                 break

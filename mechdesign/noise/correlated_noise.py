@@ -219,7 +219,9 @@ class CorrelatedGaussianNoise(LinearNoise):
             settle(self, budget=positive("budget", self.budget))
         if self.whitening is not None:
             settle(self, whitening=array("whitening", self.whitening, ndim=2))
-            if self.whitening.shape != (self.span.rank,) * 2 or not _invertible(self.whitening):
+            if self.whitening.shape != (self.span.rank,) * 2 or not _independent(
+                self.whitening, inverse_rows
+            ):
                 raise DesignError.of(
                     "whitening", self.whitening, "must be an invertible matrix, a row per coordinate"
                 )
@@ -356,38 +358,23 @@ def alike(rows: Array) -> tuple[Fraction, Fraction] | None:
 
 def inverse_rows(rows: Array) -> Array:
     """Return the inverse, accurate however the rows are scaled."""
-    if (both := _eigenvalues(rows)) is not None:
-        return _of_eigenvalues(len(rows), *(float(1 / value) for value in both))
     unit, length = _scaled(rows)
     return np.linalg.inv(unit) / length.T
 
 
 def covariance_of(whitening: Array, span: Span) -> Array:
     """E (RᵀR)⁻¹ Eᵀ."""
-    if span.lift is None and (both := _eigenvalues(whitening)) is not None:
-        return _of_eigenvalues(len(whitening), *(float(1 / value**2) for value in both))
     factor = inverse_rows(whitening) if span.lift is None else span.matrix @ inverse_rows(whitening)
     return np.asarray(factor @ factor.T)
 
 
-def _eigenvalues(rows: Array) -> tuple[Fraction, Fraction] | None:
-    """Of an invertible p I + q J: across 1, and along it."""
-    two = alike(rows)
-    if two is None or two[0] == 0 or two[0] + len(rows) * two[1] == 0:
-        return None
-    return two[0], two[0] + len(rows) * two[1]
-
-
-def _invertible(rows: Array) -> bool:
-    if alike(rows) is not None:
-        return _eigenvalues(rows) is not None
-    return bool(np.linalg.matrix_rank(_scaled(rows)[0]) == len(rows))
-
-
-def _of_eigenvalues(size: int, across: float, along: float) -> Array:
-    found = np.full((size, size), (along - across) / size)
-    np.fill_diagonal(found, across + (along - across) / size)
-    return found
+def _independent(rows: Array, inverse: Callable[[Array], Array]) -> bool:
+    """Whether a right inverse is one, as it is of independent rows."""
+    try:
+        with np.errstate(all="ignore"):
+            return bool(np.abs(rows @ inverse(rows) - np.eye(len(rows))).max() <= 1e-6)
+    except np.linalg.LinAlgError:
+        return False
 
 
 def released(whitening: Array, held: Array, step: float, noise: ExactNoise | None) -> Array:
@@ -521,9 +508,7 @@ class StrategyNoise(LinearNoise):
             raise DesignError.of(
                 "strategy", strategy.shape, f"must have {self.workload.size} columns, and no more rows"
             )
-        with np.errstate(all="ignore"):
-            off = np.abs(strategy @ self.inverse - np.eye(len(strategy))).max()
-        if not off <= 1e-6:
+        if not _independent(strategy, lambda _: self.inverse):
             raise DesignError.of("strategy", strategy.shape, "must have independent rows")
 
     @property
@@ -541,14 +526,10 @@ class StrategyNoise(LinearNoise):
     def inverse(self) -> Array:
         """R⁺, shape (n, r)."""
         r = self.strategy
-        try:
-            with np.errstate(all="ignore"):
-                if self.triangular:
-                    return np.asarray(linalg.solve_triangular(r, np.eye(len(r)), lower=True))
-                q, t = np.linalg.qr(r.T)
-                return np.asarray(linalg.solve_triangular(t, q.T).T)
-        except (np.linalg.LinAlgError, linalg.LinAlgError):
-            return np.full(r.T.shape, np.nan)
+        if self.triangular:
+            return np.asarray(linalg.solve_triangular(r, np.eye(len(r)), lower=True))
+        q, t = np.linalg.qr(r.T)
+        return np.asarray(linalg.solve_triangular(t, q.T).T)
 
     @property
     def factor(self) -> Array:

@@ -61,37 +61,27 @@ class MixedProblem:
     ----------
     sensitivities : ndarray, shape (K,)
         Positive.
-    weights : ndarray or None
+    weights : ndarray, shape (K,)
     order : float
     privacy : ApproximateDP, MembershipAdvantage or TradeOff
     mu : float
         Of a Gaussian that consumes all of it.
-    pure : Mix
-        Laplace noise on all coordinates.
+    normal, peaked : ndarray, shape (K,)
+        Scales of Gaussian (P3) and of Laplace noise (P4) on all coordinates.
     """
 
     sensitivities: Array
-    weights: Array | None
+    weights: Array
     order: float
     privacy: Pointwise
     mu: float
-    pure: Mix
-
-    @cached_property
-    def _weight(self) -> Array:
-        return np.ones(len(self.sensitivities)) if self.weights is None else self.weights
-
-    @cached_property
-    def normal(self) -> Array:
-        """Gaussian scales at μ = 1, up to the common factor of those chosen (P3)."""
-        lam, p = self.sensitivities, self.order
-        return np.asarray((lam**2 / self._weight) ** (1 / (p + 2)))
+    normal: Array
+    peaked: Array
 
     @cached_property
     def ratios(self) -> Array:
-        """λ/β of Laplace noise, up to a factor (P4)."""
-        lam, p = self.sensitivities, self.order
-        return np.asarray(lam / (lam / self._weight) ** (1 / (p + 1)))
+        """λ/β of Laplace noise, up to a factor."""
+        return self.sensitivities / self.peaked
 
     def levels(self, laplace: Flags) -> Array:
         """Ratios of these coordinates over the largest; many are put on a few levels."""
@@ -116,7 +106,7 @@ class MixedProblem:
         unit = np.where(
             laplace, absolute_moment("laplace", self.order), absolute_moment("gaussian", self.order)
         )
-        return float((self._weight * unit * scales**self.order).sum())
+        return float((self.weights * unit * scales**self.order).sum())
 
     def scales(self, laplace: Flags, mu: float, ratio: float) -> Array:
         """Scales at which the Gaussian coordinates take μ and the largest Laplace ratio is `ratio`."""
@@ -134,7 +124,7 @@ class MixedProblem:
         laplace = np.zeros(len(self.sensitivities), dtype=bool)
         laplace[self.order_of_laplace[:count]] = True
         if laplace.all():
-            return self.pure
+            return self.cost(self.peaked, laplace), self.peaked, laplace
         sizes, counts = np.unique(self.levels(laplace), return_counts=True)
         found: list[Mix] = []
 

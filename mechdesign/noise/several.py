@@ -54,6 +54,7 @@ from mechdesign.noise.calibration_evaluation import consumed, evaluated
 from mechdesign.noise.cell_product import CellProduct, NoiseQuestion, averaged, law_notes
 from mechdesign.noise.lattice import OneNumberDual
 from mechdesign.problem.checks import instance, integer
+from mechdesign.problem.law_moments import symmetric_mean
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.privacy import ApproximateDP, Pointwise, PureDP, pairs_of
 from mechdesign.problem.sensitivity import Sensitivity
@@ -354,15 +355,11 @@ def named_cost(noise: AdditiveNoise, loss: Loss) -> float:
 
 
 def _integrated(law: FrozenLaw, loss: Loss) -> float:
-    """E ℓ(T) by Gauss–Legendre on pieces of a quarter of the spread; infinite where the loss outgrows doubles."""
-    spread = float(law.std())
-    top = min(float(law.support()[1]), float(law.isf(1e-15)) + 4 * spread)
-    edges = np.append(np.arange(0.0, top, spread / 4), top)
-    nodes, weights = np.polynomial.legendre.leggauss(16)
-    half = np.diff(edges)[:, None] / 2
-    t = edges[:-1, None] + half * (1 + nodes)
-    with np.errstate(all="ignore"):
-        value = float(np.sum((loss(t) + loss(-t)) * law.pdf(t) * weights * half))
+    """E ℓ(T); infinite where the loss outgrows doubles, or the law has more steps than are integrated over."""
+    try:
+        value = symmetric_mean(law, lambda t: (loss(t) + loss(-t)) / 2)
+    except DesignError:
+        return math.inf
     return value if math.isfinite(value) else math.inf
 
 

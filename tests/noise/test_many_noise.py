@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 import mechdesign as md
 from mechdesign.noise.cell_noise import CellNoise
 from mechdesign.noise.cell_product import many_interval
+from mechdesign.noise.several import named_cost
+from mechdesign.problem.losses import Loss
 
 halves = st.lists(st.integers(0, 40), min_size=2, max_size=5).filter(lambda h: h[-1] > 0 and sum(h) > h[-1])
 
@@ -163,3 +165,10 @@ def test_the_pure_optimum_for_two_numbers_states_the_delta_that_sampling_finds()
         error = gains.std() / math.sqrt(len(gains))
         assert found.lower - 4 * error <= gains.mean() <= found.upper + 4 * error
         assert found.upper - found.lower <= 1e-3 * found.upper
+
+
+@pytest.mark.parametrize("name", ["staircase", "laplace", "gaussian", "gennorm", "flipped_huber"])
+def test_a_square_costs_the_same_as_a_function(name: str) -> None:
+    noise = md.calibrate(name, privacy=md.ApproximateDP(1.0, 1e-6), sensitivity=1.0, dimension=3).mechanism
+    found = named_cost(noise, Loss.of(lambda t: 3 * t**2))
+    assert found == pytest.approx(3 * noise.variance, rel=1e-9)

@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from operator import mul
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -43,9 +43,6 @@ from mechdesign.noise.release import ExactNoise
 from mechdesign.problem.checks import Checked, answers, field, instance, integer, positive
 from mechdesign.solvers import Deadline
 from mechdesign.typing import Array, Numbers
-
-if TYPE_CHECKING:
-    pass
 
 MOST = 10**7
 """Steps of a stream."""

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import cvxpy as cp
 import numpy as np
@@ -58,9 +58,6 @@ from mechdesign.problem.words import Description
 from mechdesign.problem.workload import Span
 from mechdesign.solvers import Deadline
 from mechdesign.typing import Array
-
-if TYPE_CHECKING:
-    pass
 
 RESIDUAL = 1e-12
 """Of a row's size: what an equality may be missed by, as no whitening in doubles meets it exactly."""

@@ -39,7 +39,7 @@ from mechdesign.evidence.vipr import fraction, rational
 from mechdesign.model.declared import OwnRows
 from mechdesign.model.exactly import RESIDUAL
 from mechdesign.problem.law_moments import absolute_moment
-from mechdesign.typing import Array, Indices
+from mechdesign.typing import Array, Flags, Indices
 
 ZERO = fmpq(0)
 _NEAR = 1e-12
@@ -188,6 +188,16 @@ class DeclaredScales(OwnRows):
         return self._reduced[2]
 
     @cached_property
+    def coupling(self) -> tuple[Array, Array, Flags, Flags]:
+        """Coupled rows in doubles: coefficients of the groups and constants; which are equalities, and which are taken by logarithms."""
+        matrix, rows = np.zeros((len(self.coupled), self.count)), self.coupled
+        for k, row in enumerate(rows):
+            matrix[k, [*row.terms]] = [*map(float, row.terms.values())]
+        offsets = np.array([float(row.offset) for row in rows])
+        equal = np.array([row.equal for row in rows], dtype=bool)
+        return matrix, offsets, equal, np.array([self.logarithmic and row.ratio for row in rows], dtype=bool)
+
+    @cached_property
     def limits(self) -> tuple[Array, Array]:
         """The same limits in doubles, rounded inward."""
         low = [round_up(fraction(v)) for v in self.low]
@@ -278,13 +288,10 @@ class Lagrangian:
     @classmethod
     def of(cls, asked: DeclaredScales, found: Multipliers) -> Lagrangian:
         """The Lagrangian at these multipliers."""
-        slope, log = np.zeros((2, asked.count))
-        for row, multiplier in zip(asked.coupled, found.rows.tolist()):
-            for g, a in row.terms.items():
-                if asked.logarithmic and row.ratio:
-                    log[g] += multiplier if a > 0 else -multiplier
-                else:
-                    slope[g] += multiplier * float(a)
+        matrix, _, _, ratio = asked.coupling
+        log, slope = (
+            found.rows @ part for part in (np.sign(matrix) * ratio[:, None], matrix * ~ratio[:, None])
+        )
         spent = np.full(asked.count, -np.inf)
         with np.errstate(divide="ignore"):
             parts = np.log(found.budgets)[:, None] + asked.spend * np.log(found.profiles)
@@ -367,8 +374,7 @@ def lower_bound(
     fits = found.budgets.shape == (len(asked.privacy),) and found.rows.shape == (len(asked.coupled),)
     if not fits or found.profiles.shape != (len(asked.privacy), len(asked.weights)):
         raise ResultFormatError("multipliers do not fit the rows")
-    free = np.array([row.equal for row in asked.coupled], dtype=bool)
-    if (found.budgets < 0).any() or (found.rows[~free] < 0).any():
+    if (found.budgets < 0).any() or (found.rows[~asked.coupling[2]] < 0).any():
         raise ResultFormatError("a multiplier of an inequality is negative")
     with _precise():
         total = _total(asked, found, costs, most)

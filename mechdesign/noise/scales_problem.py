@@ -383,11 +383,10 @@ class ScalesProblem(ScalesDesign, Problem):
 
     def to_cvxpy(self) -> cp.Problem:
         """Return the problem in CVXPY alone, in the scales themselves; changes within several bounds by the prices of their rows."""
-        declared, program = self.declared, None
-        rows = []
+        declared, rows = self.declared, []
         for asked in declared.privacy:
             if changes_within(asked) is not None:
-                program = ScalesProgram(declared, logarithmic=declared.logarithmic)
+                program = ScalesProgram(declared)
                 return cp.Problem(cp.Minimize(program.loss), program.rows())
             moved = np.flatnonzero(asked.sensitivities)
             powers = cp.power(self.unknown[moved], -asked.spend)

@@ -74,12 +74,10 @@ class ScalesProgram:
     Parameters
     ----------
     asked : DeclaredScales
-    logarithmic : bool
-        Whether variables are logarithms.
     """
 
-    def __init__(self, asked: DeclaredScales, *, logarithmic: bool) -> None:
-        self.asked, self.logarithmic = asked, logarithmic
+    def __init__(self, asked: DeclaredScales) -> None:
+        self.asked, self.logarithmic = asked, asked.logarithmic
         p, m = asked.order, asked.spend
         budgets = [asked.grouped(one.sensitivities**m / one.budget) for one in asked.privacy]
         joint = np.sum(budgets, axis=0)
@@ -92,7 +90,7 @@ class ScalesProgram:
         self._position = np.full(asked.count, -1)
         self._position[self.moved] = np.arange(len(self.moved))
         self._check_quiet()
-        self.variable = cp.Variable(len(self.moved), name="log_scales" if logarithmic else "scales")
+        self.variable = cp.Variable(len(self.moved), name="log_scales" if self.logarithmic else "scales")
         losses = weight[self.moved] * self.reference[self.moved] ** p
         self.total = float(losses.sum())
         self.loss = losses / self.total @ self.power(p)
@@ -101,9 +99,16 @@ class ScalesProgram:
         for row in self.asked.coupled:
             if any(self._position[g] < 0 for g in row.terms):
                 label = self.asked.labels[int(self.asked.family[row.number])]
-                raise DesignError(
-                    f"{label!r}: is about a number that no change moves, whose scale is its lower limit: leave it out"
+                remedy = (
+                    "is about a number that no change moves, whose scale is its lower limit: leave it out"
                 )
+                raise DesignError(f"{label!r}: {remedy}")
+
+    @property
+    def sizes(self) -> Array:
+        """What the sides of coupled rows are divided by."""
+        matrix, offsets, _, ratio = self.asked.coupling
+        return np.where(ratio, 1.0, np.abs(matrix) @ self.reference + np.abs(offsets))
 
     def power(self, exponent: float) -> cp.Expression:
         """Powers of the scales over the reference."""
@@ -119,18 +124,16 @@ class ScalesProgram:
     def rows(self, room: Any = 0.0, most: Any = 1.0) -> list[cp.Constraint]:
         """Limits, coupled rows and budgets, each kept by `room` of its size; at most so much of the budgets."""
         found = [*self._limits(room)]
-        for k, row in enumerate(self.asked.coupled):
-            terms = {int(self._position[g]): float(a) * self.reference[g] for g, a in row.terms.items()}
-            offset, at = float(row.offset), [*terms]
-            values = np.array([*terms.values()])
-            size = float(np.abs(values).sum() + abs(offset))
-            if self.logarithmic and row.ratio:
-                signs = np.sign(values)
-                side = signs @ self.variable[at] + float(signs @ np.log(np.abs(values)))
+        matrix, offsets, equal, ratio = self.asked.coupling
+        scaled = matrix[:, self.moved] * self.reference[self.moved]
+        for k, (size, offset) in enumerate(zip(self.sizes.tolist(), offsets.tolist())):
+            at = np.flatnonzero(scaled[k])
+            values, variable = scaled[k, at], self.variable[at]
+            if ratio[k]:
+                side = np.sign(values) @ variable + float(np.sign(values) @ np.log(np.abs(values)))
             else:
-                line = cp.exp(self.variable[at]) if self.logarithmic else self.variable[at]
-                side = (values / size) @ line + offset / size
-            found.append(named(f"row {k}", side == 0 if row.equal else side + room <= 0))
+                side = (values / size) @ (cp.exp(variable) if self.logarithmic else variable) + offset / size
+            found.append(named(f"row {k}", side == 0 if equal[k] else side + room <= 0))
         for r in range(len(self.asked.privacy)):
             found += self._budget(r, room, most)
         return found
@@ -208,7 +211,7 @@ def solve_scales(
     asked: DeclaredScales, solver: str | None, deadline: Deadline, options: dict[str, Any]
 ) -> Solved:
     """Solve, refine and mend."""
-    program = ScalesProgram(asked, logarithmic=asked.logarithmic)
+    program = ScalesProgram(asked)
     if solver in (None, "clarabel"):
         # asked for more, Clarabel stalls now and then; multipliers are refined where no bounds have prices
         several = any(changes_within(one) is not None for one in asked.privacy)
@@ -250,14 +253,8 @@ def _multipliers(
             profile[moved], share[moved] = _mix(changes, x, z)
         profiles.append(profile)
         shares.append(share)
-    rows = np.zeros(len(asked.coupled))
-    for k, row in enumerate(asked.coupled):
-        nu = float(dual[f"row {k}"])
-        size = sum(abs(float(a)) * program.reference[g] for g, a in row.terms.items()) + abs(
-            float(row.offset)
-        )
-        ratio = program.logarithmic and row.ratio
-        rows[k] = (nu if row.equal else max(nu, 0.0)) * unit / (1.0 if ratio else size)
+    nu = np.array([float(dual[f"row {k}"]) for k in range(len(asked.coupled))])
+    rows = np.where(asked.coupling[2], nu, np.maximum(nu, 0.0)) * unit / program.sizes
     mixed = any(changes_within(one) is not None for one in asked.privacy)
     return Multipliers(np.array(budgets), rows, np.array(profiles)), np.array(shares) if mixed else None
 
@@ -279,29 +276,22 @@ def _mix(changes: Changes, x: Array, z: Array) -> tuple[Array, Array]:
 
 def _residuals(asked: DeclaredScales, profiles: Array, s: Array) -> tuple[Array, Array]:
     """How far budgets, relative, and coupled rows are exceeded at these scales, and their slopes in log s."""
-    budgets = [one.budget for one in asked.privacy]
+    budgets = np.array([one.budget for one in asked.privacy])
     spends = np.array([asked.grouped(profile**asked.spend) for profile in profiles])
     used = np.where(spends > 0, spends / np.where(s > 0, s, 1.0) ** asked.spend, 0.0)
-    sides = [u.sum() / b - 1 for u, b in zip(used, budgets)]
-    slopes = [-asked.spend * u / b for u, b in zip(used, budgets)]
-    for row in asked.coupled:
-        part = np.zeros(asked.count)
-        for g, a in row.terms.items():
-            part[g] = float(a) * s[g]
-        if asked.logarithmic and row.ratio:
-            sides.append(float(np.sum(np.sign(part) @ np.log(np.where(part, np.abs(part), 1.0)))))
-            slopes.append(np.sign(part))
-        else:
-            sides.append(part.sum() + float(row.offset))
-            slopes.append(part)
-    return np.array(sides), np.array(slopes)
+    matrix, offsets, _, ratio = asked.coupling
+    part = matrix * s
+    signs, logs = np.sign(part), np.log(np.where(part, np.abs(part), 1.0))
+    rows = np.where(ratio, (signs * logs).sum(axis=1), part.sum(axis=1) + offsets)
+    slopes = -asked.spend * used / budgets[:, None], np.where(ratio[:, None], signs, part)
+    return np.append(used.sum(axis=1) / budgets - 1, rows), np.concatenate(slopes)
 
 
 def refined(asked: DeclaredScales, found: Multipliers, groups: Array) -> tuple[Multipliers, Array]:
     """Newton's method on the Lagrangian over the multipliers that are not 0; the solver's point where its residuals stay above 1e-3."""
     values = np.concatenate([found.budgets, found.rows])
     budgets = np.array([one.budget for one in asked.privacy])
-    free = np.array([False] * len(budgets) + [row.equal for row in asked.coupled])
+    free = np.append(np.zeros(len(budgets), dtype=bool), asked.coupling[2])
 
     residuals = partial(_residuals, asked, found.profiles)
     units = np.concatenate([budgets, np.ones(len(asked.coupled))])
@@ -373,12 +363,9 @@ def levelled(asked: DeclaredScales, groups: Array) -> Array:
     """Scales within their limits, moved onto the equalities in proportion to their sizes."""
     low, high = asked.limits
     found = np.clip(groups, low, high)
-    rows = [row for row in asked.coupled if row.equal]
-    matrix, right = np.zeros((len(rows), asked.count)), np.array([-float(row.offset) for row in rows])
-    for k, row in enumerate(rows):
-        for g, a in row.terms.items():
-            matrix[k, g] = float(a)
-    for _ in range(3 if rows else 0):
+    matrix, offsets, equal, _ = asked.coupling
+    matrix, right = matrix[equal], -offsets[equal]
+    for _ in range(3 if len(right) else 0):
         free = np.where((found > low) & (found < high), found, 0.0)
         scaled = matrix * free
         step = np.linalg.lstsq(scaled @ scaled.T, right - matrix @ found, rcond=1e-14)[0]
@@ -396,7 +383,7 @@ def within(asked: DeclaredScales, point: ScalesPoint) -> bool:
 
 def _inner(asked: DeclaredScales, deadline: Deadline) -> ScalesPoint:
     """Scales near the reference of large common slack of budgets and rows, over their sizes."""
-    program, room = ScalesProgram(asked, logarithmic=asked.logarithmic), cp.Variable(name="room")
+    program, room = ScalesProgram(asked), cp.Variable(name="room")
     near = cp.sum_squares(program.variable - (0.0 if program.logarithmic else 1.0)) / program.variable.size
     inner = cp.Problem(cp.Minimize(_NEAR * near - room), [*program.rows(room), room <= 0.5])
     solution = answered(inner, "clarabel", deadline, {})
@@ -405,7 +392,7 @@ def _inner(asked: DeclaredScales, deadline: Deadline) -> ScalesPoint:
 
 def explained(asked: DeclaredScales, deadline: Deadline) -> InfeasibleError | SolverError:
     """Families that no scales meet together, by the least factor of the budgets at which some do."""
-    program, factor = ScalesProgram(asked, logarithmic=asked.logarithmic), cp.Variable(name="factor")
+    program, factor = ScalesProgram(asked), cp.Variable(name="factor")
     try:
         solution = solvers.solve(
             cp.Problem(cp.Minimize(factor), program.rows(most=factor)), deadline=deadline

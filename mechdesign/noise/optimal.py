@@ -60,7 +60,6 @@ from mechdesign.noise.staircase_dual import staircase
 from mechdesign.problem.checks import instance, integer
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
 from mechdesign.problem.words import Description, loss_words
-from mechdesign.solvers.registry import get
 from mechdesign.typing import FrozenLaw, Status
 
 if TYPE_CHECKING:
@@ -163,8 +162,6 @@ class OptimalNoise(NoiseQuestion, ModelledDesign):
             Families by name that were calibrated to this requirement already. They are compared with the optimum of one
             number, and tried instead of all others for several.
         """
-        if solver is not None:
-            get(instance("solver", solver, str))
         instance("starts", starts, Mapping, NoneType)
         cells = None if cells is None else integer("cells", cells, 1, MOST_CELLS)
         integer("max_cells", max_cells, 1)

@@ -494,15 +494,19 @@ class ModelledDesign(Design):
         """Yield laws and lower bounds by one of `algorithms`."""
         raise NotImplementedError
 
+    def modelled(self, clock: Clock, solver: str | None = None, **options: Any) -> Iterator[Law | Bound]:
+        """Yield laws and lower bounds from `problem`, solved by a registered backend, the fitting one when not named."""
+        yield from self.problem().improve(clock, solver, **options)
+
     def improve(self, clock: Clock, solver: str | None = None, **options: Any) -> Iterator[Law | Bound]:
-        """Yield closed forms, then laws and bounds of `accelerated`, or of a registered solver if one is named."""
+        """Yield closed forms, then laws and bounds of `accelerated`, or of `modelled` if there are no algorithms or a backend is named."""
         clock.unmade = self.closed_forms()
         for known in clock.unmade:  # noqa: UP028 - "yield from" would end it with this iterator
             yield known
         if self._own_way(solver):
             yield from self.accelerated(clock, solver, **options)
         else:
-            yield from self.problem().improve(clock, solver, **options)
+            yield from self.modelled(clock, solver, **options)
 
     def _own_way(self, solver: str | None) -> bool:
         return bool(self.algorithms) if solver is None else solver in self.algorithms

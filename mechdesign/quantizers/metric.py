@@ -223,20 +223,22 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
 
     # -- solve ----------------------------------------------------------------------------------------
 
-    def closed_forms(self) -> Iterator[Law]:
-        """Yield the law that uses the outermost two outputs, which decides whether anything is feasible.
+    def closed_forms(self) -> Iterator[Law | Bound]:
+        """Yield 0, and the law that uses the outermost two outputs, which decides whether anything is feasible.
 
         Raises
         ------
         InfeasibleError
             No unbiased mechanism with these outputs is that private.
         """
+        if self.loss.polynomial:
+            yield Bound(0.0, MetricBound())
         if not outermost_private(self.notion, self.bins, self.knots(2)):
             raise self._infeasible()
         law = Quantizer.of_law(outermost_law(self.bins, self.knots(3)))
         yield self._law(law, SolveReport("closed form"), (OUTERMOST,))
 
-    def improve(
+    def modelled(
         self, clock: Clock, solver: str | None = None, knots: int | None = None, **options: Any
     ) -> Iterator[Law | Bound]:
         """Solve the declared problem at more and more knots of the continuum, of the worst case over more and more inputs between them.
@@ -265,9 +267,6 @@ class MetricQuantizer(QuantizerDesign, TableDesign):
         most = _MOST if self.notion.neighbours or isinstance(self.privacy, PureDP) else _MOST_PAIRED
         if (size := len(lattices[0]) * len(self.bins)) > most:
             raise DesignError(f"inputs: {size} inputs times outputs are too many, at most {most} are taken")
-        if self.loss.polynomial:
-            yield Bound(0.0, MetricBound())
-        yield from self.closed_forms()
         for lattice in lattices:
             if len(lattice) * len(self.bins) > most:
                 return

@@ -48,7 +48,7 @@ from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.optimal import OptimalQuantizer, loss_bounds
 from mechdesign.quantizers.proofs import proved_law
 from mechdesign.quantizers.selection import check_bins, check_range
-from mechdesign.solvers import Deadline, LinearProgram, get
+from mechdesign.solvers import Deadline, LinearProgram
 from mechdesign.typing import Array, Numbers, Status, Weights
 
 FEW = 8
@@ -175,7 +175,7 @@ class MVU(QuantizerDesign, TableDesign):
     def allows(self, outputs: object) -> bool:
         return super().allows(outputs) if self.bins is not None else searched_among(self, outputs, None)
 
-    def improve(
+    def modelled(
         self, clock: Clock, solver: str | None = None, starts: int = 12, **options: Any
     ) -> Iterator[Law | Bound]:
         """Search the alphabet (unless fixed), and solve for P.
@@ -205,9 +205,7 @@ class MVU(QuantizerDesign, TableDesign):
         InfeasibleError
             A fixed alphabet that cannot be unbiased within the budget.
         """
-        if solver is not None:
-            get(solver)
-        elif options:
+        if solver is None and options:
             raise DesignError.of("options", sorted(options), "are a named backend's")
         alphabet, count = self._alphabet(integer("starts", starts, 1), clock.part(0.8))
         found = self._at(alphabet, solver, clock, options)

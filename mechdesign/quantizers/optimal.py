@@ -268,29 +268,21 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
         """
         yield from self._by_floors(clock, algorithm, None)
 
-    def improve(
+    def modelled(
         self, clock: Clock, solver: str | None = None, knots: Numbers = 33, **options: Any
     ) -> Iterator[Law | Bound]:
-        """Solve for the floors by one of `algorithms`, or begin with those that a registered backend finds.
-
-        A backend solves `problem`, a restriction to what interpolates between knots, and the cutting planes begin with its floors: law and
-        bound are of all inputs.
+        """Solve `problem`, a restriction to what interpolates between knots; cutting planes begin with its floors, so that law and bound are of all inputs.
 
         Parameters
         ----------
         clock : Clock
         solver : str, optional
-            One of `algorithms`, or a backend of `mechdesign.solvers`.
         knots : int or array_like
-            For a backend: the knots of `problem`.
+            Of `problem`.
         **options
             The backend's own.
         """
-        if self._own_way(solver):
-            self._known(options, ["solver", "knots"])
-            yield from self.accelerated(clock, solver)
-        else:
-            yield from self._by_floors(clock, None, {"solver": solver, "knots": knots, **options})
+        yield from self._by_floors(clock, None, {"solver": solver, "knots": knots, **options})
 
     def _by_floors(
         self, clock: Clock, method: str | None, backend: dict[str, Any] | None

@@ -21,7 +21,6 @@ import cvxpy as cp
 import numpy as np
 import pandas as pd
 
-from mechdesign import solvers
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.proofs import MechanismClass, family
 from mechdesign.evidence.results import Result, SolveReport
@@ -426,7 +425,7 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
         for ends in {bins[:: len(bins) - 1]: bins for bins in alphabets}.values():
             yield from (replace(law, table=table) for law in outermost(self, ends))
 
-    def improve(
+    def modelled(
         self,
         clock: Clock,
         solver: str | None = None,
@@ -461,8 +460,6 @@ class OPTMSearch(QuantizerDesign, ModelledDesign):
         InfeasibleError
             No point of the search has an answer, and the first is proved to have none.
         """
-        if solver is not None:
-            solvers.get(solver)
         alphabets = self.alphabets()
         task = Sweeping(self._searched_problem, {}, judge=self.judge == "loss")
         rows = swept(

@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 from flint import fmpq
 
-from mechdesign import solvers
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError, instance
 from mechdesign.evidence.proofs import Certificate, Claim, MechanismClass, Proof, family
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
@@ -166,8 +165,6 @@ class SelectionProblem(Problem, QuantizerDesign):
 
         Whether another box is better stays open. HiGHS sweeps the boxes; a solver that is named solves the best again.
         """
-        if solver is not None:
-            solvers.get(solver)
         yield from loss_bounds(self, self.bins, clock)
         search = BoxSearch(self, clock, solver, options)
         found = search.best(self.solved_epsilon)

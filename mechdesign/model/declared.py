@@ -344,6 +344,10 @@ class OwnRows:
         """The name of a column."""
         raise NotImplementedError
 
+    def meaning(self, asked: Any) -> str:
+        """A requirement as an inequality, with its number of rows."""
+        raise NotImplementedError
+
     def families(self) -> list[str]:
         """Labels of all families."""
         return [*dict.fromkeys([asked.label for asked in self.privacy]), *self.labels]
@@ -554,11 +558,21 @@ class Declared(Linear):
         return f"P[{shown_label(self.inputs[x])}, {shown_label(self.outputs[y])}]"
 
     def meaning(self, asked: Any) -> str:
-        """A requirement as an inequality."""
+        parts = (part for part in self.parts if part.label == asked.label)
+        rows = sum(len(part.pairs) * (1 if part.delta else part.m) for part in parts)
+        return f"{self.inequality(asked)} ({rows} rows)"
+
+    def inequality(self, asked: Any) -> str:
+        """A requirement in symbols."""
         if any(delta for _, delta in asked.points):
             return "Σ_y max(P[x, y] - e^ε P[x', y], 0) <= δ"
         rate = "e^ε" if asked.distances is None else "e^(ε d(x, x'))"
         return f"P[x, y] <= {rate} P[x', y]"
+
+    def printed(self, number: int) -> str:
+        if self.labels[number] in self.curved:
+            return f"{self.labels[number]}: convex, by its tangents ({self.sample(number)[1]})"
+        return super().printed(number)
 
     def family_of(self, row: int) -> str:
         """The family of a row, by its number."""

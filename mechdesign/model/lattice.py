@@ -285,7 +285,7 @@ class LatticeDeclared(Declared):
     def cell(self, j: int) -> str:
         return f"p[{j - self.side}]"
 
-    def meaning(self, asked: Any) -> str:
+    def inequality(self, asked: Any) -> str:
         pure = all(delta == 0 for _, delta in asked.points)
         said = "p[j] <= e^ε p[j + s]" if pure else "Σ_j max(p[j] - e^ε p[j + s], 0) <= δ"
         return f"{said}, 0 < |s| <= {self.change}"

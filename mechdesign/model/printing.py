@@ -1,4 +1,4 @@
-"""Print problems on tables as lines, audit them, draw their solutions."""
+"""Audit problems on tables, and draw their solutions."""
 
 from __future__ import annotations
 
@@ -20,25 +20,6 @@ if TYPE_CHECKING:
 
 MOST_LISTED = 1_000_000
 """Rows of a requirement up to which an audit lists all; of more, that of least slack of each pair."""
-
-
-def _counts(declared: Declared) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for part in declared.parts:
-        found[part.label] = found.get(part.label, 0) + len(part.pairs) * (1 if part.delta else part.m)
-    for family, label in enumerate(declared.labels):
-        found[label] = int((declared.family == family).sum())
-    return found
-
-
-def families(declared: Declared) -> list[str]:
-    """Return a line for each family of constraints: meaning, number of rows, one row."""
-    counts = _counts(declared)
-    said = [f"{a.label}: {a}: {declared.meaning(a)} ({counts[a.label]} rows)" for a in declared.privacy]
-    for family, label in enumerate(declared.labels):
-        tangents = f"{label}: convex, by its tangents ({declared.sample(family)[1]})"
-        said.append(tangents if label in declared.curved else declared.printed(family))
-    return said
 
 
 def audit_table(declared: Declared, v: list[Any], multipliers: dict[int, Fraction]) -> pd.DataFrame:

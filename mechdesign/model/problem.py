@@ -167,7 +167,9 @@ class Problem(ModelledDesign):
 
     def families(self) -> list[str]:
         """Return a line for each family of constraints: meaning, number of rows, first row."""
-        raise NotImplementedError
+        declared = self.declared
+        said = [f"{one.label}: {one}: {declared.meaning(one)}" for one in declared.privacy]
+        return [*said, *map(declared.printed, range(len(declared.labels)))]
 
     def printed(self) -> list[str]:
         """Return the problem as lines, one a family of constraints."""

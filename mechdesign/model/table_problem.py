@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 import os
-from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import cvxpy as cp
@@ -106,19 +104,7 @@ def _starts(program: Program) -> Iterator[Array]:
 class TableDesign(ModelledDesign):
     """A design whose model is one table: the problem that it declares is what is solved, repaired, proved and audited."""
 
-    @abstractmethod
-    def problem(self) -> TableProblem:
-        """Return the paper's model, declared on a table."""
-
-    @cached_property
-    def model(self) -> TableProblem:
-        """The problem, declared once."""
-        return self.problem()
-
-    @cached_property
-    def declared(self) -> Declared:
-        """The problem in numbers."""
-        return self.model.declared
+    declared: Declared
 
     @property
     def rows_how(self) -> str:
@@ -170,7 +156,6 @@ class TableProblem(TableDesign, Problem):
     """A problem on one table of probabilities: its linear program, repair and proofs."""
 
     numbers: ClassVar[type[Declared]] = Declared
-    declared: ClassVar[Declared] = Problem.declared  # type: ignore[assignment]
 
     def deployed(self, weights: Weights) -> Any:
         """Return the mechanism of these integer weights: that of the design whose model this is."""
@@ -180,10 +165,6 @@ class TableProblem(TableDesign, Problem):
         """Return the proof of a law: that of the design whose model this is."""
         found: TableProof = super().proof(witness) if self.design is None else self.design.proof(witness)
         return found
-
-    def problem(self) -> TableProblem:
-        """Return the problem itself."""
-        return self
 
     def subject_to(self, *constraints: Any) -> Problem:
         """Return the problem with further constraints; DesignError where a file holds but tangents of its convex functions."""
@@ -561,9 +542,6 @@ class TableProblem(TableDesign, Problem):
             named, weights = range(min(NAMED, len(space.names))), np.full(space.size, 1 / space.size)
             return draw_map(space, weights, result.mechanism.probabilities, named, **options)
         return printing.draw(self.declared, result.mechanism.probabilities, **options)
-
-    def families(self) -> list[str]:
-        return printing.families(self.declared)
 
 
 def missed_by(worth: Mapping[str, float]) -> list[str]:

@@ -72,7 +72,6 @@ class CovarianceProblem(Problem):
     default_gap: ClassVar[float] = 1e-7
 
     numbers: ClassVar[Any] = DeclaredCovariance
-    declared: ClassVar[DeclaredCovariance] = Problem.declared  # type: ignore[assignment]
 
     def compiled(self) -> DeclaredCovariance:
         """Return the problem in numbers, at the parameters' values."""
@@ -92,7 +91,7 @@ class CovarianceProblem(Problem):
     @property
     def budget(self) -> float:
         r""":math:`\mu^2`, rounded down."""
-        return self.declared.budget
+        return float(self.declared.budget)
 
     @property
     def among(self) -> MechanismClass:
@@ -208,12 +207,12 @@ class CovarianceProblem(Problem):
     @property
     def answer_size(self) -> int:
         """How many numbers an answer has."""
-        return self.declared.n
+        return int(self.declared.n)
 
     @property
     def neighbours(self) -> str:
         """For which neighbours the changes hold."""
-        return self.declared.neighbours
+        return str(self.declared.neighbours)
 
     def protection(self) -> Protection:
         """What the noise protects."""
@@ -258,14 +257,6 @@ class CovarianceProblem(Problem):
     def over(self) -> str:
         n = self.declared.n
         return f"S, the covariance of the noise on {n} numbers, {n} x {n}, positive semidefinite"
-
-    def families(self) -> list[str]:
-        declared = self.declared
-        said = [
-            f"{asked.label}: {asked}: v' S^-1 v <= {asked.budget:.6g} for each change v ({len(declared.changes)} rows)"
-            for asked in declared.privacy
-        ]
-        return [*said, *map(declared.printed, range(len(declared.labels)))]
 
 
 MARGINS = (2e-9, 2e-8, 2e-7, 2e-6)

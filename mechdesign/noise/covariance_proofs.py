@@ -172,6 +172,9 @@ class DeclaredCovariance(Linear):
         i, k = divmod(j, self.n)
         return f"S[{i}, {k}]" if i < self.n else f"t{j - self.n**2 + 1}"
 
+    def meaning(self, asked: Any) -> str:
+        return f"v' S^-1 v <= {asked.budget:.6g} for each change v ({len(self.changes)} rows)"
+
     @property
     def n(self) -> int:
         """Numbers that get noise."""

@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from flint import arb, ctx, fmpq
@@ -114,6 +114,11 @@ class DeclaredScales(OwnRows):
     def column(self, j: int) -> str:
         """The name of a scale."""
         return f"{'sigma' if self.noise == 'gaussian' else 'beta'}[{j}]"
+
+    def meaning(self, asked: Any) -> str:
+        power = "^2" if self.spend == 2 else ""
+        who = asked.bounds or "all |v_i| <= the sensitivities"
+        return f"Σ_i (|v_i|/{self.column(0)[:-3]}[i]){power} <= {asked.budget:.6g} for {who}"
 
     @cached_property
     def member(self) -> Indices:

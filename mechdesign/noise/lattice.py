@@ -269,7 +269,7 @@ class LatticeProblem(TableProblem):
     """A problem on the masses of additive noise, of which `LatticeNoise` is the unknown."""
 
     numbers: ClassVar[Any] = LatticeDeclared
-    declared: ClassVar[LatticeDeclared] = TableProblem.declared  # type: ignore[assignment]
+    declared: ClassVar[LatticeDeclared]  # type: ignore[misc]
     asks: ClassVar[str] = "numbers"
 
     def deployed(self, weights: tuple[tuple[int, ...], ...]) -> CellNoise | IntegerNoise:

@@ -7,7 +7,6 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import cvxpy as cp
@@ -55,20 +54,12 @@ if TYPE_CHECKING:
 class ScalesDesign(ModelledDesign):
     """A design whose model is one vector of scales: the problem that it declares is what is solved and proved."""
 
+    declared: DeclaredScales
+
     loss: Any
     """The order p of the loss."""
     weights: Any
     """The weight of each number; None for ones."""
-
-    @abstractmethod
-    def problem(self) -> Any:
-        """Return the paper's model, declared on scales."""
-
-    @cached_property
-    def declared(self) -> DeclaredScales:
-        """The problem in numbers."""
-        found: DeclaredScales = self.problem().declared
-        return found
 
     @property
     @abstractmethod
@@ -323,11 +314,6 @@ class ScalesProblem(ScalesDesign, Problem):
     default_gap: ClassVar[float] = 1e-9
 
     numbers: ClassVar[Any] = DeclaredScales
-    declared: ClassVar[DeclaredScales] = Problem.declared  # type: ignore[assignment]
-
-    def problem(self) -> ScalesProblem:
-        """Return the problem itself."""
-        return self
 
     def compiled(self) -> DeclaredScales:
         """Return the problem in numbers, at the parameters' values."""
@@ -473,12 +459,3 @@ class ScalesProblem(ScalesDesign, Problem):
     def over(self) -> str:
         noise, count = self.declared.noise.capitalize(), len(self.declared.weights)
         return f"{self.unknown.name()}[i] > 0, the scales of {noise} noise on {count} numbers"
-
-    def families(self) -> list[str]:
-        declared, power = self.declared, "^2" if self.declared.spend == 2 else ""
-        said = [
-            f"{one.label}: {one}: Σ_i (|v_i|/{self.unknown.name()}[i]){power} <= {one.budget:.6g} for "
-            f"{one.bounds or 'all |v_i| <= the sensitivities'}"
-            for one in self.asked
-        ]
-        return [*said, *map(declared.printed, range(len(declared.labels)))]

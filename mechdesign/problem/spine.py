@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pandas as pd
@@ -485,6 +486,16 @@ class ModelledDesign(Design):
     def problem(self) -> ModelledDesign:
         """Return the paper's model as a `Problem`, to print, to extend by `subject_to`, and to solve."""
         raise NotImplementedError
+
+    @cached_property
+    def model(self) -> Any:
+        """The problem, declared once."""
+        return self.problem()
+
+    @cached_property
+    def declared(self) -> Any:
+        """The problem in numbers."""
+        return self.model.declared
 
     def problem_of(self, result: Result) -> ModelledDesign:
         """Return the problem that a result solves: `problem`, at the parameters that a search found."""

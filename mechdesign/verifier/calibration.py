@@ -42,7 +42,6 @@ from collections.abc import Callable
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cache
-from operator import mul
 from typing import NamedTuple
 
 from mechdesign.verifier.bound_class import spoken_of
@@ -258,12 +257,12 @@ def concentrated(
     name: str,
     shapes: tuple[Decimal, ...],
     shifts: Shifts,
-    largest: list[Decimal],
     xi: Decimal,
     rho: Decimal,
     account: Account,
 ) -> bool:
     """Whether coordinates that move so are (ξ, ρ)-zCDP: up to some order by their moments, beyond it by a closed form."""
+    largest = [largest_loss(name, shapes, v) for v, _ in shifts]
     if name in ("osgt", "flipped_huber"):
         b = shapes[0]
         squares = sum((count * v * v for v, count in shifts), ZERO) / 2
@@ -504,9 +503,7 @@ def consumed(
     """
     rounds, rate = rounds_of(noise)
     normal = name == "norm" or (name == "discrete_gaussian" and privacy[""] == "zcdp")
-    stated = worst_shifts(noise["sensitivity"], noise["dimension"], "norm" if normal else name, account)
-    scaled = [[(v / scale, count) for v, count in shifts] for shifts in stated]
-    largest = [[largest_loss(name, shapes, v) for v, _ in shifts] for shifts in scaled]
+    scaled = cases_of(noise, "norm" if normal else name, scale, account)
     if privacy[""] == "trade-off":
         shares = []
         for e, d in points_of(privacy):
@@ -526,15 +523,11 @@ def consumed(
     if privacy[""] == "zcdp":
         if rate < 1:
             raise Refused("a sampling rate under zero-concentrated privacy")
-        return consumed_rho(privacy, name, shapes, rounds, scaled, largest, aim, account)
+        return consumed_rho(privacy, name, shapes, rounds, scaled, aim, account)
     if not points_of(privacy)[0][1]:
-        counts = ([count for _, count in shifts] for shifts in scaled)
-        most = min(sum(map(mul, case, losses), ZERO) for case, losses in zip(counts, largest))
-        if rate < 1 and most.is_finite():
-            most = (1 + rate * (most.exp() - 1)).ln()
-        epsilon = Decimal(privacy["epsilon"])
-        account.at_most(f"privacy loss at most {privacy['epsilon']!r}", rounds * most, epsilon * ROUND)
-        return rounds * most, len(scaled) == 1
+        most, epsilon = rounds * most_lost(name, shapes, scaled, rate), Decimal(privacy["epsilon"])
+        account.at_most(f"privacy loss at most {privacy['epsilon']!r}", most, epsilon * ROUND)
+        return most, len(scaled) == 1
     (e, d), *_ = points_of(privacy)
     epsilon, delta = Decimal(e), Decimal(d)
     claim = f"delta at most {d!r} at epsilon = {e!r}"
@@ -550,7 +543,6 @@ def consumed_rho(
     shapes: tuple[Decimal, ...],
     rounds: int,
     scaled: list[Shifts],
-    largest: list[list[Decimal]],
     aim: Decimal,
     account: Account,
 ) -> tuple[Decimal, bool]:
@@ -564,15 +556,24 @@ def consumed_rho(
         return used, len(scaled) == 1 and name == "norm" and not xi
     answers = [[(v, count * rounds) for v, count in shifts] for shifts in scaled]
     for least in sorted({aim, rho}):
-        kept = (
-            concentrated(name, shapes, shifts, losses, xi, least, account)
-            for shifts, losses in zip(answers, largest)
-        )
-        if any(kept):
+        if any(concentrated(name, shapes, shifts, xi, least, account) for shifts in answers):
             account.proved(claim, True)
             return least, False
     account.proved(claim, False)
     return rho, False
+
+
+def cases_of(noise: Json, name: str, scale: Decimal, account: Account) -> list[Shifts]:
+    """`worst_shifts` in units of the scale."""
+    stated = worst_shifts(noise["sensitivity"], noise["dimension"], name, account)
+    return [[(v / scale, count) for v, count in shifts] for shifts in stated]
+
+
+def most_lost(name: str, shapes: tuple[Decimal, ...], cases: list[Shifts], rate: Decimal = ONE) -> Decimal:
+    """The largest loss of a round that is sampled at this rate."""
+    sums = (sum((count * largest_loss(name, shapes, v) for v, count in case), ZERO) for case in cases)
+    most = min(sums)
+    return most if rate == 1 or not most.is_finite() else (1 + rate * (most.exp() - 1)).ln()
 
 
 def largest_loss(name: str, shapes: tuple[Decimal, ...], shift: Decimal) -> Decimal:

@@ -27,19 +27,18 @@ from fractions import Fraction
 
 from mechdesign.verifier import buffers, local_report, user_level
 from mechdesign.verifier.arithmetic import above, exp_bounds, log_above, root_above
-from mechdesign.verifier.calibration import Asked, largest_loss, law_of, plainest, rounds_of
-from mechdesign.verifier.changes import changes_of, worst_shifts
+from mechdesign.verifier.calibration import Asked, cases_of, law_of, most_lost, plainest, rounds_of
+from mechdesign.verifier.changes import changes_of
 from mechdesign.verifier.choice import alone as choice_alone
 from mechdesign.verifier.choice import with_noise
 from mechdesign.verifier.composition import PLACES
-from mechdesign.verifier.coordinates import assigned
 from mechdesign.verifier.gaussian import shown_is_the_law, unbiased
 from mechdesign.verifier.knorm import Hull
 from mechdesign.verifier.knorm import fits as knorm_fits
 from mechdesign.verifier.knorm import said as norm_said
 from mechdesign.verifier.noise import cells_of, largest_quotient, on_cells
 from mechdesign.verifier.noise import largest_excess as cells_excess
-from mechdesign.verifier.plan import covers, parts_of
+from mechdesign.verifier.plan import assigned, covers, parts_of
 from mechdesign.verifier.quantizer import (
     LAWS,
     Segments,
@@ -103,24 +102,16 @@ def additive(law: Json, account: Account) -> None:
     with localcontext() as context:
         context.prec = PLACES
         (name, shapes, scale), (rounds, rate) = plainest(*law_of(law)), rounds_of(law)
-        asked = law["sensitivity"], law["dimension"]
-        stated = worst_shifts(*asked, "norm" if name == "discrete_gaussian" else name, account)
-        scaled = [[(v / scale, count) for v, count in shifts] for shifts in stated]
-        most = min(
-            sum((count * largest_loss(name, shapes, v) for v, count in shifts), Decimal(0))
-            for shifts in scaled
-        )
+        scaled = cases_of(law, "norm" if name == "discrete_gaussian" else name, scale, account)
+        most = rounds * most_lost(name, shapes, scaled, rate)
         if most.is_finite():
-            most = rounds * (most if rate == 1 else (1 + rate * (most.exp() - 1)).ln())
             account.proved(f"privacy loss at most {above(Fraction(most) * ROUND)!r}", True)
         elif name in ("norm", "discrete_gaussian") and rate == 1:
             width = shapes[0] if shapes else Decimal(1)
             rho = rounds * sum(count * (v / width) ** 2 for v, count in scaled[0]) / 2
             account.proved(f"rho at most {above(Fraction(rho) * ROUND)!r}", True)
         else:
-            cases = [
-                [(v / scale, count) for v, count in shifts] for shifts in worst_shifts(*asked, name, account)
-            ]
+            cases = cases_of(law, name, scale, account)
             composed = Asked(name, shapes, rounds, rate, Decimal(1), Decimal("1e-9"), account)
             delta = min(composed.consumed(case, POINTS) for case in cases)
             account.proved(f"delta at most {above(Fraction(delta) * ROUND)!r} at epsilon = 1", delta <= 1)

@@ -6,6 +6,9 @@ in [a, b] by (b − a)/n, or its sum less n(a + b)/2 by (b − a)/2 and its coun
 column of R, or two, and those that get noise are rounded to 2⁻²². Pairs of laws whose hockey-stick curves are nowhere lower compose to one: largest losses and ρ add up over parts and
 rounds, and so does μ² of normal noise, δ is that of the composition of all losses, on one grid (`mechdesign.verifier.composition`). Of groups of tasks over disjoint people, under
 add-remove neighbours, one person is in one: each group, with the tasks that are in none, keeps the budget. Choices take the ε or ρ that they state, and noise keeps the rest.
+
+An allocation of noise of one family is released as parts are: noise λ_i U on each coordinate i, U of the unit that it is assigned. Moved by λ_i, λ_i U loses what U
+loses that is moved by 1, and the value is Σ w_i λ_i^p E|U|^p. Smaller changes lose no more, as units are log-concave, or staircases moved by at most their step.
 """
 
 from __future__ import annotations
@@ -19,13 +22,12 @@ from operator import mul
 from mechdesign.verifier.allocation import composed_delta, largest_square
 from mechdesign.verifier.arithmetic import transposed, whole
 from mechdesign.verifier.bound_class import spoken_of
-from mechdesign.verifier.calibration import largest_loss, law_of, plainest
-from mechdesign.verifier.changes import worst_shifts
+from mechdesign.verifier.calibration import cases_of, law_of, most_lost, plainest
 from mechdesign.verifier.choice import with_noise
 from mechdesign.verifier.composition import PLACES
 from mechdesign.verifier.gaussian import MOST_WORK, Changed, answers, largest_change, unbiased
 from mechdesign.verifier.laws import COSTS, ONE, ROUND, ZERO
-from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, asked, counts_of, flat
+from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, asked, counts_of, flat, points_of
 
 NAMES = {"laplace": "laplace", "gaussian": "norm", "staircase": "staircase"}
 WHOLE = {"laplace": "dlaplace", "gaussian": "discrete_gaussian"}
@@ -227,15 +229,13 @@ def private(noises: list[Json], privacy: Json, whose: str, account: Account) -> 
         copies = noise["rounds"] * (1 + len(others_alike))
         name, shapes, scale = plainest(*law_of(noise))
         smooth = name == "norm" or (name == "discrete_gaussian" and privacy[""] == "zcdp")
-        cases = worst_shifts(noise["sensitivity"], noise["dimension"], "norm" if smooth else name, account)
-        shifts = [[(v / scale, count * copies) for v, count in case] for case in cases]
-        most += min(
-            sum((count * largest_loss(name, shapes, v) for v, count in case), ZERO) for case in shifts
-        )
+        cases = cases_of(noise, "norm" if smooth else name, scale, account)
+        most += copies * most_lost(name, shapes, cases)
+        shifts = [(v, count * copies) for v, count in cases[0]]
         if smooth:
-            square += sum((count * (v / (shapes[0] if shapes else ONE)) ** 2 for v, count in shifts[0]), ZERO)
+            square += sum((count * (v / (shapes[0] if shapes else ONE)) ** 2 for v, count in shifts), ZERO)
         else:
-            rest.append((name, shapes, shifts[0]))
+            rest.append((name, shapes, shifts))
     if privacy[""] in ("zcdp", *BY_MU) and rest:
         raise Refused("noise other than normal under this privacy, in a plan")
     if privacy[""] in BY_MU:
@@ -262,3 +262,47 @@ def private(noises: list[Json], privacy: Json, whose: str, account: Account) -> 
                 others.append(part)
         holds = composed_delta(epsilon, delta, laplace, square * ROUND, account, others) <= delta
     account.proved(f"delta at most {privacy['delta']!r} at epsilon = {privacy['epsilon']!r}{whose}", holds)
+
+
+def assigned(law: Json, account: Account) -> bool:
+    """Whether each coordinate that changes has a unit, for a change of 1 on so many coordinates, once."""
+    units, which, lam = law["units"], law["which"], law["sensitivities"]
+    counts = Counter(which)
+    once = [(1, 1, 1, counts[k]) for k in range(len(units))]
+    fits = once == [(u["sensitivity"], u["rounds"], u["sampling_rate"], u["dimension"]) for u in units]
+    fits = fits and len(which) == len(lam) and {*counts} <= {-1, *range(len(units))} and min(lam) >= 0
+    account.agrees("each unit is noise for a change of 1 on the coordinates that are assigned to it", fits)
+    sure = fits and all(k >= 0 or not size for k, size in zip(which, lam))
+    account.proved("every sensitive coordinate has noise", sure)
+    return sure
+
+
+def allocated(result: Json, account: Account) -> None:
+    """Check an allocation of noise of one family."""
+    design, law, value = result["design"], result["mechanism"], result["value"]
+    if [proof[""] for proof in result["proofs"]] != ["law-proof"] or result["lower_bound"] is not None:
+        raise Refused("evidence other than that of a search over laws, which has no lower bound")
+    own = all(unit["law"]["name"] == design["noise"] for unit in law["units"])
+    account.agrees("the noise is the design's", own)
+    account.agrees("it is for the design's changes", law["sensitivities"] == design["sensitivities"])
+    free = all(design[name] is None for name in ("lower", "upper", "groups", "bounds"))
+    account.agrees("there are no limits, groups and other bounds", free)
+    size, power, weights = len(law["which"]), design["loss"], design["weights"]
+    weights = weights if isinstance(weights, list) else [1.0 if weights is None else weights] * size
+    account.agrees("weights are of the coordinates", len(weights) == size and min(weights) > 0)
+    account.agrees("the loss is absolute or squared", power in (1, 2))
+    if not all(holds for *_, holds in account.rows) or not assigned(law, account):
+        return
+    account.takes(60 * size)
+    with localcontext() as context:
+        context.prec = PLACES
+        for epsilon, delta in points_of(design["privacy"]):
+            asked = {"": "approximate-dp" if delta else "pure-dp", "epsilon": epsilon, "delta": delta}
+            if delta < 1:
+                private(law["units"], asked, "", account)
+        laws = [law_of(unit) for unit in law["units"]]
+        each = [COSTS[name](power, *shapes) * scale**power for name, shapes, scale in laws]
+        terms = zip(weights, law["sensitivities"], law["which"])
+        found = sum((Decimal(w) * Decimal(s) ** power * each[k] for w, s, k in terms if s), ZERO)
+        said = f"the value is at most {value:.12g}"
+        account.bounds(said, Fraction(found * ROUND), Fraction(value), Fraction(value) / 10**9)

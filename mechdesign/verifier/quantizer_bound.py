@@ -38,12 +38,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from functools import cache
 from itertools import accumulate, pairwise
 from operator import add, mul
 from typing import NamedTuple, TypeAlias
 
 from mechdesign.verifier.arithmetic import decimal, exp_bounds
+from mechdesign.verifier.laws import PI
 from mechdesign.verifier.reading import NEAR, Account, Json, Refused
 from mechdesign.verifier.table import Own, Point, bound
 
@@ -57,22 +57,11 @@ STEEPEST = 500
 WORK = 3000
 
 
-@cache
-def pi() -> Decimal:
-    """By Machin's 16 arctan(1/5) − 4 arctan(1/239)."""
-
-    def arctangent(n: int) -> Decimal:
-        terms = (Decimal((-1) ** k) / ((2 * k + 1) * n ** (2 * k + 1)) for k in range(DIGITS))
-        return sum(terms, Decimal(0))
-
-    return 16 * arctangent(5) - 4 * arctangent(239)
-
-
 def normal(y: Decimal) -> Triple:
     if abs(y) >= LAST:
         mass = Decimal(int(y > 0))
         return mass, Decimal(0), mass
-    density = (-y * y / 2).exp() / (2 * pi()).sqrt()
+    density = (-y * y / 2).exp() / (2 * PI).sqrt()
     term, total, n = abs(y), Decimal(0), 1
     while term > Decimal("1e-175"):
         total, n = total + term, n + 2

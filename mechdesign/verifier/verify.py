@@ -23,13 +23,12 @@ from mechdesign.verifier.bound_class import standing
 from mechdesign.verifier.buffers import stream
 from mechdesign.verifier.calibration import calibration
 from mechdesign.verifier.choice import choice, rule
-from mechdesign.verifier.coordinates import allocated
 from mechdesign.verifier.gaussian import correlated, covariance_problem
 from mechdesign.verifier.knorm import knorm
 from mechdesign.verifier.local_report import local_report
 from mechdesign.verifier.mechanisms import MECHANISMS
 from mechdesign.verifier.noise import lattice_noise, lattice_problem
-from mechdesign.verifier.plan import plan
+from mechdesign.verifier.plan import allocated, plan
 from mechdesign.verifier.quantizer import quantizer, selection_problem
 from mechdesign.verifier.reading import MEMBERS, Account, Json, NotCovered, NothingToCheck, Refused, read
 from mechdesign.verifier.several import comparison, frontier

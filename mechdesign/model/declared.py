@@ -69,10 +69,9 @@ class Row:
         """Its left side, less its right one."""
         return sum((a * v[j] for j, a in self.terms), self.offset)
 
-    @property
-    def size(self) -> fmpq:
-        """What a residual is compared with."""
-        return sum((abs(a) for _, a in self.terms), abs(self.offset))
+    def size(self, of: list[fmpq] | None = None) -> fmpq:
+        """What a residual is compared with, of columns of these sizes, or of 1."""
+        return sum((abs(a) if of is None else abs(a) * of[j] for j, a in self.terms), abs(self.offset))
 
 
 class Part:

@@ -12,7 +12,7 @@ r"""From a solver's doubles to a law inside the requirement, and to multipliers 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -25,8 +25,9 @@ from scipy.sparse.csgraph import connected_components
 
 from mechdesign.errors import InfeasibleError, SolverError
 from mechdesign.evidence.exact import LARGEST
+from mechdesign.evidence.proofs import PROVED, Claim
 from mechdesign.evidence.vipr import fraction, rational
-from mechdesign.model.declared import ZERO, Declared, Row
+from mechdesign.model.declared import ZERO, Declared, OwnRows, Row
 from mechdesign.model.program import Program
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.solvers.linear_program import LinearProgram
@@ -344,12 +345,26 @@ class Face:
         """
         missed = dict[str, fmpq]()
         for row in self._split[1]:
-            if (off := abs(row.at(v))) > rational(RESIDUAL) * row.size:
+            if (off := abs(row.at(v))) > rational(RESIDUAL) * row.size():
                 message = f"{row.label!r} nearly depends on equalities stated before it, and is missed by {float(off):.1e}"
                 raise SolverError(message, solver="highs", status="repair")
             if off:
                 missed[row.label] = max(off, missed.get(row.label, ZERO))
         return missed
+
+
+def row_claims(declared: OwnRows, v: Exact, sizes: Exact | None = None) -> Iterator[Claim]:
+    """Whether own rows hold at exact columns, of sizes 1 unless given: a claim a family."""
+    for family, label in enumerate(declared.labels):
+        rows = [row for row, f in zip(declared.rows, declared.family.tolist()) if f == family]
+        off = [abs(row.at(v)) / size for row in rows if row.equal and (size := row.size(sizes))]
+        least = min((-row.at(v) for row in rows if not row.equal), default=ZERO)
+        exact = f", its equalities to {RESIDUAL:g} of their size" if any(off) else ""
+        holds = least >= 0 and max(off, default=ZERO) <= rational(RESIDUAL)
+        who = (
+            f"tangents of {label!r}" if label in getattr(declared, "curved", ()) else f"rows called {label!r}"
+        )
+        yield Claim(f"{who} hold{exact}", PROVED, min(float(least), 0.0), holds)
 
 
 def _kept(x: float) -> float:

@@ -40,7 +40,6 @@ from mechdesign.model import printing
 from mechdesign.model.declared import ZERO, Declared
 from mechdesign.model.exactly import (
     MARGIN,
-    RESIDUAL,
     Exact,
     Face,
     admissible,
@@ -49,6 +48,7 @@ from mechdesign.model.exactly import (
     least_epsilon,
     near,
     repaired,
+    row_claims,
     weights_of,
 )
 from mechdesign.model.expressions import compiled, labelled
@@ -560,18 +560,6 @@ def _settled(declared: Declared, cells: Exact) -> Exact:
     """Columns with these cells and the least further ones that their rows allow."""
     further = len(declared.cost) - declared.cells
     return Face(declared, declared.zeros).lowered([*cells, *(fmpq(0) for _ in range(further))])
-
-
-def row_claims(declared: Declared, v: Exact) -> Iterator[Claim]:
-    """Whether own rows hold at exact columns, a claim a family."""
-    for family, label in enumerate(declared.labels):
-        rows = [row for row, f in zip(declared.rows, declared.family.tolist()) if f == family]
-        off = max((abs(row.at(v)) / row.size for row in rows if row.equal and row.size), default=fmpq(0))
-        least = min((-row.at(v) for row in rows if not row.equal), default=fmpq(0))
-        exact = "" if not off else f", its equalities to {RESIDUAL:g} of their size"
-        holds = least >= 0 and off <= rational(RESIDUAL)
-        who = f"tangents of {label!r}" if label in declared.curved else f"rows called {label!r}"
-        yield Claim(f"{who} hold{exact}", PROVED, min(float(least), 0.0), holds)
 
 
 @serializable("table-proof")

@@ -38,7 +38,7 @@ from mechdesign.evidence.results import Result, SolveReport, audit_rows
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import fraction, rational
 from mechdesign.model.covariance import Covariance
-from mechdesign.model.exactly import project
+from mechdesign.model.exactly import RESIDUAL, project
 from mechdesign.model.expressions import rows_of
 from mechdesign.model.problem import Problem
 from mechdesign.model.unknown import named
@@ -58,9 +58,6 @@ from mechdesign.problem.words import Description
 from mechdesign.problem.workload import Span
 from mechdesign.solvers import Deadline
 from mechdesign.typing import Array
-
-RESIDUAL = 1e-12
-"""Of a row's size: what an equality may be missed by, as no whitening in doubles meets it exactly."""
 
 
 @serializable("covariance-problem")

@@ -21,9 +21,9 @@ from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, MechanismClass, Proof, family
 from mechdesign.evidence.results import ACTIVE, AUDIT_COLUMNS, Result, audit_rows
 from mechdesign.evidence.serialize import serializable
-from mechdesign.evidence.vipr import fraction
+from mechdesign.evidence.vipr import fraction, rational
 from mechdesign.model.declared import OwnRows
-from mechdesign.model.exactly import RESIDUAL
+from mechdesign.model.exactly import row_claims
 from mechdesign.model.expressions import rows_of
 from mechdesign.model.problem import Problem
 from mechdesign.model.scales import Scales, ScalesPrivacy
@@ -401,21 +401,8 @@ class ScalesProblem(ScalesDesign, Problem):
         )
 
     def kept(self, scales: Array) -> Iterator[Claim]:
-        declared = self.declared
-        missed, size = declared.missed(scales), abs(declared.matrix) @ scales + abs(declared.offsets)
-        for number, label in enumerate(declared.labels):
-            over = {n: side for n, side in missed.items() if declared.family[n] == number}
-            off = max(
-                (float(abs(s)) / float(size[n]) for n, s in over.items() if declared.equal[n]), default=0.0
-            )
-            broken = [-float(side) for n, side in over.items() if not declared.equal[n]]
-            exact = "" if not off else f", its equalities to {RESIDUAL:g} of their size"
-            yield Claim(
-                f"rows called {label!r} hold{exact}",
-                PROVED,
-                min(broken, default=0.0),
-                not broken and off <= RESIDUAL,
-            )
+        exact = [rational(s) for s in scales.tolist()]
+        yield from row_claims(self.declared, exact, exact)
 
     # -- what a result says -----------------------------------------------------------------------------------
 

@@ -19,11 +19,10 @@ from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import fraction, rational
 from mechdesign.evidence.whole_files import check_writable
-from mechdesign.model.exactly import Exact, near, refuted, repaired, weights_of
+from mechdesign.model.exactly import Exact, near, refuted, repaired, row_claims, weights_of
 from mechdesign.model.expressions import compiled
 from mechdesign.model.problem import Problem
 from mechdesign.model.search import Programs, Sweep, parameters_of
-from mechdesign.model.table_problem import row_claims
 from mechdesign.model.unknown import in_columns
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior

@@ -52,21 +52,23 @@ from mechdesign.noise.allocation_page import (
 from mechdesign.noise.coordinate_noise import COORDINATE_FAMILIES, Allocating, CoordinateNoise
 from mechdesign.noise.families import FAMILIES
 from mechdesign.noise.lagrangian import Multipliers
-from mechdesign.noise.mixed import (
-    REACH,
-    MixedProblem,
-    mixed_claims,
-    mixed_cost,
-    mixed_scales,
-    within_budget,
-)
+from mechdesign.noise.mixed import REACH, MixedProblem, mixed_scales, within_budget
 from mechdesign.noise.scales_problem import AllocationProof, ScalesProblem, cost, rounded_cost, scales_class
 from mechdesign.noise.scales_solving import allocate_several
-from mechdesign.noise.separable import EXACT, Changes, Separable, changes_within, overflowing, power
-from mechdesign.noise.vector_noise import IndependentNoise
+from mechdesign.noise.separable import (
+    EXACT,
+    ROUNDING,
+    Changes,
+    Separable,
+    against,
+    changes_within,
+    overflowing,
+    power,
+)
+from mechdesign.noise.vector_noise import IndependentNoise, MixedNoise
 from mechdesign.problem.checks import NARROWEST, doubles, instance, integer, one_of, settle
 from mechdesign.problem.law_moments import absolute_moment
-from mechdesign.problem.privacy import GAUSSIAN_ALONE, Consumption, GaussianDP, Pointwise, PureDP
+from mechdesign.problem.privacy import GAUSSIAN_ALONE, Consumption, GaussianDP, Pointwise, PureDP, pairs_of
 from mechdesign.problem.sensitivity import Sensitivity, neighbours_of
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
 from mechdesign.typing import Array, Flags, Indices, Numbers
@@ -355,7 +357,7 @@ class NoiseAllocation(AllocationPage):
             law = within_budget(full, types, self.sensitivities, privacy, clock)
             if law is None:
                 return None
-            value = mixed_cost(self, law)
+            value = self._cost_of_laws(law)
             return Law(law, value, (LawProof(),), SolveReport("search"), self.said(value))
 
         normal, peaked = (self.of_one_type(kind).solve(certify=False) for kind in CLOSED)
@@ -376,7 +378,29 @@ class NoiseAllocation(AllocationPage):
             raise SolverError("no mix was proved to keep the budget", solver="search", status="none")
 
     def law_claims(self, stated: Certificate) -> Iterator[Claim]:
-        return mixed_claims(self, stated)
+        """Noise with a law for each coordinate is private by the exact composition over all coordinates, which change by all they may.
+
+        δ of the composition is a bound from above (`composed` of the law): a closed form or basic composition, else in outward-rounded floats.
+        Laws are Laplace or Gaussian in a mix, else of one family.
+        """
+        law = stated.law
+        if not isinstance(law, MixedNoise | CoordinateNoise):
+            raise DesignError.of("law", type(law).__name__, "must be MixedNoise or CoordinateNoise")
+        own = "mixed" if isinstance(law, MixedNoise) else law.noise
+        if self.noise != own or not np.array_equal(law.sensitivities, self.sensitivities):
+            yield Claim("the law is noise of the type, for these sensitivities", PROVED, -math.inf, False)
+            return
+        privacy = instance("privacy", self.privacy, *get_args(Pointwise))
+        used, basic = law.composed(privacy)
+        kept = ", ".join(f"δ at ε = {e:g} is at most {d:g}" for e, d in pairs_of(privacy))
+        claim = f"{kept} when all coordinates change by all they may"
+        yield Claim(claim, PROVED if basic else RECOMPUTED, self.budget - used, used <= self.budget)
+        room = stated.value * (1 + ROUNDING) - self._cost_of_laws(law)
+        yield Claim(f"the loss is at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)
+
+    def _cost_of_laws(self, law: MixedNoise | CoordinateNoise) -> float:
+        moments = law.absolute_moment(float(self.loss))
+        return float((moments if self.weights is None else moments * self.weights).sum())
 
     def privacy_checked(self, law: object) -> str:
         return RECOMPUTED
@@ -392,7 +416,7 @@ class NoiseAllocation(AllocationPage):
             which = np.full(len(lam), -1)
             which[moved] = found.which
             law = CoordinateNoise(found.units, which, lam)
-            value = mixed_cost(self, law) * (1 + 1e-12)
+            value = self._cost_of_laws(law) * (1 + 1e-12)
             yield Law(law, value, (LawProof(),), SolveReport("search"), self.said(value))
 
     def said(self, value: float) -> tuple[str, ...]:
@@ -457,16 +481,10 @@ class NoiseAllocation(AllocationPage):
         """The changes that keep several bounds, None where those of single coordinates are all there is."""
         return changes_within(self.requirement)
 
-    def _against(self, mix: Array) -> Separable:
-        """The problem where a mix of changes is the profile, over the coordinates that change in it."""
-        moved = mix > 0
-        weight = None if self.weights is None else self.weights[moved]
-        return Separable(mix[moved], weight, float(self.loss), self.spend, self.budget)
-
     @property
     def spend(self) -> int:
         """m: what a coordinate takes of the budget is (λ/s)^m."""
-        return 2 if self.noise == "gaussian" else 1
+        return self.requirement.spend
 
     @cached_property
     def budget(self) -> float:
@@ -563,7 +581,7 @@ class NoiseAllocation(AllocationPage):
         problem = self.separable
         if problem.upper is None or problem.keeps(problem.upper):
             return
-        parts = power(problem.sensitivity / problem.upper, self.spend)
+        parts = power(problem.sensitivity / problem.upper, problem.spend)
         least, worst = float(parts.sum()), int(np.argmax(parts))
         group = worst if self.needs is None else int(self.needs[worst])
         epsilon = self.requirement.smallest_epsilon(least)
@@ -595,6 +613,8 @@ class NoiseAllocation(AllocationPage):
     def dual(self, found: Multipliers) -> tuple[float, float]:
         """Return the lower bound in doubles, and a bound of its error: of the closed forms."""
         unit = absolute_moment(self.noise, self.loss)
-        problem = self.separable if self.changes is None else self._against(found.profiles[0])
+        problem = self.separable
+        if self.changes is not None:
+            problem = against(found.profiles[0], self.weights, problem.order, problem.spend, problem.budget)
         dual, error = problem.dual(float(found.budgets[0]) / unit)
         return self._loss_of_groups(dual), unit * error

@@ -37,6 +37,7 @@ from scipy import optimize, signal, stats
 from mechdesign.errors import DataError, DesignError, ResultFormatError
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.serialize import dumps, serializable
+from mechdesign.evidence.vipr import fraction, rational
 from mechdesign.evidence.whole_files import file_path, write_whole
 from mechdesign.noise.correlated_noise import NormalNoise, one_by_one
 from mechdesign.noise.release import ExactNoise
@@ -141,13 +142,14 @@ class BufferedNoise(Checked, NormalNoise):
         wrong = 1 + sum((Fraction(w, UNIT - p) for p, w in zip(self.poles, self.weights)), Fraction(0))
         with ctx.workprec(_DIGITS):
             whole = moved * self._consumed(times, apart).sqrt()
-            return _above(whole + _ball(wrong) * arb(self.size).sqrt())
+            return fraction((whole + arb(rational(wrong)) * arb(self.size).sqrt()).upper().fmpq())
 
     def calibrated(self, most: float, times: int, apart: int) -> BufferedNoise:
         """Return the law of the least deviation, to rounding, at which such changes keep the budget."""
         with ctx.workprec(_DIGITS):
             needed = self.shift(most, times, apart) * Fraction(self.step)
-            deviation = round_up(_above(_ball(needed) / _ball(Fraction(self.budget)).sqrt()))
+            least = arb(rational(needed)) / arb(rational(self.budget)).sqrt()
+            deviation = round_up(fraction(least.upper().fmpq()))
         if not deviation / self.step <= _FINEST:
             remedy = f"is so small over {self.size} steps that no lattice that can be drawn from is fine enough: ask for more"
             raise DesignError.of("privacy", self.budget, remedy)
@@ -196,7 +198,7 @@ class BufferedNoise(Checked, NormalNoise):
                     seen = seen + power * once * power.transpose()
                     summed, power, done = summed + seen, power * step, done + 1
             found = (seen if largest else summed)[d, d]
-            return _above(found * _ball(Fraction(self.deviation) ** 2))
+            return fraction((found * arb(rational(self.deviation)) ** 2).upper().fmpq())
 
     # -- what it is like, in doubles -------------------------------------------------------------------------------
 
@@ -415,16 +417,6 @@ def _in_steps(counts: Array, step: float) -> list[int]:
 def _geometric(ratio: arb, n: int) -> arb:
     """Sum of n powers."""
     return (1 - ratio**n) / (1 - ratio)
-
-
-def _ball(x: Fraction) -> arb:
-    return arb(x.numerator) / x.denominator
-
-
-def _above(ball: arb) -> Fraction:
-    """The upper end."""
-    mantissa, exponent = ball.upper().man_exp()
-    return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
 
 
 Terms = npt.NDArray[Any]

@@ -414,16 +414,10 @@ class Lattice:
 
     @cached_property
     def _free(self) -> Program:
-        """Its program, solved once with privacy a little stricter where its optimum is the law's too."""
-        margin = MARGIN if self._alike else 0.0
-        program = Program(self._every, self.clock, self.solver, margin=margin)
+        """Its program, solved."""
+        program = Program(self._every, self.clock, self.solver)
         program.solve()
         return program
-
-    @property
-    def _alike(self) -> bool:
-        """Whether both sides are one program: of whole numbers, but for mass beyond the reach."""
-        return self.question.integer and all(delta for _, delta in self.question.points)
 
     @cached_property
     def hidden(self) -> float:
@@ -441,12 +435,8 @@ class Lattice:
 
     def bound(self) -> Bound:
         """The lower bound of every noise."""
-        program, q = self._free, self.question
-        if program.margin:
-            program.state(0.0)
-            program.solve()
-        proof = LatticeBound(self.cells, self.side, *admissible(self._every, *program.multipliers()))
-        return Bound(round_down(proof.proved(q)), proof)
+        proof = LatticeBound(self.cells, self.side, *admissible(self._every, *self._free.multipliers()))
+        return Bound(round_down(proof.proved(self.question)), proof)
 
     def priced(self) -> LatticeDeclared:
         """The problem of the law: densities on these cells, with geometric tails where pure privacy is asked for too."""
@@ -468,10 +458,8 @@ class Lattice:
     def law(self) -> Law:
         """The cheapest law on these cells, repaired."""
         declared, q = self.priced(), self.question
-        program = self._free
-        if not (self._alike and self.hidden < 1e-15):
-            program = Program(declared, self.clock, self.solver, margin=MARGIN)
-            program.solve()
+        program = Program(declared, self.clock, self.solver, margin=MARGIN)
+        program.solve()
         starts, report = [program.columns()], SolveReport.of(program.solution)
         if (refined := program.refined()) is not None:
             starts.insert(0, refined)
@@ -523,10 +511,10 @@ def refined(
         lattice.check_loss()
         hidden, wider = 1.0, True
         try:
-            hidden, law = lattice.hidden, lattice.law() if question.integer else None
+            hidden = lattice.hidden
             yield (bound := lattice.bound())
             wider = hidden * lattice.farthest > max(clock.gap / 10, 1e-9) * bound.value
-            yield law or lattice.law()
+            yield lattice.law()
             known = True
         except InfeasibleError as error:  # one point asks for slow decay, another for little mass at the end
             if len(question.points) == 1:

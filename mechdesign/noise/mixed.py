@@ -12,11 +12,10 @@ Of all, and of both pure types, the cheapest is returned: a search, with no lowe
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TypeAlias, get_args
+from typing import TypeAlias
 
 import numpy as np
 from scipy import optimize, stats
@@ -24,15 +23,9 @@ from scipy import optimize, stats
 from mechdesign.accounting.interval import upper_delta
 from mechdesign.accounting.least_kept import least_kept
 from mechdesign.accounting.losses import NoiseTerm
-from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import excess
-from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim
-from mechdesign.noise.allocation_page import AllocationPage
 from mechdesign.noise.calibration_evaluation import budget_of
-from mechdesign.noise.coordinate_noise import CoordinateNoise
-from mechdesign.noise.separable import ROUNDING
 from mechdesign.noise.vector_noise import MixedNoise
-from mechdesign.problem.checks import instance
 from mechdesign.problem.law_moments import absolute_moment
 from mechdesign.problem.privacy import Pointwise, pairs_of
 from mechdesign.solvers import Deadline
@@ -210,31 +203,3 @@ def within_budget(
         over, 1e-12, step=REACH, least=-REACH, most=REACH, xtol=2e-7, rtol=1e-9, deadline=deadline
     )
     return law(factor) if factor < math.inf else None
-
-
-def mixed_cost(question: AllocationPage, law: MixedNoise | CoordinateNoise) -> float:
-    r"""Return :math:`\sum_i w_i E|T_i|^p`."""
-    moments = law.absolute_moment(float(question.loss))
-    return float((moments if question.weights is None else moments * question.weights).sum())
-
-
-def mixed_claims(asked: AllocationPage, stated: Certificate) -> Iterator[Claim]:
-    """Noise with a law for each coordinate is private by the exact composition over all coordinates, which change by all they may.
-
-    δ of the composition is a bound from above (`composed` of the law): a closed form or basic composition, else in outward-rounded floats.
-    Laws are Laplace or Gaussian in a mix, else of one family.
-    """
-    law = stated.law
-    if not isinstance(law, MixedNoise | CoordinateNoise):
-        raise DesignError.of("law", type(law).__name__, "must be MixedNoise or CoordinateNoise")
-    own = "mixed" if isinstance(law, MixedNoise) else law.noise
-    if asked.noise != own or not np.array_equal(law.sensitivities, asked.sensitivities):
-        yield Claim("the law is noise of the type, for these sensitivities", PROVED, -math.inf, False)
-        return
-    privacy = instance("privacy", asked.privacy, *get_args(Pointwise))
-    used, basic = law.composed(privacy)
-    kept = ", ".join(f"δ at ε = {e:g} is at most {d:g}" for e, d in pairs_of(privacy))
-    claim = f"{kept} when all coordinates change by all they may"
-    yield Claim(claim, PROVED if basic else RECOMPUTED, asked.budget - used, used <= asked.budget)
-    room = stated.value * (1 + ROUNDING) - mixed_cost(asked, law)
-    yield Claim(f"the loss is at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)

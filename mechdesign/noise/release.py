@@ -37,7 +37,7 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-from flint import arb, ctx, fmpq
+from flint import arb, ctx
 from scipy import stats
 
 from mechdesign.accounting.losses import TailForm, of_scipy
@@ -45,6 +45,7 @@ from mechdesign.accounting.profile import ball_form
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.sampling import IntegerWeights, accepted, bernoulli, random_words, streaks
+from mechdesign.evidence.vipr import rational
 from mechdesign.noise.families import DiscreteGaussian
 from mechdesign.noise.laws import Staircase
 from mechdesign.problem.law_moments import frozen_parts
@@ -364,7 +365,7 @@ class ExactNoise:
             else:
                 a, b = (n * Fraction(self.half_step) / Fraction(self.scale) for n in (k, k + 1))
                 peak = float(np.exp(self.dist._logpdf(np.zeros(1), *self.shapes))[0])
-                mean = (self._upper(a) - self._upper(b)) / _ball((b - a) * Fraction(peak))
+                mean = (self._upper(a) - self._upper(b)) / arb(rational((b - a) * Fraction(peak)))
             mantissa, exponent = mean.mid().man_exp()
         return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
 
@@ -372,16 +373,12 @@ class ExactNoise:
         """P(T > t) at unit scale, t ≥ 0."""
         form = ball_form(self.dist, self.shapes)
         if isinstance(form, TailForm):
-            return form.upper(_ball(t) if form.end is None else _ball(t).min(form.end))
+            return form.upper(arb(rational(t)) if form.end is None else arb(rational(t)).min(form.end))
         epsilon, gamma = map(arb, self.shapes)
-        fall, rest = (-epsilon).exp(), _ball(t % 1)
+        fall, rest = (-epsilon).exp(), arb(rational(t % 1))
         step = gamma + fall * (1 - gamma)
         here = (gamma - rest).nonnegative_part() + fall * (1 - rest).min(1 - gamma)
         return fall ** (t // 1) * (here * (1 - fall) / step + fall) / 2
-
-
-def _ball(x: Fraction) -> arb:
-    return arb(fmpq(x.numerator, x.denominator))
 
 
 _ROUND = 2.0**-48
@@ -523,7 +520,9 @@ class RoundedSum:
             with ctx.workprec(2 * bits):
                 noise = self._balls([(word + arb(0).union(1)) / arb(2) ** bits for word in words], far)
                 unit = arb(self.scale) / arb(self.step)
-                floors = [(_ball(c + Fraction(1, 2)) + unit * z).floor() for c, z in zip(centre, noise)]
+                floors = [
+                    (arb(rational(c + Fraction(1, 2))) + unit * z).floor() for c, z in zip(centre, noise)
+                ]
                 steps = [floor.unique_fmpz() for floor in floors]
             decided = [float(int(step)) for step in steps if step is not None]
             if len(decided) == len(steps):

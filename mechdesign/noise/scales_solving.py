@@ -38,6 +38,7 @@ from mechdesign.noise.separable import (
     Prices,
     Row,
     Separable,
+    against,
     changes_within,
     keeps,
     spent,
@@ -508,11 +509,8 @@ def allocate_several(
 ) -> SeveralAllocated:
     """Least scales under several bounds by water-filling, scaled by the least factor at which prices prove the budget kept."""
     worst, m = worst_mix(changes, order, weights), changes.spend
-    moved = worst.mix > 0
-    weight = None if weights is None else weights[moved]
-    against = Separable(worst.mix[moved], weight, order, m, budget).optimum()
-    scales = np.zeros(len(moved))
-    scales[moved] = against.scales / (1 - LESS)
+    best, scales = against(worst.mix, weights, order, m, budget).optimum(), np.zeros(len(worst.mix))
+    scales[worst.mix > 0] = best.scales / (1 - LESS)
     # Where the mix underflows, so does the loss: enough noise that the change of that coordinate costs next to nothing.
     lost = (changes.sizes > 0) & (worst.mix < TINY)
     scales = np.where(lost, changes.sizes * (1e12 / budget ** (1 / m)), scales)
@@ -530,7 +528,7 @@ def allocate_several(
         scales, margin = scales * factor, 2 * margin
         prices = prices[0] / factor**m, prices[1] / factor**m, prices[2] / factor**m
         spent = changes.rounded(scales, prices)
-    return SeveralAllocated(scales, prices, worst, against)
+    return SeveralAllocated(scales, prices, worst, best)
 
 
 def largest_spent(changes: Changes, scales: Array, deadline: Deadline | None = None) -> tuple[float, Prices]:

@@ -208,10 +208,7 @@ class Separable:
             return True
         if not spent * (1 - SUM_ERROR) <= self.budget or len(scales) > EXACT:
             return False
-        pairs = zip(self.sensitivity.tolist(), scales.tolist(), strict=True)
-        return sum((Fraction(v) / Fraction(s)) ** self.spend for v, s in pairs if s < math.inf) <= Fraction(
-            self.budget
-        )
+        return exactly_spent(self.sensitivity, scales, self.spend) <= Fraction(self.budget)
 
     def clip(self, scales: Array) -> Array:
         """Scales within the limits."""
@@ -241,10 +238,6 @@ class Separable:
             scales = scales * ((spent / self.budget) ** (1 / self.spend) * (1 + 4e-16))
             spent = self.spent(scales)
         return scales
-
-    def loss(self, scales: Array) -> float:
-        """Return Σ W_g s_g^p."""
-        return weighted_moment(scales, self.order, self.weight)
 
     def optimum(self) -> Allocated:
         """Return the optimal scales: a formula without limits, one root with them."""
@@ -287,8 +280,14 @@ class Separable:
     def dual(self, y: float) -> tuple[float, float]:
         """Return Σ min_s (W s^p + y (Λ/s)^m) - yB in doubles, and a bound of their error."""
         best = self.minimisers(max(y, 1e-300))
-        terms = self.loss(best) + y * self._spent(best)
+        terms = weighted_moment(best, self.order, self.weight) + y * self._spent(best)
         return terms - y * self.budget, SUM_ERROR * (2 + self.order) * (terms + y * self.budget)
+
+
+def against(mix: Array, weights: Array | None, order: float, spend: int, budget: float) -> Separable:
+    """The problem where a mix of changes is the profile, over the coordinates that change in it."""
+    moved = mix > 0
+    return Separable(mix[moved], None if weights is None else weights[moved], order, spend, budget)
 
 
 ROUNDING = 1e-12
@@ -479,6 +478,13 @@ def changes_of(bounds: Sensitivity, spend: int) -> Changes:
     return Changes(sizes, spend, l0, l1, l2)
 
 
+def exactly_spent(sizes: Array, scales: Array, spend: int) -> Fraction:
+    """Σ (v/s)^m in rationals; where nothing changes, or a scale is infinite, 0 is spent."""
+    pairs = zip(sizes.tolist(), scales.tolist(), strict=True)
+    terms = ((rational(v) / rational(s)) ** spend for v, s in pairs if v and s < math.inf)
+    return fraction(sum(terms, rational(0)))
+
+
 def changes_within(asked: ScalesPrivacy) -> Changes | None:
     """The changes that keep several bounds, None where those of single numbers are all there is."""
     if asked.bounds is None:
@@ -495,8 +501,7 @@ def spent(asked: ScalesPrivacy, scales: Array, prices: Prices | None = None) -> 
     if changes is not None:
         return changes.spent(scales, prices or (0.0, 0.0, 0.0))
     if len(lam) <= EXACT:
-        pairs = zip(lam.tolist(), scales.tolist())
-        return fraction(sum(((rational(v) / rational(s)) ** asked.spend for v, s in pairs if v), rational(0)))
+        return exactly_spent(lam, scales, asked.spend)
     ratio = np.divide(lam, scales, out=np.zeros(len(lam)), where=lam > 0)
     return float((ratio**asked.spend).sum()) * (1 + 1e-14)
 
@@ -510,8 +515,6 @@ def slack(asked: ScalesPrivacy, scales: Array, prices: Prices | None = None) -> 
 def keeps(asked: ScalesPrivacy, scales: Array, prices: Prices | None = None) -> bool:
     """Whether no change consumes more than the budget: by a sum in doubles where that tells, else exactly."""
     moved = asked.sensitivities > 0
-    if prices is None and np.all(scales[moved] > 0):
-        most = float(((asked.sensitivities[moved] / scales[moved]) ** asked.spend).sum()) / asked.budget
-        if abs(most - 1) > SUM_ERROR:
-            return most < 1
-    return slack(asked, scales, prices) >= 0
+    if prices is not None or not np.all(scales[moved] > 0):
+        return slack(asked, scales, prices) >= 0
+    return Separable(asked.sensitivities[moved], None, 1.0, asked.spend, asked.budget).keeps(scales[moved])

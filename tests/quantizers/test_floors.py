@@ -227,14 +227,6 @@ def test_costs_are_from_below_and_near(seed, centre, kind):
         assert 0 <= exact - found <= Fraction(1e-10 if abs(centre) > 1 else 1e-12)
 
 
-def test_a_function_is_integrated_as_the_polynomial_that_it_is():
-    bins, knots, prior = np.array([-2.0, 0.3, 2.0]), np.linspace(-1, 1, 5), md.Prior.of(stats.uniform(-1, 2))
-    known, constant = interpolated_costs(bins, knots, md.Loss.of("squared"), prior)
-    found, none = interpolated_costs(bins, knots, md.Loss.of(np.square), prior)
-    rows = np.full((5, 3), 1 / 3)
-    assert none == 0 and (found * rows).sum() == pytest.approx((known * rows).sum() + constant, rel=1e-10)
-
-
 # -- Lower bounds of the designs that search: they hold for every mechanism with outputs in the range, and are near it
 
 UNIFORM = stats.uniform(-1, 2)

@@ -121,15 +121,12 @@ def test_approximate_privacy():
         p = result.mechanism.probabilities(GRID)
         excess = np.maximum(p[:, None, :] - math.e * p[None, :, :], 0.0).sum(axis=2)
         assert excess.max() <= delta + 1e-15
+        between = result.mechanism.probabilities(np.random.default_rng(0).uniform(-1, 1, 60))
+        excess = np.maximum(between[:, None, :] - math.e * between[None, :, :], 0.0).sum(axis=2)
+        assert excess.max() <= delta + 1e-12  # dithering keeps it off the grid
     assert values == sorted(values, reverse=True) and values[3] < values[0] * 0.95
     pure = design(privacy=md.PureDP(1.0), inputs=GRID).solve()
     assert values[0] == pytest.approx(pure.value, rel=1e-5)
-
-
-def test_dithering_keeps_approximate_privacy_off_the_grid():
-    result = design(privacy=md.ApproximateDP(1.0, 1e-2), inputs=GRID).solve()
-    p = result.mechanism.probabilities(np.random.default_rng(0).uniform(-1, 1, 60))
-    assert np.maximum(p[:, None, :] - math.e * p[None, :, :], 0.0).sum(axis=2).max() <= 1e-2
 
 
 def test_pure_privacy_on_a_grid_approaches_the_optimal_quantizer():
@@ -137,17 +134,6 @@ def test_pure_privacy_on_a_grid_approaches_the_optimal_quantizer():
     knots = np.unique(np.concatenate([np.linspace(-1, 1, 65), [-0.5, 0.5]]))
     grid = design(privacy=md.PureDP(1.0), inputs=knots).solve()
     assert exact.lower_bound <= grid.value <= exact.value * (1 + 1e-3)
-
-
-def test_inputs_far_from_zero():
-    near = design().solve(knots=33)
-    for centre in (1e3, 1e6):
-        law = stats.uniform(centre - 1, 2)
-        far = md.MetricQuantizer(np.array(BINS) + centre, md.MetricDP(2.0), law).solve(
-            knots=33, time_limit=60
-        )
-        assert far.value == pytest.approx(near.value, rel=1e-7) and far.certificate.verify()
-        assert far.lower_bound == pytest.approx(near.lower_bound, rel=1e-6)
 
 
 def test_infeasible_names_the_smallest_epsilon():
@@ -178,22 +164,6 @@ def test_no_epsilon_lets_inputs_reach_the_outermost_outputs(privacy):
     with pytest.raises(md.InfeasibleError, match="no epsilon suffices") as caught:
         design(bins=[-1, 0, 1], privacy=privacy, inputs=GRID).solve()
     assert "raise" not in str(caught.value) and caught.value.smallest_epsilon == math.inf
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"privacy": md.MetricDP(1.0, "squared")}, "constant mechanism"),
-        ({"privacy": md.ApproximateDP(1.0, 1e-3)}, "inputs"),
-        ({"inputs": [0.5, -0.5]}, "increase strictly"),
-        ({"inputs": GRID, "input_range": (-2, 1)}, "input_range"),
-        ({"loss": lambda t: -np.abs(t)}, "not convex"),
-    ],
-    ids=lambda v: str(v).split(" at 0x")[0][:40],
-)
-def test_bad_designs(changes, words):
-    with pytest.raises(md.DesignError, match=words):
-        design(**changes)
 
 
 # -- The outermost outputs, the edge of what is feasible, sizes and large budgets of metric quantizers -------
@@ -259,29 +229,6 @@ def test_excesses_that_are_left_out_are_negative(seed):
             for b in rows
         )
         assert notion.exact_slack([Fraction(k) for k in range(3)], rows) == Fraction(0.5) - excess
-
-
-@pytest.mark.parametrize("epsilon", [25.0, 50.0, 200.0])
-def test_budgets_beyond_what_doubles_hold(epsilon):
-    for changes in (
-        {"privacy": md.PureDP(epsilon), "inputs": GRID},
-        {"privacy": md.ApproximateDP(epsilon, 1e-3), "inputs": GRID},
-        {"privacy": md.MetricDP(epsilon, "squared"), "inputs": GRID},
-        {"privacy": md.MetricDP(epsilon)},
-        {"privacy": md.MetricDP(epsilon), "objective": "worst"},
-    ):
-        result = design(**changes).solve()
-        assert result.gap <= result.design.default_gap and result.certificate.verify()
-        limited = design(**changes).solve(time_limit=1e-9)
-        assert limited.lower_bound <= result.value
-
-
-def test_a_question_too_large_is_refused_by_its_size():
-    large = design(
-        bins=np.linspace(-3, 3, 64), privacy=md.ApproximateDP(1.0, 1e-3), inputs=np.linspace(-1, 1, 129)
-    )
-    with pytest.raises(md.DesignError, match="8256 inputs times outputs are too many"):
-        large.solve()
 
 
 def test_distances_that_are_declared_point_outward():

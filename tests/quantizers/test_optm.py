@@ -18,7 +18,6 @@ from mechdesign.evidence.exact import exp_lower
 from mechdesign.evidence.serialize import dumps
 from mechdesign.model.exactly import refuted
 from mechdesign.quantizers.families import SelectionFamilies
-from mechdesign.quantizers.selection_problem import BoxSearch
 from mechdesign.quantizers.selection_program import authors_levels
 from mechdesign.solvers.linear_program import LinearProgram
 from mechdesign.typing import Status
@@ -117,26 +116,6 @@ def test_table_2_as_its_authors_solved_it() -> None:
         assert per_output.value < authors.value and per_output.mechanism.privacy_loss() <= 1.0
 
 
-GOOD = {"bins": [-3, -0.5, 0.5, 3], "privacy": md.PureDP(1.0), "prior": UNIFORM}
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"bins": [-0.9, 0.5, 3]}, "cover the input range"),
-        ({"bins": [-4, 0.2, 0.6, 4], "constraints": "theorem6"}, "Theorem 6 needs bins and range that mirror"),
-        ({"bins": [-4, 0.2, 0.6, 4], "families": "symmetric"}, "mirror about 0"),
-        ({"input_range": (-0.5, 0.5)}, "mass outside the input range"),
-        ({"privacy": md.ApproximateDP(1.0, 0.1)}, "must be a PureDP"),
-        ({"bounds": (np.full((3, 3), 0.5), np.full((3, 3), 0.2))}, "need 0 <= o <= u"),
-        ({"bounds": (np.zeros((2, 2)), np.ones((2, 2)))}, "shapes"),
-    ],
-)  # fmt: skip
-def test_bad_designs(change, message: str) -> None:
-    with pytest.raises(md.DesignError, match=message):
-        md.OPTM(**{**GOOD, **change})
-
-
 @pytest.mark.parametrize(
     "bins", [[-3, -0.5, 0.5, 3], [-3, -1.2, 0.1, 0.7, 3.5], [-1, -0.3, 0, 0.3, 1], [-2, 2]]
 )
@@ -175,27 +154,13 @@ def test_a_cap_on_an_output_is_met_and_proved() -> None:
         problem.subject_to(Q.probability(1) >= 0.2)
 
 
-def test_bad_solver() -> None:
-    with pytest.raises(md.DesignError, match="solver = 'simplex3000'"):
-        md.OPTM(**GOOD).solve("simplex3000")
-
-
 def test_explicit_bounds_and_other_solvers_agree() -> None:
     low, high = np.zeros((3, 3)), np.tril(np.ones((3, 3)))
     low[1, :2], high[1, :2] = [0.67, 0.32], [0.68, 0.33]
-    values = {
-        s: md.OPTM(**GOOD, bounds=(low, high)).solve(s).value for s in ("highs", "highs-ipm", "clarabel")
-    }
-    assert max(values.values()) - min(values.values()) < 1e-7
-    assert values["highs"] == pytest.approx(md.OPTM(**GOOD).solve().value, rel=1e-9)
-
-
-@pytest.mark.parametrize("inner", [(-0.99, 0.7), (-0.9858766581691855, 0.6873501583617978)])
-def test_a_bounded_program_that_simplex_calls_unbounded_is_answered(inner) -> None:
-    """At ε = 36 alone, between 30 and 40 that were answered."""
-    bins = [-1.001, *inner, 1.001]
-    values = [md.OPTM(bins, md.PureDP(e), stats.uniform(-1, 2)).solve() for e in (30.0, 36.0)]
-    assert values[1].certificate.verify() and values[1].value == pytest.approx(values[0].value, rel=1e-4)
+    good = md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM)
+    for solver in ("highs", "highs-ipm", "clarabel"):
+        boxed = replace(good, bounds=(low, high)).solve(solver)
+        assert boxed.value == pytest.approx(good.solve().value, rel=1e-7)
 
 
 # -- The searches over OPTM's bounds and bins, RQM and ERM: published bins, resumed, shared and limited ------
@@ -232,8 +197,7 @@ def levels_of(found: md.Result) -> md.Grid:
     return md.Grid(level=[found.table.loc[0, "level"]], width=[0.01])
 
 
-def test_a_search_is_a_result_like_the_others(tmp_path: Path) -> None:
-    """The table of the search, the best design, the certified mechanism; all of it comes back from a file."""
+def test_a_search_delivers_the_best_of_its_table() -> None:
     found = md.OPTMSearch(md.PureDP(1.0), UNIFORM, **SEARCH).solve()
     assert found.status is Status.FEASIBLE and 0 < found.gap < 0.2 and found.certificate.verify()
     assert (
@@ -244,9 +208,6 @@ def test_a_search_is_a_result_like_the_others(tmp_path: Path) -> None:
         )
     )
     assert set(found.duals["family"]) >= {"model: privacy", "model: lower bounds"}
-    found.save(tmp_path / "search.json")
-    again = md.load(tmp_path / "search.json")
-    assert dumps(again) == dumps(found) and str(again) == str(found) and again.table["programs"].sum() == 135
 
 
 @pytest.mark.slow
@@ -265,14 +226,7 @@ def test_a_search_that_reaches_its_limit_resumes(tmp_path: Path) -> None:
 # -- OPTM's model as the paper states it, extended and searched: rows, published boxes, own constraints, both checkers, bad input
 
 BINS = [-3, -0.5, 0.5, 3]
-DESIGNS = {
-    "theorem5": lambda: md.OPTM(BINS, md.PureDP(1.0), UNIFORM),
-    "two families": lambda: md.OPTM([-4, 0.2, 0.6, 4], md.PureDP(1.0), UNIFORM),
-    "across outputs": lambda: md.OPTM(
-        [-4, 0.2, 0.6, 4], md.PureDP(1.0), UNIFORM, constraints="across-outputs"
-    ),
-    "theorem6": lambda: md.OPTM(np.linspace(-2, 2, 8), md.PureDP(4.0), UNIFORM, constraints="theorem6"),
-}
+THEOREM_5 = md.OPTM(BINS, md.PureDP(1.0), UNIFORM)
 
 
 def by_hand(bins: np.ndarray, epsilon: float, o: float, u: float) -> cp.Problem:
@@ -308,7 +262,7 @@ def by_hand(bins: np.ndarray, epsilon: float, o: float, u: float) -> cp.Problem:
 
 def test_the_rows_are_those_of_the_paper() -> None:
     """23 rows; the best of 99 boxes as published; the same program written out by hand."""
-    problem = DESIGNS["theorem5"]().problem()
+    problem = THEOREM_5.problem()
     rows = {one.label: one.size for one in problem.to_cvxpy().constraints}
     assert rows == {"normalisation": 3, "lower bounds": 2, "upper bounds": 2, "dominance": 1, "privacy": 15}
     assert problem.box[0][1, :2] == pytest.approx([0.67, 0.32])
@@ -322,26 +276,8 @@ def test_the_rows_are_those_of_the_paper() -> None:
         )
 
 
-@pytest.mark.parametrize("name", DESIGNS)
-def test_variables_and_numbers_are_one_statement(name: str) -> None:
-    """What CVXPY solves at the box that is handed out is what the sweep solves there; other boxes too."""
-    problem = DESIGNS[name]().problem()
-    boxes = BoxSearch(problem).first_boxes()
-    for low, high in (problem.box, (boxes[0][..., -1] * 0.5, problem.unknown.open * 1.0)):
-        for parameter, value in zip(problem.parameters, (low, high)):
-            parameter.value = value
-        stated = problem.to_cvxpy()
-        stated.solve(solver=cp.HIGHS)
-        try:
-            numbers = problem.programs.at((low[..., None], high[..., None])).program().answer().value
-        except md.InfeasibleError:
-            assert stated.status == "infeasible"
-            continue
-        assert numbers == pytest.approx(stated.value, rel=1e-8)
-
-
-def test_an_own_constraint_is_kept_exactly_and_proved_by_both_checkers(tmp_path: Path) -> None:
-    problem = DESIGNS["theorem5"]().problem()
+def test_an_own_constraint_is_kept_exactly_and_proved_by_both_checkers() -> None:
+    problem = THEOREM_5.problem()
     Q = problem.unknown
     capped = problem.subject_to(
         md.named("cap", Q[:, 1] <= 0.2),
@@ -353,16 +289,10 @@ def test_an_own_constraint_is_kept_exactly_and_proved_by_both_checkers(tmp_path:
     assert left[1][1] <= Fraction(0.2) and left[2][1] * 4 == left[2][2] * 3
     assert abs(left[2][0] - Fraction(1, 2)) <= Fraction(0.2)
     assert check_selection_law(result.mechanism.law, exp_lower(1.0)) and result.certificate.verify()
-    assert result.value > DESIGNS["theorem5"]().solve().value and "unbiased mechanism" in str(result.among)
+    assert result.value > THEOREM_5.solve().value and "unbiased mechanism" in str(result.among)
     assert set(result.audit().query("family in ('cap', 'tie')")["active"]) == {True, False}
-    assert set(result.release([0.3, -0.2])) <= set(BINS)
     assert "cap: q_1(2) <= 0.2 (3 rows, the first)" in str(capped) and "array" in capped._repr_latex_()
-    result.report(tmp_path / "capped.html")
-    assert "also meets tie: q_3(2) - 0.75 q_3(3) = 0 (1 row)" in (tmp_path / "capped.html").read_text()
-    result.save(tmp_path / "capped.json")
-    again = md.load(tmp_path / "capped.json")
-    assert again.certificate.verify() and again.value == result.value
-    account = verify((tmp_path / "capped.json").read_text())
+    account = verify(dumps(result))
     assert all(holds for *_, holds in account.rows)
     assert "rows called 'tie' hold" in [claim for claim, *_ in account.rows]
     solved = result.problem()
@@ -387,16 +317,6 @@ def test_what_rows_with_further_columns_forbid_is_proved(
         assert refuted(limited.programs.at(box).program()) is proved
 
 
-def test_a_law_outside_an_own_row_is_refused(tmp_path: Path) -> None:
-    """The uncapped mechanism under the capped question."""
-    problem = DESIGNS["theorem5"]().problem()
-    capped = problem.subject_to(md.named("cap", problem.unknown[:, 1] <= 0.2)).solve()
-    free = DESIGNS["theorem5"]().solve()
-    mixed = replace(capped.certificate, law=free.mechanism, value=free.value)
-    assert not mixed.verify()
-    assert "rows called 'cap' hold" in mixed.checks().query("not holds")["claim"].tolist()
-
-
 def test_boxes_and_bins_are_searched_in_three_lines() -> None:
     level = cp.Parameter(name="level")
 
@@ -415,14 +335,12 @@ def test_boxes_and_bins_are_searched_in_three_lines() -> None:
     assert found.table["value"].isna().sum() == 4 * 99 - int(design.table["feasible"].sum())
     boxes = md.search(lambda inner: build(2.0, inner, None), md.Grid(inner=[0.4, 0.5]))
     assert (boxes.value, len(boxes.table)) == (pytest.approx(found.value, abs=1e-9), 2)
-    with pytest.raises(md.DesignError, match="build = 5"):
-        md.search(lambda delta: 5, md.Grid(delta=[2.0]))
     with pytest.raises(md.DesignError, match="axis = 'levels'"):
         md.search(build, md.Grid(delta=[2.0], inner=[0.5], levels=[0.6]))
 
 
 def test_changed_parameters_are_used() -> None:
-    problem = DESIGNS["theorem5"]().problem()
+    problem = THEOREM_5.problem()
     low, high = problem.unknown.box([0.67, 0.325], [0.675, 0.33], row=2)
     for parameter, narrower in zip(problem.parameters, (low.value, high.value)):
         parameter.value = narrower
@@ -430,24 +348,8 @@ def test_changed_parameters_are_used() -> None:
     assert not problem.searched and np.array_equal(result.box[0], low.value) and result.certificate.verify()
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda Q, box: Q.private(md.ApproximateDP(1.0, 0.1)), "PureDP"),
-        (lambda Q, box: Q.private(md.PureDP(1.0), theorem="theorem7"), "theorem = 'theorem7'"),
-        (lambda Q, box: Q.private(md.PureDP(1.0), box=(np.ones((2, 2)), np.ones((2, 2)))), "shape of the unknown"),
-        (lambda Q, box: Q.private(md.PureDP(1.0), box=(box[1], box[0])), "need 0 <= o <= u"),
-        (lambda Q, box: Q.private(md.PureDP(1.0), box=md.Grid(height=[0.5])), "axis level"),
-    ],
-)  # fmt: skip
-def test_bad_requirements(change, message: str) -> None:
-    Q = md.Selection(BINS, (-1, 1))
-    with pytest.raises(md.DesignError, match=message):
-        md.Problem(md.Minimize(Q.lemma1(UNIFORM)), [change(Q, Q.box())])
-
-
 def test_what_cannot_be_met_is_said_with_its_rows() -> None:
-    problem = DESIGNS["theorem5"]().problem()
+    problem = THEOREM_5.problem()
     Q = problem.unknown
     with pytest.raises(md.InfeasibleError, match="with 'outer' is infeasible at epsilon = 1") as caught:
         problem.subject_to(md.named("outer", Q[2, 0] <= 0.3)).solve()

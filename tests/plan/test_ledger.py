@@ -194,12 +194,10 @@ def test_the_rho_of_a_budget_implies_it_and_is_next_to_the_largest(epsilon: floa
 
     assert log_delta(rho) <= math.log(delta) + 1e-5 * epsilon / rho
     assert log_delta(rho * (1 + 1e-6)) > math.log(delta) - 1e-5
+    # the census published ρ = 2.63
+    assert concentrated(md.ApproximateDP(17.430585, 1e-10)) == pytest.approx(2.63, rel=1e-6)
     # Gaussian noise of this ρ keeps the budget by its exact profile
     assert md.accounting.gaussian_profile(epsilon, math.sqrt(2 * rho)) <= delta
-
-
-def test_the_rho_of_the_census() -> None:
-    assert concentrated(md.ApproximateDP(17.430585, 1e-10)) == pytest.approx(2.63, rel=1e-6)
 
 
 # -- never above the budget ------------------------------------------------------------------------------
@@ -643,31 +641,13 @@ def test_bad_input_is_refused_and_enters_nothing(
         assert path.read_bytes() == before
     with pytest.raises(md.DesignError, match="must be a Result"):
         ledger.charge(quarter.mechanism)
-    with pytest.raises(md.DesignError, match="must be a Ledger"):
-        quarter.release(1, ledger=str(path))
     assert quarter.release(1, ledger=ledger).entry == 4
-
-
-@pytest.mark.parametrize(
-    ("budget", "message"),
-    [
-        (None, r"there is no ledger .*ledger.jsonl: give its budget to open one"),
-        (md.MetricDP(1.0), "must be a PureDP"),
-        (md.ZeroConcentratedDP(1.0, 0.1), "must have xi = 0"),
-    ],
-)
-def test_a_new_ledger_has_a_budget_that_adds_up(tmp_path: Path, budget: object, message: str) -> None:
-    with pytest.raises(md.DesignError, match=message):
-        Ledger(tmp_path / "ledger.jsonl", budget)
-    assert not (tmp_path / "ledger.jsonl").exists()
 
 
 def test_a_ledger_keeps_the_budget_it_was_opened_with(written: tuple[Path, list[Released]]) -> None:
     path, _ = written
     with pytest.raises(md.DesignError, match=r"is not that of the ledger: PureDP\(epsilon=1.0\)"):
         Ledger(path, md.PureDP(2.0))
-    with pytest.raises(md.DesignError, match="there is no folder"):
-        Ledger(path / "no" / "where.jsonl", md.PureDP(1.0))
 
 
 def test_prints_tables_and_pages(written: tuple[Path, list[Released]]) -> None:
@@ -683,10 +663,6 @@ def test_prints_tables_and_pages(written: tuple[Path, list[Released]]) -> None:
     several = count(md.PureDP(0.25)).release([1, 2, 3], ledger=ledger, disjoint=True)
     assert several[0] == several.answer[0]
     assert "left: PureDP(epsilon=" in str(ledger)
-
-
-def test_without_a_ledger_a_result_releases_as_its_mechanism_does(quarter: md.Result) -> None:
-    assert isinstance(quarter.release(3), float) and quarter.release([1, 2]).shape == (2,)
 
 
 @pytest.mark.parametrize(
@@ -715,41 +691,8 @@ def test_a_reserve_is_let_in_after_all_rounds_of_a_plan_and_no_more(budget: Any,
     ledger.charge(md.Plan({"a": md.Count()}, budget, reserve=0.9001).solve())
 
 
-@pytest.mark.parametrize(
-    ("privacy", "reserve"),
-    [
-        (md.PureDP(1.0), 1.0),
-        (md.PureDP(1.0), -0.1),
-        (md.PureDP(1.0), math.nan),
-        (md.MembershipAdvantage(0.1), 0.1),
-    ],
-)
-def test_a_reserve_is_a_share_of_what_a_ledger_counts(privacy: Any, reserve: float) -> None:
-    with pytest.raises(md.DesignError, match="reserve"):
-        md.Plan({"a": md.Count()}, privacy, reserve=reserve)
-
-
-@pytest.mark.parametrize(
-    "budget", [5, md.PureDP(0.5), md.ZeroConcentratedDP(1.0), md.MembershipAdvantage(0.1)]
-)
-def test_a_stated_budget_is_one_that_leaves_the_share(budget: Any) -> None:
-    with pytest.raises(md.DesignError, match="budget"):
-        md.Plan({"a": md.Count()}, md.PureDP(1.0), budget=budget)
-    with pytest.raises(md.DesignError, match="xi"):
-        md.Plan({"a": md.Count()}, md.ZeroConcentratedDP(1.0, xi=0.1), reserve=0.5)
-
-
 def test_a_reserve_of_epsilon_alone_and_errors_relative_to_a_size() -> None:
     assert md.Plan({"a": md.Count()}, md.ApproximateDP(1.0, 0.0), reserve=0.25).privacy.epsilon == 0.75
     tasks = {"visits": md.Histogram(50), "spent": md.Sum(5.0)}
     asked = md.Plan(tasks, PURE, relative={"visits": (0.05, 1400)}, targets={"spent": 40.0})
     assert asked.targets == {"visits": 70.0, "spent": 40.0}
-    for relative in (
-        {"visits": 0.05},
-        {"visits": (0, 1)},
-        {"visits": (0.1, math.nan)},
-        {"other": (0.1, 1)},
-        5,
-    ):
-        with pytest.raises(md.DesignError, match=r"relative|targets"):
-            md.Plan(tasks, PURE, relative=relative, targets={"spent": 40.0})

@@ -103,37 +103,6 @@ def test_rounds_and_groups_count() -> None:
     assert [n.consumption().epsilon for n in apart.mechanism.noises] == pytest.approx([0.625, 0.625])
 
 
-@pytest.mark.parametrize(
-    ("privacy", "changed", "said"),
-    [
-        (md.PureDP(0.375), {}, "leave something"),
-        (md.GaussianDP(1.0), {}, "epsilon or rho"),
-        (md.PureDP(1.0), {"targets": {"visits": 9.0, "spent": 99.0}}, "targets"),
-        (md.PureDP(1.0), {"neighbours": "replace"}, "neighbours"),
-        (md.PureDP(1.0), {"disjoint": [["winner"]]}, "disjoint"),
-        (md.PureDP(1.0), {"weights": {"winner": 2.0}}, "weights"),
-        (md.PureDP(1.0), {"tasks": {"winner": md.PrivateChoice(2, md.ZeroConcentratedDP(0.01))}}, "PureDP"),
-        (
-            md.ApproximateDP(1.0, 0.1),
-            {"tasks": {"winner": md.PrivateChoice(2, md.ApproximateDP(0.1, 0.1))}},
-            "PureDP",
-        ),
-        (md.PureDP(1.0), {"tasks": {"winner": md.PrivateChoice(2, md.PureDP(0.1), largest=2)}}, "largest"),
-        (md.PureDP(1.0), {"chosen": {"winner": md.PrivateChoice(2, md.PureDP(0.1))}}, "names of their own"),
-    ],
-)
-def test_what_does_not_fit_is_refused_in_one_sentence(
-    privacy: Any, changed: dict[str, Any], said: str
-) -> None:
-    with pytest.raises(md.DesignError, match=said):
-        plan(privacy, **changed)
-
-
-def test_plans_of_choices_alone_are_refused() -> None:
-    with pytest.raises(md.DesignError, match="with noise"):
-        md.Plan({"winner": md.PrivateChoice(2, md.PureDP(0.1))}, md.PureDP(1.0))
-
-
 def test_choices_of_a_plan_in_rho() -> None:
     by_rho = plan(
         md.ZeroConcentratedDP(0.1), tasks={"winner": md.PrivateChoice(3, md.ZeroConcentratedDP(0.02))}

@@ -217,18 +217,22 @@ def _optimal_integer_noise(q: NumericQuery, privacy: CentralPrivacy, deadline: D
     return _optimal(q, privacy, whole=True).solve(gap=1e-6, time_limit=deadline.limit(most=_SECONDS))
 
 
+def _check_once(q: NumericQuery, noise: str, remedy: str = "") -> None:
+    """Raise DesignError unless everybody's numbers are asked for in one round."""
+    if q.rounds > 1:
+        raise DesignError.of("rounds", q.rounds, f"{noise} is for one round{remedy}")
+    if q.sampling_rate < 1:
+        raise DesignError.of("sampling_rate", q.sampling_rate, f"{noise} is for everybody, not sampled")
+
+
 def _optimal(q: NumericQuery, privacy: Any, *, whole: bool = False) -> OptimalNoise:
     if isinstance(privacy, ZeroConcentratedDP):
         raise DesignError.of("privacy", privacy, "optimal noise is known for pure and approximate privacy")
-    if q.rounds > 1:
-        raise DesignError.of(
-            "rounds",
-            q.rounds,
-            "optimal noise is for one round: ask for the numbers of all rounds at once, rounds times the dimension and the "
-            "numbers that change",
-        )
-    if q.sampling_rate < 1:
-        raise DesignError.of("sampling_rate", q.sampling_rate, "optimal noise is for everybody, not sampled")
+    _check_once(
+        q,
+        "optimal noise",
+        ": ask for the numbers of all rounds at once, rounds times the dimension and the numbers that change",
+    )
     return OptimalNoise(privacy, q.bounds, q.loss, q.dimension, integer=whole)
 
 
@@ -246,8 +250,7 @@ def _allocated(noise: str) -> Callable[[NumericQuery, CentralPrivacy, Deadline],
         s = q.bounds
         if s.each is None:
             raise DesignError.of("each", None, "is what noise is allocated by: Sensitivity(each=...)")
-        if q.rounds > 1 or q.sampling_rate < 1:
-            raise DesignError.of("rounds", q.rounds, "allocation is for one round, not sampled")
+        _check_once(q, "allocated noise")
         limit = deadline.limit(most=3.0 if noise == "mixed" else math.inf)
         order = 2 if q.loss == "squared" else 1
         design: Design = NoiseAllocation(noise, s, privacy, loss=order)
@@ -258,8 +261,7 @@ def _allocated(noise: str) -> Callable[[NumericQuery, CentralPrivacy, Deadline],
 
 def _correlated(q: NumericQuery, privacy: Any, deadline: Deadline) -> Result:
     s = q.bounds
-    if q.rounds > 1 or q.sampling_rate < 1:
-        raise DesignError.of("rounds", q.rounds, "correlated noise is for one round, not sampled")
+    _check_once(q, "correlated noise")
     if q.loss != "squared":
         raise DesignError.of("loss", q.loss, "correlated noise is chosen by its variance: squared")
     if q.dimension > _CORRELATED:

@@ -23,7 +23,7 @@ from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, Sol
 from mechdesign.evidence.digits import gap_words
 from mechdesign.evidence.results import Accuracy as Accuracy
 from mechdesign.evidence.results import Result
-from mechdesign.problem.checks import instance, one_of, positive, probability
+from mechdesign.problem.checks import DOWN, instance, one_of, positive, probability
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, Privacy, PureDP
 from mechdesign.runs.parallel import run_chunks
 from mechdesign.solvers.deadline import Deadline, progress_bar
@@ -153,19 +153,12 @@ def _parsed(
             raise DesignError.of(
                 "alpha", alpha, "a metric space needs alpha, its privacy per unit of distance"
             )
-        privacy = MetricDP(_alpha(alpha)) if alpha is not None else privacy
+        privacy = MetricDP(positive("alpha", alpha, side=DOWN)) if alpha is not None else privacy
     elif alpha is not None:
         raise DesignError.of(
             "alpha", alpha, "is for metric spaces; give privacy, md.PureDP(epsilon) for example"
         )
     return question, question.check_privacy(privacy)
-
-
-def _alpha(alpha: float) -> float:
-    try:
-        return MetricDP(alpha).epsilon
-    except DesignError:
-        raise DesignError.of("alpha", alpha, "must be a positive, finite number") from None
 
 
 def _own(also: object, question: Question, privacy: Privacy, names: list[str]) -> dict[str, Result]:

@@ -50,6 +50,8 @@ class _Question(Checked):
 
     asks: ClassVar[str]
     answered_by: ClassVar[str]
+    requirements: ClassVar[tuple[type, ...]]
+    """Kinds of privacy that can be asked."""
     epsilons: ClassVar[tuple[float, float]] = (1e-14, 1000.0)
     """Between which `least_epsilon` looks."""
 
@@ -58,6 +60,10 @@ class _Question(Checked):
         if checks.instance("result", result, Result).design.asks != self.asks:
             raise DesignError.of(name, type(result.design).__name__, f"must be {self.answered_by}")
         self._check_covered(name, result)
+
+    def check_privacy(self, privacy: object) -> Any:
+        """Return the requirement, or raise DesignError unless this kind can be asked."""
+        return checks.instance("privacy", privacy, *self.requirements)
 
     @abstractmethod
     def _check_covered(self, name: str, result: Result) -> None:
@@ -105,6 +111,7 @@ class NumericQuery(_Question):
     """
 
     asks, answered_by = "numbers", "noise, for numbers"
+    requirements = get_args(CentralPrivacy)
 
     dimension: int = field(check=checks.integer, least=1, most=10**9, default=1)
     sensitivity: float | Sensitivity | tuple[tuple[float, ...], ...] = 1.0
@@ -139,11 +146,6 @@ class NumericQuery(_Question):
     def changes(self) -> Array | None:
         """The list of changes, shape (m, dimension), where the sensitivity is one."""
         return np.array(self.sensitivity) if isinstance(self.sensitivity, tuple) else None
-
-    def check_privacy(self, privacy: object) -> Privacy:
-        """Return the requirement, or raise DesignError unless this kind can be asked of numbers."""
-        found: Privacy = checks.instance("privacy", privacy, *get_args(CentralPrivacy))
-        return found
 
     def _check_covered(self, name: str, result: Result) -> None:
         result.design.protection().check(name, self)
@@ -329,6 +331,7 @@ class LocalReport(_Question):
     """
 
     asks, answered_by = "report", "an unbiased quantizer, for reports"
+    requirements = (PureDP,)
 
     bits: int = field(check=checks.integer, least=1, most=6, default=4)
     input_range: Any = None
@@ -384,10 +387,6 @@ class LocalReport(_Question):
         start, stop = self.prior.support
         prior = self.prior if low <= start and stop <= high else self.prior.clip(low, high)
         return replace(self, prior=prior, input_range=(low, high), clients=None)
-
-    def check_privacy(self, privacy: object) -> Privacy:
-        """Return the requirement, or raise DesignError unless this kind can be asked of reports."""
-        return checks.instance("privacy", privacy, PureDP)
 
     def _check_covered(self, name: str, result: Result) -> None:
         mechanism = result.mechanism
@@ -445,6 +444,7 @@ class MetricReport(_Question):
     """
 
     asks, answered_by = "places", "a channel, for points of a metric space"
+    requirements = (MetricDP,)
 
     space: MetricSpace = field(MetricSpace)
     prior: Numbers | None = None
@@ -454,9 +454,9 @@ class MetricReport(_Question):
         """The channel of least loss."""
         return MetricChannel(self.space, alpha, self.prior, self.loss)
 
-    def check_privacy(self, privacy: object) -> Privacy:
-        """Return the requirement, or raise DesignError unless this kind can be asked of places."""
-        if (asked := checks.instance("privacy", privacy, MetricDP)).metric != "absolute":
+    def check_privacy(self, privacy: object) -> Any:
+        """Return the requirement, or raise DesignError unless it is in the space's own distance."""
+        if (asked := super().check_privacy(privacy)).metric != "absolute":
             raise DesignError.of(
                 "privacy", privacy, "must be alpha times the space's own distance: give alpha="
             )
@@ -504,6 +504,7 @@ class CategoryReport(_Question):
     """
 
     asks, answered_by = "categories", "a local report of a category"
+    requirements = (PureDP,)
     epsilons = (1e-3, 19.9)
 
     workload: Any = None
@@ -525,10 +526,6 @@ class CategoryReport(_Question):
     def design(self, privacy: PureDP) -> LocalWorkload:
         """The report of least error."""
         return LocalWorkload(self.workload, privacy, self.data)
-
-    def check_privacy(self, privacy: object) -> Privacy:
-        """Return the requirement, or raise DesignError unless this kind can be asked of reports."""
-        return checks.instance("privacy", privacy, PureDP)
 
     def _check_covered(self, name: str, result: Result) -> None:
         if not same(result.design.workload, self.workload) or result.design.data != self.data:
@@ -571,6 +568,7 @@ class HistogramOfUsers(_Question):
     """
 
     asks, answered_by = "users", "a histogram of users"
+    requirements = (EMDPrivacy,)
 
     space: MetricSpace = field(MetricSpace)
     items: int = field(check=checks.integer, least=1)
@@ -584,7 +582,7 @@ class HistogramOfUsers(_Question):
         """Return the requirement in the earth mover's distance, or raise DesignError."""
         if isinstance(privacy, MetricDP) and privacy.metric == "absolute":
             privacy = EMDPrivacy(privacy.epsilon)
-        return self.design(checks.instance("privacy", privacy, EMDPrivacy)).privacy
+        return self.design(super().check_privacy(privacy)).privacy
 
     def _check_covered(self, name: str, result: Result) -> None:
         given = result.design
@@ -622,6 +620,7 @@ class ChoiceQuestion(_Question):
     """
 
     asks, answered_by = "choice", "a choice of a candidate"
+    requirements = get_args(RulePrivacy)
 
     candidates: int | tuple[str, ...]
     neighbours: str = "one vote"
@@ -636,11 +635,6 @@ class ChoiceQuestion(_Question):
     def design(self, privacy: Any) -> PrivateChoice:
         """The best choice."""
         return PrivateChoice(**{f.name: getattr(self, f.name) for f in fields(self)}, privacy=privacy)
-
-    def check_privacy(self, privacy: object) -> Privacy:
-        """Return the requirement, or raise DesignError unless this kind can be asked of choices."""
-        found: Privacy = checks.instance("privacy", privacy, *get_args(RulePrivacy))
-        return found
 
     def _check_covered(self, name: str, result: Result) -> None:
         given = result.design

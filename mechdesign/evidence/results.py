@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import html
 import math
 import os
@@ -130,11 +131,7 @@ class SolveReport:
     fallbacks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        try:
-            object.__setattr__(self, "status", Status(self.status))
-        except ValueError:
-            known = [status.value for status in Status]
-            raise DesignError.of("status", self.status, f"must be one of {known}") from None
+        object.__setattr__(self, "status", _word("status", self.status, Status))
 
     @classmethod
     def of(cls, solution: object) -> SolveReport:
@@ -207,7 +204,7 @@ class Result(Exportable):
         if not (self.asked_gap or 0) >= 0:
             raise DesignError.of("asked_gap", self.asked_gap, "must be at least 0")
         if self.bound_class is not None:
-            object.__setattr__(self, "bound_class", _scope(self.bound_class))
+            object.__setattr__(self, "bound_class", _word("bound_class", self.bound_class, Scope))
         for name in ("duals", "table"):
             instance(name, getattr(self, name), pd.DataFrame, NoneType)
         if not hasattr(self.design, "solve"):
@@ -472,12 +469,12 @@ class Result(Exportable):
 OF_SEARCH = 'rows "model: …" of the audit are stated by the search, and not checked'
 
 
-def _scope(text: object) -> Scope:
+def _word(name: str, value: object, words: type[enum.StrEnum]) -> enum.StrEnum:
+    """Return the member that a word of files stands for, or raise DesignError."""
     try:
-        return Scope(str(text))
+        return words(str(value))
     except ValueError:
-        known = [scope.value for scope in Scope]
-        raise DesignError.of("bound_class", text, f"must be one of {known}") from None
+        raise DesignError.of(name, value, f"must be one of {[word.value for word in words]}") from None
 
 
 class Audit(pd.DataFrame):  # type: ignore[misc]  # pandas has no types

@@ -164,12 +164,17 @@ def table_alone(law: Json, account: Account) -> None:
     account.takes(8 * sum(map(len, weights)), max(map(sum, weights)).bit_length())
     whole = all(len(row) == len(law["outputs"]) and min(row) >= 0 < sum(row) for row in weights)
     account.agrees("weights are rows of probabilities", whole and len(weights) == len(law["inputs"]))
-    if (loss := largest_loss(weights)) is None:
+    loses(weights, account)
+
+
+def loses(rows: list[list[int]], account: Account) -> None:
+    """What rows of weights lose, where nothing is stated that it could be compared with."""
+    if (loss := largest_loss(rows)) is None:
         account.claimed(
             "outputs rule inputs out: private with some delta only, which this file does not state"
         )
-        return
-    account.proved(f"privacy loss at most {loss!r} between any two inputs", True)
+    else:
+        account.proved(f"privacy loss at most {loss!r} between any two inputs", True)
 
 
 def largest_loss(rows: list[list[int]]) -> float | None:
@@ -549,13 +554,7 @@ def channel_alone(law: Json, account: Account) -> None:
     """Privacy as the table has it: nothing is stated that it could be compared with."""
     rows, totals = rows_of(law, account)
     account.takes(8 * sum(map(len, rows)), max(totals).bit_length())
-    if (loss := largest_loss(rows)) is None:
-        account.claimed(
-            "reports rule items out: private with some delta only, which this file does not state"
-        )
-    else:
-        account.proved("no report rules an item out", True)
-        account.proved(f"privacy loss at most {loss!r}", True)
+    loses(rows, account)
 
 
 def rows_of(law: Json, account: Account) -> tuple[list[list[int]], list[int]]:

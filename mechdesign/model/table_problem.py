@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -463,20 +465,8 @@ class TableProblem(TableDesign, Problem):
                 loss = round_up(Fraction(epsilon) * Fraction(largest))
                 own = Consumption() if delta else Consumption.pure((loss, 1))
                 spent.setdefault(str(pairs.tolist()), []).append(replace(own, statement=(loss, delta)))
-        each = []
-        for members in spent.values():
-            joint = members[0]
-            for member in members[1:]:
-                joint &= member
-            each.append(joint)
-        statements = [one.statement or (math.inf, 1.0) for one in each]
-        return Consumption(
-            max(one.epsilon for one in each),
-            max(one.rho for one in each),
-            max(one.mu for one in each),
-            (max(e for e, _ in statements), max(d for _, d in statements)),
-            self.neighbours,
-        )
+        each = [functools.reduce(operator.and_, members) for members in spent.values()]
+        return Consumption.largest(each, self.neighbours)
 
     def tradeoff(self, result: Result, at: Iterable[float] = ()) -> TradeOff:
         """Between any two inputs that are protected: the points of requirements that cover all of them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -107,8 +107,7 @@ class ScalesDesign(ModelledDesign):
             each.append(Consumption.of(one.privacy) & own)
         if len(each) == 1:
             return super().consumption(result) & each[0]
-        most = {name: max(getattr(one, name) for one in each) for name in ("epsilon", "rho", "mu")}
-        return replace(each[0], **most, neighbours=self.neighbours)
+        return Consumption.largest(each, self.neighbours)
 
     def audit(self, result: Result) -> pd.DataFrame:
         """Every budget, and every row of every family, by the first scale that it is about."""

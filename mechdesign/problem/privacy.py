@@ -19,7 +19,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, TypeAlias, get_args
@@ -364,6 +364,16 @@ class Consumption:
         mu = math.sqrt(round_up(square))
         mu = mu if Fraction(mu) ** 2 >= square else math.nextafter(mu, math.inf)
         return cls(math.inf if square else 0.0, round_up(Fraction(square) / 2), mu)
+
+    @classmethod
+    def largest(cls, each: Sequence[Consumption], neighbours: str) -> Consumption:
+        """One release that consumes each of these of other people: the largest of every number."""
+        epsilon, rho, mu = (max(getattr(one, key) for one in each) for key in ("epsilon", "rho", "mu"))
+        stated = [one.statement for one in each if one.statement is not None]
+        statement = (
+            (max(e for e, _ in stated), max(d for _, d in stated)) if len(stated) == len(each) else None
+        )
+        return cls(epsilon, rho, mu, statement, neighbours)
 
     def __and__(self, other: Consumption) -> Consumption:
         """The less of two proofs about one release."""

@@ -233,9 +233,13 @@ def test_another_objective_is_refused(objective: Any) -> None:
 
 
 def test_a_ledger_counts_the_largest_requirement() -> None:
-    s = md.Scales([1.0, 2.0])
+    s, b = md.Scales([1.0, 2.0]), md.Scales([1.0, 2.0], "laplace")
     result = md.Problem(
         md.Minimize(s.expected()),
         [s.private(md.ZeroConcentratedDP(0.1)), s.private(md.ZeroConcentratedDP(0.2), [0.1, 0.1])],
     ).solve()
     assert result.design.consumption(result).rho == pytest.approx(0.2, rel=1e-9)
+    wide = [b.private(md.PureDP(1.0)), b.private(md.PureDP(2.0), [3.0, 4.0])]
+    stated = md.Problem(md.Minimize(b.expected()), wide).solve()
+    spent = stated.design.consumption(stated)
+    assert (spent.epsilon, spent.statement) == (2.0, (2.0, 0.0))

@@ -114,6 +114,10 @@ class Problem(ModelledDesign):
             self.__dict__["_declared"] = found
         return found
 
+    def to_cvxpy(self) -> cp.Problem:
+        """Return the problem in CVXPY alone, each constraint with its name."""
+        raise NotImplementedError
+
     def to_fields(self) -> dict[str, object]:
         """What files hold: the problem in numbers."""
         return {f.name: getattr(self.declared, f.name) for f in fields(self.numbers)}

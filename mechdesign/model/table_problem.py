@@ -152,10 +152,8 @@ class TableDesign(ModelledDesign):
         return printing.audit_table(self.declared, cells, multipliers)
 
 
-@serializable("table-problem")
-@dataclass(frozen=True, eq=False)
-class TableProblem(TableDesign, Problem):
-    """A problem on one table of probabilities: its linear program, repair and proofs."""
+class FiniteProblem(TableDesign, Problem):
+    """A problem whose numbers are those of a table: its linear program, repair and proofs."""
 
     numbers: ClassVar[type[Declared]] = Declared
 
@@ -182,11 +180,6 @@ class TableProblem(TableDesign, Problem):
 
     # -- files and copies -------------------------------------------------------------------------------------
 
-    @classmethod
-    def unknown_of(cls, numbers: Any) -> Unknown:
-        """Return the unknown of a problem in numbers."""
-        return Table(numbers.inputs, numbers.outputs, of=numbers.of, neighbours=numbers.neighbours)
-
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the linear program, every row listed, for other programs: ``.mps`` or ``.lp``."""
         declared = self.declared
@@ -198,20 +191,6 @@ class TableProblem(TableDesign, Problem):
         Program(declared, Clock(None), listed=True).lp.write(str(check_writable(path)))
 
     # -- solving ----------------------------------------------------------------------------------------------
-
-    @property
-    def among(self) -> MechanismClass:
-        return every("table within these constraints")
-
-    def to_cvxpy(self) -> cp.Problem:
-        """Return the problem in CVXPY alone, every privacy row listed, each constraint with its name."""
-        P, rows = self.unknown, list[Any]()
-        for part in self.declared.parts:
-            a, b = (P[side.tolist()] for side in part.pairs.T)
-            over = a - cp.multiply(np.exp(part.losses)[:, None], b)
-            row = cp.sum(cp.pos(over), axis=1) <= part.delta if part.delta else over <= 0
-            rows.append(named(part.label, row))
-        return cp.Problem(self.objective, [*rows, named("sums", cp.sum(P, axis=1) == 1), *self.own])
 
     def _result(self, incumbent: Incumbent, clock: Clock) -> Result:
         found = Problem._result(self, incumbent, clock)
@@ -381,24 +360,6 @@ class TableProblem(TableDesign, Problem):
                 held = compiled(self.unknown, self.objective, self.constraints, tables, self.numbers)
                 self.__dict__["_declared"] = held
 
-    def closed_forms(self) -> Iterator[Law | Bound]:
-        """Yield the cheapest output that may be sent whatever the input is: it tells nothing."""
-        declared, laws = self.declared, list[tuple[fmpq, Exact]]()
-        n, m = declared.n, declared.m
-        for y in range(m):
-            alone = [fmpq(other == y) for other in range(m)]
-            start = alone * n + [ZERO] * (declared.width - declared.cells)
-            columns = Face(declared, frozenset()).lowered(start)
-            sides = ((row, row.at(columns)) for row in declared.rows)
-            if all(side <= 0 and not (row.equal and side) for row, side in sides):
-                laws.append((declared.value(columns), columns))
-        for _, columns in sorted(laws):
-            law = self._law(columns, {}, SolveReport("closed form"))
-            worth = self.worth(law.mechanism)  # tangents lie below convex functions
-            if not missed_by(worth):
-                yield replace(law, value=max(law.value, worth.get("objective", -math.inf)))
-                return
-
     def _law(
         self, columns: Exact, missed: Mapping[str, fmpq], report: SolveReport, notes: tuple[str, ...] = ()
     ) -> Law:
@@ -430,6 +391,53 @@ class TableProblem(TableDesign, Problem):
             least = math.ceil(least * 1e6) / 1e6
             reason += f"; some {declared.noun} does from epsilon = {least:.6f} on"
         return InfeasibleError(reason, smallest_epsilon=least)
+
+    def granted(self, value: float) -> Any:
+        """The requirements in words."""
+        return "; ".join(str(asked) for asked in self.declared.privacy)
+
+
+@serializable("table-problem")
+@dataclass(frozen=True, eq=False)
+class TableProblem(FiniteProblem):
+    """A problem on one table of probabilities, a row an input."""
+
+    @classmethod
+    def unknown_of(cls, numbers: Any) -> Unknown:
+        """Return the unknown of a problem in numbers."""
+        return Table(numbers.inputs, numbers.outputs, of=numbers.of, neighbours=numbers.neighbours)
+
+    @property
+    def among(self) -> MechanismClass:
+        return every("table within these constraints")
+
+    def to_cvxpy(self) -> cp.Problem:
+        """Return the problem in CVXPY alone, every privacy row listed, each constraint with its name."""
+        P, rows = self.unknown, list[Any]()
+        for part in self.declared.parts:
+            a, b = (P[side.tolist()] for side in part.pairs.T)
+            over = a - cp.multiply(np.exp(part.losses)[:, None], b)
+            row = cp.sum(cp.pos(over), axis=1) <= part.delta if part.delta else over <= 0
+            rows.append(named(part.label, row))
+        return cp.Problem(self.objective, [*rows, named("sums", cp.sum(P, axis=1) == 1), *self.own])
+
+    def closed_forms(self) -> Iterator[Law | Bound]:
+        """Yield the cheapest output that may be sent whatever the input is: it tells nothing."""
+        declared, laws = self.declared, list[tuple[fmpq, Exact]]()
+        n, m = declared.n, declared.m
+        for y in range(m):
+            alone = [fmpq(other == y) for other in range(m)]
+            start = alone * n + [ZERO] * (declared.width - declared.cells)
+            columns = Face(declared, frozenset()).lowered(start)
+            sides = ((row, row.at(columns)) for row in declared.rows)
+            if all(side <= 0 and not (row.equal and side) for row, side in sides):
+                laws.append((declared.value(columns), columns))
+        for _, columns in sorted(laws):
+            law = self._law(columns, {}, SolveReport("closed form"))
+            worth = self.worth(law.mechanism)  # tangents lie below convex functions
+            if not missed_by(worth):
+                yield replace(law, value=max(law.value, worth.get("objective", -math.inf)))
+                return
 
     # -- what a result says -----------------------------------------------------------------------------------
 
@@ -479,10 +487,6 @@ class TableProblem(TableDesign, Problem):
                 far = 1.0 if asked.distances is None else float(asked.distances[tuple(pairs.T)].max())
                 points += [(round_up(Fraction(e) * Fraction(far)), d) for e, d in asked.points]
         return TradeOff(tuple(points))
-
-    def granted(self, value: float) -> Any:
-        """The requirements in words."""
-        return "; ".join(str(asked) for asked in self.declared.privacy)
 
     def errors(self, result: Result, question: object = None) -> Accuracy:
         """How far outputs are from inputs, over a uniform prior."""
@@ -601,7 +605,7 @@ class TableProof(Proof):
                 yield agreement(claim, PROVED if known else CLAIMED, fits)
         yield from row_claims(declared, v)
         room = fraction(rational(stated.value) - declared.value(v))
-        curved = {} if not isinstance(design, TableProblem) else design.worth(law)
+        curved = design.worth(law) if isinstance(design, FiniteProblem) else {}
         for label in declared.curved:
             how, most = (
                 RECOMPUTED if label in curved else CLAIMED,

@@ -53,20 +53,19 @@ from mechdesign.model.declared import ZERO
 from mechdesign.model.exactly import MARGIN, Exact, admissible, near, repaired, weights_of
 from mechdesign.model.lattice import LatticeDeclared, LatticeNoise, ShiftPart, ShiftPrivacy, lattice_costs
 from mechdesign.model.program import Program
-from mechdesign.model.table_problem import TableProblem
+from mechdesign.model.table_problem import FiniteProblem
 from mechdesign.model.unknown import named
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
 from mechdesign.noise.cell_product import NoiseQuestion, law_cost, law_notes
 from mechdesign.problem.checks import instance, integer
 from mechdesign.problem.losses import average_costs, check_loss, lower_costs, outward_decay, round_width
-from mechdesign.problem.privacy import Consumption
 from mechdesign.problem.sensitivity import Protection, Sensitivity
-from mechdesign.problem.spine import Bound, Clock, Design, Law
+from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.problem.words import Description
 from mechdesign.typing import Array, Indices
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    pass
 
 _LEMMA = (
     "Let T be additive noise, rounded at random, and without bias, to one of its two neighbours among the multiples of h (the sensitivity "
@@ -265,7 +264,7 @@ def entries_of(declared: LatticeDeclared, law: Any) -> Exact:
 
 @serializable("lattice-problem")
 @dataclass(frozen=True, eq=False)
-class LatticeProblem(TableProblem):
+class LatticeProblem(FiniteProblem):
     """A problem on the masses of additive noise, of which `LatticeNoise` is the unknown."""
 
     numbers: ClassVar[Any] = LatticeDeclared
@@ -316,33 +315,10 @@ class LatticeProblem(TableProblem):
 
     # -- what a result says -----------------------------------------------------------------------------------
 
-    @property
-    def central(self) -> bool:  # type: ignore[override]
-        """Whether a ledger counts its releases: it does."""
-        return True
-
-    @property
-    def answer_size(self) -> int:
-        """One number."""
-        return 1
-
-    def closed_forms(self) -> Iterator[Law]:
-        """Yield nothing: of noise no law is private without being told so."""
-        yield from ()
-
     def protection(self) -> Protection:
         declared = self.declared
         changes = Sensitivity(linf=declared.sensitivity, neighbours=declared.neighbours)
         return Protection(1, changes, integer=declared.integer)
-
-    def consumption(self, result: Result) -> Consumption:
-        return Design.consumption(self, result)
-
-    def tradeoff(self, result: Result, at: Iterable[float] = ()) -> Any:
-        return Design.tradeoff(self, result, at)
-
-    def errors(self, result: Result, question: object = None) -> Any:
-        return result.mechanism.errors()
 
     def frame(self, result: Result) -> pd.DataFrame:
         """The masses by point, without those of repetitions."""
@@ -364,11 +340,6 @@ class LatticeProblem(TableProblem):
             f"{self.protection()} Noise of masses p is added.",
             "Above: the density of the noise. Below: how often it is larger than t.",
         )
-
-    def plot(self, result: Result, **options: float) -> Figure:
-        """Draw the law and its tail."""
-        found: Figure = result.mechanism.plot(**options)
-        return found
 
 
 MOST_CELLS = 50_000

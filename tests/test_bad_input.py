@@ -351,3 +351,34 @@ def test_what_is_masked_is_no_number() -> None:
     ):
         with pytest.raises(md.DesignError, match="masked"):
             wrong()
+
+
+FAR: dict[str, Callable[[], Any]] = {
+    **{
+        f"plan {asked}": lambda asked=asked: md.Plan({"a": md.Count(), "b": md.Sum(5.0)}, asked).solve()
+        for asked in (md.PureDP(1e-300), md.ZeroConcentratedDP(1e-300), md.GaussianDP(1e-200))
+    },
+    "targets": lambda: md.Plan({"a": md.Count()}, PURE, targets={"a": 1e200}).solve(),
+    "stream": lambda: md.MatrixMechanism(
+        md.Workload.prefix_sums(5), md.GaussianDP(1e-200), buffers=1
+    ).solve(),
+    "allocation": lambda: md.NoiseAllocation("gaussian", [1.0, 2.0], md.GaussianDP(1e-200)).solve(),
+    "covariance": lambda: md.CorrelatedGaussian(np.eye(3), md.GaussianDP(1e-200)).solve(),
+    "correlated": lambda: md.CorrelatedGaussian(np.eye(3), md.ZeroConcentratedDP(1e-300)).solve(),
+    "no problem": lambda: md.search(lambda x: None, md.Grid(x=[1.0])),  # type: ignore[misc]
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("asked", FAR)
+def test_what_doubles_do_not_hold_is_refused_with_a_remedy(asked: str) -> None:
+    with pytest.raises(md.DesignError, match=r"choose other units|must allow|widen it"):
+        FAR[asked]()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("inputs", [(-1e308, 0.0), (0.0, 1e-308)])
+def test_tables_of_far_inputs_are_solved(inputs: tuple[float, float]) -> None:
+    table = md.Table(inputs, inputs)
+    found = md.Problem(md.Minimize(table.expected("absolute")), [table.private(PURE)]).solve()
+    assert found.certificate.verify() and found.value == pytest.approx(sum(map(abs, inputs)) / (1 + math.e))

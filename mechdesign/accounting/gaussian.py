@@ -39,7 +39,7 @@ from mechdesign.typing import Array, Numbers, Values
 
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
-_LARGEST = 1e300
+_LARGEST, _LEAST = 1e300, 1e-150
 _HALF = 0.5
 _LEAST_SQUARE = 1e-280
 _CLOSE = 1.0
@@ -290,10 +290,14 @@ def gaussian_budget(privacy: object) -> float:
     """
     given = gaussian_privacy("privacy", privacy)
     if isinstance(given, ZeroConcentratedDP):
-        return 2 * given.rho
-    if isinstance(given, GaussianDP):
-        return round_down(Fraction(given.mu) ** 2)
-    return min(gaussian_square(e, d) for e, d in points_of(given).points)
+        found = 2 * given.rho
+    elif isinstance(given, GaussianDP):
+        found = round_down(Fraction(given.mu) ** 2)
+    else:
+        return min(gaussian_square(e, d) for e, d in points_of(given).points)
+    if found < _LEAST:
+        raise DesignError.of("privacy", privacy, f"must allow a μ² of at least {_LEAST:g}: doubles square it")
+    return found
 
 
 def budget_worth(privacy: GaussianPrivacy, budget: float) -> float:

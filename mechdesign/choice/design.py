@@ -258,7 +258,9 @@ class PrivateChoice(Choosing, TableDesign):
         if self.largest is None:
             yield from super().closed_forms()
             return
-        assert not isinstance(self.privacy, ZeroConcentratedDP)  # of which there is no table
+        if isinstance(self.privacy, ZeroConcentratedDP):
+            remedy = "is of tables, of which no finite number of rows states ρ: ask for ε, or leave it out"
+            raise DesignError.of("largest", self.largest, remedy)
         table = chances(PERMUTE, self._regrets, np.ones(self.size), self.privacy.epsilon / self.moved)
         table = table.ravel()[self.alike]  # to the last digit
         for share in (1.0, min(1.0, 1e-14 * (1 + 1 / self.privacy.epsilon))):

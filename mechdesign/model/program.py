@@ -289,7 +289,7 @@ class Program:
     def _focused(self) -> bool:
         """Whether costs were changed to units of the optimum, as a solver's tolerances are absolute: once, where it is small."""
         size = abs(float(self.solution.value)) if self._costs else 0.0
-        if not 0 < size < _SMALL:
+        if not 1e-300 < size < _SMALL:
             return False
         self._unit *= math.ldexp(1.0, math.frexp(size)[1])
         self._state_costs()

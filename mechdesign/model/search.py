@@ -324,8 +324,11 @@ def search(
         rows = [[min((value for value in row if value is not None), default=None)] for row in rows]
     tried = [(*p.values(), *at, value) for p, row in zip(points, rows) for at, value in zip(places, row)]
     table = pd.DataFrame(tried, columns=[*own, *rest, "value"]).astype({"value": float})
-    if table["value"].isna().all() and clock.passed:
-        raise too_late("search")
+    if table["value"].isna().all():
+        if clock.passed:
+            raise too_late("search")
+        if first is None:
+            raise DesignError.of("build", made, "finds no problem at the points of the grid: widen it")
     best = table.loc[table["value"].fillna(math.inf).idxmin()]
     problem = made(**{name: float(best[name]) for name in own})
     set_parameters(problem, {name: float(best[name]) for name in rest})

@@ -187,10 +187,10 @@ class Errors:
             if x.shape[1] != y.shape[1]:
                 raise DesignError.of("loss", loss, "needs inputs and outputs of as many coordinates")
             off = x[:, None] - y
+            if loss == "absolute" and x.shape[1] == 1:
+                return np.abs(off[..., 0])
             squared = np.asarray((off * off).sum(axis=2))
-            return (
-                squared if loss == "squared" else np.abs(off[..., 0]) if x.shape[1] == 1 else np.sqrt(squared)
-            )
+            return squared if loss == "squared" else np.sqrt(squared)
         try:
             given = [[loss(x, y) for y in self.outputs] for x in self.inputs] if callable(loss) else loss
             held = np.asarray(given)

@@ -278,18 +278,21 @@ class BufferedNoise(Checked, NormalNoise):
         ResultFormatError
             The file is no state of this law's.
         """
+        name = file_path(path)
         try:
-            held = json.loads(file_path(path).read_text(encoding="utf-8"))
+            held = json.loads(name.read_text(encoding="utf-8"))
             numbers = [
                 integer("state", x, -_OFFSET, 2 * _OFFSET)
                 for x in (*held["state"], *held["decoder"], held["total"])
             ]
             done = integer("done", held["done"], 0, self.size)
             d = len(self.poles)
-            if held["law"] != dumps(self) or [len(held["state"]), len(held["decoder"])] != [d, d]:
+            stated = held["format"], held["law"], len(held["state"]), len(held["decoder"])
+            if stated != (_FORMAT, dumps(self), d, d):
                 raise ValueError
         except (OSError, ValueError, LookupError, TypeError, RecursionError, DesignError):
-            raise ResultFormatError("the file holds no state of a stream of this law") from None
+            fault = "holds no state of a stream of this law: give the file that Stream.save wrote"
+            raise ResultFormatError(f"{name}: {fault}") from None
         return Stream(self, done, numbers[:d], numbers[d:-1], numbers[-1])
 
     def stream(self, counts: Iterable[Numbers]) -> Iterator[float]:
@@ -311,6 +314,7 @@ class BufferedNoise(Checked, NormalNoise):
         return np.asarray(self.start().step(held))
 
 
+_FORMAT = "mechdesign-stream"
 _COPIED = "stream: a copy would answer with the same noise: save it, and resume it once, in one process"
 
 
@@ -402,7 +406,7 @@ class Stream:
         It holds sums of the data before noise: keep the file as secret as the data, and go on from it once (two streams from one state
         answer the same counts with different noise, which no budget was paid for). Noise that is drawn but not used is not saved.
         """
-        held = {"format": "mechdesign-stream", "secret": _SECRET, "law": dumps(self.law), "done": self.done}
+        held = {"format": _FORMAT, "secret": _SECRET, "law": dumps(self.law), "done": self.done}
         numbers = {"state": self._state, "decoder": self._decoder, "total": self._total}
         write_whole(path, json.dumps({**held, **numbers}, indent=1) + "\n")
 

@@ -407,7 +407,7 @@ class Ledger:
 
     def _take(self, line: Any) -> None:
         if not self._rows:
-            if line["version"] != 1:
+            if (line["format"], str(line["version"])) != ("mechdesign-ledger", "1"):
                 raise ValueError
             self.budget = budget = _check_budget(decode(line["budget"]))
             self._several = isinstance(budget, ApproximateDP) and budget.delta > 0

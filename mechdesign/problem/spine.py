@@ -22,6 +22,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import pandas as pd
 
 from mechdesign import solvers
@@ -260,6 +261,9 @@ class Design(Checked, metaclass=_Listed):
             except SolverError as error:
                 if error.status != "limit":
                     raise
+            except (ArithmeticError, np.linalg.LinAlgError) as error:
+                asked = "asks for numbers that doubles do not hold: choose other units or another budget"
+                raise DesignError(f"{type(self).__name__}: {asked}") from error
             if not incumbent.laws or (clock.passed and incumbent.gap > clock.gap):
                 for known in self.closed_forms() if clock.unmade is None else clock.unmade:
                     incumbent.take(known)

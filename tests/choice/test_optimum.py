@@ -134,3 +134,11 @@ def test_equal_counts_are_chosen_alike_exactly() -> None:
     assert not doctored.checks().holds.all()
     claims = {claim: holds for claim, _, holds in verify.verify(dumps(doctored)).rows}
     assert not claims["candidates of equal counts are chosen alike"]
+
+
+def test_counts_under_rho_are_ranked_by_rules_alone() -> None:
+    asked = md.ZeroConcentratedDP(0.1)
+    with pytest.raises(md.DesignError, match=r"largest = 2: .* ask for ε"):
+        md.PrivateChoice(3, asked, largest=2).solve()
+    found = md.compare(md.ChoiceQuestion(3, largest=2), asked)
+    assert "optimal table" not in found.results and len(found.results) == 3

@@ -189,11 +189,14 @@ def test_no_file_is_a_state_of_another_law(tmp_path: Path) -> None:
         "",
         "[]",
         text.replace('"done": 0', '"done": 10'),
+        text.replace("mechdesign-stream", "mechdesign-ledger"),
         text.replace('"total": 0', '"total": 0.5'),
     ):
         (tmp_path / "state.json").write_text(bad)
         with pytest.raises(md.ResultFormatError, match="no state"):
             law.resume(tmp_path / "state.json")
+    with pytest.raises(md.ResultFormatError, match=r"nowhere.json: .*: give the file"):
+        law.resume(tmp_path / "nowhere.json")
 
 
 def test_refused_counts_are_not_counted() -> None:

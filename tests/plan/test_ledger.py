@@ -607,6 +607,13 @@ def test_files_that_are_no_ledger_are_left_alone(tmp_path: Path) -> None:
         with pytest.raises(md.ResultFormatError, match=r"line 1: does not follow.*or no ledger"):
             Ledger(path, md.PureDP(1.0))
         assert path.read_text() == text
+    head = Ledger(tmp_path / "ledger.jsonl", md.PureDP(1.0)).path.read_bytes().rpartition(b', "hash": "')[0]
+    for ours, other in ((b"-ledger", b"-ledgers"), (b'"version": 1', b'"version": true')):
+        body = head.replace(ours, other)
+        assert body != head
+        path.write_bytes(body + b', "hash": "' + module._chained("", body) + b'"}\n')
+        with pytest.raises(md.ResultFormatError, match=r"line 1: does not follow.*or no ledger"):
+            Ledger(path)
 
 
 # -- bad input: a sentence, nothing released, nothing lost -----------------------------------------------

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -67,12 +68,12 @@ def box(name: str, value: Interval | None, size: int) -> tuple[Array, Array]:
     return np.where(np.abs(middle) < half * 2.0**-60, half * 2.0**-60, middle), half
 
 
+@dataclass(eq=False, repr=False)
 class BoundedEstimator(PrivateEstimator):
     """A linear model of records with declared bounds."""
 
-    bounds: Interval | None
-    coef_: Array
-    intercept_: float
+    _: KW_ONLY
+    bounds: Interval | None = None
 
     def _check(self, size: int) -> None:
         """Check what all such models have."""

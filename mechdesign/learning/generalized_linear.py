@@ -30,7 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import special
@@ -50,7 +50,6 @@ from mechdesign.learning.plan import (
     weights,
 )
 from mechdesign.problem.checks import integer, one_of, positive
-from mechdesign.problem.privacy import CentralPrivacy
 from mechdesign.solvers.deadline import progress_bar
 from mechdesign.typing import Array, Flags, Numbers
 
@@ -139,11 +138,13 @@ def poisson(most: float, usual: float) -> GeneralizedLoss:
     )
 
 
+@dataclass(eq=False, repr=False)
 class _Descending(BoundedEstimator):
     """A model whose predictor is linear, fitted by private descent."""
 
-    clip: float | None
-    steps: int
+    _: KW_ONLY
+    clip: float | None = None
+    steps: int = 60
 
     _located = 0.0
     """The share of the budget for what the loss follows from."""
@@ -344,14 +345,7 @@ class PrivateLogisticRegression(TwoClasses, _Descending):
     """
 
     _: KW_ONLY
-    privacy: CentralPrivacy
-    bounds: Interval | None = None
     classes: Numbers | None = None
-    clip: float | None = None
-    steps: int = 60
-    ledger: Any = None
-    progress: bool = True
-    random_state: int | np.random.RandomState | None = None
 
     def fit(self, X: Numbers, y: Numbers) -> PrivateLogisticRegression:
         """Fit to features, shape (N, n_features), and labels of two classes, shape (N,)."""
@@ -426,15 +420,8 @@ class PrivateGeneralizedLinearRegression(Regressor, _Descending):
 
     _: KW_ONLY
     loss: str = "huber"
-    privacy: CentralPrivacy
-    bounds: Interval | None = None
     target_bounds: Interval | None = None
     threshold: float | None = None
-    clip: float | None = None
-    steps: int = 60
-    ledger: Any = None
-    progress: bool = True
-    random_state: int | np.random.RandomState | None = None
 
     def fit(self, X: Numbers, y: Numbers) -> PrivateGeneralizedLinearRegression:
         """Fit to features, shape (N, n_features), and numbers or counts, shape (N,)."""

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg, stats
@@ -36,7 +36,6 @@ from mechdesign.learning.bounded import BoundedEstimator, Interval, box
 from mechdesign.learning.pca import noisy_matrix, second_moments
 from mechdesign.learning.plan import NoisySums, Regressor, check_is_fitted, records_and_targets
 from mechdesign.problem.checks import inside
-from mechdesign.problem.privacy import CentralPrivacy
 from mechdesign.solvers.deadline import progress_bar
 from mechdesign.typing import Array, Numbers
 
@@ -120,12 +119,7 @@ class PrivateLinearRegression(Regressor, BoundedEstimator):
     """
 
     _: KW_ONLY
-    privacy: CentralPrivacy
-    bounds: Interval | None = None
     target_bounds: Interval | None = None
-    ledger: Any = None
-    progress: bool = True
-    random_state: int | np.random.RandomState | None = None
 
     def fit(self, X: Numbers, y: Numbers) -> PrivateLinearRegression:
         """Fit to features, shape (N, n_features), and numbers, shape (N,)."""

@@ -17,7 +17,6 @@ import math
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +36,7 @@ from mechdesign.learning.plan import (
     table,
 )
 from mechdesign.problem.checks import array, integer, one_of, positive
-from mechdesign.problem.privacy import CentralPrivacy, PureDP
+from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.solvers.deadline import progress_bar
 from mechdesign.typing import Array, Numbers
@@ -110,14 +109,10 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstim
 
     n_components: int | None = None
     _: KW_ONLY
-    privacy: CentralPrivacy
     bounds: Interval | float | None = None
     noise: object = "gaussian"
     allocation: str = "least-variance"
     center: Numbers | None = None
-    ledger: Any = None
-    progress: bool = True
-    random_state: int | np.random.RandomState | None = None
 
     def fit(self, X: Numbers, y: object = None) -> PrivatePCA:
         """Find the components of records, shape (N, n_features); `y` is not used."""

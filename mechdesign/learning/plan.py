@@ -19,7 +19,7 @@ import math
 import warnings
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -356,15 +356,15 @@ def warn_leak(what: str, remedy: str) -> None:
     warnings.warn(f"{what}: the guarantee does not cover that; {remedy}", PrivacyLeakWarning, stacklevel=3)
 
 
+@dataclass(eq=False, repr=False)
 class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     """What every estimator has: a budget, one calibration, and its entry in a ledger before any noise is drawn."""
 
+    _: KW_ONLY
     privacy: CentralPrivacy
-    ledger: Any
-    progress: bool
-    random_state: int | np.random.RandomState | None
-    n_features_in_: int
-    privacy_: Result
+    ledger: Any = None
+    progress: bool = True
+    random_state: int | np.random.RandomState | None = None
 
     def _begin(self) -> None:
         """Check what all have; a fit that no ledger counts is warned of when it is not the first."""

@@ -263,12 +263,6 @@ def test_a_gap_and_a_scale_are_not_negative() -> None:
         refused_by_both(cheap.sealed({"$kind": "prior-law", "fields": {"law": held}}))
 
 
-def test_a_truth_value_is_no_number() -> None:
-    payload = files.payload("unbiased-channel")
-    payload["fields"]["design"]["fields"]["unbiased"]["$tuple"][0][0] = True
-    refused_by_both(cheap.sealed(payload))
-
-
 def test_a_histogram_of_users_is_in_one_unit() -> None:
     result = md.UserHistogram(
         md.MetricSpace.grid(2, 2, unit="km"), md.user_level.EMDPrivacy(5.0), 10, 100
@@ -358,10 +352,3 @@ def test_a_file_calls_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         law = {"$law": name, "args": [1.0], "kwds": {"$items": []}}
         refused_by_both(cheap.sealed({"$kind": "prior-law", "fields": {"law": law}}))
     assert called == []
-
-
-@pytest.mark.parametrize("name", files.DESIGNS)
-def test_honest_files_are_believed_by_both(name: str) -> None:
-    payload = files.payload(name)
-    assert files.package_accepts(payload) and files.alone_accepts(payload) == (name not in files.NOT_COVERED)
-    assert dumps(loads(files.text(name))) == files.text(name)

@@ -21,7 +21,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from outline import Outline
-from scipy import stats
 
 import mechdesign as md
 from mechdesign.evidence import page as pages
@@ -208,37 +207,21 @@ def test_twenty_megabytes_are_carried(megabytes: int, is_carried: bool) -> None:
 
 # -- The page of every kind of result: complete, light, correct to read aloud, and true to its result --------
 
-UNIFORM = stats.uniform(-1, 2)
-GRID = md.Grid(delta=[0.5, 1.0], q=[0.3, 0.6], beta=[0.1, 0.5])
-MAKES: dict[str, Callable[[], Any]] = {
-    "optimal quantizer": lambda: md.OptimalQuantizer([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM).solve(),
-    "many outputs": lambda: md.OptimalQuantizer(np.linspace(-2, 2, 33), md.PureDP(3.0), UNIFORM).solve(),
-    "optm": lambda: md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM).solve(),
-    "rqm": lambda: md.RQM(4, md.PureDP(1.0), UNIFORM).solve(zoom=0, starts=1),
-    "metric quantizer": lambda: md.MetricQuantizer([-3, -0.5, 0.5, 3], md.MetricDP(2.0), UNIFORM).solve(
-        gap=0.02
-    ),
-    "biased": lambda: md.BiasedSelection(4, md.PureDP(1.0), UNIFORM, grid=GRID).solve(),
-    "search": lambda: md.OPTMSearch(
-        md.PureDP(1.0),
-        UNIFORM,
-        bins=md.Grid(delta=[1.9, 2.0], inner=[0.5]),
-        levels=md.Grid(level=[0.66, 0.67], width=[0.01]),
-    ).solve(),
-    "calibration": lambda: md.calibrate("laplace", privacy=md.ApproximateDP(1.0, 1e-6), sensitivity=1.0),
-    "discrete": lambda: md.calibrate("discrete_laplace", privacy=md.PureDP(1.0), sensitivity=1.0),
-    "optimal noise": lambda: md.OptimalNoise(md.ApproximateDP(1.0, 0.1)).solve(gap=0.02),
-    "allocation": lambda: md.NoiseAllocation("laplace", [1.0, 8.0, 3.0], md.PureDP(1.0)).solve(),
-    "large allocation": lambda: md.NoiseAllocation("laplace", np.linspace(1, 9, 500), md.PureDP(1.0)).solve(),
-    "correlated": lambda: md.CorrelatedGaussian(np.tri(3), md.ApproximateDP(0.5, 1e-6)).solve(),
-    "channel": lambda: md.MetricChannel(md.MetricSpace.grid(3, 3), alpha=0.7).solve(),
+UNIFORM = cheap.UNIFORM
+NAMES = [
+    "optimal-quantizer", "optm", "rqm", "metric-quantizer", "biased-selection", "optm-search", "calibration", "optimal-integer-noise",
+    "optimal-noise", "noise-allocation", "correlated-gaussian", "metric-channel",
+]  # fmt: skip
+LARGE: dict[str, Callable[[], Any]] = {
+    "many outputs": lambda: md.OptimalQuantizer(np.linspace(-2, 2, 33), md.PureDP(3.0), UNIFORM),
+    "large allocation": lambda: md.NoiseAllocation("laplace", np.linspace(1, 9, 500), md.PureDP(1.0)),
 }
-kinds = pytest.mark.parametrize("name", MAKES)
+kinds = pytest.mark.parametrize("name", [*NAMES, *LARGE])
 
 
 @cache
 def made(name: str) -> Any:
-    return MAKES[name]()
+    return LARGE[name]().solve() if name in LARGE else cheap.solved(name)
 
 
 @pytest.mark.slow
@@ -314,7 +297,13 @@ def test_the_alternatives_are_no_better_than_what_is_proved(name: str) -> None:
     assert list(table.columns) == ["mechanism", "error", "relative"]
     if len(table):
         assert table["error"].iloc[0] == pytest.approx(result.value) and (table["error"] > 0).all()
-    if name in ("optimal noise", "allocation", "large allocation", "correlated", "channel"):
+    if name in (
+        "optimal-noise",
+        "noise-allocation",
+        "large allocation",
+        "correlated-gaussian",
+        "metric-channel",
+    ):
         assert result.lower_bound is not None
         assert (table["error"] >= result.lower_bound * (1 - 1e-12)).all() and len(table) >= 2
 
@@ -330,7 +319,7 @@ def test_a_result_without_a_certificate_says_so(tmp_path: Path) -> None:
 
 
 def test_a_claim_that_fails_is_seen(tmp_path: Path) -> None:
-    result = made("allocation")
+    result = cheap.solved("noise-allocation")
     replace(result, value=result.value / 2).report(tmp_path / "a.html")
     text = "".join(Outline((tmp_path / "a.html").read_text()).texts)
     assert "do not deploy" in text

@@ -30,23 +30,6 @@ from mechdesign.evidence.serialize import KINDS, dumps, loads, result_schema
 UNIFORM = stats.uniform(-1, 2)
 
 
-@pytest.fixture(scope="module")
-def results() -> dict[str, md.Result]:
-    design = md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM)
-    return {
-        "optm": design.solve(),
-        "clipped": md.OPTM(
-            [-4, 0.2, 0.6, 4], md.PureDP(1.0), md.clipped(stats.norm(0.5, 0.2), -1, 1)
-        ).solve(),
-        "samples": md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), [-1.0, 0.2, 1.0], "squared", (-1, 1)).solve(),
-        "rqm": md.RQM(4, md.PureDP(1.5), UNIFORM, grid=md.Grid(delta=[1.6], q=[0.4, 0.5])).solve(zoom=0),
-        "mvu": md.MVU(
-            m=4, privacy=md.PureDP(1.0), input_range=(-1, 1), bins=[-2.42, -1.69, 1.69, 2.42]
-        ).solve(),
-        "callable": md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM, np.square).solve(),
-    }
-
-
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.fractions(),
@@ -66,8 +49,8 @@ def test_any_value_round_trips(value) -> None:
         assert again == value
 
 
-def test_exports(results: dict[str, md.Result], tmp_path: Path) -> None:
-    result = results["optm"]
+def test_exports(tmp_path: Path) -> None:
+    result = solved("optm")
     frame = result.to_frame()
     result.to_csv(tmp_path / "r.csv")
     result.to_parquet(tmp_path / "r.parquet")
@@ -87,8 +70,8 @@ def test_exports(results: dict[str, md.Result], tmp_path: Path) -> None:
     ]
 
 
-def test_a_stored_function_asks_for_itself(results: dict[str, md.Result], tmp_path: Path) -> None:
-    results["callable"].save(tmp_path / "c.json")
+def test_a_stored_function_asks_for_itself(tmp_path: Path) -> None:
+    md.OPTM([-3, -0.5, 0.5, 3], md.PureDP(1.0), UNIFORM, np.square).solve().save(tmp_path / "c.json")
     loaded = md.load(tmp_path / "c.json")
     with pytest.raises(md.DesignError, match="was not stored"):
         loaded.design.loss(1.0)

@@ -84,8 +84,8 @@ def test_options_of_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize("name", files.DESIGNS)
 def test_sound_results(name: str) -> None:
     """And as much is proved as the package proves, but for the moments of laws and the bounds of metric quantizers."""
-    result = files.solved(name)
-    text = dumps(result)
+    result, text = files.solved(name), files.text(name)
+    assert files.package_accepts(files.payload(name)) and dumps(loads(text)) == text
     if name in files.NOT_COVERED:
         assert outcome(text) == "not covered"
         return

@@ -5,6 +5,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from mechdesign.evidence.exact import exp_upper
 from mechdesign.evidence.serialize import dumps
 from mechdesign.vectors.cap import cap_error
 from mechdesign.vectors.directions import direction_words, directions, nearest
-from mechdesign.vectors.sphere import vertex_products, weighted_sums
+from mechdesign.vectors.sphere import top_sum, vertex_products, weighted_sums
 from mechdesign.verifier import vectors as alone
 from mechdesign.verifier.verify import verify
 from tests.campaign.vector_oracles import nearest_moments
@@ -101,24 +102,42 @@ def test_nearest_are_those_of_a_density_at_angles(d: int, m: int, k: int) -> Non
 # -- the mechanism ----------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
-    st.integers(2, 300), st.floats(1e-6, 60), st.integers(1, 9), st.integers(1, 3), st.sampled_from(["ball", "sphere"])
+    st.integers(2, 300), st.floats(1e-6, 60), st.integers(1, 9), st.integers(0, 3), st.sampled_from(["ball", "sphere"])
 )  # fmt: skip
 def test_probabilities_are_exact(d: int, epsilon: float, bits: int, messages: int, inputs: str) -> None:
-    mechanism = md.RandomDirections(d, bits, md.PureDP(epsilon), messages, inputs)
+    """Of vertices of a simplex (0), and of directions in messages: the ratio, the sum, the best number of near ones, the cap."""
+    if messages:
+        mechanism = md.RandomDirections(d, bits, md.PureDP(epsilon), messages, inputs)
+        assert mechanism.factor * float(
+            mechanism.probabilities[0] - mechanism.probabilities[1]
+        ) * mechanism.closeness == pytest.approx(1, rel=1e-12)
+        assert math.isclose(mechanism.excess, mechanism.factor**2 - 1, rel_tol=1e-9, abs_tol=1e-9)
+    else:
+        bits = min(bits, (d + (inputs == "ball") + 1).bit_length() - 1)
+        mechanism = md.SphereQuantizer(d, bits, md.PureDP(epsilon), inputs)
     (more, less), k, m = mechanism.probabilities, mechanism.near, mechanism.outputs
-    assert 1 < more / less <= exp_upper(Fraction(epsilon) / messages) and k * more + (m - k) * less == 1
-    worth = [nearest(mechanism.working, m, i)[0] / (i * float(mechanism.power - 1) + m) for i in range(1, m)]
+    share = Fraction(epsilon) / max(messages, 1)
+    assert 1 < more / less <= exp_upper(share) and k * more + (m - k) * less == 1
+    assert math.log(more / less) == pytest.approx(float(share), rel=1e-9)
+    gain = float(mechanism.power - 1) if messages else math.expm1(epsilon)
+    held = [nearest(mechanism.working, m, i)[0] if messages else top_sum(m, i) for i in range(1, m)]
+    worth = [v / (i * gain + m) for i, v in enumerate(held, 1)]
     assert worth[k - 1] >= max(worth) * (1 - 1e-12)
-    assert mechanism.factor * float(more - less) * mechanism.closeness == pytest.approx(1, rel=1e-12)
     assert mechanism.error >= cap_error(d, epsilon) * (1 - 1e-9)
-    assert math.isclose(mechanism.excess, mechanism.factor**2 - 1, rel_tol=1e-9, abs_tol=1e-9)
 
 
-def test_release_has_the_exact_law() -> None:
-    mechanism = md.RandomDirections(3, 4, md.PureDP(2.0), inputs="sphere")
-    x = np.tile([0.0, 0.6, 0.8], (1500, 1))
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        md.RandomDirections(3, 4, md.PureDP(2.0), inputs="sphere"),
+        md.SphereQuantizer(5, 2, md.PureDP(2.0), inputs="sphere"),
+    ],
+    ids=lambda mechanism: type(mechanism).__name__,
+)
+def test_a_release_has_the_error_of_its_law(mechanism: Any) -> None:
+    x = np.tile(np.eye(mechanism.dimension)[0], (2500, 1))
     error = ((mechanism.release(x) - x) ** 2).sum(axis=1)
     assert abs(error.mean() - mechanism.error) <= 5 * error.std() / math.sqrt(len(error))
 

@@ -223,7 +223,7 @@ class TestResult:
         assert isinstance(certificate, md.Certificate)
         checks = certificate.checks()
         assert list(checks.columns)[:4] == CHECKS and len(checks) and set(checks["how"]) <= HOW
-        assert certificate.verify()
+        assert certificate.verify() and not (checks["margin"][checks["holds"]] < 0).any()
 
     def test_audit(self, name: str) -> None:
         table = cheap.solved(name).audit()
@@ -234,7 +234,9 @@ class TestResult:
         result = cheap.solved(name)
         assert type(result.design).__name__ in str(result) and len(str(result).splitlines()) <= 16
         assert "<table" in result._repr_html_()
-        assert len(result.to_frame())
+        assert len(result.to_frame()) and "unit of privacy" in result.question()
+        others = result.alternatives()
+        assert others.empty or others["relative"].iloc[0] == pytest.approx(1.0)
 
     @pytest.mark.slow
     def test_save_and_load(self, name: str, tmp_path: Path) -> None:

@@ -28,11 +28,6 @@ def optimal_noise(design: Any, result: Any) -> Faults:
     yield from (oracles if single else noise_oracles).optimal_noise(design, result)
 
 
-def itemwise(design: Any, result: Any) -> Faults:
-    yield from oracles.itemwise_release(design, result)
-    yield from vector_oracles.itemwise(design, result)
-
-
 ORACLES: dict[type, Callable[[Any, Any], Faults]] = {
     **dict.fromkeys(
         (md.OPTM, md.OPTMSearch, md.OptimalQuantizer, md.MetricQuantizer, md.RQM, md.ERM, md.MVU, md.BiasedSelection),
@@ -47,7 +42,7 @@ ORACLES: dict[type, Callable[[Any, Any], Faults]] = {
     md.BoundedCount: noise_oracles.bounded_count,
     md.LocalWorkload: noise_oracles.local_workload,
     md.LinearRelease: oracles.linear_release,
-    md.ItemwiseRelease: itemwise,
+    md.ItemwiseRelease: oracles.itemwise_release,
     md.user_level.SamplingReduction: oracles.sampling_reduction,
     md.UserHistogram: vector_oracles.user_histogram,
     Bounded: bounds_oracles.bounded,

@@ -229,22 +229,6 @@ def vector(rng: Draw) -> Any:
     )  # fmt: skip
 
 
-def itemwise(rng: Draw) -> Any:
-    """So small that every release can be enumerated."""
-    where = space(rng)
-    while where.size > 4:
-        where = space(rng)
-    items, local = rng.randint(1, 3), rng.random() < 0.5
-    accounting = rng.choice(["numerical", "numerical", "closed-form", "composition"])
-    more: dict[str, Any] = {"model": "local"} if local else {"users": rng.randint(1, 2)}
-    if rng.random() < 0.4:
-        more["radius"] = where.diameter * rng.uniform(0.05, 1)
-    return md.ItemwiseRelease(
-        where, alpha=scale(rng, -1, 1.5), items=items, accounting=accounting,
-        delta=0.0 if accounting == "composition" else scale(rng, -4, -0.3), **more,
-    )  # fmt: skip
-
-
 def user_histogram(rng: Draw) -> Any:
     """So small that a user's data can be enumerated."""
     where = space(rng)
@@ -336,7 +320,6 @@ LATER: dict[str, Callable[[random.Random], Any]] = {
     "PrivUnit": cap,
     "SampledCoordinates": sampled,
     "VectorQuantizer": vector,
-    "ItemwiseRelease(alpha)": itemwise,
     "UserHistogram": user_histogram,
     "Calibration(Sensitivity)": bounded_calibration,
     "NoiseAllocation(Sensitivity)": bounded_allocation,
@@ -345,5 +328,5 @@ LATER: dict[str, Callable[[random.Random], Any]] = {
 }
 
 OFTEN = ("KNorm", "KNorm(listed)", "KNorm(staircase)", "BoundedCount", "LocalWorkload", "OptimalNoise(integer)", "OptimalNoise(TradeOff)", "NoiseAllocation(TradeOff)", "MatrixMechanism", "SphereQuantizer", "PrivUnit", "SampledCoordinates", "VectorQuantizer",
-         "ItemwiseRelease(alpha)", "UserHistogram", "NoiseAllocation(Sensitivity)", "CorrelatedGaussian(Sensitivity)")  # fmt: skip
+         "UserHistogram", "NoiseAllocation(Sensitivity)", "CorrelatedGaussian(Sensitivity)")  # fmt: skip
 """Classes that take milliseconds: drawn three times as often as the others."""

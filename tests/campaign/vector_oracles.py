@@ -1,7 +1,4 @@
-"""What vectors under one budget claim, computed a second time: order statistics by quadrature, caps in mpmath, exact ratios.
-
-Of item-wise releases so small that every outcome can be listed, the hockey-stick divergence itself.
-"""
+"""What vectors under one budget claim, computed a second time: order statistics by quadrature, caps in mpmath, exact ratios."""
 
 import itertools
 import math
@@ -11,7 +8,6 @@ from typing import Any
 import mpmath as mp
 import numpy as np
 from scipy import integrate, optimize, special
-from shuffle_oracle import multisets, shuffled_laws
 
 import mechdesign as md
 from mechdesign.vectors.cap import corner_reach
@@ -369,24 +365,3 @@ def user_histogram(design: Any, result: Any) -> Faults:
         sizes.append(mean * float(design.space.distances[e, law.parents[e]]))
     if abs(sum(sizes) / (m * design.users) - result.value) > 1e-4 * result.value:
         yield f"value: {result.value!r} of {sum(sizes) / (m * design.users)!r}"
-
-
-def itemwise(design: Any, result: Any) -> Faults:
-    """Every pair of datasets: the divergence of the shuffled reports against e^(α EMD)."""
-    n, m = design.space.size, design.items
-    if n > 4 or m * design.users > 6:
-        return
-    distances, table = design.space.distances, np.array(design.channel.apply(np.eye(n)))
-    sets, guarantee = multisets(n, m), design.guarantee
-    for rest in itertools.combinations_with_replacement(range(n), m * (design.users - 1)):
-        others = np.tile(np.array(rest, dtype=int), (len(sets), 1))
-        vectors = shuffled_laws(table, np.hstack([sets, others]))
-        for a, b in itertools.permutations(range(len(sets)), 2):
-            emd = moved(sets[a], sets[b], distances)
-            if design.radius is not None and emd > design.radius:
-                continue
-            epsilon = guarantee.alpha * (emd if design.radius is None else design.radius)
-            found = float(np.maximum(vectors[a] - math.exp(min(epsilon, 700.0)) * vectors[b], 0).sum())
-            if found > guarantee.delta * (1 + 1e-9) + 1e-12:
-                yield f"privacy: delta = {found} of {guarantee.delta} between {sets[a]} and {sets[b]} beside {rest}"
-                return

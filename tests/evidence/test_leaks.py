@@ -137,8 +137,9 @@ MECHANISMS: dict[str, tuple[Callable[[], tuple[Draw, Draw]], float, float]] = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "laplace")) for name in MECHANISMS]
+)
 def test_released_digits_tell_nothing_and_simulated_ones_do(name: str) -> None:
     made, epsilon, delta = MECHANISMS[name]
     release, simulate = made()

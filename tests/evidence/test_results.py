@@ -148,11 +148,6 @@ def test_any_text_compiles(text: str) -> None:
         assert table.isascii() and mathematics_is_closed(table), table
 
 
-def test_a_caption_is_escaped() -> None:
-    table = as_latex(pd.DataFrame({"a": [1.0]}), float_format="%.3g", caption="a sample of 2%, C_m equal")
-    assert r"\caption{a sample of 2\%, C\_m equal}" in table
-
-
 def test_a_comparison_says_what_its_ratio_is_to() -> None:
     found = md.compare(md.NumericQuery(), md.PureDP(1.0), mechanisms=["laplace", "staircase"])
     table = found.to_latex()

@@ -71,39 +71,20 @@ def test_coins_and_counts_of_an_exponential() -> None:
             geometric(rate, 2)
 
 
-@pytest.mark.parametrize("weights", [[1, 2, 0, 5, 0], [3**90, 0, 1, 2 * 3**90], [7]])
-def test_integer_weights(weights: list[int]) -> None:
-    draws = IntegerWeights(weights).draw(100_000)
-    counts = np.bincount(draws, minlength=len(weights))
-    probabilities = np.array([w / sum(weights) for w in weights])
-    often = probabilities > 1e-6
-    assert (counts[~often] <= 1).all() and (counts[probabilities == 0] == 0).all()
-    if often.sum() > 1:
-        assert (
-            stats.chisquare(
-                counts[often], probabilities[often] / probabilities[often].sum() * counts[often].sum()
-            ).pvalue
-            > ALARM
-        )
+LAWS = [[1, 2, 0, 5, 0], [3**90, 0, 1, 2 * 3**90], [7], [1] * 9]
 
 
-def test_integer_rows() -> None:
-    laws = [[1, 2, 0, 5, 0], [3**90, 0, 1, 2 * 3**90], [7], [1] * 9]
-    rows = np.tile(np.arange(len(laws)), 100_000)
-    draws = IntegerRows(laws.__getitem__, len(laws)).draw(rows)
-    for row, weights in enumerate(laws):
-        counts = np.bincount(draws[rows == row], minlength=len(weights))
-        expected = np.array([w / sum(weights) for w in weights]) * counts.sum()
-        assert len(counts) == len(weights)
-        assert (counts[expected < 1] <= 1).all() and (counts[expected == 0] == 0).all()
-        often = expected > 1
-        if often.sum() > 1:
-            assert (
-                stats.chisquare(
-                    counts[often], expected[often] / expected[often].sum() * counts[often].sum()
-                ).pvalue
-                > ALARM
-            )
+def test_integer_weights_alone_and_in_rows() -> None:
+    rows = np.tile(np.arange(len(LAWS)), 100_000)
+    together = IntegerRows(LAWS.__getitem__, len(LAWS)).draw(rows)
+    for row, weights in enumerate(LAWS):
+        law = np.array([w / sum(weights) for w in weights])
+        for draws in (IntegerWeights(weights).draw(100_000), together[rows == row]):
+            counts, often = np.bincount(draws, minlength=len(weights)), law > 1e-6
+            assert len(counts) == len(weights)
+            assert (counts[~often] <= 1).all() and (counts[law == 0] == 0).all()
+            expected = law[often] / law[often].sum() * counts[often].sum()
+            assert often.sum() == 1 or stats.chisquare(counts[often], expected).pvalue > ALARM
 
 
 @pytest.mark.parametrize("weights", [[], [0, 0], [1, -1, 2]])

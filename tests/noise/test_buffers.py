@@ -220,11 +220,7 @@ def test_refused_counts_are_not_counted() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"size": 0}, "size = 0"),
-        ({"buffers": 0}, "buffers = 0"),
         ({"buffers": 99}, "buffers = 99"),
-        ({"most": math.nan}, "most = nan"),
-        ({"loss": "mean"}, "loss"),
         ({"privacy": md.PureDP(1.0)}, "privacy"),
         ({"participation": Participation(3, apart=9)}, "cannot happen"),
         ({"privacy": md.ZeroConcentratedDP(1e-40)}, "so small"),

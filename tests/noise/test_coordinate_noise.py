@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 
-import cheap
 import numpy as np
 import pytest
 
 import mechdesign as md
 from mechdesign.errors import MechdesignError
 from mechdesign.evidence.serialize import dumps, loads
-from mechdesign.verifier.reading import Refused
 from mechdesign.verifier.verify import verify
 
 LAM = np.array([1.0, 0.0, 0.25])
@@ -65,42 +62,6 @@ def test_both_checks_prove_it_and_it_costs_no_more_than_one_law_for_all(solved):
     assert solved.value <= one.value * (LAM**2 @ [1, 1, 2]) * (1 + 1e-3)
     assert solved.value == pytest.approx(solved.mechanism.variance @ [1, 1, 2])
     assert loads(dumps(solved)).mechanism.kinds == (solved.design.noise, "none", solved.design.noise)
-
-
-def smaller(law):
-    """The law at less noise."""
-    law["kwds"]["$items"][0][1] *= 0.99
-    return law
-
-
-DOCTORED = {
-    "value": (("value",), lambda v: v * 0.999),
-    "scale": (("mechanism", "fields", "units", "$tuple", 0, "fields", "law"), smaller),
-    "unit": (("mechanism", "fields", "units", "$tuple", 0, "fields", "sensitivity"), lambda v: 0.9),
-    "which": (("mechanism", "fields", "which", "$array"), lambda v: [v[2], v[1], v[0]]),
-    "none": (("mechanism", "fields", "which", "$array", 0), lambda v: -1),
-    "sensitivities": (("design", "fields", "sensitivities", "$array", 0), lambda v: 1.1),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", DOCTORED)
-def test_a_doctored_file_is_refused(solved, name):
-    payload = json.loads(dumps(solved))["payload"]
-    (*path, last), change = DOCTORED[name]
-    place = payload["fields"]
-    for step in path:
-        place = place[step]
-    place[last] = change(place[last])
-    text = cheap.sealed(payload)
-    try:
-        theirs = all(holds for *_, holds in verify(text).rows)
-    except Refused:
-        theirs = False
-    try:
-        ours = loads(text).certificate.verify()
-    except MechdesignError:
-        ours = False
-    assert not theirs and not ours
 
 
 def test_a_release_is_of_the_same_law(solved):

@@ -5,6 +5,7 @@ import math
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
+from types import SimpleNamespace
 
 import mpmath as mp
 import numpy as np
@@ -23,6 +24,7 @@ from mechdesign.noise.radial import RadialLattice, Shells, round_delta
 from mechdesign.noise.release import RoundedSum, noisy
 from mechdesign.problem.privacy import implied_by_pure, pure_epsilon
 from mechdesign.verifier.verify import verify
+from tests.campaign.noise_oracles import k_norm_gauge
 
 S = md.Sensitivity
 CUBE, CROSS, ROUND = math.inf, 1.0, 2.0
@@ -305,19 +307,6 @@ ALARM = 1e-8
 """Of tests that are not seeded, by design: one false alarm in 10⁸ runs."""
 
 
-def gauge(z: list[Fraction], norm: float, cap: Fraction | None, signed: bool) -> Fraction:
-    """The norm in rational numbers; of ℓ₂ its square root to 30 digits."""
-    if not signed:
-        return max(*z, Fraction(0)) - min(*z, Fraction(0))
-    sizes = [abs(x) for x in z]
-    if norm == 2:
-        square = sum(x * x for x in sizes)
-        return Fraction(math.isqrt(int(square * 10**60)), 10**30)
-    if norm == 1:
-        return sum(sizes, Fraction(0))
-    return max(max(sizes), sum(sizes, Fraction(0)) / cap if cap else Fraction(0))
-
-
 def solved(rows: list[list[Fraction]]) -> list[Fraction] | None:
     """n with n·v = 1 for every row v, by Cramer's rule."""
 
@@ -464,11 +453,11 @@ def levels(
     ball, faces = lattice.ball, None
     if vectors is not None:
         faces = faces_of([[Fraction(x, 4) for x in v] for v in vectors])
-    cap = None if ball.cap is None else Fraction(ball.cap)
+    body = SimpleNamespace(widths=None, signed=ball.signed, norm=ball.norm, cap=ball.cap)
     found = []
     for point in points:
         z = [Fraction(x) for x in point]
-        length = math.ceil(gauge_of(faces, z) if faces else gauge(z, ball.norm, cap, ball.signed))
+        length = math.ceil(gauge_of(faces, z) if faces else k_norm_gauge(body, z))
         if lattice.inner is None:
             found.append(-length / lattice.rate)
         else:

@@ -10,6 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from evidence.test_attack import best_test
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -213,17 +214,6 @@ def test_each_point_is_held(name: str, points: list) -> None:
     assert not all(holds for *_, holds in verify(dumps(forged)).rows)
 
 
-def found_by_the_best_test(p: np.ndarray, q: np.ndarray, alpha: float) -> float:
-    """Neyman–Pearson, randomised where the level is met."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        order = np.argsort(-np.where(p > 0, q / p, np.inf), kind="stable")
-    accused, found = np.cumsum(p[order]), np.cumsum(q[order])
-    at = int(np.searchsorted(accused, alpha))
-    before = (accused[at - 1], found[at - 1]) if at else (0.0, 0.0)
-    share = (alpha - before[0]) / (accused[at] - before[0])
-    return float(before[1] + share * (found[at] - before[1]))
-
-
 @pytest.mark.slow
 @given(points, st.floats(1e-3, 0.5), st.integers(1, 3))
 @settings(max_examples=15, deadline=None)
@@ -233,11 +223,7 @@ def test_no_attacker_finds_more_than_is_said(pairs: list, alpha: float, change: 
     k = np.arange(-400, 401)
     masses = result.mechanism.pmf(k)
     said, required = result.attack(alpha).found, asked.attack(alpha).found
-    seen = [
-        found_by_the_best_test(masses, np.roll(masses, s), alpha)
-        for d in range(1, change + 1)
-        for s in (d, -d)
-    ]
+    seen = [best_test(np.roll(masses, s), masses, alpha) for d in range(1, change + 1) for s in (d, -d)]
     assert max(seen) <= said * (1 + 1e-9) <= required * (1 + 1e-4)  # said is searched for
     assert said <= max(seen) * 1.2 + 1e-3
 

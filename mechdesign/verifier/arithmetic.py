@@ -1,4 +1,4 @@
-"""Bounds of exponentials, logarithms and roots, and small matrices.
+"""Bounds of exponentials, logarithms and roots, small matrices, and sums and least values in doubles.
 
 Products of matrices of doubles are exact, as integers; inverses and singular values are in doubles.
 """
@@ -147,3 +147,40 @@ def singular_values(matrix: Matrix) -> list[float]:
         if not turned:
             break
     return [math.hypot(*column) for column in columns]
+
+
+def is_below(factor: Matrix, exact: Matrix) -> bool:
+    """Whether XᵀX ⪯ V': their difference is diagonally dominant once scaled by powers of two."""
+    x, bits = whole(factor)
+    square = times(transposed(x), x)
+    scale = [Fraction(2) ** (-(math.frexp(float(row[i]) or 1.0)[1] // 2)) for i, row in enumerate(exact)]
+    for i, row in enumerate(exact):
+        left = [(a - Fraction(b, 4**bits)) * scale[j] for j, (a, b) in enumerate(zip(row, square[i]))]
+        if left[i] < sum(abs(a) for j, a in enumerate(left) if j != i):
+            return False
+    return True
+
+
+def semidefinite(matrix: list[list[Fraction]]) -> bool:
+    """Whether a symmetric matrix is proved to be: above L Lᵀ for an L of doubles."""
+    near = [[float(x) for x in row] for row in matrix]
+    room = 1e-12 * max(abs(x) for row in near for x in row)
+    lowered = [[x - room * (i == j) for j, x in enumerate(row)] for i, row in enumerate(near)]
+    return is_below(transposed(cholesky(lowered)), matrix)
+
+
+GAUSS = [(0.0, 128 / 225)] + [
+    (side * math.sqrt(5 - s * 2 * math.sqrt(10 / 7)) / 3, (322 + s * 13 * math.sqrt(70)) / 900)
+    for side in (1, -1)
+    for s in (1, -1)
+]
+"""Points of [−1, 1] and weights that integrate polynomials of degree nine."""
+
+
+def least(f: Callable[[float], float], low: float, high: float) -> float:
+    """The least value of a function with one valley."""
+    ratio = (math.sqrt(5) - 1) / 2
+    for _ in range(60):
+        left, right = high - ratio * (high - low), low + ratio * (high - low)
+        low, high = (low, right) if f(left) <= f(right) else (left, high)
+    return f((low + high) / 2)

@@ -12,7 +12,8 @@ import math
 from fractions import Fraction
 from itertools import combinations_with_replacement, pairwise, permutations, product
 
-from mechdesign.verifier.arithmetic import exp_bounds
+from mechdesign.verifier.arithmetic import GAUSS, exp_bounds, least
+from mechdesign.verifier.composition import implied
 from mechdesign.verifier.reading import Account, Json, Refused
 from mechdesign.verifier.table import declared, stated
 
@@ -20,13 +21,6 @@ SPREADS = {"one vote": 1, "approvals": 1, "replaced vote": 2}
 RULES = ("permute-and-flip", "exponential mechanism", "report noisy max")
 MOST = 2000
 """Sorted vectors of counts."""
-GAUSS = [(0.0, 128 / 225)]
-GAUSS += [
-    (side * math.sqrt(5 - turn * 2 * math.sqrt(10 / 7)) / 3, (322 + turn * 13 * math.sqrt(70)) / 900)
-    for side in (-1, 1)
-    for turn in (-1, 1)
-]
-
 MOST_CHOSEN = 1000
 
 
@@ -34,18 +28,12 @@ def keeps(rule: str, privacy: Json, loss: Fraction) -> bool:
     """Whether a rule keeps the requirement at η = `loss`."""
     if loss > 700:
         return False
-    low, high = exp_bounds(loss)
+    if implied(privacy, loss) or rule != RULES[1]:
+        return implied(privacy, loss)
     if privacy[""] == "zcdp":
-        rho = Fraction(privacy["rho"])
-        pure = loss <= Fraction(privacy["xi"]) + rho or loss * (high - 1) <= rho * (high + 1)
-        return pure or (rule == RULES[1] and loss * loss <= 8 * rho)
-    epsilon, delta = Fraction(privacy["epsilon"]), Fraction(privacy.get("delta", 0))
-    if loss <= epsilon:
-        return True
-    if high * (1 - delta) <= exp_bounds(epsilon)[0] + delta:
-        return True
-    over = exp_bounds(loss / 2)[1] - exp_bounds(epsilon / 2)[0]
-    return rule == RULES[1] and over * over <= delta * (low - 1)
+        return loss * loss <= 8 * Fraction(privacy["rho"])
+    over = exp_bounds(loss / 2)[1] - exp_bounds(Fraction(privacy["epsilon"]) / 2)[0]
+    return over * over <= Fraction(privacy.get("delta", 0)) * (exp_bounds(loss)[0] - 1)
 
 
 def worst_regret(rule: str, candidates: int) -> float:
@@ -62,11 +50,7 @@ def worst_regret(rule: str, candidates: int) -> float:
             return u * (1 - largest_noisy(u, candidates))
         return u * (1 + math.expm1(candidates * math.log1p(-alive)) / (candidates * alive))
 
-    low, high = 1e-9, math.log(candidates) + 3
-    for _ in range(120):
-        left, right = low + (high - low) / 3, high - (high - low) / 3
-        low, high = (left, high) if regret(left) < regret(right) else (low, right)
-    return regret(low)
+    return -least(lambda u: -regret(u), 1e-9, math.log(candidates) + 3)
 
 
 def largest_noisy(u: float, candidates: int) -> float:

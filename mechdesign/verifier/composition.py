@@ -28,10 +28,12 @@ import heapq
 from collections.abc import Callable
 from contextlib import nullcontext
 from decimal import Decimal
+from fractions import Fraction
 from math import ceil, floor
 from typing import NamedTuple
 
-from mechdesign.verifier.reading import Account, TooLarge
+from mechdesign.verifier.arithmetic import exp_bounds
+from mechdesign.verifier.reading import Account, Json, TooLarge
 
 SLACK = Decimal("1e-40")
 """Above the rounding of sums of values of at most 1 in decimals of `PLACES` digits."""
@@ -72,6 +74,20 @@ def refined(consumed: Callable[[int], Decimal], budget: Decimal, aim: Decimal, a
         if tried[-1][1] <= aim or least <= budget:
             break
     return min(found for _, found in tried)
+
+
+def implied(privacy: Json, loss: Fraction) -> bool:
+    """Whether losses of at most x are all the privacy that is asked for.
+
+    They are (ε, δ)-DP if e^x − e^ε ≤ δ (1 + e^x), and x tanh(x/2)-zCDP (Kairouz, Oh and Viswanath 2015; `mechdesign.problem.privacy` has the proof).
+    """
+    if privacy[""] == "zcdp":
+        rho, high = Fraction(privacy["rho"]), exp_bounds(loss)[1]
+        return loss <= rho + Fraction(privacy["xi"]) or loss * (high - 1) <= rho * (high + 1)
+    delta = Fraction(privacy["delta"]) if privacy[""] == "approximate-dp" else Fraction(0)
+    if loss <= Fraction(privacy["epsilon"]) or not delta:
+        return loss <= Fraction(privacy["epsilon"])
+    return exp_bounds(loss)[1] * (1 - delta) <= exp_bounds(privacy["epsilon"])[0] + delta
 
 
 class Cell(NamedTuple):

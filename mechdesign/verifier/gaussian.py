@@ -47,6 +47,7 @@ from mechdesign.verifier.allocation import largest_square, smallest_beyond
 from mechdesign.verifier.arithmetic import (
     cholesky,
     inverse,
+    is_below,
     root_above,
     singular_values,
     times,
@@ -296,9 +297,6 @@ def counts(result: Json, account: Account) -> None:
     account.recomputed(claim, result["lower_bound"] <= found * (1 + ROOM))
 
 
-Exact = list[list[Fraction]]
-
-
 def covariance_problem(result: Json, account: Account) -> None:
     design, law, proofs = result["design"], result["mechanism"], proofs_of(result)
     if law[""] != "correlated-gaussian-noise" or not {*proofs} <= {"covariance-proof", "covariance-bound"}:
@@ -424,18 +422,6 @@ def problem_bound(
         return constant
     most = min(smallest_beyond(asked["privacy"]) for asked in design["privacy"])
     return constant + Fraction(trace * trace) / (norm * most * spent)
-
-
-def is_below(factor: Json, exact: Exact) -> bool:
-    """Whether XᵀX ⪯ V': their difference is diagonally dominant once scaled by powers of two."""
-    x, bits = whole(factor)
-    square = times(transposed(x), x)
-    scale = [Fraction(2) ** (-(math.frexp(float(row[i]) or 1.0)[1] // 2)) for i, row in enumerate(exact)]
-    for i, row in enumerate(exact):
-        left = [(a - Fraction(b, 4**bits)) * scale[j] for j, (a, b) in enumerate(zip(row, square[i]))]
-        if left[i] < sum(abs(a) for j, a in enumerate(left) if j != i):
-            return False
-    return True
 
 
 SMALL = 24

@@ -7,9 +7,6 @@
 max z⁺ + max z⁻ the largest |v_i| where all entries rise or all fall. Of a hull the norm is the largest of |z_i|/w_i and |n·(z/w)| over its faces n·u = 1: whatever
 these are, a change has the norm that it is found to have, in rational numbers.
 
-**Theorem** (Kairouz, Oh and Viswanath 2015). Losses of at most x are (ε, δ)-DP if e^x − e^ε ≤ δ (1 + e^x), and x tanh(x/2)-zCDP
-(`mechdesign.problem.privacy` has the proof).
-
 **Theorem** [ours]. Of density ∝ e^(−‖z‖₂) in d ≥ 2 dimensions a change of norm t has the loss ηt, where η on [−1, 1] has the density
 ∝ e^(xη) (1 − η²)^((d−3)/2) (1 − η²/ρ), x = t/2, ρ = 1 + (d − 1)/x · K_{d/2}(x)/K_{d/2−1}(x). Proof: the distances to the two centres add to tξ and differ by tη;
 volume is ∝ ((ξ² − 1)(1 − η²))^((d−3)/2) (ξ² − η²) dξ dη and the density e^(−x(ξ − η)), so that ρ is the mean of ξ². δ(ε) = E (1 − e^(ε − ηt))⁺ grows with t, as
@@ -38,9 +35,9 @@ from functools import cached_property, lru_cache
 from operator import mul
 from typing import NamedTuple
 
-from mechdesign.verifier.arithmetic import between, exp_bounds
+from mechdesign.verifier.arithmetic import between
 from mechdesign.verifier.changes import Bounds, bounds_of, coordinates, covers, reached, share
-from mechdesign.verifier.composition import PLACES
+from mechdesign.verifier.composition import PLACES, implied
 from mechdesign.verifier.laws import HALF, ONE, PI, TINY
 from mechdesign.verifier.reading import NEAR, Account, Json, Refused
 
@@ -291,17 +288,6 @@ def said(law: Json) -> str:
         parts = [f"the norm by {len(law['simplices'])} faces of the hull of {law['vertices']!r}"]
     parts += [] if law["widths"] is None else [f"in units of {law['widths']!r}"]
     return ", ".join(parts)
-
-
-def implied(privacy: Json, loss: Fraction) -> bool:
-    """Whether losses of at most this are all the privacy that is asked for."""
-    if privacy[""] == "zcdp":
-        rho, high = Fraction(privacy["rho"]), exp_bounds(loss)[1]
-        return loss <= rho + Fraction(privacy["xi"]) or loss * (high - 1) <= rho * (high + 1)
-    delta = Fraction(privacy["delta"]) if privacy[""] == "approximate-dp" else Fraction(0)
-    if loss <= Fraction(privacy["epsilon"]) or not delta:
-        return loss <= Fraction(privacy["epsilon"])
-    return exp_bounds(loss)[1] * (1 - delta) <= exp_bounds(privacy["epsilon"])[0] + delta
 
 
 def counts_delta(design: Json) -> bool:

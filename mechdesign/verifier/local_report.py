@@ -31,7 +31,15 @@ from fractions import Fraction
 from itertools import product
 from operator import mul
 
-from mechdesign.verifier.arithmetic import cholesky, exp_bounds, inverse, log_above, times, transposed, whole
+from mechdesign.verifier.arithmetic import (
+    exp_bounds,
+    inverse,
+    log_above,
+    semidefinite,
+    times,
+    transposed,
+    whole,
+)
 from mechdesign.verifier.reading import Account, Json, Refused, counts_of, flat, proofs_of
 from mechdesign.verifier.table import largest_loss
 
@@ -406,17 +414,3 @@ def paid(proof: Json, form: list[list[Fraction]], growth: Fraction, account: Acc
         add(0, i, -top * sigma)
     account.proved("the matrix inequality for all rays holds", semidefinite(matrix))
     return slack * max((1 + top**2 * j) * size**2 / (size + step * j) ** 2 for j in range(1, size))
-
-
-def semidefinite(matrix: list[list[Fraction]]) -> bool:
-    """Whether a symmetric matrix less L Lᵀ, for an L of doubles, is diagonally dominant."""
-    near = [[float(x) for x in row] for row in matrix]
-    top = max(map(abs, flat(near)))
-    root, bits = whole(
-        cholesky([[x - 1e-12 * top * (i == j) for j, x in enumerate(row)] for i, row in enumerate(near)])
-    )
-    for i, row in enumerate(matrix):
-        rest = [x - Fraction(sum(map(mul, root[i], other)), 4**bits) for x, other in zip(row, root)]
-        if 2 * rest[i] < sum(map(abs, rest)):
-            return False
-    return True

@@ -53,7 +53,7 @@ from functools import cache
 from itertools import pairwise
 from operator import mul
 
-from mechdesign.verifier.arithmetic import exp_bounds
+from mechdesign.verifier.arithmetic import GAUSS, exp_bounds, least
 from mechdesign.verifier.quantizer import (
     increase,
     largest_bias,
@@ -311,14 +311,6 @@ def largest_normals(count: int, largest: int) -> tuple[float, float]:
     return m * math.fsum(densities) / total, k + m * squares / total
 
 
-GAUSS = [(0.0, 128 / 225)] + [
-    (side * math.sqrt(5 - s * 2 * math.sqrt(10 / 7)) / 3, (322 + s * 13 * math.sqrt(70)) / 900)
-    for side in (1, -1)
-    for s in (1, -1)
-]
-"""Points of [−1, 1] and weights that integrate polynomials of degree nine."""
-
-
 @cache
 def heights(d: int, m: int) -> list[tuple[float, ...]]:
     """At the nodes: log sech^{D−1}, log S, log(1 − S), and A, S − A, S − t A."""
@@ -429,15 +421,6 @@ def corner_reach(epsilon: float) -> float:
 
     powers = [2 + n / 50 for n in range(101)]
     return min(least(by_cubes, -2.0, math.sqrt(2 * epsilon) + 1), *map(by_moments, powers))
-
-
-def least(f: Callable[[float], float], low: float, high: float) -> float:
-    """The least value of a function with one valley."""
-    ratio = (math.sqrt(5) - 1) / 2
-    for _ in range(60):
-        left, right = high - ratio * (high - low), low + ratio * (high - low)
-        low, high = (low, right) if f(left) <= f(right) else (left, high)
-    return f((low + high) / 2)
 
 
 def box_error(dimension: int, epsilon: float) -> float:

@@ -367,12 +367,13 @@ class ScalesProblem(ScalesDesign, Problem):
         return self.declared.weights
 
     def to_cvxpy(self) -> cp.Problem:
-        """Return the problem in CVXPY alone, in the scales themselves; changes within several bounds by the prices of their rows."""
+        """Return the problem in CVXPY alone, in the scales; in their logarithms if p < 1, changes within several bounds by prices of rows."""
         declared, rows = self.declared, []
         for asked in declared.privacy:
-            if changes_within(asked) is not None:
+            if declared.order < 1 or changes_within(asked) is not None:
                 program = ScalesProgram(declared)
-                return cp.Problem(cp.Minimize(program.loss), program.rows())
+                unit = program.total * absolute_moment(declared.noise, declared.order)
+                return cp.Problem(cp.Minimize(unit * program.loss), program.rows())
             moved = np.flatnonzero(asked.sensitivities)
             powers = cp.power(self.unknown[moved], -asked.spend)
             rows.append(

@@ -232,6 +232,17 @@ def test_another_objective_is_refused(objective: Any) -> None:
         md.Problem(md.Minimize(objective()), [ASKED])
 
 
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+@pytest.mark.parametrize("changes", [[1.0, 2.0, 0.5], md.Sensitivity(each=[1.0, 2.0, 0.5], l0=2)])
+def test_cvxpy_alone_solves_losses_of_orders_below_one_too(noise: str, changes: Any) -> None:
+    s = md.Scales(changes, noise)
+    privacy = md.ZeroConcentratedDP(0.5) if noise == "gaussian" else md.PureDP(1.0)
+    problem = md.Problem(md.Minimize(s.expected(0.5)), [s.private(privacy), s[0] <= 1.5 * s[2]])
+    program: Any = problem.to_cvxpy()
+    program.solve(solver="CLARABEL")
+    assert program.value == pytest.approx(problem.solve().value, rel=1e-6)
+
+
 def test_a_ledger_counts_the_largest_requirement() -> None:
     s, b = md.Scales([1.0, 2.0]), md.Scales([1.0, 2.0], "laplace")
     result = md.Problem(

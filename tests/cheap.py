@@ -15,6 +15,7 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.evidence.serialize import FORMAT, VERSION, dumps
+from mechdesign.noise.joint import JointCalibration
 
 UNIFORM = stats.uniform(-1, 2)
 BINS = [-3.0, -0.5, 0.5, 3.0]
@@ -114,6 +115,13 @@ MADE: dict[str, Callable[[], Any]] = {
         rounds=2,
     ),
     "calibration": lambda: md.noise.Calibration("laplace", privacy=md.ApproximateDP(0.5, 1e-6), sensitivity=1.0),
+    "joint-calibration": lambda: JointCalibration(
+        (
+            md.AdditiveNoise(stats.norm(), 1.0, rounds=3, sampling_rate=0.1),
+            md.AdditiveNoise(stats.laplace(scale=3.0), 1.0),
+        ),
+        md.ApproximateDP(1.0, 1e-3),
+    ),
     "optimal-noise": lambda: md.OptimalNoise(privacy=md.ApproximateDP(1.0, 0.2)),
     "optimal-integer-noise": lambda: md.OptimalNoise(md.ApproximateDP(1.0, 0.1), loss="squared", integer=True),
     "optimal-noise-many": lambda: md.OptimalNoise(md.PureDP(2.0), dimension=2),

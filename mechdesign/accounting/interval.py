@@ -9,7 +9,9 @@ composed loss.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from mechdesign.accounting.composition import cumulants
 from mechdesign.accounting.least_kept import least_kept
@@ -24,6 +26,8 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import inside, instance, integer, non_negative, number, one_of, probability
 from mechdesign.solvers.deadline import Deadline
 
+Rounds: TypeAlias = tuple[tuple[NoiseTerm, ...], int, float]
+"""What a round is made of, how many rounds there are, and which share of the records each sees."""
 _LESS, _MORE = 1 - 1e-14, 1 + 1e-14
 """Beyond the rounding of some operations on doubles."""
 _APART = 1e7
@@ -201,6 +205,45 @@ def _planned(
     return SampledPlan.of((SampledRounds.of(terms, rounds, sampling_rate, epsilon),), epsilon, width)
 
 
+def _together(mechanisms: Sequence[Rounds], epsilon: float, width: float) -> GridPlan | SampledPlan:
+    """The grid of several mechanisms: those that see everybody are rounds of one normal coordinate, or of each other term."""
+    whole = [t for terms, rounds, rate in mechanisms if rate == 1 for t in _repeated(terms, rounds, rate)]
+    sampled = [SampledRounds.of(*one, epsilon) for one in mechanisms if one[2] < 1]
+    if not sampled:
+        return plan_grid(tuple(whole), epsilon, width)
+    normal = tuple(t for t in whole if is_gaussian(t.law))
+    parts = [((replace(t, count=1),), t.count) for t in whole if not is_gaussian(t.law)]
+    seen = [SampledRounds(terms, count, 1.0) for terms, count in [*parts, (normal, 1)] if terms]
+    return SampledPlan.of((*sampled, *seen), epsilon, width)
+
+
+def joint_interval(
+    mechanisms: Sequence[Rounds], epsilon: float, *, width: float = 0.01, deadline: Deadline | None = None
+) -> DeltaInterval:
+    """Bound δ(ε) of several mechanisms about the same records from both sides, each with rounds and a sampling rate of its own.
+
+    Examples
+    --------
+    >>> from scipy import stats
+    >>> steps = ((NoiseTerm(stats.norm(scale=0.8), 1.0),), 1000, 0.01)
+    >>> count = ((NoiseTerm(stats.laplace(scale=10.0), 1.0),), 1, 1.0)
+    >>> alone, both = (joint_interval(m, 3.0).upper for m in ([steps], [steps, count]))
+    >>> alone < both
+    True
+    """
+    if any(apart(terms) for terms, _, _ in mechanisms):
+        return DeltaInterval(0.0, 1.0)
+    plan = _together(mechanisms, epsilon, 0.01)
+    return _refine(plan, epsilon, width, 2**20, 0.0, Deadline.of(deadline))
+
+
+def joint_upper(mechanisms: Sequence[Rounds], epsilon: float, *, points: int = 2**20) -> float:
+    """Bound δ(ε) of several mechanisms from above, on one grid of so many points at most."""
+    if any(apart(terms) for terms, _, _ in mechanisms):
+        return 1.0
+    return _upper(_together(mechanisms, epsilon, 1e-3), epsilon, 1e-3, points)
+
+
 def _refine(
     plan: GridPlan | SampledPlan,
     epsilon: float,
@@ -253,7 +296,10 @@ def upper_delta(
     terms = _repeated(terms, rounds, sampling_rate)
     if apart(terms):
         return 1.0
-    plan = _planned(terms, epsilon, width, rounds, sampling_rate)
+    return _upper(_planned(terms, epsilon, width, rounds, sampling_rate), epsilon, width, points)
+
+
+def _upper(plan: GridPlan | SampledPlan, epsilon: float, width: float, points: int) -> float:
     least = 1.0
     for _ in range(4):
         step = plan.align(max(plan.step / 2, plan.finest(points)))

@@ -34,6 +34,7 @@ from mechdesign.accounting.grid import (
     Cells,
     GridLoss,
     cells_of,
+    discretise,
     discretise_atoms,
     far_end,
     on_points,
@@ -179,6 +180,8 @@ def loss_before(epsilon: float, rate: float) -> float:
 
 def _sampled(loss: Array, rate: float) -> Array:
     """log(1 − q + q e^x) to a few roundings of itself, by e^−x where e^x is past the doubles."""
+    if rate == 1:
+        return loss
     with np.errstate(under="ignore"):
         small, large = np.minimum(loss, _PAST), np.maximum(loss, _PAST)
         above = large + np.log(rate + (1 - rate) * np.exp(-large))
@@ -191,7 +194,7 @@ Pair = tuple[GridLoss, GridLoss]
 
 @dataclass(frozen=True)
 class SampledRounds:
-    """Rounds that answer with the same noise, each of another Poisson sample of the records.
+    """Rounds that answer with the same noise, each of another Poisson sample of the records; all of them at rate 1.
 
     Parameters
     ----------
@@ -276,6 +279,11 @@ class SampledRounds:
     def grids(self, step: float, tail: float, *, pessimistic: bool) -> Pair:
         """A round on grids of this step; beyond losses that P exceeds but with probability `tail` they are infinite, or left out."""
         loss = self.single(pessimistic=pessimistic)
+        if (
+            isinstance(loss, CentredLoss) and self.rate == 1
+        ):  # of a symmetric pair: both directions lose alike
+            both = discretise(loss, step, pessimistic=pessimistic, upper_tail=tail, lower_tail=tail)
+            return both, both
         if isinstance(loss, CentredLoss):
             return _on_grids(loss, self.rate, step, tail, pessimistic=pessimistic)
         remove, add = self.atoms(step, tail, pessimistic=pessimistic)
@@ -287,6 +295,8 @@ class SampledRounds:
 
 def _of_a_sample(loss: AtomicLoss, rate: float, *, pessimistic: bool) -> tuple[AtomicLoss, AtomicLoss]:
     """What a sample makes of the losses of a symmetric pair, for removing and for adding a record."""
+    if rate == 1:
+        return loss, loss
     with np.errstate(divide="ignore", under="ignore"):
         other = np.exp(np.log(loss.mass) - loss.values)
     # From above, losses were raised, and Q has the mass that is missing where P has none: loss −∞ before sampling. From below

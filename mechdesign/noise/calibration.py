@@ -449,30 +449,3 @@ class CalibrationBound(Proof):
                 power = 2 if design.loss == "squared" else 1
                 least = max(least, cost_of(noise, design.loss) * self.share**power)
         yield self.least(stated, min(least, stated.value))
-
-
-def calibrate(
-    noise: FrozenLaw,
-    *,
-    privacy: CentralPrivacy,
-    sensitivity: float | Sensitivity,
-    dimension: int = 1,
-    loss: str = "squared",
-    rounds: int = 1,
-    sampling_rate: float = 1.0,
-    time_limit: float | None = None,
-) -> Result:
-    """Return the least noise of one family that meets `privacy`: `Calibration`, solved.
-
-    Its parameters, and those of its `solve`: `time_limit`, in seconds, past which the best shape tried is returned (status
-    ``"limit"``).
-
-    Examples
-    --------
-    >>> noise = calibrate("laplace", privacy=PureDP(1.0), sensitivity=1.0)
-    >>> round(noise.value, 6), round(noise.mechanism.epsilon(0.0), 6)
-    (2.0, 1.0)
-    """
-    return Calibration(noise, privacy, sensitivity, dimension, loss, rounds, sampling_rate).solve(
-        time_limit=time_limit
-    )

@@ -41,7 +41,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 
 from mechdesign.verifier.bound_class import spoken_of
@@ -129,9 +129,13 @@ class Asked(NamedTuple):
         if self.rate == 1:
             whole, origin = self.composed(grid, shifts, times, self.epsilon)
             return grid.delta(whole, self.epsilon - origin)
-        bend = self.before(self.epsilon / self.rounds)
-        if count == 1:
-            return self.sampled(grid, *self.outcomes(shifts[0][0], tail, bend, points))
+        outcomes = self.round(grid, shifts, self.before(self.epsilon / self.rounds), points)
+        return together(grid, [(self, *outcomes)], self.epsilon)
+
+    def round(self, grid: Grid, shifts: Shifts, bend: Decimal, points: int) -> tuple[list[Cell], Decimal]:
+        """Cells of the loss of a round that sees everybody, for a grid of so many points, and the mass whose loss is infinite."""
+        if len(shifts) == shifts[0][1] == 1:
+            return self.outcomes(shifts[0][0], grid.tail, bend, points)
         whole, origin = self.composed(grid, shifts, 1, bend)
         while len(whole.masses) > points // 4:
             whole = grid.coarser(whole)
@@ -139,7 +143,7 @@ class Asked(NamedTuple):
             (Decimal(m) / grid.unit, i * whole.step + origin) for i, m in enumerate(whole.masses, whole.first)
         )
         cells = [Cell(p, p * (-loss).exp(), loss, loss) for p, loss in masses]
-        return self.sampled(grid, cells, Decimal(whole.infinite) / grid.unit)
+        return cells, Decimal(whole.infinite) / grid.unit
 
     def before(self, epsilon: Decimal) -> Decimal:
         """The loss that becomes ε where a sample is seen."""
@@ -208,10 +212,12 @@ class Asked(NamedTuple):
         low, high = law.around(self.epsilon, shift)
         return law.above(low - shift / 2) - growth * law.above(high + shift / 2) + SLACK
 
-    def sampled(self, grid: Grid, cells: list[Cell], infinite: Decimal) -> Decimal:
-        """δ of all rounds, each of which sees a sample: the larger one of both directions."""
+    def sampled(self, cells: list[Cell], infinite: Decimal) -> list[tuple[list[Cell], Decimal, Decimal]]:
+        """Cells of a round that sees a sample, for removing and for adding a record; what has infinite loss; the least one a removed record has."""
         self.account.takes(10 * EXPONENTIAL * len(cells))
         rate, rest = self.rate, 1 - self.rate
+        if not rest:  # of a symmetric pair: both directions lose alike
+            return [(cells, infinite, ZERO)] * 2
         missing = max(ONE - sum((cell.q for cell in cells), ZERO), ZERO)  # of Q alone
         removed = [
             Cell(rate * p + rest * q, q, (rate * low.exp() + rest).ln(), (rate * high.exp() + rest).ln())
@@ -228,14 +234,75 @@ class Asked(NamedTuple):
             for p, q, low, high in cells
         ]
         added.append(Cell(infinite, rest * infinite, -rest.ln(), -rest.ln()))
-        found = ZERO
-        for outcomes, beyond, origin in ((removed, rate * infinite, rest.ln()), (added, ZERO, -rest.ln())):
-            # most outcomes lose hardly more than the least a removed record does: a grid point, as is the loss where δ bends
-            growth, bend = origin.exp(), abs(self.epsilon / self.rounds - origin)
+        return [(removed, rate * infinite, rest.ln()), (added, ZERO, -rest.ln())]
+
+
+def together(grid: Grid, parts: list[tuple[Asked, list[Cell], Decimal]], epsilon: Decimal) -> Decimal:
+    """δ at ε of all rounds of all parts, from above, each of its outcomes before it is sampled: the larger one of both directions."""
+    found = ZERO
+    for direction in zip(*(part.sampled(cells, infinite) for part, cells, infinite in parts)):
+        # most outcomes lose hardly more than the least a removed record does: a grid point, as is the loss where δ bends
+        times = [part.rounds for part, _, _ in parts]
+        level = epsilon - sum((n * origin for n, (_, _, origin) in zip(times, direction)), ZERO)
+        several = []
+        for rounds, (outcomes, beyond, origin) in zip(times, direction):
+            growth = origin.exp()
             moved = [Cell(p, q * growth, low - origin, high - origin) for p, q, low, high in outcomes]
-            one = grid.losses(moved, bend or ONE, beyond)
-            found = max(found, grid.delta(grid.power(one, self.rounds), self.epsilon - self.rounds * origin))
-        return found
+            one = grid.losses(moved, abs(level) / sum(times) or ONE, beyond)
+            several.append(grid.power(one, rounds))
+        found = max(found, grid.delta(grid.all(several), level))
+    return found
+
+
+def joint(result: Json, account: Account) -> None:
+    """Check that the noise of several mechanisms, all scales multiplied by the value, keeps the budget."""
+    design, noises, value = result["design"], result["mechanism"]["noises"], Decimal(result["value"])
+    with localcontext() as context:
+        context.prec = PLACES
+        same = len(noises) == len(design["terms"])
+        for noise, term in zip(noises, design["terms"]):
+            scale = law_of(term)[2] * value
+            same = (
+                same
+                and {**noise, "law": ZERO} == {**term, "law": ZERO}
+                and law_of(noise)[:2] == law_of(term)[:2]
+            )
+            same = same and abs(law_of(noise)[2] - scale) <= scale * NEAR_ENDS
+        account.agrees("the noise is that of the terms, all scales multiplied by the value", same)
+        ((spent, budget),) = (
+            (proof["spent"], budget_of(design["privacy"]))
+            for proof in result["proofs"]
+            if proof[""] == "spent-proof"
+        )
+        epsilon, aim = Decimal(design["privacy"]["epsilon"]), Decimal(spent["upper"]) + budget * NEAR_UPPER
+        found = refined(
+            partial(joint_delta, noises, epsilon, budget, account), budget, min(budget, aim), account
+        )
+        account.bounds(f"delta at most {float(budget)!r} at epsilon = {float(epsilon)!r}", found, budget)
+        enclosed(spent, budget, found, False, account)
+
+
+def joint_delta(
+    noises: list[Json], epsilon: Decimal, delta: Decimal, account: Account, points: int
+) -> Decimal:
+    """δ at ε of several mechanisms, each in its rounds and samples, from above."""
+    asked = []
+    for noise in noises:
+        (name, shapes, scale), (rounds, rate) = plainest(*law_of(noise)), rounds_of(noise)
+        shifts, *_ = cases_of(noise, name, scale, account)
+        if name == "norm":
+            square = sum((count * v * v for v, count in shifts), ZERO) * (rounds if rate == 1 else 1)
+            shifts, rounds = [(square.sqrt() * ROUND, 1)], 1 if rate == 1 else rounds
+        asked.append((Asked(name, shapes, rounds, rate, epsilon, delta, account), shifts))
+    total = sum(part.rounds for part, _ in asked)
+    count = max(sum(count for _, count in shifts) for _, shifts in asked)
+    if count > MOST_LOSSES or total > MOST_LOSSES:
+        raise TooLarge(f"too large to check: more than {MOST_LOSSES} losses are composed")
+    grid = Grid(delta * Decimal("1e-9") / (count * total), points, account)
+    parts = [
+        (part, *part.round(grid, shifts, part.before(epsilon / total), points)) for part, shifts in asked
+    ]
+    return together(grid, parts, epsilon)
 
 
 CELLS = 2**10

@@ -27,7 +27,15 @@ from fractions import Fraction
 
 from mechdesign.verifier import buffers, local_report, user_level
 from mechdesign.verifier.arithmetic import above, exp_bounds, log_above, root_above
-from mechdesign.verifier.calibration import Asked, cases_of, law_of, most_lost, plainest, rounds_of
+from mechdesign.verifier.calibration import (
+    Asked,
+    cases_of,
+    joint_delta,
+    law_of,
+    most_lost,
+    plainest,
+    rounds_of,
+)
 from mechdesign.verifier.changes import changes_of
 from mechdesign.verifier.choice import alone as choice_alone
 from mechdesign.verifier.choice import with_noise
@@ -115,6 +123,13 @@ def additive(law: Json, account: Account) -> None:
             composed = Asked(name, shapes, rounds, rate, Decimal(1), Decimal("1e-9"), account)
             delta = min(composed.consumed(case, POINTS) for case in cases)
             account.proved(f"delta at most {above(Fraction(delta) * ROUND)!r} at epsilon = 1", delta <= 1)
+
+
+def joint(law: Json, account: Account) -> None:
+    with localcontext() as context:
+        context.prec = PLACES
+        delta = joint_delta(law["noises"], Decimal(1), Decimal("1e-9"), account, POINTS)
+        account.proved(f"delta at most {above(Fraction(delta) * ROUND)!r} at epsilon = 1", delta <= 1)
 
 
 def units(law: Json, account: Account) -> None:
@@ -240,6 +255,7 @@ def planned(law: Json, account: Account) -> None:
 
 MECHANISMS: dict[str, Callable[[Json, Account], object]] = {
     "additive-noise": additive,
+    "joint-noise": joint,
     "cell-noise": cells,
     "cell-product": cells,
     "integer-noise": cells,

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from mechdesign.verifier.allocation import allocation
 from mechdesign.verifier.bound_class import standing
 from mechdesign.verifier.buffers import stream
-from mechdesign.verifier.calibration import calibration
+from mechdesign.verifier.calibration import calibration, joint
 from mechdesign.verifier.choice import choice, rule
 from mechdesign.verifier.gaussian import correlated, covariance_problem
 from mechdesign.verifier.knorm import knorm
@@ -55,6 +55,7 @@ CHECKS |= {
     )(held, account),
     "scales-problem": allocation,
     "calibration": calibration,
+    "joint-calibration": joint,
     "correlated-gaussian": correlated,
     "covariance-problem": covariance_problem,
     "buffered-toeplitz": stream,

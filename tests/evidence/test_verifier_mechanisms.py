@@ -184,6 +184,7 @@ DOCTORED: dict[str, list[tuple[tuple[Any, ...], Any]]] = {
     "integer-noise": [(("weights", "$tuple", 0), -1), (("decay", "$fraction"), "3/2"), (("change",), 0)],
     "integer-table": [(("counts", "$array", 0, 0), lambda n: n + 1), (("bins", "$array", 0), 9.0)],
     "itemwise-release": [(("items",), 0), (("users",), 0), (("channel", "fields", "space", "fields", "shape", "$tuple"), [2, 3])],
+    "joint-noise": [(("noises", "$tuple", 0, "fields", "rounds"), 0), (("noises", "$tuple", 1, "fields", "sampling_rate"), 1.5)],
     "knorm-noise": [(("norm",), 3.0), (("dimension",), 0), (("gamma",), 1.5), (("gamma",), 0.4), (("cap",), 1.0), (("cap",), 4.0), (("widths",), {"$tuple": [1.0, 1.0]})],
     "linear-report": [(("weights", "$tuple", 0, "$tuple", 0), 0), (("workload", "fields", "blocks", "$tuple", 0, "$tuple", 0, "fields", "size"), 4)],
     "subset-report": [(("levels", "$tuple", 0), 1), (("sizes", "$tuple", 0), 30), (("shares", "$tuple", 0), 0), (("workload", "fields", "blocks", "$tuple", 0, "$tuple", 0, "fields", "size"), 4)],

@@ -18,6 +18,7 @@ from mechdesign.learning import (
     PrivateLogisticRegression,
     PrivatePCA,
 )
+from mechdesign.noise.joint import JointNoise
 from mechdesign.user_level import LaplaceHistogram, LinearQuery
 from mechdesign.vectors import IntegerTable
 
@@ -279,6 +280,12 @@ RELEASES: dict[str, Release] = {
     "truncated Laplace": Release("additive-noise", additive("truncated_laplace", APPROXIMATE), answers(), delta=DELTA),
     "OSGT": Release("additive-noise", additive("osgt", APPROXIMATE), answers(), delta=DELTA),
     "discrete Gaussian": Release("additive-noise", additive("discrete_gaussian", APPROXIMATE), counts(1, 1), delta=DELTA),
+    "several mechanisms": Release(
+        "joint-noise",
+        lambda: JointNoise((additive("laplace", PURE)(), additive("gaussian", APPROXIMATE)())),
+        answers(),
+        lambda noise: lambda x: noise.release(x, term=0),
+    ),
     "optimal noise": Release("cell-noise", solved(lambda: md.OptimalNoise(md.ApproximateDP(EPSILON, 0.01)), gap=0.9), answers(), delta=0.01),
     "optimal integer noise": Release(
         "integer-noise",

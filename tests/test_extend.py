@@ -110,21 +110,6 @@ def test_a_comparison_shows_the_bound_that_a_new_mechanism_proves() -> None:
         candidates(QUERY).pop("counting")
 
 
-def test_a_bound_for_other_questions_is_not_the_least_error() -> None:
-    other = md.OptimalNoise(md.PureDP(1.0), 2.0).solve()
-    loss = md.OptimalNoise(md.PureDP(1.0), loss="absolute").solve()
-    own = md.OptimalNoise(md.PureDP(1.0), loss="squared").solve()
-    for result, least in ((other, None), (loss, None), (own, own.lower_bound)):
-        found = md.compare(
-            md.NumericQuery(),
-            md.PureDP(1.0),
-            mechanisms=["laplace"],
-            also={"optimal noise": result},
-            progress=False,
-        )
-        assert found.least == least
-
-
 def test_the_page_names_the_module_that_a_reader_imports_first(tmp_path: Path) -> None:
     Counting(md.PureDP(1.0)).solve().report(tmp_path / "own.html")
     page = (tmp_path / "own.html").read_text()

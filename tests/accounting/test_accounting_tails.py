@@ -14,7 +14,7 @@ import mechdesign as md
 from mechdesign.accounting.interval import delta_interval
 from mechdesign.accounting.log_concave import Tail
 from mechdesign.accounting.losses import NoiseTerm, loss_of
-from mechdesign.accounting.profile import profile_epsilon
+from mechdesign.accounting.profile import fast_profile, privacy_profile, profile_epsilon
 from mechdesign.errors import DesignError
 from mechdesign.noise.laws import flipped_huber
 from tests.accounting.reference import LAWS as REFERENCE
@@ -37,7 +37,11 @@ def test_intervals_contain_the_value_to_sixty_digits() -> None:
             epsilon = loss.atoms[0] * (1 - 10.0 ** rng.uniform(-15, -1))
         found = delta_interval(NoiseTerm(law, sensitivity), epsilon)
         exact = delta(law, sensitivity, epsilon)
-        assert mp.mpf(found.lower) <= exact <= mp.mpf(found.upper), (law.dist.name, law.args, epsilon)
+        said = law.dist.name, law.args, epsilon
+        assert mp.mpf(found.lower) <= exact <= mp.mpf(found.upper), said
+        assert exact <= mp.mpf(privacy_profile(law, sensitivity, epsilon)), said
+        # beside an atom of the loss δ jumps in log scale
+        assert abs(exact - fast_profile(law, sensitivity, epsilon)) <= 1e-6 * exact + 4e-16, said
 
 
 def test_a_bounded_loss_is_seen_where_the_density_underflows() -> None:

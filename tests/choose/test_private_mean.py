@@ -273,22 +273,6 @@ def test_one_bit_on_laplace_and_uniform_inputs_in_closed_form() -> None:
         assert got <= min(values) * (1 + 1e-5)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "clients", "epsilon"), [("normal", 10_000, 1.0), ("lognormal", 1000, 2.0)])
-def test_no_range_of_a_grid_of_200_does_better(name: str, clients: int, epsilon: float) -> None:
-    question = md.LocalReport(1, prior=PRIORS[name], clients=clients)
-    result = clipped(PRIORS[name], clients, epsilon, bits=1).best
-    low, high = result.mechanism.input_range
-    centre = PRIORS[name].mean()
-    grid = [(a, b) for a in np.geomspace(0.5, 2, 14) for b in np.geomspace(0.5, 2, 14)]
-    if name == "normal":
-        grid = [(t, t) for t in np.geomspace(0.3, 3, 200)]
-    a, b = np.array(grid).T
-    ends = centre - a * (centre - low), centre + b * (high - centre)
-    least = question.mean.errors(duchi(epsilon), *ends).squared(clients).min()
-    assert question.error(result) <= 1.001 * least
-
-
 @settings(max_examples=15, deadline=None)
 @given(st.integers(1, 10**7), st.floats(0.3, 5), st.floats(-3, 3), st.floats(0.5, 4))
 def test_moving_and_stretching_a_prior_moves_and_stretches_the_answer(

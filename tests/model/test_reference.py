@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import math
 from collections.abc import Callable
@@ -20,9 +19,8 @@ from mechdesign.evidence.serialize import dumps
 from mechdesign.evidence.vipr import fraction
 from mechdesign.model import exactly
 from mechdesign.model.declared import Part
-from mechdesign.model.exactly import admissible, closed, interior, least_epsilon, near
+from mechdesign.model.exactly import admissible, closed, least_epsilon, near
 from mechdesign.problem.spine import Clock
-from mechdesign.solvers import Deadline
 from mechdesign.verifier.verify import verify
 from model import tables
 
@@ -34,11 +32,12 @@ def quantizer(
     *own: Callable[[Any], Any],
     privacy: Any = PURE,
     loss: str = "absolute",
+    inputs: Any = X,
     outputs: Any = Y,
     worst: bool = False,
     unbiased: bool = True,
 ) -> md.Problem:
-    P = md.Table(X, outputs)
+    P = md.Table(inputs, outputs)
     objective = P.worst(loss) if worst else P.expected(loss)
     constraints = [P.private(privacy), *([P.unbiased()] if unbiased else []), *(one(P) for one in own)]
     return md.Problem(md.Minimize(objective), constraints)
@@ -106,20 +105,13 @@ def test_value(name: str) -> None:
     [
         (lambda: count(23, md.ApproximateDP(1, 1e-6), lambda P: P[0, 1:] == 0), 130.36047615928),
         (lambda: channel(5), 1.228677266),
+        (lambda: quantizer(inputs=np.linspace(-1, 1, 40), outputs=np.linspace(-2.5, 2.5, 40)), 1.748756999),
     ],
 )
 def test_larger_value(make: Callable[[], md.Problem], expected: float) -> None:
     result = make().solve()
-    assert result.value == pytest.approx(expected, rel=1e-9)
+    assert result.value == pytest.approx(expected, rel=1e-9) and result.certificate.verify()
     assert result.gap is not None and result.gap < 1e-10
-
-
-@pytest.mark.slow
-def test_pairs_of_forty_inputs() -> None:
-    P = md.Table(np.linspace(-1, 1, 40), np.linspace(-2.5, 2.5, 40))
-    result = md.Problem(md.Minimize(P.expected()), [P.private(PURE), P.unbiased()]).solve()
-    assert result.value == pytest.approx(1.748756999, rel=1e-9)
-    assert result.certificate is not None and result.certificate.verify()
 
 
 @pytest.mark.parametrize("name", ["capped", "worst", "delta", "metric", "two requirements"])
@@ -191,17 +183,6 @@ def test_far_epsilons(epsilon: float) -> None:
     result = md.Problem(md.Minimize(P.worst("squared")), [asked]).solve()
     assert result.certificate is not None and result.certificate.verify()
     assert result.value < (1.0 if epsilon < 1 else 1e-9)
-
-
-def test_inequalities_without_room_become_equalities() -> None:
-    """Facial reduction: two opposite rows are tight in every table, and the others have slack in common on that face."""
-    P = md.Table([0, 1, 2], [0, 1, 2])
-    rows = [md.named("up", P[0, 1] <= P[2, 1]), md.named("down", P[2, 1] <= P[0, 1])]
-    declared = md.Problem(md.Minimize(P.expected()), [P.private(md.PureDP(1.0)), *rows]).declared
-    face, columns = interior(declared, Deadline(None), None)
-    assert face.tight == {0, 1}
-    point = face.point(columns)
-    assert point[1] == point[7] and not face.broken(point) and min(point) > 0
 
 
 def test_losses_beyond_all_enclosures_are_kept_by_the_largest() -> None:
@@ -343,23 +324,3 @@ def test_vipr() -> None:
     certificate: Any = md.Problem(md.Minimize(P.worst() + 1.0), rows).solve().certificate
     text = certificate.proofs[-1].linear_bound(certificate).text(certificate.lower_bound)
     vipr_checker.Certificate(text)  # raises where it proves nothing
-
-
-def test_doctored_multipliers_fail() -> None:
-    P = md.Table([-1, 0, 1], [-3, 0, 3])
-    certificate: Any = (
-        md.Problem(md.Minimize(P.worst()), [P.private(md.PureDP(1.0)), P.unbiased()]).solve().certificate
-    )
-    for k in range(len(certificate.proofs[-1].multipliers)):
-        changed = copy.copy(certificate.proofs[-1])
-        multipliers = list(changed.multipliers)
-        multipliers[k] *= Fraction(101, 100)
-        object.__setattr__(changed, "multipliers", tuple(multipliers))
-        altered = md.Certificate(
-            certificate.question,
-            certificate.law,
-            certificate.value,
-            certificate.lower_bound,
-            (certificate.proofs[0], changed),
-        )
-        assert not altered.verify()

@@ -188,14 +188,6 @@ def test_audit(kind: str) -> None:
     assert (tight["slack"] < 1e-9).all()
 
 
-def test_page_and_picture(tmp_path: Path) -> None:
-    result = problem().solve()
-    result.report(tmp_path / "page.html", author="A. Turing")
-    page = (tmp_path / "page.html").read_text()
-    assert "cap" in page and "unbiased" in page and "do not deploy" not in page
-    assert result.plot().axes and len(result.to_frame()) == 5
-
-
 def test_draws() -> None:
     result = problem().solve()
     drawn = result.release(np.array([[0.5, -1.0], [0.0, 1.0]]))
@@ -308,13 +300,6 @@ def test_points_that_time_is_too_short_for_say_so(
         md.sweep(design, **{over: [1.0]}, time_limit=-1)
 
 
-def test_infeasible_points_say_why() -> None:
-    """Outputs too near the range for a small ε."""
-    table = md.sweep(md.OPTM([-1.6, -0.5, 0.5, 1.6], md.PureDP(1.0), UNIFORM), epsilon=[0.2, 3.0]).table
-    assert np.isnan(table["value"].iloc[0]) and "epsilon" in table["note"].iloc[0]
-    assert table["value"].iloc[1] > 0
-
-
 def table(cap: Any) -> md.Problem:
     P = md.Table([-1, 0, 1], [-2, 0, 2])
     return md.Problem(md.Minimize(P.expected()), [P.private(md.PureDP(1.0)), md.named("cap", P[:, 1] <= cap)])
@@ -364,20 +349,14 @@ def test_threads_share_no_programs() -> None:
         (lambda cap: 3, {"cap": [0.1]}, "build"),
         (3, {"cap": [0.1]}, "build"),
         (table(0.2), {"cap": [0.1]}, "axis"),
+        (DESIGNS[0][0], {"bits": [1]}, "must be one of"),
+        (DESIGNS[0][0], {"epsilon": [np.nan]}, "epsilon"),
+        (DESIGNS[0][0], {"epsilon": [-1.0]}, "epsilon"),
     ],
 )
 def test_wrong_builds(build: Any, axis: Any, message: str) -> None:
     with pytest.raises(md.DesignError, match=message):
         md.sweep(build, **axis)
-
-
-@pytest.mark.parametrize(
-    ("over", "values", "message"),
-    [("bits", [1], "must be one of"), ("epsilon", [np.nan], "epsilon"), ("epsilon", [-1.0], "epsilon")],
-)
-def test_wrong_axes(over: str, values: Any, message: str) -> None:
-    with pytest.raises(md.DesignError, match=message):
-        md.sweep(DESIGNS[0][0], **{over: values})
 
 
 # -- Additive noise on a lattice as a declared problem: published and independent optima, privacy by an own check in fractions, tails
@@ -410,31 +389,9 @@ def test_the_reference_is_the_optimum_of_another_program() -> None:
     )
 
 
-PROBLEMS = {
-    "as declared": lambda: whole(md.ApproximateDP(1.0, 1e-6)),
-    "with a row": lambda: whole(md.ApproximateDP(1.0, 1e-6), "squared", capped),
-    "pure": lambda: whole(md.PureDP(1.0), tails=1.0, reach=6, change=2),
-    "pure, with a row": lambda: whole(md.PureDP(1.0), "squared", capped, tails=1.0, reach=6, change=2),
-    "two points": lambda: whole(md.TradeOff([(0, 0.3), (1, 0)]), "absolute", tails=1.0, reach=9, change=3),
-    "cells": lambda: cells(),
-    "cells, with rows": lambda: cells(lambda p: md.named("flat", cp.abs(p[15] - p[17]) <= 0.01)),
-}
-
-
 def cells(*rows):
     p = md.LatticeNoise(0.25, 4)
     return md.Problem(md.Minimize(p.expected("absolute")), [p.private(HALF), *(row(p) for row in rows)])
-
-
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_the_optimum_is_that_of_cvxpy_and_proved(name: str) -> None:
-    problem = PROBLEMS[name]()
-    result = problem.solve()
-    model = problem.to_cvxpy()
-    model.solve(solver=cp.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
-    assert result.value == pytest.approx(float(model.value), rel=1e-7) and result.gap <= 1e-9
-    assert result.certificate.verify() and all(holds for *_, holds in verify(dumps(result)).rows)
-    assert problem.solve("clarabel").value == pytest.approx(result.value, rel=1e-7)
 
 
 @settings(max_examples=10, deadline=None)
@@ -462,12 +419,6 @@ def test_tails_cost_what_they_are() -> None:
         p = np.exp(-1.0 * (j // 3 + (j % 3 >= r)))
         costs.append(2 * float(p @ j**2) / (2 * p.sum() - 1))
     assert values == pytest.approx([min(costs)] * 3, rel=1e-9)
-
-
-def test_slower_tails_are_private_too() -> None:
-    result = whole(md.PureDP(1.0), tails=0.5, reach=10).solve()
-    assert result.value > whole(md.PureDP(1.0), tails=1.0, reach=10).solve().value
-    assert result.certificate.verify()
 
 
 def test_bounds_have_a_direction(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -499,19 +450,11 @@ def test_what_is_refused() -> None:
         whole(md.PureDP(1.0), "squared", lambda p: md.named("never", p[6] >= 0.9), tails=1.0, reach=6).solve()
 
 
-# -- Twelve programs, one of each unknown as declared and with a constraint of one's own: committed values, CVXPY's own optima, both checkers
+# -- Programs of every unknown but tables, as declared and with a constraint of one's own: committed values, CVXPY's own optima, both checkers
 
-APPROXIMATE = md.ApproximateDP(1.0, 0.01)
 TIGHT = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-11)
 CHANGES = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 1.0, 1.0]]
 Row = Callable[[Any], Any]
-
-
-def rows_of_a_table(privacy: md.PureDP | md.ApproximateDP, *rows: Row) -> md.Problem:
-    P = md.Table([-1, -0.5, 0, 0.5, 1], [-3, -0.5, 0.5, 3])
-    return md.Problem(
-        md.Minimize(P.expected("absolute")), [P.private(privacy), P.unbiased(), *(row(P) for row in rows)]
-    )
 
 
 def selection(*rows: Row) -> md.Problem:
@@ -555,11 +498,7 @@ def rare(p: Any) -> Any:
     return md.named("rarely right", p[14] <= 0.4)
 
 
-PROGRAMS: dict[str, tuple[Callable[[], md.Problem], float]] = {
-    "table, pure": (lambda: rows_of_a_table(PURE), 1.7577162947),
-    "table, pure, own row": (lambda: rows_of_a_table(PURE, cap), 1.7687790165),
-    "table, approximate": (lambda: rows_of_a_table(APPROXIMATE), 1.7161858392),
-    "table, approximate, own row": (lambda: rows_of_a_table(APPROXIMATE, cap), 1.7280128068),
+PROGRAMS: dict[str, tuple[Callable[[], md.Problem], float | None]] = {
     "selection": (lambda: selection(), 2.263621912687842),
     "selection, own row": (lambda: selection(cap), 2.3982522308),
     "scales": (lambda: scales(), 14.65685425),
@@ -568,7 +507,13 @@ PROGRAMS: dict[str, tuple[Callable[[], md.Problem], float]] = {
     "covariance, own row": (lambda: covariance(variance), 4.51111111111),
     "lattice noise": (lambda: lattice(), 1.84109985387),
     "lattice noise, own row": (lambda: lattice(rare), 2.0537463792),
-}
+    "pure noise": (lambda: whole(PURE, tails=1.0, reach=6, change=2), None),
+    "pure noise, own row": (lambda: whole(PURE, "squared", capped, tails=1.0, reach=6, change=2), None),
+    "slower tails": (lambda: whole(PURE, tails=0.5, reach=10), None),
+    "two points": (lambda: whole(md.TradeOff([(0, 0.3), (1, 0)]), "absolute", tails=1.0, reach=9, change=3), None),
+    "cells": (lambda: cells(), None),
+    "cells, own rows": (lambda: cells(lambda p: md.named("flat", cp.abs(p[15] - p[17]) <= 0.01)), None),
+}  # fmt: skip
 
 
 def delivered(problem: md.Problem, result: md.Result) -> float:
@@ -594,7 +539,7 @@ def test_the_optimum(name: str) -> None:
     alone = cp.Problem(cp.Minimize(program.objective.expr / found), program.constraints)
     alone.solve(solver=cp.CLARABEL, **TIGHT)
     assert alone.value == pytest.approx(1.0, abs=1e-7)
-    assert found == pytest.approx(value, rel=1e-8)
+    assert value is None or found == pytest.approx(value, rel=1e-8)
     assert result.certificate is not None and result.certificate.verify()
     assert all(holds for *_, holds in verify(dumps(result)).rows)
     if not isinstance(problem.unknown, md.Selection):  # whose bound is of every unbiased mechanism

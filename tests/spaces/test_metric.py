@@ -12,7 +12,6 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import dijkstra
 
 from mechdesign.errors import DataError, DesignError
-from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.spaces.earth_mover import emd, emd_multisets
 from mechdesign.spaces.space import EARTH_RADIUS_KM, MetricSpace, check_distances
 
@@ -42,13 +41,6 @@ def test_every_space_is_a_metric(space):
     assert space.diameter == d.max()
     with pytest.raises(ValueError):
         d[0, 0] = 1.0
-
-
-@pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
-def test_spaces_round_trip_through_files(space):
-    again = loads(dumps(space))
-    assert np.array_equal(again.distances, space.distances) and again.kind == space.kind
-    assert dumps(again) == dumps(space)
 
 
 @pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)

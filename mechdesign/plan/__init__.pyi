@@ -3,7 +3,6 @@ from .ledger import Ledger as Ledger
 from .ledger import Released as Released
 from .ledger import consumption as consumption
 from .mechanism import PlannedRelease as PlannedRelease
-from .proofs import PlanBound as PlanBound
 from .tasks import Count as Count
 from .tasks import Histogram as Histogram
 from .tasks import Mean as Mean

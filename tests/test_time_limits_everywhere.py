@@ -137,6 +137,18 @@ def test_a_search_that_meets_nothing_ends_a_second_after_its_limit(clock: list[f
     assert error.value.status == "limit" and len(asked) * 0.6 < 2.0 + 0.6
 
 
+def test_past_the_deadline_the_least_point_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One is looked for where none was; what fails then without any is an error."""
+
+    def fails(x: float) -> float:
+        raise md.SolverError("doubles end", solver="test", status="failed")
+
+    monkeypatch.setattr(Deadline, "passed", True)
+    assert least_kept(lambda x: 10 - x, 0.0) == 15.0
+    with pytest.raises(md.SolverError, match="doubles"):
+        least_kept(fails, 0.0)
+
+
 def test_symmetries_are_not_waited_for(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading a large problem takes longer than the limit: the best closed form is returned."""
 

@@ -148,8 +148,9 @@ def refuted(program: LinearProgram) -> bool:
         kept = {i: rational(v) for i, v in enumerate(y) if v and (low if v > 0 else high)[i] is not None}
         free = [columns[j] for j in range(len(columns)) if least[j] is None and most[j] is None]
         charges = [({i: a for i, a in column.items() if i in kept}, ZERO) for column in free]
-        start = [kept.get(i, ZERO) for i in range(len(rows))]
-        moved = project(_independent([charge for charge in charges if charge[0]])[0], start)
+        moved = [kept.get(i, ZERO) for i in range(len(rows))]
+        if charges := [charge for charge in charges if charge[0]]:
+            moved = project(_independent(charges)[0], moved)
         charged = [sum((a * moved[i] for i, a in column.items()), ZERO) for column in columns]
         given = [(v, (low if v > 0 else high)[i]) for i, v in enumerate(moved) if v]
         taken = [(v, (most if v > 0 else least)[j]) for j, v in enumerate(charged) if v]

@@ -318,7 +318,7 @@ class NoiseAllocation(AllocationPage):
             self.budget * (self.requirement.apart + self._widened),
         )
         bound = self._loss_of_groups(against.lower_bound - against.multiplier * lost)
-        if not math.isfinite(value):
+        if not 1e-290 < value < math.inf:
             raise overflowing(float(self.loss))
         proof = AllocationProof(np.array([against.multiplier * unit]), None, *evidence)
         noise = IndependentNoise(self.noise, scales, self.sensitivities, self.bounds)

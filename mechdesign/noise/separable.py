@@ -48,9 +48,9 @@ EXACT = 2000
 
 
 def overflowing(order: float) -> DesignError:
-    """The error of a loss that no double holds."""
+    """The error of a loss that no double holds to its last digit."""
     return DesignError.of(
-        "loss", order, "makes the least loss overflow: lower it, or use a larger unit of measure"
+        "loss", order, "makes the least loss overflow or underflow: use another order, budget or unit"
     )
 
 

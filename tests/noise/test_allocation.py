@@ -195,11 +195,14 @@ def test_infeasible_limits_name_the_coordinate_and_the_least_budget(noise) -> No
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace", "mixed"])
 @pytest.mark.parametrize("bounds", [None, md.Sensitivity(each=[60.99, 1.0])])
-def test_a_loss_that_overflows_is_refused_by_name(noise, bounds) -> None:
+def test_a_loss_that_no_double_holds_is_refused_by_name(noise, bounds) -> None:
     with pytest.raises(md.DesignError, match=r"loss = 40.*overflow"):
         md.NoiseAllocation(
             noise, [60.99, 1.0], md.ApproximateDP(1.7e-6, 1e-12), loss=40, bounds=bounds
         ).solve()
+    if noise == "laplace":  # δ = 0
+        with pytest.raises(md.DesignError, match=r"loss = 2.*underflow"):
+            md.NoiseAllocation(noise, [60.99, 1.0], md.PureDP(1e155), bounds=bounds).solve()
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])

@@ -241,7 +241,7 @@ def account(text: str) -> str:
     said += "<table><thead><tr><th>holds</th><th>how</th><th>claim</th><th>margin</th></tr></thead><tbody>"
     for claim, how, holds in rows:
         margin = found.margins.get(claim)
-        shown = "" if margin is None else f"{margin:.3g}"
+        shown = "not checked" if how == "claimed" else "yes or no" if margin is None else f"{margin:.3g}"
         said += f'<tr class="{"" if holds else "fails"}"><td>{"yes" if holds else "NO"}</td><td>{how}</td>'
         said += f"<td>{html.escape(claim)}</td><td>{shown}</td></tr>"
     return said + "</tbody></table>"

@@ -262,7 +262,7 @@ def _table(section: Section) -> dict[str, object]:
 
 def _kind(column: pd.Series) -> str:
     """How a column is set: numbers to the right, long texts with room."""
-    if column.dtype.kind in "iuf":
+    if column.dtype.kind in "iuf" or column.map(lambda v: isinstance(v, float)).any():
         return "number"
     return "words" if column.map(lambda v: isinstance(v, str) and len(v) > 30).any() else ""
 
@@ -271,7 +271,7 @@ def _cell(value: object, kind: str, digits: int) -> dict[str, object]:
     text = shown(value, digits)
     if text in _MARKED or (text in ("yes", "no") and not isinstance(value, str)):
         kind = text
-    number = kind == "number" and text != "–"
+    number = kind == "number" and text != "–" and not isinstance(value, str)
     return {"text": text, "kind": kind, "value": repr(float(str(value))) if number else None}
 
 

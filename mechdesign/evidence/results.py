@@ -564,7 +564,9 @@ def _result_sections(result: Result, said: Any, table: pd.DataFrame) -> Iterator
     yield Section(
         "What is proved, and how",
         "\n".join(f"- {how}: {_HOW[how]}" for how in kinds),
-        table[~file][["claim", "how", "holds", "margin"]],
+        table[~file][["claim", "how", "holds"]].assign(
+            margin=[_margin(c) for c in table[~file].itertuples()]
+        ),
         caption="Every claim about the mechanism. The margin is what is left before it would fail.",
         digits=3,
     )
@@ -586,6 +588,12 @@ def _result_sections(result: Result, said: Any, table: pd.DataFrame) -> Iterator
         )
     yield _to_check(result)
     yield from _notes(result)
+
+
+def _margin(claim: Any) -> float | str:
+    """What is left before a claim fails, or why nothing is measured."""
+    unmeasured = "not checked" if claim.how == CLAIMED else "yes or no"
+    return unmeasured if math.isnan(claim.margin) else float(claim.margin)
 
 
 def _notes(result: Result) -> Iterator[Section]:

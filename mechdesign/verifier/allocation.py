@@ -36,7 +36,7 @@ from typing import NamedTuple
 
 from mechdesign.verifier.arithmetic import decimal
 from mechdesign.verifier.calibration import Asked
-from mechdesign.verifier.changes import Changes, Shifts, changes_of, keep_budget, total_at_most
+from mechdesign.verifier.changes import Changes, Shifts, changes_of, left_of_budget, left_of_total
 from mechdesign.verifier.composition import PLACES, SLACK, Grid, laplace_losses, refined
 from mechdesign.verifier.laws import ONE, PI, ROUND, ZERO, gamma, normal
 from mechdesign.verifier.reading import (
@@ -504,9 +504,8 @@ def check(result: Json, account: Account) -> None:
     if len(asked.needs) > 1:
         stated = Need("", None, law["sensitivities"], law["bounds"])
         widest = max(widened(need, scales, asked.spend) for need in asked.needs)
-        account.recomputed(
-            "the lattice is paid for under every requirement", widened(stated, scales, asked.spend) >= widest
-        )
+        claim = "the lattice is paid for under every requirement"
+        account.at_most(claim, widest, widened(stated, scales, asked.spend), "recomputed")
     for k, need in enumerate(asked.needs):
         private(asked.noise, need, proof, k, scales, peaked, account)
     kept(asked, scales, account)
@@ -545,30 +544,30 @@ def private(
             raise Refused("several bounds without a proof of what they consume")
     prices = None if proof is None or proof["prices"] is None else proof["prices"][k]
 
-    def within(budget: Fraction) -> bool:
+    def left_of(budget: Fraction) -> Fraction:
         if changes is None or prices is None:
-            return total_at_most([ratio**m for ratio, _ in ratios], budget)
-        return keep_budget(changes, [Fraction(s) for s in scales], m, prices, budget)
+            return left_of_total([ratio**m for ratio, _ in ratios], budget)
+        return left_of_budget(changes, [Fraction(s) for s in scales], m, prices, budget)
 
     if privacy[""] == "pure-dp" and m == 1:
         epsilon = privacy["epsilon"]
-        account.proved(f"privacy loss at most {epsilon!r}", within(Fraction(epsilon)))
+        account.at_most(f"privacy loss at most {epsilon!r}", 0, left_of(Fraction(epsilon)))
     elif not any(peaked):
         words = [f"{name} at most {privacy[name]!r}" for name in ("rho", "mu") if name in privacy]
         words = words or [f"delta at most {d!r} at epsilon = {e!r}" for e, d in points_of(privacy)]
-        account.proved("; ".join(words), within(largest_square(privacy)))
+        account.at_most("; ".join(words), 0, left_of(largest_square(privacy)))
     elif privacy[""] in ("approximate-dp", "membership-advantage", "trade-off"):
         for e, d in points_of(privacy):
             if d == 1:
                 continue
             epsilon, delta = Decimal(e), Decimal(d)
             times = 2 if one_moves(need) else 1
-            holds = m == 1 and within(Fraction(epsilon - times * (1 - delta).ln() / ROUND))
-            if not holds and delta and noise == "mixed":
+            left = left_of(Fraction(epsilon - times * (1 - delta).ln() / ROUND)) if m == 1 else Fraction(-1)
+            if left < 0 < delta and noise == "mixed":
                 sizes = Counter(Decimal(rounded_up(r)) for r, kind in ratios if kind)
                 square = sum((Decimal(r.numerator) / r.denominator) ** 2 for r, kind in ratios if not kind)
-                holds = composed_delta(epsilon, delta, sizes, square * ROUND, account) <= delta
-            account.proved(f"delta at most {d!r} at epsilon = {e!r}", holds)
+                left = Fraction(delta - composed_delta(epsilon, delta, sizes, square * ROUND, account))
+            account.at_most(f"delta at most {d!r} at epsilon = {e!r}", 0, left)
     else:
         raise Refused(f"{noise} noise under {privacy['']}")
 

@@ -45,12 +45,6 @@ def log_above(ratio: Fraction) -> float:
     return found
 
 
-def above(number: Fraction) -> float:
-    """The least double that is no less."""
-    found = float(number)
-    return found if Fraction(found) >= number else math.nextafter(found, math.inf)
-
-
 def decimal(number: Fraction | float) -> Decimal:
     """A rational in the digits of the context."""
     number = Fraction(number)

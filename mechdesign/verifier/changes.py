@@ -56,27 +56,28 @@ def norms(bounds: Json) -> tuple[Fraction | None, Fraction | None]:
     return l1, l2
 
 
-def total_at_most(parts: Iterator[Fraction] | list[Fraction], budget: Fraction) -> bool:
-    """Whether a sum keeps a budget: rounded up, and where that does not say so, exactly."""
+def left_of_total(parts: Iterator[Fraction] | list[Fraction], budget: Fraction) -> Fraction:
+    """What a sum leaves of a budget, from below: of the sum rounded up, and where that leaves nothing, exactly."""
     held = list(parts)
-    if sum(-((-part.numerator << BITS) // part.denominator) for part in held) <= budget * 2**BITS:
-        return True
+    above = Fraction(sum(-((-part.numerator << BITS) // part.denominator) for part in held), 2**BITS)
+    if above <= budget:
+        return budget - above
     while len(held) > 1 and len(held) <= MOST_EXACT:
         held = [sum(held[i : i + 2], Fraction(0)) for i in range(0, len(held), 2)]
-    return len(held) == 1 and held[0] <= budget
+    return budget - (held[0] if len(held) == 1 else above)
 
 
-def keep_budget(
+def left_of_budget(
     asked: Changes, scales: list[Fraction], m: int, stated: list[float], budget: Fraction
-) -> bool:
-    """Whether prices prove that every change keeps the budget."""
+) -> Fraction:
+    """What prices prove that every change leaves of the budget; negative where they prove nothing."""
     prices = [Fraction(p) for p in stated]
     bounds = asked.l0, asked.l1, asked.l2 and asked.l2**2
     if len(prices) != 3 or min(prices) < 0 or any(p and b is None for p, b in zip(prices, bounds)):
-        return False
+        return Fraction(-1)
     paid = sum((p * b for p, b in zip(prices, bounds) if b is not None), Fraction(0))
     moved = [(a, s) for a, s in zip(asked.sizes, scales) if a > 0]
-    return total_at_most([beyond(a, s, m, prices) for a, s in moved], budget - paid)
+    return left_of_total([beyond(a, s, m, prices) for a, s in moved], budget - paid)
 
 
 def beyond(a: Fraction, s: Fraction, m: int, prices: list[Fraction]) -> Fraction:
@@ -233,18 +234,17 @@ def watered(bounds: Bounds, l2: Fraction) -> Fraction:
     return found + l2**2 / (2 * level)
 
 
-def covers(norm: float, bounds: Bounds, l1: Fraction | None, l2: Fraction | None, largest: Fraction) -> bool:
-    """Whether no change has a larger norm."""
+def beyond_changes(
+    norm: float, bounds: Bounds, l1: Fraction | None, l2: Fraction | None, largest: Fraction
+) -> Fraction:
+    """What is left to the largest norm beyond every change, of ℓ₂ to its square; negative where one has a larger norm."""
     if norm == math.inf:
-        return bounds[0][0] <= largest
+        return largest - bounds[0][0]
     if norm == 2:
-        return filled(bounds, l1) <= largest**2 or (l2 is not None and l2 <= largest)
+        left = largest**2 - filled(bounds, l1)
+        return left if l2 is None else max(left, largest - l2)
     whole = sum((count * size for size, count in bounds), Fraction(0))
-    return (
-        min(whole, *(b for b in (l1, l2 and watered(bounds, l2)) if b)) <= largest
-        if l1 or l2
-        else whole <= largest
-    )
+    return largest - min([whole, *(b for b in (l1, l2 and watered(bounds, l2)) if b)])
 
 
 def reached(norm: float, bounds: Bounds, l1: Fraction | None, l2: Fraction | None) -> Fraction:

@@ -13,7 +13,7 @@ from fractions import Fraction
 from itertools import combinations_with_replacement, pairwise, permutations, product
 
 from mechdesign.verifier.arithmetic import GAUSS, exp_bounds, least
-from mechdesign.verifier.composition import implied
+from mechdesign.verifier.composition import left_after
 from mechdesign.verifier.reading import Account, Json, Refused
 from mechdesign.verifier.table import declared, stated
 
@@ -24,16 +24,17 @@ MOST = 2000
 MOST_CHOSEN = 1000
 
 
-def keeps(rule: str, privacy: Json, loss: Fraction) -> bool:
-    """Whether a rule keeps the requirement at η = `loss`."""
+def left_of(rule: str, privacy: Json, loss: Fraction) -> Fraction:
+    """What a rule leaves of the requirement at η = `loss`; negative where it may break it."""
     if loss > 700:
-        return False
-    if implied(privacy, loss) or rule != RULES[1]:
-        return implied(privacy, loss)
+        return 700 - loss
+    left = left_after(privacy, loss)
+    if rule != RULES[1] or left >= 0:
+        return left
     if privacy[""] == "zcdp":
-        return loss * loss <= 8 * Fraction(privacy["rho"])
+        return Fraction(privacy["rho"]) - loss * loss / 8
     over = exp_bounds(loss / 2)[1] - exp_bounds(Fraction(privacy["epsilon"]) / 2)[0]
-    return over * over <= Fraction(privacy.get("delta", 0)) * (exp_bounds(loss)[0] - 1)
+    return Fraction(privacy.get("delta", 0)) * (exp_bounds(loss)[0] - 1) - over * over
 
 
 def worst_regret(rule: str, candidates: int) -> float:
@@ -92,10 +93,8 @@ def by_rule(design: Json, law: Json, account: Account) -> tuple[int, int]:
     each = {
         k: Fraction(v) / times if isinstance(v, (int, float)) else v for k, v in design["privacy"].items()
     }
-    account.proved(
-        f"{law['rule']} at η = {float(loss)!r} is private{f', {times} times' * (times > 1)}",
-        keeps(law["rule"], each, loss),
-    )
+    claim = f"{law['rule']} at η = {float(loss)!r} is private{f', {times} times' * (times > 1)}"
+    account.at_most(claim, 0, left_of(law["rule"], each, loss))
     return size_of(candidates), unit
 
 
@@ -143,10 +142,10 @@ def alone(law: Json, account: Account) -> None:
     """What a rule that is saved alone loses by unit of the spread of its scores."""
     if law["rule"] not in RULES:
         raise Refused("another rule")
-    account.proved(
-        f"the privacy loss is at most {law['rate'] * law.get('choose', 1)!r} times the spread of the scores",
-        law["rate"] > 0,
-    )
+    if law["rate"] <= 0:
+        raise Refused("a rate that is not positive")
+    loss = law["rate"] * law.get("choose", 1)
+    account.at_most(f"the privacy loss is at most {loss!r} times the spread of the scores", loss, loss)
 
 
 def size_of(candidates: Json) -> int:

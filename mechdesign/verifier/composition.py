@@ -76,18 +76,18 @@ def refined(consumed: Callable[[int], Decimal], budget: Decimal, aim: Decimal, a
     return min(found for _, found in tried)
 
 
-def implied(privacy: Json, loss: Fraction) -> bool:
-    """Whether losses of at most x are all the privacy that is asked for.
+def left_after(privacy: Json, loss: Fraction) -> Fraction:
+    """What losses of at most x leave of a requirement in ρ, ε or (ε, δ); negative where they may break it.
 
     They are (ε, δ)-DP if e^x − e^ε ≤ δ (1 + e^x), and x tanh(x/2)-zCDP (Kairouz, Oh and Viswanath 2015; `mechdesign.problem.privacy` has the proof).
     """
     if privacy[""] == "zcdp":
         rho, high = Fraction(privacy["rho"]), exp_bounds(loss)[1]
-        return loss <= rho + Fraction(privacy["xi"]) or loss * (high - 1) <= rho * (high + 1)
-    delta = Fraction(privacy["delta"]) if privacy[""] == "approximate-dp" else Fraction(0)
-    if loss <= Fraction(privacy["epsilon"]) or not delta:
-        return loss <= Fraction(privacy["epsilon"])
-    return exp_bounds(loss)[1] * (1 - delta) <= exp_bounds(privacy["epsilon"])[0] + delta
+        return max(rho + Fraction(privacy["xi"]) - loss, rho - loss * (high - 1) / (high + 1))
+    epsilon, delta = Fraction(privacy["epsilon"]), Fraction(privacy.get("delta", 0))
+    if loss <= epsilon or not delta:
+        return epsilon - loss
+    return exp_bounds(epsilon)[0] + delta - exp_bounds(loss)[1] * (1 - delta)
 
 
 class Cell(NamedTuple):

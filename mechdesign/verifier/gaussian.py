@@ -64,7 +64,9 @@ CLOSE = 1e-6
 def budget_is_kept(privacy: Json, budget: float, account: Account) -> None:
     """That the budget μ², from which the release takes its lattice, is no more than what is asked for."""
     most = largest_square(privacy)
-    account.proved(f"a change that consumes {budget!r} keeps {asked(privacy)}", 0 < Fraction(budget) <= most)
+    if budget <= 0:
+        raise Refused("a budget that is not positive")
+    account.at_most(f"a change that consumes {budget!r} keeps {asked(privacy)}", Fraction(budget), most)
 
 
 def listed(result: Json, account: Account) -> None:
@@ -142,7 +144,8 @@ def value(result: Json, rows: Json, spans: Json, gram: Json, account: Account) -
     cost = math.fsum(map(mul, (x for row in gram for x in row), (x for row in better for x in row)))
     if result["design"]["loss"] == "largest":
         cost = max(row[i] for i, row in enumerate(true))
-    account.recomputed(f"the loss is at most {stated:.12g}", cost * (1 - off * off) <= stated * (1 + ROOM))
+    claim = f"the loss is at most {stated:.12g}"
+    account.at_most(claim, cost * (1 - off * off), stated * (1 + ROOM), "recomputed")
 
 
 def inverse_gram(rows: Json) -> tuple[list[list[float]], float] | None:
@@ -232,7 +235,8 @@ def saddle_bound(result: Json, changes: Json, answers: Json, account: Account) -
     account.takes(10 * len(moved) * len(moved[0]) ** 2)
     trace = math.fsum(singular_values(moved))
     most = float(largest_square(result["design"]["privacy"])) * (1 + 1e-15)
-    account.recomputed(claim, stated <= trace * trace * top / (most * math.fsum(weights)) * (1 + ROOM))
+    found = trace * trace * top / (most * math.fsum(weights))
+    account.at_most(claim, stated, found * (1 + ROOM), "recomputed")
 
 
 def counts(result: Json, account: Account) -> None:
@@ -294,7 +298,7 @@ def counts(result: Json, account: Account) -> None:
         found = (math.sqrt((n - 1) * max(parts[0], 0.0)) + math.sqrt(parts[1])) ** 2 * unit
     found /= n if design["loss"] == "largest" else 1
     claim = f"no covariance costs less than {result['lower_bound']:.12g}"
-    account.recomputed(claim, result["lower_bound"] <= found * (1 + ROOM))
+    account.at_most(claim, result["lower_bound"], found * (1 + ROOM), "recomputed")
 
 
 def covariance_problem(result: Json, account: Account) -> None:
@@ -325,8 +329,8 @@ def covariance_problem(result: Json, account: Account) -> None:
             law["covariance"], [[Fraction(i == j) for j in range(n)] for i in range(n)], found[0], account
         )
     for label in design["labels"]:
-        held = all(row_holds(row, spread, witness) for row in rows if row.label == label)
-        account.proved(f"rows called {label!r} hold", held)
+        left = (left_of_row(row, spread, witness) for row in rows if row.label == label)
+        account.at_most(f"rows called {label!r} hold", 0, min(left, default=Fraction(0)))
     value = spread.ends(list(enumerate(costs)), witness)[1] + Fraction(design["constant"])
     account.bounds(f"the value is at most {result['value']!r}", value, result["value"])
     if result["lower_bound"] is not None:
@@ -370,15 +374,16 @@ class Spread:
         return trace - room + rest, trace + room + rest
 
 
-def row_holds(row: Own, spread: Spread, witness: Json) -> bool:
+def left_of_row(row: Own, spread: Spread, witness: Json) -> Fraction:
+    """What is left before a row is broken, from below."""
     low, high = (end + row.offset for end in spread.ends(row.terms, witness))
     if not row.equal:
-        return high <= 0
+        return -high
     n = spread.size
     size = [abs(Fraction(a) * Fraction(witness[j - n * n])) for j, a in row.terms if j >= n * n]
     b = [math.hypot(*(float(x) for x in line)) * float(spread.unit) for line in spread.back]
     size += [abs(a) * Fraction(b[j // n] * b[j % n]) for j, a in row.terms if j < n * n]
-    return max(abs(low), abs(high)) <= MISSED * (sum(size, abs(row.offset)))
+    return MISSED * sum(size, abs(row.offset)) - max(abs(low), abs(high))
 
 
 def problem_bound(
@@ -634,7 +639,7 @@ def unbiased(law: Json, account: Account) -> list[list[float]] | None:
         for row, other in zip(asked, times(one, two))
     ]
     top, off = (max(abs(x) for row in matrix for x in row) for matrix in (asked, left))
-    account.recomputed("the answers are unbiased, to rounding", off <= 1e-7 * top)
+    account.at_most("the answers are unbiased, to rounding", off, 1e-7 * top, "recomputed")
     return [[x + y for x, y in zip(row, other)] for row, other in zip(factor, times(left, back))]
 
 
@@ -648,6 +653,6 @@ def errors(result: Json, account: Account) -> None:
         return
     variances = [math.fsum(x * x for x in row) for row in factor]
     cost = max(variances) if result["design"]["loss"] == "largest" else math.fsum(variances)
-    account.recomputed(claim, cost <= stated * (1 + ROOM))
+    account.at_most(claim, cost, stated * (1 + ROOM), "recomputed")
     if result["lower_bound"] is not None:
         account.agrees("the lower bound is not above the error", result["lower_bound"] <= cost * (1 + ROOM))

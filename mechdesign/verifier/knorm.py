@@ -36,8 +36,8 @@ from operator import mul
 from typing import NamedTuple
 
 from mechdesign.verifier.arithmetic import between
-from mechdesign.verifier.changes import Bounds, bounds_of, coordinates, covers, reached, share
-from mechdesign.verifier.composition import PLACES, implied
+from mechdesign.verifier.changes import Bounds, beyond_changes, bounds_of, coordinates, reached, share
+from mechdesign.verifier.composition import PLACES, left_after
 from mechdesign.verifier.laws import HALF, ONE, PI, TINY
 from mechdesign.verifier.reading import NEAR, Account, Json, Refused
 
@@ -179,21 +179,21 @@ def knorm(result: Json, account: Account) -> None:
         listed_too = of_the_list(law, design["sensitivity"])
         account.agrees("the vertices of the hull are changes of the list", listed_too)
         top = reached_by_list(shape, design["sensitivity"], k) if shape.hull.sound else Fraction(0)
-        held = 0 < top <= largest
+        beyond = largest - top if top > 0 else Fraction(-1)
     elif plain:
-        held = covers(norm, bounds, l1, l2, largest)
+        beyond = beyond_changes(norm, bounds, l1, l2, largest)
     else:
-        held = hull_covers(shape, design["sensitivity"], k, largest)
-    account.proved(f"no change has a norm above {law['largest']!r}", held)
+        beyond = beyond_hull(shape, design["sensitivity"], k, largest)
+    account.at_most(f"no change has a norm above {law['largest']!r}", 0, beyond)
     loss = rounds * largest / scale
-    if not held:
+    if beyond < 0:
         return
-    private, claim = implied(design["privacy"], loss), f"privacy losses of at most {float(loss):.9g} are"
-    if not private and norm == 2 and gamma is None and counts_delta(design):
+    left, claim = left_after(design["privacy"], loss), f"privacy losses of at most {float(loss):.9g} are"
+    if left < 0 and norm == 2 and gamma is None and counts_delta(design):
         epsilon, most = profile(design)
         claim = f"delta at epsilon = {float(epsilon)!r}{' in each round' if rounds > 1 else ''} is"
-        private = round_delta(k, largest / scale, epsilon, account) * SUMMED <= most
-    account.proved(f"{claim} private as asked", private)
+        left = Fraction(most - round_delta(k, largest / scale, epsilon, account) * SUMMED)
+    account.at_most(f"{claim} private as asked", 0, left)
     room = Fraction(stated) * ROOM
     if gamma is None:
         radial = math.prod(size + i for i in range(1, order + 1)) * scale**order
@@ -369,18 +369,21 @@ def most_epsilon(privacy: Json) -> float:
     return float(max(high, rho + privacy["xi"])) * (1 + 1e-14)
 
 
-def hull_covers(shape: Shape, sensitivity: Json, dimension: int, largest: Fraction) -> bool:
-    """Whether no change has a larger norm, of a norm with a cap, with widths or for changes of one sign."""
+def beyond_hull(shape: Shape, sensitivity: Json, dimension: int, largest: Fraction) -> Fraction:
+    """What is left to the largest norm beyond every change, negative where one has a larger norm: of a norm with a cap, with widths or for changes of one sign."""
     each = coordinates(sensitivity)
     widths = shape.widths or (Fraction(1),) * len(each)
     each = each * dimension if len(each) < len(widths) else each
-    if len(each) != len(widths) or any(b > w * largest for b, w in zip(each, widths)):
-        return False
+    if len(each) != len(widths):
+        return Fraction(-1)
     if not shape.signed and (not isinstance(sensitivity, dict) or sensitivity["signed"]):
-        return False
+        return Fraction(-1)
+    left = min(w * largest - b for b, w in zip(each, widths))
+    if left < 0 or shape.cap is None:
+        return left
     # Σ|v_i|/w_i is at most the largest of b_i/w_i, times the share
     most = max(b / w for b, w in zip(each, widths) if w)
-    return shape.cap is None or share(sensitivity, dimension) * most <= shape.cap * largest
+    return min(left, shape.cap * largest - share(sensitivity, dimension) * most)
 
 
 def hulls(sensitivity: Json, dimension: int) -> list[tuple[Shape, Fraction]]:

@@ -87,7 +87,10 @@ def tables(result: Json, account: Account) -> None:
     account.agrees("no more outputs than asked for", len(rows[0]) <= (design["outputs"] or len(rows[0])))
     num, den = exp_bounds(epsilon)[0].as_integer_ratio()
     claim = f"every report at most e^{epsilon!r} times likelier for one category than for another"
-    account.proved(claim, all(max(column) * den <= num * min(column) for column in zip(*rows)))
+    left = min(
+        Fraction(num * min(column) - max(column) * den, den * sum(column) or 1) for column in zip(*rows)
+    )
+    account.at_most(claim, 0, left)
     full, below = gram(law["workload"], account)
     found, scale = centred(full, below)
     seen = squares(rows, law["prior"], found, scale, account)
@@ -109,7 +112,7 @@ def subsets(result: Json, account: Account) -> None:
         number = sum(math.comb(size, s) for s in law["sizes"])
         account.agrees("no more outputs than asked for", number <= design["outputs"])
     claim = f"every report at most e^{epsilon!r} times likelier for one category than for another"
-    account.proved(claim, high * den <= num * low)
+    account.at_most(claim, Fraction(high, low), Fraction(num, den))
     diagonal, sums, below = margins(law["workload"], account)
     entries = [
         Fraction(size * (size * g - 2 * r) + sum(sums), below * size**2) for g, r in zip(diagonal, sums)
@@ -210,14 +213,15 @@ def alone(law: Json, account: Account) -> None:
     if law[""] == "subset-report":
         size = counts_of(law["workload"])
         moments_of_sets(law, size, [], Fraction(0), account)
-        account.proved(f"privacy loss at most {log_above(Fraction(*levels(law)))!r}", True)
+        loss = log_above(Fraction(*levels(law)))
+        account.at_most(f"privacy loss at most {loss!r}", loss, loss)
         account.proved("unbiased for every data set", True)
         return
     rows = table(law, account)
     loss = largest_loss(rows)
     account.proved("no report rules a category out", loss is not None)
     if loss is not None:
-        account.proved(f"privacy loss at most {loss!r}", True)
+        account.at_most(f"privacy loss at most {loss!r}", loss, loss)
     squares(rows, law["prior"], *centred(*gram(law["workload"], account)), account)
     account.proved("unbiased for every data set", True)
 

@@ -26,7 +26,7 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 
 from mechdesign.verifier import buffers, local_report, user_level
-from mechdesign.verifier.arithmetic import above, exp_bounds, log_above, root_above
+from mechdesign.verifier.arithmetic import exp_bounds, log_above, root_above
 from mechdesign.verifier.calibration import (
     Asked,
     cases_of,
@@ -57,7 +57,7 @@ from mechdesign.verifier.quantizer import (
     selection_fits,
     table_fits,
 )
-from mechdesign.verifier.reading import Account, Json, NothingToCheck, Refused
+from mechdesign.verifier.reading import Account, Json, NothingToCheck, Refused, above
 from mechdesign.verifier.table import channel_alone as channel
 from mechdesign.verifier.table import clustered_response, hadamard_response, table_alone
 from mechdesign.verifier.vectors import mechanism as vectors
@@ -101,9 +101,9 @@ def independent(law: Json, account: Account) -> None:
         elif asked.l2 is not None:
             found.append(root_above(asked.l2**2 * squares))
     if m == 1:
-        account.proved(f"privacy loss at most {above(min(found))!r}", True)
+        account.computed("privacy loss at most {}", min(found))
     else:
-        account.proved(f"rho at most {above(min(found) / 2)!r}", True)
+        account.computed("rho at most {}", min(found) / 2)
 
 
 def additive(law: Json, account: Account) -> None:
@@ -113,23 +113,23 @@ def additive(law: Json, account: Account) -> None:
         scaled = cases_of(law, "norm" if name == "discrete_gaussian" else name, scale, account)
         most = rounds * most_lost(name, shapes, scaled, rate)
         if most.is_finite():
-            account.proved(f"privacy loss at most {above(Fraction(most) * ROUND)!r}", True)
+            account.computed("privacy loss at most {}", Fraction(most) * ROUND)
         elif name in ("norm", "discrete_gaussian") and rate == 1:
             width = shapes[0] if shapes else Decimal(1)
             rho = rounds * sum(count * (v / width) ** 2 for v, count in scaled[0]) / 2
-            account.proved(f"rho at most {above(Fraction(rho) * ROUND)!r}", True)
+            account.computed("rho at most {}", Fraction(rho) * ROUND)
         else:
             cases = cases_of(law, name, scale, account)
             composed = Asked(name, shapes, rounds, rate, Decimal(1), Decimal("1e-9"), account)
             delta = min(composed.consumed(case, POINTS) for case in cases)
-            account.proved(f"delta at most {above(Fraction(delta) * ROUND)!r} at epsilon = 1", delta <= 1)
+            account.computed("delta at most {} at epsilon = 1", Fraction(delta) * ROUND)
 
 
 def joint(law: Json, account: Account) -> None:
     with localcontext() as context:
         context.prec = PLACES
         delta = joint_delta(law["noises"], Decimal(1), Decimal("1e-9"), account, POINTS)
-        account.proved(f"delta at most {above(Fraction(delta) * ROUND)!r} at epsilon = 1", delta <= 1)
+        account.computed("delta at most {} at epsilon = 1", Fraction(delta) * ROUND)
 
 
 def units(law: Json, account: Account) -> None:
@@ -148,8 +148,9 @@ def knorm(law: Json, account: Account) -> None:
     if law["vertices"] is not None:
         account.agrees("the faces are all that the hull has", Hull(law, account).sound)
     loss = Fraction(law["largest"]) / Fraction(law["scale"])
-    claim = f"privacy loss at most {above(loss)!r} of a change of size {law['largest']!r} in {norm_said(law)}"
-    account.proved(claim, True)
+    account.computed(
+        f"privacy loss at most {{}} of a change of size {law['largest']!r} in {norm_said(law)}", loss
+    )
 
 
 def cells(law: Json, account: Account) -> None:
@@ -164,13 +165,11 @@ def cells(law: Json, account: Account) -> None:
     reach = above(one["cells_per_shift"] * Fraction(one["width"]))
     ratio = largest_quotient(one, held, account)
     if ratio is not None:
-        loss = above(moved * Fraction(log_above(ratio)))
-        account.proved(f"privacy loss at most {loss!r} of {whole}shifts up to {reach!r}", True)
+        loss = moved * Fraction(log_above(ratio))
+        account.computed(f"privacy loss at most {{}} of {whole}shifts up to {reach!r}", loss)
         return
     delta = moved * cells_excess(one, held, exp_bounds(1)[0], account) / held.total
-    account.proved(
-        f"delta at most {above(delta)!r} at epsilon = {moved}, of {whole}shifts up to {reach!r}", True
-    )
+    account.computed(f"delta at most {{}} at epsilon = {moved}, of {whole}shifts up to {reach!r}", delta)
 
 
 def correlated(law: Json, account: Account) -> None:
@@ -208,15 +207,15 @@ def stated(law: Segments, bins: list[Fraction], numbers: int, account: Account) 
     is_law(law, bins, account)
     if not all(holds for *_, holds in account.rows):
         return
-    account.proved(f"bias at most {above(largest_bias(law, bins))!r} a number", True)
+    account.computed("bias at most {} a number", largest_bias(law, bins))
     columns = [column for column in zip(*law.rows) if max(column)]
     if min(map(min, columns)) > 0:
         ratio = max(Fraction(max(column), min(column)) for column in columns)
-        account.proved(f"privacy loss at most {above(numbers * Fraction(log_above(ratio)))!r}", True)
+        account.computed("privacy loss at most {}", numbers * Fraction(log_above(ratio)))
     else:
         account.proved("the law does not jump between its segments", law.continuous)
         delta = numbers * largest_excess(law, Fraction(1), account) / law.common
-        account.proved(f"delta at most {above(delta)!r} at epsilon = {numbers}", law.continuous)
+        account.computed(f"delta at most {{}} at epsilon = {numbers}", Fraction(delta))
 
 
 def coordinates(law: Json, account: Account) -> None:

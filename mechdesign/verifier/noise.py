@@ -315,7 +315,7 @@ def lattice_noise(result: Json, account: Account) -> None:
     held = cells_of(law, stated.get("cells", 1))
     n, cells, r, spike = law["cells_per_shift"], law["weights"], law["decay"], law["spike"]
     width, start, sensitivity = (Fraction(v) for v in (law["width"], law["start"], changes(design)))
-    account.proved("shifts up to the sensitivity", n * width >= sensitivity)
+    account.at_most("shifts up to the sensitivity", sensitivity, n * width)
     for e, d in points_of(privacy):
         # c coordinates that are (ε/c, δ/c)-private each are (ε, δ)-private together
         low = exp_bounds(Fraction(e) / moved)[0]

@@ -252,16 +252,17 @@ def private(noises: list[Json], privacy: Json, whose: str, account: Account) -> 
         return
     delta = Decimal(privacy["delta"])
     # what loses at most so much is (ε, 1 − e^(ε − most))-private
-    holds = most <= epsilon * ROUND or (most.is_finite() and 1 - (epsilon - most).exp() <= delta)
-    if not holds:
+    consumed = ZERO if most <= epsilon * ROUND else 1 - (epsilon - most).exp()
+    if consumed > delta:
         laplace, others = Counter[Decimal](), []
         for part in rest:
             if part[0] == "laplace":
                 laplace.update(dict(part[2]))
             else:
                 others.append(part)
-        holds = composed_delta(epsilon, delta, laplace, square * ROUND, account, others) <= delta
-    account.proved(f"delta at most {privacy['delta']!r} at epsilon = {privacy['epsilon']!r}{whose}", holds)
+        consumed = composed_delta(epsilon, delta, laplace, square * ROUND, account, others)
+    claim = f"delta at most {privacy['delta']!r} at epsilon = {privacy['epsilon']!r}{whose}"
+    account.at_most(claim, consumed, delta)
 
 
 def assigned(law: Json, account: Account) -> bool:

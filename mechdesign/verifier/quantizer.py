@@ -443,19 +443,19 @@ def quantizer_privacy(design: Json, law: Segments, account: Account) -> None:
         raise NotCovered(f"the metric {privacy['metric']!s:.40}, a function of the user's")
     elif kind == "metric-dp" and design["inputs"] is None:
         claim = f"privacy loss at most {float(epsilon)!r} |x - x'| between all inputs"
-        holds = law.continuous and nowhere_steeper(law, epsilon) and privacy["metric"] == "absolute"
+        left = left_of_slope(law, epsilon) if privacy["metric"] == "absolute" else Fraction(-1)
     elif kind == "metric-dp":
         power, unit = {"absolute": (1, "|x - x'|"), "squared": (2, "|x - x'|²")}[privacy["metric"]]
         account.takes(4000 * len(law.knots))  # an exponential for each pair of neighbours
         claim = f"privacy loss at most {float(epsilon)!r} {unit} between the inputs of the grid"
-        holds = law.continuous and neighbours_within(law, epsilon, power)
+        left = left_between_neighbours(law, epsilon, power)
     elif kind == "approximate-dp":
         delta = Fraction(privacy["delta"])
         claim = f"privacy ({float(epsilon)!r}, {float(delta)!r}) between the inputs of the grid"
-        holds = law.continuous and largest_excess(law, epsilon, account) <= delta * law.common
+        left = delta - largest_excess(law, epsilon, account) / law.common
     else:
         raise NotCovered(f"quantizers with {kind}")
-    account.proved(claim, holds)
+    account.at_most(claim, 0, left if law.continuous else Fraction(-1))
 
 
 def left_of_ratio(rows: list[list[int]], epsilon: Fraction) -> Fraction:
@@ -465,22 +465,26 @@ def left_of_ratio(rows: list[list[int]], epsilon: Fraction) -> Fraction:
     return Fraction(min(up * min(c) - down * max(c) for c in zip(*rows)), (up + down) * max(1, sum(rows[0])))
 
 
-def nowhere_steeper(law: Segments, epsilon: Fraction) -> bool:
-    for (x, y), start, end in zip(pairwise(law.knots), law.rows[::2], law.rows[1::2]):
-        ratio = epsilon * (y - x)
-        up, down = ratio.numerator, ratio.denominator
-        if any(abs(p - q) * down > up * min(p, q) for p, q in zip(start, end)):
-            return False
-    return True
+def left_of_slope(law: Segments, epsilon: Fraction) -> Fraction:
+    """The least of ε (y − x) min(p, q) − |p − q| over the segments [x, y], as a share of a row; where it is negative a slope is too steep."""
+    lengths = (epsilon * (y - x) for x, y in pairwise(law.knots))
+    return min(
+        Fraction(min(up * min(p, q) - abs(p - q) * down for p, q in zip(start, end)), down * law.common)
+        for (up, down), start, end in zip(
+            map(Fraction.as_integer_ratio, lengths), law.rows[::2], law.rows[1::2]
+        )
+    )
 
 
-def neighbours_within(law: Segments, epsilon: Fraction, power: int) -> bool:
-    for (x, y), start, end in zip(pairwise(law.knots), law.rows[::2], law.rows[1::2]):
-        ratio = exp_bounds(min(epsilon * (y - x) ** power, LARGEST))[0]
-        up, down = ratio.numerator, ratio.denominator
-        if any(max(p, q) * down > up * min(p, q) for p, q in zip(start, end)):
-            return False
-    return True
+def left_between_neighbours(law: Segments, epsilon: Fraction, power: int) -> Fraction:
+    """The least of e^(ε d) min(p, q) − max(p, q) over neighbours at a distance d, as a share of a row."""
+    rates = (exp_bounds(min(epsilon * (y - x) ** power, LARGEST))[0] for x, y in pairwise(law.knots))
+    return min(
+        Fraction(min(up * min(p, q) - max(p, q) * down for p, q in zip(start, end)), down * law.common)
+        for (up, down), start, end in zip(
+            map(Fraction.as_integer_ratio, rates), law.rows[::2], law.rows[1::2]
+        )
+    )
 
 
 def largest_excess(law: Segments, epsilon: Fraction, account: Account) -> Fraction:

@@ -83,6 +83,12 @@ class Members(dict[str, Json]):
         return super().__getitem__(name)
 
 
+def above(number: Fraction) -> float:
+    """The least double that is no less."""
+    found = float(number)
+    return found if Fraction(found) >= number else math.nextafter(found, math.inf)
+
+
 class Account:
     """Claims, each with how it was checked and whether it holds.
 
@@ -171,6 +177,11 @@ class Account:
         """Whether low ≤ high, as both are; what is left is the margin."""
         self.margins[claim] = float(max(min(high - low, 10**300), -(10**300)))
         self.rows.append((claim, how, bool(low <= high)))
+
+    def computed(self, claim: str, number: Fraction) -> None:
+        """State a number that was computed here, rounded up, in a claim with a place for it."""
+        shown = above(number)
+        self.at_most(claim.format(repr(shown)), number, Fraction(shown))
 
     def supposed(self, claim: str, low: Json, high: Json) -> None:
         """Whether low ≤ high, of which one is only claimed."""

@@ -23,7 +23,7 @@ from itertools import combinations, product
 from typing import NamedTuple
 
 from mechdesign.verifier.bound_class import DISCRETE, EVERY
-from mechdesign.verifier.changes import bounds_of, coordinates, covers
+from mechdesign.verifier.changes import beyond_changes, bounds_of, coordinates
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, TooLarge
 
 Check = Callable[[Json, Account], None]
@@ -113,7 +113,7 @@ def protects(design: Json, question: Json, account: Account) -> bool:
     limits = held.changes
     account.takes(10 * len(each) + len(limits["each"] or ()), 3000)
     kept = all(
-        limits[name] is None or covers(norm, sizes, l1, l2, Fraction(limits[name]))
+        limits[name] is None or beyond_changes(norm, sizes, l1, l2, Fraction(limits[name])) >= 0
         for name, norm in (("linf", math.inf), ("l1", 1), ("l2", 2))
     )
     if limits["each"] is not None:

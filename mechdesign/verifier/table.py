@@ -174,7 +174,7 @@ def loses(rows: list[list[int]], account: Account) -> None:
             "outputs rule inputs out: private with some delta only, which this file does not state"
         )
     else:
-        account.proved(f"privacy loss at most {loss!r} between any two inputs", True)
+        account.at_most(f"privacy loss at most {loss!r} between any two inputs", loss, loss)
 
 
 def largest_loss(rows: list[list[int]]) -> float | None:
@@ -217,11 +217,11 @@ def declared(design: Json, result: Json, account: Account, noun: str) -> None:
     bits = max(total.bit_length() for total in totals)
     for point in points:
         account.takes(2 * m * len(point.pairs), bits)
-        for_all = all(
-            keeps(weights[a], totals[a], weights[b], totals[b], low, point.delta)
+        left = min(
+            left_between(weights[a], totals[a], weights[b], totals[b], low, point.delta)
             for (a, b), (low, _) in zip(point.pairs, point.rates)
         )
-        account.proved(point.claim, for_all)
+        account.at_most(point.claim, 0, left)
     cells = [Fraction(w, total) for row, total in zip(weights, totals) for w in row]
 
     def proved(rows: list[Own]) -> Fraction:
@@ -263,19 +263,21 @@ def keeps_rows(
     (account.supposed if curved else account.bounds)(claim, result["lower_bound"], found)
 
 
-def keeps(row: list[int], total: int, other: list[int], its: int, low: Fraction, delta: Fraction) -> bool:
-    """Whether a row is private from another one."""
+def left_between(
+    row: list[int], total: int, other: list[int], its: int, low: Fraction, delta: Fraction
+) -> Fraction:
+    """What is left before a row is not private from another one: of δ, or of an entry where that is 0."""
     up, down = low.numerator * total, low.denominator * its
     over = [p * down - up * q for p, q in zip(row, other)]
-    if not delta:
-        return max(over) <= 0
-    return sum(o for o in over if o > 0) <= delta * low.denominator * total * its
+    most = sum(o for o in over if o > 0) if delta else max(over)
+    return delta - Fraction(most, low.denominator * total * its)
 
 
-def holds(row: Own, v: list[Fraction]) -> bool:
-    left = sum((a * v[j] for j, a in row.terms), row.offset)
+def left_of(row: Own, v: list[Fraction]) -> Fraction:
+    """What is left before a row is broken."""
+    found = sum((a * v[j] for j, a in row.terms), row.offset)
     size = sum((abs(a) for _, a in row.terms), abs(row.offset))
-    return abs(left) <= MISSED * size if row.equal else left <= 0
+    return MISSED * size - abs(found) if row.equal else -found
 
 
 def rows_hold(
@@ -284,7 +286,8 @@ def rows_hold(
     """Claim, family by family, that the rows hold at v."""
     for label in labels:
         who = f"tangents of {label!r}" if label in curved else f"rows called {label!r}"
-        account.proved(f"{who} hold", all(holds(row, v) for row in rows if row.label == label))
+        left = min((left_of(row, v) for row in rows if row.label == label), default=Fraction(0))
+        account.at_most(f"{who} hold", 0, left)
         if label in curved:
             account.claimed(f"they are tangents of a convex function {label!r}, which the law keeps too")
 
@@ -532,22 +535,22 @@ def level(loss: Fraction) -> int:
     return 1 if loss >= 100 else min(TOP, math.ceil(TOP / exp_bounds(loss)[0]))
 
 
-def within(weight: int, loss: Fraction) -> bool:
-    """Whether 2¹⁰⁰ is at most e^loss times a weight."""
-    return weight >= TOP or weight * exp_bounds(min(loss, 700))[0] >= TOP
+def beyond_top(weight: int, loss: Fraction) -> Fraction:
+    """By how much e^loss times a weight is above 2¹⁰⁰, as a share of it; negative where it is below."""
+    return max(Fraction(weight), weight * exp_bounds(min(loss, 700))[0]) / TOP - 1
 
 
 def clustered_response(law: Json, account: Account) -> None:
     alpha, (near, far) = Fraction(law["alpha"]), cluster_distances(law["space"])
     account.agrees("clusters are no further apart inside than across", 0 < near <= far)
-    holds = within(level(alpha * near), alpha * near) and within(level(alpha * far), alpha * far)
-    account.proved(f"privacy of all pairs at alpha = {float(alpha)!r}", holds)
+    left = min(beyond_top(level(loss), loss) for loss in (alpha * near, alpha * far))
+    account.at_most(f"privacy of all pairs at alpha = {float(alpha)!r}", 0, left)
 
 
 def hadamard_response(law: Json, account: Account) -> None:
     epsilon = Fraction(law["epsilon"])
     account.agrees("there are items to tell apart", 2 <= law["items"] <= 1 << 40)
-    account.proved(f"privacy loss at most {float(epsilon)!r}", within(level(epsilon), epsilon))
+    account.at_most(f"privacy loss at most {float(epsilon)!r}", 0, beyond_top(level(epsilon), epsilon))
 
 
 def channel_alone(law: Json, account: Account) -> None:

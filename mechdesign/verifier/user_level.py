@@ -25,8 +25,8 @@ from operator import sub
 
 from mechdesign.verifier import table as channels
 from mechdesign.verifier.allocation import largest_square
-from mechdesign.verifier.arithmetic import above, decimal, log_above, root_above
-from mechdesign.verifier.reading import Account, Json, NotCovered, Refused
+from mechdesign.verifier.arithmetic import decimal, log_above, root_above
+from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, above
 from mechdesign.verifier.table import cluster_distances, distances
 
 NEARER = 1 - Fraction(1, 10**15)
@@ -146,10 +146,10 @@ def item_by_item(law: Json, account: Account) -> tuple[Fraction, float]:
     rate, most = channel_losses(law["channel"], found, account)
     if not all(holds for *_, holds in account.rows):
         return Fraction(0), 0.0
-    account.proved(f"an item loses at most {above(rate)!r} a distance, and {above(most)!r}", True)
+    account.computed(f"an item loses at most {{}} a distance, and {above(most)!r}", rate)
     alpha, reach = law["items"] * rate, law["radius"]
     within = "" if reach is None else f" between users at most {reach!r} apart"
-    account.proved(f"privacy of users: alpha at most {above(alpha)!r}, delta = 0.0{within}", True)
+    account.computed(f"privacy of users: alpha at most {{}}, delta = 0.0{within}", alpha)
     return alpha, 0.0
 
 
@@ -182,9 +182,10 @@ def reduced(law: Json, account: Account) -> None:
             low, high = (low, middle) if diverges >= need else (middle, high)
         added = Fraction(0) if high == 1 else failure
         stretch = Fraction(high) * diameter / radius
-    claim = f"alpha at most {above(alpha * stretch)!r}, delta at most {above(Fraction(delta) + added)!r}"
-    account.proved(
-        f"privacy of users of any sizes: {claim}, between users at most {law['radius']!r} apart", True
+    account.computed(
+        f"privacy of users of any sizes: alpha at most {{}}, delta at most {above(Fraction(delta) + added)!r}, "
+        f"between users at most {law['radius']!r} apart",
+        alpha * stretch,
     )
 
 
@@ -192,7 +193,7 @@ def estimate(law: Json, account: Account) -> None:
     space = law["space"]
     found = None if space is None else distances(space, account)
     _, loss = channel_losses(law["channel"], found, account)
-    account.proved(f"a report loses at most {above(loss)!r}, and what is made of reports no more", loss > 0)
+    account.computed("a report loses at most {}, and what is made of reports no more", loss)
 
 
 MECHANISMS: dict[str, Callable[[Json, Account], object]] = {

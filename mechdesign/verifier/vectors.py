@@ -82,8 +82,8 @@ def vectors(result: Json, account: Account) -> None:
     if design["bits"] is not None and not 1 <= design["bits"] <= 16:
         raise Refused("bits of which no vector mechanism is made")
     bits, error = mechanism(law, account)
-    account.proved(
-        "the budget of the mechanism is within the one stated", law["privacy"]["epsilon"] <= epsilon
+    account.at_most(
+        "the budget of the mechanism is within the one stated", law["privacy"]["epsilon"], epsilon
     )
     account.proved("every input that is stated is one of the mechanism's", covers(design, law))
     turned = law.get("rotation") in (None, design["rotation"] or "exact") or (
@@ -92,9 +92,7 @@ def vectors(result: Json, account: Account) -> None:
     account.agrees("vectors are turned as stated", turned)
     if law[""] == "sampled-coordinates":
         account.agrees("the mechanism's limit of bits is the design's", law["bits"] == design["bits"])
-    account.proved(
-        "a vector takes no more bits than stated", design["bits"] is None or bits <= design["bits"]
-    )
+    account.at_most("a vector takes no more bits than stated", bits, design["bits"] or math.inf)
     account.at_most(f"the worst error is at most {value:.9g}", error, value * (1 + ROOM), "recomputed")
     if bound is not None:
         most = cap_error(dimension, epsilon)
@@ -233,7 +231,7 @@ def sampled_coordinates(law: Json, account: Account) -> tuple[int, float]:
     budget = Fraction(law["privacy"]["epsilon"]) / count
     claim = f"privacy loss at most {law['privacy']['epsilon']!r}/{count} a coordinate"
     account.bounds(claim, 0, left_of_ratio(segments.rows, budget))
-    account.proved("every coordinate's answer is unbiased", largest_bias(segments, bins) == 0)
+    account.at_most("every coordinate's answer is unbiased", largest_bias(segments, bins), 0)
     bits = count * max((len(bins) - 1).bit_length(), 1)
     account.agrees(
         "a vector takes no more bits than the mechanism says", law["bits"] is None or bits <= law["bits"]

@@ -30,7 +30,7 @@ from mechdesign.vectors.sphere import chi_mean, top_squares, top_sum
 from mechdesign.verifier import vectors
 from mechdesign.verifier.allocation import composed_delta, largest_square
 from mechdesign.verifier.calibration import Asked, moments
-from mechdesign.verifier.changes import bounds_of, covers, reached
+from mechdesign.verifier.changes import beyond_changes, bounds_of, reached
 from mechdesign.verifier.composition import PLACES, POINTS, Grid, laplace_losses
 from mechdesign.verifier.gaussian import Changed, falling, largest_change
 from mechdesign.verifier.knorm import round_delta
@@ -455,8 +455,8 @@ def test_the_largest_norms_are_those_of_a_search_and_of_the_package(seed: int) -
         (math.inf, sensitivity.largest_linf),
     ):
         largest = package(size)
-        assert covers(norm, bounds, l1, l2, Fraction(largest))
-        assert not covers(norm, bounds, l1, l2, Fraction(largest) * (1 - Fraction(1, 10**9)))
+        assert beyond_changes(norm, bounds, l1, l2, Fraction(largest)) >= 0
+        assert beyond_changes(norm, bounds, l1, l2, Fraction(largest) * (1 - Fraction(1, 10**9))) < 0
         assert math.isclose(reached(norm, bounds, l1, l2), largest, rel_tol=1e-12)
     if sensitivity.l0 is None and sensitivity.l2 is not None:
         limit = [{"type": "ineq", "fun": lambda v: sensitivity.l2**2 - float(v @ v)}]
@@ -464,7 +464,7 @@ def test_the_largest_norms_are_those_of_a_search_and_of_the_package(seed: int) -
             limit.append({"type": "ineq", "fun": lambda v: sensitivity.l1 - float(v.sum())})
         start = np.full(size, 0.01)
         found = optimize.minimize(lambda v: -v.sum(), start, bounds=[(0, b) for b in each], constraints=limit)
-        assert covers(1.0, bounds, l1, l2, Fraction(-found.fun * (1 + 1e-6)))
+        assert beyond_changes(1.0, bounds, l1, l2, Fraction(-found.fun * (1 + 1e-6))) >= 0
 
 
 # -- The stand-alone checks of vectors and of biased selection: what is altered is refused, and closed forms are the package's

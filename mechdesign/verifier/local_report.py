@@ -213,8 +213,8 @@ def alone(law: Json, account: Account) -> None:
     if law[""] == "subset-report":
         size = counts_of(law["workload"])
         moments_of_sets(law, size, [], Fraction(0), account)
-        loss = log_above(Fraction(*levels(law)))
-        account.at_most(f"privacy loss at most {loss!r}", loss, loss)
+        told = log_above(Fraction(*levels(law)))
+        account.at_most(f"privacy loss at most {told!r}", told, told)
         account.proved("unbiased for every data set", True)
         return
     rows = table(law, account)

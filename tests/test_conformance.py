@@ -231,6 +231,7 @@ class TestResult:
         assert type(result.design).__name__ in str(result) and len(str(result).splitlines()) <= 16
         assert "<table" in result._repr_html_()
         assert len(result.to_frame()) and "unit of privacy" in result.question()
+        assert result.plot().axes
         others = result.alternatives()
         assert others.empty or others["relative"].iloc[0] == pytest.approx(1.0)
 

@@ -28,8 +28,9 @@ import numpy as np
 from mechdesign.channels.channel import Channel, check_prior
 from mechdesign.channels.exact import integer_rows, private_weights
 from mechdesign.errors import DesignError, SolverError
+from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.exact import round_down
-from mechdesign.evidence.proofs import MechanismClass, RowsBound, every
+from mechdesign.evidence.proofs import RowsBound
 from mechdesign.evidence.results import Accuracy, Result, SolveReport, quantile
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import fraction

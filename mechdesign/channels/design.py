@@ -38,8 +38,9 @@ from mechdesign.channels.exact import private_weights
 from mechdesign.channels.interior import ReportProgram, covering
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.attack import TradeOff
+from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.digits import at_most, shown
-from mechdesign.evidence.proofs import MechanismClass, every, same
+from mechdesign.evidence.proofs import same
 from mechdesign.evidence.results import Accuracy, Result, SolveReport, quantile
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.exactly import Exact

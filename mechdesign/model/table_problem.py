@@ -20,6 +20,7 @@ from scipy import sparse
 
 from mechdesign.errors import DesignError, InfeasibleError, SolverError, instance
 from mechdesign.evidence.attack import TradeOff
+from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.proofs import (
     CLAIMED,
@@ -27,11 +28,9 @@ from mechdesign.evidence.proofs import (
     RECOMPUTED,
     Certificate,
     Claim,
-    MechanismClass,
     Proof,
     RowsBound,
     agreement,
-    every,
     same,
 )
 from mechdesign.evidence.results import Accuracy, Result, SolveReport

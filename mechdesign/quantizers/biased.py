@@ -17,15 +17,8 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.errors import InfeasibleError
-from mechdesign.evidence.proofs import (
-    PROVED,
-    RECOMPUTED,
-    Certificate,
-    Claim,
-    LawProof,
-    MechanismClass,
-    family,
-)
+from mechdesign.evidence.classes import MechanismClass, family
+from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, LawProof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import instance, non_negative, number, settle

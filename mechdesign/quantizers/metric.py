@@ -36,6 +36,7 @@ import pandas as pd
 from mechdesign import solvers
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.attack import TradeOff
+from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.exact import round_down
 from mechdesign.evidence.proofs import (
     ABOUT_FILE,
@@ -44,10 +45,8 @@ from mechdesign.evidence.proofs import (
     RECOMPUTED,
     Certificate,
     Claim,
-    MechanismClass,
     Proof,
     RowsBound,
-    every,
 )
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import UnavailableCallable, serializable

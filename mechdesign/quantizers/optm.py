@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError, InfeasibleError
-from mechdesign.evidence.proofs import MechanismClass, family
+from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import dumps, serializable
 from mechdesign.model.search import Row, Sweeping, swept

@@ -14,7 +14,8 @@ import pandas as pd
 from flint import fmpq
 
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError, instance
-from mechdesign.evidence.proofs import Certificate, Claim, MechanismClass, Proof, family
+from mechdesign.evidence.classes import MechanismClass, family
+from mechdesign.evidence.proofs import Certificate, Claim, Proof
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import fraction, rational

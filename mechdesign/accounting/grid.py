@@ -294,7 +294,7 @@ def discretise_atoms(loss: AtomicLoss, step: float, *, pessimistic: bool) -> Gri
     far = np.where(on_grid, 0.0, np.clip(loss.values - low * step, 0.0, step))
     lift, lower = loss.mass * -np.expm1(-far), far < step / 2
     with np.errstate(over="ignore"):
-        fall = loss.mass * np.expm1(np.where(lower, 0.0, step - far))
+        fall = loss.mass * np.expm1(np.where(lower | (loss.mass == 0), 0.0, step - far))  # 0 · ∞ is no number
     sums = (loss.mass, lift, lift * lower, fall)
     mass, lift, below, above = (np.asarray(np.bincount(index, v, index.max() + 1), dtype=float) for v in sums)
     cells = Cells(mass, lift, below, above, _OFF * mass, _OFF * (lift + above))

@@ -14,7 +14,12 @@ import mechdesign as md
 
 BUDGET = md.ApproximateDP(100.0, 0.5)
 OTHER = {"add-remove": "replace", "replace": "add-remove"}
-COUNTED = [name for name, (made, _) in cheap.DESIGNS.items() if made().asks == "numbers" or made().central]
+TERM_BY_TERM = "joint-calibration"
+COUNTED = [
+    name
+    for name, (made, _) in cheap.DESIGNS.items()
+    if name != TERM_BY_TERM and (made().asks == "numbers" or made().central)
+]
 SEVERAL = [name for name in COUNTED if cheap.DESIGNS[name][0]().answer_size]
 
 
@@ -35,6 +40,13 @@ class Fickle:
 
 
 # -- one answer ------------------------------------------------------------------------------------------
+
+
+def test_terms_of_a_joint_calibration_are_entered_all_at_once(tmp_path: Path) -> None:
+    ledger = md.Ledger(tmp_path / "ledger.jsonl", BUDGET)
+    with pytest.raises(md.DesignError, match="must be released term by term"):
+        cheap.solved(TERM_BY_TERM).release([1], ledger=ledger)
+    assert ledger.to_frame().empty
 
 
 @pytest.mark.parametrize("name", SEVERAL)

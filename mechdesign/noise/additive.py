@@ -79,6 +79,9 @@ class AdditiveNoise(Checked, AddedNoise):
         frozen_parts(self.law)  # refuses anything else
         if not (math.isfinite(self.variance) and self.variance > 0):
             raise DesignError.of("law", self.law.dist.name, "must have a finite, positive variance")
+        if self.sampling_rate < 1 and Sensitivity.of(self.sensitivity).neighbours != "add-remove":
+            remedy = 'Poisson sampling is accounted for one record more or less: bounds for neighbours="add-remove"'
+            raise DesignError.of("sampling_rate", self.sampling_rate, remedy)
 
     @property
     def continuous(self) -> bool:

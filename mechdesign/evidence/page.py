@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata, resources
+from numbers import Real
 from typing import TYPE_CHECKING, TypedDict
 from xml.etree import ElementTree
 
@@ -271,7 +272,7 @@ def _cell(value: object, kind: str, digits: int) -> dict[str, object]:
     text = shown(value, digits)
     if text in _MARKED or (text in ("yes", "no") and not isinstance(value, str)):
         kind = text
-    number = kind == "number" and text != "–" and not isinstance(value, str)
+    number = kind == "number" and text != "–" and isinstance(value, Real)
     return {"text": text, "kind": kind, "value": repr(float(str(value))) if number else None}
 
 

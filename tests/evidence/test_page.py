@@ -324,3 +324,9 @@ def test_outputs_that_never_come_are_told() -> None:
     assert bool(rare) == ("practically never" in str(result))
     channel = md.MetricChannel(md.MetricSpace.grid(4, 4), alpha=0.7).solve()
     assert "reports that never come: 0, 1" in str(channel)
+
+
+def test_a_column_of_numbers_and_others_has_a_value_for_its_numbers_only() -> None:
+    table = pd.DataFrame({"what": [1.5, [1.0, 1e-6], "yes or no", None]}, dtype=object)
+    made = page("x", [Section("x", "", table)], kind="x")
+    assert re.findall(r'data-value="([^"]*)"', made) == ["1.5"]

@@ -21,6 +21,7 @@ from mechdesign.model import exactly
 from mechdesign.model.declared import Part
 from mechdesign.model.exactly import admissible, closed, least_epsilon, near
 from mechdesign.problem.spine import Clock
+from mechdesign.solvers import Deadline
 from mechdesign.verifier.verify import verify
 from model import tables
 
@@ -183,6 +184,17 @@ def test_far_epsilons(epsilon: float) -> None:
     result = md.Problem(md.Minimize(P.worst("squared")), [asked]).solve()
     assert result.certificate is not None and result.certificate.verify()
     assert result.value < (1.0 if epsilon < 1 else 1e-9)
+
+
+def test_inequalities_without_room_become_equalities() -> None:
+    """Facial reduction: two opposite rows are tight in every table, and the others have slack in common on that face."""
+    P = md.Table([0, 1, 2], [0, 1, 2])
+    rows = [md.named("up", P[0, 1] <= P[2, 1]), md.named("down", P[2, 1] <= P[0, 1])]
+    declared = md.Problem(md.Minimize(P.expected()), [P.private(md.PureDP(1.0)), *rows]).declared
+    face, columns = exactly.interior(declared, Deadline(None), None)
+    assert face.tight == {0, 1}
+    point = face.point(columns)
+    assert point[1] == point[7] and not face.broken(point) and min(point) > 0
 
 
 def test_losses_beyond_all_enclosures_are_kept_by_the_largest() -> None:

@@ -58,7 +58,12 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "noise": md.calibrate("laplace", privacy=md.ApproximateDP(1.0, 1e-6), sensitivity=1.0),
         "channel": md.MetricChannel(md.MetricSpace.grid(3, 3), alpha=0.7).solve(),
         "plan": md.Plan(
-            {"visits": md.Histogram(50), "age": md.Mean(0, 100, n=10_000)}, md.PureDP(1.0)
+            {
+                "statistic of visits": md.Histogram(50),
+                **{f"statistic of age {k}": md.Mean(0, 100, n=10_000) for k in range(3)},
+                "statistic of spending": md.Sum(5.0),
+            },
+            md.ApproximateDP(1.0, 1e-6),
         ).solve(),
         "together": md.noise.KNorm(8, md.ApproximateDP(1.0, 1e-6)).solve(),
     }

@@ -430,3 +430,20 @@ def test_priors_are_read_by_name() -> None:
     one, other = (P.expected("error", prior) for prior in ([0.25, 0.75], {"y": 0.75, "x": 0.25}))
     P.save_value(np.array([[0.9, 0.1], [0.5, 0.5]]))
     assert one.value == other.value
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("size", [1e-15, 1e-8, 0.3])
+def test_the_surplus_of_rows_is_the_least_that_is_private(seed: int, size: float) -> None:
+    """Doubles choose the pairs, integers decide; by brute force over all pairs the same number."""
+    rng = np.random.default_rng(seed)
+    distances = md.MetricSpace.line(np.sort(rng.uniform(0, 10.0 ** rng.integers(-6, 3), 7))).distances
+    sums = [(1 << 120) + int(x) for x in rng.uniform(0, size * 2.0**120, 7)]
+    if seed % 3 == 0:
+        sums[1:4] = [max(sums)] * 3
+    rates = exact.Growth(1.3)
+    deficits, unit, need = [max(sums) - s for s in sums], 1 << rates.shift, 0
+    for (x, a), (other, b) in itertools.permutations(enumerate(deficits), 2):
+        rate = rates.lower(float(distances[x, other]))
+        need = max(need, -(-(a * unit - rate * b) // (rate - unit)))
+    assert exact._surplus(sums, distances, exact.Growth(1.3)) == need

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
 
+import cheap
 import numpy as np
 import pytest
 
 import mechdesign as md
 from mechdesign.errors import MechdesignError
 from mechdesign.evidence.serialize import dumps, loads
+from mechdesign.verifier.reading import Refused
 from mechdesign.verifier.verify import verify
 
 LAM = np.array([1.0, 0.0, 0.25])
@@ -111,3 +114,39 @@ def test_one_coordinate_is_what_calibrate_answers():
     found = md.NoiseAllocation("osgt", [0.0, 2.0], privacy, loss=1).solve(time_limit=1e-3)
     one = md.noise.Calibration("osgt", privacy, 1.0, loss="absolute").solve(time_limit=1e-3)
     assert found.value == pytest.approx(2 * one.value) and found.certificate.verify()
+
+
+def smaller(law):
+    """The law at less noise."""
+    law["kwds"]["$items"][0][1] *= 0.99
+    return law
+
+
+DOCTORED = {
+    "value": (("value",), lambda v: v * 0.999),
+    "scale": (("mechanism", "fields", "units", "$tuple", 0, "fields", "law"), smaller),
+    "unit": (("mechanism", "fields", "units", "$tuple", 0, "fields", "sensitivity"), lambda v: 0.9),
+    "which": (("mechanism", "fields", "which", "$array"), lambda v: [v[2], v[1], v[0]]),
+    "none": (("mechanism", "fields", "which", "$array", 0), lambda v: -1),
+    "sensitivities": (("design", "fields", "sensitivities", "$array", 0), lambda v: 1.1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DOCTORED)
+def test_a_doctored_file_is_refused(solved, name):
+    payload = json.loads(dumps(solved))["payload"]
+    (*path, last), change = DOCTORED[name]
+    place = payload["fields"]
+    for step in path:
+        place = place[step]
+    place[last] = change(place[last])
+    text = cheap.sealed(payload)
+    try:
+        theirs = all(holds for *_, holds in verify(text).rows)
+    except Refused:
+        theirs = False
+    try:
+        ours = loads(text).certificate.verify()
+    except MechdesignError:
+        ours = False
+    assert not theirs and not ours

@@ -18,6 +18,7 @@ from mechdesign.evidence.exact import exp_lower
 from mechdesign.evidence.serialize import dumps
 from mechdesign.model.exactly import refuted
 from mechdesign.quantizers.families import SelectionFamilies
+from mechdesign.quantizers.selection_problem import BoxSearch
 from mechdesign.quantizers.selection_program import authors_levels
 from mechdesign.solvers.linear_program import LinearProgram
 from mechdesign.typing import Status
@@ -494,3 +495,41 @@ def test_the_audit_has_the_program_with_its_multipliers() -> None:
     priced = float((ceiling["dual"] * ceiling["rhs"]).sum())
     more = md.OPTM(np.linspace(-2, 2, 6), md.PureDP(1.501), UNIFORM).solve()
     assert (result.value - more.value) / 1e-3 == pytest.approx(priced, rel=0.02)
+
+
+DESIGNS = {
+    "theorem5": lambda: THEOREM_5,
+    "two families": lambda: md.OPTM([-4, 0.2, 0.6, 4], md.PureDP(1.0), UNIFORM),
+    "across outputs": lambda: md.OPTM(
+        [-4, 0.2, 0.6, 4], md.PureDP(1.0), UNIFORM, constraints="across-outputs"
+    ),
+    "theorem6": lambda: md.OPTM(np.linspace(-2, 2, 8), md.PureDP(4.0), UNIFORM, constraints="theorem6"),
+}
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_variables_and_numbers_are_one_statement(name: str) -> None:
+    """What CVXPY solves at the box that is handed out is what the sweep solves there; other boxes too."""
+    problem = DESIGNS[name]().problem()
+    boxes = BoxSearch(problem).first_boxes()
+    for low, high in (problem.box, (boxes[0][..., -1] * 0.5, problem.unknown.open * 1.0)):
+        for parameter, value in zip(problem.parameters, (low, high)):
+            parameter.value = value
+        stated = problem.to_cvxpy()
+        stated.solve(solver=cp.HIGHS)
+        try:
+            numbers = problem.programs.at((low[..., None], high[..., None])).program().answer().value
+        except md.InfeasibleError:
+            assert stated.status == "infeasible"
+            continue
+        assert numbers == pytest.approx(stated.value, rel=1e-8)
+
+
+def test_a_law_outside_an_own_row_is_refused() -> None:
+    """The uncapped mechanism under the capped question."""
+    problem = THEOREM_5.problem()
+    capped = problem.subject_to(md.named("cap", problem.unknown[:, 1] <= 0.2)).solve()
+    free = THEOREM_5.solve()
+    mixed = replace(capped.certificate, law=free.mechanism, value=free.value)
+    assert not mixed.verify()
+    assert "rows called 'cap' hold" in mixed.checks().query("not holds")["claim"].tolist()

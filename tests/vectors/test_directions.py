@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -102,12 +103,16 @@ def test_nearest_are_those_of_a_density_at_angles(d: int, m: int, k: int) -> Non
 # -- the mechanism ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("simplex", [True, False])
 @settings(max_examples=40, deadline=None)
 @given(
-    st.integers(2, 300), st.floats(1e-6, 60), st.integers(1, 9), st.integers(0, 3), st.sampled_from(["ball", "sphere"])
+    st.integers(2, 300), st.floats(1e-6, 60), st.integers(1, 9), st.integers(1, 3), st.sampled_from(["ball", "sphere"])
 )  # fmt: skip
-def test_probabilities_are_exact(d: int, epsilon: float, bits: int, messages: int, inputs: str) -> None:
-    """Of vertices of a simplex (0), and of directions in messages: the ratio, the sum, the best number of near ones, the cap."""
+def test_probabilities_are_exact(
+    simplex: bool, d: int, epsilon: float, bits: int, messages: int, inputs: str
+) -> None:
+    """Of vertices of a simplex, and of directions in messages: the ratio, the sum, the best number of near ones, the cap."""
+    messages = 0 if simplex else messages
     if messages:
         mechanism = md.RandomDirections(d, bits, md.PureDP(epsilon), messages, inputs)
         assert mechanism.factor * float(
@@ -235,3 +240,32 @@ def test_extreme_budgets_are_checked_alone(d: int, epsilon: float, bits: int, in
     result = md.VectorQuantizer(d, md.PureDP(epsilon), bits=bits, inputs=inputs).solve()
     assert result.value >= result.lower_bound and result.certificate.verify()
     assert all(holds for _, _, holds in verify(dumps(result)).rows)
+
+
+@pytest.mark.parametrize(("d", "m", "k"), [(2, 8, 3), pytest.param(4, 8, 1, marks=pytest.mark.slow)])
+def test_nearest_against_forty_digits(d: int, m: int, k: int) -> None:
+    with mpmath.workdps(40):
+        constant = (
+            mpmath.gamma(mpmath.mpf(d) / 2) / mpmath.sqrt(mpmath.pi) / mpmath.gamma(mpmath.mpf(d - 1) / 2)
+        )
+        parts = [mpmath.pi * i / 24 for i in range(25)]
+
+        def moment(power: int) -> mpmath.mpf:
+            def among(angle: mpmath.mpf) -> mpmath.mpf:
+                half = mpmath.mpf(d - 1) / 2
+                above = mpmath.betainc(half, half, 0, mpmath.sin(angle / 2) ** 2, regularized=True)
+                others = mpmath.fsum(
+                    mpmath.binomial(m - 1, i) * above**i * (1 - above) ** (m - 1 - i) for i in range(k)
+                )
+                return m * constant * mpmath.sin(angle) ** (d - 2) * mpmath.cos(angle) ** power * others
+
+            return mpmath.quad(among, parts, maxdegree=4)
+
+        if d == 2:
+            wanted = [m / mpmath.pi * mpmath.sin(mpmath.pi * k / m)]
+            wanted.append(mpmath.mpf(k) / 2 + m / (4 * mpmath.pi) * mpmath.sin(2 * mpmath.pi * k / m))
+        else:
+            wanted = [moment(1), moment(2)]
+        exact = float(wanted[0]), float(k - wanted[0]), float(k - wanted[1])
+    assert nearest(d, m, k) == pytest.approx(exact, rel=1e-12)
+    assert alone.nearest(d, m, k) == pytest.approx(exact, rel=1e-12)

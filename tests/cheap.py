@@ -218,7 +218,7 @@ def objects() -> Iterator[Any]:
     yield [md.HistogramOfUsers(space, items=3, users=5), md.LocalReport(bits=2), md.MetricReport(space)]
     yield md.compare(md.ChoiceQuestion(2, largest=1), PURE)
     yield md.Plan({"n": md.Count(), "best": md.PrivateChoice(2, md.PureDP(0.5))}, PURE).solve()
-    yield [md.choose.Accuracy(1.0, 1.0, 2.0), md.CategoryReport(categories=5, people=10)]
+    yield [md.Accuracy(1.0, 1.0, 2.0), md.CategoryReport(categories=5, people=10)]
     yield md.OPTM(BINS, PURE, stats.beta(2, 3, -1, 2)).solve().certificate
     yield md.MetricQuantizer(BINS, md.MetricDP(2.0), UNIFORM, inputs=[-1, 0.5, 1]).solve().certificate
     table = md.vectors.IntegerTable.of(md.Quantizer.rqm([-2, -1, 1, 2], 0.5, (-1, 1)))

@@ -1,5 +1,4 @@
 from .candidates import register as register
-from .comparing import Accuracy as Accuracy
 from .comparing import accuracy as accuracy
 from .comparing import compare as compare
 from .comparing import least_epsilon as least_epsilon

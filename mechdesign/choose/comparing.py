@@ -21,8 +21,7 @@ from mechdesign.choose.questions import (
 )
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence.digits import gap_words
-from mechdesign.evidence.results import Accuracy as Accuracy
-from mechdesign.evidence.results import Result
+from mechdesign.evidence.results import Accuracy, Result
 from mechdesign.problem.checks import DOWN, instance, one_of, positive, probability
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, Privacy, PureDP
 from mechdesign.runs.parallel import run_chunks

@@ -1,5 +1,6 @@
 from .attack import TradeOff as TradeOff
 from .proofs import Certificate as Certificate
+from .results import Accuracy as Accuracy
 from .results import Result as Result
 from .results import SolveReport as SolveReport
 from .serialize import load as load

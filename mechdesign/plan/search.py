@@ -47,7 +47,7 @@ WIDTH = 1e-3
 _NONE = 1e-9
 """Share of δ that counts as none: a root is looked for between this and 1."""
 _FAR = 1e-3
-"""Share of δ that is far below it: Chernoff's bound, within about that factor of δ, is told of less."""
+"""Share of the budget δ below which a search need not know δ."""
 _LIKE = 1e-12
 """Relative difference of errors and changes that count as equal."""
 _FARTHEST = 700.0
@@ -238,7 +238,10 @@ def items_of(chosen: Sequence[Choice]) -> tuple[int, ...]:
 
 
 def upper_bound(terms: list[NoiseTerm], privacy: ApproximateDP, width: float) -> float:
-    """δ at ε from above, on a grid of so many points for each loss that it takes milliseconds, however near ε the losses end; roughly where δ is far below the budget."""
+    """Bound δ(ε) from above on a grid of about `_POINTS` points at most, however many losses are composed.
+
+    Where Chernoff's bound shows δ to be below `_FAR` of the budget, that share is returned, and nothing is convolved.
+    """
     plan = plan_grid(tuple(terms), privacy.epsilon, width)
     widest = max(grid.step * grid.mass.size for grid, _ in plan.coarse)
     spread = math.sqrt(find_tilt(plan.coarse, privacy.epsilon, guess=plan.theta).variance)

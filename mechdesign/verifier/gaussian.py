@@ -139,17 +139,17 @@ def value(result: Json, rows: Json, spans: Json, gram: Json, account: Account) -
     if found is None:
         account.claimed(f"the loss is at most {stated!r}")
         return
-    better, off = found
-    true = shown_is(result["mechanism"]["covariance"], spans, better, account)
-    cost = math.fsum(map(mul, (x for row in gram for x in row), (x for row in better for x in row)))
+    better, one, off = found
+    true = shown_is(result["mechanism"]["covariance"], spans, better, one, account)
+    cost = math.fsum(map(mul, (x for row in gram for x in row), (x / one for row in better for x in row)))
     if result["design"]["loss"] == "largest":
         cost = max(row[i] for i, row in enumerate(true))
     claim = f"the loss is at most {stated:.12g}"
     account.at_most(claim, cost * (1 - off * off), stated * (1 + ROOM), "recomputed")
 
 
-def inverse_gram(rows: Json) -> tuple[list[list[float]], float] | None:
-    """(RᵀR)⁻¹ in doubles, by one step of Newton's in integers, and its relative error before that step; None where it is too large."""
+def inverse_gram(rows: Json) -> tuple[list[list[int]], int, float] | None:
+    """(RᵀR)⁻¹ by one step of Newton's: integers, what 1 is of them, the relative error before that step; None if that is large."""
     back = inverse(rows)
     found = times(back, transposed(back))
     # R Σ Rᵀ = I + D: Σ is (RᵀR)⁻¹ to a relative ‖D‖, and 2Σ − ΣRᵀRΣ to its square
@@ -168,19 +168,21 @@ def inverse_gram(rows: Json) -> tuple[list[list[float]], float] | None:
         return None
     g = times(transposed(a), a)
     sgs = times(times(s, g), s)
-    better = [
-        [float(Fraction(2 * x * one - y, one << s_bits)) for x, y in zip(row, other)]
-        for row, other in zip(s, sgs)
-    ]
-    return better, off
+    better = [[2 * x * one - y for x, y in zip(row, other)] for row, other in zip(s, sgs)]
+    return better, one << s_bits, off
 
 
-def shown_is(shown: Json, spans: Json, better: Json, account: Account) -> list[list[float]]:
+def shown_is(shown: Json, spans: Json, better: Json, one: int, account: Account) -> list[list[float]]:
     """That a covariance shown is the lifted one, which is returned."""
     if len(shown) != len(spans) or any(len(row) != len(spans) for row in shown):
         raise Refused("a covariance of other numbers than the answer's")
-    lift = [[float(x) for x in row] for row in spans]
-    true = times(times(lift, better), transposed(lift))
+    # in integers: what is lifted of large entries may cancel
+    units = [math.lcm(*(x.denominator for x in row)) for row in spans]
+    lift = [[int(x * unit) for x in row] for row, unit in zip(spans, units)]
+    true = [
+        [x / (a * b * one) for x, b in zip(row, units)]
+        for row, a in zip(times(times(lift, better), transposed(lift)), units)
+    ]
     near = all(
         abs(x - y) <= NEAR * math.sqrt(true[i][i] * true[j][j])
         for i, (row, other) in enumerate(zip(true, shown))
@@ -202,7 +204,7 @@ def shown_is_the_law(law: Json, account: Account) -> None:
     if found is None:
         account.claimed("the covariance shown is the law's")
     else:
-        shown_is(law["covariance"], spans, found[0], account)
+        shown_is(law["covariance"], spans, *found[:2], account)
 
 
 def multipliers_of(result: Json) -> list[Json]:
@@ -326,7 +328,7 @@ def covariance_problem(result: Json, account: Account) -> None:
     found = inverse_gram(r)
     if found is not None:
         shown_is(
-            law["covariance"], [[Fraction(i == j) for j in range(n)] for i in range(n)], found[0], account
+            law["covariance"], [[Fraction(i == j) for j in range(n)] for i in range(n)], *found[:2], account
         )
     for label in design["labels"]:
         left = (left_of_row(row, spread, witness) for row in rows if row.label == label)

@@ -142,9 +142,14 @@ def extras_page() -> str:
 
 
 def write(app: Sphinx, _config: object) -> None:
-    """Write what changed: Sphinx then reads only that again."""
+    """Write what changed, which Sphinx then reads again, and remove pages of names that are gone."""
     pages = {f"{name}.rst": text for name, text in api_pages().items()}
     pages |= {"toml.inc": toml_page(), "extras.inc": extras_page(), "command-line.md": command_page()}
+    stubs = {f"mechdesign.{word}" for word in names(PACKAGE / "__init__.pyi")}
+    stubs |= {f"mechdesign.{wing}.{word}" for wing, words in wings().items() for word in words}
+    for page in Path(app.srcdir, "generated", "api").glob("*.rst"):  # of an earlier build
+        if page.stem not in stubs and f"api/{page.name}" not in pages:
+            page.unlink()
     for name, text in pages.items():
         path = Path(app.srcdir) / "generated" / name
         path.parent.mkdir(parents=True, exist_ok=True)

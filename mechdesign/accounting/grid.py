@@ -269,10 +269,9 @@ def discretise(
         p, _, error, _ = loss.masses(np.clip(outcomes(loss, atom), x_low, x_high))
         mass[k - first] += max(float(p[0] + error[0] if pessimistic else p[0] - error[0]), 0.0)
         slop = max(slop, abs(atom - k * step) + 1e-15 * abs(atom))
-    # P(loss infinite) and P(beyond x_high), both under the query whose loss is looked at
-    beyond = float(loss.sf(x_high - half))
+    below, beyond = loss.outside(x_low, x_high)
     if pessimistic:
-        mass[0] += float(loss.sf(-(x_low - half))) * (1 + 1e-12)
+        mass[0] += below * (1 + 1e-12)
         return GridLoss(step, first, mass, beyond * (1 + 1e-12 + loss.end_error), slop, True)
     infinite = beyond * max(1 - 1e-12 - loss.end_error, 0.0) if x_high == loss.edge else 0.0
     return GridLoss(step, first, mass, infinite, -slop, False)

@@ -18,7 +18,7 @@ from mechdesign.accounting.least_kept import least_kept
 from mechdesign.accounting.losses import NoiseTerm, Terms, as_terms, in_sigmas, is_gaussian, loss_of
 from mechdesign.accounting.planning import FLOOR, GridPlan, apart, largest, plan_grid, typical
 from mechdesign.accounting.profile import enclosed_delta, enclosed_gaussian, profile_interval
-from mechdesign.accounting.sampling import SampledPlan, SampledRounds, loss_before
+from mechdesign.accounting.sampling import ReplacedLoss, SampledPlan, SampledRounds, loss_before
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import excess
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED
@@ -86,6 +86,7 @@ def delta_interval(
     width: float = 0.01,
     rounds: int = 1,
     sampling_rate: float = 1.0,
+    neighbours: str = "add-remove",
     closed_form: bool = True,
     points: int = 2**20,
     told_from: float = 0.0,
@@ -105,8 +106,11 @@ def delta_interval(
     rounds : int
         The whole release is repeated (adaptively) this many times.
     sampling_rate : float
-        Each round sees a Poisson sample of the records with this rate; neighbours then differ by adding
-        or removing one record, and the worse of the two directions is returned.
+        Each round sees a Poisson sample of the records with this rate.
+    neighbours : {"add-remove", "replace"}
+        Where records are sampled: "add-remove" neighbours differ by one record more or less, and the worse of the two directions is
+        returned. "replace": of normal noise alone; another record in the place of one changes the answer by at most the terms' sensitivity,
+        a record more or less by at most half of that (twice the norm to which records are clipped, and that norm).
     closed_form : bool
         Use the Gaussian profile when every law is normal, and the exact one-dimensional profile for a single
         coordinate, unless several rounds are sampled.
@@ -149,7 +153,8 @@ def delta_interval(
     if probability("sampling_rate", sampling_rate) == 0:
         raise DesignError.of("sampling_rate", sampling_rate, "must be a probability in (0, 1]")
     deadline, epsilon = Deadline.of(deadline, time_limit), float(epsilon)
-    if sampling_rate < 1 and rounds == 1:
+    replaced = _replaced(terms, sampling_rate, neighbours)
+    if sampling_rate < 1 and rounds == 1 and not replaced:
         low, high = _unsampled(epsilon, sampling_rate)
         above, below = (
             delta_interval(terms, at, width=width, closed_form=closed_form, points=points, deadline=deadline)
@@ -159,14 +164,17 @@ def delta_interval(
             sampling_rate * below.lower * _LESS, min(sampling_rate * above.upper * _MORE, 1.0)
         )
     terms = _repeated(terms, rounds, sampling_rate)
-    if closed_form and (found := _closed(terms, epsilon, sampling_rate)) is not None:
+    if (
+        closed_form
+        and (found := _closed(terms, epsilon, sampling_rate, replaced and rounds == 1)) is not None
+    ):
         return found
     if sampling_rate < 1 and (apart(terms) or typical(terms) > _APART):
         # Nobody is told apart who is in no sample; losses this large are beyond the grid.
         return DeltaInterval(0.0, min(-math.expm1(rounds * math.log1p(-sampling_rate)) * _MORE, 1.0))
     if apart(terms):
         return DeltaInterval(0.0 if sampling_rate < 1 else 1.0, 1.0)
-    plan = _planned(terms, epsilon, 0.01, rounds, sampling_rate)
+    plan = _planned(terms, epsilon, 0.01, rounds, sampling_rate, neighbours)
     return _refine(plan, epsilon, width, points, told_from, deadline)
 
 
@@ -176,14 +184,31 @@ def _unsampled(epsilon: float, sampling_rate: float) -> tuple[float, float]:
     return before * _LESS, before * _MORE
 
 
+def _replaced(terms: Terms, sampling_rate: float, neighbours: str) -> bool:
+    """Whether records are sampled of which one is replaced: then noise is normal."""
+    one_of("neighbours", neighbours, ("add-remove", "replace"))
+    replaced = sampling_rate < 1 and neighbours == "replace"
+    if replaced and not all(is_gaussian(t.law) for t in as_terms(terms)):
+        remedy = "is accounted for under normal noise alone where records are sampled"
+        raise DesignError.of("neighbours", neighbours, remedy)
+    return replaced
+
+
 def _repeated(terms: Terms, rounds: int, sampling_rate: float) -> tuple[NoiseTerm, ...]:
     """The terms of all rounds, or of one where rounds are sampled."""
     times = rounds if sampling_rate == 1.0 else 1
     return tuple(replace(t, count=t.count * times) for t in as_terms(terms))
 
 
-def _closed(terms: tuple[NoiseTerm, ...], epsilon: float, sampling_rate: float) -> DeltaInterval | None:
-    """δ(ε) of normal noise, or of one coordinate; None elsewhere."""
+def _closed(
+    terms: tuple[NoiseTerm, ...], epsilon: float, sampling_rate: float, replaced: bool = False
+) -> DeltaInterval | None:
+    """δ(ε) of normal noise, of one coordinate, or of one sampled round of which a record is replaced; None elsewhere."""
+    if replaced:
+        once = SampledRounds(terms, 1, 1.0, replaced=sampling_rate)
+        below, above = (once.single(pessimistic=up) for up in (False, True))
+        if isinstance(below, ReplacedLoss) and isinstance(above, ReplacedLoss):
+            return DeltaInterval(below.delta(epsilon)[0], above.delta(epsilon)[1])
     if sampling_rate < 1:
         return None
     if all(is_gaussian(t.law) for t in terms):
@@ -198,17 +223,25 @@ def _closed(terms: tuple[NoiseTerm, ...], epsilon: float, sampling_rate: float) 
 
 
 def _planned(
-    terms: tuple[NoiseTerm, ...], epsilon: float, width: float, rounds: int, sampling_rate: float
+    terms: tuple[NoiseTerm, ...],
+    epsilon: float,
+    width: float,
+    rounds: int,
+    sampling_rate: float,
+    neighbours: str,
 ) -> GridPlan | SampledPlan:
     if sampling_rate == 1.0:
         return plan_grid(terms, epsilon, width)
-    return SampledPlan.of((SampledRounds.of(terms, rounds, sampling_rate, epsilon),), epsilon, width)
+    part = SampledRounds.of(terms, rounds, sampling_rate, epsilon, neighbours)
+    return SampledPlan.of((part,), epsilon, width)
 
 
-def _together(mechanisms: Sequence[Rounds], epsilon: float, width: float) -> GridPlan | SampledPlan:
+def _together(
+    mechanisms: Sequence[Rounds], epsilon: float, width: float, neighbours: str
+) -> GridPlan | SampledPlan:
     """The grid of several mechanisms: those that see everybody are rounds of one normal coordinate, or of each other term."""
     whole = [t for terms, rounds, rate in mechanisms if rate == 1 for t in _repeated(terms, rounds, rate)]
-    sampled = [SampledRounds.of(*one, epsilon) for one in mechanisms if one[2] < 1]
+    sampled = [SampledRounds.of(*one, epsilon, neighbours) for one in mechanisms if one[2] < 1]
     if not sampled:
         return plan_grid(tuple(whole), epsilon, width)
     normal = tuple(t for t in whole if is_gaussian(t.law))
@@ -218,7 +251,12 @@ def _together(mechanisms: Sequence[Rounds], epsilon: float, width: float) -> Gri
 
 
 def joint_interval(
-    mechanisms: Sequence[Rounds], epsilon: float, *, width: float = 0.01, deadline: Deadline | None = None
+    mechanisms: Sequence[Rounds],
+    epsilon: float,
+    *,
+    width: float = 0.01,
+    neighbours: str = "add-remove",
+    deadline: Deadline | None = None,
 ) -> DeltaInterval:
     """Bound δ(ε) of several mechanisms about the same records from both sides, each with rounds and a sampling rate of its own.
 
@@ -231,17 +269,21 @@ def joint_interval(
     >>> alone < both
     True
     """
-    if any(apart(terms) for terms, _, _ in mechanisms):
+    for terms, _, rate in mechanisms:
+        _replaced(terms, rate, neighbours)
+    if any(apart(terms) for terms, *_ in mechanisms):
         return DeltaInterval(0.0, 1.0)
-    plan = _together(mechanisms, epsilon, 0.01)
+    plan = _together(mechanisms, epsilon, 0.01, neighbours)
     return _refine(plan, epsilon, width, 2**20, 0.0, Deadline.of(deadline))
 
 
-def joint_upper(mechanisms: Sequence[Rounds], epsilon: float, *, points: int = 2**20) -> float:
+def joint_upper(
+    mechanisms: Sequence[Rounds], epsilon: float, *, neighbours: str = "add-remove", points: int = 2**20
+) -> float:
     """Bound δ(ε) of several mechanisms from above, on one grid of so many points at most."""
-    if any(apart(terms) for terms, _, _ in mechanisms):
+    if any(apart(terms) for terms, *_ in mechanisms):
         return 1.0
-    return _upper(_together(mechanisms, epsilon, 1e-3), epsilon, 1e-3, points)
+    return _upper(_together(mechanisms, epsilon, 1e-3, neighbours), epsilon, 1e-3, points)
 
 
 def _refine(
@@ -287,16 +329,20 @@ def upper_delta(
     width: float = 1e-3,
     rounds: int = 1,
     sampling_rate: float = 1.0,
+    neighbours: str = "add-remove",
     points: int = 2**20,
 ) -> float:
     """Bound δ(ε) from above on one grid planned for `width`, of so many points at most."""
-    if sampling_rate < 1 and rounds == 1:
+    replaced = _replaced(terms, sampling_rate, neighbours)
+    if replaced and (found := _closed(as_terms(terms), epsilon, sampling_rate, rounds == 1)) is not None:
+        return found.upper
+    if sampling_rate < 1 and rounds == 1 and not replaced:
         low, _ = _unsampled(epsilon, sampling_rate)
         return min(sampling_rate * upper_delta(terms, low, width=width, points=points) * _MORE, 1.0)
     terms = _repeated(terms, rounds, sampling_rate)
     if apart(terms):
         return 1.0
-    return _upper(_planned(terms, epsilon, width, rounds, sampling_rate), epsilon, width, points)
+    return _upper(_planned(terms, epsilon, width, rounds, sampling_rate, neighbours), epsilon, width, points)
 
 
 def _upper(plan: GridPlan | SampledPlan, epsilon: float, width: float, points: int) -> float:
@@ -311,14 +357,22 @@ def _upper(plan: GridPlan | SampledPlan, epsilon: float, width: float, points: i
     return least
 
 
-def verified_delta(terms: Terms, epsilon: float, *, rounds: int = 1, sampling_rate: float = 1.0) -> float:
+def verified_delta(
+    terms: Terms,
+    epsilon: float,
+    *,
+    rounds: int = 1,
+    sampling_rate: float = 1.0,
+    neighbours: str = "add-remove",
+) -> float:
     """Bound δ(ε) from above as the stand-alone verifier can on its finest grid.
 
     That has steps of ε/n times a power of 2, at most 2¹⁵ to the largest loss and 2¹⁶ along the sum of all n; here they are
     twice as wide, as it splits losses up to twice.
     """
-    if sampling_rate < 1 and rounds > 1:
-        return upper_delta(terms, epsilon, rounds=rounds, sampling_rate=sampling_rate, points=2**14)
+    if sampling_rate < 1 and (rounds > 1 or neighbours == "replace"):
+        seen = {"rounds": rounds, "sampling_rate": sampling_rate, "neighbours": neighbours}
+        return upper_delta(terms, epsilon, **seen, points=2**14)  # type: ignore[arg-type]
     if sampling_rate < 1:
         low, _ = _unsampled(epsilon, sampling_rate)
         return min(sampling_rate * verified_delta(terms, low) * _MORE, 1.0)
@@ -338,18 +392,25 @@ def verified_delta(terms: Terms, epsilon: float, *, rounds: int = 1, sampling_ra
 
 
 def lower_delta(
-    terms: Terms, epsilon: float, *, width: float = 1e-2, rounds: int = 1, sampling_rate: float = 1.0
+    terms: Terms,
+    epsilon: float,
+    *,
+    width: float = 1e-2,
+    rounds: int = 1,
+    sampling_rate: float = 1.0,
+    neighbours: str = "add-remove",
 ) -> float:
     """Bound δ(ε) from below: exactly where there is a closed form, else on one grid planned for `width`."""
-    if sampling_rate < 1 and rounds == 1:
+    replaced = _replaced(terms, sampling_rate, neighbours)
+    if sampling_rate < 1 and rounds == 1 and not replaced:
         _, high = _unsampled(epsilon, sampling_rate)
         return sampling_rate * lower_delta(terms, high, width=width) * _LESS
     terms = _repeated(terms, rounds, sampling_rate)
-    if (found := _closed(terms, epsilon, sampling_rate)) is not None:
+    if (found := _closed(terms, epsilon, sampling_rate, replaced and rounds == 1)) is not None:
         return found.lower
     if apart(terms):
         return 0.0 if sampling_rate < 1 else 1.0
-    plan = _planned(terms, epsilon, width, rounds, sampling_rate)
+    plan = _planned(terms, epsilon, width, rounds, sampling_rate, neighbours)
     return plan.delta(epsilon, plan.step, pessimistic=False)
 
 
@@ -360,13 +421,14 @@ def epsilon_bound(
     width: float = 0.01,
     rounds: int = 1,
     sampling_rate: float = 1.0,
+    neighbours: str = "add-remove",
     time_limit: float | None = None,
 ) -> float:
     r"""Return an ε, rounded up, at which the composition is certified (ε, δ)-DP.
 
     Parameters
     ----------
-    terms, width, rounds, sampling_rate
+    terms, width, rounds, sampling_rate, neighbours
         As in `delta_interval`.
     delta : float
         δ in (0, 1).
@@ -406,6 +468,7 @@ def epsilon_bound(
             width=width,
             rounds=rounds,
             sampling_rate=sampling_rate,
+            neighbours=neighbours,
             told_from=delta,
             deadline=deadline,
         )

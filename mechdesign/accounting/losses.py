@@ -372,6 +372,11 @@ class CentredLoss:
         q, q_error = cell_masses(self.sf, x + half)
         return p, q, p_error, q_error
 
+    def outside(self, low: float, high: float) -> tuple[float, float]:
+        """Probabilities, under the query whose loss is looked at, below one point and above another."""
+        half = self.sensitivity / 2
+        return float(self.sf(half - low)), float(self.sf(high - half))
+
 
 _ULPS = 4e-15
 """Relative error allowed to a survival function, per unit of 1 − log of its value (≈ 20 ulps, and an

@@ -7,6 +7,17 @@ A record takes part in a round with probability s. If (P, Q) dominates the round
 
 (Zhu, Dong and Wang, *Optimal accounting of differential privacy via characteristic function*, 2022). The K
 coordinates of a round share the sample, so they are convolved first and sampled together.
+
+**Replacing a record**, under normal noise N of covariance σ²I: let a record move the answer by u, of norm at most C, and the one in its place by v. Given who
+else takes part, the laws of the answer are :math:`P_u = (1 - s) N + s N(u)` and :math:`P_v`. The pair of a vector of norm C and its
+negative dominates all others, in any dimension:
+
+1. By joint convexity it dominates whoever else takes part, and as u and v change places, it is enough to look at x = e^ε ≥ 1.
+2. By advanced joint convexity (Balle, Barthe and Gaboardi 2018), with :math:`x' = 1 + (x - 1)/s` and :math:`\beta = x/x'`, the curve is
+   :math:`h(x) = s \int (dN(u) - x' d((1 - \beta) N + \beta N(v)))_+ = s E(1 - x' ((1 - \beta) e^{X - E X^2/2} + \beta e^{Y - E Y^2/2}))_+`, where X and Y are normal,
+   with :math:`\sigma^2 E X^2 = |u|^2`, :math:`\sigma^2 E Y^2 = |u - v|^2` and :math:`\sigma^2 E X Y = u \cdot (u - v)`: the ratios of N and of N(v) to N(u).
+3. The mean of a convex function of :math:`\sum p_i e^{X_i - E X_i^2/2}` rises with every covariance (Kahane 1985). All three are largest, at C², 4C² and 2C², where
+   u has norm C and v = −u.
 """
 
 from __future__ import annotations
@@ -45,6 +56,7 @@ from mechdesign.accounting.losses import (
     CentredLoss,
     Loss,
     NoiseTerm,
+    cell_masses,
     in_sigmas,
     is_gaussian,
     loss_of,
@@ -52,7 +64,7 @@ from mechdesign.accounting.losses import (
 from mechdesign.accounting.planning import DEEPEST, FLOOR, GridPlan, largest, plan_grid
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import round_down, round_up
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Numbers
 
 _STRETCHES = 16
 """Convolutions of a round, at most."""
@@ -204,16 +216,29 @@ class SampledRounds:
     rate : float
     base : GridPlan, optional
         The grid of a round of several coordinates, before it is sampled.
+    replaced : float
+        Rate of a sample of records of which one is replaced by another, which differs from it by the terms' sensitivity and from no record by
+        half of that; 0 for other neighbours. `rate` is 1 then.
     """
 
     terms: tuple[NoiseTerm, ...]
     rounds: int
     rate: float
     base: GridPlan | None = None
+    replaced: float = 0.0
 
     @classmethod
-    def of(cls, terms: tuple[NoiseTerm, ...], rounds: int, rate: float, epsilon: float) -> SampledRounds:
+    def of(
+        cls,
+        terms: tuple[NoiseTerm, ...],
+        rounds: int,
+        rate: float,
+        epsilon: float,
+        neighbours: str = "add-remove",
+    ) -> SampledRounds:
         """The rounds, of which all together are asked at ε."""
+        if neighbours == "replace" and rate < 1:
+            return cls(terms, rounds, 1.0, replaced=rate)
         found = cls(terms, rounds, rate)
         if found.single(pessimistic=True) is not None:
             return found
@@ -223,6 +248,14 @@ class SampledRounds:
 
     def single(self, *, pessimistic: bool) -> Loss | None:
         """The loss of one coordinate, where one is all there is: of normal ones, whose μ² = ΣΔ²/σ² is rounded up or down."""
+        found = self._single(pessimistic=pessimistic)
+        return (
+            ReplacedLoss.of(found, self.replaced)
+            if self.replaced and isinstance(found, CentredLoss)
+            else found
+        )
+
+    def _single(self, *, pessimistic: bool) -> Loss | None:
         first = self.terms[0]
         if sum(t.count for t in self.terms) == 1:
             return loss_of(first.law, first.sensitivity)
@@ -266,6 +299,8 @@ class SampledRounds:
     def heaviest(self, theta: float) -> tuple[float, float]:
         """The two losses of a removed record that weigh most, tilted; 0 where none has a probability of its own."""
         loss = self.single(pessimistic=True)
+        if isinstance(loss, CentredLoss) and not loss.atoms:
+            return 0.0, 0.0
         if isinstance(loss, CentredLoss):
             values = _sampled(np.array([*loss.atoms, *(-a for a in loss.atoms)]), self.rate) - math.log1p(
                 -self.rate
@@ -291,6 +326,55 @@ class SampledRounds:
             discretise_atoms(remove, step, pessimistic=pessimistic),
             discretise_atoms(add, step, pessimistic=pessimistic),
         )
+
+
+@dataclass(frozen=True)
+class ReplacedLoss(CentredLoss):
+    """The loss of (1 − s) N + s N(Δ/2) against (1 − s) N + s N(−Δ/2), N normal."""
+
+    share: float = 1.0
+
+    @classmethod
+    def of(cls, plain: CentredLoss, share: float) -> ReplacedLoss:
+        """Of samples at this rate s, from the loss of N(Δ/2) against N(−Δ/2)."""
+        half, square = plain.sensitivity / 2, float(plain.loss(plain.sensitivity)) / 8
+
+        def loss(t: Numbers) -> Array:
+            moved = plain.loss(t) / 2
+            return _sampled(moved - square, share) - _sampled(-moved - square, share)
+
+        def inverse(v: Numbers) -> Array:
+            size = np.abs(np.asarray(v, dtype=float))
+            with np.errstate(divide="ignore"):  # log of ((1 − s)/s) e^(μ²/8) 2 sinh(v/2)
+                log = square - logit(share) + size / 2 + np.log(-np.expm1(-size))
+            more = np.where(log > 20, log, np.arcsinh(np.exp(np.minimum(log, 20.0)) / 2))
+            return np.copysign(plain.inverse(size + 2 * more), v)
+
+        def isf(tail: Numbers) -> Array:
+            return plain.isf(tail) + half
+
+        return cls(plain.law, plain.sensitivity, loss, inverse, plain.sf, isf, share=share)
+
+    def masses(self, x: Array) -> tuple[Array, Array, Array, Array]:
+        (none, off), moved = cell_masses(self.sf, x), super().masses(x)
+        p, q, p_error, q_error = (
+            self.share * a + (1 - self.share) * b for a, b in zip(moved, (none, none, off, off))
+        )
+        return p, q, p_error, q_error
+
+    def outside(self, low: float, high: float) -> tuple[float, float]:
+        plain = float(self.sf(-low)), float(self.sf(high))
+        below, above = (
+            self.share * a + (1 - self.share) * b for a, b in zip(super().outside(low, high), plain)
+        )
+        return below, above
+
+    def delta(self, epsilon: float) -> tuple[float, float]:
+        """Enclose δ(ε) of one round: P − e^ε Q of the outcomes whose loss is larger."""
+        t, growth = float(self.inverse(epsilon)), math.exp(min(epsilon, _PAST))
+        q, p = self.outside(-t, t)
+        off = 4e-15 * (1 - 0.1 * math.log(max(p, 1e-308))) * (p + growth * q)
+        return max(p - growth * q - off, 0.0), min(max(p - growth * q, 0.0) + off, 1.0)
 
 
 def _of_a_sample(loss: AtomicLoss, rate: float, *, pessimistic: bool) -> tuple[AtomicLoss, AtomicLoss]:

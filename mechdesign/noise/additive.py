@@ -79,9 +79,13 @@ class AdditiveNoise(Checked, AddedNoise):
         frozen_parts(self.law)  # refuses anything else
         if not (math.isfinite(self.variance) and self.variance > 0):
             raise DesignError.of("law", self.law.dist.name, "must have a finite, positive variance")
-        if self.sampling_rate < 1 and Sensitivity.of(self.sensitivity).neighbours != "add-remove":
-            remedy = 'Poisson sampling is accounted for one record more or less: bounds for neighbours="add-remove"'
-            raise DesignError.of("sampling_rate", self.sampling_rate, remedy)
+        if self.neighbours == "replace" and self.sampling_rate < 1:
+            _ = self.worst_cases  # refuses what is not accounted for
+
+    @property
+    def neighbours(self) -> str:
+        """Who are neighbours."""
+        return Sensitivity.of(self.sensitivity).neighbours
 
     @property
     def continuous(self) -> bool:
@@ -100,8 +104,9 @@ class AdditiveNoise(Checked, AddedNoise):
 
     @property
     def noise_multiplier(self) -> float:
-        """Standard deviation over the ℓ₂ sensitivity, as libraries for private training state noise."""
-        return self.standard_deviation / Sensitivity.of(self.sensitivity).largest_l2(self.dimension)
+        """Standard deviation over the ℓ₂ norm that one record contributes, as libraries for private training state noise."""
+        changes = Sensitivity.of(self.sensitivity)
+        return self.standard_deviation / (changes.own or changes.largest_l2(self.dimension))
 
     def errors(self) -> Accuracy:
         """How far off one coordinate is."""
@@ -184,7 +189,7 @@ class AdditiveNoise(Checked, AddedNoise):
     @cached_property
     def worst_cases(self) -> WorstCases:
         """The changes that are worst for this law in one round, of those the sensitivity allows."""
-        return worst_cases(self.law, self.sensitivity, self.dimension)
+        return worst_cases(self.law, self.sensitivity, self.dimension, self.sampling_rate)
 
     @property
     def once(self) -> bool:
@@ -193,8 +198,12 @@ class AdditiveNoise(Checked, AddedNoise):
 
     @property
     def in_rounds(self) -> dict[str, Any]:
-        """Rounds and sampling rate, as keywords of accounting."""
-        return {"rounds": self.rounds, "sampling_rate": self.sampling_rate}
+        """Rounds, sampling rate and neighbours, as keywords of accounting."""
+        return {
+            "rounds": self.rounds,
+            "sampling_rate": self.sampling_rate,
+            "neighbours": self.neighbours,
+        }
 
     def noise_terms(self) -> tuple[NoiseTerm, ...]:
         """What accounting composes, of all rounds: the worst change, or a vector above all changes.
@@ -308,10 +317,10 @@ class AdditiveNoise(Checked, AddedNoise):
         return fields_shown(self)
 
     def __str__(self) -> str:
-        unit = f"{Sensitivity.of(self.sensitivity).neighbours} neighbours"
+        unit, often = f"{self.neighbours} neighbours", (self.rounds, self.sampling_rate)
         delta = 0.0 if math.isfinite(self.worst_cases.largest_loss()) else _DELTA
         asked = f"ε = {at_most(self.epsilon(delta, width=0.1))}, δ = {delta:g}"
-        return f"{stated(asked, unit, self.standard_deviation, **self.in_rounds)}\n  {self.summary()}"
+        return f"{stated(asked, unit, self.standard_deviation, *often)}\n  {self.summary()}"
 
 
 _NAMES = {

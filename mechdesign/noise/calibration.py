@@ -41,6 +41,7 @@ from mechdesign.noise.calibration_evaluation import (
 from mechdesign.noise.calibration_search import Query, Requirement, laws_of
 from mechdesign.noise.families import FAMILIES, Family, family_of
 from mechdesign.noise.pictures import draw_laws, half_width
+from mechdesign.noise.worst_case import worst_cases
 from mechdesign.problem import checks
 from mechdesign.problem.checks import field
 from mechdesign.problem.law_moments import frozen_parts, law_variance
@@ -87,7 +88,7 @@ class Calibration(Design):
     rounds : int
         How often the query is answered; `privacy` is for all answers together.
     sampling_rate : float
-        q: each round sees a Poisson sample of the records. With the Gaussian, ε, δ, q and the number of steps this is
+        q: each round sees a Poisson sample of the records, under ``neighbours="replace"`` for Gaussian noise, of bounds that state `own`. With the Gaussian, ε, δ, q and the number of steps this is
         the noise multiplier of private stochastic gradients (`AdditiveNoise.noise_multiplier`).
 
     Raises
@@ -169,12 +170,13 @@ class Calibration(Design):
             remedy = "must be in [1e-12, 1]; 1 samples everybody"
         elif isinstance(self.privacy, ZeroConcentratedDP):
             remedy = "is not accounted for under zCDP; ask for ApproximateDP"
-        elif getattr(self.sensitivity, "neighbours", "add-remove") != "add-remove":
-            remedy = 'Poisson sampling is accounted for one record more or less: bounds for neighbours="add-remove"'
         elif seen <= delta:
             remedy = f"leaves a person out of every round but with probability {seen:.3g} <= delta: this delta asks for no noise; lower it"
         if remedy:
             raise DesignError.of("sampling_rate", rate, remedy)
+        worst_cases(
+            self.family.member, self.sensitivity, self.dimension, rate
+        )  # refuses what is not accounted for
 
     @cached_property
     def query(self) -> Query:

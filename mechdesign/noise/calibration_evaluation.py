@@ -226,6 +226,9 @@ def least_cost(noise: AdditiveNoise, privacy: CentralPrivacy, loss: str) -> floa
 def _moves(noise: AdditiveNoise) -> tuple[float, float]:
     """The largest change of one coordinate, and the largest ‖v‖₂² of changes that are allowed."""
     s, k = noise.sensitivity, noise.dimension
+    if isinstance(s, Sensitivity) and noise.sampling_rate < 1 and s.own is not None:
+        move = min(s.own, s.largest_l2(k))  # in the place of another record is one that contributes nothing
+        return move, move * move
     if not isinstance(s, Sensitivity):
         return s, k * s * s
     changes = s.attained(k)

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 from scipy import optimize
@@ -74,7 +74,7 @@ class Query:
 
     def worst(self, law: FrozenLaw) -> tuple[Terms, ...]:
         """What the law must be private for, in one round."""
-        return worst_cases(law, self.sensitivity, self.dimension).alternatives
+        return worst_cases(law, self.sensitivity, self.dimension, self.sampling_rate).alternatives
 
     @property
     def losses(self) -> int:
@@ -134,7 +134,8 @@ class Requirement:
         DesignError
             δ is below what double precision certifies.
         """
-        if query.rounds == 1 and query.sampling_rate < 1:
+        replaced = Sensitivity.of(query.sensitivity).neighbours == "replace"
+        if query.rounds == 1 and query.sampling_rate < 1 and not replaced:
             return cls.of(_unsampled(privacy, query.sampling_rate), replace(query, sampling_rate=1.0))
         if isinstance(privacy, TradeOff):
             return _at_all(privacy, [cls.of(part, query) for part in parts_of(privacy)])
@@ -157,7 +158,8 @@ class Requirement:
             mu = float(gaussian_mu(epsilon, delta))
             worth = math.log1p(mu**2 / (query.sampling_rate**2 * query.rounds))
             start = query.norm / math.sqrt(query.rounds * worth)
-            return cls(privacy, query, start, -2.0 * abs(math.log(delta)), epsilon, delta, tolerance=2e-3)
+            sure = 1e-9 if query.rounds == 1 else 2e-3
+            return cls(privacy, query, start, -2.0 * abs(math.log(delta)), epsilon, delta, tolerance=sure)
         # μ slightly below the root, so that the profile's evaluation, which rounds up, stays within δ too
         slack = 1e-10 * min(delta, 1 - delta) + (2e-15 if delta > 0.5 else 0.0)
         sigma = query.norm / gaussian_mu(epsilon, delta - slack)
@@ -252,8 +254,15 @@ def _meter(privacy: CentralPrivacy, query: Query) -> Meter:
         return _Planned(epsilon, delta, query)
     if not delta:
         return lambda law: spent(query.noise(law), privacy)
-    sampled = partial(upper_delta, width=0.03, rounds=query.rounds, sampling_rate=query.sampling_rate)
-    return lambda law: min(sampled(terms, epsilon) for terms in query.worst(law))
+
+    def sampled(law: FrozenLaw) -> float:
+        noise = query.noise(law)
+        return min(
+            upper_delta(terms, epsilon, width=0.03, **noise.in_rounds)
+            for terms in noise.worst_cases.alternatives
+        )
+
+    return sampled
 
 
 class _Planned:

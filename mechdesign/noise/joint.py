@@ -51,7 +51,7 @@ def _noises(name: str, value: Any) -> tuple[AdditiveNoise, ...]:
         raise DesignError.of(
             name, value, "must be AdditiveNoise of laws with a scale: none is for whole numbers"
         )
-    if len({Sensitivity.of(noise.sensitivity).neighbours for noise in found}) > 1:
+    if len({noise.neighbours for noise in found}) > 1:
         raise DesignError.of(name, value, "must be noise for the same neighbours")
     return found
 
@@ -94,7 +94,7 @@ class JointNoise(Checked, Saved):
 
     def delta_interval(self, epsilon: float, **options: Any) -> DeltaInterval:
         """Enclose δ(ε) of all rounds of all mechanisms; options as in `mechdesign.accounting.joint_interval`."""
-        found = joint_interval(self.rounds, epsilon, **options)
+        found = joint_interval(self.rounds, epsilon, neighbours=self.noises[0].neighbours, **options)
         return found if all(n.worst_cases.exact for n in self.noises) else replace(found, lower=0.0)
 
     def release(self, x: Numbers, *, term: int) -> Values:
@@ -139,7 +139,7 @@ class JointCalibration(Design):
 
     @property
     def neighbours(self) -> str:
-        return Sensitivity.of(self.terms[0].sensitivity).neighbours
+        return self.terms[0].neighbours
 
     @property
     def answer_size(self) -> int:
@@ -152,7 +152,9 @@ class JointCalibration(Design):
 
         def over(log_factor: float) -> float:
             noise = start.times(math.exp(log_factor))
-            return excess(joint_upper(noise.rounds, epsilon, points=_POINTS), delta)
+            return excess(
+                joint_upper(noise.rounds, epsilon, neighbours=self.neighbours, points=_POINTS), delta
+            )
 
         found = least_kept(over, 0.0, step=0.3, least=-_WIDEST, most=_WIDEST, xtol=1e-5, deadline=clock)
         if not abs(found) < _WIDEST:
@@ -168,7 +170,9 @@ class JointCalibration(Design):
         """Enclose δ at ε: apart from the search where that is as good."""
         found = noise.delta_interval(self.privacy.epsilon, width=1.7e-2)
         if found.upper > self.privacy.delta:
-            again = joint_upper(noise.rounds, self.privacy.epsilon, points=_POINTS)
+            again = joint_upper(
+                noise.rounds, self.privacy.epsilon, neighbours=self.neighbours, points=_POINTS
+            )
             found = replace(found, lower=min(found.lower, again), upper=min(found.upper, again))
         return found
 

@@ -93,13 +93,18 @@ def _summed(law: FrozenLaw, terms: Terms) -> float:
     return round_up(sum(count * Fraction(loss) for count, loss in losses))
 
 
-def worst_cases(law: FrozenLaw, sensitivity: float | Sensitivity, dimension: int) -> WorstCases:
+def worst_cases(
+    law: FrozenLaw, sensitivity: float | Sensitivity, dimension: int, sampling_rate: float = 1.0
+) -> WorstCases:
     """Return what `law`, independent on every coordinate, must be private for.
+
+    Where records are sampled and one of them is replaced that is a change by twice what a record contributes (`mechdesign.accounting.sampling`).
 
     Raises
     ------
     DesignError
-        Bounds for another number of coordinates; integer noise for changes that are no whole numbers.
+        Bounds for another number of coordinates; integer noise for changes that are no whole numbers; samples of replaced records under other
+        than normal noise, or of which nothing is known by themselves.
 
     Examples
     --------
@@ -111,6 +116,12 @@ def worst_cases(law: FrozenLaw, sensitivity: float | Sensitivity, dimension: int
     if not isinstance(sensitivity, Sensitivity):
         return WorstCases(law, ((NoiseTerm(law, sensitivity, dimension),),), exact=True)
     s, discrete = sensitivity, not hasattr(law.dist, "_logpdf")
+    if sampling_rate < 1 and s.neighbours == "replace":
+        if s.own is None or not is_gaussian(law):
+            remedy = 'needs noise="gaussian" and Sensitivity(own=...), what one record contributes, where neighbours are replaced'
+            raise DesignError.of("sampling_rate", sampling_rate, remedy)
+        pair = 2 * s.own
+        return WorstCases(law, ((NoiseTerm(law, pair),),), s.largest_l2(dimension) >= pair)
 
     def terms(vector: Shifts) -> Terms:
         least = 1e-100 * max(size for size, _ in vector)  # half a subnormal shift is none: rounded up

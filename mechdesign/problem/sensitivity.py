@@ -90,11 +90,13 @@ class Sensitivity(Checked):
         A bound for each coordinate; 0 where nothing changes.
     neighbours : {"add-remove", "replace"}
         The neighbours for which the bounds hold: one person more or less ("add-remove", the default here and everywhere; a
-        sensitivity that is a plain number says the same), or one person's data replaced. Poisson sampling is accounted for under
-        the first only. `of_contribution` derives the bounds for either.
+        sensitivity that is a plain number says the same), or one person's data replaced. `of_contribution` derives the bounds for either.
     signed : bool
         Whether some coordinates may rise while others fall. False: all that change rise, or all fall, as counts do when one
         person is added or removed. Correlated noise makes use of it, independent noise cannot.
+    own : float, optional
+        The largest ℓ₂ norm by which one person more or less changes the answer, where neighbours are replaced: the norm to which records
+        are clipped. Poisson samples of replaced people are accounted for by it; `of_contribution` states it.
 
     Raises
     ------
@@ -119,9 +121,14 @@ class Sensitivity(Checked):
     each: tuple[float, ...] | None = field(check=_bounds, default=None)
     neighbours: str = neighbours_field()
     signed: bool = field(check=checks.one_of, allowed=(True, False), default=True)
+    own: float | None = field(check=_bound, default=None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.own is not None and self.neighbours != "replace":
+            raise DesignError.of(
+                "own", self.own, 'must be left out but for neighbours="replace": the bounds say it'
+            )
         if self.each is None and self.linf is None and self.l1 is None and self.l2 is None:
             remedy = "says how many coordinates change, not by how much: give linf, l1 or l2"
             raise DesignError.of("l0", self.l0, remedy)
@@ -191,6 +198,8 @@ class Sensitivity(Checked):
         l1, l2, size = own.l1, own.l2, len(own.each) if own.each is not None else own.l0
         if signed and size is not None:
             l1, l2 = own.largest_l1(size), own.largest_l2(size)
+        norm = own.l2 if size is None else own.largest_l2(size)
+        norm = norm if norm is not None or own.l1 is None else own.l1
         times, root = (2, Fraction(2)) if signed else (1, Fraction(_ROOT_TWO))
         return cls(
             linf=None if own.linf is None else times * own.linf,
@@ -199,6 +208,7 @@ class Sensitivity(Checked):
             l0=None if own.l0 is None else 2 * own.l0 if most is None else min(2 * own.l0, most),
             each=None if own.each is None else tuple(times * b for b in own.each),
             neighbours=neighbours,
+            own=norm,
         )
 
     def __str__(self) -> str:
@@ -330,7 +340,8 @@ class Sensitivity(Checked):
 
     def finest(self, dimension: int) -> float:
         """The length that a lattice step must be small against: rounding adds a step to each changed coordinate."""
-        return self._flat(dimension)[2] * _DOWN
+        alone = math.inf if self.own is None else self.own / math.sqrt(dimension)
+        return min(self._flat(dimension)[2], alone) * _DOWN
 
     def _flat(self, dimension: int) -> tuple[Shifts, int, float]:
         """The bounds, how many coordinates change, and the size of the change in which all change alike."""
@@ -532,8 +543,10 @@ class Protection:
         if self.rounds < asked.rounds:
             raise error("rounds", self.rounds, f"must be at least the question's {asked.rounds}")
         rate, least = self.sampling_rate, asked.sampling_rate
-        if rate < least or (rate < 1 and asked.bounds.neighbours != "add-remove"):
-            allowed = f"must be at least the question's {least}, and 1 where a person is replaced"
+        own = self.changes.own if isinstance(self.changes, Sensitivity) else None
+        replaced = rate < 1 and asked.bounds.neighbours != "add-remove"
+        if rate < least or (replaced and not (asked.bounds.own or math.inf) <= (own or 0)):
+            allowed = f"must be at least the question's {least}, and own its where a person is replaced"
             raise error("sampling_rate", rate, allowed)
         if self.integer and not asked.integer:
             raise error("noise", "discrete", "is for whole numbers: NumericQuery(integer=True)")

@@ -11,6 +11,10 @@ second by symmetry: both curves rise with that of (P, Q). With δ' that of (P, Q
 The first one is never lower, so that it is δ of one round: 1 − x (1 − q) ≤ q, and ε'' ≥ ε' because of
 q² x − (x − 1 + q)(1 − x (1 − q)) = (x − 1)² (1 − q) ≥ 0. Of several rounds both directions are composed.
 
+**Replaced records**, each of which moves the answer by at most c standard deviations of normal noise: (1 − q) N + q N(c) against (1 − q) N + q N(−c) is
+as bad as any two of them, in any dimension (`mechdesign.accounting.sampling` has the proof). At t its loss is ln(1 − q + q e^(ct − c²/2)) − ln(1 − q + q e^(−ct − c²/2)),
+odd and rising, and passes ε at ct = ε/2 + arsinh((1 − q)/q e^(c²/2) sinh(ε/2)).
+
 **Zero-concentrated privacy** of any law is shown by the Rényi divergences of every order.
 
 **Theorem** (Bun and Steinke 2016). Losses L are (ξ, ρ)-zCDP if g(θ) = log E_P e^{θL} ≤ θ (ξ + ρ (1 + θ)) for all θ > 0, g the sum of
@@ -74,6 +78,7 @@ from mechdesign.verifier.laws import (
 )
 from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, TooLarge, points_of
 
+NORMAL = CONTINUOUS["norm"]()
 WIDTH = 16
 """Points of the grid for each cell of a coordinate's losses, or of those of a round that is sampled."""
 MOST_LOSSES = 10**9
@@ -89,6 +94,7 @@ class Asked(NamedTuple):
     epsilon: Decimal
     delta: Decimal
     account: Account
+    replaced: bool = False
 
     def least(self, cases: list[Shifts], aim: Decimal) -> Decimal:
         """δ at ε, from above, in one of the cases, each as bad as every change: in the least of the coarsest grid on finer ones."""
@@ -110,9 +116,14 @@ class Asked(NamedTuple):
 
     def consumed(self, shifts: Shifts, points: int) -> Decimal:
         """δ at ε of all rounds and coordinates, from above."""
+        if self.replaced and self.rounds == 1:
+            shift, law = shifts[0][0], NORMAL
+            t, rest = self.before(self.epsilon, shift) / shift, 1 - self.rate
+            p, q = (self.rate * law.above(t + move) + rest * law.above(t) for move in (-shift / 2, shift / 2))
+            return p - self.epsilon.exp() * q + SLACK
         if self.rate < 1 and self.rounds == 1:
             unsampled = self._replace(
-                rate=ONE, epsilon=self.before(self.epsilon), delta=self.delta / self.rate
+                rate=ONE, epsilon=self.before(self.epsilon, ZERO), delta=self.delta / self.rate
             )
             return self.rate * unsampled.consumed(shifts, points)
         times = self.rounds if self.rate == 1 else 1
@@ -129,11 +140,14 @@ class Asked(NamedTuple):
         if self.rate == 1:
             whole, origin = self.composed(grid, shifts, times, self.epsilon)
             return grid.delta(whole, self.epsilon - origin)
-        outcomes = self.round(grid, shifts, self.before(self.epsilon / self.rounds), points)
+        outcomes = self.round(grid, shifts, self.epsilon / self.rounds, points)
         return together(grid, [(self, *outcomes)], self.epsilon)
 
-    def round(self, grid: Grid, shifts: Shifts, bend: Decimal, points: int) -> tuple[list[Cell], Decimal]:
-        """Cells of the loss of a round that sees everybody, for a grid of so many points, and the mass whose loss is infinite."""
+    def round(self, grid: Grid, shifts: Shifts, share: Decimal, points: int) -> tuple[list[Cell], Decimal]:
+        """Cells of the loss of a round that sees everybody, for a grid of so many points, and the mass whose loss is infinite; the sampled one's share of ε."""
+        bend = self.before(share, shifts[0][0])
+        if self.replaced:
+            return self.mixed(shifts[0][0], *self.outcomes(shifts[0][0], grid.tail, bend, points))
         if len(shifts) == shifts[0][1] == 1:
             return self.outcomes(shifts[0][0], grid.tail, bend, points)
         whole, origin = self.composed(grid, shifts, 1, bend)
@@ -145,8 +159,30 @@ class Asked(NamedTuple):
         cells = [Cell(p, p * (-loss).exp(), loss, loss) for p, loss in masses]
         return cells, Decimal(whole.infinite) / grid.unit
 
-    def before(self, epsilon: Decimal) -> Decimal:
+    def mixed(self, shift: Decimal, cells: list[Cell], infinite: Decimal) -> tuple[list[Cell], Decimal]:
+        """The cells of normal noise that is moved by half the shift or by as much to the other side, where records are sampled of which one is replaced."""
+        rate, rest, square = self.rate, 1 - self.rate, shift * shift / 8
+        self.account.takes((NORMAL.work + 10 * EXPONENTIAL) * len(cells))
+
+        def loss(before: Decimal) -> Decimal:
+            up, down = (rest + rate * (sign * before / 2 - square).exp() for sign in (1, -1))
+            return (up / down).ln()
+
+        found = []
+        for p, q, low, high in cells[:-1]:
+            none = NORMAL.above(low / shift) - NORMAL.above(high / shift)
+            found.append(Cell(rate * p + rest * none, rate * q + rest * none, loss(low), loss(high)))
+        p, _, least, _ = cells[-1]  # far on the other side
+        none = NORMAL.above(-least / shift)
+        found.append(Cell(rate * p + rest * none, ZERO, loss(least), loss(least)))
+        return found, rate * infinite + rest * none
+
+    def before(self, epsilon: Decimal, shift: Decimal) -> Decimal:
         """The loss that becomes ε where a sample is seen."""
+        if self.replaced:
+            half = (epsilon / 2).exp()
+            x = (1 / self.rate - 1) * (shift * shift / 8).exp() * (half - 1 / half) / 2
+            return epsilon + 2 * (x + (x * x + 1).sqrt()).ln()
         return (1 + (epsilon.exp() - 1) / self.rate).ln()
 
     def composed(self, grid: Grid, shifts: Shifts, times: int, epsilon: Decimal) -> tuple[Losses, Decimal]:
@@ -216,7 +252,7 @@ class Asked(NamedTuple):
         """Cells of a round that sees a sample, for removing and for adding a record; what has infinite loss; the least one a removed record has."""
         self.account.takes(10 * EXPONENTIAL * len(cells))
         rate, rest = self.rate, 1 - self.rate
-        if not rest:  # of a symmetric pair: both directions lose alike
+        if not rest or self.replaced:  # of a symmetric pair: both directions lose alike
             return [(cells, infinite, ZERO)] * 2
         missing = max(ONE - sum((cell.q for cell in cells), ZERO), ZERO)  # of Q alone
         removed = [
@@ -269,6 +305,7 @@ def joint(result: Json, account: Account) -> None:
             )
             same = same and abs(law_of(noise)[2] - scale) <= scale * NEAR_ENDS
         account.agrees("the noise is that of the terms, all scales multiplied by the value", same)
+        account.agrees("all noise is for the same neighbours", len(set(map(near, noises))) == 1)
         ((spent, budget),) = (
             (proof["spent"], budget_of(design["privacy"]))
             for proof in result["proofs"]
@@ -293,15 +330,13 @@ def joint_delta(
         if name == "norm":
             square = sum((count * v * v for v, count in shifts), ZERO) * (rounds if rate == 1 else 1)
             shifts, rounds = [(square.sqrt() * ROUND, 1)], 1 if rate == 1 else rounds
-        asked.append((Asked(name, shapes, rounds, rate, epsilon, delta, account), shifts))
+        asked.append((Asked(name, shapes, rounds, rate, epsilon, delta, account, sampled(noise)), shifts))
     total = sum(part.rounds for part, _ in asked)
     count = max(sum(count for _, count in shifts) for _, shifts in asked)
     if count > MOST_LOSSES or total > MOST_LOSSES:
         raise TooLarge(f"too large to check: more than {MOST_LOSSES} losses are composed")
     grid = Grid(delta * Decimal("1e-9") / (count * total), points, account)
-    parts = [
-        (part, *part.round(grid, shifts, part.before(epsilon / total), points)) for part, shifts in asked
-    ]
+    parts = [(part, *part.round(grid, shifts, epsilon / total, points)) for part, shifts in asked]
     return together(grid, parts, epsilon)
 
 
@@ -538,9 +573,20 @@ def rounds_of(noise: Json) -> tuple[int, Decimal]:
     rounds, rate, sensitivity = noise["rounds"], Decimal(noise["sampling_rate"]), noise["sensitivity"]
     if not 0 < rate <= 1 or rounds < 1 or noise["dimension"] < 1:
         raise Refused("rounds, coordinates or a sampling rate that are none")
-    if rate < 1 and isinstance(sensitivity, dict) and sensitivity["neighbours"] != "add-remove":
-        raise Refused("a Poisson sample where one record is replaced")
+    if sampled(noise) and not (sensitivity["own"] or 0) > 0:
+        raise Refused("a Poisson sample where one record is replaced, of which nothing is known by itself")
     return rounds, rate
+
+
+def sampled(noise: Json) -> bool:
+    """Whether records are sampled of which one is replaced."""
+    return near(noise) == "replace" and noise["sampling_rate"] < 1
+
+
+def near(noise: Json) -> str:
+    """Who are neighbours."""
+    changes = noise["sensitivity"]
+    return str(changes["neighbours"]) if isinstance(changes, dict) else "add-remove"
 
 
 def enclosed(spent: Json, budget: Decimal, found: Decimal, exact: bool, account: Account) -> None:
@@ -598,7 +644,7 @@ def consumed(
     (e, d), *_ = points_of(privacy)
     epsilon, delta = Decimal(e), Decimal(d)
     claim = f"delta at most {d!r} at epsilon = {e!r}"
-    asked = Asked(name, shapes, rounds, rate, epsilon, delta, account)
+    asked = Asked(name, shapes, rounds, rate, epsilon, delta, account, sampled(noise))
     found = asked.least(scaled, aim)
     account.bounds(claim, found, delta)
     return found, len(scaled) == 1 and asked.closed(scaled[0])
@@ -632,6 +678,10 @@ def consumed_rho(
 
 def cases_of(noise: Json, name: str, scale: Decimal, account: Account) -> list[Shifts]:
     """`worst_shifts` in units of the scale."""
+    if sampled(noise):
+        if name != "norm":
+            raise Refused("a Poisson sample where one record is replaced, under other than normal noise")
+        return [[(2 * Decimal(noise["sensitivity"]["own"]) / scale, 1)]]
     stated = worst_shifts(noise["sensitivity"], noise["dimension"], name, account)
     return [[(v / scale, count) for v, count in shifts] for shifts in stated]
 

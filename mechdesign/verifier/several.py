@@ -45,7 +45,10 @@ QUANTIZERS = (
     "mvu",
     "biased-selection",
 )
-BOUNDS = dict.fromkeys(("linf", "l1", "l2", "l0", "each")) | {"neighbours": "add-remove", "signed": True}
+BOUNDS = dict.fromkeys(("linf", "l1", "l2", "l0", "each", "own")) | {
+    "neighbours": "add-remove",
+    "signed": True,
+}
 CLOSE = 1e-5
 OTHER = "made for another question"
 
@@ -100,7 +103,9 @@ def protects(design: Json, question: Json, account: Account) -> bool:
     held, asked = protected(design), bounds(question["sensitivity"])
     if held is None or held.dimension != question["dimension"] or held.rounds < question["rounds"]:
         return False
+    own = held.changes["own"] if isinstance(held.changes, dict) else None
     sampled = held.rate < 1 and asked["neighbours"] != "add-remove"
+    sampled = sampled and not (asked["own"] or math.inf) <= (own or 0)
     if held.rate < question["sampling_rate"] or sampled or (held.whole and not question["integer"]):
         return False
     sizes, l1, l2 = bounds_of(asked, held.dimension)

@@ -108,14 +108,3 @@ def test_what_cannot_be_scaled_together_is_refused() -> None:
     for wrong in (md.PureDP(1.0), None):
         with pytest.raises(md.DesignError, match="privacy"):
             md.calibrate(terms=[normal], privacy=wrong)  # type: ignore[arg-type]
-
-
-def test_samples_of_replaced_records_are_accounted_by_none() -> None:
-    """Their losses are larger than those of a record more or less: noise that states such samples is refused wherever it is made."""
-    replaced = md.Sensitivity(linf=1.0, neighbours="replace")
-    with pytest.raises(md.DesignError, match="one record more or less"):
-        md.AdditiveNoise(stats.norm(), replaced, rounds=10, sampling_rate=0.5)
-    with pytest.raises(md.DesignError, match="one record more or less"):
-        md.calibrate(
-            "gaussian", privacy=md.ApproximateDP(1.0, 1e-6), sensitivity=replaced, rounds=9, sampling_rate=0.5
-        )

@@ -1,0 +1,185 @@
+"""Sampled rounds of normal noise of which one record is replaced: a record against its negative is the worst pair, in any dimension."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from scipy import stats
+
+import mechdesign as md
+from mechdesign.accounting.interval import NoiseTerm, delta_interval, joint_interval
+from mechdesign.evidence.serialize import dumps
+from mechdesign.verifier import verify
+from mechdesign.verifier.reading import Refused
+from tests import cheap
+
+REPLACED = md.Sensitivity.of_contribution(l2=1.0, signed=True, neighbours="replace")
+PRIVACY = md.ApproximateDP(1.0, 1e-5)
+
+
+def _pair(rate: float, t: np.ndarray, sigma: float, u: float = 1.0) -> np.ndarray:
+    """Density of a round in which the record moves the answer by u."""
+    return (1 - rate) * stats.norm.pdf(t / sigma) / sigma + rate * stats.norm.pdf((t - u) / sigma) / sigma
+
+
+def _once(epsilon: Any, rate: float, sigma: float) -> np.ndarray:
+    """δ of one round at any ε, from the point at which its loss is ε."""
+    x = np.abs(np.asarray(epsilon, dtype=float))
+    half = 1 / (2 * sigma**2)
+    t = sigma**2 * (x / 2 + np.arcsinh((1 / rate - 1) * math.exp(half) * np.sinh(x / 2)))
+
+    def above(u: float) -> np.ndarray:
+        return (1 - rate) * stats.norm.sf(t / sigma) + rate * stats.norm.sf((t - u) / sigma)
+
+    found = above(1.0) - np.exp(x) * above(-1.0)
+    # ∫ (P − cQ)₊ = 1 − c + c ∫ (Q − P/c)₊, and the pair is symmetric
+    return np.where(np.asarray(epsilon) >= 0, found, 1 - np.exp(-x) + np.exp(-x) * found)
+
+
+def _composed(epsilon: float, rounds: int, rate: float, sigma: float) -> float:
+    """δ of rounds, the outcomes of all but one summed by Gauss and Legendre."""
+    x, weight = np.polynomial.legendre.leggauss(140)
+    t, weight = 9 * sigma * x, 9 * sigma * weight
+    p, q = (_pair(rate, t, sigma, u) for u in (1.0, -1.0))
+    left, mass = np.array([epsilon]), np.ones(1)
+    for _ in range(rounds - 1):
+        left, mass = (left[:, None] - np.log(p / q)).ravel(), (mass[:, None] * p * weight).ravel()
+    return float((mass * _once(left, rate, sigma)).sum())
+
+
+def _density(grids: list[np.ndarray], move: np.ndarray, rate: float, sigma: float) -> np.ndarray:
+    near, far = (
+        np.prod([stats.norm.pdf((g - c) / sigma) / sigma for g, c in zip(grids, move * share)], axis=0)
+        for share in (0.0, 1.0)
+    )
+    return (1 - rate) * near + rate * far
+
+
+@pytest.mark.parametrize("dimension", [1, 2])
+def test_no_pair_of_records_loses_more(dimension: int) -> None:
+    """Hockey-stick divergences of records of norm at most 1, integrated over the plane, or the line."""
+    rng = np.random.default_rng(dimension)
+    x, weight = np.polynomial.legendre.leggauss(220 if dimension == 2 else 2000)
+    for _ in range(10):
+        sigma, rate, epsilon = (
+            10 ** rng.uniform(-0.4, 0.5),
+            10 ** rng.uniform(-2, -0.05),
+            10 ** rng.uniform(-2, 0.5),
+        )
+        t, w = (9 * sigma + 1) * x, (9 * sigma + 1) * weight
+        highest = float(_once(epsilon, rate, sigma))
+        grids = np.meshgrid(*[t] * dimension, indexing="ij")
+        weights = w if dimension == 1 else np.outer(w, w)
+        for _ in range(4):
+            u, v = rng.normal(size=(2, dimension))
+            u, v = (z / np.linalg.norm(z) * rng.choice([1.0, rng.uniform()]) for z in (u, v))
+
+            p, q = (_density(grids, z, rate, sigma) for z in (u, v))
+            found = float((np.maximum(p - math.exp(epsilon) * q, 0) * weights).sum())
+            assert found <= highest * (1 + 2e-3) + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("sigma", "rate", "epsilon"), [(1, 0.1, 1), (2, 0.01, 0.1), (0.7, 0.3, 2), (1, 1e-3, 3)]
+)
+def test_one_round_is_what_forty_digits_say(sigma: float, rate: float, epsilon: float) -> None:
+    with mpmath.workdps(40):
+        s, q, half = mpmath.mpf(sigma), mpmath.mpf(rate), 1 / (2 * mpmath.mpf(sigma) ** 2)
+        t = s**2 * mpmath.findroot(
+            lambda y: (
+                mpmath.log((1 - q + q * mpmath.exp(y - half)) / (1 - q + q * mpmath.exp(-y - half))) - epsilon
+            ),
+            (0, 100),
+            solver="anderson",
+            tol=1e-30,
+        )
+        p, other = ((1 - q) * mpmath.ncdf(-t / s) + q * mpmath.ncdf((u - t) / s) for u in (1, -1))
+        exact = float(p - mpmath.exp(epsilon) * other)
+    term = NoiseTerm(stats.norm(scale=sigma), 2.0)
+    seen: dict[str, Any] = {"sampling_rate": rate, "neighbours": "replace"}
+    closed = delta_interval(term, epsilon, **seen)
+    grid = delta_interval(term, epsilon, **seen, closed_form=False, width=1e-3)
+    assert closed.lower <= exact <= closed.upper and closed.width < 1e-9
+    assert grid.lower <= exact <= grid.upper and grid.width < 1e-3
+
+
+@pytest.mark.parametrize("rounds", [2, 3, 4])
+@pytest.mark.parametrize(("sigma", "rate", "epsilon"), [(1.0, 0.1, 0.5), (0.8, 0.4, 1.5), (2.0, 0.05, 0.0)])
+def test_rounds_are_what_quadrature_composes(rounds: int, sigma: float, rate: float, epsilon: float) -> None:
+    exact = _composed(epsilon, rounds, rate, sigma)
+    seen: dict[str, Any] = {"rounds": rounds, "sampling_rate": rate, "neighbours": "replace"}
+    found = delta_interval(NoiseTerm(stats.norm(scale=sigma), 2.0), epsilon, **seen, width=1e-3)
+    assert found.lower * (1 - 1e-5) <= exact <= found.upper * (1 + 1e-5) and found.width < 1e-3
+    # the same of four coordinates, and of several mechanisms
+    four = delta_interval(NoiseTerm(stats.norm(scale=2 * sigma), 2.0, 4), epsilon, **seen, width=1e-3)
+    term = (NoiseTerm(stats.norm(scale=sigma), 2.0),)
+    parts = [(term, rounds - 1, rate), (term, 1, rate)]
+    joint = joint_interval(parts, epsilon, neighbours="replace", width=1e-3)
+    for other in (four, joint):
+        assert other.lower * (1 - 1e-5) <= exact <= other.upper * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("rounds", [1, 20])
+def test_less_noise_does_than_for_two_changes_by_one_record(rounds: int) -> None:
+    """Group privacy: who is (ε, δ)-private for one record more or less is (2ε, (1 + e^ε) δ)-private for a replaced one."""
+    asked: dict[str, Any] = {"rounds": rounds, "sampling_rate": 0.05, "dimension": 3}
+    found = md.calibrate("gaussian", privacy=PRIVACY, sensitivity=REPLACED, **asked)
+    half = md.ApproximateDP(PRIVACY.epsilon / 2, PRIVACY.delta / (1 + math.exp(PRIVACY.epsilon / 2)))
+    twice = md.calibrate("gaussian", privacy=half, sensitivity=md.Sensitivity(l2=1.0), **asked)
+    one = md.calibrate("gaussian", privacy=PRIVACY, sensitivity=md.Sensitivity(l2=1.0), **asked)
+    sigma, least = found.mechanism.noise_multiplier, one.mechanism.noise_multiplier
+    assert least < sigma < 0.9 * twice.mechanism.noise_multiplier
+    assert found.gap < 3e-3 and found.certificate.verify()
+    assert all(holds for *_, holds in verify.verify(dumps(found)).rows)
+
+
+@pytest.mark.parametrize("rounds", [1, pytest.param(5, marks=pytest.mark.slow)])
+def test_both_checkers_refuse_less_noise_and_larger_records(rounds: int) -> None:
+    found = md.calibrate("gaussian", privacy=PRIVACY, sensitivity=REPLACED, rounds=rounds, sampling_rate=0.1)
+    noise = found.mechanism
+    for other in (
+        replace(noise, law=stats.norm(scale=noise.standard_deviation * 0.99)),
+        replace(noise, sampling_rate=0.105),
+        replace(noise, sensitivity=replace(REPLACED, own=1.02)),
+    ):
+        design = replace(found.design, sensitivity=other.sensitivity, sampling_rate=other.sampling_rate)
+        forged = replace(found, mechanism=other, design=design, value=other.variance, lower_bound=None)
+        assert not forged.certificate.verify()
+        assert not all(holds for *_, holds in verify.verify(dumps(forged)).rows)
+    payload = json.loads(dumps(found))["payload"]
+    text = json.dumps(payload).replace('"own": 1.0', '"own": null')
+    assert text.count('"own": null') == 2
+    with pytest.raises(Refused, match="one record is replaced"):
+        verify.verify(cheap.sealed(json.loads(text)))
+
+
+def test_bounds_that_are_not_a_record_and_its_negative_are_kept_from_above_alone() -> None:
+    """Counts of which records have at most one: no record is another one's negative."""
+    bounds = md.Sensitivity.of_contribution(l2=1.0, neighbours="replace")
+    assert bounds.own == 1.0 and bounds.l2 is not None and bounds.l2 < 2.0
+    noise = md.AdditiveNoise(stats.norm(), bounds, 2, 5, 0.1)
+    found = noise.delta_interval(1.0)
+    assert found.lower == 0 and noise.lattice.step < 1e-6
+    assert found.upper == md.AdditiveNoise(stats.norm(), REPLACED, 2, 5, 0.1).delta_interval(1.0).upper
+
+
+def test_what_is_not_accounted_for_is_refused() -> None:
+    asked: dict[str, Any] = {"privacy": PRIVACY, "rounds": 9, "sampling_rate": 0.5}
+    alone = md.Sensitivity(l2=2.0, neighbours="replace")
+    for law, changes in (("gaussian", alone), ("laplace", REPLACED), ("gennorm", REPLACED)):
+        with pytest.raises(md.DesignError, match="own"):
+            md.calibrate(law, sensitivity=changes, **asked)
+    with pytest.raises(md.DesignError, match="own"):
+        md.AdditiveNoise(stats.laplace(), REPLACED, rounds=2, sampling_rate=0.5)
+    with pytest.raises(md.DesignError, match="own"):
+        md.Sensitivity(l2=2.0, own=1.0)
+    with pytest.raises(md.DesignError, match="neighbours"):
+        delta_interval(
+            NoiseTerm(stats.laplace(), 2.0), 1.0, rounds=2, sampling_rate=0.5, neighbours="replace"
+        )

@@ -240,7 +240,8 @@ def laplace_tail(v: float, scale: float, *, whole: bool) -> Tail:
         x = (v - at * scale) / 2 * (1 - 1e-15)
         if whole:
             x = np.floor(x - 1e-9 * v)
-        rest = np.exp(-(x + 1) / scale) / (1 + math.exp(-1 / scale)) if whole else np.exp(-x / scale) / 2
+        left = np.maximum(x, 0.0) + whole
+        rest = np.exp(-left / scale) / (1 + math.exp(-1 / scale) if whole else 2)
         return np.where(x < 0, 0.0, np.where(x >= v, 1.0, 1 - rest))
 
     return tail

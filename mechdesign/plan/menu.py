@@ -191,8 +191,9 @@ class Item:
         """The scale of least cost plus `price` times D: in closed form where both are powers of it, else by Brent's method."""
         unit, price = self.weight * self.part.worth * self.part.dimension, float(price)
         plain, least = not self.part.whole, self.least
-        cubic: float = (price * self._total / (4 * unit)) ** (1 / 3)
-        fourth = (price * order * self._square / (2 * unit)) ** 0.25 if order < math.inf else math.inf
+        # roots of factors, whose product may be no double
+        cubic: float = (price * self._total) ** (1 / 3) / (4 * unit) ** (1 / 3)
+        fourth = (price * order * self._square) ** 0.25 / (2 * unit) ** 0.25 if order < math.inf else math.inf
         powers = plain and (self.normal or (order == math.inf and self.family == "laplace"))
 
         def paid(log_scale: float) -> float:

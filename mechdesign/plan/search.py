@@ -176,9 +176,9 @@ class Search:
         return min(found, key=self.cost), prices
 
     def bound(self, prices: Array, order: float) -> float:
-        """What no choices that keep the budget cost less than; in doubles."""
-        total = self.at(prices, order)[1]
-        return total - self.budget * float(prices.sum())
+        """What no choices that keep the budget cost less than, at these prices or at none; in doubles."""
+        free = math.fsum(min(item.cost(item.least) for item in items) for items in self.slots)
+        return max(free, self.at(prices, order)[1] - self.budget * float(prices.sum()))
 
     # -- (ε, δ) ------------------------------------------------------------------------------------------
 
@@ -245,6 +245,8 @@ def upper_bound(terms: list[NoiseTerm], privacy: ApproximateDP, width: float) ->
     plan = plan_grid(tuple(terms), privacy.epsilon, width)
     widest = max(grid.step * grid.mass.size for grid, _ in plan.coarse)
     spread = math.sqrt(find_tilt(plan.coarse, privacy.epsilon, guess=plan.theta).variance)
+    if spread == math.inf:
+        raise OverflowError(spread)
     step = plan.align(max(plan.step / 2, max(widest, 20 * spread) / _POINTS))
     return plan.delta(privacy.epsilon, step, pessimistic=True, enough=_FAR * privacy.delta)
 

@@ -237,7 +237,21 @@ def test_large_budgets() -> None:
 
 @pytest.mark.parametrize(
     "privacy",
-    [md.PureDP(1e6), md.ApproximateDP(1e4, 0.5), md.ZeroConcentratedDP(1e6), md.ApproximateDP(1e-200, 1e-3)],
+    [
+        *(
+            md.PureDP(1e6),
+            md.ApproximateDP(1e4, 0.5),
+            md.ZeroConcentratedDP(1e6),
+            md.ApproximateDP(1e-200, 1e-3),
+        ),
+        *(
+            md.GaussianDP(1e100),
+            md.GaussianDP(1e155),
+            md.MembershipAdvantage(1e-97),
+            md.ZeroConcentratedDP(1e300),
+        ),
+        *(md.PureDP(1e-110), md.ApproximateDP(1e200, 1e-6)),
+    ],
 )
 def test_budgets_that_doubles_hardly_hold_end_in_a_plan_or_one_sentence(privacy: Any) -> None:
     tasks = {"c": md.Count(), "s": md.Sum(1e-9), "t": md.Sum(1e12)}
@@ -250,6 +264,7 @@ def test_budgets_that_doubles_hardly_hold_end_in_a_plan_or_one_sentence(privacy:
         assert (
             result.certificate.verify() and str(result) and 0 <= (result.lower_bound or 0.0) <= result.value
         )
+        assert isinstance(privacy, md.ApproximateDP) or result.gap < 1e-6
 
 
 # -- targets, groups, clips -------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 import mechdesign as md
 from mechdesign.accounting.least_kept import least_kept
 from mechdesign.model.symmetry import labels
-from mechdesign.problem.spine import Design
+from mechdesign.problem.spine import Design, Law
 from mechdesign.solvers import Solver
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Status
@@ -162,3 +162,18 @@ def test_symmetries_are_not_waited_for(clock: list[float], monkeypatch: pytest.M
     problem = md.Problem(md.Minimize(P.expected()), [P.private(md.PureDP(1.0))])
     result = problem.solve(time_limit=1.5, symmetry=[([2, 1, 0], [2, 1, 0])])
     assert result.status is Status.LIMIT and result.certificate.verify()
+
+
+def test_an_interrupt_ends_the_search_whose_step_it_meets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A calibration that an allocation begins with kept the interrupt for itself, and the allocation went on."""
+    improve = md.Calibration.improve
+
+    def interrupted(self: md.Calibration, clock: Deadline) -> Iterator[Any]:
+        yield next(found for found in improve(self, clock) if isinstance(found, Law))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(md.Calibration, "improve", interrupted)
+    privacy = md.ApproximateDP(1.0, 1e-6)
+    assert md.Calibration("gennorm", privacy, 1.0).solve().certificate.verify()  # the best so far
+    with pytest.raises(KeyboardInterrupt):
+        md.NoiseAllocation("gennorm", [1.0, 2.0], privacy).solve()

@@ -37,7 +37,7 @@ from mechdesign.problem.checks import Checked, inside, one_of
 from mechdesign.problem.privacy import Consumption, PureDP, points_of
 from mechdesign.problem.sensitivity import NEIGHBOURS, Protection, Sensitivity
 from mechdesign.problem.words import Description, guarantee, stated
-from mechdesign.solvers.deadline import Deadline, progress_bar, too_late
+from mechdesign.solvers.deadline import Deadline, has_outer_bar, progress_bar, too_late
 from mechdesign.typing import Status
 
 if TYPE_CHECKING:
@@ -246,7 +246,7 @@ class Design(Checked, metaclass=_Listed):
             self._check_options(options)
         if not (progress is None or progress is False or callable(progress)):
             raise DesignError.of("progress", progress, "must be a function of an Incumbent, or False")
-        incumbent = Incumbent()
+        incumbent, part_of_another = Incumbent(), has_outer_bar()
         with progress_bar(type(self).__name__, None, shown=progress is not False) as step:
             try:
                 for found in self.improve(clock, **options):
@@ -257,7 +257,7 @@ class Design(Checked, metaclass=_Listed):
                     if incumbent.gap <= clock.gap or (clock.passed and incumbent.laws):
                         break
             except KeyboardInterrupt:
-                if not incumbent.laws:
+                if part_of_another or not incumbent.laws:
                     raise
             except SolverError as error:
                 if error.status != "limit":

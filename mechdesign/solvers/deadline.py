@@ -146,6 +146,11 @@ def progress_bar(
             yield step
 
 
+def has_outer_bar() -> bool:
+    """Whether this is a step of a search that has a bar, shown or not: an interrupt is that search's."""
+    return _BAR.get() is not None
+
+
 @contextmanager
 def _line(bar: Any, label: str, total: int | None) -> Iterator[Callable[..., None]]:
     before = _BAR.get()

@@ -50,11 +50,11 @@ from .model.covariance import Covariance as Covariance
 from .model.lattice import LatticeNoise as LatticeNoise
 from .model.problem import Minimize as Minimize
 from .model.problem import Problem as Problem
+from .model.problem import named as named
 from .model.scales import Scales as Scales
 from .model.search import search as search
-from .model.sweep import sweep as sweep
+from .model.search import sweep as sweep
 from .model.table import Table as Table
-from .model.unknown import named as named
 from .noise.additive import AdditiveNoise as AdditiveNoise
 from .noise.allocation import NoiseAllocation as NoiseAllocation
 from .noise.calibration import Calibration as Calibration

@@ -5,8 +5,8 @@ from .linear_design import LocalWorkload as LocalWorkload
 from .linear_proofs import LinearBound as LinearBound
 from .linear_report import LinearEstimate as LinearEstimate
 from .linear_report import LinearReport as LinearReport
+from .linear_report import SubsetReport as SubsetReport
 from .responses import ClusteredResponse as ClusteredResponse
 from .responses import HadamardResponse as HadamardResponse
 from .responses import KaryResponse as KaryResponse
 from .responses import planar_laplace as planar_laplace
-from .subset_report import SubsetReport as SubsetReport

@@ -44,12 +44,11 @@ from mechdesign.evidence.proofs import same
 from mechdesign.evidence.results import Accuracy, Result, SolveReport, quantile
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.exactly import Exact
-from mechdesign.model.problem import Minimize
+from mechdesign.model.problem import Minimize, named
 from mechdesign.model.program import Program
 from mechdesign.model.symmetry import Symmetry
 from mechdesign.model.table import Table
 from mechdesign.model.table_problem import TableDesign, TableProblem, TableProof, proved_bounds
-from mechdesign.model.unknown import named
 from mechdesign.plotting import NAMED, draw_matrix
 from mechdesign.problem.checks import DOWN, array, field, instance, number, one_of, positive, settle
 from mechdesign.problem.privacy import MetricDP, PureDP, points_of

@@ -5,8 +5,11 @@ A person of one of k categories sends one report; wanted are the answers W·coun
 .. math:: \min_{d \ge 0}\ \operatorname{tr}\bigl(W M(d)^{-1} W^\top\bigr), \quad M(d) = \sum_u d_u u u^\top, \quad \sum_u d_u u = 1,
 
 over the rays :math:`u \in \{1, e^\varepsilon\}^k` scaled to mean 1: every private table is a sum of these, and a report may be split without loss.
-A program over some of the rays prices the others (`mechdesign.channels.linear_solving`); its multipliers prove the bound
+A program over some of the rays, solved by Newton's method (`best_weights`), prices the others; its multipliers prove the bound
 (`mechdesign.channels.linear_proofs`).
+
+The mean variance :math:`f(d) = \operatorname{tr}(G M^{-1})`, G the Gram matrix of W less the means of its rows, is that of an A-optimal design of experiments. In the worst
+case M has the weights :math:`d_y / \pi \cdot u_y`, and :math:`f - \sum_x \pi_x G_{xx}` is maximised over priors π, in which it is concave.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import cvxpy as cp
 import numpy as np
@@ -35,11 +38,16 @@ from mechdesign.channels.linear_proofs import (
     law_claims,
     mean_square,
     rays,
+    relaxation,
 )
-from mechdesign.channels.linear_report import LinearReport
-from mechdesign.channels.linear_solving import Point, best_weights, climbed, multipliers, relaxation
+from mechdesign.channels.linear_report import (
+    LinearReport,
+    SubsetReport,
+    centred_diagonal,
+    histogram,
+    margins,
+)
 from mechdesign.channels.responses import TOP, level
-from mechdesign.channels.subset_report import SubsetReport, centred_diagonal, histogram, margins
 from mechdesign.errors import DesignError
 from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.digits import shown
@@ -277,11 +285,10 @@ class LocalWorkload(Design):
         solved = solve(
             problem, "scs", deadline=clock, fallback=False, eps_abs=1e-5, eps_rel=1e-5, max_iters=20_000
         )
-        relaxed = multipliers(solved.dual, scale, self.gram, growth)
-        proof = LinearBound(relaxed.inverse, relaxed.prices, None, *relaxed[2:])
+        proof = LinearBound.of_relaxation(solved.dual, scale, self.gram, growth)
         bound = proof.bound(self)
         yield Bound(round_down(bound), proof)
-        point = Point(start, relaxed.prices, prior, relaxed.inverse, math.inf, 0.0)
+        point = Point(start, proof.prices, prior, proof.inverse, math.inf, 0.0)
         rng, before, shown_cost = np.random.default_rng(0), math.inf, math.inf
         for rounds in range(1, _ROUNDS + 1):
             over = point.inverse.T @ self.gram @ point.inverse - np.add.outer(point.prices, point.prices) / (
@@ -496,3 +503,152 @@ def hadamard(workload: Workload, epsilon: float, block: int) -> LinearReport:
         at = x // (block - 1) * block
         table[x, at : at + block][signs[1 + x % (block - 1)] > 0] = TOP
     return LinearReport(workload, tuple(map(tuple, table.tolist())))
+
+
+# -- weights of rays ------------------------------------------------------------------------------------------
+
+
+class Point(NamedTuple):
+    """Weights of rays, and prices that prove how good they are.
+
+    Attributes
+    ----------
+    weights : array, shape (n,)
+        d.
+    prices : array, shape (k,)
+        ν, the multipliers of Σ d u = 1.
+    prior : array, shape (k,)
+        π; uniform where it is not sought.
+    inverse : array, shape (k, k)
+        M⁻¹.
+    cost : float
+        f(d), less the mean of G_xx over π where it is sought.
+    residual : float
+        How far Σ d u is from 1.
+    last : tuple of (prices, prior, inverse)
+        Of the last iterates: the bound of the last is not the best where M is nearly singular.
+    """
+
+    weights: Array
+    prices: Array
+    prior: Array
+    inverse: Array
+    cost: float
+    residual: float
+    last: tuple[tuple[Array, Array, Array], ...] = ()
+
+
+def best_weights(gram: Array, rays: Array, start: Array, prior: Array, *, worst: bool) -> Point:
+    """Minimise over the weights, and in the worst case maximise over the prior, by a primal-dual interior-point method.
+
+    Parameters
+    ----------
+    gram : array, shape (k, k)
+        G.
+    rays : array, shape (n, k)
+    start : array, shape (n,)
+        Positive.
+    prior : array, shape (k,)
+        Positive; π to start from in the worst case.
+    worst : bool
+    """
+    n, k = rays.shape
+    scale, floor = 1.0, 1e-14 * np.eye(k)  # what no ray needs stays out of the inverse
+
+    def moments(d: Array, pi: Array) -> tuple[Array, Array, Array, Array]:
+        at = rays @ pi
+        inverse = np.linalg.inv((rays.T * (d / at)) @ rays + floor)
+        half = rays @ (inverse @ gram @ inverse)
+        return at, np.asarray(inverse), half, np.asarray((half * rays).sum(axis=1))
+
+    def residuals(z: list[Array], found: tuple[Array, ...], barrier: float) -> list[Array]:
+        d, nu, left, pi, level, spare = z
+        at, _, _, size = found
+        parts = [rays @ nu - size / at - left, (rays.T @ d - 1) * scale, left * d - barrier]
+        if worst:
+            slope = rays.T @ (size * d / at**2) - np.diag(gram)
+            parts += [level - slope - spare, (np.atleast_1d(pi.sum()) - 1) * scale, spare * pi - barrier]
+        return parts
+
+    found = moments(start, prior)
+    scale = float((gram * found[1]).sum())
+    steep = float((found[3] / found[0]).max())
+    z = [start, np.full(k, steep), np.full(n, 0.01 * steep), prior, np.zeros(1), np.full(k, scale / k)]
+    last: list[tuple[Array, Array, Array]] = []
+    for _ in range(100):
+        d, _, left, pi, _, spare = z
+        at, inverse, half, size = found
+        cost = float((gram * inverse).sum() - (pi @ np.diag(gram) if worst else 0.0))
+        gap = d @ left + (spare @ pi if worst else 0.0)
+        barrier = 0.1 * gap / (n + k * worst)
+        parts = residuals(z, found, barrier)
+        off = float(np.abs(parts[1]).max()) / scale
+        last = [*last[-7:], (z[1], pi, inverse)]
+        if gap < 1e-11 * scale and np.abs(parts[0]).max() < 1e-10 * steep and off < 1e-13:
+            break
+        curve = 2 * (rays @ inverse @ rays.T) * (half @ rays.T)
+        total = n + k + (k + 1) * worst
+        matrix, right = np.zeros((total, total)), np.zeros(total)
+        matrix[:n, :n] = curve / np.outer(at, at)
+        matrix[range(n), range(n)] += left / d
+        matrix[:n, n : n + k], matrix[n : n + k, :n] = rays, rays.T
+        right[:n], right[n : n + k] = -parts[0] - parts[2] / d, -parts[1] / scale
+        if worst:
+            p = slice(n + k, n + 2 * k)
+            turn = -(d / at**2)[:, None] * rays
+            cross = (curve @ turn) / at[:, None] + (size / at**2)[:, None] * rays
+            matrix[:n, p], matrix[p, :n] = cross, -cross.T
+            matrix[p, p] = (
+                (rays.T * (2 * size * d / at**3)) @ rays - turn.T @ curve @ turn + np.diag(spare / pi)
+            )
+            matrix[p, -1] = matrix[-1, p] = 1.0
+            right[p], right[-1:] = -parts[3] - parts[5] / pi, -parts[4] / scale
+        try:
+            step = np.linalg.solve(matrix, right)
+        except np.linalg.LinAlgError:
+            break
+        moves = [step[:n], step[n : n + k], -(parts[2] + left * step[:n]) / d, 0 * pi, np.zeros(1), 0 * spare]
+        if worst:
+            moves[3:] = [
+                step[n + k : n + 2 * k],
+                step[-1:],
+                -(parts[5] + spare * step[n + k : n + 2 * k]) / pi,
+            ]
+        signed = [(v, m) for i, (v, m) in enumerate(zip(z, moves)) if i in (0, 2, 3, 5)]
+        length = min(1.0, *(0.99 * float(np.min(-v[m < 0] / m[m < 0], initial=np.inf)) for v, m in signed))
+        before = sum(float(part @ part) for part in parts)
+        for _ in range(25):
+            tried = [v + length * m for v, m in zip(z, moves)]
+            seen = moments(tried[0], tried[3])
+            after = sum(float(part @ part) for part in residuals(tried, seen, barrier))
+            if after <= (1 - 0.01 * length) * before:
+                break
+            length /= 2
+        else:
+            break
+        z, found = tried, seen
+    return Point(z[0], *last[-1], cost, off, tuple(last))
+
+
+def climbed(matrix: Array, growth: float, starts: Array) -> Array:
+    """Sets whose rays have a large uᵀ(matrix)u: from each start, the category that gains most changes sides until none gains.
+
+    Parameters
+    ----------
+    matrix : array, shape (k, k)
+    growth : float
+        ρ: a ray is ρ on its set and 1 elsewhere.
+    starts : array of 0 and 1, shape (n, k)
+    """
+    held, diagonal = starts.copy(), np.diag(matrix)
+    for _ in range(4 * len(matrix)):
+        points = 1 + (growth - 1) * held
+        turn = (growth - 1) * (1 - 2 * held)
+        gains = turn * (2 * points @ matrix + turn * diagonal)
+        best = gains.argmax(axis=1)
+        rows = np.flatnonzero(gains[np.arange(len(held)), best] > 1e-12 * np.abs(matrix).max())
+        if not rows.size:
+            break
+        held[rows, best[rows]] = 1 - held[rows, best[rows]]
+    sizes = held.sum(axis=1)
+    return np.unique(held[(sizes > 0) & (sizes < len(matrix))], axis=0)

@@ -10,27 +10,40 @@ enough: :math:`M^{-1} - Y = M^{-1} R`, and :math:`\lVert M^{-1} - Y\rVert \le \l
 *Bound.* Every table with :math:`Q(y|x) \le \rho\, Q(y|x')` is a sum of rays :math:`u \in \{1, \rho\}^k`. For any matrix Y, prices ν and prior π, if
 :math:`(\nu^\top u)(\pi^\top u) \ge u^\top Y^\top G Y u` for all of these, then no unbiased report has a smaller variance on average over π than
 :math:`\operatorname{tr}(G Y)^2 / \nu^\top 1 - \sum_x \pi_x G_{xx}`. The condition is checked for every ray, or for many categories
-implied by one matrix inequality (`LinearBound`).
+implied by one matrix inequality, whose multipliers are those of the program over the moments of rays without the rays (`relaxation`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from typing import Any
 
+import cvxpy as cp
 import numpy as np
+from scipy import linalg
 
 from mechdesign.channels.exact import common_integers
-from mechdesign.channels.linear_report import BITS, LinearReport, fixed_inverse, fixed_moments, prior_of
-from mechdesign.channels.subset_report import SubsetReport, centred_diagonal, contrast, histogram, margins
+from mechdesign.channels.linear_report import (
+    BITS,
+    LinearReport,
+    SubsetReport,
+    centred_diagonal,
+    contrast,
+    fixed_inverse,
+    fixed_moments,
+    histogram,
+    margins,
+    prior_of,
+)
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower, exp_upper
 from mechdesign.evidence.proofs import PROVED, Certificate, Claim, Proof, same
 from mechdesign.evidence.serialize import serializable
+from mechdesign.model.problem import named
 from mechdesign.problem.checks import Checked, array, field, instance, non_negative
 from mechdesign.problem.workload import Workload
 from mechdesign.typing import Array
@@ -222,6 +235,32 @@ class LinearBound(Checked, Proof):
         )
         return cls(inverse, raised, prior if design.data == "worst" else None), over
 
+    @classmethod
+    def of_relaxation(
+        cls, solved: Mapping[str, Array], scale: float, gram: Array, growth: float
+    ) -> LinearBound:
+        """The proof from the duals of the solved relaxation, by name, with the slack that makes them valid."""
+        k, basis, unit, top = len(gram), contrasts(len(gram)), min(1.0, growth - 1), max(1.0, growth - 1)
+        upper = np.triu_indices(len(gram), 1)
+        # of the cone of `spread` the multipliers are (I, -T S⁻¹; ·, ·) for its blocks T and S; S itself may be nearly singular
+        root = scaled_root(gram)[0]
+        inner = -np.linalg.pinv(root) @ solved["spread"][: len(root), len(root) :]
+        inverse = basis @ inner @ basis.T / unit**2
+        prices = solved["sums"] * np.sign(solved["sums"].sum()) / scale
+        products = np.zeros((3, k, k))
+        for at, name in enumerate(("both", "neither")):
+            products[at][upper] = np.maximum(solved[name], 0.0) / 2 / scale
+            products[at] += products[at].T
+        products[2][upper] = np.maximum(solved["one"], 0.0) / scale
+        products[2].T[upper] = np.maximum(solved["other"], 0.0) / scale
+        quadratic, none = inverse.T @ gram @ inverse, np.zeros(k)
+        linear = inequality(prices, none, products, quadratic, unit, top)[0, 1:]
+        squares = 2 / top * (linear - solved["moments"][0, 1:] / scale)
+        left = inequality(prices, squares, products, quadratic, unit, top)
+        least = float(np.linalg.eigvalsh(left)[0])
+        slack = max(0.0, -least) + 1e-9 * float(np.abs(left).max())
+        return cls(inverse, prices, None, squares, products, slack)
+
     def bound(self, design: Any) -> Fraction:
         """The lower bound that this proves, or DesignError where it proves none of this design."""
         size, worst = design.workload.size, design.data == "worst"
@@ -327,3 +366,44 @@ def semidefinite(matrix: Any) -> bool:
     rest = matrix - (factor @ factor.T) * Fraction(1, unit**2)
     diagonal = np.diag(rest)
     return bool((2 * diagonal >= np.abs(rest).sum(axis=1)).all() and (diagonal >= 0).all())
+
+
+def relaxation(gram: Array, growth: float) -> tuple[cp.Problem, float]:
+    r"""The moments of rays without the rays, and the factor that its objective is scaled by.
+
+    Let :math:`u = 1 + b w` with :math:`b = \min(1, \rho - 1)`, so that w is 0 or :math:`t = \max(1, \rho - 1)`, and let P, p and c be the sums of
+    :math:`c_u w w^\top`, :math:`c_u w` and :math:`c_u` over weights c of rays. Then :math:`P_{ii} = t p_i`; products of :math:`w_i` and :math:`t - w_i` are not
+    negative; :math:`\sum_u c_u u u^\top 1 = k 1`. The least :math:`\operatorname{tr}(G M^{-1})` of such moments is a lower bound.
+    """
+    k, basis = len(gram), contrasts(len(gram))
+    unit, top = min(1.0, growth - 1), max(1.0, growth - 1)
+    root, scale = scaled_root(gram)
+    pairs, count = cp.Variable((k, k), symmetric=True, name="pairs"), cp.Variable((1, 1), name="count")
+    spread = cp.Variable((len(root), len(root)), symmetric=True, name="spread")
+    single = cp.reshape(cp.diag(pairs) / top, (k, 1), order="C")
+    rows, upper, every = single @ np.ones((1, k)), np.triu_indices(k, 1), count[0, 0]
+    sums = every + unit * (single[:, 0] + cp.sum(single) / k) + unit**2 * cp.sum(pairs, axis=1) / k
+    constraints = [
+        named("sums", sums == 1),
+        named("moments", cp.bmat([[count, single.T], [single, pairs]]) >> 0),
+        named("spread", cp.bmat([[spread, root], [root.T, basis.T @ pairs @ basis]]) >> 0),
+        named("both", pairs[upper] >= 0),
+        named("neither", (top**2 * every - top * (rows + rows.T) + pairs)[upper] >= 0),
+        named("one", (top * rows - pairs)[upper] >= 0),
+        named("other", (top * rows.T - pairs)[upper] >= 0),
+    ]
+    return cp.Problem(cp.Minimize(cp.trace(spread)), constraints), scale * unit**2
+
+
+def scaled_root(gram: Array) -> tuple[Array, float]:
+    """T, of independent rows, with TᵀT = G in the coordinates of `contrasts` times a factor that makes values about k; and that factor."""
+    basis = contrasts(len(gram))
+    values, vectors = np.linalg.eigh(basis.T @ gram @ basis)
+    kept = values > 1e-12 * values[-1]
+    scale = float((len(gram) / np.sqrt(values[kept]).sum()) ** 2)
+    return np.asarray((vectors[:, kept] * np.sqrt(values[kept] * scale)).T), scale
+
+
+def contrasts(size: int) -> Array:
+    """An orthonormal basis of the vectors that sum to 0, in columns."""
+    return np.asarray(linalg.helmert(size).T)

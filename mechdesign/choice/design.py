@@ -39,10 +39,9 @@ from mechdesign.evidence.results import Accuracy, Result, SolveReport, quantile
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import rational
 from mechdesign.model.exactly import Exact, Face
-from mechdesign.model.problem import Minimize
+from mechdesign.model.problem import Minimize, named
 from mechdesign.model.table import MOST_INPUTS, Table, TableMechanism
 from mechdesign.model.table_problem import TableDesign, TableProblem, TableProof
-from mechdesign.model.unknown import named
 from mechdesign.plotting import COLOURS, figure, sized
 from mechdesign.problem.checks import UP, field, integer, magnitude, one_of
 from mechdesign.problem.mechanism import Deployment, Simulation

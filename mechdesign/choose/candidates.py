@@ -17,8 +17,8 @@ import numpy as np
 from mechdesign.channels.channel import Channel, Response
 from mechdesign.channels.linear_design import PUBLISHED
 from mechdesign.channels.linear_proofs import LISTED
+from mechdesign.channels.linear_report import histogram
 from mechdesign.channels.responses import ClusteredResponse, KaryResponse, planar_laplace
-from mechdesign.channels.subset_report import histogram
 from mechdesign.choice.budget import Asked as RulePrivacy
 from mechdesign.choice.rule import RULES
 from mechdesign.choose.clipping import at_best_range

@@ -4,11 +4,13 @@ from .lattice import LatticeNoise as LatticeNoise
 from .lattice import ShiftPrivacy as ShiftPrivacy
 from .problem import Minimize as Minimize
 from .problem import Problem as Problem
+from .problem import Requirement as Requirement
+from .problem import named as named
 from .scales import Scales as Scales
 from .scales import ScalesPrivacy as ScalesPrivacy
+from .search import Frontier as Frontier
 from .search import search as search
-from .sweep import Frontier as Frontier
-from .sweep import sweep as sweep
+from .search import sweep as sweep
 from .table import Decoded as Decoded
 from .table import Private as Private
 from .table import Table as Table
@@ -16,5 +18,3 @@ from .table import TableMechanism as TableMechanism
 from .table_problem import TableDesign as TableDesign
 from .table_problem import TableProblem as TableProblem
 from .table_problem import TableProof as TableProof
-from .unknown import Requirement as Requirement
-from .unknown import named as named

@@ -22,7 +22,7 @@ import numpy as np
 from mechdesign.accounting.gaussian import gaussian_budget
 from mechdesign.errors import DesignError
 from mechdesign.evidence.serialize import serializable
-from mechdesign.model.unknown import Requirement, Unknown
+from mechdesign.model.problem import Requirement, Unknown
 from mechdesign.problem.checks import array, one_of
 from mechdesign.problem.sensitivity import NEIGHBOURS
 from mechdesign.problem.words import guarantee

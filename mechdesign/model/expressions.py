@@ -22,7 +22,7 @@ from scipy import sparse
 
 from mechdesign.errors import DesignError
 from mechdesign.model.declared import Declared, Linear
-from mechdesign.model.unknown import Further, Requirement, Unknown
+from mechdesign.model.problem import Further, Requirement, Unknown
 from mechdesign.typing import Array
 
 _EQUAL, _BELOW, _ABOVE = ("Equality", "Zero"), ("Inequality", "NonPos"), ("NonNeg",)

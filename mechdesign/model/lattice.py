@@ -32,7 +32,7 @@ from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import rational
 from mechdesign.model.declared import FAR, Block, Declared, Entry, Part
-from mechdesign.model.unknown import Requirement, Unknown
+from mechdesign.model.problem import Requirement, Unknown
 from mechdesign.problem.checks import one_of, positive
 from mechdesign.problem.losses import (
     ExactCosts,

@@ -26,7 +26,7 @@ from mechdesign.accounting.profile import gaussian_most
 from mechdesign.errors import DesignError, instance
 from mechdesign.evidence.exact import log_upper, safe_root
 from mechdesign.evidence.serialize import serializable
-from mechdesign.model.unknown import Requirement, Unknown
+from mechdesign.model.problem import Requirement, Unknown
 from mechdesign.problem.checks import array, number, one_of, rounded_up
 from mechdesign.problem.law_moments import absolute_moment
 from mechdesign.problem.privacy import (

@@ -26,7 +26,7 @@ from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.results import Accuracy, quantile
 from mechdesign.evidence.serialize import serializable
-from mechdesign.model.unknown import Requirement, Unknown, named
+from mechdesign.model.problem import Requirement, Unknown, named
 from mechdesign.problem.checks import array, by_label, integer, one_of, read
 from mechdesign.problem.mechanism import Deployment, Drawn, Rows, Simulation, integer_weights, rounded_weights
 from mechdesign.problem.privacy import (

@@ -32,8 +32,8 @@ from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, LawProof
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
+from mechdesign.model.problem import named
 from mechdesign.model.scales import Scales, ScalesPrivacy, order_of
-from mechdesign.model.unknown import named
 from mechdesign.noise.allocation_page import (
     CLOSED,
     AllocationPage,

@@ -41,8 +41,7 @@ from mechdesign.evidence.vipr import fraction, rational
 from mechdesign.model.covariance import Covariance
 from mechdesign.model.exactly import RESIDUAL, project
 from mechdesign.model.expressions import rows_of
-from mechdesign.model.problem import Problem
-from mechdesign.model.unknown import named
+from mechdesign.model.problem import Problem, named
 from mechdesign.noise.correlated_noise import CorrelatedGaussianNoise, covariance_of, largest_spent
 from mechdesign.noise.covariance_proofs import (
     CovarianceBound,

@@ -44,9 +44,9 @@ from mechdesign.evidence.vipr import FUNCTION, LinearBound, NoProgramError, rati
 from mechdesign.model.declared import ZERO
 from mechdesign.model.exactly import MARGIN, Exact, admissible, near, repaired, weights_of
 from mechdesign.model.lattice import LatticeDeclared, LatticeNoise, ShiftPart, ShiftPrivacy, lattice_costs
+from mechdesign.model.problem import named
 from mechdesign.model.program import Program
 from mechdesign.model.table_problem import FiniteProblem
-from mechdesign.model.unknown import named
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
 from mechdesign.noise.cell_product import NoiseQuestion, law_cost, law_notes
 from mechdesign.problem.checks import instance, integer

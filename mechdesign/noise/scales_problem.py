@@ -26,9 +26,8 @@ from mechdesign.evidence.vipr import fraction, rational
 from mechdesign.model.declared import OwnRows
 from mechdesign.model.exactly import row_claims
 from mechdesign.model.expressions import rows_of
-from mechdesign.model.problem import Problem
+from mechdesign.model.problem import Problem, named
 from mechdesign.model.scales import Scales, ScalesPrivacy
-from mechdesign.model.unknown import named
 from mechdesign.noise.lagrangian import DeclaredScales, Lagrangian, Multipliers, cost_above, lower_bound
 from mechdesign.noise.scales_solving import ScalesProgram, solve_scales
 from mechdesign.noise.separable import (

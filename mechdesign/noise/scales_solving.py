@@ -28,7 +28,7 @@ from scipy import optimize
 from mechdesign import solvers
 from mechdesign.errors import DesignError, InfeasibleError, ResultFormatError, SolverError
 from mechdesign.evidence.results import SolveReport
-from mechdesign.model.unknown import named
+from mechdesign.model.problem import named
 from mechdesign.noise.lagrangian import DeclaredScales, Lagrangian, Multipliers, lower_bound
 from mechdesign.noise.separable import (
     LESS,

@@ -39,9 +39,8 @@ from scipy import optimize
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import integer, one_of, positive, settle
-from mechdesign.quantizers.floors import MOST_OUTPUTS, FloorProblem, pieces, smallest_epsilon
+from mechdesign.quantizers.floors import MOST_OUTPUTS, FloorProblem, FloorSolution, pieces, smallest_epsilon
 from mechdesign.quantizers.planes import best_floors
-from mechdesign.quantizers.solution import FloorSolution
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
 
@@ -304,8 +303,9 @@ def bin_slopes(problem: FloorProblem, solution: FloorSolution) -> Array:
         slope += (alpha * e * m0 + (alpha * f + beta * e) * m1 + beta * f * m2).sum(axis=0)
     points, weights = problem.atoms
     if points.size:
-        lines = () if solution.proof is None else solution.proof.lines
-        mu = sum((line.share * line.mu for line in lines), np.zeros(len(points)))
+        table_of_lines = np.zeros((0, 7)) if solution.proof is None else solution.proof.pieces
+        x, _, share, *_, M = table_of_lines[table_of_lines[:, 0] == table_of_lines[:, 1]].T
+        mu = np.bincount(np.searchsorted(points, x), share * (M - 2 * w2 * x), len(points))
         error = bins - points[:, None]
         derivative = w1 * np.sign(error) + 2 * w2 * error
         slope += weights @ (table.rows_at(points, table.at(points)) * (derivative - mu[:, None]))

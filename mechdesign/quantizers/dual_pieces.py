@@ -149,6 +149,17 @@ class DualPieces:
         held = self.outputs.tolist()
         return all(held[0] <= b <= held[-1] if self.between else b in held for b in bins)
 
+    def in_units(self, centre: float, unit: float) -> DualPieces:
+        """The same of inputs and outputs that are `unit` times as large, around `centre`."""
+        table = self.pieces * np.array([unit, unit, 1.0, 1.0, 1.0, 1 / unit, 1 / unit])
+        return replace(
+            self,
+            pieces=table,
+            multipliers=self.multipliers / unit,
+            origin=centre,
+            cap_price=self.cap_price / unit**2,
+        )
+
     def spans(self) -> tuple[set[tuple[Fraction, Fraction]], Fraction]:
         """The stretches u < v of inputs over which the prior is integrated, and the origin they are measured from."""
         found = {(Fraction(u), Fraction(v)) for u, v in self.pieces[:, :2].tolist() if u < v}

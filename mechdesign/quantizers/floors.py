@@ -47,25 +47,31 @@ other convex losses are integrated by adaptive quadrature to 1e-12.
 :math:`s_0(x)` being the best position with no constraint on the mean (μ = 0): where the two ends of the block
 cost the same. Between consecutive breakpoints the row is affine in x (clamped) or constant (free), so the
 mechanism is still piecewise affine, now with jumps.
+
+**What every method hands back** is a `FloorSolution`: floors, and slopes that prove a lower bound (`lower_bound`), as `chords` of a fill on stretches
+of inputs and `lines` at point masses or worst inputs, in the frame of the methods.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
-from mechdesign.quantizers.table import PiecewiseTable, cell_edges, mean_loss
+from mechdesign.quantizers.dual_pieces import DualPieces
+from mechdesign.quantizers.table import PiecewiseTable, cell_edges, largest_loss, mean_loss
 from mechdesign.typing import Array, Indices
 
 MOST_OUTPUTS = 1025
 """Of more, one step of any method, cubic in their number, passes a time limit: with 4,096 outputs 100 s were not kept within 200."""
 LARGEST_EPSILON = 23.0
 """Beyond it e^ε has no digits left in which floors could differ: designs are solved there, or next to the least feasible ε."""
+_LARGEST = 200.0  # the largest ε that is inside the stated magnitudes
 
 
 @dataclass(frozen=True, eq=False)
@@ -612,3 +618,171 @@ def _indifference(problem: FloorProblem, fill: BlockFill) -> Array:
     # A block inside one cell gives the same row wherever it is: no turn of its own.
     turn = np.where(fill.left == fill.right, -np.inf, turn)
     return np.maximum.accumulate(turn)
+
+
+# -- what every method hands back ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class FloorSolution:
+    """Floors, what they achieve and what is proved.
+
+    Attributes
+    ----------
+    floors : ndarray (m,)
+    value : float
+        The loss of the block fill of `floors`.
+    lower_bound : float
+        No ε-LDP mechanism with these outputs, and no more bias than allowed, does better.
+    iterations : int
+        Newton steps, or rounds of a cutting-plane method.
+    multipliers : ndarray
+        Of the rows of `range_constraints`.
+    methods : tuple of str
+        The methods tried, in order.
+    proof : DualPieces, optional
+        Multipliers of the lower bound; None of callable losses, whose bound nobody else can check.
+    margin : float
+        What rounding took off the lower bound.
+    """
+
+    floors: Array
+    value: float
+    lower_bound: float
+    iterations: int
+    multipliers: Array
+    methods: tuple[str, ...] = ()
+    proof: DualPieces | None = None
+    margin: float = 0.0
+
+    @property
+    def gap(self) -> float:
+        """Relative distance between value and bound."""
+        return (self.value - self.lower_bound) / max(abs(self.value), 1e-300)
+
+    def merged(self, other: FloorSolution | None) -> FloorSolution:
+        """Return the better floors with the better bound and what belongs to it, efforts added."""
+        if other is None:
+            return self
+        best = other if other.value < self.value else self
+        return replace(
+            other if other.lower_bound > self.lower_bound else self,
+            floors=best.floors,
+            value=best.value,
+            iterations=self.iterations + other.iterations,
+            methods=self.methods + other.methods,
+        )
+
+
+def patience(value: float, bound: float, margin: float) -> int:
+    """How many steps may bring nothing: one where next to nothing but the margin for rounding keeps value and bound apart."""
+    return 1 if value - bound <= 1.05 * margin else 25
+
+
+def lower_bound(
+    problem: FloorProblem, constant: float, gradient: Array, multipliers: Array
+) -> tuple[float, float]:
+    r"""Bound ∫(λ + μx) dF + min_{a ∈ A} G·a from below, rounding included; and return what rounding took off it.
+
+    For any ν ≥ 0 on the rows of C that fix the range of means, the minimum is at least
+    :math:`\nu \cdot b + \min_k (G - C^\top \nu)_k \cdot \{1/\rho \text{ or } 1\}`, the last factor being the
+    extreme of Σa that is worse. The margin covers the errors of the integrals that made G. Those of a callable loss, by
+    quadrature, are in proportion to what the own output can cost: an output far out that is not used then costs the bound
+    nothing, however steep the loss.
+    """
+    C, b = problem.constraints
+    nu = np.maximum(multipliers, 0.0)
+    nu[:2] = 0.0
+
+    def least(rest: Array) -> float:
+        found = float(rest.min())
+        return found / problem.rho if found >= 0 else found
+
+    rest, fixed = gradient - nu @ C, constant + float(nu @ b)
+    bound, common = fixed + least(rest), float(nu @ np.abs(b))
+    if problem.loss.polynomial:
+        size = problem.scale + common + float(np.abs(gradient).max()) + float((nu @ np.abs(C)).max())
+        margin = float(problem.accuracy * size)
+        return float(bound) - margin, margin
+    own = 2 * problem.largest + np.abs(gradient) + nu @ np.abs(C)
+    lowered = fixed + least(rest - problem.accuracy * own)
+    lowered -= problem.accuracy * (float(problem.largest.min()) + abs(constant) + common)
+    return float(lowered), float(bound - lowered)
+
+
+def without_privacy(problem: FloorProblem, solution: FloorSolution, epsilon: float) -> FloorSolution:
+    """Return the solution with a bound for a budget beyond that of the problem: the loss without privacy.
+
+    Its lines are chords through neighbouring outputs, so that no reduced cost is negative and ρ multiplies none.
+    """
+    if not problem.loss.polynomial or epsilon > _LARGEST:
+        return replace(solution, lower_bound=-np.inf, proof=None)
+    floors, nothing = (
+        np.full(len(problem.bins), 1.0 / (problem.rho - 1.0)),
+        np.zeros_like(solution.multipliers),
+    )
+    proof, fill = fill_proof(problem, floors, nothing), pieces(problem, floors)
+    value = fill.expected_loss(problem)
+    if problem.objective == "worst":
+        value, x = largest_loss(fill.table, problem.loss)
+        at = np.array([x])
+        proof = multipliers_of(
+            problem, [lines(problem, at, np.ones(1), *problem.slopes(at, *fill.outputs(at)))], nothing
+        )
+    margin = problem.scale * (problem.accuracy + len(floors) * float(floors[0]))
+    return replace(solution, lower_bound=value - margin, proof=proof, multipliers=nothing)
+
+
+def fill_proof(
+    problem: FloorProblem, floors: Array, multipliers: Array, duals: tuple[Array, Array] | None = None
+) -> DualPieces | None:
+    """The fill's own chords everywhere; at point masses the given λ and μ, or those chords too."""
+    table, x, edges = pieces(problem, floors), problem.atoms[0], np.array([problem.lower, problem.upper])
+    if duals is None:
+        duals = problem.slopes(x, *table.outputs(x))
+    parts = (chords(problem, table, edges, np.ones(1)), lines(problem, x, np.ones(len(x)), *duals))
+    return multipliers_of(problem, parts, multipliers)
+
+
+def multipliers_of(problem: FloorProblem, parts: Iterable[Array], multipliers: Array) -> DualPieces | None:
+    """`chords` and `lines` with the multipliers of the rows of `range_constraints`, as everybody checks them."""
+    if not problem.loss.polynomial:
+        return None
+    table = np.concatenate([np.zeros((0, 7)), *parts])
+    # Weights that were divided by their sum may add up to slightly more than one.
+    table[table[:, 2] % 0.5 != 0, 2] *= 1 - 1e-13
+    return DualPieces(table, np.maximum(multipliers[2:], 0.0).reshape(2, -1))
+
+
+def _straight(problem: FloorProblem, x: Array, lam: Array, mu: Array) -> tuple[Array, Array]:
+    """L and M, which are affine where no output is passed."""
+    w2 = problem.loss.squared
+    # Lowered by a slack, so that rounding leaves no cost below zero at the line's own outputs: ρ would multiply it.
+    return lam - w2 * x * x - 4e-16 * problem.scale, mu + 2 * w2 * x
+
+
+def chords(problem: FloorProblem, table: Pieces, edges: Array, share: Array) -> Array:
+    """The fill's chords on the inputs between `edges`, with a share of the prior's density on each stretch."""
+    cells, at = table.cells(edges)
+    share = share[np.searchsorted(edges, cells[:-1], side="right") - 1]
+    kept = (share > 0) & problem.has_density
+    u, v, at, share = cells[:-1][kept], cells[1:][kept], at[kept], share[kept]
+    i, j = table.left[at], table.right[at]
+    middle, loss = (u + v) / 2, problem.loss
+    # One-sided limits: the sign of B − x is the one inside the cell.
+    low, high = problem.bins[i], problem.bins[j]
+    sign_low, sign_high = np.where(low < middle, -1.0, 1.0), np.where(high < middle, -1.0, 1.0)
+    ends = []
+    for x in (u, v):
+        cost_low = loss.absolute * sign_low * (low - x) + loss.squared * (low - x) ** 2
+        cost_high = loss.absolute * sign_high * (high - x) + loss.squared * (high - x) ** 2
+        mu = np.where(i == j, 0.0, (cost_high - cost_low) / np.where(i == j, 1.0, high - low))
+        ends.append(_straight(problem, x, cost_low - mu * low, mu))
+    (L0, M0), (L1, M1) = ends
+    return np.stack([u, v, share, L0, L1, M0, M1], axis=1)
+
+
+def lines(problem: FloorProblem, x: Array, share: Array, lam: Array, mu: Array) -> Array:
+    """Lines λ + μB at single inputs, with shares of the prior's point masses there."""
+    L, M = _straight(problem, x, lam, mu)
+    return np.stack([x, x, share, L, L, M, M], axis=1)

@@ -52,10 +52,9 @@ from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import UnavailableCallable, serializable
 from mechdesign.evidence.vipr import FUNCTION, LinearBound, NoProgramError, fraction, rational
 from mechdesign.model.declared import Declared
-from mechdesign.model.printing import audit_table
 from mechdesign.model.program import Program
 from mechdesign.model.table import Private, Table
-from mechdesign.model.table_problem import TableDesign, TableProblem
+from mechdesign.model.table_problem import TableDesign, TableProblem, audit_table
 from mechdesign.problem.checks import field, increasing, instance, integer, interval, one_of, positive, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior

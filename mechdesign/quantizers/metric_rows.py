@@ -27,7 +27,7 @@ from scipy import stats
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower
-from mechdesign.model.unknown import named
+from mechdesign.model.problem import named
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import LawPrior, Prior
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP

@@ -32,8 +32,15 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
-from mechdesign.quantizers.floors import Continuum, FloorProblem
-from mechdesign.quantizers.solution import FloorSolution, at_point_masses, fill_proof, lower_bound, patience
+from mechdesign.quantizers.floors import (
+    Continuum,
+    FloorProblem,
+    FloorSolution,
+    fill_proof,
+    lower_bound,
+    patience,
+    pieces,
+)
 from mechdesign.solvers.deadline import Deadline, one_thread
 from mechdesign.typing import Array
 
@@ -171,7 +178,7 @@ class _Path:
         gradient, constant = part.gradient, part.constant
         value = constant + float(a @ gradient)
         if problem.atoms[0].size:
-            parts = at_point_masses(problem, a, *self.atom_duals)
+            parts = _at_point_masses(problem, a, *self.atom_duals)
             value, constant, gradient = value + parts[0], constant + parts[1], gradient + parts[2]
         return value, *lower_bound(problem, constant, gradient, self.multipliers), part
 
@@ -248,6 +255,17 @@ class _Path:
         self.y = self.y + reach * step.y
         # Recomputed, so that errors do not add up; never below what the step itself left.
         self.s = np.maximum(self.rows.times(self.v) - self.rows.b, (self.s + reach * step.s) * 1e-3)
+
+
+def _at_point_masses(
+    problem: FloorProblem, floors: Array, lam: Array, mu: Array
+) -> tuple[float, float, Array]:
+    """What point masses add to the loss of the floors' fill; and, with slopes there, to a bound's constant and gradient."""
+    points, weights = problem.atoms
+    table = pieces(problem, floors)
+    rows = table.rows_at(points, table.at(points))
+    value = float(weights @ np.sum(rows * problem.loss(problem.bins - points[:, None]), axis=1))
+    return value, float(weights @ (lam + mu * points)), weights @ problem.reduced(points, lam, mu)
 
 
 def newton(

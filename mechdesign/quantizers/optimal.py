@@ -39,10 +39,10 @@ from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, Sol
 from mechdesign.evidence.classes import MechanismClass, every, menu
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
+from mechdesign.model.problem import named
 from mechdesign.model.program import Program
 from mechdesign.model.table import Table
 from mechdesign.model.table_problem import TableProblem
-from mechdesign.model.unknown import named
 from mechdesign.problem.checks import field, integer, non_negative, one_of, positive, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
@@ -52,20 +52,22 @@ from mechdesign.problem.words import loss_words
 from mechdesign.quantizers.bins import Alphabet, BinSearch, Searched, any_outputs_bound, search_bins
 from mechdesign.quantizers.design import EXACT, QuantizerDesign
 from mechdesign.quantizers.dual_pieces import DualPieces, OutputSpace
-from mechdesign.quantizers.floors import MOST_OUTPUTS, FloorProblem, pieces, smallest_epsilon, solved_epsilon
+from mechdesign.quantizers.exact_law import exact_law, widened
+from mechdesign.quantizers.floors import (
+    MOST_OUTPUTS,
+    FloorProblem,
+    FloorSolution,
+    fill_proof,
+    pieces,
+    smallest_epsilon,
+    solved_epsilon,
+    without_privacy,
+)
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.moments import interpolated_costs
 from mechdesign.quantizers.planes import METHODS, best_floors, check_feasible, uncapped
 from mechdesign.quantizers.proofs import private_claims, proved_bound, proved_law
 from mechdesign.quantizers.selection import check_bins, check_range, mirrored_bins
-from mechdesign.quantizers.solution import (
-    FloorSolution,
-    dual_pieces,
-    exact_law,
-    fill_proof,
-    widened,
-    without_privacy,
-)
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Numbers
 
@@ -344,7 +346,7 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
         """The lower bound: proved for polynomial losses, for others claimed where it is below a feasible mechanism's loss."""
         found, value = solution.lower_bound, solution.value
         if clock.certify and solution.proof is not None and self.loss.polynomial:
-            duals = dual_pieces(self.floor_problem, solution.proof, self.units)
+            duals = solution.proof.in_units(*self.units)
             yield proved_bound(self, duals, self.bins, found)
         elif math.isfinite(found) and found <= value + 1e-9 * abs(value):
             yield Bound(found)
@@ -520,7 +522,7 @@ def _solved(
     proof = solution.proof
     if len(question.floor_problem.atoms[0]) > _ATOMS:  # one line for each, instead of those of every cut
         proof = fill_proof(question.floor_problem, solution.floors, solution.multipliers)
-    return dual_pieces(question.floor_problem, proof, question.units), question, solution.value
+    return (proof or solution.proof).in_units(*question.units), question, solution.value
 
 
 def _error(loss: Loss, value: float) -> float:

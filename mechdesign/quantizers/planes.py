@@ -42,7 +42,7 @@ the mixture keeps the cap.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -50,9 +50,20 @@ import numpy as np
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.exact import safe_root
 from mechdesign.problem.losses import Loss
-from mechdesign.quantizers.floors import FloorProblem, Pieces, pieces, smallest_epsilon
+from mechdesign.quantizers.dual_pieces import DualPieces
+from mechdesign.quantizers.floors import (
+    FloorProblem,
+    FloorSolution,
+    Pieces,
+    chords,
+    lines,
+    lower_bound,
+    multipliers_of,
+    patience,
+    pieces,
+    smallest_epsilon,
+)
 from mechdesign.quantizers.newton import newton
-from mechdesign.quantizers.solution import Chords, DualSolution, FloorSolution, Lines, lower_bound, patience
 from mechdesign.quantizers.table import loss_peaks
 from mechdesign.solvers import LinearProgram
 from mechdesign.solvers.deadline import Deadline
@@ -152,20 +163,20 @@ class Bundle:
         self.found.append(found)
 
     @property
-    def proof(self) -> DualSolution:
+    def proof(self) -> DualPieces | None:
         """The planes that the bound averages: chords on their groups' inputs, lines at point masses or worst inputs."""
-        chords, lines = [], []
+        return multipliers_of(self.problem, self._averaged(), self.multipliers)
+
+    def _averaged(self) -> Iterator[Array]:
         ends = np.cumsum([len(planes.group) for planes in self.found])
         for planes, share in zip(self.found, np.split(self.weights, ends)):
             if not share.any():
                 continue
             table, x = planes.table, planes.inputs
             if planes.owner is not None:
-                used = np.flatnonzero(share)
-                chords += [Chords(table, x[g], x[g + 1], share[g]) for g in used]
+                yield chords(self.problem, table, x, share)
                 x, share = self.problem.atoms[0], share[planes.owner]
-            lines.append(Lines(x, share, *self.problem.slopes(x, *table.outputs(x))))
-        return DualSolution(tuple(chords), tuple(lines), self.multipliers)
+            yield lines(self.problem, x, share, *self.problem.slopes(x, *table.outputs(x)))
 
     def solve(self) -> Array | None:
         """Return the program's floors, and raise the lower bound; None where the deadline came first."""

@@ -22,9 +22,8 @@ from mechdesign.evidence.vipr import fraction, rational
 from mechdesign.evidence.whole_files import check_writable
 from mechdesign.model.exactly import Exact, near, refuted, repaired, row_claims, weights_of
 from mechdesign.model.expressions import compiled
-from mechdesign.model.problem import Problem
+from mechdesign.model.problem import Problem, in_columns
 from mechdesign.model.search import Programs, Sweep, parameters_of
-from mechdesign.model.unknown import in_columns
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.spine import Bound, Clock, Incumbent, Law, ModelledDesign

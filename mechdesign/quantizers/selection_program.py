@@ -29,7 +29,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from mechdesign.errors import DesignError, instance
-from mechdesign.model.unknown import Requirement, Unknown, named
+from mechdesign.model.problem import Requirement, Unknown, named
 from mechdesign.problem.checks import integer, number, one_of
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior

@@ -20,7 +20,7 @@ import mechdesign as md
 from mechdesign.evidence.exact import round_down
 from mechdesign.quantizers import dual_pieces
 from mechdesign.quantizers.dual_pieces import DualPieces, OutputSpace
-from mechdesign.quantizers.exact_law import ExactLaw
+from mechdesign.quantizers.exact_law import ExactLaw, exact_block_fill
 from mechdesign.quantizers.floors import (
     FloorProblem,
     interior_floors,
@@ -31,7 +31,6 @@ from mechdesign.quantizers.floors import (
 from mechdesign.quantizers.moments import Moments, PointMasses, interpolated_costs
 from mechdesign.quantizers.optimal import any_outputs, loss_bounds
 from mechdesign.quantizers.proofs import DualBound
-from mechdesign.quantizers.solution import exact_block_fill
 from mechdesign.solvers.deadline import Deadline
 
 

@@ -25,8 +25,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mechdesign.channels.channel import Channel, check_prior
-from mechdesign.channels.exact import integer_rows, private_weights
+from mechdesign.channels.channel import Channel, check_prior, integer_rows, private_weights
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.exact import round_down

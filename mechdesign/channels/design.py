@@ -33,8 +33,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from mechdesign.channels.channel import Channel, check_prior, exponential, exponential_rate, loss_matrix
-from mechdesign.channels.exact import private_weights
+from mechdesign.channels.channel import (
+    Channel,
+    check_prior,
+    exponential,
+    exponential_rate,
+    loss_matrix,
+    private_weights,
+)
 from mechdesign.channels.interior import ReportProgram, covering
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.attack import TradeOff

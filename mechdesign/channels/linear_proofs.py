@@ -26,7 +26,7 @@ import cvxpy as cp
 import numpy as np
 from scipy import linalg
 
-from mechdesign.channels.exact import common_integers
+from mechdesign.channels.channel import common_integers
 from mechdesign.channels.linear_report import (
     BITS,
     LinearReport,

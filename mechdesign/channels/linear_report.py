@@ -30,8 +30,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mechdesign.channels.channel import Channel
-from mechdesign.channels.exact import common_integers
+from mechdesign.channels.channel import Channel, common_integers
 from mechdesign.channels.responses import TOP, level
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.digits import shown

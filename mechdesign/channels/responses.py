@@ -20,8 +20,7 @@ import numpy as np
 from scipy import linalg
 from scipy.spatial import ConvexHull, Delaunay, QhullError
 
-from mechdesign.channels.channel import Channel, Response
-from mechdesign.channels.exact import private_weights, shortest
+from mechdesign.channels.channel import Channel, Response, private_weights, shortest
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower, log_upper
 from mechdesign.evidence.serialize import serializable

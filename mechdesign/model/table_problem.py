@@ -37,7 +37,7 @@ from mechdesign.evidence.results import Accuracy, Result, SolveReport, audit_row
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import LinearBound, fraction, rational
 from mechdesign.evidence.whole_files import check_writable
-from mechdesign.model.declared import ZERO, Declared, Part
+from mechdesign.model.declared import ZERO, Declared, Part, compiled, labelled
 from mechdesign.model.exactly import (
     MARGIN,
     Exact,
@@ -51,7 +51,6 @@ from mechdesign.model.exactly import (
     row_claims,
     weights_of,
 )
-from mechdesign.model.expressions import compiled, labelled
 from mechdesign.model.problem import Problem, Requirement, Unknown, named
 from mechdesign.model.program import Program
 from mechdesign.model.symmetry import Symmetry

@@ -39,8 +39,8 @@ from mechdesign.evidence.results import Result, SolveReport, audit_rows
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import fraction, rational
 from mechdesign.model.covariance import Covariance
+from mechdesign.model.declared import rows_of
 from mechdesign.model.exactly import RESIDUAL, project
-from mechdesign.model.expressions import rows_of
 from mechdesign.model.problem import Problem, named
 from mechdesign.noise.correlated_noise import CorrelatedGaussianNoise, covariance_of, largest_spent
 from mechdesign.noise.covariance_proofs import (

@@ -23,9 +23,8 @@ from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, P
 from mechdesign.evidence.results import ACTIVE, AUDIT_COLUMNS, Result, audit_rows
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import fraction, rational
-from mechdesign.model.declared import OwnRows
+from mechdesign.model.declared import OwnRows, rows_of
 from mechdesign.model.exactly import row_claims
-from mechdesign.model.expressions import rows_of
 from mechdesign.model.problem import Problem, named
 from mechdesign.model.scales import Scales, ScalesPrivacy
 from mechdesign.noise.lagrangian import DeclaredScales, Lagrangian, Multipliers, cost_above, lower_bound

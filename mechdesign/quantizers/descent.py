@@ -46,9 +46,10 @@ from scipy import sparse
 from mechdesign.errors import InfeasibleError, SolverError
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
-from mechdesign.quantizers.box_sweep import RESOLVED, audited
+from mechdesign.quantizers.floors import RESOLVED
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.selection import SelectionFamilies
+from mechdesign.quantizers.selection_problem import audited
 from mechdesign.quantizers.selection_program import pair_costs
 from mechdesign.solvers import Deadline, LinearProgram, Solution
 from mechdesign.typing import Array

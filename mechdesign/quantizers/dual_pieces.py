@@ -55,7 +55,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import LinearBound, fraction
 from mechdesign.problem.checks import array, increasing, number, one_of
 from mechdesign.problem.losses import Loss
-from mechdesign.quantizers.moments import BITS, Cell, Enclosure, Moments, StatedMoments, rational
+from mechdesign.quantizers.moments import BITS, Cell, Enclosure, Moments, rational
 from mechdesign.typing import Array
 
 _RHO_BITS = 64
@@ -192,7 +192,7 @@ class Asked(NamedTuple):
     input_range : (Fraction, Fraction)
     epsilon : float
     loss : Loss
-    moments : Moments, StatedMoments or None
+    moments : Moments or None
         Of the prior; None for the worst case.
     max_bias : float
     max_mse : float, optional
@@ -202,7 +202,7 @@ class Asked(NamedTuple):
     input_range: tuple[Fraction, Fraction]
     epsilon: float
     loss: Loss
-    moments: Moments | StatedMoments | None
+    moments: Moments | None
     max_bias: float = 0.0
     max_mse: float | None = None
 
@@ -231,7 +231,7 @@ class _Piece:
     masses: Cell
 
 
-def _pieces(duals: DualPieces, moments: Moments | StatedMoments | None) -> list[_Piece]:
+def _pieces(duals: DualPieces, moments: Moments | None) -> list[_Piece]:
     """The rows of the table, none that takes more than all of a point mass; without `moments` (the worst case) shares are the weights."""
     origin, found, used = rational(duals.origin), list[_Piece](), dict[fmpq, fmpq]()
     table = [[*map(rational, row)] for row in duals.pieces.tolist()]
@@ -471,7 +471,7 @@ class _Rows:
 
     def __init__(self, duals: DualPieces, asked: Asked) -> None:
         moments, loss = asked.moments, asked.loss
-        stated = "as stored in the result" if isinstance(moments, StatedMoments) else "computed exactly"
+        stated = "as stored in the result" if moments is not None and moments.stated else "computed exactly"
         lemma = (WORST if moments is None else LEMMA).format(
             origin=repr(duals.origin),
             moments=f"{stated}, between bounds",

@@ -71,6 +71,8 @@ MOST_OUTPUTS = 1025
 """Of more, one step of any method, cubic in their number, passes a time limit: with 4,096 outputs 100 s were not kept within 200."""
 LARGEST_EPSILON = 23.0
 """Beyond it e^ε has no digits left in which floors could differ: designs are solved there, or next to the least feasible ε."""
+RESOLVED = 16.0
+"""ε up to which every probability that privacy asks for is above a linear program's tolerance."""
 _LARGEST = 200.0  # the largest ε that is inside the stated magnitudes
 
 

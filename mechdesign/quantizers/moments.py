@@ -74,6 +74,7 @@ class Moments:
     """
 
     prior: Prior
+    stated: PriorMoments | None = None
 
     @property
     def _law(self) -> FrozenLaw:
@@ -92,6 +93,10 @@ class Moments:
     @property
     def atoms(self) -> list[tuple[Fraction, Enclosure]]:
         """Point masses."""
+        if self.stated is not None:
+            held = self.stated.masses
+            places = [x for x, _ in Moments(self.prior).atoms] if held else []
+            return list(zip(places, zip(held[::2], held[1::2])))
         if isinstance(self.prior, EmpiricalPrior):
             points, counts = np.unique(self.prior.samples, return_counts=True)
             size = int(counts.sum())
@@ -115,6 +120,8 @@ class Moments:
 
     def over(self, spans: Iterable[Pair], origin: Number) -> dict[Pair, Cell]:
         """∫ t^k dF of the density from origin + u to origin + v for every span (u, v), from cells between all ends."""
+        if self.stated is not None:
+            return dict(zip(sorted(spans), _cells(self.stated.spans)))
         exact = {span: (rational(span[0]), rational(span[1])) for span in sorted(spans)}
         ends = sorted({y for pair in exact.values() for y in pair})
         cells = self.density([rational(origin) + y for y in ends]) if ends else []
@@ -139,6 +146,8 @@ class Moments:
 
     def density(self, edges: Sequence[Number]) -> list[Cell]:
         """∫ t^k dF of the density over each cell, k = 0, 1, 2."""
+        if self.stated is not None:
+            return _cells(self.stated.cells)
         if isinstance(self.prior, EmpiricalPrior):
             return [((0, 0),) * 3] * (len(edges) - 1)
         low, high = map(rational, self.prior.support)
@@ -177,7 +186,7 @@ class Moments:
 @serializable("prior-moments")
 @dataclass(frozen=True)
 class PriorMoments:
-    """Moments of a prior that is not rational, as a certificate used them: in place of `Moments`.
+    """Moments of a prior that is not rational, as a certificate used them: in their place.
 
     Parameters
     ----------
@@ -224,32 +233,6 @@ class PriorMoments:
                 return math.inf
             worst = max([worst, *(abs(a - b) for a, b in zip(mine, its))])
         return worst / (1 << BITS)
-
-    def on(self, moments: Moments) -> StatedMoments:
-        """Put in the place of the prior's own."""
-        return StatedMoments(self, [x for x, _ in moments.atoms] if self.masses else [])
-
-
-@dataclass(frozen=True)
-class StatedMoments:
-    """`PriorMoments` with the interface of `Moments`."""
-
-    stated: PriorMoments
-    points: list[Fraction]
-
-    @property
-    def atoms(self) -> list[tuple[Fraction, Enclosure]]:
-        """Point masses."""
-        held = self.stated.masses
-        return list(zip(self.points, zip(held[::2], held[1::2])))
-
-    def over(self, spans: Iterable[Pair], _origin: Number) -> dict[Pair, Cell]:
-        """As `Moments.over`."""
-        return dict(zip(sorted(spans), _cells(self.stated.spans)))
-
-    def density(self, _edges: Sequence[Number]) -> list[Cell]:
-        """As `Moments.density`."""
-        return _cells(self.stated.cells)
 
 
 def _cells(flat: tuple[int, ...]) -> list[Cell]:

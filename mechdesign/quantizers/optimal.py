@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -72,15 +72,6 @@ from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Numbers
 
 _ANY_OUTPUTS = "any outputs (lower bound)"
-
-
-@dataclass(frozen=True, eq=False)
-class _FloorLaw(Law):
-    """The block fill of some floors, in floats; `fixed` is the design at its outputs."""
-
-    _: KW_ONLY
-    floors: Array
-    fixed: OptimalQuantizer
 
 
 @serializable("optimal-quantizer")
@@ -312,12 +303,17 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
             fallbacks=backends[1:],
         )
         mechanism = fixed._in_floats(solution.floors)
-        yield _FloorLaw(
-            mechanism, fixed.loss_of(mechanism), report=report, notes=(*searched.notes, *notes, *self._notes),
-            duals=_multipliers(solution), table=searched.table(_ANY_OUTPUTS) if searched.rows else None, floors=solution.floors, fixed=fixed,
-        )  # fmt: skip
+        law = Law(
+            mechanism,
+            fixed.loss_of(mechanism),
+            report=report,
+            notes=(*searched.notes, *notes, *self._notes),
+            duals=_multipliers(solution),
+            table=searched.table(_ANY_OUTPUTS) if searched.rows else None,
+        )
+        yield self._exact(law, fixed, solution.floors) if clock.certify else law
 
-    def certified(self, law: Law, clock: Clock) -> Law:
+    def _exact(self, law: Law, fixed: OptimalQuantizer, floors: Array) -> Law:
         """Make the law of the floors exact, and state its loss.
 
         Raises
@@ -325,12 +321,10 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
         InfeasibleError
             ε is, to within rounding, the smallest at which these outputs can be unbiased.
         """
-        assert isinstance(law, _FloorLaw)
-        fixed, bins = law.fixed, np.array(law.fixed.bins)
         own = exact_law(
             fixed.floor_problem,
-            law.floors,
-            bins,
+            floors,
+            np.array(fixed.bins),
             self.input_range,
             fixed.units,
             fixed.solved_epsilon,
@@ -521,8 +515,8 @@ def _solved(
         return None
     proof = solution.proof
     if len(question.floor_problem.atoms[0]) > _ATOMS:  # one line for each, instead of those of every cut
-        proof = fill_proof(question.floor_problem, solution.floors, solution.multipliers)
-    return (proof or solution.proof).in_units(*question.units), question, solution.value
+        proof = fill_proof(question.floor_problem, solution.floors, solution.multipliers) or proof
+    return proof.in_units(*question.units), question, solution.value
 
 
 def _error(loss: Loss, value: float) -> float:

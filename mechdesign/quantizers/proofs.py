@@ -41,7 +41,7 @@ from mechdesign.quantizers.design import EXACT, QuantizerDesign
 from mechdesign.quantizers.dual_pieces import Asked, DualPieces, bound_words
 from mechdesign.quantizers.exact_law import ExactLaw, excess_loss, outermost_law
 from mechdesign.quantizers.mechanism import Quantizer
-from mechdesign.quantizers.moments import BITS, Moments, PriorMoments, StatedMoments, rational
+from mechdesign.quantizers.moments import BITS, Moments, PriorMoments, rational
 from mechdesign.quantizers.selection import BiasedQuantizer
 from mechdesign.typing import Numbers
 
@@ -121,9 +121,8 @@ def _moments_claim(
     return Claim("the prior's masses and moments are those stated", how, near - apart, apart <= near)
 
 
-def _integrals(design: QuantizerDesign, stated: PriorMoments | None) -> Moments | StatedMoments:
-    moments = Moments(design.prior)
-    return moments if stated is None else stated.on(moments)
+def _integrals(design: QuantizerDesign, stated: PriorMoments | None) -> Moments:
+    return Moments(design.prior, stated)
 
 
 def _integrated(design: QuantizerDesign, loss: Loss) -> bool:
@@ -419,7 +418,7 @@ def upper(coefficient: fmpq, enclosure: tuple[int, int]) -> fmpq:
     return coefficient * enclosure[1 if coefficient > 0 else 0]
 
 
-def expected_upper(law: ExactLaw, moments: Moments | StatedMoments, loss: Loss) -> Fraction:
+def expected_upper(law: ExactLaw, moments: Moments, loss: Loss) -> Fraction:
     """An upper bound of E ℓ(M(X) − X), above it by the width of the prior's enclosures only."""
     cells = list(quadratics(law, loss))
     edges = [cells[0][0], *(v for _, v, *_ in cells)]

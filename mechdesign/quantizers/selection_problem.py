@@ -2,50 +2,54 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import cvxpy as cp
 import numpy as np
 import pandas as pd
 from flint import fmpq
+from scipy import sparse
 
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError, instance
 from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.proofs import Certificate, Claim, Proof
-from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
+from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport, audit_rows
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import fraction, rational
 from mechdesign.evidence.whole_files import check_writable
+from mechdesign.model.declared import Declared, compiled
 from mechdesign.model.exactly import Exact, near, refuted, repaired, row_claims, weights_of
-from mechdesign.model.expressions import compiled
 from mechdesign.model.problem import Problem, in_columns
-from mechdesign.model.search import Programs, Sweep, parameters_of
+from mechdesign.model.search import Block, Programs, Sweep, parameters_of
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.spine import Bound, Clock, Incumbent, Law, ModelledDesign
 from mechdesign.problem.words import Description
-from mechdesign.quantizers.box_sweep import RESOLVED, BoxPrograms, Found, SelectionRows, unit_vectors
 from mechdesign.quantizers.design import QuantizerDesign
 from mechdesign.quantizers.exact_law import SelectionLaw, excess_loss, tightened
-from mechdesign.quantizers.floors import smallest_epsilon, solved_epsilon
+from mechdesign.quantizers.floors import RESOLVED, smallest_epsilon, solved_epsilon
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.optimal import loss_bounds
 from mechdesign.quantizers.proofs import proved_law
 from mechdesign.quantizers.selection import SelectionFamilies
 from mechdesign.quantizers.selection_program import (
     Boxes,
+    Cells,
     Selection,
     SelectionPrivacy,
     checked_boxes,
     level_boxes,
     theorem6_boxes,
 )
+from mechdesign.solvers import Solution
 from mechdesign.solvers.deadline import Deadline, too_late
-from mechdesign.typing import Array
+from mechdesign.typing import Array, Indices
 
 _ROWS = ("labels", "family", "equal", "offsets", "places", "coefficients")
 _RARE = 1e-9  # an output less likely than that is not used
@@ -145,12 +149,6 @@ class SelectionProblem(Problem, QuantizerDesign):
                 self.__dict__["_own"] = held
         return held
 
-    @property
-    def programs(self) -> BoxPrograms:
-        """The linear programs of boxes."""
-        own = self.own_rows if self.own else None
-        return BoxPrograms(self.asked, self.objective.expr.question, own)
-
     # -- solving ------------------------------------------------------------------------------------------------
 
     @property
@@ -189,7 +187,7 @@ class SelectionProblem(Problem, QuantizerDesign):
         families = self._families(found.columns) if exact is None else exact.families
         mechanism = Quantizer.of_selection(families, self.input_range)
         value, report = mechanism.expected_loss(self.prior, self.loss), SolveReport.of(found.solution)
-        rows = self.programs.audit(found, families)
+        rows = search.audit(found, families)
         law = Law(mechanism, value, report=report, notes=tuple(notes), duals=rows)
         if exact is None:
             return law
@@ -250,7 +248,7 @@ class SelectionProblem(Problem, QuantizerDesign):
 
         The box is affine in the parameters, so that its values at 0 and at each unit vector are all that is read of it.
         """
-        programs, held = self.programs, parameters_of(self, values)
+        search, held = BoxSearch(self), parameters_of(self, values)
         before = {name: p.value for name, p in held.items()}
 
         def box(one: str = "") -> Array:
@@ -262,10 +260,10 @@ class SelectionProblem(Problem, QuantizerDesign):
             origin = box()
             low, high = sum(((box(name) - origin) * values[name] for name in held), origin)
         else:
-            low, high = BoxSearch(self).first_boxes()
+            low, high = search.first_boxes()
         for name, parameter in held.items():
             parameter.value = before[name]
-        return programs.at((low, high), self.solved_epsilon), programs.judged
+        return search.programs((low, high), self.solved_epsilon), search.judged
 
     # -- what a result says ---------------------------------------------------------------------------------------
 
@@ -318,7 +316,8 @@ class SelectionProblem(Problem, QuantizerDesign):
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the linear program of the box that the parameters hold, for other programs: ``.mps`` or ``.lp``."""
         low, high = self.box
-        self.programs.at((low[..., None], high[..., None])).program().write(str(check_writable(path)))
+        program = BoxSearch(self).programs((low[..., None], high[..., None])).program()
+        program.write(str(check_writable(path)))
 
     def to_fields(self) -> dict[str, object]:
         """What files hold: the question, the box, and the person's rows in numbers."""
@@ -419,7 +418,8 @@ class BoxSearch:
     ) -> None:
         clock = Deadline.of(clock)
         self.problem, self.clock, self.solver, self.options = problem, clock, solver, options or {}
-        self.programs, self.sweep, self.count = problem.programs, Sweep(clock), 0
+        self.sweep, self.count, self.question = Sweep(clock), 0, problem.objective.expr.question
+        self.own = problem.own_rows if problem.own else None  # of the parameters' present values
         self._six = problem.asked.theorem == "theorem6"
 
     def first_boxes(self) -> Boxes:
@@ -452,15 +452,15 @@ class BoxSearch:
         self.count += count
         best = 0
         if count > 1:
-            values, found = self.sweep(self.programs.at(boxes, epsilon))
+            values, found = self.sweep(self.programs(boxes, epsilon))
             if np.isnan(values).all():
                 return None
-            best = int(np.nanargmin(self.programs.judged(values, found)))
+            best = int(np.nanargmin(self.judged(values, found)))
         return self.at((boxes[0][..., best], boxes[1][..., best]), epsilon)
 
     def at(self, box: tuple[Array, Array], epsilon: float) -> Found | None:
         """The point of one box, with its multipliers; None where infeasible."""
-        programs = self.programs.at((box[0][..., None], box[1][..., None]), epsilon)
+        programs = self.programs((box[0][..., None], box[1][..., None]), epsilon)
         program = programs.program(
             solver=self.solver, deadline=self.clock if self.problem.own else None, **self.options
         )
@@ -468,7 +468,85 @@ class BoxSearch:
             solution = program.answer()
         except InfeasibleError:
             return None
-        return Found(box, solution, self.programs.whole(np.ravel(solution.primal["x"])))
+        return Found(box, solution, self.whole(np.ravel(solution.primal["x"])))
+
+    def programs(self, boxes: Boxes, epsilon: float | None = None) -> Programs:
+        """Return the programs of boxes in numbers; ε is that of the privacy unless given."""
+        unknown: Any = self.problem.unknown
+        at = np.flatnonzero(unknown.open)
+        families, used = self.problem.asked.families(unit_vectors(unknown.open), *boxes, epsilon)
+        bounded = np.flatnonzero(used[unknown.open])
+        low, high = (side[unknown.open][bounded].T for side in boxes)
+        each, ones = np.arange(len(bounded)), np.ones(len(bounded))
+        rows, all_ = at // unknown.shape[1], np.arange(len(at))
+        blocks = [
+            Block("normalisation", rows, all_, np.ones(len(at)), np.ones(len(used)), True),
+            Block("lower bounds", each, bounded, -ones, -low),
+            Block("upper bounds", each, bounded, ones, high),
+        ]
+        for name in dict.fromkeys(f.name for f in families):
+            blocks.append(_block(name, [f.left - f.right for f in families if f.name == name]))
+        own, further = ([], 0) if self.own is None else _own_blocks(self.own, at)
+        lower = np.append(np.zeros(len(at)), np.full(further, -np.inf))
+        cost = np.append(self.question.cost[unknown.open], np.zeros(further))
+        return Programs(cost, self.question.constant, lower, np.full(len(cost), np.inf), [*blocks, *own])
+
+    def whole(self, x: Array) -> Array:
+        """Values of the program's columns as the unknown's, row by row, and further columns behind; a last axis is that of columns."""
+        open_ = self.problem.unknown.open.ravel()
+        n = int(open_.sum())
+        found = np.zeros((*x.shape[:-1], open_.size + x.shape[-1] - n))
+        found[..., np.flatnonzero(open_)] = x[..., :n]
+        found[..., open_.size :] = x[..., n:]
+        return found
+
+    def judged(self, values: Array, x: Array) -> Array:
+        """What points of a search are compared by: their exact loss; for losses that are functions, and by Theorem 6, the objective."""
+        unknown, (prior, loss, *_) = self.problem.unknown, self.question
+        if self.problem.asked.theorem == "theorem6" or not loss.polynomial:
+            return values
+        found, good = np.full(len(values), np.nan), ~np.isnan(values)
+        q = self.whole(x[good])[:, : unknown.size].reshape(-1, *unknown.shape)
+        found[good] = unknown.expected(q, prior, loss)
+        return found
+
+    def audit(self, found: Found, selection: SelectionFamilies) -> pd.DataFrame:
+        """The rows at a mechanism, both sides as stated, with the solver's multipliers."""
+        unknown, (low, high) = self.problem.unknown, found.box
+        q = np.concatenate([selection.left, selection.right])[: len(unknown.open)]
+        families, used = self.problem.asked.families(
+            unit_vectors(unknown.open), low[..., None], high[..., None]
+        )
+        values, at = q[unknown.open], tuple(np.nonzero(used))
+        cells = [f"q[{n + 1}, {i + 1}]" for n, i in zip(*at)]
+        rows: list[tuple[str, list[str], Array, Array]] = [
+            ("model: lower bounds", cells, low[at], q[at]),
+            ("model: upper bounds", cells, q[at], high[at]),
+            *(
+                (f"model: {f.name}", f.labels, np.ravel(f.left @ values), np.ravel(f.right @ values))
+                for f in families
+            ),
+        ]
+        if self.own is not None:
+            activity = self.own.matrix @ np.append(np.ravel(q), found.columns[unknown.size :])
+            for k, label in enumerate(self.own.labels):
+                mine = np.flatnonzero(self.own.family == k)
+                mine = mine[np.argsort(-self.own.equal[mine], kind="stable")]
+                rows.append((label, [], activity[mine], -self.own.offsets[mine]))
+        duals = {
+            name.removeprefix("own: ") if name.startswith("own: ") else f"model: {name}": list(dual)
+            for name, dual in found.solution.dual.items()
+        }
+        return audited(
+            (
+                name,
+                labels or [str(k) for k in range(len(left))],
+                left,
+                right,
+                [duals[name].pop(0) for _ in range(len(left))] if name in duals else math.nan,
+            )
+            for name, labels, left, right in rows
+        )
 
     def notes(self, point: Found) -> list[str]:
         """What a reader of the result should know."""
@@ -487,7 +565,7 @@ class BoxSearch:
         """Say why, once multipliers prove it of every box, and find the smallest feasible ε to a thousandth by bisection."""
         problem, m = self.problem, len(self.problem.bins)
         kind, epsilon = problem.asked.theorem, problem.privacy.epsilon
-        programs = self.programs.at(self.first_boxes(), epsilon)
+        programs = self.programs(self.first_boxes(), epsilon)
         for k in range(programs.count):
             self.clock.hold("OPTM")
             if not refuted(programs.program(k)):
@@ -518,7 +596,7 @@ class BoxSearch:
     def _disordered(self) -> bool:
         """Whether it is proved that no q meets Theorem 6's order, which no ε is part of."""
         boxes = (self.problem.unknown.open[..., None] * 0.0, self.problem.unknown.open[..., None] * 1.0)
-        programs = self.programs.at(boxes)
+        programs = self.programs(boxes)
         kept = [block for block in programs.blocks if block.name in ("normalisation", "order")]
         return refuted(replace(programs, blocks=kept).program())
 
@@ -542,3 +620,76 @@ class OwnRowsProof(Proof):
         design = instance("question", stated.question, SelectionProblem)
         law = instance("law", instance("law", stated.law, Quantizer).law, SelectionLaw)
         yield from row_claims(design.own_rows, design.exact_columns(law, self.witness))
+
+
+# -- the linear programs in numbers: the theorem's rows, and a person's own, of one box or of many -------------------
+
+_DENSE = 300  # unknowns up to which their unit vectors are an array
+
+
+class Found(NamedTuple):
+    """The best point of a search: its box, the solver's answer, and what the unknown is there, further columns behind it."""
+
+    box: tuple[Array, Array]
+    solution: Solution
+    columns: Array
+
+
+class SelectionRows(Declared):
+    """A person's own rows in numbers, as of a table of which the q_n(i) with i > n are 0."""
+
+    @cached_property
+    def zeros(self) -> frozenset[int]:
+        """Cells that are 0 in every feasible selection."""
+        open_ = np.tile(np.tri(self.m), (self.n // self.m, 1)) > 0
+        return self.forced(np.flatnonzero(~open_).tolist())
+
+    def cell(self, j: int) -> str:
+        """The name of an unknown, as in the paper."""
+        n, i = divmod(j, self.m)
+        side = "" if self.n == self.m else " left" if n < self.m else " right"
+        return f"q_{n % self.m + 1}({i + 1}){side}"
+
+
+def _own_blocks(own: SelectionRows, at: Indices) -> tuple[list[Block], int]:
+    """The person's rows over the unknowns at these places, and the number of further columns behind them."""
+    blocks, columns = [], np.append(at, np.arange(own.cells, own.width))
+    for k, label in enumerate(own.labels):
+        for equal in (True, False):
+            rows = np.flatnonzero((own.family == k) & (own.equal == equal))
+            if len(rows):
+                matrix = own.matrix[rows][:, columns]
+                blocks.append(Block.of(f"own: {label}", matrix, -own.offsets[rows], equal=equal))
+    return blocks, own.width - own.cells
+
+
+def audited(families: Iterable[tuple[str, Any, Array, Array, Any]]) -> pd.DataFrame:
+    """Rows of a program as an audit lists them, from each family's name, labels, both sides, and multipliers.
+
+    Both sides are sums of doubles: what lies within their rounding is no slack, on either side.
+    """
+    parts = []
+    for name, labels, lhs, rhs, dual in families:
+        slack = rhs - lhs
+        slack = np.where(np.abs(slack) <= 8 * np.finfo(float).eps * (np.abs(lhs) + np.abs(rhs)), 0.0, slack)
+        parts.append(audit_rows(name, labels, lhs, rhs, slack, dual=dual))
+    return pd.concat(parts, ignore_index=True)
+
+
+def unit_vectors(open_: Array) -> Any:
+    """The unknowns as vectors of their own values, in the shape of the unknown: an array, or of many `Cells`."""
+    count = int(open_.sum())
+    numbers = (np.cumsum(open_.ravel()) - 1).reshape(open_.shape).astype(np.int64)
+    return Cells(numbers, count) if count > _DENSE else np.eye(count)[numbers] * open_[..., None]
+
+
+def _block(name: str, parts: list[Any]) -> Block:
+    """Rows at most 0 as numbers, of one box or of many."""
+    if sparse.issparse(parts[0]):
+        return Block.of(name, sparse.vstack(parts), 0.0)
+    boxes = max((len(part) for part in parts if part.ndim > 2), default=0)
+    if boxes:
+        parts = [np.broadcast_to(part, (boxes, *part.shape[-2:])) for part in parts]
+    matrix = np.concatenate(parts, axis=-2)
+    rows, columns = np.nonzero(matrix.any(axis=0) if boxes else matrix)
+    return Block(name, rows, columns, matrix[..., rows, columns], np.zeros(matrix.shape[-2]))

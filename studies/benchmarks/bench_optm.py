@@ -63,7 +63,7 @@ def authors_search() -> list[Ratio]:
     programs = []
     for bins in search.alphabets():
         problem = search.at(bins, search.levels).searched_problem()
-        programs.append(problem.programs.at(BoxSearch(problem).first_boxes(), problem.solved_epsilon))
+        programs.append((search := BoxSearch(problem)).programs(search.first_boxes(), problem.solved_epsilon))
     level = cp.Parameter(name="level")
     lines = md.Grid(
         delta=authors_bins().axes["delta"], inner=authors_bins().axes["inner"], level=np.arange(1, 100) / 100
@@ -124,7 +124,7 @@ def larger_programs() -> None:
             )
             built = time.perf_counter()
             low, high = problem.box
-            numbers = problem.programs.at((low[..., None], high[..., None])).program()
+            numbers = BoxSearch(problem).programs((low[..., None], high[..., None])).program()
             ready = time.perf_counter()
             numbers.run()
             rows.append((built - started, ready - built, time.perf_counter() - ready))

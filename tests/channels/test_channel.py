@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 import mechdesign as md
-from mechdesign.channels.exact import integer_rows
+from mechdesign.channels.channel import integer_rows
 from mechdesign.channels.responses import ClusteredResponse, HadamardResponse, KaryResponse, planar_laplace
 from mechdesign.evidence.serialize import dumps
 from mechdesign.spaces.space import EARTH_RADIUS_KM, MetricSpace

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 import mechdesign as md
 from mechdesign.channels import design as metric_channel
 from mechdesign.channels import exact
-from mechdesign.channels.channel import Channel, Response, check_prior
-from mechdesign.channels.exact import private_weights
+from mechdesign.channels.channel import Channel, Response, check_prior, private_weights
 from mechdesign.channels.responses import ClusteredResponse, HadamardResponse, KaryResponse
 from mechdesign.evidence.proofs import RowsBound
 from mechdesign.evidence.serialize import dumps, loads

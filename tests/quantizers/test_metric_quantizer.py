@@ -15,7 +15,7 @@ import mechdesign as md
 from mechdesign import solvers
 from mechdesign.evidence.exact import exp_lower, exp_upper
 from mechdesign.evidence.serialize import dumps
-from mechdesign.quantizers.metric_rows import PairwisePrivacy, cell_model, outermost_private
+from mechdesign.quantizers.metric import PairwisePrivacy, cell_model, outermost_private
 from mechdesign.verifier.verify import verify
 
 UNIFORM = stats.uniform(-1, 2)

@@ -311,11 +311,11 @@ def test_what_rows_with_further_columns_forbid_is_proved(
     limited = problem.subject_to(md.named("largest", cp.sum_largest(problem.unknown[0], 2) <= most))
     with pytest.raises(md.InfeasibleError, match="'largest'"):
         limited.solve()
-    ray = limited.programs.at(box).program().ray()
+    ray = BoxSearch(limited).programs(box).program().ray()
     monkeypatch.setattr(LinearProgram, "ray", lambda self: ray)
     for value, proved in ((0.9, True), (1 - 1e-9, True), (1.0, False), (1.1, False)):
         most.value = value
-        assert refuted(limited.programs.at(box).program()) is proved
+        assert refuted(BoxSearch(limited).programs(box).program()) is proved
 
 
 def test_boxes_and_bins_are_searched_in_three_lines() -> None:
@@ -518,7 +518,7 @@ def test_variables_and_numbers_are_one_statement(name: str) -> None:
         stated = problem.to_cvxpy()
         stated.solve(solver=cp.HIGHS)
         try:
-            numbers = problem.programs.at((low[..., None], high[..., None])).program().answer().value
+            numbers = BoxSearch(problem).programs((low[..., None], high[..., None])).program().answer().value
         except md.InfeasibleError:
             assert stated.status == "infeasible"
             continue

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 _ROWS = 500_000
 """Privacy constraints, at most: a program of many minutes."""
 _SMALLEST = 1e-9
-"""δ below which the program is that of pure privacy."""
+"""δ below which the program is that of pure privacy: of 40, at ε = 3 the program as stated costs 9e-3 more at δ = 1e-12, and has no table at 1e-15."""
 
 
 @serializable("bounded-count")

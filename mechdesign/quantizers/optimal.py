@@ -283,7 +283,7 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
         design, notes = self._widened()
         check_feasible(design.floor_problem, self.privacy.epsilon, self.units)
         searched = design._searched(clock.gap, clock)
-        fixed = design if isinstance(self.bins, tuple) else self.at(bins=searched.bins)
+        fixed = design if isinstance(self.bins, tuple) else replace(self, bins=searched.bins)
         start, backends = (None, ()) if backend is None else fixed._start(clock, **backend)
         found = searched.solution
         if found is not None and fixed.units != design.units:  # its multipliers are about another centre
@@ -405,7 +405,7 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
         if not units:
             return self, ()
         words = f"the outermost outputs were moved out by {units} unit(s) in the last place: as doubles they need more"
-        return self.at(bins=bins), (f"{words} than epsilon = {self.solved_epsilon!r}",)
+        return replace(self, bins=bins), (f"{words} than epsilon = {self.solved_epsilon!r}",)
 
     def _searched(self, gap: float, deadline: Deadline) -> Searched:
         """The outputs: those given, the alphabet's, or the best that a search finds."""
@@ -423,10 +423,6 @@ class OptimalQuantizer(QuantizerDesign, ModelledDesign):
         table = program.columns()[: declared.cells].reshape(declared.n, declared.m)
         answer = program.solution
         return table.min(axis=0), (f"{answer.solver} on {len(table)} knots", *answer.fallbacks)
-
-    def at(self, **changes: Any) -> OptimalQuantizer:
-        """Return the design with some fields changed."""
-        return replace(self, **changes)
 
 
 def _multipliers(solution: FloorSolution) -> pd.DataFrame:
@@ -551,7 +547,7 @@ def _grid(design: QuantizerDesign, space: OutputSpace, cell: float) -> Array:
 
 
 def _lowered(question: OptimalQuantizer, duals: DualPieces) -> DualPieces:
-    """The same lines, lowered by the κ that proves most; in floats, whatever κ is the bound is one."""
+    """The same lines, lowered by the κ that proves most, .2% of RQM's bound; in floats, whatever κ is the bound is one."""
     assert duals.outputs is not None
     if not len(duals.pieces):  # nothing is proved
         return duals

@@ -139,7 +139,7 @@ def law_claims(stated: Certificate) -> Iterator[Claim]:
     r"""A table of integer weights is ε-locally private if in every column no weight is more than :math:`\rho \le e^\varepsilon` times another.
 
     If M is not singular its decoder is unbiased for every data set, and its variance is a fraction. Of sets of categories
-    (`mechdesign.channels.subset_report`) both have closed forms.
+    (`SubsetReport`) both have closed forms.
     """
     design, law = fitting(stated)
     growth = exp_lower(design.privacy.epsilon)

@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 
 import mechdesign as md
 from mechdesign.channels import design as metric_channel
-from mechdesign.channels import exact
-from mechdesign.channels.channel import Channel, Response, check_prior, private_weights
+from mechdesign.channels.channel import Channel, Growth, Response, _surplus, check_prior, private_weights
 from mechdesign.channels.responses import ClusteredResponse, HadamardResponse, KaryResponse
 from mechdesign.evidence.proofs import RowsBound
 from mechdesign.evidence.serialize import dumps, loads
-from mechdesign.model import printing
+from mechdesign.model import table_problem
 from mechdesign.model.exactly import Face
 from mechdesign.spaces.spanner import graph_stretch, greedy_spanner
 from mechdesign.typing import Status
@@ -190,7 +189,7 @@ def test_named_places() -> None:
 def test_a_long_audit_keeps_the_tightest_report_of_every_pair(monkeypatch: pytest.MonkeyPatch) -> None:
     result = md.MetricChannel(md.MetricSpace.grid(3, 3), alpha=0.7).solve()
     whole = result.audit().query("family == 'private'")
-    monkeypatch.setattr(printing, "MOST_LISTED", 100)
+    monkeypatch.setattr(table_problem, "MOST_LISTED", 100)
     cut = result.audit().query("family == 'private'")
     pairs = whole["index"].str.split(":").str[0]
     for column, least in (("slack", "min"), ("dual", "sum")):
@@ -204,7 +203,7 @@ def test_a_long_audit_keeps_the_tightest_report_of_every_pair(monkeypatch: pytes
 def test_doubles_decide_only_what_is_far_from_tight() -> None:
     """One unit in the last place of a weight is seen, wherever it is; so is a weight of zero."""
     result = md.MetricChannel(md.MetricSpace.grid(2, 3), alpha=0.7).solve()
-    design, distances, rates = result.design, result.design.space.distances, exact.Growth(0.7)
+    design, distances, rates = result.design, result.design.space.distances, Growth(0.7)
     n = len(distances)
     for x, y in itertools.product(range(n), range(n)):
         rows = [list(row) for row in result.mechanism.weights]
@@ -440,9 +439,9 @@ def test_the_surplus_of_rows_is_the_least_that_is_private(seed: int, size: float
     sums = [(1 << 120) + int(x) for x in rng.uniform(0, size * 2.0**120, 7)]
     if seed % 3 == 0:
         sums[1:4] = [max(sums)] * 3
-    rates = exact.Growth(1.3)
+    rates = Growth(1.3)
     deficits, unit, need = [max(sums) - s for s in sums], 1 << rates.shift, 0
     for (x, a), (other, b) in itertools.permutations(enumerate(deficits), 2):
         rate = rates.lower(float(distances[x, other]))
         need = max(need, -(-(a * unit - rate * b) // (rate - unit)))
-    assert exact._surplus(sums, distances, exact.Growth(1.3)) == need
+    assert _surplus(sums, distances, Growth(1.3)) == need

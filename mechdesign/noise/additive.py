@@ -85,7 +85,7 @@ class AdditiveNoise(Checked, AddedNoise):
     @property
     def neighbours(self) -> str:
         """Who are neighbours."""
-        return Sensitivity.of(self.sensitivity).neighbours
+        return self.sensitivity.neighbours if isinstance(self.sensitivity, Sensitivity) else "add-remove"
 
     @property
     def continuous(self) -> bool:

@@ -209,7 +209,7 @@ def test_bounds_of_another_query():
     for noise, more, word in (
         ("laplace", {"sensitivity": each, "dimension": 3}, "one bound for each of 3"),
         ("discrete_laplace", {"sensitivity": whole, "dimension": 2}, r"sensitivity\.linf = 1\.5"),
-        ("gaussian", {"sensitivity": replaced, "sampling_rate": 0.1, "rounds": 10}, "add-remove"),
+        ("gaussian", {"sensitivity": replaced, "sampling_rate": 0.1, "rounds": 10}, r"Sensitivity\(own="),
     ):
         with pytest.raises(md.DesignError, match=word):
             md.calibrate(noise, privacy=md.ApproximateDP(1, 1e-5), **more)

@@ -285,6 +285,18 @@ class SampledRounds:
             loss = AtomicLoss(grid.points + grid.offset, grid.mass, grid.infinity)
         return _of_a_sample(loss, self.rate, pessimistic=pessimistic)
 
+    @property
+    def largest(self) -> float:
+        """The most that all rounds lose where the loss is finite, rounded up: a record that is removed loses more than one that is added."""
+        loss = self.single(pessimistic=True)
+        if loss is None:
+            return math.inf
+        with np.errstate(invalid="ignore"):  # no number, where there is no largest one
+            most = loss.values.max() if isinstance(loss, AtomicLoss) else loss.loss(np.array([loss.edge]))[0]
+        if not most < math.inf:
+            return math.inf
+        return self.rounds * float(_sampled(np.array([most]), self.rate)[0]) * (1 + 1e-14)
+
     def outcomes(self) -> tuple[AtomicLoss, AtomicLoss]:
         """Some losses of a round and about their masses, for removing and for adding a record."""
         loss = self.single(pessimistic=True)
@@ -544,6 +556,8 @@ class SampledPlan:
 
     def delta(self, epsilon: float, step: float, *, pessimistic: bool) -> float:
         """Bound δ(ε) on the grid of this step, from above or from below; of a wider one where it has too many points."""
+        if sum(part.largest for part in self.parts) <= epsilon:
+            epsilon = math.inf  # which finite losses do not reach, but points of a grid that are above them
         try:
             pairs = [(v.grids(step, self.upper_tail, pessimistic=pessimistic), v.rounds) for v in self.parts]
             most = 0.0

@@ -273,6 +273,17 @@ def test_one_bit_on_laplace_and_uniform_inputs_in_closed_form() -> None:
         assert got <= min(values) * (1 + 1e-5)
 
 
+@pytest.mark.slow
+def test_no_range_of_a_grid_of_196_does_better_for_a_skewed_prior() -> None:
+    question = md.LocalReport(1, prior=PRIORS["lognormal"], clients=1000)
+    result = clipped(PRIORS["lognormal"], 1000, 2.0, bits=1).best
+    low, high = result.mechanism.input_range
+    centre, a = PRIORS["lognormal"].mean(), np.geomspace(0.5, 2, 14)
+    lows, highs = np.meshgrid(centre - a * (centre - low), centre + a * (high - centre))
+    least = question.mean.errors(duchi(2.0), lows.ravel(), highs.ravel()).squared(1000).min()
+    assert question.error(result) <= 1.001 * least
+
+
 @settings(max_examples=15, deadline=None)
 @given(st.integers(1, 10**7), st.floats(0.3, 5), st.floats(-3, 3), st.floats(0.5, 4))
 def test_moving_and_stretching_a_prior_moves_and_stretches_the_answer(

@@ -489,6 +489,19 @@ def test_a_robin_hood_transfer_is_majorized(lam, seed) -> None:
     assert gini(y) <= gini(x) + 1e-9
 
 
+def test_majorization_orders_the_loss() -> None:
+    """Squares with equal sums: the Gaussian loss depends on ‖λ‖₁ alone, Schur-concave in λ²."""
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        x = np.sort(rng.dirichlet(np.ones(6)))[::-1]
+        y = x.copy()
+        y[[0, -1]] += 0.3 * (x[0] - x[-1]) * np.array([-1, 1])
+        unequal, evener = (
+            md.NoiseAllocation("gaussian", np.sqrt(v), md.ApproximateDP(1.0, 1e-6)).solve() for v in (x, y)
+        )
+        assert majorizes(x, y) and not majorizes(y, x) and unequal.value < evener.value
+
+
 def test_extremes() -> None:
     assert disparity(np.ones(5)) == 1 and gini(np.ones(5)) == 0
     assert disparity([0, 0, 0, 1]) == 0.25 and gini([0, 0, 0, 1]) == 0.75

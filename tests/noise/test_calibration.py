@@ -92,6 +92,16 @@ def test_families_reach_their_least_noise(
     assert calibrated(family, epsilon, delta, dimension=dimension).mechanism.variance <= most
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("epsilon", "delta", "k"), [(46.0, 4.5e-4, 1), (20.0, 0.2, 3), (0.05, 0.1, 2)])
+def test_flipped_huber_noise_is_never_worse_than_its_limits(epsilon: float, delta: float, k: int) -> None:
+    ours, *limits = (
+        calibrated(family, epsilon, delta, dimension=k).value
+        for family in ("flipped_huber", "laplace", "gaussian")
+    )
+    assert ours <= min(limits) * (1 + 1e-6)
+
+
 @pytest.mark.parametrize("noise", ["discrete_laplace", "discrete_gaussian"])
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_whole_numbers(noise: str) -> None:

@@ -660,6 +660,13 @@ def test_value_and_bound_meet_at_a_small_delta_or_a_large_epsilon() -> None:
         assert result.value <= (1 - delta) * pure * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("gap, change", [(0.01, 20), (1e-4, 20), (1e-4, 5)])
+def test_whole_noise_has_its_bound_before_its_program_ends(gap: float, change: int) -> None:
+    design = md.OptimalNoise(md.ApproximateDP(0.1, 1e-5), change, integer=True)
+    result = design.solve(gap=gap, time_limit=2.0)
+    assert result.gap < 0.01 and result.certificate.verify()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("epsilon", "delta", "expected"), [(1, 0.2, 0.55906), (2, 0.1, 0.36390), (0.5, 0.1, 1.08455)]

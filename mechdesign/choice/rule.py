@@ -316,7 +316,8 @@ class ChoiceRule(Scored):
     def regret(self, scores: Any) -> float:
         """Return by how much the chosen candidate's score is below the largest one, on average."""
         held = self.scores(scores)
-        return float(self.probabilities(held) @ _gaps(held))
+        chance, gaps = self.probabilities(held), _gaps(held)
+        return float(chance[chance > 0] @ gaps[chance > 0])  # an infinite gap has none
 
     def _name(self, k: int) -> Any:
         return k if isinstance(self.candidates, int) else self.candidates[k]

@@ -144,7 +144,8 @@ def test_words_at_both_ends_of_the_unit_interval_are_settled(monkeypatch: pytest
 
 
 def test_scores_beyond_doubles_apart_are_told_apart() -> None:
-    assert ChoiceRule(PERMUTE, 1.0, 2).release([-1e308, 1e308]) == 1
+    far = ChoiceRule(PERMUTE, 1.0, 2)
+    assert far.release([-1e308, 1e308]) == 1 and far.regret([-1e308, 1e308]) == 0
     assert ChoiceRule(PERMUTE, 1e-300, 2).release([0.0, 1e-300]) in (0, 1)
 
 

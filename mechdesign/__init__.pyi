@@ -9,7 +9,6 @@ from . import noise as noise
 from . import plan as plan
 from . import problem as problem
 from . import quantizers as quantizers
-from . import runs as runs
 from . import solvers as solvers
 from . import spaces as spaces
 from . import user_level as user_level
@@ -48,6 +47,7 @@ from .evidence.serialize import register_law as register_law
 from .evidence.serialize import register_loss as register_loss
 from .model.covariance import Covariance as Covariance
 from .model.lattice import LatticeNoise as LatticeNoise
+from .model.parallel import Grid as Grid
 from .model.problem import Minimize as Minimize
 from .model.problem import Problem as Problem
 from .model.problem import named as named
@@ -96,7 +96,6 @@ from .quantizers.optm import OPTM as OPTM
 from .quantizers.optm import OPTMSearch as OPTMSearch
 from .quantizers.printed_table import audit_table as audit_table
 from .quantizers.selection_program import Selection as Selection
-from .runs.grid import Grid as Grid
 from .spaces.earth_mover import emd as emd
 from .spaces.space import MetricSpace as MetricSpace
 from .user_level.frequency import FrequencyEstimate as FrequencyEstimate

@@ -6,9 +6,20 @@ The guide *Write a design* shows a whole mechanism that is made of these.
 from __future__ import annotations
 
 from mechdesign.choose.candidates import register
-from mechdesign.evidence.classes import INDEPENDENT_NOISE, MechanismClass, every, family, menu
 from mechdesign.evidence.exact import exp_lower, exp_upper, round_down, round_up
-from mechdesign.evidence.proofs import CLAIMED, PROVED, RECOMPUTED, Certificate, Claim, Proof
+from mechdesign.evidence.proofs import (
+    CLAIMED,
+    INDEPENDENT_NOISE,
+    PROVED,
+    RECOMPUTED,
+    Certificate,
+    Claim,
+    MechanismClass,
+    Proof,
+    every,
+    family,
+    menu,
+)
 from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result, SolveReport
 from mechdesign.evidence.sampling import IntegerWeights, exponential_coins, geometric, uniform_integers
 from mechdesign.evidence.serialize import serializable

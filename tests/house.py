@@ -15,7 +15,7 @@ FLOORS: dict[str, int] = {
     "errors": 0, "verifier": 0,
     "plotting": 1, "typing": 1,
     "solvers": 2, "evidence": 2,
-    "problem": 3, "runs": 3,
+    "problem": 3,
     "accounting": 4, "spaces": 4,
     "model": 5,
     "quantizers": 6,

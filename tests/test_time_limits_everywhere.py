@@ -19,7 +19,7 @@ from mechdesign.typing import Status
 from mechdesign.user_level import ItemwiseRelease
 
 ROOMS = ("", "noise", "channels", "user_level", "vectors", "choice", "choose", "learning", "quantizers", "accounting",
-         "runs", "solvers", "spaces", "problem")  # fmt: skip
+         "solvers", "spaces", "problem")  # fmt: skip
 SHORT = {
     "a formula, or an integral or root in one variable": (
         "amplification clipped density discrete_laplace_law disparity flipped_huber_sufficient flipped_huber_zcdp gini layer_profile majorizes"

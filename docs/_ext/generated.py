@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = Path(mechdesign.__file__).parent
 TITLES = {
     "accounting": "Accounting", "channels": "Metric-private channels", "choice": "Choice and quantiles", "choose": "Comparing", "evidence": "Evidence",
-    "learning": "Learning", "model": "Models", "noise": "Noise", "plan": "Plans and ledgers", "problem": "Questions", "quantizers": "Quantizers", "runs": "Searches",
+    "learning": "Learning", "model": "Models", "noise": "Noise", "plan": "Plans and ledgers", "problem": "Questions", "quantizers": "Quantizers",
     "solvers": "Solvers", "spaces": "Metric spaces", "user_level": "User level", "vectors": "Vectors",
 }  # fmt: skip
 

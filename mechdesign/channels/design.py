@@ -44,9 +44,8 @@ from mechdesign.channels.channel import (
 from mechdesign.channels.interior import ReportProgram, covering
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.attack import TradeOff
-from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.digits import at_most, shown
-from mechdesign.evidence.proofs import same
+from mechdesign.evidence.proofs import MechanismClass, every, same
 from mechdesign.evidence.results import Accuracy, Result, SolveReport, quantile
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.exactly import Exact
@@ -61,9 +60,7 @@ from mechdesign.problem.privacy import MetricDP, PureDP, points_of
 from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.problem.words import Description, never_sent
 from mechdesign.solvers import Deadline
-from mechdesign.spaces.pictures import draw_map
-from mechdesign.spaces.space import MetricSpace
-from mechdesign.spaces.spanner import graph_stretch, greedy_spanner
+from mechdesign.spaces.space import MetricSpace, draw_map, graph_stretch, greedy_spanner
 from mechdesign.typing import Array, Indices, Numbers, Weights
 
 if TYPE_CHECKING:

@@ -49,10 +49,9 @@ from mechdesign.channels.linear_report import (
 )
 from mechdesign.channels.responses import TOP, level
 from mechdesign.errors import DesignError
-from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.exact import exp_lower, round_down, round_up
-from mechdesign.evidence.proofs import Certificate, Claim, ClosedBound, LawProof
+from mechdesign.evidence.proofs import Certificate, Claim, ClosedBound, LawProof, MechanismClass, every
 from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import draw_matrix

@@ -23,9 +23,17 @@ import pandas as pd
 
 from mechdesign.choice.rule import EXPONENTIAL, NOISY_MAX, PERMUTE, RULES, Scored, chances, worst_regret
 from mechdesign.errors import DesignError
-from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.exact import exp_lower, exp_upper, round_down, round_up
-from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, LawProof, same
+from mechdesign.evidence.proofs import (
+    PROVED,
+    RECOMPUTED,
+    Certificate,
+    Claim,
+    LawProof,
+    MechanismClass,
+    family,
+    same,
+)
 from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result
 from mechdesign.plotting import COLOURS, figure, sized
 from mechdesign.problem.checks import instance, one_of, positive

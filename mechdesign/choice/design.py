@@ -32,9 +32,8 @@ from scipy import special
 from mechdesign.choice.budget import Asked, Choosing
 from mechdesign.choice.rule import PERMUTE, ChoiceRule, chances, names_of, scores_of
 from mechdesign.errors import DataError, DesignError
-from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.digits import shown
-from mechdesign.evidence.proofs import same
+from mechdesign.evidence.proofs import MechanismClass, every, same
 from mechdesign.evidence.results import Accuracy, Result, SolveReport, quantile
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import rational

@@ -29,7 +29,7 @@ from flint import arb, ctx
 from scipy import optimize
 
 from mechdesign.errors import DataError, DesignError
-from mechdesign.evidence.exportable import Saved
+from mechdesign.evidence.page import Saved
 from mechdesign.evidence.sampling import random_words
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import answers, generator, integer, one_of

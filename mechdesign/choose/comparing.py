@@ -22,9 +22,9 @@ from mechdesign.choose.questions import (
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence.digits import gap_words
 from mechdesign.evidence.results import Accuracy, Result
+from mechdesign.model.parallel import run_chunks
 from mechdesign.problem.checks import DOWN, instance, one_of, positive, probability
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, Privacy, PureDP
-from mechdesign.runs.parallel import run_chunks
 from mechdesign.solvers.deadline import Deadline, progress_bar
 from mechdesign.spaces.space import MetricSpace
 from mechdesign.typing import Status

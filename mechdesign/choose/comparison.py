@@ -13,16 +13,15 @@ import pandas as pd
 from mechdesign.choose.candidates import candidates, fewest
 from mechdesign.choose.questions import LocalReport, NumericQuery, Question, Requirement, check_same_privacy
 from mechdesign.errors import DesignError, MechdesignError
-from mechdesign.evidence.classes import Scope
 from mechdesign.evidence.digits import shown
-from mechdesign.evidence.exportable import Exportable
-from mechdesign.evidence.page import Page, Section, page
+from mechdesign.evidence.page import Exportable, Page, Section, page
 from mechdesign.evidence.proofs import (
     CLAIMED,
     OWN_WORDS,
     PROVED,
     RECOMPUTED,
     Claim,
+    Scope,
     agreement,
     close,
     fitting,

@@ -18,10 +18,8 @@ import pandas as pd
 
 from mechdesign.errors import DesignError, MechdesignError, instance
 from mechdesign.evidence.attack import Attack, TradeOff, share
-from mechdesign.evidence.classes import MechanismClass, Scope
 from mechdesign.evidence.digits import at_least, at_most, gap_words, meaningful, within
-from mechdesign.evidence.exportable import Exportable
-from mechdesign.evidence.page import Fact, Page, Section, versions
+from mechdesign.evidence.page import Exportable, Fact, Page, Section, versions
 from mechdesign.evidence.proofs import (
     ABOUT_FILE,
     CLAIMED,
@@ -29,7 +27,9 @@ from mechdesign.evidence.proofs import (
     RECOMPUTED,
     Certificate,
     Claim,
+    MechanismClass,
     Proof,
+    Scope,
     agreement,
     fitting,
     tightest,

@@ -2,6 +2,7 @@ from .covariance import Covariance as Covariance
 from .covariance import CovariancePrivacy as CovariancePrivacy
 from .lattice import LatticeNoise as LatticeNoise
 from .lattice import ShiftPrivacy as ShiftPrivacy
+from .parallel import Grid as Grid
 from .problem import Minimize as Minimize
 from .problem import Problem as Problem
 from .problem import Requirement as Requirement

@@ -18,7 +18,7 @@ from mechdesign.model.declared import Block, Declared, Part
 from mechdesign.model.symmetry import Symmetry
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.solvers.linear_program import LinearProgram
-from mechdesign.spaces.spanner import greedy_spanner
+from mechdesign.spaces.space import greedy_spanner
 from mechdesign.typing import Array, Indices
 
 BROKEN = 1e-10

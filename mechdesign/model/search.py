@@ -23,8 +23,7 @@ from scipy import sparse
 
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence.digits import gap_words
-from mechdesign.evidence.exportable import Exportable
-from mechdesign.evidence.page import Page, Section, versions
+from mechdesign.evidence.page import Exportable, Page, Section, versions
 from mechdesign.evidence.proofs import (
     CLAIMED,
     OWN_WORDS,
@@ -38,11 +37,10 @@ from mechdesign.evidence.proofs import (
 )
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.serialize import serializable
+from mechdesign.model.parallel import Grid, Store, run_chunks
 from mechdesign.model.problem import Problem
 from mechdesign.problem.checks import array, instance, one_of
 from mechdesign.problem.spine import Design
-from mechdesign.runs.grid import Grid
-from mechdesign.runs.parallel import Store, run_chunks
 from mechdesign.solvers.deadline import Deadline, progress_bar, too_late
 from mechdesign.solvers.linear_program import LinearProgram
 from mechdesign.typing import Array, Indices, Status

@@ -20,7 +20,6 @@ from scipy import sparse
 
 from mechdesign.errors import DesignError, InfeasibleError, SolverError, instance
 from mechdesign.evidence.attack import TradeOff
-from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.proofs import (
     CLAIMED,
@@ -28,15 +27,16 @@ from mechdesign.evidence.proofs import (
     RECOMPUTED,
     Certificate,
     Claim,
+    MechanismClass,
     Proof,
     RowsBound,
     agreement,
+    every,
     same,
 )
 from mechdesign.evidence.results import Accuracy, Result, SolveReport, audit_rows
-from mechdesign.evidence.serialize import serializable
+from mechdesign.evidence.serialize import check_writable, serializable
 from mechdesign.evidence.vipr import LinearBound, fraction, rational
-from mechdesign.evidence.whole_files import check_writable
 from mechdesign.model.declared import ZERO, Declared, Part, compiled, labelled
 from mechdesign.model.exactly import (
     MARGIN,
@@ -60,8 +60,7 @@ from mechdesign.problem.privacy import Consumption
 from mechdesign.problem.spine import Bound, Clock, Incumbent, Law, ModelledDesign
 from mechdesign.problem.words import Description, never_sent
 from mechdesign.solvers.registry import Solution, solve
-from mechdesign.spaces.pictures import draw_map
-from mechdesign.spaces.space import MetricSpace
+from mechdesign.spaces.space import MetricSpace, draw_map
 from mechdesign.typing import Array, Indices, Weights
 
 if TYPE_CHECKING:

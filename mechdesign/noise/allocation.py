@@ -28,8 +28,15 @@ import pandas as pd
 from mechdesign.accounting.gaussian import GaussianPrivacy
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.attack import TradeOff
-from mechdesign.evidence.classes import MechanismClass, family
-from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, LawProof
+from mechdesign.evidence.proofs import (
+    PROVED,
+    RECOMPUTED,
+    Certificate,
+    Claim,
+    LawProof,
+    MechanismClass,
+    family,
+)
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.problem import named

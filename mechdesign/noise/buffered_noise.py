@@ -36,9 +36,8 @@ from scipy import optimize, signal, stats
 
 from mechdesign.errors import DataError, DesignError, ResultFormatError
 from mechdesign.evidence.exact import round_up
-from mechdesign.evidence.serialize import dumps, serializable
+from mechdesign.evidence.serialize import dumps, file_path, serializable, write_whole
 from mechdesign.evidence.vipr import fraction, rational
-from mechdesign.evidence.whole_files import file_path, write_whole
 from mechdesign.noise.correlated_noise import NormalNoise, one_by_one
 from mechdesign.noise.release import ExactNoise
 from mechdesign.problem.checks import Checked, answers, field, instance, integer, positive

@@ -40,10 +40,18 @@ from scipy import fft
 
 from mechdesign.accounting.gaussian import GaussianPrivacy, gaussian_privacy
 from mechdesign.errors import DesignError
-from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import round_down, round_up
-from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, ClosedBound, LawProof
+from mechdesign.evidence.proofs import (
+    PROVED,
+    RECOMPUTED,
+    Certificate,
+    Claim,
+    ClosedBound,
+    LawProof,
+    MechanismClass,
+    family,
+)
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.buffered_noise import BUFFERS, MOST, UNIT, BufferedNoise, best, consumed, residues

@@ -22,9 +22,19 @@ import pandas as pd
 from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.errors import DesignError, MechdesignError, SolverError
 from mechdesign.evidence.attack import TradeOff
-from mechdesign.evidence.classes import INDEPENDENT_NOISE, LOG_CONCAVE_NOISE, MechanismClass, family
 from mechdesign.evidence.digits import at_least, at_most, shown
-from mechdesign.evidence.proofs import ABOUT_FILE, PROVED, RECOMPUTED, Certificate, Claim, Proof
+from mechdesign.evidence.proofs import (
+    ABOUT_FILE,
+    INDEPENDENT_NOISE,
+    LOG_CONCAVE_NOISE,
+    PROVED,
+    RECOMPUTED,
+    Certificate,
+    Claim,
+    MechanismClass,
+    Proof,
+    family,
+)
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise, law_name, stated_parameters

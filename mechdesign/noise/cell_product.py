@@ -28,9 +28,17 @@ from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.accounting.least_kept import least_kept
 from mechdesign.accounting.losses import AtomicLoss
 from mechdesign.errors import DesignError
-from mechdesign.evidence.classes import INDEPENDENT_NOISE, REAL_NOISE, MechanismClass, every
 from mechdesign.evidence.exact import round_down, round_up
-from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim
+from mechdesign.evidence.proofs import (
+    INDEPENDENT_NOISE,
+    PROVED,
+    REAL_NOISE,
+    RECOMPUTED,
+    Certificate,
+    Claim,
+    MechanismClass,
+    every,
+)
 from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise

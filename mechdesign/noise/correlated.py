@@ -25,9 +25,8 @@ import pandas as pd
 
 from mechdesign.accounting.gaussian import GaussianPrivacy, gaussian_privacy
 from mechdesign.errors import DesignError, SolverError
-from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.digits import at_most
-from mechdesign.evidence.proofs import RECOMPUTED, Claim
+from mechdesign.evidence.proofs import RECOMPUTED, Claim, MechanismClass, family
 from mechdesign.evidence.results import Result, SolveReport, audit_rows
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.covariance import LARGEST, Covariance

@@ -31,10 +31,9 @@ from scipy import sparse
 from mechdesign import solvers
 from mechdesign.accounting.gaussian import budget_worth
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
-from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.exact import round_down, round_up
-from mechdesign.evidence.proofs import PROVED, Certificate, Claim
+from mechdesign.evidence.proofs import PROVED, Certificate, Claim, MechanismClass, family
 from mechdesign.evidence.results import Result, SolveReport, audit_rows
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import fraction, rational

@@ -23,7 +23,7 @@ from mechdesign.accounting.least_kept import least_kept
 from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import excess
-from mechdesign.evidence.exportable import Saved
+from mechdesign.evidence.page import Saved
 from mechdesign.evidence.proofs import ABOUT_FILE, PROVED, RECOMPUTED, Certificate, Claim
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable

@@ -22,9 +22,19 @@ from flint import arb
 
 from mechdesign.accounting.least_kept import least_kept
 from mechdesign.errors import DesignError
-from mechdesign.evidence.classes import REAL_NOISE, MechanismClass, every, menu
 from mechdesign.evidence.exact import excess, round_down, round_up
-from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, ClosedBound, LawProof
+from mechdesign.evidence.proofs import (
+    PROVED,
+    REAL_NOISE,
+    RECOMPUTED,
+    Certificate,
+    Claim,
+    ClosedBound,
+    LawProof,
+    MechanismClass,
+    every,
+    menu,
+)
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.balls import Ball, Vectors, hull_of, short

@@ -35,9 +35,17 @@ import pandas as pd
 from flint import fmpq
 
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
-from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.exact import round_down, round_up
-from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, LawProof, Proof
+from mechdesign.evidence.proofs import (
+    PROVED,
+    RECOMPUTED,
+    Certificate,
+    Claim,
+    LawProof,
+    MechanismClass,
+    Proof,
+    every,
+)
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import FUNCTION, LinearBound, NoProgramError, rational

@@ -17,9 +17,8 @@ from mechdesign.accounting.gaussian import budget_worth, gaussian_privacy
 from mechdesign.accounting.profile import gaussian_tradeoff
 from mechdesign.errors import DesignError, ResultFormatError, instance
 from mechdesign.evidence.attack import TradeOff
-from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.exact import round_down, round_up
-from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, Proof
+from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, MechanismClass, Proof, family
 from mechdesign.evidence.results import ACTIVE, AUDIT_COLUMNS, Result, audit_rows
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import fraction, rational

@@ -34,15 +34,16 @@ from flint import arb, ctx
 from scipy import special
 
 from mechdesign.errors import DesignError, MechdesignError
-from mechdesign.evidence.classes import INDEPENDENT_NOISE, MechanismClass
 from mechdesign.evidence.exact import exp_lower, round_down, round_up
 from mechdesign.evidence.proofs import (
     ABOUT_MECHANISM,
+    INDEPENDENT_NOISE,
     PROVED,
     RECOMPUTED,
     Certificate,
     Claim,
     LawProof,
+    MechanismClass,
     Proof,
 )
 from mechdesign.evidence.results import Result, SolveReport

@@ -21,10 +21,19 @@ from mechdesign.accounting.profile import gaussian_tradeoff
 from mechdesign.choice.budget import Choosing
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.attack import TradeOff
-from mechdesign.evidence.classes import MechanismClass, menu
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.exact import excess, round_down
-from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, ClosedBound, agreement, same
+from mechdesign.evidence.proofs import (
+    PROVED,
+    RECOMPUTED,
+    Certificate,
+    Claim,
+    ClosedBound,
+    MechanismClass,
+    agreement,
+    menu,
+    same,
+)
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.calibration import SpentProof

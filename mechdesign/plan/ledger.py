@@ -41,8 +41,7 @@ from mechdesign.evidence.page import Section, page
 from mechdesign.evidence.proofs import CLAIMED, Claim
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.sampling import before_noise
-from mechdesign.evidence.serialize import decode, dumps, encode
-from mechdesign.evidence.whole_files import check_writable, write_whole
+from mechdesign.evidence.serialize import check_writable, decode, dumps, encode, write_whole
 from mechdesign.problem.checks import one_of, read
 from mechdesign.problem.privacy import ApproximateDP, Consumption, GaussianDP, PureDP, ZeroConcentratedDP
 from mechdesign.problem.spine import Design

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from mechdesign.errors import DesignError
-from mechdesign.evidence.exportable import Saved
+from mechdesign.evidence.page import Saved
 from mechdesign.evidence.sampling import IntegerRows, random_words, uniform_integers
 from mechdesign.problem.checks import answers, generator
 from mechdesign.typing import Array, Indices, Numbers, Randomness, Weights

@@ -28,9 +28,8 @@ import pandas as pd
 from mechdesign import solvers
 from mechdesign.errors import DesignError, MechdesignError, SolverError
 from mechdesign.evidence.attack import TradeOff
-from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.digits import gap_words
-from mechdesign.evidence.proofs import PROVED, Certificate, Claim, Proof
+from mechdesign.evidence.proofs import PROVED, Certificate, Claim, MechanismClass, Proof, family
 from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result, SolveReport
 from mechdesign.plotting import COLOURS, figure, plain, sized
 from mechdesign.problem.checks import Checked, inside, one_of

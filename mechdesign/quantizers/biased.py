@@ -17,10 +17,18 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.errors import InfeasibleError
-from mechdesign.evidence.classes import MechanismClass, family
-from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, LawProof
+from mechdesign.evidence.proofs import (
+    PROVED,
+    RECOMPUTED,
+    Certificate,
+    Claim,
+    LawProof,
+    MechanismClass,
+    family,
+)
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
+from mechdesign.model.parallel import Grid
 from mechdesign.problem.checks import instance, non_negative, number, settle
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Clock, Law
@@ -29,7 +37,6 @@ from mechdesign.quantizers.dual_pieces import OutputSpace
 from mechdesign.quantizers.families import searched_among, searched_outputs, settle_family
 from mechdesign.quantizers.optimal import loss_bounds
 from mechdesign.quantizers.selection import BiasedQuantizer, SelectionFamilies, rqm_family
-from mechdesign.runs.grid import Grid
 from mechdesign.solvers.deadline import too_late
 from mechdesign.typing import Array
 

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from mechdesign.evidence.classes import MechanismClass, family
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.exact import exp_lower, round_down
-from mechdesign.evidence.proofs import PROVED, Claim
+from mechdesign.evidence.proofs import PROVED, Claim, MechanismClass, family
 from mechdesign.evidence.results import ACTIVE, Accuracy, Result, audit_rows
 from mechdesign.plotting import COLOURS, figure, legend_above, plain, sized
 from mechdesign.problem.checks import instance

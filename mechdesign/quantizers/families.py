@@ -39,6 +39,7 @@ from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.exact import safe_root
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
+from mechdesign.model.parallel import Grid
 from mechdesign.problem.checks import integer, number, settle
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
@@ -60,7 +61,6 @@ from mechdesign.quantizers.selection import (
     symmetric_bins,
 )
 from mechdesign.quantizers.table import LARGEST, loss_from_floats
-from mechdesign.runs.grid import Grid
 from mechdesign.solvers.deadline import Deadline, too_late
 from mechdesign.typing import Array
 

@@ -32,7 +32,7 @@ import numpy as np
 
 from mechdesign.errors import DataError, DesignError, MissingExtra
 from mechdesign.evidence.exact import log_upper
-from mechdesign.evidence.exportable import Saved
+from mechdesign.evidence.page import Saved
 from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.serialize import serializable
 from mechdesign.plotting import COLOURS, figure, sized

@@ -49,7 +49,6 @@ from scipy import stats
 from mechdesign import solvers
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.attack import TradeOff
-from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.exact import exp_lower, round_down
 from mechdesign.evidence.proofs import (
     ABOUT_FILE,
@@ -58,8 +57,10 @@ from mechdesign.evidence.proofs import (
     RECOMPUTED,
     Certificate,
     Claim,
+    MechanismClass,
     Proof,
     RowsBound,
+    every,
 )
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import UnavailableCallable, serializable
@@ -84,7 +85,7 @@ from mechdesign.quantizers.proofs import OUTERMOST, certified_value
 from mechdesign.quantizers.selection import check_bins, check_range, mirrored_bins
 from mechdesign.quantizers.table import PiecewiseTable, loss_peaks
 from mechdesign.solvers import Solution, proved_bound
-from mechdesign.solvers.programs import row_duals
+from mechdesign.solvers.registry import row_duals
 from mechdesign.typing import Array, Indices, Numbers, Status, Weights
 
 LEMMA = (

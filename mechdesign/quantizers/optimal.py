@@ -36,7 +36,7 @@ import pandas as pd
 from scipy import optimize
 
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
-from mechdesign.evidence.classes import MechanismClass, every, menu
+from mechdesign.evidence.proofs import MechanismClass, every, menu
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.problem import named

@@ -22,9 +22,10 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError, InfeasibleError
-from mechdesign.evidence.classes import MechanismClass, family
+from mechdesign.evidence.proofs import MechanismClass, family
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import dumps, serializable
+from mechdesign.model.parallel import Grid
 from mechdesign.model.search import Row, Sweeping, swept
 from mechdesign.problem.checks import field, integer, one_of, settle
 from mechdesign.problem.losses import Loss
@@ -41,7 +42,6 @@ from mechdesign.quantizers.proofs import outermost, proved_law
 from mechdesign.quantizers.selection import check_bins, mirrored_bins, spread
 from mechdesign.quantizers.selection_problem import BoxSearch, SelectionProblem
 from mechdesign.quantizers.selection_program import THEOREMS, Selection, authors_levels, check_levels
-from mechdesign.runs.grid import Grid
 from mechdesign.solvers.deadline import Deadline, too_late
 from mechdesign.typing import Array
 

@@ -28,9 +28,19 @@ import numpy as np
 from flint import fmpq
 
 from mechdesign.errors import DesignError
-from mechdesign.evidence.classes import MechanismClass, every, menu
 from mechdesign.evidence.exact import exp_lower, round_down, round_up
-from mechdesign.evidence.proofs import ABOUT_FILE, CLAIMED, PROVED, RECOMPUTED, Certificate, Claim, Proof
+from mechdesign.evidence.proofs import (
+    ABOUT_FILE,
+    CLAIMED,
+    PROVED,
+    RECOMPUTED,
+    Certificate,
+    Claim,
+    MechanismClass,
+    Proof,
+    every,
+    menu,
+)
 from mechdesign.evidence.serialize import UnavailableCallable, serializable
 from mechdesign.evidence.vipr import FUNCTION, LinearBound, NoProgramError, fraction
 from mechdesign.problem.checks import instance

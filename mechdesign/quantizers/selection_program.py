@@ -29,6 +29,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from mechdesign.errors import DesignError, instance
+from mechdesign.model.parallel import Grid
 from mechdesign.model.problem import Requirement, Unknown, named
 from mechdesign.problem.checks import integer, number, one_of
 from mechdesign.problem.losses import Loss
@@ -36,7 +37,6 @@ from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.words import guarantee, loss_words
 from mechdesign.quantizers.selection import check_bins, check_range, mirrored_bins, symmetric_bins
-from mechdesign.runs.grid import Grid
 from mechdesign.typing import Array, Indices, Numbers
 
 Flags = npt.NDArray[np.bool_]

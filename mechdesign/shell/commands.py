@@ -21,7 +21,7 @@ from mechdesign.errors import DataError, DesignError, MechdesignError, MissingEx
 if TYPE_CHECKING:
     import pandas as pd
 
-    from mechdesign.evidence.exportable import Exportable
+    from mechdesign.evidence.page import Exportable
     from mechdesign.evidence.results import Result
     from mechdesign.problem.privacy import ApproximateDP, PureDP, ZeroConcentratedDP
     from mechdesign.problem.sensitivity import Sensitivity
@@ -50,7 +50,7 @@ Rate = Annotated[float, typer.Option(help="Share of the records that a round sam
 
 def _check_outputs(spec: Path | None = None, /, **targets: Path | None) -> None:
     """Refuse paths that nothing can be written to, or that are another file's: before the work, not after."""
-    from mechdesign.evidence.whole_files import check_writable
+    from mechdesign.evidence.serialize import check_writable
 
     seen: dict[Path, str] = {} if spec is None else {Path(os.path.realpath(spec)): "the TOML file"}
     for name, target in targets.items():
@@ -99,7 +99,7 @@ def plan(
     """Share one budget over everything that is released, with the least error."""
     result = _solve(spec, "Plan", out, report, engines=engines)
     if engines is not None:
-        from mechdesign.evidence.whole_files import write_whole
+        from mechdesign.evidence.serialize import write_whole
 
         write_whole(engines, json.dumps(result.mechanism.engines(), indent=1, ensure_ascii=False) + "\n")
         typer.echo(f"written to {engines}")
@@ -421,7 +421,7 @@ def _show_table(table: Path, found: Any, rows: int, csv: Path | None) -> None:
 
 def _check_target(target: Path, result: Path, name: str) -> None:
     """Refuse a file that cannot be written, and the result itself."""
-    from mechdesign.evidence.whole_files import check_writable
+    from mechdesign.evidence.serialize import check_writable
 
     if check_writable(target, name).exists() and result.exists() and target.samefile(result):
         raise DesignError.of(name, str(target), "is the result file itself: give another path")
@@ -484,7 +484,7 @@ def release(
     ledger is said before anything is drawn. With a ledger the last column holds the hash of the entry.
     """
     from mechdesign.evidence.results import Result
-    from mechdesign.evidence.whole_files import write_whole
+    from mechdesign.evidence.serialize import write_whole
     from mechdesign.plan.ledger import Ledger
     from mechdesign.plan.mechanism import PlannedRelease
 

@@ -42,6 +42,7 @@ import mechdesign
 from mechdesign import choose
 from mechdesign.choose.questions import Question
 from mechdesign.errors import DesignError
+from mechdesign.model.parallel import Grid
 from mechdesign.problem import privacy
 from mechdesign.problem.checks import instance, interval, number, one_of
 from mechdesign.problem.priors import clipped, truncated
@@ -49,7 +50,6 @@ from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.problem.spine import Design
 from mechdesign.problem.workload import Workload
 from mechdesign.quantizers.bins import Alphabet, BinSearch
-from mechdesign.runs.grid import Grid
 from mechdesign.spaces.space import MetricSpace
 
 Kinds = Mapping[str, Callable[..., object]]

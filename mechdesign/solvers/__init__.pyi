@@ -1,14 +1,14 @@
 from .deadline import Deadline as Deadline
 from .linear_program import LinearProgram as LinearProgram
 from .linear_program import proved_bound as proved_bound
-from .programs import duals as duals
-from .programs import rows as rows
 from .registry import Capabilities as Capabilities
 from .registry import Solution as Solution
 from .registry import Solver as Solver
 from .registry import Status as Status
 from .registry import available as available
+from .registry import duals as duals
 from .registry import get as get
 from .registry import register as register
+from .registry import rows as rows
 from .registry import solve as solve
 from .registry import unregister as unregister

@@ -27,8 +27,7 @@ from scipy import sparse
 
 from mechdesign.errors import DesignError, InfeasibleError, SolverError, instance
 from mechdesign.solvers.deadline import Deadline
-from mechdesign.solvers.programs import constant, row_duals
-from mechdesign.solvers.registry import HIGHS_TOLERANCES, Solution, get, solve
+from mechdesign.solvers.registry import HIGHS_TOLERANCES, Solution, constant, get, row_duals, solve
 from mechdesign.typing import Array, Numbers, Status
 
 _STATUS = {

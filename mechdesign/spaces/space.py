@@ -14,14 +14,23 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy import sparse
+from scipy.sparse import csgraph
 from scipy.spatial.distance import cdist
 
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.serialize import serializable
+from mechdesign.plotting import COLOURS, figure, sized
 from mechdesign.problem.checks import array, finite, indices, integer, one_of, positive, settle
+from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Indices, Numbers
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 
 NEEDS: dict[str, tuple[str, ...]] = {  # what a space of each kind is made of
     "matrix": ("matrix",),
@@ -549,3 +558,97 @@ def cluster_matrix(space: MetricSpace, own: float, near: float, far: float) -> A
     matrix = np.where(np.equal.outer(labels, labels), near, far)
     np.fill_diagonal(matrix, own)
     return matrix
+
+
+_SEEN = 1e-3  # probability of a report from which a map shows it
+
+
+def draw_map(
+    space: MetricSpace, weights: Array, matrix: Array, named: Iterable[int], **options: float
+) -> Figure:
+    """Draw places and reports by how likely they are, and what is sent for the likeliest place."""
+    earth, points = space.kind == "geodesic", np.asarray(space.points)
+    across, up = points.T[::-1] if earth else points.T
+    fig, axis = figure(**sized(options, 5.0, 4.6))
+    home, sent = int(weights.argmax()), weights @ matrix
+    for y in np.flatnonzero(matrix[home] > _SEEN).tolist():
+        ends = [home, y]
+        axis.plot(across[ends], up[ends], color=COLOURS[1], alpha=0.7, linewidth=4 * matrix[home, y] ** 0.5)
+    axis.scatter(
+        across,
+        up,
+        150 * weights / weights.max(),
+        color=COLOURS[0],
+        linewidths=0,
+        label="places",
+    )
+    axis.scatter(
+        across, up, 300 * sent / sent.max(), facecolors="none", edgecolors=COLOURS[1], label="reports"
+    )
+    unit = f" ({space.unit})" if space.unit else ""
+    axis.set(xlabel="longitude" if earth else f"x{unit}", ylabel="latitude" if earth else f"y{unit}")
+    for x in named:
+        spot, style = (
+            (across[x], up[x]),
+            {"textcoords": "offset points", "fontsize": 7, "parse_math": False},
+        )
+        axis.annotate(space.names[x], spot, (4, 4), **style)
+    axis.set_aspect(1 / max(0.02, math.cos(math.radians(float(up.mean())))) if earth else 1.0)
+    axis.legend(fontsize=7, ncols=2, loc="lower right", bbox_to_anchor=(1.0, 1.0))  # off the places
+    return fig
+
+
+def graph_stretch(distances: Array, edges: Indices) -> float:
+    """Largest ratio of path length along `edges`, shape (m, 2), to distance.
+
+    Examples
+    --------
+    >>> square = np.array([[0, 1, 2**0.5, 1], [1, 0, 1, 2**0.5], [2**0.5, 1, 0, 1], [1, 2**0.5, 1, 0]])
+    >>> round(graph_stretch(square, np.array([[0, 1], [1, 2], [2, 3], [3, 0]])), 9)
+    1.414213562
+    """
+    n = len(distances)
+    if n == 1:
+        return 1.0
+    graph = sparse.csr_matrix((distances[edges[:, 0], edges[:, 1]], (edges[:, 0], edges[:, 1])), shape=(n, n))
+    paths = csgraph.shortest_path(graph, directed=False)
+    off = ~np.eye(n, dtype=bool)
+    return max(1.0, float((paths[off] / distances[off]).max()))
+
+
+def greedy_spanner(
+    distances: Array, stretch: float, classes: Indices | None = None, *, deadline: Deadline | None = None
+) -> Indices:
+    """Edges of the greedy `stretch`-spanner, shape (m, 2) with x < y.
+
+    Pairs are taken by increasing distance; one is added when the graph so far joins it by no path shorter than
+    `stretch` times its distance (Althöfer et al. 1993). With `classes` (orbit number of every pair) a pair brings its whole
+    orbit with it, so that the spanner keeps the symmetry. Infinite distances are no pairs.
+
+    Examples
+    --------
+    >>> line = np.arange(5.0)
+    >>> greedy_spanner(np.abs(np.subtract.outer(line, line)), 1.5).tolist()
+    [[0, 1], [1, 2], [2, 3], [3, 4]]
+    """
+    n = len(distances)
+    first, second = np.triu_indices(n, 1)
+    order = np.argsort(distances[first, second], kind="stable")
+    paths = np.full((n, n), np.inf)
+    np.fill_diagonal(paths, 0.0)
+    taken = np.zeros((n, n), dtype=bool)
+    for x, y in zip(first[order].tolist(), second[order].tolist()):
+        if paths[x, y] <= stretch * distances[x, y]:
+            continue
+        same = [[x, y]]
+        if classes is not None:
+            members = classes == classes[x, y]
+            same = np.argwhere(np.triu(members | members.T, 1)).tolist()
+        for a, b in same:
+            if not taken[a, b]:
+                Deadline.of(deadline).hold("search for a spanner")
+                taken[a, b] = True
+                through = paths[:, a, None] + distances[a, b] + paths[None, b, :]
+                np.minimum(paths, through, out=paths)
+                np.minimum(paths, through.T, out=paths)
+    return np.argwhere(taken)

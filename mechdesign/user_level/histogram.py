@@ -48,7 +48,6 @@ from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
 
 from mechdesign.errors import DataError, DesignError, MechdesignError, SolverError
 from mechdesign.evidence.attack import TradeOff
-from mechdesign.evidence.classes import MechanismClass, every
 from mechdesign.evidence.exact import exp_lower, exp_upper, round_down, round_up
 from mechdesign.evidence.proofs import (
     PROVED,
@@ -57,7 +56,9 @@ from mechdesign.evidence.proofs import (
     Claim,
     ClosedBound,
     LawProof,
+    MechanismClass,
     agreement,
+    every,
 )
 from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result
 from mechdesign.evidence.sampling import geometric

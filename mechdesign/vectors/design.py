@@ -20,7 +20,6 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError
-from mechdesign.evidence.classes import MechanismClass, every, menu
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.exact import exp_lower
 from mechdesign.evidence.proofs import (
@@ -31,7 +30,10 @@ from mechdesign.evidence.proofs import (
     Claim,
     ClosedBound,
     LawProof,
+    MechanismClass,
     agreement,
+    every,
+    menu,
 )
 from mechdesign.evidence.results import AUDIT_COLUMNS, Accuracy, Result
 from mechdesign.evidence.serialize import serializable

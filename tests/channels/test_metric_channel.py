@@ -21,7 +21,7 @@ from mechdesign.evidence.proofs import RowsBound
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.model import table_problem
 from mechdesign.model.exactly import Face
-from mechdesign.spaces.spanner import graph_stretch, greedy_spanner
+from mechdesign.spaces.space import graph_stretch, greedy_spanner
 from mechdesign.typing import Status
 from mechdesign.user_level.linear_release import LinearQuery, LinearRelease
 from mechdesign.verifier.verify import verify

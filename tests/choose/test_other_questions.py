@@ -16,8 +16,7 @@ import mechdesign as md
 from mechdesign.choose.comparing import _parsed
 from mechdesign.choose.comparison import OTHER
 from mechdesign.choose.questions import check_same_privacy
-from mechdesign.evidence.classes import Scope
-from mechdesign.evidence.proofs import CLAIMED
+from mechdesign.evidence.proofs import CLAIMED, Scope
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.verifier.verify import verify as alone
 

@@ -13,8 +13,7 @@ from scipy import signal
 
 import mechdesign as md
 from mechdesign.accounting.losses import NoiseTerm
-from mechdesign.evidence.classes import Scope
-from mechdesign.evidence.proofs import Certificate, ClosedBound
+from mechdesign.evidence.proofs import Certificate, ClosedBound, Scope
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.plan.bound import Cover, Kind, Losses, normal_tail
 from mechdesign.plan.menu import Item

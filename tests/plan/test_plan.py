@@ -16,7 +16,7 @@ from scipy import fft, stats
 
 import mechdesign as md
 from mechdesign.accounting import gaussian_mu
-from mechdesign.evidence.classes import Scope
+from mechdesign.evidence.proofs import Scope
 from mechdesign.evidence.serialize import dumps
 from mechdesign.plan.search import composed
 from mechdesign.typing import Status

@@ -12,8 +12,7 @@ import pandas as pd
 import pytest
 
 import mechdesign as md
-from mechdesign.evidence.serialize import dumps
-from mechdesign.evidence.whole_files import write_whole
+from mechdesign.evidence.serialize import dumps, write_whole
 from mechdesign.shell.studykit import Report, Study, run_study
 
 KILLS = 30 if os.environ.get("MECHDESIGN_NIGHTLY") else 5
@@ -92,7 +91,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("mechdesign.evidence.whole_files.os.fsync", full)
+    monkeypatch.setattr("mechdesign.evidence.serialize.os.fsync", full)
     with pytest.raises(OSError, match="No space"):
         write_whole(path, "new")
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]

@@ -18,8 +18,7 @@ from mechdesign import solvers
 from mechdesign.problem.spine import ModelledDesign
 from mechdesign.solvers import Capabilities, LinearProgram, Solution, Solver, Status, register, unregister
 from mechdesign.solvers import deadline as deadline_module
-from mechdesign.solvers.programs import constant
-from mechdesign.solvers.registry import CvxpySolver
+from mechdesign.solvers.registry import CvxpySolver, constant
 
 LP_SOLVERS = [
     name for name in solvers.available().query("installed")["solver"] if solvers.get(name).accepts("LP")

@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 import mechdesign as md
-from mechdesign.runs.parallel import Store
+from mechdesign.model.parallel import Store
 
 SEARCH = md.OPTMSearch(
     md.PureDP(1.0),
@@ -59,7 +59,7 @@ def test_a_search_on_a_cluster_writes_the_same_bytes(cluster: object, tmp_path: 
 
 PROGRAM = """
 import sys
-import tests.runs.test_clusters as clusters
+import tests.model.test_clusters as clusters
 if __name__ == "__main__":
     with getattr(clusters, sys.argv[1])():
         print("value", clusters.SLOW.solve(store=sys.argv[2], jobs=2, backend=sys.argv[1]).value, flush=True)

@@ -1,6 +1,6 @@
 r"""Choose the best of k candidates privately, by a rule for any scores, or by the optimal table for small counts.
 
-Scores have a spread (`mechdesign.choice.budget`): 1 where one vote is added or removed, or where one person's approvals are (all counts move by at
+Scores have a spread (`mechdesign.choice.rule`): 1 where one vote is added or removed, or where one person's approvals are (all counts move by at
 most 1, in one direction); 2 where a vote is replaced.
 
 **The optimum.** Let counts x be sorted, :math:`N \ge x_1 \ge \dots \ge x_k \ge 0`. The unknowns are the probabilities P[x, r] of choosing the r-th,
@@ -29,8 +29,7 @@ import pandas as pd
 from flint import fmpq
 from scipy import special
 
-from mechdesign.choice.budget import Asked, Choosing
-from mechdesign.choice.rule import PERMUTE, ChoiceRule, chances, names_of, scores_of
+from mechdesign.choice.rule import PERMUTE, Asked, ChoiceRule, Choosing, chances, names_of, scores_of
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.proofs import MechanismClass, every, same

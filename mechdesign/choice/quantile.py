@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mechdesign.choice.budget import Asked, Choosing
-from mechdesign.choice.rule import Scored, chances
+from mechdesign.choice.rule import Asked, Choosing, Scored, chances
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.digits import shown
 from mechdesign.evidence.results import Result

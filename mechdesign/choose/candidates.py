@@ -19,8 +19,8 @@ from mechdesign.channels.linear_design import PUBLISHED
 from mechdesign.channels.linear_proofs import LISTED
 from mechdesign.channels.linear_report import histogram
 from mechdesign.channels.responses import ClusteredResponse, KaryResponse, planar_laplace
-from mechdesign.choice.budget import Asked as RulePrivacy
 from mechdesign.choice.rule import RULES
+from mechdesign.choice.rule import Asked as RulePrivacy
 from mechdesign.choose.clipping import at_best_range
 from mechdesign.choose.questions import (
     CategoryReport,
@@ -44,7 +44,7 @@ from mechdesign.noise.optimal import OptimalNoise
 from mechdesign.problem.checks import instance
 from mechdesign.problem.priors import ClippedPrior
 from mechdesign.problem.privacy import CentralPrivacy, MetricDP, Privacy, PureDP, ZeroConcentratedDP
-from mechdesign.problem.spine import Design
+from mechdesign.problem.spine import Design, Law
 from mechdesign.quantizers.bins import BinSearch
 from mechdesign.quantizers.families import ERM, RQM
 from mechdesign.quantizers.mechanism import duchi
@@ -186,6 +186,12 @@ def _best(designs: Iterable[Design], deadline: Deadline, **options: Any) -> Resu
         raise reason
     best = min(found, key=lambda result: result.value)
     return replace(best, notes=(*best.notes, *deadline.failures[held:]))
+
+
+def _stated(design: Design, law: Law) -> Result:
+    """The result of a law that is written down, not searched."""
+    report = SolveReport("closed form", Status.FEASIBLE)
+    return Result(design, law.mechanism, law.value, None, report, proofs=law.proofs)
 
 
 # Noise ---------------------------------------------------------------------------------------------------------
@@ -454,9 +460,7 @@ def _published(
         design, channel = q.design(privacy.epsilon), make(q.space, privacy.epsilon, deadline.limit())
         if remapped:
             channel = channel.remapped(design.losses, design.weights)
-        law = design.repaired(channel.dense, deadline=deadline)
-        report = SolveReport("closed form", Status.FEASIBLE)
-        return Result(design, law.mechanism, law.value, None, report, proofs=law.proofs)
+        return _stated(design, design.repaired(channel.dense, deadline=deadline))
 
     return solve
 
@@ -528,9 +532,7 @@ def _optimal_choice(q: ChoiceQuestion, privacy: RulePrivacy, deadline: Deadline)
 def _chosen_by(rule: str) -> Callable[[ChoiceQuestion, RulePrivacy, Deadline], Result]:
     def solve(q: ChoiceQuestion, privacy: RulePrivacy, _: Deadline) -> Result:
         design = replace(q, largest=None).design(privacy)
-        law = design.by(rule)
-        report = SolveReport("closed form", Status.FEASIBLE)
-        return Result(design, law.mechanism, law.value, None, report, proofs=law.proofs)
+        return _stated(design, design.by(rule))
 
     return solve
 

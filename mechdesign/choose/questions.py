@@ -13,8 +13,8 @@ from scipy import stats
 
 from mechdesign.channels.design import MetricChannel
 from mechdesign.channels.linear_design import LocalWorkload
-from mechdesign.choice.budget import Asked as RulePrivacy
 from mechdesign.choice.design import PrivateChoice
+from mechdesign.choice.rule import Asked as RulePrivacy
 from mechdesign.choose.clipping import ClippedMean
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.proofs import same

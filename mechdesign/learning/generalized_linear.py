@@ -1,7 +1,7 @@
 r"""Private regression with a smooth loss: gradient descent over all records, in coordinates that one noisy matrix made round.
 
 Let v = (1, z) be a record in units of its bounds, y its target, r the length that half of the records keep (a noisy
-search, as in `mechdesign.learning.bounded`), and ℓ(m; y) a convex loss of the predictor :math:`m = m_0 + u\langle v, \theta\rangle` with
+search, as in `mechdesign.learning.plan`), and ℓ(m; y) a convex loss of the predictor :math:`m = m_0 + u\langle v, \theta\rangle` with
 :math:`|\ell'| \le L` and :math:`\ell'' \le M`. In the unit u = L/4M all such losses are as curved, of their slope, as the logistic one (L = 1, M = ¼), so that
 one descent serves all. T = 60 times
 
@@ -36,13 +36,15 @@ import numpy as np
 from scipy import special
 
 from mechdesign.errors import DataError, DesignError
-from mechdesign.learning.bounded import BoundedEstimator, Interval, box
 from mechdesign.learning.pca import noisy_matrix, second_moments
 from mechdesign.learning.plan import (
+    BoundedEstimator,
     ClassifierMixin,
+    Interval,
     Labels,
     NoisySums,
     Regressor,
+    box,
     records_and_labels,
     records_and_targets,
     type_of_target,

@@ -32,9 +32,16 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg, stats
 
-from mechdesign.learning.bounded import BoundedEstimator, Interval, box
 from mechdesign.learning.pca import noisy_matrix, second_moments
-from mechdesign.learning.plan import NoisySums, Regressor, check_is_fitted, records_and_targets
+from mechdesign.learning.plan import (
+    BoundedEstimator,
+    Interval,
+    NoisySums,
+    Regressor,
+    box,
+    check_is_fitted,
+    records_and_targets,
+)
 from mechdesign.problem.checks import inside
 from mechdesign.solvers.deadline import progress_bar
 from mechdesign.typing import Array, Numbers

@@ -23,13 +23,14 @@ import numpy.typing as npt
 
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.results import Result
-from mechdesign.learning.bounded import Interval, box
 from mechdesign.learning.plan import (
     ROOT,
     ClassNamePrefixFeaturesOutMixin,
+    Interval,
     NoisySums,
     PrivateEstimator,
     TransformerMixin,
+    box,
     calibrated,
     check_is_fitted,
     records,

@@ -219,16 +219,16 @@ class DeclaredCovariance(Linear):
         return np.asarray(self.cost_weights + np.tensordot(self.start, self.weights, axes=1))
 
     def shifted(
-        self, multipliers: tuple[Fraction, ...], *, costs: bool = True
+        self, multipliers: tuple[Fraction, ...]
     ) -> tuple[list[list[Fraction]], list[Fraction], Fraction]:
-        """V', what is charged for each further variable, and the constant, exactly; without costs those of own rows alone."""
-        total = [Fraction(x) if costs else Fraction(0) for x in self.cost.tolist()]
+        """V', what is charged for each further variable, and the constant, exactly."""
+        total = [Fraction(x) for x in self.cost.tolist()]
         for (row, column), value in zip(self.places.tolist(), self.coefficients.tolist()):
             if multipliers[row]:
                 total[column] += multipliers[row] * Fraction(value)
         constant = sum(
             (nu * Fraction(k) for nu, k in zip(multipliers, self.offsets.tolist())),
-            Fraction(self.constant if costs else 0),
+            Fraction(self.constant),
         )
         n = self.n
         shifted = [[(total[i * n + j] + total[j * n + i]) / 2 for j in range(n)] for i in range(n)]
@@ -285,12 +285,12 @@ class CovarianceBound(Proof):
                 "factor: must be a matrix, with a column of the contraction for each of its rows"
             )
 
-    def bound(self, declared: DeclaredCovariance, *, costs: bool = True) -> Fraction | float:
+    def bound(self, declared: DeclaredCovariance) -> Fraction | float:
         """What is proved; minus infinity where these are no multipliers of the problem."""
         fits = (len(self.roots), self.factor.shape[1]) == declared.changes.shape
         if not fits or not declared.admissible(self.multipliers):
             return -math.inf
-        shifted, charges, constant = declared.shifted(self.multipliers, costs=costs)
+        shifted, charges, constant = declared.shifted(self.multipliers)
         if any(charges) or not is_below(self.factor, shifted):
             return -math.inf
         return constant + dual_below(

@@ -29,8 +29,7 @@ import numpy as np
 from scipy import special
 
 from mechdesign.accounting.gaussian import gaussian_square
-from mechdesign.plan.menu import Item
-from mechdesign.plan.search import Search
+from mechdesign.plan.search import Item, Search
 from mechdesign.problem.privacy import ApproximateDP
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array

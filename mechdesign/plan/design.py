@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import InitVar, dataclass, fields, replace
 from dataclasses import field as dataclass_field
 from fractions import Fraction
 from functools import cache, cached_property, partial
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import numpy as np
-import pandas as pd
 
 from mechdesign.accounting.gaussian import gaussian_budget, gaussian_privacy, gaussian_square
 from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.accounting.least_kept import least_kept
-from mechdesign.accounting.profile import gaussian_tradeoff
-from mechdesign.choice.budget import Choosing
+from mechdesign.choice.rule import Choosing
 from mechdesign.errors import DesignError, InfeasibleError
-from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.exact import excess, round_down
 from mechdesign.evidence.proofs import (
@@ -34,11 +31,10 @@ from mechdesign.evidence.proofs import (
     menu,
     same,
 )
-from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
+from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.calibration import SpentProof
 from mechdesign.noise.calibration_evaluation import budget_of
-from mechdesign.plan import page
 from mechdesign.plan.bound import Cover
 from mechdesign.plan.ledger import Budget, kept_for_later, kept_for_now
 from mechdesign.plan.mechanism import (
@@ -48,24 +44,21 @@ from mechdesign.plan.mechanism import (
     chains_of,
     currency_of,
     law_key,
+    priced,
     stated_part,
     worst_error,
 )
-from mechdesign.plan.menu import FAMILIES, Item
-from mechdesign.plan.regret import priced
-from mechdesign.plan.search import Choice, Search, composed, items_of, root, tally
+from mechdesign.plan.page import PlanPage
+from mechdesign.plan.search import FAMILIES, Choice, Item, Search, composed, items_of, root, tally
 from mechdesign.plan.tasks import LinearQueries, Part, Task, deviation_of, task_of
 from mechdesign.problem.checks import field, instance, integer, number, one_of, positive, settle
-from mechdesign.problem.privacy import ApproximateDP, PureDP, points_of
+from mechdesign.problem.privacy import ApproximateDP, PureDP
 from mechdesign.problem.sensitivity import neighbours_field
-from mechdesign.problem.spine import Bound, Clock, Design, Law
-from mechdesign.problem.words import Description, guarantee
+from mechdesign.problem.spine import Bound, Clock, Law
+from mechdesign.problem.words import guarantee
 from mechdesign.problem.workload import Workload
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _RATIOS = 2.0, 1.5, 1.2, 1.1, 1.05, 1.02, 1.01
 """Of a value to lower bounds that are tried, as far as to the gap asked for."""
@@ -85,7 +78,7 @@ _VERIFIED = 3e-5
 
 @serializable("plan")
 @dataclass(frozen=True, eq=False)
-class Plan(Design):
+class Plan(PlanPage):
     r"""Several tasks over the same people, released together under one budget.
 
     Parameters
@@ -652,51 +645,6 @@ class Plan(Design):
             return math.fsum(map(math.log, errors))
 
         return self._kept(min(found, key=mean), privacy)
-
-    def frame(self, result: Result) -> pd.DataFrame:
-        """A row per part: noise, share of the budget, error of its worst number, 95% half-width alone and of all numbers jointly, and the task's error."""
-        return page.frame(result)
-
-    def lines(self, result: Result) -> list[str]:
-        return page.lines(result)
-
-    def describe(self, result: Result) -> Description:
-        return page.describe(result)
-
-    def plot(self, result: Result, **options: float) -> Figure:
-        """Draw each part's share of the budget, like tasks once; of many kinds those of the largest shares."""
-        return page.plot(result, **options)
-
-    def audit(self, result: Result) -> pd.DataFrame:
-        privacy = self.granted(result.value)
-        used, budget = result.mechanism.consumed(privacy).upper, budget_of(privacy)
-        row = (
-            "privacy",
-            guarantee(privacy),
-            used,
-            budget,
-            budget - used,
-            math.nan,
-            budget - used <= 1e-2 * budget,
-        )
-        return pd.DataFrame([row], columns=AUDIT_COLUMNS)
-
-    def errors(self, result: Result, question: object = None) -> Any:
-        raise DesignError.of("result", "Plan", "has an error for every task: see to_frame()")
-
-    def tradeoff(self, result: Result, at: Iterable[float] = ()) -> TradeOff:
-        """Of the plan's own noise: in closed form where all of it is normal, else its composed δ at some ε; under pure ε and ρ, of what was asked."""
-        law, asked = result.mechanism, self.granted(result.value)
-        if (mu := law.consumption().mu) < math.inf:
-            return gaussian_tradeoff(mu**2, at)
-        if not isinstance(asked, ApproximateDP) or not asked.delta:
-            return points_of(asked, at)
-        ladder = [asked.epsilon * k / 8 for k in range(1, 13)]
-        found = [(e, min(law.consumed(replace(asked, epsilon=e)).upper, 1.0)) for e in (1e-6, *ladder)]
-        return TradeOff(((asked.epsilon, asked.delta), *found))
-
-    def rivals(self, result: Result) -> Iterable[tuple[str, float]]:
-        return [("even split", self.cost(self._even_split))] if self.targets is None else []
 
 
 def _held(name: str, value: object) -> float:

@@ -7,6 +7,9 @@ from .frequency import simplex_projection as simplex_projection
 from .histogram import TreeHistogram as TreeHistogram
 from .histogram import UserHistogram as UserHistogram
 from .itemwise import ItemwiseRelease as ItemwiseRelease
+from .itemwise import ReducedRelease as ReducedRelease
+from .itemwise import SamplingReduction as SamplingReduction
+from .itemwise import sampling_reduction as sampling_reduction
 from .linear_release import LinearQuery as LinearQuery
 from .linear_release import LinearRelease as LinearRelease
 from .privacy import DiscreteEMDPrivacy as DiscreteEMDPrivacy
@@ -14,6 +17,3 @@ from .privacy import EMDPrivacy as EMDPrivacy
 from .privacy import ItemPrivacy as ItemPrivacy
 from .privacy import alpha_from_semantics as alpha_from_semantics
 from .privacy import group_privacy as group_privacy
-from .reduction import ReducedRelease as ReducedRelease
-from .reduction import SamplingReduction as SamplingReduction
-from .reduction import sampling_reduction as sampling_reduction

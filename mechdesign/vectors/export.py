@@ -11,6 +11,10 @@ an answer's probability lies between the smallest and the largest count of its o
 
 A certified law need not be one of such counts. It is mixed with a little of the uniform law until its rounded counts keep the
 budget in exact integers, and the outputs are moved so that the means at both ends of the range are the law's; the bias is stated.
+
+**Clients in C.** Doubles with + − × ÷ √ in the order stated there, integers for everything that is private, and random words from the caller's source: C and
+Python make the same message of the same words. Privacy needs nothing of the doubles. One probability is not the exact fraction: how likely
+all near codes are is cut off after 256 binary digits, which makes E smaller, by less than 2⁻²⁴⁰ of itself, and keeps the budget.
 """
 
 from __future__ import annotations
@@ -22,9 +26,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
-from importlib import import_module
+from importlib import import_module, resources
 from types import ModuleType
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -38,16 +42,99 @@ from mechdesign.quantizers.mechanism import CoordinateQuantizer, Quantizer
 from mechdesign.quantizers.sampling import segment_finder
 from mechdesign.quantizers.table import doubles, inside
 from mechdesign.typing import Array, Indices, Numbers, Randomness
-from mechdesign.vectors.client import defined, encoder, message_constants, prefixed, template
 from mechdesign.vectors.coded import CodedMechanism, SubsetSelection
 from mechdesign.vectors.design import VectorLaw
 from mechdesign.vectors.directions import RandomDirections
-from mechdesign.vectors.sampled import SampledCoordinates, SampledSigns
+from mechdesign.vectors.sampled import SampledCoordinates, SampledSigns, SampledSubset
 from mechdesign.vectors.sphere import SphereQuantizer
 
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Module
+
+
+_LIMBS = 4
+
+_CLIENT = """/* {name}: one vector of {dimension} numbers a message, written by mechdesign.
+ * Local differential privacy of the whole vector: epsilon = {epsilon!r}, whatever the doubles do.
+ * C99 with IEEE doubles, -ffp-contract=off, and the C library's sqrt (-lm). */
+#ifndef MECHDESIGN_NAME_H
+#define MECHDESIGN_NAME_H
+#include <math.h>
+#include <stdint.h>
+"""
+
+
+def template(*names: str) -> str:
+    """The templates of these names, in ``clients/c``, one after the other: C in which every name is still to be given."""
+    folder = resources.files("mechdesign.vectors") / "clients" / "c"
+    return "".join("\n" + (folder / f"{name}.h").read_text(encoding="utf-8") for name in names)
+
+
+def prefixed(code: str, name: str) -> str:
+    """Return C with every name_ and NAME_ replaced."""
+    return code.replace("NAME_", f"{name.upper()}_").replace("name_", f"{name}_")
+
+
+def message_constants(mechanism: CodedMechanism) -> dict[str, object]:
+    """What the template ``message`` is made with."""
+    size = f"(32 + ((size_t)(vectors) * {mechanism.vector_bits} + 7) / 8)"
+    return {
+        "FINGERPRINT": "{" + ", ".join(map(str, mechanism.fingerprint)) + "}",
+        "CODES": mechanism.slots,
+        "CODE_BITS": mechanism.code_bits,
+        "BYTES(vectors)": size,
+    }
+
+
+def defined(constants: dict[str, object]) -> str:
+    """As C's definitions."""
+    return "".join(f"#define NAME_{key} {value}\n" for key, value in constants.items())
+
+
+def _digits(p: Fraction) -> str:
+    found: list[str] = []
+    while p and len(found) < _LIMBS:
+        whole, p = divmod(p * (1 << 64), 1)
+        found.append(f"UINT64_C({whole})")
+    return "{" + ", ".join(found) + "}"
+
+
+def encoder(mechanism: Any, name: str) -> str:
+    """The C header of a mechanism of whole vectors: of those that `c_header` takes."""
+    constants = {
+        "DIMENSION": mechanism.dimension,
+        "RADIUS": mechanism.radius.hex(),
+        "BOX": int(mechanism.inputs == "box"),
+        "SPHERE": int(mechanism.inputs == "sphere"),
+        "CUT": int(isinstance(mechanism, SampledSubset)),
+        **message_constants(mechanism),
+    }
+    own = ["places"]
+    if isinstance(mechanism, SubsetSelection):
+        near = _digits(mechanism.near * mechanism.probabilities[0])
+        constants |= {"OUTPUTS": mechanism.outputs, "NEAR": mechanism.near, "NEAR_DIGITS": near}
+    if isinstance(mechanism, SampledSigns):
+        constants |= {"SENT": mechanism.sent}
+        own += ["sampled", "signs"]
+    elif isinstance(mechanism, SampledCoordinates):
+        law = mechanism.one.law
+        if not mechanism.one_segment or mechanism.levels != 2 or law is None:
+            wanted = "must be of two outputs for a client in C: export its IntegerTable"
+            raise DesignError.of("coordinate", mechanism.coordinate, wanted)
+        constants |= {"SENT": mechanism.sent}
+        constants |= {f"{key}_DIGITS": _digits(law.row(0, end)[0]) for end, key in enumerate(("DOWN", "UP"))}
+        own = ["sampled", "coordinates"]
+    else:
+        working, fast = mechanism.working, getattr(mechanism, "rotation", None)
+        if fast == "exact":
+            wanted = "must be 'fast' for a client in C: an exact rotation takes a QR decomposition"
+            raise DesignError.of("rotation", fast, wanted)
+        constants |= {"WORKING": working, "POWER": 1 << (working.bit_length() - 1)}
+        own += ["nearest", "sphere" if fast else "directions"]
+    head = _CLIENT.format(name=name, dimension=mechanism.dimension, epsilon=mechanism.privacy_loss())
+    return prefixed(head + defined(constants) + template("words", "message", "draws", *own, "encode"), name)
+
 
 _WORD = 1 << 32
 _PART = 1 << 15

@@ -16,8 +16,7 @@ from mechdesign.accounting.losses import NoiseTerm
 from mechdesign.evidence.proofs import Certificate, ClosedBound, Scope
 from mechdesign.evidence.serialize import dumps, loads
 from mechdesign.plan.bound import Cover, Kind, Losses, normal_tail
-from mechdesign.plan.menu import Item
-from mechdesign.plan.search import together
+from mechdesign.plan.search import Item, together
 from mechdesign.plan.tasks import Part
 from mechdesign.verifier.verify import verify
 

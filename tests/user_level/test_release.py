@@ -18,8 +18,8 @@ from mechdesign.noise.knorm_noise import KNormNoise
 from mechdesign.noise.release import RoundedSum
 from mechdesign.spaces.earth_mover import emd, emd_multisets
 from mechdesign.user_level.frequency import LaplaceHistogram
+from mechdesign.user_level.itemwise import ReducedRelease, sampling_reduction
 from mechdesign.user_level.linear_release import LinearQuery, LinearRelease
-from mechdesign.user_level.reduction import ReducedRelease, sampling_reduction
 
 LINE = md.MetricSpace.line([0.0, 1.0, 3.0])
 FALSE_ALARM = 1e-10  # of each statistical test: randomness is the system's, and fresh in every run

@@ -332,14 +332,14 @@ def upper_delta(
     neighbours: str = "add-remove",
     points: int = 2**20,
 ) -> float:
-    """Bound δ(ε) from above on one grid planned for `width`, of so many points at most."""
+    """Bound δ(ε) from above: exactly where there is a closed form, else on one grid planned for `width`, of so many points at most."""
     replaced = _replaced(terms, sampling_rate, neighbours)
-    if replaced and (found := _closed(as_terms(terms), epsilon, sampling_rate, rounds == 1)) is not None:
-        return found.upper
     if sampling_rate < 1 and rounds == 1 and not replaced:
         low, _ = _unsampled(epsilon, sampling_rate)
         return min(sampling_rate * upper_delta(terms, low, width=width, points=points) * _MORE, 1.0)
     terms = _repeated(terms, rounds, sampling_rate)
+    if (found := _closed(terms, epsilon, sampling_rate, replaced and rounds == 1)) is not None:
+        return found.upper
     if apart(terms):
         return 1.0
     return _upper(_planned(terms, epsilon, width, rounds, sampling_rate, neighbours), epsilon, width, points)

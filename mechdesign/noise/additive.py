@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from mechdesign.accounting.interval import DeltaInterval, epsilon_bound
+from mechdesign.accounting.interval import DeltaInterval, epsilon_bound, upper_delta
 from mechdesign.accounting.losses import NoiseTerm, is_gaussian, of_scipy
 from mechdesign.accounting.profile import least_mu, privacy_profile, profile_epsilon
 from mechdesign.errors import DataError, DesignError
@@ -219,7 +219,7 @@ class AdditiveNoise(Checked, AddedNoise):
         return tuple(replace(t, count=t.count * self.rounds) for t in self.worst_cases.alternatives[0])
 
     def privacy_profile(self, epsilon: Numbers) -> Values:
-        """δ(ε) of all rounds, rounded up: the upper end of the interval that is certified.
+        """δ(ε) of all rounds, rounded up.
 
         Parameters
         ----------
@@ -228,7 +228,10 @@ class AdditiveNoise(Checked, AddedNoise):
         """
         if self.once and (shift := self.worst_cases.single) is not None:
             return privacy_profile(self.law, shift, epsilon)
-        return each("epsilon", epsilon, lambda e: self.delta_interval(e).upper)
+        cases = self.worst_cases.alternatives
+        return each(
+            "epsilon", epsilon, lambda e: min(upper_delta(c, e, width=0.01, **self.in_rounds) for c in cases)
+        )
 
     def delta_interval(self, epsilon: float, **options: Any) -> DeltaInterval:
         """Interval for δ(ε) of all rounds, and whether it is proved; options as in `mechdesign.accounting.delta_interval`."""

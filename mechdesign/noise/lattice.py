@@ -287,7 +287,7 @@ class LatticeProblem(FiniteProblem):
     def unknown_of(cls, numbers: Any) -> LatticeNoise:
         if numbers.of != "data":
             raise DesignError.of("of", numbers.of, "must be 'data': noise is added to one answer about all")
-        return LatticeNoise(
+        unknown = LatticeNoise(
             numbers.step,
             numbers.side * numbers.step,
             sensitivity=numbers.sensitivity,
@@ -295,6 +295,9 @@ class LatticeProblem(FiniteProblem):
             tails=numbers.tails,
             neighbours=numbers.neighbours,
         )
+        if unknown.decay != numbers.decay:
+            raise DesignError.of("decay", numbers.decay, "must be that of the tails")
+        return unknown
 
     @property
     def among(self) -> MechanismClass:

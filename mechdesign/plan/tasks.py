@@ -403,11 +403,11 @@ class LinearQueries(Task):
 
 
 def alike(changes: Sensitivity, neighbours: str) -> Sensitivity:
-    """Return the bounds, or raise DesignError where they are for other neighbours than the plan."""
+    """Return the bounds of everybody's answer, or raise DesignError where they are for other neighbours than the plan."""
     if changes.neighbours != neighbours:
         allowed = f"must be for the plan's neighbours: Sensitivity(neighbours={neighbours!r})"
         raise DesignError.of("sensitivity", str(changes), allowed)
-    return changes
+    return replace(changes, own=None)
 
 
 def task_of(name: str, task: object) -> Task:

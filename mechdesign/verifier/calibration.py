@@ -293,6 +293,8 @@ def together(grid: Grid, parts: list[tuple[Asked, list[Cell], Decimal]], epsilon
 def joint(result: Json, account: Account) -> None:
     """Check that the noise of several mechanisms, all scales multiplied by the value, keeps the budget."""
     design, noises, value = result["design"], result["mechanism"]["noises"], Decimal(result["value"])
+    if not design["privacy"].get("delta"):
+        raise Refused("scales of several mechanisms under other privacy than (epsilon, delta) with delta > 0")
     with localcontext() as context:
         context.prec = PLACES
         same = len(noises) == len(design["terms"])

@@ -575,6 +575,12 @@ def spans_excess(law: Json, ends: list[int], spans: list[int], growth: Fraction)
     return Fraction(most)
 
 
+def decays(r: Fraction, epsilon: Fraction) -> bool:
+    """Whether r is e^−ε, rounded up to 64 bits."""
+    low, high = exp_bounds(epsilon)
+    return r * high >= 1 and (r - Fraction(1, 2**64)) * low <= 1 + Fraction(1, 10**12)
+
+
 def lattice_problem(result: Json, account: Account) -> None:
     """A problem on the masses of noise, and its law."""
     design, law, proofs = result["design"], result["mechanism"], proofs_of(result)
@@ -591,6 +597,8 @@ def lattice_problem(result: Json, account: Account) -> None:
     account.agrees("the noise is on the problem's lattice", alike and centred and not (r and pad))
     if not alike or law["spike"] or law["spans"] or (r and (pad or n > side)) or (whole and step != 1):
         raise Refused("noise on another lattice")
+    if (design["tails"] is None) == (r > 0) or (r and not decays(r, Fraction(design["tails"]))):
+        raise Refused("a decay that is not that of the tails")
     sensitivity = Fraction(design["sensitivity"])
     account.proved(
         "shifts up to the sensitivity", (n + 1 > sensitivity) if whole else n * step >= sensitivity

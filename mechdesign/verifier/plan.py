@@ -139,12 +139,12 @@ def check(result: Json, account: Account) -> None:
 
 
 def is_asked(design: Json) -> bool:
-    """Whether weights, errors to reach and clips are positive, of tasks that there are, and families some of the menu."""
+    """Whether weights, errors to reach and clips are positive, of tasks that there are, families some of the menu, ξ nought."""
     tasks, weights, targets = (dict(design[name] or []) for name in ("tasks", "weights", "targets"))
     clips = [clip for task in tasks.values() if "clip" in task for clip in flat(task["clip"])]
     positive = min([*weights.values(), *targets.values(), *clips], default=1) > 0
     named = {*weights} <= {*tasks} and (not targets or ({*targets} == {*tasks} and not weights))
-    return positive and named and {*design["families"]} <= {*NAMES}
+    return positive and named and {*design["families"]} <= {*NAMES} and not design["privacy"].get("xi")
 
 
 Numbers = tuple[int, Json, bool, Fraction | None, Fraction | None]
@@ -209,14 +209,14 @@ def of_strategy(task: Json, replaced: bool, account: Account) -> Numbers:
 
 def covers(stated: Json, changes: Json) -> bool:
     """Whether the bounds that the noise is for are those of the task, or above them."""
-    names = "linf", "l1", "l2", "l0", "each"
+    names = "linf", "l1", "l2", "l0", "each", "own"
     if not isinstance(changes, dict):
         alone = all(stated[name] is None for name in names[1:])
         return alone and Fraction(stated["linf"]) >= Fraction(changes)
     if isinstance(changes.get("l2"), Fraction):  # of a strategy
         same = {name for name in names if stated[name] is not None} == set(changes)
         return same and all(Fraction(stated[name]) >= most for name, most in changes.items())
-    return all(stated[name] == changes.get(name) for name in names)
+    return stated["own"] is None and all(stated[name] == changes.get(name) for name in names[:-1])
 
 
 def private(noises: list[Json], privacy: Json, whose: str, account: Account) -> None:

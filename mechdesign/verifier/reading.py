@@ -263,6 +263,9 @@ def decoded(node: Json, place: str, last: list[str]) -> Json:
             if not any(is_what(word, node["fields"][name]) for word in words.split("|")):
                 raise Refused(f"{value}: its {name} is none of {words}")
         said = {name: plain(child, f"{place}.{name}", last) for name, child in node["fields"].items()}
+        own = said["own"] if value == "sensitivity" else None
+        if own is not None and not (said["neighbours"] == "replace" and own > 0):
+            raise Refused("what one record does by itself, where the bounds say it")
         return Members({"": value, **said}, place, last)
     if tag == "$array":
         return shaped(plain(value, place, last), node["dtype"], node["shape"])

@@ -100,5 +100,5 @@ def test_little_is_composed_after_the_limit(name: str, monkeypatch: pytest.Monke
     monkeypatch.setattr(composition, "convolve", lambda *a: counted.append(1) or composed(*a))
     passing_after(monkeypatch, 0)
     DESIGNS[name]().solve(time_limit=1.0, certify=False)
-    # generalised normal noise contains the Gaussian, which a closed form knows: nothing is composed at all
-    assert len(counted) <= 45 and (counted or name == "gennorm")
+    # the sampled rounds alone have no closed form that answers at once
+    assert len(counted) <= 45 and (counted or name != "sampled")

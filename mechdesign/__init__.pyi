@@ -58,10 +58,10 @@ from .model.table import Table as Table
 from .noise.additive import AdditiveNoise as AdditiveNoise
 from .noise.allocation import NoiseAllocation as NoiseAllocation
 from .noise.calibration import Calibration as Calibration
+from .noise.calibration import calibrate as calibrate
 from .noise.correlated import CorrelatedGaussian as CorrelatedGaussian
 from .noise.correlated import CountsGaussian as CountsGaussian
 from .noise.correlated import MatrixMechanism as MatrixMechanism
-from .noise.joint import calibrate as calibrate
 from .noise.optimal import OptimalNoise as OptimalNoise
 from .plan.design import Plan as Plan
 from .plan.ledger import Ledger as Ledger

@@ -10,6 +10,7 @@ from .buffered_toeplitz import BufferedToeplitz as BufferedToeplitz
 from .calibration import Calibration as Calibration
 from .calibration import CalibrationBound as CalibrationBound
 from .calibration import SpentProof as SpentProof
+from .calibration import calibrate as calibrate
 from .cell_noise import CellNoise as CellNoise
 from .cell_noise import IntegerNoise as IntegerNoise
 from .cell_product import CellProduct as CellProduct
@@ -29,13 +30,12 @@ from .families import discrete_gaussian as discrete_gaussian
 from .families import discrete_laplace_law as discrete_laplace_law
 from .families import opendp_measurement as opendp_measurement
 from .families import opendp_sample as opendp_sample
-from .huber_guarantees import flipped_huber_sufficient as flipped_huber_sufficient
-from .huber_guarantees import flipped_huber_zcdp as flipped_huber_zcdp
-from .joint import calibrate as calibrate
 from .knorm import KNorm as KNorm
 from .knorm_noise import KNormNoise as KNormNoise
 from .lattice import LatticeBound as LatticeBound
 from .laws import flipped_huber as flipped_huber
+from .laws import flipped_huber_sufficient as flipped_huber_sufficient
+from .laws import flipped_huber_zcdp as flipped_huber_zcdp
 from .laws import osgt as osgt
 from .laws import staircase as staircase
 from .laws import staircase_law as staircase_law

@@ -49,10 +49,17 @@ from mechdesign.noise.allocation_page import (
     check_profile,
     profile_of,
 )
-from mechdesign.noise.coordinate_noise import COORDINATE_FAMILIES, Allocating, CoordinateNoise
+from mechdesign.noise.coordinate_noise import (
+    COORDINATE_FAMILIES,
+    REACH,
+    Allocating,
+    CoordinateNoise,
+    MixedProblem,
+    mixed_scales,
+    within_budget,
+)
 from mechdesign.noise.families import FAMILIES
 from mechdesign.noise.lagrangian import Multipliers
-from mechdesign.noise.mixed import REACH, MixedProblem, mixed_scales, within_budget
 from mechdesign.noise.scales_problem import AllocationProof, ScalesProblem, cost, rounded_cost, scales_class
 from mechdesign.noise.scales_solving import allocate_several
 from mechdesign.noise.separable import (

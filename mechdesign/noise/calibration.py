@@ -1,10 +1,18 @@
-"""Calibration: the least noise of a family that meets a privacy requirement.
+r"""Calibration: the least noise of a family that meets a privacy requirement, and the least common factor of several mechanisms' noise.
 
 minimise    the variance (or E|T|) of the law, over its shape and scale
 subject to  δ(ε) ≤ δ in K dimensions, each coordinate of sensitivity Δ
 
-`mechdesign.noise.calibration_search` finds the law; what it consumes is enclosed on a different grid
-(`mechdesign.noise.calibration_evaluation`), which is the proof.
+`mechdesign.noise.calibration_search` finds the law; what it consumes is enclosed there too, on a different grid, which is the proof.
+
+**Several mechanisms** about the same people, whose noise is multiplied by one factor: the least at which all of it is private.
+
+minimise    f > 0
+subject to  δ(ε) ≤ δ of all mechanisms together, mechanism i answering :math:`r_i` rounds, each about a Poisson sample
+            at rate :math:`q_i`, with noise of its own law at f times its scale
+
+Pairs of laws that dominate each mechanism's neighbours compose to one that dominates all of them, however later questions are chosen
+(`mechdesign.accounting.sampling`).
 """
 
 from __future__ import annotations
@@ -14,15 +22,18 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Protocol, get_args, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, get_args, runtime_checkable
 
 import numpy as np
 import pandas as pd
 
-from mechdesign.accounting.interval import DeltaInterval
+from mechdesign.accounting.interval import DeltaInterval, Rounds, joint_interval, joint_upper
+from mechdesign.accounting.least_kept import least_kept
 from mechdesign.errors import DesignError, MechdesignError, SolverError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import at_least, at_most, shown
+from mechdesign.evidence.exact import excess
+from mechdesign.evidence.page import Saved
 from mechdesign.evidence.proofs import (
     ABOUT_FILE,
     INDEPENDENT_NOISE,
@@ -37,23 +48,24 @@ from mechdesign.evidence.proofs import (
 )
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.additive import AdditiveNoise, law_name, stated_parameters
-from mechdesign.noise.calibration_evaluation import (
+from mechdesign.noise.additive import AdditiveNoise, law_name, stated_parameters, worst_cases
+from mechdesign.noise.calibration_search import (
     OFF,
+    Query,
+    Requirement,
     budget_of,
     consumed,
     cost_of,
     evaluated,
     exceeds,
+    laws_of,
     least_cost,
     too_small,
 )
-from mechdesign.noise.calibration_search import Query, Requirement, laws_of
 from mechdesign.noise.families import FAMILIES, Family, family_of
-from mechdesign.noise.pictures import draw_laws, half_width
-from mechdesign.noise.worst_case import worst_cases
+from mechdesign.noise.laws import draw_laws, half_width
 from mechdesign.problem import checks
-from mechdesign.problem.checks import field
+from mechdesign.problem.checks import Checked, field
 from mechdesign.problem.law_moments import frozen_parts, law_variance
 from mechdesign.problem.privacy import (
     ApproximateDP,
@@ -67,12 +79,16 @@ from mechdesign.problem.privacy import (
 from mechdesign.problem.sensitivity import Protection, Sensitivity, sensitivity
 from mechdesign.problem.spine import Bound, Clock, Design, Law
 from mechdesign.problem.words import Description
-from mechdesign.typing import FrozenLaw
+from mechdesign.typing import FrozenLaw, Numbers, Values
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _FITS = "the law is of the family and for the query asked for"
+_POINTS = 2**13
+"""Of the grid that the search goes by: as coarse as the stand-alone verifier's."""
+_WIDEST = 60.0
+"""Logarithm of the factors that are tried."""
 
 
 @serializable("calibration")
@@ -416,7 +432,7 @@ def _fits(design: Calibration, noise: AdditiveNoise) -> bool:
 class CalibrationBound(Proof):
     """What every symmetric law costs at least that is as private (log-concave, where the mechanism's is), or every scale of this law.
 
-    A closed form (`mechdesign.noise.calibration_evaluation`); or, as less noise of a continuous law is less private, the cost at a
+    A closed form (`mechdesign.noise.calibration_search`); or, as less noise of a continuous law is less private, the cost at a
     scale that is seen, from below, to consume more than the budget: a bound of this family alone.
 
     Parameters
@@ -451,3 +467,244 @@ class CalibrationBound(Proof):
                 power = 2 if design.loss == "squared" else 1
                 least = max(least, cost_of(noise, design.loss) * self.share**power)
         yield self.least(stated, min(least, stated.value))
+
+
+# -- several mechanisms -------------------------------------------------------------------------------------------
+
+
+def _noises(name: str, value: Any) -> tuple[AdditiveNoise, ...]:
+    """Continuous noise, all of it for the same neighbours."""
+    found = tuple(checks.instance(name, v, AdditiveNoise) for v in checks.instance(name, value, tuple, list))
+    if not found or not all(noise.continuous for noise in found):
+        raise DesignError.of(
+            name, value, "must be AdditiveNoise of laws with a scale: none is for whole numbers"
+        )
+    if len({noise.neighbours for noise in found}) > 1:
+        raise DesignError.of(name, value, "must be noise for the same neighbours")
+    return found
+
+
+@serializable("joint-noise")
+@dataclass(frozen=True)
+class JointNoise(Checked, Saved):
+    """Independent additive noise of several mechanisms about the same people.
+
+    Parameters
+    ----------
+    noises : tuple of AdditiveNoise
+        Each with its rounds and its sampling rate.
+    """
+
+    noises: tuple[AdditiveNoise, ...] = field(check=_noises)
+
+    @property
+    def rounds(self) -> list[Rounds]:
+        """What accounting composes."""
+        return [(n.worst_cases.alternatives[0], n.rounds, n.sampling_rate) for n in self.noises]
+
+    @property
+    def stated(self) -> list[Any]:
+        """Laws, changes and rounds, as they are compared."""
+        laws = [(n.law.dist.name, frozen_parts(n.law)[1:]) for n in self.noises]
+        return [
+            (law, n.sensitivity, n.dimension, n.rounds, n.sampling_rate) for law, n in zip(laws, self.noises)
+        ]
+
+    def times(self, factor: float) -> JointNoise:
+        """The same with every scale multiplied."""
+        parts = ((noise, frozen_parts(noise.law)) for noise in self.noises)
+        return JointNoise(
+            tuple(
+                replace(noise, law=dist(*shapes, scale=scale * factor))
+                for noise, (dist, shapes, _, scale) in parts
+            )
+        )
+
+    def delta_interval(self, epsilon: float, **options: Any) -> DeltaInterval:
+        """Enclose δ(ε) of all rounds of all mechanisms; options as in `mechdesign.accounting.interval.joint_interval`."""
+        found = joint_interval(self.rounds, epsilon, neighbours=self.noises[0].neighbours, **options)
+        return found if all(n.worst_cases.exact for n in self.noises) else replace(found, lower=0.0)
+
+    def release(self, x: Numbers, *, term: int) -> Values:
+        """Return one round's answer of one mechanism (`AdditiveNoise.release`); rounds are not counted.
+
+        Parameters
+        ----------
+        x : array
+        term : int
+            Which mechanism answers.
+
+        Raises
+        ------
+        DataError
+            As of `AdditiveNoise.release`.
+        """
+        return self.noises[checks.integer("term", term, 0, len(self.noises) - 1)].release(x)
+
+
+@serializable("joint-calibration")
+@dataclass(frozen=True)
+class JointCalibration(Design):
+    """The least factor on the scales of several mechanisms at which all of them together keep the requirement.
+
+    Parameters
+    ----------
+    terms : tuple of AdditiveNoise
+        Of continuous laws, each with its rounds and its sampling rate: their scales say how noise is shared out.
+    privacy : ApproximateDP
+        With δ > 0.
+    """
+
+    central: ClassVar[bool] = True
+
+    terms: tuple[AdditiveNoise, ...] = field(check=_noises)
+    privacy: ApproximateDP = field(ApproximateDP)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.privacy.delta:
+            raise DesignError.of("delta", 0.0, "must be positive: sampled rounds are composed at some delta")
+
+    @property
+    def neighbours(self) -> str:
+        return self.terms[0].neighbours
+
+    @property
+    def answer_size(self) -> int:
+        remedy = "must be released term by term: enter all rounds by Ledger.charge, then call mechanism.release(x, term=...)"
+        raise DesignError.of("terms", len(self.terms), remedy)
+
+    def improve(self, clock: Clock) -> Iterator[Law | Bound]:
+        """Yield the noise at the least factor at which the budget is kept on a grid as coarse as the verifier's."""
+        start, epsilon, delta = JointNoise(self.terms), self.privacy.epsilon, self.privacy.delta
+
+        def over(log_factor: float) -> float:
+            noise = start.times(math.exp(log_factor))
+            return excess(
+                joint_upper(noise.rounds, epsilon, neighbours=self.neighbours, points=_POINTS), delta
+            )
+
+        found = least_kept(over, 0.0, step=0.3, least=-_WIDEST, most=_WIDEST, xtol=1e-5, deadline=clock)
+        if not abs(found) < _WIDEST:
+            raise DesignError.of("delta", delta, "is kept by no factor, or by every one: state other terms")
+        factor = math.exp(found)
+        yield Law(start.times(factor), factor, report=SolveReport("scale search"))
+
+    def certified(self, law: Law, clock: Clock) -> Law:
+        return replace(law, proofs=(SpentProof(self._consumed(law.mechanism)),))
+
+    @np.errstate(under="ignore")
+    def _consumed(self, noise: JointNoise) -> DeltaInterval:
+        """Enclose δ at ε: apart from the search where that is as good."""
+        found = noise.delta_interval(self.privacy.epsilon, width=1.7e-2)
+        if found.upper > self.privacy.delta:
+            again = joint_upper(
+                noise.rounds, self.privacy.epsilon, neighbours=self.neighbours, points=_POINTS
+            )
+            found = replace(found, lower=min(found.lower, again), upper=min(found.upper, again))
+        return found
+
+    def spent_claims(self, stated: Certificate, spent: DeltaInterval) -> Iterator[Claim]:
+        """Recompute what all rounds of all mechanisms consume, and that every scale is the factor times the one asked for."""
+        noise = checks.instance("law", stated.law, JointNoise)
+        same = noise.stated == JointNoise(self.terms).times(stated.value).stated
+        fresh = self._consumed(noise) if same else DeltaInterval(0.0, 1.0)
+        margin = self.privacy.delta - fresh.upper
+        yield Claim(f"{self.privacy} is kept by all mechanisms together", fresh.how, margin, margin >= 0)
+        agrees, claim = spent.vouched(fresh, self.privacy.delta), "the enclosure stored is that of the noise"
+        yield Claim(claim, RECOMPUTED, spent.upper - fresh.upper, agrees, ABOUT_FILE)
+        yield Claim(f"every scale is {stated.value:.9g} times the one asked for", PROVED, math.nan, same)
+
+    def audit(self, result: Result) -> pd.DataFrame:
+        (proof,), budget = (
+            result.proofs or (SpentProof(self._consumed(result.mechanism)),),
+            self.privacy.delta,
+        )
+        spent = checks.instance("proofs", proof, SpentProof).spent.upper
+        unit, slack = f"δ at ε = {self.privacy.epsilon:g}", budget - spent
+        row = ("privacy", unit, spent, budget, slack, math.nan, slack <= 1e-2 * budget)
+        return pd.DataFrame([row], columns=AUDIT_COLUMNS)
+
+    def frame(self, result: Result) -> pd.DataFrame:
+        """One row a mechanism."""
+        rows = [
+            {
+                "noise": n.law.dist.name,
+                "dimension": n.dimension,
+                "rounds": n.rounds,
+                "sampling rate": n.sampling_rate,
+            }
+            | {"standard deviation": n.standard_deviation}
+            for n in result.mechanism.noises
+        ]
+        return pd.DataFrame(rows)
+
+    def errors(self, result: Result, question: object = None) -> Any:
+        raise DesignError.of("terms", len(self.terms), "err each by itself: ask mechanism.noises[k].errors()")
+
+    def lines(self, result: Result) -> list[str]:
+        return [
+            f"{shown(n.rounds)} rounds at rate {n.sampling_rate:g}: {n.summary()}"
+            for n in result.mechanism.noises
+        ]
+
+    def describe(self, result: Result) -> Description:
+        said = "; ".join(
+            f"{n.rounds} rounds at sampling rate {n.sampling_rate:g} ({stated_parameters(n)})"
+            for n in result.mechanism.noises
+        )
+        return Description(
+            title=f"Noise of {len(self.terms)} mechanisms together",
+            what="Mechanisms answer about the same people, each with noise of its own. All scales are multiplied by one factor.",
+            loss="factor on every scale",
+            more=(f"The factor found is {at_most(result.value)}: {said}.",),
+        )
+
+
+def calibrate(
+    noise: FrozenLaw | None = None,
+    *,
+    privacy: CentralPrivacy,
+    sensitivity: float | Sensitivity | None = None,
+    dimension: int = 1,
+    loss: str = "squared",
+    rounds: int = 1,
+    sampling_rate: float = 1.0,
+    terms: Iterable[AdditiveNoise] | None = None,
+    time_limit: float | None = None,
+) -> Result:
+    """Return the least noise of one family that meets `privacy`: `Calibration`, solved.
+
+    Its parameters, and those of its `solve`: `time_limit`, in seconds, past which the best shape tried is returned (status
+    ``"limit"``).
+
+    With `terms` instead of `noise` and all that is said of it: several mechanisms about the same people, each an `AdditiveNoise` with its
+    rounds and its sampling rate. The scales of all are multiplied by the least factor (the value) at which they meet `privacy`, an
+    `ApproximateDP`, together; the mechanism found has their `noises`.
+
+    Examples
+    --------
+    >>> from mechdesign.problem.privacy import PureDP
+    >>> noise = calibrate("laplace", privacy=PureDP(1.0), sensitivity=1.0)
+    >>> round(noise.value, 6), round(noise.mechanism.epsilon(0.0), 6)
+    (2.0, 1.0)
+
+    A thousand sampled steps, and a count with ten times their noise:
+
+    >>> from scipy import stats
+    >>> steps = AdditiveNoise(stats.norm(), 1.0, rounds=1000, sampling_rate=0.01)
+    >>> both = calibrate(terms=[steps, AdditiveNoise(stats.laplace(scale=10), 1.0)], privacy=ApproximateDP(2, 1e-5))
+    >>> round(both.value, 2), both.certificate.verify()
+    (0.97, True)
+    """
+    if terms is not None:
+        if (noise, sensitivity, dimension, loss, rounds, sampling_rate) != (None, None, 1, "squared", 1, 1.0):
+            raise DesignError.of(
+                "noise", noise, "must be left out, with all that is said of it, where terms are given"
+            )
+        return JointCalibration(terms, privacy).solve(time_limit=time_limit)  # type: ignore[arg-type]
+    if noise is None or sensitivity is None:
+        raise DesignError.of("sensitivity", sensitivity, "must be given with noise, or terms instead of both")
+    return Calibration(noise, privacy, sensitivity, dimension, loss, rounds, sampling_rate).solve(
+        time_limit=time_limit
+    )

@@ -10,6 +10,14 @@ Finitely many sums therefore decide (ε, δ)-DP for every real shift up to the s
 over their total, so these sums are rational once :math:`e^\varepsilon` is bounded by a rational, and the cell is
 drawn with no rounding at all. Noise on the whole numbers is the middle of such a cell of width 1, for whole shifts. Where a density is the same on many cells, one weight stands for a span of them; D is
 then linear between the differences of the spans' ends.
+
+**A tail whose outermost cells repeat for ever** is summed in closed form. Let a period of length L hold cells of mass M in all, and its k-th repetition,
+k ≥ 1, the same cells shifted by kL, times :math:`r^k`. For t in the period with :math:`G(t)` of its mass beyond t, and any order of the sum,
+
+.. math:: P[T > t + kL] = r^k \Big(G(t) + \frac{Mr}{1 - r}\Big), \qquad
+          \sum_{k \ge 1} r^k (t + kL)^2 = \frac{r}{1-r} t^2 + \frac{2Lr}{(1-r)^2} t + \frac{L^2 r(1+r)}{(1-r)^3} .
+
+However small the budget, and so however slow the fall, nothing is cut off.
 """
 
 from __future__ import annotations
@@ -21,7 +29,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate, groupby, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -31,9 +39,8 @@ from mechdesign.evidence.exact import exp_lower, round_up
 from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.sampling import IntegerWeights, streaks, uniform_integers
 from mechdesign.evidence.serialize import serializable
-from mechdesign.noise.pictures import draw_laws, half_width
+from mechdesign.noise.laws import draw_laws, half_width
 from mechdesign.noise.release import noisy
-from mechdesign.noise.repeated_tail import RepeatedTail, fall
 from mechdesign.noise.vector_noise import shape_of
 from mechdesign.problem import checks
 from mechdesign.problem.losses import Loss
@@ -42,6 +49,7 @@ from mechdesign.typing import Array, Indices, Numbers, Randomness, Values
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+
 MOST_CELLS = 2**29  # of 2²¹ steps: released numbers are exact doubles
 MOST_SUMS = 5_000_000
 """Pairs of cells that the check of a law compares, at most, in numbers of 1,000 bits: a few seconds."""
@@ -49,6 +57,117 @@ POWER_BITS = 320
 """Of the bounds of e^ε."""
 MOST_SPANS = 2000
 _NOTHING = 1e-12  # mass beyond the cells that are listed, at most, where a loss is summed over them
+
+
+def fall(decay: Fraction) -> float:
+    """−log r, of a ratio r next to 0 as well as next to 1."""
+    return -math.log(decay) if 2 * decay < 1 else -math.log1p(-float(1 - decay))
+
+
+@dataclass(frozen=True, eq=False)
+class RepeatedTail:
+    """The right tail of a law of constant density on pieces; the left one is that of the mirrored law.
+
+    Parameters
+    ----------
+    body, ends : ndarray, shape (n,) and (n + 1,)
+        Masses of the pieces without the repetitions, and their edges.
+    masses, edges : ndarray, shape (m,) and (m + 1,)
+        Of the cells that repeat, which end where the body does.
+    decay : Fraction
+        r in [0, 1); 0 where nothing repeats.
+
+    Examples
+    --------
+    >>> half = np.array([0.25, 0.25])
+    >>> tail = RepeatedTail(half, np.array([0.0, 1.0, 2.0]), half[1:], np.array([1.0, 2.0]), Fraction(1, 2))
+    >>> tail.beyond(np.array([1.0, 2.0, 3.0])).tolist(), tail.moment(1)
+    ([0.5, 0.25, 0.125], 0.875)
+    """
+
+    body: Array
+    ends: Array
+    masses: Array
+    edges: Array
+    decay: Fraction
+
+    @cached_property
+    def _above(self) -> Array:
+        """The mass of the body beyond its edges."""
+        return np.append(np.cumsum(self.body[::-1])[::-1], 0.0)
+
+    @cached_property
+    def _own(self) -> Array:
+        """The mass of a period beyond its edges."""
+        return np.append(np.cumsum(self.masses[::-1])[::-1], 0.0)
+
+    @cached_property
+    def rest(self) -> float:
+        """The mass of all repetitions."""
+        return float(self.masses.sum()) * float(self.decay / (1 - self.decay))
+
+    @cached_property
+    def _rate(self) -> float:
+        return fall(self.decay) if self.decay else math.inf
+
+    def _lighter(self, turns: Array) -> Array:
+        """r to so many turns."""
+        return np.exp(-self._rate * turns) if self.decay else np.where(turns > 0, 0.0, 1.0)
+
+    def folded(self, t: Array) -> tuple[Array, Array]:
+        """t brought back into the body, and by how much the repetition is lighter than that."""
+        length = self.edges[-1] - self.edges[0]
+        turns = np.where(t < self.ends[-1], 0.0, np.floor((t - self.ends[-1]) / length) + 1)
+        return t - turns * length, self._lighter(turns)
+
+    def beyond(self, t: Array) -> Array:
+        """P[T > t], for t from the body's first edge on."""
+        back, lighter = self.folded(t)
+        inside = np.interp(t, self.ends, self._above) + self.rest
+        return np.where(
+            t < self.ends[-1], inside, lighter * (np.interp(back, self.edges, self._own) + self.rest)
+        )
+
+    def reached(self, p: Array, side: Literal["left", "right"] = "left") -> Array:
+        """The least t, or with "right" the largest, at which P[T > t] is p."""
+        if not self.rest:
+            return _place(p, self._above, self.ends, side)
+        beyond = (p < self.rest) & (p > 0)
+        turns = np.where(beyond, np.floor(np.log(self.rest / np.where(beyond, p, 1.0)) / self._rate) + 1, 0.0)
+        length = self.edges[-1] - self.edges[0]
+        outside = _place(p / self._lighter(turns) - self.rest, self._own, self.edges, side) + turns * length
+        found = np.where(beyond, outside, _place(p - self.rest, self._above, self.ends, side))
+        return np.where(p <= 0, math.inf, found)
+
+    def moment(self, order: int, *, signed: bool = False, spread: bool = True) -> float:
+        """E|T|^order of the repetitions, order 1 or 2; E T with `signed`; without `spread` all mass is in the middle of its cell.
+
+        Raises
+        ------
+        DesignError
+            E|T| where the repetitions begin before 0.
+        """
+        if order == 1 and not signed and self.decay and self.ends[-1] < 0:
+            raise DesignError("start: must be such that the cells hold 0, where tails go on for ever")
+        r, length = self.decay, float(self.edges[-1] - self.edges[0])
+        falls = float(r / (1 - r)), float(r / (1 - r) ** 2), float(r * (1 + r) / (1 - r) ** 3)
+        middles, widths = (self.edges[1:] + self.edges[:-1]) / 2, np.diff(self.edges)
+        mass, mean = float(self.masses.sum()), float(self.masses @ middles)
+        if order == 1:
+            return falls[0] * mean + falls[1] * length * mass
+        square = float(self.masses @ (middles**2 + spread * widths**2 / 12))
+        return falls[0] * square + 2 * falls[1] * length * mean + falls[2] * length**2 * mass
+
+
+def _place(p: Array, above: Array, edges: Array, side: Literal["left", "right"]) -> Array:
+    """Where the mass beyond falls to p, in a piece that has mass."""
+    piece = np.clip(np.searchsorted(-above, -p, side=side) - 1, 0, len(edges) - 2)
+    mass = above[piece] - above[piece + 1]
+    share = np.divide(above[piece] - p, mass, out=np.zeros_like(mass), where=mass > 0)
+    return np.asarray(edges[piece] + np.clip(share, 0.0, 1.0) * (edges[piece + 1] - edges[piece]))
+
+
+# -- the noise ----------------------------------------------------------------------------------------------------
 
 
 class _OnCells:

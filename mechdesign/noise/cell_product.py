@@ -42,7 +42,7 @@ from mechdesign.evidence.proofs import (
 from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
-from mechdesign.noise.pictures import draw_laws
+from mechdesign.noise.laws import draw_laws
 from mechdesign.problem import checks
 from mechdesign.problem.checks import UP, field, integer, one_of, positive, settle
 from mechdesign.problem.losses import Loss, average_costs, tail_costs, tail_side

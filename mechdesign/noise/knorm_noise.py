@@ -21,7 +21,7 @@ from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.balls import Ball, Rows, Vectors, hull_cached, hull_of, short
-from mechdesign.noise.pictures import half_width
+from mechdesign.noise.laws import half_width
 from mechdesign.noise.radial import (
     LEAST_GAMMA,
     LEAST_KEPT,

@@ -33,7 +33,7 @@ from mechdesign.model.lattice import MOST_POINTS, LatticeNoise
 from mechdesign.model.problem import Minimize
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration import Calibration
-from mechdesign.noise.calibration_evaluation import budget_of, consumed
+from mechdesign.noise.calibration_search import budget_of, consumed
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
 from mechdesign.noise.cell_product import CellProduct, NoiseQuestion, cell_claims
 from mechdesign.noise.lattice import (
@@ -45,7 +45,7 @@ from mechdesign.noise.lattice import (
     reach,
     refined,
 )
-from mechdesign.noise.pictures import draw_laws
+from mechdesign.noise.laws import draw_laws
 from mechdesign.noise.several import (
     CLOSED,
     DISCRETE,

@@ -50,7 +50,7 @@ from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration import Calibration
-from mechdesign.noise.calibration_evaluation import consumed, evaluated
+from mechdesign.noise.calibration_search import consumed, evaluated
 from mechdesign.noise.cell_product import CellProduct, NoiseQuestion, averaged, law_notes
 from mechdesign.noise.lattice import OneNumberDual
 from mechdesign.problem.checks import instance, integer

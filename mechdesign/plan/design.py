@@ -34,7 +34,7 @@ from mechdesign.evidence.proofs import (
 from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.calibration import SpentProof
-from mechdesign.noise.calibration_evaluation import budget_of
+from mechdesign.noise.calibration_search import budget_of
 from mechdesign.plan.bound import Cover
 from mechdesign.plan.ledger import Budget, kept_for_later, kept_for_now
 from mechdesign.plan.mechanism import (

@@ -25,7 +25,7 @@ from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.additive import AdditiveNoise, law_name
-from mechdesign.noise.calibration_evaluation import consumed
+from mechdesign.noise.calibration_search import consumed
 from mechdesign.noise.families import opendp_measurement
 from mechdesign.plan.search import together
 from mechdesign.plan.tasks import Count, Histogram, LinearQueries, Part, Sum, Task, task_of

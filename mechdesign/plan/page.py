@@ -17,7 +17,7 @@ from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import at_most, shown
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result
 from mechdesign.noise.additive import law_name
-from mechdesign.noise.calibration_evaluation import budget_of
+from mechdesign.noise.calibration_search import budget_of
 from mechdesign.plan.mechanism import worst_error
 from mechdesign.plan.search import Item, spent, tally
 from mechdesign.plotting import COLOURS, figure, plain, sized

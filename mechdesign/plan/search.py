@@ -35,12 +35,11 @@ from mechdesign.accounting.losses import NoiseTerm, in_sigmas, is_gaussian, of_s
 from mechdesign.accounting.planning import plan_grid
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.exact import round_up
-from mechdesign.noise.additive import AdditiveNoise
+from mechdesign.noise.additive import AdditiveNoise, worst_cases
 from mechdesign.noise.families import FAMILIES as LAWS
 from mechdesign.noise.families import LEAST_GAUSSIAN, LEAST_LAPLACE
 from mechdesign.noise.laws import staircase_gamma
 from mechdesign.noise.vector_noise import delta_at
-from mechdesign.noise.worst_case import worst_cases
 from mechdesign.plan.tasks import Part
 from mechdesign.problem.law_moments import frozen_parts
 from mechdesign.problem.privacy import ApproximateDP

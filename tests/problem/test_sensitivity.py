@@ -14,8 +14,8 @@ from strategies import priors
 import mechdesign as md
 from mechdesign.accounting.interval import delta_interval
 from mechdesign.accounting.losses import NoiseTerm
+from mechdesign.noise.additive import worst_cases
 from mechdesign.noise.laws import flipped_huber
-from mechdesign.noise.worst_case import worst_cases
 from mechdesign.problem.law_moments import law_moments
 
 SIZES = st.floats(0.1, 10)

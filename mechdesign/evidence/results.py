@@ -143,7 +143,7 @@ class SolveReport:
         """Return size of the model, fallbacks, solver and time, for prints."""
         out = []
         if self.variables is not None:
-            out.append(f"model: {self.variables} variables, {self.constraints} constraints")
+            out.append(f"model as solved: {self.variables} variables, {self.constraints} constraints")
         if self.fallbacks:
             out.append(f"fallback: after {'; '.join(self.fallbacks)}")
         effort = "" if self.iterations is None else f", {self.iterations} iterations"

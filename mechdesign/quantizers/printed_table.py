@@ -32,6 +32,7 @@ from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.digits import at_least, at_most, shown
 from mechdesign.evidence.exact import exp_lower, log_upper, round_down, round_up
 from mechdesign.evidence.proofs import RowsBound
+from mechdesign.model.problem import named
 from mechdesign.model.table import Table
 from mechdesign.model.table_problem import TableProblem
 from mechdesign.problem.checks import array, instance, integer, non_negative, number, one_of
@@ -246,7 +247,7 @@ def audit_table(
     found = list[tuple[float | None, tuple[str, ...]]]()
     means = [Fraction(v) for v in x.tolist()], [Fraction(v) + b for v, b in zip(x.tolist(), bias)]
     for words, wanted in zip(("unbiased", "with the table's bias"), means):
-        target = unknown.unbiased([float(mean) for mean in wanted])
+        target = named("means", unknown.unbiased([float(mean) for mean in wanted]))
         problems.append(TableProblem(cp.Minimize(cheapest), (private, target)))
         found.append(_least(problems[-1], wanted, time_limit, words))
     return TableAudit(
@@ -483,8 +484,7 @@ def _least(
     try:  # first the least loss of each input, which no rows prove, then that of the rows
         found = max(islice(bounds, 2), key=lambda one: one.value)
     except InfeasibleError as error:
-        asked = f"{words} between these inputs and outputs has {guarantee(problem.privacy)}"
-        return None, (f"no mechanism {asked}: {error}",)
+        return None, (f"no mechanism {words} has {guarantee(problem.privacy)}: {error}",)
     except SolverError as error:
         return None, (f"no lower bound of mechanisms {words}: {error}",)
     assert isinstance(found.proof, RowsBound)

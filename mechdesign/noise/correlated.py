@@ -31,9 +31,22 @@ from mechdesign.evidence.results import Result, SolveReport, audit_rows
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.covariance import LARGEST, Covariance
 from mechdesign.model.problem import Minimize, Problem
-from mechdesign.noise.buffered_noise import BUFFERS
-from mechdesign.noise.buffered_toeplitz import BufferedToeplitz
-from mechdesign.noise.changes import LISTED, Changes, ChangeSet, Listed, Participation, Patterns, corners
+from mechdesign.noise.buffered_toeplitz import BUFFERS, BufferedToeplitz
+from mechdesign.noise.changes import (
+    LISTED,
+    Changes,
+    ChangeSet,
+    Listed,
+    Participation,
+    Patterns,
+    banded,
+    corners,
+    published,
+    square_root,
+    strategy_error,
+    svd_bound,
+    toeplitz,
+)
 from mechdesign.noise.correlated_noise import (
     FULL,
     CorrelatedGaussianNoise,
@@ -43,7 +56,7 @@ from mechdesign.noise.correlated_noise import (
     covariance_of,
     within_budget,
 )
-from mechdesign.noise.covariance_proofs import ROUNDING, CovarianceProof, SaddleBound, loss_root, trace_loss
+from mechdesign.noise.covariance_problem import ROUNDING, CovarianceProof, SaddleBound, loss_root, trace_loss
 from mechdesign.noise.fixed_point import (
     Chain,
     Dense,
@@ -56,7 +69,6 @@ from mechdesign.noise.fixed_point import (
     proved_bound,
     triangular,
 )
-from mechdesign.noise.strategies import banded, published, square_root, strategy_error, svd_bound, toeplitz
 from mechdesign.problem.checks import array, field, instance, integer, one_of, settle
 from mechdesign.problem.sensitivity import NEIGHBOURS, Protection, Sensitivity, neighbours_of
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign

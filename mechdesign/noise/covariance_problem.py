@@ -1,4 +1,4 @@
-r"""A problem on one covariance of Gaussian noise: solved with a person's own rows, delivered exactly, proved.
+r"""Proofs of a covariance of Gaussian noise; and problems on one, solved with a person's own rows, delivered exactly, proved.
 
 The semidefinite program is solved in coordinates where the best covariance without own rows is near the identity, at a budget and with rows a little stricter than
 stated, so that the law is inside in exact numbers. The multipliers of that program prove nearly as much: weights of the changes are improved by the fixed point at
@@ -12,6 +12,23 @@ V', and where V' is singular a little of the loss's own weights is mixed in.
 >>> result = problem.solve()
 >>> round(result.value, 6), result.gap < 1e-7, result.certificate.verify()
 (46.846766, True, True)
+
+**Proofs**: that no change consumes more than the budget, what a covariance costs, and what no covariance costs less than.
+Of a design's question these are sums of exact numbers, and saddle points; of a declared problem (`DeclaredCovariance`) everything is rounded outward.
+
+**Cost.** Let :math:`R B = I + D`. Then :math:`(R^\top R)^{-1} = B K B^\top` with :math:`\lVert K - I \rVert \le (1 - \lVert D \rVert)^{-2} - 1`, and
+:math:`\operatorname{tr}(G (R^\top R)^{-1})` is :math:`\operatorname{tr} H`, :math:`H = B^\top G B`, but for :math:`\sqrt r \lVert H \rVert` times that.
+
+**Bound.** Let S keep the budget, :math:`v^\top S^{-1} v \le \mu^2` for each change v, and let N have the rows :math:`r_k v_k`. For every X and every Q of norm
+at most 1
+
+.. math:: \operatorname{tr}(X S X^\top) \, \mu^2 \sum r_k^2 \ge \lVert S^{1/2} X^\top \rVert^2 \, \lVert S^{-1/2} N^\top \rVert^2 \ge (\operatorname{tr}(X N^\top Q))^2
+
+(Cauchy and Schwarz). A person's rows :math:`\operatorname{tr}(G_i S) + k_i \le 0` with multipliers :math:`\nu \ge 0` shift the weights of the loss alone: with
+:math:`V' = V + \sum \nu_i G_i \succeq X^\top X` every such S costs at least :math:`(\operatorname{tr} X N^\top Q)^2/(\lVert Q \rVert^2 \mu^2 \sum r^2) + \sum \nu_i k_i`. With
+:math:`Q` the polar factor of :math:`N X^\top` this is :math:`(\operatorname{tr} \sqrt{V'^{1/2} M V'^{1/2}})^2/(\mu^2 \sum y)`, M = Σ y v vᵀ, y = r².
+
+Products in doubles of n terms are off by at most n + 2 roundings of the product of the sizes; sums are exact (`math.fsum`).
 """
 
 from __future__ import annotations
@@ -21,7 +38,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import cvxpy as cp
 import numpy as np
@@ -30,33 +47,421 @@ from scipy import sparse
 
 from mechdesign import solvers
 from mechdesign.accounting.gaussian import budget_worth
-from mechdesign.errors import DesignError, InfeasibleError, SolverError
+from mechdesign.accounting.profile import gaussian_most
+from mechdesign.errors import DesignError, InfeasibleError, SolverError, instance
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.exact import round_down, round_up
-from mechdesign.evidence.proofs import PROVED, Certificate, Claim, MechanismClass, family
+from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, MechanismClass, Proof, family
 from mechdesign.evidence.results import Result, SolveReport, audit_rows
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import fraction, rational
 from mechdesign.model.covariance import Covariance
-from mechdesign.model.declared import rows_of
+from mechdesign.model.declared import Linear, rows_of
 from mechdesign.model.exactly import RESIDUAL, project
 from mechdesign.model.problem import Problem, named
-from mechdesign.noise.correlated_noise import CorrelatedGaussianNoise, covariance_of, largest_spent
-from mechdesign.noise.covariance_proofs import (
-    CovarianceBound,
-    CovarianceProof,
-    DeclaredCovariance,
-    cost_between,
-    factor_below,
-    polar,
+from mechdesign.noise.correlated_noise import (
+    TINY,
+    CorrelatedGaussianNoise,
+    LinearNoise,
+    StrategyNoise,
+    covariance_of,
+    inverse_rows,
+    largest_spent,
 )
-from mechdesign.noise.fixed_point import Dense
+from mechdesign.noise.fixed_point import Dense, Multipliers
+from mechdesign.problem.checks import array
 from mechdesign.problem.sensitivity import Protection
 from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.problem.words import Description
 from mechdesign.problem.workload import Span
 from mechdesign.solvers import Deadline
 from mechdesign.typing import Array
+
+_ULP = 2.0**-52
+"""Twice a rounding: room for the roundings of the error bounds themselves."""
+
+
+def product(one: Array, other: Array) -> tuple[Array, Array]:
+    """A product in doubles, and how far off each entry is at most."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        error = (one.shape[-1] + 2) * _ULP * (np.abs(one) @ np.abs(other)) + TINY
+        return one @ other, error
+
+
+def cost_between(rows: Array, weights: Array) -> tuple[float, float]:
+    """Ends of tr(G (RᵀR)⁻¹); infinite where R is too ill-conditioned for doubles."""
+    back = inverse_rows(rows)
+    near, error = product(rows, back)
+    off = float(np.linalg.norm(np.abs(near - np.eye(len(rows))) + error)) * (1 + 1e-9)
+    if not off < 1e-3:
+        return -math.inf, math.inf
+    half, first = product(weights, back)
+    found, second = product(back.T, half)
+    off_found = second + np.abs(back.T) @ first * (1 + 1e-9)
+    trace = math.fsum(np.diag(found).tolist())
+    size = float(np.linalg.norm(np.abs(found) + off_found)) * math.sqrt(len(rows))
+    room = (
+        size * ((1 - off) ** -2 - 1) * (1 + 1e-9)
+        + float(np.trace(off_found)) * (1 + 1e-9)
+        + abs(trace) * _ULP
+    )
+    return trace - room, trace + room
+
+
+def polar(rows: Array, factor: Array) -> Array:
+    """Q for N and X."""
+    outer, _, inner = np.linalg.svd(rows @ factor.T, full_matrices=False)
+    return np.asarray(outer @ inner)
+
+
+def dual_below(changes: Array, roots: Array, factor: Array, contraction: Array, most: Fraction) -> Fraction:
+    """(tr X Nᵀ Q)²/(‖Q‖² μ² Σ r²), rounded down; 0 where nothing is proved."""
+    held = roots[:, None] * changes
+    core, error = product(held, factor.T)
+    error = error + _ULP * (np.abs(held) @ np.abs(factor.T))  # of the rows of N
+    with np.errstate(over="ignore", invalid="ignore"):
+        trace = math.fsum((core * contraction).ravel().tolist())
+        lost = math.fsum((error * np.abs(contraction) + _ULP * np.abs(core * contraction)).ravel().tolist())
+    least = trace - lost * (1 + 1e-9)
+    if not (least > 0 and math.isfinite(trace)):
+        return Fraction(0)
+    gram, off = product(contraction.T, contraction)
+    norm = Fraction(float((np.abs(gram) + off).sum(axis=1).max() * (1 + 1e-12)))
+    spent = sum((Fraction(r) ** 2 for r in roots.tolist()), Fraction(0))
+    return Fraction(least) ** 2 / (norm * most * spent)
+
+
+def factor_below(weights: Array, slack: float = 1e-13) -> Array | None:
+    """X with XᵀX below a positive definite matrix, by Cholesky of it less a little of its diagonal; None where it is not.
+
+    Coordinates of no weight at all are left out: X has a row less for each.
+    """
+    kept = np.flatnonzero(np.diag(weights) != 0)
+    inner = weights[np.ix_(kept, kept)]
+    if not len(kept) or not (np.diag(inner) > 0).all():
+        return None
+    scale = np.sqrt(np.diag(inner))
+    unit = inner / np.outer(scale, scale)
+    try:
+        found = np.linalg.cholesky(unit - slack * len(kept) * np.eye(len(kept)))
+    except np.linalg.LinAlgError:
+        return None
+    factor = np.zeros((len(kept), len(weights)))
+    factor[:, kept] = found.T * scale
+    return factor
+
+
+def is_below(factor: Array, exact: list[list[Fraction]]) -> bool:
+    """Whether XᵀX is below a matrix of fractions: their difference is diagonally dominant, once scaled."""
+    columns = [[Fraction(x) for x in column] for column in factor.T.tolist()]
+    size = len(exact)
+    scale = [Fraction(2) ** (-(math.frexp(float(exact[i][i]) or 1.0)[1] // 2)) for i in range(size)]
+    left = [
+        [
+            (exact[i][j] - sum(x * y for x, y in zip(columns[i], columns[j]) if x and y))
+            * scale[i]
+            * scale[j]
+            for j in range(i + 1)
+        ]
+        for i in range(size)
+    ]
+    for i in range(size):
+        others = sum(abs(left[max(i, j)][min(i, j)]) for j in range(size) if j != i)
+        if left[i][i] < others:
+            return False
+    return True
+
+
+MOST_NUMBERS, MOST_ENTRIES = 64, 4_000_000
+"""Numbers that get noise, and entries of changes and of own rows, at most: semidefinite programs of more take minutes."""
+
+
+@dataclass(frozen=True, eq=False)
+class DeclaredCovariance(Linear):
+    """A problem on one covariance in numbers; columns are those of S, row by row, then further variables.
+
+    Parameters
+    ----------
+    changes, neighbours
+        As in `Covariance`.
+    """
+
+    changes: Array
+    neighbours: str
+
+    def __post_init__(self) -> None:
+        self.check_rows(self.cost, self.changes, np.array(self.constant))
+        size = max(self.changes.size, len(self.family) * self.n**2)
+        if self.n > MOST_NUMBERS or size > MOST_ENTRIES:
+            allowed = f"numbers, and {size} entries of changes and rows, are too many: at most {MOST_NUMBERS} and {MOST_ENTRIES}"
+            raise DesignError.of("covariance", self.n, allowed)
+        if self.further < 0:
+            raise DesignError("rows: do not fit the unknown")
+
+    def column(self, j: int) -> str:
+        """The name of an entry or of a further variable."""
+        i, k = divmod(j, self.n)
+        return f"S[{i}, {k}]" if i < self.n else f"t{j - self.n**2 + 1}"
+
+    def meaning(self, asked: Any) -> str:
+        return f"v' S^-1 v <= {asked.budget:.6g} for each change v ({len(self.changes)} rows)"
+
+    @property
+    def n(self) -> int:
+        """Numbers that get noise."""
+        return int(self.changes.shape[1])
+
+    @property
+    def further(self) -> int:
+        """Further variables: those of piecewise linear atoms."""
+        return len(self.cost) - self.n**2
+
+    @cached_property
+    def budget(self) -> float:
+        r""":math:`\mu^2`, rounded down; of several requirements the least."""
+        return float(min(asked.budget for asked in self.privacy))
+
+    @cached_property
+    def most(self) -> Fraction:
+        """The same from above: no covariance that consumes more keeps the requirement."""
+        return min(gaussian_most(asked.privacy) for asked in self.privacy)
+
+    @cached_property
+    def weights(self) -> Array:
+        """G of each own row, symmetric, shape (rows, n, n)."""
+        found = self.matrix[:, : self.n**2].toarray().reshape(-1, self.n, self.n)
+        return np.asarray((found + found.swapaxes(1, 2)) / 2)
+
+    @cached_property
+    def cost_weights(self) -> Array:
+        """V of the objective, symmetric."""
+        found = self.cost[: self.n**2].reshape(self.n, self.n)
+        return np.asarray((found + found.T) / 2)
+
+    @property
+    def start(self) -> Array:
+        """Multipliers that leave own rows out: those of the objective's rows alone, alike."""
+        own = np.array([label == "objective" for label in self.labels], dtype=bool)[self.family]
+        return np.where(own & (self.equal == 0), 1 / max(int(own.sum()), 1), 0.0)
+
+    @property
+    def plain_weights(self) -> Array:
+        """V of the loss without own rows."""
+        return np.asarray(self.cost_weights + np.tensordot(self.start, self.weights, axes=1))
+
+    def shifted(
+        self, multipliers: tuple[Fraction, ...]
+    ) -> tuple[list[list[Fraction]], list[Fraction], Fraction]:
+        """V', what is charged for each further variable, and the constant, exactly."""
+        total = [Fraction(x) for x in self.cost.tolist()]
+        for (row, column), value in zip(self.places.tolist(), self.coefficients.tolist()):
+            if multipliers[row]:
+                total[column] += multipliers[row] * Fraction(value)
+        constant = sum(
+            (nu * Fraction(k) for nu, k in zip(multipliers, self.offsets.tolist())),
+            Fraction(self.constant),
+        )
+        n = self.n
+        shifted = [[(total[i * n + j] + total[j * n + i]) / 2 for j in range(n)] for i in range(n)]
+        return shifted, total[n * n :], constant
+
+    def admissible(self, multipliers: tuple[Fraction, ...]) -> bool:
+        """Whether multipliers have the signs that their rows allow."""
+        return len(multipliers) == len(self.family) and all(
+            nu >= 0 or equal for nu, equal in zip(multipliers, self.equal.tolist())
+        )
+
+    def row(self, i: int) -> tuple[Array, dict[int, float], float]:
+        """G as stated, coefficients of further variables, and the constant of an own row."""
+        start, end = self.matrix.indptr[i : i + 2]
+        columns, values = self.matrix.indices[start:end], self.matrix.data[start:end]
+        found, inside = np.zeros(self.n**2), columns < self.n**2
+        found[columns[inside]] = values[inside]
+        own = zip((columns[~inside] - self.n**2).tolist(), values[~inside].tolist())
+        return found.reshape(self.n, self.n), dict(own), float(self.offsets[i])
+
+
+@serializable("covariance-bound")
+@dataclass(frozen=True, eq=False)
+class CovarianceBound(Proof):
+    r"""No covariance within the rows costs less than :math:`(\operatorname{tr} X N^\top Q)^2/(\lVert Q \rVert^2 \mu^2 \sum r^2) + \sum \nu k` (`rigorous`).
+
+    Multipliers :math:`\nu` of a person's rows :math:`\operatorname{tr}(G S) + k \le 0` shift the weights of the loss, V' = V + Σ ν G, and X has
+    :math:`X^\top X \preceq V'`. Rounded outward.
+
+    Parameters
+    ----------
+    multipliers : tuple of Fraction, one an own row
+        ν: at least 0 of an inequality, of either sign of an equality.
+    roots : ndarray, shape (k,)
+        r, of the weights of the changes.
+    factor : ndarray, shape (m, n)
+        X.
+    contraction : ndarray, shape (k, m)
+        Q.
+    """
+
+    multipliers: tuple[Fraction, ...]
+    roots: Array
+    factor: Array
+    contraction: Array
+
+    speaks_of = ("lower bound",)
+
+    def __post_init__(self) -> None:
+        for name, ndim in (("roots", 1), ("factor", 2), ("contraction", 2)):
+            array(name, getattr(self, name), ndim=ndim, empty=True)
+        if self.contraction.shape != (len(self.roots), len(self.factor)):
+            raise DesignError(
+                "factor: must be a matrix, with a column of the contraction for each of its rows"
+            )
+
+    def bound(self, declared: DeclaredCovariance) -> Fraction | float:
+        """What is proved; minus infinity where these are no multipliers of the problem."""
+        fits = (len(self.roots), self.factor.shape[1]) == declared.changes.shape
+        if not fits or not declared.admissible(self.multipliers):
+            return -math.inf
+        shifted, charges, constant = declared.shifted(self.multipliers)
+        if any(charges) or not is_below(self.factor, shifted):
+            return -math.inf
+        return constant + dual_below(
+            declared.changes, self.roots, self.factor, self.contraction, declared.most
+        )
+
+    def prices(self, declared: DeclaredCovariance) -> Array:
+        """By how much the bound falls for each unit of the budget, shared out among the changes."""
+        least = float(dual_below(declared.changes, self.roots, self.factor, self.contraction, declared.most))
+        shares = self.roots**2 / (self.roots**2).sum()
+        return np.asarray(shares * least / declared.budget)
+
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        declared = instance("question", getattr(stated.question, "declared", None), DeclaredCovariance)
+        yield self.least(stated, self.bound(declared))
+
+
+ROUNDING = 1e-11
+"""Relative tolerance for the roundings of a cost and of a dual bound."""
+
+
+@runtime_checkable
+class Spread(Protocol):
+    """A question for a covariance."""
+
+    budget: float
+    worth: float
+
+    def holds(self, law: object) -> bool:
+        """Whether a law answers the question, from a budget that is the question's."""
+
+    def spent_by(self, rows: Array, coordinates: tuple[int, ...] | None = None) -> tuple[float, bool]:
+        """What a change consumes under a matrix of these coordinates at most, and whether that is rational."""
+
+    def reached(self, law: LinearNoise) -> bool:
+        """Whether noise reaches every direction in which neighbours differ."""
+
+    def loss_claims(self, law: Any, value: float, witness: tuple[Fraction, ...]) -> Iterator[Claim]:
+        """That the loss is at most a value, and what else is asked of a law."""
+
+
+@serializable("covariance-proof")
+@dataclass(frozen=True, eq=False)
+class CovarianceProof(Proof):
+    r"""No change consumes more than the budget, :math:`\lVert R v \rVert^2 \le \mu^2`, and the loss is what is stated.
+
+    What is consumed is checked in rational numbers up to 64 dimensions and rounded up beyond; unbiased answers, and the loss of a design, are sums in
+    floats. Objective and rows of a declared problem are rounded outward.
+
+    Parameters
+    ----------
+    witness : tuple of Fraction
+        Further variables of a declared problem.
+    """
+
+    witness: tuple[Fraction, ...] = ()
+
+    speaks_of = ("privacy", "bias", "value")
+
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        asked: Spread = instance("question", stated.question, Spread)
+        law: Any = instance("law", stated.law, CorrelatedGaussianNoise, StrategyNoise)
+        if not asked.holds(law):
+            yield Claim("the law answers this question, and is held exactly", PROVED, -math.inf, False)
+            return
+        if isinstance(law, StrategyNoise):
+            coordinates = None
+            root = law.workload.root
+            off = float(np.abs(root - (root @ law.inverse) @ law.strategy).max() / np.abs(root).max())
+            yield Claim("the answers are unbiased, to rounding", RECOMPUTED, 1e-7 - off, off <= 1e-7)
+        else:
+            coordinates, inside = law.span.coordinates, asked.reached(law)
+            claim = "noise reaches every direction of the set"
+            yield Claim(claim, PROVED, 0.0 if inside else -math.inf, inside)
+            yield _shown(law)
+        spent, exact = asked.spent_by(law.rows, coordinates)
+        claim = f"the budget covers every change ({'rational' if exact else 'rounded up'})"
+        yield Claim(claim, PROVED, asked.budget - spent, spent <= asked.budget)
+        yield Claim("the budget is worth the requirement", RECOMPUTED, asked.worth, asked.worth >= 0)
+        yield from asked.loss_claims(law, stated.value, self.witness)
+
+
+@runtime_checkable
+class Weighed(Protocol):
+    """A question whose saddle point weights of changes and loads of answers bound."""
+
+    def proved_bound(self, multipliers: Multipliers) -> float:
+        """The least loss of every covariance, as multipliers prove it."""
+
+
+@serializable("saddle-bound")
+@dataclass(frozen=True, eq=False)
+class SaddleBound(Proof):
+    r"""Weights w on the changes, and loads q on the answers, prove what the least covariance costs: :math:`(\operatorname{tr} S)^2/\mu^2`.
+
+    S are the singular values of :math:`\sqrt q A V^\top \sqrt w`: weak duality of the matrix-fractional program (Li et al. 2015 for one changed count and the
+    total error; docs/theory for loads and several changes). By symmetry weights on the numbers of counts that change. In floats.
+
+    Parameters
+    ----------
+    multipliers : tuple of (ndarray, ndarray or None)
+        w and q of each factor of the workload.
+    """
+
+    multipliers: Multipliers
+
+    speaks_of = ("lower bound",)
+    bound_how = RECOMPUTED
+
+    def check(self, stated: Certificate) -> Iterator[Claim]:
+        asked: Weighed = instance("question", stated.question, Weighed)
+        yield self.least(stated, asked.proved_bound(self.multipliers) * (1 + ROUNDING))
+
+
+def loss_root(span: Span, weights: Array | None) -> Array:
+    """Return L with LᵀL = EᵀWE: in coordinates L x the loss is the plain trace."""
+    if span.lift is None and weights is None:
+        return np.eye(span.rank)
+    lifted = span.matrix
+    gram = lifted.T @ (lifted if weights is None else weights @ lifted)
+    scale = np.sqrt(np.diag(gram))
+    root: Array = np.linalg.cholesky(gram / np.outer(scale, scale)).T * scale
+    return root
+
+
+def trace_loss(whitening: Array, root: Array | None) -> float:
+    """Return tr(WΣ) = ‖L R⁻¹‖²_F, without L tr Σ."""
+    held = whitening if root is None else np.asarray(np.linalg.solve(root.T, whitening.T).T, dtype=float)
+    return float((inverse_rows(held) ** 2).sum())
+
+
+def _shown(law: CorrelatedGaussianNoise) -> Claim:
+    """That the covariance shown is that of the whitening."""
+    true = covariance_of(law.rows, law.span)
+    deviations, off = np.sqrt(np.diag(true)), np.abs(law.covariance - true)
+    near = bool((off <= 1e-9 * np.outer(deviations, deviations)).all())
+    return Claim("the covariance shown is the law's", RECOMPUTED, -float(off.max()), near)
+
+
+# -- the problem --------------------------------------------------------------------------------------------------
 
 
 @serializable("covariance-problem")

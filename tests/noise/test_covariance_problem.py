@@ -17,7 +17,7 @@ import mechdesign as md
 from mechdesign.evidence.serialize import dumps
 from mechdesign.noise import CovarianceBound, SaddleBound
 from mechdesign.noise.correlated_noise import CorrelatedGaussianNoise, inverse_rows, largest_spent
-from mechdesign.noise.covariance_proofs import cost_between, dual_below, factor_below, is_below, polar
+from mechdesign.noise.covariance_problem import cost_between, dual_below, factor_below, is_below, polar
 from mechdesign.verifier.reading import Refused
 from mechdesign.verifier.verify import verify
 

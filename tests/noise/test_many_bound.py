@@ -15,7 +15,7 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.noise.cell_product import averaged
-from mechdesign.noise.several import Copies, binomial_tail, lower_bounds
+from mechdesign.noise.optimal import Copies, binomial_tail, lower_bounds
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.spine import Bound
 from mechdesign.solvers.deadline import Deadline

@@ -18,8 +18,7 @@ import mechdesign as md
 from mechdesign.evidence.serialize import dumps
 from mechdesign.noise import radial
 from mechdesign.noise.balls import Ball, hull_of
-from mechdesign.noise.knorm import KNorm
-from mechdesign.noise.knorm_noise import KNormNoise
+from mechdesign.noise.knorm import KNorm, KNormNoise
 from mechdesign.noise.radial import RadialLattice, Shells, round_delta
 from mechdesign.noise.release import RoundedSum, noisy
 from mechdesign.problem.privacy import implied_by_pure, pure_epsilon

@@ -14,7 +14,7 @@ from shuffle_oracle import divergence, multisets, random_channel, random_space, 
 
 import mechdesign as md
 from mechdesign.channels.responses import ClusteredResponse, KaryResponse
-from mechdesign.noise.knorm_noise import KNormNoise
+from mechdesign.noise.knorm import KNormNoise
 from mechdesign.noise.release import RoundedSum
 from mechdesign.spaces.earth_mover import emd, emd_multisets
 from mechdesign.user_level.frequency import LaplaceHistogram

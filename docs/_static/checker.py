@@ -6,73 +6,25 @@ against the file too: the headline by its meaning, all others by whether the fil
 
 from __future__ import annotations
 
-import base64
-import binascii
-import gzip
 import hashlib
 import html
-import io
 import json
 import math
 import re
 import time
-import zlib
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from typing import Any, ClassVar
 
+from mechdesign.verifier.opening import file_of
 from mechdesign.verifier.reading import NotCovered, Refused
 from mechdesign.verifier.verify import verify
 
-LARGEST = 64 * 2**20
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w%]|\.\d)")
 STATED = re.compile(r"([εδραμ])\s*=\s*(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
 NAMES = {"ε": "epsilon", "δ": "delta", "ρ": "rho", "α": "alpha", "μ": "mu"}
-FILE = re.compile(r'href="data:application/gzip;base64,([A-Za-z0-9+/=]*)"')
 SILENT = {"script", "style", "svg", "title", "pre", "code"}
 UNCOMPARED = {"What it is for", "What made this page"}
-
-
-class Unreadable(Exception):
-    """What was dropped is nothing to check; says why in a sentence."""
-
-
-def file_of(name: str, data: bytes) -> tuple[str, str | None]:
-    """The text of a result file, and the page that carried it, if one did."""
-    if len(data) > LARGEST:
-        raise Unreadable(f"{name} has {len(data) / 1e6:.0f} MB: files of at most 64 MiB are checked here.")
-    if data[:2] in (b"\x89P", b"\xff\xd8", b"GI") or data[:4] == b"%PDF":
-        raise Unreadable(
-            f"{name} is a picture or a printed page: drop the result file or the report page itself."
-        )
-    if data[:2] == b"\x1f\x8b":
-        data = unpacked(name, data)
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        raise Unreadable(f"{name} is no text: drop a result file (JSON) or a report page (HTML).") from None
-    if "<html" not in text[:2000].lower():
-        return text, None
-    carried = FILE.search(text)
-    if carried is None:
-        raise Unreadable(f"{name} is a page that carries no result file: ask whoever sent it for the file.")
-    try:
-        packed = base64.b64decode(carried[1], validate=True)
-    except (binascii.Error, ValueError):
-        raise Unreadable(f"{name} carries a file that is damaged.") from None
-    return unpacked(name, packed).decode("utf-8", "replace"), text
-
-
-def unpacked(name: str, packed: bytes) -> bytes:
-    """The content of a gzip file, no more of it than is checked."""
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
-            data = file.read(LARGEST + 1)
-    except (OSError, EOFError, zlib.error):
-        raise Unreadable(f"{name} holds a file that is damaged.") from None
-    if len(data) > LARGEST:
-        raise Unreadable(f"{name} holds more than 64 MiB: so much is not checked here.")
-    return data
 
 
 class Seen(HTMLParser):
@@ -240,10 +192,8 @@ def account(text: str) -> str:
     said = f'<p class="verdict {"fails" if fails else "holds"}">{html.escape(found.summary())}, in {seconds:.2f} s.</p>'
     said += "<table><thead><tr><th>holds</th><th>how</th><th>claim</th><th>margin</th></tr></thead><tbody>"
     for claim, how, holds in rows:
-        margin = found.margins.get(claim)
-        shown = "not checked" if how == "claimed" else "yes or no" if margin is None else f"{margin:.3g}"
         said += f'<tr class="{"" if holds else "fails"}"><td>{"yes" if holds else "NO"}</td><td>{how}</td>'
-        said += f"<td>{html.escape(claim)}</td><td>{shown}</td></tr>"
+        said += f"<td>{html.escape(claim)}</td><td>{found.margin(claim, how)}</td></tr>"
     return said + "</tbody></table>"
 
 
@@ -282,8 +232,8 @@ def opened(name: str, data: Any) -> str:
     Held.text, Held.places = "", []
     try:
         text, page = file_of(name, bytes(data.to_py() if hasattr(data, "to_py") else data))
-    except Unreadable as error:
-        return f'<p class="verdict fails">{html.escape(str(error))}</p>'
+    except (NotCovered, Refused) as error:
+        return f'<p class="verdict fails">{html.escape(str(error))}.</p>'
     said = f"<h2>{html.escape(name)}</h2>" + of_page(page, text) + account(text)
     try:
         Held.text, Held.places = text, places(text)

@@ -363,7 +363,9 @@ class Result(Exportable):
             yield agreement(OF_SEARCH, CLAIMED, True)
         if self.status in (Status.OPTIMAL, Status.BEST):
             claim = f"status {self.status.value!r}: value and lower bound are as close as was asked"
-            yield agreement(claim, self.bound_how, self.closed is self.status and bool(self.proofs))
+            left = math.nan if self.gap is None or self.asked_gap is None else self.asked_gap - self.gap
+            closed = self.closed is self.status and bool(self.proofs)
+            yield Claim(claim, self.bound_how, left, closed, ABOUT_FILE)
 
     def to_frame(self) -> pd.DataFrame:
         """Return the main table, tidy."""
@@ -564,7 +566,7 @@ def _result_sections(result: Result, said: Any, table: pd.DataFrame) -> Iterator
         "What is proved, and how",
         "\n".join(f"- {how}: {_HOW[how]}" for how in kinds),
         table[~file][["claim", "how", "holds"]].assign(
-            margin=[_margin(c) for c in table[~file].itertuples()]
+            margin=[margin_of(c) for c in table[~file].itertuples()]
         ),
         caption="Every claim about the mechanism. The margin is what is left before it would fail.",
         digits=3,
@@ -589,7 +591,7 @@ def _result_sections(result: Result, said: Any, table: pd.DataFrame) -> Iterator
     yield from _notes(result)
 
 
-def _margin(claim: Any) -> float | str:
+def margin_of(claim: Any) -> float | str:
     """What is left before a claim fails, or why nothing is measured."""
     unmeasured = "not checked" if claim.how == CLAIMED else "yes or no"
     return unmeasured if math.isnan(claim.margin) else float(claim.margin)

@@ -613,7 +613,8 @@ class JointCalibration(Design):
         yield Claim(f"{self.privacy} is kept by all mechanisms together", fresh.how, margin, margin >= 0)
         agrees, claim = spent.vouched(fresh, self.privacy.delta), "the enclosure stored is that of the noise"
         yield Claim(claim, RECOMPUTED, spent.upper - fresh.upper, agrees, ABOUT_FILE)
-        yield Claim(f"every scale is {stated.value:.9g} times the one asked for", PROVED, math.nan, same)
+        exact = 0.0 if same else math.nan
+        yield Claim(f"every scale is {stated.value:.9g} times the one asked for", PROVED, exact, same)
 
     def audit(self, result: Result) -> pd.DataFrame:
         (proof,), budget = (

@@ -21,6 +21,7 @@ from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.exact import excess, round_down
 from mechdesign.evidence.proofs import (
+    ABOUT_FILE,
     PROVED,
     RECOMPUTED,
     Certificate,
@@ -546,8 +547,8 @@ class Plan(PlanPage):
         fresh, budget = law.consumed(privacy), budget_of(privacy)
         room = budget - fresh.upper
         yield Claim(f"{privacy} is kept by all tasks and rounds", fresh.how, room, room >= 0)
-        agrees = spent.vouched(fresh, budget)
-        yield agreement("the enclosure stored is that of the plan", RECOMPUTED, agrees)
+        agrees, claim = spent.vouched(fresh, budget), "the enclosure stored is that of the plan"
+        yield Claim(claim, RECOMPUTED, spent.upper - fresh.upper, agrees, ABOUT_FILE)
         if self.targets is None:
             room = value * (1 + _ROUND) - self.cost(law)
             yield Claim(f"the error is at most {value:.9g}", RECOMPUTED, room, room >= 0)

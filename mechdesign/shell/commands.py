@@ -436,6 +436,7 @@ def verify(result: File, modules: Modules = None) -> None:
     its table shows them.
     """
     from mechdesign.evidence.proofs import counted
+    from mechdesign.evidence.results import margin_of
     from mechdesign.evidence.serialize import dumps
     from mechdesign.shell.show import show
 
@@ -446,10 +447,10 @@ def verify(result: File, modules: Modules = None) -> None:
         rows, said = _stand_alone(result.read_text(encoding="utf-8") if alone else dumps(one.result))
         if alone:
             if rows:
-                show(("claim", "how", "holds"), rows, "by the stand-alone verifier")
-            shown = one.claims[["claim", "how", "holds"]].itertuples(index=False)
-            show(("claim", "how", "holds"), shown, "by the package")
-        failed += [f"does not hold: {one.title}{claim}" for claim, _, holds in rows if not holds]
+                show(("claim", "how", "margin", "holds"), rows, "by the stand-alone verifier")
+            shown = ((c.claim, c.how, margin_of(c), c.holds) for c in one.claims.itertuples())
+            show(("claim", "how", "margin", "holds"), shown, "by the package")
+        failed += [f"does not hold: {one.title}{claim}" for claim, *_, holds in rows if not holds]
         counts += [f"{one.title}stand-alone verifier: {said}", f"{one.title}package: {counted(one.claims)}"]
         by.append("two programs" if rows else "the package alone")
     if failed:
@@ -574,7 +575,7 @@ def certificate(
     typer.echo(f"written to {vipr}: {loaded.lower_bound!r} is a lower bound of {loaded.among}")
 
 
-def _stand_alone(text: str) -> tuple[list[tuple[str, str, bool]], str]:
+def _stand_alone(text: str) -> tuple[list[tuple[str, str, str, bool]], str]:
     """The claims that the stand-alone verifier checked, and its summary."""
     from mechdesign.verifier.reading import NotCovered, Refused
     from mechdesign.verifier.verify import verify as stand_alone
@@ -584,8 +585,9 @@ def _stand_alone(text: str) -> tuple[list[tuple[str, str, bool]], str]:
     except NotCovered as error:
         return [], error.said
     except Refused as error:
-        return [("the file can be read", "proved", False)], f"refused ({error})"
-    return account.rows, account.summary()
+        return [("the file can be read", "proved", "yes or no", False)], f"refused ({error})"
+    rows = [(claim, how, account.margin(claim, how), holds) for claim, how, holds in account.rows]
+    return rows, account.summary()
 
 
 def report(

@@ -143,24 +143,24 @@ def singular_values(matrix: Matrix) -> list[float]:
     return [math.hypot(*column) for column in columns]
 
 
-def is_below(factor: Matrix, exact: Matrix) -> bool:
-    """Whether XᵀX ⪯ V': their difference is diagonally dominant once scaled by powers of two."""
+def dominance(factor: Matrix, exact: Matrix) -> Fraction:
+    """How far V' − XᵀX, scaled by powers of two, is diagonally dominant: where this is not negative, XᵀX ⪯ V'."""
     x, bits = whole(factor)
     square = times(transposed(x), x)
     scale = [Fraction(2) ** (-(math.frexp(float(row[i]) or 1.0)[1] // 2)) for i, row in enumerate(exact)]
+    found = list[Fraction]()
     for i, row in enumerate(exact):
         left = [(a - Fraction(b, 4**bits)) * scale[j] for j, (a, b) in enumerate(zip(row, square[i]))]
-        if left[i] < sum(abs(a) for j, a in enumerate(left) if j != i):
-            return False
-    return True
+        found.append((left[i] - sum(abs(a) for j, a in enumerate(left) if j != i)) * scale[i])
+    return min(found)
 
 
-def semidefinite(matrix: list[list[Fraction]]) -> bool:
-    """Whether a symmetric matrix is proved to be: above L Lᵀ for an L of doubles."""
+def semidefinite(matrix: list[list[Fraction]]) -> Fraction:
+    """How far a symmetric matrix is above L Lᵀ for an L of doubles: where this is not negative, it is semidefinite."""
     near = [[float(x) for x in row] for row in matrix]
     room = 1e-12 * max(abs(x) for row in near for x in row)
     lowered = [[x - room * (i == j) for j, x in enumerate(row)] for i, row in enumerate(near)]
-    return is_below(transposed(cholesky(lowered)), matrix)
+    return dominance(transposed(cholesky(lowered)), matrix)
 
 
 GAUSS = [(0.0, 128 / 225)] + [

@@ -79,16 +79,18 @@ def standing(result: Json, account: Account) -> None:
         holds = bound is not None and stated == spoken_of(result)
         account.agrees(f"the lower bound is of {stated or 'no class that is stated'}", holds)
     status, asked = result["solver_report"]["status"], result["asked_gap"]
-    holds, words = (
+    holds, words, left = (
         math.isfinite(value) and (bound is None or -math.inf < bound <= value),
         "no optimum is claimed",
+        None,
     )
     if status in ("optimal", "best of its class"):
         words = "value and lower bound are as close as was asked"
-        close = bound is not None and type(asked) in (int, float)
-        close = close and max(0.0, value - bound) / max(abs(value), 1e-300) <= asked <= 1
-        holds = holds and close and (status == "optimal") == (sought(result["design"]) == EVERY)
+        if bound is not None and type(asked) in (int, float):
+            left = asked - max(0.0, value - bound) / max(abs(value), 1e-300)
+        holds = holds and left is not None and left >= 0 and asked <= 1
+        holds = holds and (status == "optimal") == (sought(result["design"]) == EVERY)
         if account.weakest != "proved":  # it rests on what is said of the mechanism, the value and the bound
-            account.rows.append((f"status {status!r}: {words}", account.weakest, holds))
+            account.add(f"status {status!r}: {words}", account.weakest, holds, left)
             return
-    account.agrees(f"status {status!r}: {words}", holds)
+    account.agrees(f"status {status!r}: {words}", holds, left)

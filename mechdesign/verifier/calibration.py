@@ -528,7 +528,8 @@ def additive(
     cost = Fraction(COSTS[name](power, *shapes) * scale**power)
     room = Fraction(value) / 10**9
     account.bounds(f"the {loss} loss is at most {value!r}", cost, Fraction(value), room)
-    account.agrees("the value is no more than the loss", Fraction(value) <= cost + 1000 * room)
+    left = cost + 1000 * room - Fraction(value)
+    account.agrees("the value is no more than the loss", left >= 0, left)
     name, shapes, scale = plainest(name, shapes, scale)
     budget = budget_of(privacy)
     aim = budget if spent is None else min(budget, Decimal(spent["upper"]) + budget * NEAR_UPPER)
@@ -594,13 +595,14 @@ def near(noise: Json) -> str:
 def enclosed(spent: Json, budget: Decimal, found: Decimal, exact: bool, account: Account) -> None:
     """Compare the enclosure stated with what is consumed, or with an upper bound of that: then the enclosure is claimed."""
     lower, upper = Decimal(spent["lower"]), Decimal(spent["upper"])
-    ordered = lower <= upper <= budget and lower <= found * (1 + NEAR_ENDS) + SLACK
+    left = min(upper - lower, budget - upper, found * (1 + NEAR_ENDS) + SLACK - lower)
     if exact:
-        holds = ordered and found * (1 - NEAR_ENDS) - SLACK <= upper
-        account.agrees("the enclosure stated holds what is consumed", holds)
+        left = min(left, upper + SLACK - found * (1 - NEAR_ENDS))
+        account.agrees("the enclosure stated holds what is consumed", left >= 0, left)
         return
     claim = f"what is consumed is from {spent['lower']!r} to {spent['upper']!r}, {spent['how']}"
-    account.claimed(claim, ordered and found <= upper + budget * NEAR_UPPER)
+    left = min(left, upper + budget * NEAR_UPPER - found)
+    account.claimed(claim, left >= 0, left)
 
 
 def consumed(

@@ -46,15 +46,15 @@ from typing import NamedTuple
 from mechdesign.verifier.allocation import largest_square, smallest_beyond
 from mechdesign.verifier.arithmetic import (
     cholesky,
+    dominance,
     inverse,
-    is_below,
     root_above,
     singular_values,
     times,
     transposed,
     whole,
 )
-from mechdesign.verifier.reading import NEAR, Account, Json, Refused, asked, counts_of, proofs_of
+from mechdesign.verifier.reading import NEAR, Account, Json, Refused, asked, counts_of, lowest, proofs_of
 from mechdesign.verifier.table import MISSED, Own, own_rows
 
 ROOM = 1e-11
@@ -183,12 +183,12 @@ def shown_is(shown: Json, spans: Json, better: Json, one: int, account: Account)
         [x / (a * b * one) for x, b in zip(row, units)]
         for row, a in zip(times(times(lift, better), transposed(lift)), units)
     ]
-    near = all(
-        abs(x - y) <= NEAR * math.sqrt(true[i][i] * true[j][j])
+    left = lowest(
+        NEAR * math.sqrt(true[i][i] * true[j][j]) - abs(x - y)
         for i, (row, other) in enumerate(zip(true, shown))
         for j, (x, y) in enumerate(zip(row, other))
     )
-    account.recomputed("the covariance shown is the law's", near)
+    account.at_most("the covariance shown is the law's", 0.0, left, "recomputed")
     return true
 
 
@@ -276,12 +276,14 @@ def counts(result: Json, account: Account) -> None:
     apart = float((along - across) / n)
     alone = apart + float(across)
     shown = law["covariance"]
-    near = all(
-        abs(x - (alone if i == j else apart)) <= NEAR * alone
+    if [len(row) for row in shown] != [n] * n:
+        raise Refused("a covariance of other numbers than the answer's")
+    left = lowest(
+        NEAR * alone - abs(x - (alone if i == j else apart))
         for i, row in enumerate(shown)
         for j, x in enumerate(row)
     )
-    account.agrees("the covariance shown is the law's", near and [len(row) for row in shown] == [n] * n)
+    account.agrees("the covariance shown is the law's", left >= 0, left)
     if result["lower_bound"] is None:
         return
     held = multipliers_of(result)
@@ -409,7 +411,7 @@ def problem_bound(
     if any(total[n * n :]):
         raise Refused("multipliers that do not pay for a further column")
     shifted = [[(total[i * n + j] + total[j * n + i]) / 2 for j in range(n)] for i in range(n)]
-    account.proved("the weights are above a sum of squares", is_below(factor, shifted))
+    account.at_most("the weights are above a sum of squares", 0, dominance(factor, shifted))
     (x, one), (q, two), (v, three), (r, four) = (
         whole(factor),
         whole(contraction),
@@ -657,4 +659,5 @@ def errors(result: Json, account: Account) -> None:
     cost = max(variances) if result["design"]["loss"] == "largest" else math.fsum(variances)
     account.at_most(claim, cost, stated * (1 + ROOM), "recomputed")
     if result["lower_bound"] is not None:
-        account.agrees("the lower bound is not above the error", result["lower_bound"] <= cost * (1 + ROOM))
+        left = cost * (1 + ROOM) - result["lower_bound"]
+        account.agrees("the lower bound is not above the error", left >= 0, left)

@@ -242,20 +242,20 @@ def least(result: Json, account: Account, tried: list[tuple[Shape, Fraction]]) -
     """No radial noise of the norms tried costs less: the best staircase of each, at its least scale from below."""
     design, bound = result["design"], Fraction(result["lower_bound"])
     k, order = design["dimension"], 2 if design["loss"] == "squared" else 1
-    epsilon, holds = most_epsilon(design["privacy"]), True
+    epsilon, left = most_epsilon(design["privacy"]), math.inf
     for shape, largest in tried:
         stairs = Stairs(moving(shape, k), epsilon / design["rounds"], account)
         asked = float(bound * (1 - Fraction(NEAR)) / largest**order / unit(shape, k, design["loss"]))
         asked *= float(shape.hull.slack) ** (2 * moving(shape, k) + 2) if shape.hull else 1.0
-        holds = holds and stairs.none_below(order, asked)
+        left = min(left, stairs.left_above(order, asked) * float(bound) / (asked or 1.0))
         if bound and shape.norm == 2 and counts_delta(design):
             radial = bound * (1 - Fraction(NEAR)) / unit(shape, k, design["loss"])
             scale = float(radial / math.prod(k + i for i in range(1, order + 1))) ** (1 / order)
             counted, most = profile(design)
             found = round_delta(k, largest / Fraction(scale), counted, account)
-            holds = holds and found > most * SUMMED
+            left = left if found > most * SUMMED else -float(bound)
     claim = f"no radial noise of these norms costs less than {result['lower_bound']!r}"
-    account.recomputed(claim, holds)
+    account.at_most(claim, 0.0, left, "recomputed")
 
 
 def fits(law: Json) -> bool:
@@ -494,15 +494,15 @@ class Stairs:
         near = math.fsum(math.exp(-(n + 1) / 2 * math.log1p((turn * m) ** 2)) for m in range(1, 65))
         return 2 * (near + math.exp(min(-n * math.log(64 * turn) - math.log(turn * n), 700.0)))
 
-    def none_below(self, order: int, bound: float) -> bool:
-        """Whether no staircase has E R^p < bound."""
+    def left_above(self, order: int, bound: float) -> float:
+        """How far E R^p of every staircase is above a bound; negative where that is not shown."""
         d, n, epsilon = self.dimension, self.dimension + order, self.epsilon
         flat = math.prod((d + i) / epsilon for i in range(1, order + 1))
-        if bound <= max(0.0, flat * (1 - self.ripple(n)) / (1 + self.ripple(d))):
-            return True
-        if bound > flat:
-            return False
+        plain = max(0.0, flat * (1 - self.ripple(n)) / (1 + self.ripple(d)))
+        if bound <= plain or bound > flat:
+            return plain - bound
         self.start()
+        left = flat - bound
         cells = [(0.0, 1.0)]
         while cells:
             low, high = cells.pop()
@@ -515,6 +515,8 @@ class Stairs:
             least = value + slope * turn + bend * turn**2 / 2
             if below <= LEAST_SUM or not least >= 1e-12 * bound * below:
                 if half < 1e-9:
-                    return False
+                    return -bound
                 cells += [(low, middle), (middle, high)]
-        return True
+            else:
+                left = min(left, least / below)
+        return left

@@ -84,7 +84,8 @@ def tables(result: Json, account: Account) -> None:
     if law["prior"] is not None and not worst:
         raise Refused("a decoder for other data than the design's")
     rows = table(law, account)
-    account.agrees("no more outputs than asked for", len(rows[0]) <= (design["outputs"] or len(rows[0])))
+    spare = (design["outputs"] or len(rows[0])) - len(rows[0])
+    account.agrees("no more outputs than asked for", spare >= 0, spare)
     num, den = exp_bounds(epsilon)[0].as_integer_ratio()
     claim = f"every report at most e^{epsilon!r} times likelier for one category than for another"
     left = min(
@@ -110,7 +111,8 @@ def subsets(result: Json, account: Account) -> None:
     if design["outputs"] is not None:
         account.takes(size * len(law["sizes"]), size)
         number = sum(math.comb(size, s) for s in law["sizes"])
-        account.agrees("no more outputs than asked for", number <= design["outputs"])
+        spare = design["outputs"] - number
+        account.agrees("no more outputs than asked for", spare >= 0, spare)
     claim = f"every report at most e^{epsilon!r} times likelier for one category than for another"
     account.at_most(claim, Fraction(high, low), Fraction(num, den))
     diagonal, sums, below = margins(law["workload"], account)
@@ -235,7 +237,9 @@ def table(law: Json, account: Account) -> Whole:
     if prior is not None and (len(prior) != size or min(prior) <= 0):
         raise Refused("a prior that is none")
     account.takes(size * len(rows[0]), 200)
-    account.agrees("rows sum to 1", len({sum(row) for row in rows}) == 1 and min(map(min, rows)) >= 0)
+    totals = [*map(sum, rows)]
+    off = 1 - Fraction(max(totals), min(totals) or 1)
+    account.agrees("rows sum to 1", not off and min(map(min, rows)) >= 0, off)
     if min(map(sum, zip(*rows))) <= 0:
         raise Refused("a report that nobody sends")
     return list(rows)
@@ -351,15 +355,15 @@ def below_all(
         two = 2 * sum(prior) << price_bits
         pairs = [[(a * q + b * p) * unit for b, q in zip(prices, prior)] for a, p in zip(prices, prior)]
         rows = [[x - two * y for x, y in zip(*pair)] for pair in zip(pairs, form)]
-        account.proved("the prices of all rays are enough", no_ray_below(rows, growth, account))
+        account.at_most("the prices of all rays are enough", 0, least_ray(rows, growth, account))
     if cost <= 0:
         raise Refused("prices that are not positive")
     trace = Fraction(sum(sum(map(mul, row, column)) for row, column in zip(found, zip(*near))), scale << bits)
     return trace**2 / cost - Fraction(sum(p * found[x][x] for x, p in enumerate(prior)), sum(prior) * scale)
 
 
-def no_ray_below(rows: Whole, growth: Fraction, account: Account) -> bool:
-    """Whether uᵀ(rows)u ≥ 0 for all u of 1 and ρ that are not constant: in the order of Gray, one entry changes at a time."""
+def least_ray(rows: Whole, growth: Fraction, account: Account) -> Fraction:
+    """The least uᵀ(rows)u of all u of 1 and ρ that are not constant, as a share of Σ |rows|: in the order of Gray, one entry changes at a time."""
     size = len(rows)
     if size > LISTED:
         raise Refused("rays of so many categories are not listed")
@@ -367,7 +371,7 @@ def no_ray_below(rows: Whole, growth: Fraction, account: Account) -> bool:
     low = 1 << 64
     step = -(-growth.numerator * low // growth.denominator) - low
     slopes = [low * sum(row) for row in rows]
-    form, favoured, least = low * sum(slopes), set[int](), 0
+    form, favoured, found = low * sum(slopes), set[int](), list[int]()
     for number in range(1, 2**size):
         i = (number & -number).bit_length() - 1
         move = -step if i in favoured else step
@@ -375,8 +379,8 @@ def no_ray_below(rows: Whole, growth: Fraction, account: Account) -> bool:
         slopes = [slope + move * x for slope, x in zip(slopes, rows[i])]
         favoured ^= {i}
         if len(favoured) < size:
-            least = min(least, form)
-    return least == 0
+            found.append(form)
+    return Fraction(min(found), low * low * sum(map(abs, flat(rows))) or 1)
 
 
 def paid(proof: Json, form: list[list[Fraction]], growth: Fraction, account: Account) -> Fraction:
@@ -416,5 +420,5 @@ def paid(proof: Json, form: list[list[Fraction]], growth: Fraction, account: Acc
     for i, sigma in enumerate(square, 1):
         add(i, i, sigma)
         add(0, i, -top * sigma)
-    account.proved("the matrix inequality for all rays holds", semidefinite(matrix))
+    account.at_most("the matrix inequality for all rays holds", 0, semidefinite(matrix))
     return slack * max((1 + top**2 * j) * size**2 / (size + step * j) ** 2 for j in range(1, size))

@@ -600,9 +600,8 @@ def lattice_problem(result: Json, account: Account) -> None:
     if (design["tails"] is None) == (r > 0) or (r and not decays(r, Fraction(design["tails"]))):
         raise Refused("a decay that is not that of the tails")
     sensitivity = Fraction(design["sensitivity"])
-    account.proved(
-        "shifts up to the sensitivity", (n + 1 > sensitivity) if whole else n * step >= sensitivity
-    )
+    spare = (n + 1 if whole else n * step) - sensitivity
+    account.proved("shifts up to the sensitivity", spare > 0 if whole else spare >= 0, spare)
     if not design["privacy"]:
         raise Refused("a problem without privacy")
     points = []

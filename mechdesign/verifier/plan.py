@@ -106,10 +106,8 @@ def check(result: Json, account: Account) -> None:
     granted = dict(design["privacy"])
     if targets:
         granted["rho" if granted[""] == "zcdp" else "epsilon"] = value
-        account.agrees(
-            "the budget is within the one asked",
-            value <= design["privacy"].get("rho", design["privacy"].get("epsilon")),
-        )
+        spare = design["privacy"].get("rho", design["privacy"].get("epsilon")) - value
+        account.agrees("the budget is within the one asked", spare >= 0, spare)
         for name, error in errors.items():
             most = Fraction(targets[name]) ** 2
             if name in unknown:

@@ -293,7 +293,7 @@ def costs(result: Json, account: Account, law: Segments, ratio: Fraction) -> Non
     if bound is not None and duals is None and not (unknown or by_rows) and "metric-bound" not in proofs:
         raise Refused("a lower bound without multipliers")
     if bound is not None and (unknown or duals is None) and not by_rows:
-        account.claimed(least, bound <= value)
+        account.claimed(least, bound <= value, value - bound)
     if unknown and cap is None:
         return
     if (known := rational_prior(prior)) is not None:
@@ -386,8 +386,10 @@ def quantizer(result: Json, account: Account) -> None:
 def is_law(law: Segments, bins: list[Fraction], account: Account) -> None:
     """Claim that rows are probabilities of outputs in order."""
     account.agrees("outputs and knots increase", increase(law, bins))
-    account.agrees("rows sum to 1", whole(law, bins))
-    account.agrees("no probability is negative", min(map(min, law.rows)) >= 0)
+    off = max(abs(Fraction(sum(row), law.common) - 1) for row in law.rows)
+    account.agrees("rows sum to 1", whole(law, bins), -off)
+    least = Fraction(min(map(min, law.rows)), law.common)
+    account.agrees("no probability is negative", least >= 0, least)
 
 
 def increase(law: Segments, bins: list[Fraction]) -> bool:

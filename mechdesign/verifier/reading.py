@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from importlib import resources
@@ -89,6 +89,11 @@ def above(number: Fraction) -> float:
     return found if Fraction(found) >= number else math.nextafter(found, math.inf)
 
 
+def lowest(values: Iterable[float]) -> float:
+    """The least of some numbers; NaN where one of them is."""
+    return min(values, key=lambda x: (x == x, x))
+
+
 class Account:
     """Claims, each with how it was checked and whether it holds.
 
@@ -136,10 +141,16 @@ class Account:
         """Count operations on fractions, whose common divisors take the square of their bits."""
         self.takes(operations * (4 + 6 * (bits / 1000) ** 2))
 
-    def agrees(self, claim: str, holds: Json) -> None:
+    def add(self, claim: str, how: str, holds: Json, left: Json = None) -> None:
+        """Add a claim; `left`: how far it is from failing, where it compares numbers."""
+        if left is not None and left == left:
+            self.margins[claim] = float(max(min(left, 10**300), -(10**300)))
+        self.rows.append((claim, how, bool(holds)))
+
+    def agrees(self, claim: str, holds: Json, left: Json = None) -> None:
         """Not a claim about the mechanism: that it is a law, and that the file does not contradict itself."""
         self.agreeing += 1
-        self.proved(claim, holds)
+        self.add(claim, "proved", holds, left)
 
     def summary(self) -> str:
         counts = Counter(how for _, how, _ in self.rows) - Counter(proved=self.agreeing)
@@ -147,19 +158,25 @@ class Account:
         of = f"{counts.total()} claims ({said}) and {self.agreeing} checks that the file agrees with itself"
         return f"{sum(not holds for *_, holds in self.rows) or 'none'} fail of {of}"
 
-    def proved(self, claim: str, holds: Json) -> None:
-        self.rows.append((claim, "proved", bool(holds)))
+    def proved(self, claim: str, holds: Json, left: Json = None) -> None:
+        self.add(claim, "proved", holds, left)
 
     def recomputed(self, claim: str, holds: Json) -> None:
-        self.rows.append((claim, "recomputed", bool(holds)))
+        self.add(claim, "recomputed", holds)
 
-    def claimed(self, claim: str, holds: bool = True) -> None:
-        self.rows.append((claim, "claimed", bool(holds)))
+    def claimed(self, claim: str, holds: bool = True, left: Json = None) -> None:
+        self.add(claim, "claimed", holds, left)
 
     def given(self, claim: str) -> None:
         """What the question takes for granted, and no claim rests on less for."""
         self.taken.add(claim)
         self.claimed(claim)
+
+    def margin(self, claim: str, how: str) -> str:
+        """What is left before a claim fails, in words where nothing is measured."""
+        if how == "claimed":
+            return "not checked"
+        return f"{self.margins[claim]:.3g}" if claim in self.margins else "yes or no"
 
     @property
     def weakest(self) -> str:
@@ -170,13 +187,12 @@ class Account:
     def bounds(self, claim: str, low: Json, high: Json, room: Json = 0) -> None:
         """Whether low ≤ high, exactly; within the `room` that floats may have lost, it is only recomputed."""
         low, high = Fraction(low), Fraction(high)
-        self.margins[claim] = float(min(abs(high + room - low), 10**300)) * (1 if low <= high + room else -1)
-        self.rows.append((claim, "recomputed" if high < low <= high + room else "proved", low <= high + room))
+        left = high + room - low
+        self.add(claim, "recomputed" if high < low and left >= 0 else "proved", left >= 0, left)
 
     def at_most(self, claim: str, low: Json, high: Json, how: str = "proved") -> None:
         """Whether low ≤ high, as both are; what is left is the margin."""
-        self.margins[claim] = float(max(min(high - low, 10**300), -(10**300)))
-        self.rows.append((claim, how, bool(low <= high)))
+        self.add(claim, how, low <= high, high - low)
 
     def computed(self, claim: str, number: Fraction) -> None:
         """State a number that was computed here, rounded up, in a claim with a place for it."""
@@ -185,7 +201,7 @@ class Account:
 
     def supposed(self, claim: str, low: Json, high: Json) -> None:
         """Whether low ≤ high, of which one is only claimed."""
-        self.claimed(claim, Fraction(low) <= Fraction(high))
+        self.at_most(claim, Fraction(low), Fraction(high), "claimed")
 
 
 def read(text: str) -> Json:

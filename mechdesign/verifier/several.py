@@ -363,7 +363,7 @@ def least(held: Json, results: dict[str, Json], account: Account) -> None:
     elif question[""] == "local-report":
         costs = [one["value"] for one in results.values() if of_question(one, question)]
         most = min(costs, default=math.inf) * (1 + CLOSE)
-        account.claimed(f"{name}: the least error is {stated!r}", 0 < stated <= most)
+        account.claimed(f"{name}: the least error is {stated!r}", 0 < stated <= most, most - stated)
     else:
         bounds = [
             (one["lower_bound"], same_question(one["design"], question))

@@ -50,7 +50,17 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from mechdesign.verifier.arithmetic import exp_bounds, log_above, whole
-from mechdesign.verifier.reading import NEAR, Account, Json, NotCovered, Refused, flat, points_of, proofs_of
+from mechdesign.verifier.reading import (
+    NEAR,
+    Account,
+    Json,
+    NotCovered,
+    Refused,
+    flat,
+    lowest,
+    points_of,
+    proofs_of,
+)
 
 Column = Hashable
 Row = tuple[list[tuple[Column, Fraction]], Fraction, bool, Fraction]
@@ -370,7 +380,8 @@ def distances_agree(metric: Json, far: Json, inputs: Json, account: Account) -> 
         account.claimed("the distances are those of the function asked for")
         return
     off = max(abs(a - b) for r, s in zip(given, far, strict=True) for a, b in zip(r, s, strict=True))
-    account.agrees("the distances are those of the inputs", off <= 1e-12 * max(map(max, given)))
+    left = 1e-12 * max(map(max, given)) - off
+    account.agrees("the distances are those of the inputs", left >= 0, left)
 
 
 def zeros(rows: list[Own], points: list[Point], n: int, m: int) -> set[int]:
@@ -542,7 +553,7 @@ def beyond_top(weight: int, loss: Fraction) -> Fraction:
 
 def clustered_response(law: Json, account: Account) -> None:
     alpha, (near, far) = Fraction(law["alpha"]), cluster_distances(law["space"])
-    account.agrees("clusters are no further apart inside than across", 0 < near <= far)
+    account.agrees("clusters are no further apart inside than across", 0 < near <= far, far - near)
     left = min(beyond_top(level(loss), loss) for loss in (alpha * near, alpha * far))
     account.at_most(f"privacy of all pairs at alpha = {float(alpha)!r}", 0, left)
 
@@ -565,8 +576,8 @@ def rows_of(law: Json, account: Account) -> tuple[list[list[int]], list[int]]:
     if law["weights"] is None:
         rows, bits = whole(law["matrix"])
         totals = [sum(row) for row in rows]
-        near = all(abs(Fraction(total, 1 << bits) - 1) <= Fraction(NEAR) * 1000 for total in totals)
-        account.agrees("rows sum to 1, to rounding", near and min(map(min, rows)) >= 0)
+        left = 1000 * Fraction(NEAR) - max(abs(Fraction(total, 1 << bits) - 1) for total in totals)
+        account.agrees("rows sum to 1, to rounding", left >= 0 and min(map(min, rows)) >= 0, left)
         return rows, totals
     return law["weights"], table_fits(law, account)
 
@@ -576,10 +587,10 @@ def table_fits(law: Json, account: Account) -> list[int]:
     totals = [sum(row) for row in law["weights"]]
     account.agrees("rows are probabilities", all(min(row) >= 0 < sum(row) for row in law["weights"]))
     tables = zip(law["weights"], totals, law["matrix"], strict=True)
-    shown = all(
-        abs(w / total - p) <= 1e-12 * w / total
+    left = lowest(
+        1e-12 * w / total - abs(w / total - p)
         for row, total, given in tables
         for w, p in zip(row, given, strict=True)
     )
-    account.agrees("the matrix shown is the channel", shown)
+    account.agrees("the matrix shown is the channel", left >= 0, left)
     return totals

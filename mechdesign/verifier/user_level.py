@@ -71,12 +71,12 @@ def linear(law: Json, account: Account) -> tuple[Fraction, float]:
     if law["gaussian"]:
         budget = {"": "approximate-dp", "epsilon": float(alpha * diameter * NEARER), "delta": delta}
         square = (rate * diameter) ** 2 / largest_square(budget)
-        scale = above(root_above(square))
-        words = f"alpha = {law['alpha']!r}, delta = {delta!r}, by normal noise of a deviation of {scale!r} or more"
+        scale = root_above(square)
+        words = f"alpha = {law['alpha']!r}, delta = {delta!r}, by normal noise of a deviation of {{}} or more"
     else:
-        scale = above(rate / alpha)
-        words = f"alpha = {law['alpha']!r}, by noise of a scale of {scale!r} or more in the norm {norm!r}"
-    account.proved(f"privacy of users: {words}", scale > 0)
+        scale = rate / alpha
+        words = f"alpha = {law['alpha']!r}, by noise of a scale of {{}} or more in the norm {norm!r}"
+    account.computed(f"privacy of users: {words}", scale)
     return alpha, delta
 
 
@@ -165,7 +165,8 @@ def reduced(law: Json, account: Account) -> None:
         )
     diameter = Fraction(max(map(max, distances(space, account)))) / NEARER
     draws = law["samples"]
-    account.agrees("the radius is less than the diameter", 0 < radius < diameter * NEARER)
+    left = diameter * NEARER - radius
+    account.agrees("the radius is less than the diameter", radius > 0 and left > 0, left)
     account.agrees(
         "draws and failure are some", draws is not None and draws >= 1 and 0 < failure < 1 - Fraction(delta)
     )

@@ -133,8 +133,8 @@ def near_codes(law: Json, near: int, account: Account) -> tuple[Fraction, Fracti
     power = power_of(law)
     total = near * power + (1 << law["bits"]) - near
     more, less = power / total, 1 / total
-    whole = near * more + ((1 << law["bits"]) - near) * less == 1
-    account.agrees("the probabilities of the codes sum to 1", whole and power > 1)
+    off = abs(near * more + ((1 << law["bits"]) - near) * less - 1)
+    account.agrees("the probabilities of the codes sum to 1", off == 0 and power > 1, -off)
     share = f", of {law['messages']} messages together" if law.get("messages", 1) > 1 else ""
     account.at_most(f"privacy loss at most {law['privacy']['epsilon']!r}{share}", more / less, power)
     return more, less
@@ -233,9 +233,8 @@ def sampled_coordinates(law: Json, account: Account) -> tuple[int, float]:
     account.bounds(claim, 0, left_of_ratio(segments.rows, budget))
     account.at_most("every coordinate's answer is unbiased", largest_bias(segments, bins), 0)
     bits = count * max((len(bins) - 1).bit_length(), 1)
-    account.agrees(
-        "a vector takes no more bits than the mechanism says", law["bits"] is None or bits <= law["bits"]
-    )
+    spare = (bits if law["bits"] is None else law["bits"]) - bits
+    account.agrees("a vector takes no more bits than the mechanism says", spare >= 0, spare)
     squares = [float(b * b) * dimension / count for b in bins]
     means = [math.fsum(map(mul, squares, row)) / segments.common for row in segments.rows]
     lines = list(zip(pairwise(map(float, segments.knots)), means[::2], means[1::2]))
@@ -262,9 +261,8 @@ def cap(law: Json, account: Account) -> tuple[int, float]:
     if law["inputs"] not in ("ball", "sphere"):
         raise Refused("vectors that are of no ball and no sphere")
     power = exp_bounds(Fraction(law["privacy"]["epsilon"]))[0]
-    account.proved(
-        f"privacy loss at most {law['privacy']['epsilon']!r}, of points in real numbers", power > 1
-    )
+    claim = f"privacy loss at most {law['privacy']['epsilon']!r}, of points in real numbers"
+    account.proved(claim, power > 1, 0)  # it is made for no less
     account.claimed("points of the cap are drawn: in doubles, for simulation only")
     return 64 * working, math.inf
 

@@ -28,6 +28,7 @@ from mechdesign.verifier.knorm import knorm
 from mechdesign.verifier.local_report import local_report
 from mechdesign.verifier.mechanisms import MECHANISMS
 from mechdesign.verifier.noise import lattice_noise, lattice_problem
+from mechdesign.verifier.opening import LARGEST, file_of
 from mechdesign.verifier.plan import allocated, plan
 from mechdesign.verifier.quantizer import quantizer, selection_problem
 from mechdesign.verifier.reading import MEMBERS, Account, Json, NotCovered, NothingToCheck, Refused, read
@@ -149,7 +150,10 @@ def arguments(words: list[str]) -> argparse.Namespace:
         "python -m mechdesign.verifier",
         description="Check what a file claims. Exit status: 0 where all holds, 1 where a claim does not or nothing can be read, 2 where it is not covered.",
     )
-    parser.add_argument("file", help="a saved result, certificate, comparison, frontier or mechanism")
+    parser.add_argument(
+        "file",
+        help="a saved result, certificate, comparison, frontier or mechanism, also as .json.gz, or a report page",
+    )
     parser.add_argument("--seconds", type=float, default=5.0, help="work allowed, beside a second a megabyte")
     parser.add_argument("--json", action="store_true", help="print the claims as JSON")
     return parser.parse_args(words)
@@ -161,21 +165,26 @@ def main(words: list[str]) -> int:
     except SystemExit as end:
         return 1 if end.code else 0
     try:
-        with open(asked.file, encoding="utf-8") as file:
-            account = verify(file.read(2**26 + 1), asked.seconds)
+        with open(asked.file, "rb") as file:
+            text, page = file_of(asked.file, file.read(LARGEST + 1))
+        account = verify(text, asked.seconds)
     except NotCovered as error:
         print(error.said)
         return 2
-    except (OSError, UnicodeDecodeError, Refused) as error:
-        said = error if isinstance(error, Refused) else f"{asked.file!r} is no text that can be read"
+    except (OSError, Refused) as error:
+        said = error if isinstance(error, Refused) else f"{asked.file!r} is no file that can be read"
         print(f"error: {said}", file=sys.stderr)
         return 1
     if asked.json:
-        print(
-            json.dumps([{"claim": c, "how": how, "holds": holds} for c, how, holds in account.rows], indent=1)
-        )
+        rows = [
+            {"claim": claim, "how": how, "holds": holds, "margin": account.margins.get(claim)}
+            for claim, how, holds in account.rows
+        ]
+        print(json.dumps(rows, indent=1))
         return 0 if all(holds for *_, holds in account.rows) else 1
     for claim, how, holds in account.rows:
-        print(f"{'ok ' if holds else 'NO '} {how:10} {claim}")
+        print(f"{'ok ' if holds else 'NO '} {how:10} {account.margin(claim, how):>11}  {claim}")
+    if page is not None:
+        print("of the file that the page carries: what the page shows is not compared with it")
     print(account.summary())
     return 0 if all(holds for *_, holds in account.rows) else 1

@@ -1,9 +1,5 @@
 from .additive import AdditiveNoise as AdditiveNoise
 from .allocation import NoiseAllocation as NoiseAllocation
-from .allocation_page import disparity as disparity
-from .allocation_page import gini as gini
-from .allocation_page import layer_profile as layer_profile
-from .allocation_page import majorizes as majorizes
 from .buffered_toeplitz import BufferedNoise as BufferedNoise
 from .buffered_toeplitz import BufferedToeplitz as BufferedToeplitz
 from .buffered_toeplitz import Stream as Stream
@@ -13,7 +9,6 @@ from .calibration import SpentProof as SpentProof
 from .calibration import calibrate as calibrate
 from .cell_noise import CellNoise as CellNoise
 from .cell_noise import IntegerNoise as IntegerNoise
-from .cell_product import CellProduct as CellProduct
 from .changes import Changes as Changes
 from .changes import Participation as Participation
 from .changes import Patterns as Patterns
@@ -44,6 +39,11 @@ from .laws import truncated_laplace_law as truncated_laplace_law
 from .optimal import OptimalNoise as OptimalNoise
 from .optimal import SubsetBound as SubsetBound
 from .scales_problem import AllocationProof as AllocationProof
+from .separable import disparity as disparity
+from .separable import gini as gini
+from .separable import layer_profile as layer_profile
+from .separable import majorizes as majorizes
 from .staircase_dual import StaircaseDual as StaircaseDual
+from .vector_noise import CellProduct as CellProduct
 from .vector_noise import IndependentNoise as IndependentNoise
 from .vector_noise import MixedNoise as MixedNoise

@@ -41,14 +41,6 @@ from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
 from mechdesign.model.problem import named
 from mechdesign.model.scales import Scales, ScalesPrivacy, order_of
-from mechdesign.noise.allocation_page import (
-    CLOSED,
-    AllocationPage,
-    check_bounds,
-    check_groups,
-    check_profile,
-    profile_of,
-)
 from mechdesign.noise.coordinate_noise import (
     COORDINATE_FAMILIES,
     REACH,
@@ -60,17 +52,29 @@ from mechdesign.noise.coordinate_noise import (
 )
 from mechdesign.noise.families import FAMILIES
 from mechdesign.noise.lagrangian import Multipliers
-from mechdesign.noise.scales_problem import AllocationProof, ScalesProblem, cost, rounded_cost, scales_class
+from mechdesign.noise.scales_problem import (
+    AllocationPage,
+    AllocationProof,
+    ScalesProblem,
+    cost,
+    rounded_cost,
+    scales_class,
+)
 from mechdesign.noise.scales_solving import allocate_several
 from mechdesign.noise.separable import (
+    CLOSED,
     EXACT,
     ROUNDING,
     Changes,
     Separable,
     against,
     changes_within,
+    check_bounds,
+    check_groups,
+    check_profile,
     overflowing,
     power,
+    profile_of,
 )
 from mechdesign.noise.vector_noise import IndependentNoise, MixedNoise
 from mechdesign.problem.checks import NARROWEST, doubles, instance, integer, one_of, settle
@@ -127,8 +131,7 @@ class NoiseAllocation(AllocationPage):
     Theorems 4 and 5, Corollary 6. Weights, limits and groups are [new], and so are several bounds: the budget is kept on the
     worst change within all of them. With at most c coordinates that change it is exact, the sum of the c largest
     :math:`(\lambda_i/s_i)^m`, and so it is under one ℓ_m norm, or under ℓ₁ and ℓ₂ for Laplace noise. Other bounds together are
-    met by a safe upper bound, prices of the bounds (`mechdesign.noise.separable`); a note says so, and value and lower bound are of noise that it shows to keep them. `audit` is in `mechdesign.noise.scales_problem`
-    (of mixed noise in `allocation_page`).
+    met by a safe upper bound, prices of the bounds (`mechdesign.noise.separable`); a note says so, and value and lower bound are of noise that it shows to keep them. `audit` is in `mechdesign.noise.scales_problem`.
 
     Examples
     --------

@@ -17,22 +17,6 @@ Steinke and Thakurta (2024), *Efficient and near-optimal noise generation for st
 Z_t normal of deviation σ, so that W is a rounding of integers plus normal noise. Answers are made of W alone. Between neighbours whose counts differ by u, at most
 m = ⌈a/h⌉ steps each, floors differ by less than 1, their sums in :math:`s_i` by less than :math:`1/(1 - p_i)`: W shifts by C u up to :math:`r = 1 + \sum_i \omega_i/(1 - p_i)`
 steps in each of n steps, by :math:`m \lVert C u/m \rVert + r \sqrt n` in all. That is as true of counts that are chosen in view of earlier answers: the shift of W_t is known before Z_t.
-
-**Lower bound** of every Toeplitz strategy for counts of which one changes, in integers for any n.
-
-Let c be a strategy's coefficients, b those of :math:`1/((1 - z)\,c(z))`, and w = 1 for the largest error (:math:`\sum w b^2`, at the last step), w_t = n − t for the
-total. As :math:`\sum_{i + j = t} c_i b_j = 1`, for every :math:`y \ge 0` and the Hankel matrix :math:`H = (y_{i + j})`, 0 from i + j = n on,
-
-.. math:: \sum_t y_t = c^\top H b \le |c|\, |W^{1/2} b|\, \lVert H W^{-1/2} \rVert, \qquad
-          |c|^2 \sum_t w_t b_t^2 \ge \frac{(\sum_t y_t)^2}{\lVert H W^{-1/2} \rVert^2},
-
-and :math:`\lVert H W^{-1/2} \rVert^2 \le \max_i (H H x)_i / (w_i x_i)` for every x > 0 (Collatz and Wielandt). [new]
-
-*Largest error.* With h the coefficients of :math:`1/\sqrt{1 - z}` and Y(z) = h_{n-1} + h_{n-2} z + … over h(z) up to z^(n−1), reversed, Hh = h; and y > 0, as the coefficients of
-:math:`\sqrt{1 - z}` after the first are negative and at least −1 in sum, and h falls. So no Toeplitz strategy costs less than :math:`(\sum h_t^2)^2`, which c = b = h attains.
-
-*Total error.* The best y is nearly :math:`g(t/n)/(2t + 1)`, one g for all n, as :math:`h_t h_{n - t}` is nearly x; x becomes better by power iteration. Within .02% of the best
-strategy found at 1,000 and 4,096 steps, .2% at a million.
 """
 
 from __future__ import annotations
@@ -40,24 +24,23 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 from operator import mul
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from flint import arb, arb_mat, ctx, fmpz_poly
-from numpy.polynomial import chebyshev
-from scipy import fft, optimize, signal, stats
+from flint import arb, arb_mat, ctx
+from scipy import optimize, signal, stats
 
 from mechdesign.accounting.gaussian import GaussianPrivacy, gaussian_privacy
 from mechdesign.errors import DataError, DesignError, ResultFormatError
 from mechdesign.evidence.digits import at_most, shown
-from mechdesign.evidence.exact import round_down, round_up
+from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.proofs import (
     PROVED,
     RECOMPUTED,
@@ -71,7 +54,7 @@ from mechdesign.evidence.proofs import (
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import dumps, file_path, serializable, write_whole
 from mechdesign.evidence.vipr import fraction, rational
-from mechdesign.noise.changes import Participation
+from mechdesign.noise.changes import MOST_BOUNDED, Participation, least_toeplitz
 from mechdesign.noise.correlated_noise import GaussianDesign, NormalNoise, one_by_one
 from mechdesign.noise.release import ExactNoise
 from mechdesign.problem.checks import (
@@ -792,72 +775,3 @@ class BufferedToeplitz(GaussianDesign):
             picture="The standard deviation of each answer.",
             rivals="The same totals at the same privacy, with independent noise.",
         )
-
-
-_SHAPE = (0.0, -0.18898, -0.35979, -0.18856, -0.12155, -0.06748, -0.02846)
-"""Chebyshev coefficients of log g, fitted at 2,048 steps: any others prove a bound, these a good one."""
-_ITERATIONS = 10
-_TOTAL_BITS = 48
-MOST_BOUNDED = 2_000_000
-"""Steps of streams whose total is bounded: its integers take a kilobyte a step."""
-
-
-@lru_cache(maxsize=64)
-def least_toeplitz(n: int, *, largest: bool) -> float:
-    """A lower bound of the error of every Toeplitz strategy at μ = 1 and a change of 1, rounded down.
-
-    Examples
-    --------
-    >>> round(least_toeplitz(1000, largest=True), 6)
-    10.660245
-    >>> 9296 < least_toeplitz(1000, largest=False) < 9297
-    True
-    """
-    if not largest and n > MOST_BOUNDED:
-        raise DesignError.of(
-            "size", n, f"must be at most {MOST_BOUNDED} steps for a lower bound of the total"
-        )
-    return round_down(_least_largest(n) if largest else _least_total(n))
-
-
-def _least_largest(n: int) -> Fraction:
-    unit, term, total = 1 << 128, 1 << 128, 0
-    for t in range(1, n + 1):
-        total += term
-        term = term * (2 * t - 1) ** 2 // (2 * t) ** 2
-    return Fraction(total, unit) ** 2
-
-
-def _least_total(n: int) -> Fraction:
-    t, weights = np.arange(n), np.arange(n, 0, -1.0)
-    y = np.exp(chebyshev.chebval((2 * t + 1) / n - 1, _SHAPE)) / (2 * t + 1)
-    root = np.concatenate([[1.0], np.cumprod(1 - 0.5 / np.arange(1, n + 1))])
-    x, hankel = root[:n] * root[n - t], _hankel(y)
-    for _ in range(_ITERATIONS):
-        x = np.maximum(hankel(hankel(x)) / weights, 1e-9 * x)
-        x /= x[0]
-    held, tried = (_integers(values) for values in (y, x))
-    image = _exact_hankel(held, _exact_hankel(held, tried))
-    ratios = np.array([moved / old for moved, old in zip(image, tried)]) / weights
-    near = np.flatnonzero(ratios >= ratios.max() * (1 - 1e-12)).tolist()
-    return Fraction(sum(held)) ** 2 / max(Fraction(image[i], (n - i) * tried[i]) for i in near)
-
-
-def _integers(values: Array) -> list[int]:
-    """Positive integers in proportion to values, nearly: such a vector is as good as any."""
-    whole = np.ldexp(values / values.max(), _TOTAL_BITS).astype(np.int64)
-    return [max(1, int(v)) for v in whole.tolist()]
-
-
-def _hankel(y: Array) -> Callable[[Array], Array]:
-    """x to H x in doubles: the sums of y_(i + j) x_j."""
-    n = len(y)
-    size = fft.next_fast_len(2 * n, real=True)
-    transformed = fft.rfft(y[::-1], size)
-    return lambda x: np.asarray(fft.irfft(transformed * fft.rfft(x, size), size)[:n][::-1])
-
-
-def _exact_hankel(y: list[int], x: list[int]) -> list[int]:
-    """H x, in integers."""
-    product = fmpz_poly(y[::-1]) * fmpz_poly(x)
-    return [int(product[k]) for k in range(len(y) - 1, -1, -1)]

@@ -34,14 +34,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from mechdesign.errors import DataError, DesignError, instance
+from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.exact import exp_lower, round_up
 from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.sampling import IntegerWeights, streaks, uniform_integers
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.laws import draw_laws, half_width
 from mechdesign.noise.release import noisy
-from mechdesign.noise.vector_noise import shape_of
 from mechdesign.problem import checks
 from mechdesign.problem.losses import Loss
 from mechdesign.typing import Array, Indices, Numbers, Randomness, Values
@@ -300,7 +299,7 @@ class CellNoise(_OnCells):
         if not isinstance(self.weights, (tuple, list)) or not self.weights:
             raise DesignError.of("weights", self.weights, "must be a tuple of non-negative integers")
         weights = tuple(checks.integer("weights", w, 0) for w in self.weights)
-        spans = instance("spans", self.spans, tuple, list)
+        spans = checks.instance("spans", self.spans, tuple, list)
         spans = tuple(checks.integer("spans", v, 1, MOST_CELLS) for v in spans)
         if any(v & (v - 1) for v in spans) or sum(spans) > MOST_CELLS:
             raise DesignError.of("spans", spans, f"must be powers of two, {MOST_CELLS} cells at most")
@@ -751,3 +750,16 @@ def span_sums(law: CellNoise, growth: Fraction) -> dict[int, Fraction]:
         for k in (sign * n, max(shifts, key=lambda k: found[k])):
             out[k] = Fraction(found[k]) / integer + spike
     return out
+
+
+def shape_of(size: object) -> tuple[int, ...]:
+    """Return a size as SciPy takes it, None, a whole number or a sequence of them, as a shape.
+
+    Examples
+    --------
+    >>> shape_of(None), shape_of(3), shape_of((2, 3))
+    ((), (3,), (2, 3))
+    """
+    if size is None or isinstance(size, (tuple, list)):
+        return tuple(checks.integer("size", n, 0, 2**40) for n in size or ())
+    return (checks.integer("size", size, 0, 2**40),)

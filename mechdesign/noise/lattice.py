@@ -1,4 +1,4 @@
-r"""Optimal noise on lattices: lower bounds with exact costs, problems on the masses, and linear programs on ever finer lattices.
+r"""Optimal noise: the question, and lattices, with lower bounds with exact costs, problems on the masses, and linear programs on ever finer lattices.
 
 **The lower bound** holds for every additive noise for one number. Round any noise T at random, and without bias, to a neighbour on the lattice of n points a sensitivity. That is post-processing: the masses are private at the
 shifts by up to n points, and cost no more than T costs where each point costs what `lower_costs` says. What lies beyond the reach is one mass more, of
@@ -27,7 +27,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import cvxpy as cp
 import numpy as np
@@ -37,7 +37,9 @@ from flint import fmpq
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.proofs import (
+    INDEPENDENT_NOISE,
     PROVED,
+    REAL_NOISE,
     RECOMPUTED,
     Certificate,
     Claim,
@@ -56,17 +58,30 @@ from mechdesign.model.problem import named
 from mechdesign.model.program import Program
 from mechdesign.model.table_problem import FiniteProblem
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
-from mechdesign.noise.cell_product import NoiseQuestion, law_cost, law_notes
-from mechdesign.problem.checks import instance, integer
-from mechdesign.problem.losses import average_costs, check_loss, lower_costs, outward_decay, round_width
-from mechdesign.problem.sensitivity import Protection, Sensitivity
-from mechdesign.problem.spine import Bound, Clock, Law
+from mechdesign.noise.vector_noise import CellProduct, on_cells
+from mechdesign.problem import checks
+from mechdesign.problem.checks import UP, field, instance, integer, one_of, positive, settle
+from mechdesign.problem.losses import (
+    Loss,
+    average_costs,
+    check_loss,
+    lower_costs,
+    outward_decay,
+    round_width,
+    tail_costs,
+    tail_side,
+)
+from mechdesign.problem.privacy import GAUSSIAN_ALONE, GaussianDP, Pointwise, pairs_of
+from mechdesign.problem.sensitivity import Protection, Sensitivity, neighbours_field, neighbours_of
+from mechdesign.problem.spine import Bound, Clock, Design, Law
 from mechdesign.problem.words import Description
 from mechdesign.typing import Array, Indices
 
 if TYPE_CHECKING:
     pass
 
+LARGEST_CHANGE = 500
+"""Of whole numbers: a linear program of minutes."""
 _LEMMA = (
     "Let T be additive noise, rounded at random, and without bias, to one of its two neighbours among the multiples of h (the sensitivity "
     "divided by a whole number n); noise on the whole numbers is left as it is, with h = 1. That is post-processing, so the result keeps (epsilon, delta)-privacy at shifts by up to n steps: "
@@ -74,6 +89,235 @@ _LEMMA = (
     "that of T, and the expected square not more than h^2/4 larger: so the cost of p_j is a|j|h + b(j^2 h^2 - h^2/4), for the loss a|t| + bt^2 (of whole numbers the loss itself). The last p is all mass "
     "further out, which costs no less. Of even losses p_j is the mass of j and -j together. So every additive noise that is private gives a point of this program which costs no more than its own expected loss."
 )
+
+
+@dataclass(frozen=True)
+class NoiseQuestion(Design):
+    """The question that `mechdesign.OptimalNoise` asks and that every proof of its results is checked against."""
+
+    asks: ClassVar[str] = "numbers"
+
+    privacy: Pointwise = field(*get_args(Pointwise))
+    sensitivity: Any = 1.0
+    loss: object = "absolute"
+    dimension: int = field(check=integer, least=1, most=10**6, default=1)
+    l0: int | None = None
+    integer: bool = field(check=one_of, allowed=(True, False), default=False)
+    neighbours: str = neighbours_field()
+
+    def __post_init__(self) -> None:
+        settle(self, neighbours=neighbours_of(self.sensitivity, self.neighbours))
+        if isinstance(self.privacy, GaussianDP):
+            raise DesignError.of("privacy", self.privacy, GAUSSIAN_ALONE)
+        super().__post_init__()
+        if isinstance(self.sensitivity, Sensitivity):
+            if self.l0 is not None:
+                raise DesignError.of("l0", self.l0, "is for a number: the Sensitivity says it")
+            size, count = alike(self.sensitivity, self.dimension)
+            settle(self, sensitivity=size, l0=count)
+        settle(self, sensitivity=positive("sensitivity", self.sensitivity, side=UP))
+        if self.l0 is not None:
+            count = integer("l0", self.l0, 1, self.dimension)
+            settle(self, l0=None if count == self.dimension else count)
+        for epsilon, delta in self.points:
+            if not (1e-18 <= epsilon <= 200 or (epsilon == 0 and delta >= 1e-18)):
+                what = "where e^-ε is a mass, and not 1 to all digits kept; or 0, with delta"
+                raise DesignError.of("epsilon", epsilon, f"must be between 1e-18 and 200, {what}")
+        if self.integer and not 1 <= self.sensitivity <= LARGEST_CHANGE:
+            allowed = f"must be 1 to {LARGEST_CHANGE}, where whole numbers change; of larger changes leave integer=True out"
+            raise DesignError.of("sensitivity", self.sensitivity, allowed)
+        self._check_unit()
+
+    def _check_unit(self) -> None:
+        """Refuse a sensitivity in whose unit doubles do not hold the loss, nor what laws and proofs make of it."""
+        loss, size = self.given_loss, Fraction(self.sensitivity)
+        at_size = Fraction(loss.absolute) * size + Fraction(loss.squared) * size**2
+        if loss.function is not None:  # taken to grow no faster than the square
+            at_size = size**2
+        if not (1e-200 <= at_size <= 1e200 and 1e-100 <= size <= 1e100):
+            allowed = "must be between 1e-100 and 1e100, where the loss is between 1e-200 and 1e200: choose another unit"
+            raise DesignError.of("sensitivity", self.sensitivity, allowed)
+
+    def protection(self) -> Protection:
+        changes = Sensitivity(linf=self.sensitivity, l0=self.l0, neighbours=self.neighbours)
+        return Protection(self.dimension, changes, integer=self.integer)
+
+    @property
+    def among(self) -> MechanismClass:
+        """Every additive noise for one real number, whole-number noise where that is asked for; for several, independent noise of one law."""
+        if self.dimension > 1:
+            return INDEPENDENT_NOISE
+        return every("additive whole-number noise" if self.integer else REAL_NOISE)
+
+    def asked_by(self, question: object) -> bool:
+        asked = [getattr(question, name, None) for name in ("scalar", "loss", "integer")]
+        # whole numbers need not be protected from changes in between; they may be answered by noise that is not whole, which the
+        # bound for whole noise holds of only where the loss is linear between whole numbers (`lattice_bound`)
+        if self.integer and self.loss != "absolute":
+            return False
+        return self.dimension == 1 and asked == [self.sensitivity, self.loss, self.integer]
+
+    @cached_property
+    def given_loss(self) -> Loss:
+        """The loss of one coordinate."""
+        return Loss.of(self.loss)
+
+    @cached_property
+    def points(self) -> tuple[tuple[float, float], ...]:
+        """(ε, δ) of all that is asked at once, δ = 0 under pure privacy."""
+        return pairs_of(self.privacy)
+
+    @property
+    def alone(self) -> bool:
+        """Whether one ε > 0 is asked, as closed forms and what several copies imply are for."""
+        return len(self.points) == 1 and self.points[0][0] > 0
+
+    @property
+    def epsilon(self) -> float:
+        """ε of the requirement, of one point."""
+        [(epsilon, _)] = self.points
+        return epsilon
+
+    @property
+    def delta(self) -> float:
+        """δ of the requirement, of one point."""
+        [(_, delta)] = self.points
+        return delta
+
+    @property
+    def change(self) -> int:
+        """The largest change of whole numbers."""
+        return int(math.floor(self.sensitivity))
+
+    def unit(self, cells: int) -> Fraction:
+        """Width of a cell, so many a sensitivity; of whole numbers 1."""
+        return Fraction(1) if self.integer else Fraction(self.sensitivity) / integer("cells", cells, 1)
+
+    @property
+    def moved(self) -> int:
+        """How many coordinates change at once, at most."""
+        return self.l0 or self.dimension
+
+
+def alike(sensitivity: Sensitivity, dimension: int) -> tuple[float, int]:
+    """Return (a, c) where the changes are all those of at most c coordinates by at most a each; refuse other sets.
+
+    Independent noise of one law is as private on that set as on c coordinates that all move by up to a. Which coordinates
+    move does not matter, nor whether all rise or fall together, since the law is symmetric.
+
+    Examples
+    --------
+    >>> alike(Sensitivity(linf=1, l0=3), 20), alike(Sensitivity(each=[2, 2, 0]), 3)
+    ((1.0, 3), (2.0, 2))
+    """
+    bounds = sensitivity.bounds(dimension)
+    if len(bounds) > 1 or not sensitivity.allows(bounds):
+        raise DesignError.of(
+            "sensitivity",
+            str(sensitivity),
+            "the best noise is known where at most c coordinates change by at most a each: "
+            "Sensitivity(linf=a, l0=c), a and c so large that they cover these changes",
+        )
+    return bounds[0]
+
+
+def averaged(loss: object, mean: int) -> Loss:
+    r"""The loss whose optimum for one coordinate bounds that of several from below.
+
+    The mean of m answers that change is one answer of the same sensitivity, with noise :math:`\bar T` that must be private on its own:
+    :math:`E\,|\bar T| \le E\,|T|`, :math:`E\,g(\bar T) \le E\,g(T)` by Jensen, and :math:`E\,\bar T^2 = E\,T^2/m` for
+    symmetric laws, which suffice, since a change of signs keeps the box of changes and a mixture of private laws is
+    private. So m times the squared part may be charged; with a function, which need not be even, only once.
+
+    Examples
+    --------
+    >>> averaged({"absolute": 1, "squared": 2}, 10).name
+    '1*absolute + 20*squared'
+    """
+    given = Loss.of(loss)
+    return Loss(given.absolute, given.squared * (mean if given.polynomial else 1), given.function)
+
+
+def cell_claims(question: NoiseQuestion, stated: Certificate) -> Iterator[Claim]:
+    r"""A cell law keeps (ε, δ), by its finitely many hockey-stick sums (`mechdesign.noise.cell_noise`), and costs so much.
+
+    On c coordinates that change at once, each of which keeps (ε/c, δ/c), all of them keep (ε, δ): basic composition
+    (Dwork and Roth 2014, theorem 3.16). The sums and the cost are rational; that of a callable loss is computed in doubles,
+    rounded up.
+    """
+    law, size, moved = stated.law, 1, 1
+    if isinstance(stated.law, CellProduct):
+        law, size, moved = stated.law.law, stated.law.dimension, stated.law.moved
+    checks.instance("law", law, IntegerNoise if question.integer else CellNoise)
+    if (size, moved) != (question.dimension, question.moved):
+        remedy = "must be the question's: numbers, and how many change"
+        raise DesignError.of("dimension", (size, moved), remedy)
+    for epsilon, delta in question.points:
+        spare = Fraction(delta) - moved * law.exact_delta(Fraction(epsilon) / moved)
+        claim = f"delta at epsilon = {epsilon:g} is at most {delta:g}"
+        yield Claim(claim, PROVED, float(spare), spare >= 0)
+    cells = on_cells(law)
+    asked = question.change if question.integer else Fraction(question.sensitivity)
+    reach = Fraction(cells.width) * cells.cells_per_shift - asked
+    yield Claim("it holds for every change up to the sensitivity", PROVED, float(reach), reach >= 0)
+    room = Fraction(stated.value) - law_cost(law, question.given_loss)
+    how = PROVED if question.given_loss.polynomial else RECOMPUTED
+    yield Claim(f"the expected loss is at most {stated.value:.9g}", how, float(room), room >= 0)
+
+
+def law_cost(law: CellNoise | IntegerNoise, loss: Loss) -> Fraction:
+    """Return E ℓ(T): exact for the absolute and squared parts of the loss, an upper bound for a callable."""
+    if isinstance(law, IntegerNoise):
+        return _whole_cost(law, loss)
+    n, unit = law.cells_per_shift, Fraction(law.width) / 2
+    half = (Fraction(law.start) / unit).denominator
+    unit /= half
+    ends = np.array(law.ends, dtype=object if half > 1 or law.spans else np.int64)
+    spans = np.array(law.spans or (1,) * len(ends), dtype=np.int64)
+    weights = np.array(law.weights, dtype=object)
+    first = int(Fraction(law.start) / unit)
+    (left, right), place, total = law.period, np.arange(len(ends)), Fraction(0)
+    for span in np.unique(spans).tolist():
+        (at,) = np.nonzero(spans == span)
+        middles = first + half * (2 * ends[at] - span)
+        total += average_costs(loss, middles, unit, half=half * span).weighted(weights[at].tolist())
+        sides = (place[at] < left, -1), (place[at] >= len(ends) - right, 1)
+        for side, sign in sides if law.decay else ():
+            tail = tail_side(loss, middles[side], unit, half * span, sign * 2 * n * half, law.decay)
+            total += tail.weighted(weights[at][side].tolist())
+    if law.spike:
+        spike = average_costs(loss, np.zeros(1, dtype=np.int64), Fraction(law.spike_width) / 2)
+        total += spike.weighted([law.spike])
+    return total / law.total
+
+
+def _whole_cost(law: IntegerNoise, loss: Loss) -> Fraction:
+    """The same of noise on the whole numbers."""
+    n, held, half = law.change, law.weights, Fraction(1, 2)
+    middles = 2 * np.arange(law.first, law.first + len(held))
+    total = average_costs(loss, middles, half, half=0).weighted(held)
+    if law.decay:
+        left, right = tail_costs(loss, middles, half, n, law.decay, half=0)
+        total += left.weighted(held[:n]) + right.weighted(held[-n:])
+    return total / law.total
+
+
+def law_notes(question: NoiseQuestion, law: CellNoise | IntegerNoise) -> tuple[str, ...]:
+    """What a reader should know of a law before trusting it."""
+    notes = []
+    if not question.given_loss.polynomial:
+        notes.append(
+            "the loss is a callable: its floating-point values are taken as exact, its convexity sampled"
+        )
+    if isinstance(law, CellNoise) and law.spike:
+        notes.append(
+            f"a spike of mass {float(law.spike / law.total):.3g} and width {law.spike_width:.3g} sits at 0: "
+            "δ is large enough that almost exact answers pay"
+        )
+    return tuple(notes)
+
+
+# -- the program on a lattice -------------------------------------------------------------------------------------
 
 
 class FreeLattice(LatticeDeclared):

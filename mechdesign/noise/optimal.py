@@ -68,19 +68,23 @@ from mechdesign.noise.additive import AdditiveNoise
 from mechdesign.noise.calibration import Calibration
 from mechdesign.noise.calibration_search import budget_of, consumed, evaluated
 from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
-from mechdesign.noise.cell_product import CellProduct, NoiseQuestion, averaged, cell_claims, law_notes
 from mechdesign.noise.lattice import (
     MOST_CELLS,
     SMALLEST_DELTA,
     SMALLEST_WHOLE,
     LatticeBound,
     LatticeProblem,
+    NoiseQuestion,
     OneNumberDual,
+    averaged,
+    cell_claims,
+    law_notes,
     reach,
     refined,
 )
 from mechdesign.noise.laws import draw_laws
 from mechdesign.noise.staircase_dual import staircase
+from mechdesign.noise.vector_noise import CellProduct
 from mechdesign.problem.checks import instance, integer
 from mechdesign.problem.law_moments import symmetric_mean
 from mechdesign.problem.losses import Loss

@@ -42,8 +42,7 @@ from mechdesign.evidence.results import SolveReport
 from mechdesign.evidence.sampling import IntegerWeights, streaks, uniform_integers
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.cell_noise import MOST_CELLS, CellNoise, IntegerNoise
-from mechdesign.noise.cell_product import NoiseQuestion, law_cost, law_notes
-from mechdesign.noise.lattice import SPIKE, OneNumberDual
+from mechdesign.noise.lattice import SPIKE, NoiseQuestion, OneNumberDual, law_cost, law_notes
 from mechdesign.problem.checks import instance, integer
 from mechdesign.problem.losses import outward_decay, round_width
 from mechdesign.problem.privacy import PureDP

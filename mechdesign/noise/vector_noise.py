@@ -1,5 +1,16 @@
-"""Noise for vector queries, independent with a scale per coordinate: of one type, or Laplace here and Gaussian there. The exact composition of all
-coordinates' losses bounds δ.
+r"""Noise for vector queries, independent: with a scale per coordinate, of one type, or Laplace here and Gaussian there; or of one cell law.
+
+The exact composition of all coordinates' losses bounds δ.
+
+**One cell law on every coordinate** is private as a whole: with :math:`D_k(\alpha) = \sum_j [p_j - \alpha p_{j+k}]_+` of a shift by k cells, a shift by :math:`(k + \theta)\beta` has
+:math:`(1-\theta) D_k + \theta D_{k+1}`: the pair of laws is that of k or of k + 1 cells, by a coin that may be seen. K
+shifted coordinates are therefore a mixture of products over whole cells, and whatever dominates every :math:`D_k`,
+k ≤ n, dominates in each factor. :math:`h = \max_k D_k` does: a convex function of α and so itself the curve of a pair of laws;
+the chords of its values on a grid, computed with their rounding errors added, lie above it.
+
+Tails are followed until they weigh nothing; what lies beyond counts as infinite loss. Where one weight stands for a span of
+cells, the pairs are the overlaps of spans, whose lengths are linear in the shift between the differences of the spans' ends:
+shifts by these differences decide.
 """
 
 from __future__ import annotations
@@ -7,27 +18,39 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from fractions import Fraction
+from functools import cached_property, lru_cache
 from types import NoneType
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 from scipy import special, stats
 
-from mechdesign.accounting.interval import delta_interval, upper_delta
-from mechdesign.accounting.losses import NoiseTerm, is_gaussian
+from mechdesign.accounting.composition import composed_delta
+from mechdesign.accounting.grid import discretise_atoms
+from mechdesign.accounting.interval import DeltaInterval, delta_interval, upper_delta
+from mechdesign.accounting.least_kept import least_kept
+from mechdesign.accounting.losses import AtomicLoss, NoiseTerm, is_gaussian
 from mechdesign.errors import DesignError
 from mechdesign.evidence.attack import TradeOff
+from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.proofs import PROVED
 from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.serialize import serializable
+from mechdesign.noise.cell_noise import CellNoise, IntegerNoise
+from mechdesign.noise.laws import draw_laws
 from mechdesign.noise.release import ExactNoise, noisy
-from mechdesign.problem.checks import doubles, inside, instance, integer, one_of, settle
+from mechdesign.problem import checks
+from mechdesign.problem.checks import doubles, field, inside, instance, integer, one_of, settle
 from mechdesign.problem.law_moments import absolute_moment
 from mechdesign.problem.mechanism import AddedNoise
 from mechdesign.problem.privacy import Consumption, Pointwise, pairs_of
 from mechdesign.problem.sensitivity import Sensitivity
-from mechdesign.typing import Array, Indices, Numbers
+from mechdesign.typing import Array, Indices, Numbers, Values
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _STEP = 2.0**-30
 """Lattice step of a release over the scale."""
@@ -201,19 +224,6 @@ def profile_vector(name: str, value: Numbers, size: int | None = None) -> Array:
     if not fits or not found.min() >= 0 or not found.max() < math.inf:
         raise DesignError.of(name, value, allowed)
     return found
-
-
-def shape_of(size: object) -> tuple[int, ...]:
-    """Return a size as SciPy takes it, None, a whole number or a sequence of them, as a shape.
-
-    Examples
-    --------
-    >>> shape_of(None), shape_of(3), shape_of((2, 3))
-    ((), (3,), (2, 3))
-    """
-    if size is None or isinstance(size, (tuple, list)):
-        return tuple(integer("size", n, 0, 2**40) for n in size or ())
-    return (integer("size", size, 0, 2**40),)
 
 
 def accuracy_of(scales: Array, *, laplace: bool | Sequence[bool] | npt.NDArray[np.bool_] = False) -> Accuracy:
@@ -402,3 +412,268 @@ def barely_above(excess: float, count: int) -> float:
     chances = stats.binom.pmf(np.arange(len(n) + 1), count, 0.5)
     left = float(special.gammainc(n[-1] + 1, half)) if count > len(n) else 0.0
     return float(chances[0] * -math.expm1(-excess) + chances[1:] @ np.maximum(part, 0.0) + left) * (1 + 1e-11)
+
+
+# -- one cell law on every coordinate -----------------------------------------------------------------------------
+
+
+@serializable("cell-product")
+@dataclass(frozen=True)
+class CellProduct(checks.Checked, AddedNoise):
+    r"""Independent noise of one cell law on every coordinate of a query.
+
+    Every coordinate may move by up to n cells of the law (``law.cells_per_shift``), all K at once, or c of them.
+
+    Parameters
+    ----------
+    law : CellNoise or IntegerNoise
+        Symmetric about 0.
+    dimension : int
+        K ≥ 1.
+    l0 : int, optional
+        c ≤ K: how many coordinates may move at once, at most; all when not given.
+
+    Raises
+    ------
+    DesignError
+        A law that is not symmetric, a dimension that is no whole number.
+
+    Examples
+    --------
+    >>> noise = CellProduct(CellNoise((1, 2, 4, 8, 4, 2, 1), 1.0, -3.5, cells_per_shift=1), 3)
+    >>> round(noise.variance, 4), round(noise.delta_interval(1.0).upper, 3)
+    (1.9924, 0.3)
+    """
+
+    law: CellNoise | IntegerNoise = field(CellNoise, IntegerNoise)
+    dimension: int = field(check=integer, least=1, most=10**9)
+    l0: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.l0 is not None:
+            checks.settle(self, l0=checks.integer("l0", self.l0, 1, self.dimension))
+        if not self.law.symmetric:
+            raise DesignError.of("law", "its start or weights", "must be symmetric about 0")
+
+    @property
+    def moved(self) -> int:
+        """How many coordinates may move at once."""
+        return self.l0 or self.dimension
+
+    @property
+    def variance(self) -> float:
+        """Variance of one coordinate."""
+        return self.law.var()
+
+    @property
+    def absolute_error(self) -> float:
+        """E|T| of one coordinate."""
+        return self.law.expected_loss("absolute")
+
+    def errors(self) -> Accuracy:
+        """How far off the answer to one coordinate is."""
+        return self.law.errors()
+
+    def plot(self, **options: float) -> Figure:
+        """Draw the law of one coordinate and its tail."""
+        return draw_laws({"this noise": self.law}, **options)
+
+    def _noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        return np.asarray(self.law.rvs(shape, rng))
+
+    def release(self, x: Numbers) -> Array:
+        """Return answers with noise, drawn exactly from the operating system's randomness: for deployment.
+
+        What is composed for real shifts holds for the lattice that leaves the machine, coordinate by coordinate
+        (`CellNoise.release`).
+
+        Parameters
+        ----------
+        x : array, shape (..., K)
+
+        Raises
+        ------
+        DataError
+            A number that is not finite, or beyond 2⁵³ one that no double holds. The guarantee does not cover that refusal.
+        """
+        given = checks.read("x", x)
+        held = checks.answers("x", given, self.dimension)
+        return self.law.release(given if isinstance(self.law, IntegerNoise) else held)
+
+    def delta_interval(self, epsilon: float) -> DeltaInterval:
+        """Enclose δ(ε) over every change of the query by at most n cells in each coordinate that may move."""
+        return many_interval(
+            on_cells(self.law), self.moved, min(checks.non_negative("epsilon", epsilon), 1e6)
+        )
+
+    def privacy_profile(self, epsilon: Numbers) -> Values:
+        """δ(ε), from above.
+
+        Parameters
+        ----------
+        epsilon : float or ndarray
+            ε ≥ 0.
+        """
+        return checks.each("epsilon", epsilon, lambda e: self.delta_interval(e).upper)
+
+    def epsilon(self, delta: float) -> float:
+        """The least ε certified at `delta`, rounded up; ``inf`` if there is none."""
+        delta = checks.probability("delta", delta)
+
+        def over(epsilon: float) -> float:
+            upper = self.delta_interval(epsilon).upper
+            return math.log(upper / delta) if upper > delta > 0 else upper - delta
+
+        return least_kept(over, 1.0, least=0.0, most=1e6, xtol=1e-9, rtol=1e-9)
+
+    def summary(self) -> str:
+        """The law and what it costs."""
+        law = on_cells(self.law)
+        reach = law.cells_per_shift * law.width
+        some = "" if self.moved == self.dimension else f"of at most {self.l0} at once "
+        return (
+            f"{'cell' if law is self.law else 'whole-number'} noise on {self.dimension} coordinates, for changes {some}up to {reach:.6g} each, "
+            f"variance {self.variance:.6g} per coordinate"
+        )
+
+    def __str__(self) -> str:
+        return self.summary()
+
+
+def on_cells(law: CellNoise | IntegerNoise) -> CellNoise:
+    """The law on cells; that of which noise on the whole numbers is the middle."""
+    return law.cells if isinstance(law, IntegerNoise) else law
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Mass per cell between edges (in cells), and the mass of the tails beyond them.
+
+    Parameters
+    ----------
+    heights : ndarray, shape (m,)
+    edges : ndarray of int, shape (m + 1,)
+    beyond : float
+        Rounded up.
+    shifts : ndarray of int
+        The whole shifts among which, for every level, the worst of all real ones up to n cells is.
+    """
+
+    heights: Array
+    edges: Indices
+    beyond: float
+    shifts: Indices
+
+    def moved(self, k: int) -> tuple[Array, Array, float]:
+        """Masses p and q of the pieces where both laws have some when the second is k cells to the left; the mass without partner."""
+        cuts = np.union1d(self.edges, self.edges - k)
+        a, b = (self._at(places) * np.diff(cuts) for places in (cuts[:-1], cuts[:-1] + k))
+        seen = (a > 0) & (b > 0)
+        return a[seen], b[seen], float(a[b == 0].sum()) + self.beyond
+
+    def _at(self, places: Indices) -> Array:
+        padded = np.concatenate([[0.0], self.heights, [0.0]])
+        return np.asarray(padded[np.searchsorted(self.edges, places, side="right")])
+
+
+@lru_cache(maxsize=32)
+def pieces(law: CellNoise) -> Pieces:
+    """The pieces of a law, its spike left out; equal neighbours of a law with spans are one."""
+    n = law.cells_per_shift
+    masses, edges, beyond = law.extended
+    heights = masses / np.diff(edges)
+    if not law.spans:
+        return Pieces(heights, edges, beyond, np.arange(1, n + 1))
+    first = np.flatnonzero(np.diff(heights, prepend=np.nan))
+    edges = np.append(edges[first], edges[-1])
+    near = edges[(edges >= -n) & (edges <= law.count + n)]
+    gaps = np.unique(np.subtract.outer(near, near))
+    return Pieces(heights[first], edges, beyond, np.append(gaps[(gaps > 0) & (gaps < n)], n))
+
+
+def _curve(held: Pieces, k: int, levels: Array) -> tuple[Array, float]:
+    """D_k at e^levels, rounded up, and its limit: the mass whose partner has none."""
+    a, b, infinite = held.moved(k)
+    ratio = np.log(a) - np.log(b)
+    order = np.argsort(ratio)
+    above, below = (np.append(np.cumsum(x[order][::-1])[::-1], 0.0) for x in (a, b))
+    i = np.searchsorted(ratio[order], levels, side="right")
+    # cells within rounding of the level are on either side of it: they add next to nothing, which the slack covers
+    slack = (2e-16 * len(a) + 1e-15) * (above[i] + np.exp(levels) * below[i])
+    value = np.maximum(above[i] - np.exp(levels) * below[i], 0.0) + slack + infinite
+    return value * (1 + 1e-15), infinite
+
+
+@lru_cache(maxsize=32)
+def dominating_loss(law: CellNoise) -> AtomicLoss:
+    """Return a privacy loss that dominates that of every shift of one coordinate up to n cells: the chords of max_k D_k.
+
+    Masses are rounded upwards: they may sum to slightly more than one.
+    """
+    held, ratios, top = pieces(law), np.zeros(1), 1e-3
+    for k in held.shifts:
+        a, b, _ = held.moved(k)
+        ratios = np.log(a) - np.log(b)
+        top = max(top, np.abs(ratios).max(initial=0.0))
+    top = top * (1 + 1e-12) + 1e-12
+    levels = np.union1d(np.linspace(-top, top, 4096), ratios)
+    # points so close that rounding hides the difference of slopes are one, the upper
+    levels = levels[np.append(np.diff(levels) > 1e-7 * top, True)]
+    curves = [_curve(held, k, levels) for k in held.shifts]
+    height = np.max([value for value, _ in curves], axis=0)
+    height[-1] = infinite = max(height[-1], *(lost for _, lost in curves))
+    hull = _lower_hull(np.exp(levels), height)
+    levels, kept = levels[hull], height[hull]
+    alpha = np.exp(levels)
+    slope = np.concatenate([[(1 - kept[0]) / alpha[0]], -np.diff(kept) / np.diff(alpha), [0.0]])
+    mass = alpha * np.maximum(-np.diff(slope), 0.0)
+    # What these atoms amount to must be no less than the curve: inflate by what rounding took away.
+    tail_p, tail_q = (np.append(np.cumsum(m[::-1])[::-1], 0.0)[1:] for m in (mass, mass / alpha))
+    reached = infinite + np.maximum(tail_p - alpha * tail_q, 0.0) * (1 - 1e-15 * len(alpha))
+    factor = max(1.0, float(np.max(kept / np.maximum(reached, 1e-300)))) * (1 + 1e-14)
+    return AtomicLoss(levels, mass * factor, min(infinite * factor + float(law.spike / law.total), 1.0))
+
+
+def _lower_hull(x: Array, y: Array) -> Indices:
+    """Indices of the lower convex hull of points with increasing x."""
+    hull: list[int] = []
+    for i in range(len(x)):
+        while len(hull) > 1:
+            a, b = hull[-2], hull[-1]
+            if (y[b] - y[a]) * (x[i] - x[b]) <= (y[i] - y[b]) * (x[b] - x[a]):
+                break
+            hull.pop()
+        hull.append(i)
+    return np.array(hull)
+
+
+def _composed(loss: AtomicLoss, count: int, epsilon: float, *, pessimistic: bool) -> float:
+    """δ(ε) of `count` coordinates from above or below, on a grid of 20,000 steps and more that the largest loss is on."""
+    if loss.infinity >= 1:
+        return 1.0
+    spread, top = float(np.ptp(loss.values)), float(np.abs(loss.values).max())
+    step = top / math.ceil(20_000 * top / (spread or top)) if top else 1.0
+    grid = discretise_atoms(loss, step, pessimistic=pessimistic)
+    return composed_delta([(grid, count)], epsilon)[0]
+
+
+def many_interval(law: CellNoise, count: int, epsilon: float) -> DeltaInterval:
+    """Enclose δ(ε) of `count` coordinates with noise of this law, over all shifts up to n cells in each.
+
+    The lower end is that of all coordinates shifted by n cells.
+    """
+    if count == 1:
+        sums = law.hockey_stick(epsilon)
+        return DeltaInterval(round_down(sums[law.cells_per_shift]), round_up(max(sums.values())), PROVED)
+    # Each coordinate of a pure law consumes nothing within its share of ε.
+    if law.decay and law.exact_delta(Fraction(epsilon) / count) == 0:
+        return DeltaInterval(0.0, 0.0, PROVED)
+    upper = _composed(dominating_loss(law), count, epsilon, pessimistic=True)
+    held = pieces(law)
+    a, b, lost = held.moved(law.cells_per_shift)
+    infinite = max(lost - held.beyond, 0.0) * (1 - 1e-12) if not law.decay else 0.0
+    if not a.size:
+        return DeltaInterval(min(-math.expm1(count * math.log1p(-min(infinite, 1 - 1e-16))), upper), upper)
+    lower = _composed(AtomicLoss(np.log(a) - np.log(b), a, infinite), count, epsilon, pessimistic=False)
+    return DeltaInterval(min(lower, upper), upper)

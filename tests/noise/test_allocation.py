@@ -18,9 +18,8 @@ from scipy import integrate, optimize, stats
 
 import mechdesign as md
 from mechdesign.accounting.gaussian import gaussian_mu
-from mechdesign.noise.allocation_page import disparity, gini, layer_profile, majorizes
 from mechdesign.noise.scales_solving import worst_mix
-from mechdesign.noise.separable import Changes, spent
+from mechdesign.noise.separable import Changes, disparity, gini, layer_profile, majorizes, spent
 from mechdesign.noise.vector_noise import MixedNoise
 from mechdesign.problem.law_moments import absolute_moment
 

@@ -17,7 +17,7 @@ import mechdesign as md
 from mechdesign.accounting.interval import delta_interval
 from mechdesign.accounting.losses import NoiseTerm, loss_of
 from mechdesign.accounting.profile import privacy_profile
-from mechdesign.noise.calibration_search import unit_cost
+from mechdesign.noise.calibration import unit_cost
 from mechdesign.noise.laws import flipped_huber, truncated_laplace_law
 
 PRIVACY, S = md.ApproximateDP(1.0, 1e-5), md.Sensitivity

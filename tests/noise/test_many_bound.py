@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import mechdesign as md
-from mechdesign.noise.cell_product import averaged
+from mechdesign.noise.lattice import averaged
 from mechdesign.noise.optimal import Copies, binomial_tail, lower_bounds
 from mechdesign.problem.losses import Loss
 from mechdesign.problem.spine import Bound

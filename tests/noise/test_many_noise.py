@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import mechdesign as md
 from mechdesign.noise.cell_noise import CellNoise
-from mechdesign.noise.cell_product import many_interval
 from mechdesign.noise.optimal import named_cost
+from mechdesign.noise.vector_noise import many_interval
 from mechdesign.problem.losses import Loss
 
 halves = st.lists(st.integers(0, 40), min_size=2, max_size=5).filter(lambda h: h[-1] > 0 and sum(h) > h[-1])

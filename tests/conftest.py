@@ -4,9 +4,15 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+from mechdesign.evidence import digits
+
 # Workers take all cores: threads of the matrices' own would wait for each other, and cost half of the processor's time.
 for _library in ("OPENBLAS", "OMP"):
     os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
+
+# Prints fold at the width of the terminal: tests read them whole, and those of the width set COLUMNS, as xdist does for its workers.
+os.environ.pop("COLUMNS", None)
+digits.WIDTH = 10_000
 
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "derandomize": True}
 settings.register_profile("normal", max_examples=200, **_COMMON)

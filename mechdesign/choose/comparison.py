@@ -13,7 +13,7 @@ import pandas as pd
 from mechdesign.choose.candidates import candidates, fewest
 from mechdesign.choose.questions import LocalReport, NumericQuery, Question, Requirement, check_same_privacy
 from mechdesign.errors import DesignError, MechdesignError
-from mechdesign.evidence.digits import shown
+from mechdesign.evidence.digits import folded, shown, width
 from mechdesign.evidence.page import Exportable, Page, Section, page
 from mechdesign.evidence.proofs import (
     CLAIMED,
@@ -348,16 +348,13 @@ class Comparison(Exportable):
         frame = self.to_frame()[columns]
         for name in _NUMBERS:
             frame[name] = [shown(v, 5) for v in frame[name]]
-        lines = [
-            f"{self.question}; {self.privacy}",
-            frame.to_string(index=False),
-            f"ratio: to {self.reference}",
-        ]
+        lines = [f"ratio: to {self.reference}"]
         lines += filter(None, (self._order if self._mixed else "", self.together, self.of_mean))
         lines += [f"{name}: {OTHER}" for name in self.others]
         lines += [f"lower bound of {of}: {shown(bound, 5)}" for of, bound in self.bounds.items()]
         lines += [f"not {name}: {reason}" for name, reason in self.refused.items()]
-        return "\n".join(lines)
+        table = frame.to_string(index=False, line_width=width())
+        return "\n".join([folded(f"{self.question}; {self.privacy}"), table, folded("\n".join(lines))])
 
 
 def _sentence(text: str) -> str:

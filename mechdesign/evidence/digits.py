@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+import shutil
+import textwrap
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
@@ -116,6 +118,33 @@ def within(gap: float) -> str:
     ('', 'the value is within 8.85 × the lower bound', '')
     """
     return f"the value is within {at_most(1 / (1 - gap), 3)} × the lower bound" if 0.5 < gap < 1 else ""
+
+
+WIDTH = 100
+"""Columns where there is no terminal to ask."""
+
+
+def width() -> int:
+    """Columns of the terminal."""
+    return shutil.get_terminal_size((WIDTH, 24)).columns
+
+
+def folded(text: str, hang: int = 2) -> str:
+    """Fold lines at spaces to the terminal's width, what follows `hang` further in; an index such as ``P[x, y]`` stays whole.
+
+    Examples
+    --------
+    >>> print(folded(f"note: P[0, {'1' * 60}, 2] is shown, and what does not fit on a line is on the next, by two spaces further in"))
+    note: P[0, 111111111111111111111111111111111111111111111111111111111111, 2] is shown, and what does
+      not fit on a line is on the next, by two spaces further in
+    """
+    found: list[str] = []
+    for line in text.splitlines():
+        margin = " " * (len(line) - len(line.lstrip()) + hang)
+        whole = re.sub(r"\[[^][]{,30}\]", lambda index: index[0].replace(" ", "\u00a0"), line)
+        lines = textwrap.wrap(whole, width(), subsequent_indent=margin, break_on_hyphens=False)
+        found += (part.replace("\u00a0", " ") for part in lines or [""])
+    return "\n".join(found)
 
 
 _COMMANDS = """α alpha β beta γ gamma δ delta ε varepsilon ζ zeta η eta θ theta κ kappa λ lambda μ mu ν nu ξ xi π pi

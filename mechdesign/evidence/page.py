@@ -19,17 +19,18 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from importlib import metadata, resources
 from numbers import Real
 from typing import TYPE_CHECKING, TypedDict
 from xml.etree import ElementTree
 
+import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError, MissingExtra, instance
-from mechdesign.evidence.digits import as_latex, shown
+from mechdesign.evidence.digits import as_latex, folded, shown, width
 from mechdesign.evidence.serialize import check_writable, dumps, write_whole
 from mechdesign.plotting import STYLE
 
@@ -375,11 +376,23 @@ def versions(*more: str) -> pd.DataFrame:
 
 
 class Saved:
-    """Base class of what is saved to a file."""
+    """Base class of what is saved to a file; prints a line a field."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it as versioned JSON; `mechdesign.load` reads it back."""
         write_whole(path, dumps(self))
+
+    def __str__(self) -> str:
+        """Its fields, a line each: large arrays shortened, and what is longer than three lines cut."""
+        if not is_dataclass(self):
+            return repr(self)
+        lines, most = [type(self).__name__], 3 * width() - 20
+        with np.printoptions(threshold=40, edgeitems=2, precision=6):
+            for f in fields(self):
+                if f.repr and (held := getattr(self, f.name)) is not None:
+                    text = " ".join(shown(held).split())
+                    lines.append(f"  {f.name}: {text if len(text) <= most else text[:most] + ' …'}")
+        return folded("\n".join(lines))
 
 
 class Exportable(Saved, ABC):

@@ -33,6 +33,7 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError, MechdesignError, MissingExtra, ResultFormatError, instance
+from mechdesign.evidence.page import Saved
 from mechdesign.evidence.serialize import check_writable, dumps, encode, serializable, write_whole
 from mechdesign.evidence.vipr import LinearBound, NoProgramError
 from mechdesign.typing import Indices
@@ -353,7 +354,7 @@ class RowsBound(Proof):
 
 @serializable("certificate")
 @dataclass(frozen=True, eq=False)
-class Certificate:
+class Certificate(Saved):
     """Evidence that anyone can check.
 
     Parameters

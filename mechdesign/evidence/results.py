@@ -18,7 +18,7 @@ import pandas as pd
 
 from mechdesign.errors import DesignError, MechdesignError, instance
 from mechdesign.evidence.attack import Attack, TradeOff, share
-from mechdesign.evidence.digits import at_least, at_most, gap_words, meaningful, within
+from mechdesign.evidence.digits import at_least, at_most, folded, gap_words, meaningful, width, within
 from mechdesign.evidence.page import Exportable, Fact, Page, Section, versions
 from mechdesign.evidence.proofs import (
     ABOUT_FILE,
@@ -449,7 +449,7 @@ class Result(Exportable):
             lines += [f"status: {self.status_words}", *self.design.lines(self)]
             lines += [f"note: {note}" for note in (*self.notes, *self.remarks())]
             head = f"{type(self.design).__name__}: {self.design.stated(self)}"
-            return "\n  ".join([head, *lines, *self.solver_report.lines()])
+            return folded("\n  ".join([head, *lines, *self.solver_report.lines()]))
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>{super()._repr_html_()}"
@@ -479,17 +479,24 @@ def _word(name: str, value: object, words: type[enum.StrEnum]) -> enum.StrEnum:
 
 
 class Audit(pd.DataFrame):  # type: ignore[misc]  # pandas has no types
-    """Constraints, a row each; printed with all columns, shortened to a terminal."""
+    """Constraints, a row each; printed with all columns, as wide as the terminal, and up to 80 rows whole."""
 
     @property
     def _constructor(self) -> type[Audit]:
         return Audit
 
     def __repr__(self) -> str:
-        said: str = self.to_string(max_rows=20, max_colwidth=24, float_format="{:.4g}".format)
-        return said
+        rows = len(self) if len(self) <= _ROWS else 20
+        for most in (None, *range(width() // 2, 0, -1)):  # what names a row is cut where it is wider
+            said: str = self.to_string(max_rows=rows, max_colwidth=most, float_format="{:.4g}".format)
+            if max(map(len, said.splitlines())) <= width():
+                break
+        every = f"{len(self)} rows; all of them: print(audit.to_string()), or audit.to_csv(path)"
+        return said if rows == len(self) else folded(f"{said}\n{every}")
 
 
+_ROWS = 80
+"""Rows of an audit that are printed whole."""
 _ONE_IN = 0.01
 """The share of the innocent whose accusation a page speaks of."""
 _HOW = {

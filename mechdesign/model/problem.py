@@ -22,6 +22,7 @@ import cvxpy as cp
 from cvxpy import Minimize as Minimize
 
 from mechdesign.errors import DesignError, instance
+from mechdesign.evidence.digits import folded
 from mechdesign.evidence.results import Result
 from mechdesign.problem.spine import Clock, Incumbent, ModelledDesign
 from mechdesign.problem.words import Description
@@ -269,7 +270,7 @@ class Problem(ModelledDesign):
         )
 
     def __str__(self) -> str:
-        return "\n".join(self.printed())
+        return folded("\n".join(self.printed()), 14)
 
     def _repr_latex_(self) -> str:
         lines = (rf"\text{{{typeset(line)}}}" for line in self.printed())

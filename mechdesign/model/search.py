@@ -22,7 +22,7 @@ import pandas as pd
 from scipy import sparse
 
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
-from mechdesign.evidence.digits import gap_words
+from mechdesign.evidence.digits import folded, gap_words, width
 from mechdesign.evidence.page import Exportable, Page, Section, versions
 from mechdesign.evidence.proofs import (
     CLAIMED,
@@ -569,7 +569,10 @@ class Frontier(Exportable):
         }
 
     def __str__(self) -> str:
-        return f"frontier over {self.over}; lower bounds are of {self._among}\n{self.table.to_string(index=False)}"
+        table, noted = self.table.drop(columns="note"), self.table[self.table["note"].astype(bool)]
+        head = folded(f"frontier over {self.over}; lower bounds are of {self._among}")
+        notes = [folded(f"{self.over} = {x:.6g}: {note}") for x, note in zip(noted[self.over], noted["note"])]
+        return "\n".join([head, table.to_string(index=False, line_width=width()), *notes])
 
 
 def sweep(

@@ -34,7 +34,7 @@ from mechdesign.accounting.interval import DeltaInterval, delta_interval, epsilo
 from mechdesign.accounting.losses import AtomicLoss, CentredLoss, NoiseTerm, is_gaussian, loss_of, of_scipy
 from mechdesign.accounting.profile import largest_loss, least_mu, privacy_profile, profile_epsilon
 from mechdesign.errors import DataError, DesignError
-from mechdesign.evidence.digits import at_least, at_most, fields_shown
+from mechdesign.evidence.digits import at_least, at_most, fields_shown, folded
 from mechdesign.evidence.exact import round_up
 from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.serialize import serializable
@@ -616,7 +616,7 @@ class AdditiveNoise(Checked, AddedNoise):
         unit, often = f"{self.neighbours} neighbours", (self.rounds, self.sampling_rate)
         delta = 0.0 if math.isfinite(self.worst_cases.largest_loss()) else _DELTA
         asked = f"ε = {at_most(self.epsilon(delta, width=0.1))}, δ = {delta:g}"
-        return f"{stated(asked, unit, self.standard_deviation, *often)}\n  {self.summary()}"
+        return folded(f"{stated(asked, unit, self.standard_deviation, *often)}\n  {self.summary()}")
 
 
 _NAMES = {

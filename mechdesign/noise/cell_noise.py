@@ -36,6 +36,7 @@ import numpy.typing as npt
 
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.exact import exp_lower, round_up
+from mechdesign.evidence.page import Saved
 from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.sampling import IntegerWeights, streaks, uniform_integers
 from mechdesign.evidence.serialize import serializable
@@ -169,7 +170,7 @@ def _place(p: Array, above: Array, edges: Array, side: Literal["left", "right"])
 # -- the noise ----------------------------------------------------------------------------------------------------
 
 
-class _OnCells:
+class _OnCells(Saved):
     """What noise on cells, and on the whole numbers in their middle, has in common: privacy at shifts by cells, and errors."""
 
     cells: CellNoise

@@ -34,6 +34,7 @@ from mechdesign.accounting.least_kept import least_kept
 from mechdesign.accounting.losses import AtomicLoss, NoiseTerm, is_gaussian
 from mechdesign.errors import DesignError
 from mechdesign.evidence.attack import TradeOff
+from mechdesign.evidence.digits import folded
 from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.proofs import PROVED
 from mechdesign.evidence.results import Accuracy
@@ -538,7 +539,7 @@ class CellProduct(checks.Checked, AddedNoise):
         )
 
     def __str__(self) -> str:
-        return self.summary()
+        return folded(self.summary())
 
 
 def on_cells(law: CellNoise | IntegerNoise) -> CellNoise:

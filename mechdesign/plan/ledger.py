@@ -36,6 +36,7 @@ from flint import arb, ctx
 from scipy import optimize
 
 from mechdesign.errors import DesignError, ResultFormatError, instance
+from mechdesign.evidence.digits import folded
 from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.page import Section, page
 from mechdesign.evidence.proofs import CLAIMED, Claim
@@ -468,7 +469,9 @@ class Ledger:
     def __str__(self) -> str:
         left = self.left()
         held = f"{self._entries} entries, {len(self._rows) - 1} releases"
-        return f"Ledger of {self.budget}: {held}\n  left: {left or 'nothing'}\n  last hash: {self.hash}"
+        return folded(
+            f"Ledger of {self.budget}: {held}\n  left: {left or 'nothing'}\n  last hash: {self.hash}"
+        )
 
 
 def _read(design: Design, x: Any) -> tuple[Any, int]:

@@ -21,6 +21,7 @@ from mechdesign.accounting.losses import is_gaussian
 from mechdesign.choice.rule import Choosing, Scored
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.attack import TradeOff
+from mechdesign.evidence.digits import folded
 from mechdesign.evidence.exact import round_down, round_up
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED
 from mechdesign.evidence.serialize import serializable
@@ -247,7 +248,8 @@ class PlannedRelease:
             asked = f"{guarantee(PureDP(found.epsilon))}, δ = 0"
         lines = [f"{name}: {n.summary()}" for name, parts in self.parts.items() for _, n in parts]
         lines += self.stated_choices()
-        return "\n  ".join([stated(asked, f"{self.neighbours} neighbours", None, self.rounds), *lines])
+        head = stated(asked, f"{self.neighbours} neighbours", None, self.rounds)
+        return folded("\n  ".join([head, *lines]))
 
 
 def currency_of(privacy: Privacy) -> str:

@@ -29,7 +29,7 @@ import numpy as np
 import pandas as pd
 
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
-from mechdesign.evidence.digits import at_least, at_most, shown
+from mechdesign.evidence.digits import at_least, at_most, folded, shown
 from mechdesign.evidence.exact import exp_lower, log_upper, round_down, round_up
 from mechdesign.evidence.proofs import RowsBound
 from mechdesign.model.problem import named
@@ -131,7 +131,7 @@ class TableAudit:
                 lines.append(
                     f"  proved least of every mechanism between these inputs and outputs, {words}: {at_least(bound)}{more}"
                 )
-        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
+        return folded("\n".join([*lines, *(f"  note: {note}" for note in self.notes)]))
 
     def _rows(self, family: str) -> pd.DataFrame:
         return self.constraints[self.constraints["family"].eq(family)]

@@ -41,6 +41,7 @@ from scipy import special
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower, exp_upper, log_upper
+from mechdesign.evidence.page import Saved
 from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.sampling import IntegerRows, bernoulli
 from mechdesign.evidence.serialize import serializable
@@ -272,7 +273,7 @@ def summing_to_one(table: Array) -> Array:
 
 @serializable("biased-quantizer")
 @dataclass(frozen=True, eq=False)
-class BiasedQuantizer:
+class BiasedQuantizer(Saved):
     """A selection mechanism that rounds by the exponential mechanism.
 
     Parameters

@@ -49,6 +49,7 @@ from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
 from mechdesign.errors import DataError, DesignError, MechdesignError, SolverError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import exp_lower, exp_upper, round_down, round_up
+from mechdesign.evidence.page import Saved
 from mechdesign.evidence.proofs import (
     PROVED,
     RECOMPUTED,
@@ -98,7 +99,7 @@ def sinh_bounds(x: Fraction) -> tuple[Fraction, Fraction]:
 
 @serializable("tree-histogram")
 @dataclass(frozen=True, eq=False)
-class TreeHistogram(Checked):
+class TreeHistogram(Checked, Saved):
     """The histogram of n users' m items each, by noise on the numbers of items below the edges of a tree.
 
     Parameters

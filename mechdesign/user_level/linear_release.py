@@ -41,6 +41,7 @@ from scipy import special
 
 from mechdesign.accounting.gaussian import gaussian_mu
 from mechdesign.errors import DataError, DesignError
+from mechdesign.evidence.page import Saved
 from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.knorm import KNormNoise, norm_order
 from mechdesign.noise.release import RoundedSum
@@ -52,7 +53,7 @@ from mechdesign.user_level.privacy import EMDPrivacy, checked_users
 
 @serializable("linear-release")
 @dataclass(frozen=True, eq=False)
-class LinearRelease:
+class LinearRelease(Saved):
     r"""Noisy answer to a linear query, private in the earth mover's distance.
 
     Parameters

@@ -20,6 +20,7 @@ import numpy as np
 
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.exact import exp_lower
+from mechdesign.evidence.page import Saved
 from mechdesign.problem.checks import NARROWEST, Checked, answers, integer, one_of, positive
 from mechdesign.problem.privacy import PureDP
 from mechdesign.typing import Array, Numbers
@@ -123,7 +124,7 @@ def halved_sum(x: Array) -> Array:
     return x
 
 
-class PureMechanism(Checked):
+class PureMechanism(Checked, Saved):
     """What is private as all its probabilities are made of one rational E ≤ e^ε."""
 
     privacy: PureDP

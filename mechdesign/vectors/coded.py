@@ -30,6 +30,7 @@ import numpy.typing as npt
 from scipy import special
 
 from mechdesign.errors import DataError, DesignError, ResultFormatError
+from mechdesign.evidence.page import Saved
 from mechdesign.evidence.sampling import IntegerWeights, below, random_words, uniform_integers
 from mechdesign.evidence.serialize import dumps
 from mechdesign.problem.checks import Checked, field, generator, indices, integer, one_of, read
@@ -78,7 +79,7 @@ def listed_messages(messages: object) -> list[object]:
         raise DataError("messages: must be a list of messages") from None
 
 
-class CodedMechanism(ABC):
+class CodedMechanism(Saved, ABC):
     """What sends vectors as a few integers each."""
 
     dimension: int

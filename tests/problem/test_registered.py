@@ -1,6 +1,8 @@
 """A user's law, loss and prior in files: by the name that the user's program registers, and by nothing else."""
 
 import pydoc
+from collections.abc import Iterator
+from contextlib import suppress
 
 import cheap
 import numpy as np
@@ -140,11 +142,42 @@ def test_a_design_prints_its_fields_never_an_address(name: str) -> None:
         assert " at 0x" not in repr(result) + repr(result.mechanism) + repr(result.certificate)
 
 
-def test_an_audit_fits_a_terminal_and_says_of_what_each_row_is() -> None:
+def prints(name: str) -> Iterator[str]:
+    """What a person prints of a result."""
+    result = cheap.solved(name)
+    yield from map(str, (result, result.mechanism, result.certificate))
+    yield repr(result.audit())
+    with suppress(md.DesignError):  # a design that states no program
+        yield str(result.problem())
+
+
+@pytest.mark.parametrize("columns", [80, 100, 120])
+def test_prints_are_as_wide_as_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for name in cheap.DESIGNS:
+        for text in prints(name):
+            assert max(map(len, text.splitlines())) <= columns, text
+
+
+def test_prints_lose_nothing_to_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("plan", "optm", "knorm", "table-problem", "scales-problem", "private-choice"):
+        said = []
+        for columns in (60, 10_000):
+            monkeypatch.setenv("COLUMNS", str(columns))
+            result = cheap.solved(name)
+            said.append(" ".join(f"{result} {result.mechanism if name == 'plan' else ''}".split()))
+        assert said[0] == said[1]
+
+
+def test_an_audit_shows_up_to_80_rows_and_says_of_what_each_row_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
     audit = cheap.solved("optm").audit()
     printed = repr(audit).splitlines()
-    assert max(map(len, printed)) <= 80 and len(printed) <= 23
+    assert len(printed) == 1 + len(audit) == 81
     assert all(column in printed[0] for column in audit.columns)
+    assert all(str(index) in line for index, line in zip(audit["index"], printed[1:]))
     assert audit["family"].str.startswith("model: ").any()
     assert not audit["family"].str.startswith("model: ").all()
     assert type(pd.DataFrame(audit)) is pd.DataFrame
+    longer = repr(cheap.solved("table-problem").audit()).splitlines()
+    assert len(longer) == 23 and longer[-1].startswith("95 rows; all of them: print(audit.to_string())")

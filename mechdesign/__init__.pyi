@@ -45,12 +45,12 @@ from .evidence.results import Result as Result
 from .evidence.serialize import load as load
 from .evidence.serialize import register_law as register_law
 from .evidence.serialize import register_loss as register_loss
-from .model.covariance import Covariance as Covariance
 from .model.lattice import LatticeNoise as LatticeNoise
 from .model.parallel import Grid as Grid
 from .model.problem import Minimize as Minimize
 from .model.problem import Problem as Problem
 from .model.problem import named as named
+from .model.scales import Covariance as Covariance
 from .model.scales import Scales as Scales
 from .model.search import search as search
 from .model.search import sweep as sweep

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mechdesign.accounting.composition import Part, composed_delta, find_tilt
-from mechdesign.accounting.grid import discretise
+from mechdesign.accounting.composition import Part, composed_delta, discretise, find_tilt
 from mechdesign.accounting.losses import AtomicLoss, CentredLoss, Loss, NoiseTerm, loss_of
 from mechdesign.errors import DesignError
 from mechdesign.problem.law_moments import law_variance

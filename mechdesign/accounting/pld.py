@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from mechdesign.accounting.grid import discretise
+from mechdesign.accounting.composition import discretise
 from mechdesign.accounting.losses import NoiseTerm, centred_loss, loss_of
 from mechdesign.accounting.planning import plan_grid
 from mechdesign.errors import MissingExtra

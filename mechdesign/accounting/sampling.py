@@ -32,22 +32,20 @@ from scipy import stats
 from scipy.special import expit, logit
 
 from mechdesign.accounting.composition import (
-    Part,
-    Tilt,
-    calmer,
-    composed_delta,
-    convolve,
-    cumulants,
-    find_tilt,
-)
-from mechdesign.accounting.grid import (
     MOST,
     Cells,
     GridLoss,
+    Part,
+    Tilt,
+    calmer,
     cells_of,
+    composed_delta,
+    convolve,
+    cumulants,
     discretise,
     discretise_atoms,
     far_end,
+    find_tilt,
     on_points,
     outcomes,
 )

@@ -1,8 +1,7 @@
 """Private learning as scikit-learn knows it: estimators whose noise is designed, and whose privacy is a result.
 
-``least_squares`` and ``logistic`` fit linear models of records with declared bounds (``bounded``), ``coordinate_descent`` by the
-published method; ``pca`` has the principal components. All ask ``plan`` for noise that the package's own accounting
-certifies, and add it to sums that are exact to the last bit.
+``second_moments`` fits principal components and linear models, ``generalized_linear`` logistic and other smooth losses, to records with declared bounds.
+Both ask ``plan`` for noise that the package's own accounting certifies, and add it to sums that are exact to the last bit.
 
 Needs scikit-learn (``pip install 'mechdesign[learning]'``). May import noise and every floor below it.
 """

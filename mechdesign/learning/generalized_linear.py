@@ -36,7 +36,6 @@ import numpy as np
 from scipy import special
 
 from mechdesign.errors import DataError, DesignError
-from mechdesign.learning.pca import noisy_matrix, second_moments
 from mechdesign.learning.plan import (
     BoundedEstimator,
     ClassifierMixin,
@@ -51,6 +50,7 @@ from mechdesign.learning.plan import (
     warn_leak,
     weights,
 )
+from mechdesign.learning.second_moments import noisy_matrix, second_moments
 from mechdesign.problem.checks import integer, one_of, positive
 from mechdesign.solvers.deadline import progress_bar
 from mechdesign.typing import Array, Flags, Numbers

@@ -1,5 +1,3 @@
-from .covariance import Covariance as Covariance
-from .covariance import CovariancePrivacy as CovariancePrivacy
 from .lattice import LatticeNoise as LatticeNoise
 from .lattice import ShiftPrivacy as ShiftPrivacy
 from .parallel import Grid as Grid
@@ -7,6 +5,8 @@ from .problem import Minimize as Minimize
 from .problem import Problem as Problem
 from .problem import Requirement as Requirement
 from .problem import named as named
+from .scales import Covariance as Covariance
+from .scales import CovariancePrivacy as CovariancePrivacy
 from .scales import Scales as Scales
 from .scales import ScalesPrivacy as ScalesPrivacy
 from .search import Frontier as Frontier

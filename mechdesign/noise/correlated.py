@@ -29,8 +29,8 @@ from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.proofs import RECOMPUTED, Claim, MechanismClass, family
 from mechdesign.evidence.results import Result, SolveReport, audit_rows
 from mechdesign.evidence.serialize import serializable
-from mechdesign.model.covariance import LARGEST, Covariance
 from mechdesign.model.problem import Minimize, Problem
+from mechdesign.model.scales import LARGEST, Covariance
 from mechdesign.noise.buffered_toeplitz import BUFFERS, BufferedToeplitz
 from mechdesign.noise.changes import (
     LISTED,

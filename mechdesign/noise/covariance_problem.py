@@ -55,10 +55,10 @@ from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, M
 from mechdesign.evidence.results import Result, SolveReport, audit_rows
 from mechdesign.evidence.serialize import serializable
 from mechdesign.evidence.vipr import fraction, rational
-from mechdesign.model.covariance import Covariance
 from mechdesign.model.declared import Linear, rows_of
 from mechdesign.model.exactly import RESIDUAL, project
 from mechdesign.model.problem import Problem, named
+from mechdesign.model.scales import Covariance
 from mechdesign.noise.correlated_noise import (
     TINY,
     CorrelatedGaussianNoise,

@@ -27,8 +27,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special, stats
 
-from mechdesign.accounting.composition import composed_delta
-from mechdesign.accounting.grid import discretise_atoms
+from mechdesign.accounting.composition import composed_delta, discretise_atoms
 from mechdesign.accounting.interval import DeltaInterval, delta_interval, upper_delta
 from mechdesign.accounting.least_kept import least_kept
 from mechdesign.accounting.losses import AtomicLoss, NoiseTerm, is_gaussian

@@ -2,7 +2,7 @@
 
 `VectorQuantizer` chooses between the rotated simplex (`sphere`), random directions (`directions`), sampled coordinates and their signs sent together
 (`sampled`), and proves how far from the best possible, the cap (`cap`), it is. The mechanisms encode vectors as bytes, decode and add them up (`coded`), in C
-too (`client`); `IntegerTable` is a scalar quantizer in integers, in Python and in C (`export`); `flower` is a strategy for Flower. Published mechanisms are
+too; `IntegerTable` is a scalar quantizer in integers, in Python and in C (`export`); `flower` is a strategy for Flower. Published mechanisms are
 in the study `vectors`. Imports `quantizers`, `problem`, `solvers` and `evidence`.
 """
 

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from mechdesign.accounting.composition import composed_delta
+from mechdesign.accounting.composition import composed_delta, discretise, discretise_atoms
 from mechdesign.accounting.gaussian import gaussian_mu
-from mechdesign.accounting.grid import discretise, discretise_atoms
 from mechdesign.accounting.interval import delta_interval, epsilon_bound, upper_delta
 from mechdesign.accounting.losses import AtomicLoss, NoiseTerm, centred_loss
 from mechdesign.accounting.profile import privacy_profile

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from mechdesign.accounting import composition
-from mechdesign.accounting.composition import composed_delta
-from mechdesign.accounting.grid import GridLoss
+from mechdesign.accounting.composition import GridLoss, composed_delta
 from mechdesign.accounting.interval import NoiseTerm, delta_interval, upper_delta
 from mechdesign.accounting.log_concave import inverse_of
 from mechdesign.accounting.losses import loss_of

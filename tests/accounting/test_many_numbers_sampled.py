@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from mechdesign.accounting.composition import composed_delta
+from mechdesign.accounting.composition import GridLoss, composed_delta
 from mechdesign.accounting.gaussian import gaussian_profile
-from mechdesign.accounting.grid import GridLoss
 from mechdesign.accounting.interval import NoiseTerm, delta_interval
 from mechdesign.accounting.planning import plan_grid
 from mechdesign.accounting.sampling import compose_grid

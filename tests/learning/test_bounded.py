@@ -18,8 +18,8 @@ from mechdesign.learning import (
     PrivateLogisticRegression,
 )
 from mechdesign.learning.generalized_linear import LOGIT, GeneralizedLoss, huber, poisson
-from mechdesign.learning.least_squares import posterior
 from mechdesign.learning.plan import NoisySums
+from mechdesign.learning.second_moments import posterior
 
 DP = md.ApproximateDP(1.0, 1e-6)
 RNG = np.random.default_rng(3)

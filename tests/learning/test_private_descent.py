@@ -13,7 +13,7 @@ from mechdesign_studies.learning.private_descent import fit, noise_plan, proxima
 import mechdesign as md
 from mechdesign.accounting import gaussian_mu
 from mechdesign.learning import PrivatePCA
-from mechdesign.learning.pca import second_moments
+from mechdesign.learning.second_moments import second_moments
 
 DP = md.ApproximateDP(1.0, 1e-6)
 RNG = np.random.default_rng(1)

@@ -48,7 +48,6 @@ from fractions import Fraction
 from functools import cache, partial
 from typing import NamedTuple
 
-from mechdesign.verifier.bound_class import spoken_of
 from mechdesign.verifier.changes import Shifts, worst_shifts
 from mechdesign.verifier.composition import (
     EXPONENTIAL,
@@ -76,7 +75,7 @@ from mechdesign.verifier.laws import (
     mills,
     staircase_atoms,
 )
-from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, TooLarge, points_of
+from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, TooLarge, points_of, spoken_of
 
 NORMAL = CONTINUOUS["norm"]()
 WIDTH = 16

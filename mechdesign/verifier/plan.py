@@ -21,13 +21,22 @@ from operator import mul
 
 from mechdesign.verifier.allocation import composed_delta, largest_square
 from mechdesign.verifier.arithmetic import transposed, whole
-from mechdesign.verifier.bound_class import spoken_of
 from mechdesign.verifier.calibration import cases_of, law_of, most_lost, plainest
 from mechdesign.verifier.choice import with_noise
 from mechdesign.verifier.composition import PLACES
 from mechdesign.verifier.gaussian import MOST_WORK, Changed, answers, largest_change, unbiased
 from mechdesign.verifier.laws import COSTS, ONE, ROUND, ZERO
-from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, asked, counts_of, flat, points_of
+from mechdesign.verifier.reading import (
+    Account,
+    Json,
+    NotCovered,
+    Refused,
+    asked,
+    counts_of,
+    flat,
+    points_of,
+    spoken_of,
+)
 
 NAMES = {"laplace": "laplace", "gaussian": "norm", "staircase": "staircase"}
 WHOLE = {"laplace": "dlaplace", "gaussian": "discrete_gaussian"}

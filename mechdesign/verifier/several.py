@@ -22,9 +22,8 @@ from fractions import Fraction
 from itertools import combinations, product
 from typing import NamedTuple
 
-from mechdesign.verifier.bound_class import DISCRETE, EVERY
 from mechdesign.verifier.changes import beyond_changes, bounds_of, coordinates
-from mechdesign.verifier.reading import Account, Json, NotCovered, Refused, TooLarge
+from mechdesign.verifier.reading import DISCRETE, EVERY, Account, Json, NotCovered, Refused, TooLarge
 
 Check = Callable[[Json, Account], None]
 REAL, WHOLE, CHANNEL = (

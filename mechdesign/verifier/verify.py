@@ -19,7 +19,6 @@ import sys
 from collections.abc import Callable
 
 from mechdesign.verifier.allocation import allocation
-from mechdesign.verifier.bound_class import standing
 from mechdesign.verifier.buffers import stream
 from mechdesign.verifier.calibration import calibration, joint
 from mechdesign.verifier.choice import choice, rule
@@ -31,7 +30,16 @@ from mechdesign.verifier.noise import lattice_noise, lattice_problem
 from mechdesign.verifier.opening import LARGEST, file_of
 from mechdesign.verifier.plan import allocated, plan
 from mechdesign.verifier.quantizer import quantizer, selection_problem
-from mechdesign.verifier.reading import MEMBERS, Account, Json, NotCovered, NothingToCheck, Refused, read
+from mechdesign.verifier.reading import (
+    MEMBERS,
+    Account,
+    Json,
+    NotCovered,
+    NothingToCheck,
+    Refused,
+    read,
+    standing,
+)
 from mechdesign.verifier.several import comparison, frontier
 from mechdesign.verifier.table import bounded, channel, table
 from mechdesign.verifier.vectors import vectors

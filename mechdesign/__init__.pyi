@@ -82,11 +82,11 @@ from .problem.privacy import PureDP as PureDP
 from .problem.privacy import ZeroConcentratedDP as ZeroConcentratedDP
 from .problem.sensitivity import Sensitivity as Sensitivity
 from .problem.workload import Workload as Workload
-from .quantizers.biased import BiasedSelection as BiasedSelection
 from .quantizers.bins import Alphabet as Alphabet
 from .quantizers.bins import BinSearch as BinSearch
 from .quantizers.families import ERM as ERM
 from .quantizers.families import RQM as RQM
+from .quantizers.families import BiasedSelection as BiasedSelection
 from .quantizers.mechanism import CoordinateQuantizer as CoordinateQuantizer
 from .quantizers.mechanism import Quantizer as Quantizer
 from .quantizers.metric import MetricQuantizer as MetricQuantizer

@@ -31,10 +31,9 @@ import numpy as np
 from flint import arb
 from scipy import stats
 
-from mechdesign.accounting.log_concave import Tail, inverse_of
 from mechdesign.errors import DesignError
 from mechdesign.problem.checks import UP, Checked, field, integer, positive
-from mechdesign.problem.law_moments import frozen_parts
+from mechdesign.problem.law_moments import Tail, frozen_parts, inverse_of
 from mechdesign.typing import Array, FrozenLaw, Numbers
 
 Function: TypeAlias = Callable[[Array], Array]

@@ -32,7 +32,6 @@ from scipy import optimize, special, stats
 
 from mechdesign.accounting.gaussian import GaussianPrivacy, gaussian_budget, gaussian_mu, gaussian_profile
 from mechdesign.accounting.least_kept import least_kept
-from mechdesign.accounting.log_concave import panel_integrals
 from mechdesign.accounting.losses import (
     AtomicLoss,
     CentredLoss,
@@ -49,7 +48,7 @@ from mechdesign.errors import DesignError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.exact import excess, round_up
 from mechdesign.problem.checks import instance, levels, probability
-from mechdesign.problem.law_moments import frozen_parts
+from mechdesign.problem.law_moments import frozen_parts, panel_integrals
 from mechdesign.problem.privacy import GaussianDP, ZeroConcentratedDP, points_of
 from mechdesign.typing import Array, FrozenLaw, Numbers, Values
 

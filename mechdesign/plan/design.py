@@ -41,6 +41,7 @@ from mechdesign.plan.ledger import Budget, kept_for_later, kept_for_now
 from mechdesign.plan.mechanism import (
     BY_MU,
     PlannedRelease,
+    PlanPage,
     Privacy,
     chains_of,
     currency_of,
@@ -49,7 +50,6 @@ from mechdesign.plan.mechanism import (
     stated_part,
     worst_error,
 )
-from mechdesign.plan.page import PlanPage
 from mechdesign.plan.search import FAMILIES, Choice, Item, Search, composed, items_of, root, tally
 from mechdesign.plan.tasks import LinearQueries, Part, Task, deviation_of, task_of
 from mechdesign.problem.checks import field, instance, integer, number, one_of, positive, settle

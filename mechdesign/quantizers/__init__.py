@@ -4,7 +4,7 @@ Read `design` (the question that all share), then one system. OPTM (*Privacy-Awa
 `selection_program` states the paper's unknown, theorems and Lemma 1, `selection_problem` solves, repairs and proves; up to four bins it searches a grid of
 boxes, beyond the bilinear problem is followed down (`descent`). The least loss of all ε-LDP mechanisms: `optimal` asks; `floors` (the best mechanism for
 given floors, and what is proved of them), `newton` and `planes` (the methods), `bins` (where to put the outputs). Metric and approximate privacy: `metric`.
-RQM and ERM: `families`; MVU: `mvu`; the biased extension: `biased`. All make the mechanisms of `mechanism`, with the laws of `exact_law`, drawn in
+RQM, ERM and the biased extension: `families`; MVU: `mvu`. All make the mechanisms of `mechanism`, with the laws of `exact_law`, drawn in
 `sampling`; `proofs`, `dual_pieces` and `moments` prove what they claim. Nothing in `mechanism` and below knows a solver. May import ``problem``, ``model``, ``solvers`` and ``evidence``.
 """
 

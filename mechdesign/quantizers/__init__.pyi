@@ -1,8 +1,8 @@
-from .biased import BiasedSelection as BiasedSelection
 from .bins import Alphabet as Alphabet
 from .bins import BinSearch as BinSearch
 from .families import ERM as ERM
 from .families import RQM as RQM
+from .families import BiasedSelection as BiasedSelection
 from .mechanism import CoordinateQuantizer as CoordinateQuantizer
 from .mechanism import Quantizer as Quantizer
 from .mechanism import duchi as duchi

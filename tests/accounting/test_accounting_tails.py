@@ -12,11 +12,11 @@ from scipy import stats
 
 import mechdesign as md
 from mechdesign.accounting.interval import delta_interval
-from mechdesign.accounting.log_concave import Tail
 from mechdesign.accounting.losses import NoiseTerm, loss_of
 from mechdesign.accounting.profile import fast_profile, privacy_profile, profile_epsilon
 from mechdesign.errors import DesignError
 from mechdesign.noise.laws import flipped_huber
+from mechdesign.problem.law_moments import Tail
 from tests.accounting.reference import LAWS as REFERENCE
 from tests.accounting.reference import delta, random_law
 

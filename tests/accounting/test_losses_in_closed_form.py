@@ -14,9 +14,9 @@ from scipy import stats
 from mechdesign.accounting import composition
 from mechdesign.accounting.composition import GridLoss, composed_delta
 from mechdesign.accounting.interval import NoiseTerm, delta_interval, upper_delta
-from mechdesign.accounting.log_concave import inverse_of
 from mechdesign.accounting.losses import loss_of
 from mechdesign.noise.laws import osgt, staircase_law
+from mechdesign.problem.law_moments import inverse_of
 
 
 @pytest.mark.parametrize("law", [stats.hypsecant(scale=2.0), stats.truncnorm(-3, 3, scale=2.0)])

@@ -1,18 +1,23 @@
-"""Numbers as people read them, to the digits that mean something, rounded to the side that stays true; tables in LaTeX."""
+"""Numbers as people read them, to the digits that mean something, rounded to the side that stays true; tables on a terminal and in LaTeX."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import re
 import shutil
+import sys
 import textwrap
+from collections.abc import Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # the command line loads this module, and its help needs no pandas
+if TYPE_CHECKING:  # the command line loads this module, and its help needs neither pandas nor tables
     import pandas as pd
+    from rich.console import Console
+    from rich.table import Table
 
     from mechdesign.typing import FrozenLaw
 
@@ -188,3 +193,71 @@ def _mathematics(text: str) -> str:
     text = re.sub("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ᵀ]+", lambda run: f"$^{{{run[0].translate(_RAISED)}}}$", text)
     text = re.sub("[₀₁₂₃₄₅₆₇₈₉₊ᵢ]+", lambda run: f"$_{{{run[0].translate(_LOWERED)}}}$", text)
     return text.translate(_SYMBOLS)
+
+
+WIDTH = 80  # where there is no terminal to ask
+
+
+def console(width: int = WIDTH) -> Console:
+    """Standard output; `width` is for where there is no terminal to ask."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else width, soft_wrap=False)
+
+
+def tabulated(
+    columns: Iterable[object],
+    rows: Iterable[Iterable[object]],
+    title: str | None = None,
+    *,
+    digits: int = 4,
+    width: int = WIDTH,
+) -> Table:
+    """A table in which texts are folded and numbers never cut; texts are shown as they are, whatever markup a stranger's file writes into them."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    cells = [[shown(value, digits) for value in row] for row in rows]
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        title=title,
+        title_justify="left",
+        pad_edge=False,
+        padding=(0, 1),
+        collapse_padding=True,
+    )
+    names = [str(name) for name in columns]
+    widest = [
+        max(map(len, " ".join([name, *(row[k] for row in cells)]).split()), default=0)
+        for k, name in enumerate(names)
+    ]
+    for least in (12, 8, 1):  # words are broken only where the page is too narrow for them
+        least_widths = [min(width, least) for width in widest]
+        if sum(least_widths) + 2 * (len(names) - 1) <= width:
+            break
+    for k, name in enumerate(names):
+        numeric = all(_number(row[k]) for row in cells)
+        whole = numeric or (k == 0 and all(len(row[0]) <= 20 for row in cells))
+        side = "right" if numeric and cells else "left"
+        head = "\n".join(name.split()) if numeric else name
+        table.add_column(head, justify=side, no_wrap=whole, overflow="fold", min_width=least_widths[k])  # type: ignore[arg-type]
+    for row in cells:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def show(
+    columns: Iterable[object], rows: Iterable[Iterable[object]], title: str | None = None, *, digits: int = 4
+) -> None:
+    """Print a table."""
+    page = console()
+    page.print(tabulated(columns, rows, title, digits=digits, width=page.width))
+
+
+def _number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return text == "–"
+    return True

@@ -88,7 +88,7 @@ def _chosen(names: list[str]) -> list[Study]:
 @study_app.command("list", epilog=examples("study list"))
 def study_list() -> None:
     """List the studies."""
-    from mechdesign.shell.show import show
+    from mechdesign.evidence.digits import show
 
     show(("study", "title", "regenerates"), ((s.name, s.title, s.paper) for s in all_studies().values()))
 
@@ -106,7 +106,7 @@ def study_run(
     png: Annotated[bool, typer.Option("--png", help="Write each figure as PNG too.")] = False,
 ) -> None:
     """Run studies and write their tables (CSV) and figures (SVG)."""
-    from mechdesign.shell.show import console
+    from mechdesign.evidence.digits import console
     from mechdesign.solvers.deadline import progress_bar
 
     further = [name for name, asked in (("markdown", markdown), ("latex", latex), ("png", png)) if asked]
@@ -206,8 +206,8 @@ def ledger(
     report: Page = None,
 ) -> None:
     """Show what was released about a data set, and what is left of its budget; open one with --epsilon or --rho."""
+    from mechdesign.evidence.digits import show
     from mechdesign.plan.ledger import Ledger
-    from mechdesign.shell.show import show
 
     asked = epsilon is not None or rho is not None or delta
     held = Ledger(file, privacy_of(epsilon, delta, rho) if asked else None)
@@ -220,7 +220,7 @@ def ledger(
 @app.command("solvers", epilog=examples("solvers"))
 def list_solvers() -> None:
     """Show the solver backends and what each can do."""
-    from mechdesign.shell.show import show
+    from mechdesign.evidence.digits import show
     from mechdesign.solvers.registry import available
 
     frame = available()

@@ -241,7 +241,7 @@ def compare(
 ) -> None:
     """Try every mechanism that answers a question, certified, and rank them by their error."""
     from mechdesign import choose
-    from mechdesign.shell.show import show
+    from mechdesign.evidence.digits import show
 
     _import(modules or [])
     _check_outputs(spec, csv=csv, out=out, report=report)
@@ -368,8 +368,8 @@ def audit(
     """
     import pandas as pd
 
+    from mechdesign.evidence.digits import show
     from mechdesign.evidence.proofs import counted, tightest
-    from mechdesign.shell.show import show
 
     if csv is not None:
         _check_target(csv, result, "csv")
@@ -408,7 +408,7 @@ def audit(
 
 
 def _show_table(table: Path, found: Any, rows: int, csv: Path | None) -> None:
-    from mechdesign.shell.show import show
+    from mechdesign.evidence.digits import show
 
     typer.echo(str(found))
     least = found.constraints.head(rows)
@@ -435,10 +435,10 @@ def verify(result: File, modules: Modules = None) -> None:
     checked by the package alone, and the answer says so. Of a comparison or a frontier every result is checked, and that
     its table shows them.
     """
+    from mechdesign.evidence.digits import show
     from mechdesign.evidence.proofs import counted
     from mechdesign.evidence.results import margin_of
     from mechdesign.evidence.serialize import dumps
-    from mechdesign.shell.show import show
 
     loaded, found, failed, claimed = _checked(result, modules)
     counts, by = [], []

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mechdesign.errors import DesignError
-from mechdesign.evidence.digits import as_latex
+from mechdesign.evidence.digits import as_latex, tabulated
 
 if TYPE_CHECKING:
     import numpy as np
@@ -225,8 +225,6 @@ class Report:
             self._lines += [frame.to_markdown(index=False, floatfmt=pattern), ""]
         self._lines += [f"File: [{name}.csv]({name}.csv)", ""]
         if self._console is not None:
-            from mechdesign.shell.show import tabulated  # brings rich's tables
-
             rows = frame.head(show).itertuples(index=False)
             width = self._console.width
             self._console.print(

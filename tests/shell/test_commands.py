@@ -110,7 +110,7 @@ def test_the_examples_run(tmp_path: Path, folder: Path, capsys, monkeypatch) -> 
 
 
 def test_a_strangers_markup_is_text(folder: Path, capsys, monkeypatch, tmp_path: Path) -> None:
-    from mechdesign.shell.show import show
+    from mechdesign.evidence.digits import show
 
     show(["a"], [["[red]x[/red] [link=http://a.b]y[/link]"]])
     assert "[red]x[/red] [link=http://a.b]y[/link]" in capsys.readouterr().out

@@ -195,10 +195,11 @@ def _mathematics(text: str) -> str:
     return text.translate(_SYMBOLS)
 
 
-WIDTH = 80  # where there is no terminal to ask
+_NARROW = 80
+"""Of a table, where there is no terminal to ask."""
 
 
-def console(width: int = WIDTH) -> Console:
+def console(width: int = _NARROW) -> Console:
     """Standard output; `width` is for where there is no terminal to ask."""
     from rich.console import Console
 
@@ -211,7 +212,7 @@ def tabulated(
     title: str | None = None,
     *,
     digits: int = 4,
-    width: int = WIDTH,
+    width: int = _NARROW,
 ) -> Table:
     """A table in which texts are folded and numbers never cut; texts are shown as they are, whatever markup a stranger's file writes into them."""
     from rich import box

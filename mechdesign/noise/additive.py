@@ -41,7 +41,7 @@ from mechdesign.evidence.serialize import serializable
 from mechdesign.noise.laws import half_width
 from mechdesign.noise.release import ExactNoise, Lattice, lattice_of, noisy
 from mechdesign.problem.checks import UP, Checked, answers, each, field, integer, positive, share
-from mechdesign.problem.law_moments import frozen_parts, law_variance, symmetric_mean
+from mechdesign.problem.law_moments import FINITE, frozen_parts, law_variance, symmetric_mean
 from mechdesign.problem.mechanism import AddedNoise
 from mechdesign.problem.privacy import Consumption
 from mechdesign.problem.sensitivity import Sensitivity, Shifts, sensitivity
@@ -371,7 +371,7 @@ class AdditiveNoise(Checked, AddedNoise):
             self.sensitivity.check(self.dimension)
         frozen_parts(self.law)  # refuses anything else
         if not (math.isfinite(self.variance) and self.variance > 0):
-            raise DesignError.of("law", self.law.dist.name, "must have a finite, positive variance")
+            raise DesignError.of("law", self.law.dist.name, FINITE)
         if self.neighbours == "replace" and self.sampling_rate < 1:
             _ = self.worst_cases  # refuses what is not accounted for
 

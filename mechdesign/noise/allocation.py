@@ -78,7 +78,7 @@ from mechdesign.noise.separable import (
 )
 from mechdesign.noise.vector_noise import IndependentNoise, MixedNoise
 from mechdesign.problem.checks import NARROWEST, doubles, instance, integer, one_of, settle
-from mechdesign.problem.law_moments import absolute_moment
+from mechdesign.problem.law_moments import FINITE, absolute_moment
 from mechdesign.problem.privacy import GAUSSIAN_ALONE, Consumption, GaussianDP, Pointwise, PureDP, pairs_of
 from mechdesign.problem.sensitivity import Sensitivity, neighbours_of
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
@@ -409,7 +409,8 @@ class NoiseAllocation(AllocationPage):
         yield Claim(f"the loss is at most {stated.value:.9g}", RECOMPUTED, room, room >= 0)
 
     def _cost_of_laws(self, law: MixedNoise | CoordinateNoise) -> float:
-        moments = law.absolute_moment(float(self.loss))
+        with np.errstate(over="ignore"):  # infinite where no double holds it
+            moments = law.absolute_moment(float(self.loss))
         return float((moments if self.weights is None else moments * self.weights).sum())
 
     def privacy_checked(self, law: object) -> str:
@@ -427,6 +428,8 @@ class NoiseAllocation(AllocationPage):
             which[moved] = found.which
             law = CoordinateNoise(found.units, which, lam)
             value = self._cost_of_laws(law) * (1 + 1e-12)
+            if moved.any() and not 0 < value < math.inf:
+                raise DesignError.of("noise", self.noise, FINITE)
             yield Law(law, value, (LawProof(),), SolveReport("search"), self.said(value))
 
     def said(self, value: float) -> tuple[str, ...]:

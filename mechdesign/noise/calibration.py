@@ -245,7 +245,7 @@ class Calibration(Design):
                 yield Bound(least * (1 - OFF), CalibrationBound())
             yield Law(noise, value, report=SolveReport("family search"))
         if noise is None:
-            allowed = f"no {self.family.name} noise of finite variance was found: raise it"
+            allowed = f"no {self.family.name} noise of finite, positive variance was found: raise it, or choose other units where doubles do not hold it"
             raise DesignError.of("epsilon", requirement.epsilon, allowed)
         if (
             clock.certify

@@ -57,8 +57,6 @@ from mechdesign.problem.sensitivity import Sensitivity
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, FrozenLaw
 
-_BLOCK = 4096
-"""Steps of a staircase that are summed one by one."""
 _STRIDE = 1e-4
 """The integers that are looked at where a law is wide, as a share of its standard deviation."""
 OFF = 1e-9
@@ -191,26 +189,23 @@ def integrated_cost(law: FrozenLaw, loss: str) -> float:
         h = max(int(deviation * _STRIDE), 1) if law.dist.name in ("dlaplace", "discrete_gaussian") else 1
         k = h * np.arange(1.0, math.ceil(60 * deviation / h) + 3)
         return 2 * h * float(np.sum(k**power * law.pmf(k)))
-    top, starts = min(float(law.support()[1]), 80 * deviation), np.zeros(1)
-    edges, order = np.append(np.arange(0, top, deviation / 4), top), 16
-    if law.dist.name == "staircase":
-        (_, gamma), _, step = law.dist._parse_args(*law.args, **law.kwds)
-        # Where ε is large the law is narrower than its first step, and costs beyond it; where ε is tiny it has a great many
-        # steps, and is without memory from one block of them to the next.
-        shells = 3 + math.ceil(top / step)
-        block = min(shells, _BLOCK)
-        starts = step * block * np.arange(math.ceil(shells / block))
-        edges = np.add.outer(step * np.arange(block + 1), [0.0, gamma * step]).ravel()[:-1]
-        order = 2  # exact: between the edges P(T > t) is a line
+    top, order = min(float(law.support()[1]), 80 * deviation), 16
+    if staircase := law.dist.name == "staircase":
+        (epsilon, gamma), _, top = law.dist._parse_args(*law.args, **law.kwds)
+        edges, order = np.array([0.0, gamma * top, top]), 2  # exact: between the edges P(T > t) is a line
+    else:
+        edges = np.append(np.arange(0, top, deviation / 4), top)
     edges = np.unique(edges)
     nodes, weights = np.polynomial.legendre.leggauss(order)
     width = np.diff(edges)[:, None]
     t = edges[:-1, None] + width * (1 + nodes) / 2
     mass = law.sf(t) * weights * width / 2
-    reached = law.sf(starts) / law.sf(0.0)  # each block's share of the first one's masses
-    within = [float(np.sum(t**j * mass)) for j in range(power)]
-    whole = within[0] if power == 1 else starts * within[0] + within[1]
-    return 2 * power * float(np.sum(reached * whole))
+    mean = float(np.sum(t ** (power - 1) * mass))
+    if staircase:  # every step is e^-ε times the one before, of which a tiny ε has a great many
+        gone = -math.expm1(-epsilon)
+        before = 0.0 if power == 1 else top * math.exp(-epsilon) / gone * float(np.sum(mass))
+        mean = (before + mean) / gone
+    return 2 * power * mean
 
 
 def too_small(noise: AdditiveNoise, privacy: CentralPrivacy) -> float:

@@ -24,7 +24,7 @@ from mechdesign.errors import DesignError, MissingExtra
 from mechdesign.evidence.serialize import register_law
 from mechdesign.noise.laws import flipped_huber, osgt, staircase, staircase_law, truncated_laplace
 from mechdesign.problem.checks import integer, positive
-from mechdesign.problem.law_moments import frozen_parts
+from mechdesign.problem.law_moments import FINITE, frozen_parts, law_variance
 from mechdesign.typing import Array, FrozenLaw, Indices, Values
 
 _LARGE = 100
@@ -420,9 +420,9 @@ def family_of(noise: FrozenLaw) -> Family:
             "noise", noise, f"must be one of {sorted(FAMILIES)} or a frozen scipy.stats law with a density"
         )
     dist, shapes, loc, _ = frozen_parts(noise)
-    variance = float(noise.var())
+    variance = law_variance(noise)
     if not (math.isfinite(variance) and variance > 0):
-        raise DesignError.of("noise", dist.name, "must have a finite, positive variance")
+        raise DesignError.of("noise", dist.name, FINITE)
     if loc != 0:
         raise DesignError.of("noise", dist.name, "must be centred: loc = 0")
     return Family(dist.name, lambda shape, scale, d: dist(*shapes, scale=scale), pure=True)

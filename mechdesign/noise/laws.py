@@ -497,13 +497,13 @@ class Staircase(SymmetricLaw):
         k = np.floor(u)
         rest = u - k
         inside = np.where(rest < gamma, gamma - rest + b * (1 - gamma), b * (1 - rest))
-        return b**k * (inside / (2 * _mass(epsilon, gamma)) + b / 2)
+        return np.exp(-epsilon * k) * (inside / (2 * _mass(epsilon, gamma)) + b / 2)
 
     def _reach(self, s: Values, epsilon: Values, gamma: Values) -> Values:
         b = np.exp(-epsilon)
         # sf at the integers is b^k/2
         k = np.maximum(np.floor(-np.log(2 * s) / epsilon + 1e-14), 0)
-        left = (b / 2 - s / b**k) * 2 * _mass(epsilon, gamma) + gamma + b * (1 - gamma)
+        left = (b / 2 - s * np.exp(epsilon * k)) * 2 * _mass(epsilon, gamma) + gamma + b * (1 - gamma)
         rest = np.where(left <= gamma, left, gamma + (left - gamma) / b)
         return np.where(s > 0, k + np.clip(rest, 0, 1), np.inf)
 

@@ -258,3 +258,14 @@ def test_discrete_gaussian_noise_of_any_width(asked: dict) -> None:
     for law, holds in ((found.mechanism, True), (less, False)):
         made = replace(found, mechanism=law)
         assert made.certificate.verify() == holds == all(row[2] for row in verify(dumps(made)).rows)
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-10, 1e-14, 1e-20])
+def test_a_staircase_of_a_great_many_steps_is_nearly_laplace(epsilon: float) -> None:
+    law, t = md.noise.staircase_law(epsilon), np.array([0.5, 1.0, 3.0, 40.0])
+    # A step lasts one unit, over which the tail falls by ε of itself.
+    np.testing.assert_allclose(law.sf(t / epsilon), np.exp(-t) / 2, rtol=2 * epsilon + 1e-14)
+    found = md.calibrate(
+        "staircase", privacy=md.PureDP(epsilon), sensitivity=1e-135 if epsilon < 1e-15 else 1.0
+    )
+    assert found.certificate.verify()

@@ -72,11 +72,16 @@ ALLOCATIONS: Cases = [
     (lambda: allocated("mixed", privacy=P), "delta > 0"),
     (lambda: allocated("mixed", privacy=md.ZeroConcentratedDP(1.0)), "ApproximateDP"),
     (lambda: allocated("mixed", groups=[[0, 1]]), "groups"),
+    *(
+        (lambda size=size, e=e: allocated("staircase", [size] * 2, md.PureDP(e)).solve(), "choose other units where doubles")
+        for size, e in ((1e140, 1e-20), (1e-135, 600.0))
+    ),
     (lambda: allocated("mixed").solve("clarabel"), "solver"),
     (lambda: allocated("mixed").problem(), "searched for"),
     (lambda: IndependentNoise("laplace", np.ones(2), np.array([1.0, -1.0])), "sensitivities"),
     (lambda: md.noise.majorizes([1, 2], [1, 1, 1]), "other"),
 ]
+BEYOND = "finite, positive variance.*choose other units where doubles do not hold it"
 CALIBRATIONS: Cases = [
     *((lambda bad=bad: calibrated(sensitivity=bad), "sensitivity") for bad in (-1.0, 0.0, NAN, INF, "one", None)),
     (lambda: calibrated("huber"), "flipped_huber"),
@@ -94,6 +99,12 @@ CALIBRATIONS: Cases = [
     (lambda: calibrated(privacy=md.TradeOff([(1, 1)])), "points"),
     (lambda: calibrated(privacy=md.TradeOff([(0, 0)])), "points"),
     (lambda: md.AdditiveNoise(stats.cauchy(), 1.0), "finite, positive variance"),
+    (lambda: md.AdditiveNoise(stats.laplace(scale=1e170), 1.0), BEYOND),
+    *(
+        (lambda name=name: calibrated(name, md.PureDP(1e-20), sensitivity=1e140), BEYOND)
+        for name in ("laplace", "staircase", "logistic")
+    ),
+    (lambda: calibrated("gaussian", md.GaussianDP(1e-20), sensitivity=1e140), BEYOND),
     (lambda: md.AdditiveNoise(stats.cosine(), 1.0).release(0.0), "laplace"),
 ]
 COVARIANCES: Cases = [

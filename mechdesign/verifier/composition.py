@@ -33,7 +33,7 @@ from math import ceil, floor
 from typing import NamedTuple
 
 from mechdesign.verifier.arithmetic import exp_bounds
-from mechdesign.verifier.reading import Account, Json, TooLarge
+from mechdesign.verifier.reading import Account, Json
 
 SLACK = Decimal("1e-40")
 """Above the rounding of sums of values of at most 1 in decimals of `PLACES` digits."""
@@ -45,35 +45,35 @@ HUGE = decimal.Context(prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decima
 
 POINTS = 2**10, 2**12, 2**13, 2**14, 2**15
 """Of the grid: where one leaves δ above the budget, a finer one decides."""
+FINER = 2**16, 2**17, 2**18
+"""Taken where they should suffice."""
 
 
 def refined(consumed: Callable[[int], Decimal], budget: Decimal, aim: Decimal, account: Account) -> Decimal:
-    """δ from above: on two coarse grids, then on the first one that should keep the budget; else on the finest.
+    """δ from above: on two coarse grids, then on the first one that should keep the budget, and on one that should show the aim; else on the last of `POINTS`.
 
     The error falls with the square of the points, and work grows with them: both are known after two grids, so that what is too large
-    is not begun. Below the budget one finer grid is taken where δ is not as little as the aim.
+    is not begun.
     """
     tried: list[tuple[int, Decimal]] = []
-    cost = 0.0
-    for points in POINTS:
-        least = min((found for _, found in tried), default=Decimal(1))
+    cost, least = 0.0, Decimal(1)
+    for points in POINTS + FINER:
         if len(tried) > 1:
+            wanted = budget if budget < least else aim
             (before, more), (last, found) = tried[-2:]
             error = (more - found) / ((last // before) ** 2 - 1)
-            expected = found - error + error * Decimal(last / points) ** 2
-            if budget < least and budget < expected and points < POINTS[-1]:
+            here, finest = (found - error + error * Decimal(last / n) ** 2 for n in (points, FINER[-1]))
+            if wanted < here and (points != POINTS[-1] or finest <= wanted):
                 continue
-            if cost * points / last > account.left and least > budget:
-                raise TooLarge(f"too large to check: a composition on a grid of {points} points")
-            if cost * points / last > account.left:
-                return least
+            if (lacking := cost * points / last - account.left) > 0:
+                raise account.too_large(lacking, "about")
         left = account.left
         with account.at_first() if len(tried) < 2 else nullcontext():
             tried.append((points, consumed(points)))
-        cost = left - account.left
-        if tried[-1][1] <= aim or least <= budget:
+        cost, least = left - account.left, min(least, tried[-1][1])
+        if least <= aim:
             break
-    return min(found for _, found in tried)
+    return least
 
 
 def left_after(privacy: Json, loss: Fraction) -> Fraction:

@@ -31,12 +31,12 @@ from mechdesign.verifier import vectors
 from mechdesign.verifier.allocation import composed_delta, largest_square
 from mechdesign.verifier.calibration import Asked, moments
 from mechdesign.verifier.changes import beyond_changes, bounds_of, reached
-from mechdesign.verifier.composition import PLACES, POINTS, Grid, laplace_losses
+from mechdesign.verifier.composition import PLACES, POINTS, Grid, laplace_losses, refined
 from mechdesign.verifier.gaussian import Changed, falling, largest_change
 from mechdesign.verifier.knorm import round_delta
 from mechdesign.verifier.laws import CONTINUOUS, COSTS, discrete_gaussian, mills
 from mechdesign.verifier.noise import Copies
-from mechdesign.verifier.reading import Account, Refused, read
+from mechdesign.verifier.reading import OPERATIONS, Account, Refused, TooLarge, read
 from mechdesign.verifier.verify import verify
 
 PRIVACY = md.ApproximateDP(1.0, 1e-6)
@@ -71,6 +71,40 @@ def found(result: md.Result) -> list[float]:
         )
         shift = Decimal(design["sensitivity"]) / Decimal(law.get("scale", 1))
         return [float(asked.consumed([(shift, design["dimension"])], points)) for points in POINTS]
+
+
+@pytest.mark.parametrize(("least", "finest"), [("1e-5", 2**16), ("1.1e-5", 2**15)])
+def test_more_seconds_buy_finer_grids(least: str, finest: int) -> None:
+    """Beyond the usual ones where that should keep the budget, and only there; what is lacking is said in seconds."""
+    tried: list[int] = []
+    budget = Decimal("1.002e-5")
+
+    def found(seconds: float) -> Decimal:
+        account = Account(seconds=seconds)
+
+        def consumed(points: int) -> Decimal:
+            account.takes(6 * OPERATIONS * points / 2**16)
+            tried.append(points)
+            return Decimal(least) * (1 + Decimal("1e-3") * 2**32 / points**2)
+
+        return refined(consumed, budget, budget, account)
+
+    assert (found(7) <= budget) == (finest > POINTS[-1])
+    assert tried == [*POINTS[:2], finest]
+    with pytest.raises(TooLarge, match=r"^too large to check: about 2 s more work than is allowed"):
+        found(5 if finest > POINTS[-1] else 1.8)
+
+
+def test_an_enclosure_is_compared_on_a_grid_that_can_tell() -> None:
+    """It was called false where the finest grid is 1.04% of the budget above it."""
+    privacy = md.ApproximateDP(0.27102346102307634, 1e-12)
+    noise = md.Calibration("logistic", privacy, 0.023767129860293324, dimension=2, loss="absolute").solve()
+    assert all(holds for *_, holds in verify(dumps(noise)).rows)
+    payload = json.loads(dumps(noise))["payload"]
+    (proof,) = (p for p in payload["fields"]["proofs"]["$tuple"] if p["$kind"] == "spent-proof")
+    proof["fields"]["spent"]["fields"]["upper"] = proof["fields"]["spent"]["fields"]["lower"] * 1.001
+    failed = [claim for claim, _, holds in verify(sealed(payload)).rows if not holds]
+    assert len(failed) == 1 and failed[0].startswith("what is consumed")
 
 
 @pytest.mark.parametrize("name", ["laplace", "logistic", "osgt", "flipped_huber"])

@@ -244,12 +244,13 @@ class PlannedRelease:
             name: [opendp_measurement(noise.law) for _, noise in found] for name, found in self.parts.items()
         }
 
-    def stated_choices(self) -> list[str]:
-        """Return a line for each choice: its rule, and the budget that it states."""
-        return [
-            f"{name}: {law.rule} among {design.size} candidates, {guarantee(design.privacy)} as stated"
-            for (name, design), law in zip(self.chosen.items(), self.rules)
-        ]
+    def stated_choices(self, listed: Callable[[Sequence[str]], str] | None = None) -> list[str]:
+        """Return a line for each kind of choice: how its names are listed, its rule, and the budget that it states."""
+        kinds: dict[str, list[str]] = {}
+        for (name, design), law in zip(self.chosen.items(), self.rules):
+            said = f"{law.rule} among {design.size} candidates, {guarantee(design.privacy)} as stated"
+            kinds.setdefault(said, []).append(name)
+        return [f"{(listed or _listed)(names)}: {said}" for said, names in kinds.items()]
 
     def __str__(self) -> str:
         found = self.consumption()
@@ -467,8 +468,8 @@ _HEADINGS = {
     "even_split": "standard deviation, even split",
     "not_whole": "standard deviation, not whole",
 }
-_NAMED, _BARS, _LABEL = 8, 60, 32
-"""Names of like tasks that are all listed; bars of a picture, and characters of their labels."""
+_NAMED, _BARS, _LABEL = 3, 60, 22
+"""Names of like tasks that are all listed; bars of a picture, and characters of their labels' names."""
 
 
 class PlanPage(Design):
@@ -521,14 +522,16 @@ class PlanPage(Design):
         return pd.DataFrame(rows)
 
     def _kinds(self: Any, result: Result) -> pd.DataFrame:
-        """The table of a result with like parts of like tasks in one row."""
-        table = self.frame(result)
-        parts = [part for found in result.mechanism.parts.values() for part, _ in found]
-        table["change"] = [_released(part) for part in parts[: len(table)]]
+        """The table of a result with like parts of like tasks in one row, with all their names, and which part of them it is."""
+        table, held = self.frame(result), result.mechanism.parts.items()
+        parts = [(name, part) for name, found in held for part, _ in found][: len(table)]
+        table["task"] = [name for name, _ in parts]
+        table["part"] = [f": {part.name}" if part.name else "" for _, part in parts]
+        table["change"] = [_released(part) for _, part in parts]
         same = table.columns.drop("task").tolist()
-        return (
-            table.groupby(same, sort=False, dropna=False)["task"].agg(_listed).reset_index()[["task", *same]]
-        )
+        found = table.groupby(same, sort=False, dropna=False)["task"].agg(list).rename("names").reset_index()
+        found.insert(0, "task", [_listed(names) + part for names, part in zip(found["names"], found["part"])])
+        return found
 
     def lines(self: Any, result: Result) -> list[str]:
         """Return a line for each kind of noise, and for the mean that two parts make."""
@@ -536,7 +539,7 @@ class PlanPage(Design):
         rows += self.kept + result.mechanism.stated_choices()
         rows += [
             f"{row.task}: {row.mechanism}, standard deviation {row.standard_deviation:.6g}, 95% within ±{row.half_width:.6g} "
-            f"(all answers: ±{row.joint_half_width:.6g}), {row.share:.1%} of the budget{' each' * ('…' in str(row.task))}"
+            f"(all answers: ±{row.joint_half_width:.6g}), {row.share:.1%} of the budget{' each' * (len(row.names) > 1)}"
             for row in self._kinds(result).itertuples()
         ]
         means: dict[tuple[str, float], list[str]] = {}
@@ -553,9 +556,9 @@ class PlanPage(Design):
         """Describe tasks, changes, joint statement and what is consumed."""
         privacy, table, tasks = self.granted(result.value), self._kinds(result), [*self.tasks, *self.chosen]
         parts = [part for found in result.mechanism.parts.values() for part, _ in found]
-        moved = "\n".join(f"- {row.task}: {row.change}" for row in table.itertuples())
+        moved = "\n".join(f"- {', '.join(row.names)}{row.part}: {row.change}" for row in table.itertuples())
         answers = self.rounds * sum(part.answers or part.dimension for part in parts)
-        widths = ", ".join(f"{row.task} ±{shown(row.joint_half_width)}" for row in table.itertuples())
+        widths = "; ".join(f"{row.task} ±{shown(row.joint_half_width)}" for row in table.itertuples())
         apart = f"; nobody is in two of the groups {self.disjoint}" if self.disjoint else ""
         loss = "weighted squared error of all answers of one round"
         if self._scale_free:
@@ -564,7 +567,7 @@ class PlanPage(Design):
             )
         if self.targets is not None:
             loss = "budget that meets the targets"
-        made = "".join(f"\n- {line}" for line in result.mechanism.stated_choices())
+        made = "".join(f"\n- {line}" for line in result.mechanism.stated_choices(", ".join))
         return Description(
             title=f"Release plan of {len(tasks)} tasks",
             what=f"Answers to {_listed(tasks)} are released together{f', {self.rounds} times' if self.rounds > 1 else ''}, under one budget.",
@@ -579,7 +582,7 @@ class PlanPage(Design):
             consumed=f"consumes at most {at_most(result.mechanism.consumed(privacy).upper)} of {shown(budget_of(privacy))}",
             picture="Every part of a task: its noise, and the share of the budget that it takes; of like tasks the share of each.",
             rivals="The same tasks with an equal share of the budget for each.",
-            table=table.drop(columns="change").rename(columns=_HEADINGS),
+            table=table.drop(columns=["change", "part", "names"]).rename(columns=_HEADINGS),
         )
 
     def plot(self: Any, result: Result, **options: float) -> Figure:
@@ -587,7 +590,14 @@ class PlanPage(Design):
         table = self._kinds(result)
         table = table.loc[table["share"].nlargest(_BARS).index.sort_values()]
         fig, axis = figure(**sized(options, 5.0, 1.2 + 0.35 * len(table)))
-        names = [plain(shorten(name, _LABEL, placeholder=" …")) for name in table["task"]]
+        names = [
+            plain(
+                shorten(found[0], _LABEL, placeholder=" …")
+                + part
+                + f" and {len(found) - 1} more" * (len(found) > 1)
+            )
+            for found, part in zip(table["names"], table["part"])
+        ]
         axis.barh(np.arange(len(table)), table["share"], tick_label=names, color=COLOURS[0])
         axis.invert_yaxis()
         axis.set(xlabel="share of the budget", xlim=(0, None))

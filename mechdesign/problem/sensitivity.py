@@ -212,7 +212,11 @@ class Sensitivity(Checked):
         )
 
     def __str__(self) -> str:
-        parts = [] if self.l0 is None else [f"at most {self.l0} coordinates change"]
+        parts = (
+            []
+            if self.l0 is None
+            else [f"at most {self.l0} coordinate{' changes' if self.l0 == 1 else 's change'}"]
+        )
         if self.linf is not None:
             parts.append(f"each by at most {self.linf:g}")
         if self.each is not None:

@@ -574,17 +574,9 @@ def draw_map(
     for y in np.flatnonzero(matrix[home] > _SEEN).tolist():
         ends = [home, y]
         axis.plot(across[ends], up[ends], color=COLOURS[1], alpha=0.7, linewidth=4 * matrix[home, y] ** 0.5)
-    axis.scatter(
-        across,
-        up,
-        150 * weights / weights.max(),
-        color=COLOURS[0],
-        linewidths=0,
-        label="places",
-    )
-    axis.scatter(
-        across, up, 300 * sent / sent.max(), facecolors="none", edgecolors=COLOURS[1], label="reports"
-    )
+    dots, rings = 150 * weights / weights.max(), 300 * sent / sent.max()
+    axis.scatter(across, up, dots, color=COLOURS[0], linewidths=0, label="places")
+    axis.scatter(across, up, rings, facecolors="none", edgecolors=COLOURS[1], label="reports")
     unit = f" ({space.unit})" if space.unit else ""
     axis.set(xlabel="longitude" if earth else f"x{unit}", ylabel="latitude" if earth else f"y{unit}")
     for x in named:
@@ -592,7 +584,8 @@ def draw_map(
             (across[x], up[x]),
             {"textcoords": "offset points", "fontsize": 7, "parse_math": False},
         )
-        axis.annotate(space.names[x], spot, (4, 4), **style)
+        beside = 1 + 0.36 * math.sqrt(max(dots[x], rings[x]))  # on the diagonal, outside of dot and ring
+        axis.annotate(space.names[x], spot, (beside, beside), **style)
     axis.set_aspect(1 / max(0.02, math.cos(math.radians(float(up.mean())))) if earth else 1.0)
     axis.legend(fontsize=7, ncols=2, loc="lower right", bbox_to_anchor=(1.0, 1.0))  # off the places
     return fig

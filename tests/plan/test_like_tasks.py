@@ -38,6 +38,21 @@ def test_many_tasks_are_told_by_kind_and_verified(tmp_path: Path) -> None:
     assert len(result.to_frame()) == 150 + 3 + 4 + 1
     result.report(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert all(f" count {k}" + ("," if k < 149 else ":") in page for k in range(1, 150))
     assert page.count("(150 tasks)") <= 8
     assert all(holds for *_, holds in verify.verify(dumps(result)).rows)
     assert result.certificate is not None and result.certificate.verify()
+
+
+def test_like_choices_and_parts_of_like_tasks_are_told_once() -> None:
+    tasks = {f"mean {k}": md.Mean(0, 100, n=500) for k in range(6)}
+    tasks |= {f"best {k}": md.PrivateChoice(4, md.PureDP(0.05)) for k in range(5)}
+    result = md.Plan(tasks, md.PureDP(1.0)).solve()
+    text = str(result)
+    assert len(text.splitlines()) < 12
+    assert "mean 0, mean 1, … mean 5 (6 tasks): sum: " in text and text.count("of the budget each") == 2
+    assert "best 0, best 1, … best 4 (5 tasks): permute-and-flip among 4 candidates" in text
+    words = result.question()
+    assert f"{', '.join(f'mean {k}' for k in range(6))}: sum: 1 number" in words
+    assert f"{', '.join(f'best {k}' for k in range(5))}: permute-and-flip" in words
+    assert any("mean 0: sum and 5 more" in t.get_text() for t in result.plot().axes[0].get_yticklabels())

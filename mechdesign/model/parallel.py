@@ -12,6 +12,7 @@ import itertools
 import json
 import math
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from numbers import Integral
 from typing import IO, TypeVar
@@ -231,7 +232,13 @@ class Store:
             remedy = f"cannot be written ({error.strerror}): give the path of a file, such as search.jsonl"
             raise DesignError.of("store", str(self.path), remedy) from None
         try:
-            _lock(self._file)
+            lock(self._file, wait=False)
+        except OSError:
+            self._file.close()
+            raise DesignError(
+                f"{self.path}: another run is writing this store; wait for it or use another file"
+            ) from None
+        try:
             self._recover()
         except BaseException:
             self._file.close()
@@ -277,15 +284,20 @@ class Store:
         self._file.close()
 
 
-def _lock(file: IO[bytes]) -> None:
-    """Keep other runs away from an open file until it is closed; where the system has no such locks, trust."""
-    try:
+def lock(file: IO[bytes], *, on: bool = True, wait: bool = True) -> None:
+    """Keep other programs away from an open file, or let them have it; OSError where another has it and none is to be waited for."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        file.seek(1 << 30)  # a byte beyond what is written, so that it can still be read
+        while True:
+            try:
+                taken = msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK
+                return msvcrt.locking(file.fileno(), taken if on else msvcrt.LK_UNLCK, 1)
+            except PermissionError:  # held by another process, for ten seconds where it is waited for
+                if not wait:
+                    raise
+    else:
         import fcntl
-    except ImportError:
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise DesignError(
-            f"{file.name}: another run is writing this store; wait for it or use another file"
-        ) from None
+
+        fcntl.flock(file, (fcntl.LOCK_EX if on else fcntl.LOCK_UN) | (0 if wait else fcntl.LOCK_NB))

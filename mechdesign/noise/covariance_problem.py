@@ -131,7 +131,7 @@ def dual_below(changes: Array, roots: Array, factor: Array, contraction: Array, 
     return Fraction(least) ** 2 / (norm * most * spent)
 
 
-def factor_below(weights: Array, slack: float = 1e-13) -> Array | None:
+def factor_below(weights: Array) -> Array | None:
     """X with XᵀX below a positive definite matrix, by Cholesky of it less a little of its diagonal; None where it is not.
 
     Coordinates of no weight at all are left out: X has a row less for each.
@@ -143,7 +143,7 @@ def factor_below(weights: Array, slack: float = 1e-13) -> Array | None:
     scale = np.sqrt(np.diag(inner))
     unit = inner / np.outer(scale, scale)
     try:
-        found = np.linalg.cholesky(unit - slack * len(kept) * np.eye(len(kept)))
+        found = np.linalg.cholesky(unit - 1e-13 * len(kept) * np.eye(len(kept)))
     except np.linalg.LinAlgError:
         return None
     factor = np.zeros((len(kept), len(weights)))

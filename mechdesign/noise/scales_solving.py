@@ -531,7 +531,7 @@ def allocate_several(
     return SeveralAllocated(scales, prices, worst, best)
 
 
-def largest_spent(changes: Changes, scales: Array, deadline: Deadline | None = None) -> tuple[float, Prices]:
+def largest_spent(changes: Changes, scales: Array) -> tuple[float, Prices]:
     """An upper bound of what a change consumes at these scales, exact under one row, and the prices that prove it."""
     prices = changes.prices(scales)
     if prices is None:
@@ -540,7 +540,7 @@ def largest_spent(changes: Changes, scales: Array, deadline: Deadline | None = N
         kept, total, limits = priced(changes)
         program = cp.Problem(cp.Minimize(total), [gain / size <= kept, *limits])
         solver = "clarabel" if rows[-1].exponent == 2 else None
-        found = np.ravel(answered(program, solver, Deadline.of(deadline), {}).primal["prices "])
+        found = np.ravel(answered(program, solver, Deadline(), {}).primal["prices "])
         named = {row.name: max(float(t), 0.0) * size / row.most for t, row in zip(found, rows)}
         prices = changes.in_units(named)
     return float(changes.spent(scales, prices)), prices

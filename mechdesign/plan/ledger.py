@@ -20,7 +20,6 @@ import hashlib
 import json
 import math
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -43,6 +42,7 @@ from mechdesign.evidence.proofs import CLAIMED, Claim
 from mechdesign.evidence.results import Result
 from mechdesign.evidence.sampling import before_noise
 from mechdesign.evidence.serialize import check_writable, decode, dumps, encode, write_whole
+from mechdesign.model.parallel import lock
 from mechdesign.problem.checks import one_of, read
 from mechdesign.problem.privacy import ApproximateDP, Consumption, GaussianDP, PureDP, ZeroConcentratedDP
 from mechdesign.problem.spine import Design
@@ -54,21 +54,6 @@ _END = 72
 """Bytes at the end of a line that hold its hash."""
 Budget = PureDP | ApproximateDP | ZeroConcentratedDP | GaussianDP
 _NAMES = {"epsilon": "pure ε", "rho": "ρ", "mu": "μ²"}
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _lock(file: IO[bytes], *, on: bool) -> None:
-        file.seek(1 << 30)  # a byte beyond the entries, so that they can still be read
-        while True:
-            with suppress(PermissionError):  # held by another process for ten seconds
-                return msvcrt.locking(file.fileno(), msvcrt.LK_LOCK if on else msvcrt.LK_UNLCK, 1)
-
-else:
-    import fcntl
-
-    def _lock(file: IO[bytes], *, on: bool) -> None:
-        fcntl.flock(file, fcntl.LOCK_EX if on else fcntl.LOCK_UN)
 
 
 @dataclass(frozen=True, eq=False)
@@ -487,11 +472,11 @@ def _read(design: Design, x: Any) -> tuple[Any, int]:
 def _locked(path: Path, mode: str = "r+b") -> Iterator[IO[bytes]]:
     try:
         with open(path, mode) as file:
-            _lock(file, on=True)
+            lock(file)
             try:
                 yield file
             finally:
-                _lock(file, on=False)
+                lock(file, on=False)
     except OSError as error:  # the file is gone, the disk is full, a device
         reason = f"cannot be read or written ({error.strerror}): nothing is released"
         raise DesignError.of("ledger", str(path), reason) from None

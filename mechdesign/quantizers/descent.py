@@ -97,10 +97,10 @@ def selection_at(x: float, bins: Array, law: Array) -> tuple[Array, Array]:
     return u / u.sum(), v / v.sum()
 
 
-def _scaled(kernel: Array, rows: Array, columns: Array, *, sweeps: int = 200) -> tuple[Array, Array]:
+def _scaled(kernel: Array, rows: Array, columns: Array) -> tuple[Array, Array]:
     """Sinkhorn's a and b with diag(a) kernel diag(b) of the given row and column sums."""
     a, b = np.ones(len(rows)), np.ones(len(columns))
-    for _ in range(sweeps):
+    for _ in range(200):
         b = columns / (kernel.T @ a)
         a = rows / (kernel @ b)
         if np.abs(b * (kernel.T @ a) - columns).sum() < 1e-11:

@@ -433,9 +433,6 @@ def tightened(
     solve: Callable[[float], T | None],
     excess: Callable[[T], float],
     budget: float,
-    *,
-    shrink: float = 0.0,
-    attempts: int = 12,
 ) -> T:
     """Return the first answer of ``solve(b)``, for budgets b falling from `budget`, that is exactly inside it.
 
@@ -451,10 +448,6 @@ def tightened(
         (`excess_loss` for pure privacy).
     budget : float
         The privacy budget.
-    shrink : float
-        How much smaller, relative, the first budget is.
-    attempts : int
-        Solves at most.
 
     Raises
     ------
@@ -466,7 +459,8 @@ def tightened(
     >>> tightened(lambda budget: budget + 1e-9, lambda loss: loss - 1.0, 1.0) <= 1.0
     True
     """
-    for _ in range(attempts):
+    shrink = 0.0
+    for _ in range(12):
         answer = solve(budget * (1 - shrink))
         if answer is None:
             break

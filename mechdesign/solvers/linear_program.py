@@ -38,6 +38,8 @@ _STATUS = {
     highspy.HighsModelStatus.kIterationLimit: Status.LIMIT,
 }
 _UNIT = 2.0**-53
+_BLOWN_UP = 2.0**24
+"""By which the correction of a step of refinement is enlarged."""
 
 _Places = npt.NDArray[np.int32]  # what HiGHS takes
 
@@ -266,10 +268,10 @@ class LinearProgram:
             raise InfeasibleError(f"no feasible point (highs: {word})")
         raise SolverError(f"the {self.what} ended with {word!r}", solver="highs", status=word)
 
-    def refine(self, scale: float = 2.0**24) -> bool:
-        """Take one step of iterative refinement from the last basis: solve for the correction of `x`, blown up by `scale`.
+    def refine(self) -> bool:
+        """Take one step of iterative refinement from the last basis: solve for the correction of `x`, blown up by 2²⁴.
 
-        Residuals are taken in long doubles, so that rows hold to the solver's tolerance over `scale` (Gleixner, Steffy and Wolter 2016).
+        Residuals are taken in long doubles, so that rows hold to the solver's tolerance over 2²⁴ (Gleixner, Steffy and Wolter 2016).
 
         Returns
         -------
@@ -289,11 +291,11 @@ class LinearProgram:
             highs.changeRowsBounds(rows, places[0], *values[:2])
             highs.changeColsBounds(width, places[1], *values[2:])
 
-        bound([np.where(np.isinf(b), b, scale * (b - v)).astype(float) for b, v in zip(limits, at)])
+        bound([np.where(np.isinf(b), b, _BLOWN_UP * (b - v)).astype(float) for b, v in zip(limits, at)])
         highs.setOptionValue("presolve", "off")
         highs.setBasis(basis)
         done = self.run() is Status.OPTIMAL
-        self.x = (x + self.x / np.longdouble(scale)).astype(float) if done else x.astype(float)
+        self.x = (x + self.x / np.longdouble(_BLOWN_UP)).astype(float) if done else x.astype(float)
         self.value, self._found = value, solved
         highs.setOptionValue("presolve", "choose")
         bound(limits)

@@ -19,7 +19,7 @@ from .channels.channel import Channel as Channel
 from .channels.design import MetricChannel as MetricChannel
 from .channels.linear_design import LocalWorkload as LocalWorkload
 from .choice.design import PrivateChoice as PrivateChoice
-from .choice.quantile import PrivateQuantile as PrivateQuantile
+from .choice.design import PrivateQuantile as PrivateQuantile
 from .choose.comparing import accuracy as accuracy
 from .choose.comparing import compare as compare
 from .choose.comparing import least_epsilon as least_epsilon
@@ -103,7 +103,7 @@ from .user_level.histogram import UserHistogram as UserHistogram
 from .user_level.itemwise import ItemwiseRelease as ItemwiseRelease
 from .user_level.linear_release import LinearRelease as LinearRelease
 from .user_level.privacy import EMDPrivacy as EMDPrivacy
-from .vectors.cap import PrivUnit as PrivUnit
+from .vectors.design import PrivUnit as PrivUnit
 from .vectors.design import VectorQuantizer as VectorQuantizer
 from .vectors.directions import RandomDirections as RandomDirections
 from .vectors.sampled import SampledCoordinates as SampledCoordinates

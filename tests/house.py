@@ -14,16 +14,17 @@ PACKAGE = ROOT / "mechdesign"
 FLOORS: dict[str, int] = {
     "errors": 0, "verifier": 0,
     "plotting": 1, "typing": 1,
-    "solvers": 2, "evidence": 2,
-    "problem": 3,
-    "accounting": 4, "spaces": 4,
-    "model": 5,
-    "quantizers": 6,
-    "noise": 7, "channels": 7, "vectors": 7,
-    "choice": 8, "user_level": 8,
-    "choose": 9, "learning": 9, "": 9,
-    "plan": 10,
-    "shell": 11, "extend": 11,
+    "solvers": 2,
+    "evidence": 3,
+    "problem": 4,
+    "accounting": 5, "spaces": 5,
+    "model": 6,
+    "quantizers": 7,
+    "noise": 8, "channels": 8, "vectors": 8,
+    "choice": 9, "user_level": 9,
+    "choose": 10, "learning": 10, "": 10,
+    "plan": 11,
+    "shell": 12, "extend": 12,
 }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import mechdesign as md
-from mechdesign.accounting.least_kept import least_kept
+from mechdesign.evidence.exact import least_kept
 from mechdesign.model.symmetry import labels
 from mechdesign.problem.spine import Design, Law
 from mechdesign.solvers import Solver

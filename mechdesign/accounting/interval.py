@@ -14,13 +14,12 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from mechdesign.accounting.composition import cumulants
-from mechdesign.accounting.least_kept import least_kept
 from mechdesign.accounting.losses import NoiseTerm, Terms, as_terms, in_sigmas, is_gaussian, loss_of
 from mechdesign.accounting.planning import FLOOR, GridPlan, apart, largest, plan_grid, typical
 from mechdesign.accounting.profile import enclosed_delta, enclosed_gaussian, profile_interval
 from mechdesign.accounting.sampling import ReplacedLoss, SampledPlan, SampledRounds, loss_before
 from mechdesign.errors import DesignError
-from mechdesign.evidence.exact import excess
+from mechdesign.evidence.exact import excess, least_kept
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import inside, instance, integer, non_negative, number, one_of, probability

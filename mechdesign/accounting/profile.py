@@ -31,7 +31,6 @@ from flint import arb, ctx
 from scipy import optimize, special, stats
 
 from mechdesign.accounting.gaussian import GaussianPrivacy, gaussian_budget, gaussian_mu, gaussian_profile
-from mechdesign.accounting.least_kept import least_kept
 from mechdesign.accounting.losses import (
     AtomicLoss,
     CentredLoss,
@@ -46,7 +45,7 @@ from mechdesign.accounting.losses import (
 )
 from mechdesign.errors import DesignError
 from mechdesign.evidence.attack import TradeOff
-from mechdesign.evidence.exact import excess, round_up
+from mechdesign.evidence.exact import excess, least_kept, round_up
 from mechdesign.problem.checks import instance, levels, probability
 from mechdesign.problem.law_moments import frozen_parts, panel_integrals
 from mechdesign.problem.privacy import GaussianDP, ZeroConcentratedDP, points_of

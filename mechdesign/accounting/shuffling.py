@@ -60,9 +60,8 @@ from functools import cache, cached_property
 import numpy as np
 from scipy import stats
 
-from mechdesign.accounting.least_kept import least_kept
 from mechdesign.errors import DesignError
-from mechdesign.evidence.exact import excess, safe_root
+from mechdesign.evidence.exact import excess, least_kept, safe_root
 from mechdesign.evidence.serialize import serializable
 from mechdesign.problem.checks import inside, integer, magnitude, non_negative, number, one_of, positive
 from mechdesign.solvers.deadline import Deadline

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 
 from joblib import effective_n_jobs
 
-from mechdesign.accounting.least_kept import least_kept
 from mechdesign.choose.candidates import candidates, solved
 from mechdesign.choose.comparison import Comparison, least_error, measured, ranked
 from mechdesign.choose.questions import (
@@ -21,6 +20,7 @@ from mechdesign.choose.questions import (
 )
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError
 from mechdesign.evidence.digits import gap_words
+from mechdesign.evidence.exact import least_kept
 from mechdesign.evidence.results import Accuracy, Result
 from mechdesign.model.parallel import run_chunks
 from mechdesign.problem.checks import DOWN, instance, one_of, positive, probability

@@ -4,7 +4,7 @@
 of them, checked without the solver. ``exact`` encloses what doubles cannot hold, ``sampling`` draws integers from
 the operating system's randomness, ``serialize`` reads and writes result files as data.
 
-Imports nothing of the package but errors, plotting and typing: evidence does not know what it is evidence of.
+Imports nothing of the package but solvers, errors, plotting and typing: evidence does not know what it is evidence of.
 """
 
 import lazy_loader

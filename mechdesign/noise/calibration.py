@@ -41,13 +41,12 @@ from mechdesign.accounting.interval import (
     joint_interval,
     joint_upper,
 )
-from mechdesign.accounting.least_kept import least_kept
 from mechdesign.accounting.losses import AtomicLoss, loss_of
 from mechdesign.accounting.sampling import loss_before
 from mechdesign.errors import DesignError, MechdesignError, SolverError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import at_least, at_most, shown
-from mechdesign.evidence.exact import excess
+from mechdesign.evidence.exact import excess, least_kept
 from mechdesign.evidence.page import Saved
 from mechdesign.evidence.proofs import (
     ABOUT_FILE,

@@ -33,14 +33,13 @@ from mechdesign.accounting.interval import (
     upper_delta,
     verified_delta,
 )
-from mechdesign.accounting.least_kept import Kept
 from mechdesign.accounting.losses import NoiseTerm, in_sigmas, is_gaussian, loss_of
 from mechdesign.accounting.planning import GridPlan, apart, plan_grid
 from mechdesign.accounting.profile import fast_profile, integrated_profile, profile_interval
 from mechdesign.accounting.sampling import loss_before
 from mechdesign.errors import DesignError, SolverError
 from mechdesign.evidence.attack import TradeOff
-from mechdesign.evidence.exact import round_down, round_up, safe_root
+from mechdesign.evidence.exact import Kept, round_down, round_up, safe_root
 from mechdesign.evidence.proofs import ABOUT_FILE, PROVED, RECOMPUTED, Claim
 from mechdesign.noise.additive import AdditiveNoise, Terms, amplified, worst_cases, worst_rho
 from mechdesign.noise.families import Family

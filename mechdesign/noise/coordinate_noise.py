@@ -35,11 +35,10 @@ from scipy import optimize, stats
 from scipy.special import logsumexp
 
 from mechdesign.accounting.interval import upper_delta
-from mechdesign.accounting.least_kept import least_kept
 from mechdesign.accounting.losses import AtomicLoss, NoiseTerm, loss_of
 from mechdesign.errors import DesignError
 from mechdesign.evidence.attack import TradeOff
-from mechdesign.evidence.exact import excess, round_up
+from mechdesign.evidence.exact import excess, least_kept, round_up
 from mechdesign.evidence.proofs import PROVED
 from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.serialize import serializable

@@ -26,9 +26,8 @@ from flint import arb
 from numpy.typing import ArrayLike
 from scipy import special, stats
 
-from mechdesign.accounting.least_kept import least_kept
 from mechdesign.errors import DesignError
-from mechdesign.evidence.exact import excess, round_down, round_up
+from mechdesign.evidence.exact import excess, least_kept, round_down, round_up
 from mechdesign.evidence.proofs import (
     PROVED,
     REAL_NOISE,

@@ -29,12 +29,11 @@ from scipy import special, stats
 
 from mechdesign.accounting.composition import composed_delta, discretise_atoms
 from mechdesign.accounting.interval import DeltaInterval, delta_interval, upper_delta
-from mechdesign.accounting.least_kept import least_kept
 from mechdesign.accounting.losses import AtomicLoss, NoiseTerm, is_gaussian
 from mechdesign.errors import DesignError
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import folded
-from mechdesign.evidence.exact import round_down, round_up
+from mechdesign.evidence.exact import least_kept, round_down, round_up
 from mechdesign.evidence.proofs import PROVED
 from mechdesign.evidence.results import Accuracy
 from mechdesign.evidence.serialize import serializable

@@ -15,11 +15,10 @@ import numpy as np
 
 from mechdesign.accounting.gaussian import gaussian_budget, gaussian_privacy, gaussian_square
 from mechdesign.accounting.interval import DeltaInterval
-from mechdesign.accounting.least_kept import least_kept
 from mechdesign.choice.rule import Choosing
 from mechdesign.errors import DesignError, InfeasibleError
 from mechdesign.evidence.digits import at_most
-from mechdesign.evidence.exact import excess, round_down
+from mechdesign.evidence.exact import excess, least_kept, round_down
 from mechdesign.evidence.proofs import (
     ABOUT_FILE,
     PROVED,

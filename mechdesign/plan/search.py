@@ -30,11 +30,10 @@ from scipy import optimize, stats
 
 from mechdesign.accounting.composition import find_tilt
 from mechdesign.accounting.interval import DeltaInterval, delta_interval
-from mechdesign.accounting.least_kept import least_kept
 from mechdesign.accounting.losses import NoiseTerm, in_sigmas, is_gaussian, of_scipy
 from mechdesign.accounting.planning import plan_grid
 from mechdesign.errors import DesignError, SolverError
-from mechdesign.evidence.exact import round_up
+from mechdesign.evidence.exact import least_kept, round_up
 from mechdesign.noise.additive import AdditiveNoise, worst_cases
 from mechdesign.noise.families import FAMILIES as LAWS
 from mechdesign.noise.families import LEAST_GAUSSIAN, LEAST_LAPLACE

@@ -59,11 +59,10 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Clock, Law
-from mechdesign.quantizers.design import QuantizerDesign
 from mechdesign.quantizers.dual_pieces import OutputSpace
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.optimal import loss_bounds
-from mechdesign.quantizers.proofs import proved_law
+from mechdesign.quantizers.proofs import QuantizerDesign, proved_law
 from mechdesign.quantizers.selection import (
     BiasedQuantizer,
     SelectionFamilies,

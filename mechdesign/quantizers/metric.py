@@ -76,12 +76,11 @@ from mechdesign.problem.priors import LawPrior, Prior
 from mechdesign.problem.privacy import ApproximateDP, MetricDP, PureDP, points_of
 from mechdesign.problem.spine import Bound, Clock, Law
 from mechdesign.problem.words import loss_words
-from mechdesign.quantizers.design import QuantizerDesign
 from mechdesign.quantizers.exact_law import ExactLaw, RationalTable, outermost_law
 from mechdesign.quantizers.floors import LARGEST_EPSILON
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.moments import Moments, PointMasses, hats, interpolated_costs
-from mechdesign.quantizers.proofs import OUTERMOST, certified_value
+from mechdesign.quantizers.proofs import OUTERMOST, QuantizerDesign, certified_value
 from mechdesign.quantizers.selection import check_bins, check_range, mirrored_bins
 from mechdesign.quantizers.table import PiecewiseTable, loss_peaks
 from mechdesign.solvers import Solution, proved_bound

@@ -50,7 +50,6 @@ from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
 from mechdesign.problem.words import loss_words
 from mechdesign.quantizers.bins import Alphabet, BinSearch, Searched, any_outputs_bound, search_bins
-from mechdesign.quantizers.design import EXACT, QuantizerDesign
 from mechdesign.quantizers.dual_pieces import DualPieces, OutputSpace
 from mechdesign.quantizers.exact_law import exact_law, widened
 from mechdesign.quantizers.floors import (
@@ -66,7 +65,7 @@ from mechdesign.quantizers.floors import (
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.moments import interpolated_costs
 from mechdesign.quantizers.planes import METHODS, best_floors, check_feasible, uncapped
-from mechdesign.quantizers.proofs import private_claims, proved_bound, proved_law
+from mechdesign.quantizers.proofs import EXACT, QuantizerDesign, private_claims, proved_bound, proved_law
 from mechdesign.quantizers.selection import check_bins, check_range, mirrored_bins
 from mechdesign.solvers.deadline import Deadline
 from mechdesign.typing import Array, Numbers

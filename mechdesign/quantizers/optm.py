@@ -33,12 +33,11 @@ from mechdesign.problem.priors import Prior
 from mechdesign.problem.privacy import PureDP
 from mechdesign.problem.spine import Bound, Clock, Law, ModelledDesign
 from mechdesign.quantizers.descent import Descent, LinearisedPoint, SelectionBlocks
-from mechdesign.quantizers.design import QuantizerDesign
 from mechdesign.quantizers.dual_pieces import OutputSpace
 from mechdesign.quantizers.exact_law import excess_loss, tightened
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.optimal import OptimalQuantizer, loss_bounds
-from mechdesign.quantizers.proofs import outermost, proved_law
+from mechdesign.quantizers.proofs import QuantizerDesign, outermost, proved_law
 from mechdesign.quantizers.selection import check_bins, mirrored_bins, spread
 from mechdesign.quantizers.selection_problem import BoxSearch, SelectionProblem
 from mechdesign.quantizers.selection_program import THEOREMS, Selection, authors_levels, check_levels

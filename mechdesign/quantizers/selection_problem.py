@@ -29,12 +29,11 @@ from mechdesign.problem.losses import Loss
 from mechdesign.problem.priors import Prior
 from mechdesign.problem.spine import Bound, Clock, Incumbent, Law, ModelledDesign
 from mechdesign.problem.words import Description
-from mechdesign.quantizers.design import QuantizerDesign
 from mechdesign.quantizers.exact_law import SelectionLaw, excess_loss, tightened
 from mechdesign.quantizers.floors import RESOLVED, smallest_epsilon, solved_epsilon
 from mechdesign.quantizers.mechanism import Quantizer
 from mechdesign.quantizers.optimal import loss_bounds
-from mechdesign.quantizers.proofs import proved_law
+from mechdesign.quantizers.proofs import QuantizerDesign, proved_law
 from mechdesign.quantizers.selection import SelectionFamilies
 from mechdesign.quantizers.selection_program import (
     Boxes,

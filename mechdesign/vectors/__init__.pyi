@@ -1,5 +1,5 @@
-from .cap import PrivUnit as PrivUnit
 from .coded import ModularSum as ModularSum
+from .design import PrivUnit as PrivUnit
 from .design import VectorQuantizer as VectorQuantizer
 from .directions import RandomDirections as RandomDirections
 from .export import IntegerTable as IntegerTable

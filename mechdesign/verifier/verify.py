@@ -9,18 +9,38 @@ within, its claims under its name) and certificates. Not covered, by name: biase
 users, comparisons of those, of local reports of categories and of means of clients, functions and laws of the user's own. A file that
 states no mechanism (a budget, a space, a proof) claims nothing. No code is shared with the package: it is a second opinion. Fields of
 files: docs/format.md.
+
+**Several results in one file**: comparisons, frontiers, and what a comparison's ranking and least error rest on.
+
+*Noise for numbers* answers a question if it is for as many numbers, no fewer rounds, no smaller a sample of the people, and for every change
+that the question allows: each bound that the noise relies on holds on all of them, or, where it is made for a list of changes, the corners of a box of
+which so many coordinates move are in the list, up to sign. Noise on the whole numbers is for whole numbers only. *A report* of so many bits takes every
+input of the question's range, and is unbiased; *a channel* is on its space, for its prior. The error shown is the result's value where its loss is the question's.
+
+A result is *of the question itself* if it is for no more than that, and for its loss and prior: for these changes, rounds and this sample, in a list no
+others than the corners. The table marks every other result, and no bound is taken from it.
+
+What is said to be the least error is a lower bound of every mechanism that is proved of a result whose own question this is, by the name of these
+mechanisms. Of reports it is found by a search of its own: it is claimed, and must not exceed what an unbiased one of the results costs.
+
+Not covered: questions that list their changes, reports of categories, means of clients, histograms of users.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+from itertools import combinations, product
+from typing import NamedTuple
 
 from mechdesign.verifier.allocation import allocation
 from mechdesign.verifier.buffers import stream
 from mechdesign.verifier.calibration import calibration, joint
+from mechdesign.verifier.changes import beyond_changes, bounds_of, coordinates
 from mechdesign.verifier.choice import choice, rule
 from mechdesign.verifier.gaussian import correlated, covariance_problem
 from mechdesign.verifier.knorm import knorm
@@ -31,18 +51,425 @@ from mechdesign.verifier.opening import LARGEST, file_of
 from mechdesign.verifier.plan import allocated, plan
 from mechdesign.verifier.quantizer import quantizer, selection_problem
 from mechdesign.verifier.reading import (
+    DISCRETE,
+    EVERY,
     MEMBERS,
     Account,
     Json,
     NotCovered,
     NothingToCheck,
     Refused,
+    TooLarge,
     read,
     standing,
 )
-from mechdesign.verifier.several import comparison, frontier
 from mechdesign.verifier.table import bounded, channel, table
 from mechdesign.verifier.vectors import vectors
+
+Check = Callable[[Json, Account], None]
+REAL, WHOLE, CHANNEL = (
+    f"no {noun} does better"
+    for noun in (
+        "additive noise for a real-valued query",
+        "additive whole-number noise",
+        "channel between the points",
+    )
+)
+QUANTIZERS = (
+    "metric-quantizer",
+    "optimal-quantizer",
+    "optm",
+    "optm-search",
+    "rqm",
+    "erm",
+    "mvu",
+    "biased-selection",
+)
+BOUNDS = dict.fromkeys(("linf", "l1", "l2", "l0", "each", "own")) | {
+    "neighbours": "add-remove",
+    "signed": True,
+}
+CLOSE = 1e-5
+OTHER = "made for another question"
+
+
+class Protected(NamedTuple):
+    """What noise is for: how many numbers, the changes as bounds or as a list of vectors, rounds, the share of the people in each."""
+
+    dimension: int
+    changes: Json
+    rounds: int = 1
+    rate: float = 1.0
+    whole: bool = False
+    signed: bool | None = None
+
+
+def bounds(sensitivity: Json) -> Json:
+    """A number bounds every coordinate."""
+    given = sensitivity if isinstance(sensitivity, dict) else {"linf": sensitivity}
+    return {**BOUNDS, **{name: given[name] for name in given if name}}
+
+
+def protected(design: Json) -> Protected | None:
+    """What a design's noise is for; None where it is no noise for numbers."""
+    kind = design[""]
+    if kind == "calibration":
+        noise = design["noise"]
+        whole = (noise["name"] if isinstance(noise, dict) else noise) in (*DISCRETE, "dlaplace")
+        rounds, rate = design["rounds"], design["sampling_rate"]
+        return Protected(design["dimension"], bounds(design["sensitivity"]), rounds, rate, whole)
+    if kind == "knorm" and isinstance(design["sensitivity"], list):
+        return Protected(design["dimension"], design["sensitivity"], design["rounds"])
+    if kind == "knorm":
+        changes = bounds(design["sensitivity"])
+        return Protected(design["dimension"], changes, design["rounds"], signed=changes["signed"])
+    if kind == "noise-allocation":
+        lam = design["sensitivities"]
+        return Protected(len(lam), bounds({"each": lam} if design["bounds"] is None else design["bounds"]))
+    if kind == "optimal-noise":
+        changes = bounds({"linf": design["sensitivity"], "l0": design["l0"]})
+        return Protected(design["dimension"], changes, whole=design["integer"])
+    if kind == "correlated-gaussian" and isinstance(design["changes"], list):
+        return Protected(len(design["changes"][0]), design["changes"])
+    if kind == "correlated-gaussian" and design["changes"][""] == "count-changes":
+        alike = design["changes"]
+        limits = bounds({"linf": alike["most"], "l0": alike["l0"]})
+        return Protected(alike["size"], limits, signed=alike["signed"])
+    return None
+
+
+def protects(design: Json, question: Json, account: Account) -> bool:
+    """Whether noise is for all that a question of numbers says may change."""
+    held, asked = protected(design), bounds(question["sensitivity"])
+    if held is None or held.dimension != question["dimension"] or held.rounds < question["rounds"]:
+        return False
+    own = held.changes["own"] if isinstance(held.changes, dict) else None
+    sampled = held.rate < 1 and asked["neighbours"] != "add-remove"
+    sampled = sampled and not (asked["own"] or math.inf) <= (own or 0)
+    if held.rate < question["sampling_rate"] or sampled or (held.whole and not question["integer"]):
+        return False
+    sizes, l1, l2 = bounds_of(asked, held.dimension)
+    count = sum(n for _, n in sizes)
+    if asked["signed"] and held.signed is False and count > 1:
+        return False
+    each = coordinates(asked)
+    if not isinstance(held.changes, dict):
+        return listed(held.changes, each * (held.dimension if len(each) == 1 else 1), asked, account)
+    limits = held.changes
+    account.takes(10 * len(each) + len(limits["each"] or ()), 3000)
+    kept = all(
+        limits[name] is None or beyond_changes(norm, sizes, l1, l2, Fraction(limits[name])) >= 0
+        for name, norm in (("linf", math.inf), ("l1", 1), ("l2", 2))
+    )
+    if limits["each"] is not None:
+        each = each * (len(limits["each"]) if len(each) == 1 else 1)
+        kept = kept and all(a <= Fraction(b) for a, b in zip(each, limits["each"], strict=True))
+    return kept and (limits["l0"] is None or count <= limits["l0"])
+
+
+def listed(vectors: Json, each: list[Fraction], asked: Json, account: Account) -> bool:
+    """Whether the corners of a box, of which so many coordinates change, are all in a list, up to sign."""
+    moved, sizes, number = box(each, asked)
+    if number > len(vectors):
+        return False
+    account.takes(10 * len(vectors) * len(each))
+    known = both_signs(vectors)
+    corners = (
+        tuple(dict(zip(places, signs)).get(i, 0) * size for i, size in enumerate(each))
+        for count in sizes
+        for places in combinations(moved, count)
+        for signs in product((1, -1) if asked["signed"] else (1,), repeat=count)
+    )
+    return all(corner in known for corner in corners)
+
+
+def both_signs(vectors: Json) -> set[tuple[Json, ...]]:
+    return {tuple(sign * x for x in v) for v in vectors for sign in (1, -1)}
+
+
+def box(each: list[Fraction], asked: Json) -> tuple[list[int], Iterable[int], int]:
+    """Which coordinates move, how many of them in a corner, and how many corners there are, up to sign."""
+    moved = [i for i, size in enumerate(each) if size]
+    count = min(asked["l0"] or len(moved), len(moved))
+    if asked["l1"] is not None and all(each[i] == asked["l1"] for i in moved):
+        count = 1  # the corners of the ℓ₁ ball
+    sizes, signs = (range(count, count + 1), 2) if asked["signed"] else (range(1, count + 1), 1)
+    return moved, sizes, sum(math.comb(len(moved), c) * signs ** (c - 1) for c in sizes)
+
+
+def of_question(one: Json, question: Json) -> bool:
+    """Whether a result that answers a question is for no more than that, and for its loss and prior."""
+    design = one["design"]
+    if question[""] == "local-report":
+        ranged = design["input_range"] == question["input_range"]
+        return ranged and same_report(design, question)
+    if question[""] == "choice-question":
+        return True
+    if question[""] == "metric-report":
+        return same_question(design, question) is not None
+    held, asked = protected(design), bounds(question["sensitivity"])
+    assert held is not None
+    if held[2:4] != (question["rounds"], question["sampling_rate"]):
+        return False
+    if design[""] != "noise-allocation" and design.get("loss", question["loss"]) not in (
+        question["loss"],
+        "total",
+    ):
+        return False
+    if (design.get("neighbours") or bounds(design["sensitivity"])["neighbours"]) != asked["neighbours"]:
+        return False
+    each = widths(asked, held.dimension)
+    if not isinstance(held.changes, dict):
+        return len(both_signs(held.changes)) == 2 * box(each, asked)[2]
+    own, (sizes, l1, l2) = widths(held.changes, held.dimension), bounds_of(held.changes, held.dimension)
+    count = sum(n for _, n in sizes)
+    most = min(asked["l0"] or held.dimension, sum(map(bool, each)))
+    if count > most or (held.signed and not asked["signed"] and count > 1):
+        return False
+    norms = (
+        (asked["l1"], l1, sum(n * b for b, n in sizes), 1),
+        (asked["l2"], l2, sum(n * b * b for b, n in sizes), 2),
+    )
+    kept = all(
+        bound is None
+        or (stated is not None and stated <= Fraction(bound))
+        or total <= Fraction(bound) ** power
+        for bound, stated, total, power in norms
+    )
+    return kept and all(a <= b for a, b in zip(own, each, strict=True))
+
+
+def widths(sensitivity: Json, dimension: int) -> list[Fraction]:
+    each = coordinates(sensitivity)
+    return each * dimension if len(each) == 1 else each
+
+
+def reports(one: Json, question: Json) -> bool:
+    """Whether a result is a quantizer of all inputs of a question, with no more outputs than its bits tell apart."""
+    if (
+        one["design"][""] not in QUANTIZERS
+        or question["input_range"] is None
+        or one["design"].get("max_bias")
+    ):
+        return False
+    law, (low, high) = one["mechanism"], question["input_range"]
+    biased = law[""] == "biased-quantizer"
+    bins = law["selection"]["bins"] if biased else law["bins"]
+    start, stop = law["input_range"] if biased else (law["knots"][0], law["knots"][-1])
+    return bool(start <= low and high <= stop and len(bins) <= 2 ** min(question["bits"], 64))
+
+
+def shares(prior: Json, size: int) -> list[float]:
+    weights = [1.0] * size if prior is None else prior
+    return [w / math.fsum(weights) for w in weights]
+
+
+def between_points(design: Json, question: Json) -> bool:
+    """Whether a channel is on the space of a question, for its prior."""
+    if design[""] != "metric-channel" or repr(design["space"]) != repr(question["space"]):
+        return False
+    size = math.prod(design["space"]["shape"])
+    own, asked = (shares(given["prior"], size) for given in (design, question))
+    return len(own) == len(asked) and all(abs(p - q) <= 1e-12 for p, q in zip(own, asked))
+
+
+def same_counts(design: Json, question: Json) -> bool:
+    """Whether a choice is by the counts of a question, or of both by scores of any size."""
+    counts = design["largest"] is None or design["objective"] == question["objective"]
+    return counts and bool(design["largest"] == question["largest"])
+
+
+def chooses(design: Json, question: Json) -> bool:
+    """Whether a design chooses among the candidates of a question, for its neighbours."""
+    alike = all(design.get(key) == question[key] for key in ("candidates", "neighbours", "spread"))
+    return (
+        design[""] == "private-choice"
+        and alike
+        and (design["largest"] is None or same_counts(design, question))
+    )
+
+
+def privacy_of(design: Json) -> Json:
+    if "privacy" in design:
+        return design["privacy"]
+    return {"": "metric-dp", "epsilon": design.get("alpha"), "metric": "absolute"}
+
+
+def same_question(design: Json, question: Json) -> str | None:
+    """The mechanisms that a design's lower bound speaks of, where its question is the comparison's own; None elsewhere."""
+    if question[""] == "choice-question":
+        alike = question["largest"] is not None and same_counts(design, question)
+        return f"no choice by counts of 0 to {question['largest']} does better" if alike else None
+    if question[""] == "metric-report":
+        free = design["unbiased"] is None and design["decoder"] is None
+        return CHANNEL if free and design["loss"] == question["loss"] else None
+    if (
+        question[""] != "numeric-query"
+        or design["loss"] != question["loss"]
+        or question["sampling_rate"] != 1
+    ):
+        return None
+    own, asked = bounds(design["sensitivity"]), bounds(question["sensitivity"])
+    sizes = design["dimension"], question["dimension"]
+    if design[""] == "knorm":
+        alike = own == asked and design["rounds"] == question["rounds"] and not question["integer"]
+        return REAL if alike and sizes[0] == sizes[1] else None
+    largest = bounds_of(asked, sizes[1])[0][0][0]
+    once = sizes == (1, 1) and question["rounds"] == 1 and Fraction(design["sensitivity"]) == largest
+    if design[""] != "optimal-noise" or not once or design["integer"] != question["integer"]:
+        return None
+    # noise that is not whole may answer whole numbers: the bound of whole noise is one of all where the loss is linear between them
+    return (WHOLE if question["loss"] == "absolute" else None) if question["integer"] else REAL
+
+
+def uncovered(question: Json) -> str:
+    """What a comparison is of, where it is not covered; "" elsewhere."""
+    if question[""] == "numeric-query":
+        return "for listed changes" if isinstance(question["sensitivity"], list) else ""
+    if question[""] == "local-report":
+        return "of means of clients" if question["clients"] else ""
+    named = {"category-report": "of reports of categories", "histogram-of-users": "of histograms of users"}
+    return named.get(question[""], "")
+
+
+def comparison(held: Json, account: Account, check: Check) -> None:
+    """Results for one question at one privacy; the other cells of the table are the file's own words."""
+    results, question = dict(held["results"]), held["question"]
+    if of := uncovered(question):
+        raise NotCovered(f"comparisons {of}")
+    each(results.items(), account, check)
+    designs = {name: one["design"] for name, one in results.items()}
+    same = all(privacy_of(design) == held["privacy"] for design in designs.values())
+    account.agrees("every result is at the privacy stated", same)
+    table = {name: values for name, _, values in held["table"]}
+    errors = {
+        name: error
+        for name, error in zip(table["mechanism"], table["error"])
+        if isinstance(error, float) and error == error
+    }
+    account.agrees("every mechanism that the table ranks has a result", sorted(errors) == sorted(results))
+    answers = {
+        "numeric-query": lambda one: protects(one["design"], question, account),
+        "local-report": lambda one: reports(one, question),
+        "metric-report": lambda one: between_points(one["design"], question),
+        "choice-question": lambda one: chooses(one["design"], question),
+    }[question[""]]
+    account.agrees("every result answers the question", all(map(answers, results.values())))
+    if not all(holds for *_, holds in account.rows):
+        return
+    order = [(not in_whole(designs[name], question), error) for name, error in errors.items()]
+    account.agrees("the table begins with the least error", order == sorted(order))
+    of_loss = all(shown(one, question, errors[name]) for name, one in results.items())
+    account.agrees(
+        "an error of the question's loss is the value of a result for this loss, and no other", of_loss
+    )
+    said = dict(zip(table["mechanism"], table["assumes"]))
+    marked = all((OTHER in str(said[name])) != of_question(one, question) for name, one in results.items())
+    account.agrees("results for another question are marked", marked)
+    account.claimed("the other cells of the table follow from the results")
+    least(held, results, account)
+
+
+def in_whole(design: Json, question: Json) -> bool:
+    """Whether answers are whole where whole numbers are asked for: such mechanisms come first."""
+    held = protected(design)
+    return not (question[""] == "numeric-query" and question["integer"]) or (held is not None and held.whole)
+
+
+def shown(one: Json, question: Json, error: float) -> bool:
+    """Whether the table shows the value of a result whose loss, of one number or report, is the question's, and else another error."""
+    design, value = one["design"], one["value"]
+    close: bool = abs(error - value) <= CLOSE * abs(value)
+    if question[""] == "choice-question":
+        return close or not same_counts(design, question)
+    if question[""] == "local-report":
+        return close or not same_report(design, question)
+    alike = bool(design.get("loss") == question["loss"])
+    alone = question[""] != "numeric-query" or design[""] in ("calibration", "knorm", "optimal-noise")
+    return not alone or close == alike
+
+
+def same_report(design: Json, question: Json) -> bool:
+    """Whether a quantizer is for the prior and the loss of a question, on average."""
+    mean = design.get("objective", "mean") == "mean"
+    return mean and bool((design["prior"], design["loss"]) == (question["prior"], question["loss"]))
+
+
+def least(held: Json, results: dict[str, Json], account: Account) -> None:
+    """That the least error is a bound of the mechanisms named."""
+    stated, name, question = held["least"], held["least_name"], held["question"]
+    if stated is None:
+        account.agrees("no least error is named", name == "")
+    elif question[""] == "local-report":
+        costs = [one["value"] for one in results.values() if of_question(one, question)]
+        most = min(costs, default=math.inf) * (1 + CLOSE)
+        account.claimed(f"{name}: the least error is {stated!r}", 0 < stated <= most, most - stated)
+    else:
+        bounds = [
+            (one["lower_bound"], same_question(one["design"], question))
+            for one in results.values()
+            if one["bound_class"] == EVERY and of_question(one, question)
+        ]
+        account.agrees(
+            "the least error is the lower bound of a result for this very question, by the name of its class",
+            (stated, name) in bounds,
+        )
+
+
+def each(results: Iterable[tuple[str, Json]], account: Account, check: Check) -> None:
+    """Check every result, and name it in each claim."""
+    for name, one in results:
+        own = account.part()
+        if not isinstance(one, dict) or one[""] != "result":
+            raise Refused(f"{name}: no result")
+        try:
+            check(one, own)
+        except NotCovered as error:
+            if isinstance(error, TooLarge):
+                raise
+            own.claimed(f"not covered: {error}")
+        account.join(name, own)
+
+
+def frontier(held: Json, account: Account, check: Check) -> None:
+    """Results of one design of which one number varies."""
+    table = {name: values for name, _, values in held["table"]}
+    points = list(
+        zip(table[held["over"]], table["value"], table["lower_bound"], held["results"], strict=True)
+    )
+    each(((f"{held['over']} = {x:.12g}", one) for x, *_, one in points if one is not None), account, check)
+    shown = all(
+        one is None or (value, bound) == (one["value"], one["lower_bound"]) for _, value, bound, one in points
+    )
+    account.agrees("the table shows the value and the lower bound of every result", shown)
+    account.claimed("the other columns of the table follow from the results")
+    if held["design"] is None:
+        account.claimed("every result is of its point")
+        return
+    designs = [one["design"] for *_, one in points if one is not None]
+    alike = all(fixed(one, held["over"]) == fixed(held["design"], held["over"]) for one in designs)
+    account.agrees("results are of the design, but for what varies", alike)
+    at = [
+        varying(one, held["over"], x) == x
+        for x, *_, one in points
+        if one is not None
+        for one in [one["design"]]
+    ]
+    account.agrees("every result is of its point", all(at))
+
+
+def fixed(design: Json, over: str) -> str:
+    """What of a design does not vary."""
+    privacy = {k: v for k, v in (design.get("privacy") or {}).items() if k != over}
+    left = {k: v for k, v in design.items() if k not in (over, "privacy")}
+    return repr((left, privacy))
+
+
+def varying(design: Json, over: str, otherwise: Json) -> Json:
+    if over in design:
+        return design[over]
+    return (design.get("privacy") or {}).get(over, otherwise)
+
 
 CHECKS: dict[str, Callable[[Json, Account], None]] = {
     "metric-quantizer": quantizer,

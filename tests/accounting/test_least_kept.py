@@ -6,8 +6,7 @@ import math
 
 import pytest
 
-from mechdesign.accounting.least_kept import least_kept
-from mechdesign.evidence.exact import excess
+from mechdesign.evidence.exact import excess, least_kept
 
 
 @pytest.mark.parametrize("start", [-5.0, 0.0, math.log(10), 7.0])

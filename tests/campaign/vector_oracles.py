@@ -10,8 +10,7 @@ import numpy as np
 from scipy import integrate, optimize, special
 
 import mechdesign as md
-from mechdesign.vectors.cap import corner_reach
-from mechdesign.vectors.design import least_error
+from mechdesign.vectors.design import corner_reach, least_error
 from tests.campaign.oracles import Faults, exactly
 
 DIGITS = 40

@@ -25,7 +25,7 @@ from mechdesign.evidence.serialize import dumps
 from mechdesign.noise import optimal
 from mechdesign.noise.radial import round_delta as known_delta
 from mechdesign.solvers.deadline import Deadline
-from mechdesign.vectors.cap import box_error, cap_error
+from mechdesign.vectors.design import box_error, cap_error
 from mechdesign.vectors.sphere import chi_mean, top_squares, top_sum
 from mechdesign.verifier import vectors
 from mechdesign.verifier.allocation import composed_delta, largest_square

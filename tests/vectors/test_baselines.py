@@ -19,7 +19,7 @@ from mechdesign_studies.vectors.baselines.common import ORDERS
 from scipy import special, stats
 
 import mechdesign as md
-from mechdesign.vectors.cap import corner_reach
+from mechdesign.vectors.design import corner_reach
 from mechdesign.vectors.sphere import ExactRotation, FastRotation, vertex_products, weighted_sums
 from tests.campaign.vector_oracles import ratio_kept, signs
 

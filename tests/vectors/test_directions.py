@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import mechdesign as md
 from mechdesign.evidence.exact import exp_upper
 from mechdesign.evidence.serialize import dumps
-from mechdesign.vectors.cap import cap_error
+from mechdesign.vectors.design import cap_error
 from mechdesign.vectors.directions import direction_words, directions, nearest
 from mechdesign.vectors.sphere import top_sum, vertex_products, weighted_sums
 from mechdesign.verifier import vectors as alone

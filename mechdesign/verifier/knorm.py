@@ -5,7 +5,7 @@
 ℓ_∞ norm, for |v_i| ≤ b_i of at most c coordinates, ‖v‖₁ ≤ L₁, ‖v‖₂ ≤ L₂. The largest ‖v‖₁ under L₂ alone is, whatever t > 0, at most
 Σ (v − v²/2t) + L₂²/2t, v = min(b_i, t): weak duality. Of max(max |z_i|/w_i, Σ|z_i|/(w_i c)) it is at most Δ if |v_i| ≤ w_i Δ and Σ|v_i|/w_i ≤ cΔ; of
 max z⁺ + max z⁻ the largest |v_i| where all entries rise or all fall. Of a hull the norm is the largest of |z_i|/w_i and |n·(z/w)| over its faces n·u = 1: whatever
-these are, a change has the norm that it is found to have, in rational numbers.
+these are, a change has the norm that it is found to have, in rational numbers. So it has of planes n around a hull of too many faces, of which no moments are known.
 
 **Theorem** [ours]. Of density ∝ e^(−‖z‖₂) in d ≥ 2 dimensions a change of norm t has the loss ηt, where η on [−1, 1] has the density
 ∝ e^(xη) (1 − η²)^((d−3)/2) (1 − η²/ρ), x = t/2, ρ = 1 + (d − 1)/x · K_{d/2}(x)/K_{d/2−1}(x). Proof: the distances to the two centres add to tξ and differ by tη;
@@ -56,6 +56,27 @@ class Shape(NamedTuple):
     signed: bool = True
     widths: tuple[Fraction, ...] | None = None
     hull: Hull | None = None
+
+
+class Planes:
+    """The norm that is the largest |n·z| over planes, whole multiples of 2⁻²⁴."""
+
+    sound = True
+
+    def __init__(self, law: Json, account: Account) -> None:
+        self.planes, self.account = law["planes"], account
+
+    def most(self, points: list[list[Fraction]]) -> Fraction:
+        """The largest norm of points: in doubles, those in doubt exactly."""
+        self.account.takes(len(self.planes) * len(points) * len(self.planes[0]) / 4)
+        nearest, top, seen = [[*map(float, point)] for point in points], Fraction(0), 0.0
+        for plane in self.planes:
+            room = 1e-13 * sum(map(abs, plane))
+            for point, near in zip(points, nearest):
+                if abs(sum(map(mul, plane, near))) + room > seen:
+                    top = max(top, abs(sum(map(mul, plane, point), Fraction(0))))
+                    seen = float(top) * (1 - 1e-15)
+        return top / 2**24
 
 
 class Hull:
@@ -161,7 +182,7 @@ def knorm(result: Json, account: Account) -> None:
     allowed = (
         norm in (1, 2, math.inf) and design["norm"] in (None, norm) and (plain or design["norm"] is None)
     )
-    allowed = allowed and (law["vertices"] is not None) == listed
+    allowed = allowed and (law["vertices"] is not None or law["planes"] is not None) == listed
     account.agrees("the norm is one that is allowed", allowed and fits(law))
     if not all(holds for *_, holds in account.rows):
         return
@@ -172,13 +193,16 @@ def knorm(result: Json, account: Account) -> None:
         raise Refused("noise that does not say for which changes it is")
     scale, largest = Fraction(law["scale"]), Fraction(law["largest"])
     widths = law["widths"] and tuple(map(Fraction, law["widths"]))
-    shape = Shape(norm, cap and Fraction(cap), law["signed"], widths, Hull(law, account) if listed else None)
+    hull = Hull(law, account) if law["vertices"] else None
+    shape = Shape(norm, cap and Fraction(cap), law["signed"], widths, hull)
     size = moving(shape, k)
-    if shape.hull is not None:
-        account.agrees("the faces are all that the hull has", shape.hull.sound)
-        listed_too = of_the_list(law, design["sensitivity"])
-        account.agrees("the vertices of the hull are changes of the list", listed_too)
-        top = reached_by_list(shape, design["sensitivity"], k) if shape.hull.sound else Fraction(0)
+    if listed:
+        if hull is not None:
+            account.agrees("the faces are all that the hull has", hull.sound)
+            listed_too = of_the_list(law, design["sensitivity"])
+            account.agrees("the vertices of the hull are changes of the list", listed_too)
+        body = hull or Planes(law, account)
+        top = reached_by_list(widths, body, design["sensitivity"], k) if body.sound else Fraction(0)
         beyond = largest - top if top > 0 else Fraction(-1)
     elif plain:
         beyond = beyond_changes(norm, bounds, l1, l2, largest)
@@ -195,6 +219,11 @@ def knorm(result: Json, account: Account) -> None:
         left = Fraction(most - round_delta(k, largest / scale, epsilon, account) * SUMMED)
     account.at_most(f"{claim} private as asked", 0, left)
     room = Fraction(stated) * ROOM
+    if law["planes"] is not None:
+        if result["lower_bound"] is not None:
+            raise Refused("a bound of noise whose moments are simulated")
+        account.claimed(f"the {design['loss']} error is at most {stated!r}, simulated")
+        return
     if gamma is None:
         radial = math.prod(size + i for i in range(1, order + 1)) * scale**order
         exact = unit(shape, k, design["loss"]) * radial
@@ -216,15 +245,15 @@ def of_the_list(law: Json, vectors: Json) -> bool:
     return all(tuple(v) in known for v in law["vertices"])
 
 
-def reached_by_list(shape: Shape, vectors: Json, dimension: int) -> Fraction:
+def reached_by_list(
+    stated: tuple[Fraction, ...] | None, body: Hull | Planes, vectors: Json, dimension: int
+) -> Fraction:
     """The largest norm of a listed change; 0 where one moves a coordinate without noise."""
-    widths = shape.widths or (Fraction(1),) * dimension
-    if not shape.hull or any(
-        len(v) != dimension or any(x and not w for x, w in zip(v, widths)) for v in vectors
-    ):
+    widths = stated or (Fraction(1),) * dimension
+    if any(len(v) != dimension or any(x and not w for x, w in zip(v, widths)) for v in vectors):
         return Fraction(0)
     units = [[Fraction(x) / w for x, w in zip(v, widths) if w] for v in vectors]
-    return max(shape.hull.most(units), *(abs(x) for u in units for x in u))
+    return max(body.most(units), *(abs(x) for u in units for x in u))
 
 
 def plain_and_hulls(
@@ -274,8 +303,12 @@ def fits(law: Json) -> bool:
         hull = hull and all(len(v) == size and all(abs(x) <= 1 for x in v) for v in vertices)
         hull = hull and all(len(f) == size == len({abs(i) for i in f} & known) for f in faces)
         hull = hull and {abs(i) for f in faces for i in f} == known
+    if law["planes"] is not None:
+        cube = [[2**24 * (i == j) for j in range(size)] for i in range(size)]
+        hull = cap is None and law["signed"] and law["vertices"] is None and size > 1
+        hull = hull and law["planes"][:size] == cube and all(len(n) == size for n in law["planes"])
     stairs = gamma is None or (0 < gamma < 1 and not math.frexp(gamma)[0] * 2**20 % 1)
-    bare = cap is None and law["signed"] and law["vertices"] is None
+    bare = cap is None and law["signed"] and law["vertices"] is None and law["planes"] is None
     return size > 0 and hull and stairs and (bare or law["norm"] == math.inf)
 
 
@@ -286,6 +319,8 @@ def said(law: Json) -> str:
     parts += [] if law["signed"] else ["rises and falls added"]
     if law["vertices"] is not None:
         parts = [f"the norm by {len(law['simplices'])} faces of the hull of {law['vertices']!r}"]
+    if law["planes"] is not None:
+        parts = [f"the norm by {len(law['planes'])} planes"]
     parts += [] if law["widths"] is None else [f"in units of {law['widths']!r}"]
     return ", ".join(parts)
 

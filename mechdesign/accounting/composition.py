@@ -554,6 +554,11 @@ def _certain(parts: Sequence[Part], tilt: Tilt, level: float) -> bool:
     return below <= math.log(_OUTSIDE)
 
 
+def _top(parts: Sequence[Part]) -> float:
+    """The largest finite loss of all."""
+    return parts[0][0].step * sum(count * (grid.start + grid.mass.size - 1) for grid, count in parts)
+
+
 def _expected(parts: Sequence[Part], tilt: Tilt, level: float, sign: float) -> float:
     """The tilted expectation of (1 − e^{level − L})₊ e^{−θ(L − level)}, from above or from below."""
     for kind in (np.float64, np.longdouble):
@@ -569,6 +574,7 @@ def _expected(parts: Sequence[Part], tilt: Tilt, level: float, sign: float) -> f
     rounding += 4 * _UNIT * mass.size * abs(value)
     peak = math.log1p(1 / tilt.theta) if tilt.theta > 0 else math.inf
     largest = math.exp(-tilt.theta * peak) / (1 + tilt.theta) if tilt.theta > 0 else 1.0
+    largest = min(largest, -math.expm1(level - _top(parts)))
     return value + sign * (rounding + 2 * outside * largest)
 
 
@@ -596,13 +602,12 @@ def composed_delta(
     """
     pessimistic = parts[0][0].pessimistic
     sign = 1.0 if pessimistic else -1.0
-    step = parts[0][0].step
     offset = sum(count * grid.offset for grid, count in parts)
     infinite = -math.expm1(sum(count * math.log1p(-min(g.infinity, 1 - 1e-16)) for g, count in parts))
     if any(g.infinity >= 1 for g, _ in parts):
         infinite = 1.0
     level, count = epsilon - offset - sign * 4e-16 * abs(offset), sum(count for _, count in parts)
-    top = step * sum(count * (grid.start + grid.mass.size - 1) for grid, count in parts)
+    top = _top(parts)
     tilt = Tilt(0.0, 0.0, 0.0, 0.0)
     finite = 0.0
     if level < top and infinite < 1:

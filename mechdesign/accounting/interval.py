@@ -230,6 +230,9 @@ def _planned(
     neighbours: str,
 ) -> GridPlan | SampledPlan:
     if sampling_rate == 1.0:
+        alone = [SampledRounds.of((replace(t, count=1),), t.count, 1.0, epsilon) for t in terms]
+        if all(part.own for part in alone):
+            return SampledPlan.of(tuple(alone), epsilon, width)
         return plan_grid(terms, epsilon, width)
     part = SampledRounds.of(terms, rounds, sampling_rate, epsilon, neighbours)
     return SampledPlan.of((part,), epsilon, width)

@@ -393,9 +393,9 @@ def cell_masses(sf: Function, x: Array) -> tuple[Array, Array]:
     largest = np.where(right, sa, np.where(left, sb, 1.0))
     error = _ULPS * largest * (1 - 0.1 * np.log(np.maximum(largest, 1e-308)))
     # The points themselves are rounded: the density times an ulp of x is below sf'(x)·x·u, of the same order
-    # as p·(x/width)·u; sf carries it as a relative error of its own argument.
+    # as p·(x/width)·u; sf carries it as a relative error of its own argument, which is all there is of it in a cell without an end.
     with np.errstate(invalid="ignore"):
-        width = np.where(np.isfinite(b - a), b - a, 1.0)
+        width = np.where(np.isfinite(b - a), b - a, np.inf)
     reach = np.where(np.isfinite(x), np.abs(x), 0.0)
     error = error + 4e-16 * p * np.maximum(reach[:-1], reach[1:]) / np.maximum(width, 1e-300)
     return np.maximum(p, 0), error

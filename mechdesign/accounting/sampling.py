@@ -8,6 +8,11 @@ A record takes part in a round with probability s. If (P, Q) dominates the round
 (Zhu, Dong and Wang, *Optimal accounting of differential privacy via characteristic function*, 2022). The K
 coordinates of a round share the sample, so they are convolved first and sampled together.
 
+**Losses next to nothing.** A test accepts beyond t under symmetric noise of density g and survival function S; a round at rate s and distance r moves
+its probability by :math:`s (S(t - r) - S(t)) = s r \bar g`, a mean of g over [t − r, t]. Where log g varies by at most v over any R > r, these means differ by
+at most v in their logarithm, so that :math:`s r e^{v} \le s' R` makes a round at rate s' and distance R dominate, and :math:`s r e^{-v} \ge s' R` be
+dominated, but for a tail that bounds t. Doubles hold the losses at R to many digits where those at r are roundings.
+
 **Replacing a record**, under normal noise N of covariance σ²I: let a record move the answer by u, of norm at most C, and the one in its place by v. Given who
 else takes part, the laws of the answer are :math:`P_u = (1 - s) N + s N(u)` and :math:`P_v`. The pair of a vector of norm C and its
 negative dominates all others, in any dimension:
@@ -62,6 +67,7 @@ from mechdesign.accounting.losses import (
 from mechdesign.accounting.planning import DEEPEST, FLOOR, GridPlan, largest, plan_grid
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import round_down, round_up
+from mechdesign.problem.law_moments import law_variance
 from mechdesign.typing import Array, Numbers
 
 _STRETCHES = 16
@@ -77,6 +83,8 @@ _LOOKED_AT = 4000
 """Outcomes of a round from which its tilt and its spread are known."""
 _MOST_CELLS = 2**20
 _EXTREME = 1e100
+_SMALL = 1e-6
+"""A loss to which rounding errors are nothing."""
 
 
 def compose_grid(parts: Sequence[Part]) -> GridLoss:
@@ -214,6 +222,10 @@ class SampledRounds:
     rate : float
     base : GridPlan, optional
         The grid of a round of several coordinates, before it is sampled.
+    own : SampledRounds, optional
+        What these rounds stand for, where losses are next to nothing: their rate is off by `spread`.
+    spread : float
+        Of the logarithm of the rate.
     replaced : float
         Rate of a sample of records of which one is replaced by another, which differs from it by the terms' sensitivity and from no record by
         half of that; 0 for other neighbours. `rate` is 1 then.
@@ -224,6 +236,8 @@ class SampledRounds:
     rate: float
     base: GridPlan | None = None
     replaced: float = 0.0
+    own: SampledRounds | None = None
+    spread: float = 0.0
 
     @classmethod
     def of(
@@ -238,11 +252,27 @@ class SampledRounds:
         if neighbours == "replace" and rate < 1:
             return cls(terms, rounds, 1.0, replaced=rate)
         found = cls(terms, rounds, rate)
-        if found.single(pessimistic=True) is not None:
-            return found
+        if (loss := found.single(pessimistic=True)) is not None:
+            return found._magnified(loss)
         # What matters in a round lies below the loss that one sampled record needs to reach ε on its own.
         reachable = 0.5 * sum(largest(loss_of(t.law, t.sensitivity), DEEPEST) * t.count for t in terms)
         return replace(found, base=plan_grid(terms, min(loss_before(epsilon, rate) / 2, reachable), 1e-3))
+
+    def _magnified(self, loss: Loss) -> SampledRounds:
+        """Rounds of larger losses at a smaller rate, where this one's are next to nothing and their noise is continuous and has no end."""
+        # rounding adds up with the rounds, what the rate is off by does not
+        wanted = _SMALL * self.rounds**0.25
+        if not (isinstance(loss, CentredLoss) and isinstance(self.terms[0].law.dist, stats.rv_continuous)):
+            return self
+        unit, distance = math.sqrt(law_variance(loss.law)), loss.sensitivity
+        if loss.edge < math.inf or distance > wanted * unit:
+            return self
+        far = wanted * unit * wanted / largest(loss_of(loss.law, wanted * unit), DEEPEST)
+        if far < 4 * distance:
+            return self
+        term = NoiseTerm(loss.law, far)
+        spread = largest(loss_of(loss.law, far), DEEPEST) * (1 + 1e-6) + 1e-14
+        return SampledRounds((term,), self.rounds, self.rate * distance / far, own=self, spread=spread)
 
     def single(self, *, pessimistic: bool) -> Loss | None:
         """The loss of one coordinate, where one is all there is: of normal ones, whose μ² = ΣΔ²/σ² is rounded up or down."""
@@ -287,6 +317,8 @@ class SampledRounds:
     def largest(self) -> float:
         """The most that all rounds lose where the loss is finite, rounded up: a record that is removed loses more than one that is added."""
         loss = self.single(pessimistic=True)
+        if self.own is not None:
+            return self.own.largest
         if loss is None:
             return math.inf
         with np.errstate(invalid="ignore"):  # no number, where there is no largest one
@@ -312,9 +344,8 @@ class SampledRounds:
         if isinstance(loss, CentredLoss) and not loss.atoms:
             return 0.0, 0.0
         if isinstance(loss, CentredLoss):
-            values = _sampled(np.array([*loss.atoms, *(-a for a in loss.atoms)]), self.rate) - math.log1p(
-                -self.rate
-            )
+            least = _least_of_a_sample(loss, loss.atoms[0], self.rate)
+            values = _sampled(np.array([*loss.atoms, *(-a for a in loss.atoms)]), self.rate) - least
         else:
             remove, _ = self.outcomes()
             with np.errstate(divide="ignore", under="ignore"):
@@ -330,7 +361,8 @@ class SampledRounds:
             both = discretise(loss, step, pessimistic=pessimistic, upper_tail=tail, lower_tail=tail)
             return both, both
         if isinstance(loss, CentredLoss):
-            return _on_grids(loss, self.rate, step, tail, pessimistic=pessimistic)
+            rate = self.rate * math.exp(self.spread if pessimistic else -self.spread)
+            return _on_grids(loss, rate, step, tail, pessimistic=pessimistic)
         remove, add = self.atoms(step, tail, pessimistic=pessimistic)
         return (
             discretise_atoms(remove, step, pessimistic=pessimistic),
@@ -418,6 +450,16 @@ def _sorted(loss: AtomicLoss, *, pessimistic: bool) -> AtomicLoss:
     return AtomicLoss(values, loss.mass[alive][order], loss.infinity)
 
 
+def _are_small(loss: CentredLoss, largest: float) -> bool:
+    """Whether losses are so small that 0 is far nearer to all of them than what a record loses that only its absence allows."""
+    return largest < 1 and loss.edge == math.inf
+
+
+def _least_of_a_sample(loss: CentredLoss, largest: float, rate: float) -> float:
+    """The least loss on a grid: of an outcome that only the absence of a record allows, or of the opposite of the largest one."""
+    return math.log1p(rate * math.expm1(-largest)) if _are_small(loss, largest) else math.log1p(-rate)
+
+
 def _on_grids(loss: CentredLoss, rate: float, step: float, tail: float, *, pessimistic: bool) -> Pair:
     r"""Chords or tangents of a sampled round with one coordinate.
 
@@ -426,22 +468,27 @@ def _on_grids(loss: CentredLoss, rate: float, step: float, tail: float, *, pessi
     """
     half = loss.sensitivity / 2
     x_high, largest = far_end(loss, tail)
-    top = float(_sampled(np.array([largest]), rate)[0])
-    least = math.log1p(-rate)
+    top, small = float(_sampled(np.array([largest]), rate)[0]), _are_small(loss, largest)
+    least = _least_of_a_sample(loss, largest, rate)
     last = max(math.ceil((top - least) / step - 1e-9), 1)
     if last > MOST:
         remedy = "is so small, compared with the noise, that a sample's losses need more grid points than memory holds"
         raise DesignError.of("sensitivity", loss.sensitivity, remedy)
     levels = step / 2 * np.arange(2 * last + 1)  # of a loss less the least one
-    with np.errstate(over="ignore", divide="ignore"):
-        ratios = np.expm1(levels) * ((1 - rate) / rate)
-        before = np.where(levels > _PAST, levels, np.log(np.maximum(np.expm1(levels), 0))) + (
-            least - math.log(rate)
-        )
-    x = np.full(levels.size, -np.inf)
+    if small:
+        before = np.log1p(np.expm1(least + levels) / rate)
+        ratios = np.exp(before)
+    else:
+        with np.errstate(over="ignore", divide="ignore"):
+            ratios = np.expm1(levels) * ((1 - rate) / rate)
+            before = np.where(levels > _PAST, levels, np.log(np.maximum(np.expm1(levels), 0))) + (
+                least - math.log(rate)
+            )
+    x_low = -x_high if small else -np.inf
+    x = np.full(levels.size, x_low)
     seen = before > -np.inf
-    x[seen] = np.minimum(loss.inverse(before[seen]), x_high)
-    x[0], x[-1] = -np.inf, x_high
+    x[seen] = np.clip(loss.inverse(before[seen]), x_low, x_high)
+    x[0], x[-1] = x_low, x_high
     inside = seen & (np.abs(x) < x_high)
     off = np.full(levels.size, 0.0)
     off[inside] = np.abs(loss.loss(x[inside]) - before[inside])
@@ -453,7 +500,7 @@ def _on_grids(loss: CentredLoss, rate: float, step: float, tail: float, *, pessi
     cells, fall, q, q_error = cells_of(
         loss, x, ratios[::2], np.maximum(off[1:], off[:-1]).reshape(-1, 2), without=atoms
     )
-    small = np.exp(-levels[::2] - least)
+    shrunk = np.exp(-levels[::2] - least)
     with np.errstate(over="ignore", invalid="ignore"):
         remove = Cells(
             rate * cells.mass + (1 - rate) * q,
@@ -465,11 +512,11 @@ def _on_grids(loss: CentredLoss, rate: float, step: float, tail: float, *, pessi
         )
         add = Cells(
             q[::-1],
-            (rate * fall * small[1:])[::-1],
-            (rate * cells.above * small[1:])[::-1],
-            (rate * cells.below * small[:-1])[::-1],
+            (rate * fall * shrunk[1:])[::-1],
+            (rate * cells.above * shrunk[1:])[::-1],
+            (rate * cells.below * shrunk[:-1])[::-1],
             q_error[::-1],
-            (rate * cells.error * small[:-1])[::-1],
+            (rate * cells.error * shrunk[:-1])[::-1],
         )
     beyond, other = (float(loss.sf(x_high + move)) for move in (-half, half))
     removed = remove.on_grid(step, least / step, pessimistic=pessimistic)
@@ -481,16 +528,19 @@ def _on_grids(loss: CentredLoss, rate: float, step: float, tail: float, *, pessi
         p, q = np.maximum(p - p_error, 0), np.maximum(q - q_error, 0)
         removed[k] += float(rate * p[0] + (1 - rate) * q[0])
         added[last - k] += float(q[0])
-        slop = max(slop, abs(level - k * step) + 1e-15 * (1 + abs(level)))
-    infinite = beyond * rate
+        slop = max(slop, abs(level - k * step) + 1e-15 * (abs(least) + abs(level)))
+    infinite, never = beyond * rate, 0.0
     if pessimistic:
         infinite = (infinite + (1 - rate) * other) * (1 + 1e-12 + loss.end_error)
         added[1] += other * (1 + 1e-12)
+        if small:  # the same at the other end, where P and Q change places
+            never = beyond * (1 + 1e-12 + loss.end_error)
+            removed[1] += (rate * other + (1 - rate) * beyond) * (1 + 1e-12)
     else:
         infinite = infinite * max(1 - 1e-12 - loss.end_error, 0.0) if x_high == loss.edge else 0.0
     return (
         GridLoss(step, 0, removed, infinite, least - slop, pessimistic),
-        GridLoss(step, -last, added, 0.0, -least - slop, pessimistic),
+        GridLoss(step, -last, added, never, -least - slop, pessimistic),
     )
 
 
@@ -556,13 +606,17 @@ class SampledPlan:
         """Bound δ(ε) on the grid of this step, from above or from below; of a wider one where it has too many points."""
         if sum(part.largest for part in self.parts) <= epsilon:
             epsilon = math.inf  # which finite losses do not reach, but points of a grid that are above them
+        sign = 1 if pessimistic else -1
+        left_out = sign * 4 * DEEPEST * sum(part.rounds for part in self.parts if part.spread)
+        if len(self.parts) == 1:  # atoms move with the rate
+            step *= math.exp(sign * self.parts[0].spread)
         try:
             pairs = [(v.grids(step, self.upper_tail, pessimistic=pessimistic), v.rounds) for v in self.parts]
             most = 0.0
             for i in (0, 1):
                 if most < 1:
                     most = max(most, composed_delta([(pair[i], n) for pair, n in pairs], epsilon)[0])
-            return most
+            return min(max(most + left_out, 0.0), 1.0)
         except DesignError:
             if step > self.finest(16):
                 raise

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import stats
 
 import mechdesign as md
+from mechdesign.accounting.gaussian import gaussian_profile
 from mechdesign.accounting.interval import NoiseTerm, delta_interval, epsilon_bound, upper_delta
-from mechdesign.accounting.sampling import SampledRounds
+from mechdesign.accounting.losses import cell_masses
+from mechdesign.accounting.sampling import SampledPlan, SampledRounds
 
 REFERENCE = [  # σ, q, rounds, ε, an upper end on a uniform grid, computed apart from this package
     (0.8, 1e-3, 10**4, 0.0, 0.0767927),
@@ -121,10 +124,56 @@ def test_no_interval_is_wider_where_more_is_asked(sampled: bool) -> None:
             before = found
 
 
-def test_noise_far_wider_than_a_change_is_refused_in_one_sentence() -> None:
-    """Its losses are far closer to 0 than that of a record that no round leaves out: 10¹⁰ points lie between."""
-    with pytest.raises(md.DesignError, match=r"sensitivity.*grid points"):
-        delta_interval(NoiseTerm(stats.norm(scale=1e12), 1.0), 1.0, rounds=100, sampling_rate=0.1)
+@pytest.mark.parametrize("rate", [1e-9, 0.1])
+@pytest.mark.parametrize("sigma", [1e5, 1e10, 1e15])
+@pytest.mark.parametrize("rounds", [3, 10**6])
+def test_a_sample_is_a_small_change_under_noise_far_wider(rate: float, sigma: float, rounds: int) -> None:
+    """A test accepts beyond t < 37σ: a change by Δ of a share q moves that as one by qΔ, but for a factor of 1 ± 38Δ/σ."""
+    term, mu = NoiseTerm(stats.norm(scale=sigma), 1.0), math.sqrt(rounds) * rate / sigma
+    for epsilon in (0.0, 1.5 * mu, 6 * mu):
+        found = delta_interval(term, epsilon, rounds=rounds, sampling_rate=rate)
+        below, above = (gaussian_profile(epsilon, mu * (1 + off)) for off in (-38 / sigma, 38 / sigma))
+        assert found.lower <= above and below <= found.upper and found.width < 0.02
+
+
+@pytest.mark.parametrize("rate", [1e-9, 0.1, 1.0])
+@pytest.mark.parametrize("scale", [1e6, 1e10, 1e15])
+def test_laplace_noise_far_wider_than_a_change_tosses_coins(rate: float, scale: float) -> None:
+    """Each round loses nearly q/b or −q/b, so that δ is a sum of binomial probabilities: exact, but for a factor of 1 ± 10/b."""
+    term, unit = NoiseTerm(stats.laplace(scale=scale), 1.0), rate / scale
+    for level in (0.0, 2.5, 7.5):
+        gained = math.fsum(math.comb(10, k) * max(2 * k - 10 - level, 0) for k in range(11)) / 2**10
+        found = delta_interval(term, level * unit, rounds=10, sampling_rate=rate)
+        assert found.lower <= gained * unit * (1 + 10 / scale)
+        assert gained * unit * (1 - 10 / scale) <= found.upper and found.width < 0.01
+
+
+@pytest.mark.parametrize("law", [stats.norm, stats.laplace, stats.logistic, stats.hypsecant])
+@pytest.mark.parametrize("scale", [30.0, 1e4, 1e9, 1e14])
+def test_grids_of_one_round_hold_its_closed_form(law: stats.rv_continuous, scale: float) -> None:
+    terms = (NoiseTerm(law(scale=scale), 1.0),)
+    for rate in (1e-8, 0.3):
+        for level in (0.0, 0.3, 0.9):
+            exact = delta_interval(terms, level * rate / scale, sampling_rate=rate)
+            rounds = SampledRounds.of(terms, 1, rate, level * rate / scale)
+            plan = replace(SampledPlan.of((rounds,), level * rate / scale, 0.01), upper_tail=1e-40)
+            step = plan.align(plan.step / 4)
+            low, high = (plan.delta(level * rate / scale, step, pessimistic=up) for up in (False, True))
+            assert low <= exact.upper and exact.lower <= high <= low * 1.01
+
+
+def test_large_and_tiny_losses_are_composed_together() -> None:
+    near, far = NoiseTerm(stats.laplace(scale=0.5), 1.0), NoiseTerm(stats.logistic(scale=1e9), 1.0)
+    alone, both = delta_interval(near, 1.0), delta_interval([near, far], 1.0)
+    assert alone.lower <= both.upper and both.lower <= alone.upper + 1e-9 and both.width < 0.01
+
+
+def test_a_cell_without_an_end_is_no_less_certain_in_other_units() -> None:
+    for scale in (1.0, 1e15):
+        mass, error = cell_masses(
+            stats.laplace(scale=scale).sf, scale * np.array([-np.inf, -1.0, 1.0, np.inf])
+        )
+        assert error.max() < 1e-14 and mass.sum() == pytest.approx(1, abs=1e-15)
 
 
 @pytest.mark.parametrize("law", [stats.laplace, stats.logistic, stats.hypsecant])

@@ -5,6 +5,8 @@ Every message names the argument, the value it had and what is allowed instead.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -55,6 +57,24 @@ class DataError(DesignError):
     - a histogram with a negative entry, or of another sum than 1 (must be non-negative, must sum to 1), and whole counts in place
       of shares, or the other way round, where `sizes` says which they are (must be given with, is for whole counts, must be equal).
     """
+
+
+def unlike(given: Iterable[object], wanted: Iterable[object], *, needed: bool = True) -> str:
+    """Say which names are unknown, with the nearest one, and where all are `needed` which are missing.
+
+    Examples
+    --------
+    >>> unlike(["n", "privcy"], ["n", "privacy"])
+    "'privcy' is unknown (is it 'privacy'?); 'privacy' is missing"
+    """
+    have, want = [str(name) for name in given], [str(name) for name in wanted]
+    said = []
+    for name in have:
+        if name not in want:
+            near = difflib.get_close_matches(name, want, 1)
+            said.append(f"{name!r:.60} is unknown" + (f" (is it {near[0]!r}?)" if near else ""))
+    said += [f"{name!r:.60} is missing" for name in want if needed and name not in have]
+    return "; ".join(said[:8]) + (f"; and {len(said) - 8} more" if len(said) > 8 else "")
 
 
 def instance(name: str, value: object, *kinds: type[T]) -> T:

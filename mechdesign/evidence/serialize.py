@@ -39,7 +39,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import stats
 
-from mechdesign.errors import DesignError, MissingExtra, ResultFormatError
+from mechdesign.errors import DesignError, MissingExtra, ResultFormatError, unlike
 from mechdesign.typing import Array, FrozenLaw, Json, Numbers
 
 
@@ -304,7 +304,7 @@ def decode(node: object, depth: int = 0) -> Any:
         case {"$kind": kind, "fields": dict(fields), **rest} if not rest:
             cls = _class(kind)
             if (members := _MEMBERS.get(kind, fields)).keys() != fields.keys():
-                _refuse(f"{kind} with other members than {', '.join(sorted(members))}")
+                _refuse(f"{kind} with other members: {unlike(fields, members)}")
             values = {k: inner(v) for k, v in fields.items()}
             made = cls.from_fields(values) if hasattr(cls, "from_fields") else cls(**values)
             if dataclasses.is_dataclass(made):

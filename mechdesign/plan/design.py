@@ -16,7 +16,7 @@ import numpy as np
 from mechdesign.accounting.gaussian import gaussian_budget, gaussian_privacy, gaussian_square
 from mechdesign.accounting.interval import DeltaInterval
 from mechdesign.choice.rule import Choosing
-from mechdesign.errors import DesignError, InfeasibleError
+from mechdesign.errors import DesignError, InfeasibleError, unlike
 from mechdesign.evidence.digits import at_most
 from mechdesign.evidence.exact import excess, least_kept, round_down
 from mechdesign.evidence.proofs import (
@@ -172,9 +172,8 @@ class Plan(PlanPage):
         for name in ("weights", "targets"):
             if (given := getattr(self, name)) is not None:
                 found = {key: _held(f"{name}[{key!r}]", v) for key, v in _named(name, given).items()}
-                missing = set(self.tasks) - set(found) if name == "targets" else ()
-                if missing or not set(found) <= set(self.tasks):
-                    raise DesignError.of(name, sorted(found), f"must be for the tasks {list(self.tasks)}")
+                if said := unlike(found, self.tasks, needed=name == "targets"):
+                    raise DesignError(f"{name}: must be for the plan's tasks: {said}")
                 settle(self, **{name: found})
         given = instance("disjoint", self.disjoint, tuple, list)
         groups = tuple(tuple(instance("disjoint", group, tuple, list)) for group in given)

@@ -289,13 +289,14 @@ def _by_task(answers: Any, tasks: list[str]) -> dict[str, Any]:
     """The answer to each task, or DataError."""
     frame = isinstance(answers, pd.DataFrame)
     if not (frame and answers.columns.is_unique) and not isinstance(answers, Mapping):
-        wanted = "a mapping, or a frame with one column a task"
-        raise DataError(f"answers: must be {wanted}, for the tasks {tasks}")
+        raise DataError(
+            f"answers: must be a mapping, or a frame with one column a task, for the tasks {tasks}"
+        )
     given = {name: answers[name] for name in answers}
     missing, unknown = [name for name in tasks if name not in given], len(set(given) - {*tasks})
     if missing or unknown:
         left = f"without an answer are {missing}, and {unknown} answers are to no task"
-        raise DataError(f"answers: must be for the tasks {tasks}: {left}")
+        raise DataError(f"answers: must be for the plan's tasks: {left}")
     return {name: _from_the_top(column) for name, column in given.items()} if frame else given
 
 

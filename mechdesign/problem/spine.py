@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 
 from mechdesign import solvers
-from mechdesign.errors import DesignError, MechdesignError, SolverError
+from mechdesign.errors import DesignError, MechdesignError, SolverError, unlike
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import gap_words
 from mechdesign.evidence.proofs import PROVED, Certificate, Claim, MechanismClass, Proof, family
@@ -289,8 +289,10 @@ class Design(Checked, metaclass=_Listed):
 
     def _known(self, options: Iterable[str], known: list[str]) -> None:
         if unknown := sorted(set(options) - set(known)):
-            listed = ", ".join(known) or "none besides gap, certify, time_limit and progress"
-            raise DesignError.of("options", unknown, f"are unknown to {type(self).__name__}; it has {listed}")
+            own = ["gap", "certify", "time_limit", "progress"]
+            listed = ", ".join(known) or f"none besides {', '.join(own[:-1])} and {own[-1]}"
+            said = f"{unlike(unknown, [*known, *own], needed=False)}: {type(self).__name__} has {listed}"
+            raise DesignError.of("options", unknown, said)
 
     def _result(self, incumbent: Incumbent, clock: Clock) -> Result:
         law, bound = incumbent.laws[0], incumbent.bound

@@ -531,7 +531,8 @@ def _columns(path: Path, names: list[str]) -> dict[str, list[float]]:
     if sorted(head) != sorted(names):
         missing = [name for name in names if name not in head]
         left = f"without a column are {missing}, and {len(set(head) - {*names})} columns are of no task"
-        raise DataError(f"{path}: must have one column for each of the plan's tasks {names}: {left}")
+        left += ", and some are there twice" if len(set(head)) < len(head) else ""
+        raise DataError(f"{path}: must have one column for each of the plan's tasks: {left}")
     found: dict[str, list[float]] = {name: [] for name in head}
     for at, row in enumerate(rows, 2):
         if len(row) > len(head):

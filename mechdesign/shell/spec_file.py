@@ -41,7 +41,7 @@ from scipy import stats
 import mechdesign
 from mechdesign import choose
 from mechdesign.choose.questions import Question
-from mechdesign.errors import DesignError
+from mechdesign.errors import DesignError, unlike
 from mechdesign.model.parallel import Grid
 from mechdesign.problem import privacy
 from mechdesign.problem.checks import instance, interval, number, one_of
@@ -169,7 +169,8 @@ def _made(word: str, kind: Any, given: Mapping[str, object]) -> Any:
     name, fields = kind.__name__, inspect.signature(kind).parameters
     for key in given:
         if key not in fields:
-            raise DesignError(f"{key}: {name} has no such argument; it takes {', '.join(fields)}")
+            said = f"{name} has no such argument: {unlike([key], fields, needed=False)}"
+            raise DesignError(f"{key}: {said}; it takes {', '.join(fields)}")
     needed = {key for key, field in fields.items() if field.default is field.empty}
     if missing := sorted(needed - set(given)):
         raise DesignError(f"{word}: {name} needs {', '.join(missing)}")

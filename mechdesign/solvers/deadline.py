@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import lru_cache
 from multiprocessing import current_process
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _PATIENCE = 2.0
 """Seconds that nobody needs a bar for."""
+_EVERY = 30.0
+"""Seconds between lines that say how far a search is, where there is no terminal for a bar."""
 _BAR: ContextVar[Any] = ContextVar("_BAR", default=None)
 """The bar that stands on the terminal; False where there is to be none."""
 
@@ -133,13 +135,15 @@ def progress_bar(
 ) -> Iterator[Callable[..., None]]:
     """Show a bar on a terminal, once two seconds have passed; yields a function that advances it by one and may say how it stands.
 
+    Off a terminal it is a line on standard error each 30 seconds, when a step is done.
+
     A bar inside of another one is its further line; inside of one that is not `shown`, and in other threads and processes, there is none.
     """
     outer: Any = _BAR.get()
     alone = threading.current_thread() is threading.main_thread() and current_process().name == "MainProcess"
-    terminal = console is not None or (sys.stderr is not None and sys.stderr.isatty())
-    if outer is None and shown and alone and terminal:
-        with _bar(console) as bar, _line(bar, label, total) as step:
+    if outer is None and shown and alone and (console is not None or sys.stderr is not None):
+        terminal = console is not None or sys.stderr.isatty()
+        with _bar(console) if terminal else nullcontext(_Lines()) as bar, _line(bar, label, total) as step:
             yield step
     else:
         with _line(outer if shown else False, label, total) as step:
@@ -162,6 +166,29 @@ def _line(bar: Any, label: str, total: int | None) -> Iterator[Callable[..., Non
         _BAR.set(before)
         if bar:
             bar.remove_task(task)
+
+
+class _Lines:
+    """What stands in for a bar off a terminal."""
+
+    def __init__(self) -> None:
+        self._tasks: list[tuple[str, int, int | None]] = []
+        self._began = self._said = time.monotonic()
+
+    def add_task(self, label: str, *, total: int | None) -> int:
+        self._tasks.append((label, 0, total))
+        return len(self._tasks) - 1
+
+    def update(self, task: int, *, advance: int, description: str) -> None:
+        _, done, total = self._tasks[task]
+        self._tasks[task] = (description, done + advance, total)
+        if (now := time.monotonic()) - self._said >= _EVERY:
+            self._said = now
+            parts = (f"{said}: {k}{f' of {n}' if n else ''} steps" for said, k, n in self._tasks)
+            print(f"{'; '.join(parts)} after {now - self._began:.0f} s", file=sys.stderr, flush=True)
+
+    def remove_task(self, task: int) -> None:
+        del self._tasks[task:]
 
 
 @contextmanager

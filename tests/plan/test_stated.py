@@ -167,3 +167,26 @@ def test_what_cannot_be_priced_is_said() -> None:
     ):
         with pytest.raises(md.DesignError, match=words):
             plan.priced(given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "said"),
+    [
+        ("weights", {"agee": 1.0}, "'agee' is unknown (is it 'age'?)"),
+        ("targets", {"agee": 1.0, "visits": 2.0}, "'agee' is unknown (is it 'age'?); 'age' is missing"),
+        ("targets", {"age": 1.0}, "'visits' is missing"),
+    ],
+)
+def test_names_of_no_task_are_told_with_the_nearest_and_not_all_names(
+    name: str, given: dict, said: str
+) -> None:
+    tasks = {"age": md.Count(), "visits": md.Histogram(3)}
+    with pytest.raises(md.DesignError) as caught:
+        md.Plan(tasks, md.PureDP(1.0), **{name: given})
+    assert str(caught.value) == f"{name}: must be for the plan's tasks: {said}"
+
+
+def test_a_misspelled_option_of_solve_is_told_the_nearest() -> None:
+    for option, near in (("time_limt", "time_limit"), ("cell", "cells")):
+        with pytest.raises(md.DesignError, match=rf"'{option}' is unknown \(is it '{near}'\?\)"):
+            md.OptimalNoise(md.PureDP(1.0)).solve(**{option: 3})

@@ -445,3 +445,33 @@ def test_two_solvers_must_agree_that_nothing_is_feasible() -> None:
             md.solvers.solve(empty, "failing")
     finally:
         unregister("failing")
+
+
+# -- how far a search is, off a terminal --------------------------------------------------------------------
+
+
+def test_off_a_terminal_a_line_each_30_seconds_says_how_far_a_search_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(deadline_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(deadline_module, "current_process", lambda: SimpleNamespace(name="MainProcess"))
+    with deadline_module.progress_bar("sweep", 9) as step:
+        for seconds in (10, 29, 31, 60, 62):
+            now[0] = seconds
+            step()
+        with deadline_module.progress_bar("inner", None) as inner:
+            now[0] = 100
+            inner(", gap 3%")
+        now[0] = 131
+        step()
+    with deadline_module.progress_bar("quiet", 2, shown=False) as step:
+        now[0] = 1000
+        step()
+    told = capsys.readouterr()
+    assert told.out == "" and told.err.splitlines() == [
+        "sweep: 3 of 9 steps after 31 s",
+        "sweep: 5 of 9 steps after 62 s",
+        "sweep: 5 of 9 steps; inner, gap 3%: 1 steps after 100 s",
+        "sweep: 6 of 9 steps after 131 s",
+    ]

@@ -27,11 +27,10 @@ import numpy as np
 
 from mechdesign.channels.channel import Channel, check_prior, integer_rows, private_weights
 from mechdesign.errors import DesignError, SolverError
-from mechdesign.evidence.exact import round_down
+from mechdesign.evidence.exact import fraction, round_down
 from mechdesign.evidence.proofs import MechanismClass, RowsBound, every
 from mechdesign.evidence.results import Accuracy, Result, SolveReport, quantile
 from mechdesign.evidence.serialize import serializable
-from mechdesign.evidence.vipr import fraction
 from mechdesign.model.exactly import Exact
 from mechdesign.model.problem import Minimize
 from mechdesign.model.table import Table

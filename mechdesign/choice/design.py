@@ -42,11 +42,11 @@ from scipy import special
 from mechdesign.choice.rule import PERMUTE, Asked, ChoiceRule, Choosing, Scored, chances, names_of, scores_of
 from mechdesign.errors import DataError, DesignError
 from mechdesign.evidence.digits import shown
+from mechdesign.evidence.exact import rational
 from mechdesign.evidence.proofs import MechanismClass, every, same
 from mechdesign.evidence.results import Accuracy, Result, SolveReport, quantile
 from mechdesign.evidence.sampling import uniform_integers
 from mechdesign.evidence.serialize import serializable
-from mechdesign.evidence.vipr import rational
 from mechdesign.model.exactly import Exact, Face
 from mechdesign.model.problem import Minimize, named
 from mechdesign.model.table import MOST_INPUTS, Table, TableMechanism

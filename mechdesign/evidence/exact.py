@@ -14,6 +14,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
+from flint import fmpq
 from scipy import optimize
 
 from mechdesign.errors import DesignError, SolverError
@@ -144,6 +145,16 @@ def _near(value: Fraction | float | int) -> float:
         return float(value)
     except OverflowError:
         return math.copysign(sys.float_info.max, 1 if value > 0 else -1)
+
+
+def rational(value: Any) -> fmpq:
+    """The exact value of an integer, a double or a fraction."""
+    return value if isinstance(value, fmpq) else fmpq(*value.as_integer_ratio())
+
+
+def fraction(value: fmpq) -> Fraction:
+    """The same number in the standard library's arithmetic."""
+    return Fraction(int(value.p), int(value.q))
 
 
 def safe_root(

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 from flint import fmpq
 
 from mechdesign.errors import MechdesignError, ResultFormatError
+from mechdesign.evidence.exact import rational
 
 MOST_ROWS = 400_000
 """Rows of a file, of about 200 bytes each."""
@@ -44,16 +44,6 @@ class Row(NamedTuple):
     right: fmpq
     terms: tuple[tuple[int, Any], ...]
     multiplier: fmpq
-
-
-def rational(value: Any) -> fmpq:
-    """The exact value of an integer, a double or a fraction."""
-    return value if isinstance(value, fmpq) else fmpq(*value.as_integer_ratio())
-
-
-def fraction(value: fmpq) -> Fraction:
-    """The same number in the standard library's arithmetic."""
-    return Fraction(int(value.p), int(value.q))
 
 
 class LinearBound:

@@ -44,8 +44,8 @@ from flint import fmpq
 from scipy import sparse
 
 from mechdesign.errors import DesignError
-from mechdesign.evidence.exact import LARGEST, exp_lower, exp_upper
-from mechdesign.evidence.vipr import LinearBound, rational
+from mechdesign.evidence.exact import LARGEST, exp_lower, exp_upper, rational
+from mechdesign.evidence.vipr import LinearBound
 from mechdesign.model.problem import Further, Requirement, Unknown
 from mechdesign.model.table import Labels, Private, shown_label
 from mechdesign.typing import Array, Indices

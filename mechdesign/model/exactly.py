@@ -24,9 +24,8 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from mechdesign.errors import InfeasibleError, SolverError
-from mechdesign.evidence.exact import LARGEST
+from mechdesign.evidence.exact import LARGEST, fraction, rational
 from mechdesign.evidence.proofs import PROVED, Claim
-from mechdesign.evidence.vipr import fraction, rational
 from mechdesign.model.declared import ZERO, Declared, OwnRows, Row
 from mechdesign.model.program import Program
 from mechdesign.solvers.deadline import Deadline

@@ -29,8 +29,8 @@ from scipy import sparse
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.attack import TradeOff
+from mechdesign.evidence.exact import rational
 from mechdesign.evidence.serialize import serializable
-from mechdesign.evidence.vipr import rational
 from mechdesign.model.declared import FAR, Block, Declared, Entry, Part
 from mechdesign.model.problem import Requirement, Unknown
 from mechdesign.problem.checks import one_of, positive

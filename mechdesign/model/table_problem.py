@@ -20,7 +20,7 @@ from scipy import sparse
 
 from mechdesign.errors import DesignError, InfeasibleError, SolverError, instance
 from mechdesign.evidence.attack import TradeOff
-from mechdesign.evidence.exact import round_down, round_up
+from mechdesign.evidence.exact import fraction, rational, round_down, round_up
 from mechdesign.evidence.proofs import (
     CLAIMED,
     PROVED,
@@ -36,7 +36,7 @@ from mechdesign.evidence.proofs import (
 )
 from mechdesign.evidence.results import Accuracy, Result, SolveReport, audit_rows
 from mechdesign.evidence.serialize import check_writable, serializable
-from mechdesign.evidence.vipr import LinearBound, fraction, rational
+from mechdesign.evidence.vipr import LinearBound
 from mechdesign.model.declared import ZERO, Declared, Part, compiled, labelled
 from mechdesign.model.exactly import (
     MARGIN,

@@ -40,7 +40,7 @@ from scipy import optimize, signal, stats
 from mechdesign.accounting.gaussian import GaussianPrivacy, gaussian_privacy
 from mechdesign.errors import DataError, DesignError, ResultFormatError
 from mechdesign.evidence.digits import at_most, shown
-from mechdesign.evidence.exact import round_up
+from mechdesign.evidence.exact import fraction, rational, round_up
 from mechdesign.evidence.proofs import (
     PROVED,
     RECOMPUTED,
@@ -53,7 +53,6 @@ from mechdesign.evidence.proofs import (
 )
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport
 from mechdesign.evidence.serialize import dumps, file_path, serializable, write_whole
-from mechdesign.evidence.vipr import fraction, rational
 from mechdesign.noise.changes import MOST_BOUNDED, Participation, least_toeplitz
 from mechdesign.noise.correlated_noise import GaussianDesign, NormalNoise, one_by_one
 from mechdesign.noise.release import ExactNoise

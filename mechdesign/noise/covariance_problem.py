@@ -50,11 +50,10 @@ from mechdesign.accounting.gaussian import budget_worth
 from mechdesign.accounting.profile import gaussian_most
 from mechdesign.errors import DesignError, InfeasibleError, SolverError, instance
 from mechdesign.evidence.digits import at_most
-from mechdesign.evidence.exact import round_down, round_up
+from mechdesign.evidence.exact import fraction, rational, round_down, round_up
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, MechanismClass, Proof, family
 from mechdesign.evidence.results import Result, SolveReport, audit_rows
 from mechdesign.evidence.serialize import serializable
-from mechdesign.evidence.vipr import fraction, rational
 from mechdesign.model.declared import Linear, rows_of
 from mechdesign.model.exactly import RESIDUAL, project
 from mechdesign.model.problem import Problem, named

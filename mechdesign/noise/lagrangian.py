@@ -34,8 +34,7 @@ from flint import arb, ctx, fmpq
 from scipy import sparse
 
 from mechdesign.errors import DesignError, InfeasibleError, ResultFormatError
-from mechdesign.evidence.exact import round_down, round_up
-from mechdesign.evidence.vipr import fraction, rational
+from mechdesign.evidence.exact import fraction, rational, round_down, round_up
 from mechdesign.model.declared import OwnRows
 from mechdesign.model.exactly import RESIDUAL
 from mechdesign.problem.law_moments import absolute_moment

@@ -35,7 +35,7 @@ import pandas as pd
 from flint import fmpq
 
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
-from mechdesign.evidence.exact import round_down, round_up
+from mechdesign.evidence.exact import rational, round_down, round_up
 from mechdesign.evidence.proofs import (
     INDEPENDENT_NOISE,
     PROVED,
@@ -50,7 +50,7 @@ from mechdesign.evidence.proofs import (
 )
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import serializable
-from mechdesign.evidence.vipr import FUNCTION, LinearBound, NoProgramError, rational
+from mechdesign.evidence.vipr import FUNCTION, LinearBound, NoProgramError
 from mechdesign.model.declared import ZERO
 from mechdesign.model.exactly import MARGIN, Exact, admissible, near, repaired, weights_of
 from mechdesign.model.lattice import LatticeDeclared, LatticeNoise, ShiftPart, ShiftPrivacy, lattice_costs

@@ -43,9 +43,8 @@ from scipy import stats
 from mechdesign.accounting.losses import TailForm, of_scipy
 from mechdesign.accounting.profile import ball_form
 from mechdesign.errors import DesignError
-from mechdesign.evidence.exact import round_up
+from mechdesign.evidence.exact import rational, round_up
 from mechdesign.evidence.sampling import IntegerWeights, accepted, bernoulli, random_words, streaks
-from mechdesign.evidence.vipr import rational
 from mechdesign.noise.families import DiscreteGaussian
 from mechdesign.noise.laws import Staircase
 from mechdesign.problem.law_moments import frozen_parts

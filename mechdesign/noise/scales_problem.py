@@ -19,11 +19,10 @@ from mechdesign.accounting.profile import gaussian_tradeoff
 from mechdesign.errors import DesignError, ResultFormatError, instance
 from mechdesign.evidence.attack import TradeOff
 from mechdesign.evidence.digits import at_most, shown
-from mechdesign.evidence.exact import round_down, round_up
+from mechdesign.evidence.exact import fraction, rational, round_down, round_up
 from mechdesign.evidence.proofs import PROVED, RECOMPUTED, Certificate, Claim, MechanismClass, Proof, family
 from mechdesign.evidence.results import ACTIVE, AUDIT_COLUMNS, Result, audit_rows
 from mechdesign.evidence.serialize import serializable
-from mechdesign.evidence.vipr import fraction, rational
 from mechdesign.model.declared import OwnRows, rows_of
 from mechdesign.model.exactly import row_claims
 from mechdesign.model.problem import Problem, named

@@ -41,8 +41,7 @@ import numpy as np
 from flint import fmpq
 
 from mechdesign.errors import DesignError
-from mechdesign.evidence.exact import safe_root
-from mechdesign.evidence.vipr import fraction, rational
+from mechdesign.evidence.exact import fraction, rational, safe_root
 from mechdesign.model.scales import SUM_ERROR, ScalesPrivacy
 from mechdesign.problem.checks import array, doubles, instance, number, one_of, rounded_up
 from mechdesign.problem.sensitivity import Sensitivity

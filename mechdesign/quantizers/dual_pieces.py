@@ -50,9 +50,9 @@ from flint import fmpq
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import shown
-from mechdesign.evidence.exact import exp_upper, round_down, round_up
+from mechdesign.evidence.exact import exp_upper, fraction, round_down, round_up
 from mechdesign.evidence.serialize import serializable
-from mechdesign.evidence.vipr import LinearBound, fraction
+from mechdesign.evidence.vipr import LinearBound
 from mechdesign.problem.checks import array, increasing, number, one_of
 from mechdesign.problem.losses import Loss
 from mechdesign.quantizers.moments import BITS, Cell, Enclosure, Moments, rational

@@ -49,7 +49,7 @@ from scipy import stats
 from mechdesign import solvers
 from mechdesign.errors import DesignError, InfeasibleError, SolverError
 from mechdesign.evidence.attack import TradeOff
-from mechdesign.evidence.exact import exp_lower, round_down
+from mechdesign.evidence.exact import exp_lower, fraction, rational, round_down
 from mechdesign.evidence.proofs import (
     ABOUT_FILE,
     CLAIMED,
@@ -64,7 +64,7 @@ from mechdesign.evidence.proofs import (
 )
 from mechdesign.evidence.results import Result, SolveReport
 from mechdesign.evidence.serialize import UnavailableCallable, serializable
-from mechdesign.evidence.vipr import FUNCTION, LinearBound, NoProgramError, fraction, rational
+from mechdesign.evidence.vipr import FUNCTION, LinearBound, NoProgramError
 from mechdesign.model.declared import Declared
 from mechdesign.model.problem import named
 from mechdesign.model.program import Program

@@ -30,7 +30,7 @@ from flint import fmpq
 
 from mechdesign.errors import DesignError
 from mechdesign.evidence.digits import at_most, shown
-from mechdesign.evidence.exact import exp_lower, round_down, round_up
+from mechdesign.evidence.exact import exp_lower, fraction, round_down, round_up
 from mechdesign.evidence.proofs import (
     ABOUT_FILE,
     CLAIMED,
@@ -46,7 +46,7 @@ from mechdesign.evidence.proofs import (
 )
 from mechdesign.evidence.results import ACTIVE, Accuracy, Result, audit_rows
 from mechdesign.evidence.serialize import UnavailableCallable, serializable
-from mechdesign.evidence.vipr import FUNCTION, LinearBound, NoProgramError, fraction
+from mechdesign.evidence.vipr import FUNCTION, LinearBound, NoProgramError
 from mechdesign.plotting import COLOURS, figure, legend_above, plain, sized
 from mechdesign.problem.checks import instance
 from mechdesign.problem.losses import Loss

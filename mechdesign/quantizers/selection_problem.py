@@ -17,10 +17,10 @@ from flint import fmpq
 from scipy import sparse
 
 from mechdesign.errors import DesignError, InfeasibleError, MechdesignError, SolverError, instance
+from mechdesign.evidence.exact import fraction, rational
 from mechdesign.evidence.proofs import Certificate, Claim, MechanismClass, Proof, family
 from mechdesign.evidence.results import AUDIT_COLUMNS, Result, SolveReport, audit_rows
 from mechdesign.evidence.serialize import check_writable, serializable
-from mechdesign.evidence.vipr import fraction, rational
 from mechdesign.model.declared import Declared, compiled
 from mechdesign.model.exactly import Exact, near, refuted, repaired, row_claims, weights_of
 from mechdesign.model.problem import Problem, in_columns

@@ -15,9 +15,9 @@ import pytest
 import vipr_checker
 
 import mechdesign as md
+from mechdesign.evidence.exact import fraction
 from mechdesign.evidence.proofs import RowsBound
 from mechdesign.evidence.serialize import dumps
-from mechdesign.evidence.vipr import fraction
 from mechdesign.model import exactly
 from mechdesign.model.declared import Part
 from mechdesign.model.exactly import admissible, closed, least_epsilon, near

@@ -16,8 +16,7 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 from typing import Any, ClassVar
 
-from mechdesign.verifier.opening import file_of
-from mechdesign.verifier.reading import NotCovered, Refused
+from mechdesign.verifier.reading import NotCovered, Refused, file_of
 from mechdesign.verifier.verify import verify
 
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w%]|\.\d)")

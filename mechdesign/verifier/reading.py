@@ -1,4 +1,4 @@
-"""What every check needs: the claims it makes, the plain values of a file, the class of mechanisms that a bound speaks of, and bounds of the exponential function.
+"""What every check needs: the text of a file or of the page that carries it, its plain values, the claims that are made of it, and the class that a bound speaks of.
 
 A design seeks the best of every mechanism that answers its question, of independent noise of one law, of one family or of one
 menu. Its lower bound speaks of the same class, unless the theorem of its proof says more. Both follow from the kinds of design
@@ -8,10 +8,15 @@ is as close to the bound as was asked; in a smaller class it is "best of its cla
 
 from __future__ import annotations
 
+import base64
+import binascii
+import gzip
 import hashlib
+import io
 import json
 import math
 import re
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -498,3 +503,47 @@ def standing(result: Json, account: Account) -> None:
             account.add(f"status {status!r}: {words}", account.weakest, holds, left)
             return
     account.agrees(f"status {status!r}: {words}", holds, left)
+
+
+LARGEST = 64 * 2**20
+FILE = re.compile(r'href="data:application/gzip;base64,([A-Za-z0-9+/=]*)"')
+
+
+def file_of(name: str, data: bytes) -> tuple[str, str | None]:
+    """The text of a result file, and the page that carried it, if one did; Refused or TooLarge says in a sentence why there is none."""
+    if data[:2] in (b"\x89P", b"\xff\xd8", b"GI") or data[:4] == b"%PDF":
+        raise Refused(
+            f"{name} is a picture or a printed page: give the result file or the report page itself"
+        )
+    if data[:2] == b"\x1f\x8b":
+        data = unpacked(name, data)
+    text = text_of(name, data)
+    if "<html" not in text[:2000].lower():
+        return text, None
+    carried = FILE.search(text)
+    if carried is None:
+        raise Refused(f"{name} is a page that carries no result file: ask whoever sent it for the file")
+    try:
+        packed = base64.b64decode(carried[1], validate=True)
+    except (binascii.Error, ValueError):
+        raise Refused(f"{name} carries a file that is damaged") from None
+    return text_of(name, unpacked(name, packed)), text
+
+
+def text_of(name: str, data: bytes) -> str:
+    """The text of no more than is checked."""
+    if len(data) > LARGEST:
+        raise TooLarge(f"{name} holds more than 64 MiB: so much is not checked")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise Refused(f"{name} is no text: give a result file (JSON) or a report page (HTML)") from None
+
+
+def unpacked(name: str, packed: bytes) -> bytes:
+    """The content of a gzip file, little more of it than is checked."""
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
+            return file.read(LARGEST + 1)
+    except (OSError, EOFError, zlib.error):
+        raise Refused(f"{name} holds a file that is damaged") from None

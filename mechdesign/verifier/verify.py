@@ -47,12 +47,12 @@ from mechdesign.verifier.knorm import knorm
 from mechdesign.verifier.local_report import local_report
 from mechdesign.verifier.mechanisms import MECHANISMS
 from mechdesign.verifier.noise import lattice_noise, lattice_problem
-from mechdesign.verifier.opening import LARGEST, file_of
 from mechdesign.verifier.plan import allocated, plan
 from mechdesign.verifier.quantizer import quantizer, selection_problem
 from mechdesign.verifier.reading import (
     DISCRETE,
     EVERY,
+    LARGEST,
     MEMBERS,
     Account,
     Json,
@@ -60,6 +60,7 @@ from mechdesign.verifier.reading import (
     NothingToCheck,
     Refused,
     TooLarge,
+    file_of,
     read,
     standing,
 )

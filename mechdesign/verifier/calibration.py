@@ -573,8 +573,6 @@ def plainest(
 def rounds_of(noise: Json) -> tuple[int, Decimal]:
     """How often numbers are answered, and of which share of the people."""
     rounds, rate, sensitivity = noise["rounds"], Decimal(noise["sampling_rate"]), noise["sensitivity"]
-    if not 0 < rate <= 1 or rounds < 1 or noise["dimension"] < 1:
-        raise Refused("rounds, coordinates or a sampling rate that are none")
     if sampled(noise) and not (sensitivity["own"] or 0) > 0:
         raise Refused("a Poisson sample where one record is replaced, of which nothing is known by itself")
     return rounds, rate

@@ -321,6 +321,8 @@ def is_what(word: str, node: Json) -> bool:
         return isinstance(node, dict) and node.get("$kind") == word[1:]
     if word[0] == "'":
         return bool(node == word.strip("'"))
+    if word[0] in "[(" or ".." in word:
+        return is_within(word, node)
     if word in TAGGED:
         return isinstance(node, dict) and TAGGED[word] in node
     if word in LISTED:
@@ -329,6 +331,16 @@ def is_what(word: str, node: Json) -> bool:
     if word == "pair":
         return is_what("nums", node) and len(node["$tuple"]) == 2
     return VALUES[word](node)
+
+
+def is_within(word: str, node: Json) -> bool:
+    """Whether a number is between two ends: integers "1..9", "2..", numbers "[0,1)"."""
+    if ".." in word:
+        least, most = word.split("..")
+        return type(node) is int and int(least) <= node <= int(most or node)
+    low, high = map(float, word[1:-1].split(","))
+    inside = type(node) in (int, float) and low <= node <= high
+    return inside and (word[0] == "[" or node > low) and (word[-1] == "]" or node < high)
 
 
 def is_number(node: Json) -> bool:

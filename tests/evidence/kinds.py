@@ -4,7 +4,7 @@
 
 rewrites `mechdesign/evidence/kinds.json`, which both readers of files know kinds by, `mechdesign/evidence/result.schema.json` and the table of
 `docs/format.md`; a test compares them. Annotations and declared checks say what a member may be; `EXCEPTIONS` say it where they do not. The words are those of
-`mechdesign.verifier.reading`: ``num`` (∞ and NaN included), ``pos``, ``nn`` (not negative), ``count``, ``some`` (at least 1), ``int``, ``flag``, ``text``,
+`mechdesign.verifier.reading`: ``num`` (∞ and NaN included), ``pos``, ``nn`` (not negative), ``count``, ``some`` (at least 1), ``2..9`` (integers from 2 to 9), ``(0,1]`` (numbers above 0, at most 1), ``int``, ``flag``, ``text``,
 ``frac``, ``arr``, ``table``, ``law``, ``fun`` (a function that was not stored), tuples ``nums``, ``ints``, ``fracs``, ``texts``, ``pair`` and
 rows of them, ``@kind``, ``'word'``, ``any``; ``|`` is or.
 """
@@ -38,18 +38,21 @@ FORMAT = Path(mechdesign.evidence.__file__).parents[2] / "docs" / "format.md"
 PRIOR = "@prior-law|@prior-clipped|@prior-truncated|@prior-samples"
 DUAL = "@lattice-bound|@staircase-dual"
 EXCEPTIONS = {
-    "pos": "choice-rule.rate quantile-rule.rate additive-noise.sampling_rate alphabet.max_abs alphabet.step cell-noise.width knorm-noise.scale linear-release.alpha "
+    "(0,1]": "additive-noise.sampling_rate",
+    "[0,1]": "calibration-bound.share",
+    "1..1000000|null": "participation.apart participation.every",
+    "pos": "choice-rule.rate quantile-rule.rate alphabet.max_abs alphabet.step cell-noise.width knorm-noise.scale linear-release.alpha "
     "optimal-noise.sensitivity strategy-noise.budget",
     "pos|@sensitivity": "additive-noise.sensitivity",
     "pos|@sensitivity|vectors": "knorm.sensitivity",
     "pos|nums": "sum-task.clip",
-    "pos|null": "private-choice.spread",
-    "nn": "calibration-bound.share cell-noise.spike_width delta-interval.lower delta-interval.upper "
+    "[1e-100,1e100]|null": "private-choice.spread",
+    "nn": "cell-noise.spike_width delta-interval.lower delta-interval.upper "
     "dual-pieces.cap_price itemwise-release.delta linear-release.delta",
     "nn|null": "result.asked_gap",
     "num|arr|null": "noise-allocation.lower noise-allocation.upper noise-allocation.weights",
     "int": "integer-noise.first",
-    "some": "bin-search.starts",
+    "some": "bin-search.starts subset-bound.mean",
     "some|null": "cell-product.l0 optimal-noise.l0",
     "text|arr": "metric-channel.loss metric-report.loss",
     "text|fun|@metric-space": "metric-dp.metric",
@@ -178,10 +181,30 @@ def checked(field: dataclasses.Field[Any]) -> tuple[Any, tuple[type, ...], dict[
     return held["check"], held["kinds"], held["options"]
 
 
-SIGNS = dict.fromkeys(
-    ("positive", "share", "checked_radius", "magnitude", "_advantage", "_bound"), "pos"
-) | dict.fromkeys(("non_negative", "probability"), "nn")
+CHECKS = {
+    "positive": "pos",
+    "non_negative": "nn",
+    "share": "(0,1]",
+    "_advantage": "(0,1)",
+    **dict.fromkeys(("magnitude", "checked_radius"), "[1e-100,1e100]"),
+    "_bound": "[1e-140,1e150]",
+    "checked_dimension": "2..16777216",
+}
 """What checks say of a number."""
+
+
+def narrowed(word: str, check: Any, options: dict[str, Any]) -> str:
+    """A word for a number, as narrow as its check."""
+    if word in ("num", "count"):
+        if (name := getattr(check, "__name__", "")) == "probability":
+            return "[0,1)" if options.get("below_one") else "[0,1]"
+        if (least := options.get("least", 0)) >= 1:
+            most = options.get("most") or ""
+            return "some" if (least, most) == (1, "") else f"{least}..{most}"
+        return CHECKS.get(name, word)
+    return word
+
+
 PLAIN: dict[Any, str] = {
     bool: "flag", int: "count", float: "num", str: "text", Fraction: "frac", NoneType: "null", pd.DataFrame: "table", np.ndarray: "arr",
     dict: "items", Mapping: "items", Callable: "fun",
@@ -227,9 +250,7 @@ def member(cls: type, field: dataclasses.Field[Any]) -> str:
         found = [word for kind in kinds for word in words(kind)]
     else:
         found = words(get_type_hints(cls)[field.name])
-    found = [SIGNS.get(getattr(check, "__name__", ""), word) if word == "num" else word for word in found]
-    if options.get("least", 0) >= 1:
-        found = ["some" if word == "count" else word for word in found]
+    found = [narrowed(word, check, options) for word in found]
     return (
         "any"
         if "any" in found
@@ -344,11 +365,24 @@ SHARED: dict[str, Any] = {
 }
 
 
+def ranged(word: str) -> dict[str, Any]:
+    """The schema of a number between two ends."""
+    if ".." in word:
+        least, most = word.split("..")
+        return {"type": "integer", "minimum": int(least)} | ({"maximum": int(most)} if most else {})
+    low, high = map(float, word[1:-1].split(","))
+    ends = (
+        "minimum" if word[0] == "[" else "exclusiveMinimum",
+        "maximum" if word[-1] == "]" else "exclusiveMaximum",
+    )
+    return {"type": "number", ends[0]: low, ends[1]: high}
+
+
 def schema(line: str) -> dict[str, Any]:
     """The schema of one member."""
     held = line.split("|")
     kinds, named = ([w[1:] for w in held if w[0] == "@"], [w.strip("'") for w in held if w[0] == "'"])
-    parts = [WORDS[w] for w in held if w[0] not in "@'"]
+    parts = [ranged(w) if w[0] in "[(" or ".." in w else WORDS[w] for w in held if w[0] not in "@'"]
     if kinds:
         parts.append({"required": ["$kind"], "properties": {"$kind": {"enum": kinds}}, **ref("kind")})
     if named:

@@ -417,30 +417,6 @@ _ROUNDING = 16 * 2.0**-53
 _MANY = 300_000  # quotients near the maximum beyond which the margin is left as it is
 
 
-def shortest(space: MetricSpace, labels: Indices | None = None) -> tuple[float, float]:
-    """Smallest distance of two points with one label, and of two with different ones; of any two without labels.
-
-    Examples
-    --------
-    >>> shortest(MetricSpace.line([0.0, 1.0, 5.0]), np.array([0, 1, 0]))
-    (5.0, 1.0)
-    >>> shortest(MetricSpace.line(np.arange(50_000.0)))
-    (1.0, 1.0)
-    """
-    if labels is not None:
-        distances, apart = space.distances, np.not_equal.outer(labels, labels)
-        across = float(distances[apart].min(initial=math.inf))
-        np.fill_diagonal(apart, True)
-        return float(distances[~apart].min(initial=math.inf)), across
-    if space.kind == "line" and space.points is not None:
-        least = float(np.diff(np.sort(space.points[:, 0])).min(initial=math.inf))
-    elif space.kind == "clustered":
-        least = space.within if space.shape[1] > 1 else space.across
-    else:
-        least = float(space.distances[~np.eye(space.size, dtype=bool)].min(initial=math.inf))
-    return least, least
-
-
 def common_integers(values: Array) -> tuple[npt.NDArray[np.object_], int]:
     """Return doubles as an array of integers of any size over one common power of two."""
     pairs = [v.as_integer_ratio() for v in values.ravel().tolist()]

@@ -20,7 +20,7 @@ import numpy as np
 from scipy import linalg
 from scipy.spatial import ConvexHull, Delaunay, QhullError
 
-from mechdesign.channels.channel import Channel, Response, private_weights, shortest
+from mechdesign.channels.channel import Channel, Response, private_weights
 from mechdesign.errors import DesignError
 from mechdesign.evidence.exact import exp_lower, log_upper
 from mechdesign.evidence.serialize import serializable
@@ -71,6 +71,30 @@ def _clustered(name: str, value: object) -> MetricSpace:
         return value
     allowed = "must be a MetricSpace.clustered of 2 points or more; use Channel.exponential elsewhere"
     raise DesignError.of(name, value, allowed)
+
+
+def shortest(space: MetricSpace, labels: Indices | None = None) -> tuple[float, float]:
+    """Smallest distance of two points with one label, and of two with different ones; of any two without labels.
+
+    Examples
+    --------
+    >>> shortest(MetricSpace.line([0.0, 1.0, 5.0]), np.array([0, 1, 0]))
+    (5.0, 1.0)
+    >>> shortest(MetricSpace.line(np.arange(50_000.0)))
+    (1.0, 1.0)
+    """
+    if labels is not None:
+        distances, apart = space.distances, np.not_equal.outer(labels, labels)
+        across = float(distances[apart].min(initial=math.inf))
+        np.fill_diagonal(apart, True)
+        return float(distances[~apart].min(initial=math.inf)), across
+    if space.kind == "line" and space.points is not None:
+        least = float(np.diff(np.sort(space.points[:, 0])).min(initial=math.inf))
+    elif space.kind == "clustered":
+        least = space.within if space.shape[1] > 1 else space.across
+    else:
+        least = float(space.distances[~np.eye(space.size, dtype=bool)].min(initial=math.inf))
+    return least, least
 
 
 @serializable("clustered-response")

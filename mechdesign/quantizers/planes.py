@@ -370,7 +370,7 @@ def uncapped(
     if method == "newton" and not problem.has_density:
         raise DesignError.of("solver", method, 'needs a prior with a density; "cutting-planes" takes samples')
     found: FloorSolution | None = None
-    failure = SolverError("no method was tried", solver=str(method), status="none")
+    failure: SolverError | None = None
     for attempt in _methods(problem, method, start is not None):
         begin = start if found is None or not np.isfinite(found.value) else found.floors
         try:
@@ -386,8 +386,8 @@ def uncapped(
         if found.gap <= gap or patience(found.value, found.lower_bound, found.margin) == 1 or deadline.passed:
             break
     if found is None:
-        raise failure
-    if failure.status != "none":
+        raise failure or SolverError("no method was tried", solver=str(method), status="none")
+    if failure is not None:
         deadline.failed(failure, f"{' + '.join(dict.fromkeys(found.methods))} found the floors instead")
     return found
 

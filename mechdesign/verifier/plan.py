@@ -27,6 +27,7 @@ from mechdesign.verifier.composition import PLACES
 from mechdesign.verifier.gaussian import MOST_WORK, Changed, answers, largest_change, unbiased
 from mechdesign.verifier.laws import COSTS, ONE, ROUND, ZERO
 from mechdesign.verifier.reading import (
+    NEAR,
     Account,
     Json,
     NotCovered,
@@ -167,10 +168,11 @@ def parts_of(task: Json, neighbours: str, account: Account) -> list[Numbers]:
         return [(task["dimension"], task["sensitivity"], task["integer"], UNIT, UNIT)]
     if kind == "histogram-task":
         bins, most = task["bins"], task["contribution"]
-        changes = most if isinstance(most, dict) else {"linf": 1, "l0": min((1 + replaced) * most, bins)}
+        if not isinstance(changes := most, dict):
+            changes = {"linf": 1, "l0": min((1 + replaced) * most, bins), "signed": replaced}
         return [(bins, changes, task["whole"], UNIT, UNIT)]
     if kind == "count-task":
-        return [(1, task["contribution"], task["whole"], UNIT, UNIT)]
+        return [(1, {"linf": task["contribution"], "signed": replaced}, task["whole"], UNIT, UNIT)]
     if kind == "sum-task":
         return [(1, task["clip"], task["whole"], UNIT, UNIT)]
     if kind == "mean-task":
@@ -192,7 +194,7 @@ def of_strategy(task: Json, replaced: bool, account: Account) -> Numbers:
     rows, moved = task["strategies"][0], min(1 + replaced, size)
     if rows is None:
         factor = answers(task["workload"], MOST_WORK)
-        changes: Json = {"linf": 1, "l0": moved}
+        changes: Json = {"linf": 1, "l0": moved, "signed": replaced}
         rank = size
     else:
         factor, rank = unbiased({**task, "strategy": rows}, account), len(rows)
@@ -215,15 +217,16 @@ def of_strategy(task: Json, replaced: bool, account: Account) -> Numbers:
 
 
 def covers(stated: Json, changes: Json) -> bool:
-    """Whether the bounds that the noise is for are those of the task, or above them."""
-    names = "linf", "l1", "l2", "l0", "each", "own"
-    if not isinstance(changes, dict):
-        alone = all(stated[name] is None for name in names[1:])
-        return alone and Fraction(stated["linf"]) >= Fraction(changes)
-    if isinstance(changes.get("l2"), Fraction):  # of a strategy
-        same = {name for name in names if stated[name] is not None} == set(changes)
-        return same and all(Fraction(stated[name]) >= most for name, most in changes.items())
-    return stated["own"] is None and all(stated[name] == changes.get(name) for name in names[:-1])
+    """Whether the bounds that the noise is for are those of the task; of what is computed, a fraction, rounded up."""
+    own = changes if isinstance(changes, dict) else {"linf": changes}
+    fits = stated["own"] is None and stated["signed"] == own.get("signed", True)
+    for name in ("linf", "l1", "l2", "l0", "each"):
+        most, said = own.get(name), stated[name]
+        if isinstance(most, Fraction) and said is not None:
+            fits = fits and most <= Fraction(said) <= most * (1 + Fraction(NEAR))
+        else:
+            fits = fits and said == most
+    return bool(fits)
 
 
 def private(noises: list[Json], privacy: Json, whose: str, account: Account) -> None:

@@ -218,6 +218,21 @@ def test_the_documentation_shows_what_it_prints(capsys: pytest.CaptureFixture[st
         assert line.startswith(shown.rstrip("…"))
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["counts-gaussian", "counts-signed", "correlated-gaussian", "matrix-mechanism", "covariance-problem"],
+)
+def test_a_whitening_is_the_same_in_any_order_of_its_rows(name: str) -> None:
+    """Noise whitened by other rows has the same covariance: both checkers say so, and neither of rows that are others."""
+    payload = files.payload(name)
+    (held,) = [leaf for leaf in ("whitening", "strategy") if leaf in payload["fields"]["mechanism"]["fields"]]
+    rows = payload["fields"]["mechanism"]["fields"][held]["$array"]
+    rows[0], rows[1] = rows[1], rows[0]
+    assert files.package_accepts(payload) and files.alone_accepts(payload)
+    rows[1] = [2 * x for x in rows[0]]
+    assert not files.package_accepts(payload) and not files.alone_accepts(payload)
+
+
 @pytest.mark.parametrize("outputs", [100, 400])
 def test_what_is_too_much_work_is_refused_before_it_is_done(outputs: int, tmp_path: Path) -> None:
     """A selection of 100 outputs at odd places has sums over denominators of 6,000 digits: none is added up."""

@@ -359,6 +359,9 @@ def audit(
     index: Annotated[
         str | None, typer.Option(help="Heading of the table's column of inputs, if not the first.")
     ] = None,
+    rounding: Annotated[
+        float | None, typer.Option(help="Half a unit of the last digit printed, if not that of the table.")
+    ] = None,
     modules: Modules = None,
 ) -> None:
     """Check a stored result claim by claim, and its constraints from its mechanism; exit 1 if anything is amiss.
@@ -377,12 +380,14 @@ def audit(
         from mechdesign.quantizers.printed_table import audit_table
 
         asked: Any = privacy_of(epsilon, delta, None)
-        found = audit_table(result, privacy=asked, loss=loss, skip=skip, percent=percent, index=index)
+        found = audit_table(
+            result, privacy=asked, loss=loss, skip=skip, percent=percent, index=index, rounding=rounding
+        )
         _show_table(result, found, rows, csv)
         return
-    if epsilon is not None or delta or skip or percent or index is not None:
+    if any(given is not None for given in (epsilon, index, rounding)) or delta or skip or percent:
         raise DesignError(
-            "epsilon, delta, skip, percent, index: go with a table (CSV); a result file states its own privacy"
+            "epsilon, delta, skip, percent, index, rounding: go with a table (CSV); a result file states its own privacy"
         )
     _, parts, amiss, claimed = _checked(result, modules)
     tables, counts = [], []
